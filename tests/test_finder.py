@@ -156,7 +156,8 @@ def test_a_small_picture_is_enlarged(side: int, times: float) -> None:
     def network(x: np.ndarray) -> np.ndarray:
         shapes.append(x.shape)
         maps = np.zeros((30, x.shape[0] // 4, x.shape[1] // 4), np.float32) - 8
-        maps[:, :24, :24] = heat([(5, 5, 20, 4)])
+        if len(shapes) == 1:
+            maps[:, :24, :24] = heat([(5, 5, 20, 4)])
         return maps
 
     found = find(np.zeros((side, side), np.uint8), network)
