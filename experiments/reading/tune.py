@@ -53,7 +53,7 @@ from neocog.vision.search import Mark, Search
 from neocog.vision.weigh import AROUND, NETWORK, OWN, SearchSettings, Weights, log_odds
 
 SEED = 77
-TOLD = (0.3, 0.4, 0.5, 0.6)
+TOLD = (0.3, 0.4, 0.5, 0.6, 0.7)
 SMALL = (0, 256, 384, 512)
 ALLOWED = 0.05  # share of pages without digits that may give one
 WIDE = SearchSettings(told=0.1, asked=(-math.inf, math.inf))
