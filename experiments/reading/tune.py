@@ -20,7 +20,6 @@ each of `VARIED`, of `neocog.vision.weigh.SearchSettings`, is made a fifth small
 after the other, and what comes of it is listed. What is printed goes into `neocog.vision.weigh`.
 """
 
-import argparse
 import json
 import math
 import os
@@ -33,6 +32,7 @@ from typing import Any, NamedTuple
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
+from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.sequence import Lattice, fitted
@@ -372,18 +372,12 @@ def tuned(reader: Reader, made: list[Sample], *, vary: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--bank", type=Path, help="strokes that the teacher writes with")
-    parser.add_argument("--finder", type=Path)
-    parser.add_argument("--model", default="neocog")
-    parser.add_argument("--pages", type=int, default=2, help="made pages of each condition")
-    parser.add_argument("--blank", type=int, default=8, help="pages of each kind without digits")
-    parser.add_argument("--taught", type=int, default=60, help="teacher's pages of each layout")
-    parser.add_argument("--vary", action="store_true", help="try other settings, too")
-    parser.add_argument("-o", "--output", type=Path)
+    parser = arguments(
+        __doc__, "data", output=Path, bank=(Path, "strokes that the teacher writes with"),
+        finder=Path, model="neocog", pages=(2, "made pages of each condition"),
+        blank=(8, "pages of each kind without digits"),
+        taught=(60, "teacher's pages of each layout"), vary=(False, "try other settings, too"),
+    )  # fmt: skip
     given = parser.parse_args()
     reader = Reader(given.model, finder=given.finder)
     reader.engine = AnswerCache(reader.engine)  # type: ignore[assignment]
