@@ -35,9 +35,7 @@ def row(*columns: float, level: float = 100, tall: float = 40) -> Boxes:
 
 
 WEIGHTS = Weights(
-    own=(-2.0, 2.0, 0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0),
-    network=(0.0, 1.0, 0.0),
-    around=(0, 1, 0),
+    own=(-2.0, 2.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0), network=(0.0, 1.0, 0.0), around=(0, 1, 0)
 )
 """So that tests do not hang on what was fitted last."""
 

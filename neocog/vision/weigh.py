@@ -22,9 +22,7 @@ Boxes = NDArray[np.float32]
 SLASH_KIND = 10 + SIGNS.index("/")
 """Kind of a slash."""
 
-OWN = (
-    "bias", "finder", "sign", "slash", "contrast", "taller", "lower", "above", "below", "company",
-)  # fmt: skip
+OWN = ("bias", "finder", "sign", "slash", "contrast", "taller", "lower", "above", "below", "company")
 """What the page says of a mark: 1; log odds of the finder's score; log odds of a sign's score at
 the same place, above the digit's; the same for a slash, where nothing stands on one of its sides
 (there it is mostly a leaning 1); logarithm of the contrast beside that of the page's sure marks,
