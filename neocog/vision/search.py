@@ -19,7 +19,6 @@ from neocog.vision.lines import best_chain, into_lines, links, posterior
 from neocog.vision.normalise import cut_out
 from neocog.vision.weigh import (
     NETWORK,
-    SLASH_KIND,
     SearchSettings,
     Weights,
     around_features,
@@ -37,6 +36,7 @@ Known = Callable[[NDArray[np.uint8], NDArray[np.float32]], NDArray[np.floating]]
 
 _DATE = re.compile(r"(?<![0/])(00?/00?/(00)?00|0000/00?/00?)(?![0/])")
 """A date with slashes, each digit as 0."""
+_SLASH = 10 + SIGNS.index("/")
 SLASH = 0.53
 """Score of the finder from which a slash stands in the text, see `neocog.batch.words.SURE`."""
 
@@ -259,12 +259,12 @@ class Search:
         A slash looks like a leaning 1. That two places which the finder rather takes for slashes
         stand just where a date has them tells what they are.
         """
-        found = self._signs[(self._signs.kinds == SLASH_KIND) & (self._signs.scores >= SLASH)]
+        found = self._signs[(self._signs.kinds == _SLASH) & (self._signs.scores >= SLASH)]
         slashes, same = _marks(found), self._same(_boxes(line), found.boxes)
         may = {}  # place in the line: the slash that it may be
         for k, mark in enumerate(line):
             here = [slashes[i] for i in np.flatnonzero(same[k]) if slashes[i].score >= mark.score]
-            if here and (mark.is_digit or mark.kind == SLASH_KIND):
+            if here and (mark.is_digit or mark.kind == _SLASH):
                 may[k] = max(here, key=lambda slash: slash.score)
         pairs = [
             (k, other) for k in may for other in (k + 2, k + 3)

@@ -14,18 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import SIGNS, SURE, FinderSettings, Finding, overlaps
+from neocog.vision.finder import SURE, FinderSettings, Finding, overlaps
 
 Floats = NDArray[np.float64]
 Boxes = NDArray[np.float32]
 
-SLASH_KIND = 10 + SIGNS.index("/")
-"""Kind of a slash."""
-
-OWN = ("bias", "finder", "sign", "slash", "contrast", "taller", "lower", "above", "below", "company")
+OWN = ("bias", "finder", "sign", "contrast", "taller", "lower", "above", "below", "company")
 """What the page says of a mark: 1; log odds of the finder's score; log odds of a sign's score at
-the same place, above the digit's; the same for a slash, where nothing stands on one of its sides
-(there it is mostly a leaning 1); logarithm of the contrast beside that of the page's sure marks,
+the same place, above the digit's; logarithm of the contrast beside that of the page's sure marks,
 if less; logarithm of the height over that of its neighbours, if more, if less; height of its middle
 over and under that of its neighbours, in heights; scores of its two best neighbours."""
 
@@ -78,7 +74,7 @@ class Weights:
     """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
 
     #: of `OWN`
-    own: tuple[float, ...] = (-0.76, 2.3, 0.37, 0.0, 0.71, -0.63, -0.56, -0.77, -0.36, 0.74)
+    own: tuple[float, ...] = (-0.76, 2.3, 0.37, 0.71, -0.63, -0.56, -0.77, -0.36, 0.74)
     network: tuple[float, ...] = (0.02, 0.24, 0.12)  #: of `NETWORK`
     around: tuple[float, ...] = (0.72, 1.08, 0.83)  #: of `AROUND`
     link: tuple[float, ...] = (0.15, -2.03)  #: of `neocog.vision.lines.LINK`
@@ -152,19 +148,12 @@ def own_features(
     level = middles(marks.boxes)[:, 1] - weight @ middles(places.boxes)[:, 1]
     sunk = np.where(alone, 0, level / np.exp(weight @ high))
     best = np.sort(np.where(near, places.scores, 0), axis=1)[:, -2:].sum(axis=1)
+    same = overlaps(marks.boxes, signs.boxes)[0] > FinderSettings().overlap
+    sign = np.maximum(np.where(same, signs.scores, 0).max(axis=1, initial=0), score)
     odds = np.log(score / (1 - score))
-    ahead = middles(places.boxes)[:, 0] < middles(marks.boxes)[:, :1]
-    between = (near & ahead).any(axis=1) & (near & ~ahead).any(axis=1)
-
-    def above(signs: Finding) -> Floats:
-        same = overlaps(marks.boxes, signs.boxes)[0] > FinderSettings().overlap
-        sign = np.maximum(np.where(same, signs.scores, 0).max(axis=1, initial=0), score)
-        return np.asarray(np.log(sign / (1 - sign)) - odds)
-
     return np.stack(
         [
-            np.ones_like(score), odds, above(signs),
-            np.where(between, 0, above(signs[signs.kinds == SLASH_KIND])),
+            np.ones_like(score), odds, np.log(sign / (1 - sign)) - odds,
             np.minimum(contrast, 0), np.maximum(taller, 0),
             np.maximum(-taller, 0), np.maximum(-sunk, 0), np.maximum(sunk, 0), best,
         ],
