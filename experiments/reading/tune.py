@@ -8,16 +8,17 @@ pages of the tuned conditions, pages without digits of the tuned kinds (of anoth
 ``measure.py`` measures with) and pages of the finder's teacher by hands that it did not learn from:
 with digits (lines, amounts, scattered, forms) and without (letters, nothing). A place is a digit
 where one stands, or where what is read can be aligned with what is written. Each of these six sets
-counts alike. First, with the weights as they are, that ``small`` of `FinderSettings` is chosen at
-which photographs and cheques have the lowest mean error rate. Fitted are, one after the other:
-`trust` and `guess`, by the likelihood of the digits that are written (but for the teacher's, many
-of which nobody can read); `own` and `network`, a logistic regression; `around` and `link`, from
-those before, by how likely the chains are that spell the lines (``sequence.py``; needs PyTorch).
-``asked`` is the range of log odds in which the digit network's answer decides anything. Of all
-``told`` for which at most one page in twenty without digits gives one (or as few as can be), that
-wins at which photographs, cheques and made pages have the lowest mean error rate. With ``--vary``
-each of `VARIED`, of `neocog.vision.weigh.SearchSettings`, is made a fifth smaller and larger, one
-after the other, and what comes of it is listed. What is printed goes into `neocog.vision.weigh`.
+counts alike. Fitted are, one after the other: `trust` and `guess`, by the likelihood of the digits
+that are written (but for the teacher's, many of which nobody can read); `own` and `network`, a
+logistic regression; `around` and `link`, from those before, by how likely the chains are that spell
+the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which the digit
+network's answer decides anything. Of all ``told`` for which at most one page in twenty without
+digits gives one (or as few as can be), that wins at which photographs, cheques and made pages have
+the lowest mean error rate. Last, that ``small`` of `neocog.vision.finder.FinderSettings` is taken
+at which photographs and cheques have the lowest one; until then no picture is enlarged. With
+``--vary`` each of `VARIED`, of `neocog.vision.weigh.SearchSettings`, is made a fifth smaller and
+larger, one after the other, and what comes of it is listed. What is printed goes into
+`neocog.vision.weigh`.
 """
 
 import json
@@ -53,7 +54,7 @@ from neocog.vision.search import Mark, Search
 from neocog.vision.weigh import AROUND, NETWORK, OWN, SearchSettings, Weights, log_odds
 
 SEED = 77
-TOLD = (0.3, 0.4, 0.5, 0.6, 0.7)
+TOLD = (0.3, 0.4, 0.5, 0.6)
 SMALL = (0, 256, 384, 512)
 ALLOWED = 0.05  # share of pages without digits that may give one
 WIDE = SearchSettings(told=0.1, asked=(-math.inf, math.inf))
@@ -340,16 +341,13 @@ def varied(reader: Reader, pages: list[Sample], told: float) -> list[dict[str, A
 
 
 def tuned(reader: Reader, made: list[Sample], *, vary: bool) -> dict[str, Any]:
-    """Choose ``small``, fit the weights, try every ``told``, and say what came of it."""
+    """Fit the weights, try every ``told``, then every ``small``, and say what came of it."""
 
     def looked(pages: list[Sample], small: int) -> list[Sample]:
         settings = FinderSettings(small=small)
         return [page._replace(found=reader.look(page.grey, settings=settings)) for page in pages]
 
-    real = [page for page in made if page.set in ("photos", "strings")]
-    sizes = {value: rates(reader, looked(real, value), SearchSettings()) for value in SMALL}
-    small = min(SMALL, key=lambda value: sizes[value]["photos"] + sizes[value]["strings"])
-    pages = looked(made, small)
+    pages = looked(made, 0)
     some = fit(reader, pages)
     told = [page for page in pages if page.text or page.set in ("blank", "empty")]
     tried = {value: rates(reader, told, SearchSettings(told=value)) for value in TOLD}
@@ -358,12 +356,16 @@ def tuned(reader: Reader, made: list[Sample], *, vary: bool) -> dict[str, Any]:
     few = [way for way, share in invented.items() if share <= allowed]
     names = [name for name in ("photos", "strings", "made") if name in some.sets]
     best = min(few, key=lambda way: sum(tried[way][name] for name in names))
+    real = [page for page in made if page.set in ("photos", "strings")]
+    usual = SearchSettings(told=best)
+    sizes = {value: rates(reader, looked(real, value), usual) for value in SMALL}
+    small = min(SMALL, key=lambda value: sizes[value]["photos"] + sizes[value]["strings"])
     return {
         "finder": reader.finder.model.id, "model": reader.model.id,
         "features": {"own": OWN, "network": NETWORK, "around": AROUND},
         "weights": asdict(reader.weights), "small": small, "told": best,
         "asked": asked(reader, told),
-        "upright": upright(reader, told, SearchSettings(told=best)),
+        "upright": upright(reader, told, usual),
         "places": len(some.right), "digits": int(some.right.sum()),
         "rows": [{"setting": "told", "value": way} | row for way, row in tried.items()]
         + [{"setting": "small", "value": value} | row for value, row in sizes.items()]

@@ -30,7 +30,6 @@ _BOWED = {"/": (0.03, 0.95, 1.7, 0.25, 0.9), ",": (0.57, 0.1, 0.5, 0.0, 0.9)}
 per row) of a sign of one bowed stroke."""
 _BARS = 0.25  # of the ones, written as one straight stroke
 _UPRIGHT = 0.75  # of the writers; all others lean, some as much as a slash
-_BROAD, _BROADEST = 0.2, 0.75  # of the writers; most by which they write broader, a logarithm
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +54,12 @@ def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
     if rng.random() < 0.75:
         scans = scans[:0]
     upright = len(scans) or rng.random() < _UPRIGHT  # scans stay as they are
-    broad = rng.uniform(0, _BROADEST) if rng.random() < _BROAD else 0.0
     return Hand(
         pool=pool,
         scans=scans,
         slant=float(rng.normal(0, 0.15) if upright else rng.uniform(-0.4, 0.9)),
         turn=float(rng.normal(0, 0.05)),
-        wide=float(np.exp(rng.normal(broad, 0.16))),
+        wide=float(np.exp(rng.normal(0, 0.16))),
         unsteady=float(rng.uniform(0.02, 0.1)),
         tremor=float(rng.uniform(0, 0.012)),
     )
