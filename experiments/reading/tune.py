@@ -1,7 +1,7 @@
 """Fits the weights of evidence for a digit, and sets from when on a place is told.
 
     python -m experiments.reading.tune DATA [--bank FILE] [--finder FILE] [--model NAME|FILE]
-        [--pages N] [--vary] [-o experiments/reading/results/tune_reading.json]
+        [--pages N] [--vary | --small] [-o experiments/reading/results/tune_reading.json]
 
 DATA holds photos, strings and mnist. Tuning data are the photographs, every second cheque, made
 pages of the tuned conditions, pages without digits of the tuned kinds (of another seed than
@@ -14,11 +14,11 @@ logistic regression; `around` and `link`, from those before, by how likely the c
 the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which the digit
 network's answer decides anything. Of all ``told`` for which at most one page in twenty without
 digits gives one (or as few as can be), that wins at which photographs, cheques and made pages have
-the lowest mean error rate. Last, that ``small`` of `neocog.vision.finder.FinderSettings` is taken
-at which photographs and cheques have the lowest one; until then no picture is enlarged. With
-``--vary`` each of `VARIED`, of `neocog.vision.weigh.SearchSettings`, is made a fifth smaller and
-larger, one after the other, and what comes of it is listed. What is printed goes into
-`neocog.vision.weigh`.
+the lowest mean error rate. With ``--vary`` each of `VARIED`, of
+`neocog.vision.weigh.SearchSettings`, is made a fifth smaller and larger, one after the other, and
+what comes of it is listed. What is printed goes into `neocog.vision.weigh`. With ``--small``
+nothing is fitted: that ``small`` of `neocog.vision.finder.FinderSettings` is chosen at which
+photographs and cheques have the lowest mean error rate.
 """
 
 import json
@@ -340,14 +340,25 @@ def varied(reader: Reader, pages: list[Sample], told: float) -> list[dict[str, A
     return rows
 
 
-def tuned(reader: Reader, made: list[Sample], *, vary: bool) -> dict[str, Any]:
-    """Fit the weights, try every ``told``, then every ``small``, and say what came of it."""
-
-    def looked(pages: list[Sample], small: int) -> list[Sample]:
+def enlarged(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
+    """Try every ``small`` on photographs and cheques, and say what came of it."""
+    tried = {}
+    for small in SMALL:
         settings = FinderSettings(small=small)
-        return [page._replace(found=reader.look(page.grey, settings=settings)) for page in pages]
+        looked = [
+            page._replace(found=reader.look(page.grey, settings=settings))
+            for page in pages if page.set in ("photos", "strings")
+        ]  # fmt: skip
+        tried[small] = rates(reader, looked, SearchSettings())
+    return {
+        "finder": reader.finder.model.id, "model": reader.model.id,
+        "small": min(SMALL, key=lambda way: tried[way]["photos"] + tried[way]["strings"]),
+        "rows": [{"setting": "small", "value": way} | row for way, row in tried.items()],
+    }  # fmt: skip
 
-    pages = looked(made, 0)
+
+def tuned(reader: Reader, pages: list[Sample], *, vary: bool) -> dict[str, Any]:
+    """Fit the weights, try every ``told``, and say what came of it."""
     some = fit(reader, pages)
     told = [page for page in pages if page.text or page.set in ("blank", "empty")]
     tried = {value: rates(reader, told, SearchSettings(told=value)) for value in TOLD}
@@ -356,19 +367,13 @@ def tuned(reader: Reader, made: list[Sample], *, vary: bool) -> dict[str, Any]:
     few = [way for way, share in invented.items() if share <= allowed]
     names = [name for name in ("photos", "strings", "made") if name in some.sets]
     best = min(few, key=lambda way: sum(tried[way][name] for name in names))
-    real = [page for page in made if page.set in ("photos", "strings")]
-    usual = SearchSettings(told=best)
-    sizes = {value: rates(reader, looked(real, value), usual) for value in SMALL}
-    small = min(SMALL, key=lambda value: sizes[value]["photos"] + sizes[value]["strings"])
     return {
         "finder": reader.finder.model.id, "model": reader.model.id,
         "features": {"own": OWN, "network": NETWORK, "around": AROUND},
-        "weights": asdict(reader.weights), "small": small, "told": best,
-        "asked": asked(reader, told),
-        "upright": upright(reader, told, usual),
+        "weights": asdict(reader.weights), "told": best, "asked": asked(reader, told),
+        "upright": upright(reader, told, SearchSettings(told=best)),
         "places": len(some.right), "digits": int(some.right.sum()),
         "rows": [{"setting": "told", "value": way} | row for way, row in tried.items()]
-        + [{"setting": "small", "value": value} | row for value, row in sizes.items()]
         + (varied(reader, told, best) if vary else []),
     }  # fmt: skip
 
@@ -379,13 +384,17 @@ def main() -> None:
         finder=Path, model="neocog", pages=(2, "made pages of each condition"),
         blank=(8, "pages of each kind without digits"),
         taught=(60, "teacher's pages of each layout"), vary=(False, "try other settings, too"),
+        small=(False, "only choose which pictures are enlarged"),
     )  # fmt: skip
     given = parser.parse_args()
+    if given.small:
+        given.pages = given.blank = given.taught = 0
     reader = Reader(given.model, finder=given.finder)
     reader.engine = AnswerCache(reader.engine)  # type: ignore[assignment]
     bank = load_bank(given.bank) if given.bank else build_bank(given.data)
     made = samples(given.data, bank, given.pages, given.blank, given.taught)
-    result = tuned(reader, list(made), vary=given.vary)
+    pages = [sample._replace(found=reader.look(sample.grey)) for sample in made]
+    result = enlarged(reader, pages) if given.small else tuned(reader, pages, vary=given.vary)
     print(json.dumps(result, indent=1))
     if given.output:
         rows = result.pop("rows")

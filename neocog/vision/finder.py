@@ -43,8 +43,8 @@ class FinderSettings:
     """How a picture is searched.
 
     The sizes are those that the network is trained for, ``small`` is chosen by
-    ``experiments/reading/tune.py``; the others bound the work, and only order what is shown to the
-    reader's search, which weighs all of it again.
+    ``experiments/reading/tune.py --small``; the others bound the work, and only order what is shown
+    to the reader's search, which weighs all of it again.
     """
 
     long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
