@@ -21,6 +21,7 @@ from neocog.learning.formats import Digits
 from neocog.learning.pages.conditions import FACES
 from neocog.learning.pages.pen import write_digit
 from neocog.learning.teacher import bank, layouts
+from neocog.vision.finder import FinderSettings
 from neocog.vision.weigh import SearchSettings, Weights
 from tests import support
 
@@ -154,5 +155,7 @@ def test_what_was_chosen_is_in_the_code() -> None:
     assert tuned["weights"] == json.loads(to_json(asdict(Weights())))
     settings = json.loads(to_json(asdict(SearchSettings())))
     assert [settings[name] == tuned[name] for name in ("told", "asked", "upright")] == [True] * 3
+    small = json.loads((results / "reading/results/tune_small.json").read_text())
+    assert FinderSettings().small == small["small"]
     rows = json.loads((results / "documents/results/signs.json").read_text())["rows"]
     assert {row["sign"]: row["least"] for row in rows if row["least"] is not None} == SURE
