@@ -10,6 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from experiments.emulator import Emulator
+    from neocog import Reader
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +52,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
     tiny_model().save(path)
     return str(path)
+
+
+@pytest.fixture(scope="session")
+def reader() -> "Reader":
+    """A reader with a tiny model."""
+    from neocog import Reader
+    from tests.support import tiny_model
+
+    return Reader(tiny_model(), device="cpu")
 
 
 @pytest.fixture(scope="session")

@@ -20,11 +20,6 @@ from neocog.vision.finder import overlaps
 from tests.support import page, save_page, tiny_model
 
 
-@pytest.fixture(scope="module")
-def reader() -> Reader:
-    return Reader(tiny_model(), device="cpu")
-
-
 def test_lines_are_read_in_order(reader: Reader, tmp_path: Path) -> None:
     text = "0123\n45\n6789"
     reading = reader.read(save_page(tmp_path / "a.png", text))

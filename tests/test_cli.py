@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from typer.testing import Result
 
 from neocog.cli import app
 from neocog.network.model import Model
-from tests.support import digits_of, run, save_page, tiny_model, write_digits
+from tests.support import digits_of, run, save_page, tiny_model, until, write_digits
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -471,9 +470,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, model: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    end = time.monotonic() + 60
-    while time.monotonic() < end and not (output.exists() and output.stat().st_size):
-        time.sleep(0.02)
+    until(lambda: output.exists() and output.stat().st_size)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130

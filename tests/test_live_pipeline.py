@@ -23,6 +23,7 @@ from neocog.live.sources import FrameSource, Source, SourceLost, in_colours, ope
 from neocog.live.video import Stream, without_password
 from neocog.vision.finder import FinderSettings
 from tests.live_support import MODEL, MjpegServer, Scripted, clip, picture, save_video
+from tests.support import until
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +42,6 @@ def seen_by(reader: Reader, frames: list[np.ndarray], **traits: object) -> list[
 
 def announced(views: list[View]) -> list[str]:
     return [news.text for view in views for news in view.news]
-
-
-def wait_for(condition: threading.Event | object, seconds: float = 20.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if callable(condition) and condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def frames_of(source: Source) -> list[np.ndarray]:
@@ -267,7 +259,7 @@ class TestPipeline:
         frames = clip(("471", 14), ("", 4), ("2086", 14))
         settings = Settings(every_view=False)
         with Pipeline(open_source(frames), reader, settings) as pipeline:
-            assert wait_for(lambda: pipeline.measures().frames == len(frames))
+            until(lambda: pipeline.measures().frames == len(frames))
             views = list(pipeline)
         assert announced(views) == ["471", "2086"]
 
@@ -288,7 +280,7 @@ class TestPipeline:
         for _ in range(3):
             with Pipeline(open_source(frames), reader) as pipeline:
                 next(iter(pipeline))
-        assert wait_for(lambda: threading.active_count() <= before + 1)
+        until(lambda: threading.active_count() <= before + 1)
 
     def test_memory_does_not_grow(self, reader: Reader) -> None:
         with Pipeline(FrameSource(clip(("471", 5)) * 4), reader) as pipeline:
@@ -446,7 +438,7 @@ class TestHttp:
                 if view.news:
                     break
             server.kill()
-            assert wait_for(lambda: "lost" in notices, 5)
+            until(lambda: "lost" in notices, 5)
             shown[0] = "2086"
             server.start()
             started = time.perf_counter()

@@ -16,11 +16,6 @@ from tests.support import page, save_page
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
-@pytest.fixture(scope="module")
-def reader(model: str) -> Reader:
-    return Reader(model, device="cpu")
-
-
 def test_every_kind_of_picture_reads_the_same(tmp_path: Path, reader: Reader) -> None:
     file = save_page(tmp_path / "a.png", "07946")
     wanted = reader.read(file)
