@@ -85,6 +85,14 @@ def nvrtc() -> None:
         pytest.skip(f"needs NVRTC: {error}")
 
 
+@pytest.fixture
+def tells_again() -> None:
+    """What is told once is told again."""
+    from neocog.batch import device
+
+    device._tell_once.cache_clear()
+
+
 # A background job of a shell ignores Ctrl-C, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -148,6 +148,7 @@ def fake_cupy() -> ModuleType:
     module.empty = module.zeros
     module.asarray = lambda values: np.array(values).view(FakeArray)
     module.ascontiguousarray = lambda values: np.ascontiguousarray(values).view(FakeArray)
+    module.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: None)
     return module
 
 
