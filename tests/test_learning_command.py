@@ -4,13 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from tests.support import digits_of, write_digits
+from tests.support import digits_of, run, write_digits
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
-from neocog.cli import app  # noqa: E402
 from neocog.network.model import Model, load_model  # noqa: E402
 
 QUICK = "--epochs 1 --batch 20 --augmentation none --variants 0 --marks 0.1".split()
@@ -31,8 +30,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(data: Path, output: Path, *words: str, recipe: str = "finetuned") -> Result:
-    begin = ["train", "--data", str(data), "-o", str(output), "--recipe", recipe]
-    return CliRunner().invoke(app, [*begin, *words])
+    return run("train", "--data", data, "-o", output, "--recipe", recipe, *words)
 
 
 @pytest.fixture(scope="module")
