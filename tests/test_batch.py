@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -172,30 +171,6 @@ def test_learning_asks_for_its_device_here(monkeypatch: pytest.MonkeyPatch) -> N
     assert choose_device("auto") == "cpu"  # nothing reads on CUDA yet
 
 
-def overlays(folder: Path, *pictures: Path) -> PictureFolder:
-    inputs = [(str(picture), picture.as_posix()) for picture in pictures]
-    return PictureFolder(folder, "--save-overlay", overlay, inputs=inputs)
-
-
-def test_overlays_never_share_a_name(reader: Reader, tmp_path: Path) -> None:
-    for name in ("x", "y", "z"):
-        (tmp_path / name).mkdir()
-    pictures = [save_page(tmp_path / name, "12") for name in ("x/a.png", "y/a.png", "z/b.png")]
-    folder = overlays(tmp_path / "seen", *pictures)
-    for picture in pictures:
-        folder.save(reader.read(picture))
-    folder.save(PageReading("gone.png", error="missing"))
-    both = [f"a-{sha256(str(p).encode()).hexdigest()[:8]}.read.png" for p in pictures[:2]]
-    saved = sorted(path.name for path in (tmp_path / "seen").iterdir())
-    assert saved == [*sorted(both), "b.read.png"]
-    with Image.open(tmp_path / "seen" / "b.read.png") as image:
-        assert image.mode == "RGB"
-        assert len(image.getcolors(1 << 20) or ()) > 100  # the page, and colour on it
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="--save-overlay"):
-        overlays(tmp_path / "file")
-
-
 def test_steps_of_the_search_are_saved(reader: Reader, tmp_path: Path) -> None:
     pictures = [
         save_page(tmp_path / f"{name}.png", text) for name, text in (("a", "12"), ("b", ""))
@@ -220,6 +195,8 @@ def test_pages_are_decoded_once_for_their_overlays(
     made, make = [], decode._page
     monkeypatch.setattr(decode, "_page", lambda *a: made.append(a[1]) or make(*a))
     readings = [PageReading(str(tmp_path / "a.tif"), number) for number in range(5)]
-    overlays(tmp_path / "seen").save(*readings, PageReading("", 5, error="broken"))
+    folder = PictureFolder(tmp_path / "seen", "--save-overlay", overlay, inputs=[])
+    folder.save(PageReading("gone.png", error="missing"))
+    folder.save(*readings, PageReading("", 5, error="broken"))
     assert made == [0, 1, 2, 3, 4]
     assert len(list((tmp_path / "seen").iterdir())) == 5

@@ -107,6 +107,7 @@ def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
         (("--device", "cuda:x"), 2, "choose one of auto, cpu, cuda, cuda:N"),
         (("--device", "cpu", "--precision", "fp16"), 2, "--device cuda"),
         (("-o", "no/such/folder/x"), 2, "cannot be written"),
+        (("-o", "."), 2, "directory"),
         (("-o", "{file}"), 2, "is also an input"),
         (("--save-overlay", "{file}"), 2, "--save-overlay"),
         (("--model", "no-such"), 4, "no-such"),
