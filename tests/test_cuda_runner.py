@@ -235,13 +235,9 @@ def test_a_version_that_the_device_does_not_take_is_left_out(
 ) -> None:
     from neocog.cuda import launcher, measure
 
-    class Quick:
-        def __init__(self, gpu: Any, work: Any, repeats: int, stream: Any) -> None:
-            self.median = lambda rounds: 1.0
-
     cuda_fake.install(monkeypatch, emulator)
     monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)
-    monkeypatch.setattr(measure, "Timed", Quick)
+    monkeypatch.setattr(measure, "Timed", cuda_fake.Quick)
     engine: Any = open_engine(tiny_model(), device="cuda", precision="fp32")
     whole = measure._anchor_times(engine.runners[0], 8)
     load = launcher.Gpu._load

@@ -51,13 +51,6 @@ def test_pages_hold_the_tables_of_the_stored_results(stored: dict[str, Any], nam
     assert "not in our copy" in " ".join(page.split())
 
 
-def test_links_lead_somewhere() -> None:
-    for page in FOLDER.rglob("README.md"):
-        links = re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text())
-        assert links
-        assert all((page.parent / link).exists() for link in links), page
-
-
 def test_pages_and_plots_are_written_beside_each_other(
     stored: dict[str, Any], tmp_path: Path
 ) -> None:

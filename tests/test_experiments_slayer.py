@@ -136,21 +136,6 @@ def test_blocks_that_are_needed_are_counted() -> None:
 
 
 # -- a device --------------------------------------------------------------------------------------
-class Quick:
-    """Stands in for what is timed: runs the work once."""
-
-    def __init__(self, gpu: Any, work: Any, repeats: int = 1, stream: Any = None) -> None:
-        self.stream = SimpleNamespace(synchronize=lambda: None)
-        self.replay = work
-        work()
-
-    def elapsed(self, times: int = 1) -> float:
-        return 0.01
-
-    def median(self, rounds: int, times: int = 1) -> float:
-        return 0.01
-
-
 @pytest.fixture
 def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cupy: Any = cuda_fake.install(monkeypatch, emulator)
@@ -159,7 +144,7 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(slayer_gpu, "error", lambda got, want: 0.0)
     monkeypatch.setattr(slayer_gpu, "build_all", lambda gpu, kernels: None)
     for module in (ours, slayer_future):
-        monkeypatch.setattr(module, "Timed", Quick)
+        monkeypatch.setattr(module, "Timed", cuda_fake.Quick)
     monkeypatch.setattr("experiments.harness.record.driver", lambda: "1.2")
     monkeypatch.setattr("experiments.harness.ncu.shutil", SimpleNamespace(which=lambda n: None))
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))  # no MNIST there

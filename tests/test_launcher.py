@@ -18,12 +18,12 @@ from neocog.batch import device as batch_device
 from neocog.batch.device import open_engine
 from neocog.cuda import cache, devices, launcher, plan, roofline
 from neocog.cuda.arguments import check_launch, parameters
-from neocog.cuda.kernel import Kernel, Launch, shared_limit
+from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, Store, parse_plan, shipped
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.model import load_model
 from neocog.network.parallel import cores
-from tests.cuda_support import all_kernels
+from tests.cuda_support import ARCHITECTURES, all_kernels, machine
 from tests.support import few, tiny_model
 
 FMA = Kernel("roofline.cu", "fma_rate")
@@ -198,25 +198,13 @@ def test_unknown_names_are_refused_on_the_cpu_too(device: str) -> None:
 # --- plans ------------------------------------------------------------------------------------
 
 
-class Fake:
-    """A machine that is only asked what it is."""
-
-    xp, processors = np, 132
-
-    def __init__(self, arch: int = 90) -> None:
-        self.arch, self.shared = arch, shared_limit(arch)
-
-    def launch(self, launch: Launch) -> None:
-        raise AssertionError(launch)
-
-
-@pytest.mark.parametrize("arch", few([75, 80, 86, 89, 90, 100, 120], 80, 90))
+@pytest.mark.parametrize("arch", few(ARCHITECTURES, 80, 90))
 @pytest.mark.parametrize("name", ["default", "card"])
 def test_every_architecture_can_do_the_plans(arch: int, name: str) -> None:
     wanted = parse_plan(name)
     assert wanted is not None
     for precision in ("fp32", "tf32", "fp16", "bf16"):
-        shelf = Shelf(Fake(arch), tiny_model(), precision)
+        shelf = Shelf(machine(arch), tiny_model(), precision)
         whole = wanted.over(shipped("a GPU that nobody knows", precision))
         for batch in (1, 8, 200):
             steps = shelf.choose(whole, batch)
@@ -226,11 +214,11 @@ def test_every_architecture_can_do_the_plans(arch: int, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", [75, 80, 86, 89, 90, 100, 120])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", ["neocog", "fukushima"])
 def test_every_architecture_can_do_the_models_that_ship(arch: int, name: str) -> None:
     for precision in ("fp32", "tf32", "fp16", "bf16"):
-        shelf = Shelf(Fake(arch), load_model(name), precision)
+        shelf = Shelf(machine(arch), load_model(name), precision)
         shelf.choose(shipped("a GPU that nobody knows", precision), 8)
 
 
@@ -238,7 +226,7 @@ def test_every_architecture_can_do_the_models_that_ship(arch: int, name: str) ->
 def test_card_names_what_there_is(arch: int, first: str) -> None:
     wanted = parse_plan("card")
     assert wanted is not None
-    steps = Shelf(Fake(arch), tiny_model(), "fp32").choose(wanted, 8)
+    steps = Shelf(machine(arch), tiny_model(), "fp32").choose(wanted, 8)
     versions = {step.writes: step.version for step in steps}
     assert [versions[f"US{i}"] for i in (1, 2, 3, 4)] == [first, *["winograd"] * 3]
     assert {versions[f"UC{i}"] for i in (1, 2, 3)} == {"separable"}  # blurs that are outer products
@@ -318,7 +306,9 @@ def test_stages_in_parts_are_chosen_for_a_part() -> None:
     little = {"US2": ("winograd",), "US4": ("winograd",)}
     many = {"US2": ("tensor",), "US4": ("tensor",)}
     plan = Plan({64: little, 256: many}, 512, 64).over(shipped("unknown", "fp16"))
-    steps = {s.writes: s.version for s in Shelf(Fake(), tiny_model(), "fp16").choose(plan, 512)}
+    steps = {
+        s.writes: s.version for s in Shelf(machine(90), tiny_model(), "fp16").choose(plan, 512)
+    }
     assert (steps["US2"], steps["US4"]) == ("winograd", "tensor")
 
 
