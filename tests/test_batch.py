@@ -31,20 +31,6 @@ def test_lines_are_read_in_order(reader: Reader, tmp_path: Path) -> None:
     assert list(reading.ms) == ["decode", "find", "recognise"]
 
 
-def test_every_kind_of_picture(reader: Reader, tmp_path: Path) -> None:
-    pixels = page("07946")
-    file = save_page(tmp_path / "a.png", "07946")
-    assert reader.read(str(file)).text == "07946"
-    assert reader.read(pixels).text == "07946"
-    assert reader.read(np.repeat(pixels[..., None], 3, axis=2)).text == "07946"
-    assert reader.read(Image.fromarray(pixels)).text == "07946"
-    assert reader.read(Image.fromarray(pixels).convert("P")).text == "07946"
-    assert reader.read(Image.fromarray(pixels).convert("CMYK")).text == "07946"
-    with Image.open(file) as image:
-        assert reader.read(image).source == str(file)
-    assert reader.read(pixels).source == "<ndarray>"
-
-
 def test_boxes_count_in_pixels_of_the_picture(reader: Reader, tmp_path: Path) -> None:
     small = Image.fromarray(page("38"))
     large = small.resize((small.width * 9, small.height * 9), Image.Resampling.BICUBIC)
@@ -72,18 +58,6 @@ def test_pages_of_a_tiff(reader: Reader, tmp_path: Path) -> None:
     first.save(tmp_path / "two.tif", save_all=True, append_images=[second])
     readings = list(reader.read_pages(tmp_path / "two.tif"))
     assert [(reading.page, reading.text) for reading in readings] == [(0, "12"), (1, "345")]
-
-
-def test_one_that_fails_is_a_record(reader: Reader, tmp_path: Path) -> None:
-    good = save_page(tmp_path / "a.png", "12")
-    (tmp_path / "b.png").write_bytes(b"")
-    missing = tmp_path / "c.png"
-    readings = list(reader.read_many([good, tmp_path / "b.png", missing, good]))
-    assert [reading.text for reading in readings] == ["12", "", "", "12"]
-    assert [reading.error is None for reading in readings] == [True, False, False, True]
-    assert readings[1].source == str(tmp_path / "b.png")
-    with pytest.raises(InputError):
-        reader.read(missing)
 
 
 def test_what_nobody_foresaw_is_a_record_too(
