@@ -195,13 +195,6 @@ def test_eval_digits(idx: Path, model: str) -> None:
     assert "accuracy 100.00 %   (0 wrong)" in table.stdout
 
 
-def test_eval_of_nothing_fails(tmp_path: Path, model: str) -> None:
-    write_idx(tmp_path, "train", 11)
-    result = run("eval", tmp_path, "--model", model, "--split", "validation")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "11 training digits are too few" in said(result)
-
-
 def test_eval_pictures(tmp_path: Path, model: str) -> None:
     save_page(tmp_path / "a.png", "12\n34")
     save_page(tmp_path / "b.png", "56")
