@@ -9,6 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+torch.set_num_threads(1)
 
 from experiments.network.torch_network import Network  # noqa: E402
 from neocog.errors import ModelError, NeocogError, UsageError  # noqa: E402
@@ -34,11 +35,6 @@ QUICK = Settings(
     epochs=1, batch=20, rate=0.03, pool=40, marks=0.2, save_every=4, mean=0.9, precision="fp32",
     augmentation=PRESETS["strokes"],
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

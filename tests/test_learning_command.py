@@ -9,16 +9,12 @@ from typer.testing import Result
 from tests.support import digits_of, run, write_digits
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+torch.set_num_threads(1)
 
 from neocog.network.model import Model, load_model  # noqa: E402
 
 QUICK = "--epochs 1 --batch 20 --augmentation none --variants 0 --marks 0.1".split()
 NEW = [*QUICK, "--planes", "4/6/10", "--reject", "1"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
