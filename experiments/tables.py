@@ -10,7 +10,8 @@ A table stands between ``<!-- table NAME -->`` and ``<!-- end -->`` and comes fr
      "columns": {"recipe": "recipe", "mnist": "MNIST, %"}, "formats": {"mnist": ".2f"},
      "rows": [{"recipe": "2003", "mnist": 95.5}]}
 
-A value that a row lacks is shown as a dash; keys that are no columns are for other readers. Some
+A value that a row lacks is shown as a dash; keys that are no columns are for other readers. Rows of
+several runs name them: ``"runs": [{"command": ..., "of": "the rows of this run"}]``. Some
 tables are views of such a file (``VIEWS``): chosen rows, or one value spread over columns. The
 papers' pages have tables of their own (``tables`` of their experiment).
 """
@@ -152,7 +153,8 @@ def systems(result: Result) -> Result:
     rows = [dict(zip(columns, row, strict=True)) for row in paper.systems(result)]
     ours = (name for name in paper.OURS if name in result["sections"])
     made = [paper.made_on(result, name) for name in ours]
-    about = {"command": "`, `".join(dict.fromkeys(one["command"] for one in made)),
+    commands = dict.fromkeys(one["command"] for one in made)
+    about = {"runs": [{"command": command} for command in commands],
              "machine": ", ".join(dict.fromkeys(one["machine"] for one in made)),
              "date": max(one["date"] for one in made)}  # fmt: skip
     return of_rows(result, rows, {name: name for name in columns}, **about)
@@ -204,8 +206,10 @@ def readme_speed(result: Result) -> Result:
                          "times": row["ratio"]})  # fmt: skip
     columns = {"where": "machine", "batch": "batch size", "ours": "neocog, per digit",
                "other": "fastest other software", "times": "times as fast|.1f"}  # fmt: skip
-    command = "python -m experiments.network.speed`, `python -m experiments.gpu.measure DATA speed"
-    return of_rows(result, rows, columns, command=command, machine="")
+    runs = [{"command": "python -m experiments.network.speed"},
+            {"command": "python -m experiments.gpu.measure DATA speed"}]  # fmt: skip
+    dates = f"{result['date']}, {gpu['date']}"
+    return of_rows(result, rows, columns, runs=runs, machine="", date=dates)
 
 
 def shown(
@@ -327,7 +331,9 @@ def table(name: str) -> str:
     rows = [[show(row.get(key), form) for key, (_, form) in columns.items()]
             for row in result["rows"]]  # fmt: skip
     where = ", ".join(result[key] for key in ("machine", "date") if result.get(key))
-    about = f"`{result['command']}`" + (f" ({where})" if where else "")
+    runs = [f"`{run['command']}`" + (f" ({run['of']})" if "of" in run else "")
+            for run in result.get("runs", [result])]  # fmt: skip
+    about = ", ".join(runs) + (f" ({where})" if where else "")
     return f"{markdown([[head for head, _ in columns.values()], *rows])}\n\n{about}"
 
 

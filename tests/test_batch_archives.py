@@ -17,12 +17,11 @@ from pathlib import Path
 import pytest
 
 from neocog.batch import archives
-from neocog.batch.archives import MAX_BYTES
 from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
 from neocog.batch.resume import Done
 from neocog.batch.run import Request
-from neocog.batch.sources import Files, Item
+from neocog.batch.sources import MAX_BYTES, Files, Item
 from neocog.errors import InputError
 from tests.support import save_page
 

@@ -185,7 +185,7 @@ def test_pictures_that_end_a_worker_become_records(
 
 
 @posix
-def test_an_input_whose_record_kills_every_worker_ends_the_run(
+def test_the_run_ends_where_workers_die_over_a_record_that_opens_no_input(
     reader: Reader, tmp_path: Path, started: list[int]
 ) -> None:
     for name in ("1", "2-always-killed"):
@@ -193,7 +193,9 @@ def test_an_input_whose_record_kills_every_worker_ends_the_run(
     job = Job(reader, Faulty("jsonl"))
     with reading(job, find_inputs([tmp_path]), workers=1) as blocks:
         assert json.loads(next(blocks).text)["text"] == "7"
-        with pytest.raises(EndedEarly, match=r"2-always-killed.png: 5 .*SIGKILL; start again"):
+        with pytest.raises(
+            EndedEarly, match=r"^5 worker .*SIGKILL as .*always-killed.png cannot .*again"
+        ):
             next(blocks)
     assert len(started) == 5
 

@@ -189,8 +189,7 @@ def test_threads_may_run_in_any_order(order: Any) -> None:
 
 
 def test_tilings_that_ship_keep_what_the_kernel_asks_for() -> None:
-    for row in tuned.read(TUNED):
-        shape, t = tuned.part(Shape, row, "shape"), tuned.part(Tiling, row, "tiling")
+    for shape, t, _ in tuned.rows(TUNED, Shape, Tiling):
         assert shape.shared(t) <= shared_limit(90)
         assert not t.compact or t.ksplit == t.chunks == 1
         assert t.chunks == 1 or (t.ksplit == 1 and shape.passes(t) == 1)

@@ -395,7 +395,7 @@ class TestSources:
         with open(tmp_path / "b.png", "wb") as file:
             file.truncate(2**28 + 1)
         assert len(frames_of(open_source(tmp_path))) == 1
-        with pytest.raises(InputError, match="more than 256 MB"):
+        with pytest.raises(InputError, match="more than 268,435,456 bytes"):
             frames_of(open_source(tmp_path / "b.png"))
         monkeypatch.setattr("neocog.live.sources.decode", lambda *_, **__: iter(()))
         with pytest.raises(InputError, match="is not a picture"):

@@ -1,19 +1,28 @@
 """The sets that measure reading: what they are made of, apart from what is learned from."""
 
+import json
+import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from experiments.documents import signs
 from experiments.reading.made import CELLS, FORMATS, faces, make_amounts, make_letters
 from experiments.reading.measure import faults, placed, summary
 from experiments.reading.sets import SETS, Task, digits_of, sample
 from neocog.batch.records import DigitReading, PageReading
+from neocog.batch.words import SURE
 from neocog.cli.learn import _fonts
 from neocog.errors import InputError, UsageError
+from neocog.jsontext import to_json
+from neocog.learning.formats import Digits
 from neocog.learning.pages.conditions import FACES
 from neocog.learning.pages.pen import write_digit
 from neocog.learning.teacher import bank, layouts
+from neocog.vision.weigh import SearchSettings, Weights
+from tests import support
 
 LABELS = np.array([1, 7], np.uint8)
 
@@ -110,7 +119,6 @@ def test_a_sign_that_is_printed_is_counted() -> None:
 def test_every_set_is_made_of_its_number(tmp_path: Path, digits: np.ndarray,
                                          monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     from experiments.reading import sets as reading_sets
-    from neocog.learning.formats import Digits
 
     known = Digits(digits, LABELS.astype(np.int64), "made")
     monkeypatch.setattr(reading_sets, "hands", lambda data, number: known)
@@ -121,3 +129,30 @@ def test_every_set_is_made_of_its_number(tmp_path: Path, digits: np.ndarray,
         assert one.text == again.text == digits_of(one.text)
         assert len(one.text) >= {"turned": 12, "blank": 0}.get(name, 1)
         assert kind in SETS[name][1](tmp_path)
+
+
+def test_a_sign_stands_from_the_score_at_which_one_in_twenty_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [(0.55, False), (0.6, False), *((0.7, True) for _ in range(20))]
+    assert (signs.least(found), signs.least(found[:3])) == (0.61, None)
+    known = Digits(support.digits_of("0123456789"), np.arange(10), "made")
+    monkeypatch.setattr(signs, "open_digits", lambda *_, **__: known)
+    output = tmp_path / "signs.json"
+    monkeypatch.setattr(sys, "argv", ["signs.py", "data", "-o", str(output), "--pages", "2"])
+    signs.main()
+    result = json.loads(output.read_text())
+    assert result["pages"] == 2
+    assert result["finder"].startswith("finder@")
+    assert all(set(row) == set(result["columns"]) for row in result["rows"])
+    assert {"/", "-", "."} & {row["sign"] for row in result["rows"]}
+
+
+def test_what_was_chosen_is_in_the_code() -> None:
+    results = Path(signs.__file__).parents[1]
+    tuned = json.loads((results / "reading/results/tune_reading.json").read_text())
+    assert tuned["weights"] == json.loads(to_json(asdict(Weights())))
+    settings = json.loads(to_json(asdict(SearchSettings())))
+    assert [settings[name] == tuned[name] for name in ("told", "asked", "upright")] == [True] * 3
+    rows = json.loads((results / "documents/results/signs.json").read_text())["rows"]
+    assert {row["sign"]: row["least"] for row in rows if row["least"] is not None} == SURE

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
-from neocog.vision.finder import SIGNS, Finding, same_mark
+from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import into_lines
 from neocog.vision.normalise import cut_out
 from neocog.vision.page import TURNS, _turned_back
 from neocog.vision.search import Known, Mark, Search
-from neocog.vision.weigh import SearchSettings, Weights
+from neocog.vision.weigh import SearchSettings, Weights, same_mark
 from tests.support import page, run, save_page, tiny_model
 
 Boxes = list[tuple[float, float, float, float]]
@@ -256,7 +256,7 @@ def test_of_two_dates_the_likelier_is_read() -> None:
 
 def test_narrow_boxes_are_one_mark() -> None:
     boxes = np.array([(100 + x, 50, 4, 40) for x in (0, 4, 8)], np.float32)
-    assert same_mark(boxes[:1], boxes).tolist() == [[True, True, False]]
+    assert same_mark(boxes[:1], boxes, SearchSettings()).tolist() == [[True, True, False]]
 
 
 def test_what_is_rather_a_digit_is_no_slash_of_a_date() -> None:

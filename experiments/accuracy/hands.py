@@ -96,10 +96,10 @@ def merged(path: Path, rows: list[dict[str, Any]], passed: dict[str, Any]) -> An
     return kept + rows, old["passed"] | passed
 
 
-def leading(confusion: np.ndarray, count: int = 3) -> str:
-    """The mistakes that happen most often, the digit written first."""
+def leading(confusion: np.ndarray) -> str:
+    """The three mistakes that happen most often, the digit written first."""
     wrong = confusion[:, :NO_ANSWER] * (1 - np.eye(10, dtype=np.int64))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:count]
+    order = np.argsort(-wrong, axis=None, kind="stable")[:3]
     pairs = [(int(i) // 10, int(i) % 10, int(wrong.flat[i])) for i in order]
     return ", ".join(f"{a} as {b}: {n}" for a, b, n in pairs if n)
 

@@ -1,6 +1,7 @@
 """Chooses from which score of the finder a sign stands in the text: `neocog.batch.words.SURE`.
 
-    python -m experiments.documents.signs DATA [--finder FILE]
+    python -m experiments.documents.signs DATA -o experiments/documents/results/signs.json
+        [--finder FILE] [--pages N]
 
 Made pages of dates, amounts, times and forms, written with MNIST's validation digits. A sign is
 right if that sign stands there and was not read before. The score is the lowest from which at most
@@ -12,22 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.arguments import arguments
+from experiments.harness.arguments import data_and_output
+from experiments.harness.record import write_results
 from experiments.reading.made import CELLS, FORMATS, make_amounts, make_form
 from neocog.batch.reader import Reader
 from neocog.learning.datasets import open_digits
 from neocog.vision.finder import SIGNS
 
 RISK = 0.05
-SEED, PAGES = 77, 300
-"""Other pages than those of `experiments.reading.measure`; so many of each maker."""
+SEED = 77
+"""Other pages than those of `experiments.reading.measure`."""
+COLUMNS = {"sign": "sign", "read": "read", "wrong": "wrong", "least": "stands from"}
 
 
-def told(reader: Reader, data: Path) -> dict[str, list[tuple[float, bool]]]:
+def told(reader: Reader, data: Path, pages: int) -> dict[str, list[tuple[float, bool]]]:
     """By kind, the score of every sign that is read and whether that sign stands there."""
     digits = open_digits(data / "mnist", split="train")[-5000:]
     found: dict[str, list[tuple[float, bool]]] = {}
-    for number in range(2 * PAGES):
+    for number in range(pages):
         rng = np.random.default_rng([SEED, number])
         make: Any = (make_amounts, make_form)[number % 2]
         kinds = list((FORMATS, CELLS)[number % 2])
@@ -53,11 +56,15 @@ def least(found: list[tuple[float, bool]]) -> float | None:
 
 
 def main() -> None:
-    args = arguments(__doc__, "data", finder=str).parse_args()
+    args = data_and_output(__doc__, finder=str, pages=600).parse_args()
     reader = Reader(device="cpu", finder=args.finder)
-    for char, found in told(reader, args.data).items():
-        wrong = sum(not right for _, right in found)
-        print(f"{char}  {len(found)} read, {wrong} wrong, shown from {least(found)}")
+    rows = [
+        {"sign": char, "read": len(found), "wrong": sum(not right for _, right in found),
+         "least": least(found)}
+        for char, found in told(reader, args.data, args.pages).items()
+    ]  # fmt: skip
+    model, finder = reader.model.id, reader.finder.model.id
+    write_results(args.output, rows, columns=COLUMNS, model=model, finder=finder, pages=args.pages)
 
 
 if __name__ == "__main__":

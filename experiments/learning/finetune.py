@@ -27,9 +27,10 @@ from experiments.learning.pools import draw_pools, load_pools
 from neocog.errors import NeocogError
 from neocog.files import atomic_write
 from neocog.learning.augment import augment
+from neocog.learning.checkpoint import start_of_run
 from neocog.learning.finetune import Finetuner
 from neocog.learning.mix import Mix, open_mix
-from neocog.learning.recipes import recipe_of, start_of_run
+from neocog.learning.recipes import recipe_of
 from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
 from neocog.learning.trainable import Trainable
 from neocog.learning.variants import variants

@@ -218,7 +218,7 @@ def quickest(
 
 
 def layer_times(
-    model: Model, layer: str, before: NDArray[np.float32], precision: str, *, repeats: int = 10
+    model: Model, layer: str, before: NDArray[np.float32], precision: str
 ) -> dict[str, float]:
     """Return microseconds of a layer fed with maps (B, K, H, W) by form and memory format."""
     times: dict[str, float] = {}
@@ -227,7 +227,7 @@ def layer_times(
         part = dict(network.parts())[layer]
         seen = torch.from_numpy(before).cuda().to(network.dtype)
         seen = seen.contiguous(memory_format=network.memory_format)
-        for form, ms in _form_times(part, partial(part, seen), repeats).items():
+        for form, ms in _form_times(part, partial(part, seen), 10).items():
             times[form + ", channels last" * channels_last] = 1e3 * ms
     return times
 

@@ -128,7 +128,7 @@ def digits_of(text: str) -> str:
 
 
 def tasks(data: Path, sets: list[str], every: int = 1) -> Iterator[Task]:
-    """All pictures of a set, ``name`` or ``name:kind``, but of made ones one of ``every``."""
+    """All pictures of sets, ``name`` or ``name:kind``, but of conditions one of ``every``."""
     for name, _, only in (word.partition(":") for word in sets):
         if not (data / NEEDS.get(name, "mnist")).is_dir():
             print(f"{name}: DATA has no folder {NEEDS.get(name, 'mnist')}", file=sys.stderr)
@@ -136,4 +136,4 @@ def tasks(data: Path, sets: list[str], every: int = 1) -> Iterator[Task]:
         kinds = SETS[name][1](data).items()
         some = [Task(name, kind, number) for kind, count in kinds
                 if only in ("", kind) for number in range(count)]  # fmt: skip
-        yield from some[::every] if NEEDS.get(name, "fonts") == "fonts" else some
+        yield from some[::every] if name == "conditions" else some

@@ -4,14 +4,12 @@ import threading
 import time
 from typing import Any
 
+from neocog.batch.sources import MAX_BYTES
 from neocog.errors import InputError
 from neocog.messages import printable
 
-MAX_BYTES = 2**28
-"""A file at an address may have so many bytes."""
-
 MAX_SECONDS = 60.0
-"""And may take so long to come."""
+"""A file at an address may take so long to come."""
 
 MAX_REDIRECTS = 5
 

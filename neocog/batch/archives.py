@@ -13,6 +13,7 @@ from typing import IO, Any, Self, cast
 
 from neocog.batch.sources import (
     HIDDEN,
+    MAX_BYTES,
     PACKED_TAR,
     TAR,
     ZIP,
@@ -23,9 +24,6 @@ from neocog.batch.sources import (
 )
 from neocog.errors import InputError
 from neocog.messages import printable
-
-MAX_BYTES = 2**28
-"""A member that unpacks to more bytes than this is refused by what the archive says of it."""
 
 MAX_UNPACKED, MAX_RATIO = 2**32, 300
 """An archive may unpack to 4 GB, or to 300 times its own bytes where that is more."""
@@ -381,6 +379,7 @@ def _read_on(pieces: _Pieces) -> None:
 
 
 def _too_large(size: int) -> str | None:
+    """Why a member is not unpacked, by what the archive says of it."""
     if size <= MAX_BYTES:
         return None
     return f"unpacks to {size:,} bytes, at most {MAX_BYTES:,} are allowed; make it smaller"

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import IO
 
 from neocog.batch.addresses import is_address
-from neocog.batch.archives import MAX_BYTES, is_archive_name, members
+from neocog.batch.archives import is_archive_name, members
 from neocog.batch.sources import (
     HIDDEN,
+    MAX_BYTES,
     STDIN,
     TAR,
     ZIP,

@@ -177,7 +177,7 @@ def start(worker: Worker) -> None:
 
 
 def do(worker: Worker, task: Task) -> list[Block]:
-    """Have a task done, whatever becomes of the worker; EndedEarly if five die over one input."""
+    """Have a task done, whatever becomes of the worker; EndedEarly if worker after worker dies."""
     try:
         return worker.do(task)
     except WorkerDied as death:

@@ -14,6 +14,9 @@ PICTURE_SUFFIXES = frozenset(
     }
 )  # fmt: skip
 
+MAX_BYTES = 2**28
+"""Bytes of a picture's file that are held in memory at most."""
+
 DOCUMENT_SUFFIXES = frozenset((".avif", ".heic", ".heif", ".hif", ".pdf"))
 """Pictures among them that OpenCV may not read."""
 
@@ -106,13 +109,14 @@ class Files:
     """Which files paths lead to, by any name; those that lead nowhere count for nothing."""
 
     def __init__(self, paths: Iterable[str | Path]) -> None:
-        self._known = {_identity(path) for path in paths} - {None}
+        self._known = {identity(path) for path in paths} - {None}
 
     def __contains__(self, path: str | Path) -> bool:
-        return _identity(path) in self._known
+        return identity(path) in self._known
 
 
-def _identity(path: str | Path) -> tuple[int, int] | None:
+def identity(path: str | Path) -> tuple[int, int] | None:
+    """Return what all names of a file have in common; None if there is no such file."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):  # ValueError: a name that no file can have

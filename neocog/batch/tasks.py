@@ -21,7 +21,7 @@ ISOLATED_AT_ONCE = 256
 """Isolated digits of a task: so many are recognised together."""
 
 _LIVES = 2  # times that a worker may die over an input, the second time with it alone
-_DEATHS = 5  # so many workers in succession, the last of which only had to write its record
+_DEATHS = 5  # so many workers in succession, the last three of which did not open the input
 _HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
 _LONG = 4096  # letters of a name; no system takes a longer one
 
@@ -45,17 +45,19 @@ class Task:
         """What to do once a worker has died over it, perhaps through no fault of its own.
 
         Each input is tried alone; one that goes on killing workers becomes a record that says
-        ``how``. EndedEarly if not even that can be written.
+        ``how`` and is written without opening it. EndedEarly if workers die over that, too: no
+        input is to blame, something ends all of them.
         """
         deaths, items = self.deaths + 1, self.items
         if deaths >= _DEATHS:
             raise EndedEarly(
-                f"{_shortened(items[0].source)}: {deaths} workers in succession died over it, the "
-                f"last one {how}; start again without it (neocog read: with --resume)"
+                f"{deaths} worker processes in succession died, the last one {how} as it wrote "
+                f"that {_shortened(items[0].source)} cannot be read; start again (neocog read: "
+                "with --resume), or use --workers 0"
             )
         if len(items) == 1 and deaths >= _LIVES:
             trouble = f"cannot be read: twice, the process that reads it {how}"
-            items = (items[0]._replace(trouble=trouble),)
+            items = (items[0]._replace(trouble=trouble, data=None),)
         return [Task(self.first + n, (item,), deaths) for n, item in enumerate(items)]
 
 

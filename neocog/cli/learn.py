@@ -265,8 +265,9 @@ def _by_gradient(
         raise UsageError("recipes by gradient need validation digits: give --split learning")
     device = _torch_device(device, f"recipe '{recipe}'")
     from neocog.learning.calibrate import calibrated
+    from neocog.learning.checkpoint import start_of_run
     from neocog.learning.finetune import Finetuner, Pools
-    from neocog.learning.recipes import recipe_of, start_of_run
+    from neocog.learning.recipes import recipe_of
     from neocog.network.parallel import cores
     from neocog.network.spec import LABELS
 

@@ -28,9 +28,9 @@ def up(n: int, step: int) -> int:
     return -(-n // step) * step
 
 
-def register_limit(threads: int, most: int = 255) -> int:
+def register_limit(threads: int) -> int:
     """Return the registers a thread where ``threads`` share a multiprocessor's four quarters."""
-    return min(most, 65536 // up(threads, 128) // 8 * 8)
+    return min(255, 65536 // up(threads, 128) // 8 * 8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,9 +125,9 @@ def uniform(kernel: int, size: int = 3) -> Split:
     return Split(kernel, (size,) * -(-kernel // size))
 
 
-def best_tile(split: Split, size: int, *, most: int = TILES[-1]) -> int:
+def best_tile(split: Split, size: int) -> int:
     """Return the m of least multiplications for size x size outputs; the smaller one of equals."""
-    return min((m for m in TILES if m <= most), key=lambda m: (split.per_output(m, size), m))
+    return min(TILES, key=lambda m: (split.per_output(m, size), m))
 
 
 def transform_filters(w: Any, split: Split, m: int) -> Any:

@@ -1,4 +1,4 @@
-"""What a run of gradient learning leaves on disk: a checkpoint and its curves.
+"""What a run of gradient learning keeps on disk: its start, a checkpoint and its curves.
 
 A checkpoint is one safetensors file from which the run goes on: every tensor by part and name; its
 metadata hold the rest as JSON. It is written atomically: after a kill the last whole one is there.
@@ -12,7 +12,10 @@ from typing import Any
 from neocog.errors import ModelError, UsageError
 from neocog.files import atomic_write
 from neocog.jsontext import to_json
-from neocog.network.model import Model, from_bytes, to_bytes
+from neocog.learning.mix import Mix
+from neocog.learning.recipes import Progress, Recipe, described, start_model
+from neocog.network.model import Model, from_bytes, load_model, to_bytes
+from neocog.network.registry import find_model
 
 Tensor = Any
 Parts = dict[str, dict[str, Tensor]]
@@ -78,6 +81,44 @@ def _flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
         else:
             flat[before + name] = list(value) if isinstance(value, tuple) else value
     return flat
+
+
+def start_of_run(
+    place: Path | None,
+    named: str | None,
+    recipe: Recipe,
+    mix: Mix,
+    *,
+    seed: int,
+    reject: int,
+    progress: Progress | None = None,
+) -> tuple[Model, bytes]:
+    """Return what a run begins with, and its file: one kept at ``place``, one named, or a new one.
+
+    UsageError if the one that is kept is another; the message names the file.
+    """
+    model = load_model(named) if named is not None else None
+    if place is None or not place.exists():
+        if named is not None and model is not None:
+            return model, find_model(named).read_bytes()
+        made = start_model(recipe, mix, seed=seed, reject=reject, progress=progress)
+        data = to_bytes(made)
+        return from_bytes(data, source=recipe.name), data
+    kept = load_model(place)
+    if model is not None and kept.id != model.id:
+        raise UsageError(
+            f"{place} is {kept.id}, not {model.id}; give the options of the run there, or another "
+            "--checkpoints"
+        )
+    if model is None and "finetuning" in kept.card:
+        raise UsageError(
+            f"{place} is {kept.id}, a model trained by gradient, not a new start; give the --start "
+            "of the run in that folder, or another folder"
+        )
+    if model is None:
+        given = described(recipe, mix.digest, seed=seed, reject=reject)
+        check_same(place, {name: kept.card.get(name) for name in given}, given)
+    return kept, place.read_bytes()
 
 
 def save_curves(folder: Path, curves: list[dict[str, float]]) -> None:

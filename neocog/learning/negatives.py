@@ -4,7 +4,7 @@ Letters and signs of fonts that cv2 and Pillow carry, written as by hand; stroke
 and pairs of digits (:mod:`neocog.learning.marks`). Each is drawn as ink and brought to 28 x 28 by
 the same function that brings found ink there, or its strokes keep their width. Letters, signs and
 pieces that pass for a digit (O, l, /, ...) are left out. Other kinds and fonts are *held out*:
-nothing is learned from them (:mod:`neocog.learning.held`).
+nothing is learned from them (:mod:`neocog.learning.held_out`).
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.learning.blocks import in_blocks
-from neocog.learning.held import HELD
+from neocog.learning.held_out import HELD
 from neocog.learning.marks import AS_WRITTEN, KINDS, Digits, Source, as_written
 from neocog.vision.normalise import SIDE, normalise
 

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -20,7 +19,6 @@ from neocog.errors import UsageError
 from neocog.jsontext import to_json
 from neocog.learning import selforganise, top
 from neocog.learning.calibrate import calibrated
-from neocog.learning.checkpoint import check_same
 from neocog.learning.mix import Mix
 from neocog.learning.negatives import negatives
 from neocog.learning.selforganise import edge_references
@@ -30,9 +28,8 @@ from neocog.network.decision import Decision
 from neocog.network.engine import PART, Engine, Layers
 from neocog.network.fields import bell, blur_kernel
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
-from neocog.network.model import Model, Rule, SWeights, from_bytes, load_model, to_bytes
+from neocog.network.model import Model, Rule, SWeights
 from neocog.network.parallel import ParallelMap, one_blas_thread
-from neocog.network.registry import find_model
 from neocog.network.spec import LABELS, PRESETS, REJECT, NetworkSpec, SSpec, preset
 from neocog.network.u0 import check_digits, u0_from_digits
 
@@ -458,41 +455,3 @@ def described(recipe: Recipe, digits: str, *, seed: int, reject: int) -> dict[st
     told = {"recipe": asdict(recipe), "seed": seed, "reject": reject, "learned_from": digits}
     known: dict[str, Any] = json.loads(to_json(told))
     return known
-
-
-def start_of_run(
-    place: Path | None,
-    named: str | None,
-    recipe: Recipe,
-    mix: Mix,
-    *,
-    seed: int,
-    reject: int,
-    progress: Progress | None = None,
-) -> tuple[Model, bytes]:
-    """Return what a run begins with, and its file: one kept at ``place``, one named, or a new one.
-
-    UsageError if the one that is kept is another; the message names the file.
-    """
-    model = load_model(named) if named is not None else None
-    if place is None or not place.exists():
-        if named is not None and model is not None:
-            return model, find_model(named).read_bytes()
-        made = start_model(recipe, mix, seed=seed, reject=reject, progress=progress)
-        data = to_bytes(made)
-        return from_bytes(data, source=recipe.name), data
-    kept = load_model(place)
-    if model is not None and kept.id != model.id:
-        raise UsageError(
-            f"{place} is {kept.id}, not {model.id}; give the options of the run there, or another "
-            "--checkpoints"
-        )
-    if model is None and "finetuning" in kept.card:
-        raise UsageError(
-            f"{place} is {kept.id}, a model trained by gradient, not a new start; give the --start "
-            "of the run in that folder, or another folder"
-        )
-    if model is None:
-        given = described(recipe, mix.digest, seed=seed, reject=reject)
-        check_same(place, {name: kept.card.get(name) for name in given}, given)
-    return kept, place.read_bytes()

@@ -15,6 +15,8 @@ from neocog.network.arrays import array_module, to_numpy
 from neocog.network.fields import bell
 from neocog.network.spec import LABELS, SSpec
 
+_EPOCHS, _RATE, _BATCH = 30, 0.1, 64  # of the delta rule
+
 
 @dataclass(frozen=True, slots=True)
 class Top:
@@ -103,9 +105,6 @@ def learn_by_delta_rule(
     *,
     threshold: float,
     rng: np.random.Generator,
-    epochs: int = 30,
-    rate: float = 0.1,
-    batch: int = 64,
 ) -> Top:
     """One linear layer on the views by the delta rule (Widrow and Hoff): not self-organised.
 
@@ -123,14 +122,14 @@ def learn_by_delta_rule(
     w = xp.zeros((LABELS, seen.shape[1]), dtype=np.float32)
     total = xp.zeros_like(w)
     target = xp.asarray(np.where(np.eye(LABELS)[labels] > 0, 1, -0.1).astype(np.float32))
-    for epoch in range(epochs):
-        for part in np.array_split(rng.permutation(len(labels)), -(-len(labels) // batch)):
+    for epoch in range(_EPOCHS):
+        for part in np.array_split(rng.permutation(len(labels)), -(-len(labels) // _BATCH)):
             chosen = xp.asarray(part)
             x = seen[chosen]
-            w += rate * (target[chosen] - x @ w.T).T @ x
-        if epoch >= epochs // 2:
+            w += _RATE * (target[chosen] - x @ w.T).T @ x
+        if epoch >= _EPOCHS // 2:
             total += w
-    w = total / (epochs - epochs // 2)
+    w = total / (_EPOCHS - _EPOCHS // 2)
     w -= (w @ common.T) * common
     halves = xp.concatenate([xp.maximum(w, 0), xp.maximum(-w, 0)])
     gains = _lengths(halves)[:, 0]

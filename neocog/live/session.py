@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from neocog.batch.records import PageReading
+from neocog.batch.sources import identity
 from neocog.errors import InputError, UsageError
 from neocog.files import AppendFile
 from neocog.jsontext import to_json
@@ -118,12 +119,14 @@ class Session:
             If the source cannot be opened or breaks off for good, or an output cannot be opened
             or is what is read.
         """
-        taken = {_identity(path): "is what is read" for path in self.source.files}
+        taken: dict[object, str] = {identity(f): "is what is read" for f in self.source.files}
         for option, path in (("--jsonl", self._jsonl), ("--record", self._video)):
-            if path and (why := taken.get(_identity(path))):
+            if not path:
+                continue
+            file = identity(path) or os.path.realpath(path)  # it may not be there yet
+            if why := taken.get(file):
                 raise UsageError(f"{path}: {why}; choose another {option}")
-            if path:
-                taken[_identity(path)] = f"is the file of {option} already"
+            taken[file] = f"is the file of {option} already"
         with ExitStack() as stack:
             if self._jsonl:
                 self._lines = stack.enter_context(LineFile(self._jsonl))
@@ -243,15 +246,6 @@ class Session:
     def _event(self, event: dict[str, Any]) -> None:
         if self._events:
             print(_line(event), flush=True)
-
-
-def _identity(path: str | Path) -> tuple[int, int] | str:
-    """What all names of a file have in common."""
-    try:
-        found = os.stat(path)
-    except OSError:  # it is not there yet
-        return os.path.realpath(path)
-    return found.st_dev, found.st_ino
 
 
 def _when(frame: int, t: float, age_ms: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.sources import DOCUMENT_SUFFIXES, is_picture_name
+from neocog.batch.sources import DOCUMENT_SUFFIXES, MAX_BYTES, is_picture_name
 from neocog.errors import InputError, NothingToRead
 from neocog.live.player import MAX_PIXELS
 from neocog.vision.decode import decode
@@ -20,7 +20,6 @@ Frames: TypeAlias = "Iterable[NDArray[Any]]"
 FOLDER_FPS = 25.0
 """Pictures of a folder that make a second, unless another rate is asked for."""
 
-_MOST_BYTES = 2**28  # of a picture's file
 _DOCUMENTS = ("PDF", "HEIF", "AVIF")  # refused here whatever their name
 
 
@@ -181,8 +180,8 @@ def _picture(path: Path) -> Pixels:
     """Decode a picture, grey or in the order blue, green, red."""
     try:
         with path.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size > _MOST_BYTES:
-                raise InputError(f"the file has more than {_MOST_BYTES >> 20} MB")
+            if os.fstat(stream.fileno()).st_size > MAX_BYTES:
+                raise InputError(f"has more than {MAX_BYTES:,} bytes; make it smaller")
             documents = kind_of(stream) in _DOCUMENTS
             page = None if documents else next(decode(stream, max_pixels=MAX_PIXELS), None)
     except OSError as error:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import overlaps, same_mark
-from neocog.vision.weigh import SearchSettings, median
+from neocog.vision.finder import overlaps
+from neocog.vision.weigh import SearchSettings, median, same_mark
 
 Boxes = NDArray[np.floating[Any]]
 """Left, top, width and height, (N, 4)."""
@@ -90,13 +90,15 @@ def link_features(boxes: NDArray[np.float32]) -> Floats:
     return np.stack([overlaps(boxes, boxes)[1], np.abs(high[:, None] - high[None])], axis=2)
 
 
-def links(boxes: NDArray[np.float32], weights: Sequence[float]) -> Floats:
+def links(
+    boxes: NDArray[np.float32], weights: Sequence[float], settings: SearchSettings | None = None
+) -> Floats:
     """Return the log odds of each box (N, 4) being followed by another, (N, N).
 
     Boxes are sorted from left to right; -inf where two are one mark, or the second is not later.
     """
     out = link_features(boxes) @ np.array(weights, np.float64)
-    out[same_mark(boxes, boxes)] = -np.inf
+    out[same_mark(boxes, boxes, settings or SearchSettings())] = -np.inf
     out[np.tril_indices(len(boxes))] = -np.inf
     return np.asarray(out)
 

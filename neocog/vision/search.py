@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged, same_mark
+from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged
 from neocog.vision.lines import best_chain, into_lines, links, posterior
 from neocog.vision.normalise import cut_out
 from neocog.vision.weigh import (
@@ -26,6 +26,7 @@ from neocog.vision.weigh import (
     log_odds,
     median,
     own_features,
+    same_mark,
 )
 
 Grey = NDArray[np.uint8]
@@ -137,7 +138,7 @@ class Search:
     def left_out(self, lines: Sequence[Sequence[Mark]]) -> int:
         """Count the places that the finder takes for digits and that no line has."""
         told = [mark for line in lines for mark in line]
-        return int((~same_mark(self._places.boxes, _boxes(told)).any(axis=1)).sum())
+        return int((~self._same(self._places.boxes, _boxes(told)).any(axis=1)).sum())
 
     def _weigh(self, found: Finding) -> None:
         """Crop boxes, ask the network about the doubtful, and weigh how likely they are digits."""
@@ -165,7 +166,7 @@ class Search:
         if first:
             unseen = np.full(len(self._places) - len(odds), -np.inf)
             self._of_places = np.concatenate([odds, unseen])
-        others = ~same_mark(found.boxes, self._places.boxes)
+        others = ~self._same(found.boxes, self._places.boxes)
         steady = self.settings.steady
         around = around_features(odds, others, self._of_places, weights.share, steady)
         odds = around @ np.array(weights.around)
@@ -178,7 +179,7 @@ class Search:
 
     def _try_others(self, marks: Sequence[Mark]) -> None:
         """Weigh what else may stand where some marks do."""
-        near = same_mark(self._found.boxes, _boxes(marks)).any(axis=1)
+        near = self._same(self._found.boxes, _boxes(marks)).any(axis=1)
         known = {mark.box for mark in self._all}
         new = [tuple(box) not in known for box in self._found.boxes.tolist()]
         self._weigh(self._found[near & np.array(new, np.bool_)])
@@ -190,14 +191,14 @@ class Search:
         a line's digits, or beside it and in no other line's place, is a candidate.
         """
         worth = sorted((mark for mark in self._all if mark.worth > 0), key=lambda m: -m.worth)
-        same = same_mark(_boxes(worth), _boxes(worth))
+        same = self._same(_boxes(worth), _boxes(worth))
         kept: list[int] = []
         for number in range(len(worth)):
             if not same[number, kept].any():
                 kept.append(number)
         best, everything = _boxes(worth)[kept], _boxes(self._all)
         groups = into_lines(best, self.settings)
-        same, near = same_mark(everything, best), beside(everything, best, self.settings)
+        same, near = self._same(everything, best), beside(everything, best, self.settings)
         left = np.ones(len(everything), np.bool_)
         middle = everything[:, 0] + everything[:, 2] / 2
         out: list[list[Mark]] = [[] for _ in groups]
@@ -211,9 +212,13 @@ class Search:
     def _chain(self, marks: list[Mark], count: int | None = None) -> list[Mark]:
         """The chain that is worth most, with ``count`` digits if given."""
         worth = np.array([mark.worth for mark in marks])
-        return [
-            marks[k] for k in best_chain(worth, links(_boxes(marks), self._weights.link), count)
-        ]
+        return [marks[k] for k in best_chain(worth, self._links(_boxes(marks)), count)]
+
+    def _same(self, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return same_mark(a, b, self.settings)
+
+    def _links(self, boxes: NDArray[np.float32]) -> NDArray[np.float64]:
+        return links(boxes, self._weights.link, self.settings)
 
     def _counted(self, line: list[Mark], marks: list[Mark], count: int) -> list[Mark]:
         """The best chain of so many digits, if it leaves no digit out and no more are in doubt."""
@@ -221,13 +226,13 @@ class Search:
         doubts, fewer = (sum(mark.worth < 0 for mark in some) for some in (other, line))
         if not other or doubts > fewer:
             return line
-        return other if same_mark(_boxes(line), _boxes(other)).any(axis=1).all() else line
+        return other if self._same(_boxes(line), _boxes(other)).any(axis=1).all() else line
 
     def _tell(self, marks: Sequence[Mark], line: Sequence[Mark]) -> None:
         """Have digits know how likely they are, and that none beside them was left out."""
         boxes, told = _boxes(marks), _boxes(line)
-        p = posterior(np.array([mark.odds for mark in marks]), links(boxes, self._weights.link))
-        same, near = same_mark(told, boxes), beside(told, boxes, self.settings)
+        p = posterior(np.array([mark.odds for mark in marks]), self._links(boxes))
+        same, near = self._same(told, boxes), beside(told, boxes, self.settings)
         missing = np.where(same.any(axis=0), 0, p)
         for k, mark in enumerate(line):
             mark.p = float(min(p[same[k]].sum(), 1 - missing[near[k]].max(initial=0)))
@@ -237,7 +242,7 @@ class Search:
         sure = self._signs[self._signs.scores >= FinderSettings().score]
         signs = merged(sure, FinderSettings())
         told = [mark for line in lines for mark in line]
-        free = _marks(signs[~same_mark(signs.boxes, _boxes(told)).any(axis=1)])
+        free = _marks(signs[~self._same(signs.boxes, _boxes(told)).any(axis=1)])
         out = []
         for line in lines:
             boxes = _boxes(line)
@@ -255,7 +260,7 @@ class Search:
         stand just where a date has them tells what they are.
         """
         found = self._signs[(self._signs.kinds == _SLASH) & (self._signs.scores >= SLASH)]
-        slashes, same = _marks(found), same_mark(_boxes(line), found.boxes)
+        slashes, same = _marks(found), self._same(_boxes(line), found.boxes)
         may = {}  # place in the line: the slash that it may be
         for k, mark in enumerate(line):
             here = [slashes[i] for i in np.flatnonzero(same[k]) if slashes[i].score >= mark.score]
