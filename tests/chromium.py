@@ -4,12 +4,13 @@ import base64
 import shutil
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
+
+from tests.support import until
 
 httpx: Any = pytest.importorskip("httpx2")
 
@@ -125,13 +126,3 @@ class Chromium:
         if isinstance(value, dict) and "error" in value:
             raise RuntimeError(f"{value['error']}: {value['message']}")
         return value
-
-
-def until(done: Callable[[], Any], seconds: float = 60) -> Any:
-    """Wait until something is true, and return it."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if value := done():
-            return value
-        time.sleep(0.1)
-    raise TimeoutError(f"still not so after {seconds} s")

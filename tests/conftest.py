@@ -10,6 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from experiments.emulator import Emulator
+    from neocog import Reader
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,6 +55,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
+def reader() -> "Reader":
+    """A reader with a tiny model."""
+    from neocog import Reader
+    from tests.support import tiny_model
+
+    return Reader(tiny_model(), device="cpu")
+
+
+@pytest.fixture(scope="session")
 def emulator() -> "Emulator":
     """A machine that runs kernels on the CPU."""
     if shutil.which("g++") is None:
@@ -73,6 +83,14 @@ def nvrtc() -> None:
         compiler._version()
     except DeviceError as error:
         pytest.skip(f"needs NVRTC: {error}")
+
+
+@pytest.fixture
+def tells_again() -> None:
+    """What is told once is told again."""
+    from neocog.batch import device
+
+    device._tell_once.cache_clear()
 
 
 # A background job of a shell ignores Ctrl-C, and so would every process that a test starts.

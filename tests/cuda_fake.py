@@ -116,6 +116,21 @@ class OutOfMemoryError(MemoryError):
     pass
 
 
+class Quick:
+    """Stands in for what is timed: runs the work once."""
+
+    def __init__(self, gpu: Any, work: Any, repeats: int = 1, stream: Any = None) -> None:
+        self.stream = SimpleNamespace(synchronize=lambda: None)
+        self.replay = work
+        work()
+
+    def elapsed(self, times: int = 1) -> float:
+        return 0.01
+
+    def median(self, rounds: int, times: int = 1) -> float:
+        return 0.01
+
+
 def _copy(target: int, source: int, size: int, kind: int, stream: int) -> None:
     Device.do(lambda: ctypes.memmove(target, source, size))
 
@@ -148,6 +163,7 @@ def fake_cupy() -> ModuleType:
     module.empty = module.zeros
     module.asarray = lambda values: np.array(values).view(FakeArray)
     module.ascontiguousarray = lambda values: np.ascontiguousarray(values).view(FakeArray)
+    module.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: None)
     return module
 
 

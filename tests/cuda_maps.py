@@ -1,4 +1,4 @@
-"""Maps in the layouts of the kernels, poisoned where a kernel has to write."""
+"""Maps in the layouts of the kernels, poisoned where a kernel has to write; bounds of errors."""
 
 from dataclasses import replace
 from types import ModuleType
@@ -8,9 +8,21 @@ import numpy as np
 
 from neocog.cuda.kernel import Layout
 from neocog.network import fields, reference
+from neocog.network.made import made_digits
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import preset
-from tests.support import tiny_model
+from tests.support import digits_of, tiny_model
+
+#: The same of a layer at its place in the pass, where errors add up.
+PASS_BOUND = {"fp32": 2e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
+#: Maps in bfloat16 are rounded by 2^-9 of themselves, as are weights and fields. S-cells: four such
+#: roundings (input, weights, inhibition, result) enlarged by 1 / (1 - theta) = 2.4 make 2e-2, and
+#: a little comes from the layers before. C-cells: centre and surround of a field weigh up to 310
+#: and cancel, so that a weak response is the difference of two strong ones. With independent
+#: roundings of input, weights and sums, 2^-9 sqrt(sum (a u)^2) / (1 + x)^2 is 0.022, 0.038, 0.017
+#: of UC1 .. UC3 at the worst place of ten digits; four times that is allowed at one place among
+#: the 10^5, and the root of the mean square shows an error of any other kind.
+BF16_S, BF16_C, BF16_RMS = 2.5e-2, 1.6e-1, 5e-3
 
 
 def uncleared(machine: Any) -> Any:
@@ -115,3 +127,27 @@ def excitable_model(name: str, planes: tuple[int, int, int]) -> Model:
         before = k
     s1, s2, s3, s4 = layers
     return replace(tiny_model(), spec=spec, s=(s1, s2, s3, s4))
+
+
+def some_digits(count: int) -> Any:
+    return np.concatenate([digits_of("0123456789"), made_digits(count)])[:count]
+
+
+def assert_maps_agree(got: Any, want: Any, precision: str, psi: str = "") -> None:
+    for layer, values in want.items():
+        if layer in got:
+            found = got[layer].astype(np.float64)
+            if psi == "sqrt" and precision == "fp32" and layer in ("UC1", "UC2", "UC3"):
+                found, values = found**2, values**2  # the root is infinitely steep at 0
+            errors = np.abs(found - values) / np.abs(values).max()
+            bound = PASS_BOUND[precision]
+            if precision == "bf16":
+                bound = BF16_C if layer in ("UC1", "UC2", "UC3") else BF16_S
+                assert np.sqrt((errors**2).mean()) <= BF16_RMS, layer
+            assert errors.max() <= bound, f"{layer}: {errors.max():.1e}"
+
+
+def assert_adds_up(times: Any) -> None:
+    """Stages add up to the total, in every repeat."""
+    parts = sum(ms for name, ms in times.items() if name != "total")
+    np.testing.assert_allclose(parts, times["total"], rtol=1e-9)

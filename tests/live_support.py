@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import cv2
@@ -88,64 +87,19 @@ class Scripted(Source):
         pass
 
 
-class MjpegServer:
-    """An MJPEG server on the loopback; it can be killed and started again on the same port."""
-
-    def __init__(self, frame: Callable[[], Frame], *, told: bool = True) -> None:
-        self.frame, self.told = frame, told
-        self.port = 0
-        self._server: ThreadingHTTPServer | None = None
-        self.running = threading.Event()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}/stream"
-
-    def start(self) -> None:
-        owner = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(200)
-                self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
-                self.end_headers()
-                while owner.running.is_set():
-                    jpeg = cv2.imencode(".jpg", owner.frame())[1].tobytes()
-                    length = f"Content-Length: {len(jpeg)}\r\n" if owner.told else ""
-                    head = f"--frame\r\nContent-Type: image/jpeg\r\n{length}\r\n"
-                    try:
-                        self.wfile.write(head.encode() + jpeg + b"\r\n")
-                    except OSError:
-                        return
-                    time.sleep(0.02)
-
-            def log_message(self, *words: object) -> None:
-                pass
-
-        ThreadingHTTPServer.allow_reuse_address = True
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self._server.daemon_threads = True
-        self.port = self._server.server_address[1]
-        self.running.set()
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def kill(self) -> None:
-        assert self._server is not None
-        self.running.clear()
-        self._server.shutdown()
-        self._server.server_close()
-
-
 class RawServer:
     """A server on the loopback that sends to whoever connects what ``send`` gives, as it likes."""
 
     def __init__(
-        self, send: Callable[[bytes], Iterable[bytes]], tls: ssl.SSLContext | None = None
+        self,
+        send: Callable[[bytes], Iterable[bytes]],
+        tls: ssl.SSLContext | None = None,
+        port: int = 0,
     ) -> None:
         self.connected: list[float] = []
         self._send, self._tls = send, tls
         self._ending = threading.Event()
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket = socket.create_server(("127.0.0.1", port))
         self.port = self._socket.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
 

@@ -2,7 +2,8 @@
 
 import gzip
 import struct
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,16 @@ def write_digits(
         data = head + array.astype(np.uint8).tobytes()
         place = folder / f"{prefix}-{name}-ubyte{'.gz' * packed}"
         place.write_bytes(gzip.compress(data, 1) if packed else data)
+
+
+def until(done: Callable[[], Any], seconds: float = 60) -> Any:
+    """Wait until something is true, and return it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := done():
+            return value
+        time.sleep(0.01)
+    raise TimeoutError(f"still not so after {seconds} s")
 
 
 def few(values: Iterable[Any], *quick: Any) -> list[Any]:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,11 +19,6 @@ from neocog.vision.finder import overlaps
 from tests.support import page, save_page, tiny_model
 
 
-@pytest.fixture(scope="module")
-def reader() -> Reader:
-    return Reader(tiny_model(), device="cpu")
-
-
 def test_lines_are_read_in_order(reader: Reader, tmp_path: Path) -> None:
     text = "0123\n45\n6789"
     reading = reader.read(save_page(tmp_path / "a.png", text))
@@ -35,20 +29,6 @@ def test_lines_are_read_in_order(reader: Reader, tmp_path: Path) -> None:
     assert reading.error is None
     assert reading.ms is not None
     assert list(reading.ms) == ["decode", "find", "recognise"]
-
-
-def test_every_kind_of_picture(reader: Reader, tmp_path: Path) -> None:
-    pixels = page("07946")
-    file = save_page(tmp_path / "a.png", "07946")
-    assert reader.read(str(file)).text == "07946"
-    assert reader.read(pixels).text == "07946"
-    assert reader.read(np.repeat(pixels[..., None], 3, axis=2)).text == "07946"
-    assert reader.read(Image.fromarray(pixels)).text == "07946"
-    assert reader.read(Image.fromarray(pixels).convert("P")).text == "07946"
-    assert reader.read(Image.fromarray(pixels).convert("CMYK")).text == "07946"
-    with Image.open(file) as image:
-        assert reader.read(image).source == str(file)
-    assert reader.read(pixels).source == "<ndarray>"
 
 
 def test_boxes_count_in_pixels_of_the_picture(reader: Reader, tmp_path: Path) -> None:
@@ -78,18 +58,6 @@ def test_pages_of_a_tiff(reader: Reader, tmp_path: Path) -> None:
     first.save(tmp_path / "two.tif", save_all=True, append_images=[second])
     readings = list(reader.read_pages(tmp_path / "two.tif"))
     assert [(reading.page, reading.text) for reading in readings] == [(0, "12"), (1, "345")]
-
-
-def test_one_that_fails_is_a_record(reader: Reader, tmp_path: Path) -> None:
-    good = save_page(tmp_path / "a.png", "12")
-    (tmp_path / "b.png").write_bytes(b"")
-    missing = tmp_path / "c.png"
-    readings = list(reader.read_many([good, tmp_path / "b.png", missing, good]))
-    assert [reading.text for reading in readings] == ["12", "", "", "12"]
-    assert [reading.error is None for reading in readings] == [True, False, False, True]
-    assert readings[1].source == str(tmp_path / "b.png")
-    with pytest.raises(InputError):
-        reader.read(missing)
 
 
 def test_what_nobody_foresaw_is_a_record_too(
@@ -177,30 +145,6 @@ def test_learning_asks_for_its_device_here(monkeypatch: pytest.MonkeyPatch) -> N
     assert choose_device("auto") == "cpu"  # nothing reads on CUDA yet
 
 
-def overlays(folder: Path, *pictures: Path) -> PictureFolder:
-    inputs = [(str(picture), picture.as_posix()) for picture in pictures]
-    return PictureFolder(folder, "--save-overlay", overlay, inputs=inputs)
-
-
-def test_overlays_never_share_a_name(reader: Reader, tmp_path: Path) -> None:
-    for name in ("x", "y", "z"):
-        (tmp_path / name).mkdir()
-    pictures = [save_page(tmp_path / name, "12") for name in ("x/a.png", "y/a.png", "z/b.png")]
-    folder = overlays(tmp_path / "seen", *pictures)
-    for picture in pictures:
-        folder.save(reader.read(picture))
-    folder.save(PageReading("gone.png", error="missing"))
-    both = [f"a-{sha256(str(p).encode()).hexdigest()[:8]}.read.png" for p in pictures[:2]]
-    saved = sorted(path.name for path in (tmp_path / "seen").iterdir())
-    assert saved == [*sorted(both), "b.read.png"]
-    with Image.open(tmp_path / "seen" / "b.read.png") as image:
-        assert image.mode == "RGB"
-        assert len(image.getcolors(1 << 20) or ()) > 100  # the page, and colour on it
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="--save-overlay"):
-        overlays(tmp_path / "file")
-
-
 def test_steps_of_the_search_are_saved(reader: Reader, tmp_path: Path) -> None:
     pictures = [
         save_page(tmp_path / f"{name}.png", text) for name, text in (("a", "12"), ("b", ""))
@@ -225,6 +169,8 @@ def test_pages_are_decoded_once_for_their_overlays(
     made, make = [], decode._page
     monkeypatch.setattr(decode, "_page", lambda *a: made.append(a[1]) or make(*a))
     readings = [PageReading(str(tmp_path / "a.tif"), number) for number in range(5)]
-    overlays(tmp_path / "seen").save(*readings, PageReading("", 5, error="broken"))
+    folder = PictureFolder(tmp_path / "seen", "--save-overlay", overlay, inputs=[])
+    folder.save(PageReading("gone.png", error="missing"))
+    folder.save(*readings, PageReading("", 5, error="broken"))
     assert made == [0, 1, 2, 3, 4]
     assert len(list((tmp_path / "seen").iterdir())) == 5

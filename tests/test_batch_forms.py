@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from neocog.batch.formats import Format, kind_of
+from neocog.batch.formats import Format
 from neocog.batch.inputs import Shard
 from neocog.batch.records import LARGEST, DigitReading, PageReading
 from neocog.batch.report import _THUMBNAIL, Card, Report, cards_of
@@ -28,14 +28,6 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_page(folder / "c.png", "")
     save_page(folder / "d.png", "38")
     return folder
-
-
-def test_the_file_says_the_form(model: str, scans: Path, tmp_path: Path) -> None:
-    assert [kind_of(name) for name in (None, "a", "a.JSONL", "a.json", "a.csv")] == [
-        "text", "text", "jsonl", "json", "csv"
-    ]  # fmt: skip
-    run("read", scans, "--model", model, "-o", tmp_path / "out.jsonl")
-    assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])["text"] == "07\n1"
 
 
 def test_a_dash_is_stdout(model: str, scans: Path, tmp_path: Path) -> None:
@@ -136,12 +128,6 @@ def test_a_table_keeps_the_order_of_the_inputs(model: str, tmp_path: Path) -> No
     assert ["slow.png" in row for row in rows] == [True, *[False] * 6]
 
 
-def test_text_of_one_file_has_no_name() -> None:
-    form = Format("text", names=False)
-    pages = [PageReading("a.tif", page, text) for page, text in enumerate("123")]
-    assert "".join(map(form.render, pages)) == "1\n\n2\n\n3\n"
-
-
 # --- the page ---------------------------------------------------------------------------------
 
 
@@ -188,13 +174,6 @@ def test_the_page_has_a_file_of_its_own(model: str, scans: Path, tmp_path: Path)
         assert result.exit_code == 2
         assert "choose another --report" in result.stderr
     assert not (tmp_path / "x").exists()
-
-
-def test_old_text_goes_though_every_page_fails(model: str, scans: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.txt"
-    out.write_text("of another day")
-    assert run("read", scans / "b <i>.png", "--model", model, "-o", out, "--force").exit_code == 1
-    assert out.read_text() == ""
 
 
 @pytest.mark.parametrize("kind", ["text", "json", "csv", "hocr", "table"])

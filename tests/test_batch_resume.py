@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -23,7 +22,7 @@ from neocog.batch.records import PageReading
 from neocog.batch.resume import Done, read_done
 from neocog.errors import EndedEarly, UsageError
 from neocog.files import file_lock
-from tests.support import few, page, run, save_page
+from tests.support import few, page, run, save_page, until
 
 try:
     import fcntl
@@ -59,9 +58,7 @@ def name_to(process: subprocess.Popen[bytes], picture: Path, out: Path) -> None:
     assert process.stdin
     process.stdin.write(f"{picture}\n".encode())
     process.stdin.flush()
-    until = time.monotonic() + 60
-    while not (out.exists() and out.stat().st_size > before) and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: out.exists() and out.stat().st_size > before)
 
 
 def test_what_is_kept(tmp_path: Path) -> None:

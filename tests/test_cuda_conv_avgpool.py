@@ -200,12 +200,7 @@ PICTURES = np.zeros((1, 8, 9, 9), np.float16)
         (PICTURES, HALF, {"pool": 5}, "pooling 5: expected 2, 3 or 4"),
         (PICTURES, HALF, {"padding": -1}, "padding -1"),
         (PICTURES, HALF, {"precision": "fp8"}, "precision 'fp8'"),
-        (
-            PICTURES,
-            HALF,
-            {"precision": "fp32"},
-            "got filters of float16 for fp32, expected float32",
-        ),
+        (PICTURES, HALF, {"precision": "fp32"}, "float16 for fp32, expected float32"),
         (PICTURES.astype(np.float32), HALF, {}, "got inputs of float32, expected float16"),
         (PICTURES[:, :7], HALF, {}, r"expected \(batch, 8, height, width\)"),
         (PICTURES[0], HALF, {}, r"inputs \(8, 9, 9\)"),

@@ -10,7 +10,7 @@ from experiments.emulator import Emulator
 from neocog.batch.device import open_finder
 from neocog.cuda import finder
 from neocog.cuda.finder import CudaFinder, Frame, finding, level_shapes
-from neocog.cuda.finder_network import FinderNetwork, fragments
+from neocog.cuda.finder_network import FinderNetwork
 from neocog.cuda.launcher import Gpu
 from neocog.errors import DeviceError, ModelError
 from neocog.learning.finder.graph import Graph
@@ -122,14 +122,6 @@ def test_every_operation_on_pictures_of_several_sizes(order: Any) -> None:
         wanted = computed(g, picture.astype(np.float16))
         assert np.abs(got - wanted).max() <= BOUND * np.abs(wanted).max()
         start += h * w
-
-
-def test_fragments_hold_the_matrix() -> None:
-    b = np.arange(40 * 12, dtype=np.float32).reshape(40, 12) / 64
-    halves = fragments(b).view(np.float16)  # step, tile, lane, half, of a pair
-    for k, n in [(0, 0), (1, 5), (9, 3), (17, 8), (39, 11)]:
-        step, half, t, pair = k // 16, k % 16 // 8, k % 8 // 2, k % 2
-        assert halves[step, n // 8, n % 8 * 4 + t, 2 * half + pair] == b[k, n]
 
 
 def launch_of(frame: Frame, name: str) -> Any:

@@ -179,47 +179,34 @@ def test_tensor_cores(operand, channels, planes, rng):
 
 @emulated
 @pytest.mark.parametrize(
-    ("sizes", "m", "size", "channels", "planes", "block"),
+    ("operand", "sizes", "m", "size", "channels", "planes", "block"),
     first(
-        3,
+        5,
         [
-            ((4, 4), 4, 14, 40, 72, (16, 128)),  # longer sums than are left to the tensor cores
-            ((4, 3), 4, 9, 10, 24, (64, 32)),
-            ((3, 3), 3, 24, 16, 64, (128, 64)),
-            ((4, 3), 2, 9, 24, 40, (32, 64)),
-            ((3, 3, 1), 2, 8, 8, 96, (64, 96)),
-            ((4, 4), 4, 12, 32, 128, (64, 128)),
+            ("tf32x3", (4, 4), 4, 14, 40, 72, (16, 128)),  # sums longer than tensor cores make
+            ("tf32x3", (4, 3), 4, 9, 10, 24, (64, 32)),
+            ("tf32x3", (3, 3), 3, 24, 16, 64, (128, 64)),
+            ("fp16x3", (4, 4), 4, 14, 40, 72, (16, 128)),
+            ("fp16x3", (4, 3), 2, 9, 6, 40, (32, 64)),
+            ("fp16x3", (4, 3), 4, 9, 32, 96, (64, 96)),
+            ("tf32x3", (4, 3), 2, 9, 24, 40, (32, 64)),
+            ("tf32x3", (3, 3, 1), 2, 8, 8, 96, (64, 96)),
+            ("tf32x3", (4, 4), 4, 12, 32, 128, (64, 128)),
         ],
     ),
 )
-def test_tensor_cores_give_float32(sizes, m, size, channels, planes, block, rng, monkeypatch):
-    split, way = Split(min(7, sum(sizes)), sizes), {"operand": "tf32x3"}
-    plan, x, w = layer(rng, split, m, size=size, channels=channels, planes=planes, **way)
+def test_tensor_cores_give_float32(
+    operand, sizes, m, size, channels, planes, block, rng, monkeypatch
+):
+    way = {"size": size, "channels": channels, "planes": planes, "operand": operand}
+    if operand == "fp16x3":
+        way["largest"] = (1000.0, 0.1)
+    plan, x, w = layer(rng, Split(min(7, sum(sizes)), sizes), m, **way)
     monkeypatch.setattr(Convolution, "block", lambda *_: block)
-    x *= 1e-12  # no range is asked for
-    check_float32(plan, x, w, m)
-
-
-@emulated
-@pytest.mark.parametrize(
-    ("sizes", "m", "size", "channels", "planes", "block"),
-    first(
-        2,
-        [
-            ((4, 4), 4, 14, 40, 72, (16, 128)),
-            ((4, 3), 2, 9, 6, 40, (32, 64)),
-            ((4, 3), 4, 9, 32, 96, (64, 96)),
-        ],
-    ),
-)
-def test_pairs_of_halves_give_float32(sizes, m, size, channels, planes, block, rng, monkeypatch):
-    split, way = Split(7, sizes), {"operand": "fp16x3", "largest": (1000.0, 0.1)}
-    plan, x, w = layer(rng, split, m, size=size, channels=channels, planes=planes, **way)
-    monkeypatch.setattr(Convolution, "block", lambda *_: block)
-    check_float32(plan, 1000 * x, w * np.float32(0.1 / abs(w).max()), m)
-
-
-def check_float32(plan, x, w, m):
+    if operand == "fp16x3":
+        x, w = 1000 * x, w * np.float32(0.1 / abs(w).max())
+    else:
+        x *= 1e-12  # no range is asked for
     machine = Emulator(order="reversed" if m == 4 else "forward")
     assert relative(run(plan, x, w, machine=machine), correlate(x, w)) < 1e-5
 

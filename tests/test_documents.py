@@ -145,8 +145,8 @@ def test_hocr_and_alto_are_well_formed(tmp_path: Path) -> None:
     ET.parse(tmp_path / "none.hocr")
     with pytest.raises(UsageError, match="one file"):
         Format("alto")
-    kinds = [kind_of(name) for name in ("a.TSV", "a.hocr", "a.alto.xml", "a.json", "a", None)]
-    assert kinds == ["tsv", "hocr", "alto", "json", "text", "text"]
+    kinds = [kind_of(name) for name in ("a.TSV", "a.hocr", "a.alto.xml", "a.csv", "a", None)]
+    assert kinds == ["tsv", "hocr", "alto", "csv", "text", "text"]
 
 
 def saved(image: Image.Image, form: str, **options: object) -> bytes:

@@ -76,68 +76,33 @@ def test_a_removed_barrier_gives_a_wrong_result(run, order):
         assert np.array_equal(y, x[::-1]) == right
 
 
-def test_grid_and_block(run):
-    seen = np.zeros((4, 64), np.int32)
-    run(
-        "int* seen",
-        "seen[blockIdx.x * 64 + threadIdx.x] = 1000 * blockIdx.x + threadIdx.x + gridDim.x;",
-        seen,
-        threads=64,
-        blocks=4,
-    )
-    np.testing.assert_array_equal(seen, 1000 * np.arange(4)[:, None] + np.arange(64) + 4)
-
-
-def test_votes_of_a_block(run):
-    votes = np.zeros((3, 64), np.int32)
-    run(
-        "int* votes",
-        """votes[threadIdx.x] = __syncthreads_count(threadIdx.x % 3 == 0);
-        votes[64 + threadIdx.x] = __syncthreads_or(threadIdx.x == 7);
-        votes[128 + threadIdx.x] = __syncthreads_and(threadIdx.x != 7);""",
-        votes,
-        threads=64,
-    )
-    assert [np.unique(v).tolist() for v in votes] == [[22], [1], [0]]
-
-
-LANES = np.arange(32)
-SHUFFLES = {
-    "__shfl_sync(0xffffffffu, x, 5)": np.full(32, 5),
-    "__shfl_sync(0xffffffffu, x, 9, 8)": LANES // 8 * 8 + 1,
+BLOCKS = np.arange(4)[:, None]
+LANES = np.arange(64)  # of two warps
+LOW = LANES % 32
+WORDS = {  # what each thread x of four blocks gets
+    "1000 * blockIdx.x + x + gridDim.x": 1000 * BLOCKS + LANES + 4,
+    "__syncthreads_count(x % 3 == 0)": 22,
+    "__syncthreads_or(x == 7)": 1,
+    "__syncthreads_and(x != 7)": 0,
+    "__ballot_sync(0xffffffffu, x % 4 == 1)": 0x22222222,
+    "__any_sync(0xffffffffu, x == 70)": 0,
+    "__all_sync(0xffffffffu, x < 64)": 1,
+    "__shfl_sync(0xffffffffu, x, 5)": LANES - LOW + 5,
+    "__shfl_sync(0xffffffffu, 1.5f * x, 9, 8) * 2": 3 * (LANES // 8 * 8 + 1),
     "__shfl_xor_sync(0xffffffffu, x, 6)": LANES ^ 6,
-    "__shfl_down_sync(0xffffffffu, x, 3)": np.where(LANES < 29, LANES + 3, LANES),
+    "__shfl_down_sync(0xffffffffu, x, 3)": np.where(LOW < 29, LANES + 3, LANES),
     "__shfl_up_sync(0xffffffffu, x, 3, 16)": np.where(LANES % 16 < 3, LANES, LANES - 3),
-}
+    "x % 32 < 16 ? __shfl_xor_sync(0xffffu, x, 1) : __shfl_xor_sync(0xffff0000u, x, 2)":
+        np.where(LOW < 16, LANES ^ 1, LANES ^ 2),
+}  # fmt: skip
 
 
-def test_shuffles(run):
-    y = np.zeros((len(SHUFFLES), 64), F32)
-    calls = "".join(f"y[{64 * i} + threadIdx.x] = {call};" for i, call in enumerate(SHUFFLES))
-    run("float* y", f"float x = threadIdx.x * 1.5f; {calls}", y, threads=64)
-    for row, source in zip(y, SHUFFLES.values(), strict=True):
-        np.testing.assert_array_equal(row, 1.5 * np.concatenate([source, source + 32]))
-
-
-def test_shuffles_of_half_a_warp(run):
-    y = np.zeros(32, np.int32)
-    body = """u32 mask = threadIdx.x < 16 ? 0xffffu : 0xffff0000u;
-    if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(mask, (int)threadIdx.x, 1);
-    else y[threadIdx.x] = __shfl_xor_sync(mask, (int)threadIdx.x, 2);"""
-    run("int* y", body, y)
-    np.testing.assert_array_equal(y, np.where(LANES < 16, LANES ^ 1, LANES ^ 2))
-
-
-def test_ballots(run):
-    y = np.zeros((3, 32), np.uint32)
-    run(
-        "u32* y",
-        """y[threadIdx.x] = __ballot_sync(0xffffffffu, threadIdx.x % 4 == 1);
-        y[32 + threadIdx.x] = __any_sync(0xffffffffu, threadIdx.x == 40);
-        y[64 + threadIdx.x] = __all_sync(0xffffffffu, threadIdx.x < 32);""",
-        y,
-    )
-    assert [np.unique(v).tolist() for v in y] == [[0x22222222], [0], [1]]
+def test_words_of_cuda(run):
+    seen = np.zeros((len(WORDS), 4, 64), np.int32)
+    calls = "".join(f"y[{256 * i} + 64 * blockIdx.x + x] = {w};" for i, w in enumerate(WORDS))
+    run("int* y", f"int x = threadIdx.x; {calls}", seen, threads=64, blocks=4)
+    for got, (word, want) in zip(seen, WORDS.items(), strict=True):
+        np.testing.assert_array_equal(got, np.broadcast_to(want, (4, 64)), err_msg=word)
 
 
 def test_atomics_across_blocks(run):

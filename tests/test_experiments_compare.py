@@ -5,13 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from experiments.network import compare as comparing
 from experiments.network.compare import Comparison, compare
-from neocog.cli import app
 from neocog.errors import NeocogError
-from tests.support import tiny_model
+from tests.support import run, tiny_model
 
 
 def test_neocog_alone() -> None:
@@ -36,11 +34,11 @@ def test_beside_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     tiny_model().save(tmp_path / "tiny.safetensors")
     words = ["bench", "network", "--peers", "onnxruntime", "--batch", "2", "--rounds", "2"]
     words += ["--model", str(tmp_path / "tiny.safetensors")]
-    facts = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout.splitlines()[-1])
+    facts = json.loads(run(*words, "--json").stdout.splitlines()[-1])
     assert set(facts["ms_per_digit"]) == {"neocog", "onnxruntime"}
     assert facts["ratio"] > 0
     assert facts["difference"] <= comparing.TOLERANCE
-    assert "onnxruntime" in CliRunner().invoke(app, words).stdout
+    assert "onnxruntime" in run(*words).stdout
     monkeypatch.setattr(comparing, "TOLERANCE", -1.0)
     with pytest.raises(NeocogError, match="nothing was timed"):
         compare(tiny_model(), batch=2, rounds=2, peers=["onnxruntime"])

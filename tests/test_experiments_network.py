@@ -7,16 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from typer.testing import CliRunner
 
 from experiments.network.gpu import GpuComparison, compare_on_gpu, differences_from_cpu, race, trips
-from neocog.cli import app
 from neocog.cuda.kernel import Layout
 from neocog.cuda.passes import as_float32
 from neocog.errors import NeocogError, UsageError
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
-from tests.support import tiny_model
+from tests.support import run, tiny_model
 
 
 class MadeSide:
@@ -99,10 +97,10 @@ def test_the_precision_is_the_devices_if_none_is_named(
     monkeypatch.setattr("neocog.network.model.load_model", lambda name: tiny_model())
     monkeypatch.setattr("neocog.batch.device.choose_device", lambda name: "cuda")
     words = ["bench", "network", "--device", "cuda", "--batch", "1", "--rounds", "1", "--json"]
-    result = CliRunner().invoke(app, words)
+    result = run(*words)
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["precision"] == wanted
-    assert CliRunner().invoke(app, [*words, "--precision", "fp8"]).exit_code == 2
+    assert run(*words, "--precision", "fp8").exit_code == 2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

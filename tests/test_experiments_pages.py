@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from experiments.convpool.systems import counts
 from experiments.harness import run
@@ -25,8 +24,8 @@ from experiments.harness.run import Request, tried
 from experiments.slayer.tables import systems_of
 from experiments.winograd.lanes import traffic
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS
-from neocog.cli import app
 from neocog.errors import DeviceError, InputError, UsageError
+from tests.support import run as command
 
 NAMES = ("convpool", "winograd", "slayer")
 
@@ -50,13 +49,6 @@ def test_pages_hold_the_tables_of_the_stored_results(stored: dict[str, Any], nam
     assert there == {*tables_of(name, stored[name]), "missing"}
     assert not re.search(r"\b(nan|None|inf)\b", page)
     assert "not in our copy" in " ".join(page.split())
-
-
-def test_links_lead_somewhere() -> None:
-    for page in FOLDER.rglob("README.md"):
-        links = re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text())
-        assert links
-        assert all((page.parent / link).exists() for link in links), page
 
 
 def test_pages_and_plots_are_written_beside_each_other(
@@ -194,7 +186,7 @@ def test_without_the_source_a_line_says_where_they_are(
 ) -> None:
     monkeypatch.setattr("neocog.cli.bench._SOURCE", tmp_path)
     for words in (["bench", "slayer", "--device", "cpu"], ["bench", "--help"]):
-        done = CliRunner().invoke(app, words)
+        done = command(*words)
         assert done.exit_code == 2
         assert "need a clone" in done.stderr
         assert done.stderr.count("\n") == 1

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from experiments.emulator import Emulator
 from experiments.harness.pages import draw, text
@@ -32,13 +31,12 @@ from experiments.slayer.experiment import (
 )
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks, sized
 from experiments.slayer.paper import systems
-from neocog.cli import app
 from neocog.errors import DeviceError, UsageError
 from neocog.network.made import made_digits
 from neocog.network.spec import REJECT
 from tests import cuda_fake
 from tests.cuda_support import shipped
-from tests.support import tiny_model
+from tests.support import run, tiny_model
 
 
 @pytest.fixture
@@ -49,14 +47,6 @@ def fed() -> Fed:
 compiled = pytest.mark.skipif(
     shutil.which("cc") is None, reason="needs a C compiler: it builds the CPU rivals"
 )
-
-
-def said(line: str) -> None:
-    pass
-
-
-def run(request: Request, save: Any = said) -> dict[str, Any]:
-    return measure(request, save)
 
 
 # -- what the layers are fed with ------------------------------------------------------------------
@@ -146,21 +136,6 @@ def test_blocks_that_are_needed_are_counted() -> None:
 
 
 # -- a device --------------------------------------------------------------------------------------
-class Quick:
-    """Stands in for what is timed: runs the work once."""
-
-    def __init__(self, gpu: Any, work: Any, repeats: int = 1, stream: Any = None) -> None:
-        self.stream = SimpleNamespace(synchronize=lambda: None)
-        self.replay = work
-        work()
-
-    def elapsed(self, times: int = 1) -> float:
-        return 0.01
-
-    def median(self, rounds: int, times: int = 1) -> float:
-        return 0.01
-
-
 @pytest.fixture
 def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cupy: Any = cuda_fake.install(monkeypatch, emulator)
@@ -169,7 +144,7 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(slayer_gpu, "error", lambda got, want: 0.0)
     monkeypatch.setattr(slayer_gpu, "build_all", lambda gpu, kernels: None)
     for module in (ours, slayer_future):
-        monkeypatch.setattr(module, "Timed", Quick)
+        monkeypatch.setattr(module, "Timed", cuda_fake.Quick)
     monkeypatch.setattr("experiments.harness.record.driver", lambda: "1.2")
     monkeypatch.setattr("experiments.harness.ncu.shutil", SimpleNamespace(which=lambda n: None))
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))  # no MNIST there
@@ -201,7 +176,7 @@ def test_everything_runs_on_the_device_that_is_named(
     kept: list[Any] = []
     sections = (*ON_GPU, "cpu_frame")
     options = Request(device="cuda:1", quick=True, sizes=("3/4/5",), sections=sections)
-    result = run(options, lambda found: kept.append(json.dumps(found)))
+    result = measure(options, lambda found: kept.append(json.dumps(found)))
     assert (result["failures"], faults(result), set(asked)) == ({}, [], {1})
     assert list(result["sections"]) == [*sections]
     assert [row["batch"] for row in result["sections"]["character"]] == [1, 8]
@@ -221,11 +196,11 @@ def test_everything_runs_on_the_device_that_is_named(
 def test_a_version_that_is_wrong_or_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slayer_gpu, "error", lambda got, want: 0.5)
     options = Request(device="cuda", quick=True, sizes=("3/4/5",), sections=("compact",))
-    wrong = faults(run(options))
+    wrong = faults(measure(options, str))
     assert len(wrong) == 3
     assert all("0.5" in line for line in wrong)
     monkeypatch.setattr(slayer_gpu, "checked", lambda *given: 1 / 0)
-    failed = faults(run(options))
+    failed = faults(measure(options, str))
     assert len(failed) == 3
     assert "ZeroDivisionError" in failed[0]
 
@@ -304,11 +279,11 @@ def test_the_command_writes_and_prints(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))
     path = tmp_path / "slayer.json"
     words = ["bench", "slayer", "--device", "cpu", "--quick", "--sections", "silence"]
-    done = CliRunner().invoke(app, [*words, "--sizes", "3/4/5", "-o", str(path)])
+    done = run(*words, "--sizes", "3/4/5", "-o", path)
     assert done.exit_code == 0, done.output
     assert "not silent" in done.stdout
     assert json.loads(path.read_text())["sections"]["silence"]
-    done = CliRunner().invoke(app, [*words[:-1], "ladder"])
+    done = run(*words[:-1], "ladder")
     assert done.exit_code == 2
 
 
@@ -327,7 +302,7 @@ def test_a_file_that_cannot_take_the_result_is_told_first(
     path = tmp_path / "file"
     path.write_text(text or "")
     output = path if text else path / "out.json"
-    done = CliRunner().invoke(app, ["bench", "slayer", "--device", "cpu", "-o", str(output)])
+    done = run("bench", "slayer", "--device", "cpu", "-o", output)
     assert done.exit_code == code, done.output
     assert message in done.output
     assert done.output.count("\n") == 1
@@ -336,6 +311,6 @@ def test_a_file_that_cannot_take_the_result_is_told_first(
 
 @pytest.mark.gpu
 def test_everything_runs_on_a_gpu() -> None:
-    result = run(Request(device="cuda", quick=True, sizes=("26/78/70",)))
+    result = measure(Request(device="cuda", quick=True, sizes=("26/78/70",)), str)
     assert (result["failures"], faults(result)) == ({}, [])
     assert "ours, auto, fp16" in text("slayer", result)

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from experiments.emulator import Emulator
 from experiments.harness.pages import draw, tables_of
@@ -21,11 +20,11 @@ from experiments.winograd.lanes import (
     read_profile,
 )
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way
-from neocog.cli import app
 from neocog.cuda import devices, launcher
 from neocog.errors import InputError
 from tests import cuda_fake
 from tests.cuda_support import emulated
+from tests.support import run
 
 SMALL = Layer(5, 8, 8)
 
@@ -86,22 +85,22 @@ def test_another_profile_is_refused():
 
 def test_a_profile_is_added_to_a_result(tmp_path):
     path, told = tmp_path / "out.json", tmp_path / "lanes.csv"
-    run = CliRunner().invoke(app, ["bench", "winograd", "--cpu", "--quick", "-o", str(path)])
+    done = run("bench", "winograd", "--cpu", "--quick", "-o", path)
     told.write_text(RAW)
-    command = ["bench", "winograd", "--profile", str(told)]
-    run = CliRunner().invoke(app, [*command, "-o", str(path)])
-    assert "has no lanes" in run.output + str(run.exception)
-    run = CliRunner().invoke(app, command)
-    assert "name it with --output" in run.output + str(run.exception)
+    command = ["bench", "winograd", "--profile", told]
+    done = run(*command, "-o", path)
+    assert "has no lanes" in done.output + str(done.exception)
+    done = run(*command)
+    assert "name it with --output" in done.output + str(done.exception)
     rows = [
         {"figure": 4, "filter": 7, "channels": 64, "lanes": 32.0, "plain": 8.0, "paper": ""}
         | {"indexing": indexing, "profiler": None}
         for indexing in ("channel-wise", "thread-wise")
     ]
     path.write_text(json.dumps(json.loads(path.read_text()) | {"lanes": rows}))
-    run = CliRunner().invoke(app, [*command, "-o", str(path)])
-    assert run.exit_code == 0, run.output
-    assert "31.9, 14.2" in run.output
+    done = run(*command, "-o", path)
+    assert done.exit_code == 0, done.output
+    assert "31.9, 14.2" in done.output
     assert json.loads(path.read_text())["lanes"][1]["profiler"] == 14.25
 
 
@@ -119,19 +118,19 @@ def test_launches_alone_need_a_gpu_too(monkeypatch):
     monkeypatch.setattr(devices, "trouble", lambda: "no GPU is there")
     monkeypatch.setattr(winograd, "run_launches", lambda number: asked.append(number) or 2)
     command = ["bench", "winograd", "--launches", "--device"]
-    assert CliRunner().invoke(app, [*command, "cuda:1"]).exit_code == 0
+    assert run(*command, "cuda:1").exit_code == 0
     monkeypatch.undo()
     monkeypatch.setattr(devices, "trouble", lambda: "no GPU is there")
-    run = CliRunner().invoke(app, [*command, "cuda:0"])
-    assert (run.exit_code, asked) == (5, [1])
-    assert "no GPU is there" in run.output
+    done = run(*command, "cuda:0")
+    assert (done.exit_code, asked) == (5, [1])
+    assert "no GPU is there" in done.output
 
 
 def test_without_a_gpu_operations_are_counted(tmp_path):
     path = tmp_path / "out.json"
-    run = CliRunner().invoke(app, ["bench", "winograd", "--cpu", "--quick", "-o", str(path)])
-    assert run.exit_code == 0, run.output
-    assert "direct GFLOP" in run.output
+    done = run("bench", "winograd", "--cpu", "--quick", "-o", path)
+    assert done.exit_code == 0, done.output
+    assert "direct GFLOP" in done.output
     found = json.loads(path.read_text())
     assert len(found["counts"]) >= 4 * 10
     assert found["counts"][0]["direct_gflop"] == pytest.approx(2 * 49 * 96 * 96 * 56**2 / 1e9)
@@ -140,9 +139,9 @@ def test_without_a_gpu_operations_are_counted(tmp_path):
 
 def test_without_a_gpu_it_says_what_to_add(monkeypatch):
     monkeypatch.setattr("neocog.cuda.devices.trouble", lambda: "no driver; use --device cpu")
-    run = CliRunner().invoke(app, ["bench", "winograd"])
-    assert run.exit_code != 0
-    assert "add --cpu" in run.output + str(run.exception)
+    done = run("bench", "winograd")
+    assert done.exit_code != 0
+    assert "add --cpu" in done.output + str(done.exception)
 
 
 def test_what_is_expected_of_a_layer():

@@ -1,8 +1,6 @@
 """Files are written whole or not at all; what cannot be written is refused before the work."""
 
-import errno
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -62,12 +60,3 @@ def test_what_cannot_be_written(
     assert words in str(told.value)
     assert str(told.value).endswith("; choose another --there")
     assert os.listdir(tmp_path) == ["a"]
-
-
-def test_a_folder_without_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: Any) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(tempfile, "mkstemp", refuse)
-    with pytest.raises(UsageError, match=r"cannot be written in .* \(permission denied\)"):
-        check_output(tmp_path / "a", "-o")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+torch.set_num_threads(1)
 
 from experiments.learning.guide_network import Convolutional, Guide, load_guide, save_network  # noqa: E402
 from neocog.errors import ModelError  # noqa: E402
@@ -22,11 +23,6 @@ QUICK = Settings(
     epochs=2, batch=20, rate=0.03, pool=30, marks=0.2, variants=0.0, mean=0.5, precision="fp32",
     augmentation=PRESETS["none"], soft_share=0.0,
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

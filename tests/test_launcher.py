@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,14 +18,12 @@ from neocog.batch import device as batch_device
 from neocog.batch.device import open_engine
 from neocog.cuda import cache, devices, launcher, plan, roofline
 from neocog.cuda.arguments import check_launch, parameters
-from neocog.cuda.engine import shares_of
-from neocog.cuda.kernel import Kernel, Launch, shared_limit
+from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, Store, parse_plan, shipped
-from neocog.cuda.runner import LANES, Runner, bucket_of
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.model import load_model
 from neocog.network.parallel import cores
-from tests.cuda_support import all_kernels
+from tests.cuda_support import ARCHITECTURES, all_kernels, machine
 from tests.support import few, tiny_model
 
 FMA = Kernel("roofline.cu", "fma_rate")
@@ -154,15 +151,12 @@ def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def broken_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def broken_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "trouble", lambda: "the driver is old; update it")
     monkeypatch.setattr(devices, "driver_version", lambda: 11040)
-    batch_device._tell_once.cache_clear()
-    yield
-    batch_device._tell_once.cache_clear()
 
 
-@pytest.mark.usefixtures("broken_driver")
+@pytest.mark.usefixtures("broken_driver", "tells_again")
 def test_auto_takes_the_cpu_and_says_why_once(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         assert open_engine(tiny_model()).device == "cpu"
@@ -171,12 +165,12 @@ def test_auto_takes_the_cpu_and_says_why_once(capsys: pytest.CaptureFixture[str]
         open_engine(tiny_model(), device="cuda")
 
 
+@pytest.mark.usefixtures("tells_again")
 def test_auto_without_a_driver_says_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(devices, "trouble", lambda: "no NVIDIA driver is installed")
     monkeypatch.setattr(devices, "driver_version", lambda: None)
-    batch_device._tell_once.cache_clear()
     assert open_engine(tiny_model(), precision="fp32").device == "cpu"
     assert capsys.readouterr().err == ""
     for _ in range(2):  # auto: a wish, where CUDA is
@@ -204,25 +198,13 @@ def test_unknown_names_are_refused_on_the_cpu_too(device: str) -> None:
 # --- plans ------------------------------------------------------------------------------------
 
 
-class Fake:
-    """A machine that is only asked what it is."""
-
-    xp, processors = np, 132
-
-    def __init__(self, arch: int = 90) -> None:
-        self.arch, self.shared = arch, shared_limit(arch)
-
-    def launch(self, launch: Launch) -> None:
-        raise AssertionError(launch)
-
-
-@pytest.mark.parametrize("arch", few([75, 80, 86, 89, 90, 100, 120], 80, 90))
+@pytest.mark.parametrize("arch", few(ARCHITECTURES, 80, 90))
 @pytest.mark.parametrize("name", ["default", "card"])
 def test_every_architecture_can_do_the_plans(arch: int, name: str) -> None:
     wanted = parse_plan(name)
     assert wanted is not None
     for precision in ("fp32", "tf32", "fp16", "bf16"):
-        shelf = Shelf(Fake(arch), tiny_model(), precision)
+        shelf = Shelf(machine(arch), tiny_model(), precision)
         whole = wanted.over(shipped("a GPU that nobody knows", precision))
         for batch in (1, 8, 200):
             steps = shelf.choose(whole, batch)
@@ -232,11 +214,11 @@ def test_every_architecture_can_do_the_plans(arch: int, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", [75, 80, 86, 89, 90, 100, 120])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", ["neocog", "fukushima"])
 def test_every_architecture_can_do_the_models_that_ship(arch: int, name: str) -> None:
     for precision in ("fp32", "tf32", "fp16", "bf16"):
-        shelf = Shelf(Fake(arch), load_model(name), precision)
+        shelf = Shelf(machine(arch), load_model(name), precision)
         shelf.choose(shipped("a GPU that nobody knows", precision), 8)
 
 
@@ -244,7 +226,7 @@ def test_every_architecture_can_do_the_models_that_ship(arch: int, name: str) ->
 def test_card_names_what_there_is(arch: int, first: str) -> None:
     wanted = parse_plan("card")
     assert wanted is not None
-    steps = Shelf(Fake(arch), tiny_model(), "fp32").choose(wanted, 8)
+    steps = Shelf(machine(arch), tiny_model(), "fp32").choose(wanted, 8)
     versions = {step.writes: step.version for step in steps}
     assert [versions[f"US{i}"] for i in (1, 2, 3, 4)] == [first, *["winograd"] * 3]
     assert {versions[f"UC{i}"] for i in (1, 2, 3)} == {"separable"}  # blurs that are outer products
@@ -324,7 +306,9 @@ def test_stages_in_parts_are_chosen_for_a_part() -> None:
     little = {"US2": ("winograd",), "US4": ("winograd",)}
     many = {"US2": ("tensor",), "US4": ("tensor",)}
     plan = Plan({64: little, 256: many}, 512, 64).over(shipped("unknown", "fp16"))
-    steps = {s.writes: s.version for s in Shelf(Fake(), tiny_model(), "fp16").choose(plan, 512)}
+    steps = {
+        s.writes: s.version for s in Shelf(machine(90), tiny_model(), "fp16").choose(plan, 512)
+    }
     assert (steps["US2"], steps["US4"]) == ("winograd", "tensor")
 
 
@@ -417,117 +401,3 @@ def test_every_kernels_parameters_can_be_told() -> None:
     for kernel in all_kernels(models=("neocog-small",), batches=(8,)):
         if not kernel.file.startswith("winograd"):  # lists of several lengths, by #if
             assert parameters(kernel.file, kernel.name, 0) is not None, kernel
-
-
-# --- chunks -----------------------------------------------------------------------------------
-
-
-def test_buckets_are_powers_of_two_up_to_a_part_and_whole_parts_beyond() -> None:
-    assert [bucket_of(n) for n in (0, 1, 2, 3, 8, 9, 33, 256)] == [1, 1, 2, 4, 8, 16, 64, 256]
-    assert [bucket_of(n, 64) for n in (33, 64, 65, 128, 129, 500)] == [64, 64, 128, 128, 192, 512]
-    assert [bucket_of(n, 100) for n in (64, 65, 101)] == [64, 100, 200]
-
-
-def test_shares_are_whole_chunks_and_cover_all() -> None:
-    assert shares_of(100, 32, 1) == [slice(0, 100)]
-    assert shares_of(100, 32, 4) == [slice(0, 100)]
-    for count in (4096, 4097, 999):
-        shares = shares_of(count, 64, 3)
-        assert len(shares) == 3
-        assert [share.start for share in shares] == [0, *(share.stop for share in shares[:-1])]
-        assert shares[-1].stop == count
-        assert all(share.start % 64 == 0 for share in shares)
-
-
-class FakeLane:
-    """Answers with the digits' first pixel, when it is asked for them and not before."""
-
-    def __init__(self, batch: int) -> None:
-        self.batch, self.waiting, self.started = batch, None, 0
-        self.stream = SimpleNamespace(synchronize=lambda: None)
-
-    def submit(self, digits: Any, place: int) -> None:
-        assert self.waiting is None, "filled while it was at work"
-        assert len(digits) <= self.batch
-        self.waiting, self._first = (place, len(digits)), digits[:, 0, 0].copy()
-        self.started += 1
-
-    def collect(self, out: Any) -> None:
-        if self.waiting is not None:
-            place, count = self.waiting
-            out[place : place + count, 0] = self._first
-            self.waiting = None
-
-
-class OutOfMemoryError(Exception):
-    pass
-
-
-class NoGpu:
-    """What a runner asks of a GPU while it deals chunks to lanes."""
-
-    number = 0
-    xp = SimpleNamespace(
-        ndarray=np.ndarray,
-        cuda=SimpleNamespace(memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError)),
-        get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
-    )
-
-    def current(self) -> Any:
-        return contextlib.nullcontext()
-
-
-def runner(chunk: int, *, part: int = 64, memory: int = 10**9) -> Any:
-    """A runner without a GPU, whose lanes together hold ``memory`` digits at most."""
-    made = object.__new__(Runner)
-    made.plan = Plan({}, chunk, part)
-    made.gpu, made.chunk, made.lock = NoGpu(), chunk, threading.RLock()
-    made._lanes, made._most_lanes = {}, LANES
-
-    def lane(bucket: int, index: int = 0) -> FakeLane:
-        if (bucket, index) not in made._lanes:
-            if bucket + sum(key[0] for key in made._lanes) > memory:
-                raise OutOfMemoryError
-            made._lanes[bucket, index] = FakeLane(bucket)
-        return made._lanes[bucket, index]
-
-    made.lane = lane
-    return made
-
-
-def answers_of(made: Any, count: int, chunk: int) -> Any:
-    digits = np.zeros((count, 28, 28), np.uint8)
-    digits[:, 0, 0] = np.arange(count) % 251
-    out = np.full((count, 16), -1, np.float32)
-    made.run(digits, out, chunk)
-    np.testing.assert_array_equal(out[:, 0], digits[:, 0, 0])
-
-
-@pytest.mark.parametrize("count", [1, 7, 64, 65, 129, 1000])
-@pytest.mark.parametrize("chunk", [1, 3, 64, 10_000])
-def test_chunks_come_back_where_they_belong(count: int, chunk: int) -> None:
-    made = runner(64)
-    answers_of(made, count, chunk)
-    assert len({key[1] for key in made._lanes}) <= LANES
-    assert all(lane.waiting is None for lane in made._lanes.values())
-
-
-def test_large_batches_keep_several_lanes_at_work() -> None:
-    made = runner(64)
-    answers_of(made, 640, 64)
-    assert sorted(made._lanes) == [(64, index) for index in range(LANES)]
-    assert all(lane.started == 10 // LANES for lane in made._lanes.values())
-
-
-@pytest.mark.parametrize("memory", [1, 5, 64, 100, 127])
-@pytest.mark.parametrize("part", [40, 64, 256])
-def test_less_memory_makes_smaller_chunks(memory: int, part: int) -> None:
-    made = runner(256, part=part, memory=memory)
-    answers_of(made, 1000, 256)
-    assert made.chunk <= memory
-    answers_of(made, 3, 256)
-
-
-def test_no_memory_at_all_is_an_error() -> None:
-    with pytest.raises(DeviceError, match="no memory left for one digit"):
-        answers_of(runner(256, memory=0), 5, 256)

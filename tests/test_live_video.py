@@ -26,7 +26,7 @@ from neocog.live.player import MAX_PIXELS, MEMORY
 from neocog.live.sources import FolderSource, SourceLost, open_source
 from neocog.live.video import Stream, VideoFile
 from tests.live_support import MODEL, RawServer, Scripted, clip, picture, save_video
-from tests.support import run
+from tests.support import run, until
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=frame\r\n"
@@ -103,11 +103,11 @@ GOOD: dict[str, Callable[[bytes], Sent]] = {
 
 
 @pytest.fixture
-def served() -> Iterator[Callable[[Callable[[bytes], Sent]], RawServer]]:
+def served() -> Iterator[Callable[..., RawServer]]:
     servers: list[RawServer] = []
 
-    def serve(send: Callable[[bytes], Sent]) -> RawServer:
-        servers.append(RawServer(send))
+    def serve(send: Callable[[bytes], Sent], port: int = 0) -> RawServer:
+        servers.append(RawServer(send, port=port))
         return servers[-1]
 
     yield serve
@@ -115,7 +115,7 @@ def served() -> Iterator[Callable[[Callable[[bytes], Sent]], RawServer]]:
         server.close()
 
 
-Serve = Callable[[Callable[[bytes], Sent]], RawServer]
+Serve = Callable[..., RawServer]
 
 
 @pytest.mark.parametrize("form", GOOD)
@@ -220,6 +220,52 @@ def test_what_is_no_stream_is_lost_soon_and_takes_little(served: Serve, attack: 
     assert time.monotonic() - start < 10
     assert memory < MEMORY
     assert told.isprintable()
+
+
+def test_a_silent_server_counts_as_lost(served: Serve) -> None:
+    def silence() -> Iterator[bytes]:
+        time.sleep(3)
+        yield b""
+
+    source = Stream(served(after(silence())).address, silence=SILENCE)
+    assert source.open() == "320x240, MJPEG over HTTP"
+    with pytest.raises(SourceLost, match="no data arrived in time"):
+        all(source.grab() for _ in range(50))
+    source.close()
+
+
+def test_a_server_killed_and_started_again_is_read_on_within_three_seconds(served: Serve) -> None:
+    notices: list[str] = []
+    shown = ["471"]
+
+    def send(request: bytes) -> Iterator[bytes]:
+        yield HEAD + b"\r\n"
+        while True:
+            yield part(jpeg(shown[0]))
+            time.sleep(0.02)
+
+    server = served(send)
+    source, reader = Stream(server.address), Reader(MODEL, device="cpu")
+    pipeline = Pipeline(source, reader, tell=lambda state, text: notices.append(state))
+    texts = []
+    with pipeline:
+        for view in pipeline:
+            if view.news:
+                break
+        server.close()
+        until(lambda: "lost" in notices, 5)
+        shown[0] = "2086"
+        served(send, server.port)
+        started = time.perf_counter()
+        for view in pipeline:
+            texts += ["".join(d.char for d in row) for row in view.seen.rows
+                      if view.frame.epoch > 0]  # fmt: skip
+            if [news.text for news in view.news] == ["2086"]:
+                break
+    assert time.perf_counter() - started < 3
+    assert notices == ["open", "lost", "back"]
+    assert texts
+    assert "471" not in texts, "no old frame is read after the restart"
 
 
 def test_a_source_that_is_back_for_a_moment_is_tried_less_and_less(

@@ -12,7 +12,6 @@ from neocog.batch.inputs import find_inputs
 from neocog.batch.output import open_sink
 from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.sources import Files
-from neocog.errors import UsageError
 
 READ = PageReading(
     "a/b.jpg",
@@ -69,24 +68,6 @@ def test_text_has_names_only_on_request(capsys: pytest.CaptureFixture[str]) -> N
             for reading in (READ, FAILED, PageReading("c.tif", 1, "5")):
                 sink.write(reading)
     assert capsys.readouterr().out == "a/b.jpg: 07 | ?\nc.tif page 1: 5\n" + "07\n?\n\n5\n"
-
-
-def test_every_record_is_flushed(tmp_path: Path) -> None:
-    with open_sink(Format("jsonl"), tmp_path / "out.jsonl") as sink:
-        sink.write(READ)
-        assert json.loads((tmp_path / "out.jsonl").read_text())["text"] == "07\n?"
-
-
-def test_unknown_form_and_place(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="choose one of text, jsonl, json, csv"):
-        Format("xml")
-    with (
-        pytest.raises(UsageError, match="cannot be written"),
-        open_sink(Format("text"), tmp_path / "no" / "out"),
-    ):
-        pass
-    with pytest.raises(UsageError, match="directory"), open_sink(Format("text"), tmp_path):
-        pass
 
 
 @pytest.mark.parametrize("kind", ["text", "jsonl", "csv"])

@@ -16,11 +16,6 @@ from tests.support import page, save_page
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
-@pytest.fixture(scope="module")
-def reader(model: str) -> Reader:
-    return Reader(model, device="cpu")
-
-
 def test_every_kind_of_picture_reads_the_same(tmp_path: Path, reader: Reader) -> None:
     file = save_page(tmp_path / "a.png", "07946")
     wanted = reader.read(file)
@@ -35,9 +30,18 @@ def test_every_kind_of_picture_reads_the_same(tmp_path: Path, reader: Reader) ->
         assert reader.read(stream).source == str(file)
         several = reader.read(iter(kinds))
     assert [one.text for one in several] == [wanted.text] * len(kinds)
-    good, bad = reader.read([file, tmp_path / "missing.png"])
+    pixels = np.asarray(Image.open(file))
+    for mode in ("P", "CMYK"):
+        assert reader.read(Image.fromarray(pixels).convert(mode)).text == wanted.text
+    assert reader.read(np.repeat(pixels[..., None], 3, axis=2)).text == wanted.text
+    assert reader.read(pixels).source == "<ndarray>"
+    missing = tmp_path / "missing.png"
+    good, bad = reader.read([file, missing])
     assert (good.digits, good.error) == (wanted.digits, None)
     assert "cannot be opened" in (bad.error or "")
+    assert bad.source == str(missing)
+    with pytest.raises(InputError):
+        reader.read(missing)
     assert reader.read([]) == []
     with file.open(encoding="latin-1") as words, pytest.raises(InputError, match="mode 'rb'"):
         reader.read(words)  # type: ignore[arg-type]

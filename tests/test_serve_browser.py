@@ -20,8 +20,8 @@ import pytest
 from PIL import Image
 
 from experiments.harness.processes import family, size_of
-from tests.chromium import INSTALLED, Chromium, until
-from tests.support import page, save_page
+from tests.chromium import INSTALLED, Chromium
+from tests.support import page, save_page, until
 
 httpx: Any = pytest.importorskip("httpx2")
 pytestmark = [

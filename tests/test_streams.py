@@ -3,10 +3,8 @@
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -189,16 +187,3 @@ def test_ctrl_c_stays_ctrl_c_though_the_report_cannot_be_saved(
         "choose another --report",
         "neocog: interrupted",
     ]
-
-
-def test_ctrl_c_in_the_whole_group_is_one_line(read: str, tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        ["bash", "-c", f'neocog() {{ exec {COMMAND} "$@"; }}; {read} -o {tmp_path}/o.jsonl'],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    time.sleep(0.4)
-    os.killpg(process.pid, signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-    assert (process.returncode, told) in ((130, "neocog: interrupted\n"), (0, ""))

@@ -174,11 +174,6 @@ def test_boxes_are_turned_back(turn: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def reader() -> Reader:
-    return Reader(tiny_model(), device="cpu")
-
-
-@pytest.fixture(scope="module")
 def small() -> tuple[Reader, NDArray[np.uint8], str]:
     """A reader that tells digits by their side, a page and what it reads there."""
     reader = Reader("neocog-small", device="cpu")

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from neocog.batch.reader import Reader
-from neocog.cli import app
 from neocog.learning.datasets import open_dataset
 from neocog.learning.pages.conditions import (
     BLANK,
@@ -17,7 +15,7 @@ from neocog.learning.pages.conditions import (
 from neocog.learning.pages.page import make_page
 from neocog.learning.pages.pen import skeleton
 from neocog.vision.decode import to_grey
-from tests.support import few
+from tests.support import few, run
 
 LABELS = np.array([0, 1, 7], np.uint8)
 
@@ -94,7 +92,7 @@ def no_mnist(monkeypatch, tmp_path):
 
 
 def make(*words):
-    return CliRunner().invoke(app, ["data", "make-pages", *map(str, words)])
+    return run("data", "make-pages", *words)
 
 
 def test_command_writes_pages_that_are_a_labelled_set(tmp_path, no_mnist):

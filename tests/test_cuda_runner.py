@@ -1,0 +1,255 @@
+"""The engine on a device that is none: chunks, memory, failures; kernels run in the emulator."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.emulator import Emulator
+from neocog.batch.device import open_engine
+from neocog.cuda.engine import shares_of
+from neocog.cuda.kernel import Launch
+from neocog.cuda.lanes import PassLane
+from neocog.cuda.passes import ANSWER_COLUMNS
+from neocog.cuda.plan import STAGES
+from neocog.cuda.runner import LANES, bucket_of
+from neocog.errors import DeviceError, InputError
+from neocog.network import reference
+from neocog.network.engine import Engine
+from neocog.network.u0 import u0_from_digits
+from tests import cuda_fake
+from tests.cuda_maps import PASS_BOUND, assert_adds_up, assert_maps_agree, some_digits
+from tests.support import tiny_model
+
+
+@pytest.mark.slow
+def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = cuda_fake.install(monkeypatch, emulator)
+    model, digits = tiny_model(), some_digits(4)[1:]
+    engine: Any = open_engine(model, precision="fp32")
+    assert (engine.device, engine.precision) == ("cuda", "fp32")
+    want = Engine(model).recognise(digits)
+    for given in (digits, cupy.asarray(digits)):  # two chunks, the second half full
+        got = engine.recognise(given, batch=2)
+        np.testing.assert_allclose(got.score, want.score, atol=PASS_BOUND["fp32"])
+        np.testing.assert_array_equal(got.label, want.label)
+        np.testing.assert_allclose(got.margin, want.margin, atol=PASS_BOUND["fp32"])
+    runner = engine.runners[0]
+    runner.use(replace(runner.plan, chunk=4, part=1))  # three passes of one digit, one decision
+    np.testing.assert_allclose(engine.recognise(digits).score, got.score, atol=1e-6)
+    u0 = u0_from_digits(digits[:1])
+    assert_maps_agree(engine.maps(u0), reference.respond(u0, model), "fp32")
+    assert len(engine.recognise(digits[:0])) == 0
+    with pytest.raises(InputError, match="expected uint8"):
+        engine.recognise(cupy.zeros((2, 28, 27), np.uint8))
+    monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)  # times need no maps
+    times = engine.stage_times(digits[:2], repeats=1)
+    assert list(times) == ["upload", *STAGES, "download", "launch", "total"]
+    assert_adds_up(times)
+
+
+# --- chunks -----------------------------------------------------------------------------------
+
+
+def test_buckets_are_powers_of_two_up_to_a_part_and_whole_parts_beyond() -> None:
+    assert [bucket_of(n) for n in (0, 1, 2, 3, 8, 9, 33, 256)] == [1, 1, 2, 4, 8, 16, 64, 256]
+    assert [bucket_of(n, 64) for n in (33, 64, 65, 128, 129, 500)] == [64, 64, 128, 128, 192, 512]
+    assert [bucket_of(n, 100) for n in (64, 65, 101)] == [64, 100, 200]
+
+
+def test_shares_are_whole_chunks_and_cover_all() -> None:
+    assert shares_of(100, 32, 1) == [slice(0, 100)]
+    assert shares_of(100, 32, 4) == [slice(0, 100)]
+    for count in (4096, 4097, 999):
+        shares = shares_of(count, 64, 3)
+        assert len(shares) == 3
+        assert [share.start for share in shares] == [0, *(share.stop for share in shares[:-1])]
+        assert shares[-1].stop == count
+        assert all(share.start % 64 == 0 for share in shares)
+
+
+@pytest.fixture
+def weighing(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An engine whose kernels make one thing: the first score is the ink of the digit."""
+    ink: list[Any] = []
+
+    def launch(self: Emulator, launch: Launch) -> None:
+        for array in launch.args:
+            if np.shape(array)[1:] == (28, 28):
+                ink.append(array.sum(axis=(1, 2)))  # of a part
+            elif np.shape(array)[1:] == (ANSWER_COLUMNS,) and launch.kernel.file == "decide.cu":
+                array[:, 0] = np.concatenate(ink)
+                ink.clear()
+
+    cuda_fake.install(monkeypatch, emulator)
+    monkeypatch.setattr(Emulator, "launch", launch)
+    return open_engine(tiny_model(), precision="fp32")
+
+
+def dealt(engine: Any, count: int, batch: int, chunk: int, part: int = 64) -> Any:
+    """Have digits weighed in chunks; return the runner."""
+    runner = engine.runners[0]
+    runner.use(replace(runner.plan, chunk=chunk, part=part))
+    digits = np.zeros((count, 28, 28), np.uint8)
+    digits[:, 0, 0] = np.arange(count) % 251
+    for some in (digits, digits[:3]):
+        found = engine.recognise(some, batch=batch).score[:, 0]
+        np.testing.assert_array_equal(found, some[:, 0, 0])
+    assert len({index for _, index in runner._lanes}) <= LANES
+    assert all(lane.waiting is None for lane in runner._lanes.values())
+    return runner
+
+
+@pytest.mark.parametrize("batch", [1, 3, 64, 10_000])
+def test_chunks_come_back_where_they_belong(weighing: Any, batch: int) -> None:
+    for count in (1, 7, 64, 65, 129, 300):
+        dealt(weighing, count, batch, chunk=64)
+
+
+def test_large_batches_keep_several_lanes_at_work(
+    weighing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, submit = [], PassLane.submit
+    monkeypatch.setattr(PassLane, "submit", lambda *args: used.append(args[0]) or submit(*args))
+    runner = dealt(weighing, 640, 64, chunk=64)
+    lanes = [runner.lane(64, index) for index in range(LANES)]
+    assert [used.count(lane) for lane in lanes] == [10 // LANES] * LANES
+
+
+@pytest.mark.parametrize("memory", [1, 5, 64, 100, 127])
+@pytest.mark.parametrize("part", [40, 64, 256])
+def test_less_memory_makes_smaller_chunks(
+    weighing: Any, monkeypatch: pytest.MonkeyPatch, memory: int, part: int
+) -> None:
+    bound_memory(weighing, monkeypatch, memory)
+    assert dealt(weighing, 300, 256, chunk=256, part=part).chunk <= memory
+
+
+def test_no_memory_at_all_is_an_error(weighing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound_memory(weighing, monkeypatch, 0)
+    with pytest.raises(DeviceError, match="no memory left for one digit"):
+        weighing.recognise(some_digits(5))
+
+
+def bound_memory(engine: Any, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Let all lanes together hold so many digits at most."""
+
+    def lane(gpu: Any, steps: Any, layouts: Any, batch: int, *more: Any) -> PassLane:
+        if batch + sum(key[0] for key in engine.runners[0]._lanes) > most:
+            raise cuda_fake.OutOfMemoryError
+        return PassLane(gpu, steps, layouts, batch, *more)
+
+    monkeypatch.setattr("neocog.cuda.runner.PassLane", lane)
+
+
+# --- failures ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, cuda_fake.CUDAError])
+@pytest.mark.parametrize("where", ["submit", "collect"])
+def test_a_run_that_breaks_off_leaves_no_old_answers(
+    weighing: Any, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], where: str
+) -> None:
+    engine, digits = weighing, some_digits(4)
+    want = digits.sum(axis=(1, 2))
+    np.testing.assert_array_equal(engine.recognise(digits, batch=1).score[:, 0], want)
+    calls = 0
+    whole = getattr(PassLane, where)
+
+    def breaks(self: PassLane, *args: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # the other lane is at work, or its answers are
+            raise error("stop")
+        whole(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PassLane, where, breaks)
+        with pytest.raises((KeyboardInterrupt, DeviceError)):
+            engine.recognise(digits, batch=1)
+    assert all(lane.waiting is None for lane in engine.runners[0]._lanes.values())
+    again = engine.recognise(digits[::-1], batch=1)
+    np.testing.assert_array_equal(again.score[:, 0], want[::-1])
+
+
+@pytest.mark.usefixtures("tells_again")
+@pytest.mark.parametrize("error", [cuda_fake.CUDAError, cuda_fake.OutOfMemoryError])
+def test_failures_of_the_device_are_told_in_a_line(
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: type[Exception],
+) -> None:
+    cuda_fake.install(monkeypatch, emulator)
+    engine: Any = open_engine(tiny_model(), precision="fp32")
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error("out of luck\nmore words")
+
+    monkeypatch.setattr("neocog.cuda.runner.Runner.run", fail)
+    monkeypatch.setattr("neocog.cuda.runner.Runner.maps", fail)
+    monkeypatch.setattr("neocog.cuda.plan.Shelf.choose", fail)
+    monkeypatch.setattr("neocog.cuda.roofline.peaks", fail)
+    calls = (
+        engine.check,
+        lambda: engine.recognise(some_digits(2)),
+        lambda: engine.maps(np.zeros((1, 65, 65))),
+        lambda: engine.stage_times(some_digits(2)),
+        lambda: engine.bounds(2),
+    )
+    for call in calls:
+        with pytest.raises(DeviceError, match=r"^device 'cuda' failed: out of luck$"):
+            call()
+    monkeypatch.setattr(engine, "recognise", lambda digits: None)
+    monkeypatch.setattr("neocog.cuda.measure.stage_times", fail)
+    with pytest.raises(DeviceError, match=r"out of luck$"):
+        engine.stage_times(some_digits(2))
+    monkeypatch.setattr("neocog.cuda.engine.Runner", fail)
+    with pytest.raises(DeviceError, match=r"out of luck$"):
+        open_engine(tiny_model(), device="cuda")
+    capsys.readouterr()
+    for _ in range(2):
+        assert open_engine(tiny_model()).device == "cpu"
+    said = "neocog: reading on the CPU: device 'cuda' failed: out of luck\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.usefixtures("tells_again")
+def test_auto_takes_the_cpu_where_a_step_cannot_be_done(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cuda_fake.install(monkeypatch, emulator)
+    assert open_engine(tiny_model(), precision="fp32").device == "cuda"
+    monkeypatch.setattr(cuda_fake.Device, "compute_capability", "75")
+    assert open_engine(tiny_model(), precision="fp32").device == "cuda"
+    assert open_engine(tiny_model(), plan="US1=tensor").device == "cpu"
+    why, unused = capsys.readouterr().err.splitlines()
+    assert "US1 cannot be done by tensor" in why
+    assert "plan 'US1=tensor' is for CUDA" in unused
+
+
+@pytest.mark.parametrize("error", [cuda_fake.CUDAError, cuda_fake.OutOfMemoryError])
+def test_a_version_that_the_device_does_not_take_is_left_out(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    from neocog.cuda import launcher, measure
+
+    cuda_fake.install(monkeypatch, emulator)
+    monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)
+    monkeypatch.setattr(measure, "Timed", cuda_fake.Quick)
+    engine: Any = open_engine(tiny_model(), device="cuda", precision="fp32")
+    whole = measure._anchor_times(engine.runners[0], 8)
+    load = launcher.Gpu._load
+
+    def refusing(self: Any, kernel: Any, built: Any) -> Any:
+        def refused(*given: Any, **named: Any) -> None:
+            raise error("too many resources requested\nmore words")
+
+        return refused if kernel.name == "inhibition" else load(self, kernel, built)
+
+    monkeypatch.setattr(launcher.Gpu, "_load", refusing)
+    engine.runners[0].gpu._functions.clear()
+    rest = measure._anchor_times(engine.runners[0], 8)
+    assert {name for name in whole["US1"] if name not in rest["US1"]} == {"winograd"}
+    assert rest["UC4"] == whole["UC4"]
