@@ -41,7 +41,7 @@
 // padded), both in the units of the weights as unit 1/scale makes v; out (batch, OUT, OUT, OUT_C).
 // partial and arrivals serve KSPLIT.
 // Grid: groups of digits x BANDS, slices of planes, KSPLIT.
-KERNEL(BOUNDS)
+KERNEL(BOUNDS) CLUSTERED
 s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
          const float* __restrict__ c, const float* __restrict__ profile,
          const float* __restrict__ silence, out_t* __restrict__ out,
@@ -285,13 +285,17 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                 UNROLL for (int i = 0; i < 4; i++)
                     sums[slot + ((m * NT + n) * 4 + i) * 32] = sum[m][n][i];
         __syncthreads();
-#if KSPLIT > 1
+#if CLUSTER
+        if (WK > 1) join_warps(sums);
+        cluster_sync();
+        const int start = (warp * KSPLIT + blockIdx.z) * 32 + lane;
+#elif KSPLIT > 1
         __shared__ u32 came;
-        const int tile = blockIdx.y * gridDim.x + blockIdx.x;
+        const int tile = blockIdx.y * gridDim.x + blockIdx.x, start = threadIdx.x;
         const int part = ITEMS * 4 + (CELLS + 3) / 4 * 4;
         float* const parts = partial + (u64)tile * KSPLIT * part;
         NO_UNROLL for (int i = threadIdx.x; i < ITEMS; i += THREADS)
-            ((float4*)(parts + blockIdx.z * part))[i] = sum_of_warps(sums, i);
+            ((float4*)(parts + blockIdx.z * part))[i] = sum_of_warps<WK>(sums, i);
         NO_UNROLL for (int i = threadIdx.x; i < CELLS; i += THREADS)
             parts[blockIdx.z * part + ITEMS * 4 + i] = v[i];
         __threadfence();
@@ -301,28 +305,36 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
         if (came != KSPLIT - 1) return;  // the last to come sums them in the order of the window
         __threadfence();
         if (threadIdx.x == 0) arrivals[tile] = 0;
-        NO_UNROLL for (int i = threadIdx.x; i < CELLS; i += THREADS) {
-            float all = 0.0f;
-            UNROLL for (int z = 0; z < KSPLIT; z++) all += __ldcg(parts + z * part + ITEMS * 4 + i);
-            v[i] = finished(all, unit);
-        }
-        __syncthreads();
+#else
+        const int start = threadIdx.x;
 #endif
-        NO_UNROLL for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
+        NO_UNROLL for (int i = start; i < ITEMS; i += THREADS * (CLUSTER ? KSPLIT : 1)) {
             const Item item = item_of(i);
             if (item.row >= count || first_plane + item.plane >= OUT_C) continue;
             const int cell = cell_of(list, item.row, count);
 #if KSPLIT > 1
             float4 e = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            float v2 = 0.0f;
             UNROLL for (int z = 0; z < KSPLIT; z++) {
+#if CLUSTER
+                const float4 more = sum_of_warps<1>(in_block(sums, z), i);
+                v2 += in_block(v, z)[cell];
+#else
                 const float4 more = __ldcg((const float4*)(parts + z * part) + i);
+                v2 += __ldcg(parts + z * part + ITEMS * 4 + cell);
+#endif
                 e.x += more.x, e.y += more.y, e.z += more.z, e.w += more.w;
             }
+            const float heard = finished(v2, unit);
 #else
-            const float4 e = sum_of_warps(sums, i);
+            const float4 e = sum_of_warps<WK>(sums, i);
+            const float heard = v[cell];
 #endif
-            respond(first + cell * OUT_C, silences, item.plane, item.two, e, v[cell], theta);
+            respond(first + cell * OUT_C, silences, item.plane, item.two, e, heard, theta);
         }
+#if CLUSTER
+        cluster_sync();  // none leaves while others read its sums
+#endif
 #else
         UNROLL for (int m = 0; m < MT; m++) {
             UNROLL for (int half = 0; half < 2; half++) {

@@ -43,6 +43,12 @@
 #define SLICE_WORDS (NT * 64 * (SPLIT_HALF ? 2 : 1))  // weights of one step for one warp's planes
 #define TAP_WORDS (STEPS * WN * SLICE_WORDS)
 #define SPREAD (WK > 1 || KSPLIT > 1)  // more than one warp has a part of a window
+#define CLUSTER (KSPLIT > 1 && KSPLIT <= MOST_CLUSTER)  // its blocks read each other's memory
+#if CLUSTER
+#define CLUSTERED __cluster_dims__(1, 1, KSPLIT)
+#else
+#define CLUSTERED
+#endif
 #define HELD (PAIR && !WGMMA)
 #ifndef COMPACT
 #define COMPACT 0
@@ -382,18 +388,32 @@ DEVICE Item item_of(int i) {
     return {tile_of(0, warp % WM, m) * 16 + half * 8 + lane / 4,
             warp / WM * (NT * 8) + pair * 16 + lane % 4 * (two ? 2 : 4), two};
 }
-DEVICE float4 sum_of_warps(const float* sums, int i) {
+// Where the first of its four sums lies; the others 32, 128 and 160 behind.
+DEVICE int place_of_item(int i) {
     const int lane = i % 32, pair = i / 32 % PAIRS, half = i / (32 * PAIRS) % 2;
     const int m = i / (64 * PAIRS) % MT, warp = i / (64 * PAIRS * MT);
-    const bool two = NT % 2 && pair == PAIRS - 1;
-    const float* at = sums + ((warp * MT + m) * NT * 4 + pair * 8 + half * 2) * 32 + lane;
+    return ((warp * MT + m) * NT * 4 + pair * 8 + half * 2) * 32 + lane;
+}
+template <int warps>
+DEVICE float4 sum_of_warps(const float* sums, int i) {
+    const bool two = NT % 2 && i / 32 % PAIRS == PAIRS - 1;
+    const float* at = sums + place_of_item(i);
     float4 e = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    UNROLL for (int k = 0; k < WK; k++) {
+    UNROLL for (int k = 0; k < warps; k++) {
         const float* from = at + k * (WM * WN * MT * NT * 4 * 32);
         e.x += from[0], e.y += from[32];
         if (!two) e.z += from[128], e.w += from[160];
     }
     return e;
+}
+// What the warps have of an item, in the place of the first.
+DEVICE void join_warps(float* sums) {
+    NO_UNROLL for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
+        const float4 e = sum_of_warps<WK>(sums, i);
+        float* at = sums + place_of_item(i);
+        at[0] = e.x, at[32] = e.y;
+        if (!item_of(i).two) at[128] = e.z, at[160] = e.w;
+    }
 }
 #endif
 

@@ -23,6 +23,7 @@ _PLAIN_SHARED = 48 * 1024  # bytes that a block may have without being asked for
 _OPT_IN_SHARED = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 _PROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _PROGRAMMATIC_ARCH = 90
+_ANY_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
 class Gpu:
@@ -135,6 +136,8 @@ class Gpu:
                 if kernel.shared > _PLAIN_SHARED:
                     most = cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                     cuda.driver.funcSetAttribute(function.ptr, most, kernel.shared)
+                if self.programmatic:  # clusters of more than 8 blocks
+                    cuda.driver.funcSetAttribute(function.ptr, _ANY_CLUSTER, 1)
         except cuda.driver.CUDADriverError as error:
             raise DeviceError(
                 f"kernel {kernel.name}: the driver rejects it ({_first_line(error)}); "
