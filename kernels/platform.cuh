@@ -158,6 +158,10 @@ DEVICE void start_next() {
 DEVICE void cluster_sync() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
+// The same, not waiting for what was written.
+DEVICE void cluster_wait() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
 // What lies at this place in another block's shared memory.
 DEVICE const float* in_block(const float* own, int rank) {
     const float* r;

@@ -6,7 +6,7 @@
 // KSIZE kernel; IN_W, IN_C width (border included) and channels of the input; OUT cells a side;
 // OUT_C channels stored; OUT_MAP type of the output map; GROUP digits and ROWS rows of cells a
 // block; WM x WN x WK warps; MT x NT tiles of 16x8 a warp; KSPLIT
-// blocks share a window; CHUNKS parts of the channels, brought one after another; STAGE_TAPS taps a
+// blocks share a window, CLUSTER 1 if through shared memory; CHUNKS parts of the channels, brought one after another; STAGE_TAPS taps a
 // stage of weights; DEPTH steps of operands a warp holds;
 // COMPACT 1 where only cells that may respond are computed; WGMMA 1 where a warpgroup of four warps
 // computes tiles of 64 cells (WM then counts warps, a multiple of 4).
@@ -43,11 +43,16 @@
 #define SLICE_WORDS (NT * 64 * (SPLIT_HALF ? 2 : 1))  // weights of one step for one warp's planes
 #define TAP_WORDS (STEPS * WN * SLICE_WORDS)
 #define SPREAD (WK > 1 || KSPLIT > 1)  // more than one warp has a part of a window
-#define CLUSTER (KSPLIT > 1 && KSPLIT <= MOST_CLUSTER)  // its blocks read each other's memory
+#if KSPLIT > MOST_CLUSTER
+#undef CLUSTER
+#define CLUSTER 0
+#endif
 #if CLUSTER
 #define CLUSTERED __cluster_dims__(1, 1, KSPLIT)
+#define LOAD_PART(p) (*(p))  // what another block has summed
 #else
 #define CLUSTERED
+#define LOAD_PART(p) __ldcg(p)
 #endif
 #define HELD (PAIR && !WGMMA)
 #ifndef COMPACT
@@ -224,7 +229,7 @@ DEVICE void inhibit(float* v, const float* energy, const float* c, const float* 
         const int line = i / runs, x = i % runs * RUN;
         const float* from = energy + (line / ROWS * IN_ROWS + line % ROWS) * IN_W + x;
         float sum[RUN] = {}, most[RUN] = {};
-        NO_UNROLL for (int ky = 0; ky < KY_PER; ky++) {
+        UNROLL_BY(RUN > 1 ? 1 : KY_PER) for (int ky = 0; ky < KY_PER; ky++) {
             float seen[KSIZE + RUN - 1];
             UNROLL for (int kx = 0; kx < KSIZE + RUN - 1; kx++) seen[kx] = from[ky * IN_W + kx];
             UNROLL for (int kx = 0; kx < KSIZE; kx++) {
@@ -388,32 +393,18 @@ DEVICE Item item_of(int i) {
     return {tile_of(0, warp % WM, m) * 16 + half * 8 + lane / 4,
             warp / WM * (NT * 8) + pair * 16 + lane % 4 * (two ? 2 : 4), two};
 }
-// Where the first of its four sums lies; the others 32, 128 and 160 behind.
-DEVICE int place_of_item(int i) {
+DEVICE float4 sum_of_warps(const float* sums, int i) {
     const int lane = i % 32, pair = i / 32 % PAIRS, half = i / (32 * PAIRS) % 2;
     const int m = i / (64 * PAIRS) % MT, warp = i / (64 * PAIRS * MT);
-    return ((warp * MT + m) * NT * 4 + pair * 8 + half * 2) * 32 + lane;
-}
-template <int warps>
-DEVICE float4 sum_of_warps(const float* sums, int i) {
-    const bool two = NT % 2 && i / 32 % PAIRS == PAIRS - 1;
-    const float* at = sums + place_of_item(i);
+    const bool two = NT % 2 && pair == PAIRS - 1;
+    const float* at = sums + ((warp * MT + m) * NT * 4 + pair * 8 + half * 2) * 32 + lane;
     float4 e = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    UNROLL for (int k = 0; k < warps; k++) {
+    UNROLL for (int k = 0; k < WK; k++) {
         const float* from = at + k * (WM * WN * MT * NT * 4 * 32);
         e.x += from[0], e.y += from[32];
         if (!two) e.z += from[128], e.w += from[160];
     }
     return e;
-}
-// What the warps have of an item, in the place of the first.
-DEVICE void join_warps(float* sums) {
-    NO_UNROLL for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
-        const float4 e = sum_of_warps<WK>(sums, i);
-        float* at = sums + place_of_item(i);
-        at[0] = e.x, at[32] = e.y;
-        if (!item_of(i).two) at[128] = e.z, at[160] = e.w;
-    }
 }
 #endif
 
