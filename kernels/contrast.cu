@@ -13,7 +13,8 @@
 #include "platform.cuh"
 
 // WIDTH, BORDER of UG's layout; CELLS a side; SILENCE; ROUNDED weights; STRIP cells each of COLUMNS
-// (1 or 2) columns a thread, STRIPS of them a block. FROM_U0: the input is U0 itself, float32, of any range.
+// (1 or 2) columns a thread, STRIPS of them a block. FROM_U0: the input is U0 itself, float32, of any
+// range.
 #ifndef FROM_U0
 #define FROM_U0 0
 #endif
