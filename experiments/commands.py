@@ -12,6 +12,7 @@ from experiments.harness.pages import text, write_pages
 from experiments.harness.run import USUAL_SECONDS, Request, Result
 from neocog.batch import device as devices
 from neocog.cli import options
+from neocog.cli.options import option
 from neocog.errors import InputError, UsageError
 from neocog.files import atomic_write, check_output
 from neocog.jsontext import to_json
@@ -23,35 +24,24 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None)
 
 Data = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="DATA", help="Folder with mnist [default: the downloaded one]."),
+    Path | None, option("--data", "DATA", "Folder with mnist [default: the downloaded one].")
 ]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write the result to FILE, as JSON."),
-]
+Output = Annotated[Path | None, option("--output -o", "FILE", "Write the result to FILE, as JSON.")]
 Seconds = Annotated[
-    float,
-    typer.Option(
-        "--seconds", metavar="N", min=1, help="Stop after so many seconds; the rest is skipped."
-    ),
+    float, option("--seconds", "N", "Stop after so many seconds; the rest is skipped.", min=1)
 ]
-Cuda = Annotated[str, typer.Option("--device", metavar="DEVICE", help="cuda or cuda:N.")]
-Less = Annotated[bool, typer.Option("--quick", help="A short run.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A run of about a minute.")]
-Cpu = Annotated[bool, typer.Option("--cpu", help="Count operations only; needs no GPU.")]
-Sections = Annotated[
-    str, typer.Option("--sections", metavar="NAME,...", help="Only these sections.")
-]
-Sizes = Annotated[
-    str, typer.Option("--sizes", metavar="K2/K3/K4,...", help="Networks whose layers are timed.")
-]
+Cuda = Annotated[str, option("--device", "DEVICE", "cuda or cuda:N.")]
+Less = Annotated[bool, option("--quick", None, "A short run.")]
+Quick = Annotated[bool, option("--quick", None, "A run of about a minute.")]
+Cpu = Annotated[bool, option("--cpu", None, "Count operations only; needs no GPU.")]
+Sections = Annotated[str, option("--sections", "NAME,...", "Only these sections.")]
+Sizes = Annotated[str, option("--sizes", "K2/K3/K4,...", "Networks whose layers are timed.")]
 Peers = Annotated[
     str,
-    typer.Option(
+    option(
         "--peers",
-        metavar="NAME,...",
-        help="Other software to compare with. CPU: onnxruntime, torch. GPU: torch, compile.",
+        "NAME,...",
+        "Other software to compare with. CPU: onnxruntime, torch. GPU: torch, compile.",
     ),
 ]
 
@@ -60,13 +50,11 @@ Peers = Annotated[
 def bench_network(
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "cpu",
-    batch: Annotated[int, typer.Option("--batch", metavar="N", min=1, help="Digits per pass.")] = 8,
+    batch: Annotated[int, option("--batch", "N", "Digits per pass.", min=1)] = 8,
     precision: options.Precision = None,
     plan: options.Plan = "default",
     peers: Peers = "",
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", min=1, help="Interleaved rounds.")
-    ] = 30,
+    rounds: Annotated[int, option("--rounds", "N", "Interleaved rounds.", min=1)] = 30,
     as_json: options.Json = False,
 ) -> None:
     """Compare the speed of the network with other software.
@@ -147,8 +135,7 @@ def bench_convpool(
     output: Output = None,
     seconds: Seconds = USUAL_SECONDS,
     tilings: Annotated[
-        Path | None,
-        typer.Option("--tilings", metavar="FILE", help="Write our fastest tilings to FILE."),
+        Path | None, option("--tilings", "FILE", "Write our fastest tilings to FILE.")
     ] = None,
     device: Cuda = "cuda",
     as_json: options.Json = False,
@@ -176,11 +163,10 @@ def bench_winograd(
     seconds: Seconds = USUAL_SECONDS,
     device: Cuda = "cuda",
     launches: Annotated[
-        bool, typer.Option("--launches", help="Only launch the transforms, for a profiler.")
+        bool, option("--launches", None, "Only launch the transforms, for a profiler.")
     ] = False,
     profile: Annotated[
-        Path | None,
-        typer.Option("--profile", metavar="CSV", help="Add a profile of --launches to --output."),
+        Path | None, option("--profile", "CSV", "Add a profile of --launches to --output.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -208,14 +194,11 @@ def bench_winograd(
 @app.command("all")
 def bench_all(
     json_path: Annotated[
-        Path,
-        typer.Option("--json", metavar="RESULTS", help="Write all results to RESULTS, as JSON."),
+        Path, option("--json", "RESULTS", "Write all results to RESULTS, as JSON.")
     ],
     device: options.Device = "auto",
     data: Data = None,
-    only: Annotated[
-        str, typer.Option("--only", metavar="NAME,...", help="Only these experiments.")
-    ] = "",
+    only: Annotated[str, option("--only", "NAME,...", "Only these experiments.")] = "",
     quick: Less = False,
 ) -> None:
     """Run all experiments; exit code 1 if one fails or is wrong.
@@ -235,10 +218,7 @@ def bench_report(
         list[Path], typer.Argument(metavar="RESULTS", help="Result files of the experiments.")
     ],
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Page to write; tables and figures go beside it."
-        ),
+        Path, option("--output -o", "FILE", "Page to write; tables and figures go beside it.")
     ] = Path("experiments/README.md"),
 ) -> None:
     """Draw all tables and figures from the results."""
@@ -286,9 +266,9 @@ def _earlier(path: Path | None) -> Result:
 
 def _ready(places: dict[str, Path | None]) -> None:
     """Make the folders that a run writes to, and see now that it can; places by their options."""
-    for option, place in places.items():
+    for name, place in places.items():
         if place is not None:
-            check_output(place, option, make=True)
+            check_output(place, name, make=True)
 
 
 def _written(found: Any, path: Path | None) -> None:

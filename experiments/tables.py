@@ -208,7 +208,8 @@ def readme_speed(result: Result) -> Result:
                "other": "fastest other software", "times": "times as fast|.1f"}  # fmt: skip
     runs = [{"command": "python -m experiments.network.speed"},
             {"command": "python -m experiments.gpu.measure DATA speed"}]  # fmt: skip
-    return of_rows(result, rows, columns, runs=runs, machine="")
+    dates = f"{result['date']}, {gpu['date']}"
+    return of_rows(result, rows, columns, runs=runs, machine="", date=dates)
 
 
 def shown(

@@ -236,27 +236,19 @@ def test_a_worker_without_memory_ends_at_once(
 @posix
 @pytest.mark.parametrize("wait", [0.0, 0.02, 0.3])
 def test_the_end_while_workers_start(wait: float) -> None:
-    server, came = ForkServer("numpy"), []
+    server, started = ForkServer("numpy"), []
 
     def start() -> None:
         while True:
-            try:
-                came.append(server.start())
-            except EndedEarly as error:
-                came.append(str(error))
-                return
+            started.append(server.start())
 
-    threads = [threading.Thread(target=start, daemon=True) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    time.sleep(wait)
-    server.close()
-    assert server._process is None
-    for thread in threads:
-        thread.join(5.0)
-    assert came.count("the run has ended") == 3
-    for _, number in (one for one in came if not isinstance(one, str)):
-        assert not Path(f"/proc/{number}").exists()
+    with ThreadPoolExecutor(3) as pool:
+        starts = [pool.submit(start) for _ in range(3)]
+        time.sleep(wait)
+        server.close()
+        assert server._process is None
+        assert [str(one.exception(5.0)) for one in starts] == ["the run has ended"] * 3
+    assert not [number for _, number in started if Path(f"/proc/{number}").exists()]
 
 
 @posix
@@ -639,23 +631,14 @@ def test_nobody_waits_for_a_batcher_that_has_ended() -> None:
         go_on.wait(10.0)
         return questions
 
-    batcher, troubles = Batcher(answer), []
-
-    def ask(number: int) -> None:
-        try:
-            batcher.ask(number)
-        except EndedEarly as error:
-            troubles.append(str(error))
-
-    askers = [threading.Thread(target=ask, args=(number,)) for number in range(3)]
-    askers[0].start()
-    assert busy.wait(10.0)
-    for asker in askers[1:]:
-        asker.start()
-    threading.Timer(0.2, go_on.set).start()
-    batcher.close()
-    for asker in askers:
-        asker.join(5.0)
-    assert troubles == ["the run has ended"] * 2
+    batcher = Batcher(answer)
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(batcher.ask, 0)
+        assert busy.wait(10.0)
+        others = [pool.submit(batcher.ask, number) for number in (1, 2)]
+        threading.Timer(0.2, go_on.set).start()
+        batcher.close()
+        assert first.result(5.0) == 0
+        assert [str(other.exception(5.0)) for other in others] == ["the run has ended"] * 2
     with pytest.raises(EndedEarly):
         batcher.ask(4)

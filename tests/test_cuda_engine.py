@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -593,23 +593,15 @@ def test_little_memory_means_smaller_chunks() -> None:
 def test_engines_in_two_threads() -> None:
     digits = some_digits(200)
     want = engine_of("neocog-small").recognise(digits)
-    failed: list[BaseException] = []
 
-    def work() -> None:
-        try:
-            engine = engine_of("neocog-small")
-            for count in (200, 3, 40, 200):
-                got = engine.recognise(digits[:count])
-                np.testing.assert_allclose(got.score, want.score[:count], atol=2e-2)
-        except BaseException as error:
-            failed.append(error)
+    def work(_: int) -> None:
+        engine = engine_of("neocog-small")
+        for count in (200, 3, 40, 200):
+            got = engine.recognise(digits[:count])
+            np.testing.assert_allclose(got.score, want.score[:count], atol=2e-2)
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, range(2)))
 
 
 _PROCESS = """

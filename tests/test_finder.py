@@ -149,6 +149,22 @@ def test_decoding_and_merging() -> None:
     assert once.scores.tolist() == pytest.approx([0.9, 0.8])
 
 
+@pytest.mark.parametrize(("side", "times"), [(96, 2.0), (288, 4 / 3), (384, 1.0)])
+def test_a_small_picture_is_enlarged(side: int, times: float) -> None:
+    shapes = []
+
+    def network(x: np.ndarray) -> np.ndarray:
+        shapes.append(x.shape)
+        maps = np.zeros((30, x.shape[0] // 4, x.shape[1] // 4), np.float32) - 8
+        if len(shapes) == 1:
+            maps[:, :24, :24] = heat([(5, 5, 20, 4)])
+        return maps
+
+    found = find(np.zeros((side, side), np.uint8), network)
+    assert shapes[0][1] == side * times
+    assert found.boxes[0] == pytest.approx(np.array([12, 12, 20, 20]) / times)
+
+
 def test_found_marks_are_compared_with_those_that_stand_there() -> None:
     found = decode(heat([(5, 5, 20, 4), (15, 12, 30, 2)]), FinderSettings())
     marks = np.array([[3, 22, 22, 20, 20], [1, 80, 80, 10, 10]], np.float32)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,15 @@ from experiments.reading.made import CELLS, FORMATS, faces, make_amounts, make_l
 from experiments.reading.measure import faults, placed, summary
 from experiments.reading.sets import SETS, Task, digits_of, sample
 from neocog.batch.records import DigitReading, PageReading
+from neocog.batch.words import SURE
 from neocog.cli.learn import _fonts
 from neocog.errors import InputError, UsageError
+from neocog.jsontext import to_json
 from neocog.learning.formats import Digits
 from neocog.learning.pages.conditions import FACES
 from neocog.learning.pages.pen import write_digit
 from neocog.learning.teacher import bank, layouts
+from neocog.vision.weigh import SearchSettings, Weights
 from tests import support
 
 LABELS = np.array([1, 7], np.uint8)
@@ -142,3 +146,13 @@ def test_a_sign_stands_from_the_score_at_which_one_in_twenty_is_wrong(
     assert result["finder"].startswith("finder@")
     assert all(set(row) == set(result["columns"]) for row in result["rows"])
     assert {"/", "-", "."} & {row["sign"] for row in result["rows"]}
+
+
+def test_what_was_chosen_is_in_the_code() -> None:
+    results = Path(signs.__file__).parents[1]
+    tuned = json.loads((results / "reading/results/tune_reading.json").read_text())
+    assert tuned["weights"] == json.loads(to_json(asdict(Weights())))
+    settings = json.loads(to_json(asdict(SearchSettings())))
+    assert [settings[name] == tuned[name] for name in ("told", "asked", "upright")] == [True] * 3
+    rows = json.loads((results / "documents/results/signs.json").read_text())["rows"]
+    assert {row["sign"]: row["least"] for row in rows if row["least"] is not None} == SURE

@@ -111,20 +111,20 @@ def measure(engine: Engine, digits: Digits) -> list[dict[str, Any]]:
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw the curves of each layer."""
     import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(LAYERS), figsize=(10, 3.2), sharey=True)
-    for axis, layer in zip(axes, LAYERS, strict=True):
-        for row in (row for row in rows if row["layer"] == layer):
-            axis.plot(range(SHOWN[-1] + 1), [1, *row["left"]], marker=".", label=row["order"])
-        axis.set(title=layer, xlabel="pieces taken away", ylim=(0, 1.02))
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("share of the score left")
-    axes[-1].legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    # the same file from the same numbers
+    with matplotlib.rc_context({"svg.hashsalt": path.name, "svg.fonttype": "none"}):
+        figure = Figure(figsize=(10, 3.2), layout="tight")
+        axes = figure.subplots(1, len(LAYERS), sharey=True)
+        for axis, layer in zip(axes, LAYERS, strict=True):
+            for row in (row for row in rows if row["layer"] == layer):
+                axis.plot(range(SHOWN[-1] + 1), [1, *row["left"]], marker=".", label=row["order"])
+            axis.set(title=layer, xlabel="pieces taken away", ylim=(0, 1.02))
+            axis.grid(alpha=0.3)
+        axes[0].set_ylabel("share of the score left")
+        axes[-1].legend(frameon=False)
+        figure.savefig(path, metadata={"Date": None})
 
 
 def main() -> None:

@@ -40,10 +40,8 @@ def tables(result: Row) -> dict[str, Table]:
 def _profile() -> Table:
     """What ``experiments.convpool.profile`` counted."""
     result = json.loads((Path(__file__).parent / "results/profile.json").read_text())
-    columns = {
-        head: lambda row, key=key: show(row[key], result["formats"].get(key, ""))
-        for key, head in result["columns"].items()
-    }
+    formats = result["formats"]
+    columns = {head: f"{key}|{formats.get(key, '')}" for key, head in result["columns"].items()}
     return table(columns, result["rows"])
 
 

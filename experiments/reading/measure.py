@@ -9,7 +9,6 @@ Times are taken first, in a process with two cores; then ``--jobs`` processes re
 thread.
 """
 
-import argparse
 import os
 import resource
 import time
@@ -27,6 +26,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import cv2
 import numpy as np
 
+from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.sets import SEED, SETS, Task, digits_of, labelled, sample, tasks
@@ -205,19 +205,13 @@ def times(data: Path) -> list[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--model", help="of the digits; the shipped one by default")
-    parser.add_argument("--finder", help="a file of weights; the shipped one by default")
     default = ",".join(["time", *(name for name in SETS if name != "photos_b")])
-    parser.add_argument(
-        "--sets", default=default, help=f"by default {default}; strings:even: one kind"
-    )
-    parser.add_argument("--every", type=int, default=1, help="of conditions, one page in so many")
-    parser.add_argument("--jobs", type=int, default=cores(), help="processes that read")
+    parser = data_and_output(
+        __doc__, model=(str, "of the digits; the shipped one by default"),
+        finder=(str, "a file of weights; the shipped one by default"),
+        sets=(default, f"by default {default}; strings:even: one kind"),
+        every=(1, "of conditions, one page in so many"), jobs=(cores(), "processes that read"),
+    )  # fmt: skip
     args = parser.parse_args()
     sets = args.sets.split(",")
     make = partial(Reader, args.model, device="cpu", finder=args.finder)

@@ -5,11 +5,10 @@
 
 Photographs and every second cheque (the odd ones, on which nothing was chosen). Every reader gets
 each picture in turn, on one thread; of what it reads, the digits count. neocog's time includes
-decoding the file, the others get pixels. RapidOCR and tesseract get
-a cheque as one line, tesseract the digits as its alphabet; other settings are theirs.
+decoding the file, the others get pixels. RapidOCR and tesseract get a cheque as one line, tesseract
+the digits as its alphabet; other settings are theirs.
 """
 
-import argparse
 import os
 import re
 import shutil
@@ -23,6 +22,7 @@ from typing import Any
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_THREAD_LIMIT"), "1")
 import cv2
 
+from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from experiments.reading.measure import faults
 from experiments.reading.sets import digits_of, sample, tasks
@@ -66,12 +66,7 @@ def tesseract() -> Read | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    args = parser.parse_args()
+    args = data_and_output(__doc__).parse_args()
     cv2.setNumThreads(1)
     makers = (neocog, rapidocr, tesseract)
     readers = {make.__name__: read for make in makers if (read := make()) is not None}

@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/reading.md: made pages with what was read drawn over them.
+"""Makes the pictures of the folder's README: made pages with what was read drawn over them.
 
     python -m experiments.reading.pictures docs/reading
 
@@ -6,11 +6,11 @@ The digits are those of scikit-learn (UCI, Alpaydin and Kaynak 1998, CC BY 4.0),
 each, drawn again with a pen.
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 
+from experiments.harness.arguments import arguments
 from neocog.batch.reader import Reader
 from neocog.learning.formats import read_sklearn
 from neocog.learning.pages.page import make_page
@@ -19,7 +19,7 @@ from neocog.vision.overlay import draw_overlay
 
 WIDTH = 640
 SEED = 3
-# Condition and number of each page: five that are read well, five that are not.
+# Condition and number of each page.
 PAGES = (
     ("hand_shadow", 1), ("white_on_black", 0), ("phone_shadow", 0), ("drawn_box", 2),
     ("one_digit", 0), ("squared", 0), ("thin_pencil", 1), ("text_nearby", 0), ("desk_edge", 2),
@@ -28,9 +28,7 @@ PAGES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    folder: Path = parser.parse_args().folder
+    folder: Path = arguments(__doc__, "folder").parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     reader, digits = Reader(), read_sklearn()
     for condition, number in PAGES:

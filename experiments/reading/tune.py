@@ -8,18 +8,18 @@ pages of the tuned conditions, pages without digits of the tuned kinds (of anoth
 ``measure.py`` measures with) and pages of the finder's teacher by hands that it did not learn from:
 with digits (lines, amounts, scattered, forms) and without (letters, nothing). A place is a digit
 where one stands, or where what is read can be aligned with what is written. Each of these six sets
-counts alike. Fitted are, one after the other: `trust` and `guess`, by the likelihood of the digits
-that are written (but for the teacher's, many of which nobody can read); `own` and `network`, a
-logistic regression; `around` and `link`, from those before, by how likely the chains are that spell
-the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which the digit
-network's answer decides anything. Of all ``told`` for which at most one page in twenty
-without digits gives one (or as few as can be), that wins at which photographs, cheques and made
-pages have the lowest mean error rate. With ``--vary`` each of `VARIED`, of
-`neocog.vision.weigh.SearchSettings`, is made a fifth smaller and larger, one after the other, and
-what comes of it is listed. What is printed goes into `neocog.vision.weigh`.
+counts alike. First, with the weights as they are, that ``small`` of `FinderSettings` is chosen at
+which photographs and cheques have the lowest mean error rate. Fitted are, one after the other:
+`trust` and `guess`, by the likelihood of the digits that are written (but for the teacher's, many
+of which nobody can read); `own` and `network`, a logistic regression; `around` and `link`, from
+those before, by how likely the chains are that spell the lines (``sequence.py``; needs PyTorch).
+``asked`` is the range of log odds in which the digit network's answer decides anything. Of all
+``told`` for which at most one page in twenty without digits gives one (or as few as can be), that
+wins at which photographs, cheques and made pages have the lowest mean error rate. With ``--vary``
+each of `VARIED`, of `neocog.vision.weigh.SearchSettings`, is made a fifth smaller and larger, one
+after the other, and what comes of it is listed. What is printed goes into `neocog.vision.weigh`.
 """
 
-import argparse
 import json
 import math
 import os
@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
+from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.sequence import Lattice, fitted
@@ -52,7 +53,8 @@ from neocog.vision.search import Mark, Search
 from neocog.vision.weigh import AROUND, NETWORK, OWN, SearchSettings, Weights, log_odds
 
 SEED = 77
-TOLD = (0.3, 0.4, 0.5, 0.6)
+TOLD = (0.3, 0.4, 0.5, 0.6, 0.7)
+SMALL = (0, 256, 384, 512)
 ALLOWED = 0.05  # share of pages without digits that may give one
 WIDE = SearchSettings(told=0.1, asked=(-math.inf, math.inf))
 """What is fitted to: more than what is read."""
@@ -337,8 +339,17 @@ def varied(reader: Reader, pages: list[Sample], told: float) -> list[dict[str, A
     return rows
 
 
-def tuned(reader: Reader, pages: list[Sample], *, vary: bool) -> dict[str, Any]:
-    """Fit the weights, try every ``told``, and say what came of it."""
+def tuned(reader: Reader, made: list[Sample], *, vary: bool) -> dict[str, Any]:
+    """Choose ``small``, fit the weights, try every ``told``, and say what came of it."""
+
+    def looked(pages: list[Sample], small: int) -> list[Sample]:
+        settings = FinderSettings(small=small)
+        return [page._replace(found=reader.look(page.grey, settings=settings)) for page in pages]
+
+    real = [page for page in made if page.set in ("photos", "strings")]
+    sizes = {value: rates(reader, looked(real, value), SearchSettings()) for value in SMALL}
+    small = min(SMALL, key=lambda value: sizes[value]["photos"] + sizes[value]["strings"])
+    pages = looked(made, small)
     some = fit(reader, pages)
     told = [page for page in pages if page.text or page.set in ("blank", "empty")]
     tried = {value: rates(reader, told, SearchSettings(told=value)) for value in TOLD}
@@ -350,34 +361,29 @@ def tuned(reader: Reader, pages: list[Sample], *, vary: bool) -> dict[str, Any]:
     return {
         "finder": reader.finder.model.id, "model": reader.model.id,
         "features": {"own": OWN, "network": NETWORK, "around": AROUND},
-        "weights": asdict(reader.weights), "told": best, "asked": asked(reader, told),
+        "weights": asdict(reader.weights), "small": small, "told": best,
+        "asked": asked(reader, told),
         "upright": upright(reader, told, SearchSettings(told=best)),
         "places": len(some.right), "digits": int(some.right.sum()),
         "rows": [{"setting": "told", "value": way} | row for way, row in tried.items()]
+        + [{"setting": "small", "value": value} | row for value, row in sizes.items()]
         + (varied(reader, told, best) if vary else []),
     }  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--bank", type=Path, help="strokes that the teacher writes with")
-    parser.add_argument("--finder", type=Path)
-    parser.add_argument("--model", default="neocog")
-    parser.add_argument("--pages", type=int, default=2, help="made pages of each condition")
-    parser.add_argument("--blank", type=int, default=8, help="pages of each kind without digits")
-    parser.add_argument("--taught", type=int, default=60, help="teacher's pages of each layout")
-    parser.add_argument("--vary", action="store_true", help="try other settings, too")
-    parser.add_argument("-o", "--output", type=Path)
+    parser = arguments(
+        __doc__, "data", output=Path, bank=(Path, "strokes that the teacher writes with"),
+        finder=Path, model="neocog", pages=(2, "made pages of each condition"),
+        blank=(8, "pages of each kind without digits"),
+        taught=(60, "teacher's pages of each layout"), vary=(False, "try other settings, too"),
+    )  # fmt: skip
     given = parser.parse_args()
     reader = Reader(given.model, finder=given.finder)
     reader.engine = AnswerCache(reader.engine)  # type: ignore[assignment]
     bank = load_bank(given.bank) if given.bank else build_bank(given.data)
     made = samples(given.data, bank, given.pages, given.blank, given.taught)
-    pages = [sample._replace(found=reader.look(sample.grey)) for sample in made]
-    result = tuned(reader, pages, vary=given.vary)
+    result = tuned(reader, list(made), vary=given.vary)
     print(json.dumps(result, indent=1))
     if given.output:
         rows = result.pop("rows")

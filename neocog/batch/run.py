@@ -324,7 +324,7 @@ def _is_light(item: Item) -> bool:
 
 
 def usual_workers(device: str = "cpu") -> int:
-    """One for each core, as far as there can be so many; two where a GPU answers them."""
+    """One for each core, two where a GPU answers them, as far as there can be so many."""
     from neocog.network.parallel import cores
 
     return min(cores() if device == "cpu" else 2 * cores(), _most_workers())

@@ -52,7 +52,7 @@ Ordered = option("--ordered", None, "Write records in the order of the inputs.")
 Workers = option(
     "--workers",
     "N",
-    "Worker processes; 0 reads in this process [default: one per core, two with a GPU, "
+    "Worker processes; 0 reads in this process [default: one per core, with a GPU two per core; "
     "0 for a few pictures].",
 )
 Ray = option("--ray", "ADDRESS", "Read on the Ray cluster at ADDRESS or 'auto'.")

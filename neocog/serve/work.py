@@ -99,8 +99,8 @@ class ServeJob(Job):
 class Service:
     """Reads what is asked for, in the order in which it is asked; a context manager.
 
-    ``workers`` are the processes that decode and find, one for each core by default, two with a
-    GPU; 0: none but for pictures that may cost much. The reader's networks run in this process.
+    ``workers`` are the processes that decode and find, one for each core by default, with a GPU
+    two; 0: none but for pictures that may cost much. The reader's networks run in this process.
     """
 
     def __init__(self, reader: "Reader", *, workers: int | None = None) -> None:

@@ -42,11 +42,13 @@ MULTIPLE = 16
 class FinderSettings:
     """How a picture is searched.
 
-    The sizes are those that the network is trained for; the others bound the work, and only order
-    what is shown to the reader's search, which weighs all of it again.
+    The sizes are those that the network is trained for, ``small`` is chosen by
+    ``experiments/reading/tune.py``; the others bound the work, and only order what is shown to the
+    reader's search, which weighs all of it again.
     """
 
     long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
+    small: int = 384  #: pixels; smaller pictures are enlarged to it, at most twice
     step: float = 2.0  #: between two sizes that the picture is read at
     least: float = 0.1  #: score below which nothing is told
     score: float = 0.35  #: score from which a box is a digit
@@ -149,6 +151,9 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
         All marks of at least ``settings.least``; those of ``settings.score`` are sure enough.
     """
     settings = settings or FinderSettings()
+    factor = min(2.0, settings.small / max(grey.shape))
+    if factor > 1:
+        return _enlarged(grey, factor, network, replace(settings, small=0))
     if whole := getattr(network, "find", None):  # a GPU does all of it
         return cast(Finding, whole(grey, settings))
     found = []
@@ -161,6 +166,14 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
         scale = (grey.shape[1] / reduced.shape[1], grey.shape[0] / reduced.shape[0])
         found.append(part.scaled(*scale))
     return merged(Finding.join(found), settings)
+
+
+def _enlarged(grey: Grey, factor: float, network: Network, settings: FinderSettings) -> Finding:
+    import cv2
+
+    large = cv2.resize(grey, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
+    found = find(np.asarray(large, np.uint8), network, settings)
+    return found.scaled(grey.shape[1] / large.shape[1], grey.shape[0] / large.shape[0])
 
 
 def _reduced(grey: Grey, before: Grey, factor: float) -> Grey:

@@ -229,11 +229,7 @@ def _jpeg_2000(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
     stream.seek(0)
     if stream.read(4) != b"\xff\x4f\xff\x51":
         for _ in range(_MOST_BLOCKS):
-            stream.seek(at)
-            length, name = struct.unpack(">I4s", stream.read(8))
-            head = 8
-            if length == 1:
-                (length,), head = _unpack(stream, ">Q"), 16
+            name, head, length = _box(stream, at)
             if name == b"jp2c":
                 at += head
                 break
@@ -258,6 +254,13 @@ def _jpeg_2000(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
     yield extra, 1
 
 
+def _box(stream: IO[bytes], at: int) -> tuple[bytes, int, int]:
+    """The name of a box of JPEG 2000 or HEIC, the bytes of its head, and those of all of it."""
+    stream.seek(at)
+    length, name = struct.unpack(">I4s", stream.read(8))
+    return (name, 16, _unpack(stream, ">Q")[0]) if length == 1 else (name, 8, length)
+
+
 def _heif(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
     """The largest picture of all that are told of: tiles are smaller than what they make up."""
     size = stream.seek(0, os.SEEK_END)
@@ -268,11 +271,7 @@ def _heif(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
         at, end = left.pop()
         if at + 8 > end:
             continue
-        stream.seek(at)
-        length, name = struct.unpack(">I4s", stream.read(8))
-        head = 8
-        if length == 1:
-            (length,), head = _unpack(stream, ">Q"), 16
+        name, head, length = _box(stream, at)
         after = at + max(length, 8) if length else end
         left.append((after, end))
         if name in _NESTED:

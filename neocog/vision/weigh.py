@@ -48,7 +48,7 @@ class SearchSettings:
     told: float = 0.5  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
-    asked: tuple[float, float] = (-3.4, 3.5)
+    asked: tuple[float, float] = (-2.5, 2.2)
     beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
     level: float = 0.6  #: and up or down
     like: float = 0.35  #: least height of a neighbour, of the higher one's
@@ -63,7 +63,7 @@ class SearchSettings:
     slack: float = 0.06  #: how far ink may stand out of its box, of the longer side
     speck: float = 0.04  #: least area of a part of a digit, of the largest one's
     #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
-    upright: float = 6.2
+    upright: float = 6.8
     many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
     #: boxes that are looked at, but for those that the finder is sure of: noise takes no longer
     most: int = 128
@@ -74,13 +74,13 @@ class Weights:
     """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
 
     #: of `OWN`
-    own: tuple[float, ...] = (-0.58, 2.21, 0.26, 1.07, -0.35, -0.16, -0.71, -0.3, 0.87)
-    network: tuple[float, ...] = (0.02, 0.23, 0.3)  #: of `NETWORK`
-    around: tuple[float, ...] = (0.51, 1.0, 0.68)  #: of `AROUND`
-    link: tuple[float, ...] = (1.1, -1.47)  #: of `neocog.vision.lines.LINK`
-    trust: float = 1.0  #: of the digit network's log probabilities of the ten digits
-    guess: float = 1.0  #: of the finder's
-    share: float = 0.506  #: of the finder's marks that are digits, usually
+    own: tuple[float, ...] = (-0.76, 2.3, 0.37, 0.71, -0.63, -0.56, -0.77, -0.36, 0.74)
+    network: tuple[float, ...] = (0.02, 0.24, 0.12)  #: of `NETWORK`
+    around: tuple[float, ...] = (0.77, 1.1, 0.92)  #: of `AROUND`
+    link: tuple[float, ...] = (-0.35, -2.24)  #: of `neocog.vision.lines.LINK`
+    trust: float = 0.8  #: of the digit network's log probabilities of the ten digits
+    guess: float = 0.7  #: of the finder's
+    share: float = 0.537  #: of the finder's marks that are digits, usually
 
 
 def log_odds(p: float) -> float:
