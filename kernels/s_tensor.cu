@@ -317,7 +317,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
             float4 e = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             float v2 = 0.0f;
             UNROLL for (int z = 0; z < KSPLIT; z++) {
-                const float* from = CLUSTER ? in_block(own, z) : own + (z - (int)blockIdx.z) * part;
+                const float* from = PART_OF(z);
                 const float4 more = LOAD_PART((const float4*)from + i);
                 v2 += LOAD_PART(from + ITEMS * 4 + cell);
                 e.x += more.x, e.y += more.y, e.z += more.z, e.w += more.w;

@@ -49,9 +49,11 @@
 #endif
 #if CLUSTER
 #define CLUSTERED __cluster_dims__(1, 1, KSPLIT)
-#define LOAD_PART(p) (*(p))  // what another block has summed
+#define PART_OF(z) in_block(own, z)  // what block z has summed
+#define LOAD_PART(p) (*(p))
 #else
 #define CLUSTERED
+#define PART_OF(z) (own + ((z) - (int)blockIdx.z) * part)
 #define LOAD_PART(p) __ldcg(p)
 #endif
 #define HELD (PAIR && !WGMMA)
