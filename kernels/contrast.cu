@@ -6,14 +6,15 @@
 //      and the kernel being its own mirror image, columns left and right are added before they are
 //      multiplied: 28 multiplications a cell.
 //   3  float32 with a float64 verdict: |y| <= SILENCE counts as 0, and cells that float32 cannot
-//      tell (a few in a thousand digits) are summed once more in float64, by one loop that most
-//      warps never enter.
+//      tell (in 2 of 100 digits) are summed once more in float64, by one loop that most warps never
+//      enter.
 //   4  a thread enlarges one column: where that lies between the digit's columns is worked out once,
 //      two rows of U0 come from the same four pixels, and a pixel is read once for both.
 #include "platform.cuh"
 
-// WIDTH, BORDER of UG's layout; CELLS a side; SILENCE; STRIP cells each of COLUMNS (1 or 2) columns a
-// thread, STRIPS of them a block. FROM_U0: the input is U0 itself, float32, of any range.
+// WIDTH, BORDER of UG's layout; CELLS a side; SILENCE; ROUNDED weights; STRIP cells each of COLUMNS
+// (1 or 2) columns a thread, STRIPS of them a block. FROM_U0: the input is U0 itself, float32, of any
+// range.
 #ifndef FROM_U0
 #define FROM_U0 0
 #endif
@@ -135,9 +136,8 @@ DEVICE double exactly(const float* window, const double* weights) {
 
 // What float32 may be wrong by at a window.
 DEVICE float error_at(const float* window) {
-    if (!FROM_U0) return ERROR * 2.0f;
     float size = 0.0f;
-    NO_UNROLL for (int i = 0; i < TAPS; i++)
+    UNROLL for (int i = 0; i < TAPS; i++)
         UNROLL for (int j = 0; j < TAPS; j++) size += fabsf(window[i * PITCH + j]);
     return ERROR * size;  // no |a| is above 1
 }
@@ -168,23 +168,18 @@ DEVICE void read_row(float (&u)[COLUMNS + TAPS - 1], const float* from) {
 
 DEVICE void respond(pair_t* cell, float y) { *cell = pair_of(fmaxf(y, 0.0f), fmaxf(-y, 0.0f)); }
 
-// weights: the upper left quarter of the kernel, the middle row and column included; rounded: the
+// weights: the upper left quarter of the kernel, the middle row and column included; ROUNDED: the
 // same in float32.
 #if FROM_U0
 typedef float source_t;
 #else
 typedef u8 source_t;
 #endif
-KERNEL(THREADS) contrast(const source_t* source, map_t* ug, const double* weights,
-                         const float* rounded) {
+KERNEL(THREADS) contrast(const source_t* source, map_t* ug, const double* weights) {
     DYNAMIC_SHARED(memory);
     float* u0 = (float*)memory;
     start_next();
-    float w[HALF][HALF];
-    UNROLL for (int i = 0; i < HALF; i++) {
-        const float4 row = ((const float4*)rounded)[i];
-        w[i][0] = row.x, w[i][1] = row.y, w[i][2] = row.z, w[i][3] = row.w;
-    }
+    const float w[HALF][HALF] = ROUNDED;
     wait_for_previous();
     const int first = blockIdx.x * ROWS, top = first - PADDING;
 #if FROM_U0
@@ -222,16 +217,19 @@ KERNEL(THREADS) contrast(const source_t* source, map_t* ug, const double* weight
             if (first + strip + n >= CELLS || column + c >= CELLS) continue;
             const float size = fabsf(y[c][n]);
             respond(cell + n * WIDTH + c, size <= (float)SILENCE ? 0.0f : y[c][n]);
-            if (fabsf(size - (float)SILENCE) <= error_at(window + n * PITCH + c))
+            const float error = FROM_U0 ? error_at(window + n * PITCH + c) : ERROR * 2.0f;
+            if (fabsf(size - (float)SILENCE) <= error)
                 doubtful |= 1u << (c * STRIP + n);
         }
     while (doubtful) {
         const int bit = __ffs(doubtful) - 1, n = bit % STRIP, c = bit / STRIP;
-        const bool silent = fabs(exactly(window + n * PITCH + c, weights)) <= SILENCE;
+        const float* at = window + n * PITCH + c;
         float heard = 0.0f;
         UNROLL for (int i = 0; i < STRIP * COLUMNS; i++)
             if (i == bit) heard = y[i / STRIP][i % STRIP];
-        respond(cell + n * WIDTH + c, silent ? 0.0f : heard);
         doubtful &= doubtful - 1;
+        if (fabsf(fabsf(heard) - (float)SILENCE) > error_at(at)) continue;
+        const bool silent = fabs(exactly(at, weights)) <= SILENCE;
+        respond(cell + n * WIDTH + c, silent ? 0.0f : heard);
     }
 }

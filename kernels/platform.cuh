@@ -145,6 +145,30 @@ DEVICE void start_next() {
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
+
+// -- clusters: blocks that read each other's shared memory. MOST_CLUSTER is the most of them -------
+#if __CUDA_ARCH__ >= 1200
+#define MOST_CLUSTER 8
+#elif __CUDA_ARCH__ >= 900
+#define MOST_CLUSTER 16
+#else
+#define MOST_CLUSTER 0
+#endif
+#if __CUDA_ARCH__ >= 900
+DEVICE void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// The same, not waiting for what was written.
+DEVICE void cluster_wait() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// What lies at this place in another block's shared memory.
+DEVICE const float* in_block(const float* own, int rank) {
+    const float* r;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(r) : "l"(own), "r"(rank));
+    return r;
+}
+#endif
 #endif  // NEOCOG_EMULATED
 
 // -- the type of the maps between layers: MAP is 0 float, 1 half, 2 bfloat16 ----------------------

@@ -32,6 +32,8 @@
 //  10  JOINED: 40 channels are two and a half steps deep, so two taps share five, not three each.
 //  11  CHUNKS: US4 sees all of UC3, so that few digits fit in shared memory and weights are read once
 //      for these few. A part of the channels of twice as many digits fits; all planes in one block.
+//  12  CLUSTER: blocks that share a window (KSPLIT) read each other's shared memory, where all of
+//      them find room at once: no way through global memory, and each responds for a part.
 //
 // Operands: MODE 0 half, 1 bfloat16, 2 TF32, 3 float32 as two halves. Sums are float32.
 #include "s_tensor.cuh"
@@ -41,7 +43,7 @@
 // padded), both in the units of the weights as unit 1/scale makes v; out (batch, OUT, OUT, OUT_C).
 // partial and arrivals serve KSPLIT.
 // Grid: groups of digits x BANDS, slices of planes, KSPLIT.
-KERNEL(BOUNDS)
+KERNEL(BOUNDS) CLUSTERED
 s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
          const float* __restrict__ c, const float* __restrict__ profile,
          const float* __restrict__ silence, out_t* __restrict__ out,
@@ -286,14 +288,17 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                     sums[slot + ((m * NT + n) * 4 + i) * 32] = sum[m][n][i];
         __syncthreads();
 #if KSPLIT > 1
-        __shared__ u32 came;
-        const int tile = blockIdx.y * gridDim.x + blockIdx.x;
         const int part = ITEMS * 4 + (CELLS + 3) / 4 * 4;
-        float* const parts = partial + (u64)tile * KSPLIT * part;
+        const int tile = blockIdx.y * gridDim.x + blockIdx.x;
+        float* const own = CLUSTER ? sums + THREADS * MT * NT * 4
+                                   : partial + ((u64)tile * KSPLIT + blockIdx.z) * part;
         NO_UNROLL for (int i = threadIdx.x; i < ITEMS; i += THREADS)
-            ((float4*)(parts + blockIdx.z * part))[i] = sum_of_warps(sums, i);
-        NO_UNROLL for (int i = threadIdx.x; i < CELLS; i += THREADS)
-            parts[blockIdx.z * part + ITEMS * 4 + i] = v[i];
+            ((float4*)own)[i] = sum_of_warps(sums, i);
+        NO_UNROLL for (int i = threadIdx.x; i < CELLS; i += THREADS) own[ITEMS * 4 + i] = v[i];
+#if CLUSTER
+        cluster_sync();
+#else
+        __shared__ u32 came;
         __threadfence();
         __syncthreads();
         if (threadIdx.x == 0) came = atomicAdd(arrivals + tile, 1u);
@@ -301,28 +306,32 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
         if (came != KSPLIT - 1) return;  // the last to come sums them in the order of the window
         __threadfence();
         if (threadIdx.x == 0) arrivals[tile] = 0;
-        NO_UNROLL for (int i = threadIdx.x; i < CELLS; i += THREADS) {
-            float all = 0.0f;
-            UNROLL for (int z = 0; z < KSPLIT; z++) all += __ldcg(parts + z * part + ITEMS * 4 + i);
-            v[i] = finished(all, unit);
-        }
-        __syncthreads();
 #endif
-        NO_UNROLL for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
+#endif
+        const int start = CLUSTER ? (warp * KSPLIT + blockIdx.z) * 32 + lane : threadIdx.x;
+        NO_UNROLL for (int i = start; i < ITEMS; i += THREADS * (CLUSTER ? KSPLIT : 1)) {
             const Item item = item_of(i);
             if (item.row >= count || first_plane + item.plane >= OUT_C) continue;
             const int cell = cell_of(list, item.row, count);
 #if KSPLIT > 1
             float4 e = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            float v2 = 0.0f;
             UNROLL for (int z = 0; z < KSPLIT; z++) {
-                const float4 more = __ldcg((const float4*)(parts + z * part) + i);
+                const float* from = PART_OF(z);
+                const float4 more = LOAD_PART((const float4*)from + i);
+                v2 += LOAD_PART(from + ITEMS * 4 + cell);
                 e.x += more.x, e.y += more.y, e.z += more.z, e.w += more.w;
             }
+            const float heard = finished(v2, unit);
 #else
             const float4 e = sum_of_warps(sums, i);
+            const float heard = v[cell];
 #endif
-            respond(first + cell * OUT_C, silences, item.plane, item.two, e, v[cell], theta);
+            respond(first + cell * OUT_C, silences, item.plane, item.two, e, heard, theta);
         }
+#if CLUSTER
+        cluster_wait();  // none leaves while others read its part
+#endif
 #else
         UNROLL for (int m = 0; m < MT; m++) {
             UNROLL for (int half = 0; half < 2; half++) {

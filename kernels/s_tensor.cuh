@@ -5,9 +5,9 @@
 
 // KSIZE kernel; IN_W, IN_C width (border included) and channels of the input; OUT cells a side;
 // OUT_C channels stored; OUT_MAP type of the output map; GROUP digits and ROWS rows of cells a
-// block; WM x WN x WK warps; MT x NT tiles of 16x8 a warp; KSPLIT
-// blocks share a window; CHUNKS parts of the channels, brought one after another; STAGE_TAPS taps a
-// stage of weights; DEPTH steps of operands a warp holds;
+// block; WM x WN x WK warps; MT x NT tiles of 16x8 a warp; KSPLIT blocks share a window, CLUSTER 1
+// where these are a cluster; CHUNKS parts of the channels, brought one after another; STAGE_TAPS taps
+// a stage of weights; DEPTH steps of operands a warp holds;
 // COMPACT 1 where only cells that may respond are computed; WGMMA 1 where a warpgroup of four warps
 // computes tiles of 64 cells (WM then counts warps, a multiple of 4).
 #define WIDE (MODE == 2)
@@ -43,6 +43,19 @@
 #define SLICE_WORDS (NT * 64 * (SPLIT_HALF ? 2 : 1))  // weights of one step for one warp's planes
 #define TAP_WORDS (STEPS * WN * SLICE_WORDS)
 #define SPREAD (WK > 1 || KSPLIT > 1)  // more than one warp has a part of a window
+#if KSPLIT > MOST_CLUSTER  // no clusters here: KSPLIT goes through global memory
+#undef CLUSTER
+#define CLUSTER 0
+#endif
+#if CLUSTER
+#define CLUSTERED __cluster_dims__(1, 1, KSPLIT)
+#define PART_OF(z) in_block(own, z)  // what block z has summed
+#define LOAD_PART(p) (*(p))
+#else
+#define CLUSTERED
+#define PART_OF(z) (own + ((z) - (int)blockIdx.z) * part)
+#define LOAD_PART(p) __ldcg(p)
+#endif
 #define HELD (PAIR && !WGMMA)
 #ifndef COMPACT
 #define COMPACT 0
@@ -218,7 +231,7 @@ DEVICE void inhibit(float* v, const float* energy, const float* c, const float* 
         const int line = i / runs, x = i % runs * RUN;
         const float* from = energy + (line / ROWS * IN_ROWS + line % ROWS) * IN_W + x;
         float sum[RUN] = {}, most[RUN] = {};
-        NO_UNROLL for (int ky = 0; ky < KY_PER; ky++) {
+        UNROLL_BY(RUN > 1 ? 1 : KY_PER) for (int ky = 0; ky < KY_PER; ky++) {
             float seen[KSIZE + RUN - 1];
             UNROLL for (int kx = 0; kx < KSIZE + RUN - 1; kx++) seen[kx] = from[ky * IN_W + kx];
             UNROLL for (int kx = 0; kx < KSIZE; kx++) {

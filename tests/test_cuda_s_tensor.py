@@ -18,6 +18,7 @@ from neocog.cuda.tilings import (
     Tiling,
     candidates,
     choose,
+    clustered,
     estimate,
     registers,
     shared_limit,
@@ -217,6 +218,15 @@ def test_measured_tilings_are_taken() -> None:
     guess = min(candidates(S2, 8, 90), key=lambda t: estimate(S2, t, 8, 60))
     assert choose(S2, 8, 90, 60) == guess  # half the processors: another device
     assert choose(replace(S2, mode=1), 8, 90, 132) == choose(S2, 8, 90, 132)
+
+
+def test_blocks_of_a_window_are_a_cluster_if_all_fit_at_once() -> None:
+    shape = Shape(9, 13, 80, 5, 96, 0)
+    tiling = choose(shape, 8, 90, 132)
+    assert tiling.ksplit > 1
+    assert clustered(shape, tiling, 8, 132)
+    assert not clustered(shape, tiling, 64, 132)
+    assert not clustered(shape, replace(tiling, ksplit=1), 8, 132)
 
 
 def test_too_many_channels_are_refused() -> None:

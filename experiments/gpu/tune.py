@@ -167,7 +167,7 @@ def main() -> None:
     kernels: list[Kernel] = []
     for model, precision, batch, layer in jobs:
         step = TensorS(machine, model, layer, model_layouts(model, precision), precision)
-        kernels += [step.kernel(t) for t in promising(machine, step, batch, args.best)]
+        kernels += [step.kernel(t, batch) for t in promising(machine, step, batch, args.best)]
     build_all(machine, list(dict.fromkeys(kernels)))
     digits = open_digits(args.digits, split="train").images[: max(args.batches)]
     maps = {m.name: Engine(m).maps(u0_from_digits(digits)) for m in models}

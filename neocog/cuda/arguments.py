@@ -49,7 +49,7 @@ def parameters(file: str, name: str, code: int) -> tuple[Parameter, ...] | None:
         raise DeviceError(f"kernel file {file}: missing; install neocog again") from None
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
     lists = re.findall(
-        rf"KERNEL\s*\((?:[^()]|\([^()]*\))*\)\s*(?:void\s+)?{re.escape(name)}\s*\(([^()]*)\)", text
+        rf"KERNEL\s*\((?:[^()]|\([^()]*\))*\)\s*(?:\w+\s+)?{re.escape(name)}\s*\(([^()]*)\)", text
     )
     found = [
         [_parameter(part, code) for part in parts.split(",") if part.strip()] for parts in lists

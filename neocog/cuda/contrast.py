@@ -29,7 +29,8 @@ class Contrast(Step):
         a = contrast_kernel(self._spec)
         quarter = np.ascontiguousarray(a[:4, :4])
         self._weights = machine.xp.asarray(quarter)
-        self._rounded = machine.xp.asarray(quarter.astype(np.float32))
+        rows = (",".join(f"{w:.9e}f" for w in row) for row in quarter.astype(np.float32))
+        self._rounded = "{{" + "},{".join(rows) + "}}"
 
     def kernel(self, strip: int, strips: int, columns: int) -> Kernel:
         """Return the kernel: ``strips`` strips a block, ``strip`` rows and ``columns`` columns."""
@@ -44,6 +45,7 @@ class Contrast(Step):
             ("BORDER", t.border),
             ("CELLS", t.size),
             ("SILENCE", self._spec.silence),
+            ("ROUNDED", self._rounded),
             ("STRIP", strip),
             ("STRIPS", strips),
             ("COLUMNS", columns),
@@ -61,7 +63,7 @@ class Contrast(Step):
         shape = (8, -(-size // 8), 2) if bands == 1 else (short, 2, 1)
         kernel = self.kernel(*shape)
         grid = (-(-size // (shape[0] * shape[1])), 1, batch)
-        return [Launch(kernel, grid, (source, target, self._weights, self._rounded))]
+        return [Launch(kernel, grid, (source, target, self._weights))]
 
     def work(self) -> Work:
         """The kernel at every cell; input and UG once."""

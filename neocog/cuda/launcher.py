@@ -23,6 +23,9 @@ _PLAIN_SHARED = 48 * 1024  # bytes that a block may have without being asked for
 _OPT_IN_SHARED = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 _PROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _PROGRAMMATIC_ARCH = 90
+_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent
+_CLUSTER_ARCH = 90
+_ANY_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
 class Gpu:
@@ -135,6 +138,10 @@ class Gpu:
                 if kernel.shared > _PLAIN_SHARED:
                     most = cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                     cuda.driver.funcSetAttribute(function.ptr, most, kernel.shared)
+                # alike for all: a multiprocessor changes it only when it is idle
+                cuda.driver.funcSetAttribute(function.ptr, _CARVEOUT, 100)
+                if self.arch >= _CLUSTER_ARCH:
+                    cuda.driver.funcSetAttribute(function.ptr, _ANY_CLUSTER, 1)
         except cuda.driver.CUDADriverError as error:
             raise DeviceError(
                 f"kernel {kernel.name}: the driver rejects it ({_first_line(error)}); "

@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, named, up
+from neocog.cuda.kernel import Array, Kernel, Launch, named
 from neocog.cuda.rounding import bf16, tf32
 from neocog.cuda.steps import MODES, Forms, LayerStep, Place
-from neocog.cuda.tilings import Shape, Tiling, choose
+from neocog.cuda.tilings import Shape, Tiling, choose, clustered
 from neocog.network.layers import s_constants
 
 
@@ -54,8 +54,8 @@ class TensorS(LayerStep):
         """Taps of the window."""
         return self.shape.kernel
 
-    def kernel(self, tiling: Tiling) -> Kernel:
-        """Return the kernel, specialised for a tiling."""
+    def kernel(self, tiling: Tiling, batch: int) -> Kernel:
+        """Return the kernel, specialised for a tiling; it is launched for a batch."""
         s = self.shape
         defines = {
             "MODE": s.mode,
@@ -69,6 +69,7 @@ class TensorS(LayerStep):
             **named(tiling, "group rows wm wn wk mt nt ksplit chunks"),
             "STAGE_TAPS": tiling.stage,
             **named(tiling, "depth wgmma compact"),
+            "CLUSTER": int(clustered(s, tiling, batch, self.machine.processors)),
         }
         return Kernel(
             "s_tensor.cu",
@@ -87,9 +88,8 @@ class TensorS(LayerStep):
         if t.ksplit == 1:
             return {"partial": ((1,), np.float32), "arrivals": ((1,), np.uint32)}
         blocks = self.shape.blocks(t, batch)
-        part = t.wm * t.wn * t.mt * -(-t.nt // 2) * 256 + up(self.shape.cells(t), 4)
         return {
-            "partial": ((blocks[0] * blocks[1] * t.ksplit * part,), np.float32),
+            "partial": ((blocks[0] * blocks[1] * t.ksplit * self.shape.part(t),), np.float32),
             "arrivals": ((blocks[0] * blocks[1],), np.uint32),
         }
 
@@ -112,7 +112,7 @@ class TensorS(LayerStep):
             self._theta,
             np.float32(1 / self._scale),
         )
-        return [Launch(self.kernel(t), self.shape.blocks(t, batch), args)]
+        return [Launch(self.kernel(t, batch), self.shape.blocks(t, batch), args)]
 
     def _weights_for(self, t: Tiling) -> Array:
         key = (t.nt, t.wn, t.ksplit, t.chunks, t.wgmma)
