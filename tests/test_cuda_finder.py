@@ -235,7 +235,8 @@ def agree(got: Finding, wanted: Finding, bound: float = 0.02) -> None:
 
 @pytest.mark.skipif(not SHIPPED.is_file(), reason="needs models/finder.safetensors")
 def test_a_page_gives_the_marks_that_the_cpu_finds(emulator: Emulator) -> None:
-    model, grey, settings = load_finder(SHIPPED), page(), FinderSettings(largest=80)
+    model, grey = load_finder(SHIPPED), page()
+    settings = FinderSettings(largest=80, small=0)
     frame = Frame(FinderNetwork(emulator, model.nodes, model.tensors), grey.shape, settings)
     frame.grey[...] = grey
     for launch in frame.launches:
@@ -257,15 +258,15 @@ def faked(monkeypatch: pytest.MonkeyPatch, emulator: Emulator) -> CudaFinder:
 def test_pictures_of_changing_sizes_one_after_another(
     faked: CudaFinder, emulator: Emulator
 ) -> None:
-    rng, g = np.random.default_rng(5), last_only()
+    rng, g, settings = np.random.default_rng(5), last_only(), FinderSettings(small=0)
     shapes = [(40, 60), (40, 60), (40, 60), (48, 48), (40, 60), *((16, 20 + n) for n in range(5))]
     for shape in shapes:
         grey = rng.integers(0, 256, shape).astype(np.uint8)
-        frame = Frame(network_of(emulator, g), shape, FinderSettings())
+        frame = Frame(network_of(emulator, g), shape, settings)
         frame.grey[...] = grey
         for launch in frame.launches:
             emulator.launch(launch)
-        got, wanted = find(grey, faked), finding(frame.best)
+        got, wanted = find(grey, faked, settings), finding(frame.best)
         assert len(got) > 0
         assert got.boxes.tobytes() == wanted.boxes.tobytes()
         assert got.scores.tobytes() == wanted.scores.tobytes()
