@@ -18,7 +18,7 @@ MAX_BYTES = 2**28
 """Bytes of a picture's file that are held in memory at most."""
 
 DOCUMENT_SUFFIXES = frozenset((".avif", ".heic", ".heif", ".hif", ".pdf"))
-"""Pictures among them that OpenCV may not read."""
+"""Pictures among them that `neocog live` does not read."""
 
 ZIP = (".zip",)
 TAR = (".tar",)
