@@ -39,7 +39,6 @@ _TURNS = {
 }  # fmt: skip
 _STRIP = 2**20  # pixels of a large or deep picture that are made grey or RGB at a time
 _SURVEY = 320  # long side at which the channels of a colour picture are compared
-_CLEARER = 1.35  # a channel replaces the luma when the ink stands out so many times more
 
 
 @dataclass(frozen=True)
@@ -278,7 +277,7 @@ def _finite(array: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _clearest_grey(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Choose luma, or the one channel in which fine detail stands out clearly more."""
+    """Choose luma, or the channel in which fine detail stands out more."""
     import cv2
 
     luma = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
@@ -293,7 +292,7 @@ def _clearest_grey(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
     channels = [cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), *cv2.split(small)]
     detail = [_detail(np.asarray(channel, np.uint8)) for channel in channels]
     best = int(np.argmax(detail[1:]))
-    if detail[best + 1] > _CLEARER * detail[0]:
+    if detail[best + 1] > detail[0]:
         return np.ascontiguousarray(rgb[:, :, best])
     return luma.astype(np.uint8)
 
