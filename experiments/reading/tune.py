@@ -1,7 +1,7 @@
 """Fits the weights of evidence for a digit, and sets from when on a place is told.
 
     python -m experiments.reading.tune DATA [--bank FILE] [--finder FILE] [--model NAME|FILE]
-        [--pages N] [--vary | --small] [-o experiments/reading/results/tune_reading.json]
+        [--pages N] [--enlarge N | --vary | --small] [-o RESULT]
 
 DATA holds photos, strings and mnist. Tuning data are the photographs, every second cheque, made
 pages of the tuned conditions, pages without digits of the tuned kinds (of another seed than
@@ -14,11 +14,14 @@ logistic regression; `around` and `link`, from those before, by how likely the c
 the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which the digit
 network's answer decides anything. Of all ``told`` for which at most one page in twenty without
 digits gives one (or as few as can be), that wins at which photographs, cheques and made pages have
-the lowest mean error rate. With ``--vary`` each of `VARIED`, of
-`neocog.vision.weigh.SearchSettings`, is made a fifth smaller and larger, one after the other, and
-what comes of it is listed. What is printed goes into `neocog.vision.weigh`. With ``--small``
-nothing is fitted: that ``small`` of `neocog.vision.finder.FinderSettings` is chosen at which
-photographs and cheques have the lowest mean error rate.
+the lowest mean error rate. ``--enlarge`` is the long side to which smaller pages are enlarged
+before (0: none is). What is printed goes into `neocog.vision.weigh`.
+
+With ``--vary`` or ``--small`` nothing is fitted, the weights are those in use. With ``--vary``
+each of `VARIED`, of `neocog.vision.weigh.SearchSettings`, is made a fifth smaller and larger, one
+after the other, and what comes of it is listed. With ``--small`` that ``small`` of
+`neocog.vision.finder.FinderSettings` is chosen at which photographs and cheques have the lowest
+mean error rate.
 """
 
 import json
@@ -60,8 +63,9 @@ ALLOWED = 0.05  # share of pages without digits that may give one
 WIDE = SearchSettings(told=0.1, asked=(-math.inf, math.inf))
 """What is fitted to: more than what is read."""
 VARIED = (
-    "least", "narrow", "sure", "beside", "level", "like", "steady", "apart", "margin", "paper",
-    "ink", "extreme", "part", "slack", "speck",
+    "told", "least", "alike", "narrow", "sure", "beside", "level", "like", "steady", "apart",
+    "latest", "margin", "paper", "ink", "extreme", "part", "slack", "speck", "thin", "widened",
+    "thick", "thinned", "many",
 )  # fmt: skip
 RIDGE = 1e-3  # of the weights' squares, beside the mean loss of a place
 SIDE = 512  # of the teacher's pages
@@ -326,18 +330,20 @@ def upright(reader: Reader, pages: list[Sample], settings: SearchSettings) -> fl
     return float(np.median(tried[errors == errors.min()]).round(1))
 
 
-def varied(reader: Reader, pages: list[Sample], told: float) -> list[dict[str, Any]]:
-    """What comes of each of `VARIED` a fifth smaller and larger, on some of the pages."""
-    some = [page for page in pages if page.set in ("photos", "strings", "blank")]
-    rows = []
-    for name in ("", *VARIED):
-        for factor in (0.8, 1.2) if name else (1.0,):
-            usual = SearchSettings(told=told)
-            value = round(factor * getattr(usual, name), 4) if name else 0.0
-            value = round(1 - factor * (1 - usual.sure), 4) if name == "sure" else value
-            found = rates(reader, some, replace(usual, **{name: value}) if name else usual)
-            rows.append({"setting": name or "told", "value": value or told} | found)
-    return rows
+def varied(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
+    """What comes of the settings, and of each of `VARIED` a fifth smaller and larger."""
+    usual = SearchSettings()
+    rows = [{"setting": "as they are", "value": ""} | rates(reader, pages, usual)]
+    for name in VARIED:
+        for factor in (0.8, 1.2):
+            value = round(factor * getattr(usual, name), 4)
+            if name == "sure":
+                value = round(1 - factor * (1 - usual.sure), 4)
+            elif isinstance(getattr(usual, name), int):
+                value = round(value)
+            found = rates(reader, pages, replace(usual, **{name: value}))
+            rows.append({"setting": name, "value": value} | found)
+    return {"settings": asdict(usual), "weights": asdict(reader.weights), "rows": rows}
 
 
 def enlarged(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
@@ -351,13 +357,12 @@ def enlarged(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
         ]  # fmt: skip
         tried[small] = rates(reader, looked, SearchSettings())
     return {
-        "finder": reader.finder.model.id, "model": reader.model.id,
         "small": min(SMALL, key=lambda way: tried[way]["photos"] + tried[way]["strings"]),
         "rows": [{"setting": "small", "value": way} | row for way, row in tried.items()],
     }  # fmt: skip
 
 
-def tuned(reader: Reader, pages: list[Sample], *, vary: bool) -> dict[str, Any]:
+def tuned(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
     """Fit the weights, try every ``told``, and say what came of it."""
     some = fit(reader, pages)
     told = [page for page in pages if page.text or page.set in ("blank", "empty")]
@@ -368,13 +373,11 @@ def tuned(reader: Reader, pages: list[Sample], *, vary: bool) -> dict[str, Any]:
     names = [name for name in ("photos", "strings", "made") if name in some.sets]
     best = min(few, key=lambda way: sum(tried[way][name] for name in names))
     return {
-        "finder": reader.finder.model.id, "model": reader.model.id,
         "features": {"own": OWN, "network": NETWORK, "around": AROUND},
         "weights": asdict(reader.weights), "told": best, "asked": asked(reader, told),
         "upright": upright(reader, told, SearchSettings(told=best)),
         "places": len(some.right), "digits": int(some.right.sum()),
-        "rows": [{"setting": "told", "value": way} | row for way, row in tried.items()]
-        + (varied(reader, told, best) if vary else []),
+        "rows": [{"setting": "told", "value": way} | row for way, row in tried.items()],
     }  # fmt: skip
 
 
@@ -383,18 +386,26 @@ def main() -> None:
         __doc__, "data", output=Path, bank=(Path, "strokes that the teacher writes with"),
         finder=Path, model="neocog", pages=(2, "made pages of each condition"),
         blank=(8, "pages of each kind without digits"),
-        taught=(60, "teacher's pages of each layout"), vary=(False, "try other settings, too"),
+        taught=(60, "teacher's pages of each layout"),
+        enlarge=(FinderSettings().small, "pixels; fit to pages enlarged to this long side"),
+        vary=(False, "only try other settings"),
         small=(False, "only choose which pictures are enlarged"),
     )  # fmt: skip
     given = parser.parse_args()
     if given.small:
-        given.pages = given.blank = given.taught = 0
+        given.blank = 0
+    if given.vary or given.small:
+        given.pages = given.taught = 0
     reader = Reader(given.model, finder=given.finder)
     reader.engine = AnswerCache(reader.engine)  # type: ignore[assignment]
     bank = load_bank(given.bank) if given.bank else build_bank(given.data)
     made = samples(given.data, bank, given.pages, given.blank, given.taught)
-    pages = [sample._replace(found=reader.look(sample.grey)) for sample in made]
-    result = enlarged(reader, pages) if given.small else tuned(reader, pages, vary=given.vary)
+    settings = FinderSettings(small=given.enlarge)
+    pages = [one._replace(found=reader.look(one.grey, settings=settings)) for one in made]
+    task = varied if given.vary else enlarged if given.small else tuned
+    about: dict[str, Any] = {"finder": reader.finder.model.id, "model": reader.model.id}
+    about |= {} if given.small else {"enlarged": given.enlarge}
+    result = about | task(reader, pages)
     print(json.dumps(result, indent=1))
     if given.output:
         rows = result.pop("rows")

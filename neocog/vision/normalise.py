@@ -4,7 +4,7 @@ Ink is what stands off the paper around the box.
 
 MNIST fits a digit into 20 x 20 pixels, keeping its shape, and lays it into 28 x 28 so that its
 centre of mass is the centre of the field (LeCun et al. 1998, doi:10.1109/5.726791). A pen much
-finer or broader than those of MNIST is brought near their stroke width of about 2.3 pixels.
+finer or broader than those of MNIST is brought near their stroke width of about 2.5 pixels.
 """
 
 import math
@@ -17,11 +17,8 @@ from neocog.vision.weigh import SearchSettings
 
 SIDE = 28
 BOX = 20
-STROKE = 2.3
-"""Stroke width of MNIST's digits, in pixels of the 28 x 28 field."""
 
 _FINE = 4  # working pixels per pixel of the result while strokes are widened or thinned
-_THIN, _THICK = 1.7, 3.4  # strokes between these are left as they are
 _ENLARGED = 64  # pixels that coarse pictures are enlarged to
 _REDUCED = 72  # pixels that a larger box is reduced to before its ink is told
 _ENOUGH = 400  # pixels of a crop whose paper is looked at
@@ -30,7 +27,9 @@ _HALF = 0.499  # symmetric digits of even size fall on one side whatever their l
 Ink = NDArray[np.float32]
 
 
-def normalise(ink: NDArray[Any], *, stroke: float | None = None) -> NDArray[np.uint8]:
+def normalise(
+    ink: NDArray[Any], *, stroke: float | None = None, settings: SearchSettings | None = None
+) -> NDArray[np.uint8]:
     """Bring one digit into the form of MNIST's.
 
     Parameters
@@ -39,6 +38,8 @@ def normalise(ink: NDArray[Any], *, stroke: float | None = None) -> NDArray[np.u
         Amount of ink, 0 paper to 1 full ink; the digit may lie anywhere in it.
     stroke : float, optional
         Stroke width in pixels of ``ink``; measured when it is not given.
+    settings : SearchSettings, optional
+        Which strokes are widened and thinned.
 
     Returns
     -------
@@ -51,7 +52,8 @@ def normalise(ink: NDArray[Any], *, stroke: float | None = None) -> NDArray[np.u
         return np.zeros((SIDE, SIDE), dtype=np.uint8)
     width = stroke_width(patch) if stroke is None else stroke
     scale = BOX * _FINE / max(patch.shape)
-    patch = _adjust_stroke(_resize(patch, BOX * _FINE), width * scale)
+    patch = _resize(patch, BOX * _FINE)
+    patch = _adjust_stroke(patch, width * scale, settings or SearchSettings())
     patch = _resize(patch, BOX)
     dark = patch[patch > 0.15]
     full = float(np.sort(dark)[int(0.85 * dark.size)]) if dark.size else 1.0
@@ -99,13 +101,14 @@ def _resize(patch: Ink, side: int) -> Ink:
     return np.asarray(cv2.resize(patch, size, interpolation=method), dtype=np.float32)
 
 
-def _adjust_stroke(patch: Ink, width: float) -> Ink:
+def _adjust_stroke(patch: Ink, width: float, settings: SearchSettings) -> Ink:
     """Widen or thin strokes of ``width`` fine pixels that are far from MNIST's."""
     import cv2
 
-    if _THIN * _FINE <= width <= _THICK * _FINE:
+    thin = width < settings.thin * _FINE
+    if not thin and width <= settings.thick * _FINE:
         return patch
-    goal = (STROKE if width < _THIN * _FINE else _THICK - 0.4) * _FINE
+    goal = (settings.widened if thin else settings.thinned) * _FINE
     reach = round(abs(goal - width))
     if reach < 1:
         return patch
@@ -204,7 +207,7 @@ def cut_out(
         return np.zeros((SIDE, SIDE), np.uint8), max(0.0, contrast)
     full = (away if bright > dark else -away) / np.float32(contrast)
     ink = np.clip((full - settings.paper) / (settings.ink - settings.paper), 0, 1)
-    return normalise(_own(ink, inner, settings)), contrast
+    return normalise(_own(ink, inner, settings), settings=settings), contrast
 
 
 def _box_of(

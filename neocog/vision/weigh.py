@@ -35,15 +35,16 @@ as log odds beside those of the usual share of digits."""
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How a page's boxes are searched, chosen by ``experiments/reading/tune.py``.
+    """How a page's boxes are searched, and how digits are cut out of it.
 
-    It chooses ``told``, ``asked`` and ``upright``, and lists what comes of the others
-    when they are a fifth smaller or larger.
+    ``experiments/reading/tune.py`` chooses ``told``, ``asked`` and ``upright``; with ``--vary`` it
+    lists what comes of the others, but for ``most``, when they are a fifth smaller or larger.
     """
 
     least: float = 0.15  #: score of the finder from which a box is looked at
     alike: float = 0.8  #: share of the union of two boxes from which they are one hypothesis
-    #: of its height, how wide a box counts at least: narrow boxes of one 1 need not be exact
+    #: A box narrower than this share of its height counts as that wide, because boxes of the same 1
+    #: differ in width.
     narrow: float = 0.3
     told: float = 0.5  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
@@ -62,6 +63,11 @@ class SearchSettings:
     part: float = 0.35  #: amount of ink from which pixels hang together
     slack: float = 0.06  #: how far ink may stand out of its box, of the longer side
     speck: float = 0.04  #: least area of a part of a digit, of the largest one's
+    #: stroke width below which strokes are widened, in pixels of the 28 x 28 field
+    thin: float = 1.7
+    widened: float = 2.3  #: and to what width
+    thick: float = 3.4  #: stroke width above which strokes are thinned
+    thinned: float = 3.0  #: and to what width
     #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
     upright: float = 6.2
     many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
