@@ -71,6 +71,19 @@ def test_text_has_names_only_on_request(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("kind", ["text", "jsonl", "csv"])
+def test_every_record_is_flushed(tmp_path: Path, kind: str) -> None:
+    out = tmp_path / "out"
+    with open_sink(Format(kind), out) as sink:
+        sizes = []
+        for _ in range(3):
+            sink.write(READ)
+            written = out.read_text()
+            assert written.endswith("\n")
+            sizes.append(len(written))
+    assert sizes[0] < sizes[1] < sizes[2] == len(out.read_text())
+
+
+@pytest.mark.parametrize("kind", ["text", "jsonl", "csv"])
 def test_an_old_file_stays_until_the_first_record(tmp_path: Path, kind: str) -> None:
     old = tmp_path / "out"
     old.write_text("dear")
