@@ -155,7 +155,25 @@ def test_what_was_chosen_is_in_the_code() -> None:
     assert tuned["weights"] == json.loads(to_json(asdict(Weights())))
     settings = json.loads(to_json(asdict(SearchSettings())))
     assert [settings[name] == tuned[name] for name in ("told", "asked", "upright")] == [True] * 3
+    vary = json.loads((results / "reading/results/tune_vary.json").read_text())
+    assert vary["weights"] == tuned["weights"]
+    assert vary["settings"] == settings
     small = json.loads((results / "reading/results/tune_small.json").read_text())
     assert FinderSettings().small == small["small"]
     rows = json.loads((results / "documents/results/signs.json").read_text())["rows"]
     assert {row["sign"]: row["least"] for row in rows if row["least"] is not None} == SURE
+
+
+def test_every_setting_was_varied() -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+    from experiments.reading import tune
+
+    found = json.loads((Path(tune.__file__).parent / "results/tune_vary.json").read_text())
+    values: dict[str, list[float]] = {}
+    for row in found["rows"]:
+        values.setdefault(row["setting"], []).append(row["value"])
+    usual = asdict(SearchSettings())
+    for name in tune.VARIED:
+        low, high = values[name]
+        assert low < usual[name] < high or (name == "sure" and low > usual[name] > high)
+    assert {*usual} - {*tune.VARIED} == {"asked", "upright", "most"}

@@ -53,7 +53,7 @@ class Task:
             raise EndedEarly(
                 f"{deaths} worker processes in succession died, the last one {how} as it wrote "
                 f"that {_shortened(items[0].source)} cannot be read; start again (neocog read: "
-                "with --resume), or use --workers 0"
+                "with --resume)"
             )
         if len(items) == 1 and deaths >= _LIVES:
             trouble = f"cannot be read: twice, the process that reads it {how}"

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from neocog.jsontext import to_json
 from neocog.learning.checkpoint import Parts, check_same, load_checkpoint, save_checkpoint
 from neocog.learning.finder.boxes import compared, shares
 from neocog.learning.finder.networks import FRONTS, ConvNorm, FinderNetwork, normalised
-from neocog.learning.finder.targets import Targets, loss, targets
+from neocog.learning.finder.targets import LossWeights, Targets, loss, targets
 from neocog.learning.teacher.page import NO_MARK, Pages, drawn, order, page_pool
 from neocog.vision.finder import FinderSettings, decode, merged
 
@@ -63,6 +63,7 @@ class FinderTraining:
     mixed: bool = False  #: whether convolutions are computed in bfloat16
     largest: float = 96.0  #: longer side of the largest digits asked of one size, in pixels
     start: str | None = None  #: checkpoint of another run, whose weights this one begins with
+    weights: LossWeights = field(default_factory=LossWeights)
 
 
 def train_finder(
@@ -127,7 +128,8 @@ class _Run:
         file = folder / "run.safetensors"
         if file.is_file():
             parts, state = load_checkpoint(file)
-            check_same(file, state["settings"], self.told)
+            had = asdict(FinderTraining()) | state["settings"]  # older runs had fewer settings
+            check_same(file, had, self.told)
             self._take_weights(parts)
             values: dict[int, dict[str, Tensor]] = {}
             for key, value in parts["optimiser"].items():
@@ -284,7 +286,7 @@ class _Run:
         mixed = self.settings.mixed
         with torch.autocast(maps.device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
             out = self.network(x.contiguous(memory_format=torch.channels_last))
-        total, by_page = loss(out.float(), wanted)
+        total, by_page = loss(out.float(), wanted, self.settings.weights)
         total.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 2.0, foreach=True)
         self.optimiser.step()
