@@ -65,7 +65,7 @@ def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling
     """Return the tilings that rank best, half of them with ``wgmma``, and the present one."""
     ranked = sorted(
         candidates(step.shape, batch, machine.arch),
-        key=lambda t: estimate(step.shape, t, batch, machine.processors),
+        key=lambda t: estimate(step.shape, t, batch, machine.arch, machine.processors),
     )
     chosen = [step.tiling(batch)]
     for wgmma in (False, True):
@@ -86,7 +86,7 @@ def tune(
     """Return the layer's shape and the tilings tried, quickest first; ``real`` are maps."""
     xp = machine.xp
     lay = model_layouts(model, precision)
-    rows = []
+    rows, device = [], (machine.arch, machine.processors)
     step = TensorS(machine, model, layer, lay, precision)
     shape = step.shape
     maps = xp.asarray(stored(real[step.reads][:batch], step.source))
@@ -101,7 +101,7 @@ def tune(
         (launch,) = step.launches(batch, maps, out, scratch)
         row: dict[str, Any] = {
             "tiling": asdict(t),
-            "estimate_us": round(estimate(shape, t, batch, machine.processors) / 1755, 2),
+            "estimate_us": round(estimate(shape, t, batch, *device) / 1755, 2),
         }
         rows.append(row)
         try:

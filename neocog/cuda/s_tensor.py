@@ -56,7 +56,7 @@ class TensorS(LayerStep):
 
     def kernel(self, tiling: Tiling, batch: int) -> Kernel:
         """Return the kernel, specialised for a tiling; it is launched for a batch."""
-        s = self.shape
+        s, machine = self.shape, self.machine
         defines = {
             "MODE": s.mode,
             "MAP": self.source.code,
@@ -69,7 +69,7 @@ class TensorS(LayerStep):
             **named(tiling, "group rows wm wn wk mt nt ksplit chunks"),
             "STAGE_TAPS": tiling.stage,
             **named(tiling, "depth wgmma compact"),
-            "CLUSTER": int(clustered(s, tiling, batch, self.machine.processors)),
+            "CLUSTER": int(clustered(s, tiling, batch, machine.arch, machine.processors)),
         }
         return Kernel(
             "s_tensor.cu",
