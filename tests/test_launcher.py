@@ -137,8 +137,11 @@ def test_kernels_are_built_together_and_loaded_once() -> None:
 
 
 @pytest.mark.parametrize("cluster", [0, 1])
+@pytest.mark.parametrize("carveout", [False, True])
 @pytest.mark.parametrize("refused", [None, launcher._CARVEOUT, launcher._ANY_CLUSTER])
-def test_only_what_a_kernel_needs_is_asked_for(cluster: int, refused: int | None) -> None:
+def test_only_what_a_kernel_needs_is_asked_for(
+    cluster: int, carveout: bool, refused: int | None
+) -> None:
     asked = []
 
     def attribute(function: int, name: int, value: int) -> None:
@@ -153,13 +156,13 @@ def test_only_what_a_kernel_needs_is_asked_for(cluster: int, refused: int | None
     module = SimpleNamespace(load=lambda cubin: None, get_function=lambda name: built)
     device.xp.cuda.function = SimpleNamespace(Module=lambda: module)
     built: Any = SimpleNamespace(ptr=1, cubin=b"")
-    kernel = Kernel("x.cu", "a", (("CLUSTER", cluster),))
+    kernel = Kernel("x.cu", "a", (("CLUSTER", cluster),), carveout=carveout)
     if cluster and refused == launcher._ANY_CLUSTER:
         with pytest.raises(DeviceError, match="the driver rejects it"):
             device._load(kernel, built)
     else:
         assert device._load(kernel, built) is built  # how memory is divided is a hint
-        assert asked == [launcher._ANY_CLUSTER] * cluster + [launcher._CARVEOUT]
+        assert asked == [launcher._ANY_CLUSTER] * cluster + [launcher._CARVEOUT] * carveout
 
 
 # --- devices ----------------------------------------------------------------------------------

@@ -139,9 +139,9 @@ class Gpu:
                     cuda.driver.funcSetAttribute(function.ptr, most, kernel.shared)
                 if ("CLUSTER", 1) in kernel.defines:
                     cuda.driver.funcSetAttribute(function.ptr, _ANY_CLUSTER, 1)
-                # a hint, alike for all: a multiprocessor changes it only when it is idle
-                with suppress(cuda.driver.CUDADriverError):
-                    cuda.driver.funcSetAttribute(function.ptr, _CARVEOUT, 100)
+                if kernel.carveout:
+                    with suppress(cuda.driver.CUDADriverError):  # a hint
+                        cuda.driver.funcSetAttribute(function.ptr, _CARVEOUT, 100)
         except cuda.driver.CUDADriverError as error:
             raise DeviceError(
                 f"kernel {kernel.name}: the driver rejects it ({_first_line(error)}); "
