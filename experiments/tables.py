@@ -167,7 +167,7 @@ def gpu_speed(result: Result) -> Result:
     ratios = {"ratio": "default, times as fast as the better",
               "card_ratio": "card, times as fast as the better|.2f"}  # fmt: skip
     columns = result["columns"] | ratios
-    last = {"difference": columns.pop("difference")}
+    last = {"difference": columns.pop("difference"), "date": "measured", "commit": "commit"}
     return of_rows(result, result["rows"], columns | last, result["formats"])
 
 

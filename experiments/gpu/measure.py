@@ -166,6 +166,8 @@ def speed(run: Run) -> Iterator[dict[str, Any]]:
             "difference": facts["difference"].get(best),
             "planes": "/".join(map(str, (model.spec.orientations, *model.planes))),
             "digits": "MNIST, test",
+            "commit": commit(),
+            "date": today(),
             "ratios": facts["ratio"],
             "differences": facts["difference"],
         }
