@@ -164,10 +164,10 @@ def gpu_speed(result: Result) -> Result:
     """The network and PyTorch, with what plan card gains."""
     for row in result["rows"]:
         row["card_ratio"] = min(row["torch"], row["compile"]) / row["card"]
-    columns = result["columns"] | {"ratio": "default, times as fast as the better",
-                                   "card_ratio": "card, times as fast as the better|.2f",
-                                   "commit": "commit"}  # fmt: skip
-    last = {"difference": columns.pop("difference")}
+    ratios = {"ratio": "default, times as fast as the better",
+              "card_ratio": "card, times as fast as the better|.2f"}  # fmt: skip
+    columns = result["columns"] | ratios
+    last = {"difference": columns.pop("difference"), "date": "measured", "commit": "commit"}
     return of_rows(result, result["rows"], columns | last, result["formats"])
 
 
@@ -220,8 +220,9 @@ def shown(
     def view(result: Result) -> Result:
         about = {}
         if section:
-            options = " ".join(result["sections"][section]["options"])
-            about["command"] = f"python -m experiments.gpu.measure {options}"
+            own = result["sections"][section]
+            about["command"] = f"python -m experiments.gpu.measure {' '.join(own['options'])}"
+            about["date"] = own.get("date", result["date"])
         formats = result.get("formats", {})
         return of_rows(result, rows(result), columns, formats, **about)
 

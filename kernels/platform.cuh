@@ -146,14 +146,7 @@ DEVICE void start_next() {
 #endif
 }
 
-// -- clusters: blocks that read each other's shared memory. MOST_CLUSTER is the most of them -------
-#if __CUDA_ARCH__ >= 1200
-#define MOST_CLUSTER 8
-#elif __CUDA_ARCH__ >= 900
-#define MOST_CLUSTER 16
-#else
-#define MOST_CLUSTER 0
-#endif
+// -- clusters: blocks that read each other's shared memory ----------------------------------------
 #if __CUDA_ARCH__ >= 900
 DEVICE void cluster_sync() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");

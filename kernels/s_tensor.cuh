@@ -43,7 +43,7 @@
 #define SLICE_WORDS (NT * 64 * (SPLIT_HALF ? 2 : 1))  // weights of one step for one warp's planes
 #define TAP_WORDS (STEPS * WN * SLICE_WORDS)
 #define SPREAD (WK > 1 || KSPLIT > 1)  // more than one warp has a part of a window
-#if KSPLIT > MOST_CLUSTER  // no clusters here: KSPLIT goes through global memory
+#ifdef NEOCOG_EMULATED  // blocks run one after another: KSPLIT goes through global memory
 #undef CLUSTER
 #define CLUSTER 0
 #endif

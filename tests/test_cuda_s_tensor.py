@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
+from experiments.gpu.latency import clusters
 from neocog.cuda import tuned
 from neocog.cuda.kernel import Layout
+from neocog.cuda.lanes import enqueue
+from neocog.cuda.launcher import gpu
+from neocog.cuda.passes import Pass
+from neocog.cuda.plan import Shelf, shipped
 from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import Precision, layouts
 from neocog.cuda.tilings import (
@@ -21,12 +26,21 @@ from neocog.cuda.tilings import (
     clustered,
     estimate,
     registers,
+    resident,
     shared_limit,
 )
 from neocog.errors import UsageError
-from neocog.network.model import Model
-from tests.cuda_maps import excitable_model, poisoned, read, s_wanted, sparse, stored
-from tests.cuda_support import first, thinned
+from neocog.network.model import Model, load_model
+from tests.cuda_maps import (
+    excitable_model,
+    poisoned,
+    read,
+    s_wanted,
+    some_digits,
+    sparse,
+    stored,
+)
+from tests.cuda_support import SHARED, first, thinned
 
 BOUND: dict[Precision, float] = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}
 S2 = Shape(6, 43, 16, 38, 32, 0)
@@ -208,14 +222,14 @@ def test_every_candidate_fits_the_device() -> None:
 
 def test_without_a_measurement_the_estimate_chooses() -> None:
     best = choose(S2, 8, 80, 108)
-    assert best == min(candidates(S2, 8, 80), key=lambda t: estimate(S2, t, 8, 108))
+    assert best == min(candidates(S2, 8, 80), key=lambda t: estimate(S2, t, 8, 80, 108))
     assert not best.wgmma
 
 
 def test_measured_tilings_are_taken() -> None:
     assert TUNED.is_file()
     assert choose(S2, 8, 90, 132) == choose(S2, 9, 90, 132)
-    guess = min(candidates(S2, 8, 90), key=lambda t: estimate(S2, t, 8, 60))
+    guess = min(candidates(S2, 8, 90), key=lambda t: estimate(S2, t, 8, 90, 60))
     assert choose(S2, 8, 90, 60) == guess  # half the processors: another device
     assert choose(replace(S2, mode=1), 8, 90, 132) == choose(S2, 8, 90, 132)
 
@@ -224,9 +238,55 @@ def test_blocks_of_a_window_are_a_cluster_if_all_fit_at_once() -> None:
     shape = Shape(9, 13, 80, 5, 96, 0)
     tiling = choose(shape, 8, 90, 132)
     assert tiling.ksplit > 1
-    assert clustered(shape, tiling, 8, 132)
-    assert not clustered(shape, tiling, 64, 132)
-    assert not clustered(shape, replace(tiling, ksplit=1), 8, 132)
+    assert clustered(shape, tiling, 8, 90, 132)
+    assert not clustered(shape, tiling, 64, 90, 132)
+    assert not clustered(shape, replace(tiling, ksplit=1), 8, 90, 132)
+
+
+@pytest.mark.parametrize("processors", [14, 16, 32, 78, 132, 148])
+@pytest.mark.parametrize(("arch", "most"), [(80, 1), (90, 16), (100, 16), (120, 8)])
+def test_no_cluster_is_larger_than_the_device_allows(arch: int, most: int, processors: int) -> None:
+    shape = Shape(9, 13, 80, 5, 96, 0)
+    for ksplit in (3, 9):
+        t = replace(choose(shape, 8, 90, 132), ksplit=ksplit, stage=1)
+        taken = clustered(shape, t, 1, arch, processors)
+        assert not taken or ksplit <= most
+        assert taken == ((arch, processors) == (90, 132))  # elsewhere none was measured
+
+
+@pytest.mark.parametrize("arch", [80, 86, 90, 100, 120])
+def test_blocks_of_a_multiprocessor_share_its_memory(arch: int) -> None:
+    """Each takes 1 KiB beside its own; a multiprocessor has 1 KiB more than a block may have."""
+    shape = Shape(6, 43, 16, 38, 32, 0)
+    t = Tiling(1, 4, 2, 1, 1, 2, 2, stage=6)
+    each = shape.shared(t) + 1024
+    assert resident(shape, t, arch) == (SHARED[arch] + 1) * 1024 // each
+    assert resident(shape, t, arch) * registers(shape, t) * t.threads <= 65536
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("batch", [1, 3, 8])
+def test_a_cluster_answers_as_blocks_that_share_global_memory(batch: int) -> None:
+    """Both add the parts of a window in the order of the window, so not a bit differs."""
+    machine = gpu(0)
+    if not tuned.serves(machine.arch, machine.processors):
+        pytest.skip("no clusters on this device")
+    shelf = Shelf(machine, load_model("neocog-small"), "fp16")
+    steps = shelf.choose(shipped(machine.name, "fp16"), batch)
+    found = []
+    for cluster in (0, 1):
+        with machine.xp.cuda.Stream(non_blocking=True) as stream:
+            work = Pass(machine, steps, shelf.layouts, batch)
+            work.arrays["digits"].set(some_digits(batch))
+            launches = [clusters(launch, cluster) for launch in work.launches]
+            enqueue(machine, launches)
+            stream.synchronize()
+            found.append((work.maps("US4"), work.arrays["answers"].get()))
+        kernels = {launch.kernel for launch in launches}
+        assert any(("CLUSTER", 1) in kernel.defines for kernel in kernels) == bool(cluster)
+    assert (found[0][0] > 0).any()
+    for got, want in zip(*found, strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 def test_too_many_channels_are_refused() -> None:

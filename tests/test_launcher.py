@@ -23,6 +23,7 @@ from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, Store, parse_plan, sh
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.model import load_model
 from neocog.network.parallel import cores
+from tests import cuda_fake
 from tests.cuda_support import ARCHITECTURES, all_kernels, machine
 from tests.support import few, tiny_model
 
@@ -133,6 +134,35 @@ def test_kernels_are_built_together_and_loaded_once() -> None:
     assert sorted(built) == ["a", "b"]
     assert device.function(kernels[1]) == "loaded b"
     assert len(built) == 2
+
+
+@pytest.mark.parametrize("cluster", [0, 1])
+@pytest.mark.parametrize("carveout", [False, True])
+@pytest.mark.parametrize("refused", [None, launcher._CARVEOUT, launcher._ANY_CLUSTER])
+def test_only_what_a_kernel_needs_is_asked_for(
+    cluster: int, carveout: bool, refused: int | None
+) -> None:
+    asked = []
+
+    def attribute(function: int, name: int, value: int) -> None:
+        asked.append(name)
+        if name == refused:
+            raise cuda_fake.CUDAError("not supported")
+
+    device: Any = object.__new__(launcher.Gpu)
+    device.xp, device.number = cuda_fake.fake_cupy(), 0
+    driver = device.xp.cuda.driver
+    driver.funcSetAttribute = attribute
+    module = SimpleNamespace(load=lambda cubin: None, get_function=lambda name: built)
+    device.xp.cuda.function = SimpleNamespace(Module=lambda: module)
+    built: Any = SimpleNamespace(ptr=1, cubin=b"")
+    kernel = Kernel("x.cu", "a", (("CLUSTER", cluster),), carveout=carveout)
+    if cluster and refused == launcher._ANY_CLUSTER:
+        with pytest.raises(DeviceError, match="the driver rejects it"):
+            device._load(kernel, built)
+    else:
+        assert device._load(kernel, built) is built  # how memory is divided is a hint
+        assert asked == [launcher._ANY_CLUSTER] * cluster + [launcher._CARVEOUT] * carveout
 
 
 # --- devices ----------------------------------------------------------------------------------

@@ -312,7 +312,6 @@ DEVICE T __shfl_xor_sync(u32 mask, T value, int flipped, int width = 32, NEOCOG_
 // -- the launch before this one is over when a kernel starts ------------------------------------------
 DEVICE void wait_for_previous() {}
 DEVICE void start_next() {}
-#define MOST_CLUSTER 0  // blocks run one after another: there are no clusters
 
 #include "emulation_launch.h"
 

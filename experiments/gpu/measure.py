@@ -27,7 +27,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from experiments.harness.arguments import data_and_output
-from experiments.harness.record import commit, without_places, write_results
+from experiments.harness.record import commit, today, without_places, write_results
 from experiments.harness.run import told
 from experiments.network.gpu import PEERS, compare_on_gpu
 from experiments.network.ours import StepRun
@@ -131,10 +131,11 @@ def decisions(run: Run) -> Iterator[dict[str, Any]]:
 
 def speed(run: Run) -> Iterator[dict[str, Any]]:
     """Whole passes by batch, precision and plan, PyTorch beside them."""
-    for batch, precision in product(run.args.batches, run.args.precisions):
+    todo = product(run.models.values(), run.args.batches, run.args.precisions)
+    for model, batch, precision in todo:
         try:
             found = compare_on_gpu(
-                run.main,
+                model,
                 batch=batch,
                 precision=precision,
                 plans=run.args.plans,
@@ -145,7 +146,7 @@ def speed(run: Run) -> Iterator[dict[str, Any]]:
             )
         except Exception as failure:
             traceback.print_exc()
-            yield failed(failure, run.main, precision, "pass", f"batch {batch}")
+            yield failed(failure, model, precision, "pass", f"batch {batch}")
             continue
         for line in found.lines():
             run.say("  " + line)
@@ -163,8 +164,10 @@ def speed(run: Run) -> Iterator[dict[str, Any]]:
             "ratio": min(facts["ratio"].values(), default=None),
             "plan": best,
             "difference": facts["difference"].get(best),
-            "planes": "/".join(map(str, (run.main.spec.orientations, *run.main.planes))),
+            "planes": "/".join(map(str, (model.spec.orientations, *model.planes))),
             "digits": "MNIST, test",
+            "commit": commit(),
+            "date": today(),
             "ratios": facts["ratio"],
             "differences": facts["difference"],
         }
@@ -309,7 +312,7 @@ SECTIONS: dict[str, Callable[[Run], Iterator[dict[str, Any]]]] = {
 def parse() -> argparse.Namespace:
     models = ["neocog-small", "neocog", "fukushima"]
     parser = data_and_output(
-        __doc__, models=(models, "all are checked, the first is timed"),
+        __doc__, models=(models, "the versions of the first one's layers are timed"),
         batches=[1, 8, 64, 1024, 4096], step_batches=[1, 8, 256],
         precisions=["fp32", "tf32", "fp16"], rounds=20,
         plans=(["default", "card"], "the first is shown beside others"),
@@ -342,7 +345,7 @@ def main() -> None:
     for name in args.sections or SECTIONS:
         run.say(f"section {name}")
         rows: list[dict[str, Any]] = []
-        found[name] = {"commit": commit(), "options": words, "rows": rows}
+        found[name] = {"commit": commit(), "date": today(), "options": words, "rows": rows}
         try:
             for row in SECTIONS[name](run):
                 rows.append(row)

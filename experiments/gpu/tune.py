@@ -1,21 +1,26 @@
 """Which tiling of the tensor-core S-layers is quickest on this GPU: tries those that rank best.
 
     python -m experiments.gpu.tune OUT.json --digits mnist [--batches 8 128] [--best 24]
+    python -m experiments.gpu.tune OUT.json --digits mnist --batches 8 --precisions fp16 --within 6
     python -m experiments.gpu.tune OUT.json --ship
 
-Each is checked against float64, on the digits of several blocks, before it is timed. With
-``--ship`` the quickest per layer, precision and batch of OUT.json go into
-``neocog/cuda/tuned.json``, in place of those of the same shape and batch there, and the three best
-of each into ``experiments/gpu/results/tilings.json``. What is in OUT.json stays there.
+Each is checked against float64, on the digits of several blocks, before it is timed. A layer alone
+does not overlap with its neighbours: for few digits ``--within 6`` then times the six quickest (and
+the present one) within the whole pass, one layer after another, and finds the late stages last.
+With ``--ship`` the quickest per layer, precision and batch of OUT.json go into
+``neocog/cuda/tuned.json``, in place of those of the same shape and batch there, late stages into
+``plans.json``, and the three best of each into ``experiments/gpu/results/tilings.json``. What is in
+OUT.json stays there.
 """
 
 import itertools
 import json
+import math
 from collections import Counter
 from dataclasses import asdict, astuple, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from experiments.harness.arguments import arguments
 from experiments.harness.processes import build_all
@@ -24,6 +29,9 @@ from experiments.network.ours import stored
 from neocog.cuda import tuned
 from neocog.cuda.kernel import Kernel, Layout
 from neocog.cuda.lanes import Timed
+from neocog.cuda.measure import Launchings
+from neocog.cuda.plan import PLANS
+from neocog.cuda.runner import Runner
 from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import layouts
 from neocog.cuda.tilings import TUNED, Shape, Tiling, candidates, estimate
@@ -65,7 +73,7 @@ def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling
     """Return the tilings that rank best, half of them with ``wgmma``, and the present one."""
     ranked = sorted(
         candidates(step.shape, batch, machine.arch),
-        key=lambda t: estimate(step.shape, t, batch, machine.processors),
+        key=lambda t: estimate(step.shape, t, batch, machine.arch, machine.processors),
     )
     chosen = [step.tiling(batch)]
     for wgmma in (False, True):
@@ -86,7 +94,7 @@ def tune(
     """Return the layer's shape and the tilings tried, quickest first; ``real`` are maps."""
     xp = machine.xp
     lay = model_layouts(model, precision)
-    rows = []
+    rows, device = [], (machine.arch, machine.processors)
     step = TensorS(machine, model, layer, lay, precision)
     shape = step.shape
     maps = xp.asarray(stored(real[step.reads][:batch], step.source))
@@ -101,7 +109,7 @@ def tune(
         (launch,) = step.launches(batch, maps, out, scratch)
         row: dict[str, Any] = {
             "tiling": asdict(t),
-            "estimate_us": round(estimate(shape, t, batch, machine.processors) / 1755, 2),
+            "estimate_us": round(estimate(shape, t, batch, *device) / 1755, 2),
         }
         rows.append(row)
         try:
@@ -116,9 +124,37 @@ def tune(
     return shape, sorted(rows, key=lambda r: r.get("us", 1e9))
 
 
+def within_pass(runner: Runner, tried: list[Any], digits: Any, most: int) -> dict[str, Any]:
+    """Put each layer's quickest tilings into the order of a whole pass's times.
+
+    ``tried`` are rows of `tune` of layers 0 to 3 at a batch, quickest first; digits (B, 28, 28).
+    Returns the stages that had better be late then, and the pass's time with them.
+    """
+    ways, batch = Launchings(runner, runner.plan, digits), len(digits)
+    late = runner.plan.late_at(batch)
+    for layer, rows in enumerate(tried):
+        step = cast(TensorS, runner.shelf.step(f"US{layer + 1}", TensorS.version))
+        present = asdict(step.tiling(batch))
+        right = [row for row in rows if "us" in row]
+        some = [row for i, row in enumerate(right) if i < most or row["tiling"] == present]
+        for row in some:
+            step.tilings[batch] = Tiling(**row["tiling"])
+            row["pass_us"] = round(1e3 * ways.spent(late), 3)
+        rows.sort(key=lambda row: (row.get("pass_us", math.inf), row.get("us", math.inf)))
+        step.tilings[batch] = Tiling(**rows[0]["tiling"])
+    best = ways.best()
+    return {"late": list(best), "pass_us": round(1e3 * ways.spent(best), 3)}
+
+
 def ship(rows: list[Any]) -> None:
     """Write the quickest tilings where the package finds them, and the three best as results."""
+    plans = json.loads(PLANS.read_text())
+    for row in (row for row in rows if "late" in row):
+        plans["default"][row["precision"]]["late"][str(row["batch"])] = row["late"]
+    lines = ",\n".join(f'    "{name}": {json.dumps(p)}' for name, p in plans["default"].items())
+    PLANS.write_text(f'{{\n  "default": {{\n{lines}\n  }}\n}}\n')
     keep(rows)
+    rows = [row for row in rows if "tried" in row]
     held = tuned.read(TUNED)
     for row in rows:
         if "us" in row["tried"][0]:
@@ -139,11 +175,13 @@ def keep(rows: list[Any]) -> None:
     held = json.loads(RESULTS.read_text())
     for row in rows:
         facts = {key: row[key] for key in ("model", "layer", "precision", "batch")}
-        best = [{**facts, **tried} for tried in row["tried"][:3] if "us" in tried]
+        facts |= {"date": row["date"], "commit": row["commit"]}
+        tried = row.get("tried", [row])
+        facts |= {"shape": row["shape"]} if "shape" in row else {}
+        best = [{**facts, **one} for one in tried[:3] if "us" in one or "late" in one]
         held["rows"] = [other for other in held["rows"] if place(other) != place(row)] + best
-        held["tried"] += row.get("count", len(row["tried"]))
-    held["rows"].sort(key=place)
-    held |= {"date": today(), "commit": commit()}
+        held["tried"] += row.get("count", len(tried))
+    held["rows"].sort(key=lambda row: tuple(map(str, place(row))))
     lines = ",\n  ".join(json.dumps(row) for row in held.pop("rows"))
     head = json.dumps(held, indent=1).removesuffix("\n}")
     RESULTS.write_text(f'{head},\n "rows": [\n  {lines}\n ]\n}}\n')
@@ -153,7 +191,7 @@ def main() -> None:
     parser = arguments(
         __doc__, "out", digits=(Path("mnist"), "folder of digits"), models=["neocog-small"],
         batches=[8, 128], precisions=["fp16", "tf32", "fp32"], best=(24, "tilings tried of each"),
-        ship=False,
+        within=(0, "of each that are tried within the pass"), ship=False,
     )  # fmt: skip
     args = parser.parse_args()
     if args.ship:
@@ -172,12 +210,23 @@ def main() -> None:
     digits = open_digits(args.digits, split="train").images[: max(args.batches)]
     maps = {m.name: Engine(m).maps(u0_from_digits(digits)) for m in models}
     rows: list[Any] = json.loads(args.out.read_text()) if args.out.exists() else []
-    for model, precision, batch, layer in jobs:
-        shape, tried = tune(machine, model, layer, precision, batch, args.best, maps[model.name])
-        rows.append({"model": model.name, "layer": layer, "precision": precision, "batch": batch})
-        rows[-1]["shape"] = astuple(shape)
-        rows[-1]["tried"] = tried
-        print(model.name, precision, batch, f"S{layer + 1}", tried[0], flush=True)
+    about = {"date": today(), "commit": commit()}
+    for (model, precision, batch), some in itertools.groupby(jobs, key=lambda job: job[:3]):
+        here, own = {"model": model.name, "precision": precision, "batch": batch, **about}, []
+        for layer in (job[3] for job in some):
+            shape, tried = tune(
+                machine, model, layer, precision, batch, args.best, maps[model.name]
+            )
+            own.append({**here, "layer": layer, "shape": astuple(shape), "tried": tried})
+        if args.within:
+            runner = Runner(Gpu(0), model, precision, None)
+            found = within_pass(runner, [row["tried"] for row in own], digits[:batch], args.within)
+            own.append({**here, "layer": "all", **found})
+        for row in own:
+            print(
+                model.name, precision, batch, row["layer"], row.get("tried", [row])[0], flush=True
+            )
+        rows += own
         args.out.write_text(json.dumps(rows))
 
 

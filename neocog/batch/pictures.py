@@ -76,7 +76,7 @@ def _page(pixels: NDArray[Any], long_side: int) -> "Page":
     if full <= long_side:
         return Page(0, pixels, 1.0)
     image = Image.fromarray(pixels)
-    image.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
+    image.thumbnail((long_side, long_side), Image.Resampling.BILINEAR, reducing_gap=2.0)
     return Page(0, np.asarray(image), max(image.size) / full)
 
 

@@ -55,6 +55,9 @@ class Kernel:
         ``"a"`` for a kernel that is built for the instructions of ``arch`` alone (sm_90a).
     registers : int
         A build that takes more registers a thread than this, or spills any, is at fault.
+    carveout : bool
+        Whether it asks for as much shared memory and as little L1 cache as there can be. Kernels
+        that overlap need the same division: a multiprocessor changes it only when it is idle.
     """
 
     file: str
@@ -65,6 +68,7 @@ class Kernel:
     arch: int = 75
     registers: int = 255
     features: str = ""
+    carveout: bool = False
 
     def runs_on(self, arch: int) -> bool:
         """Whether it runs on a compute capability; with features of one, on that alone."""

@@ -4,7 +4,7 @@ import ctypes
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ _OPT_IN_SHARED = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 _PROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _PROGRAMMATIC_ARCH = 90
 _CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent
-_CLUSTER_ARCH = 90
 _ANY_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
@@ -138,10 +137,11 @@ class Gpu:
                 if kernel.shared > _PLAIN_SHARED:
                     most = cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                     cuda.driver.funcSetAttribute(function.ptr, most, kernel.shared)
-                # alike for all: a multiprocessor changes it only when it is idle
-                cuda.driver.funcSetAttribute(function.ptr, _CARVEOUT, 100)
-                if self.arch >= _CLUSTER_ARCH:
+                if ("CLUSTER", 1) in kernel.defines:
                     cuda.driver.funcSetAttribute(function.ptr, _ANY_CLUSTER, 1)
+                if kernel.carveout:
+                    with suppress(cuda.driver.CUDADriverError):  # a hint
+                        cuda.driver.funcSetAttribute(function.ptr, _CARVEOUT, 100)
         except cuda.driver.CUDADriverError as error:
             raise DeviceError(
                 f"kernel {kernel.name}: the driver rejects it ({_first_line(error)}); "

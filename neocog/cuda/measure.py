@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.cuda.kernel import Launch
 from neocog.cuda.lanes import PassLane, Timed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass, as_float32, form
@@ -197,13 +198,15 @@ class Launchings:
         self._steps = runner.shelf.choose(plan, len(digits))
         self._stream = runner.gpu.xp.cuda.Stream(non_blocking=True)
 
-    def spent(self, late: Collection[str]) -> float:
-        """Return milliseconds of a pass: the median of a few graphs' replays."""
+    def spent(
+        self, late: Collection[str], change: Callable[[Launch], Launch] | None = None
+    ) -> float:
+        """Return milliseconds of a pass, its launches changed: the median of some replays."""
         gpu, layouts = self._runner.gpu, self._runner.shelf.layouts
         with self._stream:
             work = Pass(gpu, self._steps, layouts, len(self._digits), self._part, late)
             work.arrays["digits"].set(self._digits)
-            launches = tuple(work.launches)
+            launches = tuple(map(change, work.launches) if change else work.launches)
             gpu.prepare(launch.kernel for launch in launches)
             self._stream.synchronize()
         timed = Timed(gpu, partial(enqueue, gpu, launches), 1, self._stream)

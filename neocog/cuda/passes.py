@@ -4,6 +4,7 @@ Nothing here knows whether the machine is a GPU or the emulator.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,6 +88,7 @@ class Pass:
             written = step.writes
         self.machine, self.batch, self._layouts = machine, batch, layouts
         self.part, self._late = min(part or batch, batch), frozenset(late)
+        self._several = len(steps) > 1  # one alone overlaps with none
         self.arrays: dict[str, Array] = {}
         self._scratch: dict[tuple[int, int], dict[str, Array]] = {}
         in_parts = sum(not takes_all(stage_name(step)) for step in steps)
@@ -114,10 +116,11 @@ class Pass:
     def _add(self, index: int, step: Step, digits: slice) -> None:
         count = digits.stop - digits.start
         source, target = (self._slice(layer, digits) for layer in (step.reads, step.writes))
-        launches = step.launches(count, source, target, self._scratch_of(index, step, count))
-        if stage_name(step) in self._late:
-            launches = [launch._replace(kernel=launch.kernel.late()) for launch in launches]
-        self._order += [(index, launch) for launch in launches]
+        late = stage_name(step) in self._late
+        for launch in step.launches(count, source, target, self._scratch_of(index, step, count)):
+            kernel = launch.kernel.late() if late else launch.kernel
+            kernel = replace(kernel, carveout=self._several)
+            self._order.append((index, launch._replace(kernel=kernel)))
 
     def _slice(self, layer: str, digits: slice) -> Array:
         array, count = self.arrays[layer], digits.stop - digits.start

@@ -31,6 +31,9 @@ MOST_CHUNK = 2048
 #: Digits that do when more come, and those that go through UG .. UC3 together, where no plan says.
 CHUNK, PART = 1024, 256
 
+#: The plans that ship, by device and precision.
+PLANS = Path(__file__).with_name("plans.json")
+
 _MODULES = {
     "UG": ("contrast",),
     "US": ("s_winograd", "s_tensor"),
@@ -210,8 +213,7 @@ def parse_plan(text: str) -> Plan | None:
 
 def shipped(device: str, precision: Precision) -> Plan:
     """Return the plan that ships for a device by its name, else the one for unknown devices."""
-    path = Path(__file__).with_name("plans.json")
-    plans = json.loads(path.read_text(encoding="utf-8"))
+    plans = json.loads(PLANS.read_text(encoding="utf-8"))
     data = plans.get(device, {}).get(precision) or plans["default"][precision]
     return Plan.from_json(data, name="shipped")
 

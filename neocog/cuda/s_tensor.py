@@ -38,16 +38,16 @@ class TensorS(LayerStep):
         self._c = machine.xp.asarray(np.ascontiguousarray(weights.c, dtype=np.float32))
         profile = np.sqrt((self._a**2).sum(axis=1)).max(axis=0) / self._scale
         self._profile = machine.xp.asarray(profile.astype(np.float32))
-        self._tilings = dict(tilings or {})
+        self.tilings = dict(tilings or {})
         self._packed: dict[tuple[int, ...], Array] = {}
         self._silences: dict[int, Array] = {}
 
     def tiling(self, batch: int) -> Tiling:
         """Return the tiling for a batch."""
-        if batch not in self._tilings:
+        if batch not in self.tilings:
             machine = self.machine
-            self._tilings[batch] = choose(self.shape, batch, machine.arch, machine.processors)
-        return self._tilings[batch]
+            self.tilings[batch] = choose(self.shape, batch, machine.arch, machine.processors)
+        return self.tilings[batch]
 
     @property
     def taps(self) -> int:
@@ -56,7 +56,7 @@ class TensorS(LayerStep):
 
     def kernel(self, tiling: Tiling, batch: int) -> Kernel:
         """Return the kernel, specialised for a tiling; it is launched for a batch."""
-        s = self.shape
+        s, machine = self.shape, self.machine
         defines = {
             "MODE": s.mode,
             "MAP": self.source.code,
@@ -69,7 +69,7 @@ class TensorS(LayerStep):
             **named(tiling, "group rows wm wn wk mt nt ksplit chunks"),
             "STAGE_TAPS": tiling.stage,
             **named(tiling, "depth wgmma compact"),
-            "CLUSTER": int(clustered(s, tiling, batch, self.machine.processors)),
+            "CLUSTER": int(clustered(s, tiling, batch, machine.arch, machine.processors)),
         }
         return Kernel(
             "s_tensor.cu",

@@ -185,7 +185,7 @@ def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     if near := tuned.nearest(measured, batch, _NEAR):
         return near
     beside = [*_beside(measured, batch), _best(shape, batch, arch, processors)]
-    return min(beside, key=lambda t: estimate(shape, t, batch, processors))
+    return min(beside, key=lambda t: estimate(shape, t, batch, arch, processors))
 
 
 def _beside(measured: dict[int, Tiling], batch: int) -> Iterator[Tiling]:
@@ -213,7 +213,7 @@ def _best(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
 
     def best() -> Tiling:
         some = candidates(shape, batch, arch)
-        found = min(some, key=lambda t: estimate(shape, t, batch, processors), default=None)
+        found = min(some, key=lambda t: estimate(shape, t, batch, arch, processors), default=None)
         if found is None:
             raise UsageError(
                 f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} "
@@ -326,23 +326,26 @@ def registers(shape: Shape, t: Tiling) -> int:
     return up(sums + operands + held + 2 * t.mt + 40, 8)
 
 
-def resident(shape: Shape, t: Tiling) -> int:
-    """Estimate the blocks that share a multiprocessor."""
-    return min(232448 // (shape.shared(t) + 1024), 65536 // (registers(shape, t) * t.threads))
+def resident(shape: Shape, t: Tiling, arch: int) -> int:
+    """Estimate the blocks that share a multiprocessor, which keeps 1 KiB for each of them."""
+    by_shared = (shared_limit(arch) + 1024) // (shape.shared(t) + 1024)
+    return min(by_shared, 65536 // (registers(shape, t) * t.threads))
 
 
-def clustered(shape: Shape, t: Tiling, batch: int, processors: int) -> bool:
+def clustered(shape: Shape, t: Tiling, batch: int, arch: int, processors: int) -> bool:
     """Whether blocks that share a window are a cluster: where all of them find room at once.
 
-    Those of a cluster run on the same 16 multiprocessors (measured on an H200: 1 to 7 % of a pass,
-    where there is no room at once 8 to 16 % lost).
+    Those of a cluster run on the same 16 multiprocessors. On an H200 clusters save 3 to 9 % of a
+    pass, and cost 9 to 10 % where there is no room for all at once (``python -m
+    experiments.gpu.latency DIGITS --clusters``). How large one may be and where it runs is the
+    device's, so there are clusters only on devices like the one that was measured.
     """
     x, y, _ = shape.blocks(t, batch)
-    room = processors // _TOGETHER * (_TOGETHER * resident(shape, t) // t.ksplit)
-    return 1 < t.ksplit <= _TOGETHER and x * y <= room
+    room = processors // _TOGETHER * (_TOGETHER * resident(shape, t, arch) // t.ksplit)
+    return tuned.serves(arch, processors) and 1 < t.ksplit <= _TOGETHER and x * y <= room
 
 
-def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
+def estimate(shape: Shape, t: Tiling, batch: int, arch: int, processors: int) -> float:
     """Estimate the time of a launch in clock cycles, to rank tilings.
 
     A block brings its input, sums planes, inhibits, multiplies and responds; products go at the
@@ -377,7 +380,7 @@ def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     rate = min(48.0, t.threads / 4)
     other = 2500 + moved / 16 + issued / rate + 60 * passes * -(-taps // t.stage) * t.chunks
     other += 1000 * t.spread + 2500 * (t.ksplit > 1) + 400 * t.compact
-    together = min(max(1, min(resident(shape, t), 16)), -(-blocks // processors))
+    together = min(max(1, min(resident(shape, t, arch), 16)), -(-blocks // processors))
     waves = -(-blocks // (processors * together))
     if together == 1:
         return float(waves * (busy + other))

@@ -184,7 +184,7 @@ def _page(image: "Image", index: int, long_side: int | None) -> Page:
             image.draft(None, (long_side, long_side))
         frame = _upright(_reduced(image, long_side), image)
         if long_side is not None and max(frame.size) > long_side:
-            frame.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
+            frame.thumbnail((long_side, long_side), Image.Resampling.BILINEAR, reducing_gap=2.0)
         return Page(index, np.asarray(frame), max(frame.size) / full)
 
 

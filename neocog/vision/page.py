@@ -97,7 +97,7 @@ def lay_out(
     doubtful = digits + best.left_out >= many / 2 and best.worth <= settings.upright * digits
     if turn is None and doubtful:
         others = [(degrees, look(_turned(grey, degrees), network)) for degrees in TURNS[1:]]
-        other = searched(*max(others, key=lambda one: _seen(one[1], many)))
+        other = searched(*max(others, key=lambda one: _seen(one[1])))
         if len(other.digits) >= many and other.worth > settings.upright * len(other.digits):
             best = other
     return best
@@ -107,11 +107,12 @@ def _turned(grey: Grey, degrees: int) -> Grey:
     return np.ascontiguousarray(np.rot90(grey, -degrees // 90))
 
 
-def _seen(found: Finding, many: int) -> float:
-    """How surely the finder sees at least so many digits, on average; 0 if it does not."""
+def _seen(found: Finding) -> float:
+    """Log odds of all that the finder takes for digits, together."""
     settings = FinderSettings()
-    sure = merged(found[(found.kinds < 10) & (found.scores >= settings.score)], settings).scores
-    return float(sure.mean()) if len(sure) >= many else 0.0
+    some = found[(found.kinds < 10) & (found.scores >= settings.score)]
+    scores = merged(some, settings).scores.astype(np.float64).clip(1e-6, 1 - 1e-6)
+    return float(np.log(scores / (1 - scores)).sum())
 
 
 def _line(marks: Sequence[Mark], turn: int, shape: tuple[int, ...]) -> Line:
