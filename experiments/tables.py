@@ -36,7 +36,10 @@ def of_rows(
     result: Result, rows: Iterable[Any], columns: dict[str, str], formats: Any = (), **about: Any
 ) -> Result:
     """Return a view: other rows and columns ("head|format"), and what else is different."""
-    return result | about | {"rows": list(rows), "columns": columns, "formats": dict(formats)}
+    rows = list(rows)
+    if dates := {row["date"] for row in rows if "date" in row}:
+        about = {"date": ", ".join(sorted(dates)), **about}
+    return result | about | {"rows": rows, "columns": columns, "formats": dict(formats)}
 
 
 def accuracy(result: Result) -> Result:
@@ -203,13 +206,13 @@ def readme_speed(result: Result) -> Result:
             best, name = min((row["compile"], "torch.compile"), (row["torch"], "PyTorch"))
             rows.append({"where": f"{gpu['machine']}, fp16", "batch": row["batch"],
                          "ours": f"{row['neocog']:.2f} us", "other": f"{name} {best:.2f} us",
-                         "times": row["ratio"]})  # fmt: skip
+                         "times": row["ratio"], "date": row["date"]})  # fmt: skip
     columns = {"where": "machine", "batch": "batch size", "ours": "neocog, per digit",
                "other": "fastest other software", "times": "times as fast|.1f"}  # fmt: skip
     runs = [{"command": "python -m experiments.network.speed"},
             {"command": "python -m experiments.gpu.measure DATA speed"}]  # fmt: skip
-    dates = f"{result['date']}, {gpu['date']}"
-    return of_rows(result, rows, columns, runs=runs, machine="", date=dates)
+    dates = sorted({result["date"], *(row.pop("date") for row in rows if "date" in row)})
+    return of_rows(result, rows, columns, runs=runs, machine="", date=", ".join(dates))
 
 
 def shown(
