@@ -221,11 +221,11 @@ def shown(
     """Return a view of these rows; of a section of the GPU's results with its command."""
 
     def view(result: Result) -> Result:
-        about = {}
+        about: Result = {}
         if section:
             own = result["sections"][section]
-            about["command"] = f"python -m experiments.gpu.measure {' '.join(own['options'])}"
-            about["date"] = own.get("date", result["date"])
+            command = f"python -m experiments.gpu.measure {' '.join(own['options'])}"
+            about = {"runs": [{"command": command}], "date": own.get("date", result["date"])}
         formats = result.get("formats", {})
         return of_rows(result, rows(result), columns, formats, **about)
 

@@ -57,17 +57,3 @@ def test_tilings_for_few_digits_are_ordered_by_the_whole_pass(
     assert [(row["layer"], row["pass_us"]) for row in kept] == [(1, 30.0), (1, 40.0), ("all", 30.0)]
     assert (Shape(*shape), slow) in [(s, t) for s, t, row in tuned.rows(tune.TUNED, Shape, Tiling)
                                      if row["batch"] == 8]  # fmt: skip
-
-
-def test_tilings_that_ship_are_the_quickest_within_the_pass() -> None:
-    rows = json.loads(tune.RESULTS.read_text())["rows"]
-    plans = json.loads(PLANS.read_text())["default"]
-    ships = {(*asdict(shape).values(), row["batch"]): t
-             for shape, t, row in tuned.rows(TUNED, Shape, Tiling)}  # fmt: skip
-    best: dict[Any, Any] = {}
-    for row in (row for row in rows if "pass_us" in row):
-        if "late" in row:
-            assert plans[row["precision"]]["late"][str(row["batch"])] == row["late"]
-        else:
-            best.setdefault((*row["shape"], row["batch"]), Tiling(**row["tiling"]))
-    assert best.items() <= ships.items()

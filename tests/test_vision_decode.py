@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from neocog.batch.pictures import pages_of
 from neocog.errors import InputError
 from neocog.vision.decode import decode, to_grey
 from tests.picture_files import file_of, scene
@@ -126,3 +127,24 @@ def test_red_on_green_of_one_brightness_is_seen():
     picture[20:60, 38:42] = (235, 60, 60)
     grey = to_grey(picture)
     assert abs(int(grey[40, 40]) - int(grey[5, 5])) > 80
+
+
+def test_grain_is_no_detail():
+    grain = np.random.default_rng(1).normal(0, 40, (240, 320))
+    picture = np.full((240, 320, 3), 200, np.uint8)
+    picture[40:200:20, 30:290] = 60
+    picture[..., 2] = (picture[..., 2] + grain).clip(0, 255)
+    assert float(to_grey(picture)[:30].std()) < 6
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_a_turned_page_is_reduced_alike(turns):
+    noise = np.random.default_rng(2).integers(0, 256, (96, 128), np.uint8)
+    picture = np.kron(noise, np.ones((10, 10), np.uint8))
+    for kind in (
+        file_of(Image.fromarray(np.rot90(picture, turns)), "PNG"),
+        np.rot90(picture, turns),
+    ):
+        turned = next(pages_of(kind, 1024)).grey.astype(int)
+        upright = next(pages_of(picture, 1024)).grey
+        assert np.abs(np.rot90(turned, -turns) - upright).max() <= 1

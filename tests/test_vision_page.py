@@ -12,7 +12,7 @@ from neocog.errors import UsageError
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import into_lines
 from neocog.vision.normalise import cut_out
-from neocog.vision.page import TURNS, _turned_back
+from neocog.vision.page import TURNS, _seen, _turned_back
 from neocog.vision.search import Known, Mark, Search
 from neocog.vision.weigh import SearchSettings, Weights, same_mark
 from tests.support import page, run, save_page, tiny_model
@@ -268,3 +268,13 @@ def test_a_date_may_stand_beside_a_number() -> None:
     assert chars(searched(found)[0]) == ["99121031202"]  # a year of three digits
     found = slashed("9912103124", "    /  /  ", gap=2)
     assert chars(searched(found)[0]) == ["9912/03/24"]
+
+
+def test_the_turn_with_the_most_evidence_is_looked_at() -> None:
+    def found(count: int, score: float) -> Finding:
+        boxes = np.array([[30 * i, 0, 20, 28] for i in range(count)], np.float32).reshape(-1, 4)
+        return Finding(boxes, np.full(count, score, np.float32), np.zeros(count, np.int64),
+                       np.full((count, 10), -2.3, np.float32))  # fmt: skip
+
+    upright, sideways = found(11, 0.9), found(60, 0.45)
+    assert _seen(upright) > _seen(found(3, 0.9)) > _seen(found(0, 0.9)) == 0 > _seen(sideways)

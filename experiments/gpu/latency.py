@@ -20,6 +20,7 @@ from neocog.cuda.launcher import Gpu
 from neocog.cuda.measure import Launchings
 from neocog.cuda.plan import STAGES
 from neocog.cuda.runner import Runner
+from neocog.cuda.tuned import serves
 from neocog.learning.datasets import open_digits
 from neocog.network.model import load_model
 from neocog.network.registry import find_model
@@ -38,6 +39,8 @@ def main() -> None:
     model = load_model(find_model(args.model))
     images = open_digits(args.digits, split="train").images
     plain, early = Gpu(0, programmatic=False), Gpu(0)
+    if args.clusters and not serves(early.arch, early.processors):
+        raise SystemExit(f"--clusters: {early.name} is not like the H200 that clusters are for")
     for precision, batch in itertools.product(("fp16", "fp32"), (1, 8, 64, 256)):
         runners = [Runner(gpu, model, precision, None) for gpu in (plain, early)]
         without, ways = (Launchings(r, r.plan, images[:batch]) for r in runners)

@@ -30,11 +30,12 @@ from neocog.cuda import tuned
 from neocog.cuda.kernel import Kernel, Layout
 from neocog.cuda.lanes import Timed
 from neocog.cuda.measure import Launchings
-from neocog.cuda.plan import PLANS
+from neocog.cuda.plan import ANCHORS, PLANS, Plan, shipped
 from neocog.cuda.runner import Runner
 from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import layouts
 from neocog.cuda.tilings import TUNED, Shape, Tiling, candidates, estimate
+from neocog.files import atomic_write
 from neocog.learning.datasets import open_digits
 from neocog.network.engine import Engine
 from neocog.network.layers import s_constants
@@ -134,25 +135,35 @@ def within_pass(runner: Runner, tried: list[Any], digits: Any, most: int) -> dic
     late = runner.plan.late_at(batch)
     for layer, rows in enumerate(tried):
         step = cast(TensorS, runner.shelf.step(f"US{layer + 1}", TensorS.version))
-        present = asdict(step.tiling(batch))
+        present = step.tiling(batch)
         right = [row for row in rows if "us" in row]
-        some = [row for i, row in enumerate(right) if i < most or row["tiling"] == present]
-        for row in some:
+        for i, row in enumerate(right):
             step.tilings[batch] = Tiling(**row["tiling"])
-            row["pass_us"] = round(1e3 * ways.spent(late), 3)
+            if i < most or step.tilings[batch] == present:
+                try:
+                    row["pass_us"] = round(1e3 * ways.spent(late), 3)
+                except Exception as error:  # one that fails must not lose the others
+                    row["failed"] = str(error)[:200]
         rows.sort(key=lambda row: (row.get("pass_us", math.inf), row.get("us", math.inf)))
-        step.tilings[batch] = Tiling(**rows[0]["tiling"])
-    best = ways.best()
-    return {"late": list(best), "pass_us": round(1e3 * ways.spent(best), 3)}
+        best = Tiling(**rows[0]["tiling"]) if "pass_us" in rows[0] else present
+        step.tilings[batch] = best
+    best_late = ways.best()
+    return {"late": list(best_late), "pass_us": round(1e3 * ways.spent(best_late), 3)}
 
 
 def ship(rows: list[Any]) -> None:
     """Write the quickest tilings where the package finds them, and the three best as results."""
     plans = json.loads(PLANS.read_text())
     for row in (row for row in rows if "late" in row):
-        plans["default"][row["precision"]]["late"][str(row["batch"])] = row["late"]
-    lines = ",\n".join(f'    "{name}": {json.dumps(p)}' for name, p in plans["default"].items())
-    PLANS.write_text(f'{{\n  "default": {{\n{lines}\n  }}\n}}\n')
+        plan = plans["default"][row["precision"]]
+        plan["late"][str(row["batch"])] = row["late"]
+        Plan.from_json(plan, name="shipped")  # a UsageError if it makes no sense
+    devices = []
+    for device, own in plans.items():
+        lines = ",\n".join(f'    "{name}": {json.dumps(plan)}' for name, plan in own.items())
+        devices.append(f'  "{device}": {{\n{lines}\n  }}')
+    with atomic_write(PLANS) as stream:
+        stream.write(("{\n" + ",\n".join(devices) + "\n}\n").encode())
     keep(rows)
     rows = [row for row in rows if "tried" in row]
     held = tuned.read(TUNED)
@@ -175,12 +186,11 @@ def keep(rows: list[Any]) -> None:
     held = json.loads(RESULTS.read_text())
     for row in rows:
         facts = {key: row[key] for key in ("model", "layer", "precision", "batch")}
-        facts |= {"date": row["date"], "commit": row["commit"]}
         tried = row.get("tried", [row])
-        facts |= {"shape": row["shape"]} if "shape" in row else {}
+        facts |= {key: row[key] for key in ("date", "commit", "shape") if key in row}
         best = [{**facts, **one} for one in tried[:3] if "us" in one or "late" in one]
         held["rows"] = [other for other in held["rows"] if place(other) != place(row)] + best
-        held["tried"] += row.get("count", len(tried))
+        held["tried"] += row.get("count", len(row.get("tried", ())))
     held["rows"].sort(key=lambda row: tuple(map(str, place(row))))
     lines = ",\n  ".join(json.dumps(row) for row in held.pop("rows"))
     head = json.dumps(held, indent=1).removesuffix("\n}")
@@ -194,6 +204,8 @@ def main() -> None:
         within=(0, "of each that are tried within the pass"), ship=False,
     )  # fmt: skip
     args = parser.parse_args()
+    if args.within and (len(args.models) > 1 or not set(args.batches) <= set(ANCHORS)):
+        parser.error(f"--within takes one model, and of the batches {', '.join(map(str, ANCHORS))}")
     if args.ship:
         ship(json.loads(args.out.read_text()))
         return
@@ -219,7 +231,8 @@ def main() -> None:
             )
             own.append({**here, "layer": layer, "shape": astuple(shape), "tried": tried})
         if args.within:
-            runner = Runner(Gpu(0), model, precision, None)
+            gpu = Gpu(0)
+            runner = Runner(gpu, model, precision, shipped(gpu.name, precision))
             found = within_pass(runner, [row["tried"] for row in own], digits[:batch], args.within)
             own.append({**here, "layer": "all", **found})
         for row in own:

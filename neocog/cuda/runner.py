@@ -16,9 +16,8 @@ from neocog.cuda.steps import Precision
 from neocog.errors import DeviceError
 from neocog.network.model import Model
 
-#: Lanes that share a large batch: one's tensor cores work while another's maps move (fp16, 4096
-#: digits of ``neocog-small`` on an H200: 1 lane 0.72 us a digit, 2 0.67, 4 0.59).
-LANES = 4
+#: Lanes that share a large batch.
+LANES = 2
 #: Pictures whose maps are computed at a time.
 _MAPS_AT_ONCE = 32
 

@@ -277,7 +277,7 @@ def _finite(array: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _clearest_grey(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Choose luma, or the channel in which fine detail stands out more."""
+    """Choose luma, or the channel in which strokes stand out more from paper and grain."""
     import cv2
 
     luma = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
@@ -298,9 +298,11 @@ def _clearest_grey(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _detail(channel: NDArray[np.uint8]) -> float:
-    """How far the darkest and brightest strokes stand off their surroundings."""
+    """How far the darkest and brightest strokes stand off their surroundings, by the grain."""
     import cv2
 
     side = max(3, max(channel.shape) // 12) | 1
-    difference = cv2.absdiff(cv2.blur(channel, (3, 3)), cv2.blur(channel, (side, side)))
-    return float(np.percentile(difference, 99.0))
+    smooth = cv2.blur(channel, (3, 3))
+    strokes = cv2.absdiff(smooth, cv2.blur(channel, (side, side)))
+    grain = float(np.median(cv2.absdiff(channel, smooth)))
+    return float(np.percentile(strokes, 99.0)) / (1 + grain)

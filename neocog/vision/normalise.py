@@ -4,7 +4,7 @@ Ink is what stands off the paper around the box.
 
 MNIST fits a digit into 20 x 20 pixels, keeping its shape, and lays it into 28 x 28 so that its
 centre of mass is the centre of the field (LeCun et al. 1998, doi:10.1109/5.726791). A pen much
-finer or broader than those of MNIST is brought near their stroke width of about 2.5 pixels.
+finer or broader than those of MNIST is brought nearer to them (see `SearchSettings`).
 """
 
 import math
