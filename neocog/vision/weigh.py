@@ -49,7 +49,7 @@ class SearchSettings:
     told: float = 0.5  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
-    asked: tuple[float, float] = (-3.5, 2.8)
+    asked: tuple[float, float] = (-3.1, 2.8)
     beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
     level: float = 0.6  #: and up or down
     like: float = 0.35  #: least height of a neighbour, of the higher one's
@@ -80,13 +80,13 @@ class Weights:
     """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
 
     #: of `OWN`
-    own: tuple[float, ...] = (-0.64, 2.31, 0.33, 1.01, -0.37, -0.2, -0.7, -0.24, 0.83)
-    network: tuple[float, ...] = (0.03, 0.23, 0.25)  #: of `NETWORK`
-    around: tuple[float, ...] = (0.51, 0.99, 0.65)  #: of `AROUND`
-    link: tuple[float, ...] = (1.23, -1.39)  #: of `neocog.vision.lines.LINK`
+    own: tuple[float, ...] = (-0.62, 2.31, 0.32, 0.97, -0.38, -0.21, -0.7, -0.25, 0.84)
+    network: tuple[float, ...] = (0.02, 0.23, 0.25)  #: of `NETWORK`
+    around: tuple[float, ...] = (0.51, 1.0, 0.66)  #: of `AROUND`
+    link: tuple[float, ...] = (1.25, -1.4)  #: of `neocog.vision.lines.LINK`
     trust: float = 1.0  #: of the digit network's log probabilities of the ten digits
     guess: float = 1.0  #: of the finder's
-    share: float = 0.503  #: of the finder's marks that are digits, usually
+    share: float = 0.496  #: of the finder's marks that are digits, usually
 
 
 def log_odds(p: float) -> float:
