@@ -154,6 +154,19 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
     return _clearest_grey(array)
 
 
+def at_most(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
+    """Reduce pixels (H, W) or (H, W, 3) to a long side, each the mean of the area it covers."""
+    import cv2
+
+    high, wide = pixels.shape[:2]
+    factor = long_side / max(high, wide)
+    if factor >= 1:
+        return pixels
+    size = (max(1, round(wide * factor)), max(1, round(high * factor)))
+    whole = np.ascontiguousarray(pixels)
+    return np.asarray(cv2.resize(whole, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
 @contextmanager
 def _stream(source: Source) -> Iterator[IO[bytes]]:
     """Open what was named; a file that was open already stays so."""
@@ -176,16 +189,16 @@ def _stream(source: Source) -> Iterator[IO[bytes]]:
 
 
 def _page(image: "Image", index: int, long_side: int | None) -> Page:
-    from PIL import Image
-
     full = max(image.size)
     with damage("is damaged or cut short"):
         if long_side is not None:
             image.draft(None, (long_side, long_side))
         frame = _upright(_reduced(image, long_side), image)
-        if long_side is not None and max(frame.size) > long_side:
-            frame.thumbnail((long_side, long_side), Image.Resampling.BILINEAR, reducing_gap=2.0)
-        return Page(index, np.asarray(frame), max(frame.size) / full)
+        if long_side is not None and max(frame.size) >= 2 * long_side:
+            frame = frame.reduce(max(frame.size) // long_side)
+        pixels = np.asarray(frame)
+    pixels = pixels if long_side is None else at_most(pixels, long_side)
+    return Page(index, pixels, max(pixels.shape[:2]) / full)
 
 
 def _upright(frame: "Image", image: "Image") -> "Image":
