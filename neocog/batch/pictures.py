@@ -65,13 +65,17 @@ def _bytes_of(stream: IO[bytes]) -> bytes:
 
 def _page(pixels: NDArray[Any], long_side: int) -> "Page":
     """Reduce pixels as those of a file are, before anyone asks how high the picture is."""
+    from PIL import Image
+
     from neocog.vision.decode import Page, at_most, to_grey
 
     plain = pixels.dtype == np.uint8 and pixels.shape[2:] in ((), (3,))
     full = max(pixels.shape[:2], default=0)
     if not plain or not full:
         pixels = to_grey(pixels)
-    pixels = at_most(pixels, long_side)
+    if full <= long_side:
+        return Page(0, pixels, 1.0)
+    pixels = at_most(Image.fromarray(pixels), long_side)
     return Page(0, pixels, max(pixels.shape[:2]) / full)
 
 

@@ -154,17 +154,17 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
     return _clearest_grey(array)
 
 
-def at_most(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
-    """Reduce pixels (H, W) or (H, W, 3) to a long side, each the mean of the area it covers."""
+def at_most(frame: "Image", long_side: int) -> NDArray[np.uint8]:
+    """Return a grey or RGB picture reduced to a long side, each pixel the mean of its area."""
     import cv2
 
-    high, wide = pixels.shape[:2]
-    factor = long_side / max(high, wide)
+    if max(frame.size) >= 2 * long_side:
+        frame = frame.reduce(max(frame.size) // long_side)
+    pixels, factor = np.asarray(frame), long_side / max(frame.size)
     if factor >= 1:
         return pixels
-    size = (max(1, round(wide * factor)), max(1, round(high * factor)))
-    whole = np.ascontiguousarray(pixels)
-    return np.asarray(cv2.resize(whole, size, interpolation=cv2.INTER_AREA), np.uint8)
+    wide, high = (max(1, round(side * factor)) for side in frame.size)
+    return np.asarray(cv2.resize(pixels, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
 
 
 @contextmanager
@@ -194,10 +194,7 @@ def _page(image: "Image", index: int, long_side: int | None) -> Page:
         if long_side is not None:
             image.draft(None, (long_side, long_side))
         frame = _upright(_reduced(image, long_side), image)
-        if long_side is not None and max(frame.size) >= 2 * long_side:
-            frame = frame.reduce(max(frame.size) // long_side)
-        pixels = np.asarray(frame)
-    pixels = pixels if long_side is None else at_most(pixels, long_side)
+        pixels = np.asarray(frame) if long_side is None else at_most(frame, long_side)
     return Page(index, pixels, max(pixels.shape[:2]) / full)
 
 
