@@ -160,3 +160,11 @@ def test_what_does_not_fit_is_refused(emulator: Emulator) -> None:
     wide = model_of("neocog", lambda w: np.pad(w, 20))
     with pytest.raises(UsageError, match="up to 34 taps"):
         TensorC(emulator, wide, 0, layouts(wide.spec, PLANES, "fp32"), "fp32")
+
+
+def test_few_digits_take_bands_where_streams_are_slow(emulator: Emulator) -> None:
+    for precision in ("fp32", "fp16"):
+        steps = [step_of(emulator, "neocog", layer, precision) for layer in range(3)]
+        bands = [not step.tiling(8).stream for step in steps]
+        assert all(bands) if precision == "fp32" else bands[0]  # of UC1 a stream has five warps
+        assert all(step.tiling(64).stream for step in steps)

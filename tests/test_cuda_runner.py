@@ -112,9 +112,18 @@ def test_large_batches_keep_several_lanes_at_work(
 ) -> None:
     used, submit = [], PassLane.submit
     monkeypatch.setattr(PassLane, "submit", lambda *args: used.append(args[0]) or submit(*args))
-    runner = dealt(weighing, 640, 64, chunk=64)
+    runner = dealt(weighing, 128 * LANES, 64, chunk=64)
     lanes = [runner.lane(64, index) for index in range(LANES)]
-    assert [used.count(lane) for lane in lanes] == [10 // LANES] * LANES
+    assert [used.count(lane) for lane in lanes] == [2] * LANES
+
+
+@pytest.mark.parametrize("room", range(1, LANES))
+def test_little_memory_makes_fewer_lanes(
+    weighing: Any, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    bound_memory(weighing, monkeypatch, 64 * room + 4)
+    runner = dealt(weighing, 128 * LANES, 64, chunk=64)
+    assert sum(batch == 64 for batch, _ in runner._lanes) == room
 
 
 @pytest.mark.parametrize("memory", [1, 5, 64, 100, 127])

@@ -13,6 +13,7 @@ from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass
 from neocog.cuda.plan import Shelf
+from neocog.cuda.runner import LANES
 from neocog.cuda.rounding import bf16
 from neocog.cuda.steps import Step
 from neocog.network.arrays import to_numpy
@@ -23,7 +24,7 @@ Maps = Mapping[str, NDArray[np.floating[Any]]]
 
 
 class OurSide:
-    """``batch`` digits a pass of our engine, in chunks as it does it; a Side of ``gpu.py``."""
+    """``batch`` digits a pass of our engine, in chunks dealt to lanes as it does; see ``gpu.py``."""
 
     def __init__(
         self, model: Model, batch: int, *, precision: str, plan: str = "default", number: int = 0
@@ -36,29 +37,40 @@ class OurSide:
             chunk = self.chunk = min(batch, runner.chunk)
             steps = runner.shelf.choose(runner.plan, chunk)
             layouts, part, late = runner.shelf.layouts, runner.plan.part, runner.plan.late_at(chunk)
-            self._pass = Pass(gpu, steps, layouts, chunk, part, late)
+            lanes = min(LANES, -(-batch // chunk))
+            self._passes = [Pass(gpu, steps, layouts, chunk, part, late) for _ in range(lanes)]
+            self._streams = [gpu.xp.cuda.Stream(non_blocking=True) for _ in range(lanes)]
             self._digits, self._answers = (self._ends(name) for name in ("digits", "answers"))
-            gpu.prepare(launch.kernel for launch in self._pass.launches)
+            for work in self._passes:
+                gpu.prepare(launch.kernel for launch in work.launches)
             self._timed = Timed(gpu, self._record)
 
     def _ends(self, name: str) -> Array:
         """Return the array of the whole batch: the pass's own, or one that chunks are cut from."""
-        own = self._pass.arrays[name]
+        own = self._passes[0].arrays[name]
         if self.chunk == self._batch:
             return own
         return self._gpu.xp.zeros((self._batch, *own.shape[1:]), own.dtype)
 
     def _record(self) -> None:
-        arrays = self._pass.arrays
         if self.chunk == self._batch:
-            enqueue(self._gpu, self._pass.launches)
+            enqueue(self._gpu, self._passes[0].launches)
             return
-        for start in range(0, self._batch, self.chunk):
-            part = slice(start, min(start + self.chunk, self._batch))
-            count = part.stop - part.start
-            self._copy(arrays["digits"][:count], self._digits[part])
-            enqueue(self._gpu, self._pass.launches)
-            self._copy(self._answers[part], arrays["answers"][:count])
+        here = self._gpu.xp.cuda.get_current_stream()
+        begin, step = here.record(), self.chunk * len(self._passes)
+        for lane, (work, stream) in enumerate(zip(self._passes, self._streams, strict=True)):
+            stream.wait_event(begin)
+            with stream:
+                for start in range(lane * self.chunk, self._batch, step):
+                    self._chunk(work, slice(start, min(start + self.chunk, self._batch)))
+            here.wait_event(stream.record())
+
+    def _chunk(self, work: Pass, part: slice) -> None:
+        """Enqueue a pass over some of the digits."""
+        count = part.stop - part.start
+        self._copy(work.arrays["digits"][:count], self._digits[part])
+        enqueue(self._gpu, work.launches)
+        self._copy(self._answers[part], work.arrays["answers"][:count])
 
     def _copy(self, target: Array, source: Array) -> None:
         runtime = self._gpu.xp.cuda.runtime

@@ -113,6 +113,10 @@ class Shape:
         """Threads of a block."""
         return 32 * self.tiles * t.groups * (1 if t.stream else t.rows)
 
+    def blocks(self, t: Tiling, batch: int) -> int:
+        """Blocks of a launch."""
+        return -(-self.out // t.rows) * -(-self.all_groups // t.groups) * batch
+
     def shared(self, t: Tiling) -> int:
         """Bytes of shared memory of a block: the ring, and weights unless they are registers."""
         seen = 16 * (self.tiles + self.depth - 1)
@@ -158,7 +162,7 @@ def _streams(shape: Shape, rows: int, groups: int, limit: int) -> Iterator[Tilin
 
 def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     """Estimate the time of a launch in clock cycles, to rank tilings (rates of an H200)."""
-    blocks = -(-shape.out // t.rows) * -(-shape.all_groups // t.groups) * batch
+    blocks = shape.blocks(t, batch)
     pairs, warps = shape.pairs(t.rows), shape.threads(t) // 32
     if not t.stream:
         return _estimate_of_band(shape, t, blocks, processors)
@@ -188,9 +192,16 @@ def _estimate_of_band(shape: Shape, t: Tiling, blocks: int, processors: int) -> 
 
 
 def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
-    """Return the tiling that :func:`estimate` likes best; a UsageError if none fits."""
+    """Return the tiling that :func:`estimate` likes best; a UsageError if none fits.
+
+    Bands are taken where all of them run at once and streams are slow: those of float32 wait for
+    each load, which goes through registers; of more than four warps, two share a scheduler.
+    """
+    some = list(candidates(shape, arch))
+    if shape.parts > 1 or shape.tiles > 4:
+        some = [t for t in some if not t.stream and shape.blocks(t, batch) <= processors] or some
     best = min(
-        candidates(shape, arch),
+        some,
         key=lambda t: estimate(shape, t, batch, processors),
         default=None,
     )

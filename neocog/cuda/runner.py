@@ -16,8 +16,8 @@ from neocog.cuda.steps import Precision
 from neocog.errors import DeviceError
 from neocog.network.model import Model
 
-#: Lanes that share a large batch.
-LANES = 2
+#: Lanes that share a large batch: one's tensor cores work while another's maps move.
+LANES = 4
 #: Pictures whose maps are computed at a time.
 _MAPS_AT_ONCE = 32
 
@@ -129,15 +129,15 @@ class Runner:
         return lane
 
     def _make_room(self, bucket: int) -> None:
-        """Give memory back, then do with one lane, then with smaller chunks."""
+        """Give memory back, then do with the lanes that are there, then with smaller chunks."""
         others = [key for key in self._lanes if key[0] != bucket]
         for key in others:
             del self._lanes[key]
         self.gpu.xp.get_default_memory_pool().free_all_blocks()
         if others:
             return
-        if self._most_lanes > 1 and (bucket, 0) in self._lanes:
-            self._most_lanes = 1
+        if held := len(self._lanes):  # all of this size, the first ones
+            self._most_lanes = held
         elif bucket > 1:
             self._lanes.clear()
             self.chunk = bucket // 2
