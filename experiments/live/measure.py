@@ -15,6 +15,7 @@ camera has it, is read right by the same model.
 
 import argparse
 import json
+import math
 import os
 import resource
 import time
@@ -31,6 +32,7 @@ from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.live import clips
 from neocog.batch.reader import Reader
+from neocog.live.announce import Rules
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
 
@@ -97,12 +99,13 @@ def shown(
 
 
 def play(
-    path: Path, reader: Reader, *, fps: float | None, seconds: float | None = None
+    path: Path, reader: Reader, settings: Settings, *, seconds: float | None = None
 ) -> tuple[dict[str, Any], list[tuple[int, str]]]:
     """Read a clip; return the figures and what was announced at which frame."""
     ages, recognise, find = [], [], []
     news: list[tuple[int, str]] = []
-    with Pipeline(open_source(path), reader, Settings(replay_fps=fps)) as pipeline:
+    fps = settings.replay_fps
+    with Pipeline(open_source(path), reader, settings) as pipeline:
         busy, start = processor_time(), 0.0
         for view in pipeline:
             now = time.perf_counter()
@@ -194,10 +197,12 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
     reader = Reader(args.model, device=args.device, finder=args.finder)
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
         clip = clips.Clip.load(folder / f"{name}.json")
-        fps = None if args.every else args.fps
-        figures, news = play(folder / f"{name}.avi", reader, fps=fps, seconds=args.seconds)
+        rules = Rules(evidence=math.log(args.odds)) if args.odds else Rules()
+        settings = Settings(rules=rules, replay_fps=None if args.every else args.fps)
+        figures, news = play(folder / f"{name}.avi", reader, settings, seconds=args.seconds)
         own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
-        rows.append({"clip": name, "every": args.every, **figures, **own})
+        odds = round(math.exp(rules.evidence))
+        rows.append({"clip": name, "every": args.every, "odds": odds, **figures, **own})
         print(json.dumps(rows[-1]), flush=True)
     return rows
 
@@ -238,6 +243,7 @@ def main() -> None:
         __doc__, output=Path, model="neocog-small", device="cpu", fps=30.0, strings=STRINGS,
         finder=(str, "a finder's file [default: the shipped one]"),
         every=(False, "every frame, as fast as it goes"),
+        odds=(float, "odds, to 1, that a number's digits must have together to be announced"),
         seconds=(float, "end each clip after so long"), minutes=(BLANK_MINUTES, "of blank views"),
     )  # fmt: skip
     parser.add_argument("what", choices=("make", "run", "alike"))

@@ -104,7 +104,8 @@ Finder = option(
     "--finder", "plain|deep|wide",
     "Train the digit finder instead, on synthetic pages written with the strokes and scans of "
     "--data (a folder with mnist and hands/free): a convolutional network of 69 000, 120 000 or "
-    "294 000 weights (shipped: wide). --start continues from the run.safetensors of another run.",
+    "294 000 weights (shipped: wide). --start continues from a finder's file, or from the "
+    "run.safetensors of another run.",
 )  # fmt: skip
 Fonts = option("--fonts", "DIR", "Fonts for printed words on these pages.")
 Chunks = option(
@@ -340,7 +341,7 @@ def _learn_finder(
     if front not in FRONTS:
         raise UsageError(f"finder '{front}' is unknown: choose {', '.join(FRONTS)}")
     if start is not None and not Path(start).is_file():
-        raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
+        raise UsageError(f"--start {start}: no such file; give a finder's file or a run.safetensors")
     runs = Path(folder or Path(place).with_suffix(".run"))
     sources = hashlib.sha256(f"{data.resolve()} {fonts}".encode()).hexdigest()[:8]
     bank = runs / f"bank-{sources}.npz"

@@ -147,8 +147,8 @@ class FrameReader:
     reader : Reader
         Not changed; its pattern does not hold here.
     hurry : bool
-        Whether frames do not wait (a camera's): where finding takes longer than 28 ms and digits
-        are in view, three of four frames are reduced until the lowest digit is 28 pixels high.
+        Whether frames do not wait (a camera's): where finding takes longer than 28 ms, three of
+        four frames are reduced, until the lowest digit is 28 pixels high, without digits to half.
     """
 
     def __init__(self, reader: "Reader", *, hurry: bool = False) -> None:
@@ -159,7 +159,7 @@ class FrameReader:
         self._reader.pattern = None  # what does not fit is not announced, nor made to fit
         self._hurry, self._count = hurry, 0
         self._entire_ms = 0.0  # running mean
-        self._side = LONG_SIDE  # of frames that are not searched entirely
+        self._side = LONG_SIDE // 2  # of frames that are not searched entirely
 
     def forget(self) -> None:
         """Keep no answer: another stream begins."""
@@ -202,7 +202,7 @@ class FrameReader:
         ]
         if seen.entire:  # the long side at which the lowest digit is still found
             heights = [digit.box[3] for digit in digits if digit.char != REJECTED]
-            wanted = max(sides) * _LEGIBLE / min(heights) if heights else LONG_SIDE
+            wanted = max(sides) * _LEGIBLE / min(heights) if heights else LONG_SIDE / 2
             self._side = round(min(max(wanted, _LEAST_SIDE), LONG_SIDE))
         rest = iter(digits)
         rows = tuple(tuple(next(rest) for _ in line.digits) for line in page.lines)

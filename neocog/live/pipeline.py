@@ -281,8 +281,8 @@ def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
 
 
 def finder_threads() -> int:
-    """Threads of the finder's network: half of the cores, the stages beside it need some."""
-    return max(1, min(_MOST_THREADS, cores() // 2))
+    """Threads of the finder's network: with fewer, whole frames take longer than frames come."""
+    return min(_MOST_THREADS, cores())
 
 
 @contextmanager

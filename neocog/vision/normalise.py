@@ -244,13 +244,20 @@ def _paper(crop: NDArray[np.float32], inner: tuple[int, int, int, int]) -> NDArr
     seen = crop[::step, ::step][around].astype(np.float64)
     design = np.ones((len(seen), 3))
     design[:, 1], design[:, 2] = rows[down] * (2 / high) - 1, columns[right] * (2 / wide) - 1
-    plane = np.array([float(np.median(seen)), 0.0, 0.0])
+    plane = np.array([_median(seen), 0.0, 0.0])
     for _ in range(3):  # Cauchy's weights: neighbours' ink counts less
         off = np.square(seen - design @ plane)
-        part = design / (1 + off / max(1.0, float(np.median(off))))[:, None]
+        part = design / (1 + off / max(1.0, _median(off)))[:, None]
         plane = np.linalg.solve(part.T @ design + 1e-6 * np.eye(3), part.T @ seen)
     whole = plane[0] + plane[1] * (np.arange(high) * (2 / high) - 1)[:, None]
     return np.asarray(whole + plane[2] * (np.arange(wide) * (2 / wide) - 1), np.float32)
+
+
+def _median(values: NDArray[np.float64]) -> float:
+    """The same as NumPy's, five times as quick for a few hundred values."""
+    half = len(values) // 2
+    middle = np.partition(values, (half - 1 + len(values) % 2, half))
+    return float(middle[half] + middle[half - 1 + len(values) % 2]) / 2
 
 
 def _own(

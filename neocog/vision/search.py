@@ -155,7 +155,9 @@ class Search:
         if first:
             self._strong = median(contrast, found.scores.astype(np.float64) ** 2)
         off = contrast - self._strong
-        own = own_features(found, off, self._places, self._signs, self.settings)
+        own = own_features(
+            found, off, self._places, self._signs, self.settings, long_side=max(self._grey.shape)
+        )
         odds = own @ np.array(weights.own)
         least, most = self.settings.asked
         asked = np.flatnonzero((odds > least) & (odds < most))

@@ -19,11 +19,12 @@ from neocog.vision.finder import SURE, FinderSettings, Finding, overlaps
 Floats = NDArray[np.float64]
 Boxes = NDArray[np.float32]
 
-OWN = ("bias", "finder", "sign", "contrast", "taller", "lower", "above", "below", "company")
+OWN = ("bias", "finder", "sign", "contrast", "taller", "lower", "above", "below", "company", "size")
 """What the page says of a mark: 1; log odds of the finder's score; log odds of a sign's score at
 the same place, above the digit's; logarithm of the contrast beside that of the page's sure marks,
 if less; logarithm of the height over that of its neighbours, if more, if less; height of its middle
-over and under that of its neighbours, in heights; scores of its two best neighbours."""
+over and under that of its neighbours, in heights; scores of its two best neighbours; logarithm of
+its longer side over that of the page."""
 
 NETWORK = ("network", "digit", "agree")
 """What the digit network says, see `neocog.batch.policy.features`."""
@@ -80,7 +81,7 @@ class Weights:
     """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
 
     #: of `OWN`
-    own: tuple[float, ...] = (-0.62, 2.31, 0.32, 0.97, -0.38, -0.21, -0.7, -0.25, 0.84)
+    own: tuple[float, ...] = (-0.62, 2.31, 0.32, 0.97, -0.38, -0.21, -0.7, -0.25, 0.84, 0.0)
     network: tuple[float, ...] = (0.02, 0.23, 0.25)  #: of `NETWORK`
     around: tuple[float, ...] = (0.51, 1.0, 0.66)  #: of `AROUND`
     link: tuple[float, ...] = (1.25, -1.4)  #: of `neocog.vision.lines.LINK`
@@ -128,7 +129,13 @@ def beside(boxes: Boxes, places: Boxes, settings: SearchSettings) -> NDArray[np.
 
 
 def own_features(
-    marks: Finding, contrast: Floats, places: Finding, signs: Finding, settings: SearchSettings
+    marks: Finding,
+    contrast: Floats,
+    places: Finding,
+    signs: Finding,
+    settings: SearchSettings,
+    *,
+    long_side: int,
 ) -> Floats:
     """Return what the page says of marks, (N, len(OWN)).
 
@@ -141,6 +148,8 @@ def own_features(
         The best digit of each place of the page.
     signs : Finding
     settings : SearchSettings
+    long_side : int
+        Of the page, in pixels.
     """
     score = marks.scores.astype(np.float64)
     near = beside(marks.boxes, places.boxes, settings)
@@ -162,6 +171,7 @@ def own_features(
             np.ones_like(score), odds, np.log(sign / (1 - sign)) - odds,
             np.minimum(contrast, 0), np.maximum(taller, 0),
             np.maximum(-taller, 0), np.maximum(-sunk, 0), np.maximum(sunk, 0), best,
+            np.log(marks.boxes[:, 2:].max(axis=1) / long_side),
         ],
         axis=1,
     )  # fmt: skip

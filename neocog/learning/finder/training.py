@@ -29,6 +29,7 @@ from neocog.learning.finder.networks import FRONTS, ConvNorm, FinderNetwork, nor
 from neocog.learning.finder.targets import LossWeights, Targets, loss, targets
 from neocog.learning.teacher.page import NO_MARK, Pages, drawn, order, page_pool
 from neocog.vision.finder import FinderSettings, decode, merged
+from neocog.vision.finder_model import FinderModel, is_finder, load_finder
 
 Tensor = Any
 Told = tuple[Tensor, Tensor]
@@ -42,6 +43,7 @@ _AGAIN = 2  # times that a seed is drawn again
 _INVERTED = 0.25  # of pages, dark and bright exchanged as they are learned from
 _AVERAGE = 0.998  # of the weights before, in the running mean that is shipped
 _TRIED = 20  # replays of each way to compute a step
+_PAGES_TO_UNFOLD = 256
 _WARM = 0.02  # of the run, in which the rate rises
 
 
@@ -62,7 +64,8 @@ class FinderTraining:
     validation: int = 512  #: held-back pages that a run is measured on
     mixed: bool = False  #: whether convolutions are computed in bfloat16
     largest: float = 96.0  #: longer side of the largest digits asked of one size, in pixels
-    start: str | None = None  #: checkpoint of another run, whose weights this one begins with
+    #: checkpoint of another run, or a finder's file, whose weights this one begins with
+    start: str | None = None
     weights: LossWeights = field(default_factory=LossWeights)
 
 
@@ -125,6 +128,7 @@ class _Run:
         self.hard: list[list[list[int]]] = [[], []]
         self.graph: _Graph | None = None
         self.no_graph = not cuda
+        self.folded = False
         file = folder / "run.safetensors"
         if file.is_file():
             parts, state = load_checkpoint(file)
@@ -138,6 +142,8 @@ class _Run:
             self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": values})
             self.number, self.steps, self.used = state["number"], state["steps"], state["used"]
             self.curves, self.hard = state["curves"], state["hard"]
+        elif settings.start is not None and is_finder(Path(settings.start)):
+            self._take_finder(load_finder(settings.start))
         elif settings.start is not None:
             self._take_weights(load_checkpoint(Path(settings.start))[0])
         self.begin = time.monotonic() - self.used
@@ -149,6 +155,21 @@ class _Run:
     def _take_weights(self, parts: Parts) -> None:
         self.network.load_state_dict(parts["network"])
         self.average.load_state_dict(parts["average"])
+
+    def _take_finder(self, finder: FinderModel) -> None:
+        """Begin with a finder's file, whose normalisations are folded: `_unfold` mends it."""
+        try:
+            self.network.take(finder.tensors)
+        except ValueError as error:
+            raise UsageError(f"--start {self.settings.start}: {error}") from None
+        self.folded = True
+
+    def _unfold(self, pages: Pages) -> None:
+        """Give weights that were folded the normalisations that fit some pages."""
+        x = self._normalised(pages, slice(0, _PAGES_TO_UNFOLD))
+        self.network.normalise(x.contiguous(memory_format=torch.channels_last))
+        self.average.load_state_dict(self.network.state_dict())
+        self.folded = False
 
     def _keep(self) -> None:
         parts = {"network": self.network.state_dict(), "average": self.average.state_dict()}
@@ -172,6 +193,8 @@ class _Run:
         kept = np.stack([kept, np.zeros_like(kept)], axis=1)
         validation = order(pool, kept, side=side, held=True)
         coming = [order(pool, self._seeds(self.number + k), side=side) for k in (0, 1)]
+        if self.folded:
+            self._unfold(drawn(coming[0]))
         while self._progress() < 1:
             pages = drawn(coming.pop(0))
             wrong, mean = self._go_through(pages, coming[0])

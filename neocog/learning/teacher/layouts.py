@@ -1,4 +1,4 @@
-"""Where digits stand: lines, scattered, one large, forms with boxes, amounts and dates, sums."""
+"""Where digits stand: lines, scattered, one large, cards, forms with boxes, amounts, dates, sums."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -210,6 +210,21 @@ def single(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         canvas.digit(1 if one else None, x, y, own, hand, pen, bars=0.75)
 
 
+def card(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
+    """A number, mostly of one to three digits, that is to fill a card; or a word, or nothing."""
+    rng, side = canvas.rng, canvas.side
+    kind = rng.random()
+    count = int(rng.integers(1, 4) if rng.random() < 0.8 else rng.integers(4, 9))
+    own = float(np.clip(high, 14, min(0.6, 0.95 / count) * side))
+    if kind < 0.1:
+        return
+    text = any_word(rng, LETTERS)[: count + 1] if kind < 0.2 else "#" * count
+    write_line(
+        canvas, text, (side / 2 - 0.42 * own * len(text), side * rng.normal(0.5, 0.03)), own, hand,
+        pen, gap=rng.uniform(-0.05, 0.35), angle=rng.normal(0, 0.05),
+    )  # fmt: skip
+
+
 def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     """Rows of boxes, combs and cells with a digit in each; some stay empty."""
     rng, side = canvas.rng, canvas.side
@@ -384,12 +399,13 @@ def nothing(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 LAYOUTS: dict[str, tuple[Layout, float]] = {
-    "lines": (lines, 0.22),
-    "amount": (amount, 0.12),
-    "scattered": (scattered, 0.12),
-    "single": (single, 0.14),
-    "forms": (forms, 0.15),
-    "letters": (letters, 0.17),
+    "lines": (lines, 0.19),
+    "amount": (amount, 0.11),
+    "scattered": (scattered, 0.11),
+    "single": (single, 0.12),
+    "card": (card, 0.10),
+    "forms": (forms, 0.14),
+    "letters": (letters, 0.15),
     "nothing": (nothing, 0.08),
 }
 """Each layout and the share of pages that have it."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from neocog.learning.teacher import camera, paper
 from neocog.learning.teacher.bank import Bank, load_bank
-from neocog.learning.teacher.canvas import IGNORE, Canvas, any_hand
+from neocog.learning.teacher.canvas import IGNORE, Box, Canvas, any_hand
 from neocog.learning.teacher.clutter import blots, clutter, strikes
 from neocog.learning.teacher.layouts import LAYOUTS
 from neocog.learning.teacher.pen import Pen, Rng, any_pen, log_uniform
@@ -38,6 +38,9 @@ MOST_MARKS = 256
 
 NO_MARK = -9.0
 """Label of rows of marks that are not there."""
+
+Mark = tuple[int, float, float, float, float]
+"""Label, left, top, width and height of a mark, in pixels."""
 
 _PART = 32  # pages that a process draws at a time
 _banks: list[Bank] = []  # of a process
@@ -105,13 +108,17 @@ def draw_page(
     rng = np.random.default_rng([seed, 1 + variation])
     canvas = _ground(bank, style, rng, side, held)
     _write(canvas, style)
+    subject = _on_a_card(canvas) if style.layout == "card" else None
     sizes = [max(mark[3], mark[4]) for mark in canvas.marks if 0 <= mark[0] < 10]
     smallest = min(sizes, default=min(style.high, 60.0))
     image = np.clip(canvas.image, 0, 255)
     camera.light(image, rng)
     image = camera.lens(np.clip(image, 0, 255), rng, smallest)
     picture = camera.sensor(image, rng, smallest)
-    left, top, wide, high = _cut(canvas.marks, style.layout, rng, side)
+    if subject is not None:
+        left, top, wide, high = _around(subject, rng, side)
+    else:
+        left, top, wide, high = _cut(canvas.marks, style.layout, rng, side)
     inner = picture[top : top + high, left : left + wide]
     marks = _kept([(m[0], m[1] - left, m[2] - top, *m[3:]) for m in canvas.marks], inner)
     whole = cv2.copyMakeBorder(inner, 0, side - high, 0, side - wide, cv2.BORDER_REFLECT_101)
@@ -153,9 +160,37 @@ def _write(canvas: Canvas, style: Style) -> None:
         clutter(canvas, hand, pen, min(style.high, 90), style.amount)
 
 
-def _cut(
-    marks: list[tuple[int, float, float, float, float]], layout: str, rng: Rng, side: int
-) -> tuple[int, int, int, int]:
+def _on_a_card(canvas: Canvas) -> Box:
+    """Let all but a card around the digits be a desk, a wall, a room; return the card's box."""
+    rng, side = canvas.rng, canvas.side
+    boxes = np.array([mark[1:] for mark in canvas.marks if 0 <= mark[0] < 10]).reshape(-1, 4)
+    low, far = (side * (0.5 + sign * rng.uniform(0.08, 0.4, 2)) for sign in (-1, 1))
+    if len(boxes):
+        high = float(np.median(boxes[:, 3]))
+        low = boxes[:, :2].min(axis=0) - high * rng.uniform(0.05, 0.9, 2)
+        far = (boxes[:, :2] + boxes[:, 2:]).max(axis=0) + high * rng.uniform(0.05, 0.9, 2)
+    card = paper.card_on(canvas.image, paper.surface(side, rng), (*low, *(far - low)), rng)
+    canvas.marks[:] = [mark for mark in canvas.marks if _within(mark, card)]
+    return card
+
+
+def _within(mark: Mark, box: Box) -> bool:
+    """Whether the middle of a mark lies in a box."""
+    x, y = mark[1] + mark[3] / 2 - box[0], mark[2] + mark[4] / 2 - box[1]
+    return 0 <= x <= box[2] and 0 <= y <= box[3]
+
+
+def _around(card: Box, rng: Rng, side: int) -> tuple[int, int, int, int]:
+    """The part of a page that shows a card and what is around it; see `_cut`."""
+    low, size = np.array(card[:2]), np.array(card[2:])
+    first = low - size * rng.uniform(-0.03, 0.35, 2)
+    last = np.maximum(low + size * (1 + rng.uniform(-0.03, 0.35, 2)), first + _SMALLEST_PICTURE)
+    left, top = np.clip(first, 0, side - _SMALLEST_PICTURE).astype(int).tolist()
+    right, bottom = np.clip(last, 0, side).astype(int).tolist()
+    return left, top, max(right - left, _SMALLEST_PICTURE), max(bottom - top, _SMALLEST_PICTURE)
+
+
+def _cut(marks: list[Mark], layout: str, rng: Rng, side: int) -> tuple[int, int, int, int]:
     """Left, top, width and height of the part that is the picture: mostly all of it.
 
     The finder reads large pictures much reduced, and people photograph one digit in a strip.
@@ -182,9 +217,7 @@ def _cut(
     return left, int(np.clip(y - height / 2, 0, side - height)), width, height
 
 
-def _kept(
-    marks: list[tuple[int, float, float, float, float]], picture: NDArray[np.uint8]
-) -> NDArray[np.float32]:
+def _kept(marks: list[Mark], picture: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Boxes cut at the page's edge; of what is cut off, tiny or faded away nothing is asked."""
     rows = []
     high_side, wide_side = picture.shape

@@ -229,3 +229,34 @@ def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:
     dark = under * (1 - np.float32(rng.uniform(0, 0.6)) * shade)
     image[:] = image * sheet + dark * (1 - sheet)
     return np.asarray(inside < 3)
+
+
+def card_on(
+    image: Image, under: Image, around: tuple[float, float, float, float], rng: Rng
+) -> tuple[float, float, float, float]:
+    """Leave of a page a card ``around`` a box (left, top, width, height) on a surface ``under`` it.
+
+    At times a thumb holds it. Returns the card's own box.
+    """
+    left, top, wide, high = around
+    middle = np.array([left + wide / 2, top + high / 2])
+    corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * (wide / 2, high / 2)
+    corners = corners * (1 + rng.uniform(0, 0.06, (4, 2)))
+    turn = rng.normal(0, 0.05)
+    cos, sin = np.cos(turn), np.sin(turn)
+    corners = corners @ np.array([[cos, sin], [-sin, cos]]) + middle
+    mask = np.zeros(image.shape, np.float32)
+    cv2.fillConvexPoly(mask, (corners * 16).astype(np.int32), 1.0, cv2.LINE_AA, 4)
+    soft = np.asarray(cv2.GaussianBlur(mask, (0, 0), rng.uniform(1, 10)))
+    dark = under * (1 - np.float32(rng.uniform(0, 0.6)) * soft)
+    image[:] = image * mask + dark * (1 - mask)
+    if rng.random() < 0.25:  # on an edge, hardly over what is written
+        at = int(rng.integers(4))
+        edge = corners[at] + (corners[(at + 1) % 4] - corners[at]) * rng.uniform(0.1, 0.9)
+        way = (edge - middle) / max(float(np.hypot(*(edge - middle))), 1.0)
+        thick, level = 0.12 * min(wide, high) * rng.uniform(0.6, 1.4), rng.uniform(60, 190)
+        for share, shade in ((1.0, 0.8), (0.85, 1.0)):
+            _path(image, np.array([edge, edge + 4 * thick * way]), level * shade,
+                  int(2 * share * thick))  # fmt: skip
+    low, far = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
+    return low[0], low[1], far[0] - low[0], far[1] - low[1]
