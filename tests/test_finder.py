@@ -11,7 +11,8 @@ from neocog.learning.finder.boxes import compared
 from neocog.learning.pages.pen import trace
 from neocog.learning.teacher.bank import GLYPHS, SOURCES, Bank, build_bank, last_fifth, load_bank
 from neocog.learning.teacher.canvas import Canvas, any_hand
-from neocog.learning.teacher.page import draw_page
+from neocog.learning.teacher.page import any_style, draw_page
+from neocog.learning.teacher.paper import card_on
 from neocog.learning.teacher.pen import Pen
 from neocog.vision.finder import FinderSettings, Finding, decode, find, merged, normalised, sizes
 from neocog.vision.finder_model import OpenCV, load_finder, save_finder
@@ -95,6 +96,22 @@ def test_a_fifth_of_pages_carries_no_digit(bank: Path) -> None:
     without = sum(not ((each >= 0) & (each < 10)).any() for each in labels)
     assert 0.2 * 150 <= without <= 0.55 * 150
     assert any((each >= 10).any() for each in labels)
+
+
+def test_a_card_is_shown_with_what_lies_around_it(bank: Path) -> None:
+    rng, size = np.random.default_rng(0), 128
+    for _ in range(20):
+        image, under = np.full((size, size), 200, np.float32), np.full((size, size), 50, np.float32)
+        left, top, wide, high = card_on(image, under, (40, 50, 48, 30), rng)
+        assert left <= 40 and top <= 50 and left + wide >= 88 and top + high >= 80
+        assert image[65, 64] == 200 and image[2, 2] < 60
+    seeds = [s for s in range(300) if any_style(np.random.default_rng([s, 0])).layout == "card"]
+    pages = [draw_page(load_bank(bank), seed, side=size) for seed in seeds]
+    assert 10 <= len(seeds) <= 60
+    assert sum(bool((page.marks[:, 0] >= 0).any()) for page in pages) > len(pages) / 2
+    for page in pages:
+        x, y, wide, high = page.marks[page.marks[:, 0] >= 0, 1:].T
+        assert (x + wide / 2 <= page.extent[1]).all() and (y + high / 2 <= page.extent[0]).all()
 
 
 @pytest.mark.parametrize("sign", "/,")
@@ -218,6 +235,17 @@ def test_every_engine_answers_alike(front: str, tmp_path: Path) -> None:
     assert answer.shape == wanted.shape == (networks.OUTPUTS, 16, 24)
     assert np.abs(answer - wanted).max() < 0.05  # the file holds halves
     assert isinstance(find(grey, OpenCV(model)), Finding)
+    taken = networks.FinderNetwork(front).eval()
+    taken.take(model.tensors)  # its normalisations are folded: they are set anew for these pages
+    pages = torch.from_numpy(np.random.default_rng(1).normal(size=(4, 1, 64, 96)).astype("f4"))
+    with torch.no_grad():
+        before = taken(pages)
+        taken.normalise(pages)
+        as_read, as_learned = taken.eval()(pages), taken.train()(pages)
+    for after in (as_read, as_learned):
+        assert torch.abs(after - before).max() < 0.01 * torch.abs(before).max()
+    with pytest.raises(ValueError, match="another network"):
+        networks.FinderNetwork("deep").take(model.tensors)
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(bank: Path, tmp_path: Path) -> None:
