@@ -27,7 +27,7 @@ class Rules:
     """When a number is announced.
 
     A desk has something like a digit everywhere, but seldom several: with the default ``evidence``
-    one in a hundred such numbers may be none.
+    one in fifty such numbers may be none (``python -m experiments.live.measure run --odds``).
     """
 
     hold: int = 5  # frames for which a text must have been agreed on
@@ -35,7 +35,7 @@ class Rules:
     sure: float = 0.8  # a confidence below this is a doubt
     again: float = 2.0  # seconds out of view after which a number is new, and readings do not count
     ahead: float = 2.0  # times as often as any other reading of its line a text must have been read
-    evidence: float = log(99)  # log odds that its digits must have together
+    evidence: float = log(49)  # log odds that its digits must have together
     border: float = 0.1  # digits are at the border nearer than this share of their height
 
 

@@ -37,7 +37,7 @@ Known = Callable[[NDArray[np.uint8], NDArray[np.float32]], NDArray[np.floating]]
 _DATE = re.compile(r"(?<![0/])(00?/00?/(00)?00|0000/00?/00?)(?![0/])")
 """A date with slashes, each digit as 0."""
 _SLASH = 10 + SIGNS.index("/")
-SLASH = 0.52
+SLASH = 0.5
 """Score of the finder from which a slash stands in the text, see `neocog.batch.words.SURE`."""
 
 

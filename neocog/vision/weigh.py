@@ -50,7 +50,7 @@ class SearchSettings:
     told: float = 0.6  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
-    asked: tuple[float, float] = (-3.0, 2.0)
+    asked: tuple[float, float] = (-2.9, 2.0)
     beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
     level: float = 0.6  #: and up or down
     like: float = 0.35  #: least height of a neighbour, of the higher one's
@@ -70,7 +70,7 @@ class SearchSettings:
     thick: float = 3.4  #: stroke width above which strokes are thinned
     thinned: float = 3.0  #: and to what width
     #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
-    upright: float = 6.1
+    upright: float = 6.6
     many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
     #: boxes that are looked at, but for those that the finder is sure of: noise takes no longer
     most: int = 128
@@ -83,8 +83,8 @@ class Weights:
     #: of `OWN`
     own: tuple[float, ...] = (0.03, 2.44, 0.34, 0.88, -0.27, -0.02, -0.82, -0.02, 0.74, 0.27)
     network: tuple[float, ...] = (-0.02, 0.27, 0.09)  #: of `NETWORK`
-    around: tuple[float, ...] = (0.62, 1.08, 0.78)  #: of `AROUND`
-    link: tuple[float, ...] = (2.08, -1.83)  #: of `neocog.vision.lines.LINK`
+    around: tuple[float, ...] = (0.61, 1.11, 0.76)  #: of `AROUND`
+    link: tuple[float, ...] = (2.71, -1.98)  #: of `neocog.vision.lines.LINK`
     trust: float = 1.2  #: of the digit network's log probabilities of the ten digits
     guess: float = 1.1  #: of the finder's
     share: float = 0.512  #: of the finder's marks that are digits, usually
