@@ -182,7 +182,7 @@ class TestPipeline:
     def test_boxes_lie_on_the_digits_also_in_a_region(self, reader: Reader) -> None:
         frame = picture("4711")
         boxes = []
-        for roi in (None, Roi(20, 60, 100, 120)):
+        for roi in (None, Roi(20, 60, 86, 120)):
             (view,) = seen_by(reader, [frame], roi=roi)
             boxes.append([digit.box for row in view.seen.rows for digit in row])
         assert [len(found) for found in boxes] == [4, 2]
@@ -216,7 +216,7 @@ class TestPipeline:
         recent.recognise(others)
         assert asked[-1] == 3
 
-    def test_where_finding_is_slow_frames_are_reduced_while_digits_are_in_view(
+    def test_where_finding_is_slow_three_of_four_frames_are_reduced(
         self, reader: Reader, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sides: list[int] = []
@@ -239,7 +239,7 @@ class TestPipeline:
         sides.clear()
         for n in range(24):
             frames.recognise(frames.find(Frame(n, picture(""), 0.0, 0.0)))
-        assert set(sides[4:]) == {LONG_SIDE}
+        assert sorted(sides[-4:]) == [LONG_SIDE // 2] * 3 + [LONG_SIDE]
 
     def test_a_file_paced_like_a_camera_drops_frames_and_counts_them(self, reader: Reader) -> None:
         frames = clip(("471", 60))

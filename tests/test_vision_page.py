@@ -34,9 +34,7 @@ def row(*columns: float, level: float = 100, tall: float = 40) -> Boxes:
     return [(x, level, 0.6 * tall, tall) for x in columns]
 
 
-WEIGHTS = Weights(
-    own=(-2.0, 2.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0), network=(0.0, 1.0, 0.0), around=(0, 1, 0)
-)
+WEIGHTS = Weights(own=(-2.0, 2.0, 0.0, 3.0, *[0.0] * 6), network=(0.0, 1.0, 0.0), around=(0, 1, 0))
 """So that tests do not hang on what was fitted last."""
 
 

@@ -13,8 +13,8 @@ from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass
 from neocog.cuda.plan import Shelf
-from neocog.cuda.runner import LANES
 from neocog.cuda.rounding import bf16
+from neocog.cuda.runner import LANES
 from neocog.cuda.steps import Step
 from neocog.network.arrays import to_numpy
 from neocog.network.model import Model
@@ -24,7 +24,7 @@ Maps = Mapping[str, NDArray[np.floating[Any]]]
 
 
 class OurSide:
-    """``batch`` digits a pass of our engine, in chunks dealt to lanes as it does; see ``gpu.py``."""
+    """``batch`` digits a pass of our engine, chunks dealt to lanes; a Side of ``gpu.py``."""
 
     def __init__(
         self, model: Model, batch: int, *, precision: str, plan: str = "default", number: int = 0

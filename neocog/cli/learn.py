@@ -341,7 +341,9 @@ def _learn_finder(
     if front not in FRONTS:
         raise UsageError(f"finder '{front}' is unknown: choose {', '.join(FRONTS)}")
     if start is not None and not Path(start).is_file():
-        raise UsageError(f"--start {start}: no such file; give a finder's file or a run.safetensors")
+        raise UsageError(
+            f"--start {start}: no such file; give a finder's file or a run.safetensors"
+        )
     runs = Path(folder or Path(place).with_suffix(".run"))
     sources = hashlib.sha256(f"{data.resolve()} {fonts}".encode()).hexdigest()[:8]
     bank = runs / f"bank-{sources}.npz"

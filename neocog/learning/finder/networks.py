@@ -231,7 +231,7 @@ class FinderNetwork(nn.Module):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def normalise(self, x: Tensor) -> None:
-        """Normalise each convolution by what it gives for pages (B, 1, H, W); nothing else changes."""
+        """Normalise each convolution by what it gives for pages (B, 1, H, W), to the same maps."""
         hooks = [
             part.register_forward_pre_hook(lambda part, given: part.normalise(*given))
             for part in self.modules()

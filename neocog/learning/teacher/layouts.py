@@ -1,4 +1,4 @@
-"""Where digits stand: lines, scattered, one large, cards, forms with boxes, amounts, dates, sums."""
+"""Where digits stand: lines, scattered, one large, cards, forms with boxes, amounts, sums."""
 
 from collections.abc import Callable
 from dataclasses import replace
