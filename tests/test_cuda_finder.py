@@ -236,7 +236,7 @@ def agree(got: Finding, wanted: Finding, bound: float = 0.02) -> None:
 @pytest.mark.skipif(not SHIPPED.is_file(), reason="needs models/finder.safetensors")
 def test_a_page_gives_the_marks_that_the_cpu_finds(emulator: Emulator) -> None:
     model, grey = load_finder(SHIPPED), page()
-    settings = FinderSettings(largest=80, small=0)
+    settings = FinderSettings(largest=80, small=0, overlap=0.5)  # two marks share 0.400 of theirs
     frame = Frame(FinderNetwork(emulator, model.nodes, model.tensors), grey.shape, settings)
     frame.grey[...] = grey
     for launch in frame.launches:

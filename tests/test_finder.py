@@ -168,7 +168,7 @@ def test_decoding_and_merging() -> None:
     assert once.scores.tolist() == pytest.approx([0.9, 0.8])
 
 
-@pytest.mark.parametrize(("side", "times"), [(96, 2.0), (288, 4 / 3), (384, 1.0)])
+@pytest.mark.parametrize(("side", "times"), [(96, 2.0), (384, 4 / 3), (512, 1.0)])
 def test_a_small_picture_is_enlarged(side: int, times: float) -> None:
     shapes = []
 

@@ -48,7 +48,7 @@ class FinderSettings:
     """
 
     long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
-    small: int = 384  #: pixels; smaller pictures are enlarged to it, at most twice
+    small: int = 512  #: pixels; smaller pictures are enlarged to it, at most twice
     step: float = 2.0  #: between two sizes that the picture is read at
     least: float = 0.1  #: score below which nothing is told
     score: float = 0.35  #: score from which a box is a digit
