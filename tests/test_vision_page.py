@@ -161,6 +161,18 @@ def test_ink_of_a_box_is_told_by_its_own_contrast() -> None:
     assert not cut_out(np.full_like(grey, 9), box)[0].any()
 
 
+def test_a_digit_that_touches_the_outline_of_its_cell_is_cut_out() -> None:
+    grey = np.full((100, 100), 200, np.uint8)
+    grey[20:80, 26:74] = 20
+    grey[28:72, 34:66] = 200
+    grey[34:74, 47:53] = 100
+    digit, contrast = cut_out(grey, np.array((42, 32, 16, 41), np.float32))
+    assert contrast == pytest.approx(100, abs=10)
+    assert digit[14, 14] > 200
+    assert not digit[:, :9].any()
+    assert not digit[:, 20:].any()
+
+
 @pytest.mark.parametrize("turn", TURNS)
 def test_boxes_are_turned_back(turn: int) -> None:
     grey = np.zeros((30, 50), np.uint8)

@@ -196,7 +196,8 @@ def cut_out(
     crop, inner = _box_of(grey, box, settings.margin)
     away = crop - _paper(crop, inner)
     x, y, wide, high = inner
-    within = away[y : y + high, x : x + wide]
+    down, right = int(settings.rim * high), int(settings.rim * wide)
+    within = away[y + down : y + high - down, x + right : x + wide - right]
     if not within.size:
         return np.zeros((SIDE, SIDE), np.uint8), 0.0
     few = int(settings.extreme * within.size)
@@ -263,7 +264,10 @@ def _median(values: NDArray[np.float64]) -> float:
 def _own(
     ink: NDArray[np.float32], inner: tuple[int, int, int, int], settings: SearchSettings
 ) -> NDArray[np.float32]:
-    """Take away marks that lie outside the box for the most part."""
+    """Take away marks that lie outside the box for the most part.
+
+    What holds most of the ink in the box stays: a digit may touch the outline of its cell.
+    """
     import cv2
 
     x, y, wide, high = inner
@@ -275,7 +279,7 @@ def _own(
     inside[max(0, y - slack) : y + high + slack, max(0, x - slack) : x + wide + slack] = True
     within = np.bincount(labels[inside], minlength=count)
     area = stats[:, cv2.CC_STAT_AREA]
-    keep = within > 0.5 * area
+    keep = (within > 0.5 * area) | (within > 0.5 * within[1:].sum())
     keep[0] = False
     keep &= area >= settings.speck * max(1, int(area[1:].max(initial=1)))
     core = keep[labels]

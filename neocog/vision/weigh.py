@@ -50,7 +50,7 @@ class SearchSettings:
     told: float = 0.6  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
-    asked: tuple[float, float] = (-2.9, 2.0)
+    asked: tuple[float, float] = (-3.1, 1.9)
     beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
     level: float = 0.6  #: and up or down
     like: float = 0.35  #: least height of a neighbour, of the higher one's
@@ -58,6 +58,9 @@ class SearchSettings:
     apart: float = 0.55  #: heights from which a box stands on another line
     latest: int = 3  #: boxes of a line whose mean level the next one is compared with
     margin: float = 0.2  #: what is cut out around a box, of its longer side
+    #: share of a box's width and height on each side where its contrast is not told: the outline
+    #: of a cell may be there
+    rim: float = 0.12
     paper: float = 0.18  #: of full contrast: what is no ink yet
     ink: float = 0.72  #: and what is full ink
     extreme: float = 0.03  #: share of a box's pixels that are darker than its ink counts
@@ -70,7 +73,7 @@ class SearchSettings:
     thick: float = 3.4  #: stroke width above which strokes are thinned
     thinned: float = 3.0  #: and to what width
     #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
-    upright: float = 6.6
+    upright: float = 6.8
     many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
     #: boxes that are looked at, but for those that the finder is sure of: noise takes no longer
     most: int = 128
@@ -81,12 +84,12 @@ class Weights:
     """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
 
     #: of `OWN`
-    own: tuple[float, ...] = (0.03, 2.44, 0.34, 0.88, -0.27, -0.02, -0.82, -0.02, 0.74, 0.27)
-    network: tuple[float, ...] = (-0.02, 0.27, 0.09)  #: of `NETWORK`
-    around: tuple[float, ...] = (0.61, 1.11, 0.76)  #: of `AROUND`
-    link: tuple[float, ...] = (2.71, -1.98)  #: of `neocog.vision.lines.LINK`
-    trust: float = 1.2  #: of the digit network's log probabilities of the ten digits
-    guess: float = 1.1  #: of the finder's
+    own: tuple[float, ...] = (-0.04, 2.43, 0.3, 0.92, -0.3, -0.02, -0.82, -0.03, 0.75, 0.27)
+    network: tuple[float, ...] = (-0.01, 0.27, 0.05)  #: of `NETWORK`
+    around: tuple[float, ...] = (0.72, 1.11, 0.82)  #: of `AROUND`
+    link: tuple[float, ...] = (3.18, -2.11)  #: of `neocog.vision.lines.LINK`
+    trust: float = 0.5  #: of the digit network's log probabilities of the ten digits
+    guess: float = 0.5  #: of the finder's
     share: float = 0.512  #: of the finder's marks that are digits, usually
 
 
