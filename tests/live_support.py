@@ -49,7 +49,8 @@ def clip(*parts: tuple[str, int], size: tuple[int, int] = (320, 240)) -> list[Fr
 def row(text: str, *, x: int = 0, y: int = 0, p: float = 0.995, tall: int = 40) -> Row:
     """A line of a frame, its digits 30 columns apart."""
     return tuple(
-        DigitReading(char, p, 0.5, (x + 30 * n, y, 24, tall)) for n, char in enumerate(text)
+        DigitReading(char, p, 0.5, (x + 30 * n, y, 24, tall), place=p)
+        for n, char in enumerate(text)
     )
 
 

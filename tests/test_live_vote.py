@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neocog.batch.pattern import Pattern
+from neocog.batch.records import DigitReading
 from neocog.errors import UsageError
 from neocog.live.announce import Announcer, Rules
 from neocog.live.frame_reader import Roi
@@ -65,7 +66,8 @@ class TestAgreement:
     def test_a_digit_is_what_k_of_the_last_n_frames_saw(
         self, votes: tuple, decided: tuple[str, float]
     ) -> None:
-        assert Agreement(3, 5).decide(votes) == decided
+        seen = [vote and DigitReading(*vote, 0.5, (0, 0, 9, 9)) for vote in votes]
+        assert Agreement(3, 5).decide(seen) == decided
 
     @pytest.mark.parametrize("text", ["3", "0/5", "6/5", "2/5", "2/4", "a/b", "-1/3", "3/5/7", ""])
     def test_what_is_no_majority_is_refused(self, text: str) -> None:
@@ -74,7 +76,7 @@ class TestAgreement:
 
     @given(st.lists(st.one_of(st.none(), st.sampled_from("0123456789?")), max_size=5))
     def test_at_most_one_answer_can_agree(self, chars: list[str | None]) -> None:
-        votes = tuple(char and (char, 0.9) for char in chars)
+        votes = [DigitReading(char, 0.9, 0.5, (0, 0, 9, 9)) if char else None for char in chars]
         most = max((chars.count(char) for char in chars if char and char != "?"), default=0)
         assert (Agreement(3, 5).decide(votes)[0] != "?") == (most >= 3)
 

@@ -197,7 +197,8 @@ class Reader:
             for reason, label in zip(reasons, answers.label.tolist(), strict=True)
         ]
         p, margin = answers.p.tolist(), answers.margin.tolist()
-        return tuple(map(DigitReading, chars, p, margin, boxes, reasons))
+        there = [1.0] * len(boxes) if places is None else [place.p for place in places]
+        return tuple(map(DigitReading, chars, p, margin, boxes, reasons, there))
 
     @overload
     def read(self, picture: Picture) -> PageReading: ...  # type: ignore[overload-overlap]

@@ -50,6 +50,8 @@ class DigitReading:
     reason : str or None
         Why the place was rejected: ``no response``, ``two answers``, ``not a digit``;
         see :mod:`neocog.batch.policy`.
+    place : float
+        Probability that a digit stands there at all and none beside it was left out; in no file.
     """
 
     char: str
@@ -57,6 +59,7 @@ class DigitReading:
     margin: float
     box: Box
     reason: str | None = None
+    place: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

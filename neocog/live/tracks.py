@@ -25,8 +25,8 @@ Shift = tuple[float, float]
 Pairs = tuple[tuple[int | None, int | None], ...]
 """Numbers in the old and in the new row, in reading order; None where a partner is missing."""
 
-Vote = tuple[str, float] | None
-"""What one frame says of a digit: character and probability; None where it saw nothing."""
+Vote = DigitReading | None
+"""What one frame says of a digit; None where it saw nothing."""
 
 _SUREST = 0.999  # probability; what is beyond it is as sure
 _SAME = 0.55  # lines of two frames are one line below this cost
@@ -63,13 +63,15 @@ class Agreement:
     def decide(self, votes: Sequence[Vote]) -> tuple[str, float]:
         """Return the character that k frames saw and its mean probability, else ``?`` and 0.
 
-        >>> Agreement(2, 3).decide((("7", 0.9), ("1", 0.6), ("7", 0.7)))
+        >>> box = (0, 0, 9, 9)
+        >>> frames = [DigitReading("7", 0.9, 1.0, box), None, DigitReading("7", 0.7, 1.0, box)]
+        >>> Agreement(2, 3).decide(frames)
         ('7', 0.8)
         """
         seen: dict[str, list[float]] = {}
         for vote in votes:
-            if vote is not None and vote[0] != REJECTED:
-                seen.setdefault(vote[0], []).append(vote[1])
+            if vote is not None and vote.char != REJECTED:
+                seen.setdefault(vote.char, []).append(vote.p)
         for char, p in seen.items():
             if len(p) >= self.k:
                 return char, round(fmean(p), 6)
@@ -80,8 +82,9 @@ class Agreement:
 class Digit:
     """One digit of a line that is followed.
 
-    ``reading`` is what the votes agree on, ``?`` with probability 0 until they do; box and margin
-    are those of the last frame that saw it, and the box moves on with its line.
+    ``reading`` is what the votes agree on, ``?`` with probability 0 until they do; its ``place`` is
+    their mean; box and margin are those of the last frame that saw it, and the box moves on with
+    its line.
     """
 
     reading: DigitReading
@@ -122,8 +125,8 @@ class Track:
 
     @property
     def evidence(self) -> float:
-        """Log odds of its digits, added up: how surely there is a number at all."""
-        p = [min(max(digit.p, 1 - _SUREST), _SUREST) for digit in self.shown]
+        """Log odds of its digits' places, added up: how surely there is a number at all."""
+        p = [min(max(digit.place, 1 - _SUREST), _SUREST) for digit in self.shown]
         return sum(log(one / (1 - one)) for one in p)
 
 
@@ -169,15 +172,16 @@ class Tracker:
         return replace(after, steady=steady)
 
     def _digit(self, old: Digit | None, new: DigitReading | None, step: Shift) -> Digit:
-        vote = (new.char, new.p) if new else None
-        votes = (*(old.votes if old else ()), vote)[-self.agreement.n :]
+        votes = (*(old.votes if old else ()), new)[-self.agreement.n :]
         char, p = self.agreement.decide(votes)
         last = new or (old.reading if old else None)
         assert last is not None
         x, y, width, height = last.box
         if new is None:
             x, y = round(x + step[0]), round(y + step[1])
-        reading = DigitReading(char, p, last.margin, (x, y, width, height))
+        seen = [vote.place for vote in votes if vote is not None]
+        place = fmean(seen) if seen else 0.0
+        reading = DigitReading(char, p, last.margin, (x, y, width, height), place=place)
         present = sum(vote is not None for vote in votes) >= self.agreement.k
         return Digit(reading, votes, present)
 
