@@ -10,7 +10,7 @@ import pytest
 
 from experiments.documents import signs
 from experiments.reading.made import CELLS, FORMATS, faces, make_amounts, make_letters
-from experiments.reading.measure import faults, placed, summary
+from experiments.reading.measure import faults, honest, placed, summary, sure
 from experiments.reading.sets import SETS, Task, digits_of, sample
 from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.words import SURE
@@ -102,6 +102,18 @@ def test_errors_are_told_apart() -> None:
     assert faults("173", "123") == {"wrong": 1, "misread": 1}
     assert faults("231", "123")["out_of_order"] == 1
     assert faults("", "12") == {"wrong": 2, "missed": 2}
+
+
+def test_probabilities_stand_beside_what_is_right() -> None:
+    digits = [DigitReading(char, p, 1.0, (0, 0, 9, 9)) for char, p in
+              (("1", 0.97), ("7", 0.5), ("?", 0.1), ("3", 0.98))]  # fmt: skip
+    found = sure(PageReading("a", digits=tuple(digits)), "17?3", "1243")
+    assert found == [(0.97, True), (0.5, False), (0.98, True)]
+    rows = [{"set": "photos", "sure": found}, {"set": "forms", "sure": found[:1]}]
+    lines = honest(rows)
+    assert [(line["from"], line["digits"], line["right"]) for line in lines] == [
+        (0.4, 1, 0.0), (0.95, 2, 1.0), (0.95, 1, 1.0)]  # fmt: skip
+    assert lines[1]["p"] == pytest.approx(0.975)
 
 
 def test_a_sign_that_is_printed_is_counted() -> None:

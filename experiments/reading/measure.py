@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -80,17 +81,32 @@ def look(task: Task) -> Row:
         row["as_upright"] = reading.plain == upright.plain
     if task.set not in ("letters", "blank"):
         row |= faults(read, one.text)
+        row["sure"] = sure(reading, read, one.text)
     if one.marks is not None:
         row |= placed(reading, one.marks)
     return row
 
 
-def faults(read: str, written: str) -> dict[str, int]:
-    """Count the errors of the cheapest alignment by kind."""
+def stand_for(read: str, written: str) -> tuple[float, dict[int, int]]:
+    """Return the errors of the cheapest alignment, and which character each one stands for."""
     differs = np.array(list(read))[:, None] != np.array(list(written))
     cost, pairs = aligned(differs.reshape(len(read), len(written)))
-    found = Counter[str](missed=len(written) - len(pairs))
-    as_what = dict(pairs)
+    return cost, dict(pairs)
+
+
+def sure(reading: PageReading, read: str, written: str) -> list[tuple[float, bool]]:
+    """Return the probability of each digit that was printed, and whether it is right."""
+    as_what = stand_for(read, written)[1]
+    return [
+        (mark.p, i in as_what and mark.char == written[as_what[i]])
+        for i, mark in enumerate(reading.digits) if mark.char != REJECTED
+    ]  # fmt: skip
+
+
+def faults(read: str, written: str) -> dict[str, int]:
+    """Count the errors of the cheapest alignment by kind."""
+    cost, as_what = stand_for(read, written)
+    found = Counter[str](missed=len(written) - len(as_what))
     for i, char in enumerate(read):
         if i not in as_what or char != written[as_what[i]]:
             kind = "misread" if i in as_what else "extra"
@@ -168,6 +184,21 @@ def risk(rows: list[Row]) -> list[Row]:
     return out
 
 
+def honest(rows: list[Row]) -> list[Row]:
+    """How many digits are right of those printed with about the same probability."""
+    out = []
+    for kind, names in (("photographs and cheques", ("photos", "strings")),
+                        ("made pages", ("conditions", "forms", "amounts"))):  # fmt: skip
+        pairs = [one for row in rows if row["set"] in names for one in row["sure"]]
+        p, right = np.array(pairs).reshape(-1, 2).T
+        for low, high in pairwise((0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 1.01)):
+            some = (p >= low) & (p < high)
+            if some.any():
+                row = {"pages": kind, "from": low, "digits": int(some.sum())}
+                out.append(row | {"p": float(p[some].mean()), "right": float(right[some].mean())})
+    return out
+
+
 def times(data: Path) -> list[Row]:
     """Milliseconds on two cores, decoding apart, each the better of two; memory at the end."""
     reader = _STATE["reader"]
@@ -227,9 +258,12 @@ def main() -> None:
         read = dict(zip(order, pool.map(look, [todo[k] for k in order]), strict=True))
     rows = [read[k] for k in sorted(read)]
     lines, reader = summary(rows), make()
+    honesty = honest(rows)
+    for row in rows:
+        row.pop("sure", None)
     write_results(
         args.output, lines, columns=COLUMNS, formats={"cer": ".1%"}, model=reader.model.id,
-        finder=reader.finder.model.id, times=timed, risk=risk(rows),
+        finder=reader.finder.model.id, times=timed, risk=risk(rows), honest=honesty,
         wrong=[row for row in rows if row["set"] != "photos_b" and (
                row.get("wrong") or (row["printed"] and "wrong" not in row)
                or row.get("signs_printed") or (row["turn"] and row["set"] != "turned"))],
