@@ -109,7 +109,7 @@ def weighed(
 
     Also where the network alone would have said that it is none, the label is that of the likeliest
     digit, with a margin of 0; a place without any response stays without an answer. The probability
-    is that the place holds this digit and that none beside it was left out.
+    is that the place holds this digit, and at most that none beside it was left out.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def weighed(
     score = combined(found, model, guesses, weights)
     best = 1 / np.exp(score - score.max(axis=1, keepdims=True)).sum(axis=1)
     silent = (found.label < 0) & (found.margin <= 0)
-    p = best * np.array([place.p for place in places])
+    p = np.minimum(best * [place.p for place in places], [place.whole for place in places])
     return Answers(
         np.where(silent, -1, score.argmax(axis=1)).astype(np.int64),
         found.score,

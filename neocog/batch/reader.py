@@ -197,7 +197,11 @@ class Reader:
             for reason, label in zip(reasons, answers.label.tolist(), strict=True)
         ]
         p, margin = answers.p.tolist(), answers.margin.tolist()
-        there = [1.0] * len(boxes) if places is None else [place.p for place in places]
+        there = (
+            [1.0] * len(boxes)
+            if places is None
+            else [min(place.p, place.whole) for place in places]
+        )
         return tuple(map(DigitReading, chars, p, margin, boxes, reasons, there))
 
     @overload

@@ -56,7 +56,8 @@ class Mark:
     features: NDArray[np.float64] | None = None
     odds: float = 0.0  #: log odds that it is a digit
     worth: float = 0.0  #: the same above those of being told at all
-    p: float = 0.0  #: probability that it is a digit of its line and none beside it was left out
+    p: float = 0.0  #: probability that it is a digit of its line
+    whole: float = 1.0  #: probability that none beside it was left out
     asked: bool = True  #: whether the digit network was asked
 
     @property
@@ -237,7 +238,8 @@ class Search:
         same, near = self._same(told, boxes), beside(told, boxes, self.settings)
         missing = np.where(same.any(axis=0), 0, p)
         for k, mark in enumerate(line):
-            mark.p = float(min(p[same[k]].sum(), 1 - missing[near[k]].max(initial=0)))
+            mark.p = float(p[same[k]].sum())
+            mark.whole = 1 - float(missing[near[k]].max(initial=0))
 
     def _with_signs(self, lines: list[list[Mark]], count: int | None) -> list[list[Mark]]:
         """Lines with the signs among their digits: what no digit has, in a line's rows."""
