@@ -161,6 +161,15 @@ def test_ink_of_a_box_is_told_by_its_own_contrast() -> None:
     assert not cut_out(np.full_like(grey, 9), box)[0].any()
 
 
+def test_a_digit_is_as_sure_as_that_no_neighbour_was_missed() -> None:
+    whole = [searched(finding(row(50, 90, 130), [0.9, 0.9, score], [1, 2, 3]))[0][0]
+             for score in (0.16, 0.4)]  # fmt: skip
+    assert chars(whole) == ["12", "12"]
+    (_, far), (_, near) = ([mark.whole for mark in line] for line in whole)
+    assert 0.3 < near < far < 1
+    assert whole[1][0].whole == 1
+
+
 def test_a_digit_that_touches_the_outline_of_its_cell_is_cut_out() -> None:
     grey = np.full((100, 100), 200, np.uint8)
     grey[20:80, 26:74] = 20
