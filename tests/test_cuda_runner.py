@@ -260,5 +260,8 @@ def test_a_version_that_the_device_does_not_take_is_left_out(
     monkeypatch.setattr(launcher.Gpu, "_load", refusing)
     engine.runners[0].gpu._functions.clear()
     rest = measure._anchor_times(engine.runners[0], 8)
-    assert {name for name in whole["US1"] if name not in rest["US1"]} == {"winograd"}
+    assert {name for name in whole["US1"] if name not in rest["US1"]} == {
+        "winograd",
+        "winograd-cuda-cores",
+    }
     assert rest["UC4"] == whole["UC4"]

@@ -8,11 +8,13 @@ from neocog.cuda.kernel import Array, Kernel, Launch, Machine, shared_limit, up
 from neocog.cuda.steps import Forms, LayerStep, Place, Precision
 from neocog.cuda.winograd import Convolution, Operand, Response, Shape
 from neocog.cuda.winograd_transforms import Split, best_tile, transform_filters, uniform
+from neocog.errors import UsageError
 from neocog.network.layers import s_constants
 
 _STRIP = 4  # cells of a column that a thread of the inhibition makes, at most
-#: Bytes of the Winograd domain that are worked on at a time: what stays in an L2 cache.
-S_BYTES = 40 << 20
+#: Bytes of the Winograd domain that are worked on at a time. What fits an H200's L2 cache (50 MB)
+#: takes 5 to 20 % longer for many digits: its launches are short.
+S_BYTES = 128 << 20
 #: A plane that stays silent whatever comes.
 _SILENT = 1e30
 
@@ -63,13 +65,14 @@ class Fused:
 class WinogradS(LayerStep):
     """US1 .. US4 by decomposed Winograd convolution.
 
-    On tensor cores in ``tf32``, ``fp16`` and ``bf16`` (with TF32 operands) from compute capability
-    8.0 on, else on CUDA cores. Parts and tiles are those of :func:`way` where ``split`` and ``m``
-    are not given.
+    On tensor cores from compute capability 8.0 on, in ``fp32`` every number as the sum of two of
+    TF32, in ``bf16`` with TF32 operands; else on CUDA cores. Parts and tiles are those of
+    :func:`way` where ``split`` and ``m`` are not given.
     """
 
     kind = "S"
     version: ClassVar[str] = "winograd"
+    cuda_cores: ClassVar[bool] = False  #: whether tensor cores are left alone
 
     def __init__(self, *place: *Place, split: Split | None = None, m: int | None = None) -> None:
         super().__init__(*place)
@@ -77,6 +80,10 @@ class WinogradS(LayerStep):
         source, target = self.source, self.target
         kernel = model.spec.s[layer].kernel
         operand = _operand_of(precision, machine.arch)
+        if self.cuda_cores:
+            if precision != "fp32":
+                raise UsageError(f"{self.version} computes in fp32, got {precision}")
+            operand = "fp32"
         parts, tile = way(kernel, target.size, operand)
         self.convolution = Convolution(
             Shape(kernel, source.width, source.channels, target.channels, source.code, target.code),
@@ -151,12 +158,12 @@ class WinogradS(LayerStep):
 def way(kernel: int, size: int, operand: Operand) -> tuple[Split, int]:
     """Return parts and tiles of a layer of size x size cells.
 
-    On CUDA cores those of least multiplications. On tensor cores products are nearly free, and
+    In float32 those of least multiplications. In 16 bits and TF32 products are nearly free, and
     parts as large as the tiles share their inputs, so that least is moved: 2x2 in US2 and US3,
     whose transforms only add and subtract what a cell sees itself; 3x3 in US4, whose windows are
     never nearly silent (in US2 its error is 9e-2 of the strongest response, in US4 5e-4).
     """
-    if operand == "fp32":
+    if operand in ("fp32", "tf32x3"):
         split = uniform(kernel)
         return split, best_tile(split, size)
     side = 2 if kernel % 2 == 0 else 3
@@ -164,9 +171,19 @@ def way(kernel: int, size: int, operand: Operand) -> tuple[Split, int]:
 
 
 def _operand_of(precision: Precision, arch: int) -> Operand:
-    if precision == "fp32" or arch < 80:
+    if arch < 80:
         return "fp32"
-    return "fp16" if precision == "fp16" else "tf32"
+    of: dict[Precision, Operand] = {"fp32": "tf32x3", "fp16": "fp16"}
+    return of.get(precision, "tf32")
 
 
-VERSIONS: dict[str, type[WinogradS]] = {WinogradS.version: WinogradS}
+class WinogradOnCudaCores(WinogradS):
+    """The same in float32 throughout, on CUDA cores."""
+
+    version: ClassVar[str] = "winograd-cuda-cores"
+    cuda_cores: ClassVar[bool] = True
+
+
+VERSIONS: dict[str, type[WinogradS]] = {
+    step.version: step for step in (WinogradS, WinogradOnCudaCores)
+}
