@@ -26,7 +26,7 @@ FORMATS = """
     ##/##/#### ##/##/## #/##/#### ##/#### #,## ##,##
     ##.##.## ##.##.#### ##-##-## ####-##-## ##:## ##:##:## #,## ###,## #.###,##
     ##.## #+# ##+##=## #-#=# #x#=## #÷# (##) -## +## ##% #*# ###-### =### #/# ##/## ###/## #.#
-    (###)###-#### #=# ###= #(#+#) #####- *###* #:# -#.## #% #x## ##.### #####/- ##=
+    (###)###-#### #=# ###= #(#+#) #####- *###* #:# -#.## #% #x## ##.### /### #####/- ##=
     #####= ##+#-# #####-- #,### ##,- =###.###= ###.- #.###.- ####.= #x#+#/# ##/#-# #/#/## *#.###.-
     ##.###= ##÷#= #-#-# ###x## ##/## ####/## ##/##/##/## ##/### #/##/#### ###/### ##,# #,# ###,###
     ##/## ##,##,## #/#
@@ -37,17 +37,13 @@ AMOUNTS = """
     ### #### ##### ###### ####### #.### ##.### ###.### #.###.### ##,## #00 #000 ##00 #0000 ##000
     #00000 #.000
     ##.000 ##.#00 ###.000 #.000.000 ##0.000 #0.000 ##00= #.000= *##.000* -##.###- #####.-
-    =##.###= #000.- ###.###= ##.###// =#.#00= *###.###*
+    =##.###= #000.- ###.###= //##.### ##.###// =#.#00= *###.###*
 """.split()
 """What is written into the field of a cheque's amount."""
 
 _SLASHED = [text for text in FORMATS if "/" in text]
 _SLASHES = 0.4  # of what looks like a date or an amount, has slashes
-_TIMES, _TIME = ("##:##", "#:##", "##:##:##", "##:##-##:##"), 0.08  # of the same, are times
 _LEANING_ONES, _LEAN = 0.08, 0.4  # of the numbers without a slash; most that their ones lean more
-#: Of the longer numbers, as many begin with a 1 as in nature (Benford 1938); of these some begin
-#: with a large leaning stroke. No number begins with a slash.
-_FIRST_ONES, _STROKES, _STROKE_LEANS = 0.25, 0.4, 0.8
 _JOINED = 0.12  # of the numbers, some of whose digits a stroke joins
 
 Image = NDArray[np.float32]
@@ -56,8 +52,6 @@ Layout = Callable[[Canvas, Hand, Pen, float], None]
 
 
 def _any_format(rng: Rng) -> str:
-    if rng.random() < _TIME:
-        return str(rng.choice(_TIMES))
     return str(rng.choice(_SLASHED if rng.random() < _SLASHES else FORMATS))
 
 
@@ -78,7 +72,6 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
     low = rng.uniform(-0.3, 1.0)
     if "/" not in text and rng.random() < _LEANING_ONES:
         hand = replace(hand, ones=rng.uniform(0, _LEAN), scans=hand.scans[:0])
-    first = text.count("#") > 2 and rng.random() < _FIRST_ONES
     for letter in text:
         if letter == " ":
             x += high * rng.uniform(0.4, 1.2)
@@ -93,11 +86,6 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
                 tool = replace(hand, wide=hand.wide * flat, scans=hand.scans[:0])
                 level, own = level + 0.5 * low * (1 - zero) * own, own * zero
             label = 0 if letter == "0" else None
-            if first and letter == "#":
-                label, first = 1, False
-                if rng.random() < _STROKES:
-                    tool = replace(hand, ones=rng.uniform(0, _STROKE_LEANS), scans=hand.scans[:0])
-                    own *= rng.uniform(0.9, 1.6)
             box = canvas.digit(label, x, level, own, tool, pen, angle, left=True)
             wide = box[2] if box else 0.0
             if quick and box and rng.random() < 0.12:
