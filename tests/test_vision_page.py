@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from neocog.batch.reader import Reader
+from neocog.batch.reader import Reader, _parted
+from neocog.batch.records import DigitReading
 from neocog.errors import UsageError
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import into_lines
 from neocog.vision.normalise import cut_out
-from neocog.vision.page import TURNS, _seen, _turned_back
+from neocog.vision.page import TURNS, _line, _seen, _turned_back
 from neocog.vision.search import Known, Mark, Search
 from neocog.vision.weigh import SearchSettings, Weights, same_mark
 from tests.support import page, run, save_page, tiny_model
@@ -34,7 +35,9 @@ def row(*columns: float, level: float = 100, tall: float = 40) -> Boxes:
     return [(x, level, 0.6 * tall, tall) for x in columns]
 
 
-WEIGHTS = Weights(own=(-2.0, 2.0, 0.0, 3.0, *[0.0] * 6), network=(0.0, 1.0, 0.0), around=(0, 1, 0))
+WEIGHTS = Weights(
+    own=(-2.0, 2.0, 0.0, 0.0, 3.0, *[0.0] * 6), network=(0.0, 1.0, 0.0), around=(0, 1, 0)
+)
 """So that tests do not hang on what was fitted last."""
 
 
@@ -276,6 +279,34 @@ def test_of_two_dates_the_likelier_is_read() -> None:
 def test_narrow_boxes_are_one_mark() -> None:
     boxes = np.array([(100 + x, 50, 4, 40) for x in (0, 4, 8)], np.float32)
     assert same_mark(boxes[:1], boxes, SearchSettings()).tolist() == [[True, True, False]]
+
+
+def test_a_speck_beside_a_slash_hides_no_date() -> None:
+    found = slashed("1210312024", "  /  /    ")
+    speck = finding([(62, 135, 5, 5)], [0.6], [10 + SIGNS.index(".")])
+    assert chars(searched(Finding.join([found, speck]))[0]) == ["12./03/2024"]
+
+
+@pytest.mark.parametrize(
+    ("sign", "score", "kept"), [(":", 0.8, ":"), (":", 0.6, ""), ("/", 0.8, "")]
+)
+def test_a_digit_that_is_rejected_gives_way_to_the_sign_at_its_place(
+    sign: str, score: float, kept: str
+) -> None:
+    boxes = [*row(10, 50, 90), (52, 106, 14, 30)]
+    found = finding(boxes, [0.9, 0.7, 0.9, score], [1, 4, 2, 10 + SIGNS.index(sign)])
+    line = _line(searched(found)[0][0], 0, (300, 400))
+    read = [
+        DigitReading(char, 0.9, 1.0, mark.box)
+        for char, mark in zip("1?2", line.digits, strict=True)
+    ]
+    digits, signs = _parted(line, read)
+    assert "".join(digit.char for digit in digits) == ("12" if kept else "1?2")
+    assert "".join(mark.char for mark in signs) == kept
+    read = [replace(digit, char="?") for digit in read]
+    assert len(_parted(line, read)[0]) == (2 if kept else 3)
+    alone = replace(line, digits=line.digits[1:2])
+    assert _parted(alone, read[1:2]) == (read[1:2], [])  # a line has a digit
 
 
 def test_what_is_rather_a_digit_is_no_slash_of_a_date() -> None:

@@ -6,6 +6,7 @@ written with digits that it did not learn from.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 
 import cv2
@@ -294,7 +295,7 @@ def make_letters(face: Path, rng: Rng) -> tuple[NDArray[np.uint8], str]:
     """
     size = int(rng.integers(24, 80))
     try:
-        font = ImageFont.truetype(str(face), size)
+        font = ImageFont.truetype(BytesIO(face.read_bytes()), size)
     except OSError:
         raise InputError(f"{face} cannot be read as a font") from None
     sheet = Picture.new("L", (960, 720), 0)

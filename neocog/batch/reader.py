@@ -280,14 +280,15 @@ class Reader:
         reader = copy(self)
         reader.engine = cast("AnyEngine", cached)
         found = reader.find(grey)
-        digits = reader.recognise(found.lines, scale=page.scale)
+        rest = iter(reader.recognise(found.lines, scale=page.scale))
         high, wide = (round(side / page.scale) for side in grey.shape)
-        turn, size, rest = found.turn, (wide, high), iter(digits)
+        turn, size = found.turn, (wide, high)
         marks = []
         for line in found.lines:
-            own = [next(rest) for _ in line.digits]
-            signs = [SignReading(s.char, s.score, _box(s.box, page.scale)) for s in line.signs]
+            own, others = _parted(line, [next(rest) for _ in line.digits])
+            signs = [SignReading(s.char, s.score, _box(s.box, page.scale)) for s in others]
             marks.append((own, one_each(signs, turn, size)))
+        digits = tuple(digit for own, _ in marks for digit in own)
         lines = into_words(marks, turn=turn, size=size, digits_only=self.digits_only)
         pattern, fits = self.pattern, None
         if pattern is not None:
@@ -320,6 +321,18 @@ class Reader:
         """What the digit network says of places (N,), see `neocog.vision.weigh.NETWORK`."""
         answers = self.engine.recognise(digits, batch=self.batch)
         return features(answers, self.model, guesses)
+
+
+def _parted(line: "Line", digits: list[DigitReading]) -> "tuple[list[DigitReading], list[Mark]]":
+    """Digits and signs of a line: what is rejected is the sign that the finder sees there."""
+    signs = [
+        place.sign if digit.char == REJECTED else None
+        for place, digit in zip(line.digits, digits, strict=True)
+    ]
+    if all(signs):  # a line has a digit
+        return digits, list(line.signs)
+    kept = [digit for digit, sign in zip(digits, signs, strict=True) if sign is None]
+    return kept, [*line.signs, *(sign for sign in signs if sign is not None)]
 
 
 def _box(box: tuple[int, int, int, int], scale: float) -> tuple[int, int, int, int]:

@@ -117,7 +117,7 @@ def _seen(found: Finding) -> float:
 
 def _line(marks: Sequence[Mark], turn: int, shape: tuple[int, ...]) -> Line:
     high, wide = shape
-    for mark in marks:
+    for mark in [*marks, *(mark.sign for mark in marks if mark.sign)]:
         mark.box = _turned_back(mark.box, turn, wide, high)
     digits = tuple(mark for mark in marks if mark.is_digit)
     return Line(digits, tuple(mark for mark in marks if not mark.is_digit))

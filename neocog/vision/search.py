@@ -6,6 +6,7 @@ doubt. Where a doubt is left, what overlaps is tried as well. Of each line the c
 is worth most is taken (`neocog.vision.lines`).
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from neocog.vision.lines import best_chain, into_lines, links, posterior
 from neocog.vision.normalise import cut_out
 from neocog.vision.weigh import (
     NETWORK,
+    STROKES,
     SearchSettings,
     Weights,
     around_features,
@@ -59,6 +61,8 @@ class Mark:
     p: float = 0.0  #: probability that it is a digit of its line
     whole: float = 1.0  #: probability that none beside it was left out
     asked: bool = True  #: whether the digit network was asked
+    #: a sign that the finder rather sees at a digit's place, but for strokes that look like a 1
+    sign: "Mark | None" = None
 
     @property
     def is_digit(self) -> bool:
@@ -246,7 +250,11 @@ class Search:
         sure = self._signs[self._signs.scores >= FinderSettings().score]
         signs = merged(sure, FinderSettings())
         told = [mark for line in lines for mark in line]
-        free = _marks(signs[~self._same(signs.boxes, _boxes(told)).any(axis=1)])
+        same = self._same(_boxes(told), signs.boxes)
+        for mark, here in zip(told, same & ~np.isin(signs.kinds, STROKES), strict=True):
+            rather = signs[here & (signs.scores > mark.score)]
+            mark.sign = _marks(rather)[0] if len(rather) else None
+        free = _marks(signs[~same.any(axis=0)])
         out = []
         for line in lines:
             boxes = _boxes(line)
@@ -287,10 +295,12 @@ class Search:
 
 def _date_of(line: Sequence[Mark], slashes: tuple[int, int]) -> set[int]:
     """Which marks of a line are a date if two of them are its slashes; none if they make none."""
-    text, places = "", []
+    text, places, end = "", [], math.inf
     for k in range(max(0, slashes[0] - 5), min(len(line), slashes[1] + 6)):
-        mark, before = line[k], line[max(0, k - 1)].box
-        gap = " " * (mark.box[0] - before[0] - before[2] > mark.box[3])
+        mark = line[k]
+        if mark.char in ".,":  # specks beside a slash are found as well
+            continue
+        gap, end = " " * (mark.box[0] - end > mark.box[3]), mark.box[0] + mark.box[2]
         text += gap + ("/" if k in slashes else "0" if mark.is_digit else mark.char)
         places += [k] * (len(gap) + 1)
     for date in _DATE.finditer(text):

@@ -14,17 +14,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import SURE, FinderSettings, Finding, overlaps
+from neocog.vision.finder import SIGNS, SURE, Finding, overlaps
 
 Floats = NDArray[np.float64]
 Boxes = NDArray[np.float32]
 
-OWN = ("bias", "finder", "sign", "contrast", "taller", "lower", "above", "below", "company", "size")
-"""What the page says of a mark: 1; log odds of the finder's score; log odds of a sign's score at
-the same place, above the digit's; logarithm of the contrast beside that of the page's sure marks,
-if less; logarithm of the height over that of its neighbours, if more, if less; height of its middle
-over and under that of its neighbours, in heights; scores of its two best neighbours; logarithm of
-its longer side over that of the page."""
+OWN = ("bias", "finder", "stroke", "sign", "contrast", "taller", "lower", "above", "below",
+       "company", "size")  # fmt: skip
+"""What the page says of a mark: 1; log odds of the finder's score; log odds of the score of a
+stroke that may be a 1 (`STROKES`) at the same place, and of any other sign, above the digit's;
+logarithm of the contrast beside that of the page's sure marks, if less; logarithm of the height
+over that of its neighbours, if more, if less; height of its middle over and under that of its
+neighbours, in heights; scores of its two best neighbours; logarithm of its longer side over that of
+the page."""
+
+STROKES = [10 + SIGNS.index(sign) for sign in "/()"]
+"""Kinds of signs that look like a 1."""
 
 NETWORK = ("network", "digit", "agree")
 """What the digit network says, see `neocog.batch.policy.features`."""
@@ -46,7 +51,7 @@ class SearchSettings:
     alike: float = 0.8  #: share of the union of two boxes from which they are one hypothesis
     #: A box narrower than this share of its height counts as that wide, because boxes of the same 1
     #: differ in width.
-    narrow: float = 0.3
+    narrow: float = 0.4
     told: float = 0.6  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
@@ -84,7 +89,7 @@ class Weights:
     """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
 
     #: of `OWN`
-    own: tuple[float, ...] = (-0.04, 2.43, 0.3, 0.92, -0.3, -0.02, -0.82, -0.03, 0.75, 0.27)
+    own: tuple[float, ...] = (-0.04, 2.43, 0.3, -0.2, 0.92, -0.3, -0.02, -0.82, -0.03, 0.75, 0.27)
     network: tuple[float, ...] = (-0.01, 0.27, 0.05)  #: of `NETWORK`
     around: tuple[float, ...] = (0.72, 1.11, 0.82)  #: of `AROUND`
     link: tuple[float, ...] = (3.18, -2.11)  #: of `neocog.vision.lines.LINK`
@@ -166,12 +171,15 @@ def own_features(
     level = middles(marks.boxes)[:, 1] - weight @ middles(places.boxes)[:, 1]
     sunk = np.where(alone, 0, level / np.exp(weight @ high))
     best = np.sort(np.where(near, places.scores, 0), axis=1)[:, -2:].sum(axis=1)
-    same = overlaps(marks.boxes, signs.boxes)[0] > FinderSettings().overlap
-    sign = np.maximum(np.where(same, signs.scores, 0).max(axis=1, initial=0), score)
-    odds = np.log(score / (1 - score))
+    same, strokes = same_mark(marks.boxes, signs.boxes, settings), np.isin(signs.kinds, STROKES)
+    stroke, sign = (
+        np.maximum(np.where(same & kind, signs.scores, 0).max(axis=1, initial=0), score)
+        for kind in (strokes, ~strokes)
+    )
+    odds, of_stroke, of_sign = (np.log(p / (1 - p)) for p in (score, stroke, sign))
     return np.stack(
         [
-            np.ones_like(score), odds, np.log(sign / (1 - sign)) - odds,
+            np.ones_like(score), odds, of_stroke - odds, of_sign - odds,
             np.minimum(contrast, 0), np.maximum(taller, 0),
             np.maximum(-taller, 0), np.maximum(-sunk, 0), np.maximum(sunk, 0), best,
             np.log(marks.boxes[:, 2:].max(axis=1) / long_side),

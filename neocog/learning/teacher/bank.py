@@ -10,6 +10,7 @@ import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -191,7 +192,7 @@ def _glyphs(fonts: Sequence[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int32]
     at = 0
     for file in fonts:
         try:
-            font = ImageFont.truetype(str(file), GLYPH_HEIGHT)
+            font = ImageFont.truetype(BytesIO(file.read_bytes()), GLYPH_HEIGHT)
         except OSError:
             raise InputError(f"{file} cannot be read as a font") from None
         for character in GLYPHS:
