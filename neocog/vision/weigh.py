@@ -55,7 +55,7 @@ class SearchSettings:
     told: float = 0.6  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
-    asked: tuple[float, float] = (-3.1, 1.9)
+    asked: tuple[float, float] = (-3.4, 2.4)
     beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
     level: float = 0.6  #: and up or down
     like: float = 0.35  #: least height of a neighbour, of the higher one's
@@ -78,7 +78,7 @@ class SearchSettings:
     thick: float = 3.4  #: stroke width above which strokes are thinned
     thinned: float = 3.0  #: and to what width
     #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
-    upright: float = 6.8
+    upright: float = 6.0
     many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
     #: boxes that are looked at, but for those that the finder is sure of: noise takes no longer
     most: int = 128
@@ -89,13 +89,13 @@ class Weights:
     """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
 
     #: of `OWN`
-    own: tuple[float, ...] = (-0.04, 2.43, 0.3, -0.2, 0.92, -0.3, -0.02, -0.82, -0.03, 0.75, 0.27)
-    network: tuple[float, ...] = (-0.01, 0.27, 0.05)  #: of `NETWORK`
-    around: tuple[float, ...] = (0.72, 1.11, 0.82)  #: of `AROUND`
-    link: tuple[float, ...] = (3.18, -2.11)  #: of `neocog.vision.lines.LINK`
+    own: tuple[float, ...] = (0.22, 2.42, 0.4, -0.25, 0.66, -0.38, 0.28, -0.62, 0.0, 0.74, 0.4)
+    network: tuple[float, ...] = (0.03, 0.23, 0.07)  #: of `NETWORK`
+    around: tuple[float, ...] = (0.47, 1.01, 0.85)  #: of `AROUND`
+    link: tuple[float, ...] = (2.93, -1.85)  #: of `neocog.vision.lines.LINK`
     trust: float = 0.5  #: of the digit network's log probabilities of the ten digits
     guess: float = 0.5  #: of the finder's
-    share: float = 0.512  #: of the finder's marks that are digits, usually
+    share: float = 0.513  #: of the finder's marks that are digits, usually
 
 
 def log_odds(p: float) -> float:
