@@ -291,7 +291,7 @@ VIEWS: dict[str, tuple[str, Callable[[Result], Result]]] = {
     )),
     "gpu-c": ("gpu", shown(
         {"layer": "layer", "precision": "precision", "batch": "batch",
-         **{f"neocog {way}": f"{way}, us|.1f" for way in ("separable", "box", "naive", "tensor")},
+         **{f"neocog {way}": f"{way}, us|.1f" for way in ("separable", "box", "tensor")},
          "torch": "PyTorch, us|.1f", "gb_per_s": "GB/s of the quickest|.0f"},
         best_of_torch, "c",
     )),
@@ -303,7 +303,7 @@ VIEWS: dict[str, tuple[str, Callable[[Result], Result]]] = {
     )),
     "gpu-layers": ("gpu", shown(
         {"layer": "layer", "precision": "precision", "version": "version",
-         **{n: f"batch {n}, us|.1f" for n in ("1", "8", "256")}, "error": "error|.0e"},
+         **{n: f"batch {n}, us|.1f" for n in ("1", "8", "64", "256")}, "error": "error|.0e"},
         lambda result: [row | row.get("us_step", {}) for row in result["sections"]["s"]["rows"]
                         if row["precision"] != "tf32"], "s",
     )),

@@ -297,7 +297,7 @@ def test_a_digit_that_is_rejected_gives_way_to_the_sign_at_its_place(
     found = finding(boxes, [0.9, 0.7, 0.9, score], [1, 4, 2, 10 + SIGNS.index(sign)])
     line = _line(searched(found)[0][0], 0, (300, 400))
     read = [
-        DigitReading(char, 0.9, 1.0, mark.box)
+        DigitReading(char, 0.3, 1.0, mark.box)
         for char, mark in zip("1?2", line.digits, strict=True)
     ]
     digits, signs = _parted(line, read)
@@ -305,6 +305,8 @@ def test_a_digit_that_is_rejected_gives_way_to_the_sign_at_its_place(
     assert "".join(mark.char for mark in signs) == kept
     read = [replace(digit, char="?") for digit in read]
     assert len(_parted(line, read)[0]) == (2 if kept else 3)
+    read = [replace(digit, p=0.6) for digit in read]  # rejected by a strict threshold
+    assert _parted(line, read) == (read, [])
     alone = replace(line, digits=line.digits[1:2])
     assert _parted(alone, read[1:2]) == (read[1:2], [])  # a line has a digit
 

@@ -324,9 +324,9 @@ class Reader:
 
 
 def _parted(line: "Line", digits: list[DigitReading]) -> "tuple[list[DigitReading], list[Mark]]":
-    """Digits and signs of a line: what is rejected is the sign that the finder sees there."""
+    """Digits and signs of a line: what is rejected, and unlikely, is the sign seen at its place."""
     signs = [
-        place.sign if digit.char == REJECTED else None
+        place.sign if digit.char == REJECTED and digit.p < 0.5 else None
         for place, digit in zip(line.digits, digits, strict=True)
     ]
     if all(signs):  # a line has a digit
