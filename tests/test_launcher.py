@@ -262,6 +262,17 @@ def test_card_names_what_there_is(arch: int, first: str) -> None:
     assert {versions[f"UC{i}"] for i in (1, 2, 3)} == {"separable"}  # blurs that are outer products
 
 
+def test_products_of_winograd_in_fp32() -> None:
+    shelf = Shelf(machine(90), tiny_model(), "fp32")
+    ways = {name: shelf.step("US2", name) for name in ("winograd", "winograd-cuda-cores")}
+    assert [step.convolution.operand for step in ways.values()] == ["tf32x3", "fp32"]
+    old = Shelf(machine(75), tiny_model(), "fp32")
+    assert old.step("US2", "winograd").convolution.operand == "fp32"
+    for shelf in (old, Shelf(machine(90), tiny_model(), "fp16")):
+        with pytest.raises(UsageError, match="use winograd"):
+            shelf.step("US2", "winograd-cuda-cores")
+
+
 def test_named_stages_lie_over_the_default() -> None:
     wanted = parse_plan("US2=tensor,UC1=box")
     assert wanted is not None

@@ -281,14 +281,16 @@ def test_narrow_boxes_are_one_mark() -> None:
     assert same_mark(boxes[:1], boxes, SearchSettings()).tolist() == [[True, True, False]]
 
 
-def test_a_speck_beside_a_slash_hides_no_date() -> None:
+@pytest.mark.parametrize(("at", "read"), [(66, "12./03/2024"), (95, "12/.03/2024")])
+def test_a_speck_beside_a_slash_hides_no_date(at: int, read: str) -> None:
     found = slashed("1210312024", "  /  /    ")
-    speck = finding([(62, 135, 5, 5)], [0.6], [10 + SIGNS.index(".")])
-    assert chars(searched(Finding.join([found, speck]))[0]) == ["12./03/2024"]
+    speck = finding([(at, 135, 3, 3)], [0.6], [10 + SIGNS.index(".")])
+    assert chars(searched(Finding.join([found, speck]))[0]) == [read]
 
 
 @pytest.mark.parametrize(
-    ("sign", "score", "kept"), [(":", 0.8, ":"), (":", 0.6, ""), ("/", 0.8, "")]
+    ("sign", "score", "kept"),
+    [(":", 0.8, ":"), (":", 0.6, ""), ("/", 0.8, ""), (".", 0.8, "")],
 )
 def test_a_digit_that_is_rejected_gives_way_to_the_sign_at_its_place(
     sign: str, score: float, kept: str
@@ -300,15 +302,19 @@ def test_a_digit_that_is_rejected_gives_way_to_the_sign_at_its_place(
         DigitReading(char, 0.3, 1.0, mark.box)
         for char, mark in zip("1?2", line.digits, strict=True)
     ]
-    digits, signs = _parted(line, read)
+    digits, signs = _parted(line, read, None)
     assert "".join(digit.char for digit in digits) == ("12" if kept else "1?2")
     assert "".join(mark.char for mark in signs) == kept
-    read = [replace(digit, char="?") for digit in read]
-    assert len(_parted(line, read)[0]) == (2 if kept else 3)
-    read = [replace(digit, p=0.6) for digit in read]  # rejected by a strict threshold
-    assert _parted(line, read) == (read, [])
+    assert _parted(line, read, 3) == (read, [])  # as many digits as were asked for
     alone = replace(line, digits=line.digits[1:2])
-    assert _parted(alone, read[1:2]) == (read[1:2], [])  # a line has a digit
+    assert _parted(alone, read[1:2], None) == (read[1:2], [])  # a line has a digit
+    read = [replace(digit, p=0.6) for digit in read]  # rejected by a strict threshold
+    assert _parted(line, read, None) == (read, [])
+
+
+def test_a_dot_inside_a_digit_does_not_stand_in_its_place() -> None:
+    found = finding([*row(10, 50), (55, 115, 8, 8)], [0.9, 0.7, 0.8], [1, 4, 10 + SIGNS.index(",")])
+    assert [mark.sign for mark in searched(found)[0][0]] == [None, None]
 
 
 def test_what_is_rather_a_digit_is_no_slash_of_a_date() -> None:

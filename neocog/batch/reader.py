@@ -14,7 +14,7 @@ from neocog.batch.pattern import Pattern
 from neocog.batch.pictures import Picture, is_several, name_of, pages_of
 from neocog.batch.policy import Policy, features, weighed
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
-from neocog.batch.words import into_words, one_each
+from neocog.batch.words import into_words, one_each, stands
 from neocog.errors import UsageError
 from neocog.network.cache import AnswerCache
 from neocog.network.decision import of_lone_digits
@@ -282,10 +282,10 @@ class Reader:
         found = reader.find(grey)
         rest = iter(reader.recognise(found.lines, scale=page.scale))
         high, wide = (round(side / page.scale) for side in grey.shape)
-        turn, size = found.turn, (wide, high)
-        marks = []
+        turn, size, marks = found.turn, (wide, high), []
+        count = self.pattern.digits if self.pattern else None
         for line in found.lines:
-            own, others = _parted(line, [next(rest) for _ in line.digits])
+            own, others = _parted(line, [next(rest) for _ in line.digits], count)
             signs = [SignReading(s.char, s.score, _box(s.box, page.scale)) for s in others]
             marks.append((own, one_each(signs, turn, size)))
         digits = tuple(digit for own, _ in marks for digit in own)
@@ -323,13 +323,19 @@ class Reader:
         return features(answers, self.model, guesses)
 
 
-def _parted(line: "Line", digits: list[DigitReading]) -> "tuple[list[DigitReading], list[Mark]]":
-    """Digits and signs of a line: what is rejected, and unlikely, is the sign seen at its place."""
+def _parted(
+    line: "Line", digits: list[DigitReading], count: int | None
+) -> "tuple[list[DigitReading], list[Mark]]":
+    """Digits and signs of a line: what is rejected, and hardly a digit, is the sign at its place.
+
+    Only a sign that stands in the text is; a line has a digit, and its ``count`` if given.
+    """
     signs = [
         place.sign if digit.char == REJECTED and digit.p < 0.5 else None
         for place, digit in zip(line.digits, digits, strict=True)
     ]
-    if all(signs):  # a line has a digit
+    signs = [sign if sign and stands(sign.char, sign.score) else None for sign in signs]
+    if all(signs) or len(digits) == count:
         return digits, list(line.signs)
     kept = [digit for digit, sign in zip(digits, signs, strict=True) if sign is None]
     return kept, [*line.signs, *(sign for sign in signs if sign is not None)]

@@ -28,6 +28,11 @@ Mark = tuple[Box, Box, str, int | None]
 _WIDEST = 1.0  # heights between neighbours in one number: cells of forms are not as far apart
 
 
+def stands(char: str, p: float) -> bool:
+    """Tell whether a sign stands in the text."""
+    return p >= SURE.get(char, np.inf)
+
+
 def upright(box: Box, turn: int, size: tuple[int, int]) -> Box:
     """Return a box of a picture (width, height) where it lies once the page is turned."""
     x, y, w, h = box
@@ -87,7 +92,7 @@ def into_words(
             row.append((upright(digit.box, turn, size), digit.box, digit.char, number))
             number += 1
         for sign in signs:
-            if sign.p >= SURE.get(sign.char, np.inf) and not digits_only:
+            if stands(sign.char, sign.p) and not digits_only:
                 row.append((upright(sign.box, turn, size), sign.box, sign.char, None))
         rows.append(sorted(row, key=lambda mark: 2 * mark[0][0] + mark[0][2]))
     slope, parts_at = _columns(rows)

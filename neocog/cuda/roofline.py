@@ -44,7 +44,7 @@ class Peaks:
         return max(work.flops / self._rate(version, precision), work.bytes / self.copy)
 
     def _rate(self, version: str, precision: Precision) -> float:
-        if "tensor" not in version:
+        if "tensor" not in version and version != "winograd":
             return self.fma
         if precision == "tf32":
             return self.tensor_tf32 or self.fma

@@ -81,8 +81,11 @@ class WinogradS(LayerStep):
         kernel = model.spec.s[layer].kernel
         operand = _operand_of(precision, machine.arch)
         if self.cuda_cores:
-            if precision != "fp32":
-                raise UsageError(f"{self.version} computes in fp32, got {precision}")
+            if precision != "fp32" or operand == "fp32":
+                raise UsageError(
+                    f"{self.version}: expected fp32 and compute capability 8.0 or later, got "
+                    f"{precision} and {machine.arch / 10:.1f}; use winograd"
+                )
             operand = "fp32"
         parts, tile = way(kernel, target.size, operand)
         self.convolution = Convolution(
@@ -116,7 +119,7 @@ class WinogradS(LayerStep):
     def launches(
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
     ) -> list[Launch]:
-        """Inhibition, then the convolution: in one kernel, or in pieces that the cache holds."""
+        """Inhibition, then the convolution: in one kernel, or in pieces of `S_BYTES`."""
         first = self._inhibition(batch, source, scratch["v"])
         response = Response(scratch["v"], self._silence, self._theta)
         if self._fused:

@@ -6,7 +6,6 @@ doubt. Where a doubt is left, what overlaps is tried as well. Of each line the c
 is worth most is taken (`neocog.vision.lines`).
 """
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged
+from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged, overlaps
 from neocog.vision.lines import best_chain, into_lines, links, posterior
 from neocog.vision.normalise import cut_out
 from neocog.vision.weigh import (
@@ -39,6 +38,8 @@ Known = Callable[[NDArray[np.uint8], NDArray[np.float32]], NDArray[np.floating]]
 _DATE = re.compile(r"(?<![0/])(00?/00?/(00)?00|0000/00?/00?)(?![0/])")
 """A date with slashes, each digit as 0."""
 _SLASH = 10 + SIGNS.index("/")
+_COVERED = 0.25
+"""Share of a digit's box from which a sign may stand in its place: a dot inside is none."""
 SLASH = 0.5
 """Score of the finder from which a slash stands in the text, see `neocog.batch.words.SURE`."""
 
@@ -251,7 +252,8 @@ class Search:
         signs = merged(sure, FinderSettings())
         told = [mark for line in lines for mark in line]
         same = self._same(_boxes(told), signs.boxes)
-        for mark, here in zip(told, same & ~np.isin(signs.kinds, STROKES), strict=True):
+        covers = overlaps(_boxes(told), signs.boxes)[2] > _COVERED
+        for mark, here in zip(told, covers & ~np.isin(signs.kinds, STROKES), strict=True):
             rather = signs[here & (signs.scores > mark.score)]
             mark.sign = _marks(rather)[0] if len(rather) else None
         free = _marks(signs[~same.any(axis=0)])
@@ -269,7 +271,7 @@ class Search:
         """A line whose digits are slashes where that makes a date, the likeliest one first.
 
         A slash looks like a leaning 1. That two places which the finder rather takes for slashes
-        stand just where a date has them tells what they are.
+        stand just where a date has them tells what they are; specks beside them do not matter.
         """
         found = self._signs[(self._signs.kinds == _SLASH) & (self._signs.scores >= SLASH)]
         slashes, same = _marks(found), self._same(_boxes(line), found.boxes)
@@ -278,29 +280,30 @@ class Search:
             here = [slashes[i] for i in np.flatnonzero(same[k]) if slashes[i].score >= mark.score]
             if here and (mark.is_digit or mark.kind == _SLASH):
                 may[k] = max(here, key=lambda slash: slash.score)
+        near = {k + step for k in may for step in (-1, 1)}
+        clean = [k for k, mark in enumerate(line) if not (mark.char in ".," and k in near)]
+        marks, may = [line[k] for k in clean], {n: may[k] for n, k in enumerate(clean) if k in may}
         pairs = [
             (k, other) for k in may for other in (k + 2, k + 3)
-            if other in may and (line[k].is_digit or line[other].is_digit)
+            if other in may and (marks[k].is_digit or marks[other].is_digit)
         ]  # fmt: skip
-        pairs.sort(key=lambda pair: -sum(may[k].score - line[k].score for k in pair))
+        pairs.sort(key=lambda pair: -sum(may[k].score - marks[k].score for k in pair))
         out, taken = list(line), set[int]()
         for pair in pairs:
-            date = _date_of(line, pair)
+            date = _date_of(marks, pair)
             if date and not date & taken:
                 taken |= date
                 for k in pair:
-                    out[k] = may[k]
+                    out[clean[k]] = may[k]
         return line if count not in (None, sum(mark.is_digit for mark in out)) else out
 
 
 def _date_of(line: Sequence[Mark], slashes: tuple[int, int]) -> set[int]:
     """Which marks of a line are a date if two of them are its slashes; none if they make none."""
-    text, places, end = "", [], math.inf
+    text, places = "", []
     for k in range(max(0, slashes[0] - 5), min(len(line), slashes[1] + 6)):
-        mark = line[k]
-        if mark.char in ".,":  # specks beside a slash are found as well
-            continue
-        gap, end = " " * (mark.box[0] - end > mark.box[3]), mark.box[0] + mark.box[2]
+        mark, before = line[k], line[max(0, k - 1)].box
+        gap = " " * (mark.box[0] - before[0] - before[2] > mark.box[3])
         text += gap + ("/" if k in slashes else "0" if mark.is_digit else mark.char)
         places += [k] * (len(gap) + 1)
     for date in _DATE.finditer(text):
