@@ -95,6 +95,7 @@ def fake_gpu(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91900)  # 2.15 counts the GPUs
     monkeypatch.setattr(device.Device, "name", "cpu")
     monkeypatch.setattr(device, "gpu", launcher.Gpu)
     monkeypatch.setattr(device, "build_all", lambda gpu, kernels: None)
