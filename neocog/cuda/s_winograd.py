@@ -72,21 +72,13 @@ class WinogradS(LayerStep):
 
     kind = "S"
     version: ClassVar[str] = "winograd"
-    cuda_cores: ClassVar[bool] = False  #: whether tensor cores are left alone
 
     def __init__(self, *place: *Place, split: Split | None = None, m: int | None = None) -> None:
         super().__init__(*place)
         machine, model, layer, _, precision = place
         source, target = self.source, self.target
         kernel = model.spec.s[layer].kernel
-        operand = _operand_of(precision, machine.arch)
-        if self.cuda_cores:
-            if precision != "fp32" or operand == "fp32":
-                raise UsageError(
-                    f"{self.version}: expected fp32 and compute capability 8.0 or later, got "
-                    f"{precision} and {machine.arch / 10:.1f}; use winograd"
-                )
-            operand = "fp32"
+        operand = self.operand_of(precision, machine.arch)
         parts, tile = way(kernel, target.size, operand)
         self.convolution = Convolution(
             Shape(kernel, source.width, source.channels, target.channels, source.code, target.code),
@@ -104,6 +96,14 @@ class WinogradS(LayerStep):
         self._fused = Fused(machine, self.convolution, np.asarray(a)) if one else None
         if not one:
             self._u = machine.xp.asarray(self.convolution.filters(np.asarray(a)))
+
+    @staticmethod
+    def operand_of(precision: Precision, arch: int) -> Operand:
+        """Return the operands of the products."""
+        if arch < 80:
+            return "fp32"
+        of: dict[Precision, Operand] = {"fp32": "tf32x3", "fp16": "fp16"}
+        return of.get(precision, "tf32")
 
     @property
     def taps(self) -> int:
@@ -173,18 +173,20 @@ def way(kernel: int, size: int, operand: Operand) -> tuple[Split, int]:
     return uniform(kernel, side), side
 
 
-def _operand_of(precision: Precision, arch: int) -> Operand:
-    if arch < 80:
-        return "fp32"
-    of: dict[Precision, Operand] = {"fp32": "tf32x3", "fp16": "fp16"}
-    return of.get(precision, "tf32")
-
-
 class WinogradOnCudaCores(WinogradS):
-    """The same in float32 throughout, on CUDA cores."""
+    """The same in float32 on CUDA cores, where :class:`WinogradS` takes tensor cores."""
 
     version: ClassVar[str] = "winograd-cuda-cores"
-    cuda_cores: ClassVar[bool] = True
+
+    @staticmethod
+    def operand_of(precision: Precision, arch: int) -> Operand:
+        """Return ``"fp32"``; a UsageError in other precisions and below compute capability 8.0."""
+        if precision != "fp32" or arch < 80:
+            raise UsageError(
+                "winograd-cuda-cores: expected fp32 and compute capability 8.0 or later, got "
+                f"{precision} and {arch / 10:.1f}; use winograd"
+            )
+        return "fp32"
 
 
 VERSIONS: dict[str, type[WinogradS]] = {
