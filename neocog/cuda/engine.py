@@ -211,7 +211,8 @@ class CudaEngine:
         found = {}
         for step in steps:
             work = step.work()
-            ms = 1e3 * batch * rates.seconds(work, step.version, self.precision)
+            least = rates.seconds(work, self.precision, tensor=step.on_tensor_cores)
+            ms = 1e3 * batch * least
             flops, moved = batch * work.flops, batch * work.bytes
             found[stage_name(step)] = Bound(step.version, flops, moved, ms)
         return found

@@ -39,12 +39,12 @@ class Peaks:
     tensor: float | None
     tensor_tf32: float | None
 
-    def seconds(self, work: Work, version: str, precision: Precision) -> float:
-        """Return the least time of a digit's work by a version of a step."""
-        return max(work.flops / self._rate(version, precision), work.bytes / self.copy)
+    def seconds(self, work: Work, precision: Precision, *, tensor: bool) -> float:
+        """Return the least seconds of a digit's work by the plain equations, on which cores."""
+        return max(work.flops / self._rate(precision, tensor), work.bytes / self.copy)
 
-    def _rate(self, version: str, precision: Precision) -> float:
-        if "tensor" not in version and version != "winograd":
+    def _rate(self, precision: Precision, tensor: bool) -> float:
+        if not tensor:
             return self.fma
         if precision == "tf32":
             return self.tensor_tf32 or self.fma

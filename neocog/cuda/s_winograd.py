@@ -106,6 +106,11 @@ class WinogradS(LayerStep):
         return of.get(precision, "tf32")
 
     @property
+    def on_tensor_cores(self) -> bool:
+        """Whether tensor cores make its products."""
+        return self.convolution.on_tensor_cores
+
+    @property
     def taps(self) -> int:
         """Taps of the window."""
         return self.convolution.shape.kernel

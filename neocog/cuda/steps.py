@@ -85,6 +85,11 @@ class Step(ABC):
     reads: str
     writes: str
 
+    @property
+    def on_tensor_cores(self) -> bool:
+        """Whether tensor cores make its products."""
+        return "tensor" in self.version
+
     def scratch(self, batch: int) -> Forms:
         """Return shape and dtype of each buffer that the step needs for itself, by name."""
         return {}
