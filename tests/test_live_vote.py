@@ -207,10 +207,24 @@ class TestAnnouncements:
             assert watcher.news[number:] == [text]
 
     def test_a_single_digit_must_be_surer_than_several(self) -> None:
-        for text, p, told in (("5", 0.9, False), ("5", 0.995, True), ("52", 0.95, True)):
+        for text, p, told in (("5", 0.93, False), ("5", 0.995, True), ("52", 0.95, True)):
             line = row(text, x=99, y=99, p=p)
-            assert bool(Watcher().see(line, times=60)) is told
-            assert Watcher(rules=Rules(evidence=0.0)).see(line, times=60) == [text]
+            assert bool(Watcher().see(line, times=40)) is told
+            assert Watcher(rules=Rules(evidence=0.0)).see(line, times=40) == [text]
+
+    def test_what_stays_the_same_for_long_may_be_less_sure(self) -> None:
+        for p, told in ((0.85, False), (0.93, True)):
+            assert bool(Watcher().see(row("5", x=99, y=99, p=p), times=60)) is told
+        five, three = (row(text, x=99, y=99, p=0.93) for text in "53")
+        watcher = Watcher()
+        for line in (five, three, five):  # it begins anew
+            assert watcher.see(line, times=40) == []
+
+    def test_a_digit_that_fills_the_frame_may_be_near_its_border(self) -> None:
+        for top, told in ((2, False), (25, True)):  # 400 of 480 rows, a tenth of it is 40
+            watcher = Watcher()
+            high = replace(row("5", x=250, y=top, p=0.995)[0], box=(250, top, 200, 400))
+            assert bool(watcher.see((high,), times=20)) is told
 
     def test_a_digit_that_is_more_likely_wrong_keeps_a_number_back(self) -> None:
         line = row("4711", x=99, y=99)

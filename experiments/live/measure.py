@@ -42,6 +42,7 @@ SEED = 20261121
 STRINGS = 40
 BLANK_MINUTES = 5.0
 SHOWN_LONG = 15  # frames; what is shown for less is not asked for
+RULES = ("odds", "lasting", "long", "nearest")  # options
 LATE = 20  # frames after a sheet has gone in which it may still be announced
 
 COLUMNS = {
@@ -197,12 +198,15 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
     reader = Reader(args.model, device=args.device, finder=args.finder)
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
         clip = clips.Clip.load(folder / f"{name}.json")
-        rules = Rules(evidence=math.log(args.odds)) if args.odds else Rules()
+        rules = Rules(
+            evidence=math.log(args.odds), lasting=math.log(args.lasting), long=args.long,
+            nearest=args.nearest,
+        )  # fmt: skip
         settings = Settings(rules=rules, replay_fps=None if args.every else args.fps)
         figures, news = play(folder / f"{name}.avi", reader, settings, seconds=args.seconds)
         own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
-        odds = round(math.exp(rules.evidence))
-        rows.append({"clip": name, "every": args.every, "odds": odds, **figures, **own})
+        told = {option: getattr(args, option) for option in RULES}
+        rows.append({"clip": name, "every": args.every, **told, **figures, **own})
         print(json.dumps(rows[-1]), flush=True)
     return rows
 
@@ -243,7 +247,10 @@ def main() -> None:
         __doc__, output=Path, model="neocog-small", device="cpu", fps=30.0, strings=STRINGS,
         finder=(str, "a finder's file [default: the shipped one]"),
         every=(False, "every frame, as fast as it goes"),
-        odds=(float, "odds, to 1, that a number's digits must have together to be announced"),
+        odds=(round(math.exp(Rules().evidence), 2), "odds, to 1, that make a number announced"),
+        lasting=(round(math.exp(Rules().lasting), 2), "odds that are enough after --long frames"),
+        long=Rules().long,
+        nearest=(Rules().nearest, "share of the frame within which a digit may be cut off"),
         seconds=(float, "end each clip after so long"), minutes=(BLANK_MINUTES, "of blank views"),
     )  # fmt: skip
     parser.add_argument("what", choices=("make", "run", "alike"))

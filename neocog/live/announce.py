@@ -27,7 +27,8 @@ class Rules:
     """When a number is announced.
 
     A desk has something like a digit everywhere, but seldom several: with the default ``evidence``
-    one in fifty such numbers may be none (``python -m experiments.live.measure run --odds``).
+    one in fifty such numbers may be none (``python -m experiments.live.measure run --odds``); what
+    stays the same for long may be one in ten.
     """
 
     hold: int = 5  # frames for which a text must have been agreed on
@@ -36,7 +37,10 @@ class Rules:
     again: float = 2.0  # seconds out of view after which a number is new, and readings do not count
     ahead: float = 2.0  # times as often as any other reading of its line a text must have been read
     evidence: float = log(49)  # log odds that its digits must have together
+    lasting: float = log(9)  # enough for a text that has been agreed on for `long` frames
+    long: int = 45
     border: float = 0.1  # digits are at the border nearer than this share of their height
+    nearest: float = 0.02  # and this share of the frame's shorter side
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,12 @@ class Announcer:
             text, p, rules = track.text, track.confidence, self.rules
             if not track.complete or text in self._last or not allows(text):
                 continue
-            if track.evidence < rules.evidence or p < _EVEN:
+            enough = rules.evidence
+            if track.steady >= rules.long:
+                enough = min(enough, rules.lasting)
+            if track.evidence < enough or p < _EVEN:
                 continue
-            if any(at_border(digit.box, size, rules.border) for digit in track.shown):
+            if any(at_border(digit.box, size, rules) for digit in track.shown):
                 continue
             known = (one for one, last in self._last.items() if last >= self._began)
             doubts = (p < rules.sure) + any(alike(text, one) for one in known)
@@ -138,10 +145,10 @@ class Announcer:
         return False
 
 
-def at_border(box: Box, size: tuple[int, int], share: float) -> bool:
-    """Whether a digit is nearer to the frame's border than this share of its height."""
+def at_border(box: Box, size: tuple[int, int], rules: Rules) -> bool:
+    """Whether a digit may be cut off by the frame's border."""
     x, y, width, height = box
-    margin = max(1.0, share * height)
+    margin = max(1.0, min(rules.border * height, rules.nearest * min(size)))
     beyond = x + width > size[0] - margin or y + height > size[1] - margin
     return beyond or x < margin or y < margin
 
