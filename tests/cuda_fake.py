@@ -158,6 +158,8 @@ def fake_cupy() -> ModuleType:
         get_current_stream=Stream,
         get_elapsed_time=lambda start, end: 1e3 * (end.time - start.time),
         alloc_pinned_memory=bytearray,
+        UnownedMemory=lambda address, size, owner, device: owner,
+        MemoryPointer=lambda memory, offset: memory,
     )
     module.zeros = lambda shape, dtype=float: np.zeros(shape, dtype).view(FakeArray)
     module.empty = module.zeros
@@ -236,6 +238,7 @@ class Located:
         for name in ("zeros", "empty", "asarray", "ascontiguousarray"):
             make = getattr(cupy, name)
             setattr(cupy, name, lambda *given, make=make: make(*given).view(np.ndarray).view(Array))
+        cupy.ndarray = Array
         cupy.cuda.Device, cupy.cuda.Stream = OneDevice, OneStream
         cupy.cuda.get_current_stream = OneStream
         cupy.cuda.runtime.getDeviceCount = lambda: 2

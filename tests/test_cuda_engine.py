@@ -477,7 +477,7 @@ def test_stage_times_add_up(batch: int) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         pytest.skip("needs the GPU to itself: run it without -n")
     times = engine_of("neocog-small").stage_times(made_digits(batch), repeats=9)
-    assert list(times) == ["upload", *STAGES, "download", "launch", "total"]
+    assert list(times) == ["upload", *STAGES, "launch", "total"]
     assert_adds_up(times)
     medians = {name: float(np.median(ms)) for name, ms in times.items()}
     parts = sum(ms for name, ms in medians.items() if name != "total")
@@ -492,7 +492,7 @@ def test_the_commands_on_a_gpu() -> None:
     facts = json.loads(result.stdout.splitlines()[-1])
     assert (facts["device"], facts["precision"], facts["batch"]) == ("cuda", "fp16", 8)
     stages = {stage["name"]: stage for stage in facts["stages"]}
-    assert list(stages) == ["upload", *STAGES, "download", "launch", "host"]
+    assert list(stages) == ["upload", *STAGES, "launch", "host"]
     assert all(stages[name]["flops"] > 0 and stages[name]["roofline"] > 0 for name in STAGES[:-1])
     assert "of roof" in run(*words).stdout
     absent = run("timing", "--device", "cuda:99")

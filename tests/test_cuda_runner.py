@@ -45,7 +45,7 @@ def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.Mon
         engine.recognise(cupy.zeros((2, 28, 27), np.uint8))
     monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)  # times need no maps
     times = engine.stage_times(digits[:2], repeats=1)
-    assert list(times) == ["upload", *STAGES, "download", "launch", "total"]
+    assert list(times) == ["upload", *STAGES, "launch", "total"]
     assert_adds_up(times)
 
 
@@ -105,6 +105,16 @@ def dealt(engine: Any, count: int, batch: int, chunk: int, part: int = 64) -> An
 def test_chunks_come_back_where_they_belong(weighing: Any, batch: int) -> None:
     for count in (1, 7, 64, 65, 129, 300):
         dealt(weighing, count, batch, chunk=64)
+
+
+def test_answers_are_not_copied(weighing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda, kinds = weighing.runners[0].gpu.xp.cuda, list[int]()
+    copy = cuda.runtime.memcpyAsync
+    monkeypatch.setattr(
+        cuda.runtime, "memcpyAsync", lambda *args: kinds.append(args[3]) or copy(*args)
+    )
+    dealt(weighing, 7, 64, chunk=64)
+    assert set(kinds) == {cuda.runtime.memcpyHostToDevice}  # the decision writes to the host
 
 
 def test_large_batches_keep_several_lanes_at_work(

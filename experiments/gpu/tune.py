@@ -191,7 +191,7 @@ def keep(rows: list[Any]) -> None:
         best = [{**facts, **one} for one in tried[:3] if "us" in one or "late" in one]
         held["rows"] = [other for other in held["rows"] if place(other) != place(row)] + best
         held["tried"] += row.get("count", len(row.get("tried", ())))
-    held["rows"].sort(key=lambda row: tuple(map(str, place(row))))
+    held["rows"].sort(key=lambda row: (*map(str, place(row)[:3]), row["batch"]))
     lines = ",\n  ".join(json.dumps(row) for row in held.pop("rows"))
     head = json.dumps(held, indent=1).removesuffix("\n}")
     RESULTS.write_text(f'{head},\n "rows": [\n  {lines}\n ]\n}}\n')

@@ -2,7 +2,6 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from neocog.cuda.devices import numbers
 from neocog.cuda.kernel import Array
-from neocog.cuda.launcher import gpu
+from neocog.cuda.launcher import Failing, gpu
 from neocog.cuda.passes import ANSWER_COLUMNS, stage_name
 from neocog.cuda.plan import MOST_CHUNK, kernels_of, parse_plan
 from neocog.cuda.runner import Runner
@@ -110,7 +109,7 @@ class CudaEngine:
         except UsageError as error:
             raise DeviceError(f"device '{self.device}': {error}") from None
 
-    def _failing(self) -> AbstractContextManager[None]:
+    def _failing(self) -> Failing:
         return gpu(self._numbers[0], self._programmatic).failing(self.device)
 
     def recognise(self, digits: Any, *, batch: int | None = None) -> Answers:
@@ -186,9 +185,9 @@ class CudaEngine:
     ) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage for one batch, ``repeats`` of them by stage name.
 
-        ``total`` is the pass as the device makes it, from upload to download; the stages add up
-        to it (see :func:`neocog.cuda.measure.stage_times`). A batch larger than a chunk is
-        measured by the chunk and counted as so many chunks.
+        ``total`` is the pass as the device makes it, from the upload to the answers on the
+        host; the stages add up to it (see :func:`neocog.cuda.measure.stage_times`). A batch larger
+        than a chunk is measured by the chunk and counted as so many chunks.
         """
         from neocog.cuda.measure import stage_times
 
@@ -265,9 +264,10 @@ def _brought(digits: Array, number: int) -> Array:
 
 
 def _answers(out: NDArray[np.float32]) -> Answers:
+    """Return rows of answers as columns, views of them."""
     return Answers(
         label=out[:, LABELS].astype(np.int64),
-        score=out[:, :LABELS].copy(),
-        margin=out[:, LABELS + 1].copy(),
-        p=out[:, LABELS + 2].copy(),
+        score=out[:, :LABELS],
+        margin=out[:, LABELS + 1],
+        p=out[:, LABELS + 2],
     )

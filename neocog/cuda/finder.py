@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from neocog.cuda.devices import numbers
 from neocog.cuda.finder_network import FinderNetwork, Node, tile_table
 from neocog.cuda.kernel import Kernel, Launch, up
-from neocog.cuda.lanes import Lane, elapsed
+from neocog.cuda.lanes import Lane, elapsed, pinned
 from neocog.cuda.launcher import Gpu, gpu
 from neocog.vision.finder import (
     CELL,
@@ -213,7 +213,8 @@ class _FrameLane(Lane):
     """The lane of a frame: a graph from the second picture on."""
 
     def __init__(self, device: Gpu, frame: Frame) -> None:
-        super().__init__(device, frame.launches, frame.grey, frame.best)
+        told = pinned(device, frame.best.shape, frame.best.dtype)
+        super().__init__(device, frame.launches, frame.grey, frame.best, told)
         device.xp.cuda.get_current_stream().synchronize()  # weights and tables are there
         self._seen = False
         self._graph: Any = None

@@ -1,9 +1,10 @@
-"""Lanes: a stream with launches between two copies, from and to pinned memory of the host.
+"""Lanes: a stream with launches, from pinned memory of the host and back to it.
 
 Captured as one CUDA graph, which carries what goes up and what comes down as well. While one lane
 computes, the host fills the next.
 """
 
+import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Launch, Layout
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.passes import Pass
+from neocog.cuda.passes import Pass, form
 from neocog.cuda.steps import Step
 
 # One capture at a time: what a second thread does to the device could break it off.
@@ -24,17 +25,23 @@ _CAPTURING = threading.Lock()
 class Lane:
     """Launches on a stream of their own, the kernels loaded.
 
-    ``source`` and ``target`` are what they read first and write last, arrays of the device;
-    ``given`` and ``told`` are those of the host.
+    ``source`` is what they read first, ``target`` what they write last: arrays of the device,
+    copied from ``given`` and to ``told``, the host's. Without a ``target`` they write to ``told``.
     """
 
     def __init__(
-        self, gpu: Gpu, launches: Iterable[Launch], source: Array, target: Array, stream: Any = None
+        self,
+        gpu: Gpu,
+        launches: Iterable[Launch],
+        source: Array,
+        target: Array | None,
+        told: NDArray[Any],
+        stream: Any = None,
     ) -> None:
         self.gpu, self.launches = gpu, tuple(launches)
         self.stream = stream or gpu.xp.cuda.Stream(non_blocking=True)
         self._source, self._target = source, target
-        self.given, self.told = pinned(gpu, source), pinned(gpu, target)
+        self.given, self.told = pinned(gpu, source.shape, source.dtype), told
         gpu.prepare(launch.kernel for launch in self.launches)
 
     def upload(self) -> None:
@@ -43,7 +50,9 @@ class Lane:
         self._copy(self._source.data.ptr, self.given.ctypes.data, self.given.nbytes, up)
 
     def download(self) -> None:
-        """Enqueue the way of the answers to the host."""
+        """Enqueue the way of the answers to the host, if they are not written there."""
+        if self._target is None:
+            return
         down = self.gpu.xp.cuda.runtime.memcpyDeviceToHost
         self._copy(self.told.ctypes.data, self._target.data.ptr, self.told.nbytes, down)
 
@@ -92,11 +101,11 @@ class PassLane(Lane):
         with gpu.current():
             stream = gpu.xp.cuda.Stream(non_blocking=True)
             with stream:
-                self.work = Pass(gpu, steps, layouts, batch, part, late)
-                arrays = self.work.arrays
-                super().__init__(
-                    gpu, self.work.launches, arrays["digits"], arrays["answers"], stream
-                )
+                told = pinned(gpu, *form("answers", layouts, batch))
+                answers = on_device(gpu, told)  # a copy behind the kernels takes 6 to 9 us
+                self.work = Pass(gpu, steps, layouts, batch, part, late, answers)
+                source = self.work.arrays["digits"]
+                super().__init__(gpu, self.work.launches, source, None, told, stream)
                 self.work.run()  # once uncaptured: what goes wrong does so here
                 stream.synchronize()
             self._graph = self.capture()
@@ -215,9 +224,17 @@ def captured(stream: Any) -> Iterator[list[Any]]:
         graphs.append(stream.end_capture())
 
 
-def pinned(gpu: Gpu, like: Array) -> NDArray[Any]:
-    """Return an array of pinned host memory of another's form, filled with 0."""
-    memory = gpu.xp.cuda.alloc_pinned_memory(like.nbytes)
-    array = np.frombuffer(memory, like.dtype, like.size).reshape(like.shape)
+def pinned(gpu: Gpu, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Return an array of pinned host memory, filled with 0."""
+    count = math.prod(shape)
+    memory = gpu.xp.cuda.alloc_pinned_memory(count * np.dtype(dtype).itemsize)
+    array = np.frombuffer(memory, dtype, count).reshape(shape)
     array[...] = 0
     return array
+
+
+def on_device(gpu: Gpu, host: NDArray[Any]) -> Array:
+    """Return pinned host memory as an array that kernels can write to."""
+    cuda = gpu.xp.cuda
+    memory = cuda.UnownedMemory(host.ctypes.data, host.nbytes, host, gpu.number)
+    return gpu.xp.ndarray(host.shape, host.dtype, cuda.MemoryPointer(memory, 0))

@@ -2,11 +2,11 @@
 
 import ctypes
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -62,25 +62,13 @@ class Gpu:
         self._functions: dict[Kernel, Any] = {}
         self._lock = threading.Lock()
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
+    def current(self) -> AbstractContextManager[Any]:
         """Make this the thread's current device within the block."""
-        with self.xp.cuda.Device(self.number):
-            yield
+        return cast("AbstractContextManager[Any]", self.xp.cuda.Device(self.number))
 
-    @contextmanager
-    def failing(self, device: str) -> Iterator[None]:
+    def failing(self, device: str) -> "Failing":
         """Turn errors of CUDA and CuPy within the block into a DeviceError of one line."""
-        cuda = self.xp.cuda
-        failures = (
-            cuda.runtime.CUDARuntimeError,
-            cuda.driver.CUDADriverError,
-            cuda.memory.OutOfMemoryError,
-        )
-        try:
-            yield
-        except failures as error:
-            raise DeviceError(f"device '{device}' failed: {_first_line(error)}") from None
+        return Failing(self.xp.cuda, device)
 
     def launch(self, launch: Launch, *, follows: bool = False) -> None:
         """Check and enqueue one launch on the current stream of this device.
@@ -148,6 +136,31 @@ class Gpu:
                 "update the driver or use --device cpu"
             ) from None
         return function
+
+
+class Failing:
+    """See :meth:`Gpu.failing`; a class takes 0.4 us, a generator 1.3 of a digit's 40."""
+
+    __slots__ = ("_cuda", "_device")
+
+    def __init__(self, cuda: Any, device: str) -> None:
+        self._cuda, self._device = cuda, device
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        cuda = self._cuda
+        failures = (
+            cuda.runtime.CUDARuntimeError,
+            cuda.driver.CUDADriverError,
+            cuda.memory.OutOfMemoryError,
+        )
+        if isinstance(error, failures):
+            why = f"device '{self._device}' failed: {_first_line(error)}"
+            raise DeviceError(why) from None
 
 
 @cache

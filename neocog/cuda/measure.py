@@ -3,10 +3,10 @@
 How a stage is timed. Events between the kernels of a pass would cost as much as the kernels do.
 Instead the kernels of the pass are captured up to each stage: UG; UG and US1; and so on. A stage
 takes what its kernels take longer than those before it: themselves, and the gap in front of them.
-Copies at the ends of a graph disturb the kernels beside them, so they come last: the upload is what
-all kernels take longer with it in front, the download what that takes longer with it behind, and
-what a replay of the engine's own graph takes beyond is the row ``launch``. So the rows add up to
-the engine's pass. A graph holds many passes and is replayed until a sample lasts some milliseconds.
+A copy in front disturbs the kernels behind it, so it comes last: the upload is what all kernels
+take longer with it, and what a replay of the engine's own graph takes beyond is the row ``launch``.
+So the rows add up to the engine's pass, whose last kernel writes the answers to the host's memory.
+A graph holds many passes and is replayed until a sample lasts some milliseconds.
 """
 
 import math
@@ -56,8 +56,8 @@ def stage_times(
 ) -> dict[str, NDArray[np.float64]]:
     """Return milliseconds by stage, ``repeats`` of each; see the head of this module.
 
-    ``digits`` (B, 28, 28) are not more than a chunk. The rows are ``upload, UG, US1 .. UC4,
-    download, launch, total``; in each repeat ``total`` is the sum of the others.
+    ``digits`` (B, 28, 28) are not more than a chunk. The rows are ``upload, UG, US1 .. UC4, launch,
+    total``; in each repeat ``total`` is the sum of the others.
     """
     lane = runner.lane(runner.bucket(len(digits)))
     lane.fill(digits)
@@ -68,8 +68,8 @@ def stage_times(
     names = [stage.name for stage in lane.work.stages]
     rows = np.maximum.accumulate(rows, axis=1)  # a pass with one more stage takes no less
     spent = np.diff(rows, axis=1, prepend=0).T
-    times = dict(zip([*names, "upload", "download", "launch"], spent, strict=True))
-    order = ("upload", *names, "download", "launch")
+    times = dict(zip([*names, "upload", "launch"], spent, strict=True))
+    order = ("upload", *names, "launch")
     return {**{name: times[name] for name in order}, "total": rows[:, -1]}
 
 
@@ -92,15 +92,9 @@ def _middle(sample: Callable[[], float]) -> float:
 
 
 def _works(gpu: Gpu, lane: PassLane) -> Iterator[Callable[[], None]]:
-    """Yield what is captured: the kernels up to each stage, then the copies too."""
+    """Yield what is captured: the kernels up to each stage, then the upload too."""
     for count in range(1, len(lane.work.stages) + 1):
         yield partial(enqueue, gpu, tuple(lane.work.up_to(count)))
-
-    def uploaded() -> None:
-        lane.upload()
-        enqueue(gpu, lane.launches)
-
-    yield uploaded
     yield lane.enqueue
 
 
@@ -190,7 +184,7 @@ def _version_time(
 class Launchings:
     """Times a pass of digits (B, 28, 28) by which of its stages are late.
 
-    The caller holds the runner's lock and device.
+    The answers stay on the device. The caller holds the runner's lock and device.
     """
 
     def __init__(self, runner: "Runner", plan: Plan, digits: NDArray[np.uint8]) -> None:

@@ -64,8 +64,8 @@ class Pass:
 
     Arrays are filled with 0 once: borders and spare channels stay so. ``part`` digits go through
     UG .. UC3 together (0: all), the last part takes the rest; ``late`` are stages whose kernels let
-    the next one begin only when they end. An InputError says if a step does not read what the one
-    before it writes.
+    the next one begin only when they end; ``answers``, if given, is where these go. An InputError
+    says if a step does not read what the one before it writes.
 
     The next part overwrites maps that kernels of this part read. With programmatic launches too
     they have been read by then: every kernel waits for the end of the kernel in front of it
@@ -80,6 +80,7 @@ class Pass:
         batch: int,
         part: int = 0,
         late: Collection[str] = (),
+        answers: Array | None = None,
     ) -> None:
         written = steps[0].reads
         for step in steps:
@@ -92,7 +93,7 @@ class Pass:
         self.arrays: dict[str, Array] = {}
         self._scratch: dict[tuple[int, int], dict[str, Array]] = {}
         in_parts = sum(not takes_all(stage_name(step)) for step in steps)
-        self._hold(steps, in_parts)
+        self._hold(steps, in_parts, answers)
         #: Place of the stage and launch, in the order in which they are launched.
         self._order: list[tuple[int, Launch]] = []
         for start in range(0, batch if in_parts else 0, self.part):
@@ -106,12 +107,13 @@ class Pass:
             for i, step in enumerate(steps)
         )
 
-    def _hold(self, steps: Sequence[Step], in_parts: int) -> None:
+    def _hold(self, steps: Sequence[Step], in_parts: int, answers: Array | None) -> None:
         """Allocate: for a part what only parts write and read, for all digits the other layers."""
         for i, layer in enumerate([steps[0].reads, *(step.writes for step in steps)]):
             shared = 0 < i < in_parts
             shape, dtype = form(layer, self._layouts, self.part if shared else self.batch)
-            self.arrays[layer] = self.machine.xp.zeros(shape, dtype)
+            given = answers if layer == "answers" else None
+            self.arrays[layer] = self.machine.xp.zeros(shape, dtype) if given is None else given
 
     def _add(self, index: int, step: Step, digits: slice) -> None:
         count = digits.stop - digits.start
