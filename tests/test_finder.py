@@ -14,6 +14,7 @@ from neocog.learning.teacher.canvas import Canvas, any_hand
 from neocog.learning.teacher.page import any_style, draw_page
 from neocog.learning.teacher.paper import card_on
 from neocog.learning.teacher.pen import Pen
+from neocog.network.registry import find_model
 from neocog.vision.finder import FinderSettings, Finding, decode, find, merged, normalised, sizes
 from neocog.vision.finder_model import OpenCV, load_finder, save_finder
 from neocog.vision.normalise import digit_of_box
@@ -214,6 +215,22 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(ModelError, match="cannot be used"):
         load_finder(path)
+
+
+def test_reading_eight_channels_does_not_change_the_answer() -> None:
+    import cv2
+
+    model = load_finder(find_model("finder"))
+    x = np.random.default_rng(0).normal(size=(48, 80)).astype(np.float32)
+    plain = cv2.dnn.readNetFromONNX(np.frombuffer(model.onnx(), np.uint8))
+    plain.setInput(x[None, None])
+    wanted = plain.forward()[0]
+    network = OpenCV(model)
+    answer = network(x)
+    np.testing.assert_allclose(answer, wanted, atol=1e-4 * np.abs(wanted).max())
+    again = answer.copy()
+    network(-x)
+    np.testing.assert_array_equal(answer, again)  # not the network's own memory
 
 
 @pytest.mark.parametrize("front", ["plain", "wide"])

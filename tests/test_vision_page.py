@@ -154,14 +154,26 @@ def test_noise_takes_no_longer() -> None:
 def test_ink_of_a_box_is_told_by_its_own_contrast() -> None:
     grey = np.full((100, 100), 200, np.uint8)
     grey[30:70, 46:52] = 180
-    box = np.array((40, 28, 20, 44), np.float32)
-    digit, contrast = cut_out(grey, box)
-    assert contrast == pytest.approx(20, abs=1)
-    bright, same = cut_out(255 - grey, box)
-    np.testing.assert_array_equal(bright, digit)
-    assert same == pytest.approx(contrast)
-    assert digit[14, 14] > 200
-    assert not cut_out(np.full_like(grey, 9), box)[0].any()
+    boxes = np.array([(40, 28, 20, 44), (0, 0, 20, 20)], np.float32)
+    digits, contrasts = cut_out(grey, boxes)
+    np.testing.assert_allclose(contrasts, (20, 0), atol=1)
+    bright, same = cut_out(255 - grey, boxes)
+    np.testing.assert_array_equal(bright, digits)
+    np.testing.assert_allclose(same, contrasts, atol=0.01)
+    assert digits[0, 14, 14] > 200
+    assert not digits[1].any()
+    assert not cut_out(np.full_like(grey, 9), boxes)[0].any()
+
+
+def test_paper_that_grows_darker_is_no_ink() -> None:
+    grey = np.full((100, 100), 200, np.uint8) - np.arange(100, dtype=np.uint8)[:, None]
+    grey[30:70, 46:52] = 40
+    grey[20:80, 64:68] = 40  # a neighbour
+    (digit,), (contrast,) = cut_out(grey, np.array([(42, 29, 14, 42)], np.float32))
+    alone, _ = cut_out(np.where(grey == 40, 90, 200).astype(np.uint8)[:, :60],
+                       np.array([(42, 29, 14, 42)], np.float32))  # fmt: skip
+    assert 80 < contrast < 125
+    assert np.abs(digit.astype(int) - alone[0]).mean() < 4
 
 
 def test_a_digit_is_as_sure_as_that_no_neighbour_was_missed() -> None:
@@ -175,10 +187,10 @@ def test_a_digit_is_as_sure_as_that_no_neighbour_was_missed() -> None:
 
 def test_a_digit_that_touches_the_outline_of_its_cell_is_cut_out() -> None:
     grey = np.full((100, 100), 200, np.uint8)
-    grey[20:80, 26:74] = 20
+    grey[22:78, 28:72] = 20
     grey[28:72, 34:66] = 200
     grey[34:74, 47:53] = 100
-    digit, contrast = cut_out(grey, np.array((42, 32, 16, 41), np.float32))
+    (digit,), (contrast,) = cut_out(grey, np.array([(42, 32, 16, 41)], np.float32))
     assert contrast == pytest.approx(100, abs=10)
     assert digit[14, 14] > 200
     assert not digit[:, :9].any()

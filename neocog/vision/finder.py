@@ -112,16 +112,15 @@ def normalised(grey: Grey) -> Maps:
     """
     import cv2
 
-    g = grey.astype(np.float32)
     window = (WINDOW, WINDOW)
-    mean = np.asarray(cv2.blur(g, window), np.float32)
-    square = np.asarray(cv2.sqrBoxFilter(g, cv2.CV_32F, window), np.float32)
+    mean = np.asarray(cv2.boxFilter(grey, cv2.CV_32F, window), np.float32)
+    square = np.asarray(cv2.sqrBoxFilter(grey, cv2.CV_32F, window), np.float32)
     square -= mean * mean
     np.maximum(square, 0, out=square)
     square += np.float32(FLOOR**2)
-    g -= mean
-    g /= np.sqrt(square)
-    return g
+    x = np.asarray(cv2.subtract(grey, mean, dtype=cv2.CV_32F), np.float32)
+    x /= np.sqrt(square, out=square)
+    return x
 
 
 def sizes(shape: tuple[int, int], settings: FinderSettings) -> list[float]:
@@ -238,25 +237,18 @@ def decode(
 
 def merged(found: Finding, settings: FinderSettings) -> Finding:
     """Of marks that overlap keep the best, best first."""
-    order = np.argsort(-found.scores, kind="stable")[: settings.most]
-    found = found[order]
-    left, top = found.boxes[:, 0], found.boxes[:, 1]
-    right, bottom = left + found.boxes[:, 2], top + found.boxes[:, 3]
-    area, digits = found.boxes[:, 2] * found.boxes[:, 3], found.kinds < 10
+    found = found[np.argsort(-found.scores, kind="stable")[: settings.most]]
+    union, smaller, _ = overlaps(found.boxes, found.boxes)
+    other = (union <= settings.overlap) & (smaller <= settings.inside)
+    if settings.apart:
+        digits = found.kinds < 10
+        other |= digits[:, None] != digits
     alive = np.ones(len(found), np.bool_)
     kept = []
     for i in range(len(found)):
-        if not alive[i]:
-            continue
-        kept.append(i)
-        wide = np.minimum(right, right[i]) - np.maximum(left, left[i])
-        high = np.minimum(bottom, bottom[i]) - np.maximum(top, top[i])
-        common = np.maximum(wide, 0) * np.maximum(high, 0)
-        same = common > settings.overlap * (area + area[i] - common)
-        same |= common > settings.inside * np.minimum(area, area[i])
-        if settings.apart:
-            same &= digits == digits[i]
-        alive &= ~same
+        if alive[i]:
+            kept.append(i)
+            alive &= other[i]
     return found[np.array(kept, np.int64)]
 
 
@@ -271,10 +263,17 @@ def overlaps(a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np
     -------
     ndarray of float32, shape (N, M), each
     """
-    low = np.maximum(a[:, None, :2], b[None, :, :2])
-    high = np.minimum(a[:, None, :2] + a[:, None, 2:], b[None, :, :2] + b[None, :, 2:])
-    common = np.maximum(high - low, 0).prod(axis=2)
-    first, second = a[:, None, 2:].prod(axis=2), b[None, :, 2:].prod(axis=2)
-    union, smaller = first + second - common, np.minimum(first, second)
-    wholes = (union, smaller, first)
+    common = _shared(a, b, 0) * _shared(a, b, 1)
+    first, second = a[:, 2] * a[:, 3], b[:, 2] * b[:, 3]
+    smaller = np.minimum(first[:, None], second)
+    union = first[:, None] + second - common
+    wholes = (union, smaller, first[:, None])
     return tuple(np.asarray(common / np.maximum(whole, 1e-6), np.float32) for whole in wholes)
+
+
+def _shared(a: NDArray[np.float32], b: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
+    """Pixels that boxes share from left to right (0) or from top to bottom (1), (N, M)."""
+    low, high = a[:, axis], a[:, axis] + a[:, axis + 2]
+    shared = np.minimum(high[:, None], b[:, axis] + b[:, axis + 2])
+    shared -= np.maximum(low[:, None], b[:, axis])
+    return np.asarray(np.maximum(shared, 0, out=shared), np.float32)

@@ -153,10 +153,8 @@ class Search:
         found = found[sure | (np.cumsum(~sure) <= max(0, room - int(sure.sum())))]
         if not len(found):
             return
-        crops, contrasts = zip(
-            *(cut_out(self._grey, box, self.settings) for box in found.boxes), strict=True
-        )
-        digits, contrast, weights = np.stack(crops), np.log1p(np.array(contrasts)), self._weights
+        digits, contrasts = cut_out(self._grey, found.boxes, self.settings)
+        contrast, weights = np.log1p(contrasts), self._weights
         first = not self._all  # of the page, these are the places
         if first:
             self._strong = median(contrast, found.scores.astype(np.float64) ** 2)

@@ -121,9 +121,10 @@ def same_mark(a: Boxes, b: Boxes, settings: SearchSettings) -> NDArray[np.bool_]
 
 
 def _widened(boxes: Boxes, settings: SearchSettings) -> Boxes:
-    left, top, width, height = boxes.T
-    wide = np.maximum(width, settings.narrow * height)
-    return np.stack([left + (width - wide) / 2, top, wide, height], axis=1)
+    out = boxes.copy()
+    out[:, 2] = np.maximum(boxes[:, 2], settings.narrow * boxes[:, 3])
+    out[:, 0] -= (out[:, 2] - boxes[:, 2]) / 2
+    return out
 
 
 def beside(boxes: Boxes, places: Boxes, settings: SearchSettings) -> NDArray[np.bool_]:
