@@ -1,5 +1,6 @@
 """The finder's kernels in the emulator, against float64 operations and the finder on the CPU."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,16 @@ from neocog.cuda.finder_network import FinderNetwork
 from neocog.cuda.launcher import Gpu
 from neocog.errors import DeviceError, ModelError
 from neocog.learning.finder.graph import Graph
-from neocog.vision.finder import FinderSettings, Finding, decode, find, merged, normalised, sizes
+from neocog.vision.finder import (
+    FinderSettings,
+    Finding,
+    decode,
+    find,
+    joined,
+    merged,
+    normalised,
+    sizes,
+)
 from neocog.vision.finder_model import load_finder
 from tests import cuda_fake
 from tests.cuda_support import MODELS
@@ -194,15 +204,12 @@ def test_marks_are_those_of_the_cpu(most: int, order: Any) -> None:
     maps[:, :2] -= 2.0
     shapes, padded = level_shapes(shape, settings)
     found, start = [], 0
-    for i, ((h, w), (rows, columns)) in enumerate(zip(shapes, padded, strict=True)):
+    for rows, columns in padded:
         size = rows * columns // 16
         level = maps[start : start + size, :30].reshape(rows // 4, columns // 4, 30)
-        part = decode(
-            level.transpose(2, 0, 1), settings, finest=i == 0, coarsest=i + 1 == len(shapes)
-        )
-        found.append(part.scaled(200 / w, 100 / h))
+        found.append(decode(level.transpose(2, 0, 1), settings))
         start += size
-    whole = Finding.join(found)
+    whole = joined(found, shapes, shape, settings)
     wanted = merged(whole, settings)
     for name in ("peaks", "rank", "suppress"):
         emulator.launch(launch_of(frame, name))
@@ -334,6 +341,6 @@ def test_the_gpu_finds_what_the_cpu_finds(shape: tuple[int, int]) -> None:
 
         grey = np.asarray(cv2.imread(str(SAMPLES / name), cv2.IMREAD_GRAYSCALE))
         grey = np.asarray(cv2.resize(grey, shape[::-1]))
-        wanted = find(grey, on_cpu)
+        wanted = find(grey, on_cpu, FinderSettings(fine=math.inf))
         for _ in range(3):  # without a graph, as one, and again
             agree(find(grey, on_gpu), wanted)

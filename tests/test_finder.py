@@ -1,5 +1,7 @@
 """The finder: its pages, its networks on every engine, its boxes, its training."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,16 @@ from neocog.learning.teacher.page import any_style, draw_page
 from neocog.learning.teacher.paper import card_on
 from neocog.learning.teacher.pen import Pen
 from neocog.network.registry import find_model
-from neocog.vision.finder import FinderSettings, Finding, decode, find, merged, normalised, sizes
+from neocog.vision.finder import (
+    FinderSettings,
+    Finding,
+    _read,
+    decode,
+    find,
+    merged,
+    normalised,
+    sizes,
+)  # fmt: skip
 from neocog.vision.finder_model import OpenCV, load_finder, save_finder
 from neocog.vision.normalise import digit_of_box
 
@@ -176,12 +187,12 @@ def test_a_small_picture_is_enlarged(side: int, times: float) -> None:
     def network(x: np.ndarray) -> np.ndarray:
         shapes.append(x.shape)
         maps = np.zeros((30, x.shape[0] // 4, x.shape[1] // 4), np.float32) - 8
-        if len(shapes) == 1:
+        if x.shape[1] == side * times:
             maps[:, :24, :24] = heat([(5, 5, 20, 4)])
         return maps
 
-    found = find(np.zeros((side, side), np.uint8), network)
-    assert shapes[0][1] == side * times
+    found = find(np.zeros((side, side), np.uint8), network, FinderSettings(fine=math.inf))
+    assert max(shapes)[1] == side * times
     assert found.boxes[0] == pytest.approx(np.array([12, 12, 20, 20]) / times)
 
 
@@ -233,6 +244,53 @@ def test_reading_eight_channels_does_not_change_the_answer() -> None:
     np.testing.assert_array_equal(answer, again)  # not the network's own memory
 
 
+@pytest.mark.parametrize(
+    ("digit", "score", "read"),
+    [(30, 0.9, None), (20, 0.9, (112, 112)), (30, 0.3, (512, 256))],
+)
+def test_the_largest_size_is_read_around_small_digits(
+    digit: float, score: float, read: tuple[int, int] | None
+) -> None:
+    asked = []
+
+    def network(x: np.ndarray) -> np.ndarray:
+        asked.append(x.shape[::-1])
+        maps = heat([])
+        if x.shape == (128, 256):  # half of the size: a digit at (34, 34), of 24 cells shown
+            maps = heat([(8, 8, digit, math.log(score / (1 - score)))])
+        elif x.shape[::-1] == read == (112, 112):
+            maps = heat([(10, 12, 40, 5)])
+        return maps
+
+    settings = FinderSettings(small=0, largest=130, around=30)
+    grey = np.zeros((256, 512), np.uint8)
+    found = find(grey, network, settings)
+    assert asked == [(256, 128), (128, 64), *([read] if read else [])]
+    box = [68 - digit, 68 - digit, 2 * digit, 2 * digit]
+    if read == (112, 112):  # from (16, 16) on, where a digit was seen 50 to the right and 42 down
+        box = [16 + 50 - 20, 16 + 42 - 20, 40, 40]
+    assert found.boxes[0] == pytest.approx(np.array(box))
+    asked.clear()
+    find(grey, network, replace(settings, fine=math.inf))
+    assert asked[2:] == [(512, 256)]
+    asked.clear()
+    find(grey, network, replace(settings, fine=0, clear=0))
+    assert len(asked) == 2
+
+
+def test_a_region_is_read_as_within_the_whole_picture() -> None:
+    grey = np.random.default_rng(0).integers(0, 255, (200, 300), np.uint8)
+    seen: list[np.ndarray] = []
+
+    def network(x: np.ndarray) -> np.ndarray:
+        seen.append(x)
+        return np.full((30, x.shape[0] // 4, x.shape[1] // 4), -9, np.float32)
+
+    _read(network, grey, FinderSettings(), (slice(48, 200), slice(96, 208)))
+    assert seen[0].shape == (160, 112)
+    np.testing.assert_allclose(seen[0][:152], normalised(grey)[48:, 96:208], atol=1e-3)
+
+
 @pytest.mark.parametrize("front", ["plain", "wide"])
 def test_every_engine_answers_alike(front: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
@@ -269,8 +327,6 @@ def test_every_engine_answers_alike(front: str, tmp_path: Path) -> None:
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(bank: Path, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
-    from dataclasses import replace
-
     from neocog.errors import UsageError
     from neocog.learning.finder import training
 

@@ -17,11 +17,12 @@ from threadpoolctl import threadpool_info
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
-from neocog.live.frame_reader import LONG_SIDE, FrameReader, RecentCache, Roi
+from neocog.live.frame_reader import FrameReader, RecentCache, Roi
 from neocog.live.pipeline import Pipeline, Settings, View, finder_threads
 from neocog.live.sources import FrameSource, Source, SourceLost, in_colours, open_source
 from neocog.live.video import Stream, without_password
 from neocog.vision.finder import FinderSettings
+from neocog.vision.finder_model import OpenCV
 from tests.live_support import MODEL, Scripted, clip, picture, save_video
 from tests.support import until
 
@@ -216,30 +217,33 @@ class TestPipeline:
         recent.recognise(others)
         assert asked[-1] == 3
 
-    def test_where_finding_is_slow_three_of_four_frames_are_reduced(
+    def test_where_finding_is_slow_three_of_four_frames_are_halved(
         self, reader: Reader, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sides: list[int] = []
-        look = Reader.look
+        network = OpenCV.__call__
 
-        def slow(self: Reader, grey: np.ndarray, *, settings: FinderSettings) -> object:
-            sides.append(settings.long_side)
-            time.sleep(0.05)
-            return look(self, grey, settings=settings)
+        def slow(self: OpenCV, x: np.ndarray) -> object:
+            sides.append(max(x.shape))
+            time.sleep(0.02)
+            return network(self, x)
 
-        monkeypatch.setattr(Reader, "look", slow)
+        monkeypatch.setattr(OpenCV, "__call__", slow)
         frames = FrameReader(reader, hurry=True)
-        texts = []
         for n in range(24):
             seen = frames.recognise(frames.find(Frame(n, picture("471", tall=96), 0.0, 0.0)))
-            texts += ["".join(digit.char for digit in row) for row in seen.rows]
-        assert texts == ["471"] * 24
-        assert sides[-8:].count(LONG_SIDE) == 2
-        assert min(sides) < LONG_SIDE / 2
-        sides.clear()
+            assert ["".join(digit.char for digit in row) for row in seen.rows] == ["471"]
+        whole = FinderSettings().small  # small frames are enlarged to it
+        assert max(sides) == whole / 2, "such digits are seen at half of the size"
         for n in range(24):
-            frames.recognise(frames.find(Frame(n, picture(""), 0.0, 0.0)))
-        assert sorted(sides[-4:]) == [LONG_SIDE // 2] * 3 + [LONG_SIDE]
+            frames.find(Frame(n, picture(""), 0.0, 0.0))
+        sides.clear()
+        for n in range(8):
+            frames.find(Frame(n, picture(""), 0.0, 0.0))
+        assert sides.count(whole) == 2
+        for n in range(4):
+            seen = frames.recognise(frames.find(Frame(n, picture("471", tall=24), 0.0, 0.0)))
+            assert ["".join(digit.char for digit in row) for row in seen.rows] == ["471"]
 
     def test_a_file_paced_like_a_camera_drops_frames_and_counts_them(self, reader: Reader) -> None:
         frames = clip(("471", 60))

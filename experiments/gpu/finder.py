@@ -10,6 +10,7 @@ marks are compared with those that the CPU finds. PyTorch: the same sizes, contr
 boxes and what overlaps are then worked out by NumPy, as on the CPU.
 """
 
+import math
 import os
 import sys
 import time
@@ -30,7 +31,17 @@ from experiments.network.peers import Graph
 from neocog.batch.device import open_finder
 from neocog.evaluation.timing import milliseconds
 from neocog.network.parallel import cores
-from neocog.vision.finder import CELL, FLOOR, WINDOW, FinderSettings, Finding, decode, find, merged
+from neocog.vision.finder import (
+    CELL,
+    FLOOR,
+    WINDOW,
+    FinderSettings,
+    Finding,
+    decode,
+    find,
+    joined,
+    merged,
+)  # fmt: skip
 from neocog.vision.finder_model import FinderModel, OpenCV, load_finder
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"
@@ -180,33 +191,30 @@ class TorchFinder:
         return [one.numpy() for one in pinned]
 
     def find(self, grey: np.ndarray, settings: FinderSettings) -> Finding:
-        parts = []
-        told = self.raw(grey)
+        parts, shapes = [], []
         h, w = grey.shape
-        for i, one in enumerate(told):
+        for one in self.raw(grey):
             one = one[:, np.isfinite(one[0])]
             columns = -(-w // 16) * 16 // CELL
-            part = boxes_at(one[2:], one[1].astype(np.int64), columns, settings,
-                            finest=i == 0, coarsest=i + 1 == len(told))  # fmt: skip
-            parts.append(part.scaled(grey.shape[1] / w, grey.shape[0] / h))
+            parts.append(boxes_at(one[2:], one[1].astype(np.int64), columns, settings))
+            shapes.append((h, w))
             h, w = max(1, round(h / 2)), max(1, round(w / 2))
-        return merged(Finding.join(parts), settings)
+        return merged(joined(parts, shapes, grey.shape, settings), settings)
 
 
-def boxes_at(at: np.ndarray, places: np.ndarray, columns: int, settings: FinderSettings,
-             *, finest: bool, coarsest: bool) -> Finding:  # fmt: skip
+def boxes_at(at: np.ndarray, places: np.ndarray, columns: int, settings: FinderSettings) -> Finding:
     """Decode answers that have been picked out: `decode` of a map one row high, no neighbours."""
     row = np.full((at.shape[0], 1, max(2, 2 * at.shape[1])), -50, np.float32)
     row[:, 0, ::2][:, : at.shape[1]] = at  # every second place: none is another's neighbour
     y, x = places // columns, places % columns
     row[4, 0, ::2][: len(x)] += x - 2 * np.arange(len(x))
     row[5, 0, ::2][: len(y)] += y
-    return decode(row, settings, finest=finest, coarsest=coarsest)
+    return decode(row, settings)
 
 
 def main() -> None:
     args = arguments(__doc__, "finder", output=None, seconds=1.0, no_compile=False).parse_args()
-    settings, model = FinderSettings(), load_finder(args.finder)
+    settings, model = FinderSettings(fine=math.inf), load_finder(args.finder)  # all sizes
     on_gpu, reference, opencv = open_finder(model, device="cuda"), open_finder(model), OpenCV(model)
     torch_finder, rows = TorchFinder(model, settings), []
 

@@ -125,7 +125,7 @@ def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> tupl
     from neocog.vision.decode import decode
     from neocog.vision.finder import LONG_SIDE, find
     from neocog.vision.finder_model import load_finder
-    from neocog.vision.normalise import digit_of_box
+    from neocog.vision.normalise import cut_out
 
     finder = finder_beside(engine, load_finder(find_model(FINDER)))
     held = min(count, _MOST_ON_PAGE)
@@ -136,7 +136,7 @@ def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> tupl
         work: dict[str, Callable[[], object]] = {
             "decode": lambda: list(decode(path, long_side=LONG_SIDE)),
             "find": lambda: find(page.grey, finder),
-            "normalise": lambda: [digit_of_box(page.grey, box) for box in boxes],
+            "normalise": lambda: cut_out(page.grey, boxes),
         }
         rows = [[milliseconds(one) for one in work.values()] for _ in range(repeats + 1)]
     times = np.array(rows[1:]) * (count / held)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import REJECTED, Box
+from neocog.batch.records import Box
 from neocog.errors import UsageError
 from neocog.live.capture import Frame
 from neocog.live.tracks import Row
@@ -34,9 +34,9 @@ running the network takes 99 % for the same digit (``python -m experiments.live.
 _LEAST = 24  # pixels of a region's side
 _LIVES = (2, 3, 4)  # frames for which an answer holds, in turn: digits do not fall due together
 _SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every 33
-_ENTIRE_EVERY = 4  # frames; the others are reduced where finding is slow
-_LEGIBLE = 28  # pixels that the lowest digit keeps then; the digit network sees 20
-_LEAST_SIDE = 192  # pixels of a long side; below it no time is saved
+_ENTIRE_EVERY = 4  # frames; where finding is slow, the others are searched in a hurry:
+_HURRIED = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=28.0, clear=0.0)
+_ENTIRE = FinderSettings(long_side=LONG_SIDE, most=MOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,6 @@ class FrameReading:
     bounds: Box  # left, top, width and height of the region that is read
     grey: NDArray[np.uint8]  # its pixels (H, W)
     found: Finding  # what the finder's network says of it, boxes in pixels of the region
-    entire: bool  # whether it was searched at LONG_SIDE, for digits of all sizes
     find_ms: float
     ms: float = 0.0  # that choosing and recognising took
     page: Layout = field(default_factory=Layout)  # digits as they were cut out, as ``found``
@@ -148,7 +147,7 @@ class FrameReader:
         Not changed; its pattern does not hold here.
     hurry : bool
         Whether frames do not wait (a camera's): where finding takes longer than 28 ms, three of
-        four frames are reduced, until the lowest digit is 28 pixels high, without digits to half.
+        four frames are halved, but for what is around digits that seem to be below 28 pixels.
     """
 
     def __init__(self, reader: "Reader", *, hurry: bool = False) -> None:
@@ -159,7 +158,6 @@ class FrameReader:
         self._reader.pattern = None  # what does not fit is not announced, nor made to fit
         self._hurry, self._count = hurry, 0
         self._entire_ms = 0.0  # running mean
-        self._side = LONG_SIDE // 2  # of frames that are not searched entirely
 
     def forget(self) -> None:
         """Keep no answer: another stream begins."""
@@ -183,27 +181,22 @@ class FrameReader:
         slow = self._hurry and self._entire_ms > _SLOW
         entire = not slow or self._count % _ENTIRE_EVERY == 0
         self._count += 1
-        side = LONG_SIDE if entire else self._side
-        found = self._reader.look(grey, settings=FinderSettings(long_side=side, most=MOST))
+        found = self._reader.look(grey, settings=_ENTIRE if entire else _HURRIED)
         ms = 1e3 * (time.perf_counter() - start)
         if entire:
             self._entire_ms += (ms - self._entire_ms) / 8
-        return FrameReading(frame, bounds, grey, found, entire, ms)
+        return FrameReading(frame, bounds, grey, found, ms)
 
     def recognise(self, seen: FrameReading) -> FrameReading:
         """Choose the digits of a frame among what was found, and recognise them."""
         start = time.perf_counter()
         self._cache.next_frame()
         page = self._reader.find(seen.grey, found=seen.found)
-        left, top, *sides = seen.bounds
+        left, top = seen.bounds[:2]
         digits = [
             replace(digit, box=(digit.box[0] + left, digit.box[1] + top, *digit.box[2:]))
             for digit in self._reader.recognise(page.lines)
         ]
-        if seen.entire:  # the long side at which the lowest digit is still found
-            heights = [digit.box[3] for digit in digits if digit.char != REJECTED]
-            wanted = max(sides) * _LEGIBLE / min(heights) if heights else LONG_SIDE / 2
-            self._side = round(min(max(wanted, _LEAST_SIDE), LONG_SIDE))
         rest = iter(digits)
         rows = tuple(tuple(next(rest) for _ in line.digits) for line in page.lines)
         ms = 1e3 * (time.perf_counter() - start)

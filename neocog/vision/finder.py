@@ -2,7 +2,8 @@
 
 The picture is read at several sizes, each half of the one before; a network tells of every fourth
 pixel whether a digit or a sign is centred there and how large it is. Boxes of all sizes are put
-together and of those that overlap the best stays.
+together and of those that overlap the best stays. On a CPU the largest size, three quarters of the
+work, is read only around small digits (coarse to fine).
 
 Sources: Zhou et al. 2019, Objects as points, arXiv:1904.07850.
 """
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 
 Grey = NDArray[np.uint8]
 Maps = NDArray[np.float32]
+Region = tuple[slice, slice]
+"""Rows and columns of a picture, from multiples of 16 on."""
 
 SIGNS = "/-.,:+=()x*%÷#"
 """Signs that are told from digits, in the order of the network's answers."""
@@ -43,11 +46,12 @@ class FinderSettings:
     """How a picture is searched.
 
     The sizes are those that the network is trained for, ``small`` is chosen by
-    ``experiments/reading/tune.py --small``; the others bound the work, and only order what is shown
-    to the reader's search, which weighs all of it again.
+    ``experiments/reading/tune.py --small``, ``fine`` and ``clear`` by ``--coarse``; the others
+    bound the work, and only order what is shown to the reader's search, which weighs all of it
+    again.
     """
 
-    long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
+    long_side: float = LONG_SIDE  #: pixels; larger pictures are reduced to it
     small: int = 512  #: pixels; smaller pictures are enlarged to it, at most twice
     step: float = 2.0  #: between two sizes that the picture is read at
     least: float = 0.1  #: score below which nothing is told
@@ -58,6 +62,12 @@ class FinderSettings:
     inside: float = 0.75  #: share of the smaller of two boxes from which they are one mark
     most: int = 800  #: boxes of one page that are looked at, the best: noise takes no longer
     apart: bool = False  #: whether a digit and a sign at one place are two marks
+    #: what a CPU reads at the largest size, if at half of it a digit has the score ``clear`` (0:
+    #: whether or not): so many pixels around all digits whose longer side is below ``fine`` (in
+    #: pixels of the largest size; infinity: everything)
+    fine: float = 44.0
+    clear: float = 0.6
+    around: float = 96.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +163,79 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
     factor = min(2.0, settings.small / max(grey.shape))
     if factor > 1:
         return _enlarged(grey, factor, network, replace(settings, small=0))
-    if whole := getattr(network, "find", None):  # a GPU does all of it
+    if whole := getattr(network, "find", None):  # a GPU reads all of it at all sizes
         return cast(Finding, whole(grey, settings))
-    found = []
-    levels = sizes((grey.shape[0], grey.shape[1]), settings)
-    reduced = grey
-    for number, factor in enumerate(levels):
-        reduced = _reduced(grey, reduced, factor)
-        x = _padded(normalised(reduced))
-        part = decode(network(x), settings, finest=number == 0, coarsest=number == len(levels) - 1)
-        scale = (grey.shape[1] / reduced.shape[1], grey.shape[0] / reduced.shape[0])
-        found.append(part.scaled(*scale))
-    return merged(Finding.join(found), settings)
+    pictures: list[Grey] = []
+    for factor in sizes((grey.shape[0], grey.shape[1]), settings):
+        pictures.append(_reduced(grey, pictures[-1] if pictures else grey, factor))
+    largest, *others = pictures
+    marks = [_read(network, picture, settings) for picture in others]
+    region: Region | None = _whole(largest)
+    if others:
+        shapes = [picture.shape for picture in others]
+        region = _unsettled(joined(marks, shapes, largest.shape, settings), largest, settings)
+    if region is not None:
+        marks.insert(0, _read(network, largest, settings, region))
+    shapes = [picture.shape for picture in pictures[-len(marks) :]]
+    return merged(joined(marks, shapes, grey.shape, settings), settings)
+
+
+def _whole(picture: Grey) -> Region:
+    return slice(0, picture.shape[0]), slice(0, picture.shape[1])
+
+
+def _unsettled(found: Finding, picture: Grey, settings: FinderSettings) -> Region | None:
+    """What must be read of a picture in which marks were found at half of its size."""
+    digits = found[found.kinds < 10]
+    clear = not settings.clear or digits.scores.max(initial=0.0) >= settings.clear
+    if not clear or math.isinf(settings.fine):
+        return _whole(picture)
+    boxes = digits.boxes[digits.boxes[:, 2:].max(axis=1) < settings.fine]
+    if not len(boxes):
+        return None
+    left, top = (boxes[:, :2].min(axis=0) - settings.around).tolist()
+    right, bottom = ((boxes[:, :2] + boxes[:, 2:]).max(axis=0) + settings.around).tolist()
+    spans = zip((top, left), (bottom, right), picture.shape, strict=True)
+    rows, columns = (
+        slice(max(0, int(a) // MULTIPLE * MULTIPLE), min(side, -int(-b // MULTIPLE) * MULTIPLE))
+        for a, b, side in spans
+    )
+    return rows, columns
+
+
+def _read(
+    network: Network, picture: Grey, settings: FinderSettings, region: Region | None = None
+) -> Finding:
+    """The marks of a picture at its size, or of a region of it."""
+    rows, columns = region or _whole(picture)
+    top, left = (max(0, span.start - WINDOW // 2) for span in (rows, columns))
+    x = normalised(picture[top : rows.stop + WINDOW // 2, left : columns.stop + WINDOW // 2])
+    x = x[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left]
+    found = decode(network(_padded(x)), settings)
+    found.boxes[:, :2] += columns.start, rows.start
+    return found
+
+
+def joined(
+    marks: Sequence[Finding],
+    shapes: Sequence[tuple[int, ...]],
+    shape: tuple[int, ...],
+    settings: FinderSettings,
+) -> Finding:
+    """Put the marks of several sizes together, as they stand in a picture (H, W) of a shape.
+
+    ``marks`` and ``shapes`` (H, W) are of the largest size first. Of each those stay that it is
+    asked for: up to ``settings.largest``, the last one also larger ones, and not those that the
+    size before shows better.
+    """
+    parts = []
+    for number, (found, (high, wide)) in enumerate(zip(marks, shapes, strict=True)):
+        small = settings.smallest if number else 0.0
+        large = settings.largest if number + 1 < len(marks) else math.inf
+        long = found.boxes[:, 2:].max(axis=1)
+        keep = (long >= np.where(found.kinds < 10, small, 0.4 * small)) & (long <= large)
+        parts.append(found[keep].scaled(shape[1] / wide, shape[0] / high))
+    return Finding.join(parts)
 
 
 def _enlarged(grey: Grey, factor: float, network: Network, settings: FinderSettings) -> Finding:
@@ -194,18 +265,14 @@ def _padded(x: Maps) -> Maps:
     return out
 
 
-def decode(
-    maps: Maps, settings: FinderSettings, *, finest: bool = True, coarsest: bool = True
-) -> Finding:
+def decode(maps: Maps, settings: FinderSettings) -> Finding:
     """Turn the network's answers for one size into boxes.
 
     Parameters
     ----------
     maps : ndarray of float32, shape (C, h, w)
         Digit, sign, log width, log height, offset x, offset y, one map for each kind of mark.
-    finest, coarsest : bool
-        Whether no larger size, no smaller size of the picture is looked at: marks smaller or
-        larger than a size is asked for are told then, too.
+    settings : FinderSettings
     """
     import cv2
 
@@ -218,20 +285,16 @@ def decode(
     at = maps[:, rows, columns]
     size = UNIT * np.exp(np.clip(at[2:4], -4, 4))
     middle = (np.stack([columns, rows]) + 0.5 + at[4:6]) * CELL
-    long = size.max(axis=0)
-    small = settings.smallest if not finest else 0.0
-    large = settings.largest if not coarsest else math.inf
-    keep = (long >= np.where(sign, 0.4 * small, small)) & (long <= large)
     kinds = np.where(sign, 10 + at[16:].argmax(axis=0), at[6:16].argmax(axis=0))
     guesses = at[6:16] - at[6:16].max(axis=0)
     guesses -= np.log(np.exp(guesses).sum(axis=0))
     boxes = np.concatenate([middle - size / 2, size]).T
     scores = 1 / (1 + np.exp(-np.clip(np.where(sign, at[1], at[0]), -SURE, SURE)))
     return Finding(
-        boxes[keep].astype(np.float32),
-        scores[keep].astype(np.float32),
-        kinds[keep].astype(np.int64),
-        guesses.T[keep].astype(np.float32),
+        boxes.astype(np.float32),
+        scores.astype(np.float32),
+        kinds.astype(np.int64),
+        guesses.T.astype(np.float32),
     )
 
 
