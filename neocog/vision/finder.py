@@ -66,7 +66,7 @@ class FinderSettings:
     #: whether or not): so many pixels around all digits whose longer side is below ``fine`` (in
     #: pixels of the largest size; infinity: everything)
     fine: float = 44.0
-    clear: float = 0.6
+    clear: float = 0.8
     around: float = 96.0
 
 
