@@ -94,7 +94,7 @@ def test_pictures_are_taken_one_by_one(reader: Reader) -> None:
     assert taken == [0]
 
 
-def test_a_page_is_one_batch(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_asks_once_for_each_digit(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     recognise = reader.engine.recognise
 
@@ -104,7 +104,8 @@ def test_a_page_is_one_batch(reader: Reader, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(reader.engine, "recognise", count)
     reader.read(page("123\n45"))
-    assert sizes == [5]
+    assert sum(sizes) == 5
+    assert len(sizes) <= 2, "the doubtful digits, then the others"
 
 
 def test_doubtful_answers_become_question_marks() -> None:

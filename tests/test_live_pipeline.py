@@ -17,11 +17,10 @@ from threadpoolctl import threadpool_info
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
-from neocog.live.frame_reader import FrameReader, RecentCache, Roi
+from neocog.live.frame_reader import LONG_SIDE, FrameReader, RecentCache, Roi
 from neocog.live.pipeline import Pipeline, Settings, View, finder_threads
 from neocog.live.sources import FrameSource, Source, SourceLost, in_colours, open_source
 from neocog.live.video import Stream, without_password
-from neocog.vision.finder import FinderSettings
 from neocog.vision.finder_model import OpenCV
 from tests.live_support import MODEL, Scripted, clip, picture, save_video
 from tests.support import until
@@ -217,33 +216,37 @@ class TestPipeline:
         recent.recognise(others)
         assert asked[-1] == 3
 
-    def test_where_finding_is_slow_three_of_four_frames_are_halved(
+    def test_frames_are_searched_coarse_to_fine(
         self, reader: Reader, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        sides: list[int] = []
+        size, asked = (1280, 720), [0]
         network = OpenCV.__call__
 
-        def slow(self: OpenCV, x: np.ndarray) -> object:
-            sides.append(max(x.shape))
-            time.sleep(0.02)
+        def counting(self: OpenCV, x: np.ndarray) -> object:
+            asked[-1] += x.shape[1] >= LONG_SIDE
             return network(self, x)
 
-        monkeypatch.setattr(OpenCV, "__call__", slow)
-        frames = FrameReader(reader, hurry=True)
-        for n in range(24):
-            seen = frames.recognise(frames.find(Frame(n, picture("471", tall=96), 0.0, 0.0)))
-            assert ["".join(digit.char for digit in row) for row in seen.rows] == ["471"]
-        whole = FinderSettings().small  # small frames are enlarged to it
-        assert max(sides) == whole / 2, "such digits are seen at half of the size"
-        for n in range(24):
-            frames.find(Frame(n, picture(""), 0.0, 0.0))
-        sides.clear()
-        for n in range(8):
-            frames.find(Frame(n, picture(""), 0.0, 0.0))
-        assert sides.count(whole) == 2
-        for n in range(4):
-            seen = frames.recognise(frames.find(Frame(n, picture("471", tall=24), 0.0, 0.0)))
-            assert ["".join(digit.char for digit in row) for row in seen.rows] == ["471"]
+        monkeypatch.setattr(OpenCV, "__call__", counting)
+
+        def read(pixels: np.ndarray, *, slow: bool) -> tuple[list[str], list[int]]:
+            frames = FrameReader(reader, hurry=True)
+            texts = []
+            asked.clear()
+            for n in range(8):
+                frames._ms = 100.0 * slow
+                asked.append(0)
+                seen = frames.recognise(frames.find(Frame(n, pixels, 0.0, 0.0)))
+                texts.append(" ".join("".join(d.char for d in row) for row in seen.rows))
+            return texts, asked
+
+        large = picture("471", size=size, tall=180)
+        assert read(large, slow=False) == (["471"] * 8, [1, 0, 0, 0] * 2)
+        assert read(picture("", size=size), slow=False)[1] == [1] * 8
+        assert read(picture("", size=size), slow=True)[1] == [1, 0, 0, 0] * 2
+        small = picture("250471", size=size, tall=40)
+        assert read(small, slow=True) == (["250471"] * 8, [1] * 8)
+        both = np.vstack([large[:440], small[360 - 100 : 360 + 180]])
+        assert read(both, slow=True) == (["471 250471"] * 8, [1] * 8)
 
     def test_a_file_paced_like_a_camera_drops_frames_and_counts_them(self, reader: Reader) -> None:
         frames = clip(("471", 60))

@@ -18,6 +18,7 @@ from neocog.live.tracks import Agreement, Row, Tracker, align
 from tests.live_support import row
 
 SIZE = (640, 480)
+BOUNDS = (0, 0, *SIZE)
 
 
 def places(text: str, *, x: int = 0, y: int = 100) -> Row:
@@ -38,7 +39,7 @@ class Watcher:
         before = len(self.news)
         for _ in range(times):
             tracks = self.tracker.update(rows)
-            news = self.announcer.update(tracks, self.frame / 30, SIZE, allows=self.allows)
+            news = self.announcer.update(tracks, self.frame / 30, BOUNDS, allows=self.allows)
             self.news += [one.text for one in news]
             self.frame += 1
         return self.news[before:]

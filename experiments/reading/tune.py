@@ -62,7 +62,7 @@ SEED = 77
 TOLD = (0.3, 0.4, 0.5, 0.6)
 SMALL = (0, 256, 384, 512)
 FINE = (32.0, 38.0, 44.0, 50.0, 56.0)
-CLEAR = (0.35, 0.6, 0.8)
+CLEAR = (0.6, 0.8, 0.9)
 ALLOWED = 1 / 30  # share of pages without digits that may give one
 WIDE = SearchSettings(told=0.1, asked=(-math.inf, math.inf))
 """What is fitted to: more than what is read."""
@@ -194,13 +194,15 @@ def standing(marks: list[Mark], there: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def wrongly_read(marks: list[Mark], read: str, there: np.ndarray) -> tuple[int, int]:
     """Digits missed, too many or misread on a page of which is known what stands where; and all."""
-    digits = int(((there[:, 0] >= 0) & (there[:, 0] < 10)).sum())
-    if not marks:
-        return digits, digits
+    digits = there[(there[:, 0] >= 0) & (there[:, 0] < 10)]
+    if not marks or not len(digits):
+        return len(digits) + len(marks), max(1, len(digits))
     label, known = standing(marks, there)
     right = label >= 0
     misread = sum(str(own) != char for own, char in zip(label, read, strict=True) if own >= 0)
-    return max(0, digits - int(right.sum())) + int((known & ~right).sum()) + misread, digits
+    seen = len(set(beside(marks, digits)[0].argmax(axis=1)[right].tolist()))
+    wrong = int((known & ~right).sum()) + int(right.sum()) - seen  # and those found twice
+    return len(digits) - seen + wrong + misread, len(digits)
 
 
 def joined(parts: Iterable[Any]) -> Iterator[np.ndarray]:
@@ -484,7 +486,7 @@ def main() -> None:
         given.blank = 0
     if given.vary or given.small:
         given.pages = given.taught = 0
-    reader = Reader(given.model, finder=given.finder)
+    reader = Reader(given.model, finder=given.finder, device="cpu" if given.coarse else "auto")
     reader.engine = AnswerCache(reader.engine)  # type: ignore[assignment]
     bank = load_bank(given.bank) if given.bank else build_bank(given.data)
     made = samples(given.data, bank, given.pages, given.blank, given.taught)

@@ -224,16 +224,20 @@ class PageReading:
     def save(self, path: "str | Path") -> None:
         """Write a .json, .jsonl, .csv, .tsv, .hocr, .xml (ALTO) or text file, or a picture.
 
-        A .png or .jpg is the picture with boxes and digits drawn over it.
+        A .png or .jpg is the picture with boxes and digits drawn over it. UsageError if the file is
+        the picture that was read, or cannot be written.
         """
         from neocog.batch.formats import Format, kind_of
+        from neocog.batch.sources import Files
 
+        if path in Files([self.source]):
+            raise UsageError(f"{path}: is the picture that was read; choose another name")
+        check_written(path, "name")
         if (kind := _PICTURES.get(os.path.splitext(path)[1].lower())) is not None:
             image = self._drawn()
             with atomic_write(path) as stream:
                 image.save(stream, kind)
             return
-        check_written(path, "name")
         form = Format(kind_of(str(path)), names=False, source=self.source)
         text = form.render(self)
         text = f"[\n{text.removesuffix(chr(10))}" if form.kind == "json" else form.head + text

@@ -63,7 +63,7 @@ class Request:
     overlay: str | None = None  # folder of pictures of what was read
     debug: str | None = None  # folder of pictures of how it was found
     report: str | None = None  # a page for people
-    force: bool = False  # an ``output`` that exists is overwritten
+    force: bool = False  # an ``output`` or ``report`` that exists is overwritten
     verbose: bool = False  # files that are skipped are named
     quiet: bool = False  # only what fails is told
 
@@ -85,10 +85,11 @@ class Request:
                     for _ in self._spared(self._files()):
                         pass
             check_written(place, option)
-        output = None if self.force or self.resume else self.output
-        if output is not None and os.path.isfile(output) and os.path.getsize(output):
-            more = "--resume to continue it, " if self.form.kind == "jsonl" else ""
-            raise UsageError(f"{output}: exists; add {more}--force to overwrite it")
+        for option, place in [] if self.force or self.resume else self._written():
+            if os.path.isfile(place) and os.path.getsize(place):
+                more = option == "-o" and self.form.kind == "jsonl"
+                resume = "--resume to continue it, " if more else ""
+                raise UsageError(f"{place}: exists; add {resume}--force to overwrite it")
 
     @property
     def sources(self) -> list[tuple[str, str]]:

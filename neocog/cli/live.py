@@ -64,6 +64,7 @@ def live(
     events: Annotated[bool, Events] = False,
     min_p: options.MinP = None,
     finder: options.Finder = None,
+    force: options.Force = False,
 ) -> None:
     """Read numbers from a camera, a video or a stream.
 
@@ -82,6 +83,8 @@ def live(
     from neocog.live.window import Window, display_trouble
 
     asked_size = _size(size)
+    if record and not force and os.path.isfile(record) and os.path.getsize(record):
+        raise UsageError(f"{record}: exists; add --force to overwrite it")
     region = Roi.parse(roi) if roi else None
     agreement = Agreement.parse(agree)
     form = PLACE * length if pattern is None and length else pattern

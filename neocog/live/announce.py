@@ -1,6 +1,6 @@
 """A number is announced once, after it stood still for long enough.
 
-Never announced is a number that the frame's border may cut off, or that is too little likely to be
+Never announced is a number that the border may cut off, or that is too little likely to be
 one. A text waits longer if its confidence is low, or if it is nearly a text announced just before
 (a sheet that comes, goes or is blurred). Where frames read a line in two ways, the one must have
 been read far more often than the other; until then nothing is announced.
@@ -74,14 +74,14 @@ class Announcer:
         self,
         tracks: Sequence[Track],
         t: float,
-        size: tuple[int, int],
+        bounds: Box,
         *,
         allows: Callable[[str], bool] = lambda _: True,
     ) -> tuple[Announcement, ...]:
         """Take the lines that are followed; return what is to be announced.
 
         Readings of lines that may not be announced count as well. ``t`` is in seconds since the
-        first frame, ``size`` the width and height of the frame.
+        first frame, ``bounds`` what is read of the frame: left, top, width, height.
         """
         self._remember(tracks, t)
         news = []
@@ -94,7 +94,7 @@ class Announcer:
                 enough = min(enough, rules.lasting)
             if track.evidence < enough or p < _EVEN:
                 continue
-            if any(at_border(digit.box, size, rules) for digit in track.shown):
+            if any(at_border(digit.box, bounds, rules) for digit in track.shown):
                 continue
             known = (one for one, last in self._last.items() if last >= self._began)
             doubts = (p < rules.sure) + any(alike(text, one) for one in known)
@@ -145,11 +145,12 @@ class Announcer:
         return False
 
 
-def at_border(box: Box, size: tuple[int, int], rules: Rules) -> bool:
-    """Whether a digit may be cut off by the frame's border."""
-    x, y, width, height = box
-    margin = max(1.0, min(rules.border * height, rules.nearest * min(size)))
-    beyond = x + width > size[0] - margin or y + height > size[1] - margin
+def at_border(box: Box, bounds: Box, rules: Rules) -> bool:
+    """Whether a digit may be cut off by the border of what is read."""
+    left, top, wide, high = bounds
+    x, y, width, height = box[0] - left, box[1] - top, *box[2:]
+    margin = max(1.0, min(rules.border * height, rules.nearest * min(wide, high)))
+    beyond = x + width > wide - margin or y + height > high - margin
     return beyond or x < margin or y < margin
 
 

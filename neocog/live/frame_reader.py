@@ -1,15 +1,15 @@
 """One frame read as a still picture is; answers for digits that stand still are kept."""
 
+import math
 import time
 from copy import copy
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import Box
+from neocog.batch.records import REJECTED, Box
 from neocog.errors import UsageError
 from neocog.live.capture import Frame
 from neocog.live.tracks import Row
@@ -34,9 +34,11 @@ running the network takes 99 % for the same digit (``python -m experiments.live.
 _LEAST = 24  # pixels of a region's side
 _LIVES = (2, 3, 4)  # frames for which an answer holds, in turn: digits do not fall due together
 _SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every 33
-_ENTIRE_EVERY = 4  # frames; where finding is slow, the others are searched in a hurry:
-_HURRIED = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=28.0, clear=0.0)
-_ENTIRE = FinderSettings(long_side=LONG_SIDE, most=MOST)
+_LEGIBLE = 28  # pixels of the searched picture; with a lower digit, all of each frame is read
+_ENTIRE_EVERY = 4  # frames
+_ENTIRE = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=math.inf)
+_USUAL = FinderSettings(long_side=LONG_SIDE, most=MOST)  # on a CPU coarse to fine
+_HURRIED = FinderSettings(long_side=LONG_SIDE, most=MOST, clear=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Roi:
             x, y, width, height = (float(part) for part in text.split(","))
         except ValueError:
             x = y = width = height = -1.0
-        finite = all(map(isfinite, (x, y, width, height)))
+        finite = all(map(math.isfinite, (x, y, width, height)))
         if not finite or min(x, y) < 0 or min(width, height) <= 0:
             raise UsageError(
                 f"roi '{text}': expected X,Y,WIDTH,HEIGHT, in pixels or as fractions of the frame"
@@ -132,6 +134,7 @@ class FrameReading:
     bounds: Box  # left, top, width and height of the region that is read
     grey: NDArray[np.uint8]  # its pixels (H, W)
     found: Finding  # what the finder's network says of it, boxes in pixels of the region
+    entire: bool  # whether all of it was searched for the smallest digits
     find_ms: float
     ms: float = 0.0  # that choosing and recognising took
     page: Layout = field(default_factory=Layout)  # digits as they were cut out, as ``found``
@@ -146,8 +149,8 @@ class FrameReader:
     reader : Reader
         Not changed; its pattern does not hold here.
     hurry : bool
-        Whether frames do not wait (a camera's): where finding takes longer than 28 ms, three of
-        four frames are halved, but for what is around digits that seem to be below 28 pixels.
+        Whether frames do not wait (a camera's): where finding takes longer than 28 ms on a CPU,
+        frames without a clear digit are halved, but for every fourth and those with small digits.
     """
 
     def __init__(self, reader: "Reader", *, hurry: bool = False) -> None:
@@ -157,7 +160,8 @@ class FrameReader:
         self._reader.rotate = 0  # no frame is searched four times
         self._reader.pattern = None  # what does not fit is not announced, nor made to fit
         self._hurry, self._count = hurry, 0
-        self._entire_ms = 0.0  # running mean
+        self._ms = 0.0  # that finding takes, running mean
+        self._small = False  # whether the last entire frame had digits that are hardly legible
 
     def forget(self) -> None:
         """Keep no answer: another stream begins."""
@@ -178,25 +182,28 @@ class FrameReader:
         left, top, width, height = bounds
         region = frame.pixels[top : top + height, left : left + width]
         grey = np.asarray(cv2.cvtColor(region, cv2.COLOR_BGR2GRAY), np.uint8)
-        slow = self._hurry and self._entire_ms > _SLOW
-        entire = not slow or self._count % _ENTIRE_EVERY == 0
+        entire = self._small or self._count % _ENTIRE_EVERY == 0
         self._count += 1
-        found = self._reader.look(grey, settings=_ENTIRE if entire else _HURRIED)
+        others = _HURRIED if self._hurry and self._ms > _SLOW else _USUAL
+        found = self._reader.look(grey, settings=_ENTIRE if entire else others)
         ms = 1e3 * (time.perf_counter() - start)
-        if entire:
-            self._entire_ms += (ms - self._entire_ms) / 8
-        return FrameReading(frame, bounds, grey, found, ms)
+        if others is _USUAL or entire:
+            self._ms += (ms - self._ms) / 8
+        return FrameReading(frame, bounds, grey, found, entire, ms)
 
     def recognise(self, seen: FrameReading) -> FrameReading:
         """Choose the digits of a frame among what was found, and recognise them."""
         start = time.perf_counter()
         self._cache.next_frame()
         page = self._reader.find(seen.grey, found=seen.found)
-        left, top = seen.bounds[:2]
+        left, top, *sides = seen.bounds
         digits = [
             replace(digit, box=(digit.box[0] + left, digit.box[1] + top, *digit.box[2:]))
             for digit in self._reader.recognise(page.lines)
         ]
+        if seen.entire:
+            heights = [digit.box[3] for digit in digits if digit.char != REJECTED]
+            self._small = min(heights, default=math.inf) * LONG_SIDE < _LEGIBLE * max(sides)
         rest = iter(digits)
         rows = tuple(tuple(next(rest) for _ in line.digits) for line in page.lines)
         ms = 1e3 * (time.perf_counter() - start)

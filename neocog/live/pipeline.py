@@ -252,7 +252,7 @@ class Pipeline:
                 epoch = frame.epoch
             tracks = tracker.update(seen.rows)
             allows = self.settings.allows
-            news = announcer.update(tracks, frame.t, frame.size, allows=allows)
+            news = announcer.update(tracks, frame.t, seen.bounds, allows=allows)
             end = time.perf_counter()
             age = 1e3 * (end - frame.arrived)
             news = tuple(replace(one, frame=frame.index, age_ms=age) for one in news)

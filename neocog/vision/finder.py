@@ -2,8 +2,8 @@
 
 The picture is read at several sizes, each half of the one before; a network tells of every fourth
 pixel whether a digit or a sign is centred there and how large it is. Boxes of all sizes are put
-together and of those that overlap the best stays. On a CPU the largest size, three quarters of the
-work, is read only around small digits (coarse to fine).
+together and of those that overlap the best stays. The largest size is three quarters of the work:
+if the others show a clear digit, a CPU reads it only around small digits (coarse to fine).
 
 Sources: Zhou et al. 2019, Objects as points, arXiv:1904.07850.
 """
@@ -51,7 +51,7 @@ class FinderSettings:
     again.
     """
 
-    long_side: float = LONG_SIDE  #: pixels; larger pictures are reduced to it
+    long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
     small: int = 512  #: pixels; smaller pictures are enlarged to it, at most twice
     step: float = 2.0  #: between two sizes that the picture is read at
     least: float = 0.1  #: score below which nothing is told
@@ -62,12 +62,14 @@ class FinderSettings:
     inside: float = 0.75  #: share of the smaller of two boxes from which they are one mark
     most: int = 800  #: boxes of one page that are looked at, the best: noise takes no longer
     apart: bool = False  #: whether a digit and a sign at one place are two marks
-    #: what a CPU reads at the largest size, if at half of it a digit has the score ``clear`` (0:
-    #: whether or not): so many pixels around all digits whose longer side is below ``fine`` (in
-    #: pixels of the largest size; infinity: everything)
-    fine: float = 44.0
+    #: score of a digit at a smaller size from which a CPU reads only parts of the largest size;
+    #: below it, all of it (0: always parts)
     clear: float = 0.8
-    around: float = 96.0
+    #: longer side, in pixels of the largest size, below which there is a part around a digit
+    #: (infinity: all is read)
+    fine: float = 44.0
+    faint: float = 0.03  #: score from which there is one
+    around: float = 96.0  #: pixels of the largest size on each side of such digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +171,13 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
     for factor in sizes((grey.shape[0], grey.shape[1]), settings):
         pictures.append(_reduced(grey, pictures[-1] if pictures else grey, factor))
     largest, *others = pictures
-    marks = [_read(network, picture, settings) for picture in others]
+    faint = replace(settings, least=min(settings.faint, settings.least))
+    marks = [_read(network, picture, faint) for picture in others]
     region: Region | None = _whole(largest)
     if others:
         shapes = [picture.shape for picture in others]
         region = _unsettled(joined(marks, shapes, largest.shape, settings), largest, settings)
+        marks = [found[found.scores >= settings.least] for found in marks]
     if region is not None:
         marks.insert(0, _read(network, largest, settings, region))
     shapes = [picture.shape for picture in pictures[-len(marks) :]]
@@ -224,9 +228,9 @@ def joined(
 ) -> Finding:
     """Put the marks of several sizes together, as they stand in a picture (H, W) of a shape.
 
-    ``marks`` and ``shapes`` (H, W) are of the largest size first. Of each those stay that it is
-    asked for: up to ``settings.largest``, the last one also larger ones, and not those that the
-    size before shows better.
+    ``marks`` and ``shapes`` (H, W) are of the largest size first. Marks stay whose longer side is
+    from ``settings.smallest`` (in the first size: from nothing) to ``settings.largest`` pixels (in
+    the last: to anything).
     """
     parts = []
     for number, (found, (high, wide)) in enumerate(zip(marks, shapes, strict=True)):

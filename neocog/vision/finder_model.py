@@ -55,7 +55,7 @@ class FinderModel:
 
 
 def add_network(graph: OnnxGraph, model: FinderModel, x: str) -> str:
-    """Append the network's operations on ``x`` (1, 1, H, W); return the name of its answer."""
+    """Append the network's operations on ``x`` (1, C, H, W); return the name of its answer."""
     for name, value in model.tensors.items():
         graph.constant(value, name)
     for node in model.nodes:
@@ -190,8 +190,8 @@ def _of_eight_channels(model: FinderModel) -> FinderModel | None:
         return None
     wide = np.zeros((len(weights), 8, 2, 1), np.float32)
     for down, right in np.ndindex(3, 3):
-        (row, upper), (column, left) = divmod(down + 1, 2), divmod(right + 1, 2)
-        wide[:, 4 * column + 2 * upper + left, row, 0] = weights[:, 0, down, right]
+        (row, y), (column, x) = divmod(down + 1, 2), divmod(right + 1, 2)
+        wide[:, 4 * column + 2 * y + x, row, 0] = weights[:, 0, down, right]
     again = {**first, "stride": 1, "padding": 0}
     tensors = {**model.tensors, first["inputs"][1]: wide}
     return replace(model, nodes=[again, *rest], tensors=tensors)

@@ -197,6 +197,7 @@ def cut_out(
     ----------
     grey : ndarray of uint8, shape (H, W)
     boxes : ndarray, shape (N, 4)
+        Left, top, width, height in pixels.
     settings : SearchSettings, optional
 
     Returns
@@ -282,10 +283,10 @@ def _papers(grey: NDArray[np.uint8], around: NDArray[np.int64], boxes: NDArray[n
     rows, columns = top + (bottom - top) * (at + 1) / 2, left + (right - left) * (at + 1) / 2
     above_or_below = (rows < y) | (rows >= y + high)
     beside = (columns < x) | (columns >= x + wide)
-    free = (above_or_below[:, :, None] | beside[:, None]).reshape(len(boxes), -1)
+    free = (above_or_below[:, :, None] | beside[:, None]).reshape(-1, _GRID * _GRID)
     free |= ~free.any(axis=1, keepdims=True)
     places = rows.astype(np.int64)[:, :, None], columns.astype(np.int64)[:, None]
-    seen = grey[places].reshape(len(boxes), -1).astype(np.float32)
+    seen = grey[places].reshape(-1, _GRID * _GRID).astype(np.float32)
     down, along = np.repeat(at, _GRID), np.tile(at, _GRID)
     design = np.stack([np.ones_like(down), down, along], axis=1)
     squares = (design[:, :, None] * design[:, None]).reshape(-1, 9)
