@@ -19,7 +19,9 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import Result
 
+from neocog.batch.reader import Reader
 from neocog.cli import app
+from neocog.errors import UsageError
 from neocog.network.model import Model
 from tests.support import digits_of, run, save_page, tiny_model, until, write_digits
 
@@ -150,13 +152,30 @@ def test_nothing_to_read_leaves_what_was_there(tmp_path: Path, model: str) -> No
     for name in ("out.jsonl", "r.html"):
         (tmp_path / name).write_text("dear")
     before = sorted(os.listdir(tmp_path))
-    for words in (("-o", "out.jsonl", "--force"), ("-o", "new.jsonl"), ("--report", "r.html")):
+    for words in (
+        ("-o", "out.jsonl", "--force"), ("-o", "new.jsonl"), ("--report", "r.html", "--force"),
+    ):  # fmt: skip
         words = (words[0], tmp_path / words[1], *words[2:])
         result = run("read", tmp_path, "--model", model, *words)
         assert result.exit_code == 3
         assert "no pictures found" in said(result)
     assert sorted(os.listdir(tmp_path)) == before
     assert {path.read_text() for path in tmp_path.iterdir()} == {"dear"}
+
+
+def test_a_file_that_exists_is_kept(tmp_path: Path, model: str) -> None:
+    picture, notes = save_page(tmp_path / "a.png", "7"), tmp_path / "notes.html"
+    notes.write_text("dear")
+    for option in ("-o", "--report"):
+        result = run("read", picture, "--model", model, option, notes)
+        assert result.exit_code == 2
+        assert "notes.html: exists; add --force" in said(result)
+    assert notes.read_text() == "dear"
+    reading = Reader(model).read(picture)
+    before = picture.read_bytes()
+    with pytest.raises(UsageError, match="is the picture that was read"):
+        reading.save(picture)
+    assert picture.read_bytes() == before
 
 
 def test_no_input_is_drawn_over(tmp_path: Path, model: str) -> None:

@@ -86,6 +86,14 @@ class TestLive:
         assert first["frame"] == round(25 * first["t"])
         assert first["age_ms"] > 0
 
+    def test_a_video_that_exists_is_kept(self, video: Path, tmp_path: Path) -> None:
+        out = tmp_path / "mine.avi"
+        out.write_bytes(b"mine")
+        result = live(video, "--record", out)
+        assert result.exit_code == 2
+        assert "mine.avi: exists; add --force" in result.stderr
+        assert out.read_bytes() == b"mine"
+
     @pytest.mark.parametrize("option", ["--jsonl", "--record"])
     @pytest.mark.parametrize("link", [None, os.symlink, os.link])
     def test_what_is_read_is_not_written(

@@ -83,8 +83,6 @@ def live(
     from neocog.live.window import Window, display_trouble
 
     asked_size = _size(size)
-    if record and not force and os.path.isfile(record) and os.path.getsize(record):
-        raise UsageError(f"{record}: exists; add --force to overwrite it")
     region = Roi.parse(roi) if roi else None
     agreement = Agreement.parse(agree)
     form = PLACE * length if pattern is None and length else pattern
@@ -114,7 +112,7 @@ def live(
         )  # fmt: skip
         session = Session(
             frames, reader, settings, None if headless else Window,
-            roi=region, jsonl=jsonl, video=record, events=events,
+            roi=region, jsonl=jsonl, video=record, events=events, force=force,
         )  # fmt: skip
         session.run()
     if session.failed:

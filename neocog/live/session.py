@@ -82,9 +82,9 @@ class LineFile(AppendFile):
 class Session:
     """Reads a source until it ends; ``window`` makes the window for a session.
 
-    Records are appended to the file ``jsonl``, what is shown is recorded in the file ``video``;
-    with ``events`` JSON events are printed instead of numbers. ``failed`` tells whether an output
-    could not be written.
+    Records are appended to the file ``jsonl``. What is shown is recorded in the file ``video``; one
+    that exists is overwritten only with ``force``. With ``events`` JSON events are printed instead
+    of numbers. ``failed`` tells whether an output could not be written.
     """
 
     def __init__(
@@ -98,11 +98,12 @@ class Session:
         jsonl: str | None = None,
         video: str | None = None,
         events: bool = False,
+        force: bool = False,
     ) -> None:
         self.source, self.reader, self.settings = source, reader, settings
         self.recorder: Recorder | None = None  # while a recording is made
         self.failed = False
-        self._jsonl, self._video, self._events = jsonl, video, events
+        self._jsonl, self._video, self._events, self._force = jsonl, video, events, force
         self._said: SimpleQueue[tuple[str, str]] = SimpleQueue()  # of the source
         self.pipeline = Pipeline(source, reader, settings, tell=lambda *said: self._said.put(said))
         self.pipeline.roi = self._roi = roi
@@ -116,8 +117,8 @@ class Session:
         Raises
         ------
         NeocogError
-            If the source cannot be opened or breaks off for good, or an output cannot be opened
-            or is what is read.
+            If the source cannot be opened or breaks off for good, or an output cannot be opened,
+            is what is read, or is a video that exists.
         """
         taken: dict[object, str] = {identity(f): "is what is read" for f in self.source.files}
         for option, path in (("--jsonl", self._jsonl), ("--record", self._video)):
@@ -127,6 +128,9 @@ class Session:
             if why := taken.get(file):
                 raise UsageError(f"{path}: {why}; choose another {option}")
             taken[file] = f"is the file of {option} already"
+        video = self._video
+        if video and not self._force and os.path.isfile(video) and os.path.getsize(video):
+            raise UsageError(f"{video}: exists; add --force to overwrite it")
         with ExitStack() as stack:
             if self._jsonl:
                 self._lines = stack.enter_context(LineFile(self._jsonl))
