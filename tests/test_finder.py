@@ -262,7 +262,7 @@ def test_the_largest_size_is_read_around_small_digits(
             maps = heat([(10, 12, 40, 5)])
         return maps
 
-    settings = FinderSettings(small=0, largest=130, around=30)
+    settings = FinderSettings(small=0, largest=130, around=30, fine=44, clear=0.8)
     grey = np.zeros((256, 512), np.uint8)
     found = find(grey, network, settings)
     assert asked == [(256, 128), (128, 64), *([read] if read else [])]

@@ -172,6 +172,8 @@ def test_what_was_chosen_is_in_the_code() -> None:
     assert vary["settings"] == settings
     small = json.loads((results / "reading/results/tune_small.json").read_text())
     assert FinderSettings().small == small["small"]
+    coarse = json.loads((results / "reading/results/tune_coarse.json").read_text())
+    assert f"{FinderSettings().fine:g}, {FinderSettings().clear:g}" == coarse["best"]
     rows = json.loads((results / "documents/results/signs.json").read_text())["rows"]
     assert {row["sign"]: row["least"] for row in rows if row["least"] is not None} == SURE
 

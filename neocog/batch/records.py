@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from neocog.batch.sources import check_written
 from neocog.errors import InputError, UsageError
-from neocog.files import atomic_write
+from neocog.files import atomic_write, check_output
 from neocog.jsontext import to_json
 
 if TYPE_CHECKING:
@@ -232,12 +232,13 @@ class PageReading:
 
         if path in Files([self.source]):
             raise UsageError(f"{path}: is the picture that was read; choose another name")
-        check_written(path, "name")
         if (kind := _PICTURES.get(os.path.splitext(path)[1].lower())) is not None:
+            check_output(path, "name")
             image = self._drawn()
             with atomic_write(path) as stream:
                 image.save(stream, kind)
             return
+        check_written(path, "name")
         form = Format(kind_of(str(path)), names=False, source=self.source)
         text = form.render(self)
         text = f"[\n{text.removesuffix(chr(10))}" if form.kind == "json" else form.head + text
