@@ -37,8 +37,9 @@ _SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every
 _LEGIBLE = 28  # pixels of the searched picture; with a lower digit, all of each frame is read
 _ENTIRE_EVERY = 4  # frames
 _ENTIRE = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=math.inf)
-_USUAL = FinderSettings(long_side=LONG_SIDE, most=MOST)  # on a CPU coarse to fine
-_HURRIED = FinderSettings(long_side=LONG_SIDE, most=MOST, clear=0.0)
+#: On a CPU coarse to fine, less carefully than a picture: other frames vote, too.
+_USUAL = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=32.0, clear=0.9)
+_HURRIED = replace(_USUAL, clear=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,10 +64,10 @@ class FinderSettings:
     apart: bool = False  #: whether a digit and a sign at one place are two marks
     #: score of a digit at a smaller size from which a CPU reads only parts of the largest size;
     #: below it, all of it (0: always parts)
-    clear: float = 0.9
+    clear: float = 0.8
     #: longer side, in pixels of the largest size, below which there is a part around a digit
     #: (infinity: all is read)
-    fine: float = 32.0
+    fine: float = 56.0
     faint: float = 0.03  #: score from which there is one
     around: float = 96.0  #: pixels of the largest size on each side of such digits
 
