@@ -15,7 +15,7 @@ from neocog.vision.lines import into_lines
 from neocog.vision.normalise import cut_out
 from neocog.vision.page import TURNS, _line, _seen, _turned_back
 from neocog.vision.search import Known, Mark, Search
-from neocog.vision.weigh import SearchSettings, Weights, same_mark
+from neocog.vision.weigh import OWN, SLASH_KIND, SearchSettings, Weights, same_mark
 from tests.support import page, run, save_page, tiny_model
 
 Boxes = list[tuple[float, float, float, float]]
@@ -36,7 +36,7 @@ def row(*columns: float, level: float = 100, tall: float = 40) -> Boxes:
 
 
 WEIGHTS = Weights(
-    own=(-2.0, 2.0, 0.0, 0.0, 3.0, *[0.0] * 6), network=(0.0, 1.0, 0.0), around=(0, 1, 0)
+    own=(-2.0, 2.0, 0.0, 0.0, 0.0, 3.0, *[0.0] * 6), network=(0.0, 1.0, 0.0), around=(0, 1, 0)
 )
 """So that tests do not hang on what was fitted last."""
 
@@ -117,6 +117,17 @@ def test_one_box_is_a_digit_or_a_sign() -> None:
     slash = 10 + SIGNS.index("/")
     assert chars(searched(finding(boxes, [0.9, 0.3, 0.8], [4, 1, slash]))[0]) == ["4/"]
     assert chars(searched(finding(boxes, [0.9, 0.8, 0.3], [4, 1, slash]))[0]) == ["41"]
+
+
+@pytest.mark.parametrize(("x", "read", "told"), [(50, "/42", "142"), (140, "42/", "42/")])
+def test_a_slash_that_begins_a_number_is_rather_a_one(x: int, read: str, told: str) -> None:
+    boxes = row(80, 110) + row(x, x)
+    found = finding(boxes, [0.9, 0.9, 0.2, 0.7], [4, 2, 1, SLASH_KIND])
+    assert chars(searched(found)[0]) == [read]
+    own = [2.0 if name == "first" else value for name, value in zip(OWN, WEIGHTS.own, strict=True)]
+    weights = replace(WEIGHTS, own=tuple(own))
+    search = Search(np.full((300, 400), 200, np.uint8), found, said(2.0), weights)
+    assert chars(search.lines()) == [told]
 
 
 def test_what_is_doubted_is_counted() -> None:

@@ -60,7 +60,7 @@ def learn(job: str, args: argparse.Namespace) -> None:
     mix, kept = mixes(args)
     settings = Settings(
         seed=int(seed), minutes=args.minutes, last=args.last, precision=args.precision,
-        augmentation=augmentation(args.augmentation),
+        augmentation=augmentation(args.augmentation), agreeing=args.agreeing,
         soft_share=0.0 if start else Settings().soft_share,
         **{name: getattr(args, name) for name in _OPTIONS},
     )  # fmt: skip
@@ -119,8 +119,9 @@ def options() -> argparse.ArgumentParser:
         reject=(REJECTING, "planes for what is no digit"), pools=(Path, "what is shown, by --draw"),
         draw=(Path, "draw pools for all jobs, into this file"), pages=12_000,
         legible=(Path, "leave out what this guide cannot read"),
-        last=(False, "keep the network at the end"), augmentation=USUAL, device="cuda",
-        cores=os.cpu_count() or 1,
+        last=(False, "keep the network at the end"),
+        agreeing=(False, "hear a guide only where its best answer is the label"),
+        augmentation=USUAL, device="cuda", cores=os.cpu_count() or 1,
     )  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "tf32"), default="tf32")
     parser.add_argument("--sets", nargs="+", default=["mnist"], metavar="SET[:WEIGHT]")

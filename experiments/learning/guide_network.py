@@ -19,6 +19,8 @@ from torch.nn import functional
 
 from neocog.errors import ModelError
 from neocog.files import atomic_write
+from neocog.learning.trainable import Trainable
+from neocog.network.model import Model, load_model
 
 Tensor = Any
 
@@ -64,10 +66,23 @@ class Convolutional(nn.Module):  # type: ignore[misc]
         return self.top(self.dropout(x))
 
 
+class Neocognitron(nn.Module):  # type: ignore[misc]
+    """A model learned before, as a guide; not in bfloat16, since it divides by near silence."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.network = Trainable(model)
+
+    def forward(self, u0: Tensor) -> Tensor:
+        """Answer pictures."""
+        with torch.autocast(u0.device.type, enabled=False):
+            return self.network(u0) / self.network.temperature.exp()
+
+
 class Guide:
     """Networks that answer together."""
 
-    def __init__(self, networks: Sequence[Convolutional], device: Any) -> None:
+    def __init__(self, networks: Sequence[nn.Module], device: Any) -> None:
         self._device = torch.device(device)
         self._networks = [
             network.to(self._device).to(memory_format=torch.channels_last).eval()
@@ -94,11 +109,17 @@ def save_network(network: Convolutional, path: Path) -> None:
 
 
 def load_guide(paths: Sequence[str | Path], device: Any) -> Guide:
-    """Read the networks of a guide; ModelError if a file is missing or holds another thing."""
-    networks = []
+    """Read the networks of a guide, models of neocog among them.
+
+    ModelError if a file is missing or holds another thing.
+    """
+    networks: list[nn.Module] = []
     for path in paths:
         try:
             tensors = load_file(path)
+            if "top.bias" not in tensors:
+                networks.append(Neocognitron(load_model(path)))
+                continue
             classes, width = len(tensors["top.bias"]), len(tensors["norm.weight"])
             network = Convolutional(classes, width)
             network.load_state_dict(tensors)

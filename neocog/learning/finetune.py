@@ -271,10 +271,17 @@ class Finetuner:
         u0, labels = self.batches.batch(place.step)
         responses = self.network(u0, soft=settings.soft if passed < settings.soft_share else 0.0)
         logits = responses / self.network.temperature.exp() + self._lean
-        loss = functional.cross_entropy(logits, labels, label_smoothing=settings.smoothing)
+        loss = functional.cross_entropy(
+            logits, labels, label_smoothing=settings.smoothing, reduction="none"
+        )
         if self._guide is not None and settings.guided:
-            by_guide = _soft_loss(logits, self._guide(u0), settings.heat)
-            loss = (1 - settings.guided) * loss + settings.guided * by_guide
+            told = self._guide(u0)
+            by_guide = _soft_loss(logits, told, settings.heat)
+            heard = settings.guided * torch.ones_like(loss)
+            if settings.agreeing:
+                heard = heard * (told.argmax(dim=1) == labels)
+            loss = (1 - heard) * loss + heard * by_guide
+        loss = loss.mean()
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
@@ -373,10 +380,10 @@ def _bend(progress: float, rise: float) -> float:
 
 
 def _soft_loss(logits: Tensor, told: Tensor, heat: float) -> Tensor:
-    """Cross-entropy with a guide's logits (B, labels), both softened (Hinton eq. 1 and 2)."""
+    """Cross-entropy (B,) with a guide's logits (B, labels), both softened (Hinton eq. 1 and 2)."""
     wanted = (told.detach() / heat).softmax(dim=1)
     own = (logits / heat).log_softmax(dim=1)
-    return -(wanted * own).sum(dim=1).mean() * heat**2
+    return -(wanted * own).sum(dim=1) * heat**2
 
 
 @contextmanager

@@ -25,7 +25,7 @@ FIELD = 96  # side of the field that marks are drawn in
 AS_WRITTEN = 0.4  # share of what is learned whose strokes keep their width
 
 #: Letters that pass for no digit; without O o Q D I l i S s Z z B b g q.
-LETTERS = "ACEFGHJKLMNPRTUVWXYacdefhjkmnprtuvwxy"
+LETTERS = "ACEFGHJKLMNRTUVWXYacdefhjkmnrtuvwxy"
 #: Signs that pass for no digit; without | / and dots.
 SIGNS = '+-=*#&%@?<>()[]{}~^:;"$!_'
 #: Strokes of a pen (cv2's fonts after A. V. Hershey, 1967), to learn from.

@@ -4,8 +4,8 @@ A digit is written with a finer or broader pen, by the path of the pen where tha
 runs dry or spreads, a rule or a piece of its neighbour is left beside it; it is seen as it is, by
 few pixels (8 to 20 a side, as with old scanners) or by a camera (14 to 70, out of focus, with
 noise), and brought to 28 x 28 by the very function that brings every found digit there, or without
-a change to its strokes. A few are drawn: ones with an up-stroke and sevens with a bar, which most
-of Europe writes, and zeros that close or do not. Only digits that are learned from are looked at.
+a change to its strokes. Some are drawn in styles that the sets hardly have
+(`neocog.learning.allographs`). Only digits that are learned from are looked at.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.allographs import allograph, any_style
 from neocog.learning.blocks import in_blocks
 from neocog.learning.marks import AS_WRITTEN, FIELD, as_written, by_hand, inside
 from neocog.learning.mix import Mix
@@ -38,7 +39,7 @@ _LEAST = 25 * 255  # a picture with less ink is seen again
 class Shares:
     """How often each is done; see ``experiments/learning/finetune.py``, which measures variants."""
 
-    drawn: float = 0.05  #: a digit is drawn in place of one that was written
+    drawn: float = 0.2  #: an allograph is drawn in place of a digit that was written
     by_path: float = 0.8  #: written anew by the path of the pen, where it is known
     traced: float = 0.15  #: strokes of a scan are found and written anew
     bent: float = 0.6  #: other scans are bent as by another hand
@@ -71,8 +72,9 @@ def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray
         hand = mix.hands[which]
         answers[place] = hand.digits.labels[at]
         if rng.random() < _SHARES.drawn:
-            answers[place] = rng.choice((0, 0, 1, 7))
-            ink = _on_field(_drawn(int(answers[place]), rng))
+            answers[place], style = any_style(rng)
+            lines = allograph(int(answers[place]), style, rng)
+            ink = written(fitted([line.astype(np.float64) for line in lines]), rng)
         elif hand.strokes is not None and hand.rows is not None and rng.random() < _SHARES.by_path:
             ink = written(hand.strokes.lines(int(hand.rows[at])), rng)
         elif rng.random() < _SHARES.traced and (lines := trace(hand.digits.images[at])):
@@ -201,60 +203,6 @@ def _seen(ink: Ink, rng: np.random.Generator) -> Digits:
 
 def _cropped(digit: Digits) -> Ink | None:
     return inside(digit.astype(np.float32) / np.float32(255))
-
-
-def _drawn(digit: int, rng: np.random.Generator) -> Ink | None:
-    """A 0 that may not close, a 1 with an up-stroke, a 7 with a bar or none: drawn by a pen."""
-    if digit == 0:
-        lines, shaking = _zero(rng), 0.004
-    else:
-        lines, shaking = _strokes(digit, rng), 0.02
-    canvas = np.zeros((FIELD, FIELD), np.uint8)
-    size = 0.7 * FIELD
-    offset = np.array([0.5 * FIELD + 0.2 * size * (digit > 0), 0.15 * FIELD])
-    for line in lines:
-        shaky = np.array(line) * size + offset + rng.normal(0, shaking * size, (len(line), 2))
-        points = np.round(8 * shaky).astype(np.int32)
-        pen = int(rng.integers(5, 12))
-        cv2.polylines(canvas, [points], False, 255, pen, cv2.LINE_AA, shift=3)
-    return _cropped(canvas)
-
-
-def _zero(rng: np.random.Generator) -> list[Any]:
-    """An ellipse begun near its top, whose ends overlap, meet or leave a gap; 1 high."""
-    wide, tilt = rng.uniform(0.25, 0.48), rng.uniform(-0.1, 0.35)
-    begin, gap = np.deg2rad(rng.uniform(-100, -20)), np.deg2rad(rng.uniform(-30, 30))
-    angle = begin + np.linspace(0, 2 * np.pi - gap, 40)
-    round_ = np.ones(40)
-    if rng.random() < 0.4:  # its end turns inwards
-        angle = begin + np.linspace(0, 2 * np.pi + np.deg2rad(rng.uniform(10, 80)), 40)
-        inwards = np.clip((np.linspace(0, 1, 40) - 0.75) / 0.25, 0, 1)
-        round_ = 1 - rng.uniform(0.15, 0.6) * inwards**1.5
-    x, y = wide * round_ * np.cos(angle), 0.5 + 0.5 * round_ * np.sin(angle)
-    drift = np.cumsum(rng.normal(0, 0.006, (40, 2)), axis=0)
-    return [np.stack([x - tilt * (y - 0.5), y], axis=1) + drift]
-
-
-def _strokes(digit: int, rng: np.random.Generator) -> list[Any]:
-    """The lines of a 1 or a 7, points (x, y), 1 high."""
-    slant = rng.uniform(-0.05, 0.45)  # columns to the left for each row down
-    top = np.array([0.0, 0.0])
-    foot = np.array([-slant, 1.0])
-    if digit == 1:
-        rise, length = np.deg2rad(rng.uniform(35, 65)), rng.uniform(0.25, 0.75)
-        lines = [[top - length * np.array([np.cos(rise), -np.sin(rise)]), top, foot]]
-        if rng.random() < 0.2:  # a foot
-            left, right = rng.uniform(0.1, 0.3, 2)
-            lines.append([foot - np.array([left, 0.0]), foot + np.array([right, 0.0])])
-    else:
-        fall, length = np.deg2rad(rng.uniform(-10, 15)), rng.uniform(0.45, 0.75)
-        corner = top - length * np.array([np.cos(fall), np.sin(fall)])
-        lines = [[corner, top, foot]]
-        if rng.random() < 0.6:
-            middle = top + rng.uniform(0.4, 0.6) * (foot - top)
-            half = rng.uniform(0.12, 0.28) * np.array([1, -rng.uniform(-0.1, 0.35)])
-            lines.append([middle - half, middle + half])
-    return lines
 
 
 def _scanned(ink: Ink, rng: np.random.Generator) -> Ink:

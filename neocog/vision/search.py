@@ -19,6 +19,7 @@ from neocog.vision.lines import best_chain, into_lines, links, posterior
 from neocog.vision.normalise import cut_out
 from neocog.vision.weigh import (
     NETWORK,
+    SLASH_KIND,
     STROKES,
     SearchSettings,
     Weights,
@@ -37,7 +38,6 @@ Known = Callable[[NDArray[np.uint8], NDArray[np.float32]], NDArray[np.floating]]
 
 _DATE = re.compile(r"(?<![0/])(00?/00?/(00)?00|0000/00?/00?)(?![0/])")
 """A date with slashes, each digit as 0."""
-_SLASH = 10 + SIGNS.index("/")
 _COVERED = 0.25
 """Share of a digit's box from which a sign may stand in its place: a dot inside is none."""
 SLASH = 0.5
@@ -271,12 +271,12 @@ class Search:
         A slash looks like a leaning 1. That two places which the finder rather takes for slashes
         stand just where a date has them tells what they are; specks beside them do not matter.
         """
-        found = self._signs[(self._signs.kinds == _SLASH) & (self._signs.scores >= SLASH)]
+        found = self._signs[(self._signs.kinds == SLASH_KIND) & (self._signs.scores >= SLASH)]
         slashes, same = _marks(found), self._same(_boxes(line), found.boxes)
         may = {}  # place in the line: the slash that it may be
         for k, mark in enumerate(line):
             here = [slashes[i] for i in np.flatnonzero(same[k]) if slashes[i].score >= mark.score]
-            if here and (mark.is_digit or mark.kind == _SLASH):
+            if here and (mark.is_digit or mark.kind == SLASH_KIND):
                 may[k] = max(here, key=lambda slash: slash.score)
         near = {k + step for k in may for step in (-1, 1)}
         clean = [k for k, mark in enumerate(line) if not (mark.char in ".," and k in near)]

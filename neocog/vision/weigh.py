@@ -14,20 +14,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import SIGNS, SURE, Finding, overlaps
+from neocog.vision.finder import SIGNS, SURE, FinderSettings, Finding, overlaps
 
 Floats = NDArray[np.float64]
 Boxes = NDArray[np.float32]
 
-OWN = ("bias", "finder", "stroke", "sign", "contrast", "taller", "lower", "above", "below",
-       "company", "size")  # fmt: skip
+OWN = ("bias", "finder", "stroke", "first", "sign", "contrast", "taller", "lower", "above",
+       "below", "company", "size")  # fmt: skip
 """What the page says of a mark: 1; log odds of the finder's score; log odds of the score of a
-stroke that may be a 1 (`STROKES`) at the same place, and of any other sign, above the digit's;
-logarithm of the contrast beside that of the page's sure marks, if less; logarithm of the height
-over that of its neighbours, if more, if less; height of its middle over and under that of its
-neighbours, in heights; scores of its two best neighbours; logarithm of its longer side over that of
-the page."""
+stroke that may be a 1 (`STROKES`) at the same place, above the digit's; of the digit's and a
+slash's scores together above the digit's if a digit stands beside it to the right and nothing to
+the left, since no slash begins a number; log odds of the score of any other sign at the place,
+above the digit's; logarithm of the contrast beside that of the page's sure marks, if less;
+logarithm of the height over that of its neighbours, if more, if less; height of its middle over and
+under that of its neighbours, in heights; scores of its two best neighbours; logarithm of its longer
+side over that of the page."""
 
+SLASH_KIND = 10 + SIGNS.index("/")
 STROKES = [10 + SIGNS.index(sign) for sign in "/()"]
 """Kinds of signs that look like a 1."""
 
@@ -55,7 +58,7 @@ class SearchSettings:
     told: float = 0.6  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
-    asked: tuple[float, float] = (-3.4, 2.4)
+    asked: tuple[float, float] = (-2.8, 3.2)
     beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
     level: float = 0.6  #: and up or down
     like: float = 0.35  #: least height of a neighbour, of the higher one's
@@ -78,7 +81,7 @@ class SearchSettings:
     thick: float = 3.4  #: stroke width above which strokes are thinned
     thinned: float = 3.0  #: and to what width
     #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
-    upright: float = 6.0
+    upright: float = 5.6
     many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
     #: boxes that are looked at, but for those that the finder is sure of: noise takes no longer
     most: int = 128
@@ -89,13 +92,15 @@ class Weights:
     """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
 
     #: of `OWN`
-    own: tuple[float, ...] = (0.22, 2.42, 0.4, -0.25, 0.66, -0.38, 0.28, -0.62, 0.0, 0.74, 0.4)
-    network: tuple[float, ...] = (0.03, 0.23, 0.07)  #: of `NETWORK`
-    around: tuple[float, ...] = (0.47, 1.01, 0.85)  #: of `AROUND`
-    link: tuple[float, ...] = (2.93, -1.85)  #: of `neocog.vision.lines.LINK`
-    trust: float = 0.5  #: of the digit network's log probabilities of the ten digits
-    guess: float = 0.5  #: of the finder's
-    share: float = 0.513  #: of the finder's marks that are digits, usually
+    own: tuple[float, ...] = (
+        0.1, 2.46, 0.34, 0.79, -0.21, 0.58, -0.42, 0.14, -0.46, 0.02, 0.74, 0.31,
+    )  # fmt: skip
+    network: tuple[float, ...] = (0.03, 0.25, 0.09)  #: of `NETWORK`
+    around: tuple[float, ...] = (0.43, 0.98, 0.75)  #: of `AROUND`
+    link: tuple[float, ...] = (2.44, -1.6)  #: of `neocog.vision.lines.LINK`
+    trust: float = 0.55  #: of the digit network's log probabilities of the ten digits
+    guess: float = 0.45  #: of the finder's
+    share: float = 0.523  #: of the finder's marks that are digits, usually
 
 
 def log_odds(p: float) -> float:
@@ -173,20 +178,38 @@ def own_features(
     sunk = np.where(alone, 0, level / np.exp(weight @ high))
     best = np.sort(np.where(near, places.scores, 0), axis=1)[:, -2:].sum(axis=1)
     same, strokes = same_mark(marks.boxes, signs.boxes, settings), np.isin(signs.kinds, STROKES)
-    stroke, sign = (
-        np.maximum(np.where(same & kind, signs.scores, 0).max(axis=1, initial=0), score)
-        for kind in (strokes, ~strokes)
+    alike = overlaps(marks.boxes, signs.boxes)[0] > settings.alike
+    begins = _first(marks, places, signs, near, settings)[:, None]
+    stroke, sign, slash = (
+        np.where(those, signs.scores, 0).max(axis=1, initial=0).astype(np.float64)
+        for those in (same & strokes, same & ~strokes, begins & alike & (signs.kinds == SLASH_KIND))
     )
-    odds, of_stroke, of_sign = (np.log(p / (1 - p)) for p in (score, stroke, sign))
+    either = 1 - (1 - score) * (1 - slash)
+    parts = (score, np.maximum(stroke, score), np.maximum(sign, score), either)
+    odds, of_stroke, of_sign, of_either = (np.log(p / (1 - p)) for p in parts)
     return np.stack(
         [
-            np.ones_like(score), odds, of_stroke - odds, of_sign - odds,
+            np.ones_like(score), odds, of_stroke - odds, of_either - odds,
+            of_sign - odds,
             np.minimum(contrast, 0), np.maximum(taller, 0),
             np.maximum(-taller, 0), np.maximum(-sunk, 0), np.maximum(sunk, 0), best,
             np.log(marks.boxes[:, 2:].max(axis=1) / long_side),
         ],
         axis=1,
     )  # fmt: skip
+
+
+def _first(
+    marks: Finding, places: Finding, signs: Finding, near: NDArray[np.bool_],
+    settings: SearchSettings,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Which marks begin a number: a digit beside them to the right, nothing to the left."""
+    at, sure = middles(marks.boxes)[:, :1], FinderSettings().score
+    digits = near & (places.scores > sure)
+    others = beside(marks.boxes, signs.boxes, settings) & (signs.scores > sure)
+    after, of_sign = (middles(some.boxes)[:, 0] > at for some in (places, signs))
+    before = (digits & ~after).any(axis=1) | (others & ~of_sign).any(axis=1)
+    return np.asarray((digits & after).any(axis=1) & ~before)
 
 
 def around_features(

@@ -8,9 +8,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.allographs import allograph, rounded, styles_of
 from neocog.learning.pages.page import overlap
 from neocog.learning.teacher.bank import GLYPHS, Bank
-from neocog.learning.teacher.pen import Cover, Line, Pen, Rng, ink, rounded, shape
+from neocog.learning.teacher.pen import Cover, Line, Pen, Rng, ink, shape
 from neocog.vision.finder import SIGNS
 
 SIGN = 10
@@ -29,6 +30,8 @@ _BOWED = {"/": (0.03, 0.95, 1.7, 0.25, 0.9), ",": (0.57, 0.1, 0.5, 0.0, 0.9)}
 """Middle below that of the digits, least and most height and lean (beyond that of the hand, columns
 per row) of a sign of one bowed stroke."""
 _BARS = 0.25  # of the ones, written as one straight stroke
+_STYLED = 0.12  # of the digits of a writer, written in a style of `neocog.learning.allographs`
+_BOW = 0.06  # standard deviation of `Hand.bow`, and half as much from mark to mark
 _UPRIGHT = 0.75  # of the writers; all others lean, some as much as a slash
 
 
@@ -43,6 +46,9 @@ class Hand:
     wide: float  #: a factor
     unsteady: float  #: standard deviation of slant, turn and log width from mark to mark
     tremor: float  #: standard deviation of the points, as a share of the height
+    bow: NDArray[np.float32]
+    """Half heights, to the right and down (3, 2), that x y, x^2 and y^2 of a point move it by."""
+    styles: dict[int, int]  #: digits that are written as allographs, and in which style
     ones: float = 0.0  #: columns per row that the ones lean more than the others
 
 
@@ -62,7 +68,12 @@ def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
         wide=float(np.exp(rng.normal(0, 0.16))),
         unsteady=float(rng.uniform(0.02, 0.1)),
         tremor=float(rng.uniform(0, 0.012)),
-    )
+        bow=rng.normal(0, _BOW, (3, 2)).astype(np.float32),
+        styles={
+            digit: int(rng.integers(styles_of(digit)))
+            for digit in range(10) if rng.random() < _STYLED
+        },
+    )  # fmt: skip
 
 
 @dataclass
@@ -146,10 +157,14 @@ class Canvas:
             written = int(bank.scan_labels[index])
         else:
             index = self._one_of(hand.pool, bank.labels, label)
-            lines = [path.astype(np.float32) for path in bank.paths(index)]
             written = int(bank.labels[index])
+            if written in hand.styles:
+                lines = allograph(written, hand.styles[written], rng)
+            else:
+                lines = [path.astype(np.float32) for path in bank.paths(index)]
+                if written == 1:
+                    lines = [_bar(rng)] if rng.random() < bars else _straightened(lines, rng)
             if written == 1:
-                lines = [_bar(rng)] if rng.random() < bars else _straightened(lines, rng)
                 hand = replace(hand, slant=hand.slant + hand.ones)
             lines = self._placed(lines, x, y, high, hand, angle)
             if left:
@@ -244,7 +259,11 @@ class Canvas:
         matrix = np.array(
             [[cos * wide, sin * wide], [-cos * slant - sin, cos - sin * slant]], np.float32
         )
-        placed = (points - (low + top) / 2) @ matrix + np.array([x, y], np.float32)
+        off = points - (low + top) / 2
+        u, v = (off * np.float32(2 / tall)).T
+        bow = hand.bow + rng.normal(0, _BOW / 2, (3, 2)).astype(np.float32)
+        off += np.stack([u * v, u * u, v * v], axis=1) @ bow * np.float32(tall / 2)
+        placed = off @ matrix + np.array([x, y], np.float32)
         if hand.tremor:
             placed += rng.standard_normal(placed.shape, np.float32) * np.float32(hand.tremor * high)
         ends = np.cumsum([len(line) for line in lines])[:-1]

@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.allographs import rounded
 from neocog.learning.teacher.canvas import Box, Canvas, Hand
 from neocog.learning.teacher.paper import fine_pattern
 from neocog.learning.teacher.pen import (
@@ -18,7 +19,6 @@ from neocog.learning.teacher.pen import (
     Rng,
     any_word,
     log_uniform,
-    rounded,
 )
 from neocog.vision.finder import SIGNS
 
@@ -43,7 +43,9 @@ AMOUNTS = """
 
 _SLASHED = [text for text in FORMATS if "/" in text]
 _SLASHES = 0.4  # of what looks like a date or an amount, has slashes
-_LEANING_ONES, _LEAN = 0.08, 0.4  # of the numbers without a slash; most that their ones lean more
+_LEANING_ONES, _LEAN = 0.2, 0.5  # of the numbers without a slash; most that their ones lean more
+_FIRST = np.log10(1 + 1 / np.arange(1, 10))
+"""Probabilities of the first digit of an amount, 1 to 9 (Newcomb and Benford's law)."""
 _JOINED = 0.12  # of the numbers, some of whose digits a stroke joins
 
 Image = NDArray[np.float32]
@@ -60,7 +62,7 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
                restless: float = 0.05, joined: float = _JOINED) -> float:  # fmt: skip
     """Write characters from (x, y) on, y the middle of the line; return where it ends.
 
-    In the text ``#`` is any digit, 0 a zero, a space a gap; the rest are signs and letters. The gap
+    In the text ``#`` is any digit, a space a gap; the rest are digits, signs and letters. The gap
     between two marks and how restless (standard deviation) heights and rows are are shares of the
     height; ``joined`` is the probability that strokes join some of the digits.
     """
@@ -80,12 +82,12 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
         level = y + slope * (x - begin) + rng.normal(0, restless * high)
         if x > canvas.side + high:
             break
-        if letter in "#0":
+        if letter == "#" or letter.isdigit():
             tool = hand
             if letter == "0" and quick:
                 tool = replace(hand, wide=hand.wide * flat, scans=hand.scans[:0])
                 level, own = level + 0.5 * low * (1 - zero) * own, own * zero
-            label = 0 if letter == "0" else None
+            label = None if letter == "#" else int(letter)
             box = canvas.digit(label, x, level, own, tool, pen, angle, left=True)
             wide = box[2] if box else 0.0
             if quick and box and rng.random() < 0.12:
@@ -93,7 +95,7 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
             if joins and box and rng.random() < 0.5:
                 _join(canvas, box, own, pen)
         else:
-            wide = canvas.shape(letter, x, level, own, hand, pen, angle, letter="#" not in text)
+            wide = canvas.shape(letter, x, level, own, hand, pen, angle, letter=text.isalpha())
             canvas.take(x, level - own / 2, max(wide, 1), own)
         x += wide + high * (gap + abs(rng.normal(0, 0.06)))
     return x
@@ -159,7 +161,8 @@ def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 def amount(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     """One line across a patterned field, quickly written: most digits touch, many are joined."""
     rng, side = canvas.rng, canvas.side
-    text, gap = str(rng.choice(AMOUNTS)), rng.uniform(-0.25, 0.15)
+    first = str(1 + rng.choice(9, p=_FIRST))
+    text, gap = str(rng.choice(AMOUNTS)).replace("#", first, 1), rng.uniform(-0.25, 0.15)
     high = float(np.clip(high, 14, max(18, 1.8 * side / len(text))))
     fine_pattern(canvas.image, rng)
     angle = rng.normal(0, 0.05)

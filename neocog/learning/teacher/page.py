@@ -32,6 +32,7 @@ _SMALLEST_PICTURE = 40  # pixels of a side
 _CUT = {"single": 0.85, "amount": 0.85}  # of the pages with a layout, else 0.28: a part is shown
 _TIGHT = {"single": 0.7, "amount": 1.0}  # of those, else 0.35: just around what is written
 _SHOWN = 0.6  # of a box that must lie on the page for its mark to count
+_ENLARGED = 0.5  # of the small pictures, twice at most, as `neocog.vision.finder.find` does
 
 MOST_MARKS = 256
 """Marks of a page that are kept; pages of more are rare."""
@@ -121,6 +122,11 @@ def draw_page(
         left, top, wide, high = _cut(canvas.marks, style.layout, rng, side)
     inner = picture[top : top + high, left : left + wide]
     marks = _kept([(m[0], m[1] - left, m[2] - top, *m[3:]) for m in canvas.marks], inner)
+    if (factor := min(2.0, side / max(high, wide))) > 1 and rng.random() < _ENLARGED:
+        size = int(wide * factor), int(high * factor)
+        inner = np.asarray(cv2.resize(inner, size, interpolation=cv2.INTER_CUBIC), np.uint8)
+        marks[:, 1:] *= factor
+        wide, high = size
     whole = cv2.copyMakeBorder(inner, 0, side - high, 0, side - wide, cv2.BORDER_REFLECT_101)
     return Page(np.asarray(whole, np.uint8), marks, (high, wide))
 

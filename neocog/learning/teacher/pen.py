@@ -50,20 +50,6 @@ def any_pen(rng: Rng) -> Pen:
     )
 
 
-def rounded(line: Line, times: int = 1) -> Line:
-    """Cut the corners of a line (Chaikin 1974), its ends stay."""
-    for _ in range(times):
-        if len(line) < 3:
-            return line
-        out = np.empty((2 * len(line), 2), np.float32)
-        out[0], out[-1] = line[0], line[-1]
-        step = 0.25 * (line[1:] - line[:-1])
-        out[1:-1:2] = line[:-1] + step
-        out[2:-1:2] = line[1:] - step
-        line = out
-    return line
-
-
 def ink(lines: Sequence[Line], width: float, pen: Pen, rng: Rng) -> tuple[Cover, int, int]:
     """Draw strokes, each (n, 2) points (x, y) in pixels of the page, ``width`` pixels wide.
 
@@ -184,7 +170,7 @@ _LETTER_LINES = {
 
 LETTERS = "".join(_LETTER_LINES)
 
-LIKE_DIGITS = "OoIlSsZzBbqgDQYyJjTtViGCcUuLe"
+LIKE_DIGITS = "OoIlSsZzBbqgDQYyJjTtViGCcUuLePp"
 """Letters that, alone, may be a digit of some hand: they are written in words only."""
 
 

@@ -1,0 +1,103 @@
+"""Digits in styles that the sets hardly have: the strokes by which other schools write them.
+
+A 9 whose loop stands to the right of its stem, like a P; a 2 with a loop at its top or its foot; a
+5 like an S, or with a bar that hooks far to the right; ones with an up-stroke, a foot, or one long
+leaning stroke; barred sevens; open and closed fours. The strokes were set down by hand after what
+the world's schools teach, not traced from any picture.
+"""
+
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Line = NDArray[np.float32]
+
+_STYLES = (
+    # columns 0 .. 5, rows 0 (top) .. 6 (foot) .. 8; strokes parted by spaces, styles by bars
+    "20-01-04-26-45-42-20 | 30-11-03-15-26-45-42-30-10 | 30-11-03-15-36-44-41"
+    " | 31-11-03-15-36-44-42-30-12-23 | 20-01-04-26-45-42-20-32-50 | 20-01-04-26-45-42-20 50-06",
+    "40-06 | 30-26 | 04-30-26 | 03-20-26 | 06-30-36 | 02-20-26 06-46 | 12-30-24-26-36",
+    "23-12-01-20-41-43-15-06-05-15-36-46 | 33-13-01-20-41-44-26-06-05-25-46"
+    " | 33-12-01-20-41-43-25-06-15-46 | 14-02-10-30-42-34-15-05-14-26-46"
+    " | 34-14-02-10-30-42-44-26-06-15-46 | 24-03-01-10-30-42-34-16-05-14-25-46"
+    " | 01-10-30-41-43-15-06-04-15-36-46 | 01-20-41-42-05-06-46 | 10-40-24-06-46"
+    " | 22-11-20-41-33-06-46-47",
+    "00-40-22-43-45-26-05 | 01-20-41-32-12-22-33-45-26-05 | 01-10-30-41-22-43-46-27-07"
+    " | 10-40-13-33-44-36-16",
+    "10-03-43 40-46 | 30-04-44 30-36 | 20-03-43 42-27 | 00-02-13-33-42 40-47"
+    " | 10-02-03-33-43 31-37 | 10-04-44 21-37",
+    "40-10-03-12-33-45-26-05 | 10-03-12-33-45-26-05 10-50 | 10-12-32-44-36-06 10-40-60"
+    " | 50-20-13-23-34-36-16 | 10-13-33-45-26-05 11-30-60",
+    "30-12-04-16-36-44-33-14 | 10-04-16-36-44-33-04 | 40-20-03-15-26-45-33-13-15"
+    " | 20-02-05-26-44-33-14-06",
+    "00-40-16 13-43 | 00-40-16 | 02-00-40-33-26 | 02-00-20-40-23-17 03-43 | 01-10-30-50-16"
+    " | 00-30-41-42-26",
+    "41-20-01-12-33-45-26-05-14-32-41 | 20-01-22-41-20 22-04-26-44-22"
+    " | 50-20-01-12-33-45-26-05-14-40 | 22-11-20-31-22-04-26-44-22 | 30-10-11-34-26-15-14-31-30",
+    "16-12-10-30-41-33-13 | 16-13-11-20-40-42-33-12 | 17-12-20-41-32-12"
+    " | 17-13-11-20-40-42-33-23"
+    " | 41-30-10-02-13-33-41-45-36-16-05 | 41-20-01-02-13-33-41-46"
+    " | 31-10-01-13-32-30-26 | 30-10-02-13-32-41-30-36-47",
+)  # fmt: skip
+"""Styles of each digit, 0 to 9; the first of a 9 are like a P."""
+
+_SHAKE = 0.24
+"""Standard deviation of a point, in columns and rows."""
+_ROUND = 3  # times that corners are cut
+_LONG = 1000.0
+
+
+@cache
+def _styles() -> tuple[tuple[tuple[Line, list[int]], ...], ...]:
+    return tuple(tuple(_points(style) for style in styles.split(" | ")) for styles in _STYLES)
+
+
+def _points(style: str) -> tuple[Line, list[int]]:
+    strokes = [[(int(at[0]), int(at[1])) for at in stroke.split("-")] for stroke in style.split()]
+    cuts = [0, *np.cumsum([len(stroke) for stroke in strokes]).tolist()]
+    return np.array([at for stroke in strokes for at in stroke], np.float32), cuts
+
+
+def styles_of(digit: int) -> int:
+    """Return how many styles there are of a digit."""
+    return len(_styles()[digit])
+
+
+def any_style(rng: np.random.Generator) -> tuple[int, int]:
+    """Choose a digit and one of its styles; all styles are as likely."""
+    counts = np.array([styles_of(digit) for digit in range(10)])
+    digit = int(rng.choice(10, p=counts / counts.sum()))
+    return digit, int(rng.integers(counts[digit]))
+
+
+def allograph(digit: int, style: int, rng: np.random.Generator) -> list[Line]:
+    """Draw a digit in one of its styles.
+
+    Returns
+    -------
+    list of ndarray of float32, each (n, 2)
+        Its strokes: points (x, y), y down, its long side 1000.
+    """
+    points, cuts = _styles()[digit][style]
+    points = points + rng.normal(0, _SHAKE, points.shape).astype(np.float32)
+    lines = [rounded(points[a:b], _ROUND) for a, b in pairwise(cuts)]
+    whole = np.concatenate(lines)
+    low, side = whole.min(axis=0), float(np.ptp(whole, axis=0).max())
+    return [(line - low) * np.float32(_LONG / side) for line in lines]
+
+
+def rounded(line: NDArray[Any], times: int = 1) -> Line:
+    """Cut the corners of a line (n, 2) (Chaikin 1974); its ends stay."""
+    for _ in range(times):
+        if len(line) < 3:
+            break
+        out = np.empty((2 * len(line), 2), np.float32)
+        out[0], out[-1] = line[0], line[-1]
+        step = 0.25 * (line[1:] - line[:-1])
+        out[1:-1:2] = line[:-1] + step
+        out[2:-1:2] = line[1:] - step
+        line = out
+    return np.asarray(line, np.float32)
