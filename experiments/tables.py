@@ -110,17 +110,21 @@ def by_set(result: Result, titles: dict[str, str]) -> Result:
 
 
 def hands_short(result: Result) -> Result:
-    """The models that ship, and the default before."""
+    """The models that ship, and the default that learned from MNIST alone, and without styles."""
+    named = {"mnist-alone": "MNIST alone {}", "without-styles": "without styles {}", "ships": "{}"}
     what = {row["model"]: row["what"] for row in result["rows"]}
-    titles = {model: f"previous {model}" for model, own in what.items()
-              if own == "before" and model.startswith("neocog@")}  # fmt: skip
-    return by_set(result, titles | {model: model for model, own in what.items() if own == "ships"})
+    titles = {model: title.format(model) for kind, title in named.items()
+              for model, own in what.items() if own == kind}  # fmt: skip
+    return by_set(result, titles)
 
 
 def hands_seeds(result: Result) -> Result:
-    """The default's three seeds on the sets that all of them read, and their mean."""
-    titles = {row["model"]: row["model"] for row in result["rows"]
-              if row["what"] != "before" and row["model"].startswith("neocog@")}  # fmt: skip
+    """Three seeds of what the default goes on from, on the sets that all read, and their mean."""
+    titles = {
+        row["model"]: row["model"]
+        for row in result["rows"]
+        if row["what"] in ("without-styles", "seed") and row["model"].startswith("neocog@")
+    }
     table = by_set(result, titles)
     rows = [row for row in table["rows"] if row.keys() >= titles.keys()]
     for row in rows:

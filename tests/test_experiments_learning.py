@@ -38,4 +38,7 @@ def test_a_network_is_learned_from_pools_and_a_guide(
     assert 0 <= result["validation_none,blur=2"]["right"] <= 1
     assert run(*job, "--guide", guide, "--guided", 0.5) == 0
     assert (folder / "model.safetensors").read_bytes() == learned
+    again = ["--jobs", f"4/6/10:1:start={folder / 'model.safetensors'}", "--minutes", 0.01]
+    again += ["--pools", pools, "--guide", folder / "model.safetensors", "--guided", 0.5]
+    assert run(*again, "--agreeing") == 0  # a model guides what goes on from it
     assert run(*job, "--reject", 2) == 2  # the start that is kept is another

@@ -18,6 +18,7 @@ from neocog.learning.mix import Mix  # noqa: E402
 from neocog.learning.recipes import recipe_of, start_model  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings  # noqa: E402
 from neocog.network.model import Model  # noqa: E402
+from neocog.network.registry import find_model  # noqa: E402
 
 QUICK = Settings(
     epochs=2, batch=20, rate=0.03, pool=30, marks=0.2, variants=0.0, mean=0.5, precision="fp32",
@@ -55,6 +56,16 @@ def test_a_guide_is_kept_and_answers_for_several(tmp_path: Path) -> None:
             load_guide([path], "cpu")
 
 
+def test_a_model_guides_if_it_knows_what_is_no_digit(tmp_path: Path, start: Model) -> None:
+    start.save(tmp_path / "model.safetensors")
+    u0 = torch.rand(3, 65, 65)
+    found = load_guide([tmp_path / "model.safetensors"], "cpu")(u0)
+    assert found.shape == (3, 11)
+    np.testing.assert_allclose(found.exp().sum(dim=1), 1, rtol=1e-5)
+    with pytest.raises(ModelError, match="does not know what is no digit"):
+        load_guide([find_model("fukushima")], "cpu")
+
+
 def test_a_network_follows_its_guide(start: Model, parts: tuple[Mix, Mix]) -> None:
     """A guide that calls everything a 3 is followed as far as it is told to count."""
 
@@ -71,3 +82,4 @@ def test_a_network_follows_its_guide(start: Model, parts: tuple[Mix, Mix]) -> No
     assert threes(settings, says_three) > 0.6
     assert threes(settings, None) < 0.4
     assert threes(replace(settings, guided=0.0), says_three) < 0.4
+    assert threes(replace(settings, agreeing=True), says_three) < 0.4

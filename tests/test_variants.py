@@ -33,7 +33,7 @@ def test_no_variants_may_be_wanted() -> None:
 def test_no_ink_and_nothing_but_ink_are_taken(ink: int) -> None:
     made, labels = variants(4, Mix.of(np.full((1, 28, 28), ink, np.uint8), np.array([5])))
     assert made.shape == (4, 28, 28)
-    assert set(labels) <= {0, 1, 5, 7}
+    assert set(labels) <= set(range(10))
 
 
 @pytest.mark.parametrize("dark", [0.0, 0.2, 0.51, 1.0])
@@ -53,6 +53,6 @@ def test_some_are_drawn() -> None:
     image[0, 8:20, 10:18] = 255
     made, labels = variants(300, Mix.of(image, np.array([5])), seed=1)
     drawn = labels != 5
-    assert set(labels[drawn]) == {0, 1, 7}
-    assert 3 < drawn.sum() < 30
+    assert set(labels[drawn]) == {*range(10)} - {5}
+    assert 30 < drawn.sum() < 90  # a fifth, but for drawn 5s
     assert (made[drawn].reshape(-1, 784).max(axis=1) > 150).all()

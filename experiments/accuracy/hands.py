@@ -5,8 +5,9 @@
 DATA holds mnist/, hands/free (of which the writers kept apart are read) and, as far as wanted,
 hands/measure and usps/. ``--validation`` reads only what may decide something: the digits kept
 apart of each set that is learned from, and marks held back. Digits stand on their own: no digit is
-the answer at odds of 300 to 1 only, and then a wrong one. --what says what these models are
-("ships", "before", "seed"): tables are made by it. Rows of other models stay in the file.
+the answer at odds of 300 to 1 only, and then a wrong one. --what says what these models are, and
+tables are made by it: "ships"; "without-styles", before it learned digits in other styles; "seed",
+another seed of that; "mnist-alone". Rows of other models stay in the file.
 """
 
 import json
@@ -110,7 +111,9 @@ def main() -> None:
         jobs=(1, "models at a time, on a CPU"),
     )  # fmt: skip
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--what", default="ships", choices=("ships", "before", "seed"))
+    parser.add_argument(
+        "--what", default="ships", choices=("ships", "without-styles", "mnist-alone", "seed")
+    )
     args = parser.parse_args()
     apart = kept_apart(args.data)
     sets = apart if args.validation else apart | only_measured(args.data)

@@ -1,8 +1,8 @@
-"""A plain convolutional network whose soft answers a neocognitron learns from.
+"""Networks whose soft answers a neocognitron learns from: convolutional ones, or a model.
 
-It sees what the neocognitron sees, U0 with every change that is made to it, and answers how likely
-each digit, and none, is. Where a change made a digit illegible its answer says so, which the label
-does not. A guide may be several networks; their logits are averaged.
+A guide sees what the neocognitron sees, U0 with every change that is made to it, and answers how
+likely each digit, and none, is. Where a change made a digit illegible its answer says so, which the
+label does not. A guide may be several networks; their logits are averaged.
 
 Sources: Hinton, Vinyals and Dean 2015, arXiv:1503.02531; He et al. 2016, arXiv:1512.03385.
 """
@@ -21,6 +21,7 @@ from neocog.errors import ModelError
 from neocog.files import atomic_write
 from neocog.learning.trainable import Trainable
 from neocog.network.model import Model, load_model
+from neocog.network.spec import LABELS
 
 Tensor = Any
 
@@ -67,7 +68,7 @@ class Convolutional(nn.Module):  # type: ignore[misc]
 
 
 class Neocognitron(nn.Module):  # type: ignore[misc]
-    """A model learned before, as a guide; not in bfloat16, since it divides by near silence."""
+    """A model learned before, in float32: S-cells divide by what may be close to 0."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -118,7 +119,10 @@ def load_guide(paths: Sequence[str | Path], device: Any) -> Guide:
         try:
             tensors = load_file(path)
             if "top.bias" not in tensors:
-                networks.append(Neocognitron(load_model(path)))
+                model = load_model(path)
+                if model.classes <= LABELS:
+                    raise ModelError(f"{path} is no guide: it does not know what is no digit")
+                networks.append(Neocognitron(model))
                 continue
             classes, width = len(tensors["top.bias"]), len(tensors["norm.weight"])
             network = Convolutional(classes, width)

@@ -18,7 +18,7 @@ from neocog.batch.records import (
 from neocog.vision.lines import settled_skew
 from neocog.vision.search import SLASH
 
-SURE = {"-": 0.51, "+": 0.5, ":": 0.5, "/": SLASH, ",": 0.5}
+SURE = {"-": 0.57, "+": 0.5, ":": 0.5, "/": SLASH, ",": 0.5}
 """Score from which each sign stands in the text: at most one in twenty is then wrong. Chosen by
 ``python -m experiments.documents.signs``; a sign that is not named is never so sure."""
 

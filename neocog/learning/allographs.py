@@ -8,15 +8,17 @@ the world's schools teach, not traced from any picture.
 
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.strokes import rounded
+
 Line = NDArray[np.float32]
 
 _STYLES = (
-    # columns 0 .. 5, rows 0 (top) .. 6 (foot) .. 8; strokes parted by spaces, styles by bars
+    # column and row of each point, rows from 0 (top) to 6 (foot) or 7; strokes are parted by
+    # spaces, styles by bars
     "20-01-04-26-45-42-20 | 30-11-03-15-26-45-42-30-10 | 30-11-03-15-36-44-41"
     " | 31-11-03-15-36-44-42-30-12-23 | 20-01-04-26-45-42-20-32-50 | 20-01-04-26-45-42-20 50-06",
     "40-06 | 30-26 | 04-30-26 | 03-20-26 | 06-30-36 | 02-20-26 06-46 | 12-30-24-26-36",
@@ -47,7 +49,6 @@ _STYLES = (
 _SHAKE = 0.24
 """Standard deviation of a point, in columns and rows."""
 _ROUND = 3  # times that corners are cut
-_LONG = 1000.0
 
 
 @cache
@@ -66,7 +67,7 @@ def styles_of(digit: int) -> int:
     return len(_styles()[digit])
 
 
-def any_style(rng: np.random.Generator) -> tuple[int, int]:
+def any_allograph(rng: np.random.Generator) -> tuple[int, int]:
     """Choose a digit and one of its styles; all styles are as likely."""
     counts = np.array([styles_of(digit) for digit in range(10)])
     digit = int(rng.choice(10, p=counts / counts.sum()))
@@ -79,25 +80,8 @@ def allograph(digit: int, style: int, rng: np.random.Generator) -> list[Line]:
     Returns
     -------
     list of ndarray of float32, each (n, 2)
-        Its strokes: points (x, y), y down, its long side 1000.
+        Its strokes: points (x, y), y down, the digit about 6 high.
     """
     points, cuts = _styles()[digit][style]
     points = points + rng.normal(0, _SHAKE, points.shape).astype(np.float32)
-    lines = [rounded(points[a:b], _ROUND) for a, b in pairwise(cuts)]
-    whole = np.concatenate(lines)
-    low, side = whole.min(axis=0), float(np.ptp(whole, axis=0).max())
-    return [(line - low) * np.float32(_LONG / side) for line in lines]
-
-
-def rounded(line: NDArray[Any], times: int = 1) -> Line:
-    """Cut the corners of a line (n, 2) (Chaikin 1974); its ends stay."""
-    for _ in range(times):
-        if len(line) < 3:
-            break
-        out = np.empty((2 * len(line), 2), np.float32)
-        out[0], out[-1] = line[0], line[-1]
-        step = 0.25 * (line[1:] - line[:-1])
-        out[1:-1:2] = line[:-1] + step
-        out[2:-1:2] = line[1:] - step
-        line = out
-    return np.asarray(line, np.float32)
+    return [rounded(points[a:b], _ROUND) for a, b in pairwise(cuts)]

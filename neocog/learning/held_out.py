@@ -5,8 +5,8 @@ cv2's the triple strokes and the broad script. *Kinds*: Greek and Cyrillic lette
 heart, a note, a sum, ...), three digits that touch, combs, hatches, stars, spirals, knots, clouds,
 flat patches of a threshold. Where matplotlib is not installed, only cv2's fonts are drawn.
 
-Letters and signs that are shaped like a digit are left out: O o Q D I l i | / S s Z z B b g q, and
-of Greek and Cyrillic those that resemble these or a digit.
+Letters and signs that are shaped like a digit are left out: O o Q D I l i | / S s Z z B b g q P p,
+and of Greek and Cyrillic those that resemble these or a digit.
 """
 
 from functools import cache, partial

@@ -24,7 +24,7 @@ Random = np.random.Generator
 FIELD = 96  # side of the field that marks are drawn in
 AS_WRITTEN = 0.4  # share of what is learned whose strokes keep their width
 
-#: Letters that pass for no digit; without O o Q D I l i S s Z z B b g q.
+#: Letters that pass for no digit; without O o Q D I l i S s Z z B b g q P p.
 LETTERS = "ACEFGHJKLMNRTUVWXYacdefhjkmnrtuvwxy"
 #: Signs that pass for no digit; without | / and dots.
 SIGNS = '+-=*#&%@?<>()[]{}~^:;"$!_'

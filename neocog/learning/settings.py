@@ -110,8 +110,7 @@ class Settings:
     augmentation: Augmentation = PRESETS[USUAL]  #: how digits and marks are changed
     varied: float = 1.0  #: how much of it variants and marks get, which are varied already
     guided: float = 0.0  #: share of the loss that the soft answers of a guide have, if there is one
-    agreeing: bool = False  #: whether a guide is heard only where its best answer is the label: one
-    #: that does not know what is new
+    agreeing: bool = False  #: whether only the label counts where it is not a guide's best answer
     heat: float = 2.0  #: temperature at which its answers and the network's are compared
     last: bool = False  #: keep the running mean at the end, not the best epoch by validation
     save_every: int = 2000  #: steps between checkpoints

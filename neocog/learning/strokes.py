@@ -111,6 +111,20 @@ def fitted(lines: list[Line]) -> list[Line]:
     return [(line - (low + high) / 2) / side for line in lines]
 
 
+def rounded(line: NDArray[Any], times: int = 1) -> NDArray[np.float32]:
+    """Cut the corners of a line (n, 2) (Chaikin 1974); its ends stay."""
+    for _ in range(times):
+        if len(line) < 3:
+            break
+        out = np.empty((2 * len(line), 2), np.float32)
+        out[0], out[-1] = line[0], line[-1]
+        step = 0.25 * (line[1:] - line[:-1])
+        out[1:-1:2] = line[:-1] + step
+        out[2:-1:2] = line[1:] - step
+        line = out
+    return np.asarray(line, np.float32)
+
+
 def _alone(line: Line, rng: Random) -> Line:
     """Turn, stretch and move one stroke about its middle."""
     middle = (line.min(axis=0) + line.max(axis=0)) / 2

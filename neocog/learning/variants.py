@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.allographs import allograph, any_style
+from neocog.learning.allographs import allograph, any_allograph
 from neocog.learning.blocks import in_blocks
 from neocog.learning.marks import AS_WRITTEN, FIELD, as_written, by_hand, inside
 from neocog.learning.mix import Mix
@@ -72,7 +72,7 @@ def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray
         hand = mix.hands[which]
         answers[place] = hand.digits.labels[at]
         if rng.random() < _SHARES.drawn:
-            answers[place], style = any_style(rng)
+            answers[place], style = any_allograph(rng)
             lines = allograph(int(answers[place]), style, rng)
             ink = written(fitted([line.astype(np.float64) for line in lines]), rng)
         elif hand.strokes is not None and hand.rows is not None and rng.random() < _SHARES.by_path:
@@ -84,7 +84,7 @@ def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray
             if rng.random() < _SHARES.bent:
                 ink = by_hand(ink, rng, 0.6)
         if ink.max() < 0.5:
-            made[place] = hand.digits.images[at]
+            made[place], answers[place] = hand.digits.images[at], hand.digits.labels[at]
             continue
         if rng.random() < _SHARES.uneven:
             ink = _uneven(ink, rng)

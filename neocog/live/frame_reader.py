@@ -38,7 +38,7 @@ _LEGIBLE = 28  # pixels of the searched picture; with a lower digit, all of each
 _ENTIRE_EVERY = 4  # frames
 _ENTIRE = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=math.inf)
 #: On a CPU coarse to fine, less carefully than a picture: other frames vote, too.
-_USUAL = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=32.0, clear=0.9)
+_USUAL = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=32.0)
 _HURRIED = replace(_USUAL, clear=0.0)
 
 

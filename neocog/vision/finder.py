@@ -52,7 +52,7 @@ class FinderSettings:
     """
 
     long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
-    small: int = 512  #: pixels; smaller pictures are enlarged to it, at most twice
+    small: int = 384  #: pixels; smaller pictures are enlarged to it, at most twice
     step: float = 2.0  #: between two sizes that the picture is read at
     least: float = 0.1  #: score below which nothing is told
     score: float = 0.35  #: score from which a box is a digit
@@ -64,7 +64,7 @@ class FinderSettings:
     apart: bool = False  #: whether a digit and a sign at one place are two marks
     #: score of a digit at a smaller size from which a CPU reads only parts of the largest size;
     #: below it, all of it (0: always parts)
-    clear: float = 0.8
+    clear: float = 0.9
     #: longer side, in pixels of the largest size, below which there is a part around a digit
     #: (infinity: all is read)
     fine: float = 56.0

@@ -21,14 +21,30 @@ Boxes = NDArray[np.float32]
 
 OWN = ("bias", "finder", "stroke", "first", "sign", "contrast", "taller", "lower", "above",
        "below", "company", "size")  # fmt: skip
-"""What the page says of a mark: 1; log odds of the finder's score; log odds of the score of a
-stroke that may be a 1 (`STROKES`) at the same place, above the digit's; of the digit's and a
-slash's scores together above the digit's if a digit stands beside it to the right and nothing to
-the left, since no slash begins a number; log odds of the score of any other sign at the place,
-above the digit's; logarithm of the contrast beside that of the page's sure marks, if less;
-logarithm of the height over that of its neighbours, if more, if less; height of its middle over and
-under that of its neighbours, in heights; scores of its two best neighbours; logarithm of its longer
-side over that of the page."""
+"""What the page says of a mark. Log odds of a score count beside those of the finder's score.
+
+bias
+    1.
+finder
+    Log odds of the finder's score.
+stroke
+    Log odds of the score of a stroke that may be a 1 (`STROKES`) at the same place, if higher.
+first
+    Log odds of the mark being a digit or a slash, if a digit stands beside it to the right and
+    nothing to the left: few numbers begin with a slash.
+sign
+    Log odds of the score of any other sign at the same place, if higher.
+contrast
+    Logarithm of the contrast beside that of the page's sure marks, if less.
+taller, lower
+    Logarithm of the height over that of its neighbours, if more; and if less.
+above, below
+    Height of its middle over and under that of its neighbours, in heights.
+company
+    Scores of its two best neighbours.
+size
+    Logarithm of its longer side over that of the page.
+"""
 
 SLASH_KIND = 10 + SIGNS.index("/")
 STROKES = [10 + SIGNS.index(sign) for sign in "/()"]
@@ -207,8 +223,8 @@ def _first(
     at, sure = middles(marks.boxes)[:, :1], FinderSettings().score
     digits = near & (places.scores > sure)
     others = beside(marks.boxes, signs.boxes, settings) & (signs.scores > sure)
-    after, of_sign = (middles(some.boxes)[:, 0] > at for some in (places, signs))
-    before = (digits & ~after).any(axis=1) | (others & ~of_sign).any(axis=1)
+    after, sign_after = (middles(some.boxes)[:, 0] > at for some in (places, signs))
+    before = (digits & ~after).any(axis=1) | (others & ~sign_after).any(axis=1)
     return np.asarray((digits & after).any(axis=1) & ~before)
 
 

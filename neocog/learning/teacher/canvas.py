@@ -8,8 +8,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.allographs import allograph, rounded, styles_of
+from neocog.learning.allographs import allograph, styles_of
 from neocog.learning.pages.page import overlap
+from neocog.learning.strokes import rounded
 from neocog.learning.teacher.bank import GLYPHS, Bank
 from neocog.learning.teacher.pen import Cover, Line, Pen, Rng, ink, shape
 from neocog.vision.finder import SIGNS
@@ -47,7 +48,8 @@ class Hand:
     unsteady: float  #: standard deviation of slant, turn and log width from mark to mark
     tremor: float  #: standard deviation of the points, as a share of the height
     bow: NDArray[np.float32]
-    """Half heights, to the right and down (3, 2), that x y, x^2 and y^2 of a point move it by."""
+    """How strokes bend (3, 2): a point at (x, y) from the middle moves by (x y, x^2, y^2) @ bow, to
+    the right and down; all lengths are in half heights of the digit."""
     styles: dict[int, int]  #: digits that are written as allographs, and in which style
     ones: float = 0.0  #: columns per row that the ones lean more than the others
 

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.allographs import rounded
+from neocog.learning.strokes import rounded
 from neocog.learning.teacher.canvas import Box, Canvas, Hand
 from neocog.learning.teacher.paper import fine_pattern
 from neocog.learning.teacher.pen import (
