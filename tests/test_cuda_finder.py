@@ -18,6 +18,8 @@ from neocog.learning.finder.graph import Graph
 from neocog.vision.finder import (
     FinderSettings,
     Finding,
+    agreed,
+    best,
     decode,
     find,
     joined,
@@ -210,7 +212,7 @@ def test_marks_are_those_of_the_cpu(most: int, order: Any) -> None:
         found.append(decode(level.transpose(2, 0, 1), settings))
         start += size
     whole = joined(found, shapes, shape, settings)
-    wanted = merged(whole, settings)
+    wanted = agreed(merged(whole, settings), best(whole, most))
     for name in ("peaks", "rank", "suppress"):
         emulator.launch(launch_of(frame, name))
     got = finding(frame.best)

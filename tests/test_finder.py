@@ -21,6 +21,7 @@ from neocog.vision.finder import (
     FinderSettings,
     Finding,
     _read,
+    agreed,
     decode,
     find,
     merged,
@@ -208,6 +209,19 @@ def test_a_small_picture_is_enlarged(side: int, times: float) -> None:
     found = find(np.zeros((side, side), np.uint8), network, FinderSettings(fine=math.inf))
     assert max(shapes)[1] == side * times
     assert found.boxes[0] == pytest.approx(np.array([12, 12, 20, 20]) / times)
+
+
+def test_what_a_digit_is_is_guessed_at_all_sizes() -> None:
+    boxes = np.array([(0, 0, 20, 30), (1, 0, 20, 30), (0, 0, 20, 12), (40, 0, 5, 5)], np.float32)
+    p = np.full((4, 10), 0.02, np.float32)
+    p[[0, 0, 1, 2, 3], [7, 1, 1, 3, 9]] = 0.3, 0.2, 0.9, 0.9, 0.9
+    scores = np.array([0.8, 0.4, 0.7, 0.6], np.float32)
+    found = Finding(boxes, scores, np.array([7, 1, 3, 10]), np.log(p))
+    told = agreed(found[:1], found)
+    mean = np.log(p[0]) * 0.8 / 1.2 + np.log(p[1]) * 0.4 / 1.2
+    np.testing.assert_allclose(told.guesses[0], mean - np.log(np.exp(mean).sum()), atol=1e-5)
+    assert told.kinds.tolist() == [1]
+    assert agreed(found[3:], found).kinds.tolist() == [10]
 
 
 def test_found_marks_are_compared_with_those_that_stand_there() -> None:

@@ -208,6 +208,34 @@ def test_a_digit_that_touches_the_outline_of_its_cell_is_cut_out() -> None:
     assert not digit[:, 20:].any()
 
 
+def test_a_heavy_outline_is_not_the_paper_of_its_cell() -> None:
+    grey = np.full((100, 300), 200, np.uint8)
+    for left in (0, 100, 200):
+        grey[30:70, left + 47 : left + 53] = 60  # a stroke
+        grey[30:36, left + 40 : left + 60] = 60  # and another
+    cell = grey[24:76, 34:66].copy()
+    grey[:, :100] = 50  # a heavy outline
+    grey[24:76, 34:66] = cell
+    boxes = np.array([(left + 37, 27, 26, 46) for left in (0, 100, 200)], np.float32)
+    digits, contrasts = cut_out(grey, boxes)
+    np.testing.assert_allclose(contrasts, 140, atol=2)
+    np.testing.assert_array_equal(digits[0], digits[1])
+
+
+def test_lines_that_go_on_beyond_a_box_are_no_part_of_its_digit() -> None:
+    grey = np.full((100, 100), 200, np.uint8)
+    grey[30:70, 47:53] = 60
+    grey[30:34, 40:60] = 60
+    box = np.array([(38, 28, 24, 44)], np.float32)
+    alone, _ = cut_out(grey, box)
+    grey[:, 62:64] = 60  # the outline of a cell
+    grey[58:60] = 60  # and a rule that the stroke crosses
+    (digit,), _ = cut_out(grey, box)
+    assert np.abs(digit.astype(int) - alone[0]).mean() < 4
+    grey[20:80, 47:53] = 60  # a digit that is higher than its box
+    assert cut_out(grey, box)[0][0, 14, 12:16].max() > 200
+
+
 @pytest.mark.parametrize("turn", TURNS)
 def test_boxes_are_turned_back(turn: int) -> None:
     grey = np.zeros((30, 50), np.uint8)

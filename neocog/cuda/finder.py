@@ -30,6 +30,7 @@ from neocog.vision.finder import (
     Finding,
     Grey,
     Maps,
+    agreed,
     sizes,
 )
 
@@ -147,8 +148,8 @@ def finding(best: NDArray[np.float32]) -> Finding:
     whole = best.view(np.int32)
     came = best[: min(int(whole[-1, 5]), len(best) - 1)]
     kinds, alive = whole[: len(came), 5], whole[: len(came), 7] != 0
-    came = came[alive]
-    return Finding(came[:, :4], came[:, 4], kinds[alive].astype(np.int64), came[:, 8:])
+    found = Finding(came[:, :4], came[:, 4], kinds.astype(np.int64), came[:, 8:])
+    return agreed(found[alive], found)
 
 
 class CudaFinder:

@@ -35,6 +35,8 @@ WINDOW = 49
 """Rows and columns of the window whose mean and variance are taken off."""
 FLOOR = 12.0
 """Grey levels that are added to a window's variance as their square: flat paper stays flat."""
+SAME_PLACE = 0.5
+"""Share of the union of two boxes from which they tell of the same digit."""
 SURE = 12.0
 """Logits beyond this are certainty."""
 MULTIPLE = 16
@@ -181,7 +183,8 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
     if region is not None:
         marks.insert(0, _read(network, largest, settings, region))
     shapes = [picture.shape for picture in pictures[-len(marks) :]]
-    return merged(joined(marks, shapes, grey.shape, settings), settings)
+    found = best(joined(marks, shapes, grey.shape, settings), settings.most)
+    return agreed(merged(found, settings), found)
 
 
 def _whole(picture: Grey) -> Region:
@@ -302,9 +305,14 @@ def decode(maps: Maps, settings: FinderSettings) -> Finding:
     )
 
 
+def best(found: Finding, most: int) -> Finding:
+    """The best marks of a finding, best first."""
+    return found[np.argsort(-found.scores, kind="stable")[:most]]
+
+
 def merged(found: Finding, settings: FinderSettings) -> Finding:
     """Of marks that overlap keep the best, best first."""
-    found = found[np.argsort(-found.scores, kind="stable")[: settings.most]]
+    found = best(found, settings.most)
     union, smaller, _ = overlaps(found.boxes, found.boxes)
     other = (union <= settings.overlap) & (smaller <= settings.inside)
     if settings.apart:
@@ -317,6 +325,22 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
             kept.append(i)
             alive &= other[i]
     return found[np.array(kept, np.int64)]
+
+
+def agreed(told: Finding, found: Finding) -> Finding:
+    """Let what a digit is be guessed at all sizes of the picture at which it was found.
+
+    The log probabilities of the digits ``told`` become the mean of those of all ``found`` at the
+    same place, weighted by their scores; those that are told are among these.
+    """
+    digits, also = told.kinds < 10, found[found.kinds < 10]
+    union, *_ = overlaps(told.boxes[digits], also.boxes)
+    share = np.where(union >= SAME_PLACE, also.scores, 0)
+    guesses = told.guesses.copy()
+    guesses[digits] = share @ also.guesses / share.sum(axis=1, keepdims=True)
+    guesses -= np.log(np.exp(guesses).sum(axis=1, keepdims=True))
+    kinds = np.where(digits, guesses.argmax(axis=1), told.kinds)
+    return replace(told, guesses=guesses, kinds=kinds)
 
 
 def overlaps(a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:

@@ -21,6 +21,7 @@ BOX = 20
 _FINE = 4  # working pixels per pixel of the result while strokes are widened or thinned
 _ENLARGED = 64  # pixels that coarse pictures are enlarged to
 _REDUCED = 72  # pixels that a larger box is reduced to before its ink is told
+_REST = 0.3  # of the ink in a box, if no more is left without lines, these are strokes
 _GRID = 20  # rows and columns of the pixels of a crop whose paper is looked at
 _HALF = 0.499  # symmetric digits of even size fall on one side whatever their last bit
 
@@ -208,36 +209,64 @@ def cut_out(
     """
     settings = settings or SearchSettings()
     around = _around(grey.shape, boxes, settings.margin)
-    both = [
-        _cut(grey, box, crop, paper, settings)
+    crops = [
+        _Crop(grey, box, crop, paper, settings)
         for box, crop, paper in zip(
             boxes.tolist(), around.tolist(), _papers(grey, around, boxes), strict=True
         )
     ]
-    digits = np.array([digit for digit, _ in both], np.uint8).reshape(-1, SIDE, SIDE)
-    return digits, np.array([contrast for _, contrast in both])
+    bright = sum(crop.sign for crop in crops if not crop.filled)
+    for crop in crops:
+        if crop.filled and crop.sign * bright < 0:
+            crop.take_for_paper(crop.inside)
+    digits = np.array([crop.digit() for crop in crops], np.uint8).reshape(-1, SIDE, SIDE)
+    return digits, np.array([crop.contrast for crop in crops])
 
 
-def _cut(
-    grey: NDArray[np.uint8], box: list[float], crop: list[int], paper: Ink, settings: SearchSettings
-) -> tuple[NDArray[np.uint8], float]:
-    """One digit and its contrast."""
-    seen, (x, y, wide, high) = _reduced(grey, box, crop)
-    rows, columns = (_places(side) for side in seen.shape)
-    away = seen - (paper[0] + paper[1] * rows)[:, None] - paper[2] * columns
-    down, right = int(settings.rim * high), int(settings.rim * wide)
-    within = away[y + down : y + high - down, x + right : x + wide - right]
-    if not within.size:
-        return np.zeros((SIDE, SIDE), np.uint8), 0.0
-    few = int(settings.extreme * within.size)
-    ordered = np.partition(within, (few, within.size - 1 - few), axis=None)
-    bright, dark = float(ordered[within.size - 1 - few]), -float(ordered[few])
-    contrast = max(bright, dark)
-    if contrast < 2:
-        return np.zeros((SIDE, SIDE), np.uint8), max(0.0, contrast)
-    full = away / np.float32(contrast if bright > dark else -contrast)
-    ink = np.clip((full - settings.paper) / (settings.ink - settings.paper), 0, 1)
-    return normalise(_own(ink, (x, y, wide, high), settings), settings=settings), contrast
+class _Crop:
+    """A box, what lies around it, and how far from its paper all that is.
+
+    If most of the box is ink, it is a broad stroke, or the paper around it is the outline of a
+    cell: then the ink would be bright where the page's is dark.
+    """
+
+    def __init__(
+        self, grey: NDArray[np.uint8], box: list[float], crop: list[int], paper: Ink,
+        settings: SearchSettings,
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        seen, self.box = _reduced(grey, box, crop)
+        rows, columns = (_places(side) for side in seen.shape)
+        self.away = seen - (paper[0] + paper[1] * rows)[:, None] - paper[2] * columns
+        self.take_for_paper(0.0)
+
+    def take_for_paper(self, grey: float) -> None:
+        """Measure from a grey level on, which is told from that of the paper."""
+        x, y, wide, high = self.box
+        self.away -= np.float32(grey)
+        down, right = int(self.settings.rim * high), int(self.settings.rim * wide)
+        within = self.away[y + down : y + high - down, x + right : x + wide - right]
+        self.sign, self.contrast, self.inside = 0, 0.0, 0.0
+        if not within.size:
+            return
+        few, middle = int(self.settings.extreme * within.size), within.size // 2
+        ordered = np.partition(within, (few, middle, within.size - 1 - few), axis=None)
+        bright, dark = float(ordered[within.size - 1 - few]), -float(ordered[few])
+        self.inside, self.contrast = float(ordered[middle]), max(0.0, bright, dark)
+        self.sign = 1 if bright > dark else -1
+
+    @property
+    def filled(self) -> bool:
+        """Whether most of the box is ink."""
+        return self.sign * self.inside > 0.5 * self.contrast
+
+    def digit(self) -> NDArray[np.uint8]:
+        """The digit in MNIST's form; all 0 without contrast."""
+        if self.contrast < 2:
+            return np.zeros((SIDE, SIDE), np.uint8)
+        settings, full = self.settings, self.away / np.float32(self.sign * self.contrast)
+        ink = np.clip((full - settings.paper) / (settings.ink - settings.paper), 0, 1)
+        return normalise(_own(ink, self.box, settings), settings=settings)
 
 
 def _around(shape: tuple[int, ...], boxes: NDArray[np.float32], margin: float) -> NDArray[np.int64]:
@@ -318,10 +347,11 @@ def _own(
     import cv2
 
     x, y, wide, high = inner
+    slack = max(1, round(settings.slack * max(wide, high)))
+    ink = np.where(_lines(ink > settings.part, inner, slack, settings), np.float32(0), ink)
     count, labels, stats, _ = cv2.connectedComponentsWithStats(
         (ink > settings.part).astype(np.uint8), connectivity=8
     )
-    slack = max(1, round(settings.slack * max(wide, high)))
     inside = np.zeros(ink.shape, np.bool_)
     inside[max(0, y - slack) : y + high + slack, max(0, x - slack) : x + wide + slack] = True
     within = np.bincount(labels[inside], minlength=count)
@@ -332,3 +362,35 @@ def _own(
     core = keep[labels]
     near = np.asarray(cv2.dilate(core.astype(np.uint8), np.ones((3, 3), np.uint8))) > 0
     return np.where(near & inside, ink, np.float32(0))
+
+
+def _lines(
+    ink: NDArray[np.bool_], inner: tuple[int, int, int, int], slack: int, settings: SearchSettings
+) -> NDArray[np.bool_]:
+    """Where straight lines reach far out of a box, and no stroke crosses them: rules, outlines.
+
+    A line that is most of the ink in the box is its digit.
+    """
+    import cv2
+
+    def opened_or_closed(way: int, of: Any, high: int, wide: int) -> Any:
+        shape, edge = np.ones((high, wide), np.uint8), cv2.BORDER_CONSTANT
+        return cv2.morphologyEx(of, way, shape, borderType=edge, borderValue=0)
+
+    body, (x, y, wide, high) = ink.astype(np.uint8), inner
+    beyond, reach = round(settings.line * max(wide, high)), 2 * slack + 1
+    lines: Any = np.zeros_like(body)
+    if cv2.reduce(body, 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S).max() >= wide + beyond:
+        lines |= opened_or_closed(cv2.MORPH_OPEN, body, 1, wide + beyond)
+    if cv2.reduce(body, 0, cv2.REDUCE_SUM, dtype=cv2.CV_32S).max() >= high + beyond:
+        lines |= opened_or_closed(cv2.MORPH_OPEN, body, high + beyond, 1)
+    if not lines.any():
+        return np.zeros_like(ink)
+    lines = cv2.bitwise_and(cv2.dilate(lines, np.ones((3, 3), np.uint8)), body)
+    rest = body - lines
+    box = slice(y, y + high), slice(x, x + wide)
+    if rest[box].sum() < _REST * body[box].sum():
+        return np.zeros_like(ink)
+    across = opened_or_closed(cv2.MORPH_CLOSE, rest, reach, 1)
+    across |= opened_or_closed(cv2.MORPH_CLOSE, rest, 1, reach)
+    return np.asarray(lines > across)

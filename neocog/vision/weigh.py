@@ -74,7 +74,7 @@ class SearchSettings:
     told: float = 0.6  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
-    asked: tuple[float, float] = (-2.8, 3.2)
+    asked: tuple[float, float] = (-2.7, 3.3)
     beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
     level: float = 0.6  #: and up or down
     like: float = 0.35  #: least height of a neighbour, of the higher one's
@@ -90,6 +90,8 @@ class SearchSettings:
     extreme: float = 0.03  #: share of a box's pixels that are darker than its ink counts
     part: float = 0.35  #: amount of ink from which pixels hang together
     slack: float = 0.06  #: how far ink may stand out of its box, of the longer side
+    #: how much longer than a box a straight line in it is no part of the digit, of the longer side
+    line: float = 0.3
     speck: float = 0.04  #: least area of a part of a digit, of the largest one's
     #: stroke width below which strokes are widened, in pixels of the 28 x 28 field
     thin: float = 1.7
@@ -97,7 +99,7 @@ class SearchSettings:
     thick: float = 3.4  #: stroke width above which strokes are thinned
     thinned: float = 3.0  #: and to what width
     #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
-    upright: float = 5.6
+    upright: float = 5.8
     many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
     #: boxes that are looked at, but for those that the finder is sure of: noise takes no longer
     most: int = 128
@@ -109,14 +111,14 @@ class Weights:
 
     #: of `OWN`
     own: tuple[float, ...] = (
-        0.1, 2.46, 0.34, 0.79, -0.21, 0.58, -0.42, 0.14, -0.46, 0.02, 0.74, 0.31,
+        0.15, 2.46, 0.28, 0.82, -0.25, 0.65, -0.35, 0.15, -0.42, 0.08, 0.75, 0.3,
     )  # fmt: skip
-    network: tuple[float, ...] = (0.03, 0.25, 0.09)  #: of `NETWORK`
-    around: tuple[float, ...] = (0.43, 0.98, 0.75)  #: of `AROUND`
-    link: tuple[float, ...] = (2.44, -1.6)  #: of `neocog.vision.lines.LINK`
-    trust: float = 0.55  #: of the digit network's log probabilities of the ten digits
-    guess: float = 0.45  #: of the finder's
-    share: float = 0.523  #: of the finder's marks that are digits, usually
+    network: tuple[float, ...] = (0.03, 0.24, 0.14)  #: of `NETWORK`
+    around: tuple[float, ...] = (0.38, 0.95, 0.73)  #: of `AROUND`
+    link: tuple[float, ...] = (1.77, -1.43)  #: of `neocog.vision.lines.LINK`
+    trust: float = 0.5  #: of the digit network's log probabilities of the ten digits
+    guess: float = 0.6  #: of the finder's
+    share: float = 0.52  #: of the finder's marks that are digits, usually
 
 
 def log_odds(p: float) -> float:

@@ -126,6 +126,7 @@ class _Run:
         self.number, self.steps, self.used = 0, 0, 0.0
         self.curves: list[dict[str, float]] = []
         self.hard: list[list[list[int]]] = [[], []]
+        self.learner = self.network
         self.graph: _Graph | None = None
         self.no_graph = not cuda
         self.folded = False
@@ -308,7 +309,7 @@ class _Run:
         x = maps.float() * flip[:, None, None, None]
         mixed = self.settings.mixed
         with torch.autocast(maps.device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
-            out = self.network(x.contiguous(memory_format=torch.channels_last))
+            out = self.learner(x.contiguous(memory_format=torch.channels_last))
         total, by_page = loss(out.float(), wanted, self.settings.weights)
         total.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 2.0, foreach=True)
@@ -340,25 +341,44 @@ def _hardest(pages: Pages, wrong: NDArray[np.float32]) -> list[list[int]]:
 
 
 class _Graph:
-    """A step as a CUDA graph, depthwise convolutions in whichever way is quicker here."""
+    """A step as a CUDA graph, computed in whichever way is quickest here.
+
+    Depthwise convolutions as such or as full ones, and the quicker of these compiled.
+    """
 
     def __init__(self, run: _Run, maps: Tensor, wanted: Targets, flip: Tensor) -> None:
         self._given = [value.clone() for value in (maps, flip, *wanted)]
-        best = math.inf
-        for dense in (False, True):
-            for part in run.network.modules():
-                if isinstance(part, ConvNorm):
-                    part.dense = dense and part.conv.groups > 1
-            graph, told = self._captured(run)
-            torch.cuda.synchronize()
-            begin = time.monotonic()
-            for _ in range(_TRIED):
-                graph.replay()
-            torch.cuda.synchronize()
-            spent = (time.monotonic() - begin) / _TRIED
-            run.tell(f"step {1e3 * spent:.2f} ms, depthwise kernels {'as full ones' * dense}")
-            if spent < best:
-                best, self._graph, self._told = spent, graph, told
+        ways = [(self._spent(run, dense), dense) for dense in (False, True)]
+        best, dense = min(ways)
+        self._dense(run, dense)
+        eager = run.learner
+        try:
+            run.learner = torch.compile(run.network)
+            if self._spent(run, dense, compiled=True) > best:
+                run.learner = eager
+        except Exception as error:  # of the compiler, whatever it is
+            run.tell(f"steps are not compiled: {str(error).partition(chr(10))[0]}")
+            run.learner = eager
+        self._graph, self._told = self._captured(run)
+
+    def _spent(self, run: _Run, dense: bool, *, compiled: bool = False) -> float:
+        """Seconds of a step."""
+        self._dense(run, dense)
+        graph, _ = self._captured(run)
+        torch.cuda.synchronize()
+        begin = time.monotonic()
+        for _ in range(_TRIED):
+            graph.replay()
+        torch.cuda.synchronize()
+        spent = (time.monotonic() - begin) / _TRIED
+        ways = "as full ones" * dense + ", compiled" * compiled
+        run.tell(f"step {1e3 * spent:.2f} ms, depthwise kernels {ways}")
+        return spent
+
+    def _dense(self, run: _Run, dense: bool) -> None:
+        for part in run.network.modules():
+            if isinstance(part, ConvNorm):
+                part.dense = dense and part.conv.groups > 1
 
     def _captured(self, run: _Run) -> tuple[Any, Told]:
         maps, flip, *wanted = self._given
