@@ -111,11 +111,11 @@ class Weights:
 
     #: of `OWN`
     own: tuple[float, ...] = (
-        0.15, 2.46, 0.28, 0.82, -0.25, 0.65, -0.35, 0.15, -0.42, 0.08, 0.75, 0.3,
+        0.15, 2.46, 0.29, 0.82, -0.25, 0.64, -0.35, 0.15, -0.42, 0.08, 0.75, 0.3,
     )  # fmt: skip
-    network: tuple[float, ...] = (0.03, 0.24, 0.14)  #: of `NETWORK`
+    network: tuple[float, ...] = (0.03, 0.24, 0.13)  #: of `NETWORK`
     around: tuple[float, ...] = (0.38, 0.95, 0.73)  #: of `AROUND`
-    link: tuple[float, ...] = (1.77, -1.43)  #: of `neocog.vision.lines.LINK`
+    link: tuple[float, ...] = (1.55, -1.4)  #: of `neocog.vision.lines.LINK`
     trust: float = 0.5  #: of the digit network's log probabilities of the ten digits
     guess: float = 0.6  #: of the finder's
     share: float = 0.52  #: of the finder's marks that are digits, usually
