@@ -19,13 +19,13 @@ from neocog.vision.finder import (
     FinderSettings,
     Finding,
     agreed,
-    best,
     decode,
     find,
     joined,
     merged,
     normalised,
     sizes,
+    the_best,
 )
 from neocog.vision.finder_model import load_finder
 from tests import cuda_fake
@@ -212,7 +212,7 @@ def test_marks_are_those_of_the_cpu(most: int, order: Any) -> None:
         found.append(decode(level.transpose(2, 0, 1), settings))
         start += size
     whole = joined(found, shapes, shape, settings)
-    wanted = agreed(merged(whole, settings), best(whole, most))
+    wanted = agreed(merged(whole, settings), the_best(whole, most))
     for name in ("peaks", "rank", "suppress"):
         emulator.launch(launch_of(frame, name))
     got = finding(frame.best)

@@ -37,10 +37,12 @@ from neocog.vision.finder import (
     WINDOW,
     FinderSettings,
     Finding,
+    agreed,
     decode,
     find,
     joined,
     merged,
+    the_best,
 )  # fmt: skip
 from neocog.vision.finder_model import FinderModel, OpenCV, load_finder
 
@@ -199,7 +201,8 @@ class TorchFinder:
             parts.append(boxes_at(one[2:], one[1].astype(np.int64), columns, settings))
             shapes.append((h, w))
             h, w = max(1, round(h / 2)), max(1, round(w / 2))
-        return merged(joined(parts, shapes, grey.shape, settings), settings)
+        found = the_best(joined(parts, shapes, grey.shape, settings), settings.most)
+        return agreed(merged(found, settings), found)
 
 
 def boxes_at(at: np.ndarray, places: np.ndarray, columns: int, settings: FinderSettings) -> Finding:

@@ -199,7 +199,8 @@ class CudaFinder:
                     self._frames.popitem(last=False)
                 lane = _FrameLane(self._gpu, Frame(self._network, *key))
             self._frames[key] = lane
-            return finding(lane.run(grey))
+            told = lane.run(grey)
+        return finding(told)
 
     def elapsed(self, grey: Grey, times: int, settings: FinderSettings | None = None) -> float:
         """Return milliseconds that the device takes for a picture, from upload to download."""

@@ -2,8 +2,9 @@
 
 The picture is read at several sizes, each half of the one before; a network tells of every fourth
 pixel whether a digit or a sign is centred there and how large it is. Boxes of all sizes are put
-together and of those that overlap the best stays. The largest size is three quarters of the work:
-if the others show a clear digit, a CPU reads it only around small digits (coarse to fine).
+together and of those that overlap the best stays; what digit it is tells the mean of all. The
+largest size is three quarters of the work: if the others show a clear digit, a CPU reads it only
+around small digits (coarse to fine).
 
 Sources: Zhou et al. 2019, Objects as points, arXiv:1904.07850.
 """
@@ -183,7 +184,7 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
     if region is not None:
         marks.insert(0, _read(network, largest, settings, region))
     shapes = [picture.shape for picture in pictures[-len(marks) :]]
-    found = best(joined(marks, shapes, grey.shape, settings), settings.most)
+    found = the_best(joined(marks, shapes, grey.shape, settings), settings.most)
     return agreed(merged(found, settings), found)
 
 
@@ -305,14 +306,14 @@ def decode(maps: Maps, settings: FinderSettings) -> Finding:
     )
 
 
-def best(found: Finding, most: int) -> Finding:
+def the_best(found: Finding, most: int) -> Finding:
     """The best marks of a finding, best first."""
     return found[np.argsort(-found.scores, kind="stable")[:most]]
 
 
 def merged(found: Finding, settings: FinderSettings) -> Finding:
     """Of marks that overlap keep the best, best first."""
-    found = best(found, settings.most)
+    found = the_best(found, settings.most)
     union, smaller, _ = overlaps(found.boxes, found.boxes)
     other = (union <= settings.overlap) & (smaller <= settings.inside)
     if settings.apart:
@@ -334,11 +335,10 @@ def agreed(told: Finding, found: Finding) -> Finding:
     same place, weighted by their scores; those that are told are among these.
     """
     digits, also = told.kinds < 10, found[found.kinds < 10]
-    union, *_ = overlaps(told.boxes[digits], also.boxes)
-    share = np.where(union >= SAME_PLACE, also.scores, 0)
+    share = np.where(_union(told.boxes[digits], also.boxes) >= SAME_PLACE, also.scores, 0)
     guesses = told.guesses.copy()
     guesses[digits] = share @ also.guesses / share.sum(axis=1, keepdims=True)
-    guesses -= np.log(np.exp(guesses).sum(axis=1, keepdims=True))
+    guesses[digits] -= np.log(np.exp(guesses[digits]).sum(axis=1, keepdims=True))
     kinds = np.where(digits, guesses.argmax(axis=1), told.kinds)
     return replace(told, guesses=guesses, kinds=kinds)
 
@@ -354,12 +354,24 @@ def overlaps(a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np
     -------
     ndarray of float32, shape (N, M), each
     """
-    common = _shared(a, b, 0) * _shared(a, b, 1)
+    common = _common(a, b)
     first, second = a[:, 2] * a[:, 3], b[:, 2] * b[:, 3]
     smaller = np.minimum(first[:, None], second)
     union = first[:, None] + second - common
     wholes = (union, smaller, first[:, None])
     return tuple(np.asarray(common / np.maximum(whole, 1e-6), np.float32) for whole in wholes)
+
+
+def _union(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What boxes have in common of their union, as `overlaps` has it."""
+    common = _common(a, b)
+    union = (a[:, 2] * a[:, 3])[:, None] + b[:, 2] * b[:, 3] - common
+    return np.asarray(common / np.maximum(union, 1e-6, out=union), np.float32)
+
+
+def _common(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Pixels that boxes (N, 4) and (M, 4) share, (N, M)."""
+    return _shared(a, b, 0) * _shared(a, b, 1)
 
 
 def _shared(a: NDArray[np.float32], b: NDArray[np.float32], axis: int) -> NDArray[np.float32]:

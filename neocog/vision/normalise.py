@@ -21,7 +21,8 @@ BOX = 20
 _FINE = 4  # working pixels per pixel of the result while strokes are widened or thinned
 _ENLARGED = 64  # pixels that coarse pictures are enlarged to
 _REDUCED = 72  # pixels that a larger box is reduced to before its ink is told
-_REST = 0.3  # of the ink in a box, if no more is left without lines, these are strokes
+_REST = 0.3  # of the ink in a box; if less is left without lines, these are strokes
+_FAINTEST = 2.0  # grey levels between paper and ink
 _GRID = 20  # rows and columns of the pixels of a crop whose paper is looked at
 _HALF = 0.499  # symmetric digits of even size fall on one side whatever their last bit
 
@@ -209,25 +210,28 @@ def cut_out(
     """
     settings = settings or SearchSettings()
     around = _around(grey.shape, boxes, settings.margin)
-    crops = [
-        _Crop(grey, box, crop, paper, settings)
+    cells = [
+        _Cell(grey, box, crop, paper, settings)
         for box, crop, paper in zip(
             boxes.tolist(), around.tolist(), _papers(grey, around, boxes), strict=True
         )
     ]
-    bright = sum(crop.sign for crop in crops if not crop.filled)
-    for crop in crops:
-        if crop.filled and crop.sign * bright < 0:
-            crop.take_for_paper(crop.inside)
-    digits = np.array([crop.digit() for crop in crops], np.uint8).reshape(-1, SIDE, SIDE)
-    return digits, np.array([crop.contrast for crop in crops])
+    digits = np.array([cell.digit() for cell in cells], np.uint8).reshape(-1, SIDE, SIDE)
+    return digits, np.array([cell.contrast for cell in cells])
 
 
-class _Crop:
-    """A box, what lies around it, and how far from its paper all that is.
+class _Cell:
+    """A box, what lies around it, and how far all that is from the paper's grey.
 
-    If most of the box is ink, it is a broad stroke, or the paper around it is the outline of a
-    cell: then the ink would be bright where the page's is dark.
+    If most of the box would be ink, and so would be what lies just around it, the paper further out
+    is the heavy outline of a cell: then that is the paper.
+
+    Attributes
+    ----------
+    contrast : float
+        Of the ink, in grey levels; the ink is as far from the paper.
+    sign : int
+        1 for ink that is brighter than the paper, else -1.
     """
 
     def __init__(
@@ -238,35 +242,46 @@ class _Crop:
         seen, self.box = _reduced(grey, box, crop)
         rows, columns = (_places(side) for side in seen.shape)
         self.away = seen - (paper[0] + paper[1] * rows)[:, None] - paper[2] * columns
-        self.take_for_paper(0.0)
+        self.contrast, self.sign = 0.0, -1
+        if self._ink() > 0.5 and (beside := self._beside()) * self.sign > 0.5 * self.contrast:
+            self.away -= np.float32(beside)
+            self._ink()
 
-    def take_for_paper(self, grey: float) -> None:
-        """Measure from a grey level on, which is told from that of the paper."""
-        x, y, wide, high = self.box
-        self.away -= np.float32(grey)
-        down, right = int(self.settings.rim * high), int(self.settings.rim * wide)
+    def _ink(self) -> float:
+        """Measure contrast and sign; return the middle amount of ink in the box."""
+        (x, y, wide, high), settings = self.box, self.settings
+        down, right = int(settings.rim * high), int(settings.rim * wide)
         within = self.away[y + down : y + high - down, x + right : x + wide - right]
-        self.sign, self.contrast, self.inside = 0, 0.0, 0.0
         if not within.size:
-            return
-        few, middle = int(self.settings.extreme * within.size), within.size // 2
+            return 0.0
+        few, middle = int(settings.extreme * within.size), within.size // 2
         ordered = np.partition(within, (few, middle, within.size - 1 - few), axis=None)
         bright, dark = float(ordered[within.size - 1 - few]), -float(ordered[few])
-        self.inside, self.contrast = float(ordered[middle]), max(0.0, bright, dark)
-        self.sign = 1 if bright > dark else -1
+        self.contrast, self.sign = max(0.0, bright, dark), 1 if bright > dark else -1
+        return self.sign * float(ordered[middle]) / max(self.contrast, _FAINTEST)
 
-    @property
-    def filled(self) -> bool:
-        """Whether most of the box is ink."""
-        return self.sign * self.inside > 0.5 * self.contrast
+    def _beside(self) -> float:
+        """How far from the paper most of what lies just around the box is."""
+        x, y, wide, high = self.box
+        edge = _slack(self.box, self.settings) + 1
+        top, left = max(0, y - edge), max(0, x - edge)
+        ring = np.ones((y + high + edge - top, x + wide + edge - left), np.bool_)
+        ring[y - top : y - top + high, x - left : x - left + wide] = False
+        around = self.away[top : y + high + edge, left : x + wide + edge]
+        return float(np.median(around[ring[: around.shape[0], : around.shape[1]]]))
 
     def digit(self) -> NDArray[np.uint8]:
         """The digit in MNIST's form; all 0 without contrast."""
-        if self.contrast < 2:
+        if self.contrast < _FAINTEST:
             return np.zeros((SIDE, SIDE), np.uint8)
         settings, full = self.settings, self.away / np.float32(self.sign * self.contrast)
         ink = np.clip((full - settings.paper) / (settings.ink - settings.paper), 0, 1)
         return normalise(_own(ink, self.box, settings), settings=settings)
+
+
+def _slack(box: tuple[int, int, int, int], settings: SearchSettings) -> int:
+    """Pixels that ink may stand out of a box."""
+    return max(1, round(settings.slack * max(box[2:])))
 
 
 def _around(shape: tuple[int, ...], boxes: NDArray[np.float32], margin: float) -> NDArray[np.int64]:
@@ -340,15 +355,14 @@ def _medians(values: Ink, among: NDArray[np.bool_]) -> Ink:
 def _own(
     ink: NDArray[np.float32], inner: tuple[int, int, int, int], settings: SearchSettings
 ) -> NDArray[np.float32]:
-    """Take away marks that lie outside the box for the most part.
+    """Take away lines that go on beyond the box, and marks that lie outside for the most part.
 
     What holds most of the ink in the box stays: a digit may touch the outline of its cell.
     """
     import cv2
 
-    x, y, wide, high = inner
-    slack = max(1, round(settings.slack * max(wide, high)))
-    ink = np.where(_lines(ink > settings.part, inner, slack, settings), np.float32(0), ink)
+    (x, y, wide, high), slack = inner, _slack(inner, settings)
+    ink = np.where(_lines(ink > settings.part, inner, settings), np.float32(0), ink)
     count, labels, stats, _ = cv2.connectedComponentsWithStats(
         (ink > settings.part).astype(np.uint8), connectivity=8
     )
@@ -365,11 +379,11 @@ def _own(
 
 
 def _lines(
-    ink: NDArray[np.bool_], inner: tuple[int, int, int, int], slack: int, settings: SearchSettings
+    ink: NDArray[np.bool_], inner: tuple[int, int, int, int], settings: SearchSettings
 ) -> NDArray[np.bool_]:
-    """Where straight lines reach far out of a box, and no stroke crosses them: rules, outlines.
+    """Where straight lines in a box or beside it are longer than the box: rules and outlines.
 
-    A line that is most of the ink in the box is its digit.
+    Not where a stroke crosses them; and not if little but them is in the box: a 1 may be one.
     """
     import cv2
 
@@ -378,7 +392,8 @@ def _lines(
         return cv2.morphologyEx(of, way, shape, borderType=edge, borderValue=0)
 
     body, (x, y, wide, high) = ink.astype(np.uint8), inner
-    beyond, reach = round(settings.line * max(wide, high)), 2 * slack + 1
+    beyond = round(settings.line * max(wide, high))
+    reach = 2 * _slack(inner, settings) + 3
     lines: Any = np.zeros_like(body)
     if cv2.reduce(body, 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S).max() >= wide + beyond:
         lines |= opened_or_closed(cv2.MORPH_OPEN, body, 1, wide + beyond)

@@ -360,6 +360,7 @@ class _Graph:
             run.tell(f"steps are not compiled: {str(error).partition(chr(10))[0]}")
             run.learner = eager
         self._graph, self._told = self._captured(run)
+        run.learner = run.network  # for batches of another size
 
     def _spent(self, run: _Run, dense: bool, *, compiled: bool = False) -> float:
         """Seconds of a step."""
@@ -371,8 +372,8 @@ class _Graph:
             graph.replay()
         torch.cuda.synchronize()
         spent = (time.monotonic() - begin) / _TRIED
-        ways = "as full ones" * dense + ", compiled" * compiled
-        run.tell(f"step {1e3 * spent:.2f} ms, depthwise kernels {ways}")
+        ways = f"{', depthwise kernels as full ones' * dense}{', compiled' * compiled}"
+        run.tell(f"step {1e3 * spent:.2f} ms{ways}")
         return spent
 
     def _dense(self, run: _Run, dense: bool) -> None:
