@@ -212,7 +212,9 @@ def test_marks_are_those_of_the_cpu(most: int, order: Any) -> None:
         found.append(decode(level.transpose(2, 0, 1), settings))
         start += size
     whole = joined(found, shapes, shape, settings)
-    wanted = agreed(merged(whole, settings), the_best(whole, most))
+    alone = merged(whole, settings)
+    wanted = agreed(alone, the_best(whole, most))
+    assert np.allclose(wanted.guesses, alone.guesses, atol=1e-3) == (most == 7)
     for name in ("peaks", "rank", "suppress"):
         emulator.launch(launch_of(frame, name))
     got = finding(frame.best)

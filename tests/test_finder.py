@@ -212,7 +212,7 @@ def test_a_small_picture_is_enlarged(side: int, times: float) -> None:
 
 
 def test_what_a_digit_is_is_guessed_at_all_sizes() -> None:
-    boxes = np.array([(0, 0, 20, 30), (1, 0, 20, 30), (0, 0, 20, 12), (40, 0, 5, 5)], np.float32)
+    boxes = np.array([(0, 0, 20, 30), (1, 0, 20, 30), (0, 0, 20, 12), (0, 1, 20, 30)], np.float32)
     p = np.full((4, 10), 0.02, np.float32)
     p[[0, 0, 1, 2, 3], [7, 1, 1, 3, 9]] = 0.3, 0.2, 0.9, 0.9, 0.9
     scores = np.array([0.8, 0.4, 0.7, 0.6], np.float32)
@@ -221,7 +221,25 @@ def test_what_a_digit_is_is_guessed_at_all_sizes() -> None:
     mean = np.log(p[0]) * 0.8 / 1.2 + np.log(p[1]) * 0.4 / 1.2
     np.testing.assert_allclose(told.guesses[0], mean - np.log(np.exp(mean).sum()), atol=1e-5)
     assert told.kinds.tolist() == [1]
-    assert agreed(found[3:], found).kinds.tolist() == [10]
+    sign = agreed(found[3:], found)
+    assert sign.kinds.tolist() == [10]
+    np.testing.assert_array_equal(sign.guesses, found.guesses[3:])
+    assert len(agreed(found[:0], found)) == len(agreed(found[:0], found[:0])) == 0
+
+
+def test_the_finder_lets_all_sizes_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[Finding, Finding]] = []
+
+    def guessed(kept: Finding, found: Finding) -> Finding:
+        told.append((kept, found))
+        return agreed(kept, found)
+
+    monkeypatch.setattr("neocog.vision.finder.agreed", guessed)
+    grey = np.full((200, 200), 200, np.uint8)
+    grey[60:144, 60:144] -= np.kron(seven() // 2, np.ones((3, 3), np.uint8))
+    found = find(grey, OpenCV(load_finder(find_model("finder"))), FinderSettings(clear=0))
+    ((kept, everything),) = told
+    assert len(kept) == len(found) < len(everything)
 
 
 def test_found_marks_are_compared_with_those_that_stand_there() -> None:

@@ -12,7 +12,7 @@ from neocog.batch.records import DigitReading
 from neocog.errors import UsageError
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import into_lines
-from neocog.vision.normalise import cut_out
+from neocog.vision.normalise import cut_out, digit_of_box
 from neocog.vision.page import TURNS, _line, _seen, _turned_back
 from neocog.vision.search import Known, Mark, Search
 from neocog.vision.weigh import OWN, SLASH_KIND, SearchSettings, Weights, same_mark
@@ -208,32 +208,59 @@ def test_a_digit_that_touches_the_outline_of_its_cell_is_cut_out() -> None:
     assert not digit[:, 20:].any()
 
 
-def test_a_heavy_outline_is_not_the_paper_of_its_cell() -> None:
-    grey = np.full((100, 300), 200, np.uint8)
-    for left in (0, 100, 200):
+@pytest.mark.parametrize("bright", [False, True])
+def test_a_heavy_outline_is_not_the_paper_of_its_cell(bright: bool) -> None:
+    grey = np.full((100, 200), 200, np.uint8)
+    for left in (0, 100):
         grey[30:70, left + 47 : left + 53] = 60  # a stroke
         grey[30:36, left + 40 : left + 60] = 60  # and another
-    cell = grey[24:76, 34:66].copy()
-    grey[:, :100] = 50  # a heavy outline
-    grey[24:76, 34:66] = cell
-    boxes = np.array([(left + 37, 27, 26, 46) for left in (0, 100, 200)], np.float32)
-    digits, contrasts = cut_out(grey, boxes)
+    cell = grey[22:78, 32:68].copy()
+    grey[:, :100] = 50
+    grey[22:78, 32:68] = cell
+    boxes = np.array([(39, 29, 22, 42), (139, 29, 22, 42)], np.float32)
+    seen = 255 - grey if bright else grey
+    digits, contrasts = cut_out(seen, boxes)
     np.testing.assert_allclose(contrasts, 140, atol=2)
     np.testing.assert_array_equal(digits[0], digits[1])
+    np.testing.assert_array_equal(digit_of_box(seen, boxes[0]), digits[0])
 
 
-def test_lines_that_go_on_beyond_a_box_are_no_part_of_its_digit() -> None:
+def test_a_box_full_of_ink_is_a_broad_stroke() -> None:
+    grey = np.full((100, 300), 200, np.uint8)
+    grey[30:70, 47:57] = 60  # a 1 that fills its box
+    grey[20:80, 130:170] = 60  # and a broad digit
+    grey[:, 200:] = 60  # a dark band
+    grey[30:70, 247:257] = 200  # with a bright 1
+    boxes = np.array([(46, 29, 12, 42), (129, 19, 42, 62), (246, 29, 12, 42)], np.float32)
+    digits, contrasts = cut_out(grey, boxes)
+    np.testing.assert_allclose(contrasts, 140, atol=2)
+    assert (digits[:, 14, 14] > 200).all()
+    np.testing.assert_array_equal(digits[0], digits[2])
+    for box, digit in zip(boxes, digits, strict=True):
+        np.testing.assert_array_equal(digit_of_box(grey, box), digit)
+
+
+@pytest.mark.parametrize("bright", [False, True])
+@pytest.mark.parametrize("size", [14, 20, 28, 40, 60])
+def test_lines_that_go_on_beyond_a_box_are_no_part_of_its_digit(size: int, bright: bool) -> None:
+    grey = np.full((2 * size + 30, 2 * size + 30), 200, np.uint8)
+    pen, wide, at = max(2, size // 7), size // 2, size // 2 + 15
+    grey[at : at + size, at + wide - pen : at + wide] = 60
+    grey[at : at + pen, at : at + wide] = 60
+    box = np.array([(at, at, wide, size)], np.float32)
+    ways = (lambda page: 255 - page) if bright else (lambda page: page)
+    (alone,), _ = cut_out(ways(grey), box)
+    grey[:, at + wide + 2 : at + wide + 4] = 60  # the outline of a cell
+    grey[at + 2 * size // 3] = 60  # and a rule that the digit crosses
+    (digit,), _ = cut_out(ways(grey), box)
+    assert np.abs(digit.astype(int) - alone).mean() < 8
+    assert (digit[10:24].max(axis=1) > 120).all()  # the stroke is whole
+
+
+def test_a_digit_that_is_longer_than_its_box_is_no_line() -> None:
     grey = np.full((100, 100), 200, np.uint8)
-    grey[30:70, 47:53] = 60
-    grey[30:34, 40:60] = 60
-    box = np.array([(38, 28, 24, 44)], np.float32)
-    alone, _ = cut_out(grey, box)
-    grey[:, 62:64] = 60  # the outline of a cell
-    grey[58:60] = 60  # and a rule that the stroke crosses
-    (digit,), _ = cut_out(grey, box)
-    assert np.abs(digit.astype(int) - alone[0]).mean() < 4
-    grey[20:80, 47:53] = 60  # a digit that is higher than its box
-    assert cut_out(grey, box)[0][0, 14, 12:16].max() > 200
+    grey[20:80, 47:53] = 60
+    assert cut_out(grey, np.array([(42, 28, 16, 44)], np.float32))[0][0, 14, 12:16].max() > 200
 
 
 @pytest.mark.parametrize("turn", TURNS)

@@ -1,7 +1,8 @@
 """The finder as an ONNX file, for other runtimes: from a grey picture to boxes.
 
 What :mod:`neocog.vision.finder` does for one size of the picture is written as operations: taking
-off the mean and the variance, the network, peaks, boxes, and of boxes that overlap the best.
+off the mean and the variance, the network, peaks, boxes, and of boxes that overlap the best, by its
+own guess.
 """
 
 import numpy as np

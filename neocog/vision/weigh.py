@@ -74,7 +74,7 @@ class SearchSettings:
     told: float = 0.6  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
-    asked: tuple[float, float] = (-2.7, 3.3)
+    asked: tuple[float, float] = (-2.6, 3.3)
     beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
     level: float = 0.6  #: and up or down
     like: float = 0.35  #: least height of a neighbour, of the higher one's
@@ -90,7 +90,8 @@ class SearchSettings:
     extreme: float = 0.03  #: share of a box's pixels that are darker than its ink counts
     part: float = 0.35  #: amount of ink from which pixels hang together
     slack: float = 0.06  #: how far ink may stand out of its box, of the longer side
-    #: how much longer than a box a straight line in it is no part of the digit, of the longer side
+    #: how much longer than a box a line is that is no part of a digit, of the longer side; at most
+    #: twice ``margin``, beyond which nothing is seen
     line: float = 0.3
     speck: float = 0.04  #: least area of a part of a digit, of the largest one's
     #: stroke width below which strokes are widened, in pixels of the 28 x 28 field
@@ -99,7 +100,7 @@ class SearchSettings:
     thick: float = 3.4  #: stroke width above which strokes are thinned
     thinned: float = 3.0  #: and to what width
     #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
-    upright: float = 5.8
+    upright: float = 5.6
     many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
     #: boxes that are looked at, but for those that the finder is sure of: noise takes no longer
     most: int = 128
@@ -111,11 +112,11 @@ class Weights:
 
     #: of `OWN`
     own: tuple[float, ...] = (
-        0.15, 2.46, 0.29, 0.82, -0.25, 0.64, -0.35, 0.15, -0.42, 0.08, 0.75, 0.3,
+        0.18, 2.47, 0.3, 0.82, -0.39, 0.62, -0.34, 0.15, -0.42, 0.08, 0.73, 0.31,
     )  # fmt: skip
-    network: tuple[float, ...] = (0.03, 0.24, 0.13)  #: of `NETWORK`
-    around: tuple[float, ...] = (0.38, 0.95, 0.73)  #: of `AROUND`
-    link: tuple[float, ...] = (1.55, -1.4)  #: of `neocog.vision.lines.LINK`
+    network: tuple[float, ...] = (0.03, 0.23, 0.14)  #: of `NETWORK`
+    around: tuple[float, ...] = (0.4, 0.94, 0.71)  #: of `AROUND`
+    link: tuple[float, ...] = (1.52, -1.41)  #: of `neocog.vision.lines.LINK`
     trust: float = 0.5  #: of the digit network's log probabilities of the ten digits
     guess: float = 0.6  #: of the finder's
     share: float = 0.52  #: of the finder's marks that are digits, usually
