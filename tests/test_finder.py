@@ -3,6 +3,8 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -369,6 +371,30 @@ def test_every_engine_answers_alike(front: str, tmp_path: Path) -> None:
         assert torch.abs(after - before).max() < 0.01 * torch.abs(before).max()
     with pytest.raises(ValueError, match="another network"):
         networks.FinderNetwork("deep").take(model.tensors)
+
+
+def test_a_step_that_cannot_be_compiled_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    from neocog.learning.finder.networks import FinderNetwork
+    from neocog.learning.finder.targets import Targets
+    from neocog.learning.finder.training import _Graph
+
+    told: list[str] = []
+    network = FinderNetwork("plain")
+    run: Any = SimpleNamespace(network=network, learner=network, tell=told.append)
+
+    def captured(_: Any, run: Any) -> Any:
+        if run.learner is not run.network:
+            raise RuntimeError("no compiler\nand more")
+        return SimpleNamespace(replay=lambda: None), (None, None)
+
+    monkeypatch.setattr(_Graph, "_captured", captured)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch, "compile", lambda _: object())
+    none = torch.zeros(1)
+    _Graph(run, none, Targets(*[none] * len(Targets._fields)), none)
+    assert told[-1] == "steps are not compiled: no compiler"
+    assert run.learner is network
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(bank: Path, tmp_path: Path) -> None:
