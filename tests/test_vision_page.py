@@ -257,6 +257,15 @@ def test_lines_that_go_on_beyond_a_box_are_no_part_of_its_digit(size: int, brigh
     assert (digit[10:24].max(axis=1) > 120).all()  # the stroke is whole
 
 
+def test_a_box_may_be_as_large_as_the_picture_or_larger() -> None:
+    grey = np.full((40, 30), 200, np.uint8)
+    grey[:, 10:] = 60
+    boxes = np.array([(0, 0, 30, 40), (-20, -20, 90, 90), (29, 39, 9, 9)], np.float32)
+    digits, contrasts = cut_out(grey, boxes)
+    assert np.isfinite(contrasts).all()
+    assert digits.shape == (3, 28, 28)
+
+
 def test_a_digit_that_is_longer_than_its_box_is_no_line() -> None:
     grey = np.full((100, 100), 200, np.uint8)
     grey[20:80, 47:53] = 60

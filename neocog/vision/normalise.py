@@ -23,6 +23,8 @@ _ENLARGED = 64  # pixels that coarse pictures are enlarged to
 _REDUCED = 72  # pixels that a larger box is reduced to before its ink is told
 _REST = 0.3  # of the ink in a box; if less is left without lines, these are strokes
 _FAINTEST = 2.0  # grey levels between paper and ink
+_NOTHING = 1e-9  # where they do not differ
+_MOST = 0.5  # of full ink, from which a grey is ink rather than paper
 _GRID = 20  # rows and columns of the pixels of a crop whose paper is looked at
 _HALF = 0.499  # symmetric digits of even size fall on one side whatever their last bit
 
@@ -210,73 +212,60 @@ def cut_out(
     """
     settings = settings or SearchSettings()
     around = _around(grey.shape, boxes, settings.margin)
-    cells = [
-        _Cell(grey, box, crop, paper, settings)
+    both = [
+        _cut(grey, box, crop, paper, settings)
         for box, crop, paper in zip(
             boxes.tolist(), around.tolist(), _papers(grey, around, boxes), strict=True
         )
     ]
-    digits = np.array([cell.digit() for cell in cells], np.uint8).reshape(-1, SIDE, SIDE)
-    return digits, np.array([cell.contrast for cell in cells])
+    digits = np.array([digit for digit, _ in both], np.uint8).reshape(-1, SIDE, SIDE)
+    return digits, np.array([contrast for _, contrast in both])
 
 
-class _Cell:
-    """A box, what lies around it, and how far all that is from the paper's grey.
+def _cut(
+    grey: NDArray[np.uint8], box: list[float], crop: list[int], paper: Ink, settings: SearchSettings
+) -> tuple[NDArray[np.uint8], float]:
+    """One digit and its contrast.
 
     If most of the box would be ink, and so would be what lies just around it, the paper further out
     is the heavy outline of a cell: then that is the paper.
-
-    Attributes
-    ----------
-    contrast : float
-        Of the ink, in grey levels; the ink is as far from the paper.
-    sign : int
-        1 for ink that is brighter than the paper, else -1.
     """
+    seen, inner = _reduced(grey, box, crop)
+    rows, columns = (_places(side) for side in seen.shape)
+    away = seen - (paper[0] + paper[1] * rows)[:, None] - paper[2] * columns
+    full, middle = _greys(away, inner, settings)
+    if middle / full > _MOST and (beside := _beside(away, inner, settings)) / full > _MOST:
+        away -= np.float32(beside)
+        full, _ = _greys(away, inner, settings)
+    if abs(full) < _FAINTEST:
+        return np.zeros((SIDE, SIDE), np.uint8), abs(full)
+    ink = away / np.float32(full) - np.float32(settings.paper)
+    ink = np.clip(ink / np.float32(settings.ink - settings.paper), 0, 1)
+    return normalise(_own(ink, inner, settings), settings=settings), abs(full)
 
-    def __init__(
-        self, grey: NDArray[np.uint8], box: list[float], crop: list[int], paper: Ink,
-        settings: SearchSettings,
-    ) -> None:  # fmt: skip
-        self.settings = settings
-        seen, self.box = _reduced(grey, box, crop)
-        rows, columns = (_places(side) for side in seen.shape)
-        self.away = seen - (paper[0] + paper[1] * rows)[:, None] - paper[2] * columns
-        self.contrast, self.sign = 0.0, -1
-        if self._ink() > 0.5 and (beside := self._beside()) * self.sign > 0.5 * self.contrast:
-            self.away -= np.float32(beside)
-            self._ink()
 
-    def _ink(self) -> float:
-        """Measure contrast and sign; return the middle amount of ink in the box."""
-        (x, y, wide, high), settings = self.box, self.settings
-        down, right = int(settings.rim * high), int(settings.rim * wide)
-        within = self.away[y + down : y + high - down, x + right : x + wide - right]
-        if not within.size:
-            return 0.0
-        few, middle = int(settings.extreme * within.size), within.size // 2
-        ordered = np.partition(within, (few, middle, within.size - 1 - few), axis=None)
-        bright, dark = float(ordered[within.size - 1 - few]), -float(ordered[few])
-        self.contrast, self.sign = max(0.0, bright, dark), 1 if bright > dark else -1
-        return self.sign * float(ordered[middle]) / max(self.contrast, _FAINTEST)
+def _greys(
+    away: Ink, inner: tuple[int, int, int, int], settings: SearchSettings
+) -> tuple[float, float]:
+    """How far from the paper full ink in a box is, and the box's middle grey; dark ink below 0."""
+    (x, y, wide, high) = inner
+    down, right = int(settings.rim * high), int(settings.rim * wide)
+    within = away[y + down : y + high - down, x + right : x + wide - right]
+    if not within.size:
+        return _NOTHING, 0.0
+    few, half = int(settings.extreme * within.size), within.size // 2
+    ordered = np.partition(within, (few, half, within.size - 1 - few), axis=None)
+    dark, middle, bright = (float(ordered[k]) for k in (few, half, within.size - 1 - few))
+    return (bright if bright > -dark else dark) or _NOTHING, middle
 
-    def _beside(self) -> float:
-        """How far from the paper most of what lies just around the box is."""
-        x, y, wide, high = self.box
-        edge = _slack(self.box, self.settings) + 1
-        top, left = max(0, y - edge), max(0, x - edge)
-        ring = np.ones((y + high + edge - top, x + wide + edge - left), np.bool_)
-        ring[y - top : y - top + high, x - left : x - left + wide] = False
-        around = self.away[top : y + high + edge, left : x + wide + edge]
-        return float(np.median(around[ring[: around.shape[0], : around.shape[1]]]))
 
-    def digit(self) -> NDArray[np.uint8]:
-        """The digit in MNIST's form; all 0 without contrast."""
-        if self.contrast < _FAINTEST:
-            return np.zeros((SIDE, SIDE), np.uint8)
-        settings, full = self.settings, self.away / np.float32(self.sign * self.contrast)
-        ink = np.clip((full - settings.paper) / (settings.ink - settings.paper), 0, 1)
-        return normalise(_own(ink, self.box, settings), settings=settings)
+def _beside(away: Ink, inner: tuple[int, int, int, int], settings: SearchSettings) -> float:
+    """How far from the paper most of what lies just around a box is; 0 if nothing does."""
+    (x, y, wide, high), edge = inner, _slack(inner, settings) + 1
+    ring = np.zeros(away.shape, np.bool_)
+    ring[max(0, y - edge) : y + high + edge, max(0, x - edge) : x + wide + edge] = True
+    ring[y : y + high, x : x + wide] = False
+    return float(np.median(away[ring])) if ring.any() else 0.0
 
 
 def _slack(box: tuple[int, int, int, int], settings: SearchSettings) -> int:

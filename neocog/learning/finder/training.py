@@ -351,14 +351,13 @@ class _Graph:
         ways = [(self._spent(run, dense), dense) for dense in (False, True)]
         best, dense = min(ways)
         self._dense(run, dense)
-        eager = run.learner
         try:
             run.learner = torch.compile(run.network)
             if self._spent(run, dense, compiled=True) > best:
-                run.learner = eager
+                run.learner = run.network
         except Exception as error:  # of the compiler, whatever it is
             run.tell(f"steps are not compiled: {str(error).partition(chr(10))[0]}")
-            run.learner = eager
+            run.learner = run.network
         self._graph, self._told = self._captured(run)
         run.learner = run.network  # for batches of another size
 
