@@ -1,6 +1,7 @@
 """The finder: its pages, its networks on every engine, its boxes, its training."""
 
 import math
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -381,7 +382,10 @@ def test_a_step_that_cannot_be_compiled_is_taken_as_it_is(monkeypatch: pytest.Mo
 
     told: list[str] = []
     network = FinderNetwork("plain")
-    run: Any = SimpleNamespace(network=network, learner=network, tell=told.append)
+    optimiser = torch.optim.AdamW(network.parameters())
+    run: Any = SimpleNamespace(
+        network=network, learner=network, optimiser=optimiser, tell=told.append
+    )
 
     def captured(_: Any, run: Any) -> Any:
         if run.learner is not run.network:
@@ -395,6 +399,30 @@ def test_a_step_that_cannot_be_compiled_is_taken_as_it_is(monkeypatch: pytest.Mo
     _Graph(run, none, Targets(*[none] * len(Targets._fields)), none)
     assert told[-1] == "steps are not compiled: no compiler"
     assert run.learner is network
+
+
+def test_what_is_learned_while_ways_are_tried_is_forgotten() -> None:
+    torch = pytest.importorskip("torch")
+    from neocog.learning.finder.training import forgotten
+
+    def learn(network: Any, optimiser: Any) -> None:
+        optimiser.zero_grad()
+        network(torch.ones(4, 1, 6, 6)).square().sum().backward()
+        optimiser.step()
+
+    torch.manual_seed(0)
+    tried = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2))
+    not_tried = deepcopy(tried)
+    both = [(one, torch.optim.AdamW(one.parameters(), lr=0.1)) for one in (tried, not_tried)]
+    for _ in range(2):  # of an optimiser that has no state yet, and of one that has
+        with forgotten(*both[0]):
+            for _ in range(3):
+                learn(*both[0])
+        for one in both:
+            learn(*one)
+        for mine, other in zip(tried.parameters(), not_tried.parameters(), strict=True):
+            assert torch.equal(mine, other)
+        assert torch.equal(tried[1].running_mean, not_tried[1].running_mean)
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(bank: Path, tmp_path: Path) -> None:

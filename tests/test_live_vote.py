@@ -210,16 +210,16 @@ class TestAnnouncements:
     def test_a_single_digit_must_be_surer_than_several(self) -> None:
         for text, p, told in (("5", 0.93, False), ("5", 0.995, True), ("52", 0.95, True)):
             line = row(text, x=99, y=99, p=p)
-            assert bool(Watcher().see(line, times=40)) is told
-            assert Watcher(rules=Rules(evidence=0.0)).see(line, times=40) == [text]
+            assert bool(Watcher().see(line, times=20)) is told
+            assert Watcher(rules=Rules(evidence=0.0)).see(line, times=20) == [text]
 
     def test_what_stays_the_same_for_long_may_be_less_sure(self) -> None:
-        for p, told in ((0.85, False), (0.93, True)):
+        for p, told in ((0.82, False), (0.85, True)):
             assert bool(Watcher().see(row("5", x=99, y=99, p=p), times=60)) is told
         five, three = (row(text, x=99, y=99, p=0.93) for text in "53")
         watcher = Watcher()
         for line in (five, three, five):  # it begins anew
-            assert watcher.see(line, times=40) == []
+            assert watcher.see(line, times=20) == []
 
     def test_a_digit_that_fills_the_frame_may_be_near_its_border(self) -> None:
         for top, told in ((2, False), (25, True)):  # 400 of 480 rows, a tenth of it is 40

@@ -2,6 +2,7 @@
 
     python -m experiments.live.measure make DATA CLIPS            # render the clips, once
     python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT]
+    python -m experiments.live.measure rules CLIPS [NAME ...] [-o RESULT]
     python -m experiments.live.measure alike CLIPS NAME  # what digits of two frames have in common
 
 DATA holds the folders photos and mnist. `make` writes photographs held before a camera and sheets
@@ -9,8 +10,9 @@ with eight digits of MNIST's last 5 000 training digits, at 640x480 and 1280x720
 views without a digit; at 640x480 also sheets with twenty scattered digits held in two hands before
 a dark room, and large numbers written with a thin pen (the same digits, drawn again). `run` plays
 them like a camera (the newest frame only, 30 a second; as fast as every frame is read with --every)
-and counts what was announced. A line counts as readable if one picture of the sheet at rest, as the
-camera has it, is read right by the same model.
+and counts what was announced. `rules` reads every frame, and counts what would be announced if a
+number that was read alike for some frames needed other odds. A line counts as readable if one
+picture of the sheet at rest, as the camera has it, is read right by the same model.
 """
 
 import argparse
@@ -19,8 +21,9 @@ import math
 import os
 import resource
 import time
+from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +35,7 @@ from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.live import clips
 from neocog.batch.reader import Reader
-from neocog.live.announce import Rules
+from neocog.live.announce import Announcer, Rules
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
 
@@ -42,7 +45,7 @@ SEED = 20261121
 STRINGS = 40
 BLANK_MINUTES = 5.0
 SHOWN_LONG = 15  # frames; what is shown for less is not asked for
-RULES = ("odds", "lasting", "long", "nearest")  # options
+LASTING, LONG = (9, 5, 3), (15, 25, 45)  # odds, frames
 LATE = 20  # frames after a sheet has gone in which it may still be announced
 
 COLUMNS = {
@@ -59,6 +62,14 @@ COLUMNS = {
     "wrong": "wrong announcements",
     "again": "announced twice",
     "other_right": "others announced right",
+}
+RULES = {
+    "lasting": "odds",
+    "long": "after so many frames",
+    "readable": "read right at rest",
+    "right": "of them announced once and right",
+    "wrong": "wrong announcements",
+    "blank": "announced where no digit is",
 }
 
 
@@ -198,17 +209,35 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
     reader = Reader(args.model, device=args.device, finder=args.finder)
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
         clip = clips.Clip.load(folder / f"{name}.json")
-        rules = Rules(
-            evidence=math.log(args.odds), lasting=math.log(args.lasting), long=args.long,
-            nearest=args.nearest,
-        )  # fmt: skip
-        settings = Settings(rules=rules, replay_fps=None if args.every else args.fps)
+        settings = Settings(replay_fps=None if args.every else args.fps)
         figures, news = play(folder / f"{name}.avi", reader, settings, seconds=args.seconds)
         own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
-        told = {option: getattr(args, option) for option in RULES}
-        rows.append({"clip": name, "every": args.every, **told, **figures, **own})
+        rows.append({"clip": name, "every": args.every, **figures, **own})
         print(json.dumps(rows[-1]), flush=True)
     return rows
+
+
+def rules(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Tell what other rules would announce, of all clips together."""
+    reader = Reader(args.model, device=args.device, finder=args.finder)
+    count = {rule: Counter[str]() for rule in product(LASTING, LONG)}
+    for name in names or sorted(path.stem for path in folder.glob("*.avi")):
+        clip = clips.Clip.load(folder / f"{name}.json")
+        readable = at_rest(clip, folder, reader)
+        with Pipeline(open_source(folder / f"{name}.avi"), reader) as pipeline:
+            seen = [(v.frame.index, v.frame.t, v.tracks, v.seen.bounds) for v in pipeline]
+        for (lasting, long), counted in count.items():
+            announcer = Announcer(Rules(lasting=math.log(lasting), long=long))
+            news = [(index, one.text) for index, t, tracks, bounds in seen
+                    for one in announcer.update(tracks, t, bounds)]  # fmt: skip
+            own = judge(clip, news, readable, len(seen))
+            counted.update({key: own[key] for key in ("readable", "right")})
+            counted["wrong" if clip.showings else "blank"] += own["wrong"]
+        print(name, {rule: dict(counted) for rule, counted in count.items()}, flush=True)
+    return [
+        {"lasting": lasting, "long": long, "wrong": 0, "blank": 0, **counted}
+        for (lasting, long), counted in count.items()
+    ]
 
 
 def alike(path: Path, reader: Reader, seconds: float | None) -> Iterator[dict[str, Any]]:
@@ -247,14 +276,10 @@ def main() -> None:
         __doc__, output=Path, model="neocog-small", device="cpu", fps=30.0, strings=STRINGS,
         finder=(str, "a finder's file [default: the shipped one]"),
         every=(False, "every frame, as fast as it goes"),
-        odds=(round(math.exp(Rules().evidence), 2), "odds, to 1, that make a number announced"),
-        lasting=(round(math.exp(Rules().lasting), 2), "odds that are enough after --long frames"),
-        long=Rules().long,
-        nearest=(Rules().nearest, "share of the frame within which a digit may be cut off"),
         seconds=(float, "end each clip after so long"), minutes=(BLANK_MINUTES, "of blank views"),
     )  # fmt: skip
-    parser.add_argument("what", choices=("make", "run", "alike"))
-    parser.add_argument("folders", nargs="+", help="DATA CLIPS to make; CLIPS and names to run")
+    parser.add_argument("what", choices=("make", "run", "rules", "alike"))
+    parser.add_argument("folders", nargs="+", help="DATA CLIPS to make; else CLIPS and names")
     parser.add_argument("--only", nargs="+", help="make these clips only")
     args = parser.parse_args()
     if args.what == "make":
@@ -267,10 +292,10 @@ def main() -> None:
         for row in alike(folder / f"{names[0]}.avi", reader, args.seconds):
             print(json.dumps(row))
         return
-    rows = run(folder, names, args)
+    rows = (rules if args.what == "rules" else run)(folder, names, args)
     if args.output:
-        gpu = args.device != "cpu"
-        write_results(args.output, rows, columns=COLUMNS, gpu=gpu, model=args.model)
+        columns, gpu = RULES if args.what == "rules" else COLUMNS, args.device != "cpu"
+        write_results(args.output, rows, columns=columns, gpu=gpu, model=args.model)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ a run that was stopped goes on to the same bytes (on a CPU with the same number 
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -242,14 +243,21 @@ class _Run:
             if turn and settings.seconds and ready:
                 break
             mixed = rng.permutation(len(pages))
-            for at in range(0, len(mixed), settings.batch):
-                index = np.sort(mixed[at : at + settings.batch])
+            batches = [
+                np.sort(mixed[at : at + settings.batch])
+                for at in range(0, len(mixed), settings.batch)
+            ]
+            flips = [np.where(rng.random(len(b)) < _INVERTED, -1, 1) for b in batches]
+            # at once: a copy to a GPU waits for all that it has still to do
+            there = torch.from_numpy(np.concatenate(batches)).to(self.place)
+            signs = torch.from_numpy(np.concatenate(flips).astype(np.float32)).to(self.place)
+            sizes = [len(b) for b in batches]
+            for index, chosen, flip in zip(
+                batches, there.split(sizes), signs.split(sizes), strict=True
+            ):
                 self._pace()
-                flip = np.where(rng.random(len(index)) < _INVERTED, -1, 1).astype(np.float32)
-                chosen = torch.from_numpy(index).to(self.place)
                 asked = Targets(*(each[chosen] for each in wanted))
-                flips = torch.from_numpy(flip).to(self.place)
-                total, by_page = self._step(maps[chosen], asked, flips)
+                total, by_page = self._step(maps[chosen], asked, flip)
                 told.append(total)
                 if turn == 0:
                     first.append((index, by_page))
@@ -340,25 +348,48 @@ def _hardest(pages: Pages, wrong: NDArray[np.float32]) -> list[list[int]]:
     return [[seed, again + 1] for seed, again in pages.seeds[worst].tolist() if again < _AGAIN]
 
 
+@contextmanager
+def forgotten(network: Any, optimiser: Any) -> Iterator[None]:
+    """Afterwards a network and its optimiser have the values that they had before, in place."""
+    values = list(network.state_dict().values())
+    had = [value.clone() for value in values]
+    before = {
+        p: {name: value.clone() for name, value in own.items()}
+        for p, own in optimiser.state.items()
+    }
+    try:
+        yield
+    finally:
+        torch._foreach_copy_(values, had)
+        for p, own in optimiser.state.items():
+            for name, value in own.items():
+                if p in before:
+                    value.copy_(before[p][name])
+                else:  # this optimiser's begin at nothing
+                    value.zero_()
+
+
 class _Graph:
     """A step as a CUDA graph, computed in whichever way is quickest here.
 
-    Depthwise convolutions as such or as full ones, and the quicker of these compiled.
+    Depthwise convolutions as such or as full ones, and the quicker of these compiled. What is
+    learned while they are tried is forgotten.
     """
 
     def __init__(self, run: _Run, maps: Tensor, wanted: Targets, flip: Tensor) -> None:
         self._given = [value.clone() for value in (maps, flip, *wanted)]
-        ways = [(self._spent(run, dense), dense) for dense in (False, True)]
-        best, dense = min(ways)
-        self._dense(run, dense)
-        try:
-            run.learner = torch.compile(run.network)
-            if self._spent(run, dense, compiled=True) > best:
+        with forgotten(run.network, run.optimiser):
+            ways = [(self._spent(run, dense), dense) for dense in (False, True)]
+            best, dense = min(ways)
+            self._dense(run, dense)
+            try:
+                run.learner = torch.compile(run.network)
+                if self._spent(run, dense, compiled=True) > best:
+                    run.learner = run.network
+            except Exception as error:  # of the compiler, whatever it is
+                run.tell(f"steps are not compiled: {str(error).partition(chr(10))[0]}")
                 run.learner = run.network
-        except Exception as error:  # of the compiler, whatever it is
-            run.tell(f"steps are not compiled: {str(error).partition(chr(10))[0]}")
-            run.learner = run.network
-        self._graph, self._told = self._captured(run)
+            self._graph, self._told = self._captured(run)
         run.learner = run.network  # for batches of another size
 
     def _spent(self, run: _Run, dense: bool, *, compiled: bool = False) -> float:
