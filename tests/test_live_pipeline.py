@@ -211,7 +211,7 @@ class TestPipeline:
             recent.next_frame()
             answers = recent.recognise(np.minimum(digits, 250)[::-1])
             assert answers.label.tolist() == first.label.tolist()[::-1]
-        assert sum(asked) == 3 + 8
+        assert sum(asked) == 3 + 9
         assert max(asked[1:]) < 3, "they do not fall due together"
         recent.recognise(others)
         assert asked[-1] == 3

@@ -32,7 +32,9 @@ ALIKE = 0.95
 running the network takes 99 % for the same digit (``python -m experiments.live.measure alike``)."""
 
 _LEAST = 24  # pixels of a region's side
-_LIVES = (3, 4, 6)  # frames for which an answer holds, in turn: digits do not fall due together
+#: Frames for which an answer holds, in turn: digits do not fall due together, and no single answer
+#: is announced, since that takes `neocog.live.announce.Rules.hold` frames.
+_LIVES = (3, 4)
 _SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every 33
 _LEGIBLE = 28  # pixels of the searched picture; with a lower digit, all of each frame is read
 _ENTIRE_EVERY = 4  # frames
