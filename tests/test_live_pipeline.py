@@ -16,8 +16,9 @@ from threadpoolctl import threadpool_info
 
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead
+from neocog.live.announce import Rules
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
-from neocog.live.frame_reader import LONG_SIDE, FrameReader, RecentCache, Roi
+from neocog.live.frame_reader import _LIVES, LONG_SIDE, FrameReader, RecentCache, Roi
 from neocog.live.pipeline import Pipeline, Settings, View, finder_threads
 from neocog.live.sources import FrameSource, Source, SourceLost, in_colours, open_source
 from neocog.live.video import Stream, without_password
@@ -213,6 +214,7 @@ class TestPipeline:
             assert answers.label.tolist() == first.label.tolist()[::-1]
         assert sum(asked) == 3 + 9
         assert max(asked[1:]) < 3, "they do not fall due together"
+        assert max(_LIVES) < Rules().hold, "no single answer is announced"
         recent.recognise(others)
         assert asked[-1] == 3
 

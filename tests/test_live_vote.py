@@ -214,12 +214,18 @@ class TestAnnouncements:
             assert Watcher(rules=Rules(evidence=0.0)).see(line, times=20) == [text]
 
     def test_what_stays_the_same_for_long_may_be_less_sure(self) -> None:
-        for p, told in ((0.82, False), (0.85, True)):
-            assert bool(Watcher().see(row("5", x=99, y=99, p=p), times=60)) is told
+        for p, times, told in ((0.82, 60, False), (0.85, 26, False), (0.85, 27, True)):
+            assert bool(Watcher().see(row("5", x=99, y=99, p=p), times=times)) is told
         five, three = (row(text, x=99, y=99, p=0.93) for text in "53")
         watcher = Watcher()
         for line in (five, three, five):  # it begins anew
-            assert watcher.see(line, times=20) == []
+            assert watcher.see(line, times=24) == []
+
+    def test_beside_a_number_a_digit_must_be_surer(self) -> None:
+        number, five = row("4711", x=99, y=99), row("5", x=99, y=300, p=0.85)
+        watcher = Watcher()
+        watcher.see(number, five, times=60)
+        assert watcher.news == ["4711"]
 
     def test_a_digit_that_fills_the_frame_may_be_near_its_border(self) -> None:
         for top, told in ((2, False), (25, True)):  # 400 of 480 rows, a tenth of it is 40

@@ -10,9 +10,9 @@ with eight digits of MNIST's last 5 000 training digits, at 640x480 and 1280x720
 views without a digit; at 640x480 also sheets with twenty scattered digits held in two hands before
 a dark room, and large numbers written with a thin pen (the same digits, drawn again). `run` plays
 them like a camera (the newest frame only, 30 a second; as fast as every frame is read with --every)
-and counts what was announced. `rules` reads every frame, and counts what would be announced if a
-number that was read alike for some frames needed other odds. A line counts as readable if one
-picture of the sheet at rest, as the camera has it, is read right by the same model.
+and counts what was announced. `rules` reads every frame, and counts what other rules would
+announce. A line counts as readable if one picture of the sheet at rest, as the camera has it, is
+read right by the same model.
 """
 
 import argparse
@@ -23,7 +23,8 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise, product
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,11 @@ SEED = 20261121
 STRINGS = 40
 BLANK_MINUTES = 5.0
 SHOWN_LONG = 15  # frames; what is shown for less is not asked for
-LASTING, LONG = (9, 5, 3), (15, 25, 45)  # odds, frames
+VARIED = (
+    ("evidence", 19), ("evidence", 99), ("lasting", 3), ("lasting", 9), ("long", 15), ("long", 45),
+    ("nearest", 0.01), ("nearest", 0.05),
+)  # fmt: skip
+"""Other `Rules`, one after the other; `evidence` and `lasting` as odds to 1."""
 LATE = 20  # frames after a sheet has gone in which it may still be announced
 
 COLUMNS = {
@@ -63,9 +68,9 @@ COLUMNS = {
     "again": "announced twice",
     "other_right": "others announced right",
 }
-RULES = {
-    "lasting": "odds",
-    "long": "after so many frames",
+OTHER_RULES = {
+    "rule": "rule",
+    "value": "value",
     "readable": "read right at rest",
     "right": "of them announced once and right",
     "wrong": "wrong announcements",
@@ -220,24 +225,33 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
 def rules(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Tell what other rules would announce, of all clips together."""
     reader = Reader(args.model, device=args.device, finder=args.finder)
-    count = {rule: Counter[str]() for rule in product(LASTING, LONG)}
+    rows = [{"rule": name, "value": value} for name, value in (("as they are", None), *VARIED)]
+    counts = [Counter[str]() for _ in rows]
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
         clip = clips.Clip.load(folder / f"{name}.json")
-        readable = at_rest(clip, folder, reader)
+        readable, seen = at_rest(clip, folder, reader), []
         with Pipeline(open_source(folder / f"{name}.avi"), reader) as pipeline:
-            seen = [(v.frame.index, v.frame.t, v.tracks, v.seen.bounds) for v in pipeline]
-        for (lasting, long), counted in count.items():
-            announcer = Announcer(Rules(lasting=math.log(lasting), long=long))
+            for view in pipeline:
+                seen.append((view.frame.index, view.frame.t, view.tracks, view.seen.bounds))
+                if args.seconds and view.frame.t > args.seconds:
+                    break
+        for row, count in zip(rows, counts, strict=True):
+            announcer = Announcer(with_rule(row["rule"], row["value"]))
             news = [(index, one.text) for index, t, tracks, bounds in seen
                     for one in announcer.update(tracks, t, bounds)]  # fmt: skip
             own = judge(clip, news, readable, len(seen))
-            counted.update({key: own[key] for key in ("readable", "right")})
-            counted["wrong" if clip.showings else "blank"] += own["wrong"]
-        print(name, {rule: dict(counted) for rule, counted in count.items()}, flush=True)
-    return [
-        {"lasting": lasting, "long": long, "wrong": 0, "blank": 0, **counted}
-        for (lasting, long), counted in count.items()
-    ]
+            count.update({key: own[key] for key in ("readable", "right")})
+            count["wrong" if clip.showings else "blank"] += own["wrong"]
+        print("up to", name, [dict(count) for count in counts], flush=True)
+    none = {"wrong": 0, "blank": 0}
+    return [row | none | count for row, count in zip(rows, counts, strict=True)]
+
+
+def with_rule(name: str, value: float | None) -> Rules:
+    """The rules in use, but for one."""
+    if value is None:
+        return Rules()
+    return replace(Rules(), **{name: math.log(value) if name in ("evidence", "lasting") else value})
 
 
 def alike(path: Path, reader: Reader, seconds: float | None) -> Iterator[dict[str, Any]]:
@@ -294,7 +308,8 @@ def main() -> None:
         return
     rows = (rules if args.what == "rules" else run)(folder, names, args)
     if args.output:
-        columns, gpu = RULES if args.what == "rules" else COLUMNS, args.device != "cpu"
+        columns = OTHER_RULES if args.what == "rules" else COLUMNS
+        gpu = args.device != "cpu"
         write_results(args.output, rows, columns=columns, gpu=gpu, model=args.model)
 
 

@@ -222,8 +222,8 @@ def times(data: Path) -> list[Row]:
     reader.rotate = 0  # as live reads frames
     for page in pages:
         grey = cv2.resize(to_grey(np.asarray(page)), (640, 480), interpolation=cv2.INTER_AREA)
-        for name, work in (("finder on a frame 640x480", reader.look),
-                           ("and search, asking the network", reader.find)):  # fmt: skip
+        for name, work in (("frame 640x480: finder", reader.look),
+                           ("frame 640x480: finder and search", reader.find)):  # fmt: skip
             begin = time.perf_counter()
             for _ in range(5):
                 work(grey)

@@ -27,8 +27,8 @@ class Rules:
     """When a number is announced.
 
     A desk has something like a digit everywhere, but seldom several: with the default ``evidence``
-    one in fifty such numbers may be none; what stays the same for long may be one in six
-    (``python -m experiments.live.measure rules``).
+    one in fifty such numbers may be none; of texts that stay the same for ``long`` frames, one in
+    six. Of other rules ``python -m experiments.live.measure rules`` tells what they announce.
     """
 
     hold: int = 5  # frames for which a text must have been agreed on
@@ -37,7 +37,8 @@ class Rules:
     again: float = 2.0  # seconds out of view after which a number is new, and readings do not count
     ahead: float = 2.0  # times as often as any other reading of its line a text must have been read
     evidence: float = log(49)  # log odds that its digits must have together
-    lasting: float = log(5)  # enough for a text that has been agreed on for `long` frames
+    #: enough for a text that has been agreed on for `long` frames, if no other number is in view
+    lasting: float = log(5)
     long: int = 25
     border: float = 0.1  # digits are at the border nearer than this share of their height
     nearest: float = 0.02  # and this share of the frame's shorter side
@@ -90,7 +91,9 @@ class Announcer:
             if not track.complete or text in self._last or not allows(text):
                 continue
             enough = rules.evidence
-            if track.steady >= rules.long:
+            if track.steady >= rules.long and not any(
+                other.evidence >= rules.evidence for other in tracks if other is not track
+            ):
                 enough = min(enough, rules.lasting)
             if track.evidence < enough or p < _EVEN:
                 continue

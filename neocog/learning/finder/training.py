@@ -247,17 +247,15 @@ class _Run:
                 np.sort(mixed[at : at + settings.batch])
                 for at in range(0, len(mixed), settings.batch)
             ]
-            flips = [np.where(rng.random(len(b)) < _INVERTED, -1, 1) for b in batches]
-            # at once: a copy to a GPU waits for all that it has still to do
-            there = torch.from_numpy(np.concatenate(batches)).to(self.place)
-            signs = torch.from_numpy(np.concatenate(flips).astype(np.float32)).to(self.place)
-            sizes = [len(b) for b in batches]
-            for index, chosen, flip in zip(
-                batches, there.split(sizes), signs.split(sizes), strict=True
-            ):
+            flips = np.where(rng.random(len(mixed)) < _INVERTED, -1, 1).astype(np.float32)
+            # one copy a turn: each copy to a GPU waits until the GPU has finished its work
+            chosen = torch.from_numpy(np.concatenate(batches)).to(self.place)
+            signs = torch.from_numpy(flips).to(self.place)
+            parts = (part.split(settings.batch) for part in (chosen, signs))
+            for index, some, flip in zip(batches, *parts, strict=True):
                 self._pace()
-                asked = Targets(*(each[chosen] for each in wanted))
-                total, by_page = self._step(maps[chosen], asked, flip)
+                asked = Targets(*(each[some] for each in wanted))
+                total, by_page = self._step(maps[some], asked, flip)
                 told.append(total)
                 if turn == 0:
                     first.append((index, by_page))
@@ -350,7 +348,7 @@ def _hardest(pages: Pages, wrong: NDArray[np.float32]) -> list[list[int]]:
 
 @contextmanager
 def forgotten(network: Any, optimiser: Any) -> Iterator[None]:
-    """Afterwards a network and its optimiser have the values that they had before, in place."""
+    """Restore a network and its AdamW in place when the block ends: a graph keeps the addresses."""
     values = list(network.state_dict().values())
     had = [value.clone() for value in values]
     before = {
@@ -365,7 +363,7 @@ def forgotten(network: Any, optimiser: Any) -> Iterator[None]:
             for name, value in own.items():
                 if p in before:
                     value.copy_(before[p][name])
-                else:  # this optimiser's begin at nothing
+                else:  # AdamW's state begins at zero
                     value.zero_()
 
 
@@ -415,10 +413,12 @@ class _Graph:
         maps, flip, *wanted = self._given
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                run.update(maps, Targets(*wanted), flip)
-        torch.cuda.current_stream().wait_stream(stream)
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(3):
+                    run.update(maps, Targets(*wanted), flip)
+        finally:
+            torch.cuda.current_stream().wait_stream(stream)
         run.optimiser.zero_grad(set_to_none=True)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
