@@ -140,10 +140,10 @@ class TestQuiet:
         cv2.setNumThreads(2)
         before = self.state()
         with Pipeline(FrameSource(clip(("471", 3))), reader) as pipeline:
-            assert self.state()[:2] == (0.0005, finder_threads())
+            assert self.state()[:2] == (0.0005, finder_threads("cpu"))
             with Pipeline(FrameSource(clip(("471", 3))), reader) as other:
                 list(other)
-            assert self.state()[:2] == (0.0005, finder_threads()), "the first one goes on"
+            assert self.state()[:2] == (0.0005, finder_threads("cpu")), "the first one goes on"
             list(pipeline)
         assert self.state() == before
         pipeline.stop()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from neocog.vision.finder_model import FinderModel
     from neocog.vision.page import Layout, Line
     from neocog.vision.search import Mark
+    from neocog.vision.weigh import SearchSettings
 
 
 class Reader:
@@ -133,7 +134,13 @@ class Reader:
 
         return look(grey, self.finder, settings)
 
-    def find(self, grey: NDArray[np.uint8], *, found: "Finding | None" = None) -> "Layout":
+    def find(
+        self,
+        grey: NDArray[np.uint8],
+        *,
+        found: "Finding | None" = None,
+        settings: "SearchSettings | None" = None,
+    ) -> "Layout":
         """Find the digits of a grey page (H, W), as they are going to be read.
 
         ``found`` is what `look` said of it, where it was asked before.
@@ -143,7 +150,7 @@ class Reader:
         count = self.pattern.digits if self.pattern else None
         return lay_out(
             grey, self.finder, self._known,
-            count=count, turn=self.rotate, weights=self.weights, found=found,
+            count=count, turn=self.rotate, weights=self.weights, settings=settings, found=found,
         )  # fmt: skip
 
     def recognise(self, lines: "Sequence[Line]", *, scale: float = 1.0) -> tuple[DigitReading, ...]:

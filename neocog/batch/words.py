@@ -15,7 +15,7 @@ from neocog.batch.records import (
     SignReading,
     WordReading,
 )
-from neocog.vision.lines import settled_skew
+from neocog.vision.lines import skew_and_lines
 from neocog.vision.search import SLASH
 
 SURE = {"-": 0.57, "+": 0.5, ":": 0.5, "/": SLASH, ",": 0.5}
@@ -158,7 +158,7 @@ def _columns(rows: list[list[Mark]]) -> tuple[float, list[float]]:
     all_boxes = np.array([box for row in boxes for box in row], np.float64)
     if not len(all_boxes):
         return 0.0, []
-    slope = settled_skew(all_boxes)
+    slope = skew_and_lines(all_boxes)[0]
     spans = [[(_middle(b, slope) - b[2] / 2, _middle(b, slope) + b[2] / 2) for b in row]
              for row in boxes]  # fmt: skip
     low = min(left for row in spans for left, _ in row)

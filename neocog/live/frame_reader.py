@@ -16,6 +16,7 @@ from neocog.live.tracks import Row
 from neocog.network.cache import AnswerCache
 from neocog.vision.finder import FinderSettings, Finding
 from neocog.vision.page import Layout
+from neocog.vision.weigh import SearchSettings
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -42,6 +43,7 @@ _ENTIRE = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=math.inf)
 #: On a CPU coarse to fine, less carefully than a picture: other frames vote, too.
 _USUAL = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=32.0)
 _HURRIED = replace(_USUAL, clear=0.0)
+_SEARCH = SearchSettings(reduced=48)  # less to compute; other frames vote, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,7 @@ class FrameReader:
         """Choose the digits of a frame among what was found, and recognise them."""
         start = time.perf_counter()
         self._cache.next_frame()
-        page = self._reader.find(seen.grey, found=seen.found)
+        page = self._reader.find(seen.grey, found=seen.found, settings=_SEARCH)
         left, top, *sides = seen.bounds
         digits = [
             replace(digit, box=(digit.box[0] + left, digit.box[1] + top, *digit.box[2:]))

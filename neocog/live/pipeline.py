@@ -1,8 +1,9 @@
 """Capture, find, recognise and vote, each for another frame at the same time.
 
-Three threads: OpenCV releases the GIL while it works, so no process is needed. From a camera the
-newest frames are read: two may wait, and those that gave way count as dropped. From a file every
-frame is read. Whoever draws takes views from the end and never delays a stage.
+Three threads: OpenCV releases the GIL while it works, so no process is needed. Beside a GPU, which
+finds in a millisecond, one thread finds and recognises. From a camera the newest frames are read:
+two may wait, and those that gave way count as dropped. From a file every frame is read. Whoever
+draws takes views from the end and never delays a stage.
 """
 
 import gc
@@ -139,18 +140,21 @@ class Pipeline:
         )  # fmt: skip
         self._error: BaseException | None = None
         self._limits = ExitStack()
+        stages = [
+            ("find", self._find, self._frames, self._found),
+            ("recognise", partial(self._read, self._found.get), self._found, self._views),
+        ]
+        if reader.engine.device != "cpu":  # it takes a millisecond, less than two threads' turns
+            stages = [("read", partial(self._read, self._look), self._frames, self._views)]
         self._stages = [
             threading.Thread(target=self._guarded, args=stage, name=f"neocog-{name}", daemon=True)
-            for name, *stage in (
-                ("find", self._find, self._frames, self._found),
-                ("recognise", self._read, self._found, self._views),
-            )
+            for name, *stage in stages
         ]
 
     def __enter__(self) -> "Pipeline":
-        self._limits.enter_context(limited_threads())
+        engine = self.reader.engine
+        self._limits.enter_context(limited_threads(finder_threads(engine.device)))
         try:
-            engine = self.reader.engine
             for digits in _WARM if engine.device == "cpu" else (*_WARM, *_WARM_GPU):
                 engine.recognise(np.zeros((digits, 28, 28), np.uint8), batch=self.reader.batch)
             self._frame_reader.warm()
@@ -232,17 +236,21 @@ class Pipeline:
             before.close(forget=True)
             after.close()
 
+    def _look(self) -> FrameReading:
+        """Find what the next frame has."""
+        seen = self._frame_reader.find(self._frames.get(), self.roi)
+        self.note("find", seen.find_ms)
+        return seen
+
     def _find(self) -> None:
         while True:
-            seen = self._frame_reader.find(self._frames.get(), self.roi)
-            self.note("find", seen.find_ms)
-            self._found.put(seen)
+            self._found.put(self._look())
 
-    def _read(self) -> None:
+    def _read(self, look: Callable[[], FrameReading]) -> None:
         tracker, announcer = Tracker(self.settings.agreement), Announcer(self.settings.rules)
         epoch, maps, looked = 0, None, 0.0
         while True:
-            seen = self._frame_reader.recognise(self._found.get())
+            seen = self._frame_reader.recognise(look())
             frame = seen.frame
             start = time.perf_counter()
             if frame.epoch != epoch:
@@ -280,24 +288,28 @@ def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
     return reader.engine.maps(u0_from_digits(places[len(places) // 2].digit[None]))
 
 
-def finder_threads() -> int:
-    """Threads of the finder's network: with fewer, whole frames take longer than frames come."""
-    return min(_MOST_THREADS, cores())
+def finder_threads(device: str) -> int:
+    """Threads of OpenCV, and so of the finder's network on a CPU.
+
+    With fewer, whole frames would take longer than frames come; beside a GPU nothing is left that
+    is large enough for a second one.
+    """
+    return min(_MOST_THREADS, cores()) if device == "cpu" else 1
 
 
 @contextmanager
-def _thread_limits() -> Iterator[None]:
+def _thread_limits(threads: int) -> Iterator[None]:
     import cv2
 
-    turn, threads = sys.getswitchinterval(), cv2.getNumThreads()
+    turn, before = sys.getswitchinterval(), cv2.getNumThreads()
     try:
         with one_blas_thread():
             sys.setswitchinterval(_TURN)
-            cv2.setNumThreads(finder_threads())
+            cv2.setNumThreads(threads)
             yield
     finally:
         sys.setswitchinterval(turn)
-        cv2.setNumThreads(threads)
+        cv2.setNumThreads(before)
 
 
 #: Context that holds BLAS to one thread, OpenCV to some, and Python's threads to short turns.

@@ -86,18 +86,20 @@ class ProcessSetting:
     ----------
     make : callable
         Returns a context that makes the setting and undoes it.
+
+    A call may have arguments for ``make``: those of the first user hold for all.
     """
 
-    def __init__(self, make: Callable[[], AbstractContextManager[object]]) -> None:
+    def __init__(self, make: Callable[..., AbstractContextManager[object]]) -> None:
         self._make = make
         self._lock, self._users, self._made = threading.Lock(), 0, ExitStack()
 
     @contextmanager
-    def __call__(self) -> Iterator[None]:
+    def __call__(self, *how: Any) -> Iterator[None]:
         """Keep the setting to the end of the block."""
         with self._lock:
             if not self._users:
-                self._made.enter_context(self._make())
+                self._made.enter_context(self._make(*how))
             self._users += 1
         try:
             yield

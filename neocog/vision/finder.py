@@ -335,7 +335,7 @@ def agreed(told: Finding, found: Finding) -> Finding:
     same place, weighted by their scores; those that are told are among these.
     """
     digits, also = told.kinds < 10, found[found.kinds < 10]
-    share = np.where(_union(told.boxes[digits], also.boxes) >= SAME_PLACE, also.scores, 0)
+    share = np.where(of_union(told.boxes[digits], also.boxes) >= SAME_PLACE, also.scores, 0)
     guesses = told.guesses.copy()
     guesses[digits] = share @ also.guesses / share.sum(axis=1, keepdims=True)
     guesses[digits] -= np.log(np.exp(guesses[digits]).sum(axis=1, keepdims=True))
@@ -362,11 +362,17 @@ def overlaps(a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np
     return tuple(np.asarray(common / np.maximum(whole, 1e-6), np.float32) for whole in wholes)
 
 
-def _union(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+def of_union(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
     """What boxes have in common of their union, as `overlaps` has it."""
     common = _common(a, b)
     union = (a[:, 2] * a[:, 3])[:, None] + b[:, 2] * b[:, 3] - common
     return np.asarray(common / np.maximum(union, 1e-6, out=union), np.float32)
+
+
+def of_smaller(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What boxes have in common of the smaller one, as `overlaps` has it."""
+    smaller = np.minimum((a[:, 2] * a[:, 3])[:, None], b[:, 2] * b[:, 3])
+    return np.asarray(_common(a, b) / np.maximum(smaller, 1e-6, out=smaller), np.float32)
 
 
 def _common(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import overlaps
+from neocog.vision.finder import of_smaller
 from neocog.vision.weigh import SearchSettings, median, same_mark
 
 Boxes = NDArray[np.floating[Any]]
@@ -31,14 +31,17 @@ def into_lines(boxes: Boxes, settings: SearchSettings | None = None) -> list[lis
     """Group boxes (N, 4) into lines of their numbers, top to bottom, each from left to right."""
     if not len(boxes):
         return []
-    settings = settings or SearchSettings()
-    return _cluster(boxes, settled_skew(boxes, settings), settings)[1]
+    return skew_and_lines(boxes, settings)[1]
 
 
-def settled_skew(boxes: Boxes, settings: SearchSettings | None = None) -> float:
-    """Choose between no skew and the voted one: whichever makes the flatter lines."""
-    slopes = (0.0, voted_skew(boxes))
-    return min(slopes, key=lambda slope: _cluster(boxes, slope, settings or SearchSettings())[0])
+def skew_and_lines(
+    boxes: Boxes, settings: SearchSettings | None = None
+) -> tuple[float, list[list[int]]]:
+    """Choose between no skew and the voted one: whichever makes the flatter lines. And these."""
+    slopes = dict.fromkeys((0.0, voted_skew(boxes)))
+    lines = {slope: _cluster(boxes, slope, settings or SearchSettings()) for slope in slopes}
+    best = min(lines, key=lambda slope: lines[slope][0])
+    return best, lines[best][1]
 
 
 def voted_skew(boxes: Boxes) -> float:
@@ -87,7 +90,7 @@ def _cluster(boxes: Boxes, slope: float, settings: SearchSettings) -> tuple[floa
 def link_features(boxes: NDArray[np.float32]) -> Floats:
     """Return what stands between boxes (N, 4) that are sorted from left to right, (N, N, 2)."""
     high = np.log(np.maximum(boxes[:, 3].astype(np.float64), 1))
-    return np.stack([overlaps(boxes, boxes)[1], np.abs(high[:, None] - high[None])], axis=2)
+    return np.stack([of_smaller(boxes, boxes), np.abs(high[:, None] - high[None])], axis=2)
 
 
 def links(

@@ -8,6 +8,8 @@ finer or broader than those of MNIST is brought nearer to them (see `SearchSetti
 """
 
 import math
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,6 @@ BOX = 20
 
 _FINE = 4  # working pixels per pixel of the result while strokes are widened or thinned
 _ENLARGED = 64  # pixels that coarse pictures are enlarged to
-_REDUCED = 72  # pixels that a larger box is reduced to before its ink is told
 _REST = 0.3  # of the ink in a box; if less is left without lines, these are strokes
 _FAINTEST = 2.0  # grey levels between paper and ink
 _NOTHING = 1e-9  # where they do not differ
@@ -210,38 +211,64 @@ def cut_out(
     contrasts : ndarray, shape (N,)
         In grey levels.
     """
+    crops = cropped(grey, boxes, settings)
+    digits = np.array([crop.digit() for crop in crops], np.uint8).reshape(-1, SIDE, SIDE)
+    return digits, np.array([crop.contrast for crop in crops])
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """What lies in and around a box of a picture, and its contrast; the digit is cut out later."""
+
+    away: Ink  # how far each pixel is from the paper, in grey levels
+    inner: tuple[int, int, int, int]  # where the box lies in it
+    full: float  # how far full ink is from the paper; dark ink below 0
+    settings: SearchSettings
+
+    @property
+    def contrast(self) -> float:
+        """Grey levels between paper and ink."""
+        return abs(self.full)
+
+    def digit(self) -> NDArray[np.uint8]:
+        """The digit in the box, (28, 28), as `digit_of_box` has it."""
+        if self.contrast < _FAINTEST:
+            return np.zeros((SIDE, SIDE), np.uint8)
+        settings = self.settings
+        ink = self.away / np.float32(self.full) - np.float32(settings.paper)
+        ink = np.clip(ink / np.float32(settings.ink - settings.paper), 0, 1)
+        return normalise(_own(ink, self.inner, settings), settings=settings)
+
+
+def cropped(
+    grey: NDArray[np.uint8], boxes: NDArray[np.float32], settings: SearchSettings | None = None
+) -> list[Crop]:
+    """Return what lies in boxes, as `cut_out` takes them."""
     settings = settings or SearchSettings()
     around = _around(grey.shape, boxes, settings.margin)
-    both = [
-        _cut(grey, box, crop, paper, settings)
-        for box, crop, paper in zip(
-            boxes.tolist(), around.tolist(), _papers(grey, around, boxes), strict=True
-        )
+    papers = _papers(grey, around, boxes)
+    return [
+        _crop_of(grey, box, crop, paper, settings)
+        for box, crop, paper in zip(boxes.tolist(), around.tolist(), papers, strict=True)
     ]
-    digits = np.array([digit for digit, _ in both], np.uint8).reshape(-1, SIDE, SIDE)
-    return digits, np.array([contrast for _, contrast in both])
 
 
-def _cut(
+def _crop_of(
     grey: NDArray[np.uint8], box: list[float], crop: list[int], paper: Ink, settings: SearchSettings
-) -> tuple[NDArray[np.uint8], float]:
-    """One digit and its contrast.
+) -> Crop:
+    """What lies in one box.
 
     If most of the box would be ink, and so would be what lies just around it, the paper further out
     is the heavy outline of a cell: then that is the paper.
     """
-    seen, inner = _reduced(grey, box, crop)
+    seen, inner = _reduced(grey, box, crop, settings.reduced)
     rows, columns = (_places(side) for side in seen.shape)
     away = seen - (paper[0] + paper[1] * rows)[:, None] - paper[2] * columns
     full, middle = _greys(away, inner, settings)
     if middle / full > _MOST and (beside := _beside(away, inner, settings)) / full > _MOST:
         away -= np.float32(beside)
         full, _ = _greys(away, inner, settings)
-    if abs(full) < _FAINTEST:
-        return np.zeros((SIDE, SIDE), np.uint8), abs(full)
-    ink = away / np.float32(full) - np.float32(settings.paper)
-    ink = np.clip(ink / np.float32(settings.ink - settings.paper), 0, 1)
-    return normalise(_own(ink, inner, settings), settings=settings), abs(full)
+    return Crop(away, inner, full, settings)
 
 
 def _greys(
@@ -285,14 +312,14 @@ def _around(shape: tuple[int, ...], boxes: NDArray[np.float32], margin: float) -
 
 
 def _reduced(
-    grey: NDArray[np.uint8], box: list[float], crop: list[int]
+    grey: NDArray[np.uint8], box: list[float], crop: list[int], most: int
 ) -> tuple[Ink, tuple[int, int, int, int]]:
-    """A crop, reduced where its box is large; and where the box lies in it."""
+    """A crop, reduced where its box is larger than ``most``; and where the box lies in it."""
     import cv2
 
     (x, y, wide, high), (left, top, right, bottom) = box, crop
     seen = grey[top:bottom, left:right]
-    scale = min(1.0, _REDUCED / max(wide, high))
+    scale = min(1.0, most / max(wide, high))
     if scale < 1:
         size = (max(1, round(seen.shape[1] * scale)), max(1, round(seen.shape[0] * scale)))
         seen = np.asarray(cv2.resize(seen, size, interpolation=cv2.INTER_AREA), np.uint8)
@@ -300,6 +327,7 @@ def _reduced(
     return seen.astype(np.float32), (inner[0], inner[1], max(1, inner[2]), max(1, inner[3]))
 
 
+@cache
 def _places(count: int) -> Ink:
     """Middles of so many equal parts of the way from -1 to 1."""
     return (np.arange(count, dtype=np.float32) + np.float32(0.5)) * np.float32(2 / count) - 1
@@ -351,25 +379,30 @@ def _own(
     import cv2
 
     (x, y, wide, high), slack = inner, _slack(inner, settings)
-    ink = np.where(_lines(ink > settings.part, inner, settings), np.float32(0), ink)
+    body = ink > settings.part
+    if (lines := _lines(body, inner, settings)) is not None:
+        ink = np.where(lines, np.float32(0), ink)
+        body &= ~lines
     count, labels, stats, _ = cv2.connectedComponentsWithStats(
-        (ink > settings.part).astype(np.uint8), connectivity=8
+        body.astype(np.uint8), connectivity=8, ltype=cv2.CV_16U
     )
-    inside = np.zeros(ink.shape, np.bool_)
-    inside[max(0, y - slack) : y + high + slack, max(0, x - slack) : x + wide + slack] = True
-    within = np.bincount(labels[inside], minlength=count)
+    inside = (
+        slice(max(0, y - slack), y + high + slack), slice(max(0, x - slack), x + wide + slack)
+    )  # fmt: skip
+    within = np.bincount(labels[inside].ravel(), minlength=count)
     area = stats[:, cv2.CC_STAT_AREA]
     keep = (within > 0.5 * area) | (within > 0.5 * within[1:].sum())
     keep[0] = False
     keep &= area >= settings.speck * max(1, int(area[1:].max(initial=1)))
-    core = keep[labels]
-    near = np.asarray(cv2.dilate(core.astype(np.uint8), np.ones((3, 3), np.uint8))) > 0
-    return np.where(near & inside, ink, np.float32(0))
+    near = np.asarray(cv2.dilate(keep.astype(np.uint8)[labels], np.ones((3, 3), np.uint8))) > 0
+    own = np.zeros_like(ink)
+    own[inside] = np.where(near[inside], ink[inside], np.float32(0))
+    return own
 
 
 def _lines(
     ink: NDArray[np.bool_], inner: tuple[int, int, int, int], settings: SearchSettings
-) -> NDArray[np.bool_]:
+) -> NDArray[np.bool_] | None:
     """Where straight lines in a box or beside it are longer than the box: rules and outlines.
 
     Not where a stroke crosses them; and not if little but them is in the box: a 1 may be one.
@@ -389,12 +422,12 @@ def _lines(
     if cv2.reduce(body, 0, cv2.REDUCE_SUM, dtype=cv2.CV_32S).max() >= high + beyond:
         lines |= opened_or_closed(cv2.MORPH_OPEN, body, high + beyond, 1)
     if not lines.any():
-        return np.zeros_like(ink)
+        return None
     lines = cv2.bitwise_and(cv2.dilate(lines, np.ones((3, 3), np.uint8)), body)
     rest = body - lines
     box = slice(y, y + high), slice(x, x + wide)
     if rest[box].sum() < _REST * body[box].sum():
-        return np.zeros_like(ink)
+        return None
     across = opened_or_closed(cv2.MORPH_CLOSE, rest, reach, 1)
     across |= opened_or_closed(cv2.MORPH_CLOSE, rest, 1, reach)
     return np.asarray(lines > across)

@@ -8,7 +8,8 @@ is worth most is taken (`neocog.vision.lines`).
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged, overlaps
 from neocog.vision.lines import best_chain, into_lines, links, posterior
-from neocog.vision.normalise import cut_out
+from neocog.vision.normalise import Crop, cropped
 from neocog.vision.weigh import (
     NETWORK,
     SLASH_KIND,
@@ -53,8 +54,7 @@ class Mark:
     score: float  #: how surely the finder takes it for a digit, or a sign, 0 .. 1
     kind: int  #: as `neocog.vision.finder.Finding` has it, like ``guesses`` (10,)
     guesses: NDArray[np.float32]
-    #: for the network, (28, 28), ink 255; none in a sign
-    digit: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((28, 28), np.uint8))
+    crop: Crop | NDArray[np.uint8] | None = None  #: what lies in the box, or its `digit`; no sign's
     #: what the page and the network say of it, `neocog.vision.weigh.OWN` and `NETWORK`
     features: NDArray[np.float64] | None = None
     odds: float = 0.0  #: log odds that it is a digit
@@ -64,6 +64,13 @@ class Mark:
     asked: bool = True  #: whether the digit network was asked
     #: a sign that the finder rather sees at a digit's place, but for strokes that look like a 1
     sign: "Mark | None" = None
+
+    @property
+    def digit(self) -> NDArray[np.uint8]:
+        """For the network, (28, 28), ink 255; nothing in a sign. Cut out when first asked for."""
+        if isinstance(self.crop, Crop):
+            self.crop = self.crop.digit()
+        return np.zeros((28, 28), np.uint8) if self.crop is None else self.crop
 
     @property
     def is_digit(self) -> bool:
@@ -153,8 +160,8 @@ class Search:
         found = found[sure | (np.cumsum(~sure) <= max(0, room - int(sure.sum())))]
         if not len(found):
             return
-        digits, contrasts = cut_out(self._grey, found.boxes, self.settings)
-        contrast, weights = np.log1p(contrasts), self._weights
+        weights, crops = self._weights, cropped(self._grey, found.boxes, self.settings)
+        contrast = np.log1p([crop.contrast for crop in crops])
         first = not self._all  # of the page, these are the places
         if first:
             self._strong = median(contrast, found.scores.astype(np.float64) ** 2)
@@ -166,8 +173,10 @@ class Search:
         least, most = self.settings.asked
         asked = np.flatnonzero((odds > least) & (odds < most))
         said = np.zeros((len(found), len(NETWORK)))
+        marks = _marks(found, crops)
         if len(asked):
-            said[asked] = self._known(digits[asked], found.guesses[asked])
+            digits = np.stack([marks[k].digit for k in asked])
+            said[asked] = self._known(digits, found.guesses[asked])
         odds += said @ np.array(weights.network)
         if first:
             unseen = np.full(len(self._places) - len(odds), -np.inf)
@@ -178,8 +187,8 @@ class Search:
         odds = around @ np.array(weights.around)
         told = log_odds(self.settings.told)
         features = np.concatenate([own, said, around[:, 2:]], axis=1)
-        for k, mark in enumerate(_marks(found)):
-            mark.digit, mark.features, mark.asked = digits[k], features[k], k in asked
+        for k, mark in enumerate(marks):
+            mark.features, mark.asked = features[k], k in asked
             mark.odds, mark.worth = float(odds[k]), float(odds[k]) - told
             self._all.append(mark)
 
@@ -197,14 +206,16 @@ class Search:
         a line's digits, or beside it and in no other line's place, is a candidate.
         """
         worth = sorted((mark for mark in self._all if mark.worth > 0), key=lambda m: -m.worth)
-        same = self._same(_boxes(worth), _boxes(worth))
+        boxes = _boxes(worth)
+        same = self._same(boxes, boxes)
         kept: list[int] = []
         for number in range(len(worth)):
             if not same[number, kept].any():
                 kept.append(number)
-        best, everything = _boxes(worth)[kept], _boxes(self._all)
+        best, everything = boxes[kept], _boxes(self._all)
         groups = into_lines(best, self.settings)
-        same, near = self._same(everything, best), beside(everything, best, self.settings)
+        same = self._same(everything, best)
+        near = beside(everything, best, self.settings, same)
         left = np.ones(len(everything), np.bool_)
         middle = everything[:, 0] + everything[:, 2] / 2
         out: list[list[Mark]] = [[] for _ in groups]
@@ -238,7 +249,8 @@ class Search:
         """Have digits know how likely they are, and that none beside them was left out."""
         boxes, told = _boxes(marks), _boxes(line)
         p = posterior(np.array([mark.odds for mark in marks]), self._links(boxes))
-        same, near = self._same(told, boxes), beside(told, boxes, self.settings)
+        same = self._same(told, boxes)
+        near = beside(told, boxes, self.settings, same)
         missing = np.where(same.any(axis=0), 0, p)
         for k, mark in enumerate(line):
             mark.p = float(p[same[k]].sum())
@@ -251,7 +263,7 @@ class Search:
         told = [mark for line in lines for mark in line]
         same = self._same(_boxes(told), signs.boxes)
         covers = overlaps(_boxes(told), signs.boxes)[2] > _COVERED
-        for mark, here in zip(told, covers & ~np.isin(signs.kinds, STROKES), strict=True):
+        for mark, here in zip(told, covers & ~STROKES[signs.kinds], strict=True):
             rather = signs[here & (signs.scores > mark.score)]
             mark.sign = _marks(rather)[0] if len(rather) else None
         free = _marks(signs[~same.any(axis=0)])
@@ -311,11 +323,11 @@ def _date_of(line: Sequence[Mark], slashes: tuple[int, int]) -> set[int]:
     return set()
 
 
-def _marks(found: Finding) -> list[Mark]:
+def _marks(found: Finding, crops: Sequence[Crop] = ()) -> list[Mark]:
     rows = zip(found.boxes.tolist(), found.scores.tolist(), found.kinds.tolist(), strict=True)
     return [
-        Mark(tuple(box), score, kind, guesses)
-        for (box, score, kind), guesses in zip(rows, found.guesses, strict=True)
+        Mark(tuple(box), score, kind, guesses, crop)
+        for (box, score, kind), guesses, crop in zip_longest(rows, found.guesses, crops)
     ]
 
 

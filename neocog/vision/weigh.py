@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import SIGNS, SURE, FinderSettings, Finding, overlaps
+from neocog.vision.finder import SIGNS, SURE, FinderSettings, Finding, of_smaller, of_union
 
 Floats = NDArray[np.float64]
 Boxes = NDArray[np.float32]
@@ -47,8 +47,8 @@ size
 """
 
 SLASH_KIND = 10 + SIGNS.index("/")
-STROKES = [10 + SIGNS.index(sign) for sign in "/()"]
-"""Kinds of signs that look like a 1."""
+STROKES = np.isin(np.arange(10 + len(SIGNS)), [10 + SIGNS.index(sign) for sign in "/()"])
+"""Which kinds are signs that look like a 1."""
 
 NETWORK = ("network", "digit", "agree")
 """What the digit network says, see `neocog.batch.policy.features`."""
@@ -81,6 +81,7 @@ class SearchSettings:
     steady: float = 2.0  #: marks of the usual share of digits that a page's own are counted with
     apart: float = 0.55  #: heights from which a box stands on another line
     latest: int = 3  #: boxes of a line whose mean level the next one is compared with
+    reduced: int = 72  #: pixels that a larger box is reduced to before its ink is told
     margin: float = 0.2  #: what is cut out around a box, of its longer side
     #: share of a box's width and height on each side where its contrast is not told: the outline
     #: of a cell may be there
@@ -141,7 +142,8 @@ def median(values: NDArray[np.floating], weights: NDArray[np.floating]) -> float
 
 def same_mark(a: Boxes, b: Boxes, settings: SearchSettings) -> NDArray[np.bool_]:
     """Which boxes (N, 4) and (M, 4) share half of the smaller one and are no two marks, (N, M)."""
-    return np.asarray(overlaps(_widened(a, settings), _widened(b, settings))[1] > 0.5)
+    wide = _widened(a, settings)
+    return np.asarray(of_smaller(wide, wide if a is b else _widened(b, settings)) > 0.5)
 
 
 def _widened(boxes: Boxes, settings: SearchSettings) -> Boxes:
@@ -151,14 +153,19 @@ def _widened(boxes: Boxes, settings: SearchSettings) -> Boxes:
     return out
 
 
-def beside(boxes: Boxes, places: Boxes, settings: SearchSettings) -> NDArray[np.bool_]:
-    """Which places (M, 4) stand beside boxes (N, 4), at most a few times larger or smaller."""
+def beside(
+    boxes: Boxes, places: Boxes, settings: SearchSettings, same: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
+    """Which places (M, 4) stand beside boxes (N, 4), at most a few times larger or smaller.
+
+    ``same`` is what `same_mark` says of them, if it is known.
+    """
     step = np.abs(middles(places)[None] - middles(boxes)[:, None])
-    high = np.stack(np.broadcast_arrays(boxes[:, None, 3], places[None, :, 3]))
-    tall = high.max(axis=0)
+    tall = np.maximum(boxes[:, None, 3], places[:, 3])
     near = (step[..., 0] < settings.beside * tall) & (step[..., 1] < settings.level * tall)
-    near &= high.min(axis=0) > settings.like * tall
-    return np.asarray(near & ~same_mark(boxes, places, settings))
+    near &= np.minimum(boxes[:, None, 3], places[:, 3]) > settings.like * tall
+    same = same_mark(boxes, places, settings) if same is None else same
+    return np.asarray(near & ~same)
 
 
 def own_features(
@@ -196,9 +203,9 @@ def own_features(
     level = middles(marks.boxes)[:, 1] - weight @ middles(places.boxes)[:, 1]
     sunk = np.where(alone, 0, level / np.exp(weight @ high))
     best = np.sort(np.where(near, places.scores, 0), axis=1)[:, -2:].sum(axis=1)
-    same, strokes = same_mark(marks.boxes, signs.boxes, settings), np.isin(signs.kinds, STROKES)
-    alike = overlaps(marks.boxes, signs.boxes)[0] > settings.alike
-    begins = _first(marks, places, signs, near, settings)[:, None]
+    same, strokes = same_mark(marks.boxes, signs.boxes, settings), STROKES[signs.kinds]
+    alike = of_union(marks.boxes, signs.boxes) > settings.alike
+    begins = _first(marks, places, signs, near, same, settings)[:, None]
     stroke, sign, slash = (
         np.where(those, signs.scores, 0).max(axis=1, initial=0).astype(np.float64)
         for those in (same & strokes, same & ~strokes, begins & alike & (signs.kinds == SLASH_KIND))
@@ -220,12 +227,15 @@ def own_features(
 
 def _first(
     marks: Finding, places: Finding, signs: Finding, near: NDArray[np.bool_],
-    settings: SearchSettings,
+    same: NDArray[np.bool_], settings: SearchSettings,
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Which marks begin a number: a digit beside them to the right, nothing to the left."""
+    """Which marks begin a number: a digit beside them to the right, nothing to the left.
+
+    ``near`` are the places beside each, ``same`` the signs that are the same mark.
+    """
     at, sure = middles(marks.boxes)[:, :1], FinderSettings().score
     digits = near & (places.scores > sure)
-    others = beside(marks.boxes, signs.boxes, settings) & (signs.scores > sure)
+    others = beside(marks.boxes, signs.boxes, settings, same) & (signs.scores > sure)
     after, sign_after = (middles(some.boxes)[:, 0] > at for some in (places, signs))
     before = (digits & ~after).any(axis=1) | (others & ~sign_after).any(axis=1)
     return np.asarray((digits & after).any(axis=1) & ~before)
