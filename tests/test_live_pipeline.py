@@ -172,6 +172,24 @@ class TestPipeline:
             runs.append([view.seen.rows for view in seen_by(own, frames)])
         assert runs[0] == runs[1]
 
+    def test_beside_a_gpu_one_thread_finds_and_recognises(self, reader: Reader) -> None:
+        class Gpu:
+            device = "cuda:0"
+            recognise = staticmethod(reader.engine.recognise)
+
+        own = Reader(MODEL, device="cpu")
+        own.engine = Gpu()  # type: ignore[assignment]
+        frames = clip(("471", 8), ("", 2), ("2086", 6))
+        with Pipeline(open_source(frames), own) as pipeline:
+            names = {thread.name for thread in threading.enumerate()}
+            assert names & {"neocog-find", "neocog-recognise", "neocog-read"} == {"neocog-read"}
+            assert cv2.getNumThreads() == 1
+            views = list(pipeline)
+        assert {"find", "recognise"} <= pipeline.measures().ms.keys()
+        assert [view.seen.rows for view in views] == [
+            view.seen.rows for view in seen_by(reader, frames)
+        ]
+
     def test_numbers_in_frames_are_announced_once_each(self, reader: Reader) -> None:
         frames = clip(("", 4), ("471", 14), ("", 6), ("2086", 14), ("", 4))
         with Pipeline(open_source(frames), reader) as pipeline:

@@ -12,7 +12,7 @@ from neocog.batch.records import DigitReading
 from neocog.errors import UsageError
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import into_lines
-from neocog.vision.normalise import cut_out, digit_of_box
+from neocog.vision.normalise import Crop, cut_out, digit_of_box
 from neocog.vision.page import TURNS, _line, _seen, _turned_back
 from neocog.vision.search import Known, Mark, Search
 from neocog.vision.weigh import OWN, SLASH_KIND, SearchSettings, Weights, same_mark
@@ -174,6 +174,23 @@ def test_ink_of_a_box_is_told_by_its_own_contrast() -> None:
     assert digits[0, 14, 14] > 200
     assert not digits[1].any()
     assert not cut_out(np.full_like(grey, 9), boxes)[0].any()
+
+
+def test_digits_are_cut_out_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    grey = np.full((100, 200), 200, np.uint8)
+    grey[30:70, 46:52] = grey[30:70, 96:102] = 40
+    boxes = [(40.0, 28.0, 20.0, 44.0), (90.0, 28.0, 20.0, 44.0)]
+    cut: list[Crop] = []
+    digit = Crop.digit
+    monkeypatch.setattr(Crop, "digit", lambda crop: cut.append(crop) or digit(crop))
+    search = Search(grey, finding(boxes, [0.99, 0.99], [1, 1]), said(2.0), WEIGHTS)
+    marks = search.weigh_places()
+    before = len(cut)
+    assert before == sum(mark.asked for mark in marks) < len(marks)
+    digits = [[mark.digit for mark in marks] for _ in range(2)]
+    assert len(cut) == len(marks), "once each"
+    np.testing.assert_array_equal(digits[0], digits[1])
+    np.testing.assert_array_equal(digits[0], cut_out(grey, np.array(boxes, np.float32))[0])
 
 
 def test_paper_that_grows_darker_is_no_ink() -> None:
