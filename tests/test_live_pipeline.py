@@ -172,18 +172,24 @@ class TestPipeline:
             runs.append([view.seen.rows for view in seen_by(own, frames)])
         assert runs[0] == runs[1]
 
-    def test_beside_a_gpu_one_thread_finds_and_recognises(self, reader: Reader) -> None:
+    @pytest.mark.parametrize(
+        ("finder", "stages"), [("cuda:0", {"read"}), ("cpu", {"find", "recognise"})]
+    )
+    def test_with_the_finder_on_a_gpu_one_thread_finds_and_recognises(
+        self, reader: Reader, finder: str, stages: set[str]
+    ) -> None:
         class Gpu:
             device = "cuda:0"
             recognise = staticmethod(reader.engine.recognise)
 
         own = Reader(MODEL, device="cpu")
         own.engine = Gpu()  # type: ignore[assignment]
+        own.finder.device = finder
         frames = clip(("471", 8), ("", 2), ("2086", 6))
         with Pipeline(open_source(frames), own) as pipeline:
-            names = {thread.name for thread in threading.enumerate()}
-            assert names & {"neocog-find", "neocog-recognise", "neocog-read"} == {"neocog-read"}
-            assert cv2.getNumThreads() == 1
+            names = {thread.name.removeprefix("neocog-") for thread in threading.enumerate()}
+            assert names & {"find", "recognise", "read"} == stages
+            assert cv2.getNumThreads() == finder_threads(finder)
             views = list(pipeline)
         assert {"find", "recognise"} <= pipeline.measures().ms.keys()
         assert [view.seen.rows for view in views] == [

@@ -69,8 +69,8 @@ WIDE = SearchSettings(told=0.1, asked=(-math.inf, math.inf))
 """What is fitted to: more than what is read."""
 VARIED = (
     "told", "least", "alike", "narrow", "sure", "beside", "level", "like", "steady", "apart",
-    "latest", "margin", "rim", "paper", "ink", "extreme", "part", "slack", "line", "speck", "thin",
-    "widened", "thick", "thinned", "many",
+    "latest", "reduced", "margin", "rim", "paper", "ink", "extreme", "part", "slack", "line",
+    "speck", "thin", "widened", "thick", "thinned", "many",
 )  # fmt: skip
 RIDGE = 1e-3  # of the weights' squares, beside the mean loss of a place
 SIDE = 512  # of the teacher's pages

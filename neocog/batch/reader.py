@@ -143,7 +143,8 @@ class Reader:
     ) -> "Layout":
         """Find the digits of a grey page (H, W), as they are going to be read.
 
-        ``found`` is what `look` said of it, where it was asked before.
+        ``found`` is what `look` said of it, where it was asked before; ``settings`` are those of
+        the search, not of the finder.
         """
         from neocog.vision.page import lay_out
 

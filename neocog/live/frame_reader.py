@@ -43,7 +43,8 @@ _ENTIRE = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=math.inf)
 #: On a CPU coarse to fine, less carefully than a picture: other frames vote, too.
 _USUAL = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=32.0)
 _HURRIED = replace(_USUAL, clear=0.0)
-_SEARCH = SearchSettings(reduced=48)  # less to compute; other frames vote, too
+#: Fewer pixels of large digits than of a picture's: it is quicker, and other frames vote, too.
+_SEARCH = SearchSettings(reduced=48)
 
 
 @dataclass(frozen=True, slots=True)

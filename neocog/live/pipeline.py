@@ -1,9 +1,10 @@
-"""Capture, find, recognise and vote, each for another frame at the same time.
+"""Capture, find, recognise and vote, at the same time for different frames.
 
-Three threads: OpenCV releases the GIL while it works, so no process is needed. Beside a GPU, which
-finds in a millisecond, one thread finds and recognises. From a camera the newest frames are read:
-two may wait, and those that gave way count as dropped. From a file every frame is read. Whoever
-draws takes views from the end and never delays a stage.
+Three threads, one of which recognises and votes: OpenCV releases the GIL while it works, so no
+process is needed. With the finder on a GPU, which takes a millisecond, one thread finds, recognises
+and votes. From a camera the newest frames are read: two may wait, and those that gave way count as
+dropped. From a file every frame is read. Whoever draws takes views from the end and never delays a
+stage.
 """
 
 import gc
@@ -105,6 +106,7 @@ class Pipeline:
 
     ``roi`` is the region of the frames that is read, None for all, and ``layers`` tells whether
     views carry the layers' responses to a digit: both may be changed while the source is read.
+    While it is, `limited_threads` holds for the whole process.
 
     Examples
     --------
@@ -144,7 +146,7 @@ class Pipeline:
             ("find", self._find, self._frames, self._found),
             ("recognise", partial(self._read, self._found.get), self._found, self._views),
         ]
-        if reader.engine.device != "cpu":  # it takes a millisecond, less than two threads' turns
+        if reader.finder.device != "cpu":  # finding takes less than threads cost each other
             stages = [("read", partial(self._read, self._look), self._frames, self._views)]
         self._stages = [
             threading.Thread(target=self._guarded, args=stage, name=f"neocog-{name}", daemon=True)
@@ -152,9 +154,10 @@ class Pipeline:
         ]
 
     def __enter__(self) -> "Pipeline":
-        engine = self.reader.engine
-        self._limits.enter_context(limited_threads(finder_threads(engine.device)))
+        threads = finder_threads(self.reader.finder.device)
+        self._limits.enter_context(limited_threads(threads))
         try:
+            engine = self.reader.engine
             for digits in _WARM if engine.device == "cpu" else (*_WARM, *_WARM_GPU):
                 engine.recognise(np.zeros((digits, 28, 28), np.uint8), batch=self.reader.batch)
             self._frame_reader.warm()
@@ -291,8 +294,8 @@ def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
 def finder_threads(device: str) -> int:
     """Threads of OpenCV, and so of the finder's network on a CPU.
 
-    With fewer, whole frames would take longer than frames come; beside a GPU nothing is left that
-    is large enough for a second one.
+    With fewer, whole frames would take longer than frames come. With the finder on a GPU no call
+    of OpenCV is large enough to gain from a second thread.
     """
     return min(_MOST_THREADS, cores()) if device == "cpu" else 1
 

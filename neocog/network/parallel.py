@@ -85,9 +85,8 @@ class ProcessSetting:
     Parameters
     ----------
     make : callable
-        Returns a context that makes the setting and undoes it.
-
-    A call may have arguments for ``make``: those of the first user hold for all.
+        Returns a context that makes the setting and undoes it. It is given what a call is given:
+        of several users at a time, what the first one gave.
     """
 
     def __init__(self, make: Callable[..., AbstractContextManager[object]]) -> None:
@@ -95,11 +94,11 @@ class ProcessSetting:
         self._lock, self._users, self._made = threading.Lock(), 0, ExitStack()
 
     @contextmanager
-    def __call__(self, *how: Any) -> Iterator[None]:
+    def __call__(self, *given: Any) -> Iterator[None]:
         """Keep the setting to the end of the block."""
         with self._lock:
             if not self._users:
-                self._made.enter_context(self._make(*how))
+                self._made.enter_context(self._make(*given))
             self._users += 1
         try:
             yield

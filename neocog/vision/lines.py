@@ -37,7 +37,7 @@ def into_lines(boxes: Boxes, settings: SearchSettings | None = None) -> list[lis
 def skew_and_lines(
     boxes: Boxes, settings: SearchSettings | None = None
 ) -> tuple[float, list[list[int]]]:
-    """Choose between no skew and the voted one: whichever makes the flatter lines. And these."""
+    """Return the skew, none or the voted one, that makes the flatter lines; and these lines."""
     slopes = dict.fromkeys((0.0, voted_skew(boxes)))
     lines = {slope: _cluster(boxes, slope, settings or SearchSettings()) for slope in slopes}
     best = min(lines, key=lambda slope: lines[slope][0])

@@ -119,8 +119,8 @@ def _adjust_stroke(patch: Ink, width: float, settings: SearchSettings) -> Ink:
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach + 1, reach + 1))
     padded = cv2.copyMakeBorder(patch, reach, reach, reach, reach, cv2.BORDER_CONSTANT, value=0)
     changed = cv2.dilate(padded, kernel) if goal > width else cv2.erode(padded, kernel)
-    cropped = _crop(np.asarray(changed, dtype=np.float32))
-    return patch if cropped is None else cropped
+    inked = _crop(np.asarray(changed, dtype=np.float32))
+    return patch if inked is None else inked
 
 
 def _centre(patch: Ink) -> NDArray[np.uint8]:
@@ -211,7 +211,7 @@ def cut_out(
     contrasts : ndarray, shape (N,)
         In grey levels.
     """
-    crops = cropped(grey, boxes, settings)
+    crops = crops_of(grey, boxes, settings)
     digits = np.array([crop.digit() for crop in crops], np.uint8).reshape(-1, SIDE, SIDE)
     return digits, np.array([crop.contrast for crop in crops])
 
@@ -240,7 +240,7 @@ class Crop:
         return normalise(_own(ink, self.inner, settings), settings=settings)
 
 
-def cropped(
+def crops_of(
     grey: NDArray[np.uint8], boxes: NDArray[np.float32], settings: SearchSettings | None = None
 ) -> list[Crop]:
     """Return what lies in boxes, as `cut_out` takes them."""
@@ -248,20 +248,24 @@ def cropped(
     around = _around(grey.shape, boxes, settings.margin)
     papers = _papers(grey, around, boxes)
     return [
-        _crop_of(grey, box, crop, paper, settings)
-        for box, crop, paper in zip(boxes.tolist(), around.tolist(), papers, strict=True)
+        _crop_of(grey, box, corners, paper, settings)
+        for box, corners, paper in zip(boxes.tolist(), around.tolist(), papers, strict=True)
     ]
 
 
 def _crop_of(
-    grey: NDArray[np.uint8], box: list[float], crop: list[int], paper: Ink, settings: SearchSettings
+    grey: NDArray[np.uint8],
+    box: list[float],
+    corners: list[int],
+    paper: Ink,
+    settings: SearchSettings,
 ) -> Crop:
     """What lies in one box.
 
     If most of the box would be ink, and so would be what lies just around it, the paper further out
     is the heavy outline of a cell: then that is the paper.
     """
-    seen, inner = _reduced(grey, box, crop, settings.reduced)
+    seen, inner = _reduced(grey, box, corners, settings.reduced)
     rows, columns = (_places(side) for side in seen.shape)
     away = seen - (paper[0] + paper[1] * rows)[:, None] - paper[2] * columns
     full, middle = _greys(away, inner, settings)
@@ -312,12 +316,12 @@ def _around(shape: tuple[int, ...], boxes: NDArray[np.float32], margin: float) -
 
 
 def _reduced(
-    grey: NDArray[np.uint8], box: list[float], crop: list[int], most: int
+    grey: NDArray[np.uint8], box: list[float], corners: list[int], most: int
 ) -> tuple[Ink, tuple[int, int, int, int]]:
     """A crop, reduced where its box is larger than ``most``; and where the box lies in it."""
     import cv2
 
-    (x, y, wide, high), (left, top, right, bottom) = box, crop
+    (x, y, wide, high), (left, top, right, bottom) = box, corners
     seen = grey[top:bottom, left:right]
     scale = min(1.0, most / max(wide, high))
     if scale < 1:
@@ -330,7 +334,9 @@ def _reduced(
 @cache
 def _places(count: int) -> Ink:
     """Middles of so many equal parts of the way from -1 to 1."""
-    return (np.arange(count, dtype=np.float32) + np.float32(0.5)) * np.float32(2 / count) - 1
+    places = (np.arange(count, dtype=np.float32) + np.float32(0.5)) * np.float32(2 / count) - 1
+    places.flags.writeable = False  # it is the same one each time
+    return places
 
 
 def _papers(grey: NDArray[np.uint8], around: NDArray[np.int64], boxes: NDArray[np.float32]) -> Ink:
@@ -383,7 +389,7 @@ def _own(
     if (lines := _lines(body, inner, settings)) is not None:
         ink = np.where(lines, np.float32(0), ink)
         body &= ~lines
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(  # a crop has less than 2**16 parts
         body.astype(np.uint8), connectivity=8, ltype=cv2.CV_16U
     )
     inside = (

@@ -9,7 +9,6 @@ is worth most is taken (`neocog.vision.lines`).
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged, overlaps
 from neocog.vision.lines import best_chain, into_lines, links, posterior
-from neocog.vision.normalise import Crop, cropped
+from neocog.vision.normalise import Crop, crops_of
 from neocog.vision.weigh import (
     NETWORK,
     SLASH_KIND,
@@ -68,9 +67,10 @@ class Mark:
     @property
     def digit(self) -> NDArray[np.uint8]:
         """For the network, (28, 28), ink 255; nothing in a sign. Cut out when first asked for."""
-        if isinstance(self.crop, Crop):
-            self.crop = self.crop.digit()
-        return np.zeros((28, 28), np.uint8) if self.crop is None else self.crop
+        crop = self.crop
+        if isinstance(crop, Crop):
+            self.crop = crop = crop.digit()
+        return np.zeros((28, 28), np.uint8) if crop is None else crop
 
     @property
     def is_digit(self) -> bool:
@@ -160,7 +160,7 @@ class Search:
         found = found[sure | (np.cumsum(~sure) <= max(0, room - int(sure.sum())))]
         if not len(found):
             return
-        weights, crops = self._weights, cropped(self._grey, found.boxes, self.settings)
+        weights, crops = self._weights, crops_of(self._grey, found.boxes, self.settings)
         contrast = np.log1p([crop.contrast for crop in crops])
         first = not self._all  # of the page, these are the places
         if first:
@@ -323,11 +323,12 @@ def _date_of(line: Sequence[Mark], slashes: tuple[int, int]) -> set[int]:
     return set()
 
 
-def _marks(found: Finding, crops: Sequence[Crop] = ()) -> list[Mark]:
+def _marks(found: Finding, crops: Sequence[Crop] | None = None) -> list[Mark]:
     rows = zip(found.boxes.tolist(), found.scores.tolist(), found.kinds.tolist(), strict=True)
+    cut = [None] * len(found) if crops is None else crops
     return [
         Mark(tuple(box), score, kind, guesses, crop)
-        for (box, score, kind), guesses, crop in zip_longest(rows, found.guesses, crops)
+        for (box, score, kind), guesses, crop in zip(rows, found.guesses, cut, strict=True)
     ]
 
 
