@@ -15,7 +15,7 @@ from neocog.learning.formats import Digits
 from neocog.network.decision import answers
 from neocog.network.engine import Bound, Engine
 from neocog.network.made import made_digits
-from neocog.vision.normalise import digit_of_box
+from neocog.vision.crops import digit_of_box
 from tests.support import digits_of, tiny_model
 
 

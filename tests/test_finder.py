@@ -20,6 +20,7 @@ from neocog.learning.teacher.page import any_style, draw_page
 from neocog.learning.teacher.paper import card_on
 from neocog.learning.teacher.pen import Pen
 from neocog.network.registry import find_model
+from neocog.vision.crops import digit_of_box
 from neocog.vision.finder import (
     FinderSettings,
     Finding,
@@ -32,7 +33,6 @@ from neocog.vision.finder import (
     sizes,
 )  # fmt: skip
 from neocog.vision.finder_model import OpenCV, load_finder, save_finder
-from neocog.vision.normalise import digit_of_box
 
 
 def seven() -> np.ndarray:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from neocog.batch.reader import Reader, _parted
 from neocog.batch.records import DigitReading
 from neocog.errors import UsageError
+from neocog.vision.crops import Crop, cut_out, digit_of_box
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import into_lines
-from neocog.vision.normalise import Crop, cut_out, digit_of_box
 from neocog.vision.page import TURNS, _line, _seen, _turned_back
 from neocog.vision.search import Known, Mark, Search
 from neocog.vision.weigh import OWN, SLASH_KIND, SearchSettings, Weights, same_mark

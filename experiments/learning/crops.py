@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from neocog.learning.blocks import in_blocks
 from neocog.learning.teacher.bank import SOURCES, load_bank
 from neocog.learning.teacher.page import draw_page
+from neocog.vision.crops import digit_of_box
 from neocog.vision.finder import SIGNS, find, overlaps
 from neocog.vision.finder_model import OpenCV, load_finder
-from neocog.vision.normalise import digit_of_box
 
 Digits = NDArray[np.uint8]
 Boxes = NDArray[np.float32]

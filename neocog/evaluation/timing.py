@@ -122,10 +122,10 @@ def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> tupl
 
     from neocog.batch.device import finder_beside
     from neocog.network.registry import FINDER, find_model
+    from neocog.vision.crops import cut_out
     from neocog.vision.decode import decode
     from neocog.vision.finder import LONG_SIDE, find
     from neocog.vision.finder_model import load_finder
-    from neocog.vision.normalise import cut_out
 
     finder = finder_beside(engine, load_finder(find_model(FINDER)))
     held = min(count, _MOST_ON_PAGE)

@@ -196,7 +196,7 @@ def _cut(
     item: Item, page: int, turn: int, boxes: list[list[float]]
 ) -> tuple[bytes, NDArray[np.uint8]]:
     """A page as it is searched, as a PNG, and its digits (N, 28, 28) as the reader cuts them."""
-    from neocog.vision.normalise import digit_of_box
+    from neocog.vision.crops import digit_of_box
 
     found = _page(item, page, LONG_SIDE)
     digits = np.zeros((len(boxes), 28, 28), np.uint8)

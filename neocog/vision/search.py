@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.vision.crops import Crop, crops_of
 from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged, overlaps
 from neocog.vision.lines import best_chain, into_lines, links, posterior
-from neocog.vision.normalise import Crop, crops_of
 from neocog.vision.weigh import (
     NETWORK,
     SLASH_KIND,

@@ -1,0 +1,286 @@
+"""Digits cut out of a picture at the finder's boxes.
+
+Ink is what stands off the paper around a box; what does not belong to the box's digit is left out:
+neighbours, rules and outlines of cells. The rest is brought into the form of MNIST's digits
+(`neocog.vision.normalise`).
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.vision.normalise import SIDE, Ink, normalise
+from neocog.vision.weigh import SearchSettings
+
+_REST = 0.3  # of the ink in a box; if less is left without lines, these are strokes
+_FAINTEST = 2.0  # grey levels between paper and ink
+_NOTHING = 1e-9  # where they do not differ
+_MOST = 0.5  # of full ink, from which a grey is ink rather than paper
+_GRID = 20  # rows and columns of the pixels of a crop whose paper is looked at
+
+
+def digit_of_box(grey: NDArray[np.uint8], box: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Cut a digit out of a picture.
+
+    Parameters
+    ----------
+    grey : ndarray of uint8, shape (H, W)
+    box : ndarray, shape (4,)
+        Left, top, width, height in pixels.
+
+    Returns
+    -------
+    ndarray of uint8, shape (28, 28)
+        Ink 255, as `normalise` makes it; all 0 where the box holds no contrast.
+    """
+    digits, _ = cut_out(grey, np.asarray(box)[None])
+    return np.asarray(digits[0], np.uint8)
+
+
+def cut_out(
+    grey: NDArray[np.uint8], boxes: NDArray[np.float32], settings: SearchSettings | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """Cut digits out as `digit_of_box` does.
+
+    Parameters
+    ----------
+    grey : ndarray of uint8, shape (H, W)
+    boxes : ndarray, shape (N, 4)
+        Left, top, width, height in pixels.
+    settings : SearchSettings, optional
+
+    Returns
+    -------
+    digits : ndarray of uint8, shape (N, 28, 28)
+    contrasts : ndarray, shape (N,)
+        In grey levels.
+    """
+    crops = crops_of(grey, boxes, settings)
+    digits = np.array([crop.digit() for crop in crops], np.uint8).reshape(-1, SIDE, SIDE)
+    return digits, np.array([crop.contrast for crop in crops])
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """What lies in and around a box of a picture, and its contrast; the digit is cut out later."""
+
+    away: Ink  # how far each pixel is from the paper, in grey levels
+    inner: tuple[int, int, int, int]  # where the box lies in it
+    full: float  # how far full ink is from the paper; dark ink below 0
+    settings: SearchSettings
+
+    @property
+    def contrast(self) -> float:
+        """Grey levels between paper and ink."""
+        return abs(self.full)
+
+    def digit(self) -> NDArray[np.uint8]:
+        """The digit in the box, (28, 28), as `digit_of_box` has it."""
+        if self.contrast < _FAINTEST:
+            return np.zeros((SIDE, SIDE), np.uint8)
+        settings = self.settings
+        ink = self.away / np.float32(self.full) - np.float32(settings.paper)
+        ink = np.clip(ink / np.float32(settings.ink - settings.paper), 0, 1)
+        return normalise(_own(ink, self.inner, settings), settings=settings)
+
+
+def crops_of(
+    grey: NDArray[np.uint8], boxes: NDArray[np.float32], settings: SearchSettings | None = None
+) -> list[Crop]:
+    """Return what lies in boxes, as `cut_out` takes them."""
+    settings = settings or SearchSettings()
+    around = _around(grey.shape, boxes, settings.margin)
+    papers = _papers(grey, around, boxes)
+    return [
+        _crop_of(grey, box, corners, paper, settings)
+        for box, corners, paper in zip(boxes.tolist(), around.tolist(), papers, strict=True)
+    ]
+
+
+def _crop_of(
+    grey: NDArray[np.uint8],
+    box: list[float],
+    corners: list[int],
+    paper: Ink,
+    settings: SearchSettings,
+) -> Crop:
+    """What lies in one box.
+
+    If most of the box would be ink, and so would be what lies just around it, the paper further out
+    is the heavy outline of a cell: then that is the paper.
+    """
+    seen, inner = _reduced(grey, box, corners, settings.reduced)
+    rows, columns = (_places(side) for side in seen.shape)
+    away = seen - (paper[0] + paper[1] * rows)[:, None] - paper[2] * columns
+    full, middle = _greys(away, inner, settings)
+    if middle / full > _MOST and (beside := _beside(away, inner, settings)) / full > _MOST:
+        away -= np.float32(beside)
+        full, _ = _greys(away, inner, settings)
+    return Crop(away, inner, full, settings)
+
+
+def _greys(
+    away: Ink, inner: tuple[int, int, int, int], settings: SearchSettings
+) -> tuple[float, float]:
+    """How far from the paper full ink in a box is, and the box's middle grey; dark ink below 0."""
+    (x, y, wide, high) = inner
+    down, right = int(settings.rim * high), int(settings.rim * wide)
+    within = away[y + down : y + high - down, x + right : x + wide - right]
+    if not within.size:
+        return _NOTHING, 0.0
+    few, half = int(settings.extreme * within.size), within.size // 2
+    ordered = np.partition(within, (few, half, within.size - 1 - few), axis=None)
+    dark, middle, bright = (float(ordered[k]) for k in (few, half, within.size - 1 - few))
+    return (bright if bright > -dark else dark) or _NOTHING, middle
+
+
+def _beside(away: Ink, inner: tuple[int, int, int, int], settings: SearchSettings) -> float:
+    """How far from the paper most of what lies just around a box is; 0 if nothing does."""
+    (x, y, wide, high), edge = inner, _slack(inner, settings) + 1
+    ring = np.zeros(away.shape, np.bool_)
+    ring[max(0, y - edge) : y + high + edge, max(0, x - edge) : x + wide + edge] = True
+    ring[y : y + high, x : x + wide] = False
+    return float(np.median(away[ring])) if ring.any() else 0.0
+
+
+def _slack(box: tuple[int, int, int, int], settings: SearchSettings) -> int:
+    """Pixels that ink may stand out of a box."""
+    return max(1, round(settings.slack * max(box[2:])))
+
+
+def _around(shape: tuple[int, ...], boxes: NDArray[np.float32], margin: float) -> NDArray[np.int64]:
+    """Left, top, right and bottom of boxes (N, 4) with a margin, (N, 4): at least one pixel."""
+    x, y, wide, high = np.asarray(boxes, np.float64).T
+    edge = margin * np.maximum(wide, high) + 2
+    left = np.clip(np.trunc(x - edge), 0, shape[1] - 1)
+    top = np.clip(np.trunc(y - edge), 0, shape[0] - 1)
+    right = np.clip(np.ceil(x + wide + edge), left + 1, shape[1])
+    bottom = np.clip(np.ceil(y + high + edge), top + 1, shape[0])
+    return np.stack([left, top, right, bottom], axis=1).astype(np.int64)
+
+
+def _reduced(
+    grey: NDArray[np.uint8], box: list[float], corners: list[int], most: int
+) -> tuple[Ink, tuple[int, int, int, int]]:
+    """A crop, reduced where its box is larger than ``most``; and where the box lies in it."""
+    import cv2
+
+    (x, y, wide, high), (left, top, right, bottom) = box, corners
+    seen = grey[top:bottom, left:right]
+    scale = min(1.0, most / max(wide, high))
+    if scale < 1:
+        size = (max(1, round(seen.shape[1] * scale)), max(1, round(seen.shape[0] * scale)))
+        seen = np.asarray(cv2.resize(seen, size, interpolation=cv2.INTER_AREA), np.uint8)
+    inner = [max(0, round(v * scale)) for v in (x - left, y - top, wide, high)]
+    return seen.astype(np.float32), (inner[0], inner[1], max(1, inner[2]), max(1, inner[3]))
+
+
+@cache
+def _places(count: int) -> Ink:
+    """Middles of so many equal parts of the way from -1 to 1."""
+    places = (np.arange(count, dtype=np.float32) + np.float32(0.5)) * np.float32(2 / count) - 1
+    places.flags.writeable = False  # it is the same one each time
+    return places
+
+
+def _papers(grey: NDArray[np.uint8], around: NDArray[np.int64], boxes: NDArray[np.float32]) -> Ink:
+    """The paper's grey in crops (N, 4): planes through what lies around the boxes, (N, 3).
+
+    Each is the grey in the middle, and what it rises by from there to the bottom and to the right.
+    """
+    left, top, right, bottom = around.T[..., None]
+    x, y, wide, high = boxes.T[..., None]
+    at = _places(_GRID)
+    rows, columns = top + (bottom - top) * (at + 1) / 2, left + (right - left) * (at + 1) / 2
+    above_or_below = (rows < y) | (rows >= y + high)
+    beside = (columns < x) | (columns >= x + wide)
+    free = (above_or_below[:, :, None] | beside[:, None]).reshape(-1, _GRID * _GRID)
+    free |= ~free.any(axis=1, keepdims=True)
+    places = rows.astype(np.int64)[:, :, None], columns.astype(np.int64)[:, None]
+    seen = grey[places].reshape(-1, _GRID * _GRID).astype(np.float32)
+    down, along = np.repeat(at, _GRID), np.tile(at, _GRID)
+    design = np.stack([np.ones_like(down), down, along], axis=1)
+    squares = (design[:, :, None] * design[:, None]).reshape(-1, 9)
+    planes = np.zeros((len(boxes), 3), np.float32)
+    planes[:, 0] = _medians(seen, free)
+    for _ in range(3):  # Cauchy's weights: neighbours' ink counts less
+        off = np.square(seen - planes @ design.T)
+        weights = free / (1 + off / np.maximum(1, _medians(off, free))[:, None])
+        normal = (weights @ squares).reshape(-1, 3, 3) + 1e-4 * np.eye(3)
+        planes = np.linalg.solve(normal, ((weights * seen) @ design)[..., None])[..., 0]
+        planes = planes.astype(np.float32)
+    return planes
+
+
+def _medians(values: Ink, among: NDArray[np.bool_]) -> Ink:
+    """Medians of rows (N, M), of those values that are among them."""
+    ordered = np.sort(np.where(among, values, np.inf), axis=1)
+    middle = (among.sum(axis=1) - 1) // 2
+    return np.asarray(ordered[np.arange(len(values)), middle], np.float32)
+
+
+def _own(
+    ink: NDArray[np.float32], inner: tuple[int, int, int, int], settings: SearchSettings
+) -> NDArray[np.float32]:
+    """Take away lines that go on beyond the box, and marks that lie outside for the most part.
+
+    What holds most of the ink in the box stays: a digit may touch the outline of its cell.
+    """
+    import cv2
+
+    (x, y, wide, high), slack = inner, _slack(inner, settings)
+    body = ink > settings.part
+    if (lines := _lines(body, inner, settings)) is not None:
+        ink = np.where(lines, np.float32(0), ink)
+        body &= ~lines
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(  # a crop has less than 2**16 parts
+        body.astype(np.uint8), connectivity=8, ltype=cv2.CV_16U
+    )
+    inside = (
+        slice(max(0, y - slack), y + high + slack), slice(max(0, x - slack), x + wide + slack)
+    )  # fmt: skip
+    within = np.bincount(labels[inside].ravel(), minlength=count)
+    area = stats[:, cv2.CC_STAT_AREA]
+    keep = (within > 0.5 * area) | (within > 0.5 * within[1:].sum())
+    keep[0] = False
+    keep &= area >= settings.speck * max(1, int(area[1:].max(initial=1)))
+    near = np.asarray(cv2.dilate(keep.astype(np.uint8)[labels], np.ones((3, 3), np.uint8))) > 0
+    own = np.zeros_like(ink)
+    own[inside] = np.where(near[inside], ink[inside], np.float32(0))
+    return own
+
+
+def _lines(
+    ink: NDArray[np.bool_], inner: tuple[int, int, int, int], settings: SearchSettings
+) -> NDArray[np.bool_] | None:
+    """Where straight lines in a box or beside it are longer than the box: rules and outlines.
+
+    Not where a stroke crosses them; and not if little but them is in the box: a 1 may be one.
+    """
+    import cv2
+
+    def opened_or_closed(way: int, of: Any, high: int, wide: int) -> Any:
+        shape, edge = np.ones((high, wide), np.uint8), cv2.BORDER_CONSTANT
+        return cv2.morphologyEx(of, way, shape, borderType=edge, borderValue=0)
+
+    body, (x, y, wide, high) = ink.astype(np.uint8), inner
+    beyond = round(settings.line * max(wide, high))
+    reach = 2 * _slack(inner, settings) + 3
+    lines: Any = np.zeros_like(body)
+    if cv2.reduce(body, 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S).max() >= wide + beyond:
+        lines |= opened_or_closed(cv2.MORPH_OPEN, body, 1, wide + beyond)
+    if cv2.reduce(body, 0, cv2.REDUCE_SUM, dtype=cv2.CV_32S).max() >= high + beyond:
+        lines |= opened_or_closed(cv2.MORPH_OPEN, body, high + beyond, 1)
+    if not lines.any():
+        return None
+    lines = cv2.bitwise_and(cv2.dilate(lines, np.ones((3, 3), np.uint8)), body)
+    rest = body - lines
+    box = slice(y, y + high), slice(x, x + wide)
+    if rest[box].sum() < _REST * body[box].sum():
+        return None
+    across = opened_or_closed(cv2.MORPH_CLOSE, rest, reach, 1)
+    across |= opened_or_closed(cv2.MORPH_CLOSE, rest, 1, reach)
+    return np.asarray(lines > across)
