@@ -60,18 +60,12 @@ def write(cover: Image, lines: list[NDArray[np.float32]], x: float, y: float,
 
 
 def sheet(
-    strokes: Path,
-    rng: np.random.Generator,
-    lines: Sequence[str] = LINES,
-    size: tuple[int, int] = SHEET,
+    strokes: Path, rng: np.random.Generator, lines: Sequence[str] = LINES, size: tuple[int, int] = SHEET
 ) -> Image:
     """Return the sheet from above, in colour: squared paper, lines by one hand."""
     rows, columns = size
     paper = np.full((rows, columns, 3), (243, 241, 233), np.float32)
-    paper += (
-        noise((rows, columns), 1.2, rng)[..., None]
-        + 1.5 * noise((rows, columns), 9, rng)[..., None]
-    )
+    paper += noise((rows, columns), 1.2, rng)[..., None] + 1.5 * noise((rows, columns), 9, rng)[..., None]
     for at in range(60, rows, 62):
         paper[at : at + 2] -= (40, 22, 10)
     paper[:, 150:153] -= (8, 60, 60)
@@ -83,9 +77,7 @@ def sheet(
             mark = hand[int(char)].pop(int(rng.integers(len(hand[int(char)]))))
             begin = min(float(line[:, 0].min()) for line in mark) * HEIGHT
             write(cover, mark, x - begin, y + rng.normal(0, 4), rng)
-            x += (
-                max(float(line[:, 0].max()) for line in mark) * HEIGHT - begin + rng.uniform(28, 48)
-            )
+            x += max(float(line[:, 0].max()) for line in mark) * HEIGHT - begin + rng.uniform(28, 48)
             y += 0.6
     ink = cv2.GaussianBlur(np.minimum(cover, 1), (0, 0), 0.8)
     ink = ink * np.clip(0.86 + 0.08 * noise((rows, columns), 2.5, rng), 0.5, 1)
@@ -122,9 +114,7 @@ def photograph(strokes: Path) -> NDArray[np.uint8]:
     cv2.ellipse(shadow, (930, 640), (330, 190), -32, 0, 360, 1.0, -1)
     light -= 0.30 * cv2.GaussianBlur(shadow, (0, 0), 26)
     picture *= light[..., None] * np.array([1.02, 0.99, 0.93], np.float32)
-    picture = cv2.GaussianBlur(picture, (0, 0), 0.7) + 2.2 * rng.standard_normal(
-        (*SIZE, 3), np.float32
-    )
+    picture = cv2.GaussianBlur(picture, (0, 0), 0.7) + 2.2 * rng.standard_normal((*SIZE, 3), np.float32)
     return np.clip(picture, 0, 255).astype(np.uint8)
 
 

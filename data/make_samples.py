@@ -45,15 +45,7 @@ class Note:
 NOTES = (
     Note("postcode.png", ("90412",), 520, size=(640, 300), height=84, grain=1.5),
     Note("phone.jpg", ("01632960857",), 1300, size=(800, 300), height=58, ink=(32, 32, 36)),
-    Note(
-        "meter.jpg",
-        ("048317",),
-        1300,
-        height=76,
-        ink=(58, 58, 62),
-        paper=(214, 214, 210),
-        grain=4.5,
-    ),
+    Note("meter.jpg", ("048317",), 1300, height=76, ink=(58, 58, 62), paper=(214, 214, 210), grain=4.5),
     Note("dates.jpg", ("1979", "2003"), 780, height=70, ink=(24, 60, 128), ruled=True, grain=2.0),
     Note("note.jpg", ("3846", "52071", "9265"), 1170, height=62, paper=(246, 236, 206)),
     Note("tilted.jpg", ("27549", "6038"), 650, height=66, ink=(120, 28, 34), tilt=5.0, shade=0.16),
@@ -133,9 +125,7 @@ def smear(cells: Floats) -> float:
     return float(blots.sum() + 100 * (ink * (1 - ink)).mean())
 
 
-def write_line(
-    ink: Floats, text: str, top: float, note: Note, rng: np.random.Generator, hand: Hand
-) -> None:
+def write_line(ink: Floats, text: str, top: float, note: Note, rng: np.random.Generator, hand: Hand) -> None:
     """Write ``text`` into the ink map (H, W), centred, its digits' upper ends near row ``top``."""
     step = note.height * 0.98
     left = (ink.shape[1] - step * len(text)) / 2 + rng.uniform(-0.2, 0.2) * step
@@ -172,9 +162,7 @@ def draw(note: Note, rng: np.random.Generator) -> Image.Image:
     rows, columns = np.mgrid[0:height, 0:width] / max(width, height)
     angle = rng.uniform(0, 2 * np.pi)
     slope = np.cos(angle) * columns + np.sin(angle) * rows
-    light = (
-        1 - note.shade * (slope - slope.min()) / np.ptp(slope) + 0.012 * cloud(ink.shape, 60, rng)
-    )
+    light = 1 - note.shade * (slope - slope.min()) / np.ptp(slope) + 0.012 * cloud(ink.shape, 60, rng)
     paper = np.multiply.outer(light, np.array(note.paper, dtype=float))
     if note.ruled:
         rules = ((np.arange(height) - first - note.height * 1.2) % pitch < 1.5) * 0.10

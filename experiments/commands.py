@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
-Data = Annotated[
-    Path | None, option("--data", "DATA", "Folder with mnist [default: the downloaded one].")
-]
+Data = Annotated[Path | None, option("--data", "DATA", "Folder with mnist [default: the downloaded one].")]
 Output = Annotated[Path | None, option("--output -o", "FILE", "Write the result to FILE, as JSON.")]
 Seconds = Annotated[
     float, option("--seconds", "N", "Stop after so many seconds; the rest is skipped.", min=1)
@@ -39,9 +37,7 @@ Sizes = Annotated[str, option("--sizes", "K2/K3/K4,...", "Networks whose layers 
 Peers = Annotated[
     str,
     option(
-        "--peers",
-        "NAME,...",
-        "Other software to compare with. CPU: onnxruntime, torch. GPU: torch, compile.",
+        "--peers", "NAME,...", "Other software to compare with. CPU: onnxruntime, torch. GPU: torch, compile."
     ),
 ]
 
@@ -134,9 +130,7 @@ def bench_convpool(
     quick: Quick = False,
     output: Output = None,
     seconds: Seconds = USUAL_SECONDS,
-    tilings: Annotated[
-        Path | None, option("--tilings", "FILE", "Write our fastest tilings to FILE.")
-    ] = None,
+    tilings: Annotated[Path | None, option("--tilings", "FILE", "Write our fastest tilings to FILE.")] = None,
     device: Cuda = "cuda",
     as_json: options.Json = False,
 ) -> None:
@@ -193,9 +187,7 @@ def bench_winograd(
 
 @app.command("all")
 def bench_all(
-    json_path: Annotated[
-        Path, option("--json", "RESULTS", "Write all results to RESULTS, as JSON.")
-    ],
+    json_path: Annotated[Path, option("--json", "RESULTS", "Write all results to RESULTS, as JSON.")],
     device: options.Device = "auto",
     data: Data = None,
     only: Annotated[str, option("--only", "NAME,...", "Only these experiments.")] = "",
@@ -238,9 +230,7 @@ def _number(device: str) -> int:
     return int(number or 0)
 
 
-def _run(
-    name: str, cpu: bool, quick: bool, device: str, seconds: float, output: Path | None
-) -> Result:
+def _run(name: str, cpu: bool, quick: bool, device: str, seconds: float, output: Path | None) -> Result:
     """Run an experiment and keep its result; the command is told with the output's name alone."""
     words = [f"neocog bench {name}", *["--cpu"] * cpu, *["--quick"] * quick]
     words += [f"--device {device}"] * (device != "cuda")

@@ -56,9 +56,7 @@ def atomic_write(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
         raise
 
 
-def check_output(
-    path: str | Path, option: str, *, folder: bool = False, make: bool = False
-) -> None:
+def check_output(path: str | Path, option: str, *, folder: bool = False, make: bool = False) -> None:
     """Refuse at once what `atomic_write` could not write when the work is done.
 
     Parameters
@@ -152,10 +150,7 @@ class AppendFile:
             return None
         held = os.fstat(self.handle).st_size
         if held < self._size:
-            return (
-                "was shortened by another program during the run, "
-                f"from {self._size} bytes to {held}"
-            )
+            return f"was shortened by another program during the run, from {self._size} bytes to {held}"
         if self._watched and not self._stands():
             was = "replaced" if os.path.lexists(self.path) else "removed"
             return f"was {was} during the run"
@@ -206,8 +201,7 @@ def file_lock(path: str | Path | None, option: str = "-o") -> Iterator[None]:
                 files.callback(os.close, _locked(path))
             except BlockingIOError:
                 raise UsageError(
-                    f"{path}: another run is writing to it; wait for it to end, "
-                    f"or choose another {option}"
+                    f"{path}: another run is writing to it; wait for it to end, or choose another {option}"
                 ) from None
             except OSError:  # written without a lock
                 pass

@@ -118,9 +118,7 @@ class ForkServer:
             if self._closed:
                 raise EndedEarly("the run has ended")
             if time.monotonic() > late:
-                raise TimeoutError(
-                    f"the process that starts them did not answer for {_ANSWERS:.0f} s"
-                )
+                raise TimeoutError(f"the process that starts them did not answer for {_ANSWERS:.0f} s")
         answer: int | str | None = self._link.recv()
         if isinstance(answer, str):
             raise EndedEarly(f"worker processes cannot be started: {answer}")

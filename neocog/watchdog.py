@@ -23,11 +23,7 @@ class Watchdog:
     """
 
     def __init__(
-        self,
-        watched: Callable[[], Iterable[Watched]],
-        limit: Callable[[], float],
-        *,
-        every: float = 0.25,
+        self, watched: Callable[[], Iterable[Watched]], limit: Callable[[], float], *, every: float = 0.25
     ) -> None:
         self._watched, self._limit, self._every = watched, limit, every
         self._closed = threading.Event()

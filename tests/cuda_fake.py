@@ -193,9 +193,7 @@ def install(monkeypatch: pytest.MonkeyPatch, emulator: Emulator) -> ModuleType:
         return Function()
 
     monkeypatch.setattr(launcher.Gpu, "_load", load)
-    monkeypatch.setattr(
-        launcher, "_launch_programmatic", lambda function, launch, stream: run(launch)
-    )
+    monkeypatch.setattr(launcher, "_launch_programmatic", lambda function, launch, stream: run(launch))
     return module
 
 

@@ -102,9 +102,7 @@ def runs_on(kernel: Kernel, arch: int) -> bool:
     return kernel.runs_on(arch) and kernel.shared <= SHARED[arch] * 1024
 
 
-def _kernels(
-    shelf: plan.Shelf, stage: str, version: str, batches: tuple[int, ...]
-) -> Iterator[Kernel]:
+def _kernels(shelf: plan.Shelf, stage: str, version: str, batches: tuple[int, ...]) -> Iterator[Kernel]:
     for batch in batches:
         try:
             found = plan.kernels_of(shelf.step(stage, version), batch)

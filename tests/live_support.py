@@ -22,9 +22,7 @@ Frame = NDArray[np.uint8]
 MODEL = "neocog-small"
 
 
-def picture(
-    text: str, *, size: tuple[int, int] = (320, 240), at: int = 30, tall: int = 48
-) -> Frame:
+def picture(text: str, *, size: tuple[int, int] = (320, 240), at: int = 30, tall: int = 48) -> Frame:
     """A frame (H, W, 3) with a handwritten number on grey paper; without digits for ""."""
     width, height = size
     out = np.full((height, width, 3), 215, np.uint8)
@@ -49,8 +47,7 @@ def clip(*parts: tuple[str, int], size: tuple[int, int] = (320, 240)) -> list[Fr
 def row(text: str, *, x: int = 0, y: int = 0, p: float = 0.995, tall: int = 40) -> Row:
     """A line of a frame, its digits 30 columns apart."""
     return tuple(
-        DigitReading(char, p, 0.5, (x + 30 * n, y, 24, tall), place=p)
-        for n, char in enumerate(text)
+        DigitReading(char, p, 0.5, (x + 30 * n, y, 24, tall), place=p) for n, char in enumerate(text)
     )
 
 
@@ -92,10 +89,7 @@ class RawServer:
     """A server on the loopback that sends to whoever connects what ``send`` gives, as it likes."""
 
     def __init__(
-        self,
-        send: Callable[[bytes], Iterable[bytes]],
-        tls: ssl.SSLContext | None = None,
-        port: int = 0,
+        self, send: Callable[[bytes], Iterable[bytes]], tls: ssl.SSLContext | None = None, port: int = 0
     ) -> None:
         self.connected: list[float] = []
         self._send, self._tls = send, tls

@@ -60,9 +60,7 @@ def test_pages_of_a_tiff(reader: Reader, tmp_path: Path) -> None:
     assert [(reading.page, reading.text) for reading in readings] == [(0, "12"), (1, "345")]
 
 
-def test_what_nobody_foresaw_is_a_record_too(
-    reader: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_foresaw_is_a_record_too(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("at once\nand twice")
 
@@ -147,9 +145,7 @@ def test_learning_asks_for_its_device_here(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_steps_of_the_search_are_saved(reader: Reader, tmp_path: Path) -> None:
-    pictures = [
-        save_page(tmp_path / f"{name}.png", text) for name, text in (("a", "12"), ("b", ""))
-    ]
+    pictures = [save_page(tmp_path / f"{name}.png", text) for name, text in (("a", "12"), ("b", ""))]
     inputs = [(str(picture), picture.as_posix()) for picture in pictures]
     folder = PictureFolder(tmp_path / "steps", "--debug", steps(reader), inputs=inputs)
     for picture in pictures:
@@ -160,9 +156,7 @@ def test_steps_of_the_search_are_saved(reader: Reader, tmp_path: Path) -> None:
         assert image.size == (20 * 56, 56)
 
 
-def test_pages_are_decoded_once_for_their_overlays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_are_decoded_once_for_their_overlays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from neocog.vision import decode
 
     pages = [Image.fromarray(page("1")) for _ in range(6)]

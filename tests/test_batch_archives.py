@@ -130,9 +130,7 @@ def test_a_broken_archive_is_a_record(kind: str, broken: str, tmp_path: Path) ->
         (24, "<I", MAX_BYTES + 1, "unpacks to 268,435,457 bytes"),
     ],
 )
-def test_members_that_are_refused(
-    place: int, form: str, value: int, words: str, tmp_path: Path
-) -> None:
+def test_members_that_are_refused(place: int, form: str, value: int, words: str, tmp_path: Path) -> None:
     path = pack(tmp_path / "odd.zip", "zip", {"a.png": b"1"})
     data = bytearray(path.read_bytes())
     struct.pack_into(form, data, data.rindex(b"PK\x01\x02") + place, value)
@@ -198,14 +196,10 @@ def test_zips_of_any_kind(kind: str, tmp_path: Path) -> None:
     damaged = bytearray(path.read_bytes())
     damaged[place + 9] ^= 1
     path.write_bytes(damaged)
-    assert taken(path)[1] == [
-        "cannot be extracted from its archive: Bad CRC-32 for file '0/\u00e9/b.png'"
-    ]
+    assert taken(path)[1] == ["cannot be extracted from its archive: Bad CRC-32 for file '0/\u00e9/b.png'"]
 
 
-def test_a_member_is_read_without_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_member_is_read_without_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = pack(tmp_path / "a.zip", "zip", {f"{n}.png": b"%d" % n for n in range(9)})
     items = list(find_inputs([str(path)]))
     monkeypatch.setattr(zipfile, "ZipFile", None)  # nobody lists it again
@@ -261,9 +255,7 @@ def test_a_directory_that_breaks_off(broken: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_listing_a_large_zip_takes_no_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_listing_a_large_zip_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 9)  # the end record of large archives
     path = pack(tmp_path / "a.zip", "zip", {f"{number}.png": b"1" for number in range(20_000)})
     assert b"PK\6\6" in path.read_bytes()
@@ -277,9 +269,7 @@ def test_listing_a_large_zip_takes_no_memory(
 
 @pytest.mark.parametrize("packer", PACKERS)
 @pytest.mark.parametrize("how", ["damaged", "cut"])
-def test_a_header_that_is_none_is_not_the_end(
-    packer: str, how: str, six: bytes, tmp_path: Path
-) -> None:
+def test_a_header_that_is_none_is_not_the_end(packer: str, how: str, six: bytes, tmp_path: Path) -> None:
     place = headers(six)[2]
     damaged = six[: place + 148] + b"9999999\0" + six[place + 156 :]
     path = tmp_path / f"scans.tar.{packer}".rstrip(".")
@@ -374,9 +364,7 @@ def test_unpacking_takes_bounded_memory(six: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.xz"])
-def test_all_of_an_archive_has_a_bound(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_of_an_archive_has_a_bound(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {f"{number}.png": bytes(90_000) for number in range(9)}
     path = pack(tmp_path / f"a.{kind}", kind, files)
     assert len(taken(path)[0]) == 9
@@ -407,9 +395,7 @@ def test_long_names_links_and_files_with_holes(tmp_path: Path) -> None:
     assert ["is a link, a device or full of holes" in line for line in said] == [True, True]
 
 
-def test_an_archive_is_compared_with_the_output_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_is_compared_with_the_output_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = pack(tmp_path / "a.zip", "zip", {f"{n}.png": b"" for n in range(50)})
     request = Request((str(path), str(path), str(tmp_path / "b.png")), Format("text"), "out.txt")
     asked = []

@@ -44,9 +44,7 @@ def test_a_dead_address_is_told_at_once(address: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_actors_take_nothing_from_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_actors_take_nothing_from_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="needs ray: neocog[cluster]")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(os.path.isabs, sys.path)))

@@ -46,9 +46,7 @@ def test_a_dash_is_stdout(model: str, scans: Path, tmp_path: Path) -> None:
         ".safetensors",
     ],
 )
-def test_no_words_go_into_pictures(
-    option: str, end: str, model: str, scans: Path, tmp_path: Path
-) -> None:
+def test_no_words_go_into_pictures(option: str, end: str, model: str, scans: Path, tmp_path: Path) -> None:
     name = f"out.jsonl{end}"
     (tmp_path / name).write_text("dear")
     words = ("--model", model, "--format", "text")
@@ -83,20 +81,12 @@ def test_jq_reads_json_lines(model: str, scans: Path) -> None:
     assert second.endswith(",false,")
 
 
-def test_a_table_for_people(
-    model: str, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_for_people(model: str, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(scans.parent)  # long names break the column of errors into lines
     result = run("read", scans.name, "--model", model, "--format", "table")
     assert result.exit_code == 1
     words = " ".join(result.stdout.split())
-    for word in (
-        "source text n_digits",
-        "a.png",
-        "07",
-        "38",
-        "not a picture that neocog can decode",
-    ):
+    for word in ("source text n_digits", "a.png", "07", "38", "not a picture that neocog can decode"):
         assert word in words
     run("read", scans, "--model", model, "--format", "table", "-o", tmp_path / "table.txt")
     assert "a.png" in (tmp_path / "table.txt").read_text()
@@ -186,9 +176,7 @@ def test_an_empty_share_has_an_empty_file(kind: str, model: str, tmp_path: Path)
         result = run("read", tmp_path / "one", "--model", model, "--format", kind,
                      "--shard", f"{share}/2", "-o", out, "--force")  # fmt: skip
         assert (result.exit_code, result.stderr) == (0, "")
-        assert out.read_text() == (
-            "[]\n" if kind == "json" else Format(kind).head + Format(kind).tail
-        )
+        assert out.read_text() == ("[]\n" if kind == "json" else Format(kind).head + Format(kind).tail)
         out.write_text("of another day")
 
 

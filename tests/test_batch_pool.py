@@ -145,9 +145,7 @@ def pool_of(reader: Reader, networks: Networks | None = None, **options: Any) ->
 
 @posix
 @pytest.mark.parametrize("server", [False, True])
-def test_workers_that_are_killed_lose_nothing(
-    server: bool, reader: Reader, scans: Path, alone: str
-) -> None:
+def test_workers_that_are_killed_lose_nothing(server: bool, reader: Reader, scans: Path, alone: str) -> None:
     with pool_of(reader, workers=2) as pool:
         text = ""
         for block in run_tasks(into_tasks(find_inputs([scans]), 1), pool.workers):
@@ -193,9 +191,7 @@ def test_the_run_ends_where_workers_die_over_a_record_that_opens_no_input(
     job = Job(reader, Faulty("jsonl"))
     with reading(job, find_inputs([tmp_path]), workers=1) as blocks:
         assert json.loads(next(blocks).text)["text"] == "7"
-        with pytest.raises(
-            EndedEarly, match=r"^5 worker .*SIGKILL as .*always-killed.png cannot .*again"
-        ):
+        with pytest.raises(EndedEarly, match=r"^5 worker .*SIGKILL as .*always-killed.png cannot .*again"):
             next(blocks)
     assert len(started) == 5
 

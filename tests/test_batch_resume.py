@@ -123,12 +123,7 @@ def test_any_torn_file_is_mended(workers: int, model: str, scans: Path, tmp_path
 
 @pytest.mark.parametrize(
     ("first", "then"),
-    [
-        ("", "--min-p 0.999"),
-        ("--pattern '#'", ""),
-        ("--pattern '#'", "--pattern '##'"),
-        ("", "--isolated"),
-    ],
+    [("", "--min-p 0.999"), ("--pattern '#'", ""), ("--pattern '#'", "--pattern '##'"), ("", "--isolated")],
 )
 def test_records_of_other_settings_are_left_alone(
     first: str, then: str, model: str, scans: Path, tmp_path: Path
@@ -337,9 +332,7 @@ def test_what_others_append_is_kept(tmp_path: Path) -> None:
     assert out.read_bytes() == lines_of(A, B, C)
 
 
-def test_a_full_disk_ends_the_run_and_it_is_gone_on_with(
-    model: str, scans: Path, tmp_path: Path
-) -> None:
+def test_a_full_disk_ends_the_run_and_it_is_gone_on_with(model: str, scans: Path, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource", reason="needs POSIX limits")
     out = tmp_path / "out.jsonl"
     words = ["read", str(scans), "--model", model, "--workers", "0", "-o", str(out)]
@@ -412,9 +405,7 @@ def test_a_file_that_is_exchanged_stays_locked(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_lock_that_cannot_be_had_stops_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_cannot_be_had_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place in (None, os.devnull, tmp_path):
         with file_lock(place), file_lock(place):
             pass
@@ -444,8 +435,7 @@ def test_a_lock_that_cannot_be_had_stops_nobody(
 
 
 @pytest.mark.parametrize(
-    ("name", "more"),
-    [("out.txt", ()), ("out.jsonl", ("--workers", 0)), ("out.txt", ("--workers", 2))],
+    ("name", "more"), [("out.txt", ()), ("out.jsonl", ("--workers", 0)), ("out.txt", ("--workers", 2))]
 )
 def test_a_new_file_in_a_folder_that_is_read(
     name: str, more: tuple[Any, ...], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

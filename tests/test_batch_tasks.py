@@ -67,9 +67,7 @@ def test_no_more_is_begun_than_is_taken() -> None:
         ("x", None, 2**28, 2 + 1),  # a third waits for room
     ],
 )
-def test_order_and_bytes_bound_what_waits(
-    waits_at: str, window: int | None, held: int, most: int
-) -> None:
+def test_order_and_bytes_bound_what_waits(waits_at: str, window: int | None, held: int, most: int) -> None:
     taken: list[int] = []
     hands = [Hand(waits_at=waits_at) for _ in range(4)]
     seen: list[int] = []

@@ -478,8 +478,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, model: str) -> None:
     picture = str(save_page(tmp_path / "a.png", "1"))
     output = tmp_path / "out.jsonl"
     process = subprocess.Popen(
-        [*COMMAND, "read", "--model", model, "--format", "jsonl", "-o", str(output)]
-        + [picture] * 5000,
+        [*COMMAND, "read", "--model", model, "--format", "jsonl", "-o", str(output)] + [picture] * 5000,
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -83,9 +83,7 @@ def test_a_picture_on_stdin(kind: str, null: bool) -> None:
     assert (item.source, item.data) == ("-", stream.getvalue())
 
 
-@pytest.mark.parametrize(
-    "name", ["BMW.jpg", "GIF89a.gif", "II.tif", "P5.pgm", "P5 1 2.pgm", "RIFF"]
-)
+@pytest.mark.parametrize("name", ["BMW.jpg", "GIF89a.gif", "II.tif", "P5.pgm", "P5 1 2.pgm", "RIFF"])
 @pytest.mark.parametrize(("null", "end"), [(False, "\n"), (True, "\0")])
 def test_names_that_begin_as_pictures_do(name: str, null: bool, end: str) -> None:
     stream = io.BytesIO(f"{name}{end}b.png{end}".encode())

@@ -23,9 +23,10 @@ def test_the_same_each_time_and_stronger_by_strength(name: str) -> None:
     np.testing.assert_array_equal(DIGITS, before)
     assert changed[0] > 0
     assert changed[4] > changed[0]
-    assert not np.array_equal(
-        corrupt(DIGITS, name, 3, seed=1), corrupt(DIGITS, name, 3, seed=2)
-    ) or name in ("blur", "contrast")  # nothing in these is drawn
+    assert not np.array_equal(corrupt(DIGITS, name, 3, seed=1), corrupt(DIGITS, name, 3, seed=2)) or name in (
+        "blur",
+        "contrast",
+    )  # nothing in these is drawn
 
 
 def middle(image: np.ndarray) -> np.ndarray:

@@ -41,9 +41,7 @@ def crooked(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return (w * rng.uniform(0.5, 1.5, w.shape)).astype(np.float32)
 
 
-def check(
-    step: DirectSumC, emulator: Any, model: Model, layer: int, lay: Any, bound: float
-) -> None:
+def check(step: DirectSumC, emulator: Any, model: Model, layer: int, lay: Any, bound: float) -> None:
     source = lay[step.reads]
     held = stored(sparse((2, source.planes, source.size, source.size)), source)
     wanted = c_wanted(model, layer, read(held, source))
@@ -58,14 +56,11 @@ SMALL = (5, 6, 7)
     thinned(
         product(("fukushima2003", "ikeda2011", "neocog"), range(3), VERSIONS),
         lambda name, layer, version: (
-            version == "separable"
-            or (name, layer) in (("fukushima2003", 1), ("ikeda2011", 0), ("neocog", 2))
+            version == "separable" or (name, layer) in (("fukushima2003", 1), ("ikeda2011", 0), ("neocog", 2))
         ),
     ),
 )
-def test_every_version_gives_the_equations(
-    emulator: Emulator, name: str, layer: int, version: str
-) -> None:
+def test_every_version_gives_the_equations(emulator: Emulator, name: str, layer: int, version: str) -> None:
     model = model_of(name)
     lay = layouts(model.spec, SMALL, "fp32")
     if version == "separable" and name != "neocog":

@@ -51,8 +51,7 @@ def error_of(
 
 
 @pytest.mark.parametrize(
-    ("precision", "stream"),
-    first(2, [("fp16", True), ("fp32", False), ("fp32", True), ("fp16", False)]),
+    ("precision", "stream"), first(2, [("fp16", True), ("fp32", False), ("fp32", True), ("fp16", False)])
 )
 def test_half_a_group_of_planes_is_not_written_beyond(precision: Precision, stream: bool) -> None:
     emulator, planes = Emulator(order="forward"), (40, 7, 7)
@@ -66,9 +65,7 @@ def test_half_a_group_of_planes_is_not_written_beyond(precision: Precision, stre
     ("name", "layer"),
     thinned(
         product(("fukushima2003", "ikeda2011", "neocog"), range(3)),
-        lambda name, layer: (
-            (name, layer) in (("fukushima2003", 1), ("ikeda2011", 0), ("neocog", 2))
-        ),
+        lambda name, layer: (name, layer) in (("fukushima2003", 1), ("ikeda2011", 0), ("neocog", 2)),
     ),
 )
 def test_few_digits_give_the_equations(emulator: Emulator, name: str, layer: int) -> None:
@@ -106,9 +103,7 @@ def test_many_digits_give_the_equations(
         lambda precision, tiling: tiling.stream == (precision == "fp32") or tiling.rows == 13,
     ),
 )
-def test_every_way_of_dealing_it_to_blocks(
-    emulator: Emulator, precision: Precision, tiling: Tiling
-) -> None:
+def test_every_way_of_dealing_it_to_blocks(emulator: Emulator, precision: Precision, tiling: Tiling) -> None:
     error = error_of(emulator, "fukushima2003", 1, precision, tiling=tiling)
     assert error <= BOUND[precision]
 

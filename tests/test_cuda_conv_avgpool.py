@@ -67,9 +67,7 @@ def error(
     (x, w), numbers = operands(sizes, precision, seed)
     pool, padding = sizes[-2:]
     want = reference(*numbers, pool, padding)
-    layer = ConvAvgPool(
-        w, pool, padding=padding, precision=precision, tiling=tiling, machine=machine
-    )  # type: ignore[arg-type]
+    layer = ConvAvgPool(w, pool, padding=padding, precision=precision, tiling=tiling, machine=machine)  # type: ignore[arg-type]
     got = layer(x)
     assert (got.shape, got.dtype) == (want.shape, x.dtype)
     values = of_bf16(got) if precision == "bf16" else got
@@ -103,10 +101,7 @@ def test_sizes(emulator: Emulator, name: str, tiling: Tiling) -> None:
 
 @pytest.mark.parametrize(
     ("precision", "tiling"),
-    thinned(
-        product(("bf16", "tf32", "fp32"), (MMA, WGMMA)),
-        quick=lambda p, t: p == "fp32" or t.wgmma,
-    ),
+    thinned(product(("bf16", "tf32", "fp32"), (MMA, WGMMA)), quick=lambda p, t: p == "fp32" or t.wgmma),
 )
 def test_precisions(emulator: Emulator, precision: str, tiling: Tiling) -> None:
     machine = emulator if tiling.wgmma else older()
@@ -231,9 +226,7 @@ def test_a_tiling_is_found_for_every_shape() -> None:
         candidates(shape("fp32", kernel=11, pool=4, box=4), 89, 128)
 
 
-def test_a_measured_tiling_serves_batches_nearby(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_measured_tiling_serves_batches_nearby(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "tuned.json"
     path.write_text(tuned.text([tuned.row(shape("fp16"), WGMMA)], "a command"))
     monkeypatch.setattr(convpool_tilings, "TUNED", path)
@@ -288,9 +281,7 @@ def test_all_builds_within_registers(precision: str, arch: int) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("precision", "name"), [*(("fp16", n) for n in SIZES), ("fp32", "one tap")]
-)
+@pytest.mark.parametrize(("precision", "name"), [*(("fp16", n) for n in SIZES), ("fp32", "one tap")])
 def test_on_the_device(precision: Any, name: str) -> None:
     import cupy
 

@@ -208,9 +208,7 @@ def test_a_digit_does_not_depend_on_those_beside_it(precision: str) -> None:
     got = engine.recognise(digits[order])
     np.testing.assert_array_equal(got.score, want.score[order])
     np.testing.assert_array_equal(got.p, want.p[order])
-    alone = SimpleNamespace(
-        precision=precision, recognise=lambda digits: engine.recognise(digits, batch=1)
-    )
+    alone = SimpleNamespace(precision=precision, recognise=lambda digits: engine.recognise(digits, batch=1))
     assert_answers_agree(alone, engine, digits)
 
 
@@ -419,9 +417,7 @@ def test_all_gpus_share_a_large_batch() -> None:
     with cupy.cuda.Device(1):
         there = cupy.asarray(digits)
     np.testing.assert_allclose(engine.recognise(there).score, want.score, atol=2e-2)
-    np.testing.assert_allclose(
-        engine_of("neocog-small").recognise(there).score, want.score, atol=2e-2
-    )
+    np.testing.assert_allclose(engine_of("neocog-small").recognise(there).score, want.score, atol=2e-2)
 
 
 @pytest.mark.gpu

@@ -150,9 +150,7 @@ def launch_of(frame: Frame, name: str) -> Any:
     ],
 )
 @pytest.mark.usefixtures("emulator")
-def test_sizes_and_contrast_are_those_of_the_cpu(
-    shape: tuple[int, int], long_side: int, order: Any
-) -> None:
+def test_sizes_and_contrast_are_those_of_the_cpu(shape: tuple[int, int], long_side: int, order: Any) -> None:
     emulator = Emulator(order=order)
     settings = FinderSettings(long_side=long_side, largest=60)
     grey = np.random.default_rng(1).integers(0, 256, shape).astype(np.uint8)
@@ -266,9 +264,7 @@ def faked(monkeypatch: pytest.MonkeyPatch, emulator: Emulator) -> CudaFinder:
     return CudaFinder(g.nodes, g.tensors)
 
 
-def test_pictures_of_changing_sizes_one_after_another(
-    faked: CudaFinder, emulator: Emulator
-) -> None:
+def test_pictures_of_changing_sizes_one_after_another(faked: CudaFinder, emulator: Emulator) -> None:
     rng, g, settings = np.random.default_rng(5), last_only(), FinderSettings(small=0)
     shapes = [(40, 60), (40, 60), (40, 60), (48, 48), (40, 60), *((16, 20 + n) for n in range(5))]
     for shape in shapes:
@@ -286,9 +282,7 @@ def test_pictures_of_changing_sizes_one_after_another(
     assert np.abs(faked(x) - computed(g, x)).max() < 0.02
 
 
-def test_what_fails_on_the_device_is_one_line(
-    faked: CudaFinder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fails_on_the_device_is_one_line(faked: CudaFinder, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise cuda_fake.CUDAError("no\nmore")
 

@@ -110,16 +110,12 @@ def test_chunks_come_back_where_they_belong(weighing: Any, batch: int) -> None:
 def test_answers_are_not_copied(weighing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda, kinds = weighing.runners[0].gpu.xp.cuda, list[int]()
     copy = cuda.runtime.memcpyAsync
-    monkeypatch.setattr(
-        cuda.runtime, "memcpyAsync", lambda *args: kinds.append(args[3]) or copy(*args)
-    )
+    monkeypatch.setattr(cuda.runtime, "memcpyAsync", lambda *args: kinds.append(args[3]) or copy(*args))
     dealt(weighing, 7, 64, chunk=64)
     assert set(kinds) == {cuda.runtime.memcpyHostToDevice}  # the decision writes to the host
 
 
-def test_large_batches_keep_several_lanes_at_work(
-    weighing: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_batches_keep_several_lanes_at_work(weighing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     used, submit = [], PassLane.submit
     monkeypatch.setattr(PassLane, "submit", lambda *args: used.append(args[0]) or submit(*args))
     runner = dealt(weighing, 128 * LANES, 64, chunk=64)
@@ -128,9 +124,7 @@ def test_large_batches_keep_several_lanes_at_work(
 
 
 @pytest.mark.parametrize("room", range(1, LANES))
-def test_little_memory_makes_fewer_lanes(
-    weighing: Any, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
+def test_little_memory_makes_fewer_lanes(weighing: Any, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     bound_memory(weighing, monkeypatch, 64 * room + 4)
     runner = dealt(weighing, 128 * LANES, 64, chunk=64)
     assert sum(batch == 64 for batch, _ in runner._lanes) == room
@@ -270,8 +264,5 @@ def test_a_version_that_the_device_does_not_take_is_left_out(
     monkeypatch.setattr(launcher.Gpu, "_load", refusing)
     engine.runners[0].gpu._functions.clear()
     rest = measure._anchor_times(engine.runners[0], 8)
-    assert {name for name in whole["US1"] if name not in rest["US1"]} == {
-        "winograd",
-        "winograd-cuda-cores",
-    }
+    assert {name for name in whole["US1"] if name not in rest["US1"]} == {"winograd", "winograd-cuda-cores"}
     assert rest["UC4"] == whole["UC4"]

@@ -31,15 +31,7 @@ from neocog.cuda.tilings import (
 )
 from neocog.errors import UsageError
 from neocog.network.model import Model, load_model
-from tests.cuda_maps import (
-    excitable_model,
-    poisoned,
-    read,
-    s_wanted,
-    some_digits,
-    sparse,
-    stored,
-)
+from tests.cuda_maps import excitable_model, poisoned, read, s_wanted, some_digits, sparse, stored
 from tests.cuda_support import SHARED, first, thinned
 
 BOUND: dict[Precision, float] = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}
@@ -58,9 +50,7 @@ def check(
     """A digit full of strokes, a blank one, and one with an empty upper half."""
     model = excitable_model("fukushima2003", planes)
     lay = layouts(model.spec, model.planes, precision)
-    step = TensorS(
-        emulator, model, layer, lay, precision, tilings={batch: tiling} if tiling else None
-    )
+    step = TensorS(emulator, model, layer, lay, precision, tilings={batch: tiling} if tiling else None)
     source = lay[step.reads]
     maps = sparse((batch, source.planes, source.size, source.size), active=0.4)
     maps[1:2] = 0
@@ -69,12 +59,7 @@ def check(
 
 
 def compare(
-    emulator: Emulator,
-    step: TensorS,
-    model: Model,
-    lay: dict[str, Layout],
-    held: Any,
-    bound: float,
+    emulator: Emulator, step: TensorS, model: Model, lay: dict[str, Layout], held: Any, bound: float
 ) -> None:
     """The step's responses to ``held`` maps, twice, beside the equations'."""
     layer, batch = int(step.writes[-1]) - 1, len(held)

@@ -120,9 +120,7 @@ def test_parts_that_do_not_make_a_filter_are_refused(sizes):
         Split(7, sizes)
 
 
-@pytest.mark.parametrize(
-    ("m", "operand", "planes"), [(6, "fp32", 8), (3, "quick", 8), (3, "fp32", 7)]
-)
+@pytest.mark.parametrize(("m", "operand", "planes"), [(6, "fp32", 8), (3, "quick", 8), (3, "fp32", 7)])
 def test_ways_that_do_not_go_together_are_refused(m, operand, planes):
     with pytest.raises(UsageError):
         Convolution(Shape(7, 13, 8, planes), Split(7, (3, 3, 1)), m, operand)
@@ -195,9 +193,7 @@ def test_tensor_cores(operand, channels, planes, rng):
         ],
     ),
 )
-def test_tensor_cores_give_float32(
-    operand, sizes, m, size, channels, planes, block, rng, monkeypatch
-):
+def test_tensor_cores_give_float32(operand, sizes, m, size, channels, planes, block, rng, monkeypatch):
     way = {"size": size, "channels": channels, "planes": planes, "operand": operand}
     if operand == "fp16x3":
         way["largest"] = (1000.0, 0.1)
@@ -262,9 +258,7 @@ def respond(step, layer, model, lay, batch, silent=0):
 
 
 @emulated
-@pytest.mark.parametrize(
-    "layer", [1, 2, *(pytest.param(i, marks=pytest.mark.slow) for i in (0, 3))]
-)
+@pytest.mark.parametrize("layer", [1, 2, *(pytest.param(i, marks=pytest.mark.slow) for i in (0, 3))])
 def test_every_s_layer_in_float32(layer):
     model = excitable_model("neocog", (5, 9, 7))
     lay = layouts(model.spec, model.planes, "fp32")
@@ -291,8 +285,7 @@ def test_low_precisions(precision, arch, operand):
 
 @emulated
 @pytest.mark.parametrize(
-    ("layer", "processors"),
-    [(2, 132), *(pytest.param(i, 1, marks=pytest.mark.slow) for i in (1, 2))],
+    ("layer", "processors"), [(2, 132), *(pytest.param(i, 1, marks=pytest.mark.slow) for i in (1, 2))]
 )
 def test_a_layer_in_one_kernel(layer, processors):
     model, machine = excitable_model("neocog", (17, 20, 30)), Emulator()

@@ -47,9 +47,7 @@ def run(tmp_path: Path, emulator: Emulator) -> Run:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
         source = folder / "probe.cu"
-        source.write_text(
-            f'#include "platform.cuh"\nKERNEL({threads}) probe({parameters})\n{{\n{body}\n}}\n'
-        )
+        source.write_text(f'#include "platform.cuh"\nKERNEL({threads}) probe({parameters})\n{{\n{body}\n}}\n')
         kernel = Kernel(str(source), "probe", (), threads, shared)
         machine.launch(Launch(kernel, (blocks, 1, 1), args))
 
@@ -184,8 +182,7 @@ COPIES = """
 
 
 @pytest.mark.parametrize(
-    ("wait", "arrived"),
-    [("", 0), ("copy_async_wait<1>();", 128), ("copy_async_wait<0>();", 256)],
+    ("wait", "arrived"), [("", 0), ("copy_async_wait<1>();", 128), ("copy_async_wait<0>();", 256)]
 )
 def test_asynchronous_copies_arrive_at_the_wait(run, wait, arrived):
     source, target = np.arange(256, dtype=F32), np.zeros(256, F32)

@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.convpool import experiment as convpool
-from experiments.convpool.systems import (
-    CHECK,
-    SYSTEMS,
-    Case,
-    operations,
-    quick_cases,
-    standard_cases,
-)
+from experiments.convpool.systems import CHECK, SYSTEMS, Case, operations, quick_cases, standard_cases
 from experiments.emulator import Emulator
 from experiments.harness.pages import text
 from experiments.harness.run import Request

@@ -14,9 +14,7 @@ from tests.test_cli import write_idx  # noqa: E402
 
 
 @pytest.mark.slow
-def test_a_network_is_learned_from_pools_and_a_guide(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_is_learned_from_pools_and_a_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finetune, "_VARIANTS", 20)
     (tmp_path / "mnist").mkdir()
     write_idx(tmp_path / "mnist", "train", 60)

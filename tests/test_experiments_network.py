@@ -122,9 +122,7 @@ def test_maps_are_stored_as_a_step_reads_them(dtype: str) -> None:
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_ours_beside_torch_on_the_gpu(precision: str) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
-    result = compare_on_gpu(
-        tiny_model(), batch=5, precision=precision, peers=["torch"], rounds=2, host=True
-    )
+    result = compare_on_gpu(tiny_model(), batch=5, precision=precision, peers=["torch"], rounds=2, host=True)
     assert set(result.passes) == {"neocog default", "torch"}
     assert set(result.trips) == set(result.passes)
     assert all(result.us(name) > 0 for name in result.passes)

@@ -51,9 +51,7 @@ def test_pages_hold_the_tables_of_the_stored_results(stored: dict[str, Any], nam
     assert "not in our copy" in " ".join(page.split())
 
 
-def test_pages_and_plots_are_written_beside_each_other(
-    stored: dict[str, Any], tmp_path: Path
-) -> None:
+def test_pages_and_plots_are_written_beside_each_other(stored: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs neocog[bench]")
     files = write_pages(stored, tmp_path / "deep" / "README.md")
     assert set(files) == set((tmp_path / "deep").rglob("*.*"))
@@ -105,11 +103,7 @@ def test_a_table_is_made_of_records() -> None:
     rows = table(columns, [{"a": 1, "b": 2.25}, {"a": 3, "b": None}])
     assert markdown(rows).splitlines()[2:] == ["| 1 | 2.2 | 12.25 |", "| 3 | – | 3None |"]
     assert fill("<!-- table x y -->\nold\n<!-- end -->", str.upper).split("\n")[1] == "X Y"
-    assert (span([], ".1f"), span([1, 1.01], ".1f"), span([1, 2, None], ".0f")) == (
-        "–",
-        "1.0",
-        "1 to 2",
-    )
+    assert (span([], ".1f"), span([1, 1.01], ".1f"), span([1, 2, None], ".0f")) == ("–", "1.0", "1 to 2")
 
 
 # -- running ---------------------------------------------------------------------------------------

@@ -35,9 +35,7 @@ def model_of(name: str, *, top: int = 24, silent: bool = True) -> Model:
         x[-1] *= not silent
         layers.append(SWeights(x, fields.bell(s.kernel, s.c).astype(np.float32), s.threshold, s.q))
         w = layers[-1]
-        u = reference.s_response(
-            u, w.reference, w.c, threshold=w.threshold, q=w.q, padding=s.padding
-        )
+        u = reference.s_response(u, w.reference, w.c, threshold=w.threshold, q=w.q, padding=s.padding)
         if stage < 3:
             u = reference.c_response(u, blurs[stage], padding=spec.c[stage].padding, kind=spec.psi)
     labels = np.arange(top) % 9  # no plane for label 9

@@ -21,14 +21,7 @@ from experiments.slayer import gpu as slayer_gpu
 from experiments.slayer import silence as slayer_silence
 from experiments.slayer.counters import read
 from experiments.slayer.cpu import Rival, rivals
-from experiments.slayer.experiment import (
-    ON_CPU,
-    ON_GPU,
-    check_sections,
-    faults,
-    measure,
-    merged,
-)
+from experiments.slayer.experiment import ON_CPU, ON_GPU, check_sections, faults, measure, merged
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks, sized
 from experiments.slayer.paper import systems
 from neocog.errors import DeviceError, UsageError
@@ -151,9 +144,7 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("device")
-def test_everything_runs_on_the_device_that_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything_runs_on_the_device_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     def powered(work: Any, seconds: float, *numbers: int) -> Any:

@@ -11,14 +11,7 @@ from experiments.harness.run import Request
 from experiments.winograd import experiment as winograd
 from experiments.winograd import gpu as winograd_gpu
 from experiments.winograd import lanes as winograd_lanes
-from experiments.winograd.lanes import (
-    METRIC,
-    active,
-    lanes_by_formula,
-    operations,
-    paper_split,
-    read_profile,
-)
+from experiments.winograd.lanes import METRIC, active, lanes_by_formula, operations, paper_split, read_profile
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way
 from neocog.cuda import devices, launcher
 from neocog.errors import InputError

@@ -48,9 +48,7 @@ def test_what_is_named_is_what_the_equations_say() -> None:
         top, first = max(piece.row - 2, 0), max(piece.column - 2, 0)
         u[0, piece.plane, top : piece.row + 3, first : piece.column + 3] = 0
         c, s = model.spec.c[2], model.s[3]
-        uc3 = reference.c_response(
-            u, model.blurs[2].astype(float), padding=c.padding, kind=model.psi
-        )
+        uc3 = reference.c_response(u, model.blurs[2].astype(float), padding=c.padding, kind=model.psi)
         us4 = reference.s_response(
             uc3, s.reference.astype(float), s.c.astype(float),
             threshold=s.threshold, q=s.q, padding=0,

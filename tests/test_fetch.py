@@ -118,9 +118,7 @@ def test_a_part_of_an_earlier_run_is_used_or_thrown_away(
     assert mirror.asked == asked
 
 
-def test_a_damaged_file_is_fetched_again_from_the_next_mirror(
-    tmp_path: Path, mirror: Mirror
-) -> None:
+def test_a_damaged_file_is_fetched_again_from_the_next_mirror(tmp_path: Path, mirror: Mirror) -> None:
     (tmp_path / NAME).write_bytes(b"?" * len(BYTES))
     fetch("tiny", to=tmp_path, mirrors=["http://127.0.0.1:9/", mirror.address])
     assert (tmp_path / NAME).read_bytes() == BYTES
@@ -136,9 +134,7 @@ def test_a_damaged_file_is_fetched_again_from_the_next_mirror(
         (200, BYTES + b"more", "wrong length or checksum"),
     ],
 )
-def test_no_mirror_has_it(
-    tmp_path: Path, mirror: Mirror, status: int, body: bytes, said: str
-) -> None:
+def test_no_mirror_has_it(tmp_path: Path, mirror: Mirror, status: int, body: bytes, said: str) -> None:
     mirror.status, mirror.body = status, body
     with pytest.raises(InputError, match=said) as caught:
         fetch("tiny", to=tmp_path, mirrors=[mirror.address])

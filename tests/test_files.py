@@ -24,9 +24,7 @@ def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_what_can_be_written_stays_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_can_be_written_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a").write_bytes(b"old")
     check_output("a", "-o")
@@ -50,9 +48,7 @@ def test_what_can_be_written_stays_as_it_is(
         ("b" * 250, {}, "(file name too long)"),
     ],
 )
-def test_what_cannot_be_written(
-    place: str, more: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_written(place: str, more: dict[str, Any], words: str, tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with pytest.raises(UsageError) as told:
         check_output(tmp_path / place, "--there", **more)

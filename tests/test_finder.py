@@ -137,9 +137,7 @@ def test_a_writer_has_a_style_of_a_digit(bank: Path) -> None:
     plain = any_hand(canvas.bank, canvas.rng, held=False)
     plain = replace(plain, slant=0.0, turn=0.0, unsteady=0.0, bow=np.zeros((3, 2), np.float32))
     for styles in ({}, {7: 0}):  # a seven with a bar, which those of the bank have not
-        canvas.digit(
-            7, 64, 64, 60, replace(plain, styles=styles, scans=plain.scans[:0]), Pen(0.1, 1)
-        )
+        canvas.digit(7, 64, 64, 60, replace(plain, styles=styles, scans=plain.scans[:0]), Pen(0.1, 1))
         assert canvas.marks[-1][0] == 7
         inked = np.ptp(np.flatnonzero((canvas.image[64:76] < 100).any(axis=0)))
         assert (inked > 20) == bool(styles)
@@ -294,8 +292,7 @@ def test_reading_eight_channels_does_not_change_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("digit", "score", "read"),
-    [(30, 0.9, None), (20, 0.9, (112, 112)), (30, 0.3, (512, 256))],
+    ("digit", "score", "read"), [(30, 0.9, None), (20, 0.9, (112, 112)), (30, 0.3, (512, 256))]
 )
 def test_the_largest_size_is_read_around_small_digits(
     digit: float, score: float, read: tuple[int, int] | None
@@ -383,9 +380,7 @@ def test_a_step_that_cannot_be_compiled_is_taken_as_it_is(monkeypatch: pytest.Mo
     told: list[str] = []
     network = FinderNetwork("plain")
     optimiser = torch.optim.AdamW(network.parameters())
-    run: Any = SimpleNamespace(
-        network=network, learner=network, optimiser=optimiser, tell=told.append
-    )
+    run: Any = SimpleNamespace(network=network, learner=network, optimiser=optimiser, tell=told.append)
 
     def captured(_: Any, run: Any) -> Any:
         if run.learner is not run.network:
@@ -433,9 +428,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(bank: Path, tmp_path
     from neocog.learning.finder import training
 
     torch.set_num_threads(1)
-    given = training.FinderTraining(
-        chunk=8, chunks=2, passes=1, batch=4, side=64, validation=4, seed=3
-    )
+    given = training.FinderTraining(chunk=8, chunks=2, passes=1, batch=4, side=64, validation=4, seed=3)
     whole = training.train_finder(bank, tmp_path / "a", given, workers=1, tell=lambda _: None)
 
     class Stopped(Exception):
@@ -449,8 +442,6 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(bank: Path, tmp_path
     again = training.train_finder(bank, tmp_path / "b", given, workers=1, tell=lambda _: None)
     for one, other in zip(whole.state_dict().values(), again.state_dict().values(), strict=True):
         assert torch.equal(one, other)
-    assert (tmp_path / "a" / "curves.json").read_text() == (
-        tmp_path / "b" / "curves.json"
-    ).read_text()
+    assert (tmp_path / "a" / "curves.json").read_text() == (tmp_path / "b" / "curves.json").read_text()
     with pytest.raises(UsageError, match="rate"):
         training.train_finder(bank, tmp_path / "b", replace(given, rate=1.0), workers=1)

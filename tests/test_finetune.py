@@ -144,9 +144,7 @@ def test_the_loss_falls_and_constraints_hold(
     assert {"passed_marks", "rejected_digits"} <= set(last)
 
 
-def test_the_model_reads_in_numpy_as_in_pytorch(
-    digits: Set, learned: tuple[Finetuner, Model]
-) -> None:
+def test_the_model_reads_in_numpy_as_in_pytorch(digits: Set, learned: tuple[Finetuner, Model]) -> None:
     shown = digits[0][160:]
     model = learned[1]
     network = Trainable(model).eval()
@@ -196,9 +194,7 @@ def test_a_run_goes_on_from_its_checkpoint(start: Model, digits: Set, tmp_path: 
     assert (tmp_path / "curves.json").exists()
 
 
-def test_a_run_by_the_clock_ends_in_time(
-    start: Model, digits: Set, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_by_the_clock_ends_in_time(start: Model, digits: Set, monkeypatch: pytest.MonkeyPatch) -> None:
     now = itertools.count(100)  # each look at the clock takes a second
     monkeypatch.setattr(finetune.time, "monotonic", lambda: float(next(now)))
     run = begin(start, digits, replace(QUICK, minutes=0.2))

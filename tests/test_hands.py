@@ -30,9 +30,7 @@ def test_a_model_is_measured_on_each_set(tmp_path: Path) -> None:
 def test_sets_kept_apart_are_those_at_hand(tmp_path: Path) -> None:
     (tmp_path / "mnist").mkdir()
     write_idx(tmp_path / "mnist", "train", 120)
-    assert {name: len(own) for name, own in kept_apart(tmp_path).items()} == {
-        "mnist, kept apart": 10
-    }
+    assert {name: len(own) for name, own in kept_apart(tmp_path).items()} == {"mnist, kept apart": 10}
 
 
 def test_leading_mistakes() -> None:

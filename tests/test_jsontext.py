@@ -12,10 +12,7 @@ from neocog.jsontext import to_json
 
 def test_numbers_that_are_not_finite_are_null() -> None:
     value = {"a": [1.5, np.nan, (np.inf, None)], "b": {"c": -np.inf, "d": np.float64("nan")}}
-    assert json.loads(to_json(value)) == {
-        "a": [1.5, None, [None, None]],
-        "b": {"c": None, "d": None},
-    }
+    assert json.loads(to_json(value)) == {"a": [1.5, None, [None, None]], "b": {"c": None, "d": None}}
     assert to_json({"a": 1}, indent=1) == json.dumps({"a": 1}, indent=1)
     assert to_json({float("nan"): 1}) == '{"nan": 1}'
 

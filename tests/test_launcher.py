@@ -66,11 +66,7 @@ def test_wrong_arguments_are_named(args: Any, words: str) -> None:
     ("kernel", "grid", "words"),
     [
         (Kernel("roofline.cu", "fma_rate", arch=100), (1, 1, 1), "needs compute capability 10.0"),
-        (
-            Kernel("roofline.cu", "fma_rate", arch=80, features="a"),
-            (1, 1, 1),
-            "needs compute capability 8.0",
-        ),
+        (Kernel("roofline.cu", "fma_rate", arch=80, features="a"), (1, 1, 1), "needs compute capability 8.0"),
         (Kernel("roofline.cu", "fma_rate", shared=300_000), (1, 1, 1), "shared memory"),
         (Kernel("roofline.cu", "fma_rate", threads=2048), (1, 1, 1), "2048 threads"),
         (FMA, (1, 70_000, 1), "use a smaller batch"),
@@ -139,9 +135,7 @@ def test_kernels_are_built_together_and_loaded_once() -> None:
 @pytest.mark.parametrize("cluster", [0, 1])
 @pytest.mark.parametrize("carveout", [False, True])
 @pytest.mark.parametrize("refused", [None, launcher._CARVEOUT, launcher._ANY_CLUSTER])
-def test_only_what_a_kernel_needs_is_asked_for(
-    cluster: int, carveout: bool, refused: int | None
-) -> None:
+def test_only_what_a_kernel_needs_is_asked_for(cluster: int, carveout: bool, refused: int | None) -> None:
     asked = []
 
     def attribute(function: int, name: int, value: int) -> None:
@@ -173,9 +167,7 @@ def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "count", lambda: 2)
     assert devices.numbers("cuda") == (0, 1)
     assert devices.numbers("cuda:1") == (1,)
-    with pytest.raises(
-        DeviceError, match=r"'cuda:2' does not exist; available: cuda:0 \.\. cuda:1"
-    ):
+    with pytest.raises(DeviceError, match=r"'cuda:2' does not exist; available: cuda:0 \.\. cuda:1"):
         devices.numbers("cuda:2")
     assert batch_device.choose_device("auto") == "cuda"
 
@@ -347,9 +339,7 @@ def test_stages_in_parts_are_chosen_for_a_part() -> None:
     little = {"US2": ("winograd",), "US4": ("winograd",)}
     many = {"US2": ("tensor",), "US4": ("tensor",)}
     plan = Plan({64: little, 256: many}, 512, 64).over(shipped("unknown", "fp16"))
-    steps = {
-        s.writes: s.version for s in Shelf(machine(90), tiny_model(), "fp16").choose(plan, 512)
-    }
+    steps = {s.writes: s.version for s in Shelf(machine(90), tiny_model(), "fp16").choose(plan, 512)}
     assert (steps["US2"], steps["US4"]) == ("winograd", "tensor")
 
 
@@ -416,9 +406,7 @@ def test_builds_of_root_are_taken_of_others_not() -> None:
 def test_what_was_measured_holds_for_the_code_and_the_tilings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device: Any = SimpleNamespace(
-        name="GPU", arch=90, processors=132, current=contextlib.nullcontext
-    )
+    device: Any = SimpleNamespace(name="GPU", arch=90, processors=132, current=contextlib.nullcontext)
     measured: list[str] = []
     monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path / "builds"))
     monkeypatch.setattr(roofline, "_fma", lambda gpu: measured.append("fma") or 1.0)

@@ -138,10 +138,7 @@ def test_c_layer(name: str, seed: int, size: int, stage: int) -> None:
     u = sparse_maps(np.random.default_rng(seed), 2, size, 3)
     blur = blur_kernel(spec).astype(np.float32)
     want = reference.c_response(
-        u.transpose(0, 3, 1, 2).astype(np.float64),
-        blur.astype(np.float64),
-        padding=spec.padding,
-        kind=psi,
+        u.transpose(0, 3, 1, 2).astype(np.float64), blur.astype(np.float64), padding=spec.padding, kind=psi
     )
     got = CLayer(spec, blur, size, psi)(Patch.whole(u).tight()).full()
     assert got.shape == (2, want.shape[2], want.shape[3], 3)

@@ -181,9 +181,7 @@ def test_windows_and_planes_are_equation_1() -> None:
     for cell in (0, 50, 300):
         planes.add(windows.seen[cell])
     planes.learn(1, windows.seen[70])
-    response = np.stack(
-        [windows.map(r) for r in planes.respond(windows.seen, windows.v).T.copy()], axis=0
-    )
+    response = np.stack([windows.map(r) for r in planes.respond(windows.seen, windows.v).T.copy()], axis=0)
     want = reference.s_response(
         u.transpose(2, 0, 1)[None].astype(np.float64),
         planes.references().astype(np.float64),
@@ -253,9 +251,9 @@ def test_temperature_is_the_likeliest() -> None:
     scores = rng.random((4000, 10))
     p = np.exp(scores / 0.1)
     labels = (p.cumsum(1) / p.sum(1, keepdims=True) > rng.random((4000, 1))).argmax(1)
-    assert best_temperature(
-        scores, Mix.of(np.zeros((4000, 28, 28), np.uint8), labels)
-    ) == pytest.approx(0.1, rel=0.1)
+    assert best_temperature(scores, Mix.of(np.zeros((4000, 28, 28), np.uint8), labels)) == pytest.approx(
+        0.1, rel=0.1
+    )
 
 
 @pytest.mark.gpu
@@ -265,8 +263,5 @@ def test_learning_on_a_gpu(name: str, digits: Digits) -> None:
 
     on_gpu, on_cpu = learn(name, digits, xp=cupy), learn(name, digits)
     assert on_gpu.planes[:2] == on_cpu.planes[:2]
-    right = [
-        (score(m, digits[0][160:]).argmax(axis=1) == digits[1][160:]).mean()
-        for m in (on_gpu, on_cpu)
-    ]
+    right = [(score(m, digits[0][160:]).argmax(axis=1) == digits[1][160:]).mean() for m in (on_gpu, on_cpu)]
     assert abs(right[0] - right[1]) <= 0.03

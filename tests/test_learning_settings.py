@@ -41,8 +41,7 @@ def test_settings_that_make_no_sense(wrong: dict[str, float], message: str) -> N
 
 
 @pytest.mark.parametrize(
-    "right",
-    [{}, {"marks": 0, "variants": 0}, {"batch": 2, "marks": 0.3, "variants": 0}, {"last": True}],
+    "right", [{}, {"marks": 0, "variants": 0}, {"batch": 2, "marks": 0.3, "variants": 0}, {"last": True}]
 )
 def test_settings_that_do(right: dict[str, float]) -> None:
     replace(Settings(), **right).check()  # type: ignore[arg-type]

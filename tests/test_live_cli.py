@@ -45,9 +45,7 @@ def outputs(video: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Resu
 
 
 class TestLive:
-    def test_numbers_go_to_stdout_once_each_and_into_a_recording(
-        self, outputs: tuple[Result, Path]
-    ) -> None:
+    def test_numbers_go_to_stdout_once_each_and_into_a_recording(self, outputs: tuple[Result, Path]) -> None:
         result, folder = outputs
         assert result.exit_code == 0
         assert result.stdout == "471\n2086\n"
@@ -153,9 +151,7 @@ class TestLive:
         assert told in result.stderr
         assert len(result.stderr.strip().splitlines()) <= 2
 
-    def test_pictures_that_cannot_be_decoded_are_left_out_unless_all_are(
-        self, tmp_path: Path
-    ) -> None:
+    def test_pictures_that_cannot_be_decoded_are_left_out_unless_all_are(self, tmp_path: Path) -> None:
         for name in ("000.png", "001.png"):
             (tmp_path / name).write_bytes(b"broken")
         one, all_ = live(tmp_path / "000.png"), live(tmp_path)
@@ -307,9 +303,7 @@ class TestCameras:
         with pytest.raises(InputError, match="another program may be using it"):
             CameraSource(0).open()
 
-    def test_cameras_are_found_by_name(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_cameras_are_found_by_name(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         there = {2: "Integrated Camera", 10: "HD Pro Webcam C920", 0: "Loop"}
         for number, name in there.items():
             (tmp_path / f"video{number}").mkdir()
@@ -321,9 +315,7 @@ class TestCameras:
         with pytest.raises(NothingToRead, match="neocog cameras"):
             find_camera("elsewhere")
 
-    def test_they_are_listed_and_none_is_nothing_to_read(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_they_are_listed_and_none_is_nothing_to_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         there = [Camera(0, "Webcam", "640x480"), Camera(1, "Webcam")]
         monkeypatch.setattr(cameras, "probe", lambda: iter(there))
         result = run("cameras")

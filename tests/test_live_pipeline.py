@@ -111,9 +111,7 @@ def test_transparent_places_of_a_frame_are_white_paper() -> None:
     [((0, 0, 3), "uint8"), ((0, 9), "uint8"), ((9, 9, 2), "uint8"), ((9,), "uint8"),
      ((20, 20), "float64")],
 )  # fmt: skip
-def test_frames_that_are_none_are_refused(
-    reader: Reader, shape: tuple[int, ...], kind: str
-) -> None:
+def test_frames_that_are_none_are_refused(reader: Reader, shape: tuple[int, ...], kind: str) -> None:
     with pytest.raises(InputError, match=rf"got a frame of {kind} \("):
         seen_by(reader, [np.zeros(shape, kind)])
 
@@ -134,9 +132,7 @@ class TestQuiet:
         blas = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
         return sys.getswitchinterval(), cv2.getNumThreads(), blas
 
-    def test_what_was_held_down_is_let_go(
-        self, reader: Reader, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_was_held_down_is_let_go(self, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
         cv2.setNumThreads(2)
         before = self.state()
         with Pipeline(FrameSource(clip(("471", 3))), reader) as pipeline:
@@ -172,9 +168,7 @@ class TestPipeline:
             runs.append([view.seen.rows for view in seen_by(own, frames)])
         assert runs[0] == runs[1]
 
-    @pytest.mark.parametrize(
-        ("finder", "stages"), [("cuda:0", {"read"}), ("cpu", {"find", "recognise"})]
-    )
+    @pytest.mark.parametrize(("finder", "stages"), [("cuda:0", {"read"}), ("cpu", {"find", "recognise"})])
     def test_with_the_finder_on_a_gpu_one_thread_finds_and_recognises(
         self, reader: Reader, finder: str, stages: set[str]
     ) -> None:
@@ -192,9 +186,7 @@ class TestPipeline:
             assert cv2.getNumThreads() == finder_threads(finder)
             views = list(pipeline)
         assert {"find", "recognise"} <= pipeline.measures().ms.keys()
-        assert [view.seen.rows for view in views] == [
-            view.seen.rows for view in seen_by(reader, frames)
-        ]
+        assert [view.seen.rows for view in views] == [view.seen.rows for view in seen_by(reader, frames)]
 
     def test_numbers_in_frames_are_announced_once_each(self, reader: Reader) -> None:
         frames = clip(("", 4), ("471", 14), ("", 6), ("2086", 14), ("", 4))

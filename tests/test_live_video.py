@@ -268,9 +268,7 @@ def test_a_server_killed_and_started_again_is_read_on_within_three_seconds(serve
     assert "471" not in texts, "no old frame is read after the restart"
 
 
-def test_a_source_that_is_back_for_a_moment_is_tried_less_and_less(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_source_that_is_back_for_a_moment_is_tried_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("neocog.live.capture._FIRST_WAIT", 0.02)
     frame = picture("1")
     source = Scripted([*[frame, SourceLost("gone")] * 5, frame])
@@ -385,9 +383,7 @@ class TestFiles:
         assert [source.grab() for _ in range(4)] == [True, True, True, False]
 
     @pytest.mark.parametrize("name", ["list.m3u8", "list.avi", "list.ffconcat", "list.mpd"])
-    def test_a_list_opens_neither_network_nor_files(
-        self, tmp_path: Path, served: Serve, name: str
-    ) -> None:
+    def test_a_list_opens_neither_network_nor_files(self, tmp_path: Path, served: Serve, name: str) -> None:
         save_video(tmp_path / "a.avi", clip(("1", 3)))
         server = served(good)
         hls = "#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{}\n#EXT-X-ENDLIST\n"
@@ -430,8 +426,7 @@ def children(pid: int) -> list[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
-    ("number", "stopped"),
-    [(signal.SIGTERM, True), (signal.SIGHUP, False), (signal.SIGINT, True)],
+    ("number", "stopped"), [(signal.SIGTERM, True), (signal.SIGHUP, False), (signal.SIGINT, True)]
 )
 def test_signals_end_a_run_with_a_recording_that_can_be_played(
     served: Serve, tmp_path: Path, number: signal.Signals, stopped: bool

@@ -98,9 +98,7 @@ class TestDrawing:
 
 class TestKeys:
     @pytest.mark.parametrize("key", ["q", "Q", "\x1b", 0x100071, 0x20051, 0xFF1B, 0x10001B])
-    def test_q_and_escape_end_with_num_lock_and_caps_lock_too(
-        self, window: Window, key: int | str
-    ) -> None:
+    def test_q_and_escape_end_with_num_lock_and_caps_lock_too(self, window: Window, key: int | str) -> None:
         assert not press(window, key)
 
     def test_space_freezes_and_goes_on(self, window: Window, view: View, reader: Reader) -> None:
@@ -173,9 +171,7 @@ class TestKeys:
         ["xyz1", [-1], range(0xFF50, 0xFF58), range(0xFF60, 0xFF6A), range(0xFFBE, 0xFFEF),
          range(0xF700, 0xF72F), [0x4FF51, 0xFE03, 0x250000, 0x2D0000, 0xF1, 0xEB, 0xFF0D]],
     )  # fmt: skip
-    def test_other_keys_do_nothing(
-        self, window: Window, keys: list[int | str], tmp_path: Path
-    ) -> None:
+    def test_other_keys_do_nothing(self, window: Window, keys: list[int | str], tmp_path: Path) -> None:
         assert press(window, *keys)
         assert window.session.recorder is None
         assert not any((window.frozen, window.help, window.steps, window.layers))
@@ -192,12 +188,7 @@ class TestKeys:
         ],
     )
     def test_dragging_chooses_a_region_and_a_click_all(
-        self,
-        window: Window,
-        start: tuple[int, int],
-        to: tuple[int, int],
-        box: tuple[int, ...],
-        told: str,
+        self, window: Window, start: tuple[int, int], to: tuple[int, int], box: tuple[int, ...], told: str
     ) -> None:
         window.drag(*start, down=True)
         window.drag(*to, down=False)
@@ -254,9 +245,7 @@ class TestWindow:
 
 
 class TestRecorder:
-    def test_a_frame_stands_until_the_next_one_and_a_long_gap_is_left_out(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_frame_stands_until_the_next_one_and_a_long_gap_is_left_out(self, tmp_path: Path) -> None:
         video = Recorder(tmp_path / "a.avi", fps=20)
         shades = {0.0: 0, 1.0: 120, 61.0: 240, 61.05: 60, 61.1: 180}
         written = []
@@ -309,9 +298,7 @@ class TestDisplay:
         monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("a window was tried"))
         assert live_window.display_trouble() == "there is no display"
 
-    def test_a_display_that_is_not_there_is_found_out(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_display_that_is_not_there_is_found_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DISPLAY", ":31337")
         monkeypatch.setattr(sys, "platform", "linux")
         monkeypatch.setattr(live_window, "has_windows", lambda: True)
@@ -327,9 +314,7 @@ class TestOnADisplay:
     @pytest.fixture
     def screen(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         name = f":{90 + os.getpid() % 400}"
-        server = subprocess.Popen(
-            ["Xvfb", name, "-screen", "0", "1600x900x24"], stderr=subprocess.DEVNULL
-        )
+        server = subprocess.Popen(["Xvfb", name, "-screen", "0", "1600x900x24"], stderr=subprocess.DEVNULL)
         monkeypatch.setenv("DISPLAY", name)
         time.sleep(1)
         yield name

@@ -62,9 +62,7 @@ def huge_png(path: Path) -> bytes:
     """A 20 000 x 20 000 picture in a few bytes."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", 20_000, 20_000, 8, 0, 0, 0, 0)
     rows = zlib.compress(bytes(1000))

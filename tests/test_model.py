@@ -108,10 +108,7 @@ def with_reference(value: float) -> Model:
             lambda: broken(blurs=(*tiny_model().blurs[:2], np.full((7, 7), -3e38, "f4"))),
             "UC3.blur reaches 3e\\+38, expected at most 65504",
         ),
-        (
-            lambda: broken(rule="linear", gains=np.full(10, 3e38, np.float32)),
-            "UC4.gains reaches 3e\\+38",
-        ),
+        (lambda: broken(rule="linear", gains=np.full(10, 3e38, np.float32)), "UC4.gains reaches 3e\\+38"),
         (lambda: broken(labels=np.arange(2, 12)), "beyond 0..9"),
         (lambda: broken(labels=np.arange(9)), "expected \\(10,\\)"),
         (lambda: broken(temperature=0.0), "temperature"),
@@ -119,10 +116,7 @@ def with_reference(value: float) -> Model:
         (lambda: broken(rule="loudest"), "rule 'loudest'"),
         (lambda: broken(rule="linear"), "gains"),
         (lambda: broken(blurs=(np.ones((3, 3), "f4"), *tiny_model().blurs[1:])), "UC1.blur"),
-        (
-            lambda: broken(s=(*tiny_model().s[:3], replace(tiny_model().s[3], threshold=1.5))),
-            "threshold 1.5",
-        ),
+        (lambda: broken(s=(*tiny_model().s[:3], replace(tiny_model().s[3], threshold=1.5))), "threshold 1.5"),
     ],
 )
 def test_impossible_models_are_refused(model: object, reason: str) -> None:
@@ -268,9 +262,7 @@ def test_shipped_files_are_compared_with_their_digests(tmp_path: Path) -> None:
     assert f"broken  model {b}: the shipped file was changed: its SHA-256 is" in result.stdout
 
 
-def test_a_shipped_model_that_is_gone_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shipped_model_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "models_dir", lambda: tmp_path)
     for name in ("a", "b"):
         tiny_model().save(tmp_path / f"{name}.safetensors")

@@ -137,9 +137,7 @@ def test_samples_are_those_that_the_script_makes(tmp_path):
     maker = script("data/make_samples.py")
     maker.write_labels(tmp_path)
     assert (tmp_path / "labels.csv").read_text() == (samples / "labels.csv").read_text()
-    assert {note.file for note in maker.NOTES} | {"labels.csv"} == {
-        p.name for p in samples.iterdir()
-    }
+    assert {note.file for note in maker.NOTES} | {"labels.csv"} == {p.name for p in samples.iterdir()}
 
 
 def test_reader_reads_the_samples():
@@ -150,8 +148,7 @@ def test_reader_reads_the_samples():
     wrong = {
         note.file: text
         for note in notes
-        if (text := reader.read(ROOT / "data" / "samples" / note.file).text)
-        != "\n".join(note.lines)
+        if (text := reader.read(ROOT / "data" / "samples" / note.file).text) != "\n".join(note.lines)
     }
     assert not wrong
 

@@ -63,9 +63,7 @@ def _threads_of(controller: ThreadpoolController) -> set[int]:
     return {lib["num_threads"] for lib in libraries if "scipy.libs" not in lib["filepath"]}
 
 
-def test_blas_has_its_threads_again_after_passes_that_overlap(
-    blas: Callable[[], set[int]],
-) -> None:
+def test_blas_has_its_threads_again_after_passes_that_overlap(blas: Callable[[], set[int]]) -> None:
     one, other = one_blas_thread(), one_blas_thread()
     with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
         first.submit(one.__enter__).result()
@@ -79,9 +77,7 @@ def test_blas_has_its_threads_again_after_passes_that_overlap(
         assert blas() == {2}
 
 
-def test_blas_has_its_threads_again_after_many_passes_at_a_time(
-    blas: Callable[[], set[int]],
-) -> None:
+def test_blas_has_its_threads_again_after_many_passes_at_a_time(blas: Callable[[], set[int]]) -> None:
     def passes(_: int) -> None:
         for _ in range(200):
             with one_blas_thread(), one_blas_thread():

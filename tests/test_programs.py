@@ -33,9 +33,7 @@ def hostile(tmp_path: Path) -> Path:
     for number in range(1, 14):
         (tmp_path / f"{number:02}.png").write_bytes(picture)
     for name in STRANGERS:
-        (tmp_path / f"{name}.py").write_text(
-            f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')"
-        )
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')")
     return tmp_path
 
 
@@ -44,9 +42,7 @@ def test_no_module_of_the_folder_is_run(way: str, hostile: Path, model: str) -> 
     words = [*COMMANDS[way], "--model", model, "--format", "jsonl", "--workers", "2"]
     names = "".join(f"{number:02}.png\n" for number in range(14))
     surroundings = {**os.environ, "PYTHONPATH": ":/no/such"}  # its empty name is the folder
-    done = subprocess.run(
-        words, cwd=hostile, env=surroundings, input=names, capture_output=True, text=True
-    )
+    done = subprocess.run(words, cwd=hostile, env=surroundings, input=names, capture_output=True, text=True)
     ran = hostile / "ran"
     assert not ran.exists(), ran.read_text()
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 14), done.stderr

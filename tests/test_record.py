@@ -38,9 +38,7 @@ def test_only_the_folder_of_data_is_called_data(data: str, typed: str, told: str
 
 
 def test_a_result_file_holds_the_command(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "sys.argv", ["/a/experiments/accuracy/reject.py", data, "neocog", "-o", "a.json"]
-    )
+    monkeypatch.setattr("sys.argv", ["/a/experiments/accuracy/reject.py", data, "neocog", "-o", "a.json"])
     write_results(Path("a.json"), [{"n": 1}], columns={"n": "n"})
     result = json.loads(Path("a.json").read_text())
     assert result["command"] == "python -m experiments.accuracy.reject DATA neocog -o a.json"

@@ -118,10 +118,7 @@ def test_expand_sorts_folders_and_keeps_files(tmp_path: Path) -> None:
     (tmp_path / "x.png").mkdir()
     (tmp_path / "dangling.png").symlink_to(tmp_path / "nowhere")
     missing = tmp_path / "missing.png"
-    found = [
-        Path(item.source).relative_to(tmp_path).as_posix()
-        for item in find_inputs([missing, tmp_path])
-    ]
+    found = [Path(item.source).relative_to(tmp_path).as_posix() for item in find_inputs([missing, tmp_path])]
     assert found == ["missing.png", "a.JPG", "b.png", "dangling.png", "sub/c.tif"]
 
 

@@ -120,9 +120,7 @@ def test_the_page_needs_nothing_else(report: tuple[Result, Path]) -> None:
         assert words in page.text
 
 
-def test_the_place_may_be_named_by_the_variable(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_place_may_be_named_by_the_variable(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEOCOG_DATA", str(data))
     sets = find_sets(limit=5)
     assert len(sets.digits["mnist"]) == len(sets.pictures["photos"]) + 2 == 5

@@ -4,6 +4,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+import neocog
+
 ROOT = Path(__file__).resolve().parent.parent
 #: From the ground up.
 ROOMS = ("network", "vision", "cuda", "batch", "live", "learning", "evaluation", "serve", "cli")
@@ -43,3 +45,10 @@ def test_the_package_imports_nothing_that_is_not_in_the_wheel() -> None:
         if name.partition(".")[0] in ("experiments", "tests")
     }
     assert found == {"neocog/cli/bench.py"}
+
+
+def test_the_public_api_is_documented() -> None:
+    for name in set(neocog.__all__) - {"__version__"}:
+        thing = getattr(neocog, name)
+        members = [] if not isinstance(thing, type) else [m for k, m in vars(thing).items() if k[0] != "_"]
+        assert all(getattr(each, "__doc__", None) for each in (thing, *members)), name

@@ -72,9 +72,7 @@ def test_a_picture_gives_the_records_of_the_command(client: TestClient, tmp_path
     assert (record["source"], record["text"], record["error"]) == ("a.png", "07946\n12", None)
     (tmp_path / "a.png").write_bytes(data)
     tiny_model().save(tmp_path / "tiny.safetensors")
-    said = run(
-        "read", tmp_path / "a.png", "--model", tmp_path / "tiny.safetensors", "--format", "jsonl"
-    )
+    said = run("read", tmp_path / "a.png", "--model", tmp_path / "tiny.safetensors", "--format", "jsonl")
     assert record == json.loads(said.stdout) | {"source": "a.png", "model": record["model"]}
 
 
@@ -150,9 +148,7 @@ def test_every_answer_keeps_outside_sources_out(client: TestClient) -> None:
         assert "unsafe" not in policy
     for file in STATIC.iterdir():
         text = file.read_text(encoding="utf-8")
-        outside = re.findall(
-            r"""(?:src|href|from|url\(|import)\s*[=(]?\s*["']?(https?:[^"' )]*)""", text
-        )
+        outside = re.findall(r"""(?:src|href|from|url\(|import)\s*[=(]?\s*["']?(https?:[^"' )]*)""", text)
         assert not outside, file.name
         assert not re.search(r"<script(?![^>]*src=)|<style| style=| on\w+=\"", text), file.name
 
@@ -265,9 +261,7 @@ def test_who_sends_no_whole_header_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
     assert asyncio.run(heard(whole, b"body", b"GET")).endswith(b"\r\n\r\nbody")
 
 
-def test_what_takes_too_long_is_given_up(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_takes_too_long_is_given_up(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "PATIENCE", 0.0)
     error_of(client.post("/api/read", content=page_file("1")), 504)
     monkeypatch.undo()
@@ -285,9 +279,7 @@ def test_a_fault_of_the_server_is_one_line(
 ) -> None:
     monkeypatch.setattr(api.service, "ask", lambda *_, **__: 1 / 0)
     assert "the server failed" in error_of(client.post("/api/read", content=b"x"), 500)
-    assert capsys.readouterr().err == (
-        "neocog: a request failed: ZeroDivisionError: division by zero\n"
-    )
+    assert capsys.readouterr().err == ("neocog: a request failed: ZeroDivisionError: division by zero\n")
 
 
 def test_with_a_token_all_addresses_begin_with_it(api: Api) -> None:
@@ -317,9 +309,7 @@ def test_corrected_pages_are_a_labelled_set(client: TestClient, tmp_path: Path, 
     assert json.loads(pages.stdout)["cer"] == 0
     digits = run("eval", kept / "digits", "--model", model, "--json")
     assert (json.loads(digits.stdout)["n"], json.loads(digits.stdout)["accuracy"]) == (20, 1.0)
-    learned = run(
-        "train", "--data", kept / "digits", "-o", tmp_path / "new", "--recipe", "fukushima2003"
-    )
+    learned = run("train", "--data", kept / "digits", "-o", tmp_path / "new", "--recipe", "fukushima2003")
     assert learned.exit_code == 0, learned.stderr
 
 

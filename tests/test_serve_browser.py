@@ -24,10 +24,7 @@ from tests.chromium import INSTALLED, Chromium
 from tests.support import page, save_page, until
 
 httpx: Any = pytest.importorskip("httpx2")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not INSTALLED, reason="needs chromium and chromedriver"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not INSTALLED, reason="needs chromium and chromedriver")]
 
 
 @dataclass
@@ -75,9 +72,7 @@ def items(count: int) -> str:
 def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
     save_page(tmp_path / "a.png", "07946\n12")
     with Chromium() as browser:
-        browser.devtools(
-            "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path)
-        )
+        browser.devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
         visit(browser, server.address)
         browser.drop(".drop", [("a.png", (tmp_path / "a.png").read_bytes()), ("bad.png", b"bad")])
         browser.wait_for(items(2))

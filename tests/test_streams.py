@@ -69,9 +69,7 @@ def test_names_from_a_closed_stdin(model: str) -> None:
     assert (done.returncode, done.stderr) == (6, told)
 
 
-def test_an_error_of_the_system_is_no_quiet_end(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_system_is_no_quiet_end(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
@@ -183,7 +181,6 @@ def test_ctrl_c_stays_ctrl_c_though_the_report_cannot_be_saved(
     result = run("read", picture, "--model", model, "--report", tmp_path / "r.html")
     assert result.exit_code == 130
     assert result.stderr.splitlines() == [
-        f"neocog: {tmp_path}/r.html: cannot be written (No space left on device); "
-        "choose another --report",
+        f"neocog: {tmp_path}/r.html: cannot be written (No space left on device); choose another --report",
         "neocog: interrupted",
     ]

@@ -141,10 +141,7 @@ def test_grain_is_no_detail():
 def test_a_turned_page_is_reduced_alike(turns):
     noise = np.random.default_rng(2).integers(0, 256, (96, 128), np.uint8)
     picture = np.kron(noise, np.ones((10, 10), np.uint8))
-    for kind in (
-        file_of(Image.fromarray(np.rot90(picture, turns)), "PNG"),
-        np.rot90(picture, turns),
-    ):
+    for kind in (file_of(Image.fromarray(np.rot90(picture, turns)), "PNG"), np.rot90(picture, turns)):
         turned = next(pages_of(kind, 1024)).grey.astype(int)
         upright = next(pages_of(picture, 1024)).grey
         assert np.abs(np.rot90(turned, -turns) - upright).max() <= 1

@@ -188,9 +188,7 @@ def test_what_is_slow_to_open_is_not_opened(name: str, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "begin", [b"RIFF\0\0\0\0WEBPVP8L" + bytes(4) + b"\x2f" + bytes(20), b"\x89PNG\r\n\x1a\n", b"BM"]
 )
-def test_large_files_are_not_light(
-    begin: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_files_are_not_light(begin: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "open", lambda *_, **__: pytest.fail("it was opened"))
     with (tmp_path / "large").open("wb") as stream:
         stream.write(begin)
@@ -198,9 +196,7 @@ def test_large_files_are_not_light(
     assert not is_light(tmp_path / "large")
 
 
-def test_what_decoders_read_whole_has_an_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_decoders_read_whole_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "open", lambda *_, **__: pytest.fail("it was opened"))
     chunks = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4s", 2**31 - 1, b"abCd")
     for begin in (file_of(paper(), "WEBP"), chunks):
@@ -376,9 +372,7 @@ def test_a_file_without_any_page_is_refused() -> None:
 
 def test_what_lies_behind_a_picture_is_not_counted() -> None:
     data = file_of(paper(400, 300, "L"), "JPEG", progressive=True)
-    (told, _), (same, _) = (
-        next(opened(io.BytesIO(whole))) for whole in (data + b"\xff\xda" * 99, data)
-    )
+    (told, _), (same, _) = (next(opened(io.BytesIO(whole))) for whole in (data + b"\xff\xda" * 99, data))
     assert told.passes == same.passes
     assert len(list(decode(data + b"\xff\xda" * 99))) == 1
 

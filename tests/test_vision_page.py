@@ -35,9 +35,7 @@ def row(*columns: float, level: float = 100, tall: float = 40) -> Boxes:
     return [(x, level, 0.6 * tall, tall) for x in columns]
 
 
-WEIGHTS = Weights(
-    own=(-2.0, 2.0, 0.0, 0.0, 0.0, 3.0, *[0.0] * 6), network=(0.0, 1.0, 0.0), around=(0, 1, 0)
-)
+WEIGHTS = Weights(own=(-2.0, 2.0, 0.0, 0.0, 0.0, 3.0, *[0.0] * 6), network=(0.0, 1.0, 0.0), around=(0, 1, 0))
 """So that tests do not hang on what was fitted last."""
 
 
@@ -393,8 +391,7 @@ def test_a_speck_beside_a_slash_hides_no_date(at: int, read: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sign", "score", "kept"),
-    [(":", 0.8, ":"), (":", 0.6, ""), ("/", 0.8, ""), (".", 0.8, "")],
+    ("sign", "score", "kept"), [(":", 0.8, ":"), (":", 0.6, ""), ("/", 0.8, ""), (".", 0.8, "")]
 )
 def test_a_digit_that_is_rejected_gives_way_to_the_sign_at_its_place(
     sign: str, score: float, kept: str
@@ -402,10 +399,7 @@ def test_a_digit_that_is_rejected_gives_way_to_the_sign_at_its_place(
     boxes = [*row(10, 50, 90), (52, 106, 14, 30)]
     found = finding(boxes, [0.9, 0.7, 0.9, score], [1, 4, 2, 10 + SIGNS.index(sign)])
     line = _line(searched(found)[0][0], 0, (300, 400))
-    read = [
-        DigitReading(char, 0.3, 1.0, mark.box)
-        for char, mark in zip("1?2", line.digits, strict=True)
-    ]
+    read = [DigitReading(char, 0.3, 1.0, mark.box) for char, mark in zip("1?2", line.digits, strict=True)]
     digits, signs = _parted(line, read, None)
     assert "".join(digit.char for digit in digits) == ("12" if kept else "1?2")
     assert "".join(mark.char for mark in signs) == kept

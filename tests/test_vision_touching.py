@@ -49,9 +49,7 @@ def known(reader):
 def exact(reader, known, *, joined):
     """Share of pairs of neighbours that are read as the two digits that they are."""
     pairs = list(pairwise(known))
-    read = [
-        reader.read(page_of([left, right], joined=joined)).text for (left, _), (right, _) in pairs
-    ]
+    read = [reader.read(page_of([left, right], joined=joined)).text for (left, _), (right, _) in pairs]
     return np.mean([text == a + b for text, ((_, a), (_, b)) in zip(read, pairs, strict=True)])
 
 

@@ -111,9 +111,7 @@ def main() -> None:
         jobs=(1, "models at a time, on a CPU"),
     )  # fmt: skip
     parser.add_argument("models", nargs="+")
-    parser.add_argument(
-        "--what", default="ships", choices=("ships", "without-styles", "mnist-alone", "seed")
-    )
+    parser.add_argument("--what", default="ships", choices=("ships", "without-styles", "mnist-alone", "seed"))
     args = parser.parse_args()
     apart = kept_apart(args.data)
     sets = apart if args.validation else apart | only_measured(args.data)

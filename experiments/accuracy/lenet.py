@@ -90,9 +90,7 @@ def learn(
             used = 0
         chosen = order[used : used + batch]
         used += batch
-        loss = functional.cross_entropy(
-            network(augment(shown[chosen], changes, generator)), wanted[chosen]
-        )
+        loss = functional.cross_entropy(network(augment(shown[chosen], changes, generator)), wanted[chosen])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

@@ -84,9 +84,7 @@ def main() -> None:
     kept = open_digits(args.data / "mnist", split="validation")
     count = MARKS // 10 if args.quick else MARKS
     digits = digits[:: 10 if args.quick else 1]
-    marks, kind, names = negatives(
-        count, kept.images, kept.labels.astype(np.int64), seed=SEED, held=True
-    )
+    marks, kind, names = negatives(count, kept.images, kept.labels.astype(np.int64), seed=SEED, held=True)
     work = partial(measure, digits=digits, marks=marks, kinds=np.array(names)[kind], gpu=args.gpu)
     rows, by_kind = [], []
     for row, kinds in spread(work, args.models, 1 if args.gpu else args.jobs):

@@ -41,9 +41,7 @@ def written(folder: Path, cases: Iterable[Case]) -> list[str]:
     return paths
 
 
-def pictures(
-    folder: Path, model: str, *, kind: str, cases: Iterable[Case], limit: float
-) -> Outcome:
+def pictures(folder: Path, model: str, *, kind: str, cases: Iterable[Case], limit: float) -> Outcome:
     """Pictures in one folder, read by one command."""
     outcome = Outcome(kind)
     paths = written(folder / "pictures", cases)
@@ -128,9 +126,7 @@ def run(name: str, attack: Attack, model: str) -> Outcome:
 
 def main() -> int:
     parser = arguments(__doc__, output=RESULTS, seed=0)
-    parser.add_argument(
-        "--kinds", nargs="+", choices=list(attacks()), help="only these; rows of others stay"
-    )
+    parser.add_argument("--kinds", nargs="+", choices=list(attacks()), help="only these; rows of others stay")
     args = parser.parse_args()
     rows = []
     if args.kinds and args.output.exists():

@@ -68,9 +68,7 @@ def _formulas(text: str) -> list[str]:
         return cell.replace(".", "", 1).lstrip("+-").isdigit()
 
     cells = (cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row)
-    return [
-        f"a cell {c[:20]!r}" for c in cells if c[:1] in ("=", "+", "-", "@") and not is_number(c)
-    ]
+    return [f"a cell {c[:20]!r}" for c in cells if c[:1] in ("=", "+", "-", "@") and not is_number(c)]
 
 
 def lists(folder: Path, model: str) -> Outcome:

@@ -104,9 +104,7 @@ class Watch:
 
 def timed(bench: Bench, source: Path, output: Path) -> tuple[Tally, Watch, float, float]:
     """Read isolated digits; also wall seconds, and processor seconds of this process."""
-    request = Request(
-        (str(source),), Format("jsonl"), str(output), isolated=True, workers=bench.args.workers
-    )
+    request = Request((str(source),), Format("jsonl"), str(output), isolated=True, workers=bench.args.workers)
     watch, start, spent = Watch(), time.perf_counter(), time.process_time()
     tally = read_all(request, bench.reader, watch=watch)
     return tally, watch, time.perf_counter() - start, time.process_time() - spent
@@ -251,9 +249,7 @@ def row(section: str, what: str, found: str, wanted: str, met: bool | None, **mo
 
 
 def main() -> None:
-    parser = data_and_output(
-        __doc__, model="neocog", device="auto", workers=int, count=200_000, photos=1000
-    )
+    parser = data_and_output(__doc__, model="neocog", device="auto", workers=int, count=200_000, photos=1000)
     parser.add_argument("--sections", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
     parser.add_argument("--gpus", type=int, nargs="+", default=[])
     args = parser.parse_args()

@@ -33,9 +33,7 @@ class Device:
 
     def __init__(self, number: int = 0) -> None:
         if not torch.cuda.is_available():
-            raise DeviceError(
-                "PyTorch finds no GPU: neocog bench convpool --cpu tells what needs none"
-            )
+            raise DeviceError("PyTorch finds no GPU: neocog bench convpool --cpu tells what needs none")
         self.machine: Machine = gpu(number)
         if number:
             torch.cuda.set_device(number)

@@ -33,11 +33,7 @@ def measure(request: Request, save: Save, *, cases: Iterable[Case] | None = None
         **request.about(),
         "sizes": {"size": SIZE, "kernel": KERNEL, "pool": POOL, "padding": PADDING},
         "counts": counts(),
-        "paper": {
-            "ratio": PAPER,
-            "machine": "V100, CUDA 9.2, cuDNN 7.3",
-            "tables II, III": MISSING,
-        },
+        "paper": {"ratio": PAPER, "machine": "V100, CUDA 9.2, cuDNN 7.3", "tables II, III": MISSING},
         "rows": [],
     }
     if not request.on_gpu:

@@ -33,9 +33,7 @@ _WRONG = "wrong by"
 Ways = Mapping[str, Callable[[], Run]]
 
 
-def run_cases(
-    device: Any, cases: list[Case], result: Result, *, seconds: float, save: Save
-) -> None:
+def run_cases(device: Any, cases: list[Case], result: Result, *, seconds: float, save: Save) -> None:
     start = time.monotonic()
     _warm(device, cases)
     left = dict.fromkeys(cases)

@@ -108,10 +108,7 @@ def quick_cases() -> list[Case]:
 
 def counts(channels: Iterable[int] = CHANNELS) -> list[dict[str, int]]:
     """Return Table I, one row for each number of channels: operations of one picture."""
-    return [
-        {"channels": c} | {how: operations(how, ci=c, co=c, n=SIZE) for how in COUNTED}
-        for c in channels
-    ]
+    return [{"channels": c} | {how: operations(how, ci=c, co=c, n=SIZE) for how in COUNTED} for c in channels]
 
 
 def contenders(shape: Shape, arch: int, processors: int, *, count: int = 5) -> list[Tiling]:

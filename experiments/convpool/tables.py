@@ -68,9 +68,7 @@ def _speedup(rows: Sequence[Row]) -> Table:
         "batch": "batch",
         "naive, us": lambda row: show(time(row, "naive", "winograd"), ".1f"),
         **{LABELS[name]: lambda row, name=name: show(gain(row, name), ".2f") for name in names},
-        "paper": lambda row: (
-            f"{PAPER[row['precision']]} (matrix product)" if _headline(row) else None
-        ),
+        "paper": lambda row: f"{PAPER[row['precision']]} (matrix product)" if _headline(row) else None,
     }
     return table(columns, [row for p in PAPER for row in rows if row["precision"] == p])
 

@@ -113,9 +113,7 @@ class Operands:
         case, c = self.case, self.case.channels
         side = case.size + 2 * PADDING - POOL + 1
         sums = self._empty(case.batch, side, side, c)
-        kernel = Kernel(
-            "box_sums.cu", "box_sums", (("MAP", self._map), ("BOX", POOL)), _THREADS, arch=80
-        )
+        kernel = Kernel("box_sums.cu", "box_sums", (("MAP", self._map), ("BOX", POOL)), _THREADS, arch=80)
         items = case.batch * -(-side // _ROWS) * side * (c // self._values)
         sizes = (case.batch, case.size, case.size, c, PADDING)
         return sums, self._launch(kernel, items, (self._stored, sums), sizes)
@@ -169,12 +167,7 @@ class Operands:
         return torch.zeros(shape, dtype=self.dtype, device=self.device.name)
 
     def _launch(
-        self,
-        kernel: Kernel,
-        items: int,
-        tensors: tuple[Tensor, ...],
-        sizes: tuple[int, ...],
-        rows: int = 1,
+        self, kernel: Kernel, items: int, tensors: tuple[Tensor, ...], sizes: tuple[int, ...], rows: int = 1
     ) -> Launch:
         arrays = tuple(self.device.array(tensor) for tensor in tensors)
         numbers = tuple(np.int32(n) for n in sizes)

@@ -107,9 +107,7 @@ def table(w: Writer) -> list[list[str]]:
         if k < count:
             w.print(_LABELS[int(w.rng.integers(12))], left + k * wide + 20, top + 0.3 * tall, 28)
     # who fills a table in writes within its cells: a digit takes about 0.9 of its height
-    some = [
-        p for p in ("##", "###", "####", "##,##", "###.##") if len(p) * 0.9 * w.high < wide - 60
-    ]
+    some = [p for p in ("##", "###", "####", "##,##", "###.##") if len(p) * 0.9 * w.high < wide - 60]
     patterns = [str(w.rng.choice(some)) for _ in range(count)]
     rows = []
     for n in range(1, lines + 1):

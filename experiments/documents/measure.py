@@ -39,9 +39,7 @@ def compared(read: Lines, written: Lines) -> Row:
     """Rows that are right, each read line beside the written one that it is nearest to."""
     ours, theirs = ["".join(row) for row in read], ["".join(row) for row in written]
     edits = np.array([[edit_distance(a, b) for b in theirs] for a in ours])
-    _, pairs = aligned(
-        edits.reshape(len(ours), len(theirs)), list(map(len, ours)), list(map(len, theirs))
-    )
+    _, pairs = aligned(edits.reshape(len(ours), len(theirs)), list(map(len, ours)), list(map(len, theirs)))
     same = [(read[i], written[j]) for i, j in pairs]
     return {
         "rows": len(written),

@@ -116,8 +116,7 @@ class TorchFinder:
     def __init__(self, model: FinderModel, settings: FinderSettings) -> None:
         self.model, self.settings = model, settings
         self.weights = {
-            name: torch.from_numpy(value).to("cuda", torch.float16)
-            for name, value in model.tensors.items()
+            name: torch.from_numpy(value).to("cuda", torch.float16) for name, value in model.tensors.items()
         }
         for name, value in self.weights.items():
             if value.ndim == 4:
@@ -233,8 +232,7 @@ def main() -> None:
         print(row, f"{time.perf_counter() - begin:.1f} s", file=sys.stderr, flush=True)
 
     wanted = {
-        name: [find(page, reference, settings) for page in pictures(shape)]
-        for name, shape in SIZES.items()
+        name: [find(page, reference, settings) for page in pictures(shape)] for name, shape in SIZES.items()
     }
     for name, shape in SIZES.items():
         page = pictures(shape)[0]
@@ -245,9 +243,7 @@ def main() -> None:
         for threads in (2, cores()):
             with_onnx = with_onnxruntime(model, threads)
             cv2.setNumThreads(threads)
-            add(
-                name, f"onnxruntime, {threads} threads", lambda g, n=with_onnx: find(g, n, settings)
-            )
+            add(name, f"onnxruntime, {threads} threads", lambda g, n=with_onnx: find(g, n, settings))
         add(name, f"OpenCV, {cores()} threads", lambda g: find(g, opencv, settings))
     write_results(args.output, rows, columns=COLUMNS, gpu=True)
     if not args.no_compile:

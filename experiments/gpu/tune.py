@@ -89,9 +89,7 @@ def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling
     return chosen
 
 
-def tune(
-    machine: Any, model: Model, layer: int, precision: Any, batch: int, best: int, real: Any
-) -> Any:
+def tune(machine: Any, model: Model, layer: int, precision: Any, batch: int, best: int, real: Any) -> Any:
     """Return the layer's shape and the tilings tried, quickest first; ``real`` are maps."""
     xp = machine.xp
     lay = model_layouts(model, precision)
@@ -226,9 +224,7 @@ def main() -> None:
     for (model, precision, batch), some in itertools.groupby(jobs, key=lambda job: job[:3]):
         here, own = {"model": model.name, "precision": precision, "batch": batch, **about}, []
         for layer in (job[3] for job in some):
-            shape, tried = tune(
-                machine, model, layer, precision, batch, args.best, maps[model.name]
-            )
+            shape, tried = tune(machine, model, layer, precision, batch, args.best, maps[model.name])
             own.append({**here, "layer": layer, "shape": astuple(shape), "tried": tried})
         if args.within:
             gpu = Gpu(0)
@@ -236,9 +232,7 @@ def main() -> None:
             found = within_pass(runner, [row["tried"] for row in own], digits[:batch], args.within)
             own.append({**here, "layer": "all", **found})
         for row in own:
-            print(
-                model.name, precision, batch, row["layer"], row.get("tried", [row])[0], flush=True
-            )
+            print(model.name, precision, batch, row["layer"], row.get("tried", [row])[0], flush=True)
         rows += own
         args.out.write_text(json.dumps(rows))
 

@@ -12,18 +12,14 @@ def arguments(about: str | None, *paths: str, **usual: Any) -> argparse.Argument
     type where there is no such value; or a pair of that and a help. Without a value ``output`` is
     required, as ``-o``.
     """
-    parser = argparse.ArgumentParser(
-        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for path in paths:
         parser.add_argument(path, type=Path)
     for name, value in usual.items():
         value, words = value if isinstance(value, tuple) else (value, None)
         if name == "output":
             usually = value if isinstance(value, Path) else None
-            parser.add_argument(
-                "-o", "--output", type=Path, default=usually, required=value is None
-            )
+            parser.add_argument("-o", "--output", type=Path, default=usually, required=value is None)
             continue
         how: dict[str, Any] = {"action": "store_true"}
         if isinstance(value, type):

@@ -26,9 +26,7 @@ def spread(work: Callable[[Part], Result], parts: Iterable[Part], jobs: int) -> 
     if jobs == 1 or len(parts) == 1:
         yield from map(work, parts)
         return
-    with ProcessPoolExecutor(
-        min(jobs, len(parts)), get_context("spawn"), cv2.setNumThreads, (1,)
-    ) as pool:
+    with ProcessPoolExecutor(min(jobs, len(parts)), get_context("spawn"), cv2.setNumThreads, (1,)) as pool:
         yield from pool.map(work, parts)
 
 

@@ -98,10 +98,7 @@ def run_all(
 
 
 def _attempt(
-    name: str,
-    request: Request,
-    keep: Callable[[Mapping[str, Result]], None],
-    before: Mapping[str, Result],
+    name: str, request: Request, keep: Callable[[Mapping[str, Result]], None], before: Mapping[str, Result]
 ) -> Result:
     """Run one of several; where it breaks off, what it has so far and why."""
     so_far: Result = {}

@@ -86,8 +86,7 @@ class Guide:
     def __init__(self, networks: Sequence[nn.Module], device: Any) -> None:
         self._device = torch.device(device)
         self._networks = [
-            network.to(self._device).to(memory_format=torch.channels_last).eval()
-            for network in networks
+            network.to(self._device).to(memory_format=torch.channels_last).eval() for network in networks
         ]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]

@@ -32,8 +32,7 @@ def probabilities(guide: Any, pictures: torch.Tensor) -> Any:
     """Probabilities of the labels and of none, (N, 11), by a guide, on the pictures' device."""
     generator = torch.Generator(device=pictures.device)
     parts = [
-        guide(augment(part, PRESETS["none"], generator)).exp().cpu().numpy()
-        for part in pictures.split(1000)
+        guide(augment(part, PRESETS["none"], generator)).exp().cpu().numpy() for part in pictures.split(1000)
     ]
     return np.concatenate(parts)
 

@@ -139,12 +139,7 @@ class Camera:
 
 
 def placed(
-    scene: Picture,
-    sheet: Picture,
-    middle: tuple[float, float],
-    camera: Camera,
-    at: int,
-    shadow: float = 0.0,
+    scene: Picture, sheet: Picture, middle: tuple[float, float], camera: Camera, at: int, shadow: float = 0.0
 ) -> Picture:
     """Lay a sheet over a scene, tilted and nearer or further as the hand has it.
 
@@ -254,10 +249,7 @@ def show(
     width, height = clip.size
     home = np.array([width / 2, height / 2])
     side = [(-1, 0), (1, 0), (0, -1), (0, 1)][int(rng.integers(4))]
-    out = home + np.array(side) * (
-        (width + sheet.shape[1]) * 0.55,
-        (height + sheet.shape[0]) * 0.55,
-    )
+    out = home + np.array(side) * ((width + sheet.shape[1]) * 0.55, (height + sheet.shape[0]) * 0.55)
     held = int(rng.integers(*HELD))
     cover = range(0)
     if rng.random() < _COVERS:
@@ -266,9 +258,7 @@ def show(
     start = clip.frames
     showing.first, showing.last = start + SLIDE, start + SLIDE + held - 1
     showing.leaves = start + 2 * SLIDE + held
-    still = placed(
-        window(ground, camera, 0), sheet, tuple(home), Camera(clip.size, rng, still=True), 0
-    )
+    still = placed(window(ground, camera, 0), sheet, tuple(home), Camera(clip.size, rng, still=True), 0)
     showing.still = f"{clip.name}-{len(clip.showings):03d}.png"
     cv2.imwrite(str(folder / showing.still), still)
     clip.showings.append(showing)
@@ -305,9 +295,7 @@ def photo_sheets(folder: Path, rng: Rng) -> Iterator[tuple[str, list[str], Pictu
         yield row["file"], lines, np.asarray(picture, np.uint8)
 
 
-def string_sheets(
-    digits: Any, labels: Any, count: int, rng: Rng
-) -> Iterator[tuple[str, list[str], Picture]]:
+def string_sheets(digits: Any, labels: Any, count: int, rng: Rng) -> Iterator[tuple[str, list[str], Picture]]:
     """Sheets with eight digits in a row, in a pen's colour."""
     for number in range(count):
         chosen = rng.integers(0, len(digits), 8)
@@ -349,9 +337,7 @@ def scattered_sheets(
         yield f"scattered {number}", rows, sheet.picture()
 
 
-def thin_sheets(
-    digits: Any, labels: Any, count: int, rng: Rng
-) -> Iterator[tuple[str, list[str], Picture]]:
+def thin_sheets(digits: Any, labels: Any, count: int, rng: Rng) -> Iterator[tuple[str, list[str], Picture]]:
     """Sheets with a large number written with a thin pen."""
     for number in range(count):
         chosen = rng.integers(0, len(digits), int(rng.integers(2, 6)))
@@ -411,9 +397,7 @@ def blank_frames(size: tuple[int, int], count: int, rng: Rng) -> Iterator[Pictur
 def printed(rng: Rng) -> Picture:
     """A page of printed words."""
     page = np.full((1100, 1400, 3), rng.uniform(200, 250), np.uint8)
-    face = [cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_COMPLEX, cv2.FONT_HERSHEY_TRIPLEX][
-        int(rng.integers(3))
-    ]
+    face = [cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_COMPLEX, cv2.FONT_HERSHEY_TRIPLEX][int(rng.integers(3))]
     scale = float(rng.uniform(0.9, 2.4))
     y = 60
     while y < 1060:
@@ -431,9 +415,7 @@ def printed(rng: Rng) -> Picture:
 
 def write(clip: Clip, frames: Iterator[Picture], folder: Path) -> None:
     """Write the frames of a clip, and what it shows."""
-    video = cv2.VideoWriter(
-        str(folder / f"{clip.name}.avi"), cv2.VideoWriter.fourcc(*"MJPG"), FPS, clip.size
-    )
+    video = cv2.VideoWriter(str(folder / f"{clip.name}.avi"), cv2.VideoWriter.fourcc(*"MJPG"), FPS, clip.size)
     for frame in frames:
         video.write(frame)
         clip.frames += 1

@@ -93,9 +93,7 @@ def animate(pictures: list[clips.Picture], path: Path) -> None:
     several = np.concatenate([np.asarray(image) for image in images[:: len(images) // 6]])
     palette = Image.fromarray(several).quantize(COLOURS)
     few = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
-    few[0].save(
-        path, save_all=True, append_images=few[1:], duration=1000 * EVERY // clips.FPS, loop=0
-    )
+    few[0].save(path, save_all=True, append_images=few[1:], duration=1000 * EVERY // clips.FPS, loop=0)
 
 
 def main() -> None:

@@ -151,9 +151,7 @@ def _torch(model: Model, threads: int) -> Side:
 PEERS = {"onnxruntime": _onnxruntime, "torch": _torch}
 
 
-def difference(
-    name: str, got: NDArray[np.float32], want: NDArray[np.float32], tolerance: float
-) -> float:
+def difference(name: str, got: NDArray[np.float32], want: NDArray[np.float32], tolerance: float) -> float:
     """Return the largest difference of a score by the strongest; a NeocogError if too large."""
     found = float(np.abs(got - want).max() / max(float(want.max()), 1e-30))
     if not found <= tolerance:

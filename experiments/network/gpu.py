@@ -140,9 +140,7 @@ def compare_on_gpu(
     return GpuComparison(model.id, precision, batch, passes, differences, times, notes)
 
 
-def race(
-    sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int
-) -> dict[str, NDArray[np.float64]]:
+def race(sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int) -> dict[str, NDArray[np.float64]]:
     """Return milliseconds of a pass by side, one a round; a clock that slows down slows all."""
     repeats = {}
     for name, side in sides.items():
@@ -211,9 +209,7 @@ def _precision(wanted: str | None, number: int) -> str:
 def _check_peers(peers: Sequence[str], number: int) -> None:
     unknown = set(peers) - set(PEERS)
     if unknown:
-        raise UsageError(
-            f"peer {sorted(unknown)[0]!r} does not run on a GPU; choose {', '.join(PEERS)}"
-        )
+        raise UsageError(f"peer {sorted(unknown)[0]!r} does not run on a GPU; choose {', '.join(PEERS)}")
     if not peers:
         return
     try:
@@ -229,12 +225,7 @@ def _check_peers(peers: Sequence[str], number: int) -> None:
 
 
 def _peers(
-    notes: dict[str, str],
-    model: Model,
-    digits: Digits,
-    precision: str,
-    peers: Sequence[str],
-    number: int,
+    notes: dict[str, str], model: Model, digits: Digits, precision: str, peers: Sequence[str], number: int
 ) -> dict[str, Callable[[], Side]]:
     """Return what makes each peer; ``notes`` take how it runs."""
     import torch

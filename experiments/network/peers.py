@@ -22,12 +22,7 @@ from neocog.network.spec import LABELS
 
 Tensor = Any
 
-TYPES = {
-    "fp32": torch.float32,
-    "tf32": torch.float32,
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-}
+TYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 CHUNKS = (256, 1024)  # digits at a time that are tried for larger batches
 _WARM_UP = 3
 _ASKED = 2  # times that a profiler is asked: the first may come too early for it
@@ -133,9 +128,7 @@ class TorchSide:
         parts = self._digits.split(chunk)
         self._graph = Graph(
             lambda: (
-                self._run(self._digits)
-                if len(parts) == 1
-                else torch.cat([self._run(part) for part in parts])
+                self._run(self._digits) if len(parts) == 1 else torch.cat([self._run(part) for part in parts])
             )
         )
 
@@ -195,12 +188,7 @@ def choices(model: Model, digits: NDArray[np.uint8], precision: str) -> list[Cho
 
 
 def quickest(
-    model: Model,
-    digits: NDArray[np.uint8],
-    precision: str,
-    found: Sequence[Choice],
-    *,
-    compiled: bool,
+    model: Model, digits: NDArray[np.uint8], precision: str, found: Sequence[Choice], *, compiled: bool
 ) -> tuple[TorchSide, Choice]:
     """Return the quickest side and how it runs; what is compiled is tried in every choice."""
     whole = replace(found[0], chunk=len(digits))
@@ -217,9 +205,7 @@ def quickest(
     return sides[best], replace(tried[best], ms=times[best])
 
 
-def layer_times(
-    model: Model, layer: str, before: NDArray[np.float32], precision: str
-) -> dict[str, float]:
+def layer_times(model: Model, layer: str, before: NDArray[np.float32], precision: str) -> dict[str, float]:
     """Return microseconds of a layer fed with maps (B, K, H, W) by form and memory format."""
     times: dict[str, float] = {}
     for channels_last in (False, True):

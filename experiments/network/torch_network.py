@@ -48,9 +48,7 @@ class Contrast(nn.Module):  # type: ignore[misc]
         self.register_buffer("enlarge", _float(enlarge))
         self.register_buffer("kernel", _float(np.stack([a, -a])[:, None] / 255))
         self.register_buffer("down", _float(np.concatenate([d @ enlarge for d in down])))
-        self.register_buffer(
-            "across", _float(np.concatenate([(s @ enlarge).T for s in across]) / 255)
-        )
+        self.register_buffer("across", _float(np.concatenate([(s @ enlarge).T for s in across]) / 255))
 
     def forward(self, digits: Tensor) -> Tensor:
         ink = digits.float()
@@ -116,9 +114,7 @@ class CLayer(nn.Module):  # type: ignore[misc]
 
     forms = ("depthwise", "stacked", "pooled", "products")
 
-    def __init__(
-        self, spec: CSpec, blur: NDArray[np.float32], planes: int, size: int, psi: Psi
-    ) -> None:
+    def __init__(self, spec: CSpec, blur: NDArray[np.float32], planes: int, size: int, psi: Psi) -> None:
         super().__init__()
         self.form = "depthwise"
         self.padding, self.stride, self.psi = spec.padding, spec.stride, psi
@@ -139,9 +135,7 @@ class CLayer(nn.Module):  # type: ignore[misc]
         return y.sqrt() if self.psi == "sqrt" else y / (1 + y)
 
     def _depthwise(self, u: Tensor) -> Tensor:
-        return functional.conv2d(
-            u, self.kernel, stride=self.stride, padding=self.padding, groups=u.shape[1]
-        )
+        return functional.conv2d(u, self.kernel, stride=self.stride, padding=self.padding, groups=u.shape[1])
 
     def _stacked(self, u: Tensor) -> Tensor:
         n, k = u.shape[:2]
@@ -156,9 +150,7 @@ class CLayer(nn.Module):  # type: ignore[misc]
     def _products(self, u: Tensor) -> Tensor:
         n, k, h, w = u.shape
         if not u.is_contiguous():  # channels last: planes are the columns of the products
-            rows = (self.down @ u.permute(0, 2, 3, 1).reshape(n, h, w * k)).view(
-                n, self.rank, -1, w, k
-            )
+            rows = (self.down @ u.permute(0, 2, 3, 1).reshape(n, h, w * k)).view(n, self.rank, -1, w, k)
             rows = rows.transpose(1, 2).reshape(n, -1, self.rank * w, k)
             return (self.across.T @ rows).permute(0, 3, 1, 2)
         rows = (self.down @ u).view(n, k, self.rank, -1, w)

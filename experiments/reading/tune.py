@@ -188,9 +188,9 @@ def standing(marks: list[Mark], there: np.ndarray) -> tuple[np.ndarray, np.ndarr
         return np.full(len(marks), -1), np.ones(len(marks), np.bool_)
     union, ignored = beside(marks, there)
     same = np.where((there[:, 0] >= 0) & (there[:, 0] < 10), union, 0)
-    label = np.where(
-        same.max(axis=1) >= FinderSettings().overlap, there[same.argmax(axis=1), 0], -1
-    ).astype(int)
+    label = np.where(same.max(axis=1) >= FinderSettings().overlap, there[same.argmax(axis=1), 0], -1).astype(
+        int
+    )
     return label, (label >= 0) | ~ignored
 
 
@@ -343,9 +343,7 @@ def fit(reader: Reader, pages: list[Sample]) -> Places:
     lines = [line for page in pages for line in lattices(reader, page, 1 / count[page.set])]
     start = np.concatenate([reader.weights.around, reader.weights.link])
     weights = rounded(fitted(lines, start))
-    reader.weights = replace(
-        reader.weights, around=weights[: len(AROUND)], link=weights[len(AROUND) :]
-    )
+    reader.weights = replace(reader.weights, around=weights[: len(AROUND)], link=weights[len(AROUND) :])
     return some
 
 

@@ -58,9 +58,7 @@ def read(text: str) -> Iterator[dict[str, Any]]:
     for (stage, version), row in zip(ORDER, own, strict=False):
         found: dict[str, Any] = {"stage": stage, "system": version}
         yield found | {
-            name: row[metric] * factor
-            for metric, (name, factor) in METRICS.items()
-            if metric in row
+            name: row[metric] * factor for metric, (name, factor) in METRICS.items() if metric in row
         }
 
 

@@ -37,9 +37,7 @@ _WARM_UP, _TURNS = 8, 6
 
 
 class _Shape(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int) for name in ("inputs", "size", "planes", "out", "kernel", "pad")
-    ]
+    _fields_ = [(name, ctypes.c_int) for name in ("inputs", "size", "planes", "out", "kernel", "pad")]
 
 
 @cache
@@ -121,9 +119,7 @@ def rivals(fed: Fed, *, quick: bool = False) -> list[dict[str, Any]]:
     ]
 
 
-def _stage_rows(
-    rival: Rival, fed: Fed, which: tuple[str, str], quick: bool
-) -> list[dict[str, Any]]:
+def _stage_rows(rival: Rival, fed: Fed, which: tuple[str, str], quick: bool) -> list[dict[str, Any]]:
     """Return a row for each way; the ways take turns, so that what disturbs one disturbs all."""
     stage, layer = which
     want = fed.want(stage, 1)[0]

@@ -85,8 +85,7 @@ class Sections:
     def cpu_frame(self) -> list[Row]:
         """One character and a frame's eight on the CPU engine, one thread and two."""
         return [
-            {"model": self.model.id, **slayer_cpu.frame(self.model, self.digits, threads=n)}
-            for n in (1, 2)
+            {"model": self.model.id, **slayer_cpu.frame(self.model, self.digits, threads=n)} for n in (1, 2)
         ]
 
     def ladder(self) -> dict[str, list[Row]]:

@@ -130,9 +130,7 @@ def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
     return rows
 
 
-def _dealt(
-    lanes: Sequence[PassLane], digits: Digits, out: NDArray[np.float32], repeats: int
-) -> float:
+def _dealt(lanes: Sequence[PassLane], digits: Digits, out: NDArray[np.float32], repeats: int) -> float:
     start = time.perf_counter()
     for turn in range(repeats):
         lane = lanes[turn % len(lanes)]
@@ -143,9 +141,7 @@ def _dealt(
     return time.perf_counter() - start
 
 
-def devices(
-    engine: CudaEngine, digits: Digits, each: int, repeats: int, seconds: float
-) -> list[Row]:
+def devices(engine: CudaEngine, digits: Digits, each: int, repeats: int, seconds: float) -> list[Row]:
     """Time batches of ``each`` characters per GPU on 1, 2 and 4 GPUs, from host to host.
 
     Each takes ``repeats`` batches from a thread; then for some ``seconds`` their power is measured.
@@ -181,9 +177,7 @@ def devices(
         if watts is not None:
             row |= {"watts": watts, "joules_per_1000": 1000.0 * watts * took / done}
         rows.append(row)
-        progress(
-            f"{count} GPUs: {best:.0f} characters a second, {efficiency:.0%}, {watts or 0:.0f} W"
-        )
+        progress(f"{count} GPUs: {best:.0f} characters a second, {efficiency:.0%}, {watts or 0:.0f} W")
     return rows
 
 
@@ -232,9 +226,7 @@ def _kept_busy(runner: Runner, digits: Digits, batch: int, period: float, end: f
     return done
 
 
-def powered(
-    work: Callable[[float], int], seconds: float, *numbers: int
-) -> tuple[float | None, int, float]:
+def powered(work: Callable[[float], int], seconds: float, *numbers: int) -> tuple[float | None, int, float]:
     """Return the mean watts of GPUs while some work runs, what it did, and its seconds.
 
     The first quarter does not count: nvidia-smi's figure is a mean over the time before.

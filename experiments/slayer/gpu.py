@@ -154,10 +154,7 @@ class Bench:
     def compact(self, batches: Sequence[int]) -> list[Row]:
         """Time our tensor-core S-kernel by the plan's tiling, silent cells left out and not."""
         return [
-            self._row(
-                {"stage": stage, "batch": batch, "precision": "fp16"},
-                *(self._compact, stage, batch),
-            )
+            self._row({"stage": stage, "batch": batch, "precision": "fp16"}, *(self._compact, stage, batch))
             for stage, batch in product(("US1", "US2", "US3"), batches)
         ]
 

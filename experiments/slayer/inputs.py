@@ -42,9 +42,7 @@ def sized(model: Model, planes: Sequence[int]) -> Model:
     s1, s2, s3, s4 = layers
     gains = None if model.gains is None else model.gains[before]
     name = f"{model.name} {'/'.join(map(str, planes))}"
-    return replace(
-        model, name=name, s=(s1, s2, s3, s4), labels=labels[before], gains=gains, version=""
-    )
+    return replace(model, name=name, s=(s1, s2, s3, s4), labels=labels[before], gains=gains, version="")
 
 
 def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
@@ -56,8 +54,7 @@ def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
                 found[Path(size).stem] = load_model(size)
             except NeocogError as error:
                 raise UsageError(
-                    f"a network of size {size!r}, expected K2/K3/K4, such as 26/78/70, or a model "
-                    f"({error})"
+                    f"a network of size {size!r}, expected K2/K3/K4, such as 26/78/70, or a model ({error})"
                 ) from None
             continue
         planes = [int(k) for k in size.split("/")]

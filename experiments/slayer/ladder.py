@@ -47,12 +47,7 @@ class PaperS(LayerStep):
     defines: ClassVar[dict[str, str | int]] = {}
 
     def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        places: int = 0,
+        self, machine: Machine, model: Model, layer: int, layouts: dict[str, Layout], places: int = 0
     ) -> None:
         super().__init__(machine, model, layer, layouts, "fp32")
         self._kernel = model.spec.s[layer].kernel
@@ -106,16 +101,12 @@ class PaperS(LayerStep):
         }
         defines |= self.defines | more
         registers = _REGISTERS if self.rung >= 4 else _MANY_REGISTERS
-        return Kernel(
-            "s_paper.cu", name, tuple(defines.items()), threads, shared, registers=registers
-        )
+        return Kernel("s_paper.cu", name, tuple(defines.items()), threads, shared, registers=registers)
 
     def kernel(self) -> Kernel:
         return self._built(self.kernel_name, self.threads, self._shared(self.places))
 
-    def launches(
-        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         args = (source, self._weights, self._c_there, self._silence, target, self._theta)
         return [Launch(self.kernel(), self._grid(batch), args)]
 
@@ -142,9 +133,7 @@ class T1(PaperS):
         """Return 1 .. the places that the usual threads make: they play no part."""
         return list(range(1, self.target.size + 1))
 
-    def launches(
-        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         cells = self.target.size**2
         v = scratch["v"]
         inhibition = self._built("s_paper_v", self.threads)
@@ -239,9 +228,7 @@ class Skip(PaperS):
         listed = places * warps * up(-(-(self._kernel**2) * self.source.planes // warps), _WARP)
         return 4 * listed + 8 * places * warps + 2 * listed
 
-    def launches(
-        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         split = self.split(batch)
         threads, shared = self.places * split * self.stride, self._bytes(self.places, split)
         kernel = self._built(self.kernel_name, threads, shared, SPLIT=split)

@@ -35,8 +35,7 @@ def silence(model: Model, digits: NDArray[np.uint8]) -> list[dict[str, Any]]:
     means = {stage: np.average(rows, axis=0, weights=sizes) for stage, rows in found.items()}
     names = ("heard", "cells_silent", "blocks", "blocks_of_heard_cells")
     rows: list[dict[str, Any]] = [
-        {"stage": stage, **dict(zip(names, map(float, mean), strict=True))}
-        for stage, mean in means.items()
+        {"stage": stage, **dict(zip(names, map(float, mean), strict=True))} for stage, mean in means.items()
     ]
     whole = sum(means[stage][0] * n for stage, n in inputs.items()) / sum(inputs.values())
     return [*rows, {"stage": "all", "heard": float(whole)}]

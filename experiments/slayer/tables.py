@@ -4,18 +4,7 @@ from collections.abc import Iterable, Sequence
 from math import fsum
 from typing import Any
 
-from experiments.harness.pages import (
-    MEASURED,
-    NONE,
-    Column,
-    Plot,
-    Row,
-    Table,
-    measured,
-    show,
-    span,
-    table,
-)
+from experiments.harness.pages import MEASURED, NONE, Column, Plot, Row, Table, measured, show, span, table
 from experiments.slayer import paper
 from experiments.slayer.inputs import STAGES
 from experiments.slayer.paper import COLUMNS, PASSES, made_on, number, passes_of, systems
@@ -91,10 +80,7 @@ _OVERLAP: dict[str, Column] = {
     "us a character, host to host": "us|.3f",
     "the graph alone": "graph_alone_us|.3f",
 }
-_POWER: dict[str, Column] = {
-    "watts": "watts|.0f",
-    "joules per 1000 characters": "joules_per_1000|.3g",
-}
+_POWER: dict[str, Column] = {"watts": "watts|.0f", "joules per 1000 characters": "joules_per_1000|.3g"}
 _DEVICES: dict[str, Column] = {
     "GPUs": "gpus",
     "batch per GPU": "batch",
@@ -144,8 +130,7 @@ def cpu_tables(rows: Sequence[Row]) -> dict[str, Table]:
         found[f"CPU {size}"] = [head, *(_core(name, cells, size) for name, cells in own.items())]
         pairs = [(own.get(way, ()), own.get(f"{way} blocked", ())) for way in ways]
         gains = [
-            [100 * (one["ms"] / other["ms"] - 1) for one, other in zip(*both, strict=False)]
-            for both in pairs
+            [100 * (one["ms"] / other["ms"] - 1) for one, other in zip(*both, strict=False)] for both in pairs
         ]
         blocking.append((size, *(span(values, "+.1f") for values in gains)))
     return {**found, "blocking": blocking if rows else []}
@@ -351,10 +336,7 @@ def _silence(rows: Sequence[Row]) -> Table:
 def _skipping(result: Row, gpu: Sequence[Row]) -> Table:
     """How many times as fast it is to leave out what is silent."""
     cpu = result["sections"].get("cpu", ())
-    ways = (
-        ("CPU: S / F", cpu, ("CPU S", "CPU F")),
-        ("GPU, CUDA cores: T5 / skip", gpu, ("T5", "skip")),
-    )
+    ways = (("CPU: S / F", cpu, ("CPU S", "CPU F")), ("GPU, CUDA cores: T5 / skip", gpu, ("T5", "skip")))
     gains: dict[tuple[str, str], dict[str, float]] = {}
     for size in dict.fromkeys(row["planes"] for row in (*cpu, *gpu)):
         for name, rows, pair in ways:

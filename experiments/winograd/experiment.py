@@ -10,16 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.harness.processes import build_all
-from experiments.harness.run import (
-    Request,
-    Result,
-    Save,
-    need_device,
-    progress,
-    synchronise,
-    told,
-    tried,
-)
+from experiments.harness.run import Request, Result, Save, need_device, progress, synchronise, told, tried
 from experiments.winograd.lanes import lane_kernels, lane_rows, profile_launches, read_profile
 from experiments.winograd.layers import (
     BATCHES,
@@ -180,8 +171,7 @@ def summary(rows: list[Result]) -> list[Result]:
         here = [
             row
             for row in rows
-            if (row["layer"], row["batch"], row["precision"]) == (layer, batch, "fp32")
-            and row.get("us")
+            if (row["layer"], row["batch"], row["precision"]) == (layer, batch, "fp32") and row.get("us")
         ]
         ours = [row for row in here if "chosen" in row]
         chosen = next((row for row in ours if row["chosen"]), None)

@@ -57,9 +57,7 @@ def paper_split(kernel: int) -> Split:
 
 
 def filter_plan(kernel: int, channels: int, planes: int) -> Convolution:
-    return Convolution(
-        Shape(kernel, kernel + TILE - 1, channels, planes), paper_split(kernel), TILE
-    )
+    return Convolution(Shape(kernel, kernel + TILE - 1, channels, planes), paper_split(kernel), TILE)
 
 
 class Active(NamedTuple):
@@ -87,9 +85,7 @@ def classes(split: Split) -> NDArray[np.int64]:
     return np.array([2 * y + x for y in sizes for x in sizes])
 
 
-def lanes_by_formula(
-    indexing: Indexing, planes: int, channels: int, split: Split
-) -> NDArray[np.int64]:
+def lanes_by_formula(indexing: Indexing, planes: int, channels: int, split: Split) -> NDArray[np.int64]:
     """Return the lanes of each warp by size of sub-filter, (warps, 4), in closed form.
 
     Thread-wise, lane l of warp w has sub-filter (32 w + l) mod SF of its filter; channel-wise it
@@ -120,9 +116,7 @@ def active(counts: NDArray[Any], split: Split) -> Active:
     """Return the active lanes of counts (warps, 4) of lanes by size of sub-filter."""
     weights = operations(split, TILE)
     run = counts > 0
-    return Active(
-        float((counts * weights).sum() / (run * weights).sum()), float(counts.sum() / run.sum())
-    )
+    return Active(float((counts * weights).sum() / (run * weights).sum()), float(counts.sum() / run.sum()))
 
 
 def census(
@@ -205,8 +199,7 @@ def read_profile(text: str, rows: list[dict[str, Any]]) -> None:
     found = [row[METRIC] for row in ncu.launches(text, "filter_split") if METRIC in row]
     if not found:
         raise InputError(
-            f"the profile has no {METRIC} of filter_split: run ncu as "
-            "`neocog bench winograd --help` says"
+            f"the profile has no {METRIC} of filter_split: run ncu as `neocog bench winograd --help` says"
         )
     if len(found) != len(rows):
         raise InputError(

@@ -100,22 +100,14 @@ WAYS = (
     Way("4+3 split", (4, 3), 2, "fp16"),
 )
 #: What ``--quick`` runs.
-QUICK_WAYS = (
-    *WAYS[:1],
-    *WAYS[2:4],
-    *(way for way in WAYS[4:] if way.what == SHARED and way.sizes == (4, 4)),
-)
+QUICK_WAYS = (*WAYS[:1], *WAYS[2:4], *(way for way in WAYS[4:] if way.what == SHARED and way.sizes == (4, 4)))
 
 
 def chosen_way(layer: Layer, batch: int) -> Way:
     """Return the float32 way that the count chooses, before anything is timed."""
     plan = choose(layer.shape(), batch)
     for way in WAYS:
-        if not way.cached and (way.sizes, way.m, way.operand) == (
-            plan.split.sizes,
-            plan.m,
-            plan.operand,
-        ):
+        if not way.cached and (way.sizes, way.m, way.operand) == (plan.split.sizes, plan.m, plan.operand):
             return way
     return Way("chosen by count", plan.split.sizes, plan.m)
 

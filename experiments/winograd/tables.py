@@ -4,17 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from experiments.harness.pages import (
-    MEASURED,
-    Column,
-    Plot,
-    Row,
-    Table,
-    measured,
-    show,
-    span,
-    table,
-)
+from experiments.harness.pages import MEASURED, Column, Plot, Row, Table, measured, show, span, table
 from experiments.winograd.lanes import Traffic, traffic
 from experiments.winograd.layers import BOTH_HALVES, LAYERS, LAYOUTS, PAPER_GAIN, PAPER_WAY, WAYS
 from neocog.cuda.winograd_filters import INDEXINGS, ORDERS, OWN_BANKS, Indexing
@@ -273,9 +263,7 @@ def plots(result: Row) -> dict[str, Plot]:
         lines = {}
         for batch in sorted({pair["batch"] for pair in pairs}):
             own = [pair for pair in pairs if pair["batch"] == batch]
-            lines[f"batch {batch}"] = [
-                (layers.index(p["layer"]), p["saved_both"] or p["saved"]) for p in own
-            ]
+            lines[f"batch {batch}"] = [(layers.index(p["layer"]), p["saved_both"] or p["saved"]) for p in own]
         title = "Time saved by channel-wise indexing of filters and inputs"
         band = (f"paper: {PAPER_GAIN}", 11.0, 15.0)
         found["saved"] = Plot(title, "layer", "% of the time saved", lines, layers, band)

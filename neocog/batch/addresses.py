@@ -39,9 +39,7 @@ def fetch(address: str) -> bytes:
     thread.start()
     thread.join(MAX_SECONDS)
     if not came:
-        raise InputError(
-            f"the download took more than {MAX_SECONDS:g} seconds; download it yourself"
-        )
+        raise InputError(f"the download took more than {MAX_SECONDS:g} seconds; download it yourself")
     if isinstance(came[0], InputError):
         raise came[0]
     return came[0]

@@ -11,17 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import IO, Any, Self, cast
 
-from neocog.batch.sources import (
-    HIDDEN,
-    MAX_BYTES,
-    PACKED_TAR,
-    TAR,
-    ZIP,
-    Entry,
-    Item,
-    Skipped,
-    why_skipped,
-)
+from neocog.batch.sources import HIDDEN, MAX_BYTES, PACKED_TAR, TAR, ZIP, Entry, Item, Skipped, why_skipped
 from neocog.errors import InputError
 from neocog.messages import printable
 
@@ -88,9 +78,7 @@ def _unzipped(stream: IO[bytes], entry: Entry) -> bytes:
     """Unpack a member, never more of it than the archive says that there is."""
     header = stream.read(_ZIP_HEADER.size)
     if header[: len(_ZIP_MARK)] != _ZIP_MARK:
-        raise zipfile.BadZipFile(
-            "its header is not where the archive says; was the archive replaced?"
-        )
+        raise zipfile.BadZipFile("its header is not where the archive says; was the archive replaced?")
     stream.seek(sum(_ZIP_HEADER.unpack(header)), os.SEEK_CUR)
     info = zipfile.ZipInfo(entry.name)
     info.compress_type, info.compress_size, info.CRC = entry.method, entry.packed, entry.crc
@@ -278,9 +266,7 @@ def _tar_members(path: str, skipped: Skipped, *, packed: bool) -> Iterator[Item]
                     continue
                 trouble, data = _too_large(info.size), None
                 if not info.isreg() or info.issparse():
-                    trouble = (
-                        "is a link, a device or full of holes in its archive; pack the file itself"
-                    )
+                    trouble = "is a link, a device or full of holes in its archive; pack the file itself"
                 if packed and trouble is None:
                     data = cast(IO[bytes], archive.extractfile(info)).read()
             source = f"{path}/{info.name}"

@@ -40,9 +40,7 @@ class FixedBatches:
     ``isolated``: whether these are isolated digits, which fill passes of any size.
     """
 
-    def __init__(
-        self, engine: "AnyEngine", *, batch: int | None = None, isolated: bool = True
-    ) -> None:
+    def __init__(self, engine: "AnyEngine", *, batch: int | None = None, isolated: bool = True) -> None:
         from neocog.network.engine import PART
 
         self._engine = engine

@@ -52,9 +52,7 @@ class Cluster:
             raise UsageError(f"{self.workers} workers: a cluster needs at least one")
 
     @contextmanager
-    def reading(
-        self, job: Job, items: Iterable[Item], *, ordered: bool = False
-    ) -> Iterator[Blocks]:
+    def reading(self, job: Job, items: Iterable[Item], *, ordered: bool = False) -> Iterator[Blocks]:
         """Read inputs on the cluster; the block's value yields their records as they come.
 
         UsageError without Ray or a cluster, DeviceError if CUDA is asked for and no node has a GPU.

@@ -49,9 +49,7 @@ class Format:
         if self.kind not in KINDS:
             near = get_close_matches(self.kind, KINDS, 1)
             meant = f"did you mean '{near[0]}'? " if near else ""
-            raise UsageError(
-                f"format '{self.kind}' is unknown: {meant}choose one of {', '.join(KINDS)}"
-            )
+            raise UsageError(f"format '{self.kind}' is unknown: {meant}choose one of {', '.join(KINDS)}")
         if self.timings and self.kind not in ("jsonl", "json"):
             raise UsageError(f"--timings needs --format jsonl or json, not {self.kind}")
         if self.kind == "alto" and self.names:
@@ -136,8 +134,7 @@ def lay_out(rows: str, columns: Sequence[str] = CSV_COLUMNS, *, width: int | Non
     shown = [
         name
         for name in columns
-        if name != "model"
-        and (name not in _SELDOM or any(row[name] not in ("", "0") for row in cells))
+        if name != "model" and (name not in _SELDOM or any(row[name] not in ("", "0") for row in cells))
     ]
     table = Table(box=box.SIMPLE_HEAD)
     for name in shown:

@@ -124,14 +124,10 @@ def comes_once(word: str) -> bool:
     )
 
 
-def count_inputs(
-    words: Iterable[str], *, null: bool = False, shard: Shard | None = None
-) -> int | None:
+def count_inputs(words: Iterable[str], *, null: bool = False, shard: Shard | None = None) -> int | None:
     """How many inputs the words stand for, or None where that cannot be told beforehand."""
     words = list(words)
-    if any(
-        comes_once(w) or (is_archive_name(w) and not w.lower().endswith(ZIP + TAR)) for w in words
-    ):
+    if any(comes_once(w) or (is_archive_name(w) and not w.lower().endswith(ZIP + TAR)) for w in words):
         return None
     try:
         items = find_inputs(words, null=null)

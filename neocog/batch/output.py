@@ -32,9 +32,7 @@ class Sink:
     first record comes, or when all is done: what stood there is kept until then.
     """
 
-    def __init__(
-        self, form: Format, path: str | Path | None = None, *, done: Done | None = None
-    ) -> None:
+    def __init__(self, form: Format, path: str | Path | None = None, *, done: Done | None = None) -> None:
         self.form, self.seconds = form, 0.0
         self._path, self._done = path, done
         self._stdout = sys.stdout  # others may turn it elsewhere later, to keep it clean
@@ -154,9 +152,7 @@ class Sink:
 
 
 @contextmanager
-def open_sink(
-    form: Format, path: str | Path | None = None, *, done: Done | None = None
-) -> Iterator[Sink]:
+def open_sink(form: Format, path: str | Path | None = None, *, done: Done | None = None) -> Iterator[Sink]:
     """Open a sink that writes to ``path``, or to stdout; UsageError if it cannot be written.
 
     With ``done`` a torn line is cut off at once, and the last input's records leave only when new
@@ -168,9 +164,7 @@ def open_sink(
             if done is not None and os.path.isfile(path):
                 done.mend(path)
         except OSError as error:
-            raise UsageError(
-                f"{path}: cannot be written ({error.strerror}); choose another -o"
-            ) from None
+            raise UsageError(f"{path}: cannot be written ({error.strerror}); choose another -o") from None
     sink = Sink(form, path, done=done)
     try:
         yield sink

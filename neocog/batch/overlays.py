@@ -123,8 +123,7 @@ class PictureFolder:
             yield
         except OSError as error:
             raise UsageError(
-                f"{place}: pictures cannot be saved there ({error.strerror}); "
-                f"choose another {self._option}"
+                f"{place}: pictures cannot be saved there ({error.strerror}); choose another {self._option}"
             ) from None
 
 

@@ -31,9 +31,7 @@ class Pattern:
         if PLACE not in self.form:
             raise UsageError(f"pattern {self.form!r}: expected a # for each digit, such as ##-####")
         if any(char.isdigit() or not char.isprintable() for char in self.form):
-            raise UsageError(
-                f"pattern {self.form!r}: a pattern cannot hold digits; write # for each digit"
-            )
+            raise UsageError(f"pattern {self.form!r}: a pattern cannot hold digits; write # for each digit")
 
     @property
     def digits(self) -> int:

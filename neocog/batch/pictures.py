@@ -84,9 +84,7 @@ def _pixels(image: "Image") -> NDArray[Any]:
     from PIL import Image, ImageOps
 
     if not isinstance(image, Image.Image):
-        raise InputError(
-            f"got a {type(image).__name__}, expected a file name, a PIL image or an array"
-        )
+        raise InputError(f"got a {type(image).__name__}, expected a file name, a PIL image or an array")
     upright = ImageOps.exif_transpose(image)
     plain = upright.mode in {"1", "L", "RGB", "RGBA", "F"} or upright.mode.startswith("I")
     return np.asarray(upright if plain else upright.convert("RGBA"))

@@ -32,9 +32,7 @@ class Policy:
             raise UsageError(f"min_p {self.min_p}: expected a probability, 0 (keep all) to 1")
 
     @classmethod
-    def of(
-        cls, model: "Model", *, min_p: float | None = None, max_error: float | None = None
-    ) -> "Policy":
+    def of(cls, model: "Model", *, min_p: float | None = None, max_error: float | None = None) -> "Policy":
         """Return what a model's card says, or what is asked for instead.
 
         Parameters
@@ -102,9 +100,7 @@ def features(found: Answers, model: "Model", guesses: NDArray[np.floating]) -> N
     ], axis=1)  # fmt: skip
 
 
-def weighed(
-    found: Answers, model: "Model", places: "Sequence[Mark]", weights: "Weights"
-) -> Answers:
+def weighed(found: Answers, model: "Model", places: "Sequence[Mark]", weights: "Weights") -> Answers:
     """Return answers whose label and probability count what the finder and the page say.
 
     Also where the network alone would have said that it is none, the label is that of the likeliest

@@ -49,9 +49,7 @@ class Worker(Protocol):
 class WorkerProcess:
     """A worker process, and the one that takes its place when it dies."""
 
-    def __init__(
-        self, server: ForkServer, work: bytes, ask: Callable[..., Any], patience: float
-    ) -> None:
+    def __init__(self, server: ForkServer, work: bytes, ask: Callable[..., Any], patience: float) -> None:
         self._server, self._work, self._ask, self._patience = server, work, ask, patience
         self._connection: Connection | None = None
         self._wait: object = None
@@ -73,9 +71,7 @@ class WorkerProcess:
         while kind == QUESTION:
             kind, what = self._exchanged(self._ask(*what))
         if kind == ERROR:
-            raise EndedEarly(
-                f"a worker process failed: {what}; start again (neocog read: with --resume)"
-            )
+            raise EndedEarly(f"a worker process failed: {what}; start again (neocog read: with --resume)")
         assert kind == BLOCK
         return [what]
 
@@ -171,9 +167,7 @@ def start(worker: Worker) -> None:
             return worker.start()
         except WorkerDied as death:
             how = str(death)
-    raise EndedEarly(
-        f"worker processes cannot be started: the last one {how}; see above, or use --workers 0"
-    )
+    raise EndedEarly(f"worker processes cannot be started: the last one {how}; see above, or use --workers 0")
 
 
 def do(worker: Worker, task: Task) -> list[Block]:

@@ -126,9 +126,7 @@ class Reader:
             settings["digits_only"] = True
         return settings
 
-    def look(
-        self, grey: NDArray[np.uint8], *, settings: "FinderSettings | None" = None
-    ) -> "Finding":
+    def look(self, grey: NDArray[np.uint8], *, settings: "FinderSettings | None" = None) -> "Finding":
         """Return what the finder's network takes for digits and signs on a grey page (H, W)."""
         from neocog.vision.page import look
 
@@ -177,11 +175,7 @@ class Reader:
         return self.judge(answers, boxes, places=places)
 
     def judge(
-        self,
-        answers: "Answers",
-        boxes: "Sequence[Box]",
-        *,
-        places: "Sequence[Mark] | None" = None,
+        self, answers: "Answers", boxes: "Sequence[Box]", *, places: "Sequence[Mark] | None" = None
     ) -> tuple[DigitReading, ...]:
         """What the network's answers come to: a digit, or a place rejected for a reason.
 
@@ -205,11 +199,7 @@ class Reader:
             for reason, label in zip(reasons, answers.label.tolist(), strict=True)
         ]
         p, margin = answers.p.tolist(), answers.margin.tolist()
-        there = (
-            [1.0] * len(boxes)
-            if places is None
-            else [min(place.p, place.whole) for place in places]
-        )
+        there = [1.0] * len(boxes) if places is None else [min(place.p, place.whole) for place in places]
         return tuple(map(DigitReading, chars, p, margin, boxes, reasons, there))
 
     @overload
@@ -323,9 +313,7 @@ class Reader:
             lines=lines,
         )
 
-    def _known(
-        self, digits: NDArray[np.uint8], guesses: NDArray[np.float32]
-    ) -> NDArray[np.float64]:
+    def _known(self, digits: NDArray[np.uint8], guesses: NDArray[np.float32]) -> NDArray[np.float64]:
         """What the digit network says of places (N,), see `neocog.vision.weigh.NETWORK`."""
         answers = self.engine.recognise(digits, batch=self.batch)
         return features(answers, self.model, guesses)

@@ -190,9 +190,7 @@ class PageReading:
         try:
             import pandas
         except ImportError:
-            raise UsageError(
-                "to_pandas needs pandas; install it with: pip install pandas"
-            ) from None
+            raise UsageError("to_pandas needs pandas; install it with: pip install pandas") from None
         spans = [
             (line, word, *span.digits)
             for line, one in enumerate(self.lines)
@@ -213,9 +211,7 @@ class PageReading:
         try:
             from matplotlib import pyplot
         except ImportError:
-            raise UsageError(
-                "plot needs matplotlib; install it with: pip install matplotlib"
-            ) from None
+            raise UsageError("plot needs matplotlib; install it with: pip install matplotlib") from None
         ax = pyplot.gca() if ax is None else ax
         ax.imshow(self._drawn())
         ax.set_axis_off()
@@ -265,9 +261,7 @@ class PageReading:
         """Why places were rejected, each reason once."""
         return sorted({digit.reason for digit in self.digits if digit.reason})
 
-    def to_dict(
-        self, *, timings: bool = False, settings: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def to_dict(self, *, timings: bool = False, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The record as plain values; with ``timings`` also ``ms``, and ``settings`` if given."""
         record: dict[str, Any] = {
             "schema": SCHEMA,
@@ -290,9 +284,7 @@ class PageReading:
         if self.finder:
             record |= {
                 "finder": self.finder,
-                "signs": [
-                    {"char": s.char, "p": round(s.p, 4), "box": list(s.box)} for s in self.signs
-                ],
+                "signs": [{"char": s.char, "p": round(s.p, 4), "box": list(s.box)} for s in self.signs],
                 "left_out": self.left_out,
                 "turn": self.turn,
             }
@@ -313,9 +305,7 @@ class PageReading:
         {"schema":1,"source":"a.png","page":0,"text":"7","digits":[],"model":"","error":null}
         """
         return to_json(
-            self.to_dict(timings=timings, settings=settings),
-            ensure_ascii=False,
-            separators=(",", ":"),
+            self.to_dict(timings=timings, settings=settings), ensure_ascii=False, separators=(",", ":")
         ).translate(_ESCAPED)
 
 

@@ -100,11 +100,7 @@ class Done:
 
 
 def read_done(
-    path: str | Path,
-    *,
-    model: str,
-    settings: Mapping[str, Any] | None = None,
-    finder: str | None = None,
+    path: str | Path, *, model: str, settings: Mapping[str, Any] | None = None, finder: str | None = None
 ) -> Done:
     """Read an output file of JSON lines back; one that is not there holds nothing.
 

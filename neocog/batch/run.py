@@ -165,9 +165,7 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
         stack.enter_context(file_lock(request.output))
         if request.resume and request.output is not None:
             finder = None if request.isolated else reader.finder.model.id
-            done = read_done(
-                request.output, model=reader.model.id, settings=settings, finder=finder
-            )
+            done = read_done(request.output, model=reader.model.id, settings=settings, finder=finder)
         tally.earlier = done.inputs + (done.last is not None)
         folders = _folders(request, reader)
         report = None if request.report is None else Report(request.report)
@@ -182,9 +180,7 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             batch=request.batch,
             quiet=request.quiet,
         )
-        sink = stack.enter_context(
-            open_sink(job.form, request.output, done=done if request.resume else None)
-        )
+        sink = stack.enter_context(open_sink(job.form, request.output, done=done if request.resume else None))
         if done.pages:
             earlier = Block(inputs=done.inputs, pages=done.pages, failed=done.failed)
             tally.add(earlier)
@@ -212,8 +208,7 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
                 report.add(card)  # type: ignore[union-attr]
         if tally.found != (read := tally.inputs - done.inputs):
             raise EndedEarly(
-                f"internal error: {tally.found} inputs gave only {read} records; rerun with "
-                "--resume"
+                f"internal error: {tally.found} inputs gave only {read} records; rerun with --resume"
             )
         if done.last is not None and not done.again:
             tally.add(Counts(inputs=1, pages=done.last_pages, failed=done.last_failed))
@@ -230,9 +225,7 @@ def _folders(request: Request, reader: "Reader") -> list[PictureFolder]:
         folders.append(PictureFolder(request.overlay, "--save-overlay", overlay, inputs=inputs))
     if request.debug is not None:
         draw = steps(reader)
-        folders.append(
-            PictureFolder(request.debug, "--debug", draw, inputs=inputs, long_side=LONG_SIDE)
-        )
+        folders.append(PictureFolder(request.debug, "--debug", draw, inputs=inputs, long_side=LONG_SIDE))
     return folders
 
 
@@ -281,9 +274,7 @@ def reading(
         yield in_order(blocks) if ordered else blocks
 
 
-def _started(
-    job: Job, stack: ExitStack, workers: int, tally: Tally | None = None
-) -> Sequence[WorkerProcess]:
+def _started(job: Job, stack: ExitStack, workers: int, tally: Tally | None = None) -> Sequence[WorkerProcess]:
     """Workers for a job, which has the networks that answer them."""
     finder = job.reader.finder
     networks = Networks(

@@ -136,9 +136,7 @@ def _show_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", "-V", callback=_show_version, is_eager=True, help="Print the version."
-        ),
+        typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Options of the program itself."""

@@ -36,9 +36,6 @@ class _Experiments(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Experiments,
-    help="Run the experiments (in a clone).",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    cls=_Experiments, help="Run the experiments (in a clone).", no_args_is_help=True, rich_markup_mode=None
 )
 app.callback()(lambda: None)

@@ -10,24 +10,19 @@ from neocog.cli import options
 from neocog.cli.options import option
 from neocog.messages import tell
 
-app = typer.Typer(
-    help="Download data sets, make test pages.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="Download data sets, make test pages.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("fetch", cls=options.Command)
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The set: mnist.")],
     source: Annotated[
-        str | None,
-        option("--from", "DIR", "Copy from this folder instead of downloading."),
+        str | None, option("--from", "DIR", "Copy from this folder instead of downloading.")
     ] = None,
     to: Annotated[
         str | None,
         option(
-            "--to",
-            "DIR",
-            "Destination folder [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist].",
+            "--to", "DIR", "Destination folder [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist]."
         ),
     ] = None,
 ) -> None:
@@ -53,8 +48,7 @@ def make_pages(
     folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write to.")],
     count: Annotated[int, option("--count", "N", "Pages in all.", min=1)] = 100,
     conditions: Annotated[
-        str,
-        option("--conditions", "A,B", "Conditions to use in turn [default: all with digits]."),
+        str, option("--conditions", "A,B", "Conditions to use in turn [default: all with digits].")
     ] = "",
     seed: Annotated[int, option("--seed", "N", "The same seed gives the same pages.", min=0)] = 0,
     digits: Annotated[

@@ -17,13 +17,9 @@ def explain(
     picture: Annotated[str, typer.Argument(metavar="PICTURE", help="A picture of digits.")],
     digit: Annotated[int, option("--digit", "N", "Which digit, in reading order from 1.")] = 1,
     output: Annotated[
-        str | None,
-        option("-o --output", "FILE", "Draw it over the ink, e.g. why.png."),
+        str | None, option("-o --output", "FILE", "Draw it over the ink, e.g. why.png.")
     ] = None,
-    maps: Annotated[
-        str | None,
-        option("--maps", "FILE", "Draw every plane of every layer."),
-    ] = None,
+    maps: Annotated[str | None, option("--maps", "FILE", "Draw every plane of every layer.")] = None,
     model: options.Model = options.DEFAULT_MODEL,
     force: options.Force = False,
     as_json: options.Json = False,

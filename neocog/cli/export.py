@@ -14,9 +14,7 @@ def export(
         str, typer.Argument(metavar="NAME|PATH", help="A model, or 'finder'.")
     ] = options.DEFAULT_MODEL,
     output: Annotated[str, option("-o --output", "FILE.onnx", "Where to write it.")] = "",
-    maps: Annotated[
-        bool, option("--maps", None, "With the responses of every layer as outputs.")
-    ] = False,
+    maps: Annotated[bool, option("--maps", None, "With the responses of every layer as outputs.")] = False,
     force: options.Force = False,
 ) -> None:
     """Write a model, or the network that finds digits, as an ONNX file.

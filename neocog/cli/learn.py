@@ -50,9 +50,7 @@ Data = option(
     "often each set is shown: --data mnist:2 --data SWISS.",
 )  # fmt: skip
 Output = option("--output -o", "FILE", "The model: a .safetensors file.")
-Limit = option(
-    "--limit", "N", "Use the first N digits; with several sets, N digits drawn by weight.", min=1
-)
+Limit = option("--limit", "N", "Use the first N digits; with several sets, N digits drawn by weight.", min=1)
 Split = option(
     "--split", "|".join(SPLITS),
     "learning: training digits minus validation digits, which calibrate the probabilities. train: "
@@ -85,8 +83,7 @@ Reject = _gradient("--reject", "N", "Planes for 'no digit'; 0: none.", min=0)
 Lean = _gradient(
     "--lean",
     "BONUS",
-    "Bonus for the logit of 'no digit' in training; a larger one makes the planes for it respond "
-    "less.",
+    "Bonus for the logit of 'no digit' in training; a larger one makes the planes for it respond less.",
 )
 Start = _gradient("--start", "MODEL", "Continue from this model.")
 Seed = option("--seed", "N", "Seed of all random choices.", min=0, max=2**32 - 1)
@@ -108,9 +105,7 @@ Finder = option(
     "run.safetensors of another run.",
 )  # fmt: skip
 Fonts = option("--fonts", "DIR", "Fonts for printed words on these pages.")
-Chunks = option(
-    "--chunks", "N", "Train on this many chunks of 4 096 pages instead of for --minutes.", min=1
-)
+Chunks = option("--chunks", "N", "Train on this many chunks of 4 096 pages instead of for --minutes.", min=1)
 
 
 def train(
@@ -203,9 +198,7 @@ def _check_given(given: list[str], recipe: str, *, by_gradient: bool) -> None:
         )
     useless = [option for option in ("--planes", "--reject") if option in given]
     if "--start" in given and useless:
-        raise UsageError(
-            f"--start already fixes the planes; leave out --start or {' and '.join(useless)}"
-        )
+        raise UsageError(f"--start already fixes the planes; leave out --start or {' and '.join(useless)}")
 
 
 def _place(output: str) -> str:
@@ -304,9 +297,7 @@ def _torch_device(name: str, what: str) -> str:
     try:
         import torch
     except ImportError:
-        raise UsageError(
-            f"{what} needs PyTorch, which is not installed; install neocog[train]"
-        ) from None
+        raise UsageError(f"{what} needs PyTorch, which is not installed; install neocog[train]") from None
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f"device '{name}' is unknown: choose auto, cpu or cuda")
     there = torch.cuda.is_available()
@@ -341,9 +332,7 @@ def _learn_finder(
     if front not in FRONTS:
         raise UsageError(f"finder '{front}' is unknown: choose {', '.join(FRONTS)}")
     if start is not None and not Path(start).is_file():
-        raise UsageError(
-            f"--start {start}: no such file; give a finder's file or a run.safetensors"
-        )
+        raise UsageError(f"--start {start}: no such file; give a finder's file or a run.safetensors")
     runs = Path(folder or Path(place).with_suffix(".run"))
     sources = hashlib.sha256(f"{data.resolve()} {fonts}".encode()).hexdigest()[:8]
     bank = runs / f"bank-{sources}.npz"
@@ -378,7 +367,5 @@ def _fonts(fonts: str | None) -> list[Path]:
     kept = {name for names in FACES.values() for name in names.split()}
     for file in found:
         if file.stem in kept:
-            raise UsageError(
-                f"--fonts {fonts}: {file.name} is held out for measuring (pages/conditions.py)"
-            )
+            raise UsageError(f"--fonts {fonts}: {file.name} is held out for measuring (pages/conditions.py)")
     return found

@@ -20,8 +20,7 @@ from neocog.messages import printable, tell
 SMALL_MODEL = "neocog-small"
 
 Source = typer.Argument(
-    metavar="[SOURCE]",
-    help="Camera by number or name, video file, folder of pictures, http or rtsp URL.",
+    metavar="[SOURCE]", help="Camera by number or name, video file, folder of pictures, http or rtsp URL."
 )
 Model = option(
     "--model", "NAME|PATH", "A shipped model, or a file [default: neocog, on the CPU neocog-small]."
@@ -33,11 +32,7 @@ Length = option("--length", "N", "Announce only numbers with this many digits.",
 Size = option("--size", "WxH", "Frame size to ask the camera for [default: 1280x720].")
 Fps = option("--fps", "N", "Frame rate of the camera, or of a folder of pictures.", min=1, max=1000)
 ReplayFps = option(
-    "--replay-fps",
-    "N",
-    "Play a file like a camera, at this rate; frames may be dropped.",
-    min=1,
-    max=1000,
+    "--replay-fps", "N", "Play a file like a camera, at this rate; frames may be dropped.", min=1, max=1000
 )
 Headless = option("--headless", None, "Open no window.")
 Record = option("--record", "FILE", "Record the window to a video (mp4, m4v, mov, mkv, avi).")

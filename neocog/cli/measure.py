@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from neocog.learning.datasets import Digits, LabelledPictures
 
 Split = option(
-    "--split",
-    "test|train|validation|learning",
-    "Part of the set [default: test, if the set has parts].",
+    "--split", "test|train|validation|learning", "Part of the set [default: test, if the set has parts]."
 )
 Limit = option("--limit", "N", "Only the first N.", min=1)
 
@@ -46,11 +44,7 @@ def evaluate(
     as_json: options.Json = False,
     report: Annotated[
         str | None,
-        option(
-            "--report",
-            "DIR",
-            "Measure on every set found; write report.json and report.html to DIR.",
-        ),
+        option("--report", "DIR", "Measure on every set found; write report.json and report.html to DIR."),
     ] = None,
 ) -> None:
     """Measure how well a model reads a labelled set.
@@ -174,9 +168,7 @@ def timing(
     precision: options.Precision = None,
     plan: options.Plan = "default",
     batch: Annotated[int, option("--batch", "N", "Digits per batch.", min=1)] = 8,
-    seconds: Annotated[
-        float, option("--seconds", "N", "Repeat for so many seconds.", min=0.0)
-    ] = 3.0,
+    seconds: Annotated[float, option("--seconds", "N", "Repeat for so many seconds.", min=0.0)] = 3.0,
     as_json: options.Json = False,
 ) -> None:
     """Measure how long a digit takes, and which stages take it.

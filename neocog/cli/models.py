@@ -10,9 +10,7 @@ from neocog.cli import options
 from neocog.cli.options import option
 from neocog.jsontext import to_json
 
-app = typer.Typer(
-    help="List, describe and check models.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="List, describe and check models.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list", cls=options.Command)
@@ -54,8 +52,7 @@ def _cell(value: float | None, times: float, unit: str = "") -> str:
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = options.DEFAULT_MODEL,
     card: Annotated[
-        bool,
-        option("--card", None, "Print the complete card: training, accuracy, thresholds."),
+        bool, option("--card", None, "Print the complete card: training, accuracy, thresholds.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:

@@ -26,11 +26,7 @@ Model = Annotated[str, option("--model", "NAME|PATH", "A shipped model, or a mod
 Device = Annotated[str, option("--device", "auto|cpu|cuda|cuda:N", "Where the network runs.")]
 Precision = Annotated[
     str | None,
-    option(
-        "--precision",
-        "fp32|tf32|fp16|bf16",
-        "Number format on CUDA [default: fp16; fp32 on old GPUs].",
-    ),
+    option("--precision", "fp32|tf32|fp16|bf16", "Number format on CUDA [default: fp16; fp32 on old GPUs]."),
 ]
 Plan = Annotated[
     str,
@@ -41,35 +37,26 @@ Plan = Annotated[
     ),
 ]
 Batch = Annotated[
-    int | None,
-    option("--batch", "N", "Digits per batch [default: chosen for the device].", min=1),
+    int | None, option("--batch", "N", "Digits per batch [default: chosen for the device].", min=1)
 ]
 MinP = Annotated[
     float | None,
-    option(
-        "--min-p",
-        "P",
-        "Print ? for a digit whose probability is below P [default: the model's own].",
-    ),
+    option("--min-p", "P", "Print ? for a digit whose probability is below P [default: the model's own]."),
 ]
 MaxError = Annotated[
     str | None,
     option(
         "--max-error",
         "SHARE",
-        "Choose the threshold of ? so that at most this fraction of the printed digits is "
-        "wrong, e.g. 0.1%.",
+        "Choose the threshold of ? so that at most this fraction of the printed digits is wrong, e.g. 0.1%.",
     ),
 ]
 Pattern = Annotated[
-    str | None,
-    option("--pattern", "FORM", "Form of each line, # for a digit, e.g. '##-####'."),
+    str | None, option("--pattern", "FORM", "Form of each line, # for a digit, e.g. '##-####'.")
 ]
 Finder = Annotated[
     str | None,
-    option(
-        "--finder", "FILE", "File of the network that finds the digits [default: the shipped one]."
-    ),
+    option("--finder", "FILE", "File of the network that finds the digits [default: the shipped one]."),
 ]
 Force = Annotated[bool, option("--force", None, "Overwrite FILE if it exists.")]
 Json = Annotated[bool, option("--json", None, "Print one JSON object instead of a table.")]

@@ -59,9 +59,7 @@ class ReadingBar(Counter):
     records go to a file: on the screen they would stand in the bar's way.
     """
 
-    def __init__(
-        self, total: Callable[[], int | None], *, to_file: bool, quiet: bool = False
-    ) -> None:
+    def __init__(self, total: Callable[[], int | None], *, to_file: bool, quiet: bool = False) -> None:
         shown = not quiet and sys.stderr.isatty() and (to_file or not sys.stdout.isatty())
         super().__init__("reading", shown=shown)
         self._total, self._failed = total, 0

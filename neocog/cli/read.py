@@ -30,9 +30,7 @@ Overlay = option(
     "(of photographs) or .png.",
 )
 Debug = option("--debug", "DIR", "Save pictures of all boxes and all crops.")
-ReportFile = option(
-    "--report", "FILE.html", "Write an HTML page, the most uncertain pictures first."
-)
+ReportFile = option("--report", "FILE.html", "Write an HTML page, the most uncertain pictures first.")
 Rotate = option(
     "--rotate",
     "auto|0|90|180|270",
@@ -45,9 +43,7 @@ Verbose = option("--verbose -v", None, "Name each file that is skipped, and why.
 Quiet = option("--quiet -q", None, "Print only results and errors.")
 Null = option("--null -0", None, "Names in lists and on stdin are separated by NUL bytes.")
 Resume = option("--resume", None, "Continue an interrupted run that wrote JSON lines to FILE.")
-ShardOf = option(
-    "--shard", "I/N", "Read part I of N. A hash of the name assigns each picture to a part."
-)
+ShardOf = option("--shard", "I/N", "Read part I of N. A hash of the name assigns each picture to a part.")
 Ordered = option("--ordered", None, "Write records in the order of the inputs.")
 Workers = option(
     "--workers",
@@ -114,19 +110,12 @@ def read(
     if isolated and rotate != "auto":
         raise UsageError("--rotate is for pages, but --isolated turns nothing; leave one out")
     if isolated and form in ("hocr", "alto"):
-        raise UsageError(
-            f"--format {form} is for pages, but --isolated reads digits; leave one out"
-        )
+        raise UsageError(f"--format {form} is for pages, but --isolated reads digits; leave one out")
     if output == "-":
         output = None
     request = Request(
         tuple(inputs),
-        Format(
-            form or kind_of(output),
-            names=not is_one_file(inputs),
-            timings=timings,
-            source=inputs[0],
-        ),
+        Format(form or kind_of(output), names=not is_one_file(inputs), timings=timings, source=inputs[0]),
         output,
         null=null,
         isolated=isolated,

@@ -5,13 +5,9 @@ from typing import Annotated
 from neocog.cli import options
 from neocog.cli.options import option
 
-Host = option(
-    "--host", "ADDRESS", "Address to listen on; 0.0.0.0 lets phones of the same network in."
-)
+Host = option("--host", "ADDRESS", "Address to listen on; 0.0.0.0 lets phones of the same network in.")
 Port = option("--port", "N", "Port; 0 is any free one.", min=0, max=65535)
-Tls = option(
-    "--tls", None, "Use https with a self-signed certificate; phones need it for live video."
-)
+Tls = option("--tls", None, "Use https with a self-signed certificate; phones need it for live video.")
 Corrections = option(
     "--corrections", "FOLDER", "Keep corrected pages there, for neocog eval and neocog train."
 )

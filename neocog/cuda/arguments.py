@@ -51,9 +51,7 @@ def parameters(file: str, name: str, code: int) -> tuple[Parameter, ...] | None:
     lists = re.findall(
         rf"KERNEL\s*\((?:[^()]|\([^()]*\))*\)\s*(?:\w+\s+)?{re.escape(name)}\s*\(([^()]*)\)", text
     )
-    found = [
-        [_parameter(part, code) for part in parts.split(",") if part.strip()] for parts in lists
-    ]
+    found = [[_parameter(part, code) for part in parts.split(",") if part.strip()] for parts in lists]
     if len({len(one) for one in found}) != 1:  # none, or one for each of several builds
         return None
     return tuple(_either(same) for same in zip(*found, strict=True))
@@ -100,8 +98,7 @@ def check_launch(launch: Launch, *, xp: Any, arch: int, shared: int, device: int
         raise DeviceError(f"{where}: {kernel.threads} threads a block, expected 1..{_MOST_THREADS}")
     if any(not 1 <= n <= most for n, most in zip(launch.grid, _LIMITS, strict=True)):
         raise DeviceError(
-            f"{where}: a grid of {launch.grid} blocks exceeds the device's limits; use a smaller "
-            "batch"
+            f"{where}: a grid of {launch.grid} blocks exceeds the device's limits; use a smaller batch"
         )
     known = parameters(kernel.file, kernel.name, _map_code(kernel))
     if known is not None and len(known) != len(launch.args):
@@ -116,9 +113,7 @@ def _map_code(kernel: Kernel) -> int:
     return next((int(value) for name, value in kernel.defines if name == "MAP"), 0)
 
 
-def _check_argument(
-    argument: Any, parameter: Parameter | None, where: str, xp: Any, device: int
-) -> None:
+def _check_argument(argument: Any, parameter: Parameter | None, where: str, xp: Any, device: int) -> None:
     if argument is None and (parameter is None or parameter.pointer):
         return
     if isinstance(argument, np.generic):
@@ -128,9 +123,7 @@ def _check_argument(
         if parameter is not None and not parameter.pointer:
             raise InputError(f"{where}: got an array, expected a NumPy number")
         if not argument.flags.c_contiguous:
-            raise InputError(
-                f"{where}: got strides {argument.strides}, expected a C-contiguous array"
-            )
+            raise InputError(f"{where}: got strides {argument.strides}, expected a C-contiguous array")
         if argument.size == 0:
             raise InputError(f"{where}: got an empty array {argument.shape}")
         if xp is not np and argument.device.id != device:
@@ -138,10 +131,6 @@ def _check_argument(
     else:
         kind = type(argument).__name__
         raise InputError(f"{where}: got a {kind}, expected a {xp.__name__} array or NumPy number")
-    if (
-        parameter is not None
-        and parameter.elements
-        and str(argument.dtype) not in (parameter.elements)
-    ):
+    if parameter is not None and parameter.elements and str(argument.dtype) not in (parameter.elements):
         wanted = " or ".join(parameter.elements)
         raise InputError(f"{where}: got {argument.dtype}, expected {wanted}")

@@ -115,9 +115,7 @@ class DirectSumC(LayerStep):
     def _seen_columns(self, tiling: Tiling) -> int:
         return 2 * (up(self.target.size, tiling.groups) - 1) + self._shape[1]
 
-    def launches(
-        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         """One launch."""
         tiling = self.tiling(batch)
         grid = -(-self.target.size // tiling.rows), -(-self.source.channels // _SLAB), batch

@@ -8,15 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.c_direct_sum import combined
-from neocog.cuda.kernel import (
-    Array,
-    Kernel,
-    Launch,
-    named,
-    register_limit,
-    shared_limit,
-    up,
-)
+from neocog.cuda.kernel import Array, Kernel, Launch, named, register_limit, shared_limit, up
 from neocog.cuda.rounding import bf16, of_bf16
 from neocog.cuda.steps import LayerStep, Place
 from neocog.errors import UsageError
@@ -170,9 +162,7 @@ def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     per_scheduler = -(-warps * resident // 4)
     products = 2 * shape.depth * shape.live
     chain = 2 * shape.depth * _LATENCY
-    step = max(
-        chain, per_scheduler * (products * _PRODUCT * (shape.parts + shape.weight_parts - 1) + 60)
-    )
+    step = max(chain, per_scheduler * (products * _PRODUCT * (shape.parts + shape.weight_parts - 1) + 60))
     loaded = 2 * pairs * shape.size * t.groups * 32 * shape.parts * resident / _BYTES_PER_CYCLE
     waves = -(-blocks // (processors * resident))
     return waves * (max(pairs * step, loaded) + _START)
@@ -200,15 +190,10 @@ def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     some = list(candidates(shape, arch))
     if shape.parts > 1 or shape.tiles > 4:
         some = [t for t in some if not t.stream and shape.blocks(t, batch) <= processors] or some
-    best = min(
-        some,
-        key=lambda t: estimate(shape, t, batch, processors),
-        default=None,
-    )
+    best = min(some, key=lambda t: estimate(shape, t, batch, processors), default=None)
     if best is None:
         raise UsageError(
-            f"C version 'tensor' does not fit {shared_limit(arch)} bytes of shared memory: "
-            "choose box"
+            f"C version 'tensor' does not fit {shared_limit(arch)} bytes of shared memory: choose box"
         )
     return best
 
@@ -276,9 +261,7 @@ class TensorC(LayerStep):
             registers=register_limit(threads * tiling.blocks),
         )
 
-    def launches(
-        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         """One launch."""
         t = self.tiling(batch)
         grid = -(-self.shape.out // t.rows), -(-self.shape.all_groups // t.groups), batch

@@ -71,9 +71,7 @@ def _nvrtc() -> Any:
         nvrtc.getVersion()
     except Exception as error:  # CuPy's own errors cannot be named before it is imported
         what = str(error).strip().partition("\n")[0]
-        raise DeviceError(
-            f"kernels cannot be built because NVRTC is missing ({what}); {_INSTALL}"
-        ) from None
+        raise DeviceError(f"kernels cannot be built because NVRTC is missing ({what}); {_INSTALL}") from None
     return nvrtc
 
 

@@ -53,9 +53,7 @@ class Contrast(Step):
         threads = up(-(-t.size // columns) * strips, 32)
         return Kernel("contrast.cu", "contrast", defines, threads, 4 * floats, registers=128)
 
-    def launches(
-        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         """One launch: whole digits a block, or bands of a few rows where digits are few."""
         size = self._target.size
         bands = -(-self._machine.processors // batch)

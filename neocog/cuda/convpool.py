@@ -20,22 +20,12 @@ from neocog.network.arrays import array_module
 KERNELS = range(1, 12)  # taps a side
 POOLS = range(2, 5)
 #: Type of the arrays by precision; bfloat16 is held as its 16 bits.
-DTYPES: dict[Precision, str] = {
-    "fp32": "float32",
-    "tf32": "float32",
-    "fp16": "float16",
-    "bf16": "uint16",
-}
+DTYPES: dict[Precision, str] = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "uint16"}
 _MOST_PLACES = 2**31 - 1  # that the kernel counts to, in units of 16 bytes a picture
 
 
 def conv_avgpool(
-    x: Array,
-    w: Array,
-    pool: int,
-    *,
-    padding: int = 0,
-    precision: Precision | None = None,
+    x: Array, w: Array, pool: int, *, padding: int = 0, precision: Precision | None = None
 ) -> Array:
     """Convolve, then average over ``pool`` x ``pool`` places, as one operation on a GPU.
 
@@ -180,14 +170,7 @@ class ConvAvgPool:
         items = shape.items(tiling)
         lasting = tiling.wgmma and tiling.split == 1  # blocks take item after item
         blocks = min(items, machine.processors) if lasting else items
-        numbers = (
-            *stored.shape,
-            shape.out_height,
-            shape.out_width,
-            self.planes,
-            self.padding,
-            tiling.split,
-        )
+        numbers = (*stored.shape, shape.out_height, shape.out_width, self.planes, self.padding, tiling.split)
         args = (
             *(stored, self._weights(machine.xp, shape, tiling), out),
             *self._parts(machine.xp, shape, tiling),

@@ -191,9 +191,7 @@ def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
     A UsageError if none fits: the device is too old, or the filter too large for its shared memory.
     """
     if arch < 80:
-        raise UsageError(
-            f"compute capability {arch / 10:.1f}: convolution with pooling needs 8.0 or above"
-        )
+        raise UsageError(f"compute capability {arch / 10:.1f}: convolution with pooling needs 8.0 or above")
     most = shared_limit(arch) - _STATIC
     found = [
         tiling
@@ -246,9 +244,7 @@ def _wgmma(shape: Shape, patches: int, planes: int, units: int) -> Iterator[Tili
     producers = 8 if sums <= 64 else 4  # more would take registers from those that multiply
     for buffers in ((2, 2), (2, 1), (1, 1)):
         tiling = Tiling(
-            *(patches, planes, units, 2, 1, True, groups, producers),
-            sums=buffers[0],
-            raws=buffers[1],
+            *(patches, planes, units, 2, 1, True, groups, producers), sums=buffers[0], raws=buffers[1]
         )
         room = shared_limit(90) - _STATIC - shape.shared(tiling) - 128
         if room < 0:
@@ -318,8 +314,6 @@ def estimate(shape: Shape, tiling: Tiling, processors: int) -> float:
     share = -(-shape.chunks(tiling) // tiling.split)
     outputs = tiling.patches * 64 * tiling.planes * 4
     around = _AROUND + outputs * (1 if tiling.split == 1 else 1 + 2 * tiling.split / 4) / _L2
-    together = (
-        1 if tiling.wgmma else max(1, min(shared_limit(80) // max(shape.shared(tiling), 1), 2))
-    )
+    together = 1 if tiling.wgmma else max(1, min(shared_limit(80) // max(shape.shared(tiling), 1), 2))
     waves = -(-shape.items(tiling) // (processors * together))
     return float(waves * together**0.5 * (share * chunk + around))

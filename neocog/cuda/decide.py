@@ -75,9 +75,7 @@ class Decide(Step):
         words += interpolated * classes * (most + limit) * 2
         return Kernel("decide.cu", "decide", defines, 32 * classes, 4 * words, registers=96)
 
-    def launches(
-        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         """One launch, a block for each digit."""
         args = (source, target, *self._tables, self._theta, self._temperature)
         return [Launch(self.kernel(), (batch, 1, 1), args)]

@@ -180,9 +180,7 @@ class CudaEngine:
         out["UC4"] = self._decision.strongest(us4)[:, :, None, None]
         return out
 
-    def stage_times(
-        self, digits: NDArray[np.uint8], *, repeats: int = 20
-    ) -> dict[str, NDArray[np.float64]]:
+    def stage_times(self, digits: NDArray[np.uint8], *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage for one batch, ``repeats`` of them by stage name.
 
         ``total`` is the pass as the device makes it, from the upload to the answers on the
@@ -239,8 +237,7 @@ def _array(digits: Any) -> Array:
         return digits
     if not hasattr(digits, "__dlpack_device__"):
         raise InputError(
-            f"got a {type(digits).__name__}, expected an array of NumPy, CuPy or another library "
-            "with DLPack"
+            f"got a {type(digits).__name__}, expected an array of NumPy, CuPy or another library with DLPack"
         )
     try:
         if int(digits.__dlpack_device__()[0]) in _DLPACK_CUDA:

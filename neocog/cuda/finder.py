@@ -63,9 +63,7 @@ class Frame:
     launches : list of Launch
     """
 
-    def __init__(
-        self, network: FinderNetwork, shape: tuple[int, int], settings: FinderSettings
-    ) -> None:
+    def __init__(self, network: FinderNetwork, shape: tuple[int, int], settings: FinderSettings) -> None:
         xp, high, wide = network.machine.xp, *shape
         shapes, padded = level_shapes(shape, settings)
         ends = np.cumsum([0, *(h * w for h, w in shapes)])
@@ -160,9 +158,7 @@ class CudaFinder:
     kernels do not know.
     """
 
-    def __init__(
-        self, nodes: Sequence[Node], tensors: Mapping[str, Maps], *, device: str = "cuda"
-    ) -> None:
+    def __init__(self, nodes: Sequence[Node], tensors: Mapping[str, Maps], *, device: str = "cuda") -> None:
         self._gpu = gpu(numbers(device)[0])
         self._lock = threading.Lock()
         self._frames: OrderedDict[_Key, _FrameLane] = OrderedDict()

@@ -84,9 +84,7 @@ class FinderNetwork:
     whose maps are not exactly 1 / stride of the side.
     """
 
-    def __init__(
-        self, machine: Machine, nodes: Sequence[Node], tensors: Mapping[str, Weights]
-    ) -> None:
+    def __init__(self, machine: Machine, nodes: Sequence[Node], tensors: Mapping[str, Weights]) -> None:
         self.machine, self._tensors = machine, tensors
         self._by = {node["output"]: node for node in nodes}
         self._uses = Counter(name for node in nodes for name in node["inputs"])
@@ -97,8 +95,7 @@ class FinderNetwork:
         self.steps: list[Step] = []
         self._make(self.output)
         self._held = [
-            None if step.weights is None else machine.xp.asarray(step.weights)
-            for step in self.steps
+            None if step.weights is None else machine.xp.asarray(step.weights) for step in self.steps
         ]
 
     # -- shapes ----------------------------------------------------------------------------------
@@ -107,9 +104,7 @@ class FinderNetwork:
         op, name = node["op"], node["output"]
         given = node["inputs"][:1] if op == "Conv" else node["inputs"]
         if any(one not in self.maps for one in given):
-            raise ModelError(
-                f"finder, operation {name!r} is not supported on the GPU; use --device cpu"
-            )
+            raise ModelError(f"finder, operation {name!r} is not supported on the GPU; use --device cpu")
         maps = [self.maps[one] for one in given]
         first = maps[0]
         if op == "Conv":
@@ -120,9 +115,7 @@ class FinderNetwork:
             return first._replace(planes=first.planes + maps[1].planes)
         if op in _POINTWISE and op != "Concat" and len(set(maps)) == 1:
             return first
-        raise ModelError(
-            f"finder, operation {name!r} ({op}) is not supported on the GPU; use --device cpu"
-        )
+        raise ModelError(f"finder, operation {name!r} ({op}) is not supported on the GPU; use --device cpu")
 
     def _conv_shape(self, node: Node, maps: Maps) -> Maps:
         weight, stride = self._tensors[node["inputs"][1]], node["stride"]
@@ -251,9 +244,7 @@ class FinderNetwork:
 
     def _kernel(self, kernel: str, name: str, defines: dict[str, int]) -> Kernel:
         last = {"TARGET_FLOAT": int(name == self.output)}
-        return Kernel(
-            FILE, kernel, tuple({**defines, "ROWS": ROWS, **last}.items()), 32 * ROWS, arch=80
-        )
+        return Kernel(FILE, kernel, tuple({**defines, "ROWS": ROWS, **last}.items()), 32 * ROWS, arch=80)
 
     # -- launches --------------------------------------------------------------------------------
 

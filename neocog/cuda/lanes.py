@@ -176,9 +176,7 @@ class Timed:
     ``work`` enqueues it on the current stream; it is done once before the capture.
     """
 
-    def __init__(
-        self, gpu: Gpu, work: Callable[[], object], repeats: int = 1, stream: Any = None
-    ) -> None:
+    def __init__(self, gpu: Gpu, work: Callable[[], object], repeats: int = 1, stream: Any = None) -> None:
         self._gpu, self._repeats = gpu, repeats
         with gpu.current():
             self.stream = stream or gpu.xp.cuda.Stream(non_blocking=True)

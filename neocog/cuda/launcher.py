@@ -153,11 +153,7 @@ class Failing:
         if error is None:
             return
         cuda = self._cuda
-        failures = (
-            cuda.runtime.CUDARuntimeError,
-            cuda.driver.CUDADriverError,
-            cuda.memory.OutOfMemoryError,
-        )
+        failures = (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError, cuda.memory.OutOfMemoryError)
         if isinstance(error, failures):
             why = f"device '{self._device}' failed: {_first_line(error)}"
             raise DeviceError(why) from None
@@ -172,11 +168,7 @@ def gpu(number: int = 0, programmatic: bool | None = None) -> Gpu:
 class _Attribute(ctypes.Structure):
     """CUlaunchAttribute: its value is a union of 64 bytes whose first int is the switch."""
 
-    _fields_ = (
-        ("id", ctypes.c_uint),
-        ("pad", ctypes.c_char * 4),
-        ("value", ctypes.c_uint64 * 8),
-    )
+    _fields_ = (("id", ctypes.c_uint), ("pad", ctypes.c_char * 4), ("value", ctypes.c_uint64 * 8))
 
 
 class _Config(ctypes.Structure):
@@ -213,9 +205,7 @@ def _launch_programmatic(function: int, launch: Launch, stream: int) -> None:
     attribute = _Attribute(_STREAM_SERIALIZATION)
     attribute.value[0] = 1
     kernel = launch.kernel
-    config = _Config(
-        launch.grid, (kernel.threads, 1, 1), kernel.shared, stream, ctypes.pointer(attribute), 1
-    )
+    config = _Config(launch.grid, (kernel.threads, 1, 1), kernel.shared, stream, ctypes.pointer(attribute), 1)
     values = [_value(argument) for argument in launch.args]
     addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     code = _driver().cuLaunchKernelEx(ctypes.byref(config), function, addresses, None)

@@ -118,8 +118,7 @@ def measure_plan(runner: "Runner") -> Plan:
     plan = replace(plan, late=late)
     micro = {
         str(anchor): {
-            stage: {name: round(1e3 * ms, 3) for name, ms in row.items()}
-            for stage, row in rows.items()
+            stage: {name: round(1e3 * ms, 3) for name, ms in row.items()} for stage, row in rows.items()
         }
         for anchor, rows in times.items()
     }
@@ -154,17 +153,14 @@ def _anchor_times(runner: "Runner", batch: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def _version_time(
-    gpu: Gpu, shelf: Shelf, base: Pass, which: tuple[str, str], stream: Any
-) -> float | None:
+def _version_time(gpu: Gpu, shelf: Shelf, base: Pass, which: tuple[str, str], stream: Any) -> float | None:
     """Milliseconds of one version at the pass's batch; None if it answers otherwise."""
     step = shelf.step(*which)
     with stream:
         shape, dtype = form(step.writes, shelf.layouts, base.batch)
         target = gpu.xp.zeros(shape, dtype)
         scratch = {
-            name: gpu.xp.zeros(shape, dtype)
-            for name, (shape, dtype) in step.scratch(base.batch).items()
+            name: gpu.xp.zeros(shape, dtype) for name, (shape, dtype) in step.scratch(base.batch).items()
         }
         launches = step.launches(base.batch, base.arrays[step.reads], target, scratch)
         enqueue(gpu, launches)
@@ -192,9 +188,7 @@ class Launchings:
         self._steps = runner.shelf.choose(plan, len(digits))
         self._stream = runner.gpu.xp.cuda.Stream(non_blocking=True)
 
-    def spent(
-        self, late: Collection[str], change: Callable[[Launch], Launch] | None = None
-    ) -> float:
+    def spent(self, late: Collection[str], change: Callable[[Launch], Launch] | None = None) -> float:
         """Return milliseconds of a pass, its launches changed: the median of some replays."""
         gpu, layouts = self._runner.gpu, self._runner.shelf.layouts
         with self._stream:

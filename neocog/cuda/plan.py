@@ -43,7 +43,7 @@ _MODULES = {
 #: Plans with a name: versions in order of preference, by stage or kind of stage. ``card``: direct
 #: sums and, in the large layers, Winograd; without tensor cores (7.5) in all of them.
 NAMED: dict[str, dict[str, tuple[str, ...]]] = {
-    "card": {"US1": ("tensor", "winograd"), "US": ("winograd",), "UC": ("separable", "box")},
+    "card": {"US1": ("tensor", "winograd"), "US": ("winograd",), "UC": ("separable", "box")}
 }
 
 
@@ -109,8 +109,7 @@ class Plan:
         """Return this plan where it names versions, elsewhere the other."""
         rows = {
             anchor: {
-                stage: self.preferred(stage, anchor) or other.preferred(stage, anchor)
-                for stage in STAGES
+                stage: self.preferred(stage, anchor) or other.preferred(stage, anchor) for stage in STAGES
             }
             for anchor in ANCHORS
         }
@@ -159,16 +158,12 @@ def _check_sizes(anchors: Iterable[int], chunk: int, part: int, name: str) -> No
     for anchor in anchors:
         if anchor not in (0, *ANCHORS):
             known = ", ".join(map(str, ANCHORS))
-            raise UsageError(
-                f"plan {name}: batch size {anchor} is not allowed; choose {known}, or 0 for all"
-            )
+            raise UsageError(f"plan {name}: batch size {anchor} is not allowed; choose {known}, or 0 for all")
     if not 0 <= chunk <= MOST_CHUNK:
         raise UsageError(f"plan {name}: a chunk of {chunk}, expected 1..{MOST_CHUNK}")
     most = chunk or MOST_CHUNK
     if not 0 <= part <= most:
-        raise UsageError(
-            f"plan {name}: a part of {part}, expected 1..{most}, not more than the chunk"
-        )
+        raise UsageError(f"plan {name}: a part of {part}, expected 1..{most}, not more than the chunk")
 
 
 def _check_names(row: Mapping[str, Iterable[str]], name: str) -> None:
@@ -289,12 +284,7 @@ class Shelf:
             return False
 
     def choose(
-        self,
-        plan: Plan,
-        batch: int,
-        *,
-        first: str = "digits",
-        stages: Sequence[str] = STAGES,
+        self, plan: Plan, batch: int, *, first: str = "digits", stages: Sequence[str] = STAGES
     ) -> list[Step]:
         """Return the steps of the pass by a plan; ``first`` is what the first of them reads.
 

@@ -93,9 +93,7 @@ class TensorS(LayerStep):
             "arrivals": ((blocks[0] * blocks[1],), np.uint32),
         }
 
-    def launches(
-        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         """One launch."""
         t = self.tiling(batch)
         slices = self.shape.slices(t) * t.wn
@@ -147,9 +145,7 @@ def pack(a: NDArray[np.float64], shape: Shape, tiling: Tiling) -> NDArray[np.uin
     full[: len(a)] = runs.reshape(len(a), -1)
     # (slice of a block, warp, tile, column) x (part, tap and step, depth of a step)
     full = full.reshape(slices, tiling.nt * 8, tiling.ksplit, -1, inner)
-    full = full[:, columns].reshape(
-        slices // tiling.wn, tiling.wn, tiling.nt, 8, tiling.ksplit, -1, inner
-    )
+    full = full[:, columns].reshape(slices // tiling.wn, tiling.wn, tiling.nt, 8, tiling.ksplit, -1, inner)
     # -> block slice, part, step, warp, tile, column, depth
     full = full.transpose(0, 4, 5, 1, 2, 3, 6)
     words = []
@@ -195,9 +191,7 @@ def _operands(full: NDArray[np.float64], mode: int) -> Iterator[NDArray[np.uint3
         return
     yield np.ascontiguousarray(high).view(np.uint32)
     if mode == 3:
-        yield np.ascontiguousarray((full - high.astype(np.float64)).astype(np.float16)).view(
-            np.uint32
-        )
+        yield np.ascontiguousarray((full - high.astype(np.float64)).astype(np.float16)).view(np.uint32)
 
 
 def _lanes(words: NDArray[np.uint32], tiles: int) -> NDArray[np.uint32]:

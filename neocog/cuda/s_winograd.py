@@ -121,9 +121,7 @@ class WinogradS(LayerStep):
         domain = {} if self._fused else self.convolution.scratch(batch, S_BYTES)
         return {"v": ((batch, size, size), np.float32), **domain}
 
-    def launches(
-        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         """Inhibition, then the convolution: in one kernel, or in pieces of `S_BYTES`."""
         first = self._inhibition(batch, source, scratch["v"])
         response = Response(scratch["v"], self._silence, self._theta)
@@ -194,6 +192,4 @@ class WinogradOnCudaCores(WinogradS):
         return "fp32"
 
 
-VERSIONS: dict[str, type[WinogradS]] = {
-    step.version: step for step in (WinogradS, WinogradOnCudaCores)
-}
+VERSIONS: dict[str, type[WinogradS]] = {step.version: step for step in (WinogradS, WinogradOnCudaCores)}

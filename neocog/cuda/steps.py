@@ -37,9 +37,7 @@ def known_precision(wanted: str) -> Precision:
     raise UsageError(f"precision {wanted!r} is unknown: choose {', '.join(PRECISIONS)}")
 
 
-def layouts(
-    spec: NetworkSpec, planes: tuple[int, int, int], precision: Precision
-) -> dict[str, Layout]:
+def layouts(spec: NetworkSpec, planes: tuple[int, int, int], precision: Precision) -> dict[str, Layout]:
     """Return the layout of UG .. US4; a UsageError if there is no such precision.
 
     UG has the silent border that US1 reads and its two planes side by side. UC1 .. UC3 have the
@@ -95,9 +93,7 @@ class Step(ABC):
         return {}
 
     @abstractmethod
-    def launches(
-        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         """Return the launches for a batch; ``target``'s border and spare channels hold 0.
 
         Nothing is allocated here, and every element of ``target`` inside border and planes is

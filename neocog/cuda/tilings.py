@@ -242,9 +242,7 @@ def candidates(shape: Shape, batch: int, arch: int) -> Iterator[Tiling]:
 def _tiles(shape: Shape, wgmma: bool) -> list[int]:
     """Tiles of planes a warp may hold without multiplying many planes that are not there."""
     tiles = -(-shape.planes // 8)
-    some = (
-        {n for n in _WGMMA_TILES if n <= tiles} if wgmma else {min(tiles, n) for n in range(2, 11)}
-    )
+    some = {n for n in _WGMMA_TILES if n <= tiles} if wgmma else {min(tiles, n) for n in range(2, 11)}
     return sorted(n for n in some if n <= tiles and -(-tiles // n) * n <= 1.25 * tiles + 1)
 
 

@@ -12,9 +12,7 @@ from neocog.cuda.winograd_filters import filter_split
 from neocog.errors import DeviceError, InputError
 
 
-def conv2d_winograd(
-    x: Any, w: Any, *, padding: int | None = None, machine: Machine | None = None
-) -> Array:
+def conv2d_winograd(x: Any, w: Any, *, padding: int | None = None, machine: Machine | None = None) -> Array:
     """Convolve maps with filters (as deep learning has it: no filter is turned), stride 1.
 
     Filters are split into parts of at most 4x4 whose products are summed in the Winograd domain
@@ -66,9 +64,7 @@ def _convolved(x: Any, w: Any, padding: int | None, machine: Machine) -> Array:
     inside = slice(border, border + height), slice(border, border + width)
     held[:, inside[0], inside[1]] = maps.transpose(0, 2, 3, 1)
     plan = _plan(Shape(kernel, side, channels, up(planes, 8)), batch, machine.arch)
-    u = xp.zeros(
-        (plan.split.multiplications(plan.m) * plan.channels * plan.shape.planes,), np.float32
-    )
+    u = xp.zeros((plan.split.multiplications(plan.m) * plan.channels * plan.shape.planes,), np.float32)
     machine.launch(filter_split(plan, filters, u, "channel-wise"))
     y = xp.empty((batch, plan.shape.out, plan.shape.out, plan.shape.planes), np.float32)
     scratch = {name: xp.empty(*form) for name, form in plan.scratch(batch).items()}
@@ -90,9 +86,7 @@ def _check(x: Any, w: Any, padding: int | None) -> None:
     if w.shape[3] != kernel or not LEAST_TAPS <= kernel <= MOST_TAPS:
         raise InputError(f"w: got filters of {w.shape[2]}x{w.shape[3]}, expected 3x3 to 51x51")
     if x.shape[1] != w.shape[1]:
-        raise InputError(
-            f"x has {x.shape[1]} channels, w is for {w.shape[1]}: give the same number"
-        )
+        raise InputError(f"x has {x.shape[1]} channels, w is for {w.shape[1]}: give the same number")
     border = (kernel - 1) // 2 if padding is None else padding
     if not isinstance(border, int) or border < 0:
         raise InputError(f"padding: got {padding!r}, expected 0 or more")

@@ -130,9 +130,7 @@ def choose(shape: Shape, batch: int, *, arch: int = 90, operand: Operand = "tf32
     if not LEAST_TAPS <= shape.kernel <= MOST_TAPS:
         raise UsageError(f"filters of {shape.kernel}x{shape.kernel}: choose 3x3 to 51x51")
     held: Operand = operand if arch >= 80 else "fp32"
-    plans = [
-        Convolution(shape, split, m, held) for split in splits(shape.kernel) for m in CHOSEN_TILES
-    ]
+    plans = [Convolution(shape, split, m, held) for split in splits(shape.kernel) for m in CHOSEN_TILES]
     limit = shared_limit(arch)  # below 8.0 parts of 4 are too large to be transformed
     plans = [plan for plan in plans if filter_split_shared(plan) <= limit]
     return min(plans, key=lambda plan: seconds(plan, batch, _REACHED))

@@ -85,9 +85,7 @@ def filter_split(
     along_channels = plan.on_tensor_cores and not paper_layout
     sides = (channels, planes) if along_channels else (planes, channels)
     grid = filter_grid(indexing, *sides, len(plan.split.sizes) ** 2)
-    kernel = filter_split_kernel(
-        plan, indexing, census=census is not None, paper_layout=paper_layout
-    )
+    kernel = filter_split_kernel(plan, indexing, census=census is not None, paper_layout=paper_layout)
     ends = (w, u) if census is None else (w, u, census)
     return Launch(kernel, grid, (*ends, np.int32(planes), np.int32(channels)))
 

@@ -24,12 +24,7 @@ PART_SIZES = (1, 2, 3, 4)
 
 # Interpolation points after 0, 1, -1 (the last point is always infinity), by n: the sets with the
 # least float32 error among 2, -2, 1/2, -1/2, 4, -4, 1/4, -1/4.
-_MORE_POINTS = {
-    5: ("2",),
-    6: ("-2", "1/2"),
-    7: ("2", "-2", "-1/4"),
-    8: ("2", "-2", "1/2", "-1/2"),
-}
+_MORE_POINTS = {5: ("2",), 6: ("-2", "1/2"), 7: ("2", "-2", "-1/4"), 8: ("2", "-2", "1/2", "-1/2")}
 
 
 def points(n: int) -> tuple[Fraction, ...]:

@@ -36,9 +36,7 @@ class Corruption(NamedTuple):
     change: Callable[[Ink, float, Random], NDArray[Any]]
 
 
-def corrupt(
-    digits: NDArray[np.uint8], name: str, strength: int, *, seed: int = SEED
-) -> NDArray[np.uint8]:
+def corrupt(digits: NDArray[np.uint8], name: str, strength: int, *, seed: int = SEED) -> NDArray[np.uint8]:
     """Return digits (N, 28, 28), ink 255 on paper 0, corrupted in one way at a strength of 1 to 5.
 
     Another ``seed`` draws other places, directions and noise.

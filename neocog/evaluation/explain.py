@@ -148,11 +148,7 @@ class Explanation:
 
 
 def explain(
-    picture: "Picture",
-    *,
-    digit: int = 1,
-    model: "str | Path | Model" = "neocog",
-    count: int = COUNT,
+    picture: "Picture", *, digit: int = 1, model: "str | Path | Model" = "neocog", count: int = COUNT
 ) -> Explanation:
     """Explain how a digit of a picture was read.
 
@@ -209,9 +205,7 @@ def explain_digit(digit: NDArray[np.uint8], engine: Engine, *, count: int = COUN
         lacked[piece.row, piece.column] += max(piece.alone, 0)
     heat["needed"] = _heat(spec, "UC3", lacked)
     p = float(answers(scores, temperature=engine.model.temperature).p[0])
-    return Explanation(
-        digit, engine.model.id, label, runner_up, p, scores[0], pieces, heat, needed, maps
-    )
+    return Explanation(digit, engine.model.id, label, runner_up, p, scores[0], pieces, heat, needed, maps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +256,7 @@ def changed(u: Floats, target: Floats, pieces: Sequence[Cells]) -> Floats:
 
 
 def _one_by_one(
-    engine: Engine,
-    layer: str,
-    u: Floats,
-    target: Floats,
-    worth: Callable[[Floats], Floats],
-    count: int,
+    engine: Engine, layer: str, u: Floats, target: Floats, worth: Callable[[Floats], Floats], count: int
 ) -> tuple[tuple[Piece, ...], Floats]:
     """Change the piece that lowers what is of worth most, then that which does it next."""
     pieces = split(np.abs(u - target))
@@ -299,9 +288,7 @@ def _one_by_one(
     return tuple(named), shares
 
 
-def _needed(
-    engine: Engine, maps: dict[str, Floats], label: int, runner_up: int
-) -> tuple[Piece, ...]:
+def _needed(engine: Engine, maps: dict[str, Floats], label: int, runner_up: int) -> tuple[Piece, ...]:
     """Raise pieces of UC3 to what the runner-up's strongest plane has learned, until it wins."""
     own = np.flatnonzero(engine.model.labels == runner_up)
     u, s4 = maps["UC3"][0].transpose(1, 2, 0), engine.model.s[3]

@@ -71,9 +71,7 @@ def chart(lines: Sequence[Line], x: Axis, y: Axis, *, title: str) -> str:
     return "".join([*parts, "</svg>", f'<p class="key">{named[1:]}</p>' if named else ""])
 
 
-def digit_sheet(
-    images: NDArray[np.uint8], captions: Sequence[str], *, columns: int = 10
-) -> Image.Image:
+def digit_sheet(images: NDArray[np.uint8], captions: Sequence[str], *, columns: int = 10) -> Image.Image:
     """Return digits (N, 28, 28), dark on white, twice as large, what is written below each."""
     side = 2 * images.shape[1]
     wide, high = side + 8, side + _CAPTION + 4

@@ -72,9 +72,7 @@ def _head(facts: Facts) -> str:
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
@@ -112,8 +110,7 @@ def _missing(facts: Facts) -> str:
     if not facts["missing"]:
         return ""
     rows = "".join(
-        f"<li>{escape(NAMES.get(name, name))}: {escape(why)}</li>"
-        for name, why in facts["missing"].items()
+        f"<li>{escape(NAMES.get(name, name))}: {escape(why)}</li>" for name, why in facts["missing"].items()
     )
     return f"<h2>Missing</h2><p>Not measured:</p><ul>{rows}</ul>"
 
@@ -145,9 +142,7 @@ def _confusion(own: Facts) -> str:
     heads = "".join(f"<th>{name}</th>" for name in [*range(10), "none", "recall", "precision"])
     rows = ""
     for digit, (counts, row) in enumerate(zip(own["confusion"], own["per_digit"], strict=True)):
-        cells = "".join(
-            f"<td>{count}</td>" if count else '<td class="off">·</td>' for count in counts
-        )
+        cells = "".join(f"<td>{count}</td>" if count else '<td class="off">·</td>' for count in counts)
         shares = f"<td>{_share(row['recall'])}</td><td>{_share(row['precision'])}</td>"
         rows += f"<tr><th>{digit}</th>{cells}{shares}</tr>"
     return f"<table><tr><th></th>{heads}</tr>{rows}</table>"
@@ -158,8 +153,7 @@ def _mistakes(own: Facts, digits: "Digits") -> str:
     if not worst:
         return "<p>None.</p>"
     captions = [
-        f"{row['digit']}>{'none' if row['read'] < 0 else row['read']} {row['p']:.2f}"
-        for row in worst
+        f"{row['digit']}>{'none' if row['read'] < 0 else row['read']} {row['p']:.2f}" for row in worst
     ]
     sheet = digit_sheet(digits.images[[row["index"] for row in worst]], captions)
     return (
@@ -243,10 +237,7 @@ def _examples(digits: "Digits") -> str:
 
 
 def _marks(own: Facts) -> str:
-    rows = [
-        (name, str(kind["n"]), _share(kind["read_as_digits"], 1))
-        for name, kind in own["kinds"].items()
-    ]
+    rows = [(name, str(kind["n"]), _share(kind["read_as_digits"], 1)) for name, kind in own["kinds"].items()]
     return (
         f"<h2>Marks that are not digits</h2><p>{own['n']} marks of kinds and fonts that nothing is "
         f"learned from; {_share(own['read_as_digits'])} are read as a digit.</p>"

@@ -64,9 +64,7 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
     if folder is not None:
         mnist = there("mnist")
     elif (mnist := fetched_mnist()) is None:
-        missing["mnist"] = (
-            "not downloaded; run 'neocog data fetch mnist', or name a folder that holds it"
-        )
+        missing["mnist"] = "not downloaded; run 'neocog data fetch mnist', or name a folder that holds it"
     if mnist is not None:
         digits["mnist"] = open_digits(mnist, split="test")[:limit]
         try:
@@ -83,9 +81,7 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
         if (own := there(name)) is not None:
             labelled = open_dataset(own)
             if not isinstance(labelled, LabelledPictures):
-                raise InputError(
-                    f"{own}: no labels.csv, which says what is written in each picture"
-                )
+                raise InputError(f"{own}: no labels.csv, which says what is written in each picture")
             found.pictures[name] = labelled[:limit]
     return Sets(digits, validation, found.pictures, missing)
 
@@ -122,9 +118,7 @@ class Report:
     def summary(self) -> Facts:
         """What ``neocog eval --report --json`` prints."""
         facts = self.facts
-        sets = {
-            name: {"n": s["n"], "accuracy": s["accuracy"]} for name, s in facts["digits"].items()
-        }
+        sets = {name: {"n": s["n"], "accuracy": s["accuracy"]} for name, s in facts["digits"].items()}
         for name, found in facts["pictures"].items():
             sets[name] = {key: found[key] for key in ("n", "n_digits", "cer", "exact")}
         if facts["corruptions"]:
@@ -135,11 +129,7 @@ class Report:
 
 
 def measure(
-    reader: "Reader",
-    sets: Sets,
-    *,
-    limit: int | None = None,
-    told: Told = lambda name: None,
+    reader: "Reader", sets: Sets, *, limit: int | None = None, told: Told = lambda name: None
 ) -> Report:
     """Read every set and count; ``limit``: only so many marks that are no digits.
 
@@ -152,9 +142,7 @@ def measure(
     sure: dict[str, Confidence] = {}
     for name, own in sets.digits.items():
         answers, sure[name] = _answered(reader, own, name, facts, told)
-        facts["digits"][name] = measures.digit_facts(
-            own, answers, sure[name], min_p=reader.policy.min_p
-        )
+        facts["digits"][name] = measures.digit_facts(own, answers, sure[name], min_p=reader.policy.min_p)
     base = next(iter(sets.digits.values()), None)
     if base is None:
         none = "no isolated digits to make them from"
@@ -174,9 +162,7 @@ def measure(
     for name, pictures in sets.pictures.items():
         with _timed(facts, name):
             scores[name] = evaluate_pictures(reader, pictures, progress=told(pictures.name))
-        facts["pictures"][name] = measures.picture_facts(
-            scores[name], pictures.name, pictures.left_out
-        )
+        facts["pictures"][name] = measures.picture_facts(scores[name], pictures.name, pictures.left_out)
     facts["seconds"] = round(time.perf_counter() - start, 3)
     return Report(facts, sets, scores)
 
@@ -193,9 +179,7 @@ def _answered(
 ) -> "tuple[Answers, Confidence]":
     """The answers to a set, and how sure and how right they are."""
     with _timed(facts, name):
-        found = answer_digits(
-            reader.engine, digits.images, batch=reader.batch, progress=told(digits.name)
-        )
+        found = answer_digits(reader.engine, digits.images, batch=reader.batch, progress=told(digits.name))
     return found, Confidence.of(found.label, found.p, digits.labels)
 
 

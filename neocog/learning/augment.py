@@ -51,9 +51,7 @@ def augment(digits: Tensor, how: Augmentation, generator: Tensor) -> Tensor:
     ink = digits.float() / 255
     if how.neighbour:
         ink = _with_neighbours(ink, how, dice)
-    u0 = functional.grid_sample(
-        ink[:, None], _places(how, dice), padding_mode="zeros", align_corners=False
-    )
+    u0 = functional.grid_sample(ink[:, None], _places(how, dice), padding_mode="zeros", align_corners=False)
     for name, change in _CHANGES.items():
         if getattr(how, name):
             u0 = change(u0, how, dice)
@@ -142,9 +140,7 @@ def _smooth(points: Tensor, mode: str, *, align_corners: bool) -> Tensor:
 def _interpolation(count: int, mode: str, align_corners: bool, device: Tensor) -> Tensor:
     """What each of ``count`` points gives to each pixel of a line of U0, (65, count)."""
     square = torch.eye(count)[:, None, None].expand(-1, 1, count, count)
-    lines = functional.interpolate(
-        square, (count, INPUT_SIZE), mode=mode, align_corners=align_corners
-    )
+    lines = functional.interpolate(square, (count, INPUT_SIZE), mode=mode, align_corners=align_corners)
     return lines[:, 0, 0].T.contiguous().to(device)
 
 

@@ -52,9 +52,7 @@ def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
             return parts, json.loads(metadata["state"])
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         reason = str(error).partition("\n")[0]
-        raise ModelError(
-            f"checkpoint {path}: cannot be used ({reason}); remove it to start again"
-        ) from None
+        raise ModelError(f"checkpoint {path}: cannot be used ({reason}); remove it to start again") from None
 
 
 def check_same(path: Path, known: dict[str, Any], given: dict[str, Any]) -> None:

@@ -75,12 +75,9 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
     if str(path) == "sklearn":
         return _whole(read_sklearn(), split)
     if str(path) != "mnist":
-        raise InputError(
-            f"{path}: no such file or folder; give the path of a data set, mnist or sklearn"
-        )
+        raise InputError(f"{path}: no such file or folder; give the path of a data set, mnist or sklearn")
     raise InputError(
-        f"mnist: not at {fetch.default_folder('mnist')}; "
-        "run 'neocog data fetch mnist' or give its folder"
+        f"mnist: not at {fetch.default_folder('mnist')}; run 'neocog data fetch mnist' or give its folder"
     )
 
 
@@ -137,9 +134,7 @@ def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> 
     if files:
         writers = read_text(files[0], "a name a line").splitlines()
         if len(writers) != len(labels):
-            raise InputError(
-                f"{files[0]}: {len(writers)} writers of {len(labels)} digits, expected one each"
-            )
+            raise InputError(f"{files[0]}: {len(writers)} writers of {len(labels)} digits, expected one each")
         of_last = last_writers(writers)
         for label in range(10) if of_last is None else ():
             rows = np.flatnonzero(labels == label)
@@ -206,9 +201,7 @@ def _open_file(path: Path, split: str | None) -> Digits | LabelledPictures:
         return _whole(read_usps(path), split)
     if begins_as_idx(path):
         return _whole(read_idx(path), split)
-    raise InputError(
-        f"{path}: neither IDX, USPS text nor a labels.csv; give one of these or a folder"
-    )
+    raise InputError(f"{path}: neither IDX, USPS text nor a labels.csv; give one of these or a folder")
 
 
 def _is_idx_images(name: str) -> bool:

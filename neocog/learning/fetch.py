@@ -35,7 +35,7 @@ SETS = {
         RemoteFile("train-labels-idx1-ubyte.gz", 28881, "d53e105ee54ea40749a09fcbcd1e9432"),
         RemoteFile("t10k-images-idx3-ubyte.gz", 1648877, "9fb629c4189551a2d022fa330f9573f3"),
         RemoteFile("t10k-labels-idx1-ubyte.gz", 4542, "ec29112dd5afa0611ce80d1b7f02629c"),
-    ),
+    )
 }
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -100,9 +100,7 @@ def _is_right(path: Path, file: RemoteFile) -> bool:
 def _copy(file: RemoteFile, source: Path, folder: Path, report: Progress) -> None:
     origin = source / file.name
     if not origin.is_file():
-        raise InputError(
-            f"{origin}: does not exist; --from needs the folder with the four .gz files"
-        )
+        raise InputError(f"{origin}: does not exist; --from needs the folder with the four .gz files")
     if not _is_right(origin, file):
         raise InputError(
             f"{origin}: not the expected file ({file.size} bytes, md5 {file.md5}); get another copy"

@@ -24,13 +24,7 @@ from torch.nn import functional
 from neocog.errors import NeocogError, UsageError
 from neocog.learning.augment import augment
 from neocog.learning.calibrate import best_temperature
-from neocog.learning.checkpoint import (
-    check_same,
-    id_of,
-    load_checkpoint,
-    save_checkpoint,
-    save_curves,
-)
+from neocog.learning.checkpoint import check_same, id_of, load_checkpoint, save_checkpoint, save_curves
 from neocog.learning.mix import Mix
 from neocog.learning.negatives import negatives
 from neocog.learning.settings import Settings
@@ -64,9 +58,7 @@ class Pools:
     held: Digits  #: (H, 28, 28), those of kinds and fonts that are measured with alone
 
     @classmethod
-    def draw(
-        cls, mix: Mix, validation: Mix, settings: Settings, *, marks: bool, jobs: int = 1
-    ) -> "Pools":
+    def draw(cls, mix: Mix, validation: Mix, settings: Settings, *, marks: bool, jobs: int = 1) -> "Pools":
         """Draw those that the settings, and a model with planes that reject, have use for."""
         seed, most = settings.seed, min(settings.pool, _OFTEN * len(mix))
         seen, answers = variants(most if settings.variants else 0, mix, seed=seed, jobs=jobs)
@@ -86,9 +78,7 @@ class Batches:
     UsageError if there are too few digits for a step.
     """
 
-    def __init__(
-        self, mix: Mix, validation: Mix, settings: Settings, pools: Pools, device: Any
-    ) -> None:
+    def __init__(self, mix: Mix, validation: Mix, settings: Settings, pools: Pools, device: Any) -> None:
         self._settings, self._device, self.validation = settings, device, validation
         self._digits, self._labels = self._tensor(mix.images), self._tensor(mix.labels)
         self._sizes, self._shares = self._tensor(np.array(mix.sizes)), self._tensor(mix.shares)
@@ -104,8 +94,7 @@ class Batches:
             self.held = self._tensor(pools.held)
         if len(mix) < self._per_step:
             raise UsageError(
-                f"got {len(mix)} digits, a step needs {self._per_step}; "
-                "give more digits or a smaller batch"
+                f"got {len(mix)} digits, a step needs {self._per_step}; give more digits or a smaller batch"
             )
         self._generator = torch.Generator(device=device)
 
@@ -271,9 +260,7 @@ class Finetuner:
         u0, labels = self.batches.batch(place.step)
         responses = self.network(u0, soft=settings.soft if passed < settings.soft_share else 0.0)
         logits = responses / self.network.temperature.exp() + self._lean
-        loss = functional.cross_entropy(
-            logits, labels, label_smoothing=settings.smoothing, reduction="none"
-        )
+        loss = functional.cross_entropy(logits, labels, label_smoothing=settings.smoothing, reduction="none")
         if self._guide is not None and settings.guided:
             told = self._guide(u0)
             by_guide = _soft_loss(logits, told, settings.heat)
@@ -289,9 +276,7 @@ class Finetuner:
         self.network.constrain()
         keep = min(settings.mean, (1 + place.step) / (10 + place.step))
         with torch.no_grad():
-            torch._foreach_lerp_(
-                list(self.mean.parameters()), list(self.network.parameters()), 1 - keep
-            )
+            torch._foreach_lerp_(list(self.mean.parameters()), list(self.network.parameters()), 1 - keep)
         return loss.detach()
 
     # --- measuring --------------------------------------------------------------------------------

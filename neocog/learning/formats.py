@@ -106,9 +106,7 @@ def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
     numbers = np.frombuffer(head, ">u4")
     if numbers[0] != magic:
         what = "pictures" if magic == _IDX_IMAGES else "labels"
-        raise InputError(
-            f"{path}: starts with {int(numbers[0]):#010x}, expected {magic:#010x} (IDX {what})"
-        )
+        raise InputError(f"{path}: starts with {int(numbers[0]):#010x}, expected {magic:#010x} (IDX {what})")
     shape = tuple(int(number) for number in numbers[1:])
     wanted = int(np.prod(shape, dtype=object))
     body = _bytes(path, size + wanted + 1)[size:]
@@ -137,9 +135,7 @@ def read_usps(path: Path) -> Digits:
         try:
             lines.append(np.array(values, np.float32))
         except ValueError as error:
-            raise InputError(
-                f"{path}: line {number} holds something that is not a number"
-            ) from error
+            raise InputError(f"{path}: line {number} holds something that is not a number") from error
     if not any(map(len, lines)):
         raise InputError(f"{path}: empty, expected lines of {_USPS_LINE} numbers")
     rows = np.stack([line for line in lines if len(line)])

@@ -289,9 +289,7 @@ def noise(rng: Random, source: Source) -> Ink:
     return np.asarray(np.clip(rng.uniform(1, 5) * (field - rng.uniform(0, 0.7)), 0, 1), np.float32)
 
 
-def _drawn(
-    drawing: drawings.Drawing, pens: tuple[int, int] = (3, 11), by_hand_of: float = 0.0
-) -> Draw:
+def _drawn(drawing: drawings.Drawing, pens: tuple[int, int] = (3, 11), by_hand_of: float = 0.0) -> Draw:
     """Draw with a pen of a width in pixels (see `draw_lines`), as by a hand of a strength."""
 
     def draw(rng: Random, source: Source) -> Ink:

@@ -76,9 +76,7 @@ class Mix:
         ends = np.cumsum(self.sizes)[:-1]
         return [float(part.mean()) for part in np.split(values, ends)]
 
-    def draw(
-        self, count: int, rng: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def draw(self, count: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Draw digits by the weights of their sets: the set of each, and its place in the set."""
         which = rng.choice(len(self.hands), size=count, p=self.shares)
         places = (rng.random(count) * np.array(self.sizes)[which]).astype(np.int64)
@@ -126,7 +124,5 @@ def _hand(path: str, weight: float, split: str | None) -> Hand:
     strokes, whole = read_strokes(folder / FILE), open_digits(path, split="train").labels
     rows = rows_of_part(folder, whole, split)
     if len(strokes) != len(whole) or not np.array_equal(whole[rows], digits.labels):
-        raise InputError(
-            f"{folder / FILE}: {len(strokes)} digits, not those of the pictures beside it"
-        )
+        raise InputError(f"{folder / FILE}: {len(strokes)} digits, not those of the pictures beside it")
     return Hand(digits, weight, strokes, rows)

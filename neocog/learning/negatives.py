@@ -21,13 +21,7 @@ _LEAST = 25 * 255  # a picture with less ink is drawn again
 
 
 def negatives(
-    count: int,
-    digits: Digits,
-    labels: NDArray[np.int64],
-    *,
-    seed: int,
-    held: bool = False,
-    jobs: int = 1,
+    count: int, digits: Digits, labels: NDArray[np.int64], *, seed: int, held: bool = False, jobs: int = 1
 ) -> tuple[Digits, NDArray[np.int64], tuple[str, ...]]:
     """Draw marks that are no digits, as (count, 28, 28) uint8; their kinds, (count,), and names.
 
@@ -43,9 +37,7 @@ def negatives(
     return marks, kind, tuple(HELD if held else KINDS)
 
 
-def _block(
-    source: Source, seed: int, held: bool, number: int, size: int
-) -> tuple[Digits, NDArray[np.int64]]:
+def _block(source: Source, seed: int, held: bool, number: int, size: int) -> tuple[Digits, NDArray[np.int64]]:
     draws, often = zip(*(HELD if held else KINDS).values(), strict=True)
     shares = np.array(often)
     rng = np.random.default_rng([seed, int(held), 11, *[number] * (number > 0)])

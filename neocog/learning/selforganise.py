@@ -177,9 +177,7 @@ class Planes:
     They respond with the learning threshold, on numpy or cupy (``xp``).
     """
 
-    def __init__(
-        self, inputs: int, spec: SSpec, *, threshold: float | None = None, xp: Any = np
-    ) -> None:
+    def __init__(self, inputs: int, spec: SSpec, *, threshold: float | None = None, xp: Any = np) -> None:
         self.spec, self.inputs, self._xp = spec, inputs, xp
         self.threshold = threshold or spec.learning_threshold or spec.threshold
         c = np.repeat(bell(spec.kernel, spec.c).astype(np.float32).ravel(), inputs)
@@ -202,8 +200,7 @@ class Planes:
         """A plane is born with the reference vector ``seen`` (kernel * kernel * K',)."""
         if len(self) == len(self._b):
             self._x, self._a, self._b = (
-                self._xp.concatenate([a, self._xp.zeros_like(a)])
-                for a in (self._x, self._a, self._b)
+                self._xp.concatenate([a, self._xp.zeros_like(a)]) for a in (self._x, self._a, self._b)
             )
         self.labels.append(label)
         self.learn(len(self) - 1, seen)

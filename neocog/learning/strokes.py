@@ -66,8 +66,7 @@ def read_strokes(path: Path) -> Strokes:
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(
-            f"{path}: not a file of pen strokes ({reason}), expected points, stroke_start and "
-            "sample_start"
+            f"{path}: not a file of pen strokes ({reason}), expected points, stroke_start and sample_start"
         ) from None
     fits = points.ndim == 2 and points.shape[1:] == (2,)
     for starts, count in ((samples, len(strokes) - 1), (strokes, len(points))):

@@ -27,9 +27,7 @@ class Top:
     gains: NDArray[np.float32] | None = None
 
 
-def learn_supervised(
-    maps: Array, labels: NDArray[np.int64], spec: SSpec, *, passes: int = 4
-) -> Top:
+def learn_supervised(maps: Array, labels: NDArray[np.int64], spec: SSpec, *, passes: int = 4) -> Top:
     """The rule of Fukushima (2003), over the digits in order, ``passes`` times.
 
     If the strongest plane has the right label, it adds what its cell sees to its reference
@@ -99,12 +97,7 @@ def compete_within_labels(
 
 
 def learn_by_delta_rule(
-    maps: Array,
-    labels: NDArray[np.int64],
-    spec: SSpec,
-    *,
-    threshold: float,
-    rng: np.random.Generator,
+    maps: Array, labels: NDArray[np.int64], spec: SSpec, *, threshold: float, rng: np.random.Generator
 ) -> Top:
     """One linear layer on the views by the delta rule (Widrow and Hoff): not self-organised.
 

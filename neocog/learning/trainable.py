@@ -130,8 +130,7 @@ class CCells(nn.Module):  # type: ignore[misc]
         u, sigma, vt = np.linalg.svd(blur.astype(np.float64))
         if blur.min() < 0 or sigma[1] > 1e-5 * sigma[0]:
             raise UsageError(
-                "a blur is not an outer product of weights >= 0; start from a model of preset "
-                "neocog"
+                "a blur is not an outer product of weights >= 0; start from a model of preset neocog"
             )
         profiles = np.abs(np.stack([u[:, 0], vt[0]])) * np.sqrt(sigma[0])
         self.profiles = nn.Parameter(_float(profiles))
@@ -183,8 +182,7 @@ class Trainable(nn.Module):  # type: ignore[misc]
         self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, self.start.s, strict=True))
         sizes = [spec.size(f"US{i}") for i in (1, 2, 3)]
         self.c = nn.ModuleList(
-            CCells(c, b, size, model.psi)
-            for c, b, size in zip(spec.c, model.blurs, sizes, strict=True)
+            CCells(c, b, size, model.psi) for c, b, size in zip(spec.c, model.blurs, sizes, strict=True)
         )
         self.temperature = nn.Parameter(_float(np.log(max(model.temperature, 0.02))))
         own = np.arange(model.classes)[:, None] == self.start.labels

@@ -53,9 +53,7 @@ class Shares:
 _SHARES = Shares()
 
 
-def variants(
-    count: int, mix: Mix, *, seed: int = 0, jobs: int = 1
-) -> tuple[Digits, NDArray[np.int64]]:
+def variants(count: int, mix: Mix, *, seed: int = 0, jobs: int = 1) -> tuple[Digits, NDArray[np.int64]]:
     """Return variants (count, 28, 28) of digits, chosen and changed at random, and what they are.
 
     Sets come as often as their weights say. The same seed gives the same variants, on any number
@@ -167,9 +165,7 @@ def _beside_a_rule(field: Ink, box: tuple[int, ...], rng: np.random.Generator) -
     cv2.line(field, (x, int(y - tilt)), (u, int(v + tilt)), grey, pen, cv2.LINE_AA)
 
 
-def _beside_a_digit(
-    field: Ink, box: tuple[int, ...], other: Digits, rng: np.random.Generator
-) -> None:
+def _beside_a_digit(field: Ink, box: tuple[int, ...], other: Digits, rng: np.random.Generator) -> None:
     piece = _cropped(other)
     if piece is None:
         return
@@ -244,9 +240,7 @@ def _resized(ink: Ink, side: int) -> Ink:
     scale = side / max(ink.shape)
     height, width = (max(1, round(length * scale)) for length in ink.shape)
     method = cv2.INTER_CUBIC if scale > 1 else cv2.INTER_AREA
-    return np.asarray(
-        np.clip(cv2.resize(ink, (width, height), interpolation=method), 0, 1), np.float32
-    )
+    return np.asarray(np.clip(cv2.resize(ink, (width, height), interpolation=method), 0, 1), np.float32)
 
 
 def _pen(ink: Ink, more: float) -> Ink:

@@ -70,9 +70,7 @@ def find_camera(name: str) -> int:
     for there, called in listed():
         if name.lower() in called.lower():
             return there
-    raise NothingToRead(
-        f"{name}: no file, folder or camera of that name; `neocog cameras` lists the cameras"
-    )
+    raise NothingToRead(f"{name}: no file, folder or camera of that name; `neocog cameras` lists the cameras")
 
 
 def probe() -> Iterator[Camera]:
@@ -93,9 +91,7 @@ class CameraSource(Source):
 
     live = True
 
-    def __init__(
-        self, number: int, *, size: tuple[int, int] | None = None, fps: float | None = None
-    ) -> None:
+    def __init__(self, number: int, *, size: tuple[int, int] | None = None, fps: float | None = None) -> None:
         self.name = f"camera {number}"
         self._which = number
         self._video: Any = None
@@ -120,18 +116,14 @@ class CameraSource(Source):
             self._waiting = any(self._video.grab() for _ in range(_FIRST))
         if not self._waiting:
             self.close()
-            raise InputError(
-                f"{self.name}: exists but gives no picture; another program may be using it"
-            )
+            raise InputError(f"{self.name}: exists but gives no picture; another program may be using it")
         return self._granted()
 
     def _check_node(self) -> None:
         """Say at once what opening would only fail on."""
         node = f"/dev/video{self._which}"
         if _LINUX and not os.path.exists(node):
-            raise NothingToRead(
-                f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras"
-            )
+            raise NothingToRead(f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras")
         if _LINUX and not os.access(node, os.R_OK | os.W_OK):
             raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
 

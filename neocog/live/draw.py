@@ -39,9 +39,7 @@ _BAR = 56  # rows of the longest bar of UC4
 _CONTRAST = 48.0  # grey levels for one standard deviation of a window
 
 
-def draw(
-    view: View, settings: Settings | None = None, *, recording: bool = False, note: str = ""
-) -> Picture:
+def draw(view: View, settings: Settings | None = None, *, recording: bool = False, note: str = "") -> Picture:
     """Return a new picture (H, W, 3), blue, green, red: a frame and what is known about it.
 
     Only numbers that the settings' pattern allows are shown, with its signs; ``recording`` adds a
@@ -55,8 +53,7 @@ def draw(
     _draw_numbers(out, view, settings or Settings())
     run = view.measures
     figures = (
-        f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  "
-        f"dropped {run.dropped} of {run.frames + run.dropped}"
+        f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  dropped {run.dropped} of {run.frames + run.dropped}"
     )
     stages = "  ".join(f"{name} {run.ms[name]:.1f}" for name in STAGES if name in run.ms)
     draw_text(out, [figures, stages, *([note] if note else [])], recording=recording)
@@ -107,9 +104,7 @@ def draw_text(out: Picture, lines: Sequence[str], *, recording: bool = False) ->
         cv2.circle(out, (width + 22, 14), 6, (0, 0, 220), -1, cv2.LINE_AA)
 
 
-def _write(
-    out: Picture, text: str, at: tuple[int, int], scale: float, colour: Colour, pen: int = 1
-) -> None:
+def _write(out: Picture, text: str, at: tuple[int, int], scale: float, colour: Colour, pen: int = 1) -> None:
     """Write a text whose lower left corner is at (x, y)."""
     cv2.putText(out, text, at, cv2.FONT_HERSHEY_SIMPLEX, scale, colour, pen, cv2.LINE_AA)
 

@@ -225,9 +225,7 @@ class Pipeline:
         age = median_high(ages) if ages else 0.0
         return Measures(self._count, self._frames.dropped, fps, age, dict(self._ms))
 
-    def _guarded(
-        self, work: Callable[[], None], before: BoundedQueue[Any], after: BoundedQueue[Any]
-    ) -> None:
+    def _guarded(self, work: Callable[[], None], before: BoundedQueue[Any], after: BoundedQueue[Any]) -> None:
         """Run a stage; however it ends, those before and after it end as well."""
         try:
             work()

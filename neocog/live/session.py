@@ -59,9 +59,7 @@ class LineFile(AppendFile):
         try:
             self.write((_line(record) + "\n").encode())
         except OSError as error:
-            raise InputError(
-                f"{self.path}: the reading could not be written ({error.strerror})"
-            ) from None
+            raise InputError(f"{self.path}: the reading could not be written ({error.strerror})") from None
 
     def _mend(self) -> None:
         """Take a torn record off the end; a whole one that lacks its newline gets it."""

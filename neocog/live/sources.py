@@ -55,10 +55,7 @@ class Source:
 
 
 def open_source(
-    what: "str | Path | int | Frames",
-    *,
-    size: tuple[int, int] | None = None,
-    fps: float | None = None,
+    what: "str | Path | int | Frames", *, size: tuple[int, int] | None = None, fps: float | None = None
 ) -> Source:
     """Find out which source is meant; nothing is opened yet.
 
@@ -203,9 +200,7 @@ def in_colours(frame: NDArray[Any]) -> Pixels:
     planes = frame.shape[2] if frame.ndim == 3 else 1
     shaped = frame.ndim in (2, 3) and planes in (1, 3, 4) and frame.size
     if not shaped or frame.dtype != np.uint8:
-        raise InputError(
-            f"got a frame of {frame.dtype} {frame.shape}, expected uint8 (H, W) or (H, W, 3)"
-        )
+        raise InputError(f"got a frame of {frame.dtype} {frame.shape}, expected uint8 (H, W) or (H, W, 3)")
     if planes == 1:
         return np.repeat(frame.reshape(*frame.shape[:2], 1), 3, axis=2)
     if planes == 4:

@@ -48,8 +48,7 @@ class Agreement:
     def __post_init__(self) -> None:
         if not 1 <= self.k <= self.n or 2 * self.k <= self.n:
             raise UsageError(
-                f"agreement {self.k}/{self.n}: expected K/N, K of the last N frames, "
-                "more than half of them"
+                f"agreement {self.k}/{self.n}: expected K/N, K of the last N frames, more than half of them"
             )
 
     @staticmethod
@@ -186,9 +185,7 @@ class Tracker:
         return Digit(reading, votes, present)
 
 
-def _match(
-    tracks: Sequence[Track], rows: Sequence[Row]
-) -> tuple[dict[int, tuple[Row, Pairs]], list[Row]]:
+def _match(tracks: Sequence[Track], rows: Sequence[Row]) -> tuple[dict[int, tuple[Row, Pairs]], list[Row]]:
     """Find each track's row and how their digits pair, cheapest first; and the rows left over."""
     options = []
     for track in tracks:
@@ -227,10 +224,7 @@ def align(old: Row, new: Row, *, expected: Shift = (0.0, 0.0)) -> tuple[Pairs, f
     if not 1 / _SIZE < grown < _SIZE:
         return best
     tall, longer = max(tall, 1.0), max(len(old), len(new))
-    (xs, ys), (new_xs, new_ys) = (
-        zip(*map(_centre, old), strict=True),
-        zip(*map(_centre, new), strict=True),
-    )
+    (xs, ys), (new_xs, new_ys) = (zip(*map(_centre, old), strict=True), zip(*map(_centre, new), strict=True))
     middles = fmean(new_xs) - fmean(xs), fmean(new_ys) - fmean(ys)
     ends = _step(old[0], new[0]), _step(old[-1], new[-1])
     for dx, dy in (expected, (0.0, 0.0), *ends, middles):  # what is likely

@@ -171,9 +171,7 @@ def labels_of(score: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     return np.where((score.max(axis=1) > 0) & (label != REJECT), label, -1).astype(np.int64)
 
 
-def answers(
-    score: NDArray[np.floating[Any]], *, temperature: float, surely: float = 1.0
-) -> Answers:
+def answers(score: NDArray[np.floating[Any]], *, temperature: float, surely: float = 1.0) -> Answers:
     """Turn scores into labels, margins and probabilities (softmax of score/temperature).
 
     Scores are (B, 10), or (B, 11) with that of no digit, which is the answer where its odds

@@ -68,9 +68,7 @@ class AnyEngine(Protocol):
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
         """Return every layer's response, as :meth:`Engine.maps`."""
 
-    def stage_times(
-        self, digits: NDArray[np.uint8], *, repeats: int = 20
-    ) -> dict[str, NDArray[np.float64]]:
+    def stage_times(self, digits: NDArray[np.uint8], *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage, as :meth:`Engine.stage_times`."""
 
     def bounds(self, batch: int) -> dict[str, Bound]:
@@ -216,9 +214,7 @@ class Engine:
         with one_blas_thread():
             return np.concatenate(self._parallel(of, np.array_split(u, -(-len(u) // PART))))
 
-    def stage_times(
-        self, digits: NDArray[np.uint8], *, repeats: int = 20
-    ) -> dict[str, NDArray[np.float64]]:
+    def stage_times(self, digits: NDArray[np.uint8], *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage for one batch, ``repeats`` of them by stage name.
 
         What all threads spend in a stage is shared out among them, so that the stages add up to
@@ -234,9 +230,7 @@ class Engine:
 
     def _respond(self, digits: NDArray[np.uint8]) -> Array:
         parts, within = self._split(digits)
-        return np.concatenate(
-            self._parallel(lambda part: self._layers(u0_from_digits(part), within), parts)
-        )
+        return np.concatenate(self._parallel(lambda part: self._layers(u0_from_digits(part), within), parts))
 
     def _split(self, digits: NDArray[np.uint8]) -> tuple[list[Array], ParallelMap]:
         """Split a batch into parts of at most PART digits, as many for each thread if possible.

@@ -148,9 +148,7 @@ def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
 def _scaled(reference: NDArray[np.float32], kind: type[np.floating[Any]]) -> NDArray[Any]:
     """Cast reference vectors; those beyond fp16 are a sign of a wrong scale, never of infinity."""
     if kind is np.float16 and reference.max(initial=0) > np.finfo(np.float16).max:
-        raise ModelError(
-            f"reference vectors reach {reference.max():.3g}, too large for fp16; save as fp32"
-        )
+        raise ModelError(f"reference vectors reach {reference.max():.3g}, too large for fp16; save as fp32")
     return reference.astype(kind)
 
 
@@ -354,9 +352,7 @@ def _table(value: Any, name: str) -> dict[str, Any]:
 def _number(value: Any, ends: tuple[float, float], what: str) -> None:
     known = isinstance(value, int | float) and not isinstance(value, bool)
     if not known or not ends[0] <= value <= ends[1]:
-        raise _Refused(
-            f"{what} {_cut(value)}, expected a number, {ends[0]:g} to {ends[1]:g}; {_NEW_CARD}"
-        )
+        raise _Refused(f"{what} {_cut(value)}, expected a number, {ends[0]:g} to {ends[1]:g}; {_NEW_CARD}")
 
 
 def _cut(value: Any) -> str:

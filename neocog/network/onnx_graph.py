@@ -50,9 +50,7 @@ class OnnxGraph:
         self._constants[name] = _tensor(name, array)
         return name
 
-    def to_bytes(
-        self, inputs: Mapping[str, Value], outputs: Mapping[str, Value], **facts: str
-    ) -> bytes:
+    def to_bytes(self, inputs: Mapping[str, Value], outputs: Mapping[str, Value], **facts: str) -> bytes:
         """Return the file; ``facts`` go into its metadata."""
         graph = b"".join([
             *(_message(1, node) for node in self._nodes),
@@ -84,8 +82,7 @@ def _tensor(name: str, value: NDArray[Any]) -> bytes:
 def _value(name: str, value: Value) -> bytes:
     dtype, shape = value
     sides: Iterable[bytes] = (
-        _message(1, _integer(1, side) if isinstance(side, int) else _text(2, side))
-        for side in shape
+        _message(1, _integer(1, side) if isinstance(side, int) else _text(2, side)) for side in shape
     )
     kind = _message(1, _integer(1, _TYPES[dtype]) + _message(2, b"".join(sides)))
     return _text(1, name) + _message(2, kind)

@@ -61,9 +61,7 @@ def inhibitory_weights(reference: Maps, c: Maps, q: float) -> Maps:
     return b
 
 
-def s_response(
-    u: Maps, reference: Maps, c: Maps, *, threshold: float, q: float, padding: int
-) -> Maps:
+def s_response(u: Maps, reference: Maps, c: Maps, *, threshold: float, q: float, padding: int) -> Maps:
     """S-cells (Ikeda eq. 1): (B, K', H, W) -> (B, K, H', W').
 
     u_S(n,k) = theta/(1-theta) max(0, (1 + sum a u) / (1 + theta b v) - 1); for strong inputs this
@@ -212,8 +210,6 @@ def respond(u0: ArrayLike, model: Model) -> Mapping[str, Maps]:
         )
         if stage < 3:
             blur = model.blurs[stage].astype(np.float64)
-            u = maps[f"UC{stage + 1}"] = c_response(
-                u, blur, padding=spec.c[stage].padding, kind=model.psi
-            )
+            u = maps[f"UC{stage + 1}"] = c_response(u, blur, padding=spec.c[stage].padding, kind=model.psi)
     maps["UC4"] = strongest_of_label(u, model.labels)[:, :, None, None]
     return maps

@@ -45,8 +45,7 @@ def list_models() -> list[ModelEntry]:
 def list_files() -> list[ModelEntry]:
     """Return the shipped models and the finder, sorted by name."""
     return [
-        ModelEntry(path.stem, path, path.stat().st_size)
-        for path in sorted(models_dir().glob(f"*{SUFFIX}"))
+        ModelEntry(path.stem, path, path.stat().st_size) for path in sorted(models_dir().glob(f"*{SUFFIX}"))
     ]
 
 
@@ -104,9 +103,7 @@ def find_model(name_or_path: str | Path) -> Path:
 
         close = get_close_matches(text, [entry.name for entry in list_files()], 1)
         meant = f"did you mean {close[0]!r}? " if close else ""
-        raise ModelError(
-            f"no model named {text!r}; {meant}there are {_names()}, or give a file's path"
-        )
+        raise ModelError(f"no model named {text!r}; {meant}there are {_names()}, or give a file's path")
     return found
 
 

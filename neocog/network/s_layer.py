@@ -90,9 +90,7 @@ class SLayer:
 class _AllCells:
     """S-cells at every window that hears anything of the patch, on NumPy or CuPy."""
 
-    def __init__(
-        self, windows: Windows, a: Array, c: Array, theta: np.float32, silence: Array
-    ) -> None:
+    def __init__(self, windows: Windows, a: Array, c: Array, theta: np.float32, silence: Array) -> None:
         self._windows, self._theta, self._silence = windows, theta, silence
         self._taps, self._c = _taps(a), _taps(c[None, None])
         self._few = windows.out <= windows.kernel  # cells: their weights are read once for all
@@ -166,9 +164,7 @@ class _AllCells:
 class _PrunedCells:
     """S-cells where any can respond, and nowhere else."""
 
-    def __init__(
-        self, windows: Windows, a: Floats, c: Floats, theta: np.float32, silence: Floats
-    ) -> None:
+    def __init__(self, windows: Windows, a: Floats, c: Floats, theta: np.float32, silence: Floats) -> None:
         self._windows, self._theta, self._silence = windows, theta, silence
         self._taps = np.ascontiguousarray(a.transpose(2, 3, 1, 0)).reshape(-1, len(a))
         self._profiles = np.sqrt((a * a).sum(axis=1)).reshape(len(a), -1)
@@ -243,9 +239,7 @@ class _PrunedCells:
         ends = np.linspace(first, last, max(1, min(count, threads)) + 1).astype(int)
         return [slice(a, b) for a, b in pairwise(ends)]
 
-    def _laid_out(
-        self, responses: Floats, places: Places, reached: tuple[int, slice, slice]
-    ) -> Patch:
+    def _laid_out(self, responses: Floats, places: Places, reached: tuple[int, slice, slice]) -> Patch:
         """Return responses (places, K) as the smallest patch that holds them."""
         digits, rows, columns = reached
         heard = responses.any(axis=1)
@@ -260,9 +254,7 @@ class _PrunedCells:
 class _SpectralCells:
     """S-cells by the discrete Fourier transform."""
 
-    def __init__(
-        self, windows: Windows, a: Floats, c: Floats, theta: np.float32, silence: Floats
-    ) -> None:
+    def __init__(self, windows: Windows, a: Floats, c: Floats, theta: np.float32, silence: Floats) -> None:
         self._windows, self._theta, self._silence = windows, theta, silence
         self._c = c.ravel()
         forward, weight = _transform(windows.out + windows.kernel - 1)

@@ -67,8 +67,7 @@ def check_digits(digits: NDArray[np.uint8]) -> None:
     """Raise InputError unless ``digits`` are uint8 of shape (B, 28, 28)."""
     if digits.ndim != 3 or digits.shape[1:] != (DIGIT_SIZE, DIGIT_SIZE) or digits.dtype != "u1":
         raise InputError(
-            f"got digits of {digits.dtype} {digits.shape}, expected uint8 (B, 28, 28), "
-            "ink 255 on paper 0"
+            f"got digits of {digits.dtype} {digits.shape}, expected uint8 (B, 28, 28), ink 255 on paper 0"
         )
 
 

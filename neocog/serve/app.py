@@ -183,9 +183,7 @@ class Api:
 
     async def _ask(self, request: Request, picture: bytes, **asked: Any) -> Any:
         if request.headers.get("content-type", "").startswith("multipart/"):
-            raise HTTPException(
-                415, "got a form, expected the picture itself: curl --data-binary @FILE"
-            )
+            raise HTTPException(415, "got a form, expected the picture itself: curl --data-binary @FILE")
         name = request.query_params.get("name", "")[:_LONGEST] or "picture"
         future = asyncio.wrap_future(self.service.ask(name, picture, **asked))
         try:

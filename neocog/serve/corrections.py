@@ -35,13 +35,7 @@ class Corrections:
         self._lock = threading.Lock()
 
     def save(
-        self,
-        source: bytes,
-        page: int,
-        png: bytes,
-        text: str,
-        digits: NDArray[np.uint8],
-        chars: Sequence[str],
+        self, source: bytes, page: int, png: bytes, text: str, digits: NDArray[np.uint8], chars: Sequence[str]
     ) -> int:
         """Save page number ``page`` of the file ``source``, and return how many pages there are.
 

@@ -33,9 +33,7 @@ def check_installed() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise UsageError(
-            'neocog serve needs Starlette and Uvicorn: pip install "neocog[web]"'
-        ) from None
+        raise UsageError('neocog serve needs Starlette and Uvicorn: pip install "neocog[web]"') from None
 
 
 def listen(host: str, port: int) -> socket.socket:

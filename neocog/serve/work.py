@@ -78,9 +78,7 @@ class ServeJob(Job):
             raise InputError(str(error)) from None
         return _encoded(np.asarray(found.plot()), "PNG")
 
-    def _records(
-        self, item: Item, live: bool, beat: Callable[[], None]
-    ) -> Iterator[dict[str, Any]]:
+    def _records(self, item: Item, live: bool, beat: Callable[[], None]) -> Iterator[dict[str, Any]]:
         reader = copy(self.reader)
         if live:
             reader.rotate = 0  # no frame is searched four times
@@ -192,9 +190,7 @@ def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
     return stream.getvalue()
 
 
-def _cut(
-    item: Item, page: int, turn: int, boxes: list[list[float]]
-) -> tuple[bytes, NDArray[np.uint8]]:
+def _cut(item: Item, page: int, turn: int, boxes: list[list[float]]) -> tuple[bytes, NDArray[np.uint8]]:
     """A page as it is searched, as a PNG, and its digits (N, 28, 28) as the reader cuts them."""
     from neocog.vision.crops import digit_of_box
 

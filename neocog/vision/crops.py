@@ -101,11 +101,7 @@ def crops_of(
 
 
 def _crop_of(
-    grey: NDArray[np.uint8],
-    box: list[float],
-    corners: list[int],
-    paper: Ink,
-    settings: SearchSettings,
+    grey: NDArray[np.uint8], box: list[float], corners: list[int], paper: Ink, settings: SearchSettings
 ) -> Crop:
     """What lies in one box.
 
@@ -122,9 +118,7 @@ def _crop_of(
     return Crop(away, inner, full, settings)
 
 
-def _greys(
-    away: Ink, inner: tuple[int, int, int, int], settings: SearchSettings
-) -> tuple[float, float]:
+def _greys(away: Ink, inner: tuple[int, int, int, int], settings: SearchSettings) -> tuple[float, float]:
     """How far from the paper full ink in a box is, and the box's middle grey; dark ink below 0."""
     (x, y, wide, high) = inner
     down, right = int(settings.rim * high), int(settings.rim * wide)

@@ -215,9 +215,7 @@ def _reduced(image: "Image", long_side: int | None) -> "Image":
     times = max(image.size) // (2 * long_side) if long_side else 1
     if times < 2:
         return _flat(image)
-    small = Image.new(
-        _flat(image.crop((0, 0, 1, 1))).mode, [-(-side // times) for side in image.size]
-    )
+    small = Image.new(_flat(image.crop((0, 0, 1, 1))).mode, [-(-side // times) for side in image.size])
     for top, strip in _strips(image, times):
         small.paste(_flat(strip).reduce(times), (0, top // times))
     return small

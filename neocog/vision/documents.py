@@ -80,9 +80,7 @@ def _opened(stream: IO[bytes]) -> Any:
         raise InputError("the PDF is protected by a password; save it without one") from None
 
 
-def _drawn(
-    document: Any, index: int, max_pixels: int, long_side: int | None
-) -> "tuple[Image, float]":
+def _drawn(document: Any, index: int, max_pixels: int, long_side: int | None) -> "tuple[Image, float]":
     """A page in colours, and its pixels per pixel of `DPI`."""
     from PIL import Image
 

@@ -211,9 +211,7 @@ def _unsettled(found: Finding, picture: Grey, settings: FinderSettings) -> Regio
     return rows, columns
 
 
-def _read(
-    network: Network, picture: Grey, settings: FinderSettings, region: Region | None = None
-) -> Finding:
+def _read(network: Network, picture: Grey, settings: FinderSettings, region: Region | None = None) -> Finding:
     """The marks of a picture at its size, or of a region of it."""
     rows, columns = region or _whole(picture)
     top, left = (max(0, span.start - WINDOW // 2) for span in (rows, columns))

@@ -8,15 +8,7 @@ own guess.
 import numpy as np
 
 from neocog.network.onnx_graph import FLOAT, OnnxGraph, Value
-from neocog.vision.finder import (
-    CELL,
-    FLOOR,
-    MULTIPLE,
-    SURE,
-    UNIT,
-    WINDOW,
-    FinderSettings,
-)
+from neocog.vision.finder import CELL, FLOOR, MULTIPLE, SURE, UNIT, WINDOW, FinderSettings
 from neocog.vision.finder_model import FinderModel, add_network
 
 
@@ -53,18 +45,14 @@ def _normalised(graph: OnnxGraph) -> str:
     wide = graph.add("Pad", g, margins, mode="reflect")
     mean, square = (
         graph.add(
-            "AveragePool",
-            graph.add("AveragePool", x, kernel_shape=[1, WINDOW]),
-            kernel_shape=[WINDOW, 1],
+            "AveragePool", graph.add("AveragePool", x, kernel_shape=[1, WINDOW]), kernel_shape=[WINDOW, 1]
         )
         for x in (wide, graph.add("Mul", wide, wide))
     )
     variance = graph.add("Relu", graph.add("Sub", square, graph.add("Mul", mean, mean)))
     spread = graph.add("Sqrt", graph.add("Add", variance, np.float32(FLOOR**2)))
     x = graph.add("Div", graph.add("Sub", g, mean), spread)
-    missing = graph.add(
-        "Mod", graph.add("Neg", graph.add("Shape", x)), np.array([1, 1, MULTIPLE, MULTIPLE])
-    )
+    missing = graph.add("Mod", graph.add("Neg", graph.add("Shape", x)), np.array([1, 1, MULTIPLE, MULTIPLE]))
     pads = graph.add("Concat", np.zeros(4, np.int64), missing, axis=0)
     return graph.add("Pad", x, pads, out="x")
 
@@ -81,9 +69,7 @@ def _marks(graph: OnnxGraph, maps: str, settings: FinderSettings) -> tuple[str, 
     peak = graph.add("GreaterOrEqual", best, around)
     least = np.float32(np.log(settings.score / (1 - settings.score)))
     marks = graph.add("And", peak, graph.add("GreaterOrEqual", told, least))
-    place = graph.add(
-        "Transpose", graph.add("NonZero", marks), perm=[1, 0]
-    )  # 0, which, row, column
+    place = graph.add("Transpose", graph.add("NonZero", marks), perm=[1, 0])  # 0, which, row, column
     at = graph.add(
         "GatherND",
         graph.add("Squeeze", graph.add("Transpose", maps, perm=[0, 2, 3, 1]), np.array([0])),

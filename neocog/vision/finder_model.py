@@ -24,11 +24,7 @@ from neocog.vision.finder import Maps, Network
 
 FORMAT = "neocog finder 1"
 OPERATIONS = ("Conv", "Relu", "Add", "Mul", "Div", "Sqrt", "Concat", "Resize")
-_DOUBLED = {
-    "coordinate_transformation_mode": "asymmetric",
-    "mode": "nearest",
-    "nearest_mode": "floor",
-}
+_DOUBLED = {"coordinate_transformation_mode": "asymmetric", "mode": "nearest", "nearest_mode": "floor"}
 _BEGINS = {"stride": 2, "padding": 1, "groups": 1, "dilation": 1}
 _LARGEST = 1 << 20  # bytes of a file
 _MOST = 400  # operations
@@ -76,10 +72,7 @@ def add_network(graph: OnnxGraph, model: FinderModel, x: str) -> str:
 
 
 def save_finder(
-    path: Path,
-    nodes: list[dict[str, Any]],
-    tensors: dict[str, NDArray[np.float32]],
-    card: dict[str, Any],
+    path: Path, nodes: list[dict[str, Any]], tensors: dict[str, NDArray[np.float32]], card: dict[str, Any]
 ) -> None:
     """Write a finder's file, weights as float16."""
     from safetensors.numpy import save
@@ -222,11 +215,7 @@ class LazyFinder:
     """
 
     def __init__(
-        self,
-        model: FinderModel,
-        *,
-        opened_by: Callable[[FinderModel], Network] = OpenCV,
-        device: str = "cpu",
+        self, model: FinderModel, *, opened_by: Callable[[FinderModel], Network] = OpenCV, device: str = "cpu"
     ) -> None:
         self.model, self.device = model, device
         self._opened_by = opened_by

@@ -103,9 +103,7 @@ class Header:
     @property
     def is_light(self) -> bool:
         """Whether any process may decode it: 0.3 seconds and 300 MB are enough."""
-        return (
-            self.pixels * self.passes <= _KINDS[self.kind].light and self.cost(_SIDE) <= LIGHT_BYTES
-        )
+        return self.pixels * self.passes <= _KINDS[self.kind].light and self.cost(_SIDE) <= LIGHT_BYTES
 
     def cost(self, long_side: int | None) -> int:
         """Bytes that decoding takes at its peak, with the page reduced to a long side or whole."""
@@ -394,9 +392,7 @@ def _tiff(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
         yield 4 * kept, 1
 
 
-def _place(
-    stream: IO[bytes], order: str, link: struct.Struct, kind: int, _: int, value: bytes
-) -> int:
+def _place(stream: IO[bytes], order: str, link: struct.Struct, kind: int, _: int, value: bytes) -> int:
     """The number that a tag holds, or that lies where it says."""
     form = struct.Struct(order + {3: "H", 8: "H", 16: "Q"}.get(kind, "I"))
     if form.size > len(value):

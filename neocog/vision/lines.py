@@ -34,9 +34,7 @@ def into_lines(boxes: Boxes, settings: SearchSettings | None = None) -> list[lis
     return skew_and_lines(boxes, settings)[1]
 
 
-def skew_and_lines(
-    boxes: Boxes, settings: SearchSettings | None = None
-) -> tuple[float, list[list[int]]]:
+def skew_and_lines(boxes: Boxes, settings: SearchSettings | None = None) -> tuple[float, list[list[int]]]:
     """Return the skew, none or the voted one, that makes the flatter lines; and these lines."""
     slopes = dict.fromkeys((0.0, voted_skew(boxes)))
     lines = {slope: _cluster(boxes, slope, settings or SearchSettings()) for slope in slopes}

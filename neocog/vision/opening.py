@@ -28,8 +28,7 @@ _BEGINS = re.compile(
 )
 """How a file begins."""
 _NO_PICTURE = (
-    "the file is not a picture that neocog can decode; "
-    "use JPEG, PNG, TIFF, BMP, GIF, WebP, HEIC or PDF"
+    "the file is not a picture that neocog can decode; use JPEG, PNG, TIFF, BMP, GIF, WebP, HEIC or PDF"
 )
 
 
@@ -91,8 +90,7 @@ def damage(what: str) -> Iterator[None]:
         if type(error).__name__ == "DecompressionBombError":  # Pillow's, of 2**27.4 pixels
             pixels = int(text.split("(")[1].split()[0])
             raise InputError(
-                f"the picture has {pixels:,} pixels, at most {MAX_PIXELS:,} are decoded; "
-                "make it smaller"
+                f"the picture has {pixels:,} pixels, at most {MAX_PIXELS:,} are decoded; make it smaller"
             ) from None
         if type(error).__name__ == "UnidentifiedImageError":
             text = "its header is damaged or cut short"

@@ -123,9 +123,7 @@ def _line(marks: Sequence[Mark], turn: int, shape: tuple[int, ...]) -> Line:
     return Line(digits, tuple(mark for mark in marks if not mark.is_digit))
 
 
-def _turned_back(
-    box: Sequence[float], turn: int, wide: int, high: int
-) -> tuple[int, int, int, int]:
+def _turned_back(box: Sequence[float], turn: int, wide: int, high: int) -> tuple[int, int, int, int]:
     """A box of the turned page in whole pixels of the given one, which is ``wide`` x ``high``."""
     x, y, w, h = box
     if turn == 90:

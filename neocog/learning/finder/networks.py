@@ -218,9 +218,7 @@ class FinderNetwork(nn.Module):  # type: ignore[misc]
         ValueError if they are those of another network.
         """
         g = self.graph()
-        if {name: v.shape for name, v in g.tensors.items()} != {
-            name: v.shape for name, v in tensors.items()
-        }:
+        if {name: v.shape for name, v in g.tensors.items()} != {name: v.shape for name, v in tensors.items()}:
             raise ValueError("it is of another network")
         given = [torch.from_numpy(tensors[name]) for name in g.tensors]
         *folded, weight, bias = given

@@ -111,8 +111,7 @@ class _Run:
     ) -> None:  # fmt: skip
         self.settings, self.folder, self.place, self.tell = settings, folder, device, tell
         self.network, self.average = (
-            FinderNetwork(settings.front).to(device, memory_format=torch.channels_last)
-            for _ in range(2)
+            FinderNetwork(settings.front).to(device, memory_format=torch.channels_last) for _ in range(2)
         )
         self.average.load_state_dict(self.network.state_dict())
         weights = list(self.network.parameters())
@@ -229,9 +228,7 @@ class _Run:
         each = settings.passes * math.ceil(settings.chunk / settings.batch)
         return self.steps / max(each * settings.chunks, 1)
 
-    def _go_through(
-        self, pages: Pages, coming: list[Future[Pages]]
-    ) -> tuple[NDArray[np.float32], float]:
+    def _go_through(self, pages: Pages, coming: list[Future[Pages]]) -> tuple[NDArray[np.float32], float]:
         """Learn from a chunk; return how wrong each page was, and the mean loss."""
         maps, wanted = self._prepared(pages)
         settings = self.settings
@@ -244,8 +241,7 @@ class _Run:
                 break
             mixed = rng.permutation(len(pages))
             batches = [
-                np.sort(mixed[at : at + settings.batch])
-                for at in range(0, len(mixed), settings.batch)
+                np.sort(mixed[at : at + settings.batch]) for at in range(0, len(mixed), settings.batch)
             ]
             flips = np.where(rng.random(len(mixed)) < _INVERTED, -1, 1).astype(np.float32)
             # one copy a turn: each copy to a GPU waits until the GPU has finished its work
@@ -351,10 +347,7 @@ def forgotten(network: Any, optimiser: Any) -> Iterator[None]:
     """Restore a network and its AdamW in place when the block ends: a graph keeps the addresses."""
     values = list(network.state_dict().values())
     had = [value.clone() for value in values]
-    before = {
-        p: {name: value.clone() for name, value in own.items()}
-        for p, own in optimiser.state.items()
-    }
+    before = {p: {name: value.clone() for name, value in own.items()} for p, own in optimiser.state.items()}
     try:
         yield
     finally:

@@ -3,15 +3,7 @@
 import cv2
 import numpy as np
 
-from neocog.learning.pages.page import (
-    Canvas,
-    Colour,
-    Image,
-    any_colour,
-    blurred,
-    enlarged,
-    places,
-)
+from neocog.learning.pages.page import Canvas, Colour, Image, any_colour, blurred, enlarged, places
 
 WORDS = (
     "the quick brown fox jumps over a lazy dog invoice date name street city amount payable "

@@ -105,9 +105,7 @@ class Canvas:
         """Height and width."""
         return self.image.shape[0], self.image.shape[1]
 
-    def lay(
-        self, cover: Image, x: int, y: int, colour: tuple[float, ...], strength: float = 1.0
-    ) -> None:
+    def lay(self, cover: Image, x: int, y: int, colour: tuple[float, ...], strength: float = 1.0) -> None:
         """Lay ink over the page at column x, row y, cut at the page's edge."""
         part, place = overlap(cover, self.image, x, y)
         place += (np.array(colour, np.float32) - place) * (part[:, :, None] * strength)
@@ -218,9 +216,7 @@ def known_conditions(names: Sequence[str]) -> list[str]:
     return list(names) or [name for name in CONDITIONS if name not in WITHOUT_DIGITS]
 
 
-def write_pages(
-    folder: Path, digits: Digits, *, conditions: Sequence[str], count: int, seed: int
-) -> int:
+def write_pages(folder: Path, digits: Digits, *, conditions: Sequence[str], count: int, seed: int) -> int:
     """Write ``count`` pages as PNG files, and ``labels.csv`` (file, text, digits, condition).
 
     The folder is made if it is not there; files of the same names are replaced. The conditions

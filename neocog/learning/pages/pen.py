@@ -137,10 +137,7 @@ def _walk(
         path.append(at)
         todo.discard(at)
         for beside in _beside(here, todo):  # corners of a stair are no strokes of their own
-            if (
-                abs(beside[0] - at[0]) + abs(beside[1] - at[1]) == 1
-                and len(_beside(beside, todo)) == 0
-            ):
+            if abs(beside[0] - at[0]) + abs(beside[1] - at[1]) == 1 and len(_beside(beside, todo)) == 0:
                 todo.discard(beside)
     path += [p for p in _beside(at, done) if p not in path[-3:]][:1]
     if len(path) > 8 and max(abs(path[0][0] - at[0]), abs(path[0][1] - at[1])) == 1:

@@ -258,9 +258,7 @@ class Canvas:
         turn, slant = angle + hand.turn + wobble[0], hand.slant + wobble[1]
         wide = hand.wide * np.exp(wobble[2])
         cos, sin = np.cos(turn) * scale, np.sin(turn) * scale
-        matrix = np.array(
-            [[cos * wide, sin * wide], [-cos * slant - sin, cos - sin * slant]], np.float32
-        )
+        matrix = np.array([[cos * wide, sin * wide], [-cos * slant - sin, cos - sin * slant]], np.float32)
         off = points - (low + top) / 2
         u, v = (off * np.float32(2 / tall)).T
         bow = hand.bow + rng.normal(0, _BOW / 2, (3, 2)).astype(np.float32)

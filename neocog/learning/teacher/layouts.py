@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 from neocog.learning.strokes import rounded
 from neocog.learning.teacher.canvas import Box, Canvas, Hand
 from neocog.learning.teacher.paper import fine_pattern
-from neocog.learning.teacher.pen import (
-    LETTERS,
-    LIKE_DIGITS,
-    Pen,
-    Rng,
-    any_word,
-    log_uniform,
-)
+from neocog.learning.teacher.pen import LETTERS, LIKE_DIGITS, Pen, Rng, any_word, log_uniform
 from neocog.vision.finder import SIGNS
 
 FORMATS = """
@@ -142,16 +135,11 @@ def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
             break
         x = rng.uniform(-0.6, 2.0) * high if high < side / 3 else rng.uniform(-0.1, 0.3) * side
         while x < side:
-            if formats and rng.random() < 0.6:
-                text = _any_format(rng)
-            else:
-                text = "#" * int(rng.integers(1, 9))
+            text = _any_format(rng) if formats and rng.random() < 0.6 else "#" * int(rng.integers(1, 9))
             if words and rng.random() < 0.5:
                 text = any_word(rng, LETTERS)
             row = y + np.tan(angle) * (x - side / 2)
-            x = write_line(
-                canvas, text, (x, row), high, hand, pen, gap=gap, angle=angle, restless=restless
-            )
+            x = write_line(canvas, text, (x, row), high, hand, pen, gap=gap, angle=angle, restless=restless)
             x += high * rng.uniform(0.5, 2.5)
             if rng.random() < 0.35:
                 break
@@ -315,9 +303,7 @@ class _Cells:
         """Draw an outline of a kind."""
         lean = 0.0 if kind == "field" else self.lean
         corner = np.array([(lean, 0), (wide + lean, 0), (wide, high), (0, high)])
-        corner = corner + np.stack(
-            [x - corner[:, 1] * self.slope, y + corner[:, 0] * self.slope], 1
-        )
+        corner = corner + np.stack([x - corner[:, 1] * self.slope, y + corner[:, 0] * self.slope], 1)
         ring = np.concatenate([corner, corner[:1]])
         paths = [ring]
         if kind == "polygon":

@@ -97,9 +97,7 @@ def any_style(rng: Rng) -> Style:
     )
 
 
-def draw_page(
-    bank: Bank, seed: int, variation: int = 0, *, side: int = SIDE, held: bool = False
-) -> Page:
+def draw_page(bank: Bank, seed: int, variation: int = 0, *, side: int = SIDE, held: bool = False) -> Page:
     """Draw a page of ``side`` (at most 1000) rows and columns, written with a bank.
 
     ``seed`` decides the style, ``variation`` with it everything else: the same bytes for the same
@@ -235,9 +233,7 @@ def _kept(marks: list[Mark], picture: NDArray[np.uint8]) -> NDArray[np.float32]:
             continue
         shown = (right - left) * (bottom - top) / (wide * high)
         small = max(wide, high) < (7 if label < 10 else 2)
-        around = smooth[
-            int(max(top - 2, 0)) : int(bottom) + 2, int(max(left - 2, 0)) : int(right) + 2
-        ]
+        around = smooth[int(max(top - 2, 0)) : int(bottom) + 2, int(max(left - 2, 0)) : int(right) + 2]
         faded = int(around.max()) - int(around.min()) < _FADED
         kind = IGNORE if shown < _SHOWN or small or faded else label
         rows.append((kind, (left + right) / 2, (top + bottom) / 2, right - left, bottom - top))

@@ -18,9 +18,7 @@ def blank_paper(side: int, rng: Rng) -> Image:
     image = np.full((side, side), level, np.float32)
     if rng.random() < 0.6:
         cells = sorted(int(c) for c in rng.choice([2, 3, 5, 8, 16, 32, 64], 3, replace=False))
-        image += np.float32(log_uniform(rng, 0.6, 14)) * octaves(
-            side, cells, rng.uniform(0.5, 1.4), rng
-        )
+        image += np.float32(log_uniform(rng, 0.6, 14)) * octaves(side, cells, rng.uniform(0.5, 1.4), rng)
     kind = rng.random()
     if kind < 0.12:
         _flecks(image, rng)
