@@ -3,6 +3,7 @@
 import ast
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 
 import neocog
 
@@ -50,5 +51,7 @@ def test_the_package_imports_nothing_that_is_not_in_the_wheel() -> None:
 def test_the_public_api_is_documented() -> None:
     for name in set(neocog.__all__) - {"__version__"}:
         thing = getattr(neocog, name)
-        members = [] if not isinstance(thing, type) else [m for k, m in vars(thing).items() if k[0] != "_"]
+        members = [
+            m for k, m in vars(thing).items() if k[0] != "_" and isinstance(m, property | FunctionType)
+        ]
         assert all(getattr(each, "__doc__", None) for each in (thing, *members)), name
