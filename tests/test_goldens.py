@@ -1,0 +1,292 @@
+"""Golden answers: what the program says of fixed digits, pictures, seeds and calls.
+
+    python -m tests.test_goldens COMMIT [NAME ...]    # records them anew, for a reason that the commit says
+
+`golden/NAME.json` holds the commit and the machine that recorded it. On the same processor with the same
+NumPy, OpenCV and Pillow, floats and digests are equal to the bit; elsewhere floats are near, and digests are
+not compared. `golden/pages` and `golden/digits.npz` are drawn from pen paths of pendigits (CC BY 4.0, thanked
+in data/README.md). `python -m experiments.gpu.measure` compares a GPU's answers with the CPU's.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import PIL
+import pytest
+import typer
+
+from neocog import Reader
+from neocog.cli import app
+from neocog.learning.marks import KINDS
+from neocog.learning.mix import Mix
+from neocog.learning.negatives import negatives
+from neocog.learning.pages.page import make_page
+from neocog.learning.teacher.bank import GLYPHS, Bank
+from neocog.learning.teacher.page import draw_page
+from neocog.learning.variants import variants
+from tests.support import STROKES, run
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "tests/golden"
+PICTURES = ["docs/photo.jpg", *(f"data/samples/{name}" for name in (
+    "dates.jpg", "meter.jpg", "note.jpg", "phone.jpg", "postcode.png", "tilted.jpg"))]  # fmt: skip
+SEEDS = range(8)
+CONDITIONS = "squared motion_blur crumpled plastic_sleeve text_nearby desk_edge stained drawing".split()
+CALLS = """
+read | read none.png | read empty | read broken.png | read good.png none.png | read good.png --format xyz
+read good.png --json --format csv | read good.png --rotate 45 | read good.png --shard 3/2
+read good.png --min-p 2 | read good.png --max-error 0 | read good.png --model none | read good.png --batch 0
+read good.png --model broken.safetensors | read good.png --finder broken.safetensors | read @none.txt
+read good.png --device cuda:99 | read good.png --device xpu | read good.png --resume | read broken.zip
+read good.png -o none/out.csv | read good.png --isolated --pattern ## | read good.png --pattern abc
+live none.mp4 --headless | live broken.png --headless | serve --port 99999 | eval none
+train --data none -o a.safetensors | timing --batch 0 | explain none.png | export none -o a.onnx
+data make-pages out --conditions none | models none | none | read good.png --none
+"""
+
+
+def digest(*arrays: Any) -> str:
+    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()[
+        :24
+    ]
+
+
+def machine() -> str:
+    """The processor and the versions that the bits depend on."""
+    names = (
+        re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()) if os.name == "posix" else []
+    )
+    versions = f"NumPy {np.__version__}, OpenCV {cv2.__version__}, Pillow {PIL.__version__}"
+    return f"{names[0] if names else platform.processor()}, {versions}"
+
+
+def fixed_digits() -> tuple[np.ndarray, np.ndarray]:
+    with np.load(FOLDER / "digits.npz") as known:
+        return known["digits"], known["labels"].astype(np.int64)
+
+
+def pictures() -> Iterator[tuple[str, Path]]:
+    pages = sorted(f"tests/golden/pages/{path.name}" for path in (FOLDER / "pages").iterdir())
+    return ((name, ROOT / name) for name in [*PICTURES, *pages])
+
+
+def answers() -> Any:
+    """Of each model for the fixed digits: labels, probabilities, margins."""
+    found = {}
+    for name in ("neocog", "neocog-small", "fukushima"):
+        told = Reader(name, device="cpu").engine.recognise(fixed_digits()[0])
+        found[name] = {
+            "labels": "".join(map(str, told.label)),
+            "p": told.p.tolist(),
+            "margin": told.margin.tolist(),
+        }
+    return found
+
+
+def records() -> Any:
+    reader, found = Reader(device="cpu"), {}
+    for name, path in pictures():
+        page = reader.read(path)
+        digits = [[digit.char, digit.p, list(digit.box)] for digit in page.digits]
+        signs = [[sign.char, sign.p, list(sign.box)] for sign in page.signs]
+        about = f"turned by {page.turn}, size {page.size}"
+        found[name] = {"text": page.text, "about": about, "digits": digits, "signs": signs}
+    return found
+
+
+def crops() -> Any:
+    reader = Reader(device="cpu")
+    return {name: digest(*(place.digit for place in reader.places(path))) for name, path in pictures()}
+
+
+def commands() -> Any:
+    """The names of the options of each command."""
+
+    def walk(command: Any, name: str) -> Iterator[tuple[str, list[str]]]:
+        yield name, sorted(word for option in command.params for word in option.opts)
+        for word, inner in getattr(command, "commands", {}).items():
+            yield from walk(inner, f"{name} {word}")
+
+    return dict(walk(typer.main.get_command(app), "neocog"))
+
+
+def errors() -> Any:
+    """Of bad calls: the exit code and how many lines stderr has."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        for name in ("broken.png", "broken.safetensors", "broken.zip"):
+            Path(name).write_bytes(b"PK\3\4 no" if name.endswith("zip") else b"no")
+        Path("empty").mkdir()
+        Path("good.png").write_bytes((ROOT / "data/samples/postcode.png").read_bytes())
+        for call in re.split(r" \| |\n", CALLS.strip()):
+            done = run(*call.split())
+            found[call] = [f"exit {done.exit_code}", f"{len(done.stderr.splitlines())} lines"]
+    return found
+
+
+def outputs() -> Any:
+    """Of the samples, one picture for ALTO, which has no place for more."""
+    options, found = ("--workers", "0", "--device", "cpu", "-q"), {}
+    with chdir(ROOT):
+        for form in ("text", "csv", "tsv", "hocr", "alto", "jsonl"):
+            names = PICTURES[: 1 if form == "alto" else None]
+            found[form] = run("read", *names, "--format", form, *options).stdout
+    return found
+
+
+def bank() -> Bank:
+    """Pen paths of ten digits by two writers, one of them held back, and scans."""
+    paths = [np.array(path.replace(",", " ").split(), float).reshape(-1, 2) * 10
+             for digit in "0123456789" for path in STROKES[digit]] * 2  # fmt: skip
+    counts = [len(STROKES[digit]) for digit in "0123456789"] * 2
+    digits, labels = (array[::5] for array in fixed_digits())
+    return Bank(
+        points=np.concatenate(paths).astype(np.int16),
+        stroke_start=np.cumsum([0, *map(len, paths)]).astype(np.int32),
+        sample_start=np.cumsum([0, *counts]).astype(np.int32),
+        labels=np.tile(np.arange(10), 2).astype(np.uint8), sources=np.tile([0, 1], 10).astype(np.uint8),
+        held=np.arange(20) >= 10, scans=digits, scan_labels=labels.astype(np.uint8),
+        scan_held=np.arange(len(digits)) % 2 == 1, glyphs=np.full(len(GLYPHS) * 12, 255, np.uint8),
+        glyph_box=np.array([[k * 12, 4, 3, 2] for k in range(len(GLYPHS))], np.int32),
+    )  # fmt: skip
+
+
+def drawn() -> Any:
+    """Digests of what the generators draw, by seed."""
+    digits, labels = fixed_digits()
+    strokes, mix = bank(), Mix.of(digits, labels)
+    found: dict[str, list[str]] = {"pages": [], "teacher": [], "marks": [], "variants": []}
+    for seed in SEEDS:
+        picture, text = make_page(CONDITIONS[seed], digits, labels, np.random.default_rng(seed))
+        found["pages"].append(f"{digest(picture)} {text.split()}")
+        page = draw_page(strokes, seed, side=128)
+        found["teacher"].append(digest(page.image, page.marks))
+        found["marks"].append(digest(*negatives(len(KINDS), digits, labels, seed=seed)[:2]))
+        found["variants"].append(digest(*variants(20, mix, seed=seed)))
+    return found
+
+
+def finetuned() -> Any:
+    """Losses of 50 steps of the digit network's training."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+    from neocog.learning.finetune import Finetuner
+    from neocog.learning.recipes import recipe_of, start_model
+    from neocog.learning.settings import PRESETS, Settings
+
+    torch.set_num_threads(1)
+    digits, labels = fixed_digits()
+    learned, kept = (
+        Mix.of(digits[part], labels[part]) for part in (np.arange(200) % 5 < 4, np.arange(200) % 5 == 4)
+    )
+    settings = Settings(
+        epochs=50 / 8,
+        batch=20,
+        rate=0.03,
+        pool=40,
+        marks=0.2,
+        mean=0.9,
+        precision="fp32",
+        augmentation=PRESETS["strokes"],
+    )
+    start = start_model(recipe_of("finetuned", "5/9/20"), learned, reject=2, count=100)
+    trainer = Finetuner(start, learned, kept, settings)
+    trainer.run()
+    return [[row["loss"], row["validation_loss"]] for row in trainer.curves]
+
+
+def finder_trained() -> Any:
+    """Losses of 50 steps of the finder's training."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+    from neocog.learning.finder.training import FinderTraining, train_finder
+
+    torch.set_num_threads(1)
+    settings = FinderTraining(chunk=20, chunks=5, passes=2, batch=4, side=64, validation=4, seed=3)
+    with tempfile.TemporaryDirectory() as folder:
+        bank().save(Path(folder, "bank.npz"))
+        train_finder(Path(folder, "bank.npz"), Path(folder, "run"), settings, workers=1, tell=lambda _: None)
+        rows = json.loads(Path(folder, "run", "curves.json").read_text())
+    return [row["loss"] for row in rows if "loss" in row]
+
+
+def announced() -> Any:
+    """What is announced of the first 30 seconds of each frozen clip, every frame read."""
+    from neocog.live.pipeline import Pipeline
+    from neocog.live.sources import open_source
+
+    clips = sorted(Path(os.environ.get("NEOCOG_FROZEN", ROOT / "frozen"), "clips").glob("*-*.avi"))
+    if not clips:
+        pytest.skip(
+            "needs the frozen clips: python -m experiments.reading.freeze; NEOCOG_FROZEN names their folder"
+        )
+    reader, found = Reader("neocog-small", device="cpu"), {}
+    for clip in clips:
+        found[clip.stem] = list[str]()
+        with Pipeline(open_source(clip), reader) as views:
+            for view in views:
+                found[clip.stem] += [one.text for one in view.news]
+                if view.frame.index >= 900:
+                    break
+    return found
+
+
+def near(found: Any, golden: Any, floats: float, ints: int = 0) -> bool:
+    """Whether two values are equal but for so much in their numbers."""
+    if isinstance(golden, dict):
+        return found.keys() == golden.keys() and all(
+            near(found[key], golden[key], floats, ints) for key in golden
+        )
+    if isinstance(golden, list):
+        return len(found) == len(golden) and all(
+            map(near, found, golden, [floats] * len(golden), [ints] * len(golden))
+        )
+    if isinstance(golden, int | float):
+        return abs(found - golden) <= (ints if isinstance(golden, int) else floats)
+    return bool(found == golden)
+
+
+slow = pytest.mark.slow
+#: How each is found, the tolerance of floats here and elsewhere (None: not compared), that of whole numbers.
+GOLDENS: dict[str, tuple[Callable[[], Any], float, float | None, int]] = {
+    "answers": (answers, 0.0, 1e-5, 0), "records": (records, 1e-6, 1e-4, 1), "crops": (crops, 0.0, None, 0),
+    "commands": (commands, 0.0, 0.0, 0), "errors": (errors, 0.0, 0.0, 0), "outputs": (outputs, 0.0, None, 0),
+    "drawn": (drawn, 0.0, None, 0), "finetuned": (finetuned, 1e-4, 1e-2, 0),
+    "finder_trained": (finder_trained, 1e-4, 1e-2, 0), "announced": (announced, 0.0, None, 0),
+}  # fmt: skip
+SLOW = {"finetuned": [slow], "finder_trained": [slow], "announced": [slow, pytest.mark.data]}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, [])) for name in GOLDENS])
+def test_goldens(name: str) -> None:
+    find, here, elsewhere, ints = GOLDENS[name]
+    known = json.loads((FOLDER / f"{name}.json").read_text())
+    floats = here if known["machine"] == machine() else elsewhere
+    if floats is None:
+        pytest.skip(f"to the bit: recorded on {known['machine']}")
+    found, golden = json.loads(json.dumps(find())), known["value"]
+    for key in golden if isinstance(golden, dict) else ():  # the first difference is shown alone
+        assert near(found.get(key), golden[key], floats, ints), (key, found.get(key), golden[key])
+    assert near(found, golden, floats, ints), found
+
+
+def record(commit: str, *names: str) -> None:
+    for name in names or GOLDENS:
+        value = GOLDENS[name][0]()
+        text = json.dumps({"commit": commit, "machine": machine(), "value": value}, ensure_ascii=False)
+        for key in value if isinstance(value, dict) else ():  # a line each
+            text = text.replace(f'"{key}": ', f'\n"{key}": ', 1)
+        (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    record(*sys.argv[1:])
