@@ -15,7 +15,6 @@ import pytest
 from PIL import Image, features
 from typer.testing import CliRunner
 
-from experiments.documents.made import KINDS, make
 from experiments.documents.measure import compared
 from neocog.batch import addresses
 from neocog.batch.formats import Format, kind_of
@@ -27,10 +26,9 @@ from neocog.cli import app
 from neocog.errors import InputError, UsageError
 from neocog.vision import documents
 from neocog.vision.decode import decode, is_light
-from neocog.vision.normalise import normalise
 from neocog.vision.opening import opened
 from neocog.vision.page import _turned_back
-from tests.support import glyph, page, run
+from tests.support import page, run
 
 SIZE = (400, 300)
 
@@ -318,8 +316,3 @@ def test_made_documents_are_compared_row_by_row() -> None:
     assert compared(written, written) == {"rows": 3, "columns": 3, "exact": 3}
     read = [["8"], ["12", ""], ["9", "45"], ["678"]]
     assert compared(read, written) == {"rows": 3, "columns": 2, "exact": 1}
-    digits = np.stack([normalise(glyph(int(label))) for label in "0123456789"])
-    for kind in KINDS[:-1]:  # a photograph takes long to be packed as HEIC
-        both = [make(kind, digits, np.arange(10), np.random.default_rng(3)) for _ in range(2)]
-        assert both[0] == both[1]
-        assert all(any(row) for row in both[0].rows)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.reading.made import CELLS, make_form
 from neocog.errors import InputError, ModelError
 from neocog.learning.finder.boxes import compared
 from neocog.learning.pages.pen import trace
@@ -154,14 +153,6 @@ def test_a_slash_and_a_comma_are_drawn_whole(bank: Path, sign: str) -> None:
     least, most = (0.95, 1.9) if sign == "/" else (0.1, 0.7)
     assert (least < highs).all()
     assert (highs < most).all()
-
-
-def test_every_form_tells_where_its_digits_stand() -> None:
-    digits, labels = np.stack([seven()] * 3), np.array([7, 7, 7])
-    for name in CELLS:
-        grey, text, marks = make_form(name, digits, labels, np.random.default_rng(5))
-        assert grey.dtype == np.uint8
-        assert len(text.replace("\n", "")) == len(marks) > 0
 
 
 def test_sizes_end_where_the_whole_picture_is_small() -> None:

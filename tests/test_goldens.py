@@ -220,7 +220,7 @@ def finder_trained() -> Any:
 
 
 def announced() -> Any:
-    """What is announced of the first 30 seconds of each frozen clip, every frame read."""
+    """What is announced of the first 15 seconds of each frozen clip, every frame read."""
     from neocog.live.pipeline import Pipeline
     from neocog.live.sources import open_source
 
@@ -235,7 +235,7 @@ def announced() -> Any:
         with Pipeline(open_source(clip), reader) as views:
             for view in views:
                 found[clip.stem] += [one.text for one in view.news]
-                if view.frame.index >= 900:
+                if view.frame.index >= 450:
                     break
     return found
 

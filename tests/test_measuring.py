@@ -1,5 +1,6 @@
 """The sets that measure reading: what they are made of, apart from what is learned from."""
 
+import csv
 import json
 import sys
 from dataclasses import asdict
@@ -7,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from experiments.documents import signs
-from experiments.reading.made import CELLS, FORMATS, faces, make_amounts, make_letters
+from experiments.reading import freeze
 from experiments.reading.measure import faults, honest, placed, summary, sure
-from experiments.reading.sets import SETS, Task, digits_of, sample
+from experiments.reading.sets import samples
 from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.words import SURE
 from neocog.cli.learn import _fonts
-from neocog.errors import InputError, UsageError
+from neocog.errors import InputError, NeocogError, UsageError
 from neocog.jsontext import to_json
-from neocog.learning.formats import Digits
 from neocog.learning.pages.conditions import FACES
 from neocog.learning.pages.pen import write_digit
 from neocog.learning.teacher import bank, layouts
@@ -25,15 +26,13 @@ from neocog.vision.finder import FinderSettings
 from neocog.vision.weigh import SearchSettings, Weights
 from tests import support
 
-LABELS = np.array([1, 7], np.uint8)
-
-
-@pytest.fixture(scope="module")
-def digits() -> np.ndarray:
-    field = np.zeros((2, 28, 28), np.uint8)
-    field[0, 4:24, 13:16] = 255
-    field[1, 4:7, 7:20] = field[1, 7:24, 16:19] = 255
-    return field
+FORMATS = """
+#/##/## ##/#/#### #.#.#### ##.#.## ####/##/## ####.##.## #-##-#### ##-##-#### ##.###,## #.###.###,## #,###.##
+-#,### +###,# ####,## ###.## =##,## #,##- -### #:## #:##:## ##:##-##:## ##:##+# ##:##,#
+"""
+"""How dates, amounts and times of the frozen pages are written; # is a digit."""
+CELLS = "rounded circles brackets underscores ticks double shaded heavy captioned corners dots slanted"
+"""The layouts of the frozen forms."""
 
 
 def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
@@ -41,47 +40,14 @@ def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
     text = "".join(file.read_text() for file in folder.glob("*.py"))
     assert not [word for word in ("experiments", "conditions", "putText", "load_default")
                 if word in text]  # fmt: skip
-    assert not {f for some in FORMATS.values() for f in some.split()} & set(layouts.FORMATS)
-    assert not [name for name in CELLS if f'"{name}"' in text]
+    assert not set(FORMATS.split()) & set(layouts.FORMATS)
+    assert not [name for name in CELLS.split() if f'"{name}"' in text]
     assert not {"crohme", "ardis", "unipen", "orand", "minichazer", "usps"} & set(bank.SOURCES)
     for face in " ".join(FACES.values()).split():
         (tmp_path / f"{face}.ttf").touch()
         with pytest.raises(UsageError, match="held out"):
             _fonts(str(tmp_path))
         (tmp_path / f"{face}.ttf").unlink()
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_amounts_tell_where_every_mark_stands(kind: str, digits: np.ndarray) -> None:
-    formats = {"".join("#" if c.isdigit() else c for c in f) for f in FORMATS[kind].split()}
-    for seed in range(6):
-        grey, text, marks = make_amounts(kind, digits, LABELS, np.random.default_rng(seed))
-        again = make_amounts(kind, digits, LABELS, np.random.default_rng(seed))[0]
-        assert np.array_equal(grey, again)
-        assert len(marks) == len(text.replace("\n", ""))
-        known = ["#" if label < 10 else "" for label in marks[:, 0]]
-        assert known.count("#") == sum(c.isdigit() for c in text)
-        for line in text.split("\n"):
-            shape = "".join("#" if c.isdigit() else c for c in line)
-            assert any(each.startswith(shape) for each in formats)
-        for _, x, y, wide, high in marks:
-            box = grey[int(y - high / 2) : int(y + high / 2) + 1,
-                       int(x - wide / 2) : int(x + wide / 2) + 1]  # fmt: skip
-            assert int(box.min()) < float(np.median(grey)) - 20
-
-
-def test_letters_need_a_typeface(tmp_path: Path) -> None:
-    assert faces(tmp_path) == {}
-    (tmp_path / "dkg.ttf").write_bytes(b"no")
-    file = faces(tmp_path)["by hand"][0]
-    with pytest.raises(InputError, match="as a font"):
-        make_letters(file, np.random.default_rng(0))
-    matplotlib = pytest.importorskip("matplotlib", reason="brings a typeface")
-    file = Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
-    grey, text = make_letters(file, np.random.default_rng(0))
-    assert grey.shape == (720, 960)
-    assert 20 < sum(map(str.isalpha, text)) < 150
-    assert digits_of(text) == ""
 
 
 def test_a_loop_that_ran_full_stays_full_under_a_thin_pen() -> None:
@@ -129,19 +95,45 @@ def test_a_sign_that_is_printed_is_counted() -> None:
     assert (line["signs_kept"], line["false"], line["recall"]) == (1, 1, 1.0)
 
 
-def test_every_set_is_made_of_its_number(tmp_path: Path, digits: np.ndarray,
-                                         monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    from experiments.reading import sets as reading_sets
+def test_frozen_pages_are_read_from_their_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"experiments\.reading\.freeze"):
+        list(samples(tmp_path, tmp_path, ["forms"]))
+    folder = freeze_page(tmp_path, "forms", "heavy", [[1, 20, 20, 10, 20]])
+    (tmp_path / "strings").mkdir()
+    support.save_page(tmp_path / "strings/a.png", "07")
+    (tmp_path / "strings/labels.csv").write_text("file,text,digits\na.png,0/7,07\n")
+    one, other = samples(tmp_path, folder, ["forms:heavy", "strings:even", "forms:dots", "strings:odd"])
+    assert (one.kind, one.text, np.asarray(one.picture).shape) == ("heavy", "07", support.page("07").shape)
+    assert one.marks is not None
+    assert one.marks.dtype == np.float32
+    assert (other.kind, other.text, other.picture) == ("even", "07", other.file)
 
-    known = Digits(digits, LABELS.astype(np.int64), "made")
-    monkeypatch.setattr(reading_sets, "hands", lambda data, number: known)
-    for name, kind in (("conditions", "plain"), ("blank", "grain"), ("forms", "heavy"),
-                       ("amounts", "times"), ("turned", "180")):  # fmt: skip
-        one, again = (sample(Task(name, kind, 4), tmp_path) for _ in range(2))
-        assert np.array_equal(np.asarray(one.picture), np.asarray(again.picture))
-        assert one.text == again.text == digits_of(one.text)
-        assert len(one.text) >= {"turned": 12, "blank": 0}.get(name, 1)
-        assert kind in SETS[name][1](tmp_path)
+
+def freeze_page(folder: Path, name: str, kind: str, marks: list[list[float]]) -> Path:
+    (folder / name).mkdir()
+    support.save_page(folder / name / "a.png", "07")
+    rows = [("file", "kind", "text", "marks"), ("a.png", kind, "07", json.dumps(marks))]
+    with (folder / name / "labels.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+    return folder
+
+
+def test_a_frozen_set_is_drawn_where_it_is_not_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "rows = [('a.txt', 'k', 't', '')]; Path(sys.argv[2], 'a.txt').touch()"
+    monkeypatch.setattr(freeze, "SETS", {"one": code + freeze._TABLE, "none": "rows = []" + freeze._TABLE})
+    ways = {"out": tmp_path, "data": tmp_path, "code": tmp_path}
+    known = freeze.draw("one", known=None, **ways)
+    assert known == {"count": 2, "sha256": freeze.told(tmp_path / "one")["sha256"]}
+    (tmp_path / "one/a.txt").write_text("other")
+    assert freeze.draw("one", known=known, **ways) == known
+    assert (tmp_path / "one/a.txt").read_text() == ""
+    with pytest.raises(NeocogError, match="expected 2 and 0123"):
+        freeze.draw("one", known=known | {"sha256": "0123"}, **ways)
+    with pytest.raises(NeocogError, match="nothing was drawn"):
+        freeze.draw("none", known=None, **ways)
+    monkeypatch.setattr(freeze, "FONTS", {"fonts-none": "None"})
+    with pytest.raises(InputError, match="apt-get install fonts-none"):
+        freeze.fonts(tmp_path)
 
 
 def test_a_sign_stands_from_the_score_at_which_one_in_twenty_is_wrong(
@@ -149,16 +141,15 @@ def test_a_sign_stands_from_the_score_at_which_one_in_twenty_is_wrong(
 ) -> None:
     found = [(0.55, False), (0.6, False), *((0.7, True) for _ in range(20))]
     assert (signs.least(found), signs.least(found[:3])) == (0.61, None)
-    known = Digits(support.digits_of("0123456789"), np.arange(10), "made")
-    monkeypatch.setattr(signs, "open_digits", lambda *_, **__: known)
+    folder = freeze_page(tmp_path, "signs", "amounts", [[11, 100, 100, 10, 5]])
+    Image.open(Path(__file__).parent / "golden/pages/amounts.jpg").save(folder / "signs/a.png")
     output = tmp_path / "signs.json"
-    monkeypatch.setattr(sys, "argv", ["signs.py", "data", "-o", str(output), "--pages", "2"])
+    monkeypatch.setattr(sys, "argv", ["signs.py", "-o", str(output), "--frozen", str(folder)])
     signs.main()
     result = json.loads(output.read_text())
-    assert result["pages"] == 2
     assert result["finder"].startswith("finder@")
     assert all(set(row) == set(result["columns"]) for row in result["rows"])
-    assert {"/", "-", "."} & {row["sign"] for row in result["rows"]}
+    assert {"-", ","} & {row["sign"] for row in result["rows"]}
 
 
 def test_what_was_chosen_is_in_the_code() -> None:

@@ -1,31 +1,31 @@
 """Measures how made documents are read: digits, and which cells of a row they stand in.
 
-    python -m experiments.documents.measure DATA -o experiments/documents/results/documents.json
+    python -m experiments.documents.measure -o experiments/documents/results/documents.json [--frozen FOLDER]
 
-Fifty documents, written with MNIST's test digits and, every second one, with those of
-hands/measure/crohme. The character error rate counts digits and ``?`` of all lines in reading
+Fifty documents that `experiments.reading.freeze` drew, written with MNIST's test digits and, every second
+one of a kind, with those of CROHME. The character error rate counts digits and ``?`` of all lines in reading
 order. Lines that were read are brought beside those that were written where that costs the fewest
 edits. Columns of a row are right if the row has as many cells as were written, empty ones included,
 and the filled ones are the same. ``--develop``: others, with validation digits, to look at.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.documents.made import KINDS, Document, make
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.reading.align import aligned
-from experiments.reading.sets import digits_of, hands
+from experiments.reading.freeze import DEFAULT
+from experiments.reading.sets import digits_of, frozen
 from neocog.batch.reader import Reader
 from neocog.batch.words import cells
 from neocog.edit_distance import edit_distance
-from neocog.learning.datasets import open_digits
 
-COUNT, SEED = 50, 41
+KINDS = ("form", "table", "receipt", "note")
 Row = dict[str, Any]
 Lines = Sequence[Sequence[str]]
 COLUMNS = {
@@ -48,39 +48,18 @@ def compared(read: Lines, written: Lines) -> Row:
     }
 
 
-def documents(data: Path, develop: bool) -> list[tuple[str, Document]]:
-    """All documents, the same each time."""
-    out = []
-    for number in range(COUNT):
-        kind = KINDS[number % len(KINDS)]
-        rng = np.random.default_rng([SEED + develop, number])
-        digits = hands(data, number // len(KINDS))
-        if develop:
-            digits = open_digits(data / "mnist", split="train")[-5000:]
-        out.append((kind, make(kind, digits.images, digits.labels, rng)))
-    return out
-
-
 def main() -> None:
-    parser = arguments(
-        __doc__, "data", output=Path, finder=str, develop=False,
-        save=(Path, "a folder for the documents"),
-    )  # fmt: skip
-    args = parser.parse_args()
+    args = arguments(__doc__, output=Path, finder=str, develop=False, frozen=DEFAULT).parse_args()
     reader, found = Reader(device="cpu", finder=args.finder), list[Row]()
-    for number, (kind, document) in enumerate(documents(args.data, args.develop)):
-        if args.save:
-            end = {"note": "heic", "receipt": "jpg"}.get(kind, "pdf")
-            args.save.mkdir(parents=True, exist_ok=True)
-            (args.save / f"{number:02d}_{kind}.{end}").write_bytes(document.data)
-        page = reader.read(document.data)
+    for document in frozen(args.frozen, "documents_develop" if args.develop else "documents"):
+        page = reader.read(document.file)
         read = [[digits_of(cell) for cell in row] for row in cells(page)]
-        written = [[digits_of(cell) for cell in row] for row in document.rows]
+        written = [[digits_of(cell) for cell in row] for row in json.loads(document.text)]
         text = "".join(map("".join, written))
         wrong = edit_distance(page.plain.replace("\n", ""), text)
-        row = {"kind": kind, "digits": len(text), "wrong": wrong, **compared(read, written)}
+        row = {"kind": document.kind, "digits": len(text), "wrong": wrong, **compared(read, written)}
         found.append(row)
-        print(number, *row.values(), flush=True)
+        print(document.file.name, *row.values(), flush=True)
         if args.develop:
             print(written, read, sep="\n")
     rows = []

@@ -1,24 +1,23 @@
 """Makes the pictures of live reading in docs: sheets on a desk, 30 frames a second.
 
-    python -m experiments.live.demo STROKES [docs] [--seed 11] [--busy]
+    python -m experiments.live.demo [docs] [--clip frozen/demo/demo.avi] [--busy]
 
-STROKES is ``strokes.npz`` of pendigits, paths of a pen. One writer's numbers stand on sheets that
-slide over a wooden desk; the clip is played like a camera and read as `neocog live` reads it. What
+One writer's numbers stand on sheets that slide over a wooden desk: a clip that `experiments.reading.freeze`
+drew from pendigits' paths of a pen. It is played like a camera and read as `neocog live` reads it. What
 its window shows becomes live.gif, live.window.jpg and live.layers.jpg (keys b and l). Nothing is
 written where the machine is too busy for 30 frames a second; with ``--busy`` every frame is read,
 as fast as it goes, to see what the pictures look like.
 """
 
-import tempfile
 from pathlib import Path
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
-from data import make_photo
 from experiments.harness.arguments import arguments
-from experiments.live import clips
+from experiments.reading.freeze import DEFAULT
 from neocog.batch.reader import Reader
 from neocog.live.draw import candidates, layers
 from neocog.live.pipeline import Settings, View, responses
@@ -26,9 +25,9 @@ from neocog.live.session import Session
 from neocog.live.sources import open_source
 from neocog.live.window import Window
 
-NUMBERS = ("20619", "7384", "055192")
-SIZE = (960, 540)
-SHEET = (560, 1250)  # rows, columns of a sheet with one number
+Picture = NDArray[np.uint8]
+FPS = 30
+SIZE = (960, 540)  # columns, rows of the clip
 SLOWEST = 29.5  # frames a second
 WIDTH = 400
 EVERY = 5  # frames of the camera per frame of the animation
@@ -41,8 +40,8 @@ class Screen(Window):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.small: list[clips.Picture] = []
-        self.kept: tuple[View, clips.Picture] | None = None
+        self.small: list[Picture] = []
+        self.kept: tuple[View, Picture] | None = None
         self._sharpest = 0.0
 
     def show(self, view: View) -> None:
@@ -60,24 +59,6 @@ class Screen(Window):
         return True
 
 
-def film(strokes: Path, folder: Path, seed: int) -> Path:
-    """Render the clip."""
-    rng = np.random.default_rng(seed)
-    clip = clips.Clip("demo", SIZE)
-    wood = make_photo.desk(rng, (SIZE[1] * 3 // 2, SIZE[0] * 3 // 2))
-    ground = np.clip(wood[..., ::-1], 0, 255).astype(np.uint8)
-    frames: list[clips.Picture] = []
-    for text in NUMBERS:
-        paper = make_photo.sheet(strokes, rng, (text,), SHEET)
-        sheet = clips.fitted(np.clip(paper[..., ::-1], 0, 255).astype(np.uint8), SIZE, 0.8)
-        showing = clips.Showing(text, [text])
-        frames += clips.show(clip, showing, sheet, rng, folder, ground=ground, shadow=0.5)
-        clip.frames = len(frames)
-    clip.frames = 0
-    clips.write(clip, iter(frames), folder)
-    return folder / "demo.avi"
-
-
 def read(video: Path, reader: Reader, fps: float | None) -> Screen:
     """Read the clip as it would be read from a camera; return the screen."""
     session = Session(open_source(video), reader, Settings(replay_fps=fps), Screen)
@@ -87,25 +68,23 @@ def read(video: Path, reader: Reader, fps: float | None) -> Screen:
     return screen
 
 
-def animate(pictures: list[clips.Picture], path: Path) -> None:
+def animate(pictures: list[Picture], path: Path) -> None:
     """Write pictures as an animated GIF of few colours."""
     images = [Image.fromarray(np.ascontiguousarray(one[:, :, ::-1])) for one in pictures]
     several = np.concatenate([np.asarray(image) for image in images[:: len(images) // 6]])
     palette = Image.fromarray(several).quantize(COLOURS)
     few = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
-    few[0].save(path, save_all=True, append_images=few[1:], duration=1000 * EVERY // clips.FPS, loop=0)
+    few[0].save(path, save_all=True, append_images=few[1:], duration=1000 * EVERY // FPS, loop=0)
 
 
 def main() -> None:
-    """Make the film, read it, write the three pictures."""
+    """Read the clip, write the three pictures."""
     busy = (False, "read every frame, though slowly")
-    parser = arguments(__doc__, "strokes", seed=11, busy=busy)
+    parser = arguments(__doc__, clip=DEFAULT / "demo/demo.avi", busy=busy)
     parser.add_argument("docs", type=Path, nargs="?", default=Path("docs"))
     args = parser.parse_args()
     reader = Reader("neocog-small", device="cpu")
-    with tempfile.TemporaryDirectory() as folder:
-        fps = None if args.busy else clips.FPS
-        screen = read(film(args.strokes, Path(folder), args.seed), reader, fps)
+    screen = read(args.clip, reader, None if args.busy else FPS)
     if screen.kept is None:
         parser.exit(1, "no number was announced\n")
     view, picture = screen.kept

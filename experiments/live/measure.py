@@ -1,14 +1,15 @@
 """Measures live reading: rate, age, and what is announced.
 
-    python -m experiments.live.measure make DATA CLIPS            # render the clips, once
     python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT]
     python -m experiments.live.measure rules CLIPS [NAME ...] [-o RESULT]
     python -m experiments.live.measure alike CLIPS NAME  # what digits of two frames have in common
 
-DATA holds the folders photos and mnist. `make` writes photographs held before a camera and sheets
-with eight digits of MNIST's last 5 000 training digits, at 640x480 and 1280x720, and minutes of
-views without a digit; at 640x480 also sheets with twenty scattered digits held in two hands before
-a dark room, and large numbers written with a thin pen (the same digits, drawn again). `run` plays
+CLIPS is the folder ``clips`` of what `experiments.reading.freeze` drew: photographs held before a
+camera and sheets with eight digits of MNIST's last 5 000 training digits, at 640x480 and 1280x720;
+at 640x480 also minutes of views without a digit, sheets with twenty scattered digits held in two
+hands before a dark room, and large numbers written with a thin pen (the same digits, drawn again).
+A sheet slides in from one side, is held by a hand that trembles, sometimes is covered for a moment,
+and is taken away; light and focus wander. `run` plays
 them like a camera (the newest frame only, 30 a second; as fast as every frame is read with --every)
 and counts what was announced. `rules` reads every frame, and counts what other rules would
 announce. A line counts as readable if one picture of the sheet at rest, as the camera has it, is
@@ -23,7 +24,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -34,17 +35,12 @@ import numpy as np
 
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
-from experiments.live import clips
 from neocog.batch.reader import Reader
 from neocog.live.announce import Announcer, Rules
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
 
-SIZES = ((640, 480), (1280, 720))
-KINDS = ("photos", "strings", "blank", "scattered", "thin")  # the last two are small alone
-SEED = 20261121
-STRINGS = 40
-BLANK_MINUTES = 5.0
+SLIDE = 8  # frames in which a sheet comes or goes
 SHOWN_LONG = 15  # frames; what is shown for less is not asked for
 VARIED = (
     ("evidence", 19), ("evidence", 99), ("lasting", 3), ("lasting", 9), ("long", 15), ("long", 45),
@@ -78,41 +74,21 @@ OTHER_RULES = {
 }
 
 
-def make(data: Path, folder: Path, args: argparse.Namespace) -> None:
-    """Render the clips, or those that are named."""
-    from neocog.learning.datasets import open_digits
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """A sheet that a clip shows."""
 
-    folder.mkdir(parents=True, exist_ok=True)
-    digits = open_digits(data / "mnist", split="validation")
-    for size in SIZES:
-        for number, kind in enumerate(KINDS if size == SIZES[0] else KINDS[:3]):
-            clip = clips.Clip(f"{kind}-{size[0]}x{size[1]}", size)
-            if args.only and clip.name not in args.only:
-                continue
-            rng = np.random.default_rng([SEED, size[0], number])
-            if kind == "blank":
-                count = round(60 * args.minutes * clips.FPS)
-                frames = clips.blank_frames(size, count, rng)
-            elif kind == "photos":
-                frames = shown(clip, clips.photo_sheets(data / "photos", rng), rng, folder)
-            else:
-                written = {"strings": clips.string_sheets, "scattered": clips.scattered_sheets,
-                           "thin": clips.thin_sheets}[kind]  # fmt: skip
-                sheets = written(digits.images, digits.labels, args.strings, rng)
-                frames = shown(clip, sheets, rng, folder, held_up=kind == "scattered")
-            clips.write(clip, frames, folder)
-            print(clip.name, clip.frames, "frames", flush=True)
+    name: str  # its picture
+    lines: list[str]  # digits that are written on it
+    first: int  # frame in which all of it is in view
+    last: int  # frame in which it still is
+    leaves: int  # frame from which nothing of it is in view
+    still: str  # a picture of it as the camera sees it when nothing moves
 
 
-def shown(
-    clip: clips.Clip, sheets: Any, rng: np.random.Generator, folder: Path, *, held_up: bool = False
-) -> Iterator[clips.Picture]:
-    """All frames of a clip, sheet after sheet."""
-    for name, lines, picture in sheets:
-        share = rng.uniform(0.8, 0.95)
-        sheet = clips.fitted(picture, clip.size, share)
-        showing = clips.Showing(name, lines)
-        yield from clips.show(clip, showing, sheet, rng, folder, held_up=held_up)
+def showings(clip: Path) -> list[Showing]:
+    """What a clip shows, from the JSON file beside it."""
+    return [Showing(**one) for one in json.loads(clip.with_suffix(".json").read_text())["showings"]]
 
 
 def play(
@@ -154,7 +130,7 @@ def play(
 
 
 def judge(
-    clip: clips.Clip, news: list[tuple[int, str]], readable: list[set[str]], played: int
+    shown: list[Showing], news: list[tuple[int, str]], readable: list[set[str]], played: int
 ) -> dict[str, Any]:
     """Count what was announced (frame, text) against what was shown.
 
@@ -165,14 +141,14 @@ def judge(
     wrong: list[dict[str, Any]] = []
     missed: list[str] = []
     left = list(news)
-    for number, showing in enumerate(clip.showings):
+    for number, showing in enumerate(shown):
         end = showing.leaves + LATE
         if end > played:  # it may still be announced, or be announced in part
-            left = [one for one in left if one[0] < showing.first - clips.SLIDE]
+            left = [one for one in left if one[0] < showing.first - SLIDE]
             break
-        if number + 1 < len(clip.showings):
-            end = min(end, clip.showings[number + 1].first - clips.SLIDE)
-        own = [one for one in left if showing.first - clips.SLIDE <= one[0] < end]
+        if number + 1 < len(shown):
+            end = min(end, shown[number + 1].first - SLIDE)
+        own = [one for one in left if showing.first - SLIDE <= one[0] < end]
         left = [one for one in left if one not in own]
         texts = [text for _, text in own]
         for line in set(showing.lines):
@@ -198,10 +174,10 @@ def judge(
     }  # fmt: skip
 
 
-def at_rest(clip: clips.Clip, folder: Path, reader: Reader) -> list[set[str]]:
+def at_rest(shown: list[Showing], folder: Path, reader: Reader) -> list[set[str]]:
     """For each showing, the lines that are read right in one picture of it."""
     out = []
-    for showing in clip.showings:
+    for showing in shown:
         picture = cv2.imread(str(folder / showing.still))
         text = reader.read(np.ascontiguousarray(picture[:, :, ::-1])).plain
         out.append(set(text.split("\n")) & set(showing.lines))
@@ -213,10 +189,10 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
     rows = []
     reader = Reader(args.model, device=args.device, finder=args.finder)
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
-        clip = clips.Clip.load(folder / f"{name}.json")
+        shown = showings(folder / f"{name}.avi")
         settings = Settings(replay_fps=None if args.every else args.fps)
         figures, news = play(folder / f"{name}.avi", reader, settings, seconds=args.seconds)
-        own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
+        own = judge(shown, news, at_rest(shown, folder, reader), figures["played"])
         rows.append({"clip": name, "every": args.every, **figures, **own})
         print(json.dumps(rows[-1]), flush=True)
     return rows
@@ -228,8 +204,8 @@ def rules(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict
     rows = [{"rule": name, "value": value} for name, value in (("as they are", None), *VARIED)]
     counts = [Counter[str]() for _ in rows]
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
-        clip = clips.Clip.load(folder / f"{name}.json")
-        readable, seen = at_rest(clip, folder, reader), []
+        shown = showings(folder / f"{name}.avi")
+        readable, seen = at_rest(shown, folder, reader), []
         with Pipeline(open_source(folder / f"{name}.avi"), reader) as pipeline:
             for view in pipeline:
                 seen.append((view.frame.index, view.frame.t, view.tracks, view.seen.bounds))
@@ -239,9 +215,9 @@ def rules(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict
             announcer = Announcer(with_rule(row["rule"], row["value"]))
             news = [(index, one.text) for index, t, tracks, bounds in seen
                     for one in announcer.update(tracks, t, bounds)]  # fmt: skip
-            own = judge(clip, news, readable, len(seen))
+            own = judge(shown, news, readable, len(seen))
             count.update({key: own[key] for key in ("readable", "right")})
-            count["wrong" if clip.showings else "blank"] += own["wrong"]
+            count["wrong" if shown else "blank"] += own["wrong"]
         print("up to", name, [dict(count) for count in counts], flush=True)
     none = {"wrong": 0, "blank": 0}
     return [row | none | count for row, count in zip(rows, counts, strict=True)]
@@ -287,20 +263,16 @@ def processor_time() -> float:
 
 def main() -> None:
     parser = arguments(
-        __doc__, output=Path, model="neocog-small", device="cpu", fps=30.0, strings=STRINGS,
+        __doc__, output=Path, model="neocog-small", device="cpu", fps=30.0,
         finder=(str, "a finder's file [default: the shipped one]"),
         every=(False, "every frame, as fast as it goes"),
-        seconds=(float, "end each clip after so long"), minutes=(BLANK_MINUTES, "of blank views"),
+        seconds=(float, "end each clip after so long"),
     )  # fmt: skip
-    parser.add_argument("what", choices=("make", "run", "rules", "alike"))
-    parser.add_argument("folders", nargs="+", help="DATA CLIPS to make; else CLIPS and names")
-    parser.add_argument("--only", nargs="+", help="make these clips only")
+    parser.add_argument("what", choices=("run", "rules", "alike"))
+    parser.add_argument("folder", type=Path, metavar="CLIPS")
+    parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
-    if args.what == "make":
-        data, folder = map(Path, args.folders)
-        make(data, folder, args)
-        return
-    folder, names = Path(args.folders[0]), args.folders[1:]
+    folder, names = args.folder, args.names
     if args.what == "alike":
         reader = Reader(args.model, device=args.device, finder=args.finder)
         for row in alike(folder / f"{names[0]}.avi", reader, args.seconds):

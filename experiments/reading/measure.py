@@ -1,13 +1,11 @@
 """Measures how pictures are read, and how long that takes: every figure of docs/reading.md.
 
-    python -m experiments.reading.measure DATA -o RESULT [--jobs N] [--every K]
+    python -m experiments.reading.measure DATA -o RESULT [--frozen FOLDER] [--jobs N]
 
-DATA holds what `SETS` need: photos and strings (pictures with labels.csv), mnist (its test digits
-write the made pages), hands/measure/crohme (its hands write every second one) and fonts (those of
-`experiments.reading.made`). What is missing is left out. Of photos_b nobody is told what is wrong:
-it is read with ``--sets photos_b`` only, and seldom. The reader is the one users have.
-Times are taken first, in a process with two cores; then ``--jobs`` processes read, each on one
-thread.
+DATA holds photos and strings (pictures with labels.csv); the made pages are those that
+`experiments.reading.freeze` drew. Of photos_b nobody is told what is wrong: it is read with
+``--sets photos_b`` only, and seldom. The reader is the one users have. Times are taken first, in a
+process with two cores; then ``--jobs`` processes read, each on one thread.
 """
 
 import os
@@ -31,7 +29,8 @@ import numpy as np
 from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from experiments.reading.align import aligned
-from experiments.reading.sets import SEED, SETS, Task, digits_of, labelled, sample, tasks
+from experiments.reading.freeze import DEFAULT
+from experiments.reading.sets import FROZEN, Sample, digits_of, frozen, samples
 from neocog.batch.pictures import Picture
 from neocog.batch.reader import Reader
 from neocog.batch.records import REJECTED, PageReading
@@ -56,30 +55,29 @@ COLUMNS = {
 _STATE: dict[str, Any] = {}
 
 
-def prepare(make: Callable[[], Reader], data: Path, threads: int) -> None:
+def prepare(make: Callable[[], Reader], threads: int) -> None:
     if hasattr(os, "sched_setaffinity") and threads > 1:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     cv2.setNumThreads(threads)
-    _STATE.update(reader=make(), data=data)
+    _STATE.update(reader=make())
 
 
-def look(task: Task) -> Row:
+def look(one: Sample) -> Row:
     """Read one picture and compare it with what is written."""
-    one, reader = sample(task, _STATE["data"]), _STATE["reader"]
-    row: Row = {"set": task.set, "kind": task.kind, "name": one.name, "written": one.text}
-    picture: Any = one.picture
-    if task.set == "turned":
+    reader, picture = _STATE["reader"], one.picture
+    row: Row = {"set": one.set, "kind": one.kind, "name": one.file.name, "written": one.text}
+    if one.set == "turned":
         upright = reader.read(picture)
-        picture = np.ascontiguousarray(np.rot90(picture, -int(task.kind) // 90))
+        picture = np.ascontiguousarray(np.rot90(picture, -int(one.kind) // 90))
     reading = reader.read(picture)
     read = digits_of(reading.text)
     row |= {"read": read, "turn": reading.turn, "left_out": reading.left_out,
             "printed": sum(mark.char.isdigit() for mark in reading.digits),
             "p": round(min((mark.p for mark in reading.digits), default=0.0), 5),
             "ms": sum(reading.ms.values()) - reading.ms["decode"]}  # fmt: skip
-    if task.set == "turned":
+    if one.set == "turned":
         row["as_upright"] = reading.plain == upright.plain
-    if task.set not in ("letters", "blank"):
+    if one.set not in ("letters", "blank"):
         row |= faults(read, one.text)
         row["sure"] = sure(reading, read, one.text)
     if one.marks is not None:
@@ -199,16 +197,14 @@ def honest(rows: list[Row]) -> list[Row]:
     return out
 
 
-def times(data: Path) -> list[Row]:
+def times(data: Path, folder: Path) -> list[Row]:
     """Milliseconds on two cores, decoding apart, each the better of two; memory at the end."""
     reader = _STATE["reader"]
     out: list[Row] = []
     read: list[tuple[str, Picture]] = []
-    for name, folder, step in (("photographs", "photos", 1), ("strings", "strings", 10)):
-        if (data / folder).is_dir():
-            read += [(name, file) for file in labelled(data / folder).files[::step]]
-    pages = [sample(Task("conditions", kind, 0), data).picture
-             for kind in ("plain", "squared", "fifty_small", "stained", "desk_edge")]  # fmt: skip
+    for name, kind, step in (("photographs", "photos", 1), ("strings", "strings", 10)):
+        read += [(name, one.file) for one in list(samples(data, folder, [kind]))[::step]]
+    pages = [one.picture for one in frozen(folder, "timed")]
     for wide, high in ((640, 480), (1280, 960), (4000, 3000), (5656, 4242)):
         for page in pages:
             large = cv2.resize(np.asarray(page), (wide, high), interpolation=cv2.INTER_CUBIC)
@@ -239,12 +235,12 @@ def times(data: Path) -> list[Row]:
 
 
 def main() -> None:
-    default = ",".join(["time", *(name for name in SETS if name != "photos_b")])
+    default = ",".join(["time", "photos", "strings", *FROZEN])
     parser = data_and_output(
         __doc__, model=(str, "of the digits; the shipped one by default"),
         finder=(str, "a file of weights; the shipped one by default"),
         sets=(default, f"by default {default}; strings:even: one kind"),
-        every=(1, "of conditions, one page in so many"), jobs=(cores(), "processes that read"),
+        frozen=(DEFAULT, "folder of the made pages"), jobs=(cores(), "processes that read"),
     )  # fmt: skip
     args = parser.parse_args()
     sets = args.sets.split(",")
@@ -252,11 +248,11 @@ def main() -> None:
     spawn, timed = get_context("spawn"), []
     if "time" in sets:
         sets.remove("time")
-        with ProcessPoolExecutor(1, spawn, prepare, (make, args.data, 2)) as pool:
-            timed = pool.submit(times, args.data).result()
-    todo = list(tasks(args.data, sets, args.every))
-    order = np.random.default_rng(SEED).permutation(len(todo)).tolist()  # slow ones are spread
-    with ProcessPoolExecutor(args.jobs, spawn, prepare, (make, args.data, 1)) as pool:
+        with ProcessPoolExecutor(1, spawn, prepare, (make, 2)) as pool:
+            timed = pool.submit(times, args.data, args.frozen).result()
+    todo = list(samples(args.data, args.frozen, sets))
+    order = np.random.default_rng(0).permutation(len(todo)).tolist()  # slow ones are spread
+    with ProcessPoolExecutor(args.jobs, spawn, prepare, (make, 1)) as pool:
         read = dict(zip(order, pool.map(look, [todo[k] for k in order]), strict=True))
     rows = [read[k] for k in sorted(read)]
     lines, reader = summary(rows), make()

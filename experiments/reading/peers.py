@@ -25,7 +25,7 @@ import cv2
 from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from experiments.reading.measure import faults
-from experiments.reading.sets import digits_of, sample, tasks
+from experiments.reading.sets import digits_of, samples
 from neocog.batch.reader import Reader
 
 COLUMNS = {"reader": "reader", "set": "set", "pictures": "pictures", "digits": "digits",
@@ -71,16 +71,15 @@ def main() -> None:
     makers = (neocog, rapidocr, tesseract)
     readers = {make.__name__: read for make in makers if (read := make()) is not None}
     results: dict[tuple[str, str], list[tuple[int, int, float]]] = {}
-    for task in tasks(args.data, ["photos", "strings:odd"], 1):
-        one = sample(task, args.data)
-        pixels = cv2.imread(str(one.picture))
+    for one in samples(args.data, args.data, ["photos", "strings:odd"]):
+        pixels = cv2.imread(str(one.file))
         for name, read in readers.items():
             start = time.perf_counter()
-            text = read(Path(str(one.picture)), pixels, task.set == "strings")
+            text = read(one.file, pixels, one.set == "strings")
             ms = 1e3 * (time.perf_counter() - start)
             plain = digits_of(text) if name == "neocog" else re.sub(r"\D", "", text)
             row = (faults(plain, one.text)["wrong"], len(one.text), ms)
-            results.setdefault((name, task.set), []).append(row)
+            results.setdefault((name, one.set), []).append(row)
     rows: list[dict[str, Any]] = []
     for (name, kind), some in sorted(results.items(), key=lambda item: item[0][1]):
         wrong, digits, ms = zip(*some, strict=True)

@@ -145,7 +145,7 @@ def _columns(rows: list[list[Mark]]) -> tuple[float, list[float]]:
 
     A corridor parts a third of the lines or more, and of these one in ten may have a digit in it.
     It is as wide as two usual gaps and an n-th of a digit, if it parts n lines: that of one line is
-    a space. Chosen by ``python -m experiments.documents.measure DATA --develop``.
+    a space. Chosen by ``python -m experiments.documents.measure --develop``.
     """
     boxes = [[mark[0] for mark in row if mark[3] is not None] for row in rows]
     all_boxes = np.array([box for row in boxes for box in row], np.float64)
