@@ -13,7 +13,7 @@ from neocog.live.announce import Announcer, Rules
 from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import Settings
 from neocog.live.tracks import Agreement, Row, Tracker, align
-from neocog.reading.pattern import Pattern
+from neocog.reading.policy import Pattern
 from neocog.reading.records import DigitReading
 from tests.live_support import row
 

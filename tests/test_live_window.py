@@ -23,7 +23,7 @@ from neocog.live.recorder import Recorder
 from neocog.live.session import Session
 from neocog.live.sources import FrameSource, open_source
 from neocog.live.window import TITLE, Window
-from neocog.reading.pattern import Pattern
+from neocog.reading.policy import Pattern
 from neocog.reading.reader import Reader
 from tests.live_support import MODEL, clip, frames_in, picture, save_video
 

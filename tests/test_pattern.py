@@ -7,7 +7,7 @@ import pytest
 
 from neocog.errors import UsageError
 from neocog.network.decision import all_scores, answers, of_lone_digits
-from neocog.reading.pattern import Pattern
+from neocog.reading.policy import Pattern
 from neocog.reading.reader import Reader
 from tests.support import digits_of, page, tiny_model
 

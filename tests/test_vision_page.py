@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
+from neocog.network.decision import Answers, answers
 from neocog.reading.reader import Reader, _parted
 from neocog.reading.records import DigitReading
 from neocog.vision.crops import Crop, cut_out, digit_of_box
@@ -41,7 +42,10 @@ WEIGHTS = Weights(own=(-2.0, 2.0, 0.0, 0.0, 0.0, 3.0, *[0.0] * 6), network=(0.0,
 
 def said(odds: float) -> Known:
     """A digit network that finds every box as likely."""
-    return lambda digits, guesses: np.full((len(digits), 3), (0.0, odds, 0.0))
+    return lambda digits, guesses: (
+        answers(guesses, temperature=1.0),
+        np.full((len(digits), 3), (0.0, odds, 0.0)),
+    )
 
 
 def searched(found: Finding, count: int | None = None) -> tuple[list[list[Mark]], int]:
@@ -148,7 +152,9 @@ def test_marks_that_are_far_fainter_are_left_out() -> None:
 def test_noise_takes_no_longer() -> None:
     asked = []
 
-    def known(digits: NDArray[np.uint8], guesses: NDArray[np.float32]) -> NDArray[np.float64]:
+    def known(
+        digits: NDArray[np.uint8], guesses: NDArray[np.float32]
+    ) -> tuple[Answers, NDArray[np.floating]]:
         asked.append(len(digits))
         return said(-5.0)(digits, guesses)
 
@@ -183,7 +189,7 @@ def test_digits_are_cut_out_when_they_are_asked_for(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Crop, "digit", lambda crop: cut.append(crop) or digit(crop))
     search = Search(grey, finding(boxes, [0.99, 0.8], [1, 1]), said(2.0), WEIGHTS)
     marks = search.weigh_places()
-    assert [mark.asked for mark in marks] == [False, True]
+    assert [mark.answer is not None for mark in marks] == [False, True]
     assert len(cut) == 1, "what the network was asked about"
     digits = [[mark.digit for mark in marks] for _ in range(2)]
     assert len(cut) == len(marks), "once each"

@@ -74,7 +74,7 @@ def live(
     from neocog.live.sources import open_source
     from neocog.live.tracks import Agreement
     from neocog.live.window import Window, display_trouble
-    from neocog.reading.pattern import PLACE, Pattern
+    from neocog.reading.policy import PLACE, Pattern
     from neocog.reading.reader import Reader
 
     asked_size = _size(size)
