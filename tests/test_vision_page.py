@@ -16,7 +16,7 @@ from neocog.reading.records import DigitReading
 from neocog.vision.crops import Crop, cut_out, digit_of_box
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import best_chain, into_lines, links, posterior
-from neocog.vision.page import TURNS, _line, _seen, _turned_back
+from neocog.vision.page import TURNS, _line, _turned_back
 from neocog.vision.search import Known, Mark, Search
 from neocog.vision.weigh import OWN, SLASH_KIND, SearchSettings, Weights, same_mark
 from tests.support import page, run, save_page, tiny_model
@@ -129,20 +129,12 @@ def test_marks_that_are_far_fainter_are_left_out() -> None:
 
 
 def test_noise_takes_no_longer() -> None:
-    asked = []
-
-    def known(
-        digits: NDArray[np.uint8], guesses: NDArray[np.float32]
-    ) -> tuple[Answers, NDArray[np.floating]]:
-        asked.append(len(digits))
-        return said(-5.0)(digits, guesses)
-
     rng = np.random.default_rng(0)
     boxes = [(*rng.uniform(0, 380, 2), 8.0, 12.0) for _ in range(900)]
     found = finding(boxes, [0.3] * 900, [1] * 900)
-    search = Search(np.full((400, 400), 200, np.uint8), found, known, WEIGHTS)
+    search = Search(np.full((400, 400), 200, np.uint8), found, said(-5.0), WEIGHTS)
+    assert len(search.weigh_places()) <= SearchSettings().most
     assert search.lines() == []
-    assert sum(asked) <= SearchSettings().most
 
 
 def test_ink_of_a_box_is_told_by_its_own_contrast() -> None:
@@ -285,6 +277,21 @@ def test_an_odd_turn_is_refused(tmp_path: Path) -> None:
     assert run("read", picture, "--rotate", "90", "--isolated").exit_code == 2
 
 
+def test_the_network_is_asked_once_for_each_digit(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    recognise = reader.engine.recognise
+
+    def noted(digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers:
+        asked.extend(digit.tobytes() for digit in digits)
+        return recognise(digits, batch=batch)
+
+    monkeypatch.setattr(reader.engine, "recognise", noted)
+    layout = reader.find(page("0794"))
+    assert len(asked) == len(set(asked)) >= len(layout.digits) == 4
+    assert "".join(digit.char for digit in reader.recognise(layout.lines)) == "0794"
+    assert len(asked) == len(set(asked))
+
+
 def test_a_record_tells_what_was_seen_beside_the_digits(reader: Reader) -> None:
     reading = reader.read(np.ascontiguousarray(np.rot90(page("0794"), 2)))
     record = reading.to_dict()
@@ -365,16 +372,6 @@ def test_a_digit_that_is_rejected_gives_way_to_the_sign_at_its_place(
 def test_a_dot_inside_a_digit_does_not_stand_in_its_place() -> None:
     found = finding([*row(10, 50), (55, 115, 8, 8)], [0.9, 0.7, 0.8], [1, 4, 10 + SIGNS.index(",")])
     assert [mark.sign for mark in searched(found)[0][0]] == [None, None]
-
-
-def test_the_turn_with_the_most_evidence_is_looked_at() -> None:
-    def found(count: int, score: float) -> Finding:
-        boxes = np.array([[30 * i, 0, 20, 28] for i in range(count)], np.float32).reshape(-1, 4)
-        return Finding(boxes, np.full(count, score, np.float32), np.zeros(count, np.int64),
-                       np.full((count, 10), -2.3, np.float32))  # fmt: skip
-
-    upright, sideways = found(11, 0.9), found(60, 0.45)
-    assert _seen(upright) > _seen(found(3, 0.9)) > _seen(found(0, 0.9)) == 0 > _seen(sideways)
 
 
 @pytest.mark.parametrize("seed", range(5))
