@@ -16,33 +16,25 @@ HIGH = 30
 def page(*marks: tuple[float, float, float]) -> Page:
     """A page of bars; of each its label and middle."""
     image = np.full((256, 256), 220, np.uint8)
-    rows = []
-    for label, x, y in marks:
+    for _, x, y in marks:
         image[int(y) - HIGH // 2 : int(y) + HIGH // 2, int(x) - 3 : int(x) + 3] = 30
-        rows.append((label, x, y, 12, HIGH))
+    rows = [(label, x, y, 12, HIGH) for label, x, y in marks]
     return Page(image, np.array(rows, np.float32).reshape(-1, 5), (256, 256))
-
-
-def boxes(*middles: tuple[float, float]) -> Finding:
-    found = np.array([(x - 6, y - HIGH / 2, 12, HIGH) for x, y in middles], np.float32)
-    found = found.reshape(-1, 4)
-    count = len(found)
-    return Finding(found, np.ones(count, np.float32), np.zeros(count, np.int64),
-                   np.zeros((count, 10), np.float32))  # fmt: skip
 
 
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    """Crops of one page that a finder answers with some boxes."""
-    empty = np.zeros(0, np.int64)
-    bank = Bank(*(empty,) * 11)  # type: ignore[arg-type]
+    """Crops of one page in which a finder sees boxes around middles."""
 
-    def crops_of(page: Page, found: Finding) -> made.Crops:
-        monkeypatch.setattr(made, "load_bank", lambda path: bank)
-        monkeypatch.setattr(made, "load_finder", lambda path: None)
-        monkeypatch.setattr(made, "OpenCV", lambda finder: None)
-        monkeypatch.setattr(made, "draw_page", lambda *args, **more: page)
-        monkeypatch.setattr(made, "find", lambda image, network: found)
+    def crops_of(page: Page, *middles: tuple[float, float]) -> made.Crops:
+        boxes = np.array([(x - 6, y - HIGH / 2, 12, HIGH) for x, y in middles], np.float32)
+        n = len(middles)
+        found = Finding(boxes, np.ones(n, np.float32), np.zeros(n, np.int64), np.zeros((n, 10), np.float32))
+        bank = Bank(*(np.zeros(0, np.int64),) * 11)  # type: ignore[arg-type]
+        for name, value in {
+            "load_bank": bank, "load_finder": None, "OpenCV": None, "draw_page": page, "find": found
+        }.items():  # fmt: skip
+            monkeypatch.setattr(made, name, lambda *args, value=value, **more: value)
         monkeypatch.setattr(made, "_between", lambda boxes, rng: boxes[:0])
         monkeypatch.setattr(made, "_JITTER", 0.01)
         return made.crops(1, Path("bank"), Path("finder"))
@@ -51,26 +43,21 @@ def cut(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
 
 
 def test_a_digit_is_cut_where_it_is_and_where_it_was_found(cut) -> None:  # type: ignore[no-untyped-def]
-    found = cut(page((7, 100, 100)), boxes((101, 101)))
-    assert found.digits.shape == (2, 28, 28)
-    assert found.labels.tolist() == [7, 7]
+    found = cut(page((7, 100, 100)), (101, 101))
+    assert (found.digits.shape, found.labels.tolist()) == ((2, 28, 28), [7, 7])
     assert not len(found.marks)
     assert (found.digits.reshape(2, -1).max(axis=1) > 200).all()
 
 
-def test_signs_are_no_digits_but_those_that_pass_for_one(cut) -> None:  # type: ignore[no-untyped-def]
+def test_signs_and_strokes_are_no_digits_and_what_is_unsure_is_neither(cut) -> None:  # type: ignore[no-untyped-def]
     plus, slash = 10 + SIGNS.index("+"), 10 + SIGNS.index("/")
-    found = cut(page((plus, 60, 60), (slash, 150, 60)), boxes((60, 60), (150, 60)))
-    assert (len(found.digits), len(found.marks)) == (0, 1)
-
-
-def test_what_stands_on_no_mark_is_none_and_what_is_unsure_is_neither(cut) -> None:  # type: ignore[no-untyped-def]
+    found = cut(page((plus, 60, 60), (slash, 150, 60)), (60, 60), (150, 60))
+    assert (len(found.digits), len(found.marks)) == (0, 1), "a slash passes for a digit"
     drawn = page((3, 60, 60), (-1, 150, 60))
     drawn.image[180:210, 100:106] = 30  # a stroke that nobody told of
-    found = cut(drawn, boxes((103, 195), (150, 60), (66, 60)))
-    assert found.labels.tolist() == [3]
-    assert len(found.marks) == 1
-    blank = cut(page(), boxes((50, 50)))
+    found = cut(drawn, (103, 195), (150, 60), (66, 60))
+    assert (found.labels.tolist(), len(found.marks)) == ([3], 1)
+    blank = cut(page(), (50, 50))
     assert (len(blank.digits), len(blank.marks)) == (0, 0)  # no ink
 
 

@@ -14,14 +14,15 @@ import pytest
 from PIL import Image
 from threadpoolctl import threadpool_info
 
-from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead
 from neocog.live.announce import Rules
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
-from neocog.live.frame_reader import _LIVES, LONG_SIDE, FrameReader, RecentCache, Roi
+from neocog.live.frame_reader import _LIVES, LONG_SIDE, FrameReader, RecentAnswers, Roi
 from neocog.live.pipeline import Pipeline, Settings, View, finder_threads
 from neocog.live.sources import FrameSource, Source, SourceLost, in_colours, open_source
 from neocog.live.video import Stream, without_password
+from neocog.network.decision import Answers
+from neocog.reading.reader import Reader
 from neocog.vision.finder_model import OpenCV
 from tests.live_support import MODEL, Scripted, clip, picture, save_video
 from tests.support import until
@@ -211,14 +212,11 @@ class TestPipeline:
     def test_digits_that_stand_still_are_recognised_now_and_then(self, reader: Reader) -> None:
         asked: list[int] = []
 
-        class Counting:
-            batch, device = reader.engine.batch, "cpu"
+        def recognise(digits: np.ndarray) -> Answers:
+            asked.append(len(digits))
+            return reader.engine.recognise(digits)
 
-            def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> object:
-                asked.append(len(digits))
-                return reader.engine.recognise(digits, batch=batch)
-
-        recent = RecentCache(Counting())  # type: ignore[arg-type]
+        recent = RecentAnswers(recognise)
         digits, others = np.zeros((2, 3, 28, 28), np.uint8)
         for place in range(3):
             digits[place, 4:24, 4 + 6 * place : 8 + 6 * place] = 255

@@ -22,6 +22,8 @@ from neocog.jsontext import to_json
 from neocog.learning.pages.conditions import FACES
 from neocog.learning.pages.pen import write_digit
 from neocog.learning.teacher import bank, layouts
+from neocog.reading.records import DigitReading, PageReading
+from neocog.reading.words import SURE
 from neocog.vision.finder import FinderSettings
 from neocog.vision.weigh import SearchSettings, Weights
 from tests import support

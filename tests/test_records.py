@@ -10,8 +10,8 @@ import pytest
 from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
 from neocog.batch.output import open_sink
-from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.sources import Files
+from neocog.reading.records import DigitReading, PageReading
 
 READ = PageReading(
     "a/b.jpg",
@@ -33,13 +33,11 @@ def test_the_record_is_as_documented() -> None:
         '{"schema":1,"source":"a/b.jpg","page":0,"text":"07\\n?","digits":'
         '[{"char":"0","p":0.99,"margin":0.61,"box":[1,2,3,4],"reason":null},'
     )
-    record = json.loads(READ.to_json())
+    record, failed = json.loads(READ.to_json()), json.loads(FAILED.to_json())
     assert list(record) == ["schema", "source", "page", "text", "digits", "model", "error"]
     assert record["digits"][2]["reason"] == "two answers"
-    assert json.loads(FAILED.to_json())["error"] == "the file is empty"
-    assert json.loads(FAILED.to_json())["digits"] == []
-    assert json.loads(READ.to_json(timings=True))["ms"] == {"decode": 1.235, "find": 2.0}
-    assert "ms" not in json.loads(READ.to_json())
+    assert (failed["error"], failed["digits"]) == ("the file is empty", [])
+    assert READ.to_dict(timings=True)["ms"] == {"decode": 1.235, "find": 2.0}
 
 
 @pytest.mark.parametrize("name", ["naïve ½.png", "a\nb.png", 'quo"te.png', "bad\udcff.png"])
@@ -117,12 +115,7 @@ def test_expand_sorts_folders_and_keeps_files(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / "x.png").mkdir()
     (tmp_path / "dangling.png").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "self").symlink_to(tmp_path, target_is_directory=True)  # a circle
     missing = tmp_path / "missing.png"
     found = [Path(item.source).relative_to(tmp_path).as_posix() for item in find_inputs([missing, tmp_path])]
     assert found == ["missing.png", "a.JPG", "b.png", "dangling.png", "sub/c.tif"]
-
-
-def test_a_link_in_a_circle_ends(tmp_path: Path) -> None:
-    (tmp_path / "a.png").touch()
-    (tmp_path / "self").symlink_to(tmp_path, target_is_directory=True)
-    assert [item.key for item in find_inputs([tmp_path])] == ["a.png"]

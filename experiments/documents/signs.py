@@ -1,4 +1,4 @@
-"""Chooses from which score of the finder a sign stands in the text: `neocog.batch.words.SURE`.
+"""Chooses from which score of the finder a sign stands in the text: `neocog.reading.words.SURE`.
 
     python -m experiments.documents.signs -o experiments/documents/results/signs.json
         [--finder FILE] [--frozen FOLDER]

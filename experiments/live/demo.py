@@ -24,6 +24,7 @@ from neocog.live.pipeline import Settings, View, responses
 from neocog.live.session import Session
 from neocog.live.sources import open_source
 from neocog.live.window import Window
+from neocog.reading.reader import Reader
 
 Picture = NDArray[np.uint8]
 FPS = 30

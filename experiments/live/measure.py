@@ -39,6 +39,7 @@ from neocog.batch.reader import Reader
 from neocog.live.announce import Announcer, Rules
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
+from neocog.reading.reader import Reader
 
 SLIDE = 8  # frames in which a sheet comes or goes
 SHOWN_LONG = 15  # frames; what is shown for less is not asked for

@@ -32,10 +32,10 @@ from experiments.reading.align import aligned
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import FROZEN, Sample, digits_of, frozen, samples
 from neocog.batch.pictures import Picture
-from neocog.batch.reader import Reader
-from neocog.batch.records import REJECTED, PageReading
 from neocog.learning.finder.boxes import compared
 from neocog.network.parallel import cores
+from neocog.reading.reader import Reader
+from neocog.reading.records import REJECTED, PageReading
 from neocog.vision.decode import to_grey
 from neocog.vision.finder import FinderSettings, Finding, overlaps
 

@@ -43,15 +43,15 @@ from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.sequence import Lattice, fitted
-from neocog.batch.policy import combined
-from neocog.batch.reader import Reader
 from neocog.edit_distance import edit_distance
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page
 from neocog.learning.teacher.bank import Bank, build_bank, load_bank
 from neocog.learning.teacher.page import any_style, draw_page
-from neocog.network.cache import AnswerCache
+from neocog.network.decision import Answers
+from neocog.reading.policy import combined
+from neocog.reading.reader import Reader
 from neocog.vision.decode import decode, to_grey
 from neocog.vision.finder import LONG_SIDE, FinderSettings, overlaps
 from neocog.vision.lines import into_lines, link_features, links
@@ -162,7 +162,7 @@ def places(reader: Reader, sample: Sample) -> Places | None:
     order = [k for line in into_lines(np.stack([m.box for m in marks])) for k in line]
     marks = [marks[k] for k in order]
     if sample.marks is None:
-        answers = reader.engine.recognise(np.stack([m.digit for m in marks]))
+        answers = Answers.join([m.answer for m in marks])
         guesses = np.stack([m.guesses for m in marks])
         likely = zip(answers.score.argmax(1), guesses.argmax(1), strict=True)
         may_be = [f"{a}{b}" for a, b in likely]
@@ -228,14 +228,16 @@ def logistic(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
 def written(reader: Reader, sample: Sample) -> Answered | None:
     """What network and finder say of the digits of a page, where it is known what they are."""
     search = Search(sample.grey, sample.found, reader._known, reader.weights)
-    marks = [mark for line in search.lines() for mark in line if mark.is_digit]
+    lines = search.lines()
+    search.ask(lines)
+    marks = [mark for line in lines for mark in line if mark.is_digit]
     if sample.marks is not None and marks:
         label, _ = standing(marks, sample.marks)
     elif marks and len(marks) == len(sample.text):
         label = np.array([int(char) for char in sample.text])
     else:
         return None
-    answers = reader.engine.recognise(np.stack([m.digit for m in marks]))
+    answers = Answers.join([m.answer for m in marks])
     network = answers.score / reader.model.temperature
     whole = Answered(np.full(len(marks), sample.set), label, network,
                      np.stack([m.guesses for m in marks]))  # fmt: skip
@@ -295,7 +297,7 @@ def lattices(reader: Reader, sample: Sample, share: float) -> Iterator[Lattice]:
         return
     for marks in groups:
         if sample.marks is None:
-            answers = reader.engine.recognise(np.stack([m.digit for m in marks]))
+            answers = Answers.join([m.answer for m in marks])
             guesses = np.stack([m.guesses for m in marks])
             score = combined(answers, reader.model, guesses, reader.weights)
             score -= np.logaddexp.reduce(score, axis=1, keepdims=True)
@@ -418,6 +420,24 @@ def enlarged(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+class Kept:
+    """An engine that keeps its answers: each page is searched with many settings."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine, self._answers = engine, dict[bytes, Answers]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> Answers:
+        new = {digit.tobytes(): digit for digit in digits}
+        new = {key: digit for key, digit in new.items() if key not in self._answers}
+        if new:
+            answers = self._engine.recognise(np.stack(list(new.values())), batch=batch)
+            self._answers |= {key: answers[n : n + 1] for n, key in enumerate(new)}
+        return Answers.join([self._answers[digit.tobytes()] for digit in digits])
+
+
 class Counted:
     """A finder that counts the pixels that it is asked about."""
 
@@ -500,7 +520,7 @@ def main() -> None:
     if given.vary or given.small:
         given.pages = given.taught = 0
     reader = Reader(given.model, finder=given.finder, device="cpu" if given.coarse else "auto")
-    reader.engine = AnswerCache(reader.engine)  # type: ignore[assignment]
+    reader.engine = Kept(reader.engine)  # type: ignore[assignment]
     bank = load_bank(given.bank) if given.bank else build_bank(given.data)
     made = samples(given.data, bank, given.pages, given.blank, given.taught)
     settings = FinderSettings(small=given.enlarge)

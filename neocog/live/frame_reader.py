@@ -2,49 +2,43 @@
 
 import math
 import time
-from copy import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import REJECTED, Box
 from neocog.errors import UsageError
 from neocog.live.capture import Frame
 from neocog.live.tracks import Row
-from neocog.network.cache import AnswerCache
+from neocog.network.decision import Answers
+from neocog.reading.policy import features
+from neocog.reading.records import REJECTED, Box
 from neocog.vision.finder import FinderSettings, Finding
-from neocog.vision.page import Layout
+from neocog.vision.page import Layout, lay_out
 from neocog.vision.weigh import SearchSettings
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
-    from neocog.network.engine import AnyEngine
+    from neocog.reading.reader import Reader
 
 LONG_SIDE = 640
 """A frame, or the region of it that is read, is searched at this long side, in pixels."""
-
-MOST = 64
-"""Boxes of a frame that are looked at, the finder's best: a desk full of marks takes no longer."""
 
 ALIKE = 0.95
 """Cosine between two digits (28 x 28) from which they are one; of such pairs from two frames
 running the network takes 99 % for the same digit (``python -m experiments.live.measure alike``)."""
 
 _LEAST = 24  # pixels of a region's side
-#: Frames for which an answer holds, in turn: digits do not fall due together, and no single answer
-#: is announced, since that takes `neocog.live.announce.Rules.hold` frames.
+#: Frames for which an answer holds, in turn: fewer than `neocog.live.announce.Rules.hold`.
 _LIVES = (3, 4)
 _SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every 33
 _LEGIBLE = 28  # pixels of the searched picture; with a lower digit, all of each frame is read
 _ENTIRE_EVERY = 4  # frames
-_ENTIRE = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=math.inf)
-#: On a CPU coarse to fine, less carefully than a picture: other frames vote, too.
-_USUAL = FinderSettings(long_side=LONG_SIDE, most=MOST, fine=32.0)
+_ENTIRE = FinderSettings(long_side=LONG_SIDE, most=64, fine=math.inf)
+_USUAL = replace(_ENTIRE, fine=32.0)  # coarse to fine, less carefully than a picture: other frames vote
 _HURRIED = replace(_USUAL, clear=0.0)
-#: Fewer pixels of large digits than of a picture's: it is quicker, and other frames vote, too.
-_SEARCH = SearchSettings(reduced=48)
+_SEARCH = SearchSettings(reduced=48)  # fewer pixels of large digits than of a picture's: it is quicker
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,65 +65,57 @@ class Roi:
         return Roi(x, y, width, height)
 
     def within(self, size: tuple[int, int]) -> tuple[Box, str | None]:
-        """Return what is read of a frame of a size (width, height).
-
-        All of it if nothing of the region is left; and why another region than this one is read.
-        """
-        shares = max(self.x, self.y, self.width, self.height) <= 1.0
-        across, down = size if shares else (1, 1)
+        """Return what is read of a frame (width, height); and why, where that is another region."""
+        across, down = size if max(self.x, self.y, self.width, self.height) <= 1.0 else (1, 1)
         left, right = round(self.x * across), round((self.x + self.width) * across)
         top, bottom = round(self.y * down), round((self.y + self.height) * down)
-        whole = (left, top, right - left, bottom - top)
-        left, top = max(left, 0), max(top, 0)
-        box = (left, top, min(right, size[0]) - left, min(bottom, size[1]) - top)
+        x, y = max(left, 0), max(top, 0)
+        box = x, y, min(right, size[0]) - x, min(bottom, size[1]) - y
         frame = f"the frame is {size[0]}x{size[1]}"
         if min(box[2:]) < _LEAST:
             why = f"less than {_LEAST} pixels of it in the frame ({frame}): the whole frame is read"
             return (0, 0, *size), why
-        if box != whole:
+        if box != (left, top, right - left, bottom - top):
             return box, f"reaches beyond the frame ({frame}): {','.join(map(str, box))} is read"
         return box, None
 
 
-class RecentCache(AnswerCache):
-    """A cache for the digits of the last frames, which may have changed a little.
+class RecentAnswers:
+    """Answers for the digits of the last frames, which may have changed a little."""
 
-    On a CPU a digit takes the network 2 ms, a tenth of what a frame may take.
-    """
-
-    _asked = 0
+    def __init__(self, recognise: Callable[[NDArray[np.uint8]], Answers]) -> None:
+        self._recognise, self._asked = recognise, 0
+        self.forget()
 
     def forget(self) -> None:
-        """Empty the cache."""
-        super().forget()
+        """Keep no answer."""
+        self._answers = Answers.none()
         self._digits = np.zeros((0, 28 * 28), np.float32)  # of length 1
         self._left = np.zeros(0, np.int64)  # frames for which each answer still holds
 
     def next_frame(self) -> None:
         """Begin with a new frame: answers that are too old are forgotten."""
-        self._left -= 1
-        kept = np.flatnonzero(self._left > 0)
-        self._digits, self._left = self._digits[kept], self._left[kept]
-        self._answers = self._answers[kept]
+        kept = self._left > 1
+        self._digits, self._answers = self._digits[kept], self._answers[kept]
+        self._left = self._left[kept] - 1
 
-    def _find(self, digits: NDArray[np.uint8]) -> NDArray[np.int64]:
-        if not len(digits) or not len(self._digits):
-            return np.full(len(digits), -1)
-        alike = _unit(digits) @ self._digits.T
-        return np.where(alike.max(axis=1) >= ALIKE, alike.argmax(axis=1), -1)
-
-    def _add(self, digits: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
-        lives = np.take(_LIVES, np.arange(self._asked, self._asked + len(rows)), mode="wrap")
-        self._digits = np.concatenate([self._digits, _unit(digits)])
-        self._left = np.concatenate([self._left, lives])
-        self._asked += len(rows)
-
-
-def _unit(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Digits as vectors of length 1."""
-    flat = digits.reshape(len(digits), -1).astype(np.float32)
-    flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1.0)
-    return flat
+    def recognise(self, digits: NDArray[np.uint8]) -> Answers:
+        """Answer for digits (N, 28, 28); only those that are new are computed."""
+        flat = digits.reshape(len(digits), -1).astype(np.float32)
+        flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1.0)
+        rows = np.full(len(digits), -1)
+        if len(self._digits):
+            alike = flat @ self._digits.T
+            rows = np.where(alike.max(axis=1) >= ALIKE, alike.argmax(axis=1), -1)
+        new = np.flatnonzero(rows < 0)
+        if len(new):
+            rows[new] = len(self._answers) + np.arange(len(new))
+            self._answers = Answers.join([self._answers, self._recognise(digits[new])])
+            self._digits = np.concatenate([self._digits, flat[new]])
+            lives = np.take(_LIVES, self._asked + np.arange(len(new)), mode="wrap")
+            self._left = np.concatenate([self._left, lives])
+            self._asked += len(new)
+        return self._answers[rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,28 +136,17 @@ class FrameReading:
 class FrameReader:
     """Reads frame after frame; `find` and `recognise` may run in two threads.
 
-    Parameters
-    ----------
-    reader : Reader
-        Not changed; its pattern does not hold here.
-    hurry : bool
-        Whether frames do not wait (a camera's): where finding takes longer than 28 ms on a CPU,
-        frames without a clear digit are halved, but for every fourth and those with small digits.
+    No frame is turned or made to fit a pattern. With ``hurry`` (a camera's), if finding takes longer
+    than 28 ms on a CPU, frames without a clear digit are halved, but for every fourth and those with
+    small digits.
     """
 
     def __init__(self, reader: "Reader", *, hurry: bool = False) -> None:
-        self._cache = RecentCache(reader.engine)
-        self._reader = copy(reader)
-        self._reader.engine = cast("AnyEngine", self._cache)
-        self._reader.rotate = 0  # no frame is searched four times
-        self._reader.pattern = None  # what does not fit is not announced, nor made to fit
-        self._hurry, self._count = hurry, 0
+        self._reader, self._hurry, self._count = reader, hurry, 0
+        self._recent = RecentAnswers(lambda digits: reader.engine.recognise(digits, batch=reader.batch))
+        self.forget = self._recent.forget  # where another stream begins
         self._ms = 0.0  # that finding takes, running mean
         self._small = False  # whether the last entire frame had digits that are hardly legible
-
-    def forget(self) -> None:
-        """Keep no answer: another stream begins."""
-        self._cache.forget()
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
@@ -200,8 +175,11 @@ class FrameReader:
     def recognise(self, seen: FrameReading) -> FrameReading:
         """Choose the digits of a frame among what was found, and recognise them."""
         start = time.perf_counter()
-        self._cache.next_frame()
-        page = self._reader.find(seen.grey, found=seen.found, settings=_SEARCH)
+        self._recent.next_frame()
+        page = lay_out(
+            seen.grey, self._reader.finder, self._known,
+            weights=self._reader.weights, settings=_SEARCH, found=seen.found,
+        )  # fmt: skip
         left, top, *sides = seen.bounds
         digits = [
             replace(digit, box=(digit.box[0] + left, digit.box[1] + top, *digit.box[2:]))
@@ -214,3 +192,9 @@ class FrameReader:
         rows = tuple(tuple(next(rest) for _ in line.digits) for line in page.lines)
         ms = 1e3 * (time.perf_counter() - start)
         return replace(seen, page=page, rows=rows, ms=ms)
+
+    def _known(
+        self, digits: NDArray[np.uint8], guesses: NDArray[np.float32]
+    ) -> tuple[Answers, NDArray[np.float64]]:
+        answers = self._recent.recognise(digits)
+        return answers, features(answers, self._reader.model, guesses)

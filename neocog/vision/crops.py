@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from neocog.vision.normalise import SIDE, Ink, normalise
 from neocog.vision.weigh import SearchSettings
 
+Grey = NDArray[np.uint8]
+Inner = tuple[int, int, int, int]
+"""Where a box lies in a crop: left, top, width, height."""
+
 _REST = 0.3  # of the ink in a box; if less is left without lines, these are strokes
 _FAINTEST = 2.0  # grey levels between paper and ink
 _NOTHING = 1e-9  # where they do not differ
@@ -22,42 +26,16 @@ _MOST = 0.5  # of full ink, from which a grey is ink rather than paper
 _GRID = 20  # rows and columns of the pixels of a crop whose paper is looked at
 
 
-def digit_of_box(grey: NDArray[np.uint8], box: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Cut a digit out of a picture.
-
-    Parameters
-    ----------
-    grey : ndarray of uint8, shape (H, W)
-    box : ndarray, shape (4,)
-        Left, top, width, height in pixels.
-
-    Returns
-    -------
-    ndarray of uint8, shape (28, 28)
-        Ink 255, as `normalise` makes it; all 0 where the box holds no contrast.
-    """
+def digit_of_box(grey: Grey, box: NDArray[np.float32]) -> Grey:
+    """Cut out the digit in a box (left, top, width, height): (28, 28), ink 255; 0 without contrast."""
     digits, _ = cut_out(grey, np.asarray(box)[None])
     return np.asarray(digits[0], np.uint8)
 
 
 def cut_out(
-    grey: NDArray[np.uint8], boxes: NDArray[np.float32], settings: SearchSettings | None = None
-) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """Cut digits out as `digit_of_box` does.
-
-    Parameters
-    ----------
-    grey : ndarray of uint8, shape (H, W)
-    boxes : ndarray, shape (N, 4)
-        Left, top, width, height in pixels.
-    settings : SearchSettings, optional
-
-    Returns
-    -------
-    digits : ndarray of uint8, shape (N, 28, 28)
-    contrasts : ndarray, shape (N,)
-        In grey levels.
-    """
+    grey: Grey, boxes: NDArray[np.float32], settings: SearchSettings | None = None
+) -> tuple[Grey, NDArray[np.float64]]:
+    """Cut out the digits in boxes (N, 4); return them, (N, 28, 28), and contrasts in grey levels, (N,)."""
     crops = crops_of(grey, boxes, settings)
     digits = np.array([crop.digit() for crop in crops], np.uint8).reshape(-1, SIDE, SIDE)
     return digits, np.array([crop.contrast for crop in crops])
@@ -68,7 +46,7 @@ class Crop:
     """What lies in and around a box of a picture, and its contrast; the digit is cut out later."""
 
     away: Ink  # how far each pixel is from the paper, in grey levels
-    inner: tuple[int, int, int, int]  # where the box lies in it
+    inner: Inner  # where the box lies in it
     full: float  # how far full ink is from the paper; dark ink below 0
     settings: SearchSettings
 
@@ -77,8 +55,8 @@ class Crop:
         """Grey levels between paper and ink."""
         return abs(self.full)
 
-    def digit(self) -> NDArray[np.uint8]:
-        """The digit in the box, (28, 28), as `digit_of_box` has it."""
+    def digit(self) -> Grey:
+        """The digit in the box, (28, 28)."""
         if self.contrast < _FAINTEST:
             return np.zeros((SIDE, SIDE), np.uint8)
         settings = self.settings
@@ -87,12 +65,17 @@ class Crop:
         return normalise(_own(ink, self.inner, settings), settings=settings)
 
 
-def crops_of(
-    grey: NDArray[np.uint8], boxes: NDArray[np.float32], settings: SearchSettings | None = None
-) -> list[Crop]:
-    """Return what lies in boxes, as `cut_out` takes them."""
+def crops_of(grey: Grey, boxes: NDArray[np.float32], settings: SearchSettings | None = None) -> list[Crop]:
+    """Return what lies in boxes (N, 4)."""
     settings = settings or SearchSettings()
-    around = _around(grey.shape, boxes, settings.margin)
+    # left, top, right and bottom of the boxes with a margin: at least one pixel
+    x, y, wide, high = np.asarray(boxes, np.float64).T
+    edge = settings.margin * np.maximum(wide, high) + 2
+    left = np.clip(np.trunc(x - edge), 0, grey.shape[1] - 1)
+    top = np.clip(np.trunc(y - edge), 0, grey.shape[0] - 1)
+    right = np.clip(np.ceil(x + wide + edge), left + 1, grey.shape[1])
+    bottom = np.clip(np.ceil(y + high + edge), top + 1, grey.shape[0])
+    around = np.stack([left, top, right, bottom], axis=1).astype(np.int64)
     papers = _papers(grey, around, boxes)
     return [
         _crop_of(grey, box, corners, paper, settings)
@@ -100,25 +83,29 @@ def crops_of(
     ]
 
 
-def _crop_of(
-    grey: NDArray[np.uint8], box: list[float], corners: list[int], paper: Ink, settings: SearchSettings
-) -> Crop:
-    """What lies in one box.
+def _crop_of(grey: Grey, box: list[float], corners: list[int], paper: Ink, settings: SearchSettings) -> Crop:
+    import cv2
 
-    If most of the box would be ink, and so would be what lies just around it, the paper further out
-    is the heavy outline of a cell: then that is the paper.
-    """
-    seen, inner = _reduced(grey, box, corners, settings.reduced)
+    (x, y, wide, high), (left, top, right, bottom) = box, corners
+    seen = grey[top:bottom, left:right]
+    scale = min(1.0, settings.reduced / max(wide, high))
+    if scale < 1:
+        size = (max(1, round(seen.shape[1] * scale)), max(1, round(seen.shape[0] * scale)))
+        seen = np.asarray(cv2.resize(seen, size, interpolation=cv2.INTER_AREA), np.uint8)
+    at = [max(0, round(v * scale)) for v in (x - left, y - top, wide, high)]
+    inner = at[0], at[1], max(1, at[2]), max(1, at[3])
     rows, columns = (_places(side) for side in seen.shape)
-    away = seen - (paper[0] + paper[1] * rows)[:, None] - paper[2] * columns
+    away = seen.astype(np.float32) - (paper[0] + paper[1] * rows)[:, None] - paper[2] * columns
     full, middle = _greys(away, inner, settings)
+    # if most of the box would be ink, and so would be what lies just around it, the paper further out
+    # is the heavy outline of a cell: then that is the paper
     if middle / full > _MOST and (beside := _beside(away, inner, settings)) / full > _MOST:
         away -= np.float32(beside)
         full, _ = _greys(away, inner, settings)
     return Crop(away, inner, full, settings)
 
 
-def _greys(away: Ink, inner: tuple[int, int, int, int], settings: SearchSettings) -> tuple[float, float]:
+def _greys(away: Ink, inner: Inner, settings: SearchSettings) -> tuple[float, float]:
     """How far from the paper full ink in a box is, and the box's middle grey; dark ink below 0."""
     (x, y, wide, high) = inner
     down, right = int(settings.rim * high), int(settings.rim * wide)
@@ -131,7 +118,7 @@ def _greys(away: Ink, inner: tuple[int, int, int, int], settings: SearchSettings
     return (bright if bright > -dark else dark) or _NOTHING, middle
 
 
-def _beside(away: Ink, inner: tuple[int, int, int, int], settings: SearchSettings) -> float:
+def _beside(away: Ink, inner: Inner, settings: SearchSettings) -> float:
     """How far from the paper most of what lies just around a box is; 0 if nothing does."""
     (x, y, wide, high), edge = inner, _slack(inner, settings) + 1
     ring = np.zeros(away.shape, np.bool_)
@@ -140,36 +127,9 @@ def _beside(away: Ink, inner: tuple[int, int, int, int], settings: SearchSetting
     return float(np.median(away[ring])) if ring.any() else 0.0
 
 
-def _slack(box: tuple[int, int, int, int], settings: SearchSettings) -> int:
+def _slack(box: Inner, settings: SearchSettings) -> int:
     """Pixels that ink may stand out of a box."""
     return max(1, round(settings.slack * max(box[2:])))
-
-
-def _around(shape: tuple[int, ...], boxes: NDArray[np.float32], margin: float) -> NDArray[np.int64]:
-    """Left, top, right and bottom of boxes (N, 4) with a margin, (N, 4): at least one pixel."""
-    x, y, wide, high = np.asarray(boxes, np.float64).T
-    edge = margin * np.maximum(wide, high) + 2
-    left = np.clip(np.trunc(x - edge), 0, shape[1] - 1)
-    top = np.clip(np.trunc(y - edge), 0, shape[0] - 1)
-    right = np.clip(np.ceil(x + wide + edge), left + 1, shape[1])
-    bottom = np.clip(np.ceil(y + high + edge), top + 1, shape[0])
-    return np.stack([left, top, right, bottom], axis=1).astype(np.int64)
-
-
-def _reduced(
-    grey: NDArray[np.uint8], box: list[float], corners: list[int], most: int
-) -> tuple[Ink, tuple[int, int, int, int]]:
-    """A crop, reduced where its box is larger than ``most``; and where the box lies in it."""
-    import cv2
-
-    (x, y, wide, high), (left, top, right, bottom) = box, corners
-    seen = grey[top:bottom, left:right]
-    scale = min(1.0, most / max(wide, high))
-    if scale < 1:
-        size = (max(1, round(seen.shape[1] * scale)), max(1, round(seen.shape[0] * scale)))
-        seen = np.asarray(cv2.resize(seen, size, interpolation=cv2.INTER_AREA), np.uint8)
-    inner = [max(0, round(v * scale)) for v in (x - left, y - top, wide, high)]
-    return seen.astype(np.float32), (inner[0], inner[1], max(1, inner[2]), max(1, inner[3]))
 
 
 @cache
@@ -180,7 +140,7 @@ def _places(count: int) -> Ink:
     return places
 
 
-def _papers(grey: NDArray[np.uint8], around: NDArray[np.int64], boxes: NDArray[np.float32]) -> Ink:
+def _papers(grey: Grey, around: NDArray[np.int64], boxes: NDArray[np.float32]) -> Ink:
     """The paper's grey in crops (N, 4): planes through what lies around the boxes, (N, 3).
 
     Each is the grey in the middle, and what it rises by from there to the bottom and to the right.
@@ -216,9 +176,7 @@ def _medians(values: Ink, among: NDArray[np.bool_]) -> Ink:
     return np.asarray(ordered[np.arange(len(values)), middle], np.float32)
 
 
-def _own(
-    ink: NDArray[np.float32], inner: tuple[int, int, int, int], settings: SearchSettings
-) -> NDArray[np.float32]:
+def _own(ink: Ink, inner: Inner, settings: SearchSettings) -> Ink:
     """Take away lines that go on beyond the box, and marks that lie outside for the most part.
 
     What holds most of the ink in the box stays: a digit may touch the outline of its cell.
@@ -233,9 +191,7 @@ def _own(
     count, labels, stats, _ = cv2.connectedComponentsWithStats(  # a crop has less than 2**16 parts
         body.astype(np.uint8), connectivity=8, ltype=cv2.CV_16U
     )
-    inside = (
-        slice(max(0, y - slack), y + high + slack), slice(max(0, x - slack), x + wide + slack)
-    )  # fmt: skip
+    inside = slice(max(0, y - slack), y + high + slack), slice(max(0, x - slack), x + wide + slack)
     within = np.bincount(labels[inside].ravel(), minlength=count)
     area = stats[:, cv2.CC_STAT_AREA]
     keep = (within > 0.5 * area) | (within > 0.5 * within[1:].sum())
@@ -247,9 +203,7 @@ def _own(
     return own
 
 
-def _lines(
-    ink: NDArray[np.bool_], inner: tuple[int, int, int, int], settings: SearchSettings
-) -> NDArray[np.bool_] | None:
+def _lines(ink: NDArray[np.bool_], inner: Inner, settings: SearchSettings) -> NDArray[np.bool_] | None:
     """Where straight lines in a box or beside it are longer than the box: rules and outlines.
 
     Not where a stroke crosses them; and not if little but them is in the box: a 1 may be one.

@@ -50,8 +50,7 @@ class FinderSettings:
 
     The sizes are those that the network is trained for, ``small`` is chosen by
     ``experiments/reading/tune.py --small``, ``fine`` and ``clear`` by ``--coarse``; the others
-    bound the work, and only order what is shown to the reader's search, which weighs all of it
-    again.
+    bound the work, and order what the reader's search weighs again.
     """
 
     long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
@@ -65,11 +64,9 @@ class FinderSettings:
     inside: float = 0.75  #: share of the smaller of two boxes from which they are one mark
     most: int = 800  #: boxes of one page that are looked at, the best: noise takes no longer
     apart: bool = False  #: whether a digit and a sign at one place are two marks
-    #: score of a digit at a smaller size from which a CPU reads only parts of the largest size;
-    #: below it, all of it (0: always parts)
+    #: score of a digit at a smaller size from which a CPU reads only parts of the largest (0: always)
     clear: float = 0.9
     #: longer side, in pixels of the largest size, below which there is a part around a digit
-    #: (infinity: all is read)
     fine: float = 56.0
     faint: float = 0.03  #: score from which there is one
     around: float = 96.0  #: pixels of the largest size on each side of such digits
@@ -88,8 +85,7 @@ class Finding:
     @classmethod
     def join(cls, parts: Sequence["Finding"]) -> "Finding":
         """Return the marks of several findings as one."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts])
-                     for name in cls.__slots__))  # fmt: skip
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -115,16 +111,7 @@ class Network(Protocol):
 
 
 def normalised(grey: Grey) -> Maps:
-    """Return (g - mean) / sqrt(variance + FLOOR^2), both over a window of WINDOW pixels.
-
-    Parameters
-    ----------
-    grey : ndarray of uint8, shape (H, W)
-
-    Returns
-    -------
-    ndarray of float32, shape (H, W)
-    """
+    """Return (g - mean) / sqrt(variance + FLOOR^2), (H, W), both over a window of WINDOW pixels."""
     import cv2
 
     window = (WINDOW, WINDOW)
@@ -150,29 +137,24 @@ def sizes(shape: tuple[int, int], settings: FinderSettings) -> list[float]:
 
 
 def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -> Finding:
-    """Find the digits and signs of a picture.
+    """Find digits and signs of a picture (H, W), all from ``settings.least`` on."""
+    import cv2
 
-    Parameters
-    ----------
-    grey : ndarray of uint8, shape (H, W)
-    network : callable
-        See `Network`.
-    settings : FinderSettings, optional
-
-    Returns
-    -------
-    Finding
-        All marks of at least ``settings.least``; those of ``settings.score`` are sure enough.
-    """
     settings = settings or FinderSettings()
     factor = min(2.0, settings.small / max(grey.shape))
     if factor > 1:
-        return _enlarged(grey, factor, network, replace(settings, small=0))
+        large = cv2.resize(grey, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
+        found = find(np.asarray(large, np.uint8), network, replace(settings, small=0))
+        return found.scaled(grey.shape[1] / large.shape[1], grey.shape[0] / large.shape[0])
     if whole := getattr(network, "find", None):  # a GPU reads all of it at all sizes
         return cast(Finding, whole(grey, settings))
     pictures: list[Grey] = []
     for factor in sizes((grey.shape[0], grey.shape[1]), settings):
-        pictures.append(_reduced(grey, pictures[-1] if pictures else grey, factor))
+        reduced = pictures[-1] if pictures else grey
+        if factor < 1:
+            size = max(1, round(grey.shape[1] * factor)), max(1, round(grey.shape[0] * factor))
+            reduced = np.asarray(cv2.resize(reduced, size, interpolation=cv2.INTER_AREA), np.uint8)
+        pictures.append(reduced)
     largest, *others = pictures
     faint = replace(settings, least=min(settings.faint, settings.least))
     marks = [_read(network, picture, faint) for picture in others]
@@ -217,7 +199,9 @@ def _read(network: Network, picture: Grey, settings: FinderSettings, region: Reg
     top, left = (max(0, span.start - WINDOW // 2) for span in (rows, columns))
     x = normalised(picture[top : rows.stop + WINDOW // 2, left : columns.stop + WINDOW // 2])
     x = x[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left]
-    found = decode(network(_padded(x)), settings)
+    if any(-side % MULTIPLE for side in x.shape):
+        x = np.pad(x, [(0, -side % MULTIPLE) for side in x.shape])
+    found = decode(network(x), settings)
     found.boxes[:, :2] += columns.start, rows.start
     return found
 
@@ -228,11 +212,10 @@ def joined(
     shape: tuple[int, ...],
     settings: FinderSettings,
 ) -> Finding:
-    """Put the marks of several sizes together, as they stand in a picture (H, W) of a shape.
+    """Put the marks of several sizes, the largest first, together as they stand in a picture (H, W).
 
-    ``marks`` and ``shapes`` (H, W) are of the largest size first. Marks stay whose longer side is
-    from ``settings.smallest`` (in the first size: from nothing) to ``settings.largest`` pixels (in
-    the last: to anything).
+    Marks stay whose longer side is from ``settings.smallest`` (in the first size: from nothing) to
+    ``settings.largest`` pixels (in the last: to anything).
     """
     parts = []
     for number, (found, (high, wide)) in enumerate(zip(marks, shapes, strict=True)):
@@ -244,41 +227,10 @@ def joined(
     return Finding.join(parts)
 
 
-def _enlarged(grey: Grey, factor: float, network: Network, settings: FinderSettings) -> Finding:
-    import cv2
-
-    large = cv2.resize(grey, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
-    found = find(np.asarray(large, np.uint8), network, settings)
-    return found.scaled(grey.shape[1] / large.shape[1], grey.shape[0] / large.shape[0])
-
-
-def _reduced(grey: Grey, before: Grey, factor: float) -> Grey:
-    """Reduce a picture; from the size before, which is at most twice as large."""
-    import cv2
-
-    if factor == 1.0:
-        return grey
-    size = (max(1, round(grey.shape[1] * factor)), max(1, round(grey.shape[0] * factor)))
-    return np.asarray(cv2.resize(before, size, interpolation=cv2.INTER_AREA), np.uint8)
-
-
-def _padded(x: Maps) -> Maps:
-    high, wide = (math.ceil(side / MULTIPLE) * MULTIPLE for side in x.shape)
-    if (high, wide) == x.shape:
-        return x
-    out = np.zeros((high, wide), np.float32)
-    out[: x.shape[0], : x.shape[1]] = x
-    return out
-
-
 def decode(maps: Maps, settings: FinderSettings) -> Finding:
-    """Turn the network's answers for one size into boxes.
+    """Turn the network's answers for one size, (C, h, w), into boxes.
 
-    Parameters
-    ----------
-    maps : ndarray of float32, shape (C, h, w)
-        Digit, sign, log width, log height, offset x, offset y, one map for each kind of mark.
-    settings : FinderSettings
+    The maps are digit, sign, log width, log height, offset x, offset y, one for each kind of mark.
     """
     import cv2
 
@@ -296,12 +248,8 @@ def decode(maps: Maps, settings: FinderSettings) -> Finding:
     guesses -= np.log(np.exp(guesses).sum(axis=0))
     boxes = np.concatenate([middle - size / 2, size]).T
     scores = 1 / (1 + np.exp(-np.clip(np.where(sign, at[1], at[0]), -SURE, SURE)))
-    return Finding(
-        boxes.astype(np.float32),
-        scores.astype(np.float32),
-        kinds.astype(np.int64),
-        guesses.T.astype(np.float32),
-    )
+    boxes, scores, guesses = (some.astype(np.float32) for some in (boxes, scores, guesses.T))
+    return Finding(boxes, scores, kinds.astype(np.int64), guesses)
 
 
 def the_best(found: Finding, most: int) -> Finding:
@@ -327,10 +275,9 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
 
 
 def agreed(told: Finding, found: Finding) -> Finding:
-    """Let what a digit is be guessed at all sizes of the picture at which it was found.
+    """Let the log probabilities of digits ``told`` be the mean of those ``found`` at their places.
 
-    The log probabilities of the digits ``told`` become the mean of those of all ``found`` at the
-    same place, weighted by their scores; those that are told are among these.
+    They are weighted by their scores; those that are told are among these.
     """
     digits, also = told.kinds < 10, found[found.kinds < 10]
     share = np.where(of_union(told.boxes[digits], also.boxes) >= SAME_PLACE, also.scores, 0)
@@ -342,16 +289,7 @@ def agreed(told: Finding, found: Finding) -> Finding:
 
 
 def overlaps(a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
-    """Return what boxes have in common: of their union, of the smaller one and of the first.
-
-    Parameters
-    ----------
-    a, b : ndarray, shapes (N, 4) and (M, 4)
-
-    Returns
-    -------
-    ndarray of float32, shape (N, M), each
-    """
+    """What boxes (N, 4), (M, 4) share: of their union, of the smaller one, of the first; (N, M) each."""
     common = _common(a, b)
     first, second = a[:, 2] * a[:, 3], b[:, 2] * b[:, 3]
     smaller = np.minimum(first[:, None], second)
@@ -375,12 +313,10 @@ def of_smaller(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.flo
 
 def _common(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
     """Pixels that boxes (N, 4) and (M, 4) share, (N, M)."""
-    return _shared(a, b, 0) * _shared(a, b, 1)
-
-
-def _shared(a: NDArray[np.float32], b: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
-    """Pixels that boxes share from left to right (0) or from top to bottom (1), (N, M)."""
-    low, high = a[:, axis], a[:, axis] + a[:, axis + 2]
-    shared = np.minimum(high[:, None], b[:, axis] + b[:, axis + 2])
-    shared -= np.maximum(low[:, None], b[:, axis])
-    return np.asarray(np.maximum(shared, 0, out=shared), np.float32)
+    sides = []
+    for axis in (0, 1):
+        low, high = a[:, axis], a[:, axis] + a[:, axis + 2]
+        shared = np.minimum(high[:, None], b[:, axis] + b[:, axis + 2])
+        shared -= np.maximum(low[:, None], b[:, axis])
+        sides.append(np.maximum(shared, 0, out=shared))
+    return np.asarray(sides[0] * sides[1], np.float32)

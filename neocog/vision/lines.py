@@ -29,9 +29,7 @@ logarithm of how much higher one is."""
 
 def into_lines(boxes: Boxes, settings: SearchSettings | None = None) -> list[list[int]]:
     """Group boxes (N, 4) into lines of their numbers, top to bottom, each from left to right."""
-    if not len(boxes):
-        return []
-    return skew_and_lines(boxes, settings)[1]
+    return skew_and_lines(boxes, settings)[1] if len(boxes) else []
 
 
 def skew_and_lines(boxes: Boxes, settings: SearchSettings | None = None) -> tuple[float, list[list[int]]]:
@@ -60,7 +58,7 @@ def voted_skew(boxes: Boxes) -> float:
 def _cluster(boxes: Boxes, slope: float, settings: SearchSettings) -> tuple[float, list[list[int]]]:
     """Join each box to the line whose latest members it overlaps in height.
 
-    Returns how far boxes are from the middle of their line, in heights, each line counting as one;
+    Returns how far boxes are from the middle of their line, in heights, plus the number of lines;
     and the lines.
     """
     across = boxes[:, 0] + boxes[:, 2] / 2

@@ -26,22 +26,10 @@ Ink = NDArray[np.float32]
 def normalise(
     ink: NDArray[Any], *, stroke: float | None = None, settings: SearchSettings | None = None
 ) -> NDArray[np.uint8]:
-    """Bring one digit into the form of MNIST's.
+    """Bring one digit, ink (h, w) from 0 for paper to 1, into the form of MNIST's, (28, 28) uint8.
 
-    Parameters
-    ----------
-    ink : ndarray of float, shape (h, w)
-        Amount of ink, 0 paper to 1 full ink; the digit may lie anywhere in it.
-    stroke : float, optional
-        Stroke width in pixels of ``ink``; measured when it is not given.
-    settings : SearchSettings, optional
-        Which strokes are widened and thinned.
-
-    Returns
-    -------
-    ndarray of uint8, shape (28, 28)
-        Ink 255 on 0, at most 20 pixels high and wide, the centre of mass within half a pixel
-        of row 14, column 14. All 0 without ink.
+    Ink is 255 on 0, at most 20 pixels high and wide, the centre of mass within half a pixel of row
+    14, column 14; all 0 without ink. ``stroke`` is its width in pixels, measured if not given.
     """
     patch = _crop(np.asarray(ink, dtype=np.float32))
     if patch is None:
@@ -57,18 +45,7 @@ def normalise(
 
 
 def stroke_width(ink: NDArray[Any]) -> float:
-    """Return the mean stroke width: twice the area of the ink over the length of its edge.
-
-    Parameters
-    ----------
-    ink : ndarray of float, shape (h, w)
-        Amount of ink, 0 to 1.
-
-    Returns
-    -------
-    float
-        Pixels; 0 without ink.
-    """
+    """Return the mean stroke width in pixels: twice the area of ink (h, w) over the length of its edge."""
     body = np.zeros((ink.shape[0] + 2, ink.shape[1] + 2), np.bool_)
     body[1:-1, 1:-1] = np.asarray(ink) > 0.5
     area = int(np.count_nonzero(body))
@@ -132,17 +109,8 @@ def _centre(patch: Ink) -> NDArray[np.uint8]:
 def isolated_digit(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Bring a picture of one digit to MNIST's form.
 
-    A picture whose border is brighter than its middle tone is taken for dark ink on paper and
-    turned round; a 28x28 picture is taken to be in MNIST's form otherwise.
-
-    Parameters
-    ----------
-    grey : (H, W) ndarray of uint8
-
-    Returns
-    -------
-    (28, 28) ndarray of uint8
-        Ink 255 on 0.
+    A picture (H, W) whose border is brighter than its middle tone is taken for dark ink on paper and
+    turned round; one of (28, 28) is taken to be in MNIST's form otherwise.
     """
     border = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
     low, high = float(grey.min()), float(grey.max())

@@ -1,7 +1,7 @@
 """From a grey page to lines of normalised digits: the finder's boxes, cropped and put in order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,10 @@ class Line:
 class Layout:
     """What stands on a page, and where; boxes count in pixels of the page as it was given."""
 
-    lines: tuple[Line, ...] = ()  #: from top to bottom; each has a digit
+    lines: tuple[Line, ...] = ()  #: from top to bottom; each has a digit, and each digit its answer
     left_out: int = 0  #: places that the finder noticed and that no line has
     turn: int = 0  #: degrees, 0, 90, 180 or 270, by which the page is turned clockwise to be read
+    ms: float = field(default=0.0, compare=False)  #: milliseconds that the digit network took
 
     @property
     def digits(self) -> list[Mark]:
@@ -60,24 +61,10 @@ def lay_out(
     settings: SearchSettings | None = None,
     found: Finding | None = None,
 ) -> Layout:
-    """Find the digits of a page, in reading order.
+    """Find the digits of a page (H, W), in reading order, with the answer of the digit network.
 
-    Parameters
-    ----------
-    grey : ndarray of uint8, shape (H, W)
-        The page.
-    network : callable
-        The finder's, see `neocog.vision.finder.Network`.
-    known : callable
-        The digit network's word, see `neocog.vision.search.Known`.
-    count : int, optional
-        Digits that each line is expected to have.
-    turn : int or None
-        Degrees clockwise by which the page is turned to be read; None: to be found out.
-    weights : Weights, optional
-    settings : SearchSettings, optional
-    found : Finding, optional
-        What `look` returned for the page as it lies.
+    ``network`` is the finder's, ``known`` asks the digit network, ``count`` are the digits expected
+    in each line; ``turn``: None where it is to be found out; ``found``: what `look` returned.
     """
     settings = settings or SearchSettings()
 
@@ -86,11 +73,10 @@ def lay_out(
         boxes = look(lying, network) if boxes is None else boxes
         search = Search(lying, boxes, known, weights, settings)
         lines = search.lines(count)
-        if turn is None:
-            search.ask(lines)
+        search.ask(lines)
         left_out = search.left_out(lines)
         laid = tuple(_line(line, degrees, grey.shape) for line in lines)
-        return Layout(tuple(line for line in laid if line.digits), left_out, degrees)
+        return Layout(tuple(line for line in laid if line.digits), left_out, degrees, search.ms)
 
     best = searched(turn or 0, None if turn else found)
     many, digits = settings.many, len(best.digits)
@@ -98,8 +84,10 @@ def lay_out(
     if turn is None and doubtful:
         others = [(degrees, look(_turned(grey, degrees), network)) for degrees in TURNS[1:]]
         other = searched(*max(others, key=lambda one: _seen(one[1])))
+        ms = best.ms + other.ms
         if len(other.digits) >= many and other.worth > settings.upright * len(other.digits):
             best = other
+        best = replace(best, ms=ms)
     return best
 
 

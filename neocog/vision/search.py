@@ -7,6 +7,7 @@ is worth most is taken (`neocog.vision.lines`).
 """
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.network.decision import Answers
 from neocog.vision.crops import Crop, crops_of
 from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged, overlaps
 from neocog.vision.lines import best_chain, into_lines, links, posterior
@@ -32,16 +34,16 @@ from neocog.vision.weigh import (
 )
 
 Grey = NDArray[np.uint8]
-Known = Callable[[NDArray[np.uint8], NDArray[np.float32]], NDArray[np.floating]]
-"""Given digits (N, 28, 28) and the finder's guesses (N, 10): what the digit network says of each,
-(N, 3), see `neocog.vision.weigh.NETWORK`."""
+Known = Callable[[NDArray[np.uint8], NDArray[np.float32]], tuple[Answers, NDArray[np.floating]]]
+"""Given digits (N, 28, 28) and the finder's guesses (N, 10): the digit network's answers, and what
+they say of each, (N, 3), see `neocog.vision.weigh.NETWORK`."""
 
 _DATE = re.compile(r"(?<![0/])(00?/00?/(00)?00|0000/00?/00?)(?![0/])")
 """A date with slashes, each digit as 0."""
 _COVERED = 0.25
 """Share of a digit's box from which a sign may stand in its place: a dot inside is none."""
 SLASH = 0.5
-"""Score of the finder from which a slash stands in the text, see `neocog.batch.words.SURE`."""
+"""Score of the finder from which a slash stands in the text, see `neocog.reading.words.SURE`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,13 +56,12 @@ class Mark:
     kind: int  #: as `neocog.vision.finder.Finding` has it, like ``guesses`` (10,)
     guesses: NDArray[np.float32]
     crop: Crop | NDArray[np.uint8] | None = None  #: what lies in the box, or its `digit`; no sign's
-    #: what the page and the network say of it, `neocog.vision.weigh.OWN` and `NETWORK`
-    features: NDArray[np.float64] | None = None
+    features: NDArray[np.float64] | None = None  #: by page and network, `neocog.vision.weigh`
     odds: float = 0.0  #: log odds that it is a digit
     worth: float = 0.0  #: the same above those of being told at all
     p: float = 0.0  #: probability that it is a digit of its line
     whole: float = 1.0  #: probability that none beside it was left out
-    asked: bool = True  #: whether the digit network was asked
+    answer: Answers | None = None  #: of the digit network, a single one, once it was asked
     #: a sign that the finder rather sees at a digit's place, but for strokes that look like a 1
     sign: "Mark | None" = None
 
@@ -84,18 +85,7 @@ class Mark:
 
 
 class Search:
-    """The search over one page.
-
-    Parameters
-    ----------
-    grey : ndarray of uint8, shape (H, W)
-    found : Finding
-        Of the finder, boxes that overlap among them.
-    known : callable
-        See `Known`.
-    weights : Weights, optional
-    settings : SearchSettings, optional
-    """
+    """The search over one page (H, W), where the finder has found boxes that may overlap."""
 
     def __init__(
         self,
@@ -113,12 +103,10 @@ class Search:
         self._strong = 0.0  # logarithm of the contrast of the page's sure marks
         self._of_places = np.zeros(0)  # log odds
         self._all: list[Mark] = []
+        self.ms = 0.0  # that the digit network took
 
     def lines(self, count: int | None = None) -> list[list[Mark]]:
-        """Return the digits and signs of each line in reading order.
-
-        With a ``count``, lines have so many digits where that is possible without more doubt.
-        """
+        """Return each line in reading order, with ``count`` digits where that leaves no more doubt."""
         self.weigh_places()
         doubtful = log_odds(self.settings.sure)
         self._try_others([mark for mark in self._all if mark.odds < doubtful])
@@ -139,14 +127,24 @@ class Search:
         return list(self._all)
 
     def ask(self, lines: Sequence[Sequence[Mark]]) -> None:
-        """Ask the digit network about all digits of lines, for what they are worth."""
-        marks = [mark for line in lines for mark in line if mark.is_digit and not mark.asked]
-        if marks:
-            digits = np.stack([mark.digit for mark in marks])
-            said = self._known(digits, np.stack([mark.guesses for mark in marks]))
-            more = self._weights.around[1] * (said @ np.array(self._weights.network))
-            for mark, worth in zip(marks, more.tolist(), strict=True):
-                mark.worth += worth
+        """Have the digit network answer for all digits of lines, which changes what they are worth."""
+        marks = [mark for line in lines for mark in line if mark.is_digit and mark.answer is None]
+        said = self._ask(marks, np.array([mark.guesses for mark in marks]))
+        more = self._weights.around[1] * (said @ np.array(self._weights.network))
+        for mark, worth in zip(marks, more.tolist(), strict=True):
+            mark.worth += worth
+
+    def _ask(self, marks: Sequence[Mark], guesses: NDArray[np.float32]) -> NDArray[np.floating]:
+        """Set the answer of marks; return what the digit network says of them, (N, 3)."""
+        if not marks:
+            return np.zeros((0, len(NETWORK)))
+        digits = np.stack([mark.digit for mark in marks])
+        start = time.perf_counter()
+        answers, said = self._known(digits, guesses)
+        self.ms += 1e3 * (time.perf_counter() - start)
+        for number, mark in enumerate(marks):
+            mark.answer = answers[number : number + 1]
+        return said
 
     def left_out(self, lines: Sequence[Sequence[Mark]]) -> int:
         """Count the places that the finder takes for digits and that no line has."""
@@ -174,9 +172,7 @@ class Search:
         asked = np.flatnonzero((odds > least) & (odds < most))
         said = np.zeros((len(found), len(NETWORK)))
         marks = _marks(found, crops)
-        if len(asked):
-            digits = np.stack([marks[k].digit for k in asked])
-            said[asked] = self._known(digits, found.guesses[asked])
+        said[asked] = self._ask([marks[k] for k in asked], found.guesses[asked])
         odds += said @ np.array(weights.network)
         if first:
             unseen = np.full(len(self._places) - len(odds), -np.inf)
@@ -188,7 +184,7 @@ class Search:
         told = log_odds(self.settings.told)
         features = np.concatenate([own, said, around[:, 2:]], axis=1)
         for k, mark in enumerate(marks):
-            mark.features, mark.asked = features[k], k in asked
+            mark.features = features[k]
             mark.odds, mark.worth = float(odds[k]), float(odds[k]) - told
             self._all.append(mark)
 

@@ -23,27 +23,14 @@ OWN = ("bias", "finder", "stroke", "first", "sign", "contrast", "taller", "lower
        "below", "company", "size")  # fmt: skip
 """What the page says of a mark. Log odds of a score count beside those of the finder's score.
 
-bias
-    1.
-finder
-    Log odds of the finder's score.
-stroke
-    Log odds of the score of a stroke that may be a 1 (`STROKES`) at the same place, if higher.
-first
-    Log odds of the mark being a digit or a slash, if a digit stands beside it to the right and
-    nothing to the left: few numbers begin with a slash.
-sign
-    Log odds of the score of any other sign at the same place, if higher.
-contrast
-    Logarithm of the contrast beside that of the page's sure marks, if less.
-taller, lower
-    Logarithm of the height over that of its neighbours, if more; and if less.
-above, below
-    Height of its middle over and under that of its neighbours, in heights.
-company
-    Scores of its two best neighbours.
-size
-    Logarithm of its longer side over that of the page.
+bias: 1. finder: log odds of the finder's score. stroke: log odds of the score of a stroke that may
+be a 1 (`STROKES`) at the same place, if higher. first: log odds of the mark being a digit or a slash,
+if a digit stands beside it to the right and nothing to the left: few numbers begin with a slash.
+sign: log odds of the score of any other sign at the same place, if higher. contrast: logarithm of the
+contrast beside that of the page's sure marks, if less. taller, lower: logarithm of the height over
+that of its neighbours, if more; and if less. above, below: height of its middle over and under that
+of its neighbours, in heights. company: scores of its two best neighbours. size: logarithm of its
+longer side over that of the page.
 """
 
 SLASH_KIND = 10 + SIGNS.index("/")
@@ -51,7 +38,7 @@ STROKES = np.isin(np.arange(10 + len(SIGNS)), [10 + SIGNS.index(sign) for sign i
 """Which kinds are signs that look like a 1."""
 
 NETWORK = ("network", "digit", "agree")
-"""What the digit network says, see `neocog.batch.policy.features`."""
+"""What the digit network says, see `neocog.reading.policy.features`."""
 
 AROUND = ("bias", "own", "page")
 """What the first regression says: 1; of the mark; of all marks of the page that do not overlap it,
@@ -68,13 +55,10 @@ class SearchSettings:
 
     least: float = 0.15  #: score of the finder from which a box is looked at
     alike: float = 0.8  #: share of the union of two boxes from which they are one hypothesis
-    #: A box narrower than this share of its height counts as that wide, because boxes of the same 1
-    #: differ in width.
-    narrow: float = 0.4
+    narrow: float = 0.4  #: share of its height that a box counts as wide at least: boxes of a 1 differ
     told: float = 0.6  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
-    #: log odds without the digit network between which it is asked
-    asked: tuple[float, float] = (-2.6, 3.3)
+    asked: tuple[float, float] = (-2.6, 3.3)  #: log odds without the network between which it is asked
     beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
     level: float = 0.6  #: and up or down
     like: float = 0.35  #: least height of a neighbour, of the higher one's
@@ -83,9 +67,7 @@ class SearchSettings:
     latest: int = 3  #: boxes of a line whose mean level the next one is compared with
     reduced: int = 72  #: pixels that a larger box is reduced to before its ink is told
     margin: float = 0.2  #: what is cut out around a box, of its longer side
-    #: share of a box's width and height on each side where its contrast is not told: the outline
-    #: of a cell may be there
-    rim: float = 0.12
+    rim: float = 0.12  #: share of a box's sides where its contrast is not told: a cell's outline is there
     paper: float = 0.18  #: of full contrast: what is no ink yet
     ink: float = 0.72  #: and what is full ink
     extreme: float = 0.03  #: share of a box's pixels that are darker than its ink counts
@@ -95,16 +77,13 @@ class SearchSettings:
     #: twice ``margin``, beyond which nothing is seen
     line: float = 0.3
     speck: float = 0.04  #: least area of a part of a digit, of the largest one's
-    #: stroke width below which strokes are widened, in pixels of the 28 x 28 field
-    thin: float = 1.7
+    thin: float = 1.7  #: stroke width below which strokes are widened, in pixels of the 28 x 28 field
     widened: float = 2.3  #: and to what width
     thick: float = 3.4  #: stroke width above which strokes are thinned
     thinned: float = 3.0  #: and to what width
-    #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
-    upright: float = 5.6
+    upright: float = 5.6  #: mean worth of a page's digits from which no turn of it is looked at
     many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
-    #: boxes that are looked at, but for those that the finder is sure of: noise takes no longer
-    most: int = 128
+    most: int = 128  #: boxes that are looked at, but for sure ones: noise takes no longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +91,7 @@ class Weights:
     """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
 
     #: of `OWN`
-    own: tuple[float, ...] = (
-        0.18, 2.47, 0.3, 0.82, -0.39, 0.62, -0.34, 0.15, -0.42, 0.08, 0.73, 0.31,
-    )  # fmt: skip
+    own: tuple[float, ...] = (0.18, 2.47, 0.3, 0.82, -0.39, 0.62, -0.34, 0.15, -0.42, 0.08, 0.73, 0.31)
     network: tuple[float, ...] = (0.03, 0.23, 0.14)  #: of `NETWORK`
     around: tuple[float, ...] = (0.4, 0.94, 0.71)  #: of `AROUND`
     link: tuple[float, ...] = (1.52, -1.41)  #: of `neocog.vision.lines.LINK`
@@ -142,24 +119,18 @@ def median(values: NDArray[np.floating], weights: NDArray[np.floating]) -> float
 
 def same_mark(a: Boxes, b: Boxes, settings: SearchSettings) -> NDArray[np.bool_]:
     """Which boxes (N, 4) and (M, 4) share half of the smaller one and are no two marks, (N, M)."""
-    wide = _widened(a, settings)
-    return np.asarray(of_smaller(wide, wide if a is b else _widened(b, settings)) > 0.5)
-
-
-def _widened(boxes: Boxes, settings: SearchSettings) -> Boxes:
-    out = boxes.copy()
-    out[:, 2] = np.maximum(boxes[:, 2], settings.narrow * boxes[:, 3])
-    out[:, 0] -= (out[:, 2] - boxes[:, 2]) / 2
-    return out
+    wide = []
+    for boxes in (a,) if a is b else (a, b):
+        wide.append(boxes.copy())
+        wide[-1][:, 2] = np.maximum(boxes[:, 2], settings.narrow * boxes[:, 3])
+        wide[-1][:, 0] -= (wide[-1][:, 2] - boxes[:, 2]) / 2
+    return np.asarray(of_smaller(wide[0], wide[-1]) > 0.5)
 
 
 def beside(
     boxes: Boxes, places: Boxes, settings: SearchSettings, same: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
-    """Which places (M, 4) stand beside boxes (N, 4), at most a few times larger or smaller.
-
-    ``same`` is what `same_mark` says of them, if it is known.
-    """
+    """Which places (M, 4) stand beside boxes (N, 4), at most a few times larger or smaller."""
     step = np.abs(middles(places)[None] - middles(boxes)[:, None])
     tall = np.maximum(boxes[:, None, 3], places[:, 3])
     near = (step[..., 0] < settings.beside * tall) & (step[..., 1] < settings.level * tall)
@@ -179,17 +150,8 @@ def own_features(
 ) -> Floats:
     """Return what the page says of marks, (N, len(OWN)).
 
-    Parameters
-    ----------
-    marks : Finding
-    contrast : ndarray, shape (N,)
-        Logarithms, beside the contrast of the page's sure marks.
-    places : Finding
-        The best digit of each place of the page.
-    signs : Finding
-    settings : SearchSettings
-    long_side : int
-        Of the page, in pixels.
+    ``contrast`` (N,) are logarithms, beside the contrast of the page's sure marks; ``places`` the
+    best digit of each place of the page, whose long side has ``long_side`` pixels.
     """
     score = marks.scores.astype(np.float64)
     near = beside(marks.boxes, places.boxes, settings)
@@ -215,10 +177,9 @@ def own_features(
     odds, of_stroke, of_sign, of_either = (np.log(p / (1 - p)) for p in parts)
     return np.stack(
         [
-            np.ones_like(score), odds, of_stroke - odds, of_either - odds,
-            of_sign - odds,
-            np.minimum(contrast, 0), np.maximum(taller, 0),
-            np.maximum(-taller, 0), np.maximum(-sunk, 0), np.maximum(sunk, 0), best,
+            np.ones_like(score), odds, of_stroke - odds, of_either - odds, of_sign - odds,
+            np.minimum(contrast, 0), np.maximum(taller, 0), np.maximum(-taller, 0),
+            np.maximum(-sunk, 0), np.maximum(sunk, 0), best,
             np.log(marks.boxes[:, 2:].max(axis=1) / long_side),
         ],
         axis=1,
@@ -227,12 +188,9 @@ def own_features(
 
 def _first(
     marks: Finding, places: Finding, signs: Finding, near: NDArray[np.bool_],
-    same: NDArray[np.bool_], settings: SearchSettings,
+    same: NDArray[np.bool_], settings: SearchSettings
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Which marks begin a number: a digit beside them to the right, nothing to the left.
-
-    ``near`` are the places beside each, ``same`` the signs that are the same mark.
-    """
+    """Which marks begin a number: a digit beside them to the right, nothing to the left."""
     at, sure = middles(marks.boxes)[:, :1], FinderSettings().score
     digits = near & (places.scores > sure)
     others = beside(marks.boxes, signs.boxes, settings, same) & (signs.scores > sure)
@@ -244,10 +202,7 @@ def _first(
 def around_features(
     odds: Floats, others: NDArray[np.bool_], of_places: Floats, share: float, steady: float
 ) -> Floats:
-    """Return what log odds of marks (N,) and those of the other places (M,) say, (N, 3).
-
-    ``others`` (N, M) tells which places are other than each mark.
-    """
+    """Return features of marks from their log odds (N,) and those of other places (M,), (N, 3)."""
     p = 1 / (1 + np.exp(-np.clip(of_places, -SURE, SURE)))
     of_page = (others @ p + steady * share) / (others.sum(axis=1) + steady)
     page = np.log(of_page / (1 - of_page)) - log_odds(share)

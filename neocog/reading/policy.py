@@ -1,7 +1,7 @@
-"""What finder and digit network say together, and when their answer is rejected: "?", and why."""
+"""What finder and digit network say together; when an answer is rejected: "?"; what lines look like."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 NO_RESPONSE = "no response"
 TWO_ANSWERS = "two answers"
 NOT_A_DIGIT = "not a digit"
+PLACE = "#"
+"""A digit in a `Pattern`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +35,10 @@ class Policy:
 
     @classmethod
     def of(cls, model: "Model", *, min_p: float | None = None, max_error: float | None = None) -> "Policy":
-        """Return what a model's card says, or what is asked for instead.
+        """Return what a model's card says, or what is asked for instead; UsageError if both are.
 
-        Parameters
-        ----------
-        model : Model
-            Its card may hold ``reading`` (values of this class) and ``rejection`` (the table of
-            :func:`neocog.learning.calibrate.risk_table`).
-        min_p : float, optional
-            Threshold instead of the card's.
-        max_error : float, optional
-            Largest share of wrong digits among those that are answered: takes the threshold from
-            the card's table, if it is above the card's own.
-
-        Raises
-        ------
-        UsageError
-            If both are given, or the table shows no error as rare as that.
+        The card may hold ``reading`` (values of this class) and ``rejection``, the table of
+        :func:`neocog.learning.calibrate.risk_table`, for ``max_error``: see `threshold_for`.
         """
         if min_p is not None and max_error is not None:
             raise UsageError("min_p and max_error set the same threshold; give one of them")
@@ -71,48 +60,63 @@ class Policy:
         return TWO_ANSWERS if is_digit else NOT_A_DIGIT
 
 
-def features(found: Answers, model: "Model", guesses: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return what the digit network says of places, see `neocog.vision.weigh.NETWORK`.
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The form of a line, such as ``##-####``: a # for each digit.
 
-    Parameters
-    ----------
-    found : Answers
-        Of the network, for B places.
-    model : Model
-    guesses : ndarray, shape (B, 10)
-        Log probabilities of the digits by the finder.
-
-    Returns
-    -------
-    ndarray of float64, shape (B, 3)
-        Log odds of the best digit and the second, of any digit and none, and the logarithm of how
-        probably finder and network take it for the same digit.
+    Other characters stand in the text as they are; they are not looked for in the picture, where
+    dashes and dots are no digits anyway. UsageError if there is no ``#``, or there are digits or
+    line ends among them.
     """
-    score = all_scores(found, model) / model.temperature
+
+    form: str
+
+    def __post_init__(self) -> None:
+        if PLACE not in self.form:
+            raise UsageError(f"pattern {self.form!r}: expected a # for each digit, such as ##-####")
+        if any(char.isdigit() or not char.isprintable() for char in self.form):
+            raise UsageError(f"pattern {self.form!r}: a pattern cannot hold digits; write # for each digit")
+
+    @property
+    def digits(self) -> int:
+        """Number of digits in a line."""
+        return self.form.count(PLACE)
+
+    def fits(self, chars: Sequence[str]) -> bool:
+        """Whether a line of so many characters, ``?`` among them, has the form."""
+        return len(chars) == self.digits
+
+    def fill(self, chars: Sequence[str]) -> str:
+        """Return the line with the fixed characters in it; as it is where it does not fit."""
+        if not self.fits(chars):
+            return "".join(chars)
+        rest = iter(chars)
+        return "".join(next(rest) if char == PLACE else char for char in self.form)
+
+
+def features(found: Answers, model: "Model", guesses: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return what the digit network says of places, (B, 3), see `neocog.vision.weigh.NETWORK`.
+
+    These are log odds of the best digit and the second, of any digit and none, and the logarithm of
+    how probably finder and network take it for the same digit. ``guesses`` (B, 10) are log
+    probabilities of the digits by the finder.
+    """
+    rows = np.ascontiguousarray(found.score)  # in another order of memory, sums differ in the last bit
+    score = all_scores(replace(found, score=rows), model) / model.temperature
     digits, none = score[:, :-1], score[:, -1]
     first, second = np.sort(digits, axis=1)[:, :-3:-1].T
     any_digit = np.logaddexp.reduce(digits, axis=1)
     same = np.logaddexp.reduce(digits - any_digit[:, None] + guesses, axis=1)
-    return np.stack([
-        np.minimum(first - second, SURE),
-        np.clip(any_digit - none, -SURE, SURE),
-        np.maximum(same, -SURE),
-    ], axis=1)  # fmt: skip
+    told = np.minimum(first - second, SURE), np.clip(any_digit - none, -SURE, SURE), np.maximum(same, -SURE)
+    return np.stack(told, axis=1)
 
 
 def weighed(found: Answers, model: "Model", places: "Sequence[Mark]", weights: "Weights") -> Answers:
-    """Return answers whose label and probability count what the finder and the page say.
+    """Return answers whose label and probability count what the finder and the page say of places.
 
     Also where the network alone would have said that it is none, the label is that of the likeliest
     digit, with a margin of 0; a place without any response stays without an answer. The probability
     is that the place holds this digit, and at most that none beside it was left out.
-
-    Parameters
-    ----------
-    found, model
-        As `features` takes them.
-    places : sequence of Mark, length B
-    weights : Weights
     """
     guesses = np.stack([place.guesses for place in places])
     score = combined(found, model, guesses, weights)

@@ -2,12 +2,12 @@
 
 from bisect import bisect
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from statistics import median
 
 import numpy as np
 
-from neocog.batch.records import Box, DigitReading, LineReading, PageReading, SignReading, WordReading
+from neocog.reading.records import Box, DigitReading, LineReading, PageReading, SignReading, WordReading
 from neocog.vision.lines import skew_and_lines
 from neocog.vision.search import SLASH
 
@@ -38,10 +38,7 @@ def upright(box: Box, turn: int, size: tuple[int, int]) -> Box:
 
 
 def one_each(signs: Sequence[SignReading], turn: int, size: tuple[int, int]) -> list[SignReading]:
-    """Return the signs of a line, the surest of those that stand over one another.
-
-    Two dots over one another are a colon.
-    """
+    """Return the signs of a line, the surest of those over one another; two dots are a colon."""
     kept: list[SignReading] = []
     for sign in sorted(signs, key=lambda sign: -sign.p):
         x, y, w, h = upright(sign.box, turn, size)
@@ -63,27 +60,15 @@ def into_words(
     size: tuple[int, int],
     digits_only: bool = False,
 ) -> tuple[LineReading, ...]:
-    """Part the lines of a page into words.
+    """Part the lines of a page, digits and signs with their boxes in the picture, into words.
 
     A gap parts two words if one more digit would fit in, as far from both neighbours as digits of
-    the page usually are, or if columns end there.
-
-    Parameters
-    ----------
-    lines : sequence of (digits, signs)
-        As they were read; their boxes count in the picture.
-    turn, size
-        As `PageReading` has them.
-    digits_only : bool
-        Leave signs and spaces out of the text.
+    the page usually are, or if columns end there. ``digits_only`` leaves signs and spaces out.
     """
     rows: list[list[Mark]] = []
-    number = 0
+    number = count()
     for digits, signs in lines:
-        row: list[Mark] = []
-        for digit in digits:
-            row.append((upright(digit.box, turn, size), digit.box, digit.char, number))
-            number += 1
+        row: list[Mark] = [(upright(d.box, turn, size), d.box, d.char, next(number)) for d in digits]
         for sign in signs:
             if stands(sign.char, sign.p) and not digits_only:
                 row.append((upright(sign.box, turn, size), sign.box, sign.char, None))
@@ -104,13 +89,9 @@ def into_words(
         parts = []
         for marks in words:
             numbers = [number for *_, number in marks if number is not None]
-            parts.append(
-                WordReading(
-                    "".join(mark[2] for mark in marks),
-                    _around([mark[1] for mark in marks]),
-                    (numbers[0], numbers[-1]) if numbers else None,
-                )
-            )
+            span = (numbers[0], numbers[-1]) if numbers else None
+            text = "".join(mark[2] for mark in marks)
+            parts.append(WordReading(text, _around([mark[1] for mark in marks]), span))
         text = between.join(part.text for part in parts)
         read.append(LineReading(text, _around([mark[1] for mark in row]), tuple(parts)))
     return tuple(read)
@@ -152,8 +133,7 @@ def _columns(rows: list[list[Mark]]) -> tuple[float, list[float]]:
     if not len(all_boxes):
         return 0.0, []
     slope = skew_and_lines(all_boxes)[0]
-    spans = [[(_middle(b, slope) - b[2] / 2, _middle(b, slope) + b[2] / 2) for b in row]
-             for row in boxes]  # fmt: skip
+    spans = [[(_middle(b, slope) - b[2] / 2, _middle(b, slope) + b[2] / 2) for b in row] for row in boxes]
     low = min(left for row in spans for left, _ in row)
     length = int(max(right for row in spans for _, right in row) - low) + 2
     parted, filled = np.zeros(length), np.zeros(length)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -10,25 +9,22 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.pattern import Pattern
 from neocog.batch.pictures import Picture, is_several, name_of, pages_of
-from neocog.batch.policy import Policy, features, weighed
-from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
-from neocog.batch.words import into_words, one_each, stands
 from neocog.errors import UsageError
-from neocog.network.cache import AnswerCache
-from neocog.network.decision import of_lone_digits
+from neocog.network.decision import Answers, of_lone_digits
+from neocog.network.model import Model, load_model
+from neocog.network.registry import DEFAULT, FINDER, find_model
+from neocog.reading.policy import Pattern, Policy, features, weighed
+from neocog.reading.records import REJECTED, Box, DigitReading, PageReading, SignReading
+from neocog.reading.words import into_words, one_each, stands
+from neocog.vision.finder import LONG_SIDE, FinderSettings, Finding
+from neocog.vision.finder_model import FinderModel, load_finder
+from neocog.vision.page import TURNS, Layout, Line, lay_out, look
+from neocog.vision.search import Mark
+from neocog.vision.weigh import SearchSettings, Weights
 
 if TYPE_CHECKING:
-    from neocog.network.decision import Answers
-    from neocog.network.engine import AnyEngine
-    from neocog.network.model import Model
     from neocog.vision.decode import Page
-    from neocog.vision.finder import FinderSettings, Finding
-    from neocog.vision.finder_model import FinderModel
-    from neocog.vision.page import Layout, Line
-    from neocog.vision.search import Mark
-    from neocog.vision.weigh import SearchSettings
 
 
 class Reader:
@@ -82,7 +78,7 @@ class Reader:
 
     def __init__(
         self,
-        model: "str | Path | Model | None" = None,
+        model: str | Path | Model | None = None,
         *,
         device: str = "auto",
         precision: str | None = None,
@@ -90,17 +86,12 @@ class Reader:
         min_p: float | None = None,
         max_error: float | None = None,
         batch: int | None = None,
-        finder: "str | Path | FinderModel | None" = None,
+        finder: str | Path | FinderModel | None = None,
         pattern: str | None = None,
         rotate: int | None = None,
         digits_only: bool = False,
     ) -> None:
         from neocog.batch.device import finder_beside, open_engine
-        from neocog.network.model import Model, load_model
-        from neocog.network.registry import DEFAULT, FINDER, find_model
-        from neocog.vision.finder_model import FinderModel, load_finder
-        from neocog.vision.page import TURNS
-        from neocog.vision.weigh import Weights
 
         self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
@@ -117,43 +108,36 @@ class Reader:
     @property
     def settings(self) -> dict[str, Any]:
         """What was asked for and changes what is read: records of other settings are no match."""
-        settings: dict[str, Any] = {"min_p": self.policy.min_p}
-        if self.pattern is not None:
-            settings["pattern"] = self.pattern.form
-        if self.rotate is not None:
-            settings["rotate"] = self.rotate
-        if self.digits_only:
-            settings["digits_only"] = True
-        return settings
+        pattern = None if self.pattern is None else self.pattern.form
+        asked = {"pattern": pattern, "rotate": self.rotate, "digits_only": self.digits_only or None}
+        return {"min_p": self.policy.min_p} | {k: v for k, v in asked.items() if v is not None}
 
-    def look(self, grey: NDArray[np.uint8], *, settings: "FinderSettings | None" = None) -> "Finding":
+    def look(self, grey: NDArray[np.uint8], *, settings: FinderSettings | None = None) -> Finding:
         """Return what the finder's network takes for digits and signs on a grey page (H, W)."""
-        from neocog.vision.page import look
-
         return look(grey, self.finder, settings)
 
     def find(
-        self,
-        grey: NDArray[np.uint8],
-        *,
-        found: "Finding | None" = None,
-        settings: "SearchSettings | None" = None,
-    ) -> "Layout":
-        """Find the digits of a grey page (H, W), as they are going to be read.
+        self, grey: NDArray[np.uint8], *, found: Finding | None = None, settings: SearchSettings | None = None
+    ) -> Layout:
+        """Find the digits of a grey page (H, W); the digit network answers for each of them.
 
         ``found`` is what `look` said of it, where it was asked before; ``settings`` are those of
         the search, not of the finder.
         """
-        from neocog.vision.page import lay_out
-
-        count = self.pattern.digits if self.pattern else None
         return lay_out(
-            grey, self.finder, self._known,
-            count=count, turn=self.rotate, weights=self.weights, settings=settings, found=found,
+            grey, self.finder, self._known, count=self.pattern.digits if self.pattern else None,
+            turn=self.rotate, weights=self.weights, settings=settings, found=found,
         )  # fmt: skip
 
-    def recognise(self, lines: "Sequence[Line]", *, scale: float = 1.0) -> tuple[DigitReading, ...]:
-        """Recognise the digits that were found on a page, all in one batch.
+    def _known(
+        self, digits: NDArray[np.uint8], guesses: NDArray[np.float32]
+    ) -> tuple[Answers, NDArray[np.float64]]:
+        """Ask the digit network, see `neocog.vision.search.Known`."""
+        answers = self.engine.recognise(digits, batch=self.batch)
+        return answers, features(answers, self.model, guesses)
+
+    def recognise(self, lines: Sequence[Line], *, scale: float = 1.0) -> tuple[DigitReading, ...]:
+        """Return what the digits of lines are, as the network answered when they were found.
 
         Parameters
         ----------
@@ -170,12 +154,11 @@ class Reader:
         places = [place for line in lines for place in line.digits]
         if not places:
             return ()
-        answers = self.engine.recognise(np.stack([p.digit for p in places]), batch=self.batch)
-        boxes = [_box(place.box, scale) for place in places]
-        return self.judge(answers, boxes, places=places)
+        answers = Answers.join([place.answer for place in places if place.answer])
+        return self.judge(answers, [_box(place.box, scale) for place in places], places=places)
 
     def judge(
-        self, answers: "Answers", boxes: "Sequence[Box]", *, places: "Sequence[Mark] | None" = None
+        self, answers: Answers, boxes: Sequence[Box], *, places: Sequence[Mark] | None = None
     ) -> tuple[DigitReading, ...]:
         """What the network's answers come to: a digit, or a place rejected for a reason.
 
@@ -229,28 +212,12 @@ class Reader:
         one = cast(Picture, picture)
         return replace(next(self.read_pages(one)), picture=one)
 
-    def places(self, picture: Picture) -> "list[Mark]":
-        """Return the digits of a picture's first page as the network gets them, in order.
-
-        Raises
-        ------
-        InputError
-            If it cannot be decoded.
-        """
-        from neocog.vision.finder import LONG_SIDE
-
+    def places(self, picture: Picture) -> list[Mark]:
+        """Return the digits of a picture's first page, in order; InputError if it cannot be decoded."""
         return self.find(next(pages_of(picture, LONG_SIDE)).grey).digits
 
     def read_pages(self, picture: Picture) -> Iterator[PageReading]:
-        """Read page after page; a TIFF or PDF may hold several.
-
-        Raises
-        ------
-        InputError
-            If it, or a page of it, cannot be decoded.
-        """
-        from neocog.vision.finder import LONG_SIDE
-
+        """Read page after page (of a TIFF or PDF); InputError if it, or a page, cannot be decoded."""
         source, pages = name_of(picture), pages_of(picture, LONG_SIDE)
         start = time.perf_counter()
         for page in pages:
@@ -272,23 +239,18 @@ class Reader:
                 yield PageReading(name_of(picture), page, model=self.model.id, error=why)
 
     def _read_page(self, source: str, page: "Page", began: float) -> PageReading:
-        grey = page.grey
         start = time.perf_counter()
-        cached = AnswerCache(self.engine)
-        reader = copy(self)
-        reader.engine = cast("AnyEngine", cached)
-        found = reader.find(grey)
-        rest = iter(reader.recognise(found.lines, scale=page.scale))
-        high, wide = (round(side / page.scale) for side in grey.shape)
-        turn, size, marks = found.turn, (wide, high), []
-        count = self.pattern.digits if self.pattern else None
+        found = self.find(page.grey)
+        rest = iter(self.recognise(found.lines, scale=page.scale))
+        high, wide = (round(side / page.scale) for side in page.grey.shape)
+        turn, size, marks, pattern = found.turn, (wide, high), [], self.pattern
         for line in found.lines:
-            own, others = _parted(line, [next(rest) for _ in line.digits], count)
+            digits = [next(rest) for _ in line.digits]
+            own, others = _parted(line, digits, pattern.digits if pattern else None)
             signs = [SignReading(s.char, s.score, _box(s.box, page.scale)) for s in others]
             marks.append((own, one_each(signs, turn, size)))
-        digits = tuple(digit for own, _ in marks for digit in own)
         lines = into_words(marks, turn=turn, size=size, digits_only=self.digits_only)
-        pattern, fits = self.pattern, None
+        fits = None
         if pattern is not None:
             chars = [[digit.char for digit in line] for line, _ in marks]
             lines = tuple(
@@ -296,14 +258,14 @@ class Reader:
                 for line, some in zip(lines, chars, strict=True)
             )
             fits = bool(chars) and all(map(pattern.fits, chars))
-        whole = 1e3 * (time.perf_counter() - start)
+        ms = 1e3 * (time.perf_counter() - start)
         return PageReading(
             source=source,
             page=page.index,
             text="\n".join(line.text for line in lines),
-            digits=digits,
+            digits=tuple(digit for own, _ in marks for digit in own),
             model=self.model.id,
-            ms={"decode": 1e3 * (start - began), "find": whole - cached.ms, "recognise": cached.ms},
+            ms={"decode": 1e3 * (start - began), "find": ms - found.ms, "recognise": found.ms},
             signs=tuple(sign for _, signs in marks for sign in signs),
             left_out=found.left_out,
             turn=turn,
@@ -313,28 +275,24 @@ class Reader:
             lines=lines,
         )
 
-    def _known(self, digits: NDArray[np.uint8], guesses: NDArray[np.float32]) -> NDArray[np.float64]:
-        """What the digit network says of places (N,), see `neocog.vision.weigh.NETWORK`."""
-        answers = self.engine.recognise(digits, batch=self.batch)
-        return features(answers, self.model, guesses)
-
 
 def _parted(
-    line: "Line", digits: list[DigitReading], count: int | None
-) -> "tuple[list[DigitReading], list[Mark]]":
+    line: Line, digits: list[DigitReading], count: int | None
+) -> tuple[list[DigitReading], list[Mark]]:
     """Digits and signs of a line: what is rejected, and hardly a digit, is the sign at its place.
 
     Only a sign that stands in the text is; a line has a digit, and its ``count`` if given.
     """
-    signs = [
-        place.sign if digit.char == REJECTED and digit.p < 0.5 else None
-        for place, digit in zip(line.digits, digits, strict=True)
-    ]
-    signs = [sign if sign and stands(sign.char, sign.score) else None for sign in signs]
-    if all(signs) or len(digits) == count:
+    kept, signs = [], []
+    for place, digit in zip(line.digits, digits, strict=True):
+        sign = place.sign if digit.char == REJECTED and digit.p < 0.5 else None
+        if sign and stands(sign.char, sign.score):
+            signs.append(sign)
+        else:
+            kept.append(digit)
+    if not kept or len(digits) == count:
         return digits, list(line.signs)
-    kept = [digit for digit, sign in zip(digits, signs, strict=True) if sign is None]
-    return kept, [*line.signs, *(sign for sign in signs if sign is not None)]
+    return kept, [*line.signs, *signs]
 
 
 def _box(box: tuple[int, int, int, int], scale: float) -> tuple[int, int, int, int]:

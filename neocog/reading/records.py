@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from neocog.batch.sources import check_written
 from neocog.errors import InputError, UsageError
 from neocog.files import atomic_write, check_output
 from neocog.jsontext import to_json
@@ -35,68 +34,34 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class DigitReading:
-    """One place where a digit stands.
+    """One place where a digit stands."""
 
-    Attributes
-    ----------
-    char : str
-        ``"0"`` to ``"9"``, or ``"?"`` where the answer was rejected.
-    p : float
-        Probability of the best answer, 0 where there was none.
-    margin : float
-        Best response minus the second.
-    box : tuple of int
-        x, y, width, height in pixels of the upright picture.
-    reason : str or None
-        Why the place was rejected: ``no response``, ``two answers``, ``not a digit``;
-        see :mod:`neocog.batch.policy`.
-    place : float
-        Probability that a digit stands there at all and none beside it was left out; in no file.
-    """
-
-    char: str
-    p: float
-    margin: float
+    char: str  #: ``"0"`` to ``"9"``, or ``"?"`` where the answer was rejected
+    p: float  #: probability of the best answer, 0 where there was none
+    margin: float  #: best response minus the second
     box: Box
+    #: why it was rejected: ``no response``, ``two answers``, ``not a digit``; see `neocog.reading.policy`
     reason: str | None = None
+    #: probability that a digit stands there at all and none beside it was left out; in no file
     place: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class SignReading:
-    """A sign between digits: it is told, and no part of the text.
+    """A sign between digits, in the text if it is sure enough."""
 
-    Attributes
-    ----------
-    char : str
-        One of `neocog.vision.finder.SIGNS`, such as ``/``.
-    p : float
-        How surely it is a sign, 0 to 1.
-    box : tuple of int
-        x, y, width, height in pixels of the upright picture.
-    """
-
-    char: str
-    p: float
+    char: str  #: one of `neocog.vision.finder.SIGNS`, such as ``/``
+    p: float  #: how surely it is a sign, 0 to 1
     box: Box
 
 
 @dataclass(frozen=True, slots=True)
 class WordReading:
-    """Digits and signs of one line with no wide gap between them.
-
-    Attributes
-    ----------
-    text : str
-    box : tuple of int
-        x, y, width, height in pixels of the upright picture.
-    digits : tuple of int, or None
-        Numbers of its first and last digit among those of the page; None for signs alone.
-    """
+    """Digits and signs of one line with no wide gap between them."""
 
     text: str
     box: Box
-    digits: tuple[int, int] | None
+    digits: tuple[int, int] | None  #: its first and last digit among those of the page; None for signs alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,67 +74,31 @@ class LineReading:
 
     def to_dict(self) -> dict[str, Any]:
         """The line as plain values."""
-        words = [
-            {"text": word.text, "box": list(word.box), "digits": list(word.digits or ())}
-            for word in self.words
-        ]
+        words = [{"text": w.text, "box": list(w.box), "digits": list(w.digits or ())} for w in self.words]
         return {"text": self.text, "box": list(self.box), "words": words}
 
 
 @dataclass(frozen=True, slots=True)
 class PageReading:
-    r"""What stands on one page, or why that is not known.
+    """What stands on one page, or why that is not known."""
 
-    Attributes
-    ----------
-    source : str
-        The picture as it was named.
-    page : int
-        From 0; more than one in a TIFF.
-    text : str
-        Digits, ``"?"`` where an answer was rejected, signs where they are sure, spaces for wide
-        gaps; lines joined by ``"\n"``.
-    digits : tuple of DigitReading
-        In the order of ``text``.
-    model : str
-        Name and version of the model.
-    error : str or None
-        Why the page could not be read.
-    ms : dict or None
-        Milliseconds that each stage took.
-    fits : bool or None
-        Whether there are lines, and all have the pattern that was asked for; None where none was.
-    signs : tuple of SignReading
-        Signs among the digits.
-    left_out : int
-        Places that were noticed and are not in the text: too unlike a digit.
-    turn : int
-        Degrees clockwise, 0, 90, 180 or 270, by which the page was turned to be read.
-    size : tuple of int, or None
-        Width and height of the upright picture; None where nothing was searched for.
-    lines : tuple of LineReading
-        What ``text`` is made of.
-    finder : str
-        Name and version of what found the digits; empty where nothing was searched for.
-    picture : Picture or None
-        What `Reader.read` was given, for `plot` and `save`.
-    """
-
-    source: str
-    page: int = 0
+    source: str  #: the picture as it was named
+    page: int = 0  #: from 0; more than one in a TIFF or PDF
+    #: digits, ``"?"`` where an answer was rejected, signs where they are sure, spaces for wide gaps
     text: str = ""
-    digits: tuple[DigitReading, ...] = ()
-    model: str = ""
-    error: str | None = None
-    ms: dict[str, float] | None = None
+    digits: tuple[DigitReading, ...] = ()  #: in the order of ``text``
+    model: str = ""  #: name and version of the model
+    error: str | None = None  #: why the page could not be read
+    ms: dict[str, float] | None = None  #: milliseconds that each stage took
+    #: whether there are lines, and all have the pattern that was asked for; None where none was
     fits: bool | None = None
-    signs: tuple[SignReading, ...] = ()
-    left_out: int = 0
-    turn: int = 0
-    finder: str = ""
-    size: tuple[int, int] | None = None
-    lines: tuple[LineReading, ...] = ()
-    picture: Any = field(default=None, repr=False, compare=False)
+    signs: tuple[SignReading, ...] = ()  #: signs among the digits
+    left_out: int = 0  #: places that were noticed and are not in the text: too unlike a digit
+    turn: int = 0  #: degrees clockwise, 0, 90, 180 or 270, by which the page was turned to be read
+    finder: str = ""  #: name and version of what found the digits; empty where nothing was searched for
+    size: tuple[int, int] | None = None  #: of the upright picture; None where nothing was searched for
+    lines: tuple[LineReading, ...] = ()  #: what ``text`` is made of
+    picture: Any = field(default=None, repr=False, compare=False)  #: what `Reader.read` was given
 
     def __str__(self) -> str:
         return self.text
@@ -224,7 +153,7 @@ class PageReading:
         the picture that was read, or cannot be written.
         """
         from neocog.batch.formats import Format, kind_of
-        from neocog.batch.sources import Files
+        from neocog.batch.sources import Files, check_written
 
         if path in Files([self.source]):
             raise UsageError(f"{path}: is the picture that was read; choose another name")
@@ -263,31 +192,16 @@ class PageReading:
 
     def to_dict(self, *, timings: bool = False, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The record as plain values; with ``timings`` also ``ms``, and ``settings`` if given."""
-        record: dict[str, Any] = {
-            "schema": SCHEMA,
-            "source": self.source,
-            "page": self.page,
-            "text": self.text,
-            "digits": [
-                {
-                    "char": d.char,
-                    "p": round(d.p, 4),
-                    "margin": round(d.margin, 4),
-                    "box": list(d.box),
-                    "reason": d.reason,
-                }
-                for d in self.digits
-            ],
-            "model": self.model,
-            "error": self.error,
-        }
+        digits = [
+            {"char": d.char, "p": round(d.p, 4), "margin": round(d.margin, 4), "box": list(d.box),
+             "reason": d.reason}
+            for d in self.digits
+        ]  # fmt: skip
+        record: dict[str, Any] = {"schema": SCHEMA, "source": self.source, "page": self.page}
+        record |= {"text": self.text, "digits": digits, "model": self.model, "error": self.error}
         if self.finder:
-            record |= {
-                "finder": self.finder,
-                "signs": [{"char": s.char, "p": round(s.p, 4), "box": list(s.box)} for s in self.signs],
-                "left_out": self.left_out,
-                "turn": self.turn,
-            }
+            signs = [{"char": s.char, "p": round(s.p, 4), "box": list(s.box)} for s in self.signs]
+            record |= {"finder": self.finder, "signs": signs, "left_out": self.left_out, "turn": self.turn}
         if self.size is not None:
             record |= {"size": list(self.size), "lines": [line.to_dict() for line in self.lines]}
         if self.fits is not None:
