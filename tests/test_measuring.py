@@ -14,8 +14,6 @@ from experiments.documents import signs
 from experiments.reading import freeze
 from experiments.reading.measure import faults, honest, placed, summary, sure
 from experiments.reading.sets import samples
-from neocog.batch.records import DigitReading, PageReading
-from neocog.batch.words import SURE
 from neocog.cli.learn import _fonts
 from neocog.errors import InputError, NeocogError, UsageError
 from neocog.jsontext import to_json

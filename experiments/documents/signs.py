@@ -17,7 +17,7 @@ from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import frozen
-from neocog.batch.reader import Reader
+from neocog.reading.reader import Reader
 from neocog.vision.finder import SIGNS
 
 RISK = 0.05

@@ -18,7 +18,6 @@ from PIL import Image
 
 from experiments.harness.arguments import arguments
 from experiments.reading.freeze import DEFAULT
-from neocog.batch.reader import Reader
 from neocog.live.draw import candidates, layers
 from neocog.live.pipeline import Settings, View, responses
 from neocog.live.session import Session

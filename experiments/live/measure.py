@@ -35,7 +35,6 @@ import numpy as np
 
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
-from neocog.batch.reader import Reader
 from neocog.live.announce import Announcer, Rules
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source

@@ -11,9 +11,9 @@ import numpy as np
 from PIL import Image
 
 from neocog.batch.pictures import Picture
-from neocog.batch.records import REJECTED
 from neocog.errors import UsageError
 from neocog.learning.datasets import LabelledPictures, open_dataset
+from neocog.reading.records import REJECTED
 
 OF_DATA = ("photos", "photos_b", "strings")
 FROZEN = ("conditions", "blank", "forms", "amounts", "turned", "letters")
