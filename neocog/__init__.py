@@ -22,9 +22,9 @@ TYPE_CHECKING = False  # typing is not imported, nor anything else: see `neocog.
 if TYPE_CHECKING:
     from typing import Any
 
-    from neocog.batch.reader import Reader
     from neocog.evaluation.explain import explain
     from neocog.network.model import Model, load_model
+    from neocog.reading.reader import Reader
 
 __version__ = "1.0.0"
 
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Reader": "neocog.batch.reader",
+    "Reader": "neocog.reading.reader",
     "Model": "neocog.network.model",
     "explain": "neocog.evaluation.explain",
     "load_model": "neocog.network.model",

@@ -12,9 +12,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import DigitReading
 from neocog.live.sources import Source
 from neocog.live.tracks import Row
+from neocog.reading.records import DigitReading
 from tests.support import STROKES
 
 Frame = NDArray[np.uint8]

@@ -13,8 +13,8 @@ from PIL import Image
 from neocog import Reader
 from neocog.batch.device import choose_device, learning_module
 from neocog.batch.overlays import PictureFolder, overlay, steps
-from neocog.batch.records import PageReading
 from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
+from neocog.reading.records import PageReading
 from neocog.vision.finder import overlaps
 from tests.support import page, save_page, tiny_model
 

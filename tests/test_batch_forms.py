@@ -13,9 +13,9 @@ from PIL import Image
 
 from neocog.batch.formats import Format
 from neocog.batch.inputs import Shard
-from neocog.batch.records import LARGEST, DigitReading, PageReading
 from neocog.batch.report import _THUMBNAIL, Card, Report, cards_of
 from neocog.batch.sources import PACKED_TAR, TAR, ZIP, Item
+from neocog.reading.records import LARGEST, DigitReading, PageReading
 from neocog.vision import decode as vision_decode
 from tests.support import page, run, save_page
 

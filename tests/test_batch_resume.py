@@ -18,10 +18,10 @@ from PIL import Image
 
 from neocog.batch.formats import Format, kind_of
 from neocog.batch.output import open_sink
-from neocog.batch.records import PageReading
 from neocog.batch.resume import Done, read_done
 from neocog.errors import EndedEarly, UsageError
 from neocog.files import file_lock
+from neocog.reading.records import PageReading
 from tests.support import few, page, run, save_page, until
 
 try:
@@ -251,7 +251,7 @@ def test_killed_while_old_records_make_way(tmp_path: Path) -> None:
     program = f"""
 import os, signal
 from neocog.batch.formats import Format, kind_of
-from neocog.batch.records import PageReading
+from neocog.reading.records import PageReading
 from neocog.batch.resume import read_done
 from neocog.batch.output import open_sink
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)

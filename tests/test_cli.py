@@ -19,10 +19,10 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import Result
 
-from neocog.batch.reader import Reader
 from neocog.cli import app
 from neocog.errors import UsageError
 from neocog.network.model import Model
+from neocog.reading.reader import Reader
 from tests.support import digits_of, run, save_page, tiny_model, until, write_digits
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")

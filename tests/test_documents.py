@@ -20,11 +20,11 @@ from experiments.documents.measure import compared
 from neocog.batch import addresses
 from neocog.batch.formats import Format, kind_of
 from neocog.batch.output import open_sink
-from neocog.batch.reader import Reader
-from neocog.batch.records import DigitReading, PageReading, SignReading
-from neocog.batch.words import cells, into_words, one_each, upright
 from neocog.cli import app
 from neocog.errors import InputError, UsageError
+from neocog.reading.reader import Reader
+from neocog.reading.records import DigitReading, PageReading, SignReading
+from neocog.reading.words import cells, into_words, one_each, upright
 from neocog.vision import documents
 from neocog.vision.decode import decode, is_light
 from neocog.vision.normalise import normalise

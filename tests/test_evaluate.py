@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neocog.batch.records import PageReading
 from neocog.edit_distance import edit_distance
 from neocog.evaluation.evaluate import NO_ANSWER, PictureScore, evaluate_digits
 from neocog.evaluation.timing import StageTime, Timing, digit_boxes, made_page, page_times
@@ -15,6 +14,7 @@ from neocog.learning.formats import Digits
 from neocog.network.decision import answers
 from neocog.network.engine import Bound, Engine
 from neocog.network.made import made_digits
+from neocog.reading.records import PageReading
 from neocog.vision.crops import digit_of_box
 from tests.support import digits_of, tiny_model
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 import neocog
-from neocog.batch.records import DigitReading, PageReading
 from neocog.jsontext import to_json
+from neocog.reading.records import DigitReading, PageReading
 
 
 def test_numbers_that_are_not_finite_are_null() -> None:

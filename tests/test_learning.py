@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.learning import recipes, selforganise, top
 from neocog.learning.calibrate import best_temperature, calibrated
@@ -21,6 +20,7 @@ from neocog.network import parallel, reference
 from neocog.network.fields import bell
 from neocog.network.model import Model, from_bytes, to_bytes
 from neocog.network.spec import preset
+from neocog.reading.reader import Reader
 from tests.support import few
 
 SPEC = preset("fukushima2003")

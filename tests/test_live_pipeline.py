@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 from threadpoolctl import threadpool_info
 
-from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead
 from neocog.live.announce import Rules
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
@@ -22,6 +21,7 @@ from neocog.live.frame_reader import _LIVES, LONG_SIDE, FrameReader, RecentCache
 from neocog.live.pipeline import Pipeline, Settings, View, finder_threads
 from neocog.live.sources import FrameSource, Source, SourceLost, in_colours, open_source
 from neocog.live.video import Stream, without_password
+from neocog.reading.reader import Reader
 from neocog.vision.finder_model import OpenCV
 from tests.live_support import MODEL, Scripted, clip, picture, save_video
 from tests.support import until

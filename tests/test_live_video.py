@@ -18,13 +18,13 @@ import cv2
 import numpy as np
 import pytest
 
-from neocog.batch.reader import Reader
 from neocog.errors import InputError
 from neocog.live.capture import BoundedQueue, Capture, Frame
 from neocog.live.pipeline import Pipeline
 from neocog.live.player import MAX_PIXELS, MEMORY
 from neocog.live.sources import FolderSource, SourceLost, open_source
 from neocog.live.video import Stream, VideoFile
+from neocog.reading.reader import Reader
 from tests.live_support import MODEL, RawServer, Scripted, clip, picture, save_video
 from tests.support import run, until
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neocog.batch.pattern import Pattern
-from neocog.batch.records import DigitReading
 from neocog.errors import UsageError
 from neocog.live.announce import Announcer, Rules
 from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import Settings
 from neocog.live.tracks import Agreement, Row, Tracker, align
+from neocog.reading.pattern import Pattern
+from neocog.reading.records import DigitReading
 from tests.live_support import row
 
 SIZE = (640, 480)

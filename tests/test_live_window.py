@@ -14,8 +14,6 @@ import cv2
 import numpy as np
 import pytest
 
-from neocog.batch.pattern import Pattern
-from neocog.batch.reader import Reader
 from neocog.errors import InputError, UsageError
 from neocog.live import recorder
 from neocog.live import window as live_window
@@ -25,6 +23,8 @@ from neocog.live.recorder import Recorder
 from neocog.live.session import Session
 from neocog.live.sources import FrameSource, open_source
 from neocog.live.window import TITLE, Window
+from neocog.reading.pattern import Pattern
+from neocog.reading.reader import Reader
 from tests.live_support import MODEL, clip, frames_in, picture, save_video
 
 ROOT = Path(__file__).resolve().parent.parent

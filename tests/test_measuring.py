@@ -12,8 +12,6 @@ from experiments.documents import signs
 from experiments.reading.made import CELLS, FORMATS, faces, make_amounts, make_letters
 from experiments.reading.measure import faults, honest, placed, summary, sure
 from experiments.reading.sets import SETS, Task, digits_of, sample
-from neocog.batch.records import DigitReading, PageReading
-from neocog.batch.words import SURE
 from neocog.cli.learn import _fonts
 from neocog.errors import InputError, UsageError
 from neocog.jsontext import to_json
@@ -21,6 +19,8 @@ from neocog.learning.formats import Digits
 from neocog.learning.pages.conditions import FACES
 from neocog.learning.pages.pen import write_digit
 from neocog.learning.teacher import bank, layouts
+from neocog.reading.records import DigitReading, PageReading
+from neocog.reading.words import SURE
 from neocog.vision.finder import FinderSettings
 from neocog.vision.weigh import SearchSettings, Weights
 from tests import support

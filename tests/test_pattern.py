@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neocog.batch.pattern import Pattern
-from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.network.decision import all_scores, answers, of_lone_digits
+from neocog.reading.pattern import Pattern
+from neocog.reading.reader import Reader
 from tests.support import digits_of, page, tiny_model
 
 

@@ -10,8 +10,8 @@ import pytest
 from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
 from neocog.batch.output import open_sink
-from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.sources import Files
+from neocog.reading.records import DigitReading, PageReading
 
 READ = PageReading(
     "a/b.jpg",

@@ -5,12 +5,12 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from neocog.batch.policy import Policy, parse_share, threshold_for
-from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.learning.calibrate import calibrated, risk_row, risk_table
 from neocog.learning.mix import Mix
 from neocog.network.decision import Answers, answers
+from neocog.reading.policy import Policy, parse_share, threshold_for
+from neocog.reading.reader import Reader
 from tests.support import digits_of, tiny_model
 
 

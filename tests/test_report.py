@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from neocog.batch.reader import Reader
 from neocog.errors import InputError
 from neocog.evaluation.figures import Axis, Line, chart
 from neocog.evaluation.report import find_sets, measure, write
+from neocog.reading.reader import Reader
 from tests.support import digits_of, run, save_page, tiny_model, write_digits
 
 

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from neocog.batch.pictures import is_several
-from neocog.batch.reader import Reader
 from neocog.errors import InputError, UsageError
+from neocog.reading.reader import Reader
 from tests.support import page, save_page
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

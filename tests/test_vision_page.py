@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from neocog.batch.reader import Reader, _parted
-from neocog.batch.records import DigitReading
 from neocog.errors import UsageError
+from neocog.reading.reader import Reader, _parted
+from neocog.reading.records import DigitReading
 from neocog.vision.crops import Crop, cut_out, digit_of_box
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import into_lines

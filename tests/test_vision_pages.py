@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from neocog.batch.reader import Reader
 from neocog.learning.datasets import open_dataset
 from neocog.learning.pages.conditions import BLANK, BLANK_HELD_BACK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page
 from neocog.learning.pages.pen import skeleton
+from neocog.reading.reader import Reader
 from neocog.vision.decode import to_grey
 from tests.support import few, run
 

@@ -5,9 +5,9 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 
-from neocog.batch.reader import Reader
 from neocog.learning.formats import read_sklearn
 from neocog.learning.pages.pen import write_digit
+from neocog.reading.reader import Reader
 
 TALL, GAP, PEN = 70, 20, 4
 

@@ -25,10 +25,10 @@ from experiments.harness.arguments import arguments
 from experiments.harness.processes import spread
 from experiments.harness.record import write_results
 from experiments.learning.ship import LEARNED_FROM, write_sums
-from neocog.batch.reader import Reader
 from neocog.evaluation.report import Sets, find_sets, measure, write
 from neocog.network.model import Model, Precision, from_bytes, load_model, to_bytes
 from neocog.network.registry import SUMS, find_model
+from neocog.reading.reader import Reader
 from neocog.vision.finder_model import is_finder
 
 RESULTS = Path(__file__).resolve().parent / "results" / "models.json"

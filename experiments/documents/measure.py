@@ -20,10 +20,10 @@ from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.sets import digits_of, hands
-from neocog.batch.reader import Reader
-from neocog.batch.words import cells
 from neocog.edit_distance import edit_distance
 from neocog.learning.datasets import open_digits
+from neocog.reading.reader import Reader
+from neocog.reading.words import cells
 
 COUNT, SEED = 50, 41
 Row = dict[str, Any]

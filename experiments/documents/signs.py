@@ -1,4 +1,4 @@
-"""Chooses from which score of the finder a sign stands in the text: `neocog.batch.words.SURE`.
+"""Chooses from which score of the finder a sign stands in the text: `neocog.reading.words.SURE`.
 
     python -m experiments.documents.signs DATA -o experiments/documents/results/signs.json
         [--finder FILE] [--pages N]
@@ -16,8 +16,8 @@ import numpy as np
 from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from experiments.reading.made import CELLS, FORMATS, make_amounts, make_form
-from neocog.batch.reader import Reader
 from neocog.learning.datasets import open_digits
+from neocog.reading.reader import Reader
 from neocog.vision.finder import SIGNS
 
 RISK = 0.05

@@ -19,12 +19,12 @@ from PIL import Image
 from data import make_photo
 from experiments.harness.arguments import arguments
 from experiments.live import clips
-from neocog.batch.reader import Reader
 from neocog.live.draw import candidates, layers
 from neocog.live.pipeline import Settings, View, responses
 from neocog.live.session import Session
 from neocog.live.sources import open_source
 from neocog.live.window import Window
+from neocog.reading.reader import Reader
 
 NUMBERS = ("20619", "7384", "055192")
 SIZE = (960, 540)

@@ -35,10 +35,10 @@ import numpy as np
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.live import clips
-from neocog.batch.reader import Reader
 from neocog.live.announce import Announcer, Rules
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
+from neocog.reading.reader import Reader
 
 SIZES = ((640, 480), (1280, 720))
 KINDS = ("photos", "strings", "blank", "scattered", "thin")  # the last two are small alone

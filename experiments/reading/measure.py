@@ -33,10 +33,10 @@ from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.sets import SEED, SETS, Task, digits_of, labelled, sample, tasks
 from neocog.batch.pictures import Picture
-from neocog.batch.reader import Reader
-from neocog.batch.records import REJECTED, PageReading
 from neocog.learning.finder.boxes import compared
 from neocog.network.parallel import cores
+from neocog.reading.reader import Reader
+from neocog.reading.records import REJECTED, PageReading
 from neocog.vision.decode import to_grey
 from neocog.vision.finder import FinderSettings, Finding, overlaps
 

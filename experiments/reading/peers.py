@@ -26,7 +26,7 @@ from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from experiments.reading.measure import faults
 from experiments.reading.sets import digits_of, sample, tasks
-from neocog.batch.reader import Reader
+from neocog.reading.reader import Reader
 
 COLUMNS = {"reader": "reader", "set": "set", "pictures": "pictures", "digits": "digits",
            "exact": "exact", "cer": "character error rate", "ms": "median, ms"}  # fmt: skip

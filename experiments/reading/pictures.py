@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from experiments.harness.arguments import arguments
-from neocog.batch.reader import Reader
 from neocog.learning.formats import read_sklearn
 from neocog.learning.pages.page import make_page
+from neocog.reading.reader import Reader
 from neocog.vision.decode import to_grey
 from neocog.vision.overlay import draw_overlay
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from experiments.reading.made import CELLS, FORMATS, faces, make_amounts, make_form, make_letters
 from neocog.batch.pictures import Picture
-from neocog.batch.records import REJECTED
 from neocog.learning.datasets import Digits, LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import CONDITIONS, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page
+from neocog.reading.records import REJECTED
 
 SEED = 31
 

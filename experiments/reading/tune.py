@@ -43,8 +43,6 @@ from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.sequence import Lattice, fitted
-from neocog.batch.policy import combined
-from neocog.batch.reader import Reader
 from neocog.edit_distance import edit_distance
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
@@ -52,6 +50,8 @@ from neocog.learning.pages.page import make_page
 from neocog.learning.teacher.bank import Bank, build_bank, load_bank
 from neocog.learning.teacher.page import any_style, draw_page
 from neocog.network.cache import AnswerCache
+from neocog.reading.policy import combined
+from neocog.reading.reader import Reader
 from neocog.vision.decode import decode, to_grey
 from neocog.vision.finder import LONG_SIDE, FinderSettings, overlaps
 from neocog.vision.lines import into_lines, link_features, links

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from neocog.batch import markup
-from neocog.batch.records import REJECTED, PageReading
 from neocog.batch.sources import STDIN
-from neocog.batch.words import cells
 from neocog.errors import UsageError
 from neocog.messages import printable
+from neocog.reading.records import REJECTED, PageReading
+from neocog.reading.words import cells
 
 Kind = Literal["text", "jsonl", "json", "csv", "tsv", "table", "hocr", "alto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -6,8 +6,8 @@ hOCR: http://kba.github.io/hocr-spec/1.2/, ALTO: https://www.loc.gov/standards/a
 from math import prod
 from xml.etree import ElementTree as ET
 
-from neocog.batch.records import Box, PageReading, WordReading
 from neocog.messages import printable
+from neocog.reading.records import Box, PageReading, WordReading
 
 HOCR_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <html xmlns="http://www.w3.org/1999/xhtml"><head><title>neocog</title>

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import FrameType
 
 from neocog.batch.formats import Format, lay_out
-from neocog.batch.records import PageReading
 from neocog.batch.resume import Done
 from neocog.errors import EndedEarly, UsageError
 from neocog.files import AppendFile
+from neocog.reading.records import PageReading
 
 _SYNC = 5.0  # seconds after which what is written is brought to the disk
 

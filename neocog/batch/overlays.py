@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import LARGEST, DigitReading, PageReading
 from neocog.batch.sources import Files, Item
 from neocog.batch.tasks import what_went_wrong
 from neocog.errors import UsageError
 from neocog.files import atomic_write
 from neocog.messages import printable
+from neocog.reading.records import LARGEST, DigitReading, PageReading
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from neocog.batch.reader import Reader
+    from neocog.reading.reader import Reader
     from neocog.vision.decode import Page
 
 _PHOTOGRAPHS = (".jpg", ".jpeg", ".heic", ".heif", ".hif")  # their overlays are JPEG too

@@ -13,11 +13,11 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from neocog.batch.records import REJECTED, PageReading
 from neocog.batch.sources import Item
 from neocog.errors import UsageError
 from neocog.files import atomic_write
 from neocog.messages import printable
+from neocog.reading.records import REJECTED, PageReading
 from neocog.vision.overlay import SURE_P
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import SCHEMA, PageReading
 from neocog.errors import UsageError
 from neocog.files import atomic_write
+from neocog.reading.records import SCHEMA, PageReading
 
 _BEGIN = PageReading("").to_json()[: len('{"schema":1,')].encode()
 

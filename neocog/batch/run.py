@@ -29,7 +29,7 @@ from neocog.files import file_lock
 
 if TYPE_CHECKING:
     from neocog.batch.cluster import Cluster
-    from neocog.batch.reader import Reader
+    from neocog.reading.reader import Reader
 
 FEW = 12
 """As many pictures are read in less time than it takes to start workers."""

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.formats import Format
-from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
 from neocog.batch.sources import Item
 from neocog.errors import EndedEarly, InputError, NeocogError
+from neocog.reading.records import REJECTED, Box, DigitReading, PageReading
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
     from neocog.batch.report import Card
+    from neocog.reading.reader import Reader
 
 ISOLATED_AT_ONCE = 256
 """Isolated digits of a task: so many are recognised together."""

@@ -26,7 +26,7 @@ MEMORY = 1_500_000_000
 # what workers need is loaded once, by the process that they are forked from
 PRELOAD = [
     "numpy", "cv2", "PIL.Image", "PIL.PngImagePlugin", "PIL.JpegImagePlugin",
-    "PIL.TiffImagePlugin", "neocog.batch.reader", "neocog.batch.tasks", "neocog.network.decision",
+    "PIL.TiffImagePlugin", "neocog.reading.reader", "neocog.batch.tasks", "neocog.network.decision",
     "neocog.network.model", "neocog.vision.decode", "neocog.vision.finder_model",
     "neocog.vision.page",
 ]  # fmt: skip

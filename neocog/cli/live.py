@@ -67,8 +67,6 @@ def live(
     """
     _hush()
     from neocog.batch.device import choose_device
-    from neocog.batch.pattern import PLACE, Pattern
-    from neocog.batch.reader import Reader
     from neocog.live.announce import Rules
     from neocog.live.frame_reader import Roi
     from neocog.live.pipeline import Settings
@@ -76,6 +74,8 @@ def live(
     from neocog.live.sources import open_source
     from neocog.live.tracks import Agreement
     from neocog.live.window import Window, display_trouble
+    from neocog.reading.pattern import PLACE, Pattern
+    from neocog.reading.reader import Reader
 
     asked_size = _size(size)
     region = Roi.parse(roi) if roi else None

@@ -13,9 +13,9 @@ from neocog.messages import tell
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from neocog.batch.reader import Reader
     from neocog.evaluation.timing import StageTime, Timing
     from neocog.learning.datasets import Digits, LabelledPictures
+    from neocog.reading.reader import Reader
 
 Split = option(
     "--split", "test|train|validation|learning", "Part of the set [default: test, if the set has parts]."
@@ -53,8 +53,8 @@ def evaluate(
     character error rate, and the share of pictures read exactly. With --report: every set
     found, corruptions, marks that are not digits, risk against coverage, calibration, mistakes.
     """
-    from neocog.batch.reader import Reader
     from neocog.learning.datasets import Digits, open_dataset
+    from neocog.reading.reader import Reader
 
     def opened() -> Reader:
         return Reader(model, device=device, precision=precision, plan=plan, batch=batch)

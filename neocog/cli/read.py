@@ -93,12 +93,12 @@ def read(
     from neocog.batch.cluster import Cluster
     from neocog.batch.formats import Format, kind_of
     from neocog.batch.inputs import Shard, is_one_file
-    from neocog.batch.policy import parse_share
-    from neocog.batch.reader import Reader
     from neocog.batch.run import Request, read_all
     from neocog.cli.progress import ReadingBar
     from neocog.errors import UsageError
     from neocog.messages import tell
+    from neocog.reading.policy import parse_share
+    from neocog.reading.reader import Reader
 
     if json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other; leave one out")

@@ -30,8 +30,8 @@ def serve(
     Nothing leaves this machine. The server accepts only local connections unless --host is given.
     The API is described at /docs.
     """
-    from neocog.batch.policy import parse_share
-    from neocog.batch.reader import Reader
+    from neocog.reading.policy import parse_share
+    from neocog.reading.reader import Reader
     from neocog.serve import server
 
     server.check_installed()

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from neocog.edit_distance import edit_distance
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
-    from neocog.batch.records import PageReading
     from neocog.learning.datasets import Digits, LabelledPictures
     from neocog.network.decision import Answers
     from neocog.network.engine import AnyEngine
+    from neocog.reading.reader import Reader
+    from neocog.reading.records import PageReading
 
 NO_ANSWER = 10  # column of the confusion matrix
 _CHUNK = 512  # digits between two calls of progress

@@ -174,7 +174,7 @@ def explain(
         if picture.dtype != np.uint8:
             raise InputError(f"got a digit of {picture.dtype}, expected uint8, ink 255 on paper 0")
         return explain_digit(picture, Engine(loaded), count=count)
-    from neocog.batch.reader import Reader
+    from neocog.reading.reader import Reader
 
     places = Reader(loaded, device="cpu").places(picture)
     if not places:

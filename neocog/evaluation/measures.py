@@ -13,10 +13,10 @@ from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
 from neocog.evaluation.evaluate import PictureScore, Progress, answer_digits, confusion_of
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
-    from neocog.batch.records import PageReading
     from neocog.learning.datasets import Digits
     from neocog.network.decision import Answers
+    from neocog.reading.reader import Reader
+    from neocog.reading.records import PageReading
 
 Facts = dict[str, Any]
 

@@ -18,9 +18,9 @@ from neocog.files import atomic_write, check_output
 from neocog.jsontext import to_json
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
     from neocog.learning.datasets import Digits, LabelledPictures
     from neocog.network.decision import Answers
+    from neocog.reading.reader import Reader
 
 SCHEMA = 1
 #: Where the folder of the sets is named if the command names none.

@@ -10,10 +10,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import REJECTED, Box, DigitReading
 from neocog.live.frame_reader import FrameReading
 from neocog.live.pipeline import STAGES, Settings, View
 from neocog.network.spec import LABELS
+from neocog.reading.records import REJECTED, Box, DigitReading
 from neocog.vision.finder import normalised
 from neocog.vision.overlay import SURE_P
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import REJECTED, Box
 from neocog.errors import UsageError
 from neocog.live.capture import Frame
 from neocog.live.tracks import Row
 from neocog.network.cache import AnswerCache
+from neocog.reading.records import REJECTED, Box
 from neocog.vision.finder import FinderSettings, Finding
 from neocog.vision.page import Layout
 from neocog.vision.weigh import SearchSettings
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
     from neocog.network.engine import AnyEngine
+    from neocog.reading.reader import Reader
 
 LONG_SIDE = 640
 """A frame, or the region of it that is read, is searched at this long side, in pixels."""

@@ -31,8 +31,8 @@ from neocog.live.tracks import Agreement, Track, Tracker
 from neocog.network.parallel import ProcessSetting, cores, one_blas_thread
 
 if TYPE_CHECKING:
-    from neocog.batch.pattern import Pattern
-    from neocog.batch.reader import Reader
+    from neocog.reading.pattern import Pattern
+    from neocog.reading.reader import Reader
 
 STAGES = ("capture", "find", "recognise", "vote", "draw")
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from neocog.batch.records import PageReading
 from neocog.batch.sources import identity
 from neocog.errors import InputError, UsageError
 from neocog.files import AppendFile
@@ -23,10 +22,11 @@ from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
 from neocog.live.sources import Source
 from neocog.messages import tell
+from neocog.reading.records import PageReading
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
     from neocog.live.window import Window
+    from neocog.reading.reader import Reader
 
 _WAIT = 0.02  # seconds that the loop waits for a view before it looks at the keys again
 _WAIT_HEADLESS = 0.25

@@ -13,8 +13,8 @@ from itertools import count
 from math import hypot, inf, log
 from statistics import fmean, median
 
-from neocog.batch.records import REJECTED, DigitReading
 from neocog.errors import UsageError
+from neocog.reading.records import REJECTED, DigitReading
 
 Row = tuple[DigitReading, ...]
 """A line of a frame, from left to right."""

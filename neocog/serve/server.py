@@ -19,7 +19,7 @@ from neocog.files import file_lock
 from neocog.messages import tell
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
+    from neocog.reading.reader import Reader
 
 CONNECTIONS = 256
 """Open connections; a browser has six."""

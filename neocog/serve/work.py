@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.formats import Format
-from neocog.batch.records import PageReading
 from neocog.batch.run import reading, usual_workers
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, what_went_wrong
 from neocog.errors import InputError, NothingToRead
 from neocog.jsontext import to_json
+from neocog.reading.records import PageReading
 from neocog.vision.finder import LONG_SIDE
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
+    from neocog.reading.reader import Reader
     from neocog.vision.decode import Page
 
 MAX_PAGES = 100

@@ -41,7 +41,7 @@ _DATE = re.compile(r"(?<![0/])(00?/00?/(00)?00|0000/00?/00?)(?![0/])")
 _COVERED = 0.25
 """Share of a digit's box from which a sign may stand in its place: a dot inside is none."""
 SLASH = 0.5
-"""Score of the finder from which a slash stands in the text, see `neocog.batch.words.SURE`."""
+"""Score of the finder from which a slash stands in the text, see `neocog.reading.words.SURE`."""
 
 
 @dataclass(slots=True, eq=False)

@@ -51,7 +51,7 @@ STROKES = np.isin(np.arange(10 + len(SIGNS)), [10 + SIGNS.index(sign) for sign i
 """Which kinds are signs that look like a 1."""
 
 NETWORK = ("network", "digit", "agree")
-"""What the digit network says, see `neocog.batch.policy.features`."""
+"""What the digit network says, see `neocog.reading.policy.features`."""
 
 AROUND = ("bias", "own", "page")
 """What the first regression says: 1; of the mark; of all marks of the page that do not overlap it,

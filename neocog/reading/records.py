@@ -49,7 +49,7 @@ class DigitReading:
         x, y, width, height in pixels of the upright picture.
     reason : str or None
         Why the place was rejected: ``no response``, ``two answers``, ``not a digit``;
-        see :mod:`neocog.batch.policy`.
+        see :mod:`neocog.reading.policy`.
     place : float
         Probability that a digit stands there at all and none beside it was left out; in no file.
     """

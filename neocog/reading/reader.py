@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.pattern import Pattern
 from neocog.batch.pictures import Picture, is_several, name_of, pages_of
-from neocog.batch.policy import Policy, features, weighed
-from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
-from neocog.batch.words import into_words, one_each, stands
 from neocog.errors import UsageError
 from neocog.network.cache import AnswerCache
 from neocog.network.decision import of_lone_digits
+from neocog.reading.pattern import Pattern
+from neocog.reading.policy import Policy, features, weighed
+from neocog.reading.records import REJECTED, Box, DigitReading, PageReading, SignReading
+from neocog.reading.words import into_words, one_each, stands
 
 if TYPE_CHECKING:
     from neocog.network.decision import Answers

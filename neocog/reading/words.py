@@ -7,7 +7,7 @@ from statistics import median
 
 import numpy as np
 
-from neocog.batch.records import Box, DigitReading, LineReading, PageReading, SignReading, WordReading
+from neocog.reading.records import Box, DigitReading, LineReading, PageReading, SignReading, WordReading
 from neocog.vision.lines import skew_and_lines
 from neocog.vision.search import SLASH
 
