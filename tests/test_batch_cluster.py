@@ -2,9 +2,15 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import socket
+import subprocess
 import sys
+import time
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +24,9 @@ from neocog.batch.run import reading
 from neocog.batch.tasks import Job
 from neocog.errors import DeviceError, UsageError
 from tests.support import save_page, tiny_model
+
+# not imported: Ray reads the environment then
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: neocog[cluster]")
 
 
 def test_what_a_cluster_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,8 +53,8 @@ def test_a_dead_address_is_told_at_once(address: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
+@needs_ray
 def test_actors_take_nothing_from_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray", reason="needs ray: neocog[cluster]")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(os.path.isabs, sys.path)))
     (tmp_path / "cv2.py").write_text("open('ran', 'w')")
@@ -55,6 +64,50 @@ def test_actors_take_nothing_from_the_folder(tmp_path: Path, monkeypatch: pytest
     with cluster.reading(job, find_inputs(["1.png"])) as blocks:
         assert [json.loads(block.text)["text"] for block in blocks] == ["1"]
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.slow
+@needs_ray
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc: Linux")
+def test_a_cluster_of_one_run_is_open_to_nobody_and_ends_with_it(tmp_path: Path) -> None:
+    folders = set(Path("/tmp").glob("neocog-ray-*"))
+    pictures = [tmp_path / f"{n}.png" for n in range(400)]
+    save_page(pictures[0], "1")
+    for other in pictures[1:]:
+        shutil.copy(pictures[0], other)
+    command = [sys.executable, "-m", "neocog", "read", str(tmp_path), "--ray", "local", "--workers", "1"]
+    before = listening()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline()
+        (folder,) = set(Path("/tmp").glob("neocog-ray-*")) - folders
+        assert all(address.endswith("0100007F") for address, _ in listening() - before)  # 127.0.0.1
+        gcs = next(filter(None, (re.search(rb"--gcs-address=([\d.:]+)", line) for line in commands(folder))))
+        code = "import sys, ray; ray.init(address=sys.argv[1])"
+        other = subprocess.run([sys.executable, "-c", code, gcs[1]], capture_output=True, timeout=60)
+        assert other.returncode
+        assert b"authenti" in (other.stderr + other.stdout).lower()
+        run.kill()
+    end = time.monotonic() + 10
+    while (folder.exists() or commands(folder)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not folder.exists()
+    assert not commands(folder)
+
+
+def listening() -> set[tuple[str, str]]:
+    """Addresses and ports that anything of this machine listens on, in hex."""
+    lines = (Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()).splitlines()
+    return {tuple(row[1].split(":")) for row in map(str.split, lines) if row[3] == "0A"}  # type: ignore[misc]
+
+
+def commands(folder: Path) -> list[bytes]:
+    """Return the command lines of processes that name a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_bytes())
+    return [line for line in found if bytes(folder) in line]
 
 
 def finders() -> list[int]:
@@ -70,8 +123,8 @@ def finders() -> list[int]:
 
 
 @pytest.mark.slow
+@needs_ray
 def test_the_same_records_though_an_actor_is_killed(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="needs ray: neocog[cluster]")
     if not Path("/proc/self/cmdline").exists():
         pytest.skip("needs /proc, where actors are found")
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)

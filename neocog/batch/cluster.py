@@ -7,10 +7,13 @@ nodes must see them by the same names, and have neocog installed.
 """
 
 import os
+import secrets
 import socket
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import chdir, contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, chdir, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
@@ -24,16 +27,39 @@ from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError
+from neocog.programs import python
 
 _AT_ONCE = 256  # requests that the network of a GPU gathers at a time
 _REACH = 5.0  # seconds that a cluster may take to answer, each of three times that it is asked
+_TOKEN = secrets.token_hex(32)  # Ray keeps the first one of a process
+_CLEAN = """
+import os, shutil, sys, time
+folder, token = sys.argv[1], sys.stdin.readline().strip().encode()
+sys.stdin.read()
+def of_the_cluster(number):
+    try:
+        with open(f"/proc/{number}/environ", "rb") as stream:
+            return token in stream.read()
+    except OSError:
+        return False
+proc = "/proc" if os.path.isdir("/proc") else "."
+while found := [n for n in os.listdir(proc) if n.isdigit() and of_the_cluster(n)]:
+    for number in found:
+        try:
+            os.kill(int(number), 9)
+        except OSError:
+            pass
+    time.sleep(0.1)
+shutil.rmtree(folder, ignore_errors=True)
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A Ray cluster, and how the networks run on it.
 
-    ``address`` "local" is a cluster of this machine alone, for this run. With ``device`` "cuda"
+    ``address`` "local" is a cluster of this machine and run alone: it listens on the loopback address, has no
+    dashboard, and asks for a token that only this run knows. With ``device`` "cuda"
     each GPU has the networks, with "cpu" every actor that decodes. ``precision`` and ``plan`` are
     as :func:`neocog.batch.device.open_engine` takes them.
     """
@@ -57,7 +83,12 @@ class Cluster:
 
         UsageError without Ray or a cluster, DeviceError if CUDA is asked for and no node has a GPU.
         """
-        if self.address != "local":  # read when Ray is imported: ask once, not for minutes
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # these are read when Ray is imported
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns
+        if self.address == "local":
+            os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN}
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # on loopback, as there
+        else:  # ask once, not for minutes
             os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
             os.environ.setdefault("RAY_py_gcs_connect_timeout_s", f"{_REACH:.0f}")
         ray = _ray()
@@ -65,25 +96,46 @@ class Cluster:
             yield from self._blocks(ray, job, items, ordered)
 
     def _blocks(self, ray: Any, job: Job, items: Iterable[Item], ordered: bool) -> Iterator[Blocks]:
-        try:
-            self._reach()
-            with chdir(os.path.abspath(os.sep)):  # Ray has actors import what lies in this folder
-                ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
-        except (OSError, ValueError, RuntimeError) as error:
-            raise UsageError(f"--ray {self.address}: no cluster there ({_first(error)})") from None
-        try:
+        with ExitStack() as stack:
+            try:
+                self._reach()
+                more = stack.enter_context(_private()) if self.address == "local" else {}
+                with chdir(os.path.abspath(os.sep)):  # Ray has actors import what lies in this folder
+                    ray.init(address=self.address, log_to_driver=False, logging_level="ERROR", **more)
+            except (OSError, ValueError, RuntimeError) as error:
+                raise UsageError(f"--ray {self.address}: no cluster there ({_first(error)})") from None
+            stack.callback(ray.shutdown)
             actors = _actors(ray, self, job)
             window = WINDOW * len(actors) * job.size if ordered else None
             blocks = run_tasks(into_tasks(items, job.size), actors, window=window)
             yield in_order(blocks) if ordered else blocks
-        finally:
-            ray.shutdown()
 
     def _reach(self) -> None:
         """See whether there is anybody at the address."""
         host, _, port = self.address.rpartition("://")[2].rpartition(":")
         if port.isdecimal():
             socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH).close()
+
+
+@contextmanager
+def _private() -> Iterator[dict[str, Any]]:
+    """Yield what `ray.init` is told for a cluster of this run; its processes and files end with this one.
+
+    A process beside it sees to that, also after SIGKILL (where there is no /proc, Ray ends its processes).
+    """
+    base = tempfile.gettempdir()
+    # a socket's path has at most 107 bytes, of which Ray needs 75
+    folder = tempfile.mkdtemp(prefix="neocog-ray-", dir=base if len(base) < 10 else "/tmp")
+    others = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_TOKEN"}
+    cleaner = subprocess.Popen(
+        python("-c", _CLEAN, folder), stdin=subprocess.PIPE, env=others, start_new_session=True, text=True
+    )
+    assert cleaner.stdin is not None
+    print(_TOKEN, file=cleaner.stdin, flush=True)
+    try:
+        yield {"include_dashboard": False, "_temp_dir": folder}
+    finally:
+        cleaner.communicate()
 
 
 class Finder:
@@ -187,6 +239,8 @@ def _ray() -> Any:
         import ray
     except ImportError:
         raise UsageError('--ray needs Ray: pip install "neocog[cluster]"') from None
+    if tuple(map(int, getattr(ray, "__version__", "9.0").split(".")[:2])) < (2, 52):
+        raise UsageError(f'got Ray {ray.__version__}, which knows no tokens: pip install "ray>=2.52"')
     return ray
 
 
