@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from neocog.vision.opening import FORMATS
+from neocog.vision.decode import FORMATS
 from tests.support import page
 
 Case = tuple[str, bytes]  # the name of a file, and what it holds

@@ -152,11 +152,11 @@ def damage() -> Iterator[None]:
             "the file is not a picture that neocog can decode, or its header is cut short; "
             "use JPEG, PNG, TIFF, BMP, GIF, WebP, HEIC or PDF"
         ) from None
-    except MemoryError:
-        raise InputError("the picture needs too much memory; make it smaller") from None
+    except (MemoryError, Image.DecompressionBombError):
+        raise InputError(f"the picture is too large, or has more than {MAX_PIXELS:,} pixels") from None
     except Exception as error:
         why = (str(error) or type(error).__name__).splitlines()[0][:120]
-        raise InputError(f"the picture is damaged, cut short or too large: {printable(why)}") from None
+        raise InputError(f"the picture is damaged or cut short: {printable(why)}") from None
 
 
 def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
