@@ -2,20 +2,19 @@
 
 import pickle
 import re
-import struct
 import subprocess
 import sys
 import time
-import zlib
 
 import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image
 
+from experiments.attacks.pictures import bombs, tiff_of
 from neocog.batch.pictures import pages_of
 from neocog.errors import InputError
 from neocog.vision import decode as vision_decode
-from neocog.vision.decode import FORMATS, LIGHT_FILE, MAX_SCANS, check_size, decode, is_light, to_grey
+from neocog.vision.decode import FORMATS, LIGHT_FILE, check_size, decode, is_light, to_grey
 from tests.picture_files import file_of, page_file, scene
 from tests.support import page
 
@@ -75,8 +74,7 @@ def test_a_large_picture_is_reduced_as_a_small_one(mode):
     large = small.resize((small.width * 8, small.height * 8), Image.Resampling.NEAREST)
     if mode == "I;16":
         large = Image.fromarray(np.asarray(large).astype(np.uint16) * 257)
-    data = file_of(large, "JPEG" if mode == "JPEG" else "PNG")
-    (found,) = decode(data, long_side=max(small.size))
+    (found,) = decode(file_of(large, "JPEG" if mode == "JPEG" else "PNG"), long_side=max(small.size))
     assert found.grey.shape == small.size[::-1]
     assert found.scale == pytest.approx(1 / 8)
     difference = np.abs(found.grey.astype(int) - np.asarray(small.convert("L")))
@@ -159,7 +157,9 @@ def test_the_size_is_checked_before_pixels_are_decoded(kind, monkeypatch):
 def test_damage_at_random(kind):
     written = Image.fromarray(page("12")).convert("RGB").resize((90, 60))
     try:
-        whole = np.frombuffer(file_of(written, kind, **({"save_all": True} if kind == "TIFF" else {})), np.uint8)
+        whole = np.frombuffer(
+            file_of(written, kind, **({"save_all": True} if kind == "TIFF" else {})), np.uint8
+        )
     except OSError:
         pytest.skip(f"needs a Pillow that writes {kind}")
     random = np.random.default_rng(0)
@@ -207,91 +207,8 @@ def test_red_on_green_of_one_brightness_is_seen_and_grain_is_no_detail():
 # --- files that take a decoder long, or much memory -------------------------------------------
 
 
-def chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-
-def directory(*tags: tuple[int, int, int, int], following: int = 0) -> bytes:
-    """A TIFF directory of tags: number, type, count, value."""
-    packed = b"".join(struct.pack("<HHII", *tag) for tag in sorted(tags))
-    return struct.pack("<H", len(tags)) + packed + struct.pack("<I", following)
-
-
-def tiff_of(width: int, height: int, *more: tuple[int, int, int, int], following: int = 0) -> bytes:
-    values = {256: width, 257: height, 258: 8, 259: 1, 262: 1, 273: 8, 277: 1, 278: height, 279: width * height}
-    tags = {tag: (tag, 4, 1, value) for tag, value in values.items()} | {tag[0]: tag for tag in more}
-    return b"II*\0\x08\0\0\0" + directory(*tags.values(), following=following)
-
-
-def tags_over_tags() -> bytes:
-    """Tags of which each takes all that follows."""
-    tags = directory(*((1000 + tag, 7, 14_000, 8) for tag in range(3000)))
-    return b"II*\0\x08\0\0\0" + tags + bytes(13_000)
-
-
-def between(kind: str, place: int | bytes, data: bytes, mode: str = "RGB") -> bytes:
-    """A picture file with data put in at a place, or before some bytes."""
-    whole = file_of(scene(mode=mode), kind)
-    at = place if isinstance(place, int) else whole.index(place, 13)
-    return whole[:at] + data + whole[at:]
-
-
-def many_scans(scans: int) -> bytes:
-    """A progressive JPEG that goes over the same coefficients again and again."""
-    whole = file_of(scene(3000, 2000, "RGB"), "JPEG", progressive=True)
-    return whole[:-2] + b"\xff\xda\0\x08\1\1\0\1\x3f\0" * scans + whole[-2:]
-
-
-def large_webp() -> bytes:
-    frames = [scene(mode="RGBA"), scene(mode="RGBA").rotate(90)]
-    data = bytearray(file_of(frames[0], "WEBP", save_all=True, append_images=frames[1:]))
-    data[24:30] = (11_499).to_bytes(3, "little") * 2
-    return bytes(data)
-
-
-def jp2_of(side: int, tile: int, parts: int = 3) -> bytes:
-    said = struct.pack(">H8IH", 0, side, side, 0, 0, tile, tile, 0, 0, parts) + b"\7\1\1" * parts
-    return b"\xff\x4f\xff\x51" + struct.pack(">H", len(said) + 2) + said
-
-
-EXIF = tags_over_tags()
-PACKED_EXIF = zlib.compress(b"\nexif\n%8d\n%s\n" % (len(EXIF), EXIF.hex().encode()))
-BOXES = struct.pack(">I4s", 8, b"free") * 2**17
-JP2, GIF, BMP = b"\0\0\0\x0cjP  \r\n\x87\n", b"GIF89a\x08\0\x08\0\0\0\0", b"BM" + bytes(12)
-BOMBS = {
-    "a WebP of a large canvas": large_webp(),
-    "scan over scan": many_scans(5000),
-    "endless chunks": between("PNG", 33, chunk(b"abCd", b"") * 20_000),
-    "endless segments": between("JPEG", 2, b"\xff\xfe\0\2" * 20_000),
-    "endless remarks": between("GIF", b",", b"!\xfe\1x\0" * 20_000, "P"),
-    "EXIF in a JPEG": between("JPEG", 2, b"\xff\xe1" + struct.pack(">H", len(EXIF) + 8) + b"Exif\0\0" + EXIF),
-    "EXIF in segments": between("JPEG", 2, (b"\xff\xe1\xff\xf8Exif\0\0" + EXIF.ljust(0xFFF0, b"\0")) * 9),
-    "EXIF in a PNG": between("PNG", 33, chunk(b"eXIf", EXIF)),
-    "packed EXIF in a PNG": between("PNG", 33, chunk(b"zTXt", b"Raw profile type exif\0\0" + PACKED_EXIF)),
-    "EXIF in a WebP": file_of(scene(), "WEBP", exif=EXIF),
-    "a large JPEG 2000": jp2_of(11_000, 11_000),
-    "tile by tile": jp2_of(400_000, 1),
-    "many components": jp2_of(100, 100, 9000),
-    "one huge tile": tiff_of(10, 10, (259, 3, 1, 5), (322, 4, 1, 60_000), (323, 4, 1, 60_000), (324, 4, 1, 8)),
-    "strips upon strips": tiff_of(9000, 9000, (273, 4, 9000, 8), (278, 4, 1, 4500)) + bytes(36_000),
-    "a size told twice": b"II*\0\x08\0\0\0" + directory((256, 4, 1, 5), (256, 4, 1, 9**9), (257, 4, 1, 5)),
-    "tags in a TIFF": EXIF,
-    "a plain PPM": b"P3\n9000 9000\n255\n",
-    "an odd maximum": b"P5 9000#x\n 9000 254\n",
-    "a packed BMP": BMP + struct.pack("<IiiHHI", 40, 9000, -9000, 1, 8, 1) + bytes(20),
-    "a wide GIF frame": b"GIF89a\1\0\1\0\0\0\0," + struct.pack("<4H", *[2**16 - 1] * 4),
-    "a wide PNG": between("PNG", 8, chunk(b"IHDR", struct.pack(">2I5B", 2**30, 2**30, 8, 2, 0, 0, 0))),
-    "a JPEG of nothing": b"\xff\xd8\xff",
-    "a strip for each byte": tiff_of(8, 8, (273, 1, 2**16, 8), (278, 4, 1, 1)) + bytes(2**16),
-    "a depth for each byte": tiff_of(8, 8, (258, 3, 2**18, 8)) + bytes(2**19),
-    "a long remark in a PPM": b"P6\n#" + b"a" * 2**20 + b"\n8 8\n255\n" + bytes(192),
-    "boxes in a box": JP2 + struct.pack(">I4s", 8 + 2**20, b"jp2h") + BOXES,
-    "segments of a JPEG 2000": jp2_of(8, 8) + b"\xff\x52\0\2" * 2**17,
-    "boxes of a HEIC": struct.pack(">I8s4x", 16, b"ftypheic") + BOXES,
-    "odd bytes in a GIF": GIF + bytes(2**17) + b",",
-    "a BMP of header alone": BMP + struct.pack("<I", 2**22) + bytes(2**22),
-}
-LIGHT_BOMBS = {"EXIF in a JPEG", "EXIF in a PNG", "a JPEG of nothing"}  # they cost little
+BOMBS = dict(bombs())
+LIGHT_BOMBS = {"exif.jpg", "exif.png", "nothing.jpg"}  # they cost little
 
 WORKER = """
 import os, pickle, resource, signal, sys
@@ -348,7 +265,7 @@ def test_a_bomb_is_bounded_in_a_worker(name, outcomes):
 
 def test_scans_are_counted_in_every_process():
     with pytest.raises(InputError, match="more than 64 scans"):
-        check_size(BOMBS["scan over scan"])
+        check_size(BOMBS["scans.jpg"])
     behind = file_of(scene(400, 300), "JPEG", progressive=True) + b"\xff\xda" * 99
     assert is_light(behind), "what lies behind the picture is not counted"
     assert only_page(behind).shape == (300, 400)
@@ -365,7 +282,7 @@ LIGHT = {
 HEAVY = {
     "JPEG": file_of(Image.new("L", (9000, 6000)), "JPEG"),
     "PNG": file_of(Image.new("1", (9000, 9000)), "PNG"),
-    "scans": many_scans(MAX_SCANS - 20),
+    "scans": BOMBS["scans.jpg"],
     **{kind: file_of(scene(mode="RGB"), kind) for kind in FORMATS if kind not in ("JPEG", "PNG")},
 }
 
@@ -383,8 +300,7 @@ def test_what_any_process_may_decode(tmp_path):
 
 @needs_linux
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [*(f"PNG {mode}" for mode in ("1", "L", "P", "RGB", "RGBA", "I;16")), "TIFF F",
-                                  "JPEG CMYK", "TIFF RGB", "BMP RGB", "PPM RGB", "GIF P"])  # fmt: skip
+@pytest.mark.parametrize("kind", ["PNG RGBA", "PNG I;16", "TIFF F", "JPEG CMYK", "GIF P"])
 def test_a_page_of_108_million_pixels(kind):
     form, mode = kind.split()
     white = np.full((9000, 12_000), 200, np.float32 if mode == "F" else np.uint16)

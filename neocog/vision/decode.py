@@ -30,8 +30,7 @@ FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")  # of
 MAX_PIXELS = 2**27  # of a page
 MAX_PAGES = 2500  # of a TIFF or PDF
 MAX_SCANS = 64  # of a JPEG: each goes over the whole picture; ten are usual
-LIGHT_FILE = 2**25  # bytes
-LIGHT_PIXELS = {"PNG": 12_000_000, "JPEG": 50_000_000}  # reduced to 1024 pixels they take 0.3 s and 300 MB
+LIGHT_FILE, LIGHT_PNG, LIGHT_JPEG = 2**25, 12_000_000, 50_000_000  # bytes; pixels that take 0.3 s and 300 MB
 
 _MAX_BLOCKS = 2**13  # segments of a JPEG, chunks of a light PNG
 _MAX_EXIF = 2**16  # bytes in a light picture; Pillow may copy them for every tag
@@ -115,8 +114,7 @@ def is_light(source: Source) -> bool:
         return True
     if data.startswith(_JPEG):
         pixels, scans, exif = _survey_of_jpeg(data)
-        light = pixels * max(1, scans / 3) <= LIGHT_PIXELS["JPEG"]
-        return light and scans <= MAX_SCANS and exif <= _MAX_EXIF
+        return pixels * max(1, scans / 3) <= LIGHT_JPEG and scans <= MAX_SCANS and exif <= _MAX_EXIF
     return _is_light_png(data) if data.startswith(_PNG) else not _HEAVY.match(data)
 
 
@@ -257,7 +255,7 @@ def _is_light_png(data: bytes) -> bool:
         if at + 16 > len(data) or data.startswith(b"IEND", at + 4):
             return True
         length, name, wide, high = struct.unpack_from(">I4s2I", data, at)
-        if name == b"IHDR" and wide * high > LIGHT_PIXELS["PNG"]:
+        if name == b"IHDR" and wide * high > LIGHT_PNG:
             return False
         if (name == b"eXIf" and length > _MAX_EXIF) or data.startswith(b"Raw profile type exif", at + 8):
             return False  # the latter is EXIF too, and may be packed
@@ -306,14 +304,14 @@ def _flat(image: Image.Image, most: float | None = None) -> Image.Image:
 def _eight_bits(array: NDArray[Any], most: float | None = None) -> NDArray[np.uint8]:
     """Scale floats up to 1 by 255; deep values so that 65535, or the largest if that is more, becomes 255."""
     if array.dtype in (np.uint8, np.bool_):
-        return array.astype(np.uint8, copy=False) if array.dtype == np.uint8 else array * np.uint8(255)
+        return array if array.dtype == np.uint8 else array * np.uint8(255)
     values, scale = _finite(array), 1.0
     most = float(values.max(initial=0.0)) if most is None else most
     if array.dtype.kind == "f" and most <= 1.0:
         scale = 255.0
     elif most > 255.0:
         scale = 255.0 / max(most, 65535.0)
-    return np.clip((values * np.float32(scale)).round(), 0, 255).astype(np.uint8)
+    return np.asarray(np.clip((values * np.float32(scale)).round(), 0, 255), np.uint8)
 
 
 def _finite(array: NDArray[Any]) -> NDArray[np.float32]:
