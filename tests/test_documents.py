@@ -177,17 +177,14 @@ def test_pages_of_a_pdf(pdf: bytes) -> None:
     assert not is_light(pdf), "it is decoded in a process that can be ended"
 
 
-@pytest.mark.parametrize("cut", [5, 60, 400, -300])
-def test_damaged_pdfs_have_a_record(pdf: bytes, model: str, cut: int) -> None:
-    reader = Reader(model, device="cpu")
-    *_, last = reader.read_many([pdf[:cut]])  # pdfium mends what it can
-    assert last.error is None or "please report" not in last.error
+def test_damaged_pdfs_have_a_record(pdf: bytes, model: str) -> None:
+    for cut in (5, 60, 400, -300):
+        *_, last = Reader(model, device="cpu").read_many([pdf[:cut]])  # pdfium mends what it can
+        assert last.error is None or "please report" not in last.error
 
 
 def test_a_page_of_a_pdf_is_drawn_alone(pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = list(decode(pdf, long_side=300))
-    drawn = []
-    draw = documents._drawn
+    whole, draw, drawn = list(decode(pdf, long_side=300)), documents._drawn, []
     monkeypatch.setattr(documents, "_drawn", lambda *args: drawn.append(args[1]) or draw(*args))
     (second,) = decode(pdf, long_side=300, pages=[1, 2])
     assert (second.index, drawn) == (1, [1])
