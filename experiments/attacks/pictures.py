@@ -78,6 +78,8 @@ def bombs() -> Iterator[Case]:
     yield "nothing.jpg", b"\xff\xd8\xff"
     yield "chunks.png", _between("PNG", 33, _chunk(b"abCd", b"") * 20_000)
     yield "segments.jpg", _between("JPEG", 2, b"\xff\xfe\0\2" * 20_000)
+    yield "fill.jpg", b"\xff\xd8" + b"\xff" * 2**20
+    yield "hidden.jpg", b"\xff\xd8" + b"\xff\xf0\xff\xff" + b"\xff\xd8" * 2**17
     yield "remarks.gif", _between("GIF", b",", b"!\xfe\1x\0" * 20_000, "P")
     yield "exif.jpg", _between("JPEG", 2, segment)
     yield "exif-segments.jpg", _between("JPEG", 2, segment * 9)

@@ -32,7 +32,7 @@ MAX_PAGES = 2500  # of a TIFF or PDF
 MAX_SCANS = 64  # of a JPEG: each goes over the whole picture; ten are usual
 LIGHT_FILE, LIGHT_PNG, LIGHT_JPEG = 2**25, 12_000_000, 50_000_000  # bytes; pixels that take 0.3 s and 300 MB
 
-_MAX_BLOCKS = 2**13  # segments of a JPEG, chunks of a light PNG
+_MAX_BLOCKS = 2**14  # twice the segments of a JPEG; chunks of a light PNG
 _MAX_EXIF = 2**16  # bytes in a light picture; Pillow may copy them for every tag
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _DOCUMENT = re.compile(
@@ -41,6 +41,7 @@ _DOCUMENT = re.compile(
 _HEAVY = re.compile(rb"II|MM|BM|P[0-9fy]|GIF|RIFF|%PDF|.{4}(ftyp|jP)|\xff\x4f", re.DOTALL)
 _SEGMENT = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # its marker
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of the segments that tell the size
+_BARE = {0xC8, 0xD8, 0xD9, *range(0xF0, 0xFE)}  # markers without a segment, as Pillow reads them
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 _ORIENTATION = 0x0112  # a tag of EXIF
 _TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
@@ -98,8 +99,7 @@ def decode(
 
 def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
     """Refuse a picture file by its size in pixels, and a JPEG of very many scans (InputError)."""
-    stream = io.BytesIO(data)
-    _opened(stream, kind_of(stream), max_pixels)
+    _opened(io.BytesIO(data), "", max_pixels)
 
 
 def is_light(source: Source) -> bool:
@@ -231,22 +231,23 @@ def _opened(stream: IO[bytes], kind: str, max_pixels: int) -> Image.Image:
 
 def _survey_of_jpeg(data: bytes) -> tuple[int, int, int]:
     """Return pixels, scans and bytes of EXIF; with endless segments more than `MAX_SCANS` scans."""
-    at, pixels, scans, exif = 2, 0, 0, 0
-    for _ in range(_MAX_BLOCKS):
+    at, left, pixels, scans, exif = 2, _MAX_BLOCKS, 0, 0, 0
+    while True:
         marker = _SEGMENT.search(data, at)
-        if marker is None or marker[0] == b"\xff\xd9":  # the end; previews may follow
+        left -= 1 if scans else (marker.end() if marker else len(data)) - at  # Pillow goes byte by byte
+        if left < 0:
+            return pixels, MAX_SCANS + 1, exif
+        if marker is None or (scans and marker[0] == b"\xff\xd9"):  # the end; previews may follow
             return pixels, scans, exif
-        at = marker.end()
-        length = int.from_bytes(data[at : at + 2])
-        scans += marker[0] == b"\xff\xda"
-        if marker[0][1] in _FRAMES:
-            pixels = max(
-                pixels, int.from_bytes(data[at + 3 : at + 5]) * int.from_bytes(data[at + 5 : at + 7])
-            )
+        at, kind = marker.end(), marker[0][1]
+        length = 0 if kind in _BARE else int.from_bytes(data[at : at + 2])
+        scans += kind == 0xDA
+        if kind in _FRAMES:
+            high, wide = data[at + 3 : at + 5], data[at + 5 : at + 7]
+            pixels = max(pixels, int.from_bytes(high) * int.from_bytes(wide))
         if data.startswith(b"Exif", at + 2):
             exif += length
         at += length
-    return pixels, MAX_SCANS + 1, exif
 
 
 def _is_light_png(data: bytes) -> bool:
