@@ -1,6 +1,5 @@
 """Documents: words and columns, hOCR and ALTO, PDF, HEIC and AVIF, pictures at addresses."""
 
-import io
 import sys
 import threading
 import time
@@ -24,10 +23,11 @@ from neocog.errors import InputError, UsageError
 from neocog.reading.reader import Reader
 from neocog.reading.records import DigitReading, PageReading, SignReading
 from neocog.reading.words import cells, into_words, one_each, upright
+from neocog.vision import decode as vision_decode
 from neocog.vision import documents
 from neocog.vision.decode import decode, is_light
-from neocog.vision.opening import opened
 from neocog.vision.page import _turned_back
+from tests.picture_files import file_of, page_file
 from tests.support import page, run
 
 SIZE = (400, 300)
@@ -147,24 +147,18 @@ def test_hocr_and_alto_are_well_formed(tmp_path: Path) -> None:
     assert kinds == ["tsv", "hocr", "alto", "csv", "text", "text"]
 
 
-def saved(image: Image.Image, form: str, **options: object) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, form, **options)  # type: ignore[arg-type]
-    return stream.getvalue()
-
-
 @pytest.fixture(scope="module")
 def pdf() -> bytes:
     pytest.importorskip("pypdfium2")
     pages = [Image.fromarray(page(text)).convert("RGB") for text in ("07", "946")]
-    return saved(pages[0], "PDF", save_all=True, append_images=pages[1:], resolution=100)
+    return file_of(pages[0], "PDF", save_all=True, append_images=pages[1:], resolution=100)
 
 
 @pytest.fixture(scope="module")
 def heic() -> bytes:
     pillow_heif = pytest.importorskip("pillow_heif")
     pillow_heif.register_heif_opener()
-    return saved(Image.fromarray(page("07946")), "HEIF", quality=90)
+    return file_of(Image.fromarray(page("07946")), "HEIF", quality=90)
 
 
 def test_pages_of_a_pdf(pdf: bytes) -> None:
@@ -181,18 +175,25 @@ def test_pages_of_a_pdf(pdf: bytes) -> None:
     assert not is_light(pdf), "it is decoded in a process that can be ended"
 
 
-@pytest.mark.parametrize("cut", [5, 60, 400, -300])
-def test_damaged_pdfs_have_a_record(pdf: bytes, model: str, cut: int) -> None:
-    reader = Reader(model, device="cpu")
-    *_, last = reader.read_many([pdf[:cut]])  # pdfium mends what it can
-    assert last.error is None or "please report" not in last.error
+def test_damaged_pdfs_have_a_record(pdf: bytes, model: str) -> None:
+    for cut in (5, 60, 400, -300):
+        *_, last = Reader(model, device="cpu").read_many([pdf[:cut]])  # pdfium mends what it can
+        assert last.error is None or "please report" not in last.error
+
+
+def test_a_page_of_a_pdf_is_drawn_alone(pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, draw, drawn = list(decode(pdf, long_side=300)), documents._drawn, []
+    monkeypatch.setattr(documents, "_drawn", lambda *args: drawn.append(args[1]) or draw(*args))
+    (second,) = decode(pdf, long_side=300, pages=[1, 2])
+    assert (second.index, drawn) == (1, [1])
+    assert (second.pixels == whole[1].pixels).all()
 
 
 def test_limits_of_pdfs(pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    large = saved(Image.new("L", (9000, 9000)), "PDF", resolution=20)
+    large = file_of(Image.new("L", (9000, 9000)), "PDF", resolution=20)
     with pytest.raises(InputError, match="90000 x 90000 pixels"):
         next(decode(large, long_side=1024))
-    monkeypatch.setattr(documents, "MAX_PAGES", 1)
+    monkeypatch.setattr(vision_decode, "MAX_PAGES", 1)
     pages = decode(pdf)
     next(pages)
     with pytest.raises(InputError, match="more than 1 pages"):
@@ -210,25 +211,16 @@ def test_a_missing_extra_is_named(pdf: bytes, heic: bytes, monkeypatch: pytest.M
 def test_heic_and_avif(heic: bytes) -> None:
     (found,) = decode(heic)
     assert np.abs(found.grey.astype(int) - page("07946")).mean() < 4
-    ((header, _),) = opened(io.BytesIO(heic))
-    assert (header.kind, header.height, header.width) == ("HEIF", *page("07946").shape)
     assert not is_light(heic)
     for cut in (20, 60, 300, len(heic) - 100):
         with pytest.raises(InputError):
             list(decode(heic[:cut]))
-    if features.check("avif"):
-        data = saved(Image.fromarray(page("07")).convert("RGB"), "AVIF", quality=90)
-        assert np.abs(next(decode(data)).grey.astype(int) - page("07")).mean() < 4
-
-
-def test_heic_is_refused_by_its_header(heic: bytes) -> None:
     at = heic.index(b"ispe") + 8
-    huge = heic[:at] + (60_000).to_bytes(4) * 2 + heic[at + 8 :]
-    with pytest.raises(InputError, match="60000 x 60000 pixels"):
-        next(decode(huge))
-    boxes = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0\0\0\x08free" * 9000
-    with pytest.raises(InputError, match="too many boxes"):
-        next(decode(boxes))
+    with pytest.raises(InputError, match=r"too large|pixels"):
+        next(decode(heic[:at] + (60_000).to_bytes(4) * 2 + heic[at + 8 :]))
+    if features.check("avif"):
+        data = file_of(Image.fromarray(page("07")).convert("RGB"), "AVIF", quality=90)
+        assert np.abs(next(decode(data)).grey.astype(int) - page("07")).mean() < 4
 
 
 def test_documents_are_read_in_archives_and_on_stdin(
@@ -270,7 +262,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    _Handler.pictures = {"/a.png": saved(Image.fromarray(page("07")), "PNG"), "/slow": b"7"}
+    _Handler.pictures = {"/a.png": page_file("07"), "/slow": b"7"}
     http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True).start()
     yield f"http://127.0.0.1:{http.server_address[1]}"

@@ -1,13 +1,22 @@
 """Every kind of picture file becomes an upright grey page, or one line that says why not."""
 
+import pickle
+import re
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
+from experiments.attacks.pictures import bombs, tiff_of
 from neocog.batch.pictures import pages_of
 from neocog.errors import InputError
-from neocog.vision.decode import decode, to_grey
-from tests.picture_files import file_of, scene
+from neocog.vision import decode as vision_decode
+from neocog.vision.decode import FORMATS, LIGHT_FILE, check_size, decode, is_light, to_grey
+from tests.picture_files import file_of, page_file, scene
+from tests.support import page
 
 
 def only_page(data: bytes, **options: int) -> np.ndarray:
@@ -36,49 +45,75 @@ def test_transparent_places_are_paper():
     layer = Image.new("RGBA", (30, 20), (0, 0, 0, 0))
     layer.paste((0, 0, 0, 255), (5, 5, 10, 10))
     grey = only_page(file_of(layer))
-    assert grey[0, 0] == 255
-    assert grey[7, 7] == 0
+    assert (grey[0, 0], grey[7, 7]) == (255, 0)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WebP"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_orientation(kind, orientation):
-    undo = {
-        2: [Image.Transpose.FLIP_LEFT_RIGHT],
-        3: [Image.Transpose.ROTATE_180],
-        4: [Image.Transpose.FLIP_TOP_BOTTOM],
-        5: [Image.Transpose.TRANSPOSE],
-        6: [Image.Transpose.ROTATE_90],
-        7: [Image.Transpose.TRANSVERSE],
-        8: [Image.Transpose.ROTATE_270],
-    }
-    stored = scene(160, 120)
-    for step in undo.get(orientation, []):
-        stored = stored.transpose(step)
+    undo = {5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_90, 7: Image.Transpose.TRANSVERSE,
+            8: Image.Transpose.ROTATE_270, 2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
+            4: Image.Transpose.FLIP_TOP_BOTTOM}  # fmt: skip
+    stored = scene(160, 120, "RGB")
+    stored = stored.transpose(undo[orientation]) if orientation in undo else stored
     exif = Image.Exif()
     exif[0x0112] = orientation
-    grey = only_page(file_of(stored.convert("RGB"), kind, exif=exif))
+    grey = only_page(file_of(stored, kind, exif=exif))
     assert grey.shape == (120, 160)
     assert grey[10, 12] < 60
-    assert grey[10, 140] > 200
-    assert grey[110, 12] > 200
+    assert min(grey[10, 140], grey[110, 12]) > 200
 
 
-def test_reduced_jpeg():
-    big = scene(60, 40).resize((2400, 1600), Image.Resampling.NEAREST)
-    for kind in ("JPEG", "PNG"):
-        page = next(decode(file_of(big.convert("RGB"), kind), long_side=512))
-        assert max(page.grey.shape) == 512
-        assert page.scale == pytest.approx(512 / 2400, rel=0.01)
-        assert page.grey[85, 100] < 60
+def test_broken_exif_does_not_concern_the_pixels():
+    assert only_page(file_of(scene(), "TIFF", tiffinfo={34665: 2**30})).shape == (40, 60)
 
 
-def test_pages_of_a_tiff_but_one_frame_of_an_animation():
-    frames = [scene(), scene(50, 30)]
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "I;16", "JPEG"])
+def test_a_large_picture_is_reduced_as_a_small_one(mode):
+    small = Image.fromarray(page("12")).convert(mode if mode in ("RGB", "RGBA", "P") else "L")
+    large = small.resize((small.width * 8, small.height * 8), Image.Resampling.NEAREST)
+    if mode == "I;16":
+        large = Image.fromarray(np.asarray(large).astype(np.uint16) * 257)
+    (found,) = decode(file_of(large, "JPEG" if mode == "JPEG" else "PNG"), long_side=max(small.size))
+    assert found.grey.shape == small.size[::-1]
+    assert found.scale == pytest.approx(1 / 8)
+    difference = np.abs(found.grey.astype(int) - np.asarray(small.convert("L")))
+    assert difference.max() <= (12 if mode == "JPEG" else 2)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_a_turned_page_is_reduced_alike(turns):
+    noise = np.random.default_rng(2).integers(0, 256, (96, 128), np.uint8)
+    picture = np.kron(noise, np.ones((10, 10), np.uint8))
+    for kind in (file_of(Image.fromarray(np.rot90(picture, turns)), "PNG"), np.rot90(picture, turns)):
+        turned = next(pages_of(kind, 1024)).grey.astype(int)
+        upright = next(pages_of(picture, 1024)).grey
+        assert np.abs(np.rot90(turned, -turns) - upright).max() <= 1
+
+
+def test_pages_of_a_tiff_but_one_frame_of_an_animation(monkeypatch):
+    frames = [scene(), scene(50, 30), scene(20, 20)]
     tiff = file_of(frames[0], "TIFF", save_all=True, append_images=frames[1:])
-    assert [(p.index, p.grey.shape) for p in decode(tiff)] == [(0, (40, 60)), (1, (30, 50))]
+    assert [(p.index, p.grey.shape) for p in decode(tiff)] == [(0, (40, 60)), (1, (30, 50)), (2, (20, 20))]
+    assert [(p.index, p.grey.shape) for p in decode(tiff, pages=[2, 5])] == [(2, (20, 20))]
     gif = file_of(scene(), "GIF", save_all=True, append_images=[Image.new("L", (60, 40), 7)])
     assert only_page(gif)[30, 50] > 220
+    assert not list(decode(gif, pages=[1]))
+    assert [len(list(pages_of(scene(), 99, pages=[n]))) for n in (0, 1)] == [1, 0]
+    circle = tiff_of(60, 40, following=8) + bytes(2400)
+    assert only_page(circle).shape == (40, 60)
+    monkeypatch.setattr(vision_decode, "MAX_PAGES", 2)
+    with pytest.raises(InputError, match="more than 2 pages"):
+        list(decode(tiff))
+
+
+def test_pages_before_a_broken_one_are_read():
+    first, second = (Image.fromarray(page(text)) for text in ("1", "2"))
+    data = file_of(first, "TIFF", save_all=True, append_images=[second], compression="tiff_lzw")
+    pages = decode(data[: len(data) * 3 // 4])
+    assert next(pages).index == 0
+    with pytest.raises(InputError):
+        next(pages)
 
 
 @pytest.mark.parametrize(
@@ -86,28 +121,64 @@ def test_pages_of_a_tiff_but_one_frame_of_an_animation():
     [
         (b"", "empty"),
         (b"not a picture at all", "not a picture"),
-        (file_of(scene(300, 300).convert("RGB"), "JPEG")[:700], "cut short"),
+        (b"\xff\xd8\xff", "cut short"),
+        (b"II*\0\0\0\0\0", "not a picture"),
+        (file_of(scene(300, 300, "RGB"), "JPEG")[:700], "cut short"),
         (file_of(Image.effect_noise((300, 300), 90))[:4000], "cut short"),
         (file_of(scene(), "TIFF")[:60], "picture"),
+        (file_of(scene(50, 50, "RGB"), "EPS"), "not a picture that neocog can decode"),
     ],
 )
-def test_refusals_are_one_line(data, says):
+def test_refusals_are_one_line(data, says, monkeypatch):
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("a program was started"))
     with pytest.raises(InputError, match=says) as caught:
         list(decode(data))
     assert "\n" not in str(caught.value)
 
 
 def test_names_that_lead_nowhere(tmp_path):
-    with pytest.raises(InputError, match="No such file"):
-        list(decode(tmp_path / "none.png"))
-    folder = tmp_path / "folder.png"
-    folder.mkdir()
-    with pytest.raises(InputError, match="folder"):
-        list(decode(folder))
+    for path, says in ((tmp_path / "none.png", "No such file"), (tmp_path, "directory")):
+        assert is_light(path)
+        with pytest.raises(InputError, match=says):
+            list(decode(path))
 
 
-def test_tiny_picture():
-    assert only_page(file_of(Image.new("L", (1, 1), 9))).shape == (1, 1)
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "JPEG2000"])
+def test_the_size_is_checked_before_pixels_are_decoded(kind, monkeypatch):
+    monkeypatch.setattr(vision_decode, "_page", lambda *_: pytest.fail("it was decoded"))
+    data = file_of(scene(mode="RGB"), kind)
+    check_size(data, max_pixels=2400)
+    for take in (lambda: check_size(data, max_pixels=2399), lambda: next(decode(data, max_pixels=2399))):
+        with pytest.raises(InputError, match="60 x 40 pixels, at most 2,399"):
+            take()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_damage_at_random(kind):
+    written = Image.fromarray(page("12")).convert("RGB").resize((90, 60))
+    try:
+        whole = np.frombuffer(
+            file_of(written, kind, **({"save_all": True} if kind == "TIFF" else {})), np.uint8
+        )
+    except OSError:
+        pytest.skip(f"needs a Pillow that writes {kind}")
+    random = np.random.default_rng(0)
+    readable, said = 0, []
+    for _ in range(150):
+        damaged = whole.copy()
+        reach = len(whole) if random.random() < 0.5 else min(200, len(whole))
+        places = random.integers(0, reach, random.integers(1, 9))
+        damaged[places] = random.integers(0, 256, len(places))
+        is_light(damaged.tobytes())
+        try:
+            for found in decode(damaged.tobytes(), long_side=100):
+                assert max(found.grey.shape) <= 100
+            readable += 1
+        except InputError as error:
+            said.append(str(error))
+    assert readable or kind == "PNG"  # whose every byte is under a checksum
+    assert said
+    assert all("\n" not in line and len(line) > 20 for line in said)
 
 
 def test_arrays():
@@ -121,15 +192,11 @@ def test_arrays():
             to_grey(bad)
 
 
-def test_red_on_green_of_one_brightness_is_seen():
-    picture = np.empty((80, 80, 3), np.uint8)
-    picture[:] = (60, 150, 60)
+def test_red_on_green_of_one_brightness_is_seen_and_grain_is_no_detail():
+    picture = np.full((80, 80, 3), (60, 150, 60), np.uint8)
     picture[20:60, 38:42] = (235, 60, 60)
     grey = to_grey(picture)
     assert abs(int(grey[40, 40]) - int(grey[5, 5])) > 80
-
-
-def test_grain_is_no_detail():
     grain = np.random.default_rng(1).normal(0, 40, (240, 320))
     picture = np.full((240, 320, 3), 200, np.uint8)
     picture[40:200:20, 30:290] = 60
@@ -137,11 +204,105 @@ def test_grain_is_no_detail():
     assert float(to_grey(picture)[:30].std()) < 6
 
 
-@pytest.mark.parametrize("turns", [1, 2, 3])
-def test_a_turned_page_is_reduced_alike(turns):
-    noise = np.random.default_rng(2).integers(0, 256, (96, 128), np.uint8)
-    picture = np.kron(noise, np.ones((10, 10), np.uint8))
-    for kind in (file_of(Image.fromarray(np.rot90(picture, turns)), "PNG"), np.rot90(picture, turns)):
-        turned = next(pages_of(kind, 1024)).grey.astype(int)
-        upright = next(pages_of(picture, 1024)).grey
-        assert np.abs(np.rot90(turned, -turns) - upright).max() <= 1
+# --- files that take a decoder long, or much memory -------------------------------------------
+
+
+BOMBS = dict(bombs())
+LIGHT_BOMBS = {"exif.jpg", "exif.png", "nothing.jpg"}  # they cost little
+
+WORKER = """
+import os, pickle, resource, signal, sys
+import cv2
+from neocog.errors import InputError
+from neocog.vision.decode import decode
+datas, memory, seconds = pickle.load(sys.stdin.buffer)
+held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+results = []
+for data in datas:
+    ours, theirs = os.pipe()
+    if not os.fork():
+        resource.setrlimit(resource.RLIMIT_AS, (held + memory, held + memory))
+        signal.alarm(seconds)
+        try:
+            said = [len(page.grey.shape) for page in decode(data, long_side=1024)]
+        except InputError as error:
+            said = str(error)
+        os.write(theirs, repr(said).encode())
+        os._exit(0)
+    os.close(theirs)
+    _, status, usage = os.wait4(-1, 0)
+    results.append((eval(os.read(ours, 999) or "None"), status, usage.ru_utime + usage.ru_stime))
+sys.stdout.buffer.write(pickle.dumps(results))
+"""
+
+
+def decoded_in_workers(*datas: bytes) -> list[tuple[list[int] | str, int, float]]:
+    """What forks of a process with 1.5 GB and 60 seconds each say of files, their status and seconds."""
+    asked = pickle.dumps((datas, 1_500_000_000, 60))
+    done = subprocess.run([sys.executable, "-c", WORKER], input=asked, capture_output=True, check=True)
+    return pickle.loads(done.stdout)
+
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and fork")
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return dict(zip(BOMBS, decoded_in_workers(*BOMBS.values()), strict=True))
+
+
+@needs_linux
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_bounded_in_a_worker(name, outcomes):
+    start = time.process_time()
+    assert is_light(BOMBS[name]) is (name in LIGHT_BOMBS)
+    assert time.process_time() - start < 0.1
+    said, status, seconds = outcomes[name]
+    assert status == 0
+    assert said == [2] or re.fullmatch(r"[ -~]{20,220}", said)
+    assert seconds < (0.3 if name in LIGHT_BOMBS else 10)
+
+
+def test_scans_are_counted_in_every_process():
+    with pytest.raises(InputError, match="more than 64 scans"):
+        check_size(BOMBS["scans.jpg"])
+    behind = file_of(scene(400, 300), "JPEG", progressive=True) + b"\xff\xda" * 99
+    assert is_light(behind), "what lies behind the picture is not counted"
+    assert only_page(behind).shape == (300, 400)
+
+
+LIGHT = {
+    "JPEG": file_of(scene(8000, 6000, "RGB"), "JPEG"),
+    "JPEG of several scans": file_of(scene(4000, 3000), "JPEG", progressive=True),
+    "PNG": file_of(scene(4000, 3000), "PNG"),
+    "PNG and more": file_of(scene(), "PNG") + bytes(999),
+    "text": b"no picture",  # it is refused at once
+    "nothing": b"",
+}
+HEAVY = {
+    "JPEG": file_of(Image.new("L", (9000, 6000)), "JPEG"),
+    "PNG": file_of(Image.new("1", (9000, 9000)), "PNG"),
+    "scans": BOMBS["scans.jpg"],
+    **{kind: file_of(scene(mode="RGB"), kind) for kind in FORMATS if kind not in ("JPEG", "PNG")},
+}
+
+
+def test_what_any_process_may_decode(tmp_path):
+    for pictures, light in ((LIGHT, True), (HEAVY, False)):
+        for name, data in pictures.items():
+            (tmp_path / "a").write_bytes(data)
+            assert (name, is_light(data), is_light(tmp_path / "a")) == (name, light, light)
+    (tmp_path / "a").write_bytes(page_file("1"))
+    with (tmp_path / "a").open("ab") as stream:
+        stream.truncate(LIGHT_FILE + 1)
+    assert not is_light(tmp_path / "a")
+
+
+@needs_linux
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["PNG RGBA", "PNG I;16", "TIFF F", "JPEG CMYK", "GIF P"])
+def test_a_page_of_108_million_pixels(kind):
+    form, mode = kind.split()
+    white = np.full((9000, 12_000), 200, np.float32 if mode == "F" else np.uint16)
+    picture = Image.fromarray(white) if mode in ("F", "I;16") else Image.new(mode, (12_000, 9000), "white")
+    assert decoded_in_workers(file_of(picture, form))[0][:2] == ([2], 0)

@@ -1,6 +1,5 @@
 """Pictures that attack their reader: damaged at random, and bombs of every format."""
 
-import io
 import struct
 import zlib
 from collections.abc import Iterator
@@ -8,10 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from neocog.vision.opening import FORMATS
+from neocog.vision.decode import FORMATS
+from tests.picture_files import file_of, scene
 from tests.support import page
 
 Case = tuple[str, bytes]  # the name of a file, and what it holds
+Tag = tuple[int, int, int, int]  # of a TIFF: number, type, count, value
 _SUFFIX = {"PNG": "png", "JPEG": "jpg", "TIFF": "tif", "BMP": "bmp", "GIF": "gif", "PPM": "ppm",
            "WEBP": "webp", "JPEG2000": "jp2"}  # fmt: skip
 _HUGE = (0x7FFFFFFF, 0xFFFFFFFF, 65_535, 1 << 20, 0)
@@ -20,96 +21,141 @@ _HUGE = (0x7FFFFFFF, 0xFFFFFFFF, 65_535, 1 << 20, 0)
 def whole(kind: str) -> bytes:
     """A picture of two digits in a format."""
     picture = Image.fromarray(page("12")).convert("RGB").resize((90, 60))
-    stream = io.BytesIO()
     more = {"save_all": True, "append_images": [picture]} if kind in ("TIFF", "GIF") else {}
-    picture.save(stream, kind, **more)
-    return stream.getvalue()
+    return file_of(picture, kind, **more)
 
 
 def damaged(count: int, *, seed: int = 0) -> Iterator[Case]:
     """Yield so many pictures, every format in turn, each damaged in one of five ways."""
     random = np.random.default_rng(seed)
-    formats = {kind: whole(kind) for kind in FORMATS if _written(kind)}
-    ways = (_flipped, _cut, _swapped, _lying, _noisy)
+    formats = {}
+    for kind in FORMATS:
+        try:
+            formats[kind] = whole(kind)
+        except (OSError, KeyError):  # a Pillow built without it
+            continue
     for number in range(count):
         kind = list(formats)[number % len(formats)]
-        way = ways[number // len(formats) % len(ways)]
+        way = ("flipped", "cut", "swapped", "lying", "noisy")[number // len(formats) % 5]
         data = bytearray(formats[kind])
-        way(data, random)
-        yield f"{number:04}-{way.__name__[1:]}.{_SUFFIX[kind]}", bytes(data)
+        _damage(data, way, random)
+        yield f"{number:04}-{way}.{_SUFFIX[kind]}", bytes(data)
 
 
-def _written(kind: str) -> bool:
-    try:
-        return bool(whole(kind))
-    except (OSError, KeyError):  # a Pillow built without it
-        return False
-
-
-def _flipped(data: bytearray, random: np.random.Generator) -> None:
-    """A few bits, half of the time near the beginning."""
-    reach = len(data) if random.random() < 0.5 else min(200, len(data))
-    for _ in range(random.integers(1, 9)):
-        data[random.integers(reach)] ^= 1 << random.integers(8)
-
-
-def _cut(data: bytearray, random: np.random.Generator) -> None:
-    del data[random.integers(1, len(data)) :]
-
-
-def _swapped(data: bytearray, random: np.random.Generator) -> None:
-    """Two stretches change places, or one is there twice."""
-    size = int(random.integers(4, max(5, len(data) // 4)))
-    first, second = (int(random.integers(len(data) - size)) for _ in range(2))
-    data[first : first + size], data[second : second + size] = (
-        data[second : second + size], data[first : first + size]
-    )  # fmt: skip
-    if random.random() < 0.5:
-        data[first:first] = data[second : second + size]
-
-
-def _lying(data: bytearray, random: np.random.Generator) -> None:
-    """A number of the header becomes huge."""
-    order, wide = random.choice(["<", ">"]), bool(random.integers(2))
-    value = int(random.choice(_HUGE)) & (0xFFFFFFFF if wide else 0xFFFF)
-    struct.pack_into(order + "HI"[wide], data, int(random.integers(min(80, len(data) - 4))), value)
-
-
-def _noisy(data: bytearray, random: np.random.Generator) -> None:
-    keep = int(random.integers(8, min(100, len(data))))
-    data[keep:] = random.bytes(len(data) - keep)
+def _damage(data: bytearray, way: str, random: np.random.Generator) -> None:
+    if way == "flipped":  # a few bits, half of the time near the beginning
+        reach = len(data) if random.random() < 0.5 else min(200, len(data))
+        for _ in range(random.integers(1, 9)):
+            data[random.integers(reach)] ^= 1 << random.integers(8)
+    elif way == "cut":
+        del data[random.integers(1, len(data)) :]
+    elif way == "swapped":  # two stretches change places, or one is there twice
+        size = int(random.integers(4, max(5, len(data) // 4)))
+        first, second = (slice(at, at + size) for at in random.integers(0, len(data) - size, 2).tolist())
+        data[first], data[second] = data[second], data[first]
+        if random.random() < 0.5:
+            data[first.start : first.start] = data[second]
+    elif way == "lying":  # a number of the header becomes huge
+        form = ("<H", ">H", "<I", ">I")[random.integers(4)]
+        value = int(random.choice(_HUGE)) & (0xFFFFFFFF if form[1] == "I" else 0xFFFF)
+        struct.pack_into(form, data, int(random.integers(min(80, len(data) - 4))), value)
+    else:
+        keep = int(random.integers(8, min(100, len(data))))
+        data[keep:] = random.bytes(len(data) - keep)
 
 
 def bombs() -> Iterator[Case]:
-    """Yield small files that stand for much memory or time, some within the limits on pixels."""
-    for side in (11_500, 20_000, 2**31 - 1):
-        yield f"png-{side}.png", _png(side, side, min(side * (side + 1), 2**27))
+    """Yield files made quickly that stand for much memory or time."""
+    exif = directory(*((1000 + tag, 7, 14_000, 8) for tag in range(3000))) + bytes(13_000)  # tags over tags
+    exif = b"II*\0\x08\0\0\0" + exif
+    packed = zlib.compress(b"\nexif\n%8d\n%s\n" % (len(exif), exif.hex().encode()))
+    segment = b"\xff\xe1" + struct.pack(">H", len(exif) + 8) + b"Exif\0\0" + exif
+    boxes, jp2 = struct.pack(">I4s", 8, b"free") * 2**17, b"\0\0\0\x0cjP  \r\n\x87\n"
+    gif, bmp, tiff = b"GIF89a\x08\0\x08\0\0\0\0", b"BM" + bytes(12), b"II*\0\x08\0\0\0"
+    wide = struct.pack(">2I5B", 2**30, 2**30, 8, 2, 0, 0, 0)
+    yield "canvas.webp", _large_webp()
+    yield "scans.jpg", _scans(3000, 5000)
+    yield "nothing.jpg", b"\xff\xd8\xff"
+    yield "chunks.png", _between("PNG", 33, _chunk(b"abCd", b"") * 20_000)
+    yield "segments.jpg", _between("JPEG", 2, b"\xff\xfe\0\2" * 20_000)
+    yield "fill.jpg", b"\xff\xd8" + b"\xff" * 2**20
+    yield "hidden.jpg", b"\xff\xd8" + b"\xff\xf0\xff\xff" + b"\xff\xd8" * 2**17
+    yield "remarks.gif", _between("GIF", b",", b"!\xfe\1x\0" * 20_000, "P")
+    yield "exif.jpg", _between("JPEG", 2, segment)
+    yield "exif-segments.jpg", _between("JPEG", 2, segment * 9)
+    yield "exif.png", _between("PNG", 33, _chunk(b"eXIf", exif))
+    yield "exif-packed.png", _between("PNG", 33, _chunk(b"zTXt", b"Raw profile type exif\0\0" + packed))
+    yield "exif.webp", file_of(scene(), "WEBP", exif=exif)
+    yield "exif.tif", exif
+    yield "large.jp2", _jpeg2000(11_000, 11_000)
+    yield "tiles.jp2", _jpeg2000(400_000, 1)
+    yield "components.jp2", _jpeg2000(100, 100, 9000)
+    yield "segments.jp2", _jpeg2000(8, 8) + b"\xff\x52\0\2" * 2**17
+    yield "boxes.jp2", jp2 + struct.pack(">I4s", 8 + 2**20, b"jp2h") + boxes
+    yield "boxes.heic", struct.pack(">I8s4x", 16, b"ftypheic") + boxes
+    tile = (259, 3, 1, 5), (322, 4, 1, 60_000), (323, 4, 1, 60_000), (324, 4, 1, 8)
+    yield "tile.tif", tiff_of(10, 10, *tile)
+    yield "strips.tif", tiff_of(9000, 9000, (273, 4, 9000, 8), (278, 4, 1, 4500)) + bytes(36_000)
+    yield "strip-a-byte.tif", tiff_of(8, 8, (273, 1, 2**16, 8), (278, 4, 1, 1)) + bytes(2**16)
+    yield "depths.tif", tiff_of(8, 8, (258, 3, 2**18, 8)) + bytes(2**19)
+    yield "sizes.tif", tiff + directory((256, 4, 1, 5), (256, 4, 1, 9**9), (257, 4, 1, 5))
+    yield "plain.ppm", b"P3\n9000 9000\n255\n"
+    yield "maximum.ppm", b"P5 9000#x\n 9000 254\n"
+    yield "remark.ppm", b"P6\n#" + b"a" * 2**20 + b"\n8 8\n255\n" + bytes(192)
+    yield "packed.bmp", bmp + struct.pack("<IiiHHI", 40, 9000, -9000, 1, 8, 1) + bytes(20)
+    yield "header.bmp", bmp + struct.pack("<I", 2**22) + bytes(2**22)
+    yield "wide.gif", b"GIF89a\1\0\1\0\0\0\0," + struct.pack("<4H", *[2**16 - 1] * 4)
+    yield "odd-bytes.gif", gif + bytes(2**17) + b","
+    yield "wide.png", _between("PNG", 8, _chunk(b"IHDR", wide))
+
+
+def large_bombs() -> Iterator[Case]:
+    """Yield small files of whose pixels or pages decoders have much to do, within the limits on pixels."""
+    yield "png-11500.png", _png(11_500, 11_500, 11_500 * 11_501)
     yield "png-colour.png", _png(11_000, 11_000, 11_000 * 33_001, colour=2)
-    text = _chunk(b"zTXt", b"a\0\0" + zeros(2**26))
-    yield "png-text.png", _png(8, 8, 72, more=40 * text)
+    yield "png-text.png", _png(8, 8, 72, more=40 * _chunk(b"zTXt", b"a\0\0" + zeros(2**26)))
     for width, height in ((16_383, 8_192), (16_383, 16_383)):
         yield f"webp-{height}.webp", _riff(_lossless(width, height))
-        yield f"webp-moving-{height}.webp", _moving_webp(width, height)
-    for width, height in ((11_000, 11_000), (65_535, 65_535)):
-        yield f"gif-{width}.gif", _gif(width, height)
-    for name, width, height in (("near", 11_000, 11_000), ("far", 65_500, 65_500)):
-        yield f"tif-{name}.tif", _tiff(width, height, pages=1)
-        yield f"bmp-{name}.bmp", _bmp(width, height)
-        yield f"ppm-{name}.ppm", b"P6 %d %d 255\n" % (width, height) + bytes(1000)
-        yield f"ppm-text-{name}.ppm", b"P3 %d %d 255\n" % (width, height) + b"0 " * 1000
-    yield "tif-circle.tif", _tiff(16, 16, pages=1, circle=True)
-    yield "tif-pages.tif", _tiff(16, 16, pages=20_000)
-    yield "tif-large-pages.tif", _tiff(9_000, 9_000, pages=30)
-    yield "jpg-scans.jpg", _scans(2_000, 400)
-    yield "jpg-large-scans.jpg", _scans(11_000, 500)
-    yield "jpg-far.jpg", _scans(65_500, 1)
-    yield "jp2-tiles.jp2", _jpeg2000(4, xsiz=60_000, ysiz=60_000, xt=1, yt=1)
-    yield "jp2-huge.jp2", _jpeg2000(4, xsiz=2**31, ysiz=2**31, xt=2**31, yt=2**31)
-    yield "jp2-near.jp2", _jpeg2000(4, xsiz=11_000, ysiz=11_000, xt=11_000, yt=11_000)
+    for width in (11_000, 65_535):
+        data = bytearray(file_of(Image.new("P", (4, 4)), "GIF"))
+        struct.pack_into("<HH", data, 6, width, width)
+        yield f"gif-{width}.gif", bytes(data)
+    head = struct.pack("<IiiHHIIiiII", 40, 11_000, 11_000, 1, 8, 1, 6, 0, 0, 256, 0)
+    yield "packed.bmp", b"BM" + struct.pack("<I4xI", 1084, 1078) + head + bytes(1024) + b"\xff\0\xff\0\0\1"
+    yield "ppm.ppm", b"P6 11000 11000 255\n" + bytes(1000)
+    yield "tif-near.tif", _pages(11_000, 11_000, 1)
+    yield "tif-far.tif", _pages(65_500, 65_500, 1)
+    yield "tif-pages.tif", _pages(16, 16, 2_600)
+    yield "tif-large-pages.tif", _pages(9_000, 9_000, 10)
+    yield "tif-circle.tif", tiff_of(16, 16, following=8) + bytes(256)
+    yield "jpg-large-scans.jpg", _scans(11_000, 60)
+    data = bytearray(file_of(Image.new("L", (4, 4)), "JPEG2000"))
+    struct.pack_into(">IIIIII", data, data.index(b"\xff\x51") + 6, *(11_000, 11_000, 0, 0, 11_000, 11_000))
+    struct.pack_into(">II", data, data.index(b"ihdr") + 4, 11_000, 11_000)
+    yield "jp2-near.jp2", bytes(data)
 
 
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+def directory(*tags: Tag, following: int = 0) -> bytes:
+    """A TIFF's directory, and where the following one lies."""
+    packed = b"".join(struct.pack("<HHII", *tag) for tag in sorted(tags))
+    return struct.pack("<H", len(tags)) + packed + struct.pack("<I", following)
+
+
+def tiff_of(width: int, height: int, *more: Tag, following: int = 0) -> bytes:
+    """A grey TIFF without its pixels; ``more`` tags replace the usual ones."""
+    values = {
+        256: width,
+        257: height,
+        258: 8,
+        259: 1,
+        262: 1,
+        273: 8,
+        277: 1,
+        278: height,
+        279: width * height,
+    }
+    tags = {tag: (tag, 4, 1, value) for tag, value in values.items()} | {tag[0]: tag for tag in more}
+    return b"II*\0\x08\0\0\0" + directory(*tags.values(), following=following)
 
 
 def zeros(count: int, wbits: int = zlib.MAX_WBITS) -> bytes:
@@ -119,20 +165,28 @@ def zeros(count: int, wbits: int = zlib.MAX_WBITS) -> bytes:
     return b"".join(parts) + packer.compress(bytes(count % len(block))) + packer.flush()
 
 
+def _between(kind: str, place: int | bytes, data: bytes, mode: str = "RGB") -> bytes:
+    """A picture with data put in at a place, or before some bytes."""
+    picture = file_of(scene(mode=mode), kind)
+    at = place if isinstance(place, int) else picture.index(place, 13)
+    return picture[:at] + data + picture[at:]
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
 def _png(width: int, height: int, rows: int, *, colour: int = 0, more: bytes = b"") -> bytes:
-    head = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
-    return (b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + more + _chunk(b"IDAT", zeros(rows))
-            + _chunk(b"IEND", b""))  # fmt: skip
+    head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + more + _chunk(b"IDAT", zeros(rows)) + _chunk(b"IEND", b"")
 
 
-def _moving_webp(width: int, height: int) -> bytes:
-    """An animation on a large canvas, whose frames are of one pixel."""
-    size = struct.pack("<II", width - 1, height - 1)
-    canvas = size[:3] + size[4:7]
-    frame = bytes(6) + bytes(6) + b"\1\0\0\0" + _lossless(1, 1)
-    frames = 100 * (b"ANMF" + struct.pack("<I", len(frame)) + frame)
-    head = b"VP8X" + struct.pack("<I", 10) + b"\2\0\0\0" + canvas
-    return _riff(head + b"ANIM" + struct.pack("<I", 6) + bytes(6) + frames)
+def _large_webp() -> bytes:
+    """An animation on a large canvas, whose frames are small."""
+    frames = [scene(mode="RGBA"), scene(mode="RGBA").rotate(90)]
+    data = bytearray(file_of(frames[0], "WEBP", save_all=True, append_images=frames[1:]))
+    data[24:30] = (11_499).to_bytes(3, "little") * 2
+    return bytes(data)
 
 
 def _riff(chunks: bytes) -> bytes:
@@ -148,56 +202,28 @@ def _lossless(width: int, height: int) -> bytes:
     return b"VP8L" + struct.pack("<I", len(data) + 1) + b"\x2f" + data + bytes((len(data) + 1) % 2)
 
 
-def _gif(width: int, height: int) -> bytes:
-    stream = io.BytesIO()
-    Image.new("P", (4, 4)).save(stream, "GIF")
-    data = bytearray(stream.getvalue())
-    struct.pack_into("<HH", data, 6, width, height)
-    return bytes(data)
-
-
-def _tiff(width: int, height: int, *, pages: int, circle: bool = False) -> bytes:
-    """Pages of zeros, packed, that share their bytes."""
+def _pages(width: int, height: int, count: int) -> bytes:
+    """A TIFF of pages of zeros, packed, that share their bytes."""
     packed = zeros(width * min(height, 2**27 // width))
-    entries = ((256, 4, width), (257, 4, height), (258, 3, 8), (259, 3, 8), (262, 3, 1),
-               (273, 4, 8), (277, 3, 1), (278, 4, height), (279, 4, len(packed)))  # fmt: skip
-    table = struct.pack("<H", len(entries))
-    table += b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in entries)
-    first, size = 8 + len(packed) + len(packed) % 2, len(table) + 4
-    parts = [b"II*\0" + struct.pack("<I", first) + packed + bytes(len(packed) % 2)]
-    for number in range(1, pages + 1):
-        after = first + number * size if number < pages else first if circle else 0
-        parts.append(table + struct.pack("<I", after))
+    first = 8 + len(packed) + len(packed) % 2
+    tags = ((259, 4, 1, 8), (279, 4, 1, len(packed)))
+    size = len(tiff_of(width, height, *tags)) - 8
+    parts = [b"II*\0" + struct.pack("<I", first) + packed.ljust(first - 8, b"\0")]
+    for number in range(1, count + 1):
+        following = first + number * size if number < count else 0
+        parts.append(tiff_of(width, height, *tags, following=following)[8:])
     return b"".join(parts)
-
-
-def _bmp(width: int, height: int) -> bytes:
-    """Run-length coded, with little in it."""
-    head = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 8, 1, 6, 0, 0, 256, 0)
-    body = head + bytes(1024) + b"\xff\0\xff\0\0\1"
-    return b"BM" + struct.pack("<IHHI", 14 + len(body), 0, 0, 14 + 40 + 1024) + body
 
 
 def _scans(side: int, count: int) -> bytes:
     """A progressive JPEG whose last scan is there many times, its size changed in the header."""
-    stream = io.BytesIO()
-    Image.new("L", (256, 256), 200).save(stream, "JPEG", progressive=True)
-    data = bytearray(stream.getvalue())
+    data = bytearray(file_of(Image.new("L", (256, 256), 200), "JPEG", progressive=True))
     struct.pack_into(">HH", data, data.index(b"\xff\xc2") + 5, side, side)
     last = data.rindex(b"\xff\xda")
     return bytes(data[:last] + data[last:-2] * count + data[-2:])
 
 
-def _jpeg2000(side: int, *, xsiz: int, ysiz: int, xt: int, yt: int) -> bytes:
-    """A picture whose header says another size of it and of its tiles."""
-    stream = io.BytesIO()
-    try:
-        Image.new("L", (side, side)).save(stream, "JPEG2000")
-    except (OSError, KeyError):
-        return b"\0\0\0\x0cjP  \r\n\x87\n"
-    data = bytearray(stream.getvalue())
-    place = data.index(b"\xff\x51") + 6
-    struct.pack_into(">IIIIII", data, place, xsiz, ysiz, 0, 0, xt, yt)
-    head = data.index(b"ihdr") + 4
-    struct.pack_into(">II", data, head, ysiz, xsiz)
-    return bytes(data)
+def _jpeg2000(side: int, tile: int, parts: int = 3) -> bytes:
+    """A header alone."""
+    size = struct.pack(">H8IH", 0, side, side, 0, 0, tile, tile, 0, 0, parts) + b"\7\1\1" * parts
+    return b"\xff\x4f\xff\x51" + struct.pack(">H", len(size) + 2) + size

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from experiments.attacks import archives as attack_archives
@@ -106,7 +107,7 @@ def attacks(seed: int = 0, *, quick: bool = False) -> dict[str, Attack]:
     return found | {
         "names": around.names,
         "picture-bombs": partial(pictures, kind="picture bombs", limit=120.0,
-                                 cases=attack_pictures.bombs()),
+                                 cases=chain(attack_pictures.bombs(), attack_pictures.large_bombs())),
         "archive-bombs": partial(archives, kind="archives made to do harm", limit=120.0,
                                  together=False, cases=attack_archives.hostile()),
         "lists": around.lists,

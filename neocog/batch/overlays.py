@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,7 @@ class PictureFolder:
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def save(self, *readings: PageReading, item: Item | None = None) -> None:
-        """Decode a picture once more, page after page, and save what there is to see.
+        """Decode the pages of a picture once more, and save what there is to see.
 
         Readings with an error are left out; ``item`` is the file of their source by default.
         UsageError if a file cannot be written or is one that is read, InputError if a page cannot
@@ -80,14 +80,10 @@ class PictureFolder:
             return
         source = readings[0].source
         item = item or Item(source, source)
-        with closing(decode(item.picture(), long_side=self._long_side)) as pages:
-            for page in pages:
-                if reading := left.pop(page.index, None):
-                    name = self._name(reading, item.key)
-                    for end, image in self._draw(page, reading):
-                        self._write(self.folder / f"{name}{end}", image, source)
-                if not left:
-                    return
+        for page in decode(item.picture(), long_side=self._long_side, pages=sorted(left)):
+            name = self._name(left[page.index], item.key)
+            for end, image in self._draw(page, left[page.index]):
+                self._write(self.folder / f"{name}{end}", image, source)
 
     def save_all(self, readings: Iterable[tuple[Item, Sequence[PageReading]]]) -> Iterator[str]:
         """Save what there is to see of inputs; yield what could not be drawn, and why."""

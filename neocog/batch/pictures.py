@@ -22,21 +22,25 @@ Picture: TypeAlias = "str | Path | bytes | IO[bytes] | Image | NDArray[Any]"
 (H, W, 3) in RGB order."""
 
 
-def pages_of(picture: Picture, long_side: int) -> "Iterator[Page]":
-    """Decode a picture page by page, reduced to a long side; InputError if it cannot be had."""
+def pages_of(picture: Picture, long_side: int, pages: Iterable[int] | None = None) -> "Iterator[Page]":
+    """Decode the pages of a picture, all or those of the numbers given, reduced to a long side."""
     from neocog.vision.decode import decode
 
     if isinstance(picture, str) and is_address(picture):
         picture = fetch(picture)
     if isinstance(picture, str | Path):
         check_file(picture)
-        return decode(picture, long_side=long_side)
-    if hasattr(picture, "read"):
-        picture = _bytes_of(cast(IO[bytes], picture))
-    if isinstance(picture, bytes):
-        return decode(picture, long_side=long_side)
+    elif hasattr(picture, "read"):
+        stream = cast(IO[bytes], picture)
+        if stream.seekable():
+            stream.seek(0)
+        picture = stream.read()
+        if not isinstance(picture, bytes):
+            raise InputError("the file is open for text; open it with mode 'rb'")
+    if isinstance(picture, str | Path | bytes):
+        return decode(picture, long_side=long_side, pages=pages)
     pixels = picture if isinstance(picture, np.ndarray) else _pixels(picture)
-    return iter((_page(pixels, long_side),))
+    return iter([_page(pixels, long_side)] if pages is None or 0 in pages else [])
 
 
 def check_file(path: str | Path) -> None:
@@ -52,15 +56,6 @@ def check_file(path: str | Path) -> None:
         raise InputError("is a folder, expected a picture file")
     if not stat.S_ISREG(kind):
         raise InputError("is a pipe or device, expected a picture file")
-
-
-def _bytes_of(stream: IO[bytes]) -> bytes:
-    if stream.seekable():
-        stream.seek(0)
-    data = stream.read()
-    if not isinstance(data, bytes):
-        raise InputError("the file is open for text; open it with mode 'rb'")
-    return data
 
 
 def _page(pixels: NDArray[Any], long_side: int) -> "Page":

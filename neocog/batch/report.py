@@ -65,12 +65,13 @@ def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:
     from neocog.vision.decode import decode
     from neocog.vision.overlay import draw_overlay
 
+    numbers = [reading.page for reading in readings if reading.error is None]
     pages: Iterator[Page] | None = None
     for reading in readings:
         picture = b""
         with suppress(Exception):  # it may have vanished since it was read, or be another one
             if reading.error is None:
-                pages = decode(item.picture(), long_side=_THUMBNAIL) if pages is None else pages
+                pages = pages or decode(item.picture(), long_side=_THUMBNAIL, pages=numbers)
                 page, small = next(pages), io.BytesIO()
                 drawn = draw_overlay(page.pixels, reading.digits, scale=page.scale)
                 drawn.save(small, "JPEG", quality=_QUALITY)

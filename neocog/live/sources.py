@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from neocog.batch.sources import DOCUMENT_SUFFIXES, MAX_BYTES, is_picture_name
 from neocog.errors import InputError, NothingToRead
 from neocog.live.player import MAX_PIXELS
-from neocog.vision.decode import decode
-from neocog.vision.opening import kind_of
+from neocog.vision.decode import decode, kind_of
 
 Pixels: TypeAlias = "NDArray[np.uint8]"
 Frames: TypeAlias = "Iterable[NDArray[Any]]"

@@ -175,9 +175,9 @@ class PageReading:
         from neocog.batch.pictures import pages_of
         from neocog.vision.overlay import draw_overlay
 
-        for page in pages_of(self.source if self.picture is None else self.picture, long_side):
-            if page.index == self.page:
-                return draw_overlay(page.pixels, self.digits, scale=page.scale)
+        picture = self.source if self.picture is None else self.picture
+        for page in pages_of(picture, long_side, pages=[self.page]):
+            return draw_overlay(page.pixels, self.digits, scale=page.scale)
         raise InputError(f"{self.source} has no page {self.page}")
 
     @property

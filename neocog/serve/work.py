@@ -6,7 +6,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -175,8 +174,7 @@ class Service:
 def _page(item: Item, number: int, long_side: int) -> "Page":
     from neocog.vision.decode import decode
 
-    with closing(decode(item.picture(), long_side=long_side)) as pages:
-        page = next(islice(pages, number, None), None)
+    page = next(decode(item.picture(), long_side=long_side, pages=[number]), None)
     if page is None:
         raise InputError(f"has no page {number}; pages count from 0")
     return page

@@ -1,43 +1,53 @@
-"""Picture files into grey pages.
+"""Picture files into pages: Pillow decodes, `neocog.vision.documents` draws PDF.
 
-Pillow decodes. A page is turned upright by its EXIF orientation, transparent places become white
-paper, deep and palette pictures become eight bits, and colour becomes the grey in which the ink
-stands out most. A JPEG is decoded at a reduced size when less than its full size is wanted.
-
-A page is refused before it is decoded if it is too large or would take too much: see
-`neocog.vision.header`.
+A page is turned upright by its EXIF orientation; transparent places become white paper, deep and palette
+pictures eight bits. A JPEG is decoded at a reduced size when less than its full size is wanted. The process
+bounds memory and time: a picture that is not light (`is_light`) belongs in a worker.
 """
 
 import io
-import os
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+import re
+import struct
+import warnings
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
 
 from neocog.errors import InputError
 from neocog.messages import printable
-from neocog.vision.header import LIGHT_FILE, MAX_PIXELS
-from neocog.vision.opening import damage, kind_of, opened
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 Source = str | Path | bytes | IO[bytes]
 
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")  # of Pillow's; some start programs
+MAX_PIXELS = 2**27  # of a page
+MAX_PAGES = 2500  # of a TIFF or PDF
+MAX_SCANS = 64  # of a JPEG: each goes over the whole picture; ten are usual
+LIGHT_FILE, LIGHT_PNG, LIGHT_JPEG = 2**25, 12_000_000, 50_000_000  # bytes; pixels that take 0.3 s and 300 MB
+
+_MAX_BLOCKS = 2**14  # twice the segments of a JPEG; chunks of a light PNG
+_MAX_EXIF = 2**16  # bytes in a light picture; Pillow may copy them for every tag
+_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+_DOCUMENT = re.compile(
+    rb"(?P<PDF>%PDF-)|(?P<AVIF>.{4}ftyp(.{4})*avi[fs])|(?P<HEIF>.{4}ftyp(hei|hev|mif|msf))", re.DOTALL
+)
+_HEAVY = re.compile(rb"II|MM|BM|P[0-9fy]|GIF|RIFF|%PDF|.{4}(ftyp|jP)|\xff\x4f", re.DOTALL)
+_SEGMENT = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # its marker
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of the segments that tell the size
+_BARE = {0xC8, 0xD8, 0xD9, *range(0xF0, 0xFE)}  # markers without a segment, as Pillow reads them
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
-_IN_A_WORKER = ("PDF", "HEIF", "AVIF", "JPEG2000")  # never light, so not even opened elsewhere
 _ORIENTATION = 0x0112  # a tag of EXIF
-_TURNS = {
-    2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE",
-    6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90",
-}  # fmt: skip
-_STRIP = 2**20  # pixels of a large or deep picture that are made grey or RGB at a time
+_TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
+          4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270,
+          7: Image.Transpose.TRANSVERSE, 8: Image.Transpose.ROTATE_90}  # fmt: skip
+_STRIP = 2**20  # pixels of a large picture that are made grey or RGB at a time
 _SURVEY = 320  # long side at which the channels of a colour picture are compared
 
 
@@ -56,87 +66,105 @@ class Page:
 
 
 def decode(
-    source: Source, *, max_pixels: int = MAX_PIXELS, long_side: int | None = None
+    source: Source,
+    *,
+    max_pixels: int = MAX_PIXELS,
+    long_side: int | None = None,
+    pages: Iterable[int] | None = None,
 ) -> Generator[Page, None, None]:
-    """Decode a picture file page by page.
+    """Yield the pages of a picture file, all or those of the numbers given; reduced to a long side if given.
 
-    Every page of a TIFF or PDF is a page; of an animation, or of the previews that telephones put
-    behind a JPEG, only the first frame is.
-
-    Parameters
-    ----------
-    source : str, Path, bytes or binary file
-        A file name, the bytes of a file, or a file open for reading.
-    max_pixels : int
-        A page larger than this is refused before anything of it is decoded.
-    long_side : int, optional
-        Reduce each page so that its longer side has at most this many pixels.
-
-    Yields
-    ------
-    Page
-
-    Raises
-    ------
-    InputError
-        If the file is missing, empty, no picture, cut short or too large.
+    TIFF and PDF have several; of an animation the first frame is the only one. A number that the file does
+    not have ends it. InputError if the file is missing, empty, no picture, damaged or too large.
     """
     with _stream(source) as stream:
-        if kind_of(stream) == "PDF":
+        if (kind := kind_of(stream)) == "PDF":
             from neocog.vision.documents import pdf_pages
 
-            yield from pdf_pages(stream, max_pixels, long_side)
+            yield from pdf_pages(stream, max_pixels, long_side, pages)
             return
-        for index, (header, image) in enumerate(opened(stream)):
-            header.check(max_pixels, long_side)
-            yield _page(image, index, long_side)
+        image = _opened(stream, kind, max_pixels)
+        for index in count() if pages is None else pages:
+            if index and image.format != "TIFF":
+                return
+            with damage():
+                try:
+                    image.seek(index)
+                except EOFError:
+                    return
+                check_page(index, image.size, max_pixels)
+                page = _page(image, index, long_side)
+            yield page
 
 
 def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
-    """Refuse, by its header, a picture that any decoder would take too long or too much for.
-
-    Parameters
-    ----------
-    data : bytes
-        Of a picture file.
-    max_pixels : int
-        It may have so many, or InputError is raised.
-    """
-    next(opened(io.BytesIO(data)))[0].check(max_pixels, None)
+    """Refuse a picture file by its size in pixels, and a JPEG of very many scans (InputError)."""
+    _opened(io.BytesIO(data), "", max_pixels)
 
 
 def is_light(source: Source) -> bool:
-    """Whether, by its header, a picture takes 0.3 seconds and 300 MB at most to decode.
-
-    Any process may decode it; others are left to one that can be ended. What is no picture is
-    light: it is refused by its header.
-    """
+    """Whether any process may decode a picture: a small PNG or JPEG, or what is refused as no picture."""
     try:
         with _stream(source) as stream:
-            if kind_of(stream) in _IN_A_WORKER or stream.seek(0, os.SEEK_END) > LIGHT_FILE:
+            if stream.seek(0, io.SEEK_END) > LIGHT_FILE:
                 return False
-            return next(opened(stream))[0].is_light
+            stream.seek(0)
+            data = stream.read()
     except InputError:
         return True
+    if data.startswith(_JPEG):
+        pixels, scans, exif = _survey_of_jpeg(data)
+        return pixels * max(1, scans / 3) <= LIGHT_JPEG and scans <= MAX_SCANS and exif <= _MAX_EXIF
+    return _is_light_png(data) if data.startswith(_PNG) else not _HEAVY.match(data)
+
+
+def kind_of(stream: IO[bytes]) -> str:
+    """Return PDF, AVIF or HEIF if a file begins like one, else nothing; InputError if it is empty."""
+    stream.seek(0)
+    if not (begin := stream.read(64)):
+        raise InputError("the file is empty, expected a picture")
+    known = _DOCUMENT.match(begin)
+    return str(known.lastgroup) if known else ""
+
+
+def check_page(index: int, size: tuple[int, int], max_pixels: int) -> None:
+    """Refuse a page by its number or size (InputError)."""
+    if index >= MAX_PAGES:
+        raise InputError(f"the file has more than {MAX_PAGES:,} pages; split it")
+    if not 0 < size[0] * size[1] <= max_pixels:
+        told = f"the picture has {size[0]} x {size[1]} pixels, at most {max_pixels:,} are decoded"
+        raise InputError(f"{told}; make it smaller")
+
+
+@contextmanager
+def damage() -> Iterator[None]:
+    """Turn whatever a decoder raises into an InputError of one line."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # odd metadata do not concern the pixels
+            yield
+    except InputError:
+        raise
+    except UnidentifiedImageError:
+        raise InputError(
+            "the file is not a picture that neocog can decode, or its header is cut short; "
+            "use JPEG, PNG, TIFF, BMP, GIF, WebP, HEIC or PDF"
+        ) from None
+    except (MemoryError, Image.DecompressionBombError):
+        raise InputError(f"the picture is too large, or has more than {MAX_PIXELS:,} pixels") from None
+    except Exception as error:
+        why = (str(error) or type(error).__name__).splitlines()[0][:120]
+        raise InputError(f"the picture is damaged or cut short: {printable(why)}") from None
 
 
 def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
-    """Turn an array of pixels into the grey in which its ink stands out most.
+    """Turn pixels into the grey (H, W) in which ink stands out most: luma or a channel.
 
-    Parameters
-    ----------
-    picture : ndarray, shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4)
-        Grey, RGB or RGBA; uint8, uint16, bool, or floats from 0 to 1.
-
-    Returns
-    -------
-    ndarray of uint8, shape (H, W)
-
-    Raises
-    ------
-    InputError
-        If the array has another shape or no pixels.
+    They are (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), grey, RGB or RGBA; uint8, uint16, bool, or floats from
+    0 to 1. InputError if they are not.
     """
+    import cv2
+
     array = np.asarray(picture)
     array = array[:, :, 0] if array.shape[2:] == (1,) else array
     shape_fits = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
@@ -151,10 +179,19 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
     if array.shape[2] == 4:
         alpha = array[:, :, 3:].astype(np.float32) / 255
         array = (array[:, :, :3] * alpha + 255 * (1 - alpha)).round().astype(np.uint8)
-    return _clearest_grey(array)
+    luma = np.asarray(cv2.cvtColor(array, cv2.COLOR_RGB2GRAY), np.uint8)
+    small, shrink = array, _SURVEY / max(luma.shape)
+    if shrink < 1:
+        high, wide = (max(1, round(side * shrink)) for side in luma.shape)
+        small = np.asarray(cv2.resize(array, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
+    if np.ptp(small.astype(np.int16), axis=2).max() < 40:
+        return luma
+    of_luma, *of_channels = map(_detail, (cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), *cv2.split(small)))
+    best = int(np.argmax(of_channels))
+    return np.ascontiguousarray(array[:, :, best]) if of_channels[best] > of_luma else luma
 
 
-def at_most(frame: "Image", long_side: int) -> NDArray[np.uint8]:
+def at_most(frame: Image.Image, long_side: int) -> NDArray[np.uint8]:
     """Return a grey or RGB picture reduced to a long side, each pixel the mean of its area."""
     import cv2
 
@@ -167,72 +204,97 @@ def at_most(frame: "Image", long_side: int) -> NDArray[np.uint8]:
     return np.asarray(cv2.resize(pixels, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-@contextmanager
-def _stream(source: Source) -> Iterator[IO[bytes]]:
-    """Open what was named; a file that was open already stays so."""
+def _stream(source: Source) -> AbstractContextManager[IO[bytes]]:
     if isinstance(source, bytes):
-        yield io.BytesIO(source)
-    elif not isinstance(source, str | Path):
-        yield source
-    else:
-        path = Path(source)
-        try:
-            stream = path.open("rb")
-        except OSError as error:
-            if isinstance(error, IsADirectoryError | PermissionError) and path.is_dir():
-                name = printable(path.name)
-                raise InputError(f"{name} is a folder, expected a picture file") from None
-            reason = error.strerror or "it cannot be opened"
-            raise InputError(f"cannot open the picture: {reason}") from None
-        with stream:
-            yield stream
+        return io.BytesIO(source)
+    if not isinstance(source, str | Path):
+        return nullcontext(source)  # it stays open
+    try:
+        return Path(source).open("rb")
+    except OSError as error:
+        raise InputError(f"cannot open the picture: {error.strerror or error}") from None
 
 
-def _page(image: "Image", index: int, long_side: int | None) -> Page:
+def _opened(stream: IO[bytes], kind: str, max_pixels: int) -> Image.Image:
+    if kind:
+        from neocog.vision.documents import register
+
+        register(kind)
+    stream.seek(0)
+    if stream.read(3) == _JPEG and _survey_of_jpeg(_JPEG + stream.read(2**26))[1] > MAX_SCANS:
+        raise InputError(f"the picture has more than {MAX_SCANS} scans or endless segments; save it again")
+    with damage():
+        image = Image.open(stream, formats=(kind,) if kind else FORMATS)
+    check_page(0, image.size, max_pixels)
+    return image
+
+
+def _survey_of_jpeg(data: bytes) -> tuple[int, int, int]:
+    """Return pixels, scans and bytes of EXIF; with endless segments more than `MAX_SCANS` scans."""
+    at, left, pixels, scans, exif = 2, _MAX_BLOCKS, 0, 0, 0
+    while True:
+        marker = _SEGMENT.search(data, at)
+        left -= 1 if scans else (marker.end() if marker else len(data)) - at  # Pillow goes byte by byte
+        if left < 0:
+            return pixels, MAX_SCANS + 1, exif
+        if marker is None or (scans and marker[0] == b"\xff\xd9"):  # the end; previews may follow
+            return pixels, scans, exif
+        at, kind = marker.end(), marker[0][1]
+        length = 0 if kind in _BARE else int.from_bytes(data[at : at + 2])
+        scans += kind == 0xDA
+        if kind in _FRAMES:
+            high, wide = data[at + 3 : at + 5], data[at + 5 : at + 7]
+            pixels = max(pixels, int.from_bytes(high) * int.from_bytes(wide))
+        if data.startswith(b"Exif", at + 2):
+            exif += length
+        at += length
+
+
+def _is_light_png(data: bytes) -> bool:
+    at = len(_PNG)
+    for _ in range(_MAX_BLOCKS):
+        if at + 16 > len(data) or data.startswith(b"IEND", at + 4):
+            return True
+        length, name, wide, high = struct.unpack_from(">I4s2I", data, at)
+        if name == b"IHDR" and wide * high > LIGHT_PNG:
+            return False
+        if (name == b"eXIf" and length > _MAX_EXIF) or data.startswith(b"Raw profile type exif", at + 8):
+            return False  # the latter is EXIF too, and may be packed
+        at += 12 + length
+    return False
+
+
+def _page(image: Image.Image, index: int, long_side: int | None) -> Page:
     full = max(image.size)
-    with damage("is damaged or cut short"):
-        if long_side is not None:
-            image.draft(None, (long_side, long_side))
-        frame = _upright(_reduced(image, long_side), image)
-        pixels = np.asarray(frame) if long_side is None else at_most(frame, long_side)
+    if long_side is not None:
+        image.draft(None, (long_side, long_side))
+    frame = _reduced(image, long_side)
+    if (turn := _TURNS.get(image.getexif().get(_ORIENTATION, 1))) is not None:
+        frame = frame.transpose(turn)
+    pixels = np.asarray(frame) if long_side is None else at_most(frame, long_side)
     return Page(index, pixels, max(pixels.shape[:2]) / full)
 
 
-def _upright(frame: "Image", image: "Image") -> "Image":
-    """Turn what was made of a page as the page's EXIF orientation says."""
-    from PIL.Image import Transpose
-
-    turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))
-    return frame if turn is None else frame.transpose(Transpose[turn])
-
-
-def _reduced(image: "Image", long_side: int | None) -> "Image":
-    """A grey or RGB picture; a large one is brought near its size before any copy is made of it."""
-    from PIL import Image
-
-    if image.mode in _DEEP:
-        image = _shallow(image)
+def _reduced(image: Image.Image, long_side: int | None) -> Image.Image:
+    """A grey or RGB picture, brought near a long side by strips: no further copy of a large one is made."""
     times = max(image.size) // (2 * long_side) if long_side else 1
     if times < 2:
         return _flat(image)
+    rows, most = times * max(1, _STRIP // (image.width * times)), None
+    boxes = [(0, top, image.width, min(image.height, top + rows)) for top in range(0, image.height, rows)]
+    if image.mode in _DEEP:
+        most = max(float(_finite(np.asarray(image.crop(box))).max()) for box in boxes)
     small = Image.new(_flat(image.crop((0, 0, 1, 1))).mode, [-(-side // times) for side in image.size])
-    for top, strip in _strips(image, times):
-        small.paste(_flat(strip).reduce(times), (0, top // times))
+    for box in boxes:
+        small.paste(_flat(image.crop(box), most).reduce(times), (0, box[1] // times))
     return small
 
 
-def _strips(image: "Image", times: int = 1) -> "Iterator[tuple[int, Image]]":
-    """Where each strip of a picture begins, and the strip: ``times`` rows or a multiple."""
-    rows = times * max(1, _STRIP // (image.width * times))
-    for top in range(0, image.height, rows):
-        yield top, image.crop((0, top, image.width, min(image.height, top + rows)))
-
-
-def _flat(image: "Image") -> "Image":
-    """Return a grey or RGB picture of its own; transparent places are white."""
-    from PIL import Image
-
-    if _may_be_clear(image):
+def _flat(image: Image.Image, most: float | None = None) -> Image.Image:
+    """A grey or RGB picture of its own; transparent places are white, ``most`` is the largest deep value."""
+    if image.mode in _DEEP:
+        return Image.fromarray(_eight_bits(np.asarray(image), most))
+    if image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info:
         layer = image.convert("RGBA")
         flat = Image.new("RGB", layer.size, "white")
         flat.paste(layer, mask=layer.getchannel("A"))
@@ -240,77 +302,28 @@ def _flat(image: "Image") -> "Image":
     return image.convert("L" if image.mode in {"1", "L"} else "RGB")
 
 
-def _shallow(image: "Image") -> "Image":
-    """A deep picture in eight bits."""
-    from PIL import Image
-
-    image.load()
-    flat, top = Image.new("L", image.size), 0
-    for strip in _narrowed(lambda: (np.asarray(deep) for _, deep in _strips(image))):
-        flat.paste(Image.fromarray(strip), (0, top))
-        top += len(strip)
-    return flat
-
-
-def _may_be_clear(image: "Image") -> bool:
-    if image.mode in _DEEP:
-        return False
-    return image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info
-
-
-def _eight_bits(array: NDArray[Any]) -> NDArray[np.uint8]:
+def _eight_bits(array: NDArray[Any], most: float | None = None) -> NDArray[np.uint8]:
+    """Scale floats up to 1 by 255; deep values so that 65535, or the largest if that is more, becomes 255."""
     if array.dtype in (np.uint8, np.bool_):
         return array if array.dtype == np.uint8 else array * np.uint8(255)
-    rows = max(1, _STRIP // max(1, array[:1].size))
-    firsts = range(0, len(array), rows)
-    return np.concatenate(list(_narrowed(lambda: (array[at : at + rows] for at in firsts))))
-
-
-def _narrowed(strips: Callable[[], Iterator[NDArray[Any]]]) -> Iterator[NDArray[np.uint8]]:
-    """Make the strips of a deep picture eight bits deep; they are gone through twice."""
-    top, kind = 0.0, ""
-    for strip in strips():
-        top, kind = max(top, float(_finite(strip).max(initial=0.0))), strip.dtype.kind
-    scale = 1.0
-    if kind == "f" and top <= 1.0:
+    values, scale = _finite(array), 1.0
+    most = float(values.max(initial=0.0)) if most is None else most
+    if array.dtype.kind == "f" and most <= 1.0:
         scale = 255.0
-    elif top > 255.0:
-        scale = 255.0 / max(top, 65535.0)
-    for strip in strips():
-        yield np.clip((_finite(strip) * np.float32(scale)).round(), 0, 255).astype(np.uint8)
+    elif most > 255.0:
+        scale = 255.0 / max(most, 65535.0)
+    return np.asarray(np.clip((values * np.float32(scale)).round(), 0, 255), np.uint8)
 
 
 def _finite(array: NDArray[Any]) -> NDArray[np.float32]:
     return np.nan_to_num(array.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _clearest_grey(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Choose luma, or the channel in which strokes stand out more from paper and grain."""
-    import cv2
-
-    luma = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
-    height, width = luma.shape
-    shrink = _SURVEY / max(height, width)
-    small = rgb
-    if shrink < 1:
-        size = (max(1, round(width * shrink)), max(1, round(height * shrink)))
-        small = np.asarray(cv2.resize(rgb, size, interpolation=cv2.INTER_AREA), np.uint8)
-    if int(np.ptp(small.astype(np.int16), axis=2).max(initial=0)) < 40:
-        return luma.astype(np.uint8)
-    channels = [cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), *cv2.split(small)]
-    detail = [_detail(np.asarray(channel, np.uint8)) for channel in channels]
-    best = int(np.argmax(detail[1:]))
-    if detail[best + 1] > detail[0]:
-        return np.ascontiguousarray(rgb[:, :, best])
-    return luma.astype(np.uint8)
-
-
-def _detail(channel: NDArray[np.uint8]) -> float:
+def _detail(channel: NDArray[Any]) -> float:
     """How far the darkest and brightest strokes stand off their surroundings, by the grain."""
     import cv2
 
     side = max(3, max(channel.shape) // 12) | 1
     smooth = cv2.blur(channel, (3, 3))
     strokes = cv2.absdiff(smooth, cv2.blur(channel, (side, side)))
-    grain = float(np.median(cv2.absdiff(channel, smooth)))
-    return float(np.percentile(strokes, 99.0)) / (1 + grain)
+    return float(np.percentile(strokes, 99.0)) / (1 + float(np.median(cv2.absdiff(channel, smooth))))

@@ -1,43 +1,48 @@
 """Pages of PDF files, drawn by pdfium, and what decodes HEIC and AVIF."""
 
 import threading
-from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
 
 import numpy as np
+from PIL import Image
 
 from neocog.errors import InputError
-from neocog.vision.decode import Page
-from neocog.vision.header import MAX_PAGES, Header
-from neocog.vision.opening import damage
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from neocog.vision.decode import Page, check_page, damage
 
 DPI = 200
 """A page's boxes count in pixels of this resolution."""
 
+_NEEDS = "reading {} needs {}; install it with: pip install 'neocog[documents]'"
 _POINTS = 72  # of an inch
 _FINER = 2  # times the wanted size at which a page is drawn, to be reduced
-_ONE_AT_A_TIME = threading.Lock()  # pdfium knows no threads
+_ONE_AT_A_TIME = threading.Lock()  # pdfium is not thread-safe
 
 
-def pdf_pages(stream: IO[bytes], max_pixels: int, long_side: int | None) -> Iterator[Page]:
-    """Yield the pages of a PDF file, as `neocog.vision.decode.decode` does.
-
-    Raises
-    ------
-    InputError
-        If it is damaged or protected, has too many or too large pages, or pdfium is missing.
-    """
-    document = _opened(stream)
+def pdf_pages(
+    stream: IO[bytes], max_pixels: int, long_side: int | None, pages: Iterable[int] | None
+) -> Iterator[Page]:
+    """Draw the pages of a PDF file whose numbers are given, or all: see `neocog.vision.decode.decode`."""
     try:
-        for index in range(len(document)):
-            if index == MAX_PAGES:
-                raise InputError(f"the file has more than {MAX_PAGES:,} pages; split it")
-            with damage(f"has a page {index} that is damaged"), _ONE_AT_A_TIME:
-                image, scale = _drawn(document, index, max_pixels, long_side)
-            yield Page(index, np.asarray(image), scale)
+        import pypdfium2
+    except ImportError:
+        raise InputError(_NEEDS.format("PDF", "pypdfium2")) from None
+    stream.seek(0)
+    try:
+        with damage(), _ONE_AT_A_TIME:
+            document = pypdfium2.PdfDocument(stream)
+            document.init_forms()
+    except InputError as error:
+        if "password" not in str(error):
+            raise
+        raise InputError("the PDF is protected by a password; save it without one") from None
+    try:
+        for index in range(len(document)) if pages is None else pages:
+            if index >= len(document):
+                return
+            with damage(), _ONE_AT_A_TIME:
+                page = _drawn(document, index, max_pixels, long_side)
+            yield page
     finally:
         with _ONE_AT_A_TIME:
             document.close()
@@ -54,48 +59,25 @@ def register(kind: str) -> None:
     try:
         import pillow_heif
     except ImportError:
-        raise InputError(
-            "reading HEIC needs pillow-heif; install it with: pip install 'neocog[documents]'"
-        ) from None
+        raise InputError(_NEEDS.format("HEIC", "pillow-heif")) from None
     pillow_heif.options.DECODE_THREADS = 1
     pillow_heif.register_heif_opener()
 
 
-def _opened(stream: IO[bytes]) -> Any:
-    try:
-        import pypdfium2
-    except ImportError:
-        raise InputError(
-            "reading PDF needs pypdfium2; install it with: pip install 'neocog[documents]'"
-        ) from None
-    stream.seek(0)
-    try:
-        with damage("cannot be opened"), _ONE_AT_A_TIME:
-            document = pypdfium2.PdfDocument(stream)
-            document.init_forms()
-            return document
-    except InputError as error:
-        if "password" not in str(error):
-            raise
-        raise InputError("the PDF is protected by a password; save it without one") from None
-
-
-def _drawn(document: Any, index: int, max_pixels: int, long_side: int | None) -> "tuple[Image, float]":
-    """A page in colours, and its pixels per pixel of `DPI`."""
-    from PIL import Image
-
+def _drawn(document: Any, index: int, max_pixels: int, long_side: int | None) -> Page:
+    """A page in colours, drawn at twice its long side at most; its scale is pixels per pixel of `DPI`."""
     page = document[index]
     try:
         wide, high = (max(1, round(side * DPI / _POINTS)) for side in page.get_size())
-        Header("PDF", wide, high).check(max_pixels, long_side)
+        check_page(index, (wide, high), max_pixels)
         full = max(wide, high)
         finer = 1.0 if long_side is None else min(1.0, _FINER * long_side / full)
         bitmap = page.render(scale=finer * DPI / _POINTS, rev_byteorder=True)
-        image: Image.Image = bitmap.to_pil().convert("RGB")
-        if long_side is not None and max(image.size) > long_side:
+        image = bitmap.to_pil().convert("RGB")
+        if long_side is not None:
             image.thumbnail((long_side, long_side), Image.Resampling.BOX)
-        image = image.copy()  # the bitmap goes
+        pixels = np.array(image)  # a copy: the bitmap goes
         bitmap.close()
     finally:
         page.close()
-    return image, max(image.size) / full
+    return Page(index, pixels, max(image.size) / full)

@@ -15,23 +15,10 @@ _SURE, _UNSURE, _REJECTED = (0, 140, 60), (215, 120, 0), (200, 30, 30)
 
 
 def draw_overlay(picture: NDArray[Any], digits: Sequence[Any], *, scale: float = 1.0) -> "Image":
-    """Draw the box and the reading of every digit over a page.
+    """Draw the box and the reading of every digit over a picture (H, W) or (H, W, 3); return it in RGB.
 
-    Parameters
-    ----------
-    picture : ndarray of uint8, shape (H, W) or (H, W, 3)
-        The page that is drawn on; it is not changed.
-    digits : sequence
-        Objects with ``char`` (the digit, or ``?``), ``p`` (probability that it is right) and
-        ``box`` (left, top, width and height in pixels of the picture, or None). Green is sure
-        (p at least `SURE_P`), orange is unsure, red is a place that was given up.
-    scale : float
-        Pixels of ``picture`` per pixel that the boxes count in.
-
-    Returns
-    -------
-    PIL.Image.Image
-        An RGB picture.
+    Digits have ``char``, ``p`` and ``box`` (left, top, width, height, or None); ``scale`` is pixels of the
+    picture per pixel of a box. Green is sure (p at least `SURE_P`), orange unsure, red (``?``) rejected.
     """
     from PIL import Image, ImageDraw, ImageFont
 
