@@ -234,9 +234,7 @@ def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
             raise ValueError(f"a header of {length:,} bytes, at most {MAX_HEADER:,} are read")
         tensors = load(data)
         metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
-        header = json.loads(metadata["neocog"], parse_float=_finite, parse_constant=_finite)
-        if _depth(header) > MAX_DEPTH:
-            raise ValueError(f"a card of more than {MAX_DEPTH} nested tables")
+        header = header_json(metadata["neocog"])
     except (SafetensorError, ValueError, TypeError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
         raise _Refused(f"cut short or not a model ({reason}); {_WANTED}") from None
@@ -245,6 +243,14 @@ def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise _Refused(f"not of format {_FORMAT!r}; {_WANTED}")
     return header, tensors
+
+
+def header_json(text: str) -> Any:
+    """Parse JSON of a stranger's header; ValueError for NaN, infinity and more than MAX_DEPTH nested tables."""
+    value = json.loads(text, parse_float=_finite, parse_constant=_finite)
+    if _depth(value) > MAX_DEPTH:
+        raise ValueError(f"a card of more than {MAX_DEPTH} nested tables")
+    return value
 
 
 def _finite(text: str) -> float:
