@@ -36,6 +36,9 @@ MAX_DEPTH = 16
 #: Weights over space and gains: the largest number of fp16, so that no sum of responses is
 #: infinite at any precision; learned ones stay below 20.
 MAX_WEIGHT = 65504.0
+#: Values of all layers' maps for one digit: shipped models have 303 000 at most, a plane of US4 for each of
+#: 55 000 digits makes 1.9 million.
+MAX_VALUES = 2_500_000
 _LONGEST_NAME = 200
 _LARGEST = 1e9  # a reference vector or a number of a card beyond this is a mistake
 _NO_NUMBER = "a number that is not finite"
@@ -276,7 +279,7 @@ def _version(data: bytes, header: dict[str, Any]) -> str:
     entries.pop("__metadata__")
     known = {key: value for key, value in header.items() if key != "card"}
     digest = hashlib.sha256(json.dumps([entries, known], sort_keys=True).encode())
-    digest.update(data[8 + length :])
+    digest.update(memoryview(data)[8 + length :])
     return digest.hexdigest()[:8]
 
 
@@ -286,7 +289,7 @@ def _tensor(
     raw = tensors[name]
     if raw.dtype not in (np.float16, np.float32):
         raise _Refused(f"{name} is {raw.dtype}, expected float16 or float32")
-    tensor = raw.astype(np.float32)
+    tensor = raw.astype(np.float32, copy=False)
     if not np.isfinite(tensor).all():
         raise _Refused(f"{name} holds values that are not finite")
     if (peak := max(tensor.max(initial=0), -tensor.min(initial=0))) > most:
@@ -309,6 +312,10 @@ def _check(model: Model) -> None:
         if not 1e-6 <= layer.threshold < 1 or not 0 < layer.q <= 1e6:
             raise _Refused(f"US{i} has threshold {layer.threshold}, q {layer.q}")
         before = planes
+    values = sum((layer.planes or 1) * layer.size**2 for layer in spec.layers(model.planes))
+    if values > MAX_VALUES:
+        planes = "/".join(map(str, model.planes))
+        raise _Refused(f"{planes} planes give maps of {values:,} values a digit, at most {MAX_VALUES:,} are read")
     for i, (blur, c) in enumerate(zip(model.blurs, spec.c, strict=True), start=1):
         _shape(blur, (c.kernel - 1, c.kernel - 1), f"UC{i}.blur")
     _shape(model.labels, (model.planes[2],), "US4.labels")

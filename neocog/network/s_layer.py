@@ -167,7 +167,7 @@ class _PrunedCells:
     def __init__(self, windows: Windows, a: Floats, c: Floats, theta: np.float32, silence: Floats) -> None:
         self._windows, self._theta, self._silence = windows, theta, silence
         self._taps = np.ascontiguousarray(a.transpose(2, 3, 1, 0)).reshape(-1, len(a))
-        self._profiles = np.sqrt((a * a).sum(axis=1)).reshape(len(a), -1)
+        self._profiles = np.sqrt([(plane * plane).sum(axis=0) for plane in a]).reshape(len(a), -1)
         self._c = c.ravel()
 
     @staticmethod
@@ -341,12 +341,15 @@ def s_constants(weights: SWeights, xp: ModuleType = np) -> tuple[Array, np.float
     """
     theta = weights.threshold
     x, c = xp.asarray(weights.reference), xp.asarray(weights.c)
-    norm = xp.concatenate([_norms(x[i : i + 256], c) for i in range(0, len(x), 256)])
+    step = max(1, min(256, 2**22 // x[0].size))  # 32 MB of float64
+    norm = xp.concatenate([_norms(x[i : i + step], c) for i in range(0, len(x), step)])
     heard = norm > 0
     safe = xp.where(heard, norm, 1)
     scale = xp.where(heard, 1 / ((1 - theta) * safe), 0).astype(np.float32)
     silence = xp.where(heard, 1 / (theta * weights.q * safe), 1e30).astype(np.float32)
-    return x * c * scale[:, None, None, None], np.float32(theta / (1 - theta)), silence
+    a = x * c
+    a *= scale[:, None, None, None]
+    return a, np.float32(theta / (1 - theta)), silence
 
 
 def _norms(x: Array, c: Array) -> Array:
