@@ -460,14 +460,6 @@ def test_programmatic_launches_change_nothing() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("rule", ["strongest", "pairs", "triples"])
-def test_rules_of_decision(rule: Any) -> None:
-    model = replace(tiny_model(), rule=rule)
-    engine = open_engine(model, device="cuda:0", precision="fp32")
-    assert_answers_agree(engine, Engine(model), some_digits(40))
-
-
-@pytest.mark.gpu
 @pytest.mark.parametrize("batch", [8, 256, 1024])
 def test_stage_times_add_up(batch: int) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:

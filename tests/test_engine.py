@@ -151,11 +151,10 @@ def test_the_way_of_gpus_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("rule", ["strongest", "pairs", "triples"])
-def test_layers_and_decision_on_a_gpu(rule: str) -> None:
+def test_layers_and_decision_on_a_gpu() -> None:
     import cupy
 
-    model = replace(tiny_model(), rule=rule)
+    model = tiny_model()
     digits = np.concatenate([digits_of("0123456789"), made_digits(22)])
     us4 = Layers(model, cupy)(cupy.asarray(u0_from_digits(digits)))
     want = reference.respond(u0_from_digits(digits), model)["US4"].transpose(0, 2, 3, 1)

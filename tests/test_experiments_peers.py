@@ -56,29 +56,11 @@ def test_every_form_computes_the_equations(name: str, channels_last: bool) -> No
             assert error <= comparing.TOLERANCE, (layer, network.forms())
 
 
-@pytest.mark.parametrize("rule", ["strongest", "pairs", "linear"])
-def test_scores_follow_the_rule(rule: str) -> None:
-    model, digits = replace(model_of("neocog", silent=False), rule=rule), made_digits(5, seed=3)
-    if rule == "linear":
-        gains = np.random.default_rng(1).normal(size=24).astype(np.float32)
-        model = replace(model, gains=gains)
+def test_scores_are_the_strongest_planes() -> None:
+    model, digits = model_of("neocog", silent=False), made_digits(5, seed=3)
     us4 = reference.respond(u0_from_digits(digits), model)["US4"]
     got = Network(model).freeze()(torch.from_numpy(digits)).numpy()
-    np.testing.assert_allclose(got, reference.scores(us4, model), atol=2e-5)
-
-
-def test_pairs_among_many_planes_of_a_label() -> None:
-    model = model_of("neocog", top=48, silent=False)
-    model = replace(model, rule="pairs", labels=np.zeros(48, dtype=np.int64))
-    digits = made_digits(3)
-    us4 = reference.respond(u0_from_digits(digits), model)["US4"]
-    got = Network(model).freeze()(torch.from_numpy(digits)).numpy()
-    np.testing.assert_allclose(got, reference.scores(us4, model), atol=2e-5)
-
-
-def test_triples_are_refused() -> None:
-    with pytest.raises(UsageError, match="triples"):
-        Network(replace(tiny_model(), rule="triples"))
+    np.testing.assert_allclose(got, reference.strongest_of_label(us4, model.labels), atol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -88,7 +70,7 @@ def test_sixteen_bits_decide_alike(dtype: str) -> None:
     network = Network(model).freeze(getattr(torch, dtype))
     scores = network(torch.from_numpy(digits)).numpy()
     assert np.isfinite(scores).all()
-    assert np.abs(scores - reference.scores(want["US4"], model)).max() < 0.05
+    assert np.abs(scores - reference.strongest_of_label(want["US4"], model.labels)).max() < 0.05
 
 
 def test_torch_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,9 +40,8 @@ def sized(model: Model, planes: Sequence[int]) -> Model:
         layers.append(SWeights(x, layer.c, layer.threshold, layer.q))
         before = kept
     s1, s2, s3, s4 = layers
-    gains = None if model.gains is None else model.gains[before]
     name = f"{model.name} {'/'.join(map(str, planes))}"
-    return replace(model, name=name, s=(s1, s2, s3, s4), labels=labels[before], gains=gains, version="")
+    return replace(model, name=name, s=(s1, s2, s3, s4), labels=labels[before], version="")
 
 
 def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:

@@ -46,7 +46,6 @@ def about(name: str | Path) -> dict[str, Any]:
         "preset": model.spec.name,
         "thresholds": [layer.threshold for layer in model.s],
         "psi": model.psi,
-        "rule": model.rule,
         **file,
         "card": model.card,
     }

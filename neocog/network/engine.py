@@ -189,7 +189,7 @@ class Engine:
             for name, _ in self._layers.stages:
                 u = self._layers.respond(name, u, self._parallel)
                 out[name] = u.full().transpose(0, 3, 1, 2)
-        out["UC4"] = self._decision.strongest(u.full())[:, :, None, None]
+        out["UC4"] = self._decision.scores(u.full())[:, :, None, None]
         return out
 
     def scores_from(self, layer: str, u: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -7,7 +7,6 @@ saturation. Names of outputs inside the graph are those of the layers, ``U0`` ..
 
 import numpy as np
 
-from neocog.errors import UsageError
 from neocog.network.decision import planes_of_labels
 from neocog.network.fields import contrast_kernel, pooled
 from neocog.network.layers import s_constants
@@ -23,17 +22,7 @@ def model_to_onnx(model: Model, *, maps: bool = False) -> bytes:
     Input ``digits`` uint8 (B, 28, 28), ink 255 on paper 0. Outputs ``label`` int64 (B,), 0 .. 9 or
     -1 for no digit; ``p`` float32 (B,), its probability; ``scores`` float32 (B, 10), or (B, 11)
     with planes that reject. With ``maps`` every layer's maps (B, K, H, W) besides.
-
-    Raises
-    ------
-    UsageError
-        If UC4 of the model is read by another rule than "strongest".
     """
-    if model.rule != "strongest":
-        raise UsageError(
-            f"decision rule {model.rule!r} of model {model.id} cannot be exported to ONNX; export "
-            "a model with the rule 'strongest', such as neocog"
-        )
     graph = OnnxGraph(model.name)
     ink = graph.add("Div", graph.add("Cast", "digits", to=FLOAT), np.float32(255))
     r = enlarging_matrix()

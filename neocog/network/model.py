@@ -1,9 +1,9 @@
-"""A learned network: reference vectors, spatial weights, thresholds, decision rule, and its card.
+"""A learned network: reference vectors, spatial weights, thresholds, and its card.
 
 On disk a model is one safetensors file (no pickle): tensors ``US1.reference`` .. ``US4.reference``
 (K, K', kernel, kernel), ``US1.c`` .. ``US4.c`` (kernel, kernel), ``UC1.blur`` .. ``UC3.blur``
-(kernel-1, kernel-1), in fp16 or fp32, ``US4.labels`` (K4,) int64 and, for the linear rule,
-``UC4.gains`` (K4,). The metadata hold the preset, the scalars and the card as JSON.
+(kernel-1, kernel-1), in fp16 or fp32, and ``US4.labels`` (K4,) int64. The metadata hold the preset, the
+scalars and the card as JSON.
 """
 
 import hashlib
@@ -22,18 +22,17 @@ from neocog.files import atomic_write
 from neocog.messages import printable
 from neocog.network.spec import LABELS, REJECT, NetworkSpec, Psi, preset
 
-#: How UC4 reads the planes of one label; see :mod:`neocog.network.decision`.
-Rule = Literal["strongest", "pairs", "triples", "linear"]
 Precision = Literal["fp16", "fp32"]
 
 _FORMAT = "neocog 1"
+_RULE = "strongest"  # how UC4 reads the planes of a label; files of other rules are not read
 #: Bytes of a file: the largest model that the published recipes make has 2.7e9.
 MAX_BYTES = 2**32
 #: Bytes of its header, the card among them: shipped ones have up to 28 480.
 MAX_HEADER = 2**20
 #: Lists and nested tables in the header: shipped ones have 5.
 MAX_DEPTH = 16
-#: Weights over space and gains: the largest number of fp16, so that no sum of responses is
+#: Weights over space: the largest number of fp16, so that no sum of responses is
 #: infinite at any precision; learned ones stay below 20.
 MAX_WEIGHT = 65504.0
 #: Values of all layers' maps for one digit: shipped models have 303 000 at most, a plane of US4 for each of
@@ -72,9 +71,6 @@ class Model:
     #: digit of each plane of US4, (K4,); ``REJECT`` (10) for planes that answer to what is none
     labels: NDArray[np.int64]
     psi: Psi = "sqrt"  #: saturation of the C-cells
-    rule: Rule = "strongest"  #: how UC4 is read
-    #: what each plane of US4 adds to its label under the rule ``linear``, (K4,)
-    gains: NDArray[np.float32] | None = None
     temperature: float = 0.05  #: probabilities are softmax(score / temperature)
     card: dict[str, Any] = field(default_factory=dict)  #: data, recipe, accuracy: JSON values
     #: first 8 hex digits of the SHA-256 of all that the file holds but the card, once it is saved
@@ -83,7 +79,7 @@ class Model:
     def __repr__(self) -> str:
         """Return what tells models apart; the arrays and the card would fill a screen."""
         planes = "/".join(str(len(layer.reference)) for layer in self.s)
-        return f"<Model {self.id}: {self.spec.name}, {planes} planes, rule {self.rule}>"
+        return f"<Model {self.id}: {self.spec.name}, {planes} planes>"
 
     @property
     def id(self) -> str:
@@ -127,14 +123,12 @@ def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
         tensors[f"US{i}.c"] = layer.c
     for i, blur in enumerate(model.blurs, start=1):
         tensors[f"UC{i}.blur"] = blur
-    if model.gains is not None:
-        tensors["UC4.gains"] = model.gains.astype(np.float32)
     header = {
         "format": _FORMAT,
         "name": model.name,
         "preset": model.spec.name,
         "psi": model.psi,
-        "rule": model.rule,
+        "rule": _RULE,
         "temperature": model.temperature,
         "thresholds": [layer.threshold for layer in model.s],
         "q": [layer.q for layer in model.s],
@@ -216,8 +210,6 @@ def _build(header: dict[str, Any], tensors: Mapping[str, NDArray[Any]], version:
         blurs=cast("Any", tuple(_tensor(tensors, f"UC{i}.blur") for i in (1, 2, 3))),
         labels=tensors["US4.labels"].astype(np.int64),
         psi=header["psi"],
-        rule=header["rule"],
-        gains=_tensor(tensors, "UC4.gains") if "UC4.gains" in tensors else None,
         temperature=float(header["temperature"]),
         card=header["card"],
         version=version,
@@ -245,6 +237,9 @@ def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
         raise _Refused(f"a safetensors file, but not a neocog model; {_WANTED}") from None
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise _Refused(f"not of format {_FORMAT!r}; {_WANTED}")
+    if (rule := header.get("rule")) != _RULE:
+        raise _Refused(f"decision rule {_cut(rule)} is no longer read, only {_RULE!r}; commit d840c1a is the last"
+                       " that reads pairs, triples and linear; train the model again")  # fmt: skip
     return header, tensors
 
 
@@ -321,12 +316,8 @@ def _check(model: Model) -> None:
     _shape(model.labels, (model.planes[2],), "US4.labels")
     if model.labels.min() < 0 or model.labels.max() > REJECT:
         raise _Refused(f"labels reach beyond 0..9 and {REJECT}, no digit")
-    if model.psi not in get_args(Psi) or model.rule not in get_args(Rule):
-        raise _Refused(f"unknown psi {model.psi!r} or rule {model.rule!r}")
-    if (model.gains is not None) != (model.rule == "linear"):
-        raise _Refused(f"gains belong to the rule 'linear', not {model.rule!r}")
-    if model.gains is not None:
-        _shape(model.gains, (model.planes[2],), "UC4.gains")
+    if model.psi not in get_args(Psi):
+        raise _Refused(f"unknown psi {_cut(model.psi)}")
     if not 1e-6 <= model.temperature <= 1e6:
         raise _Refused(f"temperature {model.temperature}, expected above 0")
 
