@@ -1,6 +1,5 @@
 """The CPU engine against the reference: maps, decisions, laws."""
 
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 

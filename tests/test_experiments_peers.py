@@ -1,7 +1,5 @@
 """The network in PyTorch holds the float64 reference's numbers, in every form and memory format."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 

@@ -10,8 +10,8 @@ import pytest
 
 from neocog.evaluation.timing import digit_boxes, made_page
 from neocog.network.decision import answers
-from neocog.network.export import model_to_onnx
 from neocog.network.model import Model, load_model
+from neocog.network.onnx import model_to_onnx
 from neocog.network.reference import respond
 from neocog.network.registry import find_model
 from neocog.network.u0 import u0_from_digits

@@ -169,7 +169,7 @@ def _blown_up(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
 def _wide(nodes: Nodes, tensors: Tensors, rng: np.random.Generator) -> None:
     """Many planes at the full size of the picture, several times over."""
     planes = int(rng.choice([64, 256, 600]))
-    tensors |= {"wide": np.ones((planes, 1, 1, 1), np.float16), "deep": np.ones((planes, 1, 3, 3), np.float16)}
+    tensors["wide"], tensors["deep"] = (np.ones((planes, 1, k, k), np.float16) for k in (1, 3))
     conv = {"op": "Conv", "stride": 1, "groups": 1, "padding": 0, "dilation": 1}
     nodes.append({**conv, "inputs": ["x", "wide"], "output": "wide0"})
     for number in range(int(rng.integers(1, 30))):
@@ -211,7 +211,8 @@ def shapes(count: int, *, seed: int = 0) -> Iterator[Case]:
         tensors, header, kind = load(data), json.loads(words), number % 5
         name = str(rng.choice(names))
         if kind == 0:  # many planes; shapes agree
-            k2, k3, k4 = (int(k) for k in rng.choice([1, 30, 1000, 20_000, 100_000], size=3, p=[.3, .3, .2, .1, .1]))
+            counts = rng.choice([1, 30, 1000, 20_000, 100_000], size=3, p=[0.3, 0.3, 0.2, 0.1, 0.1])
+            k2, k3, k4 = map(int, counts)
             while k2 * 16 * 36 + k3 * k2 * 36 + k4 * k3 * 81 > 30_000_000:
                 k2, k3, k4 = (max(1, k // 3) for k in (k2, k3, k4))
             for layer, shape in (("US2", (k2, 16, 6, 6)), ("US3", (k3, k2, 6, 6)), ("US4", (k4, k3, 9, 9))):
@@ -222,15 +223,16 @@ def shapes(count: int, *, seed: int = 0) -> Iterator[Case]:
             tensors[name] = np.resize(tensors[name], shape if np.prod(shape) < 1_000_000 else shape[:2])
         elif kind == 2:
             tensors[name] = tensors[name].astype(str(rng.choice(["f8", "i8", "u1", "?", "i4"])))
-            tensors["US4.labels"] = tensors["US4.labels"].astype(str(rng.choice(["f4", "i8", "i2", "u8", "?"])))
+            labels = tensors["US4.labels"]
+            tensors["US4.labels"] = labels.astype(str(rng.choice(["f4", "i8", "i2", "u8", "?"])))
         elif kind == 3:
             value = float(rng.choice([np.nan, np.inf, -1.0, 65504.0, 6e-8, 0.0]))
             tensors[name].reshape(-1)[:: rng.integers(1, 9)] = value
             tensors["US4.labels"][:: rng.integers(1, 9)] = rng.choice([-1, 0, 10, 11, 2**62])
         else:
             keys = ["thresholds", "q", "temperature", "psi", "rule", "preset", "name", "card", "format"]
-            values = [None, 0, -1, 1e300, 1e-300, 2**70, [], [0.5] * 3, [1e-6] * 4, [0.999999] * 4, {}, "x", True, "linear",
-                      "pairs", [[0.5]] * 4]  # fmt: skip
+            values = [None, 0, -1, 1e300, 1e-300, 2**70, [], [0.5] * 3, [1e-6] * 4, [0.999999] * 4, {}, "x",
+                      True, "linear", "pairs", [[0.5]] * 4]  # fmt: skip
             header[keys[rng.integers(len(keys))]] = values[rng.integers(len(values))]
         if rng.random() < 0.1:
             del tensors[name]

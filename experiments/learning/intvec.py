@@ -3,11 +3,11 @@
 Responses are those of US4, (B, 5, 5, K4), maps those of UC3, (N, 13, 13, K3), on NumPy or CuPy.
 
 pairs, triples
-    Fukushima 2013: at the place where a label's strongest plane responds, the input is compared with the segments
-    (or triangles) between the reference vectors of that label, not with the vectors alone. With s the cosines to
-    two vectors and g the cosine between them, the nearest point of the segment has the cosine
-    sqrt((s1^2 + s2^2 - 2 g s1 s2) / (1 - g^2)) where s1 > g s2 and s2 > g s1; otherwise the nearer vector itself
-    is the nearest point. Planes below their threshold take no part.
+    Fukushima 2013: at the place where a label's strongest plane responds, the input is compared with the
+    segments (or triangles) between the reference vectors of that label, not with the vectors alone. With s
+    the cosines to two vectors and g the cosine between them, the nearest point of the segment has the cosine
+    sqrt((s1^2 + s2^2 - 2 g s1 s2) / (1 - g^2)) where s1 > g s2 and s2 > g s1; otherwise the nearer vector
+    itself is the nearest point. Planes below their threshold take no part.
 linear
     Widrow and Hoff: each plane adds its response at the middle place, weighed by its gain, to its label.
 """
@@ -61,7 +61,8 @@ class Interpolated:
             apart = self._apart[labels, top[:, :, :, None], top[:, :, None, :]]
         best = best_on_segments(cosine, apart.astype(np.float32))
         if self._triples:
-            best = xp.maximum(best, best_on_triangles(cosine.astype(np.float64), 1 - apart).astype(np.float32))
+            inside = best_on_triangles(cosine.astype(np.float64), 1 - apart)
+            best = xp.maximum(best, inside.astype(np.float32))
         return xp.maximum(best - self._theta, 0) / (1 - self._theta)
 
 
@@ -103,9 +104,9 @@ def delta_rule(
 ) -> tuple[Top, Array]:
     """One linear layer on the views by the delta rule: its planes, and the gain of each, (K4,).
 
-    Views are taken at length 1 and less their share of the mean view, which all digits have in common and which
-    would make learning slow. The weights of each label are split into two planes, the positive and the negative
-    part, whose gains have opposite signs.
+    Views are taken at length 1 and less their share of the mean view, which all digits have in common and
+    which would make learning slow. The weights of each label are split into two planes, the positive and the
+    negative part, whose gains have opposite signs.
     """
     xp = array_module(maps)
     weight = _metric(spec, maps.shape[3], xp)

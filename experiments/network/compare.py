@@ -119,7 +119,7 @@ def session(onnx: bytes, threads: int) -> Any:
 
 
 def _onnxruntime(model: Model, threads: int) -> Side:
-    from neocog.network.export import model_to_onnx
+    from neocog.network.onnx import model_to_onnx
 
     run = session(model_to_onnx(model), threads).run
 

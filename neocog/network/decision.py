@@ -3,8 +3,8 @@
 UC4 is the strongest plane of each label, anywhere in the 5 x 5 places (Fukushima 2003). No response at all is
 no answer, label -1. Ties go to the lower label.
 
-A model may have planes that respond to what is no digit (label 10, ``REJECT``). Where their score is above those
-of all digits, the answer is label -1 as well.
+A model may have planes that respond to what is no digit (label 10, ``REJECT``). Where their score is above
+those of all digits, the answer is label -1 as well.
 
 Prior correction: such a network learned with about one mark in six, or four, that is no digit. In a field cut
 out of a form nearly all marks are digits, and an odd 2 is an odd 2. Scores are logarithms of odds (times the

@@ -238,13 +238,15 @@ def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise _Refused(f"not of format {_FORMAT!r}; {_WANTED}")
     if (rule := header.get("rule")) != _RULE:
-        raise _Refused(f"decision rule {_cut(rule)} is no longer read, only {_RULE!r}; commit d840c1a is the last"
-                       " that reads pairs, triples and linear; train the model again")  # fmt: skip
+        raise _Refused(
+            f"decision rule {_cut(rule)} is no longer read, only {_RULE!r}; commit d840c1a is the last that "
+            "reads pairs, triples and linear; train the model again"
+        )
     return header, tensors
 
 
 def header_json(text: str) -> Any:
-    """Parse JSON of a stranger's header; ValueError for NaN, infinity and more than MAX_DEPTH nested tables."""
+    """Parse JSON of a header; ValueError for NaN, infinity and more than MAX_DEPTH nested tables."""
     value = json.loads(text, parse_float=_finite, parse_constant=_finite)
     if _depth(value) > MAX_DEPTH:
         raise ValueError(f"a card of more than {MAX_DEPTH} nested tables")
@@ -310,7 +312,8 @@ def _check(model: Model) -> None:
     values = sum((layer.planes or 1) * layer.size**2 for layer in spec.layers(model.planes))
     if values > MAX_VALUES:
         planes = "/".join(map(str, model.planes))
-        raise _Refused(f"{planes} planes give maps of {values:,} values a digit, at most {MAX_VALUES:,} are read")
+        most = f"at most {MAX_VALUES:,} are read"
+        raise _Refused(f"{planes} planes give maps of {values:,} values a digit, {most}")
     for i, (blur, c) in enumerate(zip(model.blurs, spec.c, strict=True), start=1):
         _shape(blur, (c.kernel - 1, c.kernel - 1), f"UC{i}.blur")
     _shape(model.labels, (model.planes[2],), "US4.labels")

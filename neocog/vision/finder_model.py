@@ -22,15 +22,13 @@ from neocog.files import atomic_write
 from neocog.jsontext import to_json
 from neocog.messages import printable
 from neocog.network.model import header_json
-from neocog.network.onnx_graph import OnnxGraph
+from neocog.network.onnx import OnnxGraph, Value
 from neocog.vision.finder import CELL, LONG_SIDE, MULTIPLE, SIGNS, Maps, Network
 
 FORMAT = "neocog finder 1"
 #: Maps that each operation reads; there are no others.
 _READS = {"Conv": 1, "Relu": 1, "Add": 2, "Resize": 1}
 OUTPUTS = 6 + 10 + len(SIGNS)
-_DOUBLED = {"coordinate_transformation_mode": "asymmetric", "mode": "nearest", "nearest_mode": "floor"}
-_BEGINS = {"stride": 2, "padding": 1, "groups": 1, "dilation": 1}
 MAX_BYTES = 1 << 20
 """Bytes of a file: the shipped one has 596 296."""
 MAX_VALUES = 200_000_000
@@ -47,8 +45,8 @@ _WIDEST = 9  # rows and columns of a kernel, and places between its taps
 class FinderModel:
     """A learned finder."""
 
-    #: operations in order: ``op``, ``inputs``, ``output``; a Conv has ``stride``, ``groups``,
-    #: ``padding`` and ``dilation`` too, a Resize doubles rows and columns
+    #: operations in order: ``op``, ``inputs``, ``output``; a Conv has ``stride``, ``groups``, ``padding`` and
+    #: ``dilation`` too, a Resize doubles rows and columns
     nodes: list[dict[str, Any]]
     tensors: dict[str, NDArray[np.float32]]
     card: dict[str, Any]  #: what it was learned from, by which command
@@ -57,10 +55,8 @@ class FinderModel:
     def onnx(self, channels: int = 1) -> bytes:
         """The network as ONNX, from ``x`` (1, channels, H, W)."""
         graph = OnnxGraph("finder")
-        output = add_network(graph, self, "x")
-        return graph.to_bytes(
-            {"x": ("float32", (1, channels, "H", "W"))}, {output: ("float32", (1, "C", "h", "w"))}
-        )
+        outputs: dict[str, Value] = {add_network(graph, self, "x"): ("float32", (1, "C", "h", "w"))}
+        return graph.to_bytes({"x": ("float32", (1, channels, "H", "W"))}, outputs)
 
 
 def add_network(graph: OnnxGraph, model: FinderModel, x: str) -> str:
@@ -71,15 +67,12 @@ def add_network(graph: OnnxGraph, model: FinderModel, x: str) -> str:
         inputs = [x if name == "x" else name for name in node["inputs"]]
         attributes: dict[str, Any] = {}
         if node["op"] == "Conv":
-            attributes = {
-                "strides": [node["stride"]] * 2, "pads": [node["padding"]] * 4,
-                "dilations": [node["dilation"]] * 2, "group": node["groups"],
-            }  # fmt: skip
-        elif node["op"] == "Concat":
-            attributes = {"axis": 1}
+            attributes = {"strides": [node["stride"]] * 2, "pads": [node["padding"]] * 4}
+            attributes |= {"dilations": [node["dilation"]] * 2, "group": node["groups"]}
         elif node["op"] == "Resize":
             inputs += ["", np.array([1, 1, 2, 2], np.float32)]
-            attributes = _DOUBLED
+            attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+            attributes["mode"] = "nearest"
         graph.add(node["op"], *inputs, out=node["output"], **attributes)
     return str(model.nodes[-1]["output"])
 
@@ -114,7 +107,7 @@ def load_finder(path: str | Path) -> FinderModel:
         if not isinstance(card, dict):
             raise ValueError("its card is not a JSON object")
         _check(nodes, tensors)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
         reason = printable(str(error).partition("\n")[0][:120])
         raise ModelError(f"finder {path} cannot be used: {reason}") from None
     tensors = {name: value.astype(np.float32) for name, value in tensors.items()}
@@ -137,7 +130,7 @@ def _want(right: bool, what: str) -> None:
 
 
 def _check(nodes: Any, tensors: dict[str, NDArray[Any]]) -> None:
-    """Follow the operations on the largest picture, LONG_SIDE pixels square, and refuse all that OpenCV must not see.
+    """Follow the operations on a page of LONG_SIDE pixels square; ValueError for all that OpenCV must not see.
 
     A map is known by its planes and its cell, the pixels between two of its places, which divides
     MULTIPLE: every map is exactly 1 / cell as high and wide as the picture.
@@ -150,9 +143,12 @@ def _check(nodes: Any, tensors: dict[str, NDArray[Any]]) -> None:
     for node in nodes:
         op, inputs, name = node["op"], node["inputs"], node["output"]
         here = f"operation {str(name)[:20]!r}"
-        _want(isinstance(op, str) and op in _READS, f"{here}: {str(op)[:20]!r} is not one of {', '.join(_READS)}")
+        _want(
+            isinstance(op, str) and op in _READS, f"{here} is a {str(op)[:20]!r}, not a {', '.join(_READS)}"
+        )
         texts = isinstance(inputs, list) and all(isinstance(text, str) for text in (name, *inputs))
-        _want(texts and name not in maps and name not in tensors, f"{here}: its name is taken, or it has no names")
+        free = texts and name not in maps and name not in tensors
+        _want(free, f"{here}: its name is taken, or it has no names")
         _want(op == "Conv" or len(inputs) == _READS[op], f"{here} reads {len(inputs)} maps")
         read = [maps.get(one) for one in inputs[: _READS[op]]]
         if not read or None in read or len(set(read)) != 1:
@@ -161,7 +157,7 @@ def _check(nodes: Any, tensors: dict[str, NDArray[Any]]) -> None:
         if op == "Conv":
             weights = [tensors[one].shape for one in inputs[1:]]
             planes, taps = _convolved(node, weights, planes)
-            _want(planes > 0, f"{here}: weights {weights} do not fit its maps, or its numbers are not allowed")
+            _want(planes > 0, f"{here}: its weights {weights} do not fit, or its numbers are not allowed")
             cell *= node["stride"]
             products += planes * taps * (LONG_SIDE // cell) ** 2
         elif op == "Resize":
@@ -184,7 +180,7 @@ def _convolved(node: dict[str, Any], weights: list[tuple[int, ...]], planes: int
     if not counts or not weights or len(weights[0]) != 4 or weights[1:] not in ([], [weights[0][:1]]):
         return 0, 0
     out, of_group, side, wide = weights[0]
-    if not (0 < side == wide <= _WIDEST and 1 <= dilation <= _WIDEST and 1 <= stride <= MULTIPLE and groups >= 1):
+    if not 0 < side == wide <= _WIDEST or not 1 <= dilation <= _WIDEST or groups < 1 or stride < 1:
         return 0, 0
     # exactly 1 / stride of the rows and columns, whatever multiple of the stride they are
     edge = 2 * padding - dilation * (side - 1) - 1
@@ -228,7 +224,7 @@ def _of_eight_channels(model: FinderModel) -> FinderModel | None:
     weights = model.tensors.get(first["inputs"][1]) if first["op"] == "Conv" else None
     if weights is None or weights.shape[1:] != (1, 3, 3) or any("x" in n["inputs"] for n in rest):
         return None
-    if any(first[name] != value for name, value in _BEGINS.items()):
+    if [first[name] for name in ("stride", "padding", "dilation")] != [2, 1, 1]:
         return None
     wide = np.zeros((len(weights), 8, 2, 1), np.float32)
     for down, right in np.ndindex(3, 3):
@@ -252,16 +248,7 @@ def _eight_channels(x: Maps) -> Maps:
 
 
 class LazyFinder:
-    """A finder whose network is opened when it is first asked; it may go to another process.
-
-    Parameters
-    ----------
-    model : FinderModel
-    opened_by : callable, optional
-        What opens the network; OpenCV's by default.
-    device : str
-        Where that is: ``"cpu"``, or ``"cuda:N"``.
-    """
+    """A finder whose network is opened when it is first asked; it may go to another process."""
 
     def __init__(
         self, model: FinderModel, *, opened_by: Callable[[FinderModel], Network] = OpenCV, device: str = "cpu"
