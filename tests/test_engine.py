@@ -8,12 +8,11 @@ import pytest
 from numpy.typing import NDArray
 
 from neocog.errors import DeviceError, InputError, UsageError
-from neocog.network import patch, reference, s_layer
+from neocog.network import layers, reference
 from neocog.network.decision import Decision
 from neocog.network.engine import PART, Engine, Layers
 from neocog.network.layers import Patch
-from neocog.network.made import made_digits
-from neocog.network.u0 import u0_from_digits
+from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import digits_of, tiny_model
 
 
@@ -142,8 +141,7 @@ def test_the_way_of_gpus_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     want = Layers(model)(u0)
     other = ModuleType("other")
     other.__dict__.update(vars(np))
-    for module in (patch, s_layer):
-        monkeypatch.setattr(module, "array_module", lambda _: other)
+    monkeypatch.setattr(layers, "array_module", lambda _: other)
     got = Layers(model, other)(u0)
     assert got.any()
     np.testing.assert_allclose(got, want, atol=1e-5 * want.max())

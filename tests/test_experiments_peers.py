@@ -7,10 +7,9 @@ from experiments.network import compare as comparing
 from experiments.network.compare import compare
 from neocog.errors import NeocogError, UsageError
 from neocog.network import fields, reference
-from neocog.network.made import made_digits
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import PRESETS, preset
-from neocog.network.u0 import u0_from_digits
+from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import tiny_model
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")

@@ -288,7 +288,8 @@ def conv(**change: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("nodes", "tensors", "reason"),
     [
-        *(([conv(**{key: value})], {}, "numbers are not allowed") for key, values in {
+        *(([conv(**{key: value})], {}, "numbers are not allowed|a place for")
+            for key, values in {
             "stride": (0, -1, 17, 2**40, 4.0, True, None), "padding": (-1, 1, 512, 2**63, "0"),
             "dilation": (0, -1, 5, 10, [1]), "groups": (0, -1, 2, 2**31),
         }.items() for value in values),
@@ -327,7 +328,7 @@ def test_what_opencv_must_not_see_is_refused(
     assert load_finder(written(tmp_path / "good", CONV)).id.startswith("finder@")
     last = nodes[-1].get("output", "m") if nodes[-1].get("output") != "w" else "m"
     path = written(tmp_path / "finder.safetensors", *nodes, last=last, **tensors)
-    with pytest.raises(ModelError, match=f"cannot be used: .*{reason}") as refused:
+    with pytest.raises(ModelError, match=f"cannot be used: .*({reason})") as refused:
         load_finder(path)
     assert "\n" not in str(refused.value)
 

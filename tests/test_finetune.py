@@ -30,9 +30,8 @@ from neocog.learning.settings import PRESETS, Settings, augmentation  # noqa: E4
 from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402
 from neocog.network.decision import labels_of  # noqa: E402
-from neocog.network.made import made_digits  # noqa: E402
 from neocog.network.model import Model, from_bytes, to_bytes  # noqa: E402
-from neocog.network.u0 import u0_from_digits  # noqa: E402
+from neocog.network.u0 import made_digits, u0_from_digits  # noqa: E402
 
 Set = tuple[np.ndarray, np.ndarray]
 _PARTS = slice(160), slice(160, None)

@@ -14,7 +14,6 @@ from neocog.errors import ModelError
 from neocog.network import model as model_file
 from neocog.network import registry
 from neocog.network.engine import Engine
-from neocog.network.made import made_digits
 from neocog.network.model import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -25,7 +24,7 @@ from neocog.network.model import (
     load_model,
     to_bytes,
 )
-from neocog.network.u0 import u0_from_digits
+from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import run, tiny_model
 
 

@@ -145,14 +145,14 @@ def _inputs(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
     """Operations that read themselves, later ones, too few, too many, weights or what is no name."""
     at = int(rng.integers(len(nodes)))
     later = f"m{rng.integers(at, len(nodes))}"
-    values = [["x"], [], [later], [later] * 3, ["x", "x"], ["w0", "w1"], ["m3", "m3"], "x", None, [1], [[]],
-              ["x"] * 1000, ["m0", "w2", "w3", "w3"], [""], {"x": 1}]  # fmt: skip
+    values: list[Any] = [["x"], [], [later], [later] * 3, ["x", "x"], ["w0", "w1"], ["m3", "m3"], "x", None,
+              [1], [[]], ["x"] * 1000, ["m0", "w2", "w3", "w3"], [""], {"x": 1}]  # fmt: skip
     nodes[at]["inputs"] = values[rng.integers(len(values))]
 
 
 def _names(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
     at = int(rng.integers(len(nodes)))
-    values = ["x", "m0", "w0", "", "\x1b[2J", "n" * 100_000, None, 3, [], {}]
+    values: list[Any] = ["x", "m0", "w0", "", "\x1b[2J", "n" * 100_000, None, 3, [], {}]
     nodes[at][("output", "op")[rng.integers(2)]] = values[rng.integers(len(values))]
 
 
@@ -185,7 +185,7 @@ def _many(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
     elif kind == 1:
         del nodes[rng.integers(len(nodes)) :]
     else:
-        rng.shuffle(nodes)  # type: ignore[arg-type]
+        rng.shuffle(nodes)
 
 
 def _operation(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
@@ -212,11 +212,11 @@ def shapes(count: int, *, seed: int = 0) -> Iterator[Case]:
         name = str(rng.choice(names))
         if kind == 0:  # many planes; shapes agree
             counts = rng.choice([1, 30, 1000, 20_000, 100_000], size=3, p=[0.3, 0.3, 0.2, 0.1, 0.1])
-            k2, k3, k4 = map(int, counts)
+            k2, k3, k4 = (int(k) for k in counts)
             while k2 * 16 * 36 + k3 * k2 * 36 + k4 * k3 * 81 > 30_000_000:
                 k2, k3, k4 = (max(1, k // 3) for k in (k2, k3, k4))
-            for layer, shape in (("US2", (k2, 16, 6, 6)), ("US3", (k3, k2, 6, 6)), ("US4", (k4, k3, 9, 9))):
-                tensors[f"{layer}.reference"] = rng.random(shape, np.float32).astype(np.float16)
+            for layer, sides in (("US2", (k2, 16, 6, 6)), ("US3", (k3, k2, 6, 6)), ("US4", (k4, k3, 9, 9))):
+                tensors[f"{layer}.reference"] = rng.random(sides, np.float32).astype(np.float16)
             tensors["US4.labels"] = rng.integers(0, 11, k4)
         elif kind == 1:
             shape = tuple(int(k) for k in rng.choice([0, 1, 2, 5, 6, 17, 300], size=rng.integers(6)))
@@ -231,8 +231,8 @@ def shapes(count: int, *, seed: int = 0) -> Iterator[Case]:
             tensors["US4.labels"][:: rng.integers(1, 9)] = rng.choice([-1, 0, 10, 11, 2**62])
         else:
             keys = ["thresholds", "q", "temperature", "psi", "rule", "preset", "name", "card", "format"]
-            values = [None, 0, -1, 1e300, 1e-300, 2**70, [], [0.5] * 3, [1e-6] * 4, [0.999999] * 4, {}, "x",
-                      True, "linear", "pairs", [[0.5]] * 4]  # fmt: skip
+            values: list[Any] = [None, 0, -1, 1e300, 1e-300, 2**70, [], [0.5] * 3, [1e-6] * 4, [0.999999] * 4,
+                      {}, "x", True, "linear", "pairs", [[0.5]] * 4]  # fmt: skip
             header[keys[rng.integers(len(keys))]] = values[rng.integers(len(values))]
         if rng.random() < 0.1:
             del tensors[name]

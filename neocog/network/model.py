@@ -119,7 +119,9 @@ def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
     kind = np.float16 if precision == "fp16" else np.float32
     tensors: dict[str, NDArray[Any]] = {"US4.labels": model.labels.astype(np.int64)}
     for i, layer in enumerate(model.s, start=1):
-        tensors[f"US{i}.reference"] = _scaled(layer.reference, kind)
+        if kind is np.float16 and (peak := layer.reference.max(initial=0)) > np.finfo(np.float16).max:
+            raise ModelError(f"reference vectors reach {peak:.3g}, too large for fp16; save as fp32")
+        tensors[f"US{i}.reference"] = layer.reference.astype(kind)
         tensors[f"US{i}.c"] = layer.c
     for i, blur in enumerate(model.blurs, start=1):
         tensors[f"UC{i}.blur"] = blur
@@ -140,13 +142,6 @@ def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
         raise ModelError(f"model {model.name}: its header or card has {_NO_NUMBER}") from None
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     return save(contiguous, metadata={"neocog": words})
-
-
-def _scaled(reference: NDArray[np.float32], kind: type[np.floating[Any]]) -> NDArray[Any]:
-    """Cast reference vectors; those beyond fp16 are a sign of a wrong scale, never of infinity."""
-    if kind is np.float16 and reference.max(initial=0) > np.finfo(np.float16).max:
-        raise ModelError(f"reference vectors reach {reference.max():.3g}, too large for fp16; save as fp32")
-    return reference.astype(kind)
 
 
 def load_model(name_or_path: str | Path) -> Model:
@@ -173,13 +168,7 @@ def load_model(name_or_path: str | Path) -> Model:
 
 
 def from_bytes(data: bytes, *, source: str) -> Model:
-    """Build a model from the bytes of a file; ``source`` names it in messages.
-
-    Raises
-    ------
-    ModelError
-        As :func:`load_model`.
-    """
+    """Build a model from the bytes of a file, ``source`` in messages; ModelError as :func:`load_model`."""
     try:
         header, tensors = _parse(data)
         try:

@@ -134,7 +134,7 @@ def model_to_onnx(model: Model, *, maps: bool = False) -> bytes:
 
 
 def _s_layer(graph: OnnxGraph, u: str, model: Model, stage: int) -> str:
-    """An S-layer, max(0, sum a' u - theta' v) / (v + s), see :func:`neocog.network.s_layer.s_constants`."""
+    """An S-layer, max(0, sum a' u - theta' v) / (v + s), see :func:`neocog.network.layers.s_constants`."""
     weights, pads = model.s[stage], [model.spec.s[stage].padding] * 4
     a, theta, silence = s_constants(weights)
     excitation = graph.add("Conv", u, a, pads=pads)

@@ -130,7 +130,7 @@ def _want(right: bool, what: str) -> None:
 
 
 def _check(nodes: Any, tensors: dict[str, NDArray[Any]]) -> None:
-    """Follow the operations on a page of LONG_SIDE pixels square; ValueError for all that OpenCV must not see.
+    """Follow the operations on a page of LONG_SIDE pixels square; ValueError for what OpenCV must not see.
 
     A map is known by its planes and its cell, the pixels between two of its places, which divides
     MULTIPLE: every map is exactly 1 / cell as high and wide as the picture.
@@ -143,9 +143,8 @@ def _check(nodes: Any, tensors: dict[str, NDArray[Any]]) -> None:
     for node in nodes:
         op, inputs, name = node["op"], node["inputs"], node["output"]
         here = f"operation {str(name)[:20]!r}"
-        _want(
-            isinstance(op, str) and op in _READS, f"{here} is a {str(op)[:20]!r}, not a {', '.join(_READS)}"
-        )
+        known = isinstance(op, str) and op in _READS
+        _want(known, f"{here} is {str(op)[:20]!r}, not one of {', '.join(_READS)}")
         texts = isinstance(inputs, list) and all(isinstance(text, str) for text in (name, *inputs))
         free = texts and name not in maps and name not in tensors
         _want(free, f"{here}: its name is taken, or it has no names")
