@@ -1,4 +1,4 @@
-"""Files that pretend to be models: cut, flipped bits, headers that lie, numbers that are none."""
+"""Files that pretend to be models: cut, flipped bits, headers that lie, crafted finders and models."""
 
 import io
 import json
