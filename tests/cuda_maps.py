@@ -8,9 +8,9 @@ import numpy as np
 
 from neocog.cuda.kernel import Layout
 from neocog.network import fields, reference
-from neocog.network.made import made_digits
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import preset
+from neocog.network.u0 import made_digits
 from tests.support import digits_of, tiny_model
 
 #: The same of a layer at its place in the pass, where errors add up.

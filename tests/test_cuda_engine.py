@@ -29,9 +29,8 @@ from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from neocog.network.decision import Decision
 from neocog.network.engine import Engine
-from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model
-from neocog.network.u0 import u0_from_digits
+from neocog.network.u0 import made_digits, u0_from_digits
 from tests import cuda_maps
 from tests.cuda_maps import PASS_BOUND, assert_adds_up, assert_maps_agree, some_digits
 from tests.cuda_support import PRECISIONS, SHIPPED
@@ -375,7 +374,7 @@ def test_engines_in_two_threads() -> None:
 _PROCESS = """
 import time; start = time.perf_counter()
 import json
-from neocog.network.made import made_digits
+from neocog.network.u0 import made_digits
 from neocog.batch.device import open_engine
 from neocog.network.model import load_model
 digits = made_digits(8)
@@ -457,14 +456,6 @@ def test_programmatic_launches_change_nothing() -> None:
         for _ in range(50):
             a, b = on.recognise(digits[:count]), off.recognise(digits[:count])
             np.testing.assert_array_equal(a.score, b.score)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("rule", ["strongest", "pairs", "triples"])
-def test_rules_of_decision(rule: Any) -> None:
-    model = replace(tiny_model(), rule=rule)
-    engine = open_engine(model, device="cuda:0", precision="fp32")
-    assert_answers_agree(engine, Engine(model), some_digits(40))
 
 
 @pytest.mark.gpu

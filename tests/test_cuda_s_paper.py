@@ -11,7 +11,7 @@ from experiments.slayer.inputs import SIZES, STAGES, Fed, networks
 from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area
 from neocog.cuda.compiler import build
 from neocog.errors import UsageError
-from neocog.network.made import made_digits
+from neocog.network.u0 import made_digits
 from tests.cuda_maps import excitable_model, read, responses, s_wanted, sparse, stored
 from tests.cuda_support import ARCHITECTURES, machine, thinned
 

@@ -20,7 +20,7 @@ import cupy
 import numpy as np
 cupy.cuda.set_allocator(None)
 from neocog.batch.device import open_engine
-from neocog.network.made import made_digits
+from neocog.network.u0 import made_digits
 from neocog.network.model import load_model
 name, precision, plan, count = sys.argv[1:]
 engine = open_engine(load_model(name), device="cuda", precision=precision, plan=plan)

@@ -1,6 +1,5 @@
 """The CPU engine against the reference: maps, decisions, laws."""
 
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -9,12 +8,11 @@ import pytest
 from numpy.typing import NDArray
 
 from neocog.errors import DeviceError, InputError, UsageError
-from neocog.network import patch, reference, s_layer
+from neocog.network import layers, reference
 from neocog.network.decision import Decision
 from neocog.network.engine import PART, Engine, Layers
 from neocog.network.layers import Patch
-from neocog.network.made import made_digits
-from neocog.network.u0 import u0_from_digits
+from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import digits_of, tiny_model
 
 
@@ -143,19 +141,17 @@ def test_the_way_of_gpus_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     want = Layers(model)(u0)
     other = ModuleType("other")
     other.__dict__.update(vars(np))
-    for module in (patch, s_layer):
-        monkeypatch.setattr(module, "array_module", lambda _: other)
+    monkeypatch.setattr(layers, "array_module", lambda _: other)
     got = Layers(model, other)(u0)
     assert got.any()
     np.testing.assert_allclose(got, want, atol=1e-5 * want.max())
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("rule", ["strongest", "pairs", "triples"])
-def test_layers_and_decision_on_a_gpu(rule: str) -> None:
+def test_layers_and_decision_on_a_gpu() -> None:
     import cupy
 
-    model = replace(tiny_model(), rule=rule)
+    model = tiny_model()
     digits = np.concatenate([digits_of("0123456789"), made_digits(22)])
     us4 = Layers(model, cupy)(cupy.asarray(u0_from_digits(digits)))
     want = reference.respond(u0_from_digits(digits), model)["US4"].transpose(0, 2, 3, 1)

@@ -13,7 +13,7 @@ from neocog.evaluation.timing import StageTime, Timing, digit_boxes, made_page, 
 from neocog.learning.formats import Digits
 from neocog.network.decision import answers
 from neocog.network.engine import Bound, Engine
-from neocog.network.made import made_digits
+from neocog.network.u0 import made_digits
 from neocog.reading.records import PageReading
 from neocog.vision.crops import digit_of_box
 from tests.support import digits_of, tiny_model

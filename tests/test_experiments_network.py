@@ -13,7 +13,7 @@ from neocog.cuda.kernel import Layout
 from neocog.cuda.passes import as_float32
 from neocog.errors import NeocogError, UsageError
 from neocog.network.engine import Engine
-from neocog.network.made import made_digits
+from neocog.network.u0 import made_digits
 from tests.support import run, tiny_model
 
 

@@ -1,7 +1,5 @@
 """The network in PyTorch holds the float64 reference's numbers, in every form and memory format."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -9,10 +7,9 @@ from experiments.network import compare as comparing
 from experiments.network.compare import compare
 from neocog.errors import NeocogError, UsageError
 from neocog.network import fields, reference
-from neocog.network.made import made_digits
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import PRESETS, preset
-from neocog.network.u0 import u0_from_digits
+from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import tiny_model
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
@@ -56,29 +53,11 @@ def test_every_form_computes_the_equations(name: str, channels_last: bool) -> No
             assert error <= comparing.TOLERANCE, (layer, network.forms())
 
 
-@pytest.mark.parametrize("rule", ["strongest", "pairs", "linear"])
-def test_scores_follow_the_rule(rule: str) -> None:
-    model, digits = replace(model_of("neocog", silent=False), rule=rule), made_digits(5, seed=3)
-    if rule == "linear":
-        gains = np.random.default_rng(1).normal(size=24).astype(np.float32)
-        model = replace(model, gains=gains)
+def test_scores_are_the_strongest_planes() -> None:
+    model, digits = model_of("neocog", silent=False), made_digits(5, seed=3)
     us4 = reference.respond(u0_from_digits(digits), model)["US4"]
     got = Network(model).freeze()(torch.from_numpy(digits)).numpy()
-    np.testing.assert_allclose(got, reference.scores(us4, model), atol=2e-5)
-
-
-def test_pairs_among_many_planes_of_a_label() -> None:
-    model = model_of("neocog", top=48, silent=False)
-    model = replace(model, rule="pairs", labels=np.zeros(48, dtype=np.int64))
-    digits = made_digits(3)
-    us4 = reference.respond(u0_from_digits(digits), model)["US4"]
-    got = Network(model).freeze()(torch.from_numpy(digits)).numpy()
-    np.testing.assert_allclose(got, reference.scores(us4, model), atol=2e-5)
-
-
-def test_triples_are_refused() -> None:
-    with pytest.raises(UsageError, match="triples"):
-        Network(replace(tiny_model(), rule="triples"))
+    np.testing.assert_allclose(got, reference.strongest_of_label(us4, model.labels), atol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -88,7 +67,7 @@ def test_sixteen_bits_decide_alike(dtype: str) -> None:
     network = Network(model).freeze(getattr(torch, dtype))
     scores = network(torch.from_numpy(digits)).numpy()
     assert np.isfinite(scores).all()
-    assert np.abs(scores - reference.scores(want["US4"], model)).max() < 0.05
+    assert np.abs(scores - reference.strongest_of_label(want["US4"], model.labels)).max() < 0.05
 
 
 def test_torch_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,8 @@ from experiments.slayer.experiment import ON_CPU, ON_GPU, check_sections, faults
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks, sized
 from experiments.slayer.paper import systems
 from neocog.errors import DeviceError, UsageError
-from neocog.network.made import made_digits
 from neocog.network.spec import REJECT
+from neocog.network.u0 import made_digits
 from tests import cuda_fake
 from tests.cuda_support import shipped
 from tests.support import run, tiny_model

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neocog.errors import UsageError
 from neocog.evaluation.timing import digit_boxes, made_page
 from neocog.network.decision import answers
-from neocog.network.export import model_to_onnx
 from neocog.network.model import Model, load_model
+from neocog.network.onnx import model_to_onnx
 from neocog.network.reference import respond
 from neocog.network.registry import find_model
 from neocog.network.u0 import u0_from_digits
@@ -60,11 +59,6 @@ def test_shipped_model() -> None:
     want = respond(u0_from_digits(digits), model)["UC4"][:, :, 0, 0]
     assert np.abs(scores - want).max() <= 2e-5 * want.max()
     np.testing.assert_array_equal(label, answers(want, temperature=model.temperature).label)
-
-
-def test_other_rules_are_refused() -> None:
-    with pytest.raises(UsageError, match="rule 'pairs'"):
-        model_to_onnx(replace(tiny_model(), rule="pairs"))
 
 
 def test_finder() -> None:

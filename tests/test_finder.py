@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from neocog.errors import InputError, ModelError
 from neocog.learning.finder.boxes import compared
@@ -31,7 +32,7 @@ from neocog.vision.finder import (
     normalised,
     sizes,
 )  # fmt: skip
-from neocog.vision.finder_model import OpenCV, load_finder, save_finder
+from neocog.vision.finder_model import FORMAT, MAX_BYTES, OpenCV, load_finder, save_finder
 
 
 def seven() -> np.ndarray:
@@ -250,20 +251,102 @@ def test_the_ink_of_a_box_is_cut_out_on_any_paper(paper: int, ink: int) -> None:
     assert digit[13, 4] < 128
 
 
+CONV = {"op": "Conv", "inputs": ["x", "w"], "output": "m"}
+CONV |= {"stride": 4, "padding": 0, "dilation": 1, "groups": 1}
+ANSWER = {**CONV, "inputs": ["last", "end"], "output": "answer", "stride": 1}
+WEIGHTS = {"w": np.ones((2, 1, 2, 2), np.float32), "end": np.ones((30, 2, 1, 1), np.float32)}
+
+
+def written(path: Path, *nodes: object, last: str = "m", **tensors: np.ndarray) -> Path:
+    """A finder of some operations, which end in a map of two planes, and the answer."""
+    end = {**ANSWER, "inputs": [last, "end"]}
+    save_finder(path, [*nodes, end], WEIGHTS | tensors, {})  # type: ignore[list-item]
+    return path
+
+
+def relus(count: int) -> list[dict[str, Any]]:
+    return [{"op": "Relu", "inputs": ["m"], "output": f"r{n}"} for n in range(count)]
+
+
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+def conv(**change: object) -> dict[str, Any]:
+    return {**CONV, **change}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "tensors", "reason"),
+    [
+        *(([conv(**{key: value})], {}, "numbers are not allowed|a place for")
+            for key, values in {
+            "stride": (0, -1, 17, 2**40, 4.0, True, None), "padding": (-1, 1, 512, 2**63, "0"),
+            "dilation": (0, -1, 5, 10, [1]), "groups": (0, -1, 2, 2**31),
+        }.items() for value in values),
+        ([conv(stride=3)], {"w": ones(2, 1, 3, 3)}, "a place for 3 pixels"),
+        ([conv(stride=16), conv(inputs=["m", "v"], stride=2, output="n")], {"v": ones(2, 2, 2, 2)},
+         "32 pixels"),
+        *(([CONV], {"w": ones(*shape)}, "numbers are not allowed") for shape in
+          ((), (2,), (2, 1, 1), (2, 2, 1, 1), (2, 1, 1, 2), (2, 1, 10, 10), (0, 1, 1, 1), (2, 1, 0, 0),
+           (2, 1, 1, 1, 1))),
+        ([conv(inputs=["x", "w", "b"])], {"b": ones(3)}, "numbers are not allowed"),
+        ([conv(inputs=["x", "w", "b", "b"])], {"b": ones(2)}, "numbers are not allowed"),
+        *(([conv(inputs=names)], {}, "") for names in (
+            ["x"], [], ["y", "w"], ["m", "w"], ["w", "w"], "xw", None, [1, "w"])),
+        *(([CONV, {**node, "output": "n"}], {}, "") for node in (
+            {"op": "Loop", "inputs": ["m"]}, {"op": "Concat", "inputs": ["m", "m"]}, {"op": "Relu"}, {},
+            {"op": [], "inputs": ["m"]}, {"op": "Add", "inputs": ["m"]}, {"op": "Add", "inputs": ["m", "x"]},
+            {"op": "Add", "inputs": ["m", "w"]}, {"op": "Relu", "inputs": ["m", "m"]},
+            {"op": "Relu", "inputs": ["n"]})),
+        ([CONV, {"op": "Relu", "inputs": ["m"], "output": "m"}], {}, "name is taken"),
+        ([CONV, {"op": "Relu", "inputs": ["m"], "output": "w"}], {}, "name is taken"),
+        ([conv(stride=1)], {"w": ones(2, 1, 1, 1)}, "30 maps, one place for 1 pixels, not 30 for 4"),
+        ([CONV, {"op": "Relu", "inputs": ["m"], "output": "n"}], {"end": ones(29, 2, 1, 1)}, "in 29 maps"),
+        ([conv(stride=1, inputs=["x", "v"], output="x1"), {"op": "Resize", "inputs": ["x1"], "output": "n"}],
+         {"v": ones(2, 1, 1, 1)}, "beyond the picture"),
+        ([conv(inputs=["x", "v"], stride=1)], {"v": ones(200, 1, 1, 1), "end": ones(30, 200, 1, 1)},
+         "values, at most"),
+        ([conv(inputs=["x", "v"], stride=1, padding=4)],
+         {"v": ones(150, 1, 9, 9), "end": ones(30, 150, 1, 1)}, "products, at most"),
+        ([CONV, *relus(400)], {}, "it has not 1 to 400 operations"),
+        ([CONV], {"w": np.full((2, 1, 2, 2), np.inf, np.float32)}, "NaN or infinity"),
+    ],
+)  # fmt: skip
+def test_what_opencv_must_not_see_is_refused(
+    nodes: list[Any], tensors: dict[str, np.ndarray], reason: str, tmp_path: Path
+) -> None:
+    assert load_finder(written(tmp_path / "good", CONV)).id.startswith("finder@")
+    last = nodes[-1].get("output", "m") if nodes[-1].get("output") != "w" else "m"
+    path = written(tmp_path / "finder.safetensors", *nodes, last=last, **tensors)
+    with pytest.raises(ModelError, match=f"cannot be used: .*({reason})") as refused:
+        load_finder(path)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_broken_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "finder.safetensors"
-    node = {"op": "Relu", "inputs": ["x"], "output": "m0"}
-    save_finder(path, [node], {"w0": np.zeros(1, np.float32)}, {})
-    assert load_finder(path).id.startswith("finder@")
-    save_finder(path, [{**node, "op": "Loop"}], {"w0": np.zeros(1, np.float32)}, {})
-    with pytest.raises(ModelError, match="Loop"):
+    path = written(tmp_path / "finder.safetensors", CONV)
+    whole = path.read_bytes()
+    about = {"format": FORMAT, "card": "{}"}
+    for nodes in ("{}", "[]", "[1]", "[" * 100_000, '[{"op": NaN}]', "null"):
+        path.write_bytes(save({"w": ones(1)}, metadata=about | {"nodes": nodes}))
+        with pytest.raises(ModelError, match="cannot be used"):
+            load_finder(path)
+    path.write_bytes(save({"w": ones(1).astype(np.int8)}, metadata=about | {"nodes": "[1]"}))
+    with pytest.raises(ModelError, match="'w' is int8"):
         load_finder(path)
-    save_finder(path, [{**node, "inputs": ["y"]}], {"w0": np.zeros(1, np.float32)}, {})
-    with pytest.raises(ModelError, match="unknown tensor"):
-        load_finder(path)
-    path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(ModelError, match="cannot be used"):
-        load_finder(path)
+    for data in (whole[:40], whole + bytes(MAX_BYTES), b"", whole[:8]):
+        path.write_bytes(data)
+        with pytest.raises(ModelError, match="cannot be used"):
+            load_finder(path)
+
+
+def test_answers_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    for value in (6e4, -6e4):
+        weights = {name: np.full_like(ones, value) for name, ones in WEIGHTS.items()}
+        network = OpenCV(load_finder(written(tmp_path / "m", CONV, **weights)))
+        with pytest.raises(ModelError, match="its answers are no numbers or too large"):
+            network(np.ones((16, 32), np.float32))
 
 
 def test_reading_eight_channels_does_not_change_the_answer() -> None:

@@ -102,7 +102,7 @@ def test_no_answer_is_never_right(digits: Digits) -> None:
 
 
 def test_layers_below_may_be_shared(digits: Digits) -> None:
-    recipes = [replace(quick("intvec"), rule=rule) for rule in ("strongest", "pairs")]  # type: ignore[type-var]
+    recipes = [quick(name) for name in ("fukushima2003", "nearest")]
     shared, order = LayerByLayer(recipes[0]), np.random.default_rng(0).permutation(80)  # type: ignore[arg-type]
     with parallel.one_blas_thread():
         maps = shared.below(digits[0][order])
@@ -116,10 +116,7 @@ def test_layers_below_may_be_shared(digits: Digits) -> None:
     [
         ({"preset": "foo"}, "preset 'foo', expected one of fukushima2003, ikeda2011, neocog"),
         ({"middle": "foo"}, "middle 'foo', expected one of winning, silent"),
-        ({"top": "foo"}, "top 'foo', expected one of supervised, every, competition, delta"),
-        ({"rule": "foo"}, "rule 'foo', expected one of strongest, pairs, triples, linear"),
-        ({"rule": "linear"}, "rule 'linear', expected 'linear' with top 'delta'"),
-        ({"top": "delta"}, "rule 'strongest', expected 'linear' with top 'delta'"),
+        ({"top": "foo"}, "top 'foo', expected one of supervised, every, competition"),
         ({"thresholds": (0.6, 0.6, 0.6)}, "thresholds .*, expected two numbers between 0 and 1"),
         ({"thresholds": (1.0, 1.0)}, "two numbers between 0 and 1"),
         ({"thresholds": 0.6}, "thresholds 0.6, expected two"),
@@ -129,7 +126,6 @@ def test_layers_below_may_be_shared(digits: Digits) -> None:
         ({"passes": True}, "passes True"),
         ({"middle_digits": "many"}, "middle_digits 'many'"),
         ({"cut": 1.0}, "cut 1.0, expected a number, 0 to below 1"),
-        ({"top_threshold": 0}, "top_threshold 0, expected a number between 0 and 1"),
     ],
 )
 def test_recipes_that_make_no_sense(wrong: dict[str, Any], message: str) -> None:
@@ -257,7 +253,7 @@ def test_temperature_is_the_likeliest() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["fukushima", "neocog", "intvec", "delta"])
+@pytest.mark.parametrize("name", ["fukushima", "neocog", "nearest"])
 def test_learning_on_a_gpu(name: str, digits: Digits) -> None:
     import cupy
 

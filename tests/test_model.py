@@ -11,9 +11,9 @@ import pytest
 
 from experiments.learning.ship import write_sums
 from neocog.errors import ModelError
+from neocog.network import model as model_file
 from neocog.network import registry
 from neocog.network.engine import Engine
-from neocog.network.made import made_digits
 from neocog.network.model import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -24,18 +24,17 @@ from neocog.network.model import (
     load_model,
     to_bytes,
 )
-from neocog.network.u0 import u0_from_digits
+from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import run, tiny_model
 
 
 def test_saved_is_loaded(tmp_path: Path) -> None:
-    model = replace(tiny_model(), rule="pairs", card={"digits": 10})
+    model = replace(tiny_model(), card={"digits": 10})
     saved = model.save(tmp_path / "m.safetensors")
     loaded = load_model(tmp_path / "m.safetensors")
     assert loaded.id == saved.id == f"tiny@{saved.version}"
     assert len(saved.version) == 8
     assert loaded.card == {"digits": 10}
-    assert loaded.rule == "pairs"
     assert loaded.spec == model.spec
     for got, want in zip(loaded.s, model.s, strict=True):
         np.testing.assert_array_equal(got.reference, want.reference)
@@ -43,7 +42,7 @@ def test_saved_is_loaded(tmp_path: Path) -> None:
 
 
 def test_a_model_is_shown_in_a_line() -> None:
-    assert repr(tiny_model()) == "<Model tiny: neocog, 16/20/30/10 planes, rule strongest>"
+    assert repr(tiny_model()) == "<Model tiny: neocog, 16/20/30/10 planes>"
 
 
 def test_the_card_is_no_part_of_the_id() -> None:
@@ -70,13 +69,6 @@ def test_layers_may_be_held_in_any_order() -> None:
         replace(layer, reference=np.asfortranarray(layer.reference)) for layer in m.s
     ))  # fmt: skip
     assert to_bytes(turned) == to_bytes(m)
-
-
-def test_gains_travel_with_the_linear_rule() -> None:
-    gains = np.linspace(-1, 1, 10, dtype=np.float32)
-    loaded = from_bytes(to_bytes(replace(tiny_model(), rule="linear", gains=gains)), source="x")
-    assert loaded.gains is not None
-    np.testing.assert_array_equal(loaded.gains, gains)
 
 
 def broken(**changes: object) -> Model:
@@ -108,13 +100,10 @@ def with_reference(value: float) -> Model:
             lambda: broken(blurs=(*tiny_model().blurs[:2], np.full((7, 7), -3e38, "f4"))),
             "UC3.blur reaches 3e\\+38, expected at most 65504",
         ),
-        (lambda: broken(rule="linear", gains=np.full(10, 3e38, np.float32)), "UC4.gains reaches 3e\\+38"),
         (lambda: broken(labels=np.arange(2, 12)), "beyond 0..9"),
         (lambda: broken(labels=np.arange(9)), "expected \\(10,\\)"),
         (lambda: broken(temperature=0.0), "temperature"),
         (lambda: broken(temperature=10**400), "a part is missing or wrong"),
-        (lambda: broken(rule="loudest"), "rule 'loudest'"),
-        (lambda: broken(rule="linear"), "gains"),
         (lambda: broken(blurs=(np.ones((3, 3), "f4"), *tiny_model().blurs[1:])), "UC1.blur"),
         (lambda: broken(s=(*tiny_model().s[:3], replace(tiny_model().s[3], threshold=1.5))), "threshold 1.5"),
     ],
@@ -204,6 +193,23 @@ def test_cards_without_bounds_are_refused(here: str, reason: str) -> None:
     refuse(with_header(lambda text: text.replace('"here"', here)), reason)
 
 
+@pytest.mark.parametrize("rule", ["pairs", "triples", "linear", "loudest"])
+def test_models_of_other_rules_are_refused(rule: str) -> None:
+    before, after = '"rule": "strongest"', f'"rule": "{rule}"'
+    refuse(with_header(lambda text: text.replace(before, after)), f"{rule}' is no longer read.*d840c1a")
+
+
+@pytest.mark.parametrize("planes", [(20_000, 1, 10), (1, 100_000, 10), (1, 1, 100_000), (900, 3000, 10)])
+def test_planes_whose_maps_take_too_much_memory_are_refused(planes: tuple[int, int, int]) -> None:
+    k2, k3, k4 = planes
+    s1, *rest = tiny_model().s
+    shapes = ((k2, 16, 6, 6), (k3, k2, 6, 6), (k4, k3, 9, 9))
+    ones = [np.broadcast_to(np.float32(1), shape) for shape in shapes]
+    s = (s1, *(replace(s, reference=x) for s, x in zip(rest, ones, strict=True)))
+    with pytest.raises(model_file._Refused, match="values a digit, at most 2,500,000 are read"):
+        model_file._check(broken(s=s, labels=np.zeros(k4, np.int64)))
+
+
 def test_a_number_that_is_not_finite_is_not_written() -> None:
     for model in (broken(card={"reading": {"cut_odds": np.nan}}), broken(temperature=np.inf)):
         with pytest.raises(ModelError, match="a number that is not finite"):
@@ -227,8 +233,7 @@ def test_the_largest_weights_that_are_taken_give_finite_answers() -> None:
         labels=np.zeros(10, np.int64),
     )
     digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
-    gains = np.full(10, MAX_WEIGHT, np.float32)
-    for change in ({"rule": "linear", "gains": gains}, {"rule": "triples"}, {"psi": "ratio"}):
+    for change in ({}, {"psi": "ratio"}):
         model = from_bytes(to_bytes(replace(most, temperature=1e-6, **change)), source="m")
         engine = Engine(model)
         answers, maps = engine.recognise(digits), engine.maps(u0_from_digits(digits))

@@ -6,9 +6,8 @@ import pytest
 from neocog.errors import InputError
 from neocog.network import reference
 from neocog.network.fields import bell, c_kernel
-from neocog.network.made import made_digits
 from neocog.network.spec import preset
-from neocog.network.u0 import u0_from_digits
+from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import tiny_model
 
 

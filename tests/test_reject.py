@@ -15,11 +15,11 @@ from neocog.network.u0 import u0_from_digits
 from tests.support import digits_of, tiny_model
 
 
-def rejecting(rule: str = "strongest") -> Model:
+def rejecting() -> Model:
     """The tiny model, whose planes for 8 and 9 mean no digit."""
     labels = np.arange(10)
     labels[8:] = 10
-    return replace(tiny_model(), labels=labels, rule=rule)  # type: ignore[arg-type]
+    return replace(tiny_model(), labels=labels)
 
 
 def test_a_rejecting_model_comes_back_from_its_file(tmp_path: Path) -> None:
@@ -30,9 +30,8 @@ def test_a_rejecting_model_comes_back_from_its_file(tmp_path: Path) -> None:
         from_bytes(to_bytes(replace(saved, labels=saved.labels + 1)), source="m")
 
 
-@pytest.mark.parametrize("rule", ["strongest", "pairs"])
-def test_what_is_no_digit_is_answered_with_none(rule: str) -> None:
-    found = Engine(rejecting(rule)).recognise(digits_of("0123456789"))
+def test_what_is_no_digit_is_answered_with_none() -> None:
+    found = Engine(rejecting()).recognise(digits_of("0123456789"))
     assert found.label.tolist() == [*range(8), -1, -1]
     assert found.score.shape == (10, 10)
     assert (found.p[8:] == 0).all()
@@ -40,12 +39,11 @@ def test_what_is_no_digit_is_answered_with_none(rule: str) -> None:
     assert (found.margin[8:] > 0).all()
 
 
-@pytest.mark.parametrize("rule", ["strongest", "pairs", "triples"])
-def test_scores_of_no_digit_are_the_references(rule: str) -> None:
-    model = replace(rejecting(rule), labels=np.array([0, 1, 2, 2, 2, 9, 10, 10, 10, 10]))
+def test_scores_of_no_digit_are_the_references() -> None:
+    model = replace(rejecting(), labels=np.array([0, 1, 2, 2, 2, 9, 10, 10, 10, 10]))
     maps = reference.respond(u0_from_digits(digits_of("28196")), model)
     assert maps["UC4"].shape == (5, 11, 1, 1)
-    want = reference.scores(maps["US4"], model)
+    want = reference.strongest_of_label(maps["US4"], model.labels)
     us4 = maps["US4"].transpose(0, 2, 3, 1).astype(np.float32)
     np.testing.assert_allclose(Decision(model).scores(us4), want, atol=1e-5)
 

@@ -58,7 +58,8 @@ def compare(job: tuple[Path, np.ndarray]) -> dict[str, Any]:
             note("single", name, alone.transpose(0, 3, 1, 2), want[name])
             before = name
         ours = engine.recognise(digits[start : start + _STEP], batch=8)
-        theirs = answers(reference.scores(want["US4"], model), temperature=model.temperature)
+        uc4 = reference.strongest_of_label(want["US4"], model.labels)
+        theirs = answers(uc4, temperature=model.temperature)
         labels.append(np.stack([ours.label, theirs.label]))
         margins.append(theirs.margin)
     return {**errors, "labels": np.concatenate(labels, axis=1), "margins": np.concatenate(margins)}

@@ -66,16 +66,21 @@ def archives(folder: Path, model: str, *, kind: str, cases: Iterable[Case], limi
     return outcome
 
 
-def models(folder: Path, model: str, *, count: int, seed: int) -> Outcome:
-    """Model files, verified by one command; shipped files with a bit flipped."""
-    outcome = Outcome("model files")
-    paths = written(folder / "models", [*attack_models.damaged(count, seed=seed),
-                                        *attack_models.hostile()])  # fmt: skip
-    done = watched(["models", "verify", *paths], folder, name="verify")
+def verified(folder: Path, model: str, *, kind: str, cases: Iterable[Case], limit: float = 60.0) -> Outcome:
+    """Model files, verified by one command: one line for each."""
+    outcome, paths = Outcome(kind), written(folder / "models", cases)
+    done = watched(["models", "verify", *paths], folder, name="verify", limit=limit)
     lines = done.out.splitlines()
     told = [line for line in lines if line.startswith(("ok ", "broken "))]
     broken = [] if len(told) == len(lines) == len(paths) else ["not one line for each file"]
     outcome.add(done, len(paths), broken)
+    return outcome
+
+
+def models(folder: Path, model: str, *, count: int, seed: int) -> Outcome:
+    """Model files, verified by one command; shipped files with a bit flipped."""
+    cases = [*attack_models.damaged(count, seed=seed), *attack_models.hostile()]
+    outcome = verified(folder, model, kind="model files", cases=cases)
     whole, sums = Path(model).read_bytes(), []
     shipped = folder / "shipped"
     shipped.mkdir()
@@ -105,6 +110,10 @@ def attacks(seed: int = 0, *, quick: bool = False) -> dict[str, Attack]:
     if quick:
         return found
     return found | {
+        "finders": partial(verified, kind="crafted finders", limit=300.0,
+                           cases=attack_models.finders(100, seed=seed)),
+        "shapes": partial(verified, kind="crafted models", limit=300.0,
+                          cases=attack_models.shapes(100, seed=seed)),
         "names": around.names,
         "picture-bombs": partial(pictures, kind="picture bombs", limit=120.0,
                                  cases=chain(attack_pictures.bombs(), attack_pictures.large_bombs())),

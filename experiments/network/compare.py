@@ -18,8 +18,8 @@ from neocog.errors import NeocogError, UsageError
 from neocog.evaluation.timing import WARM_UP, milliseconds
 from neocog.network.decision import Answers, answers
 from neocog.network.engine import Engine
-from neocog.network.made import made_digits
 from neocog.network.model import Model
+from neocog.network.u0 import made_digits
 
 TOLERANCE = 2e-4  # of a whole float32 pass, relative to the strongest response
 PAUSE = 0.02  # seconds before a turn: onnxruntime's threads spin on for a while after theirs
@@ -119,7 +119,7 @@ def session(onnx: bytes, threads: int) -> Any:
 
 
 def _onnxruntime(model: Model, threads: int) -> Side:
-    from neocog.network.export import model_to_onnx
+    from neocog.network.onnx import model_to_onnx
 
     run = session(model_to_onnx(model), threads).run
 

@@ -17,8 +17,8 @@ from experiments.network.compare import difference, ratios
 from neocog.errors import UsageError
 from neocog.evaluation.timing import milliseconds
 from neocog.network.engine import Engine
-from neocog.network.made import made_digits
 from neocog.network.model import Model
+from neocog.network.u0 import made_digits
 
 Digits = NDArray[np.uint8]
 

@@ -13,9 +13,9 @@ from experiments.harness.record import write_results
 from experiments.network.compare import compare
 from neocog.evaluation.timing import WARM_UP
 from neocog.network.engine import Engine
-from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model
 from neocog.network.registry import list_models
+from neocog.network.u0 import made_digits
 
 BATCHES = (1, 8, 32)
 SETTLE = 0.5  # seconds: BLAS threads that helped to prepare the model turn on for a while

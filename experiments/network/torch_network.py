@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from neocog.errors import UsageError
 from neocog.learning.trainable import silence_of
-from neocog.network.decision import PAIR_PLANES
+from neocog.network.decision import planes_of_labels
 from neocog.network.fields import contrast_kernel, pooled
 from neocog.network.layers import banded, s_constants
 from neocog.network.model import Model, SWeights
@@ -28,8 +27,6 @@ Tensor = Any
 
 #: Singular values below this share of the largest are rounding, not rank.
 _RANK = 1e-7
-#: Two vectors with 1 - g below this are one vector, as in :mod:`neocog.network.decision`.
-_SAME = 1e-6
 
 
 class Contrast(nn.Module):  # type: ignore[misc]
@@ -158,59 +155,16 @@ class CLayer(nn.Module):  # type: ignore[misc]
 
 
 class Scores(nn.Module):  # type: ignore[misc]
-    """Score of each label from US4, (B, K4, 5, 5) -> (B, classes), by the model's rule."""
+    """Score of each label from US4, (B, K4, 5, 5) -> (B, classes): its strongest plane."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
-        if model.rule == "triples":
-            raise UsageError("rule 'triples' is not written in PyTorch; choose a model of another")
-        self.rule, self.theta = model.rule, model.s[3].threshold
-        self.classes = model.classes
-        own = [np.flatnonzero(model.labels == label) for label in range(model.classes)]
-        self.planes = max(map(len, own))
-        index = np.zeros((len(own), self.planes), dtype=np.int64)
-        present = np.zeros((len(own), self.planes))
-        for label, found in enumerate(own):
-            index[label, : len(found)] = found
-            present[label, : len(found)] = 1
+        index, present = planes_of_labels(model)
         self.register_buffer("index", torch.from_numpy(index))
         self.register_buffer("present", _float(present))
-        if model.gains is not None:
-            self.register_buffer("gains", _float(model.gains[index] * present))
-        if self.rule == "pairs":
-            x = model.s[3].reference.astype(np.float64) * np.sqrt(model.s[3].c)
-            x = x.reshape(len(x), -1)
-            x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-20)
-            apart = np.stack([1 - x[found] @ x[found].T for found in index])
-            self.register_buffer("apart", _float(apart))
 
     def forward(self, us4: Tensor) -> Tensor:
-        us4 = us4.float()
-        if self.rule == "strongest":
-            return (us4.amax(dim=(2, 3))[:, self.index] * self.present).amax(dim=2)
-        if self.rule == "linear":
-            middle = us4[:, :, us4.shape[2] // 2, us4.shape[3] // 2]
-            return functional.relu((middle[:, self.index] * self.gains).sum(dim=2))
-        return self._pairs(us4.flatten(2))
-
-    def _pairs(self, flat: Tensor) -> Tensor:
-        """Interpolating vectors, pairs of the strongest planes of each label."""
-        own = flat[:, self.index] * self.present[:, :, None]  # (B, 10, M, 25)
-        place = own.amax(dim=2).argmax(dim=2)
-        response = own.gather(3, place[:, :, None, None].expand(-1, -1, self.planes, 1))[..., 0]
-        s = torch.where(response > 0, response * (1 - self.theta) + self.theta, 0.0)
-        apart = self.apart[None]
-        if self.planes > PAIR_PLANES:
-            s, top = s.topk(PAIR_PLANES, dim=2)
-            label = torch.arange(len(self.index), device=s.device)[None, :, None, None]
-            apart = self.apart[label, top[:, :, :, None], top[:, :, None, :]]
-        a, b = s[..., :, None], s[..., None, :]
-        difference = a - b
-        inside = (difference + apart * b > 0) & (apart * a - difference > 0) & (apart > _SAME)
-        h = apart.clamp(min=_SAME)
-        square = (difference**2 + 2 * h * a * b) / (h * (2 - h))
-        best = torch.where(inside, square, a * a).amax(dim=(2, 3)).sqrt()
-        return functional.relu(best - self.theta) / (1 - self.theta)
+        return (us4.float().amax(dim=(2, 3))[:, self.index] * self.present).amax(dim=2)
 
 
 class Network(nn.Module):  # type: ignore[misc]

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from neocog.errors import NeocogError, UsageError
 from neocog.network import reference
 from neocog.network.engine import Engine
-from neocog.network.made import made_digits
 from neocog.network.model import Model, SWeights, load_model
 from neocog.network.spec import REJECT
-from neocog.network.u0 import u0_from_digits
+from neocog.network.u0 import made_digits, u0_from_digits
 
 #: The S-layers, and the layer that each reads.
 STAGES = {"US1": "UG", "US2": "UC1", "US3": "UC2", "US4": "UC3"}
@@ -40,9 +39,8 @@ def sized(model: Model, planes: Sequence[int]) -> Model:
         layers.append(SWeights(x, layer.c, layer.threshold, layer.q))
         before = kept
     s1, s2, s3, s4 = layers
-    gains = None if model.gains is None else model.gains[before]
     name = f"{model.name} {'/'.join(map(str, planes))}"
-    return replace(model, name=name, s=(s1, s2, s3, s4), labels=labels[before], gains=gains, version="")
+    return replace(model, name=name, s=(s1, s2, s3, s4), labels=labels[before], version="")
 
 
 def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:

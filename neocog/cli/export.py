@@ -23,9 +23,8 @@ def export(
     takes a grey picture and gives boxes.
     """
     from neocog.files import atomic_write
-    from neocog.network.export import model_to_onnx
     from neocog.network.model import load_model
-    from neocog.network.onnx_graph import OPSET
+    from neocog.network.onnx import OPSET, model_to_onnx
     from neocog.network.registry import find_model
     from neocog.vision.finder_export import finder_to_onnx
     from neocog.vision.finder_model import is_finder, load_finder

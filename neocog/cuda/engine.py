@@ -177,7 +177,7 @@ class CudaEngine:
         with self._failing(), self._lock:
             out = {"U0": u[:, None], **self.runner(self._numbers[0]).maps(u)}
         us4 = out["US4"].transpose(0, 2, 3, 1)
-        out["UC4"] = self._decision.strongest(us4)[:, :, None, None]
+        out["UC4"] = self._decision.scores(us4)[:, :, None, None]
         return out
 
     def stage_times(self, digits: NDArray[np.uint8], *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:

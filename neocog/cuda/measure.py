@@ -28,7 +28,7 @@ from neocog.cuda.passes import Pass, as_float32, form
 from neocog.cuda.plan import ANCHORS, MOST_CHUNK, STAGES, Plan, Shelf, kernels_of
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.arrays import to_numpy
-from neocog.network.made import made_digits
+from neocog.network.u0 import made_digits
 
 if TYPE_CHECKING:
     from neocog.cuda.runner import Runner

@@ -220,7 +220,7 @@ class Store:
     """
 
     def __init__(self, device: str, model: Model, precision: Precision) -> None:
-        shape = [model.spec.name, *model.planes, model.rule, model.psi]
+        shape = [model.spec.name, *model.planes, model.psi]
         self.about = {"device": device, "model": shape, "precision": precision, "code": code_hash()}
         key = hashlib.sha256(to_json(self.about).encode()).hexdigest()[:16]
         self.name = f"plan-{key}.json"

@@ -9,9 +9,9 @@ import numpy as np
 from neocog.errors import ModelError
 from neocog.evaluation.timing import made_page, milliseconds
 from neocog.network.engine import Engine
-from neocog.network.made import made_digits
 from neocog.network.model import load_model
 from neocog.network.registry import FINDER, check_digest, find_model
+from neocog.network.u0 import made_digits
 
 _TESTS = {"test": "MNIST", "usps": "USPS", "sklearn": "scikit-learn"}  # the cards' names for sets
 _PASSES, _BATCH = 5, 8
@@ -46,7 +46,6 @@ def about(name: str | Path) -> dict[str, Any]:
         "preset": model.spec.name,
         "thresholds": [layer.threshold for layer in model.s],
         "psi": model.psi,
-        "rule": model.rule,
         **file,
         "card": model.card,
     }

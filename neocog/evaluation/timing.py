@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.made import made_digits
-from neocog.network.u0 import DIGIT_SIZE
+from neocog.network.u0 import DIGIT_SIZE, made_digits
 
 if TYPE_CHECKING:
     from neocog.network.engine import AnyEngine, Bound

@@ -28,19 +28,18 @@ from neocog.network.decision import Decision
 from neocog.network.engine import PART, Engine, Layers
 from neocog.network.fields import bell, blur_kernel
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
-from neocog.network.model import Model, Rule, SWeights
+from neocog.network.model import Model, SWeights
 from neocog.network.parallel import ParallelMap, one_blas_thread
 from neocog.network.spec import LABELS, PRESETS, REJECT, NetworkSpec, SSpec, preset
 from neocog.network.u0 import check_digits, u0_from_digits
 
 MiddleRule = Literal["winning", "silent"]
-TopRule = Literal["supervised", "every", "competition", "delta"]
+TopRule = Literal["supervised", "every", "competition"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "preset": PRESETS,
     "middle": get_args(MiddleRule),
     "top": get_args(TopRule),
-    "rule": get_args(Rule),
 }
 
 Array = Any
@@ -63,14 +62,12 @@ class Recipe:
     preset: str = "fukushima2003"  #: architecture, one of :data:`neocog.network.spec.PRESETS`
     middle: MiddleRule = "winning"  #: rule of US2, US3: Fukushima 2003, or add-if-silent (2013)
     top: TopRule = "supervised"  #: rule of US4
-    rule: Rule = "strongest"  #: how UC4 is read; "linear" where the top is "delta", and only there
     thresholds: tuple[float, float] | None = None  #: learning thresholds of US2, US3; the preset's
     limits: tuple[int, int] | None = None  #: planes at which US2, US3 stop; learning decides
     middle_digits: int = 3000  #: digits (the first ones, in the seed's order) for US2 and US3
     cut: float = 0.55  #: share of the seed-selecting plane's maximum that counts as nothing
     passes: int = 4  #: times the digits are shown (top "supervised")
     per_label: int = 20  #: planes of each label (top "competition")
-    top_threshold: float | None = None  #: recognition threshold of US4; the preset's
 
     def __post_init__(self) -> None:
         for name in ("thresholds", "limits"):
@@ -78,13 +75,9 @@ class Recipe:
                 object.__setattr__(self, name, tuple(pair))
         for name, known in _CHOICES.items():
             self._want(name, getattr(self, name) in known, f"one of {', '.join(known)}")
-        both = (self.rule == "linear") == (self.top == "delta")
-        self._want("rule", both, f"'linear' with top 'delta' and only there; top is {self.top!r}")
         for name in ("middle_digits", "passes", "per_label"):
             self._want(name, _is_count(getattr(self, name)), "a whole number, 1 or more")
         self._want("cut", self.cut == 0 or _is_share(self.cut), "a number, 0 to below 1")
-        top = self.top_threshold
-        self._want("top_threshold", top is None or _is_share(top), "a number between 0 and 1")
         pair, wanted = self.thresholds, "two numbers between 0 and 1, of US2 and US3"
         self._want("thresholds", pair is None or _are_two(pair, _is_share), wanted)
         wanted = "two whole numbers, 1 or more, of US2 and US3"
@@ -128,30 +121,19 @@ RECIPES = _by_name(
         per_label=7,
     ),
     Recipe("nearest", "US2, US3 of 2003; every digit a plane of US4", top="every"),
-    Recipe("intvec", "the same, read by interpolating pairs (2013)", top="every", rule="pairs"),
-    Recipe("triples", "the same, read by interpolating triples", top="every", rule="triples"),
     Recipe(
         "silent",
-        "add-if-silent (2013) below, no surrounds; every digit a plane, interpolating pairs",
+        "add-if-silent (2013) below, no surrounds; every digit a plane",
         preset="neocog",
         middle="silent",
         top="every",
-        rule="pairs",
         thresholds=(0.75, 0.82),
         limits=(100, 300),
     ),
     Recipe(
-        "delta",
-        "US2, US3 of 2003; a linear top by the delta rule",
-        top="delta",
-        rule="linear",
-        top_threshold=0.001,
-    ),
-    Recipe(
         "neocog",
-        "26/78 planes by the rules of 2003; 30 planes a label compete; interpolating pairs",
+        "26/78 planes by the rules of 2003; 30 planes a label compete",
         top="competition",
-        rule="pairs",
         limits=(26, 78),
         per_label=30,
     ),
@@ -159,7 +141,6 @@ RECIPES = _by_name(
         "neocog-small",
         "the same with the papers' 16/26/78/70 planes: 7 a label",
         top="competition",
-        rule="pairs",
         limits=(26, 78),
         per_label=7,
     ),
@@ -286,8 +267,6 @@ class LayerByLayer:
         found = self._learn_top(recipe, maps, labels)
         self.on_stage("US4", {"planes": len(found.labels), "digits": len(maps)})
         s4 = _weights(self.spec.s[3], found.references)
-        if recipe.top_threshold is not None:
-            s4 = replace(s4, threshold=recipe.top_threshold)
         s1, s2, s3 = self._weights
         b1, b2, b3 = self._blurs
         return Model(
@@ -297,8 +276,6 @@ class LayerByLayer:
             blurs=(b1, b2, b3),
             labels=found.labels,
             psi=self.spec.psi,
-            rule=recipe.rule,
-            gains=found.gains,
             card={"recipe": asdict(recipe), "seed": self.seed, "digits": len(maps)},
         )
 
@@ -326,9 +303,6 @@ class LayerByLayer:
         if recipe.top == "competition":
             each = recipe.per_label
             return top.compete_within_labels(maps, labels, spec, per_label=each, rng=rng)
-        if recipe.top == "delta":
-            threshold = recipe.top_threshold or spec.threshold
-            return top.learn_by_delta_rule(maps, labels, spec, threshold=threshold, rng=rng)
         return top.learn_supervised(maps, labels, spec, passes=recipe.passes)
 
     def _keep(self, stage: int, references: NDArray[np.float32]) -> None:
@@ -352,13 +326,17 @@ class LayerByLayer:
 
 
 def score(
-    model: Model, images: Digits, xp: Any = np, tell: Callable[[int, int], None] | None = None
+    model: Model,
+    images: Digits,
+    xp: Any = np,
+    tell: Callable[[int, int], None] | None = None,
+    scores: Callable[[Array], Array] | None = None,
 ) -> NDArray[np.float32]:
-    """Return a model's scores for isolated digits, (N, 10), computed on NumPy or CuPy."""
-    layers, decision = Layers(model, xp), Decision(model, xp)
+    """A model's scores for isolated digits, (N, 10), on NumPy or CuPy; ``scores`` are UC4's if not given."""
+    layers, scores = Layers(model, xp), scores or Decision(model, xp).scores
 
     def run(part: Digits) -> Array:
-        return decision.scores(layers(xp.asarray(u0_from_digits(part))))
+        return scores(layers(xp.asarray(u0_from_digits(part))))
 
     with one_blas_thread():
         return np.concatenate([to_numpy(u) for u in _in_batches(run, images, xp, tell or _silent)])

@@ -15,16 +15,13 @@ from neocog.network.arrays import array_module, to_numpy
 from neocog.network.fields import bell
 from neocog.network.spec import LABELS, SSpec
 
-_EPOCHS, _RATE, _BATCH = 30, 0.1, 64  # of the delta rule
-
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """Planes of US4: reference vectors (K4, K3, 9, 9), labels (K4,), gains (K4,) or None."""
+    """Planes of US4: reference vectors (K4, K3, 9, 9) and labels (K4,)."""
 
     references: NDArray[np.float32]
     labels: NDArray[np.int64]
-    gains: NDArray[np.float32] | None = None
 
 
 def learn_supervised(maps: Array, labels: NDArray[np.int64], spec: SSpec, *, passes: int = 4) -> Top:
@@ -94,45 +91,6 @@ def compete_within_labels(
         owner += [label] * len(planes)
     x = xp.concatenate(found) / xp.maximum(weight, 1e-20) * (weight > 0)
     return Top(_planes_first(100 * x, maps.shape[3], spec), np.array(owner, dtype=np.int64))
-
-
-def learn_by_delta_rule(
-    maps: Array, labels: NDArray[np.int64], spec: SSpec, *, threshold: float, rng: np.random.Generator
-) -> Top:
-    """One linear layer on the views by the delta rule (Widrow and Hoff): not self-organised.
-
-    Views are taken at length 1 and less their share of the mean view, which all digits have in
-    common and which would make learning slow. The weights of each label are split into two
-    planes, the positive and the negative part, whose gains have opposite signs; the threshold
-    must be near 0, so that US4 stays linear.
-    """
-    xp = array_module(maps)
-    weight = _metric(spec, maps.shape[3], xp)
-    seen = views(maps, spec) * weight
-    seen /= _lengths(seen)
-    common = _normalised(seen.mean(axis=0, keepdims=True))
-    seen -= (seen @ common.T) * common
-    w = xp.zeros((LABELS, seen.shape[1]), dtype=np.float32)
-    total = xp.zeros_like(w)
-    target = xp.asarray(np.where(np.eye(LABELS)[labels] > 0, 1, -0.1).astype(np.float32))
-    for epoch in range(_EPOCHS):
-        for part in np.array_split(rng.permutation(len(labels)), -(-len(labels) // _BATCH)):
-            chosen = xp.asarray(part)
-            x = seen[chosen]
-            w += _RATE * (target[chosen] - x @ w.T).T @ x
-        if epoch >= _EPOCHS // 2:
-            total += w
-    w = total / (_EPOCHS - _EPOCHS // 2)
-    w -= (w @ common.T) * common
-    halves = xp.concatenate([xp.maximum(w, 0), xp.maximum(-w, 0)])
-    gains = _lengths(halves)[:, 0]
-    x = 1e4 * halves / gains[:, None] / xp.maximum(weight, 1e-20) * (weight > 0)
-    sign = np.repeat(np.array([1, -1], dtype=np.float32), LABELS)
-    return Top(
-        _planes_first(x, maps.shape[3], spec),
-        np.tile(np.arange(LABELS), 2),
-        sign * to_numpy(gains) * np.float32(1 - threshold),
-    )
 
 
 def views(maps: Array, spec: SSpec) -> Array:

@@ -162,7 +162,7 @@ class CCells(nn.Module):  # type: ignore[misc]
 class Trainable(nn.Module):  # type: ignore[misc]
     """A model whose reference vectors, c, thresholds and blurs learn: U0 -> responses by label.
 
-    Planes of US4 are sorted by label. The rule is ``strongest``, whatever the model's.
+    Planes of US4 are sorted by label.
 
     ``channels_last`` lays out the maps that the products see: on a GPU it keeps cuDNN from its
     convolutions by Fourier transforms, whose noise drowns faint windows.
@@ -173,9 +173,7 @@ class Trainable(nn.Module):  # type: ignore[misc]
         spec = model.spec
         order = np.argsort(model.labels, kind="stable")
         top = replace(model.s[3], reference=model.s[3].reference[order])
-        self.start = replace(
-            model, s=(*model.s[:3], top), labels=model.labels[order], rule="strongest", gains=None
-        )
+        self.start = replace(model, s=(*model.s[:3], top), labels=model.labels[order])
         self.channels_last = channels_last
         self.contrast = Contrast(spec.contrast)
         self.register_buffer("enlarge", _float(enlarging_matrix()))

@@ -28,7 +28,7 @@ from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
 from neocog.live.frame_reader import FrameReader, FrameReading, Roi
 from neocog.live.sources import Source
 from neocog.live.tracks import Agreement, Track, Tracker
-from neocog.network.parallel import ProcessSetting, cores, one_blas_thread
+from neocog.network.parallel import cores, one_blas_thread
 
 if TYPE_CHECKING:
     from neocog.reading.policy import Pattern
@@ -299,7 +299,8 @@ def finder_threads(device: str) -> int:
 
 
 @contextmanager
-def _thread_limits(threads: int) -> Iterator[None]:
+def limited_threads(threads: int) -> Iterator[None]:
+    """Hold BLAS to one thread, OpenCV to some, and Python's threads to short turns."""
     import cv2
 
     turn, before = sys.getswitchinterval(), cv2.getNumThreads()
@@ -311,10 +312,6 @@ def _thread_limits(threads: int) -> Iterator[None]:
     finally:
         sys.setswitchinterval(turn)
         cv2.setNumThreads(before)
-
-
-#: Context that holds BLAS to one thread, OpenCV to some, and Python's threads to short turns.
-limited_threads = ProcessSetting(_thread_limits)
 
 
 def _merged(old: View, new: View) -> View:

@@ -1,50 +1,28 @@
-"""From the responses of US4 to an answer: UC4, interpolating vectors, probability, margin.
+"""From the responses of US4 to an answer: UC4, probability, margin.
 
-Rules
------
-``strongest``
-    UC4: the strongest plane of each label, anywhere in the 5x5 places (Fukushima 2003).
-``pairs``, ``triples``
-    Interpolating vectors (Fukushima 2013): at the place where the label's strongest plane
-    responds, the input is compared with the segments (or triangles) between the reference vectors
-    of that label, not with the vectors alone. With s the cosines to two vectors and g the cosine
-    between them, the nearest point of the segment has cosine
-    sqrt((s1^2 + s2^2 - 2 g s1 s2) / (1 - g^2)) where s1 > g s2 and s2 > g s1; otherwise the
-    nearer vector itself is the nearest point. Planes below their threshold take no part.
-``linear``
-    Each plane adds its response at the middle place, weighed by its gain, to its label (a
-    delta-rule top: learned there, and elsewhere a sum of signed terms says little).
+UC4 is the strongest plane of each label, anywhere in the 5 x 5 places (Fukushima 2003). No response at all is
+no answer, label -1. Ties go to the lower label.
 
-No response at all is no answer, label -1. Ties go to the lower label.
+A model may have planes that respond to what is no digit (label 10, ``REJECT``). Where their score is above
+those of all digits, the answer is label -1 as well.
 
-A model may have planes that respond to what is no digit (label 10, ``REJECT``). They are read by
-the same rule; where their score is above those of all digits, the answer is label -1 as well.
-
-Prior correction: such a network learned with about one mark in six, or four, that is no digit. In a
-field cut out of a form nearly all marks are digits, and an odd 2 is an odd 2. Scores are logarithms
-of odds (times the temperature), so a prior shifts the score of no digit.
+Prior correction: such a network learned with about one mark in six, or four, that is no digit. In a field cut
+out of a form nearly all marks are digits, and an odd 2 is an odd 2. Scores are logarithms of odds (times the
+temperature), so a prior shifts the score of no digit.
 """
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.arrays import array_module, to_numpy
+from neocog.network.arrays import to_numpy
 from neocog.network.model import Model
 from neocog.network.spec import LABELS, REJECT
 
 Array = Any
 
-#: Pairs are sought among this many strongest planes of a label, triples among fewer.
-PAIR_PLANES = 32
-TRIPLE_PLANES = 12
-#: Vectors with 1 - g below this are one vector: float32 responses cannot tell between them.
-_SAME = 1e-6
-#: Three vectors whose Gram determinant (float64) is below this lie on one line.
-_FLAT = 1e-12
 _LEAST = 1e-12  # odds of no digit below this are none
 #: Odds of no digit above which a digit on its own is not answered: of 20, 50, 100, 300 and 1 000
 #: the least at which none of the validation digits is refused.
@@ -92,70 +70,15 @@ def planes_of_labels(model: Model) -> tuple[NDArray[np.int64], NDArray[np.float3
 
 
 class Decision:
-    """A model's decision rule for maps of US4, which lie where ``xp`` (numpy or cupy) says."""
+    """A model's decision for maps of US4, which lie where ``xp`` (numpy or cupy) says."""
 
     def __init__(self, model: Model, xp: Any = np) -> None:
-        self.rule, self.temperature = model.rule, model.temperature
-        self._theta = np.float32(model.s[3].threshold)
-        self._classes = model.classes
-        index, present = planes_of_labels(model)
-        self._planes = index.shape[1]
-        self._index, self._present = xp.asarray(index), xp.asarray(present)
-        if model.gains is not None:
-            self._gains = xp.asarray(model.gains[index] * present)
-        if self.rule in ("pairs", "triples"):
-            self._apart = self._distances(model, index, xp)
-
-    def _distances(self, model: Model, index: NDArray[np.int64], xp: Any) -> Array:
-        """1 - g of each two reference vectors of a label, g their cosine, (C, M, M) float64."""
-        layer = model.s[3]
-        weight = xp.asarray(np.sqrt(layer.c))
-        apart = xp.ones((self._classes, self._planes, self._planes), dtype=np.float64)
-        for label in range(self._classes):
-            x = xp.asarray(layer.reference[index[label]]) * weight
-            x = x.reshape(self._planes, -1).astype(np.float64)
-            x /= xp.maximum(xp.sqrt((x * x).sum(axis=1, keepdims=True)), 1e-20)
-            apart[label] -= x @ x.T
-        return apart
-
-    def strongest(self, us4: Array) -> Array:
-        """Return UC4, (B, 10), from responses (B, 5, 5, K4): each label's strongest plane.
-
-        With planes that reject, here and in :meth:`scores`, an eleventh column is theirs.
-        """
-        return (us4.max(axis=(1, 2))[:, self._index] * self._present).max(axis=2)
+        self.temperature = model.temperature
+        self._index, self._present = map(xp.asarray, planes_of_labels(model))
 
     def scores(self, us4: Array) -> Array:
-        """Return the score of each label by the model's rule, (B, 10), from (B, 5, 5, K4)."""
-        xp = array_module(us4)
-        if self.rule == "strongest":
-            return self.strongest(us4)
-        flat = us4.reshape(len(us4), -1, us4.shape[3])
-        if self.rule == "linear":
-            middle = flat[:, flat.shape[1] // 2]
-            return xp.maximum((middle[:, self._index] * self._gains).sum(axis=2), 0)
-        responses = self._at_best_place(flat)
-        cosine = xp.where(responses > 0, responses * (1 - self._theta) + self._theta, 0)
-        apart = self._apart[None]
-        limit = PAIR_PLANES if self.rule == "pairs" else TRIPLE_PLANES
-        if self._planes > limit:
-            top = xp.argsort(-cosine, axis=2)[:, :, :limit]
-            cosine = xp.take_along_axis(cosine, top, axis=2)
-            label = xp.arange(self._classes)[None, :, None, None]
-            apart = self._apart[label, top[:, :, :, None], top[:, :, None, :]]
-        best = _best_on_segments(cosine, apart.astype(np.float32))
-        if self.rule == "triples":
-            inside = _best_on_triangles(cosine.astype(np.float64), 1 - apart)
-            best = xp.maximum(best, inside.astype(np.float32))
-        return xp.maximum(best - self._theta, 0) / (1 - self._theta)
-
-    def _at_best_place(self, flat: Array) -> Array:
-        """Responses (B, 10, M) of each label's planes at the place of its strongest one."""
-        xp = array_module(flat)
-        strongest = (flat[:, :, self._index] * self._present).max(axis=3)
-        place = strongest.argmax(axis=1)
-        batch = xp.arange(len(flat))[:, None, None]
-        return flat[batch, place[:, :, None], self._index[None]] * self._present
+        """UC4, (B, 10), or (B, 11) with planes that reject, from responses (B, 5, 5, K4)."""
+        return (us4.max(axis=(1, 2))[:, self._index] * self._present).max(axis=2)
 
     def __call__(self, us4: Array) -> Answers:
         """Answer for maps of US4, (B, 5, 5, K4)."""
@@ -226,37 +149,3 @@ def of_lone_digits(found: Answers, model: Model) -> Answers:
     for name in Answers.__slots__:
         getattr(weighed, name)[silent] = getattr(found, name)[silent]
     return weighed
-
-
-def _best_on_segments(s: Array, apart: Array) -> Array:
-    """Largest cosine to any segment between two of M vectors: s (B, 10, M) -> (B, 10).
-
-    Written with h = 1 - g instead of g, since near vectors differ in h alone:
-    s1^2 + s2^2 - 2 g s1 s2 = (s1 - s2)^2 + 2 h s1 s2 and 1 - g^2 = h (2 - h).
-    """
-    xp = array_module(s)
-    a, b = s[..., :, None], s[..., None, :]
-    difference = a - b
-    inside = (difference + apart * b > 0) & (apart * a - difference > 0) & (apart > _SAME)
-    h = xp.maximum(apart, _SAME)
-    square = (difference**2 + 2 * h * a * b) / (h * (2 - h))
-    return xp.sqrt(xp.where(inside, square, a * a).max(axis=(2, 3)))
-
-
-def _best_on_triangles(s: Array, gram: Array) -> Array:
-    """Largest cosine to the inside of any triangle of three of M vectors; 0 if in none."""
-    xp = array_module(s)
-    m = s.shape[2]
-    if m < 3:
-        return xp.zeros(s.shape[:2], dtype=np.float32)
-    i, j, k = (xp.asarray(t) for t in np.array(list(combinations(range(m), 3))).T)
-    a, b, c = s[..., i], s[..., j], s[..., k]
-    ab, bc, ca = gram[..., i, j], gram[..., j, k], gram[..., k, i]
-    # p = adj(G) s / det(G): how much of each vector the nearest point holds
-    det = 1 + 2 * ab * bc * ca - ab**2 - bc**2 - ca**2
-    p = a * (1 - bc**2) + b * (bc * ca - ab) + c * (ab * bc - ca)
-    q = a * (bc * ca - ab) + b * (1 - ca**2) + c * (ca * ab - bc)
-    r = a * (ab * bc - ca) + b * (ca * ab - bc) + c * (1 - ab**2)
-    inside = (p > 0) & (q > 0) & (r > 0) & (det > _FLAT)
-    square = xp.where(inside, (p * a + q * b + r * c) / xp.maximum(det, _FLAT), 0)
-    return xp.sqrt(square.max(axis=2))

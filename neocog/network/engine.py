@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from neocog.errors import DeviceError, UsageError
 from neocog.network.decision import Answers, Decision
-from neocog.network.layers import CLayer, ContrastLayer, SLayer
+from neocog.network.layers import CLayer, ContrastLayer, Patch, SLayer
 from neocog.network.model import Model
 from neocog.network.parallel import SEQUENTIAL, ParallelMap, one_blas_thread
-from neocog.network.patch import Patch
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import check_digits, check_u0, u0_from_digits
 
@@ -106,23 +105,10 @@ class Layers:
 
 
 class Engine:
-    """A model, ready to recognise on the CPU.
+    """A model, ready to recognise on the CPU; :func:`neocog.batch.device.open_engine` knows other devices.
 
-    Parameters
-    ----------
-    model : Model
-        What to recognise with.
-    device : {"cpu"}
-        Where to run; :func:`neocog.batch.device.open_engine` knows the others.
-    threads : int, optional
-        Threads to use; all cores by default.
-
-    Raises
-    ------
-    DeviceError
-        If the device is not there.
-    UsageError
-        If ``threads`` is below 1.
+    It runs on ``threads``, all cores by default. DeviceError if ``device`` is another, UsageError if
+    ``threads`` is below 1.
     """
 
     def __init__(self, model: Model, *, device: str = "cpu", threads: int | None = None) -> None:
@@ -140,21 +126,9 @@ class Engine:
         return f"cpu, {self.threads} threads"
 
     def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers:
-        """Recognise isolated digits.
+        """Recognise isolated digits (N, 28, 28) uint8, ink 255 on paper 0, ``batch`` (32) of them a pass.
 
-        Parameters
-        ----------
-        digits : ndarray of uint8, shape (N, 28, 28)
-            Ink 255 on paper 0, as in MNIST.
-        batch : int, optional
-            Digits of a pass, 32 by default.
-
-        Raises
-        ------
-        InputError
-            If the array has another shape or type.
-        UsageError
-            If ``batch`` is below 1.
+        InputError if the array has another shape or type, UsageError if ``batch`` is below 1.
         """
         batch = self.batch if batch is None else batch
         if batch < 1:
@@ -168,18 +142,7 @@ class Engine:
         return Answers.join(parts) if parts else Answers.none()
 
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
-        """Return every layer's response to pictures, as :func:`neocog.network.reference.respond`.
-
-        Parameters
-        ----------
-        u0 : array_like, shape (B, 65, 65)
-            Ink 1 on paper 0.
-
-        Returns
-        -------
-        dict
-            ``"U0", "UG", "US1" .. "UC4"`` -> float32 (B, K, H, W).
-        """
+        """Every layer's response to pictures (B, 65, 65), ink 1 on paper 0, by name: float32 (B, K, H, W)."""
         u: Array = pictures(u0)
         if not len(u):  # the layers cut maps to what is heard in some picture
             none = self.maps(np.zeros((1, INPUT_SIZE, INPUT_SIZE)))
@@ -189,19 +152,11 @@ class Engine:
             for name, _ in self._layers.stages:
                 u = self._layers.respond(name, u, self._parallel)
                 out[name] = u.full().transpose(0, 3, 1, 2)
-        out["UC4"] = self._decision.strongest(u.full())[:, :, None, None]
+        out["UC4"] = self._decision.scores(u.full())[:, :, None, None]
         return out
 
     def scores_from(self, layer: str, u: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the score of each label, (B, 10), where a layer responds as given.
-
-        Parameters
-        ----------
-        layer : str
-            Any of ``"UG", "US1" .. "US4"``.
-        u : ndarray of float32, shape (B, H, W, K)
-            Its responses.
-        """
+        """Score of each label, (B, 10), where a layer, ``"UG"`` .. ``"US4"``, responds u (B, H, W, K)."""
         names = [name for name, _ in self._layers.stages]
         rest = names[names.index(layer) + 1 :]
 
@@ -266,13 +221,7 @@ class Engine:
 
 
 def pictures(u0: ArrayLike) -> NDArray[np.float32]:
-    """Return pictures for the input layer as float32, (B, 65, 65).
-
-    Raises
-    ------
-    InputError
-        If they have another shape or hold what is no number.
-    """
+    """Return pictures for the input layer as float32, (B, 65, 65); InputError if they have another shape."""
     u = np.asarray(u0, dtype=np.float32)
     check_u0(u)
     return u

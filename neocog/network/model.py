@@ -1,9 +1,9 @@
-"""A learned network: reference vectors, spatial weights, thresholds, decision rule, and its card.
+"""A learned network: reference vectors, spatial weights, thresholds, and its card.
 
 On disk a model is one safetensors file (no pickle): tensors ``US1.reference`` .. ``US4.reference``
 (K, K', kernel, kernel), ``US1.c`` .. ``US4.c`` (kernel, kernel), ``UC1.blur`` .. ``UC3.blur``
-(kernel-1, kernel-1), in fp16 or fp32, ``US4.labels`` (K4,) int64 and, for the linear rule,
-``UC4.gains`` (K4,). The metadata hold the preset, the scalars and the card as JSON.
+(kernel-1, kernel-1), in fp16 or fp32, and ``US4.labels`` (K4,) int64. The metadata hold the preset, the
+scalars and the card as JSON.
 """
 
 import hashlib
@@ -22,20 +22,22 @@ from neocog.files import atomic_write
 from neocog.messages import printable
 from neocog.network.spec import LABELS, REJECT, NetworkSpec, Psi, preset
 
-#: How UC4 reads the planes of one label; see :mod:`neocog.network.decision`.
-Rule = Literal["strongest", "pairs", "triples", "linear"]
 Precision = Literal["fp16", "fp32"]
 
 _FORMAT = "neocog 1"
+_RULE = "strongest"  # how UC4 reads the planes of a label; files of other rules are not read
 #: Bytes of a file: the largest model that the published recipes make has 2.7e9.
 MAX_BYTES = 2**32
 #: Bytes of its header, the card among them: shipped ones have up to 28 480.
 MAX_HEADER = 2**20
 #: Lists and nested tables in the header: shipped ones have 5.
 MAX_DEPTH = 16
-#: Weights over space and gains: the largest number of fp16, so that no sum of responses is
+#: Weights over space: the largest number of fp16, so that no sum of responses is
 #: infinite at any precision; learned ones stay below 20.
 MAX_WEIGHT = 65504.0
+#: Values of all layers' maps for one digit: shipped models have 303 000 at most, a plane of US4 for each of
+#: 55 000 digits makes 1.9 million.
+MAX_VALUES = 2_500_000
 _LONGEST_NAME = 200
 _LARGEST = 1e9  # a reference vector or a number of a card beyond this is a mistake
 _NO_NUMBER = "a number that is not finite"
@@ -69,9 +71,6 @@ class Model:
     #: digit of each plane of US4, (K4,); ``REJECT`` (10) for planes that answer to what is none
     labels: NDArray[np.int64]
     psi: Psi = "sqrt"  #: saturation of the C-cells
-    rule: Rule = "strongest"  #: how UC4 is read
-    #: what each plane of US4 adds to its label under the rule ``linear``, (K4,)
-    gains: NDArray[np.float32] | None = None
     temperature: float = 0.05  #: probabilities are softmax(score / temperature)
     card: dict[str, Any] = field(default_factory=dict)  #: data, recipe, accuracy: JSON values
     #: first 8 hex digits of the SHA-256 of all that the file holds but the card, once it is saved
@@ -80,7 +79,7 @@ class Model:
     def __repr__(self) -> str:
         """Return what tells models apart; the arrays and the card would fill a screen."""
         planes = "/".join(str(len(layer.reference)) for layer in self.s)
-        return f"<Model {self.id}: {self.spec.name}, {planes} planes, rule {self.rule}>"
+        return f"<Model {self.id}: {self.spec.name}, {planes} planes>"
 
     @property
     def id(self) -> str:
@@ -120,18 +119,18 @@ def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
     kind = np.float16 if precision == "fp16" else np.float32
     tensors: dict[str, NDArray[Any]] = {"US4.labels": model.labels.astype(np.int64)}
     for i, layer in enumerate(model.s, start=1):
-        tensors[f"US{i}.reference"] = _scaled(layer.reference, kind)
+        if kind is np.float16 and (peak := layer.reference.max(initial=0)) > np.finfo(np.float16).max:
+            raise ModelError(f"reference vectors reach {peak:.3g}, too large for fp16; save as fp32")
+        tensors[f"US{i}.reference"] = layer.reference.astype(kind)
         tensors[f"US{i}.c"] = layer.c
     for i, blur in enumerate(model.blurs, start=1):
         tensors[f"UC{i}.blur"] = blur
-    if model.gains is not None:
-        tensors["UC4.gains"] = model.gains.astype(np.float32)
     header = {
         "format": _FORMAT,
         "name": model.name,
         "preset": model.spec.name,
         "psi": model.psi,
-        "rule": model.rule,
+        "rule": _RULE,
         "temperature": model.temperature,
         "thresholds": [layer.threshold for layer in model.s],
         "q": [layer.q for layer in model.s],
@@ -143,13 +142,6 @@ def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
         raise ModelError(f"model {model.name}: its header or card has {_NO_NUMBER}") from None
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     return save(contiguous, metadata={"neocog": words})
-
-
-def _scaled(reference: NDArray[np.float32], kind: type[np.floating[Any]]) -> NDArray[Any]:
-    """Cast reference vectors; those beyond fp16 are a sign of a wrong scale, never of infinity."""
-    if kind is np.float16 and reference.max(initial=0) > np.finfo(np.float16).max:
-        raise ModelError(f"reference vectors reach {reference.max():.3g}, too large for fp16; save as fp32")
-    return reference.astype(kind)
 
 
 def load_model(name_or_path: str | Path) -> Model:
@@ -176,13 +168,7 @@ def load_model(name_or_path: str | Path) -> Model:
 
 
 def from_bytes(data: bytes, *, source: str) -> Model:
-    """Build a model from the bytes of a file; ``source`` names it in messages.
-
-    Raises
-    ------
-    ModelError
-        As :func:`load_model`.
-    """
+    """Build a model from the bytes of a file, ``source`` in messages; ModelError as :func:`load_model`."""
     try:
         header, tensors = _parse(data)
         try:
@@ -213,8 +199,6 @@ def _build(header: dict[str, Any], tensors: Mapping[str, NDArray[Any]], version:
         blurs=cast("Any", tuple(_tensor(tensors, f"UC{i}.blur") for i in (1, 2, 3))),
         labels=tensors["US4.labels"].astype(np.int64),
         psi=header["psi"],
-        rule=header["rule"],
-        gains=_tensor(tensors, "UC4.gains") if "UC4.gains" in tensors else None,
         temperature=float(header["temperature"]),
         card=header["card"],
         version=version,
@@ -234,9 +218,7 @@ def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
             raise ValueError(f"a header of {length:,} bytes, at most {MAX_HEADER:,} are read")
         tensors = load(data)
         metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
-        header = json.loads(metadata["neocog"], parse_float=_finite, parse_constant=_finite)
-        if _depth(header) > MAX_DEPTH:
-            raise ValueError(f"a card of more than {MAX_DEPTH} nested tables")
+        header = header_json(metadata["neocog"])
     except (SafetensorError, ValueError, TypeError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
         raise _Refused(f"cut short or not a model ({reason}); {_WANTED}") from None
@@ -244,7 +226,20 @@ def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
         raise _Refused(f"a safetensors file, but not a neocog model; {_WANTED}") from None
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise _Refused(f"not of format {_FORMAT!r}; {_WANTED}")
+    if (rule := header.get("rule")) != _RULE:
+        raise _Refused(
+            f"decision rule {_cut(rule)} is no longer read, only {_RULE!r}; commit d840c1a is the last that "
+            "reads pairs, triples and linear; train the model again"
+        )
     return header, tensors
+
+
+def header_json(text: str) -> Any:
+    """Parse JSON of a header; ValueError for NaN, infinity and more than MAX_DEPTH nested tables."""
+    value = json.loads(text, parse_float=_finite, parse_constant=_finite)
+    if _depth(value) > MAX_DEPTH:
+        raise ValueError(f"a card of more than {MAX_DEPTH} nested tables")
+    return value
 
 
 def _finite(text: str) -> float:
@@ -270,7 +265,7 @@ def _version(data: bytes, header: dict[str, Any]) -> str:
     entries.pop("__metadata__")
     known = {key: value for key, value in header.items() if key != "card"}
     digest = hashlib.sha256(json.dumps([entries, known], sort_keys=True).encode())
-    digest.update(data[8 + length :])
+    digest.update(memoryview(data)[8 + length :])
     return digest.hexdigest()[:8]
 
 
@@ -280,7 +275,7 @@ def _tensor(
     raw = tensors[name]
     if raw.dtype not in (np.float16, np.float32):
         raise _Refused(f"{name} is {raw.dtype}, expected float16 or float32")
-    tensor = raw.astype(np.float32)
+    tensor = raw.astype(np.float32, copy=False)
     if not np.isfinite(tensor).all():
         raise _Refused(f"{name} holds values that are not finite")
     if (peak := max(tensor.max(initial=0), -tensor.min(initial=0))) > most:
@@ -303,17 +298,18 @@ def _check(model: Model) -> None:
         if not 1e-6 <= layer.threshold < 1 or not 0 < layer.q <= 1e6:
             raise _Refused(f"US{i} has threshold {layer.threshold}, q {layer.q}")
         before = planes
+    values = sum((layer.planes or 1) * layer.size**2 for layer in spec.layers(model.planes))
+    if values > MAX_VALUES:
+        planes = "/".join(map(str, model.planes))
+        most = f"at most {MAX_VALUES:,} are read"
+        raise _Refused(f"{planes} planes give maps of {values:,} values a digit, {most}")
     for i, (blur, c) in enumerate(zip(model.blurs, spec.c, strict=True), start=1):
         _shape(blur, (c.kernel - 1, c.kernel - 1), f"UC{i}.blur")
     _shape(model.labels, (model.planes[2],), "US4.labels")
     if model.labels.min() < 0 or model.labels.max() > REJECT:
         raise _Refused(f"labels reach beyond 0..9 and {REJECT}, no digit")
-    if model.psi not in get_args(Psi) or model.rule not in get_args(Rule):
-        raise _Refused(f"unknown psi {model.psi!r} or rule {model.rule!r}")
-    if (model.gains is not None) != (model.rule == "linear"):
-        raise _Refused(f"gains belong to the rule 'linear', not {model.rule!r}")
-    if model.gains is not None:
-        _shape(model.gains, (model.planes[2],), "UC4.gains")
+    if model.psi not in get_args(Psi):
+        raise _Refused(f"unknown psi {_cut(model.psi)}")
     if not 1e-6 <= model.temperature <= 1e6:
         raise _Refused(f"temperature {model.temperature}, expected above 0")
 

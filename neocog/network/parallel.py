@@ -5,7 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -23,18 +23,7 @@ def cores() -> int:
 
 
 class ParallelMap:
-    """Applies functions to several parts at once.
-
-    Parameters
-    ----------
-    threads : int, optional
-        Threads to use; all cores by default.
-
-    Raises
-    ------
-    UsageError
-        If ``threads`` is below 1.
-    """
+    """Applies functions to several parts at once, on all cores if ``threads`` are not given."""
 
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
@@ -77,46 +66,34 @@ class ParallelMap:
 SEQUENTIAL = ParallelMap(1)
 
 
-class ProcessSetting:
-    """A setting of the whole process: the first user makes it, the last one undoes it.
-
-    Users overlap in any order: if each restored what it found, one would leave another's behind.
-
-    Parameters
-    ----------
-    make : callable
-        Returns a context that makes the setting and undoes it. It is given what a call is given:
-        of several users at a time, what the first one gave.
-    """
-
-    def __init__(self, make: Callable[..., AbstractContextManager[object]]) -> None:
-        self._make = make
-        self._lock, self._users, self._made = threading.Lock(), 0, ExitStack()
-
-    @contextmanager
-    def __call__(self, *given: Any) -> Iterator[None]:
-        """Keep the setting to the end of the block."""
-        with self._lock:
-            if not self._users:
-                self._made.enter_context(self._make(*given))
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if not self._users:
-                    self._made.close()
+_lock = threading.Lock()
+_users = 0  # blocks within `one_blas_thread`
+_limits = ExitStack()
 
 
 @contextmanager
-def _single_threaded_blas() -> Iterator[None]:
-    controller = _blas()
-    _release(controller)
-    with controller.limit(limits=1, user_api="blas"):
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread in the whole process, until the last such block ends.
+
+    Blocks overlap in any order: if each restored what it found, one would leave another's behind. A single
+    digit needs it as well: BLAS threads that wait for one another on a busy machine are slower than one
+    alone.
+    """
+    global _users
+    with _lock:
+        if not _users:
+            _release()
+            _limits.enter_context(_blas().limit(limits=1, user_api="blas"))
+        _users += 1
+    try:
         yield
-        _release(controller)
-    _release(controller)
+    finally:
+        with _lock:
+            _users -= 1
+            if not _users:
+                _release()
+                _limits.close()
+                _release()
 
 
 @cache
@@ -127,13 +104,8 @@ def _blas() -> Any:
     return ThreadpoolController()
 
 
-def _release(controller: Any) -> None:
+def _release() -> None:
     """Let any thread set the limit: threadpoolctl 3.8 obeys the first thread that did alone."""
-    for library in controller.lib_controllers:
+    for library in _blas().lib_controllers:
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread(force=True)
-
-
-#: Context that holds BLAS to one thread while our own threads work. A single digit needs it as
-#: well: BLAS threads that wait for one another on a busy machine are slower than one alone.
-one_blas_thread = ProcessSetting(_single_threaded_blas)

@@ -6,7 +6,6 @@ not flipped. Equation numbers are those of Fukushima (2003) and Ikeda et al. (20
 """
 
 from collections.abc import Mapping
-from itertools import combinations
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -107,92 +106,11 @@ def strongest_of_label(us4: Maps, labels: NDArray[np.int64]) -> Maps:
     return out
 
 
-def nearest_point(cosines: Maps, gram: Maps) -> Maps:
-    """Cosine between an input and the nearest point between m reference vectors (2013).
-
-    The point is sum p_i X_i / |X_i| with G p = s; it lies between the vectors where all p > 0,
-    and its cosine there is sqrt(s p). 0 where it does not.
-
-    Parameters
-    ----------
-    cosines : ndarray, shape (B, m)
-        s, of the input and each vector.
-    gram : ndarray, shape (m, m)
-        G, of the vectors and each other.
-    """
-    p = np.linalg.solve(gram, cosines.T).T
-    square = np.where((p > 0).all(axis=1), (p * cosines).sum(axis=1), 0)
-    cosine: Maps = np.sqrt(np.maximum(square, 0))
-    return cosine
-
-
-def interpolated(us4: Maps, model: Model, vectors: int) -> Maps:
-    """Scores by interpolating vectors, (B, K4, 5, 5) -> (B, 10), over up to ``vectors`` planes.
-
-    At the place where a label's strongest plane responds: the largest cosine to a vector of that
-    label, or to a point between 2 .. ``vectors`` of them, as a response (s - theta)+/(1 - theta).
-    Planes that do not respond take no part.
-    """
-    s4 = model.s[3]
-    theta = s4.threshold
-    x = (s4.reference.astype(np.float64) * np.sqrt(s4.c)).reshape(len(s4.reference), -1)
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    score = np.zeros((len(us4), model.classes))
-    for label in np.unique(model.labels):
-        own = np.flatnonzero(model.labels == label)
-        response = us4[:, own].reshape(len(us4), len(own), -1)
-        place = response.max(axis=1).argmax(axis=1)
-        response = response[np.arange(len(us4)), :, place]
-        cosine = np.where(response > 0, response * (1 - theta) + theta, 0)
-        best = cosine.max(axis=1)
-        for m in range(2, vectors + 1):
-            for chosen in map(list, combinations(range(len(own)), m)):
-                gram = x[own[chosen]] @ x[own[chosen]].T
-                heard = (cosine[:, chosen] > 0).all(axis=1)
-                best = np.maximum(best, heard * nearest_point(cosine[:, chosen], gram))
-        score[:, label] = np.maximum(best - theta, 0) / (1 - theta)
-    return score
-
-
-def signed_sums(us4: Maps, model: Model) -> Maps:
-    """Scores of a delta-rule top, (B, 10): gain times response at the middle place, by label."""
-    assert model.gains is not None
-    middle = us4[:, :, us4.shape[2] // 2, us4.shape[3] // 2] * model.gains
-    score = np.zeros((len(us4), model.classes))
-    for label in np.unique(model.labels):
-        score[:, label] = middle[:, model.labels == label].sum(axis=1)
-    return np.maximum(score, 0)
-
-
-def scores(us4: Maps, model: Model) -> Maps:
-    """Score of each label by the model's rule, (B, K4, 5, 5) -> (B, 10)."""
-    if model.rule == "strongest":
-        return strongest_of_label(us4, model.labels)
-    if model.rule == "linear":
-        return signed_sums(us4, model)
-    return interpolated(us4, model, 2 if model.rule == "pairs" else 3)
-
-
 def respond(u0: ArrayLike, model: Model) -> Mapping[str, Maps]:
-    """Run the ten layers and return every layer's map by name.
+    """Every layer's map of pictures (B, 65, 65), ink 1 on paper 0, by name, in float64.
 
-    Parameters
-    ----------
-    u0 : array_like, shape (B, 65, 65)
-        Pictures, ink 1 on paper 0.
-    model : Model
-        What the network has learned.
-
-    Returns
-    -------
-    dict
-        ``"U0" (B, 1, 65, 65), "UG", "US1", "UC1", .. "US4", "UC4"``, float64; UC4 is
-        (B, 10, 1, 1), or (B, 11, 1, 1) with planes that reject.
-
-    Raises
-    ------
-    InputError
-        If the pictures have another shape or hold what is no number.
+    ``"U0" (B, 1, 65, 65), "UG", "US1", "UC1", .. "US4", "UC4"``; UC4 is (B, 10, 1, 1), or (B, 11, 1, 1) with
+    planes that reject. InputError if the pictures have another shape or hold what is no number.
     """
     spec, u = model.spec, np.asarray(u0, dtype=np.float64)
     check_u0(u)

@@ -57,18 +57,7 @@ def shipped_digests(folder: Path) -> dict[str, str]:
 
 
 def check_digest(path: Path) -> bool:
-    """Compare a model's file with the digest that was shipped beside it.
-
-    Returns
-    -------
-    bool
-        False where none was: there is nothing to compare with.
-
-    Raises
-    ------
-    ModelError
-        If the file is not the one that was shipped.
-    """
+    """Whether a digest was shipped beside a model's file; ModelError if it is that of another file."""
     wanted = shipped_digests(path.parent).get(path.name)
     if wanted is None:
         return False
@@ -83,13 +72,7 @@ def check_digest(path: Path) -> bool:
 
 
 def find_model(name_or_path: str | Path) -> Path:
-    """Return the file of a model given by name or path.
-
-    Raises
-    ------
-    ModelError
-        If there is no such file.
-    """
+    """Return the file of a model given by name or path; ModelError if there is none."""
     text = str(name_or_path)
     path = Path(text)
     if isinstance(name_or_path, Path) or path.suffix or len(path.parts) != 1:

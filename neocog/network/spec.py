@@ -208,13 +208,7 @@ PRESETS = tuple(_PRESETS)
 
 
 def preset(name: str) -> NetworkSpec:
-    """Return the architecture called ``name``.
-
-    Raises
-    ------
-    UsageError
-        If there is no such preset.
-    """
+    """Return the architecture called ``name``; UsageError if there is none."""
     try:
         return _PRESETS[name]()
     except KeyError:

@@ -17,6 +17,7 @@ ENLARGED = 2 * DIGIT_SIZE
 MARGIN = 4
 
 
+@cache
 def enlarging_matrix() -> NDArray[np.float64]:
     """Return R, shape (65, 28), with U0 = R D R^T for a digit D of shape (28, 28).
 
@@ -33,31 +34,10 @@ def enlarging_matrix() -> NDArray[np.float64]:
     return r
 
 
-@cache
-def _enlarging() -> NDArray[np.float32]:
-    return enlarging_matrix().astype(np.float32)
-
-
 def u0_from_digits(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Enlarge isolated digits to the input layer.
-
-    Parameters
-    ----------
-    digits : ndarray of uint8, shape (B, 28, 28)
-        Ink 255 on paper 0, as in MNIST.
-
-    Returns
-    -------
-    ndarray of float32, shape (B, 65, 65)
-        Ink 1, paper 0.
-
-    Raises
-    ------
-    InputError
-        If the array has another shape or type.
-    """
+    """Enlarge digits (B, 28, 28) uint8, ink 255 on paper 0, to U0, (B, 65, 65) float32, ink 1."""
     check_digits(digits)
-    r = _enlarging()
+    r = enlarging_matrix().astype(np.float32)
     ink = digits.astype(np.float32) / np.float32(255)
     u0: NDArray[np.float32] = (r @ ink) @ r.T
     return u0
@@ -77,3 +57,24 @@ def check_u0(u0: NDArray[np.floating[Any]]) -> None:
         raise InputError(f"got U0 of {u0.shape}, expected (B, {INPUT_SIZE}, {INPUT_SIZE})")
     if not np.isfinite(u0).all():
         raise InputError("U0 holds values that are not finite, expected ink 1 on paper 0")
+
+
+def made_digits(count: int, *, seed: int = 0) -> NDArray[np.uint8]:
+    """Digits of three random strokes, (count, 28, 28) uint8, to test and time a network.
+
+    They are as large as MNIST's, so that a network that skips silence is not flattered.
+    """
+    longer, pen = 20.0, 2.3  # longer side of the ink, width of a stroke, in pixels
+    random = np.random.default_rng(seed)
+    ends = random.uniform(size=(count, 4, 1, 1, 2))  # strokes join end to end
+    low, high = ends.min(axis=1, keepdims=True), ends.max(axis=1, keepdims=True)
+    ends = (ends - (low + high) / 2) / (high - low).max(axis=-1, keepdims=True)
+    ends = DIGIT_SIZE / 2 - 0.5 + (longer - pen) * ends
+    place = np.moveaxis(np.mgrid[:DIGIT_SIZE, :DIGIT_SIZE].astype(np.float64), 0, -1)
+    distance = np.full((count, DIGIT_SIZE, DIGIT_SIZE), np.inf)
+    for stroke in range(3):
+        start, step = ends[:, stroke], ends[:, stroke + 1] - ends[:, stroke]
+        along = ((place - start) * step).sum(-1) / np.maximum((step**2).sum(-1), 1e-9)
+        nearest = start + np.clip(along, 0.0, 1.0)[..., None] * step
+        distance = np.minimum(distance, np.linalg.norm(place - nearest, axis=-1))
+    return (255.0 * np.clip(pen / 2 + 0.5 - distance, 0.0, 1.0)).astype(np.uint8)

@@ -1,13 +1,12 @@
 """The finder as an ONNX file, for other runtimes: from a grey picture to boxes.
 
-What :mod:`neocog.vision.finder` does for one size of the picture is written as operations: taking
-off the mean and the variance, the network, peaks, boxes, and of boxes that overlap the best, by its
-own guess.
+What :mod:`neocog.vision.finder` does for one size of the picture is written as operations: taking off the
+mean and the variance, the network, peaks, boxes, and of boxes that overlap the best, by its own guess.
 """
 
 import numpy as np
 
-from neocog.network.onnx_graph import FLOAT, OnnxGraph, Value
+from neocog.network.onnx import FLOAT, OnnxGraph, Value
 from neocog.vision.finder import CELL, FLOOR, MULTIPLE, SURE, UNIT, WINDOW, FinderSettings
 from neocog.vision.finder_model import FinderModel, add_network
 
@@ -15,24 +14,24 @@ from neocog.vision.finder_model import FinderModel, add_network
 def finder_to_onnx(model: FinderModel) -> bytes:
     """Return the finder as ONNX.
 
-    Input ``grey`` uint8 (H, W), both above 24. Outputs, best first, those that are sure enough:
-    ``boxes`` float32 (N, 4), left, top, width, height in pixels; ``scores`` float32 (N,);
-    ``kinds`` int64 (N,), 0 .. 9 for a digit, 10 + k for the sign ``SIGNS[k]``.
+    Input ``grey`` uint8 (H, W), both above 24. Outputs, best first, those that are sure enough: ``boxes``
+    float32 (N, 4), left, top, width, height in pixels; ``scores`` float32 (N,); ``kinds`` int64 (N,), 0 .. 9
+    for a digit, 10 + k for the sign ``SIGNS[k]``.
     """
-    graph = OnnxGraph("finder")
-    maps = add_network(graph, model, _normalised(graph))
-    middle, size, scores, kinds = _marks(graph, maps, FinderSettings())
-    kept = _best(graph, middle, size, scores, FinderSettings())
+    graph, settings = OnnxGraph("finder"), FinderSettings()
+    middle, size, scores, kinds = _marks(graph, add_network(graph, model, _normalised(graph)), settings)
+    boxes = graph.add("Unsqueeze", graph.add("Concat", middle, size, axis=1), np.array([0]))
+    limits = np.array([settings.most]), np.array([settings.overlap], np.float32)
+    every = graph.add("Unsqueeze", scores, np.array([0, 1]))
+    kept = graph.add("NonMaxSuppression", boxes, every, *limits, center_point_box=1)
+    kept = graph.add("Gather", kept, np.array(2), axis=1)
     middle, size = (graph.add("Gather", x, kept, axis=0) for x in (middle, size))
     corner = graph.add("Sub", middle, graph.add("Div", size, np.float32(2)))
     graph.add("Concat", corner, size, axis=1, out="boxes")
     graph.add("Gather", scores, kept, axis=0, out="scores")
     graph.add("Gather", kinds, kept, axis=0, out="kinds")
-    outputs: dict[str, Value] = {
-        "boxes": ("float32", ("N", 4)),
-        "scores": ("float32", ("N",)),
-        "kinds": ("int64", ("N",)),
-    }
+    outputs: dict[str, Value] = {"boxes": ("float32", ("N", 4)), "scores": ("float32", ("N",))}
+    outputs["kinds"] = ("int64", ("N",))
     return graph.to_bytes({"grey": ("uint8", ("H", "W"))}, outputs, model=model.id)
 
 
@@ -43,12 +42,9 @@ def _normalised(graph: OnnxGraph) -> str:
     reach = WINDOW // 2
     margins = np.array([0, 0, reach, reach] * 2)
     wide = graph.add("Pad", g, margins, mode="reflect")
-    mean, square = (
-        graph.add(
-            "AveragePool", graph.add("AveragePool", x, kernel_shape=[1, WINDOW]), kernel_shape=[WINDOW, 1]
-        )
-        for x in (wide, graph.add("Mul", wide, wide))
-    )
+    squares = graph.add("Mul", wide, wide)
+    rows = (graph.add("AveragePool", x, kernel_shape=[1, WINDOW]) for x in (wide, squares))
+    mean, square = (graph.add("AveragePool", x, kernel_shape=[WINDOW, 1]) for x in rows)
     variance = graph.add("Relu", graph.add("Sub", square, graph.add("Mul", mean, mean)))
     spread = graph.add("Sqrt", graph.add("Add", variance, np.float32(FLOOR**2)))
     x = graph.add("Div", graph.add("Sub", g, mean), spread)
@@ -75,8 +71,7 @@ def _marks(graph: OnnxGraph, maps: str, settings: FinderSettings) -> tuple[str, 
         graph.add("Squeeze", graph.add("Transpose", maps, perm=[0, 2, 3, 1]), np.array([0])),
         columns(place, 2, 4),
     )
-    limits = np.float32(-4), np.float32(4)
-    size = graph.add("Exp", graph.add("Clip", columns(at, 2, 4), *limits))
+    size = graph.add("Exp", graph.add("Clip", columns(at, 2, 4), np.float32(-4), np.float32(4)))
     size = graph.add("Mul", size, np.float32(UNIT))
     cell = graph.add("Cast", graph.add("Gather", place, np.array([3, 2]), axis=1), to=FLOAT)
     offset = graph.add("Add", columns(at, 4, 6), np.float32(0.5))
@@ -90,13 +85,3 @@ def _marks(graph: OnnxGraph, maps: str, settings: FinderSettings) -> tuple[str, 
     other = graph.add("ArgMax", columns(at, 16, 2**31), axis=1, keepdims=0)
     kinds = graph.add("Where", sign, graph.add("Add", other, np.array(10)), figure)
     return middle, size, scores, kinds
-
-
-def _best(graph: OnnxGraph, middle: str, size: str, scores: str, settings: FinderSettings) -> str:
-    """Numbers of the marks that are left where of those that overlap the best stays, best first."""
-    boxes = graph.add("Unsqueeze", graph.add("Concat", middle, size, axis=1), np.array([0]))
-    kept = graph.add(
-        "NonMaxSuppression", boxes, graph.add("Unsqueeze", scores, np.array([0, 1])),
-        np.array([settings.most]), np.array([settings.overlap], np.float32), center_point_box=1,
-    )  # fmt: skip
-    return graph.add("Gather", kept, np.array(2), axis=1)

@@ -1,7 +1,8 @@
 """The finder's file, and its network in OpenCV's dnn.
 
 The file is safetensors; its metadata hold the network as a list of operations (JSON), which is
-written as ONNX in memory. Only the operations of `OPERATIONS` are accepted.
+written as ONNX in memory. Before OpenCV sees it, the shape of every map is followed from operation to
+operation; see `_check`.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,23 +20,33 @@ from numpy.typing import NDArray
 from neocog.errors import ModelError
 from neocog.files import atomic_write
 from neocog.jsontext import to_json
-from neocog.network.onnx_graph import OnnxGraph
-from neocog.vision.finder import Maps, Network
+from neocog.messages import printable
+from neocog.network.model import header_json
+from neocog.network.onnx import OnnxGraph, Value
+from neocog.vision.finder import CELL, LONG_SIDE, MULTIPLE, SIGNS, Maps, Network
 
 FORMAT = "neocog finder 1"
-OPERATIONS = ("Conv", "Relu", "Add", "Mul", "Div", "Sqrt", "Concat", "Resize")
-_DOUBLED = {"coordinate_transformation_mode": "asymmetric", "mode": "nearest", "nearest_mode": "floor"}
-_BEGINS = {"stride": 2, "padding": 1, "groups": 1, "dilation": 1}
-_LARGEST = 1 << 20  # bytes of a file
+#: Maps that each operation reads; there are no others.
+_READS = {"Conv": 1, "Relu": 1, "Add": 2, "Resize": 1}
+OUTPUTS = 6 + 10 + len(SIGNS)
+MAX_BYTES = 1 << 20
+"""Bytes of a file: the shipped one has 596 296."""
+MAX_VALUES = 200_000_000
+"""Values of all maps of a page of LONG_SIDE pixels square: the shipped finder has 84 million."""
+MAX_PRODUCTS = 10_000_000_000
+"""Products of such a page: the shipped finder needs 2.6e9."""
+MAX_ANSWER = 1e4
+"""Largest answer: logits, logarithms and cells of the shipped finder stay below 100."""
 _MOST = 400  # operations
+_WIDEST = 9  # rows and columns of a kernel, and places between its taps
 
 
 @dataclass(frozen=True, slots=True)
 class FinderModel:
     """A learned finder."""
 
-    #: operations in order: ``op``, ``inputs``, ``output``; a Conv has ``stride``, ``groups``,
-    #: ``padding`` and ``dilation`` too, a Resize doubles rows and columns
+    #: operations in order: ``op``, ``inputs``, ``output``; a Conv has ``stride``, ``groups``, ``padding`` and
+    #: ``dilation`` too, a Resize doubles rows and columns
     nodes: list[dict[str, Any]]
     tensors: dict[str, NDArray[np.float32]]
     card: dict[str, Any]  #: what it was learned from, by which command
@@ -44,10 +55,8 @@ class FinderModel:
     def onnx(self, channels: int = 1) -> bytes:
         """The network as ONNX, from ``x`` (1, channels, H, W)."""
         graph = OnnxGraph("finder")
-        output = add_network(graph, self, "x")
-        return graph.to_bytes(
-            {"x": ("float32", (1, channels, "H", "W"))}, {output: ("float32", (1, "C", "h", "w"))}
-        )
+        outputs: dict[str, Value] = {add_network(graph, self, "x"): ("float32", (1, "C", "h", "w"))}
+        return graph.to_bytes({"x": ("float32", (1, channels, "H", "W"))}, outputs)
 
 
 def add_network(graph: OnnxGraph, model: FinderModel, x: str) -> str:
@@ -58,15 +67,12 @@ def add_network(graph: OnnxGraph, model: FinderModel, x: str) -> str:
         inputs = [x if name == "x" else name for name in node["inputs"]]
         attributes: dict[str, Any] = {}
         if node["op"] == "Conv":
-            attributes = {
-                "strides": [node["stride"]] * 2, "pads": [node["padding"]] * 4,
-                "dilations": [node["dilation"]] * 2, "group": node["groups"],
-            }  # fmt: skip
-        elif node["op"] == "Concat":
-            attributes = {"axis": 1}
+            attributes = {"strides": [node["stride"]] * 2, "pads": [node["padding"]] * 4}
+            attributes |= {"dilations": [node["dilation"]] * 2, "group": node["groups"]}
         elif node["op"] == "Resize":
             inputs += ["", np.array([1, 1, 2, 2], np.float32)]
-            attributes = _DOUBLED
+            attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+            attributes["mode"] = "nearest"
         graph.add(node["op"], *inputs, out=node["output"], **attributes)
     return str(model.nodes[-1]["output"])
 
@@ -84,28 +90,27 @@ def save_finder(
 
 
 def load_finder(path: str | Path) -> FinderModel:
-    """Read a finder's file.
-
-    Raises
-    ------
-    ModelError
-        If the file is missing, broken, too large, or holds another thing.
-    """
+    """Read a finder's file; ModelError if it is missing, broken, too large, or holds another thing."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     try:
-        data = _bytes(Path(path))
-        length = int.from_bytes(data[:8], "little")
-        metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+        with Path(path).open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"it is larger than {MAX_BYTES:,} bytes")
+        metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
         if metadata["format"] != FORMAT:
             raise ValueError(f"its format is {metadata['format']!r}")
-        tensors = {name: value.astype(np.float32) for name, value in sorted(load(data).items())}
-        nodes, card = json.loads(metadata["nodes"]), json.loads(metadata["card"])
+        tensors = dict(sorted(load(data).items()))
+        nodes, card = header_json(metadata["nodes"]), header_json(metadata["card"])
+        if not isinstance(card, dict):
+            raise ValueError("its card is not a JSON object")
         _check(nodes, tensors)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        reason = str(error).partition("\n")[0][:120]
+    except (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
+        reason = printable(str(error).partition("\n")[0][:120])
         raise ModelError(f"finder {path} cannot be used: {reason}") from None
+    tensors = {name: value.astype(np.float32) for name, value in tensors.items()}
     return FinderModel(nodes, tensors, card, f"finder@{hashlib.sha256(data).hexdigest()[:6]}")
 
 
@@ -113,37 +118,73 @@ def is_finder(path: Path) -> bool:
     """Whether a model's file says that it holds a finder."""
     try:
         with path.open("rb") as stream:
-            header = stream.read(min(int.from_bytes(stream.read(8), "little"), _LARGEST))
+            header = stream.read(min(int.from_bytes(stream.read(8), "little"), MAX_BYTES))
         return bool(json.loads(header)["__metadata__"]["format"] == FORMAT)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
-def _bytes(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        data = stream.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise ValueError(f"it is larger than {_LARGEST:,} bytes")
-    return data
+def _want(right: bool, what: str) -> None:
+    if not right:
+        raise ValueError(what)
 
 
-def _check(nodes: Any, tensors: dict[str, NDArray[np.float32]]) -> None:
-    """See that every operation is a known one and reads what is there."""
-    if not 0 < len(nodes) <= _MOST:
-        raise ValueError(f"it has {len(nodes)} operations, expected 1 to {_MOST}")
-    known = {"x", *tensors}
+def _check(nodes: Any, tensors: dict[str, NDArray[Any]]) -> None:
+    """Follow the operations on a page of LONG_SIDE pixels square; ValueError for what OpenCV must not see.
+
+    A map is known by its planes and its cell, the pixels between two of its places, which divides
+    MULTIPLE: every map is exactly 1 / cell as high and wide as the picture.
+    """
+    _want(isinstance(nodes, list) and 0 < len(nodes) <= _MOST, f"it has not 1 to {_MOST} operations")
+    for name, value in tensors.items():
+        _want(value.dtype in (np.float16, np.float32), f"{name!r} is {value.dtype}, not float16 or float32")
+        _want(bool(np.isfinite(value).all()), f"{name!r} contains NaN or infinity")
+    maps, values, products = {"x": (1, 1)}, 0, 0
     for node in nodes:
-        if node["op"] not in OPERATIONS:
-            raise ValueError(f"operation {node['op']!r} is unknown")
-        if not set(node["inputs"]) <= known:
-            raise ValueError(f"operation {node['output']!r} reads an unknown tensor")
-        if node["op"] == "Conv":
-            numbers = [node[name] for name in ("stride", "groups", "padding", "dilation")]
-            if not all(isinstance(n, int) and 0 <= n <= 512 for n in numbers):
-                raise ValueError(f"operation {node['output']!r} has invalid parameters")
-        known.add(node["output"])
-    if not all(np.isfinite(value).all() for value in tensors.values()):
-        raise ValueError("it contains NaN or infinity")
+        op, inputs, name = node["op"], node["inputs"], node["output"]
+        here = f"operation {str(name)[:20]!r}"
+        known = isinstance(op, str) and op in _READS
+        _want(known, f"{here} is {str(op)[:20]!r}, not one of {', '.join(_READS)}")
+        texts = isinstance(inputs, list) and all(isinstance(text, str) for text in (name, *inputs))
+        free = texts and name not in maps and name not in tensors
+        _want(free, f"{here}: its name is taken, or it has no names")
+        _want(op == "Conv" or len(inputs) == _READS[op], f"{here} reads {len(inputs)} maps")
+        read = [maps.get(one) for one in inputs[: _READS[op]]]
+        if not read or None in read or len(set(read)) != 1:
+            raise ValueError(f"{here} reads what is no map before it, or maps of two shapes")
+        planes, cell = cast("tuple[int, int]", read[0])
+        if op == "Conv":
+            weights = [tensors[one].shape for one in inputs[1:]]
+            planes, taps = _convolved(node, weights, planes)
+            _want(planes > 0, f"{here}: its weights {weights} do not fit, or its numbers are not allowed")
+            cell *= node["stride"]
+            products += planes * taps * (LONG_SIDE // cell) ** 2
+        elif op == "Resize":
+            _want(cell > 1, f"{here} enlarges beyond the picture")
+            cell //= 2
+        _want(MULTIPLE % cell == 0, f"{here} has a place for {cell} pixels, not for a part of {MULTIPLE}")
+        values += planes * (LONG_SIDE // cell) ** 2
+        maps[name] = planes, cell
+    _want(values <= MAX_VALUES, f"its maps of a page have {values:,} values, at most {MAX_VALUES:,}")
+    _want(products <= MAX_PRODUCTS, f"a page takes {products:,} products, at most {MAX_PRODUCTS:,}")
+    answer = maps[nodes[-1]["output"]]
+    _want(answer == (OUTPUTS, CELL), f"it ends in {answer[0]} maps, one place for {answer[1]} pixels,"
+          f" not {OUTPUTS} for {CELL}")  # fmt: skip
+
+
+def _convolved(node: dict[str, Any], weights: list[tuple[int, ...]], planes: int) -> tuple[int, int]:
+    """Planes of a convolution and products for each of its values; (0, 0) if it is not allowed."""
+    stride, groups, padding, dilation = (node[key] for key in ("stride", "groups", "padding", "dilation"))
+    counts = all(type(number) is int for number in (stride, groups, padding, dilation))
+    if not counts or not weights or len(weights[0]) != 4 or weights[1:] not in ([], [weights[0][:1]]):
+        return 0, 0
+    out, of_group, side, wide = weights[0]
+    if not 0 < side == wide <= _WIDEST or not 1 <= dilation <= _WIDEST or groups < 1 or stride < 1:
+        return 0, 0
+    # exactly 1 / stride of the rows and columns, whatever multiple of the stride they are
+    edge = 2 * padding - dilation * (side - 1) - 1
+    fits = -stride <= edge <= -1 and padding >= 0 and of_group * groups == planes and out % groups == 0
+    return (out, of_group * side * side) if fits else (0, 0)
 
 
 class OpenCV:
@@ -167,7 +208,10 @@ class OpenCV:
         layers = self._layers(x)[None]
         with self._lock:
             self._net.setInput(layers)
-            return np.asarray(self._net.forward()[0], np.float32)
+            answer = np.asarray(self._net.forward()[0], np.float32)
+        if not max(answer.max(), -answer.min()) <= MAX_ANSWER:
+            raise ModelError("finder: its answers are no numbers or too large; its weights are broken")
+        return answer
 
 
 def _of_eight_channels(model: FinderModel) -> FinderModel | None:
@@ -179,7 +223,7 @@ def _of_eight_channels(model: FinderModel) -> FinderModel | None:
     weights = model.tensors.get(first["inputs"][1]) if first["op"] == "Conv" else None
     if weights is None or weights.shape[1:] != (1, 3, 3) or any("x" in n["inputs"] for n in rest):
         return None
-    if any(first[name] != value for name, value in _BEGINS.items()):
+    if [first[name] for name in ("stride", "padding", "dilation")] != [2, 1, 1]:
         return None
     wide = np.zeros((len(weights), 8, 2, 1), np.float32)
     for down, right in np.ndindex(3, 3):
@@ -203,16 +247,7 @@ def _eight_channels(x: Maps) -> Maps:
 
 
 class LazyFinder:
-    """A finder whose network is opened when it is first asked; it may go to another process.
-
-    Parameters
-    ----------
-    model : FinderModel
-    opened_by : callable, optional
-        What opens the network; OpenCV's by default.
-    device : str
-        Where that is: ``"cpu"``, or ``"cuda:N"``.
-    """
+    """A finder whose network is opened when it is first asked; it may go to another process."""
 
     def __init__(
         self, model: FinderModel, *, opened_by: Callable[[FinderModel], Network] = OpenCV, device: str = "cpu"

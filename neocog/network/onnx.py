@@ -1,0 +1,172 @@
+"""Models as ONNX files for other runtimes, from digits to answers, written without the package onnx.
+
+ONNX is Protocol Buffers; the few messages that are needed are written field by field, with the numbers of
+fields and types of onnx.proto3 of ONNX 1.16. Inside a model's graph outputs have the names of the layers,
+``U0`` .. ``UC4``.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from neocog.network.decision import planes_of_labels
+from neocog.network.fields import contrast_kernel, pooled
+from neocog.network.layers import s_constants
+from neocog.network.model import Model
+from neocog.network.spec import REJECT
+from neocog.network.u0 import DIGIT_SIZE, enlarging_matrix
+
+#: Version of ONNX's operations that graphs are written in.
+OPSET = 13
+#: Type and sides of an input or output; a name stands for any size.
+Value = tuple[str, tuple[int | str, ...]]
+_TYPES = {"float32": 1, "uint8": 2, "int64": 7, "bool": 9}
+FLOAT = _TYPES["float32"]
+
+
+class OnnxGraph:
+    """A graph, to which operations and constants are added in the order in which they run."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._nodes: list[bytes] = []
+        self._constants: dict[str, bytes] = {}
+
+    def add(self, op: str, *inputs: Any, out: str = "", **attributes: Any) -> str:
+        """Append an operation on names, or arrays, which become constants; return the name of its output."""
+        out = out or f"n{len(self._nodes)}"
+        names = [x if isinstance(x, str) else self.constant(x) for x in inputs]
+        node = b"".join(_text(1, name) for name in names) + _text(2, out) + _text(3, out) + _text(4, op)
+        for name, value in attributes.items():
+            if isinstance(value, str):
+                attribute = _text(4, value) + _integer(20, 3)
+            elif isinstance(value, int):
+                attribute = _integer(3, value) + _integer(20, 2)
+            else:
+                attribute = b"".join(_integer(8, one) for one in value) + _integer(20, 7)
+            node += _message(5, _text(1, name) + attribute)
+        self._nodes.append(node)
+        return out
+
+    def constant(self, value: Any, name: str = "") -> str:
+        """Keep an array (floats as float32) and return its name."""
+        array = np.asarray(value)
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
+        name = name or f"c{len(self._constants)}"
+        dims = b"".join(_integer(1, side) for side in array.shape)
+        data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+        kind = _integer(2, _TYPES[array.dtype.name])
+        self._constants[name] = dims + kind + _text(8, name) + _message(9, data)
+        return name
+
+    def to_bytes(self, inputs: Mapping[str, Value], outputs: Mapping[str, Value], **facts: str) -> bytes:
+        """Return the file; ``facts`` go into its metadata."""
+        graph = [_message(1, node) for node in self._nodes] + [_text(2, self._name)]
+        graph += [_message(5, constant) for constant in self._constants.values()]
+        for field, values in ((11, inputs), (12, outputs)):
+            for name, (dtype, shape) in values.items():
+                sides = (_integer(1, side) if isinstance(side, int) else _text(2, side) for side in shape)
+                shape_of = _message(2, b"".join(_message(1, side) for side in sides))
+                tensor = _message(1, _integer(1, _TYPES[dtype]) + shape_of)
+                graph.append(_message(field, _text(1, name) + _message(2, tensor)))
+        told = [_message(14, _text(1, name) + _text(2, fact)) for name, fact in facts.items()]
+        opset = _message(8, _text(1, "") + _integer(2, OPSET))
+        version = _integer(1, 8) + _text(2, "neocog")  # of the format, and who wrote it
+        return b"".join([version, opset, _message(7, b"".join(graph)), *told])
+
+
+def _integer(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value % 2**64)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(content)) + content
+
+
+def _text(field: int, value: str) -> bytes:
+    return _message(field, value.encode())
+
+
+def model_to_onnx(model: Model, *, maps: bool = False) -> bytes:
+    """Return the network as ONNX.
+
+    Input ``digits`` uint8 (B, 28, 28), ink 255 on paper 0. Outputs ``label`` int64 (B,), 0 .. 9 or -1 for no
+    digit; ``p`` float32 (B,), its probability; ``scores`` float32 (B, 10), or (B, 11) with planes that
+    reject. With ``maps`` every layer's maps (B, K, H, W) besides.
+    """
+    graph = OnnxGraph(model.name)
+    ink = graph.add("Div", graph.add("Cast", "digits", to=FLOAT), np.float32(255))
+    r = enlarging_matrix()
+    u0 = graph.add("MatMul", graph.add("MatMul", r, ink), r.T)
+    u = graph.add("Unsqueeze", u0, np.array([1]), out="U0")
+    ug, a = model.spec.contrast, contrast_kernel(model.spec.contrast)
+    y = graph.add("Conv", u, np.stack([a, -a])[:, None], pads=[ug.padding] * 4)
+    heard = graph.add("Greater", y, np.float32(ug.silence))
+    u = graph.add("Where", heard, y, np.float32(0), out="UG")
+    for i in range(4):
+        u = _s_layer(graph, u, model, i)
+        if i < 3:
+            u = _c_layer(graph, u, model, i)
+    _answers(graph, u, model)
+    outputs: dict[str, Value] = {
+        "label": ("int64", ("B",)),
+        "p": ("float32", ("B",)),
+        "scores": ("float32", ("B", model.classes)),
+    }
+    if maps:
+        graph.add("Unsqueeze", "scores", np.array([2, 3]), out="UC4")
+        for layer in model.spec.layers(model.planes):
+            planes = model.classes if layer.name == "UC4" else layer.planes or 1
+            outputs[layer.name] = ("float32", ("B", planes, layer.size, layer.size))
+    digits = {"digits": ("uint8", ("B", DIGIT_SIZE, DIGIT_SIZE))}
+    return graph.to_bytes(digits, outputs, model=model.id)
+
+
+def _s_layer(graph: OnnxGraph, u: str, model: Model, stage: int) -> str:
+    """An S-layer, max(0, sum a' u - theta' v) / (v + s), see :func:`neocog.network.layers.s_constants`."""
+    weights, pads = model.s[stage], [model.spec.s[stage].padding] * 4
+    a, theta, silence = s_constants(weights)
+    excitation = graph.add("Conv", u, a, pads=pads)
+    energy = graph.add("ReduceSum", graph.add("Mul", u, u), np.array([1]))
+    v = graph.add("Sqrt", graph.add("Conv", energy, weights.c[None, None], pads=pads))
+    above = graph.add("Sub", excitation, graph.add("Mul", v, theta))
+    floor = graph.add("Add", v, silence[None, :, None, None])
+    return graph.add("Div", graph.add("Relu", above), floor, out=f"US{stage + 1}")
+
+
+def _c_layer(graph: OnnxGraph, u: str, model: Model, stage: int) -> str:
+    """A C-layer: blur and pooling as one depthwise convolution of stride 2, then psi."""
+    spec, name, planes = model.spec.c[stage], f"UC{stage + 1}", len(model.s[stage].reference)
+    a = np.broadcast_to(pooled(model.blurs[stage].astype(np.float64)), (planes, 1, spec.kernel, spec.kernel))
+    strides, pads = [spec.stride] * 2, [spec.padding] * 4
+    y = graph.add("Relu", graph.add("Conv", u, a, pads=pads, strides=strides, group=planes))
+    if model.psi == "sqrt":
+        return graph.add("Sqrt", y, out=name)
+    return graph.add("Div", y, graph.add("Add", y, np.float32(1)), out=name)
+
+
+def _answers(graph: OnnxGraph, us4: str, model: Model) -> None:
+    """UC4, the strongest plane of each label, and what follows: scores, label, p."""
+    index, present = planes_of_labels(model)
+    strongest = graph.add("ReduceMax", us4, axes=[2, 3], keepdims=0)
+    planes = graph.add("Mul", graph.add("Gather", strongest, index, axis=1), present)
+    score = graph.add("ReduceMax", planes, axes=[2], keepdims=0, out="scores")
+    best = graph.add("ReduceMax", score, axes=[1], keepdims=1)
+    odds = graph.add("Div", graph.add("Sub", score, best), np.float32(model.temperature))
+    total = graph.add("ReduceSum", graph.add("Exp", odds), np.array([1]), keepdims=0)
+    first = graph.add("ArgMax", score, axis=1, keepdims=0)
+    heard = graph.add("Greater", graph.add("Squeeze", best, np.array([1])), np.float32(0))
+    sure = graph.add("And", heard, graph.add("Less", first, np.array(REJECT)))
+    graph.add("Where", sure, first, np.array(-1), out="label")
+    graph.add("Where", sure, graph.add("Reciprocal", total), np.float32(0), out="p")

@@ -1,0 +1,107 @@
+"""Interpolating vectors against brute force; the delta rule."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments.learning import intvec
+from experiments.learning.curve import learned
+from experiments.learning.intvec import Interpolated, signed_sums
+from neocog.learning.datasets import open_digits
+from neocog.learning.recipes import RECIPES, LayerByLayer, score
+from neocog.network.decision import Decision
+from neocog.network.fields import bell
+from neocog.network.model import Model, SWeights
+from neocog.network.parallel import one_blas_thread
+from neocog.network.spec import preset
+from tests.support import tiny_model
+
+RULES = {"pairs": 2, "triples": 3}
+
+
+def model_with(references: np.ndarray, labels: list[int]) -> Model:
+    """A model whose US4 has these reference vectors, (K4, K3, 9, 9)."""
+    base = tiny_model()
+    s4 = preset("neocog").s[3]
+    c = bell(s4.kernel, s4.c).astype(np.float32)
+    top = SWeights(references.astype(np.float32), c, s4.threshold, s4.q)
+    return replace(base, s=(*base.s[:3], top), labels=np.array(labels))
+
+
+def cosines(x: np.ndarray, references: np.ndarray, c: np.ndarray) -> np.ndarray:
+    weight = np.sqrt(c)
+    a, b = (x * weight).ravel(), (references * weight).reshape(len(references), -1)
+    return b @ a / np.linalg.norm(a) / np.linalg.norm(b, axis=1)
+
+
+def us4_of(cosine: np.ndarray, theta: float) -> np.ndarray:
+    """Responses at one place of the 5x5, silence at the others."""
+    out = np.zeros((1, 5, 5, len(cosine)), dtype=np.float32)
+    out[0, 1, 3] = np.maximum(cosine - theta, 0) / (1 - theta)
+    return out
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rule", RULES)
+def test_interpolation_is_the_nearest_point(rule: str, seed: int) -> None:
+    """Against a fine grid over the segment (or triangle) between the vectors."""
+    rng, vectors = np.random.default_rng(seed), RULES[rule]
+    references = rng.random((vectors, 3, 9, 9)) ** 3
+    x = np.einsum("k,kcij->cij", rng.dirichlet(np.ones(vectors)), references)
+    x = x + 0.1 * rng.random(x.shape)
+    model = model_with(references, [4] * vectors)
+    c, theta = model.s[3].c.astype(np.float64), model.s[3].threshold
+    got = Interpolated(model, rule)(us4_of(cosines(x, references, c), theta))[0]
+    lengths = np.sqrt((c * references**2).sum(axis=(1, 2, 3)))
+    shares = rng.dirichlet(np.full(vectors, 0.7), 40_000)
+    points = np.einsum("nk,kcij->ncij", shares / lengths, references)
+    nearest = cosines(x, points, c).max()
+    assert got[4] == pytest.approx((nearest - theta) / (1 - theta), abs=2e-4)
+    assert not np.delete(got, 4).any()
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("off", [0.0, 1e-7, 1e-4])
+def test_two_copies_of_a_vector_are_one(rule: str, off: float) -> None:
+    rng = np.random.default_rng(9)
+    one = rng.random((3, 9, 9))
+    model = model_with(np.stack([one, one * (1 + off * rng.random(one.shape))]), [6, 6])
+    theta = model.s[3].threshold
+    got = Interpolated(model, rule)(us4_of(np.array([0.8, 0.8]), theta))[0]
+    assert got[6] == pytest.approx((0.8 - theta) / (1 - theta), rel=1e-3)
+
+
+def test_many_planes_are_cut_to_the_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(8)
+    model = model_with(rng.random((12, 3, 9, 9)) ** 4, [0] * 6 + [1] * 6)
+    us4 = rng.random((5, 5, 5, 12), dtype=np.float32)
+    whole = Interpolated(model, "pairs")(us4)
+    monkeypatch.setattr(intvec, "PAIR_PLANES", 3)
+    fewer = Interpolated(model, "pairs")(us4)
+    assert (fewer <= whole + 1e-6).all()
+    assert (fewer[:, :2] >= Decision(model).scores(us4)[:, :2] - 1e-6).all()
+
+
+def test_linear_adds_gains_at_the_middle() -> None:
+    gains = np.array([1, -2] + [1] * 8, dtype=np.float32)
+    model = replace(tiny_model(), labels=np.array([3, 3, 4, 5, 6, 7, 8, 9, 0, 1]))
+    us4 = np.zeros((1, 5, 5, 10), dtype=np.float32)
+    us4[0, 2, 2, :3] = [0.9, 0.2, 0.4]
+    us4[0, 0, 0, 5] = 1  # elsewhere: does not count
+    score = signed_sums(us4, model, gains)[0]
+    np.testing.assert_allclose(score[[3, 4, 7]], [0.5, 0.4, 0], atol=1e-6)
+
+
+def test_other_tops_learn() -> None:
+    digits = open_digits("sklearn", split="train")
+    images, labels = digits.images[:220], digits.labels[:220].astype(np.int64)
+    recipe = replace(RECIPES["nearest"], middle_digits=20, limits=(16, 30))
+    shared = LayerByLayer(recipe)
+    with one_blas_thread():
+        maps = shared.below(images[:160])
+    for rule in ("linear", "pairs"):
+        with one_blas_thread():
+            model, scores = learned(shared, recipe, rule, maps, labels[:160], np)
+        found = score(model, images[160:], scores=scores).argmax(axis=1)
+        assert (found == labels[160:]).mean() > 0.75
