@@ -74,7 +74,7 @@ class Cluster:
         try:
             actors = _actors(ray, self, job)
             window = WINDOW * len(actors) * job.size if ordered else None
-            blocks = run_tasks(into_tasks(items, job.size), actors, window=window)
+            blocks = run_tasks(into_tasks(items, job.size), actors, job, window=window)
             yield in_order(blocks) if ordered else blocks
         finally:
             ray.shutdown()
@@ -105,7 +105,7 @@ class Finder:
         else:
             ray = _ray()
             self._ask = lambda *question: ray.get(network.ask.remote(*question))
-        self._worker = Pool(job, self._ask, workers=1).workers[0]
+        self._job, self._worker = job, Pool(job, self._ask, workers=1).workers[0]
 
     def begin(self) -> None:
         """Be there."""
@@ -113,7 +113,7 @@ class Finder:
 
     def do(self, task: Task) -> list[Block]:
         """Read the inputs of a task."""
-        return do(self._worker, task)
+        return do(self._worker, task, self._job)
 
 
 class Network:

@@ -4,8 +4,8 @@ A picture that may cost much is read by a worker process, which has limits, howe
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -17,9 +17,9 @@ from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
 from neocog.batch.inputs import Shard, comes_once, count_inputs, find_inputs
 from neocog.batch.output import open_sink
-from neocog.batch.overlays import PictureFolder, overlay, steps
+from neocog.batch.overlays import PictureFolder, overlay
 from neocog.batch.pictures import check_file
-from neocog.batch.pool import Pool, WorkerProcess, do, run_tasks, start
+from neocog.batch.pool import Pool, do, run_tasks, start
 from neocog.batch.report import Report
 from neocog.batch.resume import Done, read_done
 from neocog.batch.sources import STDIN, Files, Item, Skipped, check_written
@@ -38,8 +38,7 @@ WINDOW = 8
 """Tasks for each worker that may be begun before one that is not done, where order is kept."""
 
 _MOST_WORKERS = 512
-_CAN_FORK = hasattr(os, "fork")  # Windows cannot: there all is read here, without limits
-_FILES_LEFT = 64  # open files that are left for all else: a worker takes one
+_FILES_LEFT = 64  # open files that are left for all else: a worker takes two
 
 Blocks = Iterator[Block]
 Watch = Callable[[Block], None]
@@ -61,7 +60,6 @@ class Request:
     cluster: "Cluster | None" = None  # the Ray cluster that reads
     batch: int | None = None  # most digits of a pass
     overlay: str | None = None  # folder of pictures of what was read
-    debug: str | None = None  # folder of pictures of how it was found
     report: str | None = None  # a page for people
     force: bool = False  # an ``output`` or ``report`` that exists is overwritten
     verbose: bool = False  # files that are skipped are named
@@ -167,15 +165,17 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             finder = None if request.isolated else reader.finder.model.id
             done = read_done(request.output, model=reader.model.id, settings=settings, finder=finder)
         tally.earlier = done.inputs + (done.last is not None)
-        folders = _folders(request, reader)
-        report = None if request.report is None else Report(request.report)
-        if report is not None:
+        folder = report = None
+        if request.overlay is not None:
+            folder = PictureFolder(request.overlay, "--save-overlay", overlay, inputs=request.sources)
+        if request.report is not None:
+            report = Report(request.report)
             stack.callback(_save, report, tally, watch)
         job = Job(
             reader,
             replace(request.form, settings=settings),
             isolated=request.isolated,
-            keep=bool(folders),
+            keep=folder is not None,
             cards=report is not None,
             batch=request.batch,
             quiet=request.quiet,
@@ -196,16 +196,25 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
                 tally.found += 1
                 yield item
 
-        for block in stack.enter_context(_reading(request, job, items(), tally)):
+        if request.cluster is not None:
+            run = request.cluster.reading(job, items(), ordered=request.ordered)
+        else:
+            workers = request.workers
+            if workers is None and any(map(comes_once, request.inputs)):
+                # nobody knows how many names will come, nor when
+                workers = usual_workers(reader.engine.device)
+            run = reading(job, items(), workers=workers, ordered=request.ordered, tally=tally)
+        for block in stack.enter_context(run):
             sink.put(block.text)
             tally.add(block)
-            for folder in folders:
+            if folder is not None:
                 troubles = list(folder.save_all(block.readings))
                 block.messages += troubles
                 tally.unsaved += len(troubles)
             watch(block)
-            for card in block.cards if report else ():
-                report.add(card)  # type: ignore[union-attr]
+            if report is not None:
+                for card in block.cards:
+                    report.add(card)
         if tally.found != (read := tally.inputs - done.inputs):
             raise EndedEarly(
                 f"internal error: {tally.found} inputs gave only {read} records; rerun with --resume"
@@ -214,19 +223,6 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             tally.add(Counts(inputs=1, pages=done.last_pages, failed=done.last_failed))
         tally.spend("output", sink.seconds)
     return tally
-
-
-def _folders(request: Request, reader: "Reader") -> list[PictureFolder]:
-    """Where pictures of what was read are saved."""
-    from neocog.vision.finder import LONG_SIDE
-
-    folders, inputs = [], request.sources if request.overlay or request.debug else []
-    if request.overlay is not None:
-        folders.append(PictureFolder(request.overlay, "--save-overlay", overlay, inputs=inputs))
-    if request.debug is not None:
-        draw = steps(reader)
-        folders.append(PictureFolder(request.debug, "--debug", draw, inputs=inputs, long_side=LONG_SIDE))
-    return folders
 
 
 def _save(report: Report, tally: Tally, watch: Watch) -> None:
@@ -259,45 +255,59 @@ def reading(
         begin = list(islice(items, FEW + 1))
         workers = 0 if len(begin) <= FEW else usual_workers(job.reader.engine.device)
         items = chain(begin, items)
-    _check(workers)
-    engine = FixedBatches(job.reader.engine, batch=job.batch, isolated=job.isolated)
-    reader = copy(job.reader)
-    reader.engine, reader.batch = engine, engine.batch  # type: ignore[assignment]
-    job = replace(job, reader=reader)
+    if not 0 <= workers <= _MOST_WORKERS:
+        raise UsageError(f"got {workers} workers, expected 0 (none) to {_MOST_WORKERS}")
+    if workers > (most := _most_workers()):
+        raise UsageError(
+            f"got {workers} workers, but the limit of open files allows {most}; use fewer "
+            "workers or raise the limit (ulimit -n)"
+        )
+    job = with_fixed_batches(job)
     tasks = into_tasks(items, job.size)
     with ExitStack() as stack:
         if workers == 0:
             yield _here(job, tasks, stack)
             return
+        pool = stack.enter_context(open_pool(job, workers, tally))
         window = WINDOW * workers * job.size if ordered else None
-        blocks = run_tasks(tasks, _started(job, stack, workers, tally), window=window)
+        blocks = run_tasks(tasks, pool.workers, job, window=window)
         yield in_order(blocks) if ordered else blocks
 
 
-def _started(job: Job, stack: ExitStack, workers: int, tally: Tally | None = None) -> Sequence[WorkerProcess]:
-    """Workers for a job, which has the networks that answer them."""
+def with_fixed_batches(job: Job) -> Job:
+    """The job with a reader whose engine has passes of one size."""
+    reader = copy(job.reader)
+    engine = FixedBatches(reader.engine, batch=job.batch, isolated=job.isolated)
+    reader.engine, reader.batch = engine, engine.batch  # type: ignore[assignment]
+    return replace(job, reader=reader)
+
+
+@contextmanager
+def open_pool(job: Job, workers: int, tally: Tally | None = None) -> Iterator[Pool]:
+    """Open workers for a job `with_fixed_batches`, whose networks answer them."""
     finder = job.reader.finder
-    networks = Networks(
-        job.reader.engine,  # type: ignore[arg-type]
-        None if finder.device == "cpu" or job.isolated else finder,
-    )
-    stack.callback(networks.close)
-    if tally is not None:
-        stack.callback(lambda: tally.spend("network", networks.digits.busy))
-    return stack.enter_context(Pool(job, networks.ask, workers=workers)).workers
+    on_gpu = finder.device != "cpu" and not job.isolated
+    networks = Networks(job.reader.engine, finder if on_gpu else None)  # type: ignore[arg-type]
+    try:
+        with Pool(job, networks.ask, workers=workers) as pool:
+            yield pool
+    finally:
+        networks.close()
+        if tally is not None:
+            tally.spend("network", networks.digits.busy)
 
 
 def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Blocks:
     """Do tasks here, but for those that may cost much: the first of these starts a worker."""
     worker = None
     for task in tasks:
-        if not _CAN_FORK or all(map(_is_light, task.items)):
+        if all(map(_is_light, task.items)):
             yield job.do(task)
             continue
         if worker is None:
-            (worker,) = _started(job, stack, 1)
+            (worker,) = stack.enter_context(open_pool(job, 1)).workers
             start(worker)
-        yield from do(worker, task)
+        yield from do(worker, task, job)
 
 
 def _is_light(item: Item) -> bool:
@@ -322,38 +332,13 @@ def usual_workers(device: str = "cpu") -> int:
     return min(cores() if device == "cpu" else 2 * cores(), _most_workers())
 
 
-def _check(workers: int) -> None:
-    if not 0 <= workers <= _MOST_WORKERS:
-        raise UsageError(f"got {workers} workers, expected 0 (none) to {_MOST_WORKERS}")
-    if workers > (most := _most_workers()):
-        raise UsageError(
-            f"got {workers} workers, but the limit of open files allows {most}; use fewer "
-            "workers or raise the limit (ulimit -n)"
-        )
-
-
 def _most_workers() -> int:
     """Workers that the system lets this process have."""
-    if not _CAN_FORK:
-        return 0
-    import resource
-
+    try:
+        import resource
+    except ImportError:  # Windows
+        return _MOST_WORKERS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return _MOST_WORKERS
-    return max(0, min(_MOST_WORKERS, files - _FILES_LEFT))
-
-
-def _reading(
-    request: Request, job: Job, items: Iterable[Item], tally: Tally
-) -> AbstractContextManager[Blocks]:
-    ordered = request.ordered or request.form.kind == "table"  # which nobody sees before its end
-    if request.cluster is not None:
-        return request.cluster.reading(job, items, ordered=ordered)
-    workers = request.workers
-    if request.debug is not None:
-        workers = 0  # what it shows is searched for in this process
-    elif workers is None and any(map(comes_once, request.inputs)):
-        # nobody knows how many names will come, nor when
-        workers = usual_workers(job.reader.engine.device)
-    return reading(job, items, workers=workers, ordered=ordered, tally=tally)
+    return max(0, min(_MOST_WORKERS, (files - _FILES_LEFT) // 2))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from neocog.batch.formats import Format
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
 from neocog.batch.sources import Item
-from neocog.errors import EndedEarly, InputError, NeocogError
+from neocog.errors import InputError, NeocogError
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 ISOLATED_AT_ONCE = 256
 """Isolated digits of a task: so many are recognised together."""
 
-_LIVES = 2  # times that a worker may die over an input, the second time with it alone
-_DEATHS = 5  # so many workers in succession, the last three of which did not open the input
 _HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
 _LONG = 4096  # letters of a name; no system takes a longer one
 
@@ -34,31 +32,12 @@ class Task:
 
     first: int  # number of the first input among all
     items: tuple[Item, ...]
-    deaths: int = 0  # workers that died over it: it then gets a worker of its own
+    deaths: int = 0  # workers that died over it
 
     @property
     def held(self) -> int:
         """Bytes of pictures that it carries."""
         return sum(len(item.data or b"") for item in self.items)
-
-    def after_death(self, how: str) -> "list[Task]":
-        """What to do once a worker has died over it, perhaps through no fault of its own.
-
-        Each input is tried alone; one that goes on killing workers becomes a record that says
-        ``how`` and is written without opening it. EndedEarly if workers die over that, too: no
-        input is to blame, something ends all of them.
-        """
-        deaths, items = self.deaths + 1, self.items
-        if deaths >= _DEATHS:
-            raise EndedEarly(
-                f"{deaths} worker processes in succession died, the last one {how} as it wrote "
-                f"that {_shortened(items[0].source)} cannot be read; start again (neocog read: "
-                "with --resume)"
-            )
-        if len(items) == 1 and deaths >= _LIVES:
-            trouble = f"cannot be read: twice, the process that reads it {how}"
-            items = (items[0]._replace(trouble=trouble, data=None),)
-        return [Task(self.first + n, (item,), deaths) for n, item in enumerate(items)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -254,8 +233,7 @@ def _about(reading: PageReading, form: Format) -> str | None:
         message = "no digits found"
     elif misfit:
         message = "does not fit the pattern"
-    return None if message is None else f"{_shortened(reading.source)}: {message}"
-
-
-def _shortened(source: str) -> str:
-    return source if len(source) <= _LONG else f"{source[:40]}... ({len(source)} letters)"
+    source = reading.source
+    if len(source) > _LONG:
+        source = f"{source[:40]}... ({len(source)} letters)"
+    return None if message is None else f"{source}: {message}"

@@ -5,8 +5,8 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import closing
+from concurrent.futures import Future, InvalidStateError
+from contextlib import ExitStack, closing, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from neocog.batch.formats import Format
 from neocog.batch.records import PageReading
-from neocog.batch.run import reading, usual_workers
+from neocog.batch.pool import OutOfTime, WorkerProcess, do, start
+from neocog.batch.run import open_pool, usual_workers, with_fixed_batches
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, what_went_wrong
-from neocog.errors import InputError, NothingToRead
+from neocog.errors import EndedEarly, InputError, NothingToRead
 from neocog.jsontext import to_json
 from neocog.vision.finder import LONG_SIDE
 
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
 MAX_PAGES = 100
 """Pages of one file that are read."""
 
+LIMIT = 60.0
+"""Seconds that a worker may take for one request, unless it says otherwise."""
+
 _SHOWN = 1600  # long side of a page that is shown where the browser cannot decode the file
 _QUALITY = 85  # of its JPEG
-_ENDS = 2.0  # seconds that are left to what is being read when the server ends
 
 
 @dataclass(slots=True)
@@ -52,7 +55,7 @@ class ServeJob(Job):
         """Answer one request; whatever the picture does becomes its error."""
         (item,) = task.items
         asked = json.loads(item.key)
-        answer = Answer(task.first, inputs=1)
+        answer = Answer(inputs=1)
         try:
             if asked["what"] == "read":
                 answer.value = list(self._records(item, asked["live"], beat))
@@ -95,42 +98,44 @@ class ServeJob(Job):
 
 
 class Service:
-    """Reads what is asked for, in the order in which it is asked; a context manager.
+    """Answers requests in the order in which they come; a context manager.
 
-    ``workers`` are the processes that decode and find, one for each core by default, with a GPU
-    two; 0: none but for pictures that may cost much. The reader's networks run in this process.
+    ``workers`` are the processes that decode and find: by default one for each core, with a GPU
+    two. The reader's networks run in this process.
     """
 
     def __init__(self, reader: "Reader", *, workers: int | None = None) -> None:
-        self.workers = usual_workers(reader.engine.device) if workers is None else workers
+        self.workers = max(1, usual_workers(reader.engine.device) if workers is None else workers)
         self.on_failure: Callable[[], None] = lambda: None
         """Called, on another thread, if nothing can be read any more."""
-        self._items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
-        self._waiting: dict[int, Future[Any]] = {}
+        self._requests: queue.SimpleQueue[tuple[Future[Any], Task, float]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._count, self._closed = 0, False
         self._error: BaseException | None = None
-        job = ServeJob(reader, Format("jsonl"))
-        self._thread = threading.Thread(target=self._run, args=(job,), daemon=True)
-        self._thread.start()
+        self._job = with_fixed_batches(ServeJob(reader, Format("jsonl")))
+        self._stack = ExitStack()
+        for worker in self._stack.enter_context(open_pool(self._job, self.workers)).workers:
+            threading.Thread(target=self._run, args=(worker,), daemon=True).start()
 
     def __enter__(self) -> "Service":
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it; nobody waits long for what is being read."""
-        self._closed = True
-        self._items.put(None)
-        self._thread.join(timeout=_ENDS)
+        """End it; nobody waits for what is being read."""
+        self.on_failure = lambda: None
+        self._fail(EndedEarly("the server has ended"))
+        self._stack.close()
 
-    def ask(self, source: str, picture: bytes, **asked: Any) -> "Future[Any]":
-        """Ask for something; the future raises InputError where the picture does not give it."""
+    def ask(self, source: str, picture: bytes, *, limit: float = LIMIT, **asked: Any) -> "Future[Any]":
+        """Ask for something; the future raises InputError where the picture does not give it.
+
+        What takes longer than ``limit`` seconds of a worker ends with InputError. A future that is
+        cancelled is not begun, or its worker is killed and replaced.
+        """
         future: Future[Any] = Future()
+        task = Task(0, (Item(source, to_json(asked), data=picture),))
         with self._lock:
             self.check()
-            self._waiting[self._count] = future
-            self._count += 1
-            self._items.put(Item(source, to_json(asked), data=picture))
+            self._requests.put((future, task, limit))
         return future
 
     def warm(self) -> None:
@@ -138,7 +143,7 @@ class Service:
         pixels = np.full((LONG_SIDE, LONG_SIDE), 200, np.uint8)
         pixels[480:540, 500:508] = 40
         page = _encoded(pixels, "PNG")
-        asked = [self.ask("", page, what="read", live=True) for _ in range(max(1, self.workers))]
+        asked = [self.ask("", page, what="read", live=True) for _ in range(self.workers)]
         for future in asked:
             future.result()
 
@@ -147,29 +152,53 @@ class Service:
         if self._error is not None:
             raise self._error
 
-    def _run(self, job: ServeJob) -> None:
+    def _run(self, worker: WorkerProcess) -> None:
+        """Answer requests with a worker; the body of its thread."""
+        future: Future[Any] = Future()
         try:
-            with reading(job, self._asked(), workers=self.workers) as answers:
-                for answer in answers:
-                    assert isinstance(answer, Answer)
-                    future = self._waiting.pop(answer.first)
-                    if not future.set_running_or_notify_cancel():
-                        continue
-                    if answer.error is None:
-                        future.set_result(answer.value)
-                    else:
-                        future.set_exception(InputError(answer.error))
+            start(worker)
+            while True:
+                future, task, limit = self._requests.get()
+                if self._error is not None:
+                    raise self._error
+                if not future.cancelled():
+                    self._answer(worker, future, task, limit)
         except BaseException as error:
-            with self._lock:
-                self._error = error
-            for future in self._waiting.values():
-                if future.set_running_or_notify_cancel():
-                    future.set_exception(error)
-            self.on_failure()
+            with suppress(InvalidStateError):  # cancelled, or answered
+                future.set_exception(error)
+            self._fail(error)
 
-    def _asked(self) -> Iterator[Item]:
-        while not self._closed and (item := self._items.get()) is not None:
-            yield item
+    def _answer(self, worker: WorkerProcess, future: "Future[Any]", task: Task, limit: float) -> None:
+        worker.set_deadline(limit)
+        future.add_done_callback(lambda done: worker.give_up() if done.cancelled() else None)
+        try:
+            (answer,) = do(worker, task, self._job)
+            assert isinstance(answer, Answer)
+        except OutOfTime:
+            error = f"reading takes longer than {limit:g} s; send fewer pages, or a smaller picture"
+            answer = Answer(error=error)
+        with suppress(InvalidStateError):  # nobody wants it any more
+            if answer.error is None:
+                future.set_result(answer.value)
+            else:
+                future.set_exception(InputError(answer.error))
+        worker.set_deadline(None)
+        if not worker.alive:
+            start(worker)
+
+    def _fail(self, error: BaseException) -> None:
+        """Answer nothing any more."""
+        with self._lock:
+            first, self._error = self._error is None, self._error or error
+        with suppress(queue.Empty):
+            while True:
+                future, _, _ = self._requests.get_nowait()
+                with suppress(InvalidStateError):
+                    future.set_exception(self._error)
+        if first:
+            self.on_failure()
+        for _ in range(self.workers):  # threads that wait for a request
+            self._requests.put((Future(), Task(0, ()), 0.0))
 
 
 def _page(item: Item, number: int, long_side: int) -> "Page":
