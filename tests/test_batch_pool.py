@@ -214,12 +214,13 @@ def test_workers_that_are_stopped_at_birth_or_idle(
 ) -> None:
     exchange = WorkerProcess._exchange
 
-    def stopped(own: WorkerProcess, message: bytes) -> Any:
-        if message is own._job and len(started) == 1:
+    def stopped(own: WorkerProcess, message: bytes, patience: float) -> Any:
+        if message is own._pool.begin and len(started) == 1:
             os.kill(started[0], signal.SIGSTOP)
-        return exchange(own, message)
+        return exchange(own, message, patience)
 
     monkeypatch.setattr(WorkerProcess, "_exchange", stopped)
+    monkeypatch.setattr("neocog.batch.pool.STARTS", 6.0)
     job = Job(reader, Format("jsonl"))
     with pool_of(reader, workers=1, patience=3.0) as pool:
         (worker,) = pool.workers
@@ -243,7 +244,7 @@ def test_a_deadline_ends_a_task_at_once_and_for_good(reader: Reader, scans: Path
         with pytest.raises(OutOfTime):
             do(worker, slow, job)
         assert len(started) == 1
-        worker.set_deadline(None)
+        worker.set_deadline()
         start(worker)
         assert do(worker, Task(0, (items[1],)), job)[0].failed == 0
 
@@ -262,7 +263,6 @@ def test_who_waits_for_the_network_or_for_us_is_not_silent(
     with pool_of(reader, Networks(Slow(reader.engine)), workers=1, patience=3.0) as pool:
         for block in blocks_of(pool, reader, items):
             assert not block.failed
-        pool.workers[0]._since = 0  # this process was stopped: it saw nothing of the time
     assert len(started) == 1
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
+from math import inf
 from typing import Any, Protocol
 
 from neocog.batch.tasks import Block, Job, Task
@@ -26,6 +27,9 @@ from neocog.programs import python
 PATIENCE = 120.0
 """Seconds that a page may take where every worker has a core: many times what the slowest takes
 there (26 for a JPEG 2000 of 64 million pixels, 4 for any other kind of 130 million)."""
+
+STARTS = 60.0
+"""Seconds that a worker may take to start."""
 
 _LOOK = 0.5  # seconds between two looks at the workers, at most
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -53,19 +57,15 @@ class Worker(Protocol):
 
 
 class WorkerProcess:
-    """A worker process, and the one that takes its place when it dies.
+    """A worker process of a pool, and the one that takes its place when it dies.
 
-    It takes no module from the current folder and hears no Ctrl-C. ``ask`` answers its questions.
+    It takes no module from the current folder and hears no Ctrl-C.
     """
 
-    def __init__(self, job: bytes, ask: Callable[..., Any], patience: float) -> None:
-        self._job, self._ask, self._patience = job, ask, patience
-        self._every = min(_LOOK, patience / 20)
-        self._lock = threading.Lock()
-        self._closed = self._silent = self._given_up = False
-        self._looks = 0  # counted by the pool's thread; all others only read it
-        self._since: int | None = None  # the look since which somebody waits for a word of it
-        self._end: int | None = None  # the look at which its time is up
+    def __init__(self, pool: "Pool") -> None:
+        self._pool, self._lock, self._closed, self._silent = pool, threading.Lock(), False, False
+        self._due = inf  # the look of the pool before which the next word of it has to come
+        self._end = inf  # and the one before which all that it does has to be done
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -86,29 +86,29 @@ class WorkerProcess:
                 )
             except OSError as error:
                 raise EndedEarly(f"worker processes cannot be started: {error}; try again") from None
-        kind, what = self._exchange(self._job)
+        kind, what = self._exchange(self._pool.begin, STARTS)
         if kind == ERROR:
             raise EndedEarly(f"worker processes cannot be started: {what}")
 
     def do(self, task: Task) -> list[Block]:
         """See `Worker`; OutOfTime at the deadline."""
-        if self._given_up:
+        if self._pool.looks >= self._end:
             raise OutOfTime
-        kind, what = self._exchange(pickle.dumps(task))
+        kind, what = self._exchange(pickle.dumps(task), self._pool.patience)
         while kind == QUESTION:
-            kind, what = self._exchange(pickle.dumps(self._ask(*what)))
+            answer = pickle.dumps(self._pool.ask(*what))
+            kind, what = self._exchange(answer, self._pool.patience)
         if kind == ERROR:
             raise EndedEarly(f"a worker process failed: {what}; start again (neocog read: with --resume)")
         return [what]
 
-    def set_deadline(self, seconds: float | None) -> None:
+    def set_deadline(self, seconds: float = inf) -> None:
         """Have all that it does from now on take at most ``seconds`` in total."""
-        self._given_up = False
-        self._end = None if seconds is None else self._looks + 1 + round(seconds / self._every)
+        self._end = self._pool.looks + 1 + seconds / self._pool.every
 
     def give_up(self) -> None:
         """End what it does: `do` raises OutOfTime on its thread."""
-        self._given_up = True
+        self._end = 0
         self.kill()
 
     @property
@@ -129,45 +129,40 @@ class WorkerProcess:
                 self._death(self.process)
 
     def look(self) -> None:
-        """Kill it if it is silent or busy for too long.
-
-        Looks are counted, not time: while this process was stopped, nobody listened.
-        """
-        self._looks += 1
-        since, end = self._since, self._end
-        if since is not None and (self._looks - since - 1) * self._every >= self._patience:
+        """Kill it if it is silent or busy for too long."""
+        if self._pool.looks >= min(self._due, self._end):
             self._silent = True
             self.kill()
-        elif end is not None and self._looks > end:
-            self.give_up()
 
-    def _exchange(self, message: bytes) -> tuple[str, Any]:
-        """Send a message and return what comes next."""
+    def _exchange(self, message: bytes, patience: float) -> tuple[str, Any]:
+        """Send a message and return what comes next, each word within so many seconds."""
         process = self.process
         assert process is not None and process.stdin is not None and process.stdout is not None
-        self._since = self._looks
+        looks = 1 + patience / self._pool.every
+        self._due = self._pool.looks + looks
         try:
             with suppress(OSError, ValueError):  # receiving says what became of it
                 process.stdin.write(message)
                 process.stdin.flush()
-            while (word := pickle.load(process.stdout))[0] == BEAT:
-                self._since = self._looks
-            return word
+            while True:
+                kind, what = pickle.load(process.stdout)
+                self._due = self._pool.looks + looks
+                if kind != BEAT:
+                    return kind, what
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
             how = self._death(process)
-            raise OutOfTime if self._given_up else WorkerDied(how) from None
+            how = f"took longer than {patience:.3g} s" if self._silent else how
+            raise OutOfTime if self._pool.looks >= self._end else WorkerDied(how) from None
         finally:
-            self._since = None
+            self._due = inf
 
     def _death(self, process: "subprocess.Popen[bytes]") -> str:
-        """End it for good, and return how it died."""
+        """End a process for good, and return how it died."""
         process.kill()
         code = process.wait()
         for pipe in (process.stdin, process.stdout):
             with suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
-        if self._silent:
-            return f"took longer than {self._patience:.3g} s"
         if code == NO_MEMORY:
             return f"needed more than {MEMORY / 1e9:.1f} GB"
         with suppress(ValueError):
@@ -179,7 +174,8 @@ class Pool:
     """Worker processes for a job; a context manager.
 
     ``ask`` answers their questions, from many threads; ``patience`` are the seconds that one may be
-    silent while it has a task.
+    silent while it has a task. They are counted in looks at the workers: while this process itself
+    was stopped, nobody listened.
     """
 
     def __init__(
@@ -187,12 +183,15 @@ class Pool:
     ) -> None:
         from neocog.network.parallel import cores
 
-        patience = (patience or PATIENCE) * max(1.0, workers / cores())
+        self.ask, self.looks = ask, 0
+        self.patience = (patience or PATIENCE) * max(1.0, workers / cores())
+        self.every = min(_LOOK, self.patience / 20)  # seconds between two looks
         path = [place for place in sys.path if os.path.isabs(place)]
-        begin = pickle.dumps(path) + pickle.dumps((without_engine(job), patience / 20, 2 * patience))
-        self.workers = [WorkerProcess(begin, ask, patience) for _ in range(workers)]
-        self._every, self._closed = min(_LOOK, patience / 20), threading.Event()
-        threading.Thread(target=self._look, daemon=True).start()
+        begin = without_engine(job), self.patience / 20, 2 * self.patience
+        self.begin = pickle.dumps(path) + pickle.dumps(begin)
+        self.workers = [WorkerProcess(self) for _ in range(workers)]
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def __enter__(self) -> "Pool":
         return self
@@ -202,8 +201,9 @@ class Pool:
         for worker in self.workers:
             worker.close()
 
-    def _look(self) -> None:
-        while not self._closed.wait(self._every):
+    def _watch(self) -> None:
+        while not self._closed.wait(self.every):
+            self.looks += 1
             for worker in self.workers:
                 worker.look()
 

@@ -39,6 +39,9 @@ _SHOWN = 1600  # long side of a page that is shown where the browser cannot deco
 _QUALITY = 85  # of its JPEG
 
 
+_Request = tuple[Future[Any], Task, float]  # where the answer goes, what is asked, its limit
+
+
 @dataclass(slots=True)
 class Answer(Block):
     """What came of one request: a value, or an ``error`` in one line."""
@@ -108,7 +111,7 @@ class Service:
         self.workers = max(1, usual_workers(reader.engine.device) if workers is None else workers)
         self.on_failure: Callable[[], None] = lambda: None
         """Called, on another thread, if nothing can be read any more."""
-        self._requests: queue.SimpleQueue[tuple[Future[Any], Task, float]] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._error: BaseException | None = None
         self._job = with_fixed_batches(ServeJob(reader, Format("jsonl")))
@@ -123,6 +126,7 @@ class Service:
         """End it; nobody waits for what is being read."""
         self.on_failure = lambda: None
         self._fail(EndedEarly("the server has ended"))
+        self._requests.put(None)
         self._stack.close()
 
     def ask(self, source: str, picture: bytes, *, limit: float = LIMIT, **asked: Any) -> "Future[Any]":
@@ -154,19 +158,21 @@ class Service:
 
     def _run(self, worker: WorkerProcess) -> None:
         """Answer requests with a worker; the body of its thread."""
-        future: Future[Any] = Future()
         try:
             start(worker)
-            while True:
-                future, task, limit = self._requests.get()
-                if self._error is not None:
-                    raise self._error
+        except BaseException as error:
+            self._fail(error)
+        while (request := self._requests.get()) is not None:
+            future, task, limit = request
+            try:
+                self.check()
                 if not future.cancelled():
                     self._answer(worker, future, task, limit)
-        except BaseException as error:
-            with suppress(InvalidStateError):  # cancelled, or answered
-                future.set_exception(error)
-            self._fail(error)
+            except BaseException as error:
+                with suppress(InvalidStateError):
+                    future.set_exception(error)
+                self._fail(error)
+        self._requests.put(None)  # for the others
 
     def _answer(self, worker: WorkerProcess, future: "Future[Any]", task: Task, limit: float) -> None:
         worker.set_deadline(limit)
@@ -182,7 +188,7 @@ class Service:
                 future.set_result(answer.value)
             else:
                 future.set_exception(InputError(answer.error))
-        worker.set_deadline(None)
+        worker.set_deadline()
         if not worker.alive:
             start(worker)
 
@@ -190,15 +196,8 @@ class Service:
         """Answer nothing any more."""
         with self._lock:
             first, self._error = self._error is None, self._error or error
-        with suppress(queue.Empty):
-            while True:
-                future, _, _ = self._requests.get_nowait()
-                with suppress(InvalidStateError):
-                    future.set_exception(self._error)
         if first:
             self.on_failure()
-        for _ in range(self.workers):  # threads that wait for a request
-            self._requests.put((Future(), Task(0, ()), 0.0))
 
 
 def _page(item: Item, number: int, long_side: int) -> "Page":
