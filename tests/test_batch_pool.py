@@ -135,9 +135,9 @@ def test_errors_of_inputs_and_of_the_network_end_the_run(
 
     with pytest.raises(NothingToRead):
         read_all(reader, tmp_path, workers=1)
-    with pool_of(reader, Networks(Failing(reader.engine)), workers=1) as pool:
-        with pytest.raises(DeviceError, match="fell off"):
-            list(blocks_of(pool, reader, find_inputs([scans])))
+    networks = Networks(Failing(reader.engine))
+    with pool_of(reader, networks, workers=1) as pool, pytest.raises(DeviceError, match="fell off"):
+        list(blocks_of(pool, reader, find_inputs([scans])))
     monkeypatch.setattr(
         Job, "do", lambda self, task, beat=None: Block(task.first, inputs="03" not in str(task))
     )
@@ -181,11 +181,11 @@ def test_workers_that_are_killed_from_outside_lose_nothing(reader: Reader, scans
         text = ""
         for block in blocks_of(pool, reader, find_inputs([scans])):
             for worker in [] if text else pool.workers:
-                until(lambda worker=worker: worker.alive)
-                os.kill(worker.process.pid, signal.SIGKILL)
+                process = until(lambda worker=worker: worker.process)
+                os.kill(process.pid, signal.SIGKILL)
             text += block.text
     assert sorted(text.splitlines()) == sorted(alone.splitlines())
-    assert not any(worker.alive for worker in pool.workers)
+    assert all(worker.process.poll() is not None for worker in pool.workers)
 
 
 @posix
@@ -232,12 +232,9 @@ def test_workers_that_are_stopped_at_birth_or_idle(
 
 @posix
 def test_a_deadline_ends_a_task_at_once_and_for_good(reader: Reader, scans: Path, started: list[int]) -> None:
-    job = Job(reader, Faulty("jsonl"))
-    networks = Networks(FixedBatches(reader.engine))
-    items = [Item(str(scans / "01.png"), "asleep"), Item(str(scans / "02.png"), "2")]
-    job = Job(reader, Faulty("jsonl"))
-    slow = Task(0, (Item("asleep.png", "", data=(scans / "01.png").read_bytes()),))
-    with Pool(job, networks.ask, workers=1) as pool:
+    job, page = Job(reader, Faulty("jsonl")), (scans / "01.png").read_bytes()
+    slow, quick = (Task(0, (Item(name, "", data=page),)) for name in ("asleep.png", "1.png"))
+    with Pool(job, Networks(FixedBatches(reader.engine)).ask, workers=1) as pool:
         (worker,) = pool.workers
         start(worker)
         worker.set_deadline(1.0)
@@ -246,7 +243,7 @@ def test_a_deadline_ends_a_task_at_once_and_for_good(reader: Reader, scans: Path
         assert len(started) == 1
         worker.set_deadline()
         start(worker)
-        assert do(worker, Task(0, (items[1],)), job)[0].failed == 0
+        assert do(worker, quick, job)[0].failed == 0
 
 
 class Slow(FixedBatches):
@@ -301,10 +298,6 @@ def test_no_more_workers_than_there_are_files_for(
 # --- as a process -----------------------------------------------------------------------------
 
 
-def children(pid: int) -> list[int]:
-    return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] if pid else []
-
-
 @posix
 def test_killed_and_resumed(model: str, scans: Path, tmp_path: Path) -> None:
     words = [str(scans), "--model", model, "--workers"]
@@ -328,9 +321,7 @@ def test_killed_and_resumed(model: str, scans: Path, tmp_path: Path) -> None:
 def test_workers_end_with_the_command(number: int, model: str, scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     command = [*COMMAND, "-", "--model", model, "--workers", "2", "-o", str(out)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     assert process.stdin is not None
     process.stdin.write(f"{scans}/00.png\n{scans}/01.png\n".encode())
     process.stdin.flush()  # and the command waits for more

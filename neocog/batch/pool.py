@@ -17,7 +17,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from math import inf
-from typing import Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 from neocog.batch.tasks import Block, Job, Task
 from neocog.batch.worker import BEAT, ERROR, MEMORY, NO_MEMORY, QUESTION
@@ -111,11 +111,6 @@ class WorkerProcess:
         self._end = 0
         self.kill()
 
-    @property
-    def alive(self) -> bool:
-        """Whether the process is there."""
-        return self.process is not None and self.process.poll() is None
-
     def kill(self) -> None:
         """End the process, whatever it does."""
         if (process := self.process) is not None:
@@ -137,21 +132,23 @@ class WorkerProcess:
     def _exchange(self, message: bytes, patience: float) -> tuple[str, Any]:
         """Send a message and return what comes next, each word within so many seconds."""
         process = self.process
-        assert process is not None and process.stdin is not None and process.stdout is not None
+        assert process is not None
+        stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
         looks = 1 + patience / self._pool.every
         self._due = self._pool.looks + looks
         try:
             with suppress(OSError, ValueError):  # receiving says what became of it
-                process.stdin.write(message)
-                process.stdin.flush()
+                stdin.write(message)
+                stdin.flush()
             while True:
-                kind, what = pickle.load(process.stdout)
+                kind, what = pickle.load(stdout)
                 self._due = self._pool.looks + looks
                 if kind != BEAT:
                     return kind, what
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
             how = self._death(process)
-            how = f"took longer than {patience:.3g} s" if self._silent else how
+            if self._silent:
+                how = f"took longer than {patience:.3g} s"
             raise OutOfTime if self._pool.looks >= self._end else WorkerDied(how) from None
         finally:
             self._due = inf
@@ -171,11 +168,10 @@ class WorkerProcess:
 
 
 class Pool:
-    """Worker processes for a job; a context manager.
+    """Worker processes for a job; a context manager. ``ask`` answers their questions, from many threads.
 
-    ``ask`` answers their questions, from many threads; ``patience`` are the seconds that one may be
-    silent while it has a task. They are counted in looks at the workers: while this process itself
-    was stopped, nobody listened.
+    One that has a task and is silent for ``patience`` seconds is killed. These are counted in looks
+    at the workers: while this process itself was stopped, nobody listened.
     """
 
     def __init__(

@@ -74,17 +74,14 @@ class Request:
             same = os.path.realpath(self.output) == os.path.realpath(self.report)
             if same or self.output in Files([self.report]):
                 raise UsageError(f"{self.report}: is also the file of -o; choose another --report")
-        lists = [word[1:] for word in self.inputs if word.startswith("@")]
+        lists = Files(word[1:] for word in self.inputs if word.startswith("@"))
         for option, place in self._written():
-            if place in Files(lists):
+            if place in lists:
                 raise UsageError(f"{place}: is also a list of inputs; choose another {option}")
             if os.path.isfile(place) and not (self.resume and option == "-o"):
-                with suppress(NothingToRead):  # that is told later
-                    for _ in self._spared(self._files()):
-                        pass
+                _ = self.sources  # UsageError if one of them is this file
             check_written(place, option)
-        for option, place in [] if self.force or self.resume else self._written():
-            if os.path.isfile(place) and os.path.getsize(place):
+            if os.path.isfile(place) and os.path.getsize(place) and not (self.force or self.resume):
                 more = option == "-o" and self.form.kind == "jsonl"
                 resume = "--resume to continue it, " if more else ""
                 raise UsageError(f"{place}: exists; add {resume}--force to overwrite it")
@@ -92,8 +89,10 @@ class Request:
     @property
     def sources(self) -> list[tuple[str, str]]:
         """All files that are known to be read beforehand, by their keys, archives unopened."""
-        with suppress(NothingToRead):
-            return [(item.source, item.key) for item in self._files()]
+        named = [word for word in self.inputs if not comes_once(word)]
+        with suppress(NothingToRead):  # that is told later
+            found = find_inputs(named, null=self.null, look_into=False)
+            return [(item.source, item.key) for item in self._spared(found)]
         return []
 
     def items(self, done: Done, skipped: Skipped = lambda name, why: None) -> Iterator[Item]:
@@ -101,20 +100,13 @@ class Request:
 
         UsageError if the output is one of the inputs, NothingToRead if there are no inputs at all.
         """
-        found = find_inputs(self.inputs, null=self.null, skipped=skipped)
-        for item in self._spared(found):
-            if self.shard is not None and not self.shard.holds(item.key):
-                continue
-            if not done.take(item.source):
+        for item in self._spared(find_inputs(self.inputs, null=self.null, skipped=skipped)):
+            if (self.shard is None or self.shard.holds(item.key)) and not done.take(item.source):
                 yield item
 
     def count(self) -> int | None:
         """How many inputs there are, or None where that cannot be told beforehand."""
         return count_inputs(self.inputs, null=self.null, shard=self.shard)
-
-    def _files(self) -> Iterator[Item]:
-        named = [word for word in self.inputs if not comes_once(word)]
-        return find_inputs(named, null=self.null, look_into=False)
 
     def _written(self) -> list[tuple[str, str]]:
         """The files that are going to be written, each after its option."""
@@ -170,7 +162,15 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             folder = PictureFolder(request.overlay, "--save-overlay", overlay, inputs=request.sources)
         if request.report is not None:
             report = Report(request.report)
-            stack.callback(_save, report, tally, watch)
+
+            def save(report: Report = report) -> None:
+                try:
+                    report.save()
+                except UsageError as error:  # which does not change how the run ends otherwise
+                    tally.unsaved += 1
+                    watch(Block(messages=[str(error)]))
+
+            stack.callback(save)
         job = Job(
             reader,
             replace(request.form, settings=settings),
@@ -225,15 +225,6 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
     return tally
 
 
-def _save(report: Report, tally: Tally, watch: Watch) -> None:
-    """Save the report; that it cannot be does not change how the run ends otherwise."""
-    try:
-        report.save()
-    except UsageError as error:
-        tally.unsaved += 1
-        watch(Block(messages=[str(error)]))
-
-
 @contextmanager
 def reading(
     job: Job,
@@ -246,9 +237,8 @@ def reading(
     """Read inputs; the block's value yields their records as they come.
 
     ``workers`` are the processes that decode and find; 0: this one, and one more for pictures that
-    may cost much; by default as `usual_workers`, unless there are but few inputs. ``tally``
-    gets the network's time. UsageError if there cannot be so many workers, EndedEarly if they
-    cannot be started.
+    may cost much; by default `usual_workers`, or 0 for a few inputs. ``tally`` gets the network's
+    time. UsageError if there cannot be so many workers, EndedEarly if they cannot be started.
     """
     if workers is None:
         items = iter(items)

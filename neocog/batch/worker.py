@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -49,8 +50,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     received, sent = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1):  # what decoders print is no record
-        os.dup2(null, stream)
+    os.dup2(null, 0)
+    os.dup2(null, 1)  # what decoders print is no record
     try:
         sys.path[:] = pickle.load(received)
         job, pause, longest = pickle.load(received)
@@ -105,7 +106,13 @@ def _work(job: Any, pause: float, longest: float, null: int, received: IO[bytes]
     reader.engine = RemoteEngine(reader.model, ask, batch=reader.batch)
     if reader.finder.device != "cpu":
         reader.finder = SimpleNamespace(model=reader.finder.model, find=ask)
-    _bound_memory()
+    if sys.platform == "linux":  # a decoder that asks for too much shall fail, not the machine
+        import resource
+
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        if hard == resource.RLIM_INFINITY or size + MEMORY < hard:
+            resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, hard))
     threading.Thread(target=listen, daemon=True).start()
     _send(sent, READY)
     while True:
@@ -140,17 +147,3 @@ def limit_process() -> None:
     cv2.setNumThreads(1)
     threadpool_limits(1)
     warnings.simplefilter("ignore")
-
-
-def _bound_memory() -> None:
-    """Have a decoder that asks for too much fail, not the machine."""
-    if sys.platform != "linux":
-        return
-    import resource
-
-    with open("/proc/self/statm") as stream:
-        size = int(stream.read().split()[0]) * resource.getpagesize()
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    limit = size + MEMORY
-    if hard == resource.RLIM_INFINITY or limit < hard:
-        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.formats import Format
-from neocog.batch.records import PageReading
 from neocog.batch.pool import OutOfTime, WorkerProcess, do, start
+from neocog.batch.records import PageReading
 from neocog.batch.run import open_pool, usual_workers, with_fixed_batches
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, what_went_wrong
@@ -181,6 +181,8 @@ class Service:
             (answer,) = do(worker, task, self._job)
             assert isinstance(answer, Answer)
         except OutOfTime:
+            worker.set_deadline()
+            start(worker)
             error = f"reading takes longer than {limit:g} s; send fewer pages, or a smaller picture"
             answer = Answer(error=error)
         with suppress(InvalidStateError):  # nobody wants it any more
@@ -188,9 +190,6 @@ class Service:
                 future.set_result(answer.value)
             else:
                 future.set_exception(InputError(answer.error))
-        worker.set_deadline()
-        if not worker.alive:
-            start(worker)
 
     def _fail(self, error: BaseException) -> None:
         """Answer nothing any more."""
