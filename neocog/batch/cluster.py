@@ -18,7 +18,7 @@ from typing import Any
 
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.device import check_names, finder_beside, finder_on, open_engine
-from neocog.batch.pool import Pool, WorkerDied, do, run_tasks, start, without_engine
+from neocog.batch.pool import Pool, WorkerDied, do, run_tasks, start
 from neocog.batch.run import WINDOW, Blocks
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
@@ -167,7 +167,7 @@ def _actors(ray: Any, cluster: Cluster, job: Job) -> list[_Actor]:
     if cluster.device == "cuda" and not gpus:
         raise DeviceError("device 'cuda': no machine of the cluster has a GPU; use --device cpu")
     gpus = 0 if cluster.device == "cpu" else gpus
-    job = without_engine(job)
+    job = job.with_engine(None)
     if gpus:  # workers ask these about pages too
         job.reader.finder = finder_on(job.reader.finder.model, "cuda")
     network = ray.remote(num_gpus=1, max_restarts=-1, max_task_retries=-1,

@@ -14,7 +14,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import replace
 from math import inf
 from typing import IO, Any, Protocol, cast
@@ -183,7 +182,7 @@ class Pool:
         self.patience = (patience or PATIENCE) * max(1.0, workers / cores())
         self.every = min(_LOOK, self.patience / 20)  # seconds between two looks
         path = [place for place in sys.path if os.path.isabs(place)]
-        begin = without_engine(job), self.patience / 20, 2 * self.patience
+        begin = job.with_engine(None), self.patience / 20, 2 * self.patience
         self.begin = pickle.dumps(path) + pickle.dumps(begin)
         self.workers = [WorkerProcess(self) for _ in range(workers)]
         self._closed = threading.Event()
@@ -302,10 +301,3 @@ def run_tasks(
             changed.notify_all()
     if ended[0] is not None:
         raise ended[0]
-
-
-def without_engine(job: Job) -> Job:
-    """The job for another process: its reader has no engine."""
-    reader = copy(job.reader)
-    reader.engine = None  # type: ignore[assignment]
-    return replace(job, reader=reader)

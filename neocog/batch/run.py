@@ -6,7 +6,6 @@ A picture that may cost much is read by a worker process, which has limits, howe
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -252,7 +251,7 @@ def reading(
             f"got {workers} workers, but the limit of open files allows {most}; use fewer "
             "workers or raise the limit (ulimit -n)"
         )
-    job = with_fixed_batches(job)
+    job = job.with_engine(FixedBatches(job.reader.engine, batch=job.batch, isolated=job.isolated))
     tasks = into_tasks(items, job.size)
     with ExitStack() as stack:
         if workers == 0:
@@ -264,17 +263,9 @@ def reading(
         yield in_order(blocks) if ordered else blocks
 
 
-def with_fixed_batches(job: Job) -> Job:
-    """The job with a reader whose engine has passes of one size."""
-    reader = copy(job.reader)
-    engine = FixedBatches(reader.engine, batch=job.batch, isolated=job.isolated)
-    reader.engine, reader.batch = engine, engine.batch  # type: ignore[assignment]
-    return replace(job, reader=reader)
-
-
 @contextmanager
 def open_pool(job: Job, workers: int, tally: Tally | None = None) -> Iterator[Pool]:
-    """Open workers for a job `with_fixed_batches`, whose networks answer them."""
+    """Open workers for a job, whose engine has `FixedBatches`; its networks answer them."""
     finder = job.reader.finder
     on_gpu = finder.device != "cpu" and not job.isolated
     networks = Networks(job.reader.engine, finder if on_gpu else None)  # type: ignore[arg-type]

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,14 @@ class Job:
     def size(self) -> int:
         """Inputs of a task."""
         return ISOLATED_AT_ONCE if self.isolated else 1
+
+    def with_engine(self, engine: Any) -> "Job":
+        """The same job with another engine; None to send it to another process."""
+        reader = copy(self.reader)
+        reader.engine = engine
+        if engine is not None:
+            reader.batch = engine.batch
+        return replace(self, reader=reader)
 
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Block:
         """Read the inputs of a task; ``beat`` is called after each page.

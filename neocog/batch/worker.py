@@ -12,14 +12,9 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from neocog.network.decision import Answers
-    from neocog.network.model import Model
+from typing import IO, Any
 
 READY, QUESTION, BLOCK, ERROR = "ready", "question", "block", "error"  # what a worker sends
 BEAT = "beat"  # it is at work
@@ -29,20 +24,6 @@ NO_MEMORY = 75
 
 MEMORY = 1_500_000_000
 """Bytes that a worker may allocate beyond what it has when it starts: it has one page at a time."""
-
-
-class RemoteEngine:
-    """Stands for the engine in a process that has none; ``ask`` is `batching.Networks.ask`."""
-
-    device = "cpu"
-
-    def __init__(self, model: "Model", ask: Callable[..., Any], *, batch: int) -> None:
-        self.model, self.batch, self._ask = model, batch, ask
-
-    def recognise(self, digits: Any, *, batch: int | None = None) -> "Answers":
-        """Recognise isolated digits (N, 28, 28)."""
-        answers: Answers = self._ask(digits)
-        return answers
 
 
 def main() -> None:
@@ -103,7 +84,9 @@ def _work(job: Any, pause: float, longest: float, null: int, received: IO[bytes]
 
     limit_process()
     reader = job.reader
-    reader.engine = RemoteEngine(reader.model, ask, batch=reader.batch)
+    reader.engine = SimpleNamespace(
+        model=reader.model, device="cpu", batch=reader.batch, recognise=lambda digits, batch=None: ask(digits)
+    )
     if reader.finder.device != "cpu":
         reader.finder = SimpleNamespace(model=reader.finder.model, find=ask)
     if sys.platform == "linux":  # a decoder that asks for too much shall fail, not the machine

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.batching import FixedBatches
 from neocog.batch.formats import Format
 from neocog.batch.pool import OutOfTime, WorkerProcess, do, start
 from neocog.batch.records import PageReading
-from neocog.batch.run import open_pool, usual_workers, with_fixed_batches
+from neocog.batch.run import open_pool, usual_workers
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, what_went_wrong
 from neocog.errors import EndedEarly, InputError, NothingToRead
@@ -66,23 +67,18 @@ class ServeJob(Job):
                 shown = _page(item, asked["page"], _SHOWN).pixels
                 answer.value = _encoded(shown, "JPEG", quality=_QUALITY)
             else:
-                answer.value = _cut(item, **asked["marks"])
+                answer.value = _, digits = _cut(item, **asked["marks"])
                 if asked["what"] == "explain":
-                    answer.value = self._explained(answer.value[1][0])
+                    from neocog.evaluation.explain import explain_digit
+                    from neocog.network.engine import Engine
+
+                    found = explain_digit(digits[0], Engine(self.reader.model, threads=1))
+                    answer.value = _encoded(np.asarray(found.plot()), "PNG")
+        except NothingToRead as error:
+            answer.error = str(error)
         except Exception as error:
             answer.error = what_went_wrong(error)
         return answer
-
-    def _explained(self, digit: NDArray[np.uint8]) -> bytes:
-        """Why a digit is read so, as a PNG."""
-        from neocog.evaluation.explain import explain_digit
-        from neocog.network.engine import Engine
-
-        try:
-            found = explain_digit(digit, Engine(self.reader.model, threads=1))
-        except NothingToRead as error:
-            raise InputError(str(error)) from None
-        return _encoded(np.asarray(found.plot()), "PNG")
 
     def _records(self, item: Item, live: bool, beat: Callable[[], None]) -> Iterator[dict[str, Any]]:
         reader = copy(self.reader)
@@ -114,7 +110,7 @@ class Service:
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._error: BaseException | None = None
-        self._job = with_fixed_batches(ServeJob(reader, Format("jsonl")))
+        self._job = ServeJob(reader, Format("jsonl")).with_engine(FixedBatches(reader.engine))
         self._stack = ExitStack()
         for worker in self._stack.enter_context(open_pool(self._job, self.workers)).workers:
             threading.Thread(target=self._run, args=(worker,), daemon=True).start()
