@@ -111,16 +111,6 @@ def test_a_column_tells_what_has_the_pattern(model: str, scans: Path) -> None:
     assert [row["fits"] for row in rows] == ["false", "", "false", "true"]
 
 
-def test_a_table_keeps_the_order_of_the_inputs(model: str, tmp_path: Path) -> None:
-    words = [save_page(tmp_path / "slow.png", "07946\n12858\n30214"), *["none.png"] * 6]
-    result = run("read", *words, "--model", model, "--format", "table", "--workers", "2")
-    rows = [line for line in result.stdout.splitlines() if ".png" in line]
-    assert ["slow.png" in row for row in rows] == [True, *[False] * 6]
-
-
-# --- the page ---------------------------------------------------------------------------------
-
-
 def digit(char: str, p: float, reason: str | None = None) -> DigitReading:
     return DigitReading(char, p, 0.5, (0, 0, 9, 9), reason)
 

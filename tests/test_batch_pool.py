@@ -20,7 +20,7 @@ from neocog.batch import run as batch_run
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
-from neocog.batch.pool import OutOfTime, Pool, WorkerProcess, do, run_tasks, start
+from neocog.batch.pool import Pool, WorkerProcess, do, run_tasks, start
 from neocog.batch.run import Tally, reading, usual_workers
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, into_tasks
@@ -44,11 +44,16 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 300 digits."""
+    """A folder of 300 digits, and pictures that are no digit or several."""
     folder = tmp_path_factory.mktemp("single")
     for number in range(300):
         digit = digits_of(str(number % 10))[0]
         Image.fromarray(np.roll(digit, number % 3 - 1, axis=1)).save(folder / f"{number:03}.png")
+    first, second = (Image.fromarray(255 - digits_of(d)[0]).resize((90, 90)) for d in "47")
+    first.save(folder / "a.tif", save_all=True, append_images=[second])
+    (folder / "b.png").write_bytes(b"")
+    first.resize((3000, 3000)).save(folder / "c.png")
+    os.mkfifo(folder / "d.png")
     return folder
 
 
@@ -105,25 +110,16 @@ def test_isolated_digits(reader: Reader, single: Path) -> None:
     tally = Tally()
     alone = read_all(reader, single, isolated=True, workers=0)
     assert read_all(reader, single, isolated=True, workers=2, ordered=True, tally=tally) == alone
-    records = [json.loads(line) for line in alone.splitlines()]
-    assert [record["text"] for record in records] == [str(n % 10) for n in range(300)]
-    assert records[0]["digits"][0]["box"] == [0, 0, 28, 28]
     assert tally.seconds["network"] > 0
-
-
-def test_isolated_pictures_of_any_kind(reader: Reader, tmp_path: Path) -> None:
-    first, second = (Image.fromarray(255 - digits_of(d)[0]).resize((90, 90)) for d in "47")
-    first.save(tmp_path / "a.tif", save_all=True, append_images=[second])
-    (tmp_path / "b.png").write_bytes(b"")
-    first.resize((3000, 3000)).save(tmp_path / "c.png")
-    os.mkfifo(tmp_path / "d.png")
-    text = read_all(reader, tmp_path, isolated=True, workers=0)
-    records = [json.loads(line) for line in text.splitlines()]
-    assert [record["text"] for record in records] == ["4", "7", "", "4", ""]
-    assert [record["page"] for record in records] == [0, 1, 0, 0, 0]
-    assert records[3]["digits"][0]["box"] == [0, 0, 3000, 3000]
-    assert "empty" in records[2]["error"]
-    assert "pipe" in records[4]["error"]
+    records = [json.loads(line) for line in alone.splitlines()]
+    assert [record["text"] for record in records[:300]] == [str(n % 10) for n in range(300)]
+    assert records[0]["digits"][0]["box"] == [0, 0, 28, 28]
+    odd = records[300:]
+    texts = [(record["text"], record["page"]) for record in odd]
+    assert texts == [("4", 0), ("7", 1), ("", 0), ("4", 0), ("", 0)]
+    assert odd[3]["digits"][0]["box"] == [0, 0, 3000, 3000]
+    assert "empty" in odd[2]["error"]
+    assert "pipe" in odd[4]["error"]
 
 
 def test_errors_of_inputs_and_of_the_network_end_the_run(
@@ -203,9 +199,6 @@ def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(
         assert "twice, the process that reads it needed more than 1.5 GB" in records[2]["error"]
         assert "SIGKILL" in records[3]["error"]
     assert len(started) == 10  # for the first heavy one, and after each of four deaths
-    with reading(job, find_inputs([tmp_path / "1.png", tmp_path / "5.png"])) as blocks:
-        assert [block.failed for block in blocks] == [0, 0]
-    assert len(started) == 10
 
 
 @posix
@@ -228,22 +221,6 @@ def test_workers_that_are_stopped_at_birth_or_idle(
         os.kill(started[-1], signal.SIGSTOP)  # it is sent more than a pipe holds
         assert do(worker, Task(0, (Item("x", "x", data=bytes(2**22)),)), job)[0].failed == 1
     assert len(started) == 3
-
-
-@posix
-def test_a_deadline_ends_a_task_at_once_and_for_good(reader: Reader, scans: Path, started: list[int]) -> None:
-    job, page = Job(reader, Faulty("jsonl")), (scans / "01.png").read_bytes()
-    slow, quick = (Task(0, (Item(name, "", data=page),)) for name in ("asleep.png", "1.png"))
-    with Pool(job, Networks(FixedBatches(reader.engine)).ask, workers=1) as pool:
-        (worker,) = pool.workers
-        start(worker)
-        worker.set_deadline(1.0)
-        with pytest.raises(OutOfTime):
-            do(worker, slow, job)
-        assert len(started) == 1
-        worker.set_deadline()
-        start(worker)
-        assert do(worker, quick, job)[0].failed == 0
 
 
 class Slow(FixedBatches):
@@ -339,11 +316,11 @@ def test_workers_end_with_the_command(number: int, model: str, scans: Path, tmp_
 
 @posix
 def test_head_ends_it_quietly_with_workers(model: str, single: Path) -> None:
-    command = [*COMMAND, str(single), "--isolated", "--model", model, "--workers", "2"]
+    command = [*COMMAND, f"{single}/[0-9]*.png", "--isolated", "--model", model, "--workers", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
