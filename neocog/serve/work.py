@@ -171,21 +171,33 @@ class Service:
         self._requests.put(None)  # for the others
 
     def _answer(self, worker: WorkerProcess, future: "Future[Any]", task: Task, limit: float) -> None:
+        at_work, late = True, False
+
+        def give_up(done: "Future[Any]") -> None:
+            with self._lock:  # the worker may have gone on to another request
+                if done.cancelled() and at_work:
+                    worker.give_up()
+
         worker.set_deadline(limit)
-        future.add_done_callback(lambda done: worker.give_up() if done.cancelled() else None)
+        future.add_done_callback(give_up)
         try:
             (answer,) = do(worker, task, self._job)
-            assert isinstance(answer, Answer)
         except OutOfTime:
-            worker.set_deadline()
-            start(worker)
+            late = True
             error = f"reading takes longer than {limit:g} s; send fewer pages, or a smaller picture"
             answer = Answer(error=error)
+        finally:
+            with self._lock:
+                at_work = False
+        assert isinstance(answer, Answer)
         with suppress(InvalidStateError):  # nobody wants it any more
             if answer.error is None:
                 future.set_result(answer.value)
             else:
                 future.set_exception(InputError(answer.error))
+        worker.set_deadline()
+        if late:
+            start(worker)
 
     def _fail(self, error: BaseException) -> None:
         """Answer nothing any more."""
