@@ -1,5 +1,6 @@
 """What goes wrong in worker processes, on purpose; light to import, as every worker does it."""
 
+import ctypes
 import os
 import re
 import signal
@@ -7,33 +8,58 @@ import time
 from typing import Any
 
 from neocog.batch.formats import Format
+from neocog.batch.tasks import Task
 from neocog.batch.worker import MEMORY
+from neocog.serve.work import Answer, ServeJob
+
+
+def _leave() -> None:
+    raise KeyboardInterrupt
+
+
+def _run_out() -> None:
+    raise MemoryError
+
+
+def _stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(3600)  # it takes a moment until all threads stop
+
+
+FAULTS = {
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "crashed": lambda: ctypes.string_at(0),
+    "stopped": _stop,
+    "asleep": lambda: time.sleep(3600),
+    "locked": lambda: re.match(r"(a+)+$", "a" * 40 + "b"),  # takes hours, and holds Python's lock
+    "full": _run_out,
+    "odd": _leave,
+    "large": lambda: bytearray(MEMORY + 2**28),
+}
+
+
+def suffer(name: str) -> None:
+    """Do to this process what a name says."""
+    for fault in (FAULTS[word] for word in FAULTS if word in name):
+        fault()
 
 
 class Faulty(Format):
     """Does to the process that writes a record what the name of the picture says."""
 
-    def render(self, reading: object) -> str:
-        source = str(getattr(reading, "source", ""))
-        if getattr(reading, "error", "") is None or "always" in source:
-            _do(source)
-        return super().render(reading)  # type: ignore[arg-type]
+    def render(self, reading: Any) -> str:
+        if reading.error is None:
+            suffer(reading.source)
+        return super().render(reading)
 
 
-def _do(name: str) -> None:
-    if "killed" in name:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if "stopped" in name:
-        os.kill(os.getpid(), signal.SIGSTOP)
-        time.sleep(3600)  # it takes a moment until all threads stop
-    if "locked" in name:
-        re.match(r"(a+)+$", "a" * 40 + "b")  # takes hours, and holds Python's lock
-    if "full" in name:
-        raise MemoryError
-    if "odd" in name:
-        raise KeyboardInterrupt
-    if "large" in name:
-        bytearray(MEMORY + 2**28)
+class FaultyServeJob(ServeJob):
+    """Does to the process that answers a request what the name of its picture says."""
+
+    def do(self, task: Task, **options: Any) -> Answer:
+        if task.items[0].trouble is None:
+            suffer(task.items[0].source)
+        return ServeJob.do(self, task, **options)
 
 
 class GpuFinder:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,15 @@ from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Task, in_order, into_tasks
 from neocog.errors import EndedEarly
 from tests.support import digits_of
+
+
+def written(task: Task) -> Block:
+    """A block that tells what a task was about; what `Job.do` does in tests."""
+    text = " ".join(item.trouble or item.source for item in task.items)
+    return Block(task.first, text, inputs=len(task.items))
+
+
+JOB: Any = SimpleNamespace(do=written)
 
 
 class Hand:
@@ -37,11 +47,9 @@ class Hand:
         names = [item.source for item in task.items]
         if self.waits_at in names:
             self.go_on.wait(10.0)
-        for item in task.items:
-            if item.source in self.dies_over and item.trouble is None:
-                raise WorkerDied("was ended")
-        text = " ".join(item.trouble or item.source for item in task.items)
-        return [Block(task.first, text, inputs=len(names))]
+        if set(self.dies_over) & set(names):
+            raise WorkerDied("was ended")
+        return [written(task)]
 
 
 def some_tasks(count: int, taken: list[int], *, held: int = 0) -> Iterator[Task]:
@@ -53,7 +61,7 @@ def some_tasks(count: int, taken: list[int], *, held: int = 0) -> Iterator[Task]
 
 def test_no_more_is_begun_than_is_taken() -> None:
     taken: list[int] = []
-    blocks = run_tasks(some_tasks(1000, taken), [Hand(), Hand()])
+    blocks = run_tasks(some_tasks(1000, taken), [Hand(), Hand()], JOB)
     next(blocks)
     time.sleep(0.2)
     assert len(taken) <= 1 + 4 + 2 + 1
@@ -78,7 +86,7 @@ def test_order_and_bytes_bound_what_waits(waits_at: str, window: int | None, hel
             hand.go_on.set()
 
     threading.Timer(0.3, go_on).start()
-    blocks = run_tasks(some_tasks(200, taken, held=held), hands, window=window)
+    blocks = run_tasks(some_tasks(200, taken, held=held), hands, JOB, window=window)
     firsts = [block.first for block in blocks]
     assert seen[0] <= most
     assert sorted(firsts) == list(range(0, 400, 2))
@@ -87,40 +95,33 @@ def test_order_and_bytes_bound_what_waits(waits_at: str, window: int | None, hel
 
 def test_what_a_worker_died_over_is_tried_alone() -> None:
     hand = Hand("1", "x")
-    texts = [block.text for block in run_tasks(some_tasks(2, []), [hand])]
+    texts = [block.text for block in run_tasks(some_tasks(2, []), [hand], JOB)]
     trouble = "cannot be read: twice, the process that reads it was ended"
     assert texts == ["0", trouble, trouble, trouble]
     assert hand.starts == 1 + 2 + 3
 
 
-def test_workers_that_die_at_birth_end_the_run() -> None:
+def test_false_starts_and_broken_inputs_end_the_run() -> None:
     hand = Hand(false_starts=2)
-    assert sum(block.inputs for block in run_tasks(some_tasks(5, []), [hand])) == 10
+    assert sum(block.inputs for block in run_tasks(some_tasks(5, []), [hand], JOB)) == 10
     with pytest.raises(EndedEarly, match="cannot be started: the last one was ended"):
-        list(run_tasks(some_tasks(5, []), [Hand(false_starts=3)]))
+        list(run_tasks(some_tasks(5, []), [Hand(false_starts=3)], JOB))
 
-
-def test_what_was_begun_is_done_when_the_inputs_break_off() -> None:
     def broken() -> Iterator[Task]:
         yield from some_tasks(3, [])
         raise EndedEarly("the list breaks off")
 
-    blocks = run_tasks(broken(), [Hand(), Hand()])
+    blocks = run_tasks(broken(), [Hand(), Hand()], JOB)
     assert sorted(block.first for block in islice(blocks, 3)) == [0, 2, 4]
     with pytest.raises(EndedEarly, match="breaks off"):
         next(blocks)
 
 
-def test_tasks_are_bounded_by_bytes_too() -> None:
+def test_tasks_are_bounded_by_bytes_and_blocks_put_in_order() -> None:
     light = [Item(str(n), str(n)) for n in range(10)]
     assert [len(task.items) for task in into_tasks(light, 4)] == [4, 4, 2]
-    heavy = [item._replace(data=bytes(2**23)) for item in light]
-    tasks = list(into_tasks(heavy, 256))
-    assert [len(task.items) for task in tasks] == [3, 3, 3, 1]
-    assert [task.first for task in tasks] == [0, 3, 6, 9]
-
-
-def test_blocks_are_put_in_order() -> None:
+    tasks = list(into_tasks([item._replace(data=bytes(2**23)) for item in light], 256))
+    assert [(task.first, len(task.items)) for task in tasks] == [(0, 3), (3, 3), (6, 3), (9, 1)]
     blocks = [Block(0, inputs=1), Block(1, inputs=3), Block(4, inputs=2), Block(6, inputs=1)]
     for seed in range(20):
         mixed = random.Random(seed).sample(blocks, len(blocks))
@@ -171,7 +172,6 @@ def test_digits_share_a_pass_while_the_network_is_busy(reader: Reader) -> None:
         slow.busy.set()
         assert [future.result().label.tolist() for future in came] == [[n] for n in range(10)]
     assert networks.ask(digits[3:5]).label.tolist() == [3, 4]
-    networks.close()
     assert slow.sizes[0] == 1
     assert len(slow.sizes) <= 4
     assert sum(slow.sizes) == 12

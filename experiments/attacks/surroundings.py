@@ -213,16 +213,16 @@ def outputs(folder: Path, model: str) -> Outcome:
 
 
 def kills(folder: Path, model: str) -> Outcome:
-    """Signals to the command, its workers and what starts them, in the middle of a run."""
+    """Signals to the command and its workers in the middle of a run."""
     outcome, pictures = Outcome("signals"), scans(folder / "killed", 120)
     out = folder / "k" / "out.jsonl"
     out.parent.mkdir()
     cases = [
-        *((signal.SIGKILL, which, 1) for which in ("worker", "server", "tracker")),
+        (signal.SIGKILL, "worker", 1),
         (signal.SIGKILL, "worker", 3),
         *((number, "command", 1) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)),
         *((number, "worker", 1) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGSEGV)),
-        *((signal.SIGSTOP, which, 1) for which in ("worker", "server")),
+        (signal.SIGSTOP, "worker", 1),
     ]
     for number, which, times in cases:
         name = f"{signal.Signals(number).name} to {which}, {times}"
@@ -242,7 +242,7 @@ def _sends(number: int, which: str, times: int, out: Path) -> Callable[[Watch], 
 
     def during(watch: Watch) -> None:
         nonlocal sent
-        chosen = [pid for pid in watch.pids() if role(watch, pid) == which]
+        chosen = [pid for pid in watch.pids() if (pid == watch.process.pid) == (which == "command")]
         if chosen and sent < times and out.is_file() and out.stat().st_size:
             os.kill(chosen[-1], number)
             sent += 1
@@ -256,16 +256,3 @@ def _after(done: Finished, which: str, pictures: list[str], text: str) -> list[s
     if which == "worker" and done.code not in _WHOLE:
         broken.append(f"exit code {done.code}: the run did not go on")
     return broken
-
-
-def role(watch: Watch, pid: int) -> str:
-    """What a process of a run is: the command, the server that forks, a worker, the tracker."""
-    if pid == watch.process.pid:
-        return "command"
-    if "resource_tracker" in watch.command(pid):
-        return "tracker"
-    try:
-        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return ""
-    return "server" if parent == watch.process.pid else "worker"

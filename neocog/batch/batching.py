@@ -6,12 +6,10 @@ size: a digit's answer is then the same, to the last bit, whatever stands beside
 size is a whole number of digits for each thread, on CUDA the whole pass.
 """
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +28,6 @@ PAGES_PASS = 256
 
 _LEAST_ON_CPU = 32
 
-_Question = tuple[Any, int, Future[Any]]  # what, its size, and where the answer goes
-
 
 class FixedBatches:
     """An engine whose passes are all of one size.
@@ -44,6 +40,8 @@ class FixedBatches:
         from neocog.network.engine import PART
 
         self._engine = engine
+        self.model: Model = engine.model
+        self.device: str = engine.device
         if engine.device == "cpu":
             wanted = batch or max(engine.batch, _LEAST_ON_CPU)
             self.step = PART * int(getattr(engine, "threads", 1))
@@ -51,16 +49,6 @@ class FixedBatches:
         else:
             most = engine.batch if isolated else min(PAGES_PASS, engine.batch)
             self.step = self.batch = batch or most
-
-    @property
-    def model(self) -> "Model":
-        """What it recognises with."""
-        return self._engine.model
-
-    @property
-    def device(self) -> str:
-        """Where the network runs."""
-        return self._engine.device
 
     def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> "Answers":
         """Recognise isolated digits (N, 28, 28); ``batch`` changes nothing."""
@@ -79,80 +67,71 @@ class FixedBatches:
         return whole[:count]
 
 
-class Batcher:
-    """A thread that answers questions of many askers in batches.
+_Question = tuple[Any, int, Future[Any]]  # what, its size, and where the answer goes
 
-    What has come while it was busy is answered together, up to a batch of size ``most``: no
-    question waits for company, and the busier it is, the fuller its batches. ``answer`` takes a
+
+class Batcher:
+    """Answers questions of many threads in batches.
+
+    One of the threads that wait answers for all of them, up to a batch of size ``most``: no
+    question waits for company, and the busier it is, the fuller the batches. ``answer`` takes a
     list of questions and returns as many answers.
     """
 
     def __init__(self, answer: Callable[[list[Any]], Sequence[Any]], *, most: int = 1) -> None:
-        self.busy = 0.0  # seconds that it was at work
+        self.busy = 0.0  # seconds of work
         self._answer, self._most = answer, most
-        self._asked: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
-        self._held: _Question | None = None
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name="neocog-batcher", daemon=True)
-        self._thread.start()
+        self._changed = threading.Condition()  # for all that follows
+        self._waiting: list[_Question] = []
+        self._at_work = self._closed = False
 
     def ask(self, what: Any, *, size: int = 1) -> Any:
-        """Wait for the answer, or for what went wrong; many threads may ask at once.
-
-        EndedEarly if nothing is answered any more.
-        """
+        """Return the answer, or raise what went wrong; EndedEarly if nothing is answered any more."""
         future: Future[Any] = Future()
-        self._asked.put((what, size, future))
-        if self._closed:
-            self._refuse()
-            self._asked.put(None)  # the thread may still wait for it
+        with self._changed:
+            self._waiting.append((what, size, future))
+        while not future.done():
+            with self._changed:
+                self._changed.wait_for(lambda: future.done() or not self._at_work)
+                if future.done():
+                    break
+                batch, self._at_work = self._next_batch(), True
+            try:
+                self._answer_batch(batch)
+            finally:
+                with self._changed:
+                    self._at_work = False
+                    self._changed.notify_all()
         return future.result()
 
     def close(self) -> None:
-        """End the thread once it is done with its batch; nobody waits for the others."""
-        self._closed = True
-        self._asked.put(None)
-        self._thread.join(timeout=10.0)
+        """Answer nothing any more, once the present batch is done."""
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: not self._at_work, timeout=10.0)
 
-    def _run(self) -> None:
-        while questions := self._gathered():
-            start = time.perf_counter()
-            try:
-                answers = self._answer([what for what, _, _ in questions])
-            except BaseException as error:
-                for *_, future in questions:
-                    future.set_exception(error)
-                continue
-            self.busy += time.perf_counter() - start
-            for (*_, future), answer in zip(questions, answers, strict=True):
+    def _next_batch(self) -> list[_Question]:
+        """Take the questions that came first, as many as fit into a batch, one at least."""
+        count, size = 1, self._waiting[0][1]
+        while count < len(self._waiting) and size + self._waiting[count][1] <= self._most:
+            size += self._waiting[count][1]
+            count += 1
+        batch, self._waiting = self._waiting[:count], self._waiting[count:]
+        return batch
+
+    def _answer_batch(self, batch: list[_Question]) -> None:
+        start = time.perf_counter()
+        try:
+            if self._closed:
+                raise EndedEarly("the run has ended")
+            answers = self._answer([what for what, _, _ in batch])
+        except BaseException as error:
+            for *_, future in batch:
+                future.set_exception(error)
+        else:
+            for (*_, future), answer in zip(batch, answers, strict=True):
                 future.set_result(answer)
-        self._asked.put(self._held)
-        self._refuse()
-
-    def _refuse(self) -> None:
-        """Tell all who wait that there is no answer."""
-        with suppress(queue.Empty):
-            while True:
-                if (question := self._asked.get_nowait()) is not None:
-                    question[2].set_exception(EndedEarly("the run has ended"))
-
-    def _gathered(self) -> list[_Question]:
-        """Wait for a question, and take what else is there as far as it fits into the batch."""
-        if self._closed:
-            return []
-        first, self._held = self._held or self._asked.get(), None
-        if first is None or self._closed:
-            self._held = first
-            return []
-        questions, size = [first], first[1]
-        while size < self._most and not self._asked.empty():
-            more = self._asked.get()
-            if more is None or size + more[1] > self._most:
-                self._held = more
-                break
-            questions.append(more)
-            size += more[1]
-        return questions
+        self.busy += time.perf_counter() - start
 
 
 class Networks:
@@ -170,17 +149,15 @@ class Networks:
             return [find(grey, finder, settings) for grey, settings in pages]
 
         self.digits = Batcher(recognise, most=engine.batch)
-        self._pages = None if finder is None else Batcher(look)
+        self._pages = Batcher(look)
 
     def ask(self, *question: Any) -> Any:
         """Ask for digits (N, 28, 28), or about a grey page with its settings."""
         if len(question) == 1:
             return self.digits.ask(question[0], size=len(question[0]))
-        assert self._pages is not None
         return self._pages.ask(question)
 
     def close(self) -> None:
-        """End the threads; nobody waits for what is not begun."""
+        """Answer nothing any more."""
         self.digits.close()
-        if self._pages is not None:
-            self._pages.close()
+        self._pages.close()

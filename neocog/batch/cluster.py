@@ -21,7 +21,7 @@ from typing import Any
 
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.device import check_names, finder_beside, finder_on, open_engine
-from neocog.batch.pool import Pool, WorkerDied, do, run_tasks, start, without_engine
+from neocog.batch.pool import Pool, WorkerDied, do, run_tasks, start
 from neocog.batch.run import WINDOW, Blocks
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
@@ -107,7 +107,7 @@ class Cluster:
             stack.callback(ray.shutdown)
             actors = _actors(ray, self, job)
             window = WINDOW * len(actors) * job.size if ordered else None
-            blocks = run_tasks(into_tasks(items, job.size), actors, window=window)
+            blocks = run_tasks(into_tasks(items, job.size), actors, job, window=window)
             yield in_order(blocks) if ordered else blocks
 
     def _reach(self) -> None:
@@ -157,7 +157,7 @@ class Finder:
         else:
             ray = _ray()
             self._ask = lambda *question: ray.get(network.ask.remote(*question))
-        self._worker = Pool(job, self._ask, workers=1).workers[0]
+        self._job, self._worker = job, Pool(job, self._ask, workers=1).workers[0]
 
     def begin(self) -> None:
         """Be there."""
@@ -165,7 +165,7 @@ class Finder:
 
     def do(self, task: Task) -> list[Block]:
         """Read the inputs of a task."""
-        return do(self._worker, task)
+        return do(self._worker, task, self._job)
 
 
 class Network:
@@ -219,7 +219,7 @@ def _actors(ray: Any, cluster: Cluster, job: Job) -> list[_Actor]:
     if cluster.device == "cuda" and not gpus:
         raise DeviceError("device 'cuda': no machine of the cluster has a GPU; use --device cpu")
     gpus = 0 if cluster.device == "cpu" else gpus
-    job = without_engine(job)
+    job = job.with_engine(None)
     if gpus:  # workers ask these about pages too
         job.reader.finder = finder_on(job.reader.finder.model, "cuda")
     network = ray.remote(num_gpus=1, max_restarts=-1, max_task_retries=-1,

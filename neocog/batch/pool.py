@@ -1,131 +1,176 @@
 """Worker processes: they decode and find, the networks stay here; none can lose a picture.
 
-Each worker has a thread here, which takes the next task, answers the worker's questions and takes
-its records. A worker that is silent for too long is killed from here: a decoder that holds Python's
-lock, or a process that was stopped, could not end itself.
+Each worker has a thread here, which gives it tasks, answers its questions and takes its records.
+A worker that is silent for too long is killed from here: a decoder that holds Python's lock, or a
+process that was stopped, cannot end itself.
 """
 
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import replace
-from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from math import inf
+from typing import IO, Any, Protocol, cast
 
 from neocog.batch.tasks import Block, Job, Task
-from neocog.batch.worker import BEAT, BLOCK, ERROR, MEMORY, NO_MEMORY, PRELOAD, QUESTION, run_worker
+from neocog.batch.worker import BEAT, ERROR, MEMORY, NO_MEMORY, QUESTION
 from neocog.errors import EndedEarly
-from neocog.forkserver import ForkServer, pack
-from neocog.watchdog import Watchdog
+from neocog.programs import python
 
 PATIENCE = 120.0
 """Seconds that a page may take where every worker has a core: many times what the slowest takes
 there (26 for a JPEG 2000 of 64 million pixels, 4 for any other kind of 130 million)."""
 
-_LOOKS = 20  # of the watchdog, in the patience with a worker
+STARTS = 60.0
+"""Seconds that a worker may take to start."""
+
+_LOOK = 0.5  # seconds between two looks at the workers, at most
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _HELD = 2**29  # bytes of pictures in the tasks that workers have
-_FALSE_STARTS = 3  # times in succession that a worker may die before it is there
+_LIVES = 2  # times that a worker may die over an input, the second time with it alone
+_FALSE_STARTS = 3  # times in succession that a worker may die before it is ready
 
 
 class WorkerDied(Exception):
     """A worker died over a task; the text says how."""
 
 
+class OutOfTime(Exception):
+    """A worker was killed at the deadline of its task, or because nobody wants the result."""
+
+
 class Worker(Protocol):
-    """What does tasks, here or on a cluster."""
+    """Does tasks, here or on a cluster."""
 
     def start(self) -> None:
-        """Be there, for the first time or once more; WorkerDied if that fails."""
+        """Start or restart the worker; WorkerDied if it does not start."""
 
     def do(self, task: Task) -> list[Block]:
-        """Do a task; WorkerDied if the worker does not outlive it."""
+        """Do a task; WorkerDied if the worker dies over it."""
 
 
 class WorkerProcess:
-    """A worker process, and the one that takes its place when it dies."""
+    """A worker process of a pool, and the one that takes its place when it dies.
 
-    def __init__(self, server: ForkServer, work: bytes, ask: Callable[..., Any], patience: float) -> None:
-        self._server, self._work, self._ask, self._patience = server, work, ask, patience
-        self._connection: Connection | None = None
-        self._wait: object = None
-        self._killed = False
-        self.number = 0
+    It takes no module from the current folder and hears no Ctrl-C.
+    """
+
+    def __init__(self, pool: "Pool") -> None:
+        self._pool, self._lock, self._closed, self._silent = pool, threading.Lock(), False, False
+        self._due = inf  # the look of the pool before which the next word of it has to come
+        self._end = inf  # and the one before which all that it does has to be done
+        self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """See `Worker`."""
-        self._killed = False
-        self._connection, self.number = self._server.start()
-        self._wait = object()
-        with suppress(OSError):  # receiving says what became of it
-            self._connection.send_bytes(self._work)
-        self._received()
+        """See `Worker`; EndedEarly if no worker can be started at all."""
+        with self._lock:
+            if self._closed:
+                raise EndedEarly("the run has ended")
+            if self.process is not None:
+                self._death(self.process)
+            self._silent = False
+            try:
+                self.process = subprocess.Popen(
+                    python("-c", "from neocog.batch.worker import main; main()"),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=os.environ | _ONE_THREAD,
+                    process_group=0 if os.name == "posix" else None,  # Ctrl-C is for this process
+                )
+            except OSError as error:
+                raise EndedEarly(f"worker processes cannot be started: {error}; try again") from None
+        kind, what = self._exchange(self._pool.begin, STARTS)
+        if kind == ERROR:
+            raise EndedEarly(f"worker processes cannot be started: {what}")
 
     def do(self, task: Task) -> list[Block]:
-        """See `Worker`."""
-        kind, what = self._exchanged(task)
+        """See `Worker`; OutOfTime at the deadline."""
+        if self._pool.looks >= self._end:
+            raise OutOfTime
+        kind, what = self._exchange(pickle.dumps(task), self._pool.patience)
         while kind == QUESTION:
-            kind, what = self._exchanged(self._ask(*what))
+            answer = pickle.dumps(self._pool.ask(*what))
+            kind, what = self._exchange(answer, self._pool.patience)
         if kind == ERROR:
             raise EndedEarly(f"a worker process failed: {what}; start again (neocog read: with --resume)")
-        assert kind == BLOCK
         return [what]
 
-    def wait_id(self) -> object | None:
-        """See `neocog.watchdog.Watched`."""
-        return self._wait
+    def set_deadline(self, seconds: float = inf) -> None:
+        """Have all that it does from now on take at most ``seconds`` in total."""
+        self._end = self._pool.looks + 1 + seconds / self._pool.every
+
+    def give_up(self) -> None:
+        """End what it does: `do` raises OutOfTime on its thread."""
+        self._end = 0
+        self.kill()
 
     def kill(self) -> None:
-        """End it; who waits for it notices."""
-        self._killed = True
-        with suppress(ProcessLookupError):
-            os.kill(self.number, signal.SIGKILL)
+        """End the process, whatever it does."""
+        if (process := self.process) is not None:
+            process.kill()
 
-    def _exchanged(self, message: Any) -> tuple[str, Any]:
-        """Send a message, and return what comes next."""
-        assert self._connection is not None
-        self._wait = object()
-        with suppress(OSError):
-            self._connection.send(message)
-        return self._received()
+    def close(self) -> None:
+        """End it; no other takes its place."""
+        with self._lock:
+            self._closed = True
+            if self.process is not None:
+                self._death(self.process)
 
-    def _received(self) -> tuple[str, Any]:
-        assert self._connection is not None
-        message: tuple[str, Any] = BEAT, None
+    def look(self) -> None:
+        """Kill it if it is silent or busy for too long."""
+        if self._pool.looks >= min(self._due, self._end):
+            self._silent = True
+            self.kill()
+
+    def _exchange(self, message: bytes, patience: float) -> tuple[str, Any]:
+        """Send a message and return what comes next, each word within so many seconds."""
+        process = self.process
+        assert process is not None
+        stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+        looks = 1 + patience / self._pool.every
+        self._due = self._pool.looks + looks
         try:
-            while message[0] == BEAT:
-                self._wait = object()
-                message = self._connection.recv()
-        except (EOFError, OSError):
-            raise WorkerDied(self._end()) from None
+            with suppress(OSError, ValueError):  # receiving says what became of it
+                stdin.write(message)
+                stdin.flush()
+            while True:
+                kind, what = pickle.load(stdout)
+                self._due = self._pool.looks + looks
+                if kind != BEAT:
+                    return kind, what
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            how = self._death(process)
+            if self._silent:
+                how = f"took longer than {patience:.3g} s"
+            raise OutOfTime if self._pool.looks >= self._end else WorkerDied(how) from None
         finally:
-            self._wait = None
-        return message
+            self._due = inf
 
-    def _end(self) -> str:
-        """What became of it, once its connection is closed."""
-        assert self._connection is not None
-        self._connection.close()
-        code = self._server.end_of(self.number)
-        if self._killed:
-            return f"took longer than {self._patience:.3g} s"
+    def _death(self, process: "subprocess.Popen[bytes]") -> str:
+        """End a process for good, and return how it died."""
+        process.kill()
+        code = process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
         if code == NO_MEMORY:
             return f"needed more than {MEMORY / 1e9:.1f} GB"
-        if code is not None and code < 0:
-            with suppress(ValueError):
-                return f"was ended by {signal.Signals(-code).name}"
-        return "ended" if code is None else f"ended with code {code}"
+        with suppress(ValueError):
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"ended with code {code}"
 
 
 class Pool:
-    """Worker processes that do tasks; a context manager.
+    """Worker processes for a job; a context manager. ``ask`` answers their questions, from many threads.
 
-    ``ask`` answers their questions, from many threads; ``patience`` are the seconds that one may be
-    silent that owes something.
+    One that has a task and is silent for ``patience`` seconds is killed. These are counted in looks
+    at the workers: while this process itself was stopped, nobody listened.
     """
 
     def __init__(
@@ -133,30 +178,29 @@ class Pool:
     ) -> None:
         from neocog.network.parallel import cores
 
-        patience = (patience or PATIENCE) * max(1.0, workers / cores())
-        work = pack(run_worker, without_engine(job), patience / _LOOKS)
-        self._server = ForkServer(*PRELOAD, variables=_ONE_THREAD)
-        self.workers = [WorkerProcess(self._server, work, ask, patience) for _ in range(workers)]
-        self._watchdog = Watchdog(lambda: self.workers, lambda: patience, every=patience / _LOOKS)
+        self.ask, self.looks = ask, 0
+        self.patience = (patience or PATIENCE) * max(1.0, workers / cores())
+        self.every = min(_LOOK, self.patience / 20)  # seconds between two looks
+        path = [place for place in sys.path if os.path.isabs(place)]
+        begin = job.with_engine(None), self.patience / 20, 2 * self.patience
+        self.begin = pickle.dumps(path) + pickle.dumps(begin)
+        self.workers = [WorkerProcess(self) for _ in range(workers)]
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def __enter__(self) -> "Pool":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._watchdog.close()
-        self._server.close()  # which ends all workers; nobody waits for what they are at
+        self._closed.set()
+        for worker in self.workers:
+            worker.close()
 
-
-def run_tasks(
-    tasks: Iterable[Task], workers: Sequence[Worker], *, window: int | None = None
-) -> Iterator[Block]:
-    """Have workers do tasks, and yield what comes of each as it comes.
-
-    With a ``window`` an input is not begun before the one so many places ahead of it is done. What
-    stops a network or the tasks is raised once what was begun is done; EndedEarly if workers fail
-    or cannot be started any more.
-    """
-    return _Run(tasks, window, most=2 * len(workers)).blocks(workers)
+    def _watch(self) -> None:
+        while not self._closed.wait(self.every):
+            self.looks += 1
+            for worker in self.workers:
+                worker.look()
 
 
 def start(worker: Worker) -> None:
@@ -170,94 +214,90 @@ def start(worker: Worker) -> None:
     raise EndedEarly(f"worker processes cannot be started: the last one {how}; see above, or use --workers 0")
 
 
-def do(worker: Worker, task: Task) -> list[Block]:
-    """Have a task done, whatever becomes of the worker; EndedEarly if worker after worker dies."""
+def do(worker: Worker, task: Task, job: Job) -> list[Block]:
+    """Have a task done, whatever becomes of the worker.
+
+    After a death each input is tried alone; one that kills a worker twice gives a record that says
+    how, which is written here without opening the input.
+    """
     try:
         return worker.do(task)
     except WorkerDied as death:
-        parts = task.after_death(str(death))
-        start(worker)
-        return [block for part in parts for block in do(worker, part)]
+        deaths, how = task.deaths + 1, str(death)
+    start(worker)
+    if len(task.items) == 1 and deaths >= _LIVES:
+        trouble = f"cannot be read: twice, the process that reads it {how}"
+        return [job.do(replace(task, items=(task.items[0]._replace(trouble=trouble, data=None),)))]
+    parts = [Task(task.first + n, (item,), deaths) for n, item in enumerate(task.items)]
+    return [block for part in parts for block in do(worker, part, job)]
 
 
-class _Run:
-    """Tasks that the threads of workers take, one after another, and the blocks that come of them.
+def run_tasks(
+    tasks: Iterable[Task], workers: Sequence[Worker], job: Job, *, window: int | None = None
+) -> Iterator[Block]:
+    """Have workers do tasks, and yield what comes of each as it comes.
 
-    What has begun and what nobody has taken yet is bounded: ``most`` blocks.
+    What is begun and not yet taken is bounded, in tasks and in bytes; with a ``window`` an input is
+    not begun before the one so many places ahead of it is done. An error of a network or of the
+    tasks is raised once what was begun is done; EndedEarly if workers cannot be started any more.
     """
+    tasks = iter(tasks)
+    taking, changed = threading.Lock(), threading.Condition()
+    begun: dict[int, Task] = {}
+    blocks: deque[Block] = deque()
+    ended: list[BaseException | None] = []  # why no task is begun any more; None: all are done
 
-    def __init__(self, tasks: Iterable[Task], window: int | None, *, most: int) -> None:
-        self._tasks, self._window, self._most = iter(tasks), window, most
-        self._taking = threading.Lock()
-        self._changed = threading.Condition()  # for all that follows
-        self._begun: dict[int, Task] = {}
-        self._blocks: deque[Block] = deque()
-        self._ended = False  # no task is begun any more
-        self._error: BaseException | None = None
-
-    def blocks(self, workers: Sequence[Worker]) -> Iterator[Block]:
-        """Do all tasks; each worker gets a thread of its own."""
-        try:
-            for worker in workers:
-                threading.Thread(target=self._work, args=(worker,), daemon=True).start()
-            while (block := self._next_block()) is not None:
-                yield block
-        finally:
-            self._end()
-        if self._error is not None:
-            raise self._error
-
-    def _next_block(self) -> Block | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._blocks or (self._ended and not self._begun))
-            self._changed.notify_all()
-            return self._blocks.popleft() if self._blocks else None
-
-    def _work(self, worker: Worker) -> None:
-        task: Task | None = None
-        try:
-            start(worker)
-            while (task := self._next_task()) is not None:
-                blocks = do(worker, task)
-                with self._changed:
-                    self._blocks += blocks
-                    del self._begun[task.first]
-                    self._changed.notify_all()
-        except BaseException as error:
-            self._end(error, task)
-
-    def _end(self, error: BaseException | None = None, failed: Task | None = None) -> None:
-        with self._changed:
-            self._ended, self._error = True, self._error or error
-            if failed is not None:
-                self._begun.pop(failed.first, None)
-            self._changed.notify_all()
-
-    def _next_task(self) -> Task | None:
-        """Wait for a task that may begin; None where there is none any more."""
-        with self._taking:
-            task = None if self._ended else next(self._tasks, None)
-            with self._changed:
-                self._changed.wait_for(lambda: self._ended or task is None or self._has_room(task))
-                if task is None or self._ended:
-                    self._ended = True
-                    self._changed.notify_all()
-                    return None
-                self._begun[task.first] = task
-            return task
-
-    def _has_room(self, task: Task) -> bool:
-        held = sum(other.held for other in self._begun.values()) if task.held else 0
-        first = min(self._begun, default=task.first)
+    def has_room(task: Task) -> bool:
+        held = sum(other.held for other in begun.values()) if task.held else 0
+        first = min(begun, default=task.first)
         return (
-            len(self._blocks) < self._most
-            and (self._window is None or task.first < first + self._window)
+            len(blocks) < 2 * len(workers)
+            and (window is None or task.first < first + window)
             and (not held or held + task.held <= _HELD)
         )
 
+    def next_task() -> Task | None:
+        with taking:
+            task = None if ended else next(tasks, None)
+            with changed:
+                changed.wait_for(lambda: ended or task is None or has_room(task))
+                if task is None or ended:
+                    ended.append(None)
+                    changed.notify_all()
+                    return None
+                begun[task.first] = task
+            return task
 
-def without_engine(job: Job) -> Job:
-    """The job for another process: its reader has no engine."""
-    reader = copy(job.reader)
-    reader.engine = None  # type: ignore[assignment]
-    return replace(job, reader=reader)
+    def work(worker: Worker) -> None:
+        task = None
+        try:
+            start(worker)
+            while (task := next_task()) is not None:
+                found = do(worker, task, job)
+                with changed:
+                    blocks.extend(found)
+                    del begun[task.first]
+                    changed.notify_all()
+        except BaseException as error:
+            with changed:
+                ended.insert(0, error)
+                begun.pop(task.first if task else -1, None)
+                changed.notify_all()
+
+    try:
+        for worker in workers:
+            threading.Thread(target=work, args=(worker,), daemon=True).start()
+        while True:
+            with changed:
+                changed.wait_for(lambda: blocks or (ended and not begun))
+                if not blocks:
+                    break
+                block = blocks.popleft()
+                changed.notify_all()
+            yield block
+    finally:
+        with changed:
+            ended.append(None)
+            changed.notify_all()
+    if ended[0] is not None:
+        raise ended[0]

@@ -4,9 +4,8 @@ A picture that may cost much is read by a worker process, which has limits, howe
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from copy import copy
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -17,9 +16,9 @@ from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
 from neocog.batch.inputs import Shard, comes_once, count_inputs, find_inputs
 from neocog.batch.output import open_sink
-from neocog.batch.overlays import PictureFolder, overlay, steps
+from neocog.batch.overlays import PictureFolder, overlay
 from neocog.batch.pictures import check_file
-from neocog.batch.pool import Pool, WorkerProcess, do, run_tasks, start
+from neocog.batch.pool import Pool, do, run_tasks, start
 from neocog.batch.report import Report
 from neocog.batch.resume import Done, read_done
 from neocog.batch.sources import STDIN, Files, Item, Skipped, check_written
@@ -38,8 +37,7 @@ WINDOW = 8
 """Tasks for each worker that may be begun before one that is not done, where order is kept."""
 
 _MOST_WORKERS = 512
-_CAN_FORK = hasattr(os, "fork")  # Windows cannot: there all is read here, without limits
-_FILES_LEFT = 64  # open files that are left for all else: a worker takes one
+_FILES_LEFT = 64  # open files that are left for all else: a worker takes two
 
 Blocks = Iterator[Block]
 Watch = Callable[[Block], None]
@@ -61,7 +59,6 @@ class Request:
     cluster: "Cluster | None" = None  # the Ray cluster that reads
     batch: int | None = None  # most digits of a pass
     overlay: str | None = None  # folder of pictures of what was read
-    debug: str | None = None  # folder of pictures of how it was found
     report: str | None = None  # a page for people
     force: bool = False  # an ``output`` or ``report`` that exists is overwritten
     verbose: bool = False  # files that are skipped are named
@@ -76,17 +73,14 @@ class Request:
             same = os.path.realpath(self.output) == os.path.realpath(self.report)
             if same or self.output in Files([self.report]):
                 raise UsageError(f"{self.report}: is also the file of -o; choose another --report")
-        lists = [word[1:] for word in self.inputs if word.startswith("@")]
+        lists = Files(word[1:] for word in self.inputs if word.startswith("@"))
         for option, place in self._written():
-            if place in Files(lists):
+            if place in lists:
                 raise UsageError(f"{place}: is also a list of inputs; choose another {option}")
             if os.path.isfile(place) and not (self.resume and option == "-o"):
-                with suppress(NothingToRead):  # that is told later
-                    for _ in self._spared(self._files()):
-                        pass
+                _ = self.sources  # UsageError if one of them is this file
             check_written(place, option)
-        for option, place in [] if self.force or self.resume else self._written():
-            if os.path.isfile(place) and os.path.getsize(place):
+            if os.path.isfile(place) and os.path.getsize(place) and not (self.force or self.resume):
                 more = option == "-o" and self.form.kind == "jsonl"
                 resume = "--resume to continue it, " if more else ""
                 raise UsageError(f"{place}: exists; add {resume}--force to overwrite it")
@@ -94,8 +88,10 @@ class Request:
     @property
     def sources(self) -> list[tuple[str, str]]:
         """All files that are known to be read beforehand, by their keys, archives unopened."""
-        with suppress(NothingToRead):
-            return [(item.source, item.key) for item in self._files()]
+        named = [word for word in self.inputs if not comes_once(word)]
+        with suppress(NothingToRead):  # that is told later
+            found = find_inputs(named, null=self.null, look_into=False)
+            return [(item.source, item.key) for item in self._spared(found)]
         return []
 
     def items(self, done: Done, skipped: Skipped = lambda name, why: None) -> Iterator[Item]:
@@ -103,20 +99,13 @@ class Request:
 
         UsageError if the output is one of the inputs, NothingToRead if there are no inputs at all.
         """
-        found = find_inputs(self.inputs, null=self.null, skipped=skipped)
-        for item in self._spared(found):
-            if self.shard is not None and not self.shard.holds(item.key):
-                continue
-            if not done.take(item.source):
+        for item in self._spared(find_inputs(self.inputs, null=self.null, skipped=skipped)):
+            if (self.shard is None or self.shard.holds(item.key)) and not done.take(item.source):
                 yield item
 
     def count(self) -> int | None:
         """How many inputs there are, or None where that cannot be told beforehand."""
         return count_inputs(self.inputs, null=self.null, shard=self.shard)
-
-    def _files(self) -> Iterator[Item]:
-        named = [word for word in self.inputs if not comes_once(word)]
-        return find_inputs(named, null=self.null, look_into=False)
 
     def _written(self) -> list[tuple[str, str]]:
         """The files that are going to be written, each after its option."""
@@ -167,15 +156,25 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             finder = None if request.isolated else reader.finder.model.id
             done = read_done(request.output, model=reader.model.id, settings=settings, finder=finder)
         tally.earlier = done.inputs + (done.last is not None)
-        folders = _folders(request, reader)
-        report = None if request.report is None else Report(request.report)
-        if report is not None:
-            stack.callback(_save, report, tally, watch)
+        folder = report = None
+        if request.overlay is not None:
+            folder = PictureFolder(request.overlay, "--save-overlay", overlay, inputs=request.sources)
+        if request.report is not None:
+            report = Report(request.report)
+
+            def save(report: Report = report) -> None:
+                try:
+                    report.save()
+                except UsageError as error:  # which does not change how the run ends otherwise
+                    tally.unsaved += 1
+                    watch(Block(messages=[str(error)]))
+
+            stack.callback(save)
         job = Job(
             reader,
             replace(request.form, settings=settings),
             isolated=request.isolated,
-            keep=bool(folders),
+            keep=folder is not None,
             cards=report is not None,
             batch=request.batch,
             quiet=request.quiet,
@@ -196,16 +195,25 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
                 tally.found += 1
                 yield item
 
-        for block in stack.enter_context(_reading(request, job, items(), tally)):
+        if request.cluster is not None:
+            run = request.cluster.reading(job, items(), ordered=request.ordered)
+        else:
+            workers = request.workers
+            if workers is None and any(map(comes_once, request.inputs)):
+                # nobody knows how many names will come, nor when
+                workers = usual_workers(reader.engine.device)
+            run = reading(job, items(), workers=workers, ordered=request.ordered, tally=tally)
+        for block in stack.enter_context(run):
             sink.put(block.text)
             tally.add(block)
-            for folder in folders:
+            if folder is not None:
                 troubles = list(folder.save_all(block.readings))
                 block.messages += troubles
                 tally.unsaved += len(troubles)
             watch(block)
-            for card in block.cards if report else ():
-                report.add(card)  # type: ignore[union-attr]
+            if report is not None:
+                for card in block.cards:
+                    report.add(card)
         if tally.found != (read := tally.inputs - done.inputs):
             raise EndedEarly(
                 f"internal error: {tally.found} inputs gave only {read} records; rerun with --resume"
@@ -214,28 +222,6 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             tally.add(Counts(inputs=1, pages=done.last_pages, failed=done.last_failed))
         tally.spend("output", sink.seconds)
     return tally
-
-
-def _folders(request: Request, reader: "Reader") -> list[PictureFolder]:
-    """Where pictures of what was read are saved."""
-    from neocog.vision.finder import LONG_SIDE
-
-    folders, inputs = [], request.sources if request.overlay or request.debug else []
-    if request.overlay is not None:
-        folders.append(PictureFolder(request.overlay, "--save-overlay", overlay, inputs=inputs))
-    if request.debug is not None:
-        draw = steps(reader)
-        folders.append(PictureFolder(request.debug, "--debug", draw, inputs=inputs, long_side=LONG_SIDE))
-    return folders
-
-
-def _save(report: Report, tally: Tally, watch: Watch) -> None:
-    """Save the report; that it cannot be does not change how the run ends otherwise."""
-    try:
-        report.save()
-    except UsageError as error:
-        tally.unsaved += 1
-        watch(Block(messages=[str(error)]))
 
 
 @contextmanager
@@ -250,54 +236,59 @@ def reading(
     """Read inputs; the block's value yields their records as they come.
 
     ``workers`` are the processes that decode and find; 0: this one, and one more for pictures that
-    may cost much; by default as `usual_workers`, unless there are but few inputs. ``tally``
-    gets the network's time. UsageError if there cannot be so many workers, EndedEarly if they
-    cannot be started.
+    may cost much; by default `usual_workers`, or 0 for a few inputs. ``tally`` gets the network's
+    time. UsageError if there cannot be so many workers, EndedEarly if they cannot be started.
     """
     if workers is None:
         items = iter(items)
         begin = list(islice(items, FEW + 1))
         workers = 0 if len(begin) <= FEW else usual_workers(job.reader.engine.device)
         items = chain(begin, items)
-    _check(workers)
-    engine = FixedBatches(job.reader.engine, batch=job.batch, isolated=job.isolated)
-    reader = copy(job.reader)
-    reader.engine, reader.batch = engine, engine.batch  # type: ignore[assignment]
-    job = replace(job, reader=reader)
+    if not 0 <= workers <= _MOST_WORKERS:
+        raise UsageError(f"got {workers} workers, expected 0 (none) to {_MOST_WORKERS}")
+    if workers > (most := _most_workers()):
+        raise UsageError(
+            f"got {workers} workers, but the limit of open files allows {most}; use fewer "
+            "workers or raise the limit (ulimit -n)"
+        )
+    job = job.with_engine(FixedBatches(job.reader.engine, batch=job.batch, isolated=job.isolated))
     tasks = into_tasks(items, job.size)
     with ExitStack() as stack:
         if workers == 0:
             yield _here(job, tasks, stack)
             return
+        pool = stack.enter_context(open_pool(job, workers, tally))
         window = WINDOW * workers * job.size if ordered else None
-        blocks = run_tasks(tasks, _started(job, stack, workers, tally), window=window)
+        blocks = run_tasks(tasks, pool.workers, job, window=window)
         yield in_order(blocks) if ordered else blocks
 
 
-def _started(job: Job, stack: ExitStack, workers: int, tally: Tally | None = None) -> Sequence[WorkerProcess]:
-    """Workers for a job, which has the networks that answer them."""
+@contextmanager
+def open_pool(job: Job, workers: int, tally: Tally | None = None) -> Iterator[Pool]:
+    """Open workers for a job, whose engine has `FixedBatches`; its networks answer them."""
     finder = job.reader.finder
-    networks = Networks(
-        job.reader.engine,  # type: ignore[arg-type]
-        None if finder.device == "cpu" or job.isolated else finder,
-    )
-    stack.callback(networks.close)
-    if tally is not None:
-        stack.callback(lambda: tally.spend("network", networks.digits.busy))
-    return stack.enter_context(Pool(job, networks.ask, workers=workers)).workers
+    on_gpu = finder.device != "cpu" and not job.isolated
+    networks = Networks(job.reader.engine, finder if on_gpu else None)  # type: ignore[arg-type]
+    try:
+        with Pool(job, networks.ask, workers=workers) as pool:
+            yield pool
+    finally:
+        networks.close()
+        if tally is not None:
+            tally.spend("network", networks.digits.busy)
 
 
 def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Blocks:
     """Do tasks here, but for those that may cost much: the first of these starts a worker."""
     worker = None
     for task in tasks:
-        if not _CAN_FORK or all(map(_is_light, task.items)):
+        if all(map(_is_light, task.items)):
             yield job.do(task)
             continue
         if worker is None:
-            (worker,) = _started(job, stack, 1)
+            (worker,) = stack.enter_context(open_pool(job, 1)).workers
             start(worker)
-        yield from do(worker, task)
+        yield from do(worker, task, job)
 
 
 def _is_light(item: Item) -> bool:
@@ -322,38 +313,13 @@ def usual_workers(device: str = "cpu") -> int:
     return min(cores() if device == "cpu" else 2 * cores(), _most_workers())
 
 
-def _check(workers: int) -> None:
-    if not 0 <= workers <= _MOST_WORKERS:
-        raise UsageError(f"got {workers} workers, expected 0 (none) to {_MOST_WORKERS}")
-    if workers > (most := _most_workers()):
-        raise UsageError(
-            f"got {workers} workers, but the limit of open files allows {most}; use fewer "
-            "workers or raise the limit (ulimit -n)"
-        )
-
-
 def _most_workers() -> int:
     """Workers that the system lets this process have."""
-    if not _CAN_FORK:
-        return 0
-    import resource
-
+    try:
+        import resource
+    except ImportError:  # Windows
+        return _MOST_WORKERS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return _MOST_WORKERS
-    return max(0, min(_MOST_WORKERS, files - _FILES_LEFT))
-
-
-def _reading(
-    request: Request, job: Job, items: Iterable[Item], tally: Tally
-) -> AbstractContextManager[Blocks]:
-    ordered = request.ordered or request.form.kind == "table"  # which nobody sees before its end
-    if request.cluster is not None:
-        return request.cluster.reading(job, items, ordered=ordered)
-    workers = request.workers
-    if request.debug is not None:
-        workers = 0  # what it shows is searched for in this process
-    elif workers is None and any(map(comes_once, request.inputs)):
-        # nobody knows how many names will come, nor when
-        workers = usual_workers(job.reader.engine.device)
-    return reading(job, items, workers=workers, ordered=ordered, tally=tally)
+    return max(0, min(_MOST_WORKERS, (files - _FILES_LEFT) // 2))

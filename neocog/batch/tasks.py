@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.formats import Format
 from neocog.batch.sources import Item
-from neocog.errors import EndedEarly, InputError, NeocogError
+from neocog.errors import InputError, NeocogError
 from neocog.reading.records import REJECTED, Box, DigitReading, PageReading
 
 if TYPE_CHECKING:
@@ -20,12 +21,8 @@ if TYPE_CHECKING:
 ISOLATED_AT_ONCE = 256
 """Isolated digits of a task: so many are recognised together."""
 
-_LIVES = 2  # times that a worker may die over an input, the second time with it alone
-_DEATHS = 5  # so many workers in succession, the last three of which did not open the input
 _HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
 _LONG = 4096  # letters of a name; no system takes a longer one
-
-_Digit = tuple[int, Box, NDArray[np.uint8]]  # page, box and the digit itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +31,12 @@ class Task:
 
     first: int  # number of the first input among all
     items: tuple[Item, ...]
-    deaths: int = 0  # workers that died over it: it then gets a worker of its own
+    deaths: int = 0  # workers that died over it
 
     @property
     def held(self) -> int:
         """Bytes of pictures that it carries."""
         return sum(len(item.data or b"") for item in self.items)
-
-    def after_death(self, how: str) -> "list[Task]":
-        """What to do once a worker has died over it, perhaps through no fault of its own.
-
-        Each input is tried alone; one that goes on killing workers becomes a record that says
-        ``how`` and is written without opening it. EndedEarly if workers die over that, too: no
-        input is to blame, something ends all of them.
-        """
-        deaths, items = self.deaths + 1, self.items
-        if deaths >= _DEATHS:
-            raise EndedEarly(
-                f"{deaths} worker processes in succession died, the last one {how} as it wrote "
-                f"that {_shortened(items[0].source)} cannot be read; start again (neocog read: "
-                "with --resume)"
-            )
-        if len(items) == 1 and deaths >= _LIVES:
-            trouble = f"cannot be read: twice, the process that reads it {how}"
-            items = (items[0]._replace(trouble=trouble, data=None),)
-        return [Task(self.first + n, (item,), deaths) for n, item in enumerate(items)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,40 +90,52 @@ class Job:
         """Inputs of a task."""
         return ISOLATED_AT_ONCE if self.isolated else 1
 
+    def with_engine(self, engine: Any) -> "Job":
+        """The same job with another engine; None to send it to another process."""
+        reader = copy(self.reader)
+        reader.engine = engine
+        if engine is not None:
+            reader.batch = engine.batch
+        return replace(self, reader=reader)
+
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Block:
         """Read the inputs of a task; ``beat`` is called after each page.
 
         Whatever one picture does becomes its record; NeocogError if the network cannot be asked.
         """
         block = Block(first=task.first, inputs=len(task.items))
-        if self.isolated:
-            read = _read_isolated(self.reader, task.items, block, beat)
-        else:
-            read = ((item, tuple(_read(self.reader, item, beat))) for item in task.items)
-        for item, readings in read:
-            self._add(block, item, readings)
+        read = _read_isolated if self.isolated else _read_pages
+        for item, readings in read(self.reader, task.items, block, beat):
+            start = time.perf_counter()
+            for reading in readings:
+                block.text += self.form.render(reading)
+                block.pages += 1
+                block.failed += reading.error is not None
+                block.empty += reading.error is None and not reading.digits
+                block.doubtful += REJECTED in reading.text
+                if (reading.error is not None or not self.quiet) and (what := self._message(reading)):
+                    source = reading.source
+                    if len(source) > _LONG:
+                        source = f"{source[:40]}... ({len(source)} letters)"
+                    block.messages.append(f"{source}: {what}")
+                for stage, ms in (reading.ms or {}).items():
+                    block.spend(stage, 1e-3 * ms)
+            if self.keep:
+                block.readings.append((item, readings))
+            if self.cards:
+                from neocog.batch.report import cards_of
+
+                block.cards += cards_of(item, readings)
+            block.spend("write", time.perf_counter() - start)
         return block
 
-    def _add(self, block: Block, item: Item, readings: tuple[PageReading, ...]) -> None:
-        start = time.perf_counter()
-        block.text += "".join(map(self.form.render, readings))
-        block.pages += len(readings)
-        for reading in readings:
-            block.failed += reading.error is not None
-            block.empty += reading.error is None and not reading.digits
-            block.doubtful += REJECTED in reading.text
-            line = _about(reading, self.form)
-            if line is not None and not (self.quiet and reading.error is None):
-                block.messages.append(line)
-            for stage, ms in (reading.ms or {}).items():
-                block.spend(stage, 1e-3 * ms)
-        if self.keep:
-            block.readings.append((item, readings))
-        if self.cards:
-            from neocog.batch.report import cards_of
-
-            block.cards += cards_of(item, readings)
-        block.spend("write", time.perf_counter() - start)
+    def _message(self, reading: PageReading) -> str | None:
+        """What people are told of a page, if anything."""
+        if reading.error is not None:
+            return reading.error
+        if not reading.digits and (reading.fits is False or self.form.kind == "text"):
+            return "no digits found"
+        return "does not fit the pattern" if reading.fits is False else None
 
 
 def into_tasks(items: Iterable[Item], size: int) -> Iterator[Task]:
@@ -186,16 +176,19 @@ def what_went_wrong(error: Exception) -> str:
     return f"cannot be read: {type(error).__name__}: {what}; please report this"
 
 
-def _read(reader: "Reader", item: Item, beat: Callable[[], None]) -> Iterator[PageReading]:
-    """Read all pages of one input; what fails is a record with its ``error``."""
-    try:
-        picture = item.picture()
-    except Exception as error:
-        yield PageReading(item.source, model=reader.model.id, error=what_went_wrong(error))
-        return
-    for reading in reader.read_many([picture]):
-        beat()
-        yield reading if reading.source == item.source else replace(reading, source=item.source)
+def _read_pages(
+    reader: "Reader", items: Sequence[Item], block: Block, beat: Callable[[], None]
+) -> Iterator[tuple[Item, tuple[PageReading, ...]]]:
+    """Read pictures one after another, page by page."""
+    for item in items:
+        readings: list[PageReading] = []
+        try:
+            for reading in reader.read_many([item.picture()]):
+                readings.append(replace(reading, source=item.source))
+                beat()
+        except Exception as error:  # of the item: it is no picture at all
+            readings.append(_failure(reader, item, 0, error))
+        yield item, tuple(readings)
 
 
 def _read_isolated(
@@ -205,57 +198,39 @@ def _read_isolated(
 
     The box of a digit is the whole picture.
     """
-    start = time.perf_counter()
-    found = []
-    for item in items:
-        found.append(_digits_of(item))
-        beat()
-    digits = [digit for pages, _ in found for digit in pages]
-    decoded = time.perf_counter()
-    block.spend("decode", decoded - start)
-    judged: Iterator[DigitReading] = iter(())
-    if digits:
-        answers = reader.engine.recognise(np.stack([d for _, _, d in digits]), batch=reader.batch)
-        judged = iter(reader.judge(answers, [box for _, box, _ in digits]))
-    block.spend("recognise", time.perf_counter() - decoded)
-    model = reader.model.id
-    for item, (pages, error) in zip(items, found, strict=True):
-        readings = []
-        for page, _, _ in pages:
-            digit = next(judged)
-            readings.append(PageReading(item.source, page, digit.char, (digit,), model))
-        if error is not None:
-            readings.append(PageReading(item.source, len(pages), model=model, error=error))
-        yield item, tuple(readings)
-
-
-def _digits_of(item: Item) -> tuple[list[_Digit], str | None]:
-    """The digit of each page, and why there are no more where one could not be had."""
     from neocog.batch.pictures import pages_of
     from neocog.vision.finder import LONG_SIDE
     from neocog.vision.normalise import isolated_digit
 
-    pages: list[_Digit] = []
-    try:
-        for page in pages_of(item.picture(), LONG_SIDE):
-            height, width = (round(side / page.scale) for side in page.grey.shape)
-            pages.append((page.index, (0, 0, width, height), isolated_digit(page.grey)))
-    except Exception as error:
-        return pages, what_went_wrong(error)
-    return pages, None
+    start = time.perf_counter()
+    digits: list[NDArray[np.uint8]] = []
+    boxes: list[Box] = []
+    pages: list[list[int]] = []  # of each item, those that were decoded
+    failures: list[PageReading | None] = []
+    for item in items:
+        pages.append([])
+        failures.append(None)
+        try:
+            for page in pages_of(item.picture(), LONG_SIDE):
+                digits.append(isolated_digit(page.grey))
+                height, width = (round(side / page.scale) for side in page.grey.shape)
+                boxes.append((0, 0, width, height))
+                pages[-1].append(page.index)
+        except Exception as error:
+            failures[-1] = _failure(reader, item, len(pages[-1]), error)
+        beat()
+    decoded = time.perf_counter()
+    block.spend("decode", decoded - start)
+    judged: Iterator[DigitReading] = iter(())
+    if digits:
+        answers = reader.engine.recognise(np.stack(digits), batch=reader.batch)
+        judged = iter(reader.judge(answers, boxes))
+    block.spend("recognise", time.perf_counter() - decoded)
+    for item, numbers, failure in zip(items, pages, failures, strict=True):
+        found = ((number, next(judged)) for number in numbers)
+        readings = [PageReading(item.source, n, digit.char, (digit,), reader.model.id) for n, digit in found]
+        yield item, (*readings, failure) if failure else tuple(readings)
 
 
-def _about(reading: PageReading, form: Format) -> str | None:
-    """What people are told of a page, if anything."""
-    misfit, message = reading.fits is False, None
-    if reading.error is not None:
-        message = reading.error
-    elif not reading.digits and (misfit or form.kind == "text"):
-        message = "no digits found"
-    elif misfit:
-        message = "does not fit the pattern"
-    return None if message is None else f"{_shortened(reading.source)}: {message}"
-
-
-def _shortened(source: str) -> str:
-    return source if len(source) <= _LONG else f"{source[:40]}... ({len(source)} letters)"
+def _failure(reader: "Reader", item: Item, page: int, error: Exception) -> PageReading:
+    return PageReading(item.source, page, model=reader.model.id, error=what_went_wrong(error))

@@ -1,116 +1,132 @@
-"""A worker process: it decodes, finds and writes records; the networks answer it from elsewhere."""
+"""A worker process: it decodes, finds and writes records; the networks of its starter answer it.
 
+Messages are pickles: tasks and answers come on stdin, pairs (kind, what) leave on stdout.
+"""
+
+import faulthandler
 import os
+import pickle
+import queue
+import signal
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Callable
-from multiprocessing.connection import Connection
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from neocog.batch.tasks import Job
-    from neocog.network.decision import Answers
-    from neocog.network.model import Model
+from typing import IO, Any
 
 READY, QUESTION, BLOCK, ERROR = "ready", "question", "block", "error"  # what a worker sends
 BEAT = "beat"  # it is at work
 
 NO_MEMORY = 75
-"""Exit code of a worker that asked for more than it may have."""
+"""Exit code of a worker that asked for more memory than it may have."""
 
 MEMORY = 1_500_000_000
-"""Bytes that a worker may take beyond what it has when it starts: it has one page at a time."""
-
-# what workers need is loaded once, by the process that they are forked from
-PRELOAD = [
-    "numpy", "cv2", "PIL.Image", "PIL.PngImagePlugin", "PIL.JpegImagePlugin",
-    "PIL.TiffImagePlugin", "neocog.reading.reader", "neocog.batch.tasks", "neocog.network.decision",
-    "neocog.network.model", "neocog.vision.decode", "neocog.vision.finder_model",
-    "neocog.vision.page",
-]  # fmt: skip
+"""Bytes that a worker may allocate beyond what it has when it starts: it has one page at a time."""
 
 
-class RemoteEngine:
-    """Stands in for the engine in a process that has none; ``ask`` is `batching.Networks.ask`."""
-
-    device = "cpu"
-
-    def __init__(self, model: "Model", ask: Callable[..., Any], *, batch: int) -> None:
-        self.model, self.batch, self._ask = model, batch, ask
-
-    def recognise(self, digits: Any, *, batch: int | None = None) -> "Answers":
-        """Recognise isolated digits (N, 28, 28)."""
-        answers: Answers = self._ask(digits)
-        return answers
-
-
-def run_worker(connection: Connection, job: "Job", pause: float) -> None:
-    """Do task after task until the connection closes; the body of a worker process.
-
-    After ``pause`` seconds in which it has sent nothing, it says that it is at work. It ends where
-    memory runs out: half a message may be left in the connection.
-    """
+def main() -> None:
+    """Do task after task, until the process that started this one closes the pipe or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    received, sent = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)  # what decoders print is no record
     try:
-        _work(connection, job, pause)
-    except MemoryError:
-        os._exit(NO_MEMORY)
+        sys.path[:] = pickle.load(received)
+        job, pause, longest = pickle.load(received)
+        _work(job, pause, longest, null, received, sent)
+    except (EOFError, pickle.UnpicklingError):
+        os._exit(0)
+    except Exception as error:
+        _send(sent, ERROR, f"{type(error).__name__}: {error}".partition("\n")[0])
+    finally:
+        os._exit(1)
 
 
-def _work(connection: Connection, job: "Job", pause: float) -> None:
-    heard = time.monotonic()
+def _work(job: Any, pause: float, longest: float, null: int, received: IO[bytes], sent: IO[bytes]) -> None:
+    """Do tasks; say that this process is at work after ``pause`` seconds without a word.
 
-    def ask(*question: Any) -> Any:
+    Whoever started it kills it where that takes too long. Should that process be killed itself
+    while a decoder keeps this one from noticing, this one ends after ``longest`` seconds.
+    """
+    messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    heard = 0.0
+
+    def listen() -> None:
         try:
-            connection.send((QUESTION, question))
-            return connection.recv()
-        except MemoryError:  # not the page's error: what follows would be taken for the answer
+            while True:
+                messages.put(pickle.load(received))
+        except MemoryError:
             os._exit(NO_MEMORY)
+        except BaseException:
+            os._exit(0)
+
+    def begin() -> None:
+        nonlocal heard
+        heard = time.monotonic()
+        faulthandler.dump_traceback_later(longest, exit=True, file=null)
 
     def beat() -> None:
-        nonlocal heard
         if time.monotonic() - heard > pause:
-            connection.send((BEAT, None))
-            heard = time.monotonic()
+            _send(sent, BEAT)
+            begin()
+
+    def ask(*question: Any) -> Any:
+        faulthandler.cancel_dump_traceback_later()
+        _send(sent, QUESTION, question)
+        answer = messages.get()
+        begin()
+        return answer
+
+    from neocog.vision import decode, page  # noqa: F401 (before the limit of memory)
 
     limit_process()
-    reader: Any = job.reader
-    reader.engine = RemoteEngine(reader.model, ask, batch=reader.batch)
+    reader = job.reader
+    reader.engine = SimpleNamespace(
+        model=reader.model, device="cpu", batch=reader.batch, recognise=lambda digits, batch=None: ask(digits)
+    )
     if reader.finder.device != "cpu":
         reader.finder = SimpleNamespace(model=reader.finder.model, find=ask)
-    _bound_memory()
-    connection.send((READY, None))
+    if sys.platform == "linux":  # a decoder that asks for too much shall fail, not the machine
+        import resource
+
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        if hard == resource.RLIM_INFINITY or size + MEMORY < hard:
+            resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, hard))
+    threading.Thread(target=listen, daemon=True).start()
+    _send(sent, READY)
     while True:
-        task = connection.recv()
-        heard = time.monotonic()
+        task = messages.get()
+        begin()
         try:
-            connection.send((BLOCK, job.do(task, beat=beat)))
-        except (ConnectionError, MemoryError):
-            raise
+            result = BLOCK, job.do(task, beat=beat)
+        except MemoryError:
+            os._exit(NO_MEMORY)
         except Exception as error:
-            connection.send((ERROR, f"{type(error).__name__}: {error}"))
+            result = ERROR, f"{type(error).__name__}: {error}"
+        faulthandler.cancel_dump_traceback_later()
+        _send(sent, *result)
+
+
+def _send(stream: IO[bytes], kind: str, what: Any = None) -> None:
+    """Send a message; end this process if it cannot be sent whole."""
+    try:
+        pickle.dump((kind, what), stream)
+        stream.flush()
+    except MemoryError:
+        os._exit(NO_MEMORY)
+    except OSError:  # nobody is there any more
+        os._exit(0)
 
 
 def limit_process() -> None:
-    """Hold this process to one thread of cv2 and BLAS, and keep remarks of decoders to itself."""
+    """Hold this process to one thread of OpenCV and BLAS, and suppress remarks of decoders."""
     import cv2
     from threadpoolctl import threadpool_limits
 
     cv2.setNumThreads(1)
     threadpool_limits(1)
     warnings.simplefilter("ignore")
-
-
-def _bound_memory() -> None:
-    """Have a decoder that asks for too much fail, not the machine."""
-    if sys.platform != "linux":
-        return
-    import resource
-
-    with open("/proc/self/statm") as stream:
-        size = int(stream.read().split()[0]) * resource.getpagesize()
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    limit = size + MEMORY
-    if hard == resource.RLIM_INFINITY or limit < hard:
-        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))

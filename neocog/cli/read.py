@@ -29,7 +29,6 @@ Overlay = option(
     "Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg "
     "(of photographs) or .png.",
 )
-Debug = option("--debug", "DIR", "Save pictures of all boxes and all crops.")
 ReportFile = option("--report", "FILE.html", "Write an HTML page, the most uncertain pictures first.")
 Rotate = option(
     "--rotate",
@@ -64,7 +63,6 @@ def read(
     json: Annotated[bool, Json] = False,
     output: Annotated[str | None, Output] = None,
     overlay: Annotated[str | None, Overlay] = None,
-    debug: Annotated[str | None, Debug] = None,
     report: Annotated[str | None, ReportFile] = None,
     min_p: options.MinP = None,
     max_error: options.MaxError = None,
@@ -126,7 +124,6 @@ def read(
         cluster=None if ray is None else Cluster(ray, device, precision, plan, workers),
         batch=batch,
         overlay=overlay,
-        debug=debug,
         report=report,
         force=force,
         verbose=verbose,

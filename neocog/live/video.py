@@ -4,6 +4,8 @@ import json
 import os
 import ssl
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -19,7 +21,6 @@ from neocog.live.player import FORMATS, Asked
 from neocog.live.sources import Pixels, Source, SourceLost
 from neocog.messages import printable
 from neocog.programs import python
-from neocog.watchdog import Watchdog
 
 SILENCE = 2.0
 """Seconds without a picture after which a stream counts as lost."""
@@ -27,6 +28,7 @@ SILENCE = 2.0
 _LONGEST = 10.0  # seconds that a frame of a file may take
 _STARTS = 30.0  # seconds beyond the time of two frames in which a decoder opens what it is given
 _LATE = 5.0  # and in which it answers from then on
+_LOOK = 0.25  # seconds between two looks at a decoder
 _ENDS = 1.0  # seconds in which a killed process is gone
 _USUAL_FPS = 25.0  # of a video file that does not say
 
@@ -49,7 +51,6 @@ class VideoFile(Source):
         self._asked = Asked(os.path.abspath(path), [_FILE], _LONGEST)
         self._decoder: subprocess.Popen[bytes] | None = None
         self._due = False  # whether a frame's pixels are still to come
-        self._watchdog: Watchdog | None = None  # it ends a decoder that cannot end itself
         self._wait: object = None
         self._limit = 0.0  # seconds that a wait may take
 
@@ -87,18 +88,8 @@ class VideoFile(Source):
         if self._decoder is not None:
             self._decoder.kill()
 
-    def wait_id(self) -> object | None:
-        """See `neocog.watchdog.Watched`."""
-        return self._wait
-
-    def kill(self) -> None:
-        """See `neocog.watchdog.Watched`."""
-        self.interrupt()
-
     def close(self) -> None:
         """Release it. The process is gone before its pipes are closed: a wait holds their locks."""
-        if self._watchdog is not None:
-            self._watchdog.close()
         if self._decoder is None:
             return
         self._decoder.kill()
@@ -121,7 +112,7 @@ class VideoFile(Source):
         except OSError as error:
             raise InputError(f"{self.name}: cannot be opened ({error.strerror})") from None
         self._limit = 2 * self._asked.silence + _STARTS
-        self._watchdog = Watchdog(lambda: [self], lambda: self._limit)
+        threading.Thread(target=self._watch, args=(self._decoder,), daemon=True).start()
         answer, self._due = self._ask(to_json(asdict(self._asked)).encode() + b"\n"), False
         if "end" in answer:
             self.close()
@@ -129,6 +120,19 @@ class VideoFile(Source):
         self._limit = 2 * self._asked.silence + _LATE
         self.fps = answer["fps"] if 0 < answer["fps"] < 1000 else None
         return "{}x{}".format(*answer["size"])
+
+    def _watch(self, decoder: "subprocess.Popen[bytes]") -> None:
+        """Kill a decoder that takes longer than the limit: it cannot always end itself.
+
+        Looks are counted, not time: while this program itself was stopped, nobody listened.
+        """
+        wait, looks = None, 0
+        while decoder.poll() is None:
+            wait, last = self._wait, wait
+            looks = looks + 1 if wait is last else 0
+            if wait is not None and looks * _LOOK >= self._limit:
+                decoder.kill()
+            time.sleep(_LOOK)
 
     def _ask(self, question: bytes) -> dict[str, Any]:
         """Send a question, if there is one, and return the answer; one with an ``end`` is last."""

@@ -5,7 +5,8 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import ExitStack, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.batching import FixedBatches
 from neocog.batch.formats import Format
-from neocog.batch.run import reading, usual_workers
+from neocog.batch.pool import OutOfTime, WorkerProcess, do, start
+from neocog.batch.run import open_pool, usual_workers
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, what_went_wrong
-from neocog.errors import InputError, NothingToRead
+from neocog.errors import EndedEarly, InputError, NothingToRead
 from neocog.jsontext import to_json
 from neocog.reading.records import PageReading
 from neocog.vision.finder import LONG_SIDE
@@ -30,9 +33,14 @@ if TYPE_CHECKING:
 MAX_PAGES = 100
 """Pages of one file that are read."""
 
+LIMIT = 60.0
+"""Seconds that a worker may take for one request, unless it says otherwise."""
+
 _SHOWN = 1600  # long side of a page that is shown where the browser cannot decode the file
 _QUALITY = 85  # of its JPEG
-_ENDS = 2.0  # seconds that are left to what is being read when the server ends
+
+
+_Request = tuple[Future[Any], Task, float]  # where the answer goes, what is asked, its limit
 
 
 @dataclass(slots=True)
@@ -51,7 +59,7 @@ class ServeJob(Job):
         """Answer one request; whatever the picture does becomes its error."""
         (item,) = task.items
         asked = json.loads(item.key)
-        answer = Answer(task.first, inputs=1)
+        answer = Answer(inputs=1)
         try:
             if asked["what"] == "read":
                 answer.value = list(self._records(item, asked["live"], beat))
@@ -59,23 +67,18 @@ class ServeJob(Job):
                 shown = _page(item, asked["page"], _SHOWN).pixels
                 answer.value = _encoded(shown, "JPEG", quality=_QUALITY)
             else:
-                answer.value = _cut(item, **asked["marks"])
+                answer.value = _, digits = _cut(item, **asked["marks"])
                 if asked["what"] == "explain":
-                    answer.value = self._explained(answer.value[1][0])
+                    from neocog.evaluation.explain import explain_digit
+                    from neocog.network.engine import Engine
+
+                    found = explain_digit(digits[0], Engine(self.reader.model, threads=1))
+                    answer.value = _encoded(np.asarray(found.plot()), "PNG")
+        except NothingToRead as error:
+            answer.error = str(error)
         except Exception as error:
             answer.error = what_went_wrong(error)
         return answer
-
-    def _explained(self, digit: NDArray[np.uint8]) -> bytes:
-        """Why a digit is read so, as a PNG."""
-        from neocog.evaluation.explain import explain_digit
-        from neocog.network.engine import Engine
-
-        try:
-            found = explain_digit(digit, Engine(self.reader.model, threads=1))
-        except NothingToRead as error:
-            raise InputError(str(error)) from None
-        return _encoded(np.asarray(found.plot()), "PNG")
 
     def _records(self, item: Item, live: bool, beat: Callable[[], None]) -> Iterator[dict[str, Any]]:
         reader = copy(self.reader)
@@ -94,42 +97,45 @@ class ServeJob(Job):
 
 
 class Service:
-    """Reads what is asked for, in the order in which it is asked; a context manager.
+    """Answers requests in the order in which they come; a context manager.
 
-    ``workers`` are the processes that decode and find, one for each core by default, with a GPU
-    two; 0: none but for pictures that may cost much. The reader's networks run in this process.
+    ``workers`` are the processes that decode and find: by default one for each core, with a GPU
+    two. The reader's networks run in this process.
     """
 
     def __init__(self, reader: "Reader", *, workers: int | None = None) -> None:
-        self.workers = usual_workers(reader.engine.device) if workers is None else workers
+        self.workers = max(1, usual_workers(reader.engine.device) if workers is None else workers)
         self.on_failure: Callable[[], None] = lambda: None
         """Called, on another thread, if nothing can be read any more."""
-        self._items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
-        self._waiting: dict[int, Future[Any]] = {}
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._count, self._closed = 0, False
         self._error: BaseException | None = None
-        job = ServeJob(reader, Format("jsonl"))
-        self._thread = threading.Thread(target=self._run, args=(job,), daemon=True)
-        self._thread.start()
+        self._job = ServeJob(reader, Format("jsonl")).with_engine(FixedBatches(reader.engine))
+        self._stack = ExitStack()
+        for worker in self._stack.enter_context(open_pool(self._job, self.workers)).workers:
+            threading.Thread(target=self._run, args=(worker,), daemon=True).start()
 
     def __enter__(self) -> "Service":
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it; nobody waits long for what is being read."""
-        self._closed = True
-        self._items.put(None)
-        self._thread.join(timeout=_ENDS)
+        """End it; nobody waits for what is being read."""
+        self.on_failure = lambda: None
+        self._fail(EndedEarly("the server has ended"))
+        self._requests.put(None)
+        self._stack.close()
 
-    def ask(self, source: str, picture: bytes, **asked: Any) -> "Future[Any]":
-        """Ask for something; the future raises InputError where the picture does not give it."""
+    def ask(self, source: str, picture: bytes, *, limit: float = LIMIT, **asked: Any) -> "Future[Any]":
+        """Ask for something; the future raises InputError where the picture does not give it.
+
+        What takes longer than ``limit`` seconds of a worker ends with InputError. A future that is
+        cancelled is not begun, or its worker is killed and replaced.
+        """
         future: Future[Any] = Future()
+        task = Task(0, (Item(source, to_json(asked), data=picture),))
         with self._lock:
             self.check()
-            self._waiting[self._count] = future
-            self._count += 1
-            self._items.put(Item(source, to_json(asked), data=picture))
+            self._requests.put((future, task, limit))
         return future
 
     def warm(self) -> None:
@@ -137,7 +143,7 @@ class Service:
         pixels = np.full((LONG_SIDE, LONG_SIDE), 200, np.uint8)
         pixels[480:540, 500:508] = 40
         page = _encoded(pixels, "PNG")
-        asked = [self.ask("", page, what="read", live=True) for _ in range(max(1, self.workers))]
+        asked = [self.ask("", page, what="read", live=True) for _ in range(self.workers)]
         for future in asked:
             future.result()
 
@@ -146,29 +152,59 @@ class Service:
         if self._error is not None:
             raise self._error
 
-    def _run(self, job: ServeJob) -> None:
+    def _run(self, worker: WorkerProcess) -> None:
+        """Answer requests with a worker; the body of its thread."""
         try:
-            with reading(job, self._asked(), workers=self.workers) as answers:
-                for answer in answers:
-                    assert isinstance(answer, Answer)
-                    future = self._waiting.pop(answer.first)
-                    if not future.set_running_or_notify_cancel():
-                        continue
-                    if answer.error is None:
-                        future.set_result(answer.value)
-                    else:
-                        future.set_exception(InputError(answer.error))
+            start(worker)
         except BaseException as error:
-            with self._lock:
-                self._error = error
-            for future in self._waiting.values():
-                if future.set_running_or_notify_cancel():
+            self._fail(error)
+        while (request := self._requests.get()) is not None:
+            future, task, limit = request
+            try:
+                self.check()
+                if not future.cancelled():
+                    self._answer(worker, future, task, limit)
+            except BaseException as error:
+                with suppress(InvalidStateError):
                     future.set_exception(error)
-            self.on_failure()
+                self._fail(error)
+        self._requests.put(None)  # for the others
 
-    def _asked(self) -> Iterator[Item]:
-        while not self._closed and (item := self._items.get()) is not None:
-            yield item
+    def _answer(self, worker: WorkerProcess, future: "Future[Any]", task: Task, limit: float) -> None:
+        at_work, late = True, False
+
+        def give_up(done: "Future[Any]") -> None:
+            with self._lock:  # the worker may have gone on to another request
+                if done.cancelled() and at_work:
+                    worker.give_up()
+
+        worker.set_deadline(limit)
+        future.add_done_callback(give_up)
+        try:
+            (answer,) = do(worker, task, self._job)
+        except OutOfTime:
+            late = True
+            error = f"reading takes longer than {limit:g} s; send fewer pages, or a smaller picture"
+            answer = Answer(error=error)
+        finally:
+            with self._lock:
+                at_work = False
+        assert isinstance(answer, Answer)
+        with suppress(InvalidStateError):  # nobody wants it any more
+            if answer.error is None:
+                future.set_result(answer.value)
+            else:
+                future.set_exception(InputError(answer.error))
+        worker.set_deadline()
+        if late:
+            start(worker)
+
+    def _fail(self, error: BaseException) -> None:
+        """Answer nothing any more."""
+        with self._lock:
+            first, self._error = self._error is None, self._error or error
+        if first:
+            self.on_failure()
 
 
 def _page(item: Item, number: int, long_side: int) -> "Page":
