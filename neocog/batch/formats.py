@@ -1,9 +1,9 @@
-"""The formats that records are written in: text, JSON, CSV, TSV, hOCR, ALTO, a table."""
+"""The formats that records are written in: text, JSON, CSV, TSV, hOCR, ALTO."""
 
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,27 +16,23 @@ from neocog.batch.words import cells
 from neocog.errors import UsageError
 from neocog.messages import printable
 
-Kind = Literal["text", "jsonl", "json", "csv", "tsv", "table", "hocr", "alto"]
+Kind = Literal["text", "jsonl", "json", "csv", "tsv", "hocr", "alto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 CSV_COLUMNS = (
     "source", "page", "text", "n_digits", "n_rejected", "reasons", "least_p", "model", "error"
 )  # fmt: skip
 _WITH_PATTERN = ("fits",)  # more columns where a pattern was asked for
-_NUMBERS = ("page", "n_digits", "n_rejected", "least_p")
-_SELDOM = ("page", "n_rejected", "reasons", "error", "fits")  # in a table only if they say more
 _FORMULA = re.compile(r"[=+\-@\t\r\n'＝＋－＠]")  # what begins with one of them
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*")  # and is no number gets an apostrophe before it
-_WIDE = 160  # columns of a table that goes into a file
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """How a record is written.
 
-    ``text``, ``tsv``, ``hocr`` and ``alto`` leave out pages that could not be read; rows of a
-    ``table`` are gathered as CSV and laid out at the end. UsageError for an unknown kind, times
-    where they have no place, or several inputs in a document of one.
+    ``text``, ``tsv``, ``hocr`` and ``alto`` leave out pages that could not be read. UsageError for
+    an unknown kind, times where they have no place, or several inputs in a document of one.
     """
 
     kind: str
@@ -57,7 +53,7 @@ class Format:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of a row."""
+        """Names of the columns of CSV."""
         return CSV_COLUMNS + (_WITH_PATTERN if "pattern" in (self.settings or {}) else ())
 
     @property
@@ -65,9 +61,9 @@ class Format:
         """What stands before the first record."""
         if self.kind == "csv":
             return _csv_line(self.columns)
-        if self.kind == "hocr":
-            return markup.HOCR_HEAD
-        return markup.alto_head(self.source) if self.kind == "alto" else ""
+        if self.kind == "alto":
+            return markup.alto_head(self.source)
+        return {"json": "[", "hocr": markup.HOCR_HEAD}.get(self.kind, "")
 
     @property
     def tail(self) -> str:
@@ -77,7 +73,7 @@ class Format:
 
     def render(self, reading: PageReading) -> str:
         """One record, with its line end."""
-        if self.kind in ("jsonl", "json"):  # `Sink` makes one document of json
+        if self.kind in ("jsonl", "json"):  # `Sink` puts commas between those of json
             return reading.to_json(timings=self.timings, settings=self.settings) + "\n"
         if self.kind == "text":
             return self._text(reading)
@@ -87,8 +83,7 @@ class Format:
             page = markup.hocr_page if self.kind == "hocr" else markup.alto_page
             return page(reading) if reading.error is None else ""
         row = _row(reading)
-        cells = [row[name] for name in self.columns]
-        return _csv_line(map(inert, cells) if self.kind == "csv" else cells)
+        return _csv_line(inert(row[name]) for name in self.columns)
 
     def _text(self, reading: PageReading) -> str:
         if reading.error is not None:
@@ -118,34 +113,6 @@ _SUFFIXES: dict[str, Kind] = {
 def kind_of(path: str | None) -> Kind:
     """The format that a file's suffix asks for; text for any other."""
     return _SUFFIXES.get(Path(path or "").suffix.lower(), "text")
-
-
-def lay_out(rows: str, columns: Sequence[str] = CSV_COLUMNS, *, width: int | None = None) -> str:
-    """Lay rows, as `Format` writes them for a table, out for people; 160 columns wide by default.
-
-    Columns that say nothing are left out.
-    """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    cells = list(csv.DictReader(io.StringIO(rows, newline=""), columns))
-    shown = [
-        name
-        for name in columns
-        if name != "model" and (name not in _SELDOM or any(row[name] not in ("", "0") for row in cells))
-    ]
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in shown:
-        wide = 16 if name in ("source", "text") else None
-        side: Any = "right" if name in _NUMBERS else "left"
-        table.add_column(name, justify=side, min_width=wide, overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(row[name]) for name in shown))
-    page = io.StringIO()
-    Console(file=page, width=width or _WIDE).print(table)
-    return page.getvalue()
 
 
 def _row(reading: PageReading) -> dict[str, str | int]:

@@ -17,15 +17,13 @@ from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
 from neocog.batch.inputs import Shard, comes_once, count_inputs, find_inputs
 from neocog.batch.output import open_sink
-from neocog.batch.overlays import PictureFolder, overlay, steps
 from neocog.batch.pictures import check_file
 from neocog.batch.pool import Pool, WorkerProcess, do, run_tasks, start
-from neocog.batch.report import Report
+from neocog.batch.report import PictureFolder, Report
 from neocog.batch.resume import Done, read_done
 from neocog.batch.sources import STDIN, Files, Item, Skipped, check_written
 from neocog.batch.tasks import Block, Counts, Job, Task, in_order, into_tasks
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
-from neocog.files import file_lock
 
 if TYPE_CHECKING:
     from neocog.batch.cluster import Cluster
@@ -61,7 +59,6 @@ class Request:
     cluster: "Cluster | None" = None  # the Ray cluster that reads
     batch: int | None = None  # most digits of a pass
     overlay: str | None = None  # folder of pictures of what was read
-    debug: str | None = None  # folder of pictures of how it was found
     report: str | None = None  # a page for people
     force: bool = False  # an ``output`` or ``report`` that exists is overwritten
     verbose: bool = False  # files that are skipped are named
@@ -162,25 +159,27 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
     tally, done = Tally(), Done()
     with ExitStack() as stack:
-        stack.enter_context(file_lock(request.output))
-        if request.resume and request.output is not None:
-            finder = None if request.isolated else reader.finder.model.id
-            done = read_done(request.output, model=reader.model.id, settings=settings, finder=finder)
-        tally.earlier = done.inputs + (done.last is not None)
-        folders = _folders(request, reader)
-        report = None if request.report is None else Report(request.report)
-        if report is not None:
+        folder = report = None
+        if request.overlay is not None:
+            folder = PictureFolder(request.overlay, inputs=request.sources)
+        if request.report is not None:
+            report = Report(request.report)
             stack.callback(_save, report, tally, watch)
         job = Job(
             reader,
             replace(request.form, settings=settings),
             isolated=request.isolated,
-            keep=bool(folders),
+            keep=folder is not None,
             cards=report is not None,
             batch=request.batch,
             quiet=request.quiet,
         )
-        sink = stack.enter_context(open_sink(job.form, request.output, done=done if request.resume else None))
+        sink = stack.enter_context(open_sink(job.form, request.output))
+        if request.resume and request.output is not None:
+            finder = None if request.isolated else reader.finder.model.id
+            done = read_done(request.output, model=reader.model.id, settings=settings, finder=finder)
+            sink.resume(done)
+        tally.earlier = done.inputs + (done.last is not None)
         if done.pages:
             earlier = Block(inputs=done.inputs, pages=done.pages, failed=done.failed)
             tally.add(earlier)
@@ -199,7 +198,7 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
         for block in stack.enter_context(_reading(request, job, items(), tally)):
             sink.put(block.text)
             tally.add(block)
-            for folder in folders:
+            if folder is not None:
                 troubles = list(folder.save_all(block.readings))
                 block.messages += troubles
                 tally.unsaved += len(troubles)
@@ -210,23 +209,10 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             raise EndedEarly(
                 f"internal error: {tally.found} inputs gave only {read} records; rerun with --resume"
             )
-        if done.last is not None and not done.again:
+        if done.last is not None and not sink.again:
             tally.add(Counts(inputs=1, pages=done.last_pages, failed=done.last_failed))
         tally.spend("output", sink.seconds)
     return tally
-
-
-def _folders(request: Request, reader: "Reader") -> list[PictureFolder]:
-    """Where pictures of what was read are saved."""
-    from neocog.vision.finder import LONG_SIDE
-
-    folders, inputs = [], request.sources if request.overlay or request.debug else []
-    if request.overlay is not None:
-        folders.append(PictureFolder(request.overlay, "--save-overlay", overlay, inputs=inputs))
-    if request.debug is not None:
-        draw = steps(reader)
-        folders.append(PictureFolder(request.debug, "--debug", draw, inputs=inputs, long_side=LONG_SIDE))
-    return folders
 
 
 def _save(report: Report, tally: Tally, watch: Watch) -> None:
@@ -347,13 +333,10 @@ def _most_workers() -> int:
 def _reading(
     request: Request, job: Job, items: Iterable[Item], tally: Tally
 ) -> AbstractContextManager[Blocks]:
-    ordered = request.ordered or request.form.kind == "table"  # which nobody sees before its end
     if request.cluster is not None:
-        return request.cluster.reading(job, items, ordered=ordered)
+        return request.cluster.reading(job, items, ordered=request.ordered)
     workers = request.workers
-    if request.debug is not None:
-        workers = 0  # what it shows is searched for in this process
-    elif workers is None and any(map(comes_once, request.inputs)):
+    if workers is None and any(map(comes_once, request.inputs)):
         # nobody knows how many names will come, nor when
         workers = usual_workers(job.reader.engine.device)
-    return reading(job, items, workers=workers, ordered=ordered, tally=tally)
+    return reading(job, items, workers=workers, ordered=request.ordered, tally=tally)

@@ -3,9 +3,12 @@
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from neocog.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
 
 PICTURE_SUFFIXES = frozenset(
     {
@@ -65,18 +68,6 @@ def check_written(name: str | Path, option: str) -> None:
             raise UsageError(f"{name}: this is the suffix of {kind}; choose another {option}")
 
 
-class Entry(NamedTuple):
-    """What a zip archive's directory says of a member; its header is at ``start``."""
-
-    name: str
-    start: int
-    size: int
-    packed: int
-    method: int
-    flags: int
-    crc: int
-
-
 class Item(NamedTuple):
     """One input: a picture file, one at an address, or one in an archive."""
 
@@ -84,10 +75,10 @@ class Item(NamedTuple):
     key: str  # path relative to what was named: the same on every machine
     archive: str | None = None  # that it lies in; else ``source`` is a file
     start: int = 0  # where its bytes lie there; in a zip archive, the header before them
-    size: int = 0
+    size: int = 0  # of its bytes in a plain tar archive
     data: bytes | None = None  # the bytes of the file, where they are at hand
     trouble: str | None = None  # why it cannot be read, where that is known already
-    packed: Entry | None = None  # how a zip archive holds it
+    packed: "ZipInfo | None" = None  # how a zip archive holds it
 
     def picture(self) -> Path | bytes:
         """What can be decoded: the file, or its bytes; InputError if it cannot be had."""
@@ -99,7 +90,7 @@ class Item(NamedTuple):
         if self.data is not None:
             return self.data
         if self.archive is not None:
-            return read_member(self.archive, self.start, self.size, self.packed)
+            return read_member(self)
         return fetch(self.source) if is_address(self.source) else Path(self.source)
 
 

@@ -17,9 +17,7 @@ Inputs = typer.Argument(
     "(stdin: a picture or a list of names).",
 )
 Format = option(
-    "--format",
-    "text|jsonl|json|csv|tsv|table|hocr|alto",
-    "Output format [default: from FILE's suffix, else text].",
+    "--format", "text|jsonl|json|csv|tsv|hocr|alto", "Output format [default: from FILE's suffix, else text]."
 )
 Json = option("--json", None, "The same as --format json.")
 Output = option("--output -o", "FILE", "Write to FILE instead of stdout.")
@@ -29,7 +27,6 @@ Overlay = option(
     "Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg "
     "(of photographs) or .png.",
 )
-Debug = option("--debug", "DIR", "Save pictures of all boxes and all crops.")
 ReportFile = option("--report", "FILE.html", "Write an HTML page, the most uncertain pictures first.")
 Rotate = option(
     "--rotate",
@@ -64,7 +61,6 @@ def read(
     json: Annotated[bool, Json] = False,
     output: Annotated[str | None, Output] = None,
     overlay: Annotated[str | None, Overlay] = None,
-    debug: Annotated[str | None, Debug] = None,
     report: Annotated[str | None, ReportFile] = None,
     min_p: options.MinP = None,
     max_error: options.MaxError = None,
@@ -126,7 +122,6 @@ def read(
         cluster=None if ray is None else Cluster(ray, device, precision, plan, workers),
         batch=batch,
         overlay=overlay,
-        debug=debug,
         report=report,
         force=force,
         verbose=verbose,
