@@ -12,8 +12,8 @@ from PIL import Image
 
 from neocog import Reader
 from neocog.batch.device import choose_device, learning_module
-from neocog.batch.report import PictureFolder
 from neocog.batch.records import PageReading
+from neocog.batch.report import PictureFolder
 from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
 from neocog.vision.finder import overlaps
 from tests.support import page, save_page, tiny_model
@@ -142,18 +142,6 @@ def test_learning_asks_for_its_device_here(monkeypatch: pytest.MonkeyPatch) -> N
     assert learning_module("auto") is cupy
     assert learning_module("cuda") is cupy
     assert choose_device("auto") == "cpu"  # nothing reads on CUDA yet
-
-
-def test_steps_of_the_search_are_saved(reader: Reader, tmp_path: Path) -> None:
-    pictures = [save_page(tmp_path / f"{name}.png", text) for name, text in (("a", "12"), ("b", ""))]
-    inputs = [(str(picture), picture.as_posix()) for picture in pictures]
-    folder = PictureFolder(tmp_path / "steps", "--debug", steps(reader), inputs=inputs)
-    for picture in pictures:
-        folder.save(reader.read(picture))
-    saved = sorted(path.name for path in (tmp_path / "steps").iterdir())
-    assert saved == [f"{name}-{step}.png" for name in "ab" for step in ("1-boxes", "2-digits")]
-    with Image.open(tmp_path / "steps" / "a-2-digits.png") as image:
-        assert image.size == (20 * 56, 56)
 
 
 def test_pages_are_decoded_once_for_their_overlays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,9 +252,7 @@ DOCUMENTS = ["out.json", "out.hocr", "out.xml"]
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.csv", *DOCUMENTS])
-def test_a_full_disk_leaves_what_is_valid(
-    name: str, model: str, scans: Path, tmp_path: Path
-) -> None:
+def test_a_full_disk_leaves_what_is_valid(name: str, model: str, scans: Path, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource", reason="needs POSIX limits")
     out, limit = tmp_path / name, 500 if name == "out.xml" else 1500
     words = ["read", str(scans / "2b.tif"), *[str(scans / "2b.tif")] * 9 * (name != "out.xml")]

@@ -127,14 +127,8 @@ def _zip(path: str) -> Iterator[Member]:
 def _tar(path: str, room: int, too_much: str) -> Iterator[Member]:
     with open(path, "rb") as plain:
         begin = plain.read(6)
-        unpacked: Any = plain
-        if begin.startswith(b"\x1f\x8b"):
-            unpacked = gzip.open(plain)
-        elif begin.startswith(b"BZh"):
-            unpacked = bz2.open(plain)
-        elif begin.startswith(_XZ):
-            unpacked = io.BufferedReader(_Xz(plain))
         plain.seek(0)
+        unpacked: Any = next((opened(plain) for mark, opened in _PACKERS if begin.startswith(mark)), plain)
         stream = _Forward(unpacked, room, too_much, skips=unpacked is plain)
         archive = tarfile.TarFile(fileobj=cast(IO[bytes], stream))
         while (info := archive.next()) is not None:
@@ -229,3 +223,11 @@ class _Xz(io.RawIOBase):
             block = b""
         into[: len(data)] = data
         return len(data)
+
+
+_PACKERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (_XZ, lambda packed: io.BufferedReader(_Xz(packed))),
+)
+"""How a packed file begins, and what unpacks it."""
