@@ -345,6 +345,10 @@ def test_a_second_writer_is_refused(name: str, tmp_path: Path) -> None:
             write(out, B)
     assert "a" in out.read_text()
     assert "dear" not in out.read_text()
+    out.unlink()
+    with pytest.raises(UsageError, match="another run has written it"):  # between start and first record
+        write(tmp_path / "new.csv", lambda: write(tmp_path / "new.csv", A), B)
+    (tmp_path / "new.csv").rename(out)
     assert os.listdir(tmp_path) == [name]
 
 

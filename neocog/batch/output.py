@@ -27,7 +27,7 @@ class Sink:
     ``.NAME.part``, and takes its place at the end.
 
     The run ends (EndedEarly) if the file cannot be written any more, or if it is removed, replaced
-    or shortened by others. UsageError if it cannot be opened, or another run has it.
+    or shortened by others. UsageError if another run has it.
     """
 
     def __init__(self, form: Format, path: str | Path | None = None) -> None:
@@ -39,26 +39,26 @@ class Sink:
         self._begun = self._ended = False
         self._tail = self._last = b""  # records of the last input of an earlier run, and how they begin
         self._size, self._watched, self._synced = 0, False, time.monotonic()
-        if path is None:
+
+    def open(self) -> None:
+        """Open and lock what is there; UsageError if it cannot be written."""
+        if self._path is None:
             return
-        whole = bool(form.tail) and (os.path.isfile(path) or not os.path.exists(path))
         try:
-            if not os.path.exists(path):
-                check_output(path, "-o")
-            elif os.path.isfile(path) or os.path.isdir(path):  # a pipe would wait for its reader
-                self._open(path)
-            if whole:
-                folder, name = os.path.split(os.path.realpath(path))
+            if not os.path.exists(self._path):
+                check_output(self._path, "-o")
+            elif os.path.isfile(self._path) or os.path.isdir(self._path):  # a pipe would wait for its reader
+                self._open(self._path)
+            if self.form.tail and (self._files or not os.path.exists(self._path)):
+                folder, name = os.path.split(os.path.realpath(self._path))
                 part = os.path.join(folder, f".{name}.part")
                 if not self._open(part).stands():  # renamed by a run that ends at this moment
-                    raise UsageError(f"{path}: another run has just ended; start again")
+                    raise UsageError(f"{self._path}: another run has just ended; start again")
                 self._part = part
         except OSError as error:
-            self.close()
-            raise UsageError(f"{path}: cannot be written ({error.strerror}); choose another -o") from None
-        except UsageError:
-            self.close()
-            raise
+            raise UsageError(
+                f"{self._path}: cannot be written ({error.strerror}); choose another -o"
+            ) from None
 
     def resume(self, done: Done) -> None:
         """Go on behind the records that the file has, without what was torn at its end.
@@ -130,7 +130,9 @@ class Sink:
                 self._stdout.write(text)
                 self._stdout.flush()
                 return
-            file = self._files[-1] if self._files else self._open(self._path)
+            if not self._files and self._open(self._path).regular and self._files[0].size:
+                raise UsageError(f"{self._path}: another run has written it meanwhile; choose another -o")
+            file = self._files[-1]
             if not self._begun and file.regular:
                 os.ftruncate(file.handle, 0)
             self._begun = True
@@ -184,6 +186,7 @@ def open_sink(form: Format, path: str | Path | None = None) -> Iterator[Sink]:
     """Open a sink that writes to ``path``, or to stdout; UsageError if it cannot be written."""
     sink = Sink(form, path)
     try:
+        sink.open()
         yield sink
         sink.finish()
     finally:

@@ -37,9 +37,7 @@ _UNSAFE = re.compile(r'[\\:*?"<>|]')  # in names out of archives, for Windows
 
 _THUMBNAIL = 360  # long side of a small picture, in pixels
 _QUALITY = 70  # of its JPEG
-# kinds of pages, the most doubtful first
-_KINDS = ("error", "misfit", "rejected", "empty", "read")
-_ERROR, _MISFIT, _REJECTED, _EMPTY, _READ = range(len(_KINDS))
+_KINDS = ("error", "misfit", "rejected", "empty", "read")  # of pages, the most doubtful first
 
 
 class PictureFolder:
@@ -121,22 +119,19 @@ class Card:
 
     @property
     def doubt(self) -> tuple[int, float]:
-        """Smaller for what a person should look at sooner.
+        """Place of the page's kind in ``_KINDS``, and less for what a person should look at sooner.
 
-        Failures come first, then pages without the pattern that was asked for, then those with
-        rejected places, the larger their share the sooner, then pages without digits, then the
-        others by their least probable digit.
+        That is by the share of rejected places, and of pages without any by the least probable digit.
         """
         digits = self.reading.digits
-        if self.reading.error is not None:
-            return _ERROR, 0.0
-        if not digits:
-            return _EMPTY, 0.0
         rejected = sum(digit.char == REJECTED for digit in digits)
+        if self.reading.error is not None:
+            return 0, 0.0
+        if not digits:
+            return 3, 0.0
         if rejected or self.reading.fits is False:
-            kind = _MISFIT if self.reading.fits is False else _REJECTED
-            return kind, -rejected / len(digits)
-        return _READ, min(digit.p for digit in digits)
+            return 1 if self.reading.fits is False else 2, -rejected / len(digits)
+        return 4, min(digit.p for digit in digits)
 
 
 def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:

@@ -112,17 +112,13 @@ def _options(settings: Mapping[str, Any]) -> str:
     >>> _options({"min_p": 0.4, "isolated": True})
     '--min-p 0.4 --isolated'
     """
-    words = []
-    for name, value in settings.items():
-        option = "--" + name.replace("_", "-")
-        words.append(option if value is True else f"{option} {shlex.quote(str(value))}")
-    return " ".join(words)
+    pairs = (("--" + name.replace("_", "-"), value) for name, value in settings.items())
+    return " ".join(name if value is True else f"{name} {shlex.quote(str(value))}" for name, value in pairs)
 
 
 def _is_torn_first(line: bytes) -> bool:
     """Whether a file's only line may be the beginning of a record, or zeros after a power cut."""
-    begun = line[: len(_BEGIN)]
-    return _BEGIN.startswith(begun) or not any(begun)
+    return _BEGIN.startswith(line[: len(_BEGIN)]) or not any(line[: len(_BEGIN)])
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
@@ -131,14 +127,10 @@ def _record(line: bytes) -> dict[str, Any] | None:
         record = json.loads(line)
     except (ValueError, RecursionError):  # brackets may be nested without end
         return None
-    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA or "error" not in record:
         return None
-    wanted = {"source": str, "page": int, "model": str}
-    if not all(isinstance(record.get(name), kind) for name, kind in wanted.items()):
-        return None
-    if not isinstance(record.get("settings", {}), dict):
-        return None
-    return record if "error" in record else None
+    kinds = {"source": str, "page": int, "model": str} | ({"settings": dict} if "settings" in record else {})
+    return record if all(isinstance(record.get(name), kind) for name, kind in kinds.items()) else None
 
 
 def _hash(source: str) -> int:

@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     from zipfile import ZipInfo
 
 PICTURE_SUFFIXES = frozenset(
-    {
-        ".avif", ".bmp", ".gif", ".heic", ".heif", ".hif", ".jfif", ".jp2", ".jpeg", ".jpg",
-        ".pbm", ".pdf", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp",
-    }
-)  # fmt: skip
+    ".avif .bmp .gif .heic .heif .hif .jfif .jp2 .jpeg .jpg .pbm .pdf .pgm .png .pnm .ppm .tif .tiff "
+    ".webp".split()
+)
 
 MAX_BYTES = 2**28
 """Bytes of a picture's file that are held in memory at most."""
@@ -30,14 +28,11 @@ PACKED_TAR = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 
 _KINDS = {
     "a picture": PICTURE_SUFFIXES,
-    "a video": frozenset({".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv"}),
-    "an archive": frozenset(
-        {".7z", ".rar", *("." + name.rpartition(".")[2] for name in ZIP + TAR + PACKED_TAR)}
-    ),
-    "a model": frozenset({".safetensors"}),
-    "a workbook (neocog writes .csv)": frozenset({".ods", ".xls", ".xlsx"}),
+    "a video": ".avi .m4v .mkv .mov .mp4 .mpeg .mpg .webm .wmv".split(),
+    "an archive": ".7z .rar .zip .tar .gz .tgz .bz2 .tbz2 .xz .txz".split(),
+    "a model": [".safetensors"],
+    "a workbook (neocog writes .csv)": ".ods .xls .xlsx".split(),
 }  # what no words are written to
-
 
 STDIN = "-"
 """The input that is what comes on stdin."""
