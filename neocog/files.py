@@ -4,7 +4,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self
 
@@ -89,7 +89,7 @@ class AppendFile:
         try:
             if lock is not None and self.regular:
                 _lock(self.handle, path, lock)
-        except BaseException:
+        except UsageError:
             self.close()
             raise
 
@@ -121,11 +121,6 @@ class AppendFile:
             return os.path.samestat(os.fstat(self.handle), os.stat(self.path))
         return False
 
-    def sync(self) -> None:
-        """Bring it to the disk."""
-        if self.regular:
-            os.fsync(self.handle)
-
     def close(self) -> None:
         """Close it."""
         os.close(self.handle)
@@ -137,24 +132,20 @@ def file_lock(path: str | Path | None, option: str) -> Iterator[None]:
 
     UsageError if another program has the lock. What cannot be opened is not locked.
     """
-    handle = None
-    with suppress(OSError):
-        handle = None if path is None or fcntl is None else os.open(path, os.O_RDONLY)
-    try:
-        if handle is not None:
-            _lock(handle, path, option)
+    with ExitStack() as opened:
+        if path is not None and fcntl is not None:
+            with suppress(OSError):
+                handle = os.open(path, os.O_RDONLY)
+                opened.callback(os.close, handle)
+                _lock(handle, path, option)
         yield
-    finally:
-        if handle is not None:
-            os.close(handle)
 
 
-def _lock(handle: int, path: str | Path | None, option: str) -> None:
+def _lock(handle: int, path: str | Path, option: str) -> None:
     """Lock an open file or folder until it is closed; where there are no locks, nothing is done."""
-    if fcntl is None:
-        return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise UsageError(
             f"{path}: {_holder(handle)} is writing to it; wait for it to end, or choose another {option}"

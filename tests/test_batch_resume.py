@@ -232,13 +232,13 @@ def test_a_file_that_goes_is_noticed(resume: bool, tmp_path: Path) -> None:
         out.write_bytes(lines_of(A) if resume else b"")
         other.write_text("theirs")
         for steps in ((B, goes, C), (B, goes)):
-            with pytest.raises(EndedEarly, match=rf"out\.jsonl: was {was} during the run; .*, read again$"):
+            with pytest.raises(EndedEarly, match=r"out\.jsonl: was removed, replaced or .*, read again$"):
                 write(out, *steps, resume=resume)
             assert out.exists() == (was == "replaced")
             out.write_bytes(b"")
             other.write_text("theirs")
     out.write_bytes(lines_of(A))
-    with pytest.raises(EndedEarly, match=r"was shortened .*, continue it with --resume"):
+    with pytest.raises(EndedEarly, match="or shortened during the run"):
         write(out, B, partial(out.write_bytes, b""), C, resume=True)
 
 

@@ -89,7 +89,7 @@ def find_inputs(
                 continue
             names = _names(STDIN, stream, null, begin)
         elif isinstance(word, str) and word.startswith("@"):
-            names = _listed(word[1:], null)
+            names = _listed(word, null)
         elif isinstance(word, str) and _is_pattern(word):
             names = _matching(word)
         for name in names:
@@ -157,8 +157,7 @@ def _folder(named: str, skipped: Skipped) -> Iterator[Item]:
             with os.scandir(folder) as entries:
                 listed = sorted((e.name, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in entries)
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            yield Item(folder, below or ".", trouble=f"the folder cannot be listed ({why})")
+            yield Item(folder, below or ".", trouble=f"the folder cannot be listed ({_why(error)})")
             continue
         folders = []
         for name, is_folder, is_link in listed:
@@ -176,16 +175,14 @@ def _folder(named: str, skipped: Skipped) -> Iterator[Item]:
         left += reversed(folders)
 
 
-def _listed(name: str, null: bool) -> Iterator[str]:
+def _listed(word: str, null: bool) -> Iterator[str]:
     try:
-        stream = open(name, "rb")  # noqa: SIM115
+        stream = open(word[1:], "rb")  # noqa: SIM115
     except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise UsageError(
-            f"@{name}: the list cannot be opened ({reason}); expected a file with one name per line"
-        ) from None
+        why = f"{word}: the list cannot be opened ({_why(error)}); expected a file with one name per line"
+        raise UsageError(why) from None
     with stream:
-        yield from _names(f"@{name}", stream, null)
+        yield from _names(word, stream, null)
 
 
 def _names(word: str, stream: IO[bytes], null: bool, block: bytes = b"") -> Iterator[str]:
@@ -194,29 +191,29 @@ def _names(word: str, stream: IO[bytes], null: bool, block: bytes = b"") -> Iter
     Of one that is longer than any system takes a part is kept: it fails as any other that cannot
     be opened. ``block`` is what was read before.
     """
-    end = b"\0" if null else b"\n"
+    end, rest = b"\0" if null else b"\n", b""
     read = getattr(stream, "read1", stream.read)
-    rest = b""
     try:
         while block := block or read(MAX_NAME):
             *names, rest = (rest + block).split(end)
             block, rest = b"", rest[:MAX_NAME]
             yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise EndedEarly(f"{word}: the list breaks off ({why}); pass the complete list") from None
+        raise EndedEarly(f"{word}: the list breaks off ({_why(error)}); pass the complete list") from None
     if rest:
         yield os.fsdecode(rest)
+
+
+def _why(error: OSError | ValueError) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def _begin(stream: IO[bytes], null: bool) -> bytes:
     """What stdin begins with: as much as tells a picture from names, and no wait behind a name."""
     read = getattr(stream, "read1", stream.read)
-    begin = b""
+    end, begin = b"\0" if null else b"\n", b""
     with suppress(OSError):  # the next read says so
-        while len(begin) < _ENOUGH and (b"\0" if null else b"\n") not in begin:
-            if not (block := read(MAX_NAME)):
-                break
+        while len(begin) < _ENOUGH and end not in begin and (block := read(MAX_NAME)):
             begin += block
     return begin
 

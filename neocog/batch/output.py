@@ -16,8 +16,6 @@ from neocog.batch.resume import Done
 from neocog.errors import EndedEarly, UsageError
 from neocog.files import AppendFile, check_output
 
-_SYNC = 5.0  # seconds after which what is written is brought to the disk
-
 
 class Sink:
     """Takes one record after another, for a file or for stdout.
@@ -35,10 +33,10 @@ class Sink:
         self.again = False  # whether the last input of an earlier run has been written anew
         self._path, self._stdout = path, sys.stdout  # which others may turn elsewhere, to keep it clean
         self._files: list[AppendFile] = []  # the one that is written last
-        self._part: str | None = None
+        self._part = ""
+        self._size, self._watched = 0, False  # bytes that the file has at least; whether its path leads to it
         self._begun = self._ended = False
         self._tail = self._last = b""  # records of the last input of an earlier run, and how they begin
-        self._size, self._watched, self._synced = 0, False, time.monotonic()
 
     def open(self) -> None:
         """Open and lock what is there; UsageError if it cannot be written."""
@@ -67,15 +65,13 @@ class Sink:
         """
         if self._path is None or not self._files or done.last is None:
             return
-        self._begun = True
-        with open(self._path, "rb") as stream:
+        self._begun, file = True, self._files[-1]
+        self._last = PageReading(done.last).to_json().partition('"page":')[0].encode() + b'"page":0,'
+        with self._writing(), open(self._path, "rb") as stream:
             stream.seek(done.end)
             self._tail = stream.read(done.size - done.end).rstrip(b"\n") + b"\n"
-        self._last = PageReading(done.last).to_json().partition('"page":')[0].encode() + b'"page":0,'
-        if self._files[-1].size != done.end + len(self._tail):
-            with self._writing():
-                os.ftruncate(self._files[-1].handle, done.end + len(self._tail) - 1)
-                self._files[-1].write(b"\n")
+            os.ftruncate(file.handle, done.size - 1)  # what was torn, and the last line's end, if it has one
+            file.write(b"\n")
 
     def write(self, reading: PageReading) -> None:
         """Write a record and flush it."""
@@ -96,13 +92,13 @@ class Sink:
             self._put(self.form.tail)
         self._ended = True
         with self._writing():
-            for file in self._files:
-                file.sync()
-            if self._part is not None and self._path is not None:
+            if self._files and self._files[-1].regular:
+                os.fsync(self._files[-1].handle)
+            if self._part and self._path is not None:
                 if len(self._files) > 1:
                     os.chmod(self._part, os.fstat(self._files[0].handle).st_mode & 0o7777)
                 os.replace(self._part, os.path.realpath(self._path))
-                self._part = None
+                self._part = ""
 
     def close(self) -> None:
         """Close the file; a document that has begun is ended, and takes its place."""
@@ -111,74 +107,60 @@ class Sink:
                 with suppress(EndedEarly):
                     self.finish()
         finally:
-            if self._part is not None:
+            if self._part:
                 Path(self._part).unlink(missing_ok=True)
             while self._files:
-                with suppress(OSError), self._files.pop() as file:
-                    file.sync()
+                self._files.pop().close()
 
     def _open(self, path: str | Path) -> AppendFile:
         self._files.append(AppendFile(path, lock="-o"))
-        self._size, self._watched = 0, self._files[-1].regular and self._files[-1].stands()
+        self._watched = self._files[-1].regular and self._files[-1].stands()  # not on every network folder
         return self._files[-1]
 
     def _put(self, text: str) -> None:
         with defer_interrupt(), self._writing():
-            text = text if self._begun else self.form.head + text
+            data = (text if self._begun else self.form.head + text).encode()
             if self._path is None:
                 self._begun = True
-                self._stdout.write(text)
+                self._stdout.write(data.decode())
                 self._stdout.flush()
                 return
             if not self._files and self._open(self._path).regular and self._files[0].size:
                 raise UsageError(f"{self._path}: another run has written it meanwhile; choose another -o")
             file = self._files[-1]
+            if file.size < self._size or (self._watched and not file.stands()):
+                raise EndedEarly(
+                    f"{self._path}: was removed, replaced or shortened during the run; records are missing, "
+                    "read again"
+                )
             if not self._begun and file.regular:
                 os.ftruncate(file.handle, 0)
             self._begun = True
-            self._check(file)
-            data = text.encode()
             if self._tail:
                 os.ftruncate(file.handle, file.size - len(self._tail))
                 if data.startswith(self._last) or b"\n" + self._last in data:
                     self._tail, self.again = b"", True
             file.write(data + self._tail)
             self._size = file.size
-            if time.monotonic() - self._synced > _SYNC:  # a power cut takes seconds, not hours
-                file.sync()
-                self._synced = time.monotonic()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """End the run where its file cannot be written any more."""
         try:
             yield
+        except EndedEarly:
+            self._ended = True
+            raise
         except OSError as error:
             self._ended = True
             if self._path is None:
                 raise
-            rest = f"what it holds is valid{self._go_on}"
+            rest = "what it holds is valid"
             if self.form.tail:
                 rest = "no document is written, what stood there stays" if self._part else "it has no end"
-            why = error.strerror or str(error)
-            raise EndedEarly(f"{self._path}: cannot be written ({why}); {rest}") from None
-
-    def _check(self, file: AppendFile) -> None:
-        """See that the open file is the one at its path and has all that was written."""
-        trouble, held = None, file.size
-        if file.regular and held < self._size:
-            trouble = f"was shortened by another program during the run, from {self._size} bytes to {held}"
-            trouble += f"; records are missing{self._go_on}"
-        elif self._watched and not file.stands():
-            was = "replaced" if os.path.lexists(file.path) else "removed"
-            trouble = f"was {was} during the run; its records are gone, read again"
-        if trouble is not None:
-            self._ended = True
-            raise EndedEarly(f"{self._path}: {trouble}")
-
-    @property
-    def _go_on(self) -> str:
-        return ", continue it with --resume" if self.form.kind == "jsonl" else ""
+            elif self.form.kind == "jsonl":
+                rest += ", continue it with --resume"
+            raise EndedEarly(f"{self._path}: cannot be written ({error.strerror or error}); {rest}") from None
 
 
 @contextmanager
