@@ -16,11 +16,8 @@ from pathlib import Path
 import pytest
 
 from neocog.batch import archives
-from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
-from neocog.batch.resume import Done
-from neocog.batch.run import Request
-from neocog.batch.sources import MAX_BYTES, Files
+from neocog.batch.sources import MAX_BYTES
 from neocog.errors import InputError, NothingToRead
 from tests.support import save_page
 
@@ -180,30 +177,21 @@ def test_zips_of_any_kind(kind: str, tmp_path: Path) -> None:
     assert taken(path)[1] == ["cannot be extracted from its archive: Bad CRC-32 for file '0/\u00e9/b.png'"]
 
 
-def test_a_zip_that_understates_is_not_unpacked(tmp_path: Path) -> None:
-    path = pack(tmp_path / "bomb.zip", "zip", {"a.png": bytes(2**26)})
-    data = bytearray(path.read_bytes())
-    for mark, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
-        struct.pack_into("<I", data, data.rindex(mark) + place, 1000)
+def test_zips_that_lie(tmp_path: Path) -> None:
+    path = pack(tmp_path / "a.zip", "zip", {"a.png": bytes(2**26), "b.png": b"b"})
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    for mark, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):  # it has more bytes than it says
+        struct.pack_into("<I", data, data.index(mark) + place, 1000)
     path.write_bytes(data)
     with memory_below(2**22):
-        had, (_,) = taken(path)
-    assert had == []
-
-
-def test_members_within_others(tmp_path: Path) -> None:
-    path = pack(tmp_path / "a.zip", "zip", {"a.png": bytes(2**20), "b.png": b"b"})
-    whole = path.read_bytes()
-    first = whole.index(b"PK\1\2")
-    second = whole.index(b"PK\1\2", first + 1)
-    end = whole.rindex(b"PK\5\6")
-    entries = whole[second:end] + whole[first:second] * 1000
+        assert taken(path)[0] == ["b.png"]
+    first, second, end = whole.index(b"PK\1\2"), whole.rindex(b"PK\1\2"), whole.rindex(b"PK\5\6")
+    entries = whole[second:end] + whole[first:second] * 1000  # members lie within others
     told = struct.pack("<4s8xLLH", b"PK\5\6", len(entries), first, 0)
     path.write_bytes(whole[:first] + entries + told)
     had, said = taken(path)
-    assert had[:2] == ["b.png", "a.png"]
-    assert len(had) + len(said) == 1001
-    assert len(said) > 900
+    assert (had, len(said)) == (["b.png", "a.png"], 999)
     assert all("within the bytes of others" in line for line in said)
 
 
@@ -336,12 +324,3 @@ def test_long_names_links_and_files_with_holes(tmp_path: Path) -> None:
     had, said = taken(tmp_path / "a.tgz")
     assert had == ["last.png"]
     assert ["is a link, a device or full of holes" in line for line in said] == [True, True]
-
-
-def test_an_archive_is_compared_with_the_output_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = pack(tmp_path / "a.zip", "zip", {f"{n}.png": b"" for n in range(50)})
-    request = Request((str(path), str(path), str(tmp_path / "b.png")), Format("text"), "out.txt")
-    asked = []
-    monkeypatch.setattr(Files, "__contains__", lambda _, place: bool(asked.append(place)))
-    assert len(list(request.items(Done()))) == 101
-    assert asked == [str(path), str(tmp_path / "b.png")]
