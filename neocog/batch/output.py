@@ -88,10 +88,10 @@ class Sink:
 
     def finish(self) -> None:
         """Have the file tell of this run, though no record came, and see that it is still there."""
-        if self._path is not None or self._begun or self.form.tail:
-            self._put(self.form.tail)
-        self._ended = True
-        with self._writing():
+        with defer_interrupt(), self._writing():
+            if self._path is not None or self._begun or self.form.tail:
+                self._put(self.form.tail)
+            self._ended = True
             if self._files and self._files[-1].regular:
                 os.fsync(self._files[-1].handle)
             if self._part and self._path is not None:
