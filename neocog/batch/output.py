@@ -97,6 +97,8 @@ class Sink:
             if self._part and self._path is not None:
                 if len(self._files) > 1:
                     os.chmod(self._part, os.fstat(self._files[0].handle).st_mode & 0o7777)
+                while os.name == "nt" and self._files:  # no open file can be renamed there
+                    self._files.pop().close()
                 os.replace(self._part, os.path.realpath(self._path))
                 self._part = ""
 

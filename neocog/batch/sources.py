@@ -52,7 +52,7 @@ def why_skipped(name: str) -> str | None:
     """Why a file of this name is left out when a folder is read; None if it is not."""
     if name.startswith("."):
         return HIDDEN
-    return None if Path(name).suffix.lower() in PICTURE_SUFFIXES else "not a picture, by its name"
+    return None if os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES else "not a picture, by its name"
 
 
 def check_written(name: str | Path, option: str) -> None:
