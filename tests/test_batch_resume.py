@@ -211,7 +211,7 @@ def test_twenty_kills(model: str, tmp_path: Path) -> None:
     for _ in range(20):
         command = [sys.executable, "-m", "neocog", *words, str(out), "--resume"]
         process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        time.sleep(rng.uniform(1, 6))
+        time.sleep(rng.uniform(1, 4))
         process.kill()
         assert b"neocog" not in process.communicate()[1]
     assert run(*words, out, "--resume").exit_code == 0
