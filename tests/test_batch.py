@@ -12,7 +12,7 @@ from PIL import Image
 
 from neocog import Reader
 from neocog.batch.device import choose_device, learning_module
-from neocog.batch.overlays import PictureFolder, overlay
+from neocog.batch.report import PictureFolder
 from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
 from neocog.reading.records import PageReading
 from neocog.vision.finder import overlaps
@@ -145,7 +145,7 @@ def test_pages_are_decoded_once_for_their_overlays(tmp_path: Path, monkeypatch: 
     made, make = [], decode._page
     monkeypatch.setattr(decode, "_page", lambda *a: made.append(a[1]) or make(*a))
     readings = [PageReading(str(tmp_path / "a.tif"), number) for number in range(5)]
-    folder = PictureFolder(tmp_path / "seen", "--save-overlay", overlay, inputs=[])
+    folder = PictureFolder(tmp_path / "seen")
     folder.save(PageReading("gone.png", error="missing"))
     folder.save(*readings, PageReading("", 5, error="broken"))
     assert made == [0, 1, 2, 3, 4]

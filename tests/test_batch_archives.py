@@ -10,19 +10,15 @@ import tarfile
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from neocog.batch import archives
-from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
-from neocog.batch.resume import Done
-from neocog.batch.run import Request
-from neocog.batch.sources import MAX_BYTES, Files, Item
-from neocog.errors import InputError
+from neocog.batch.sources import MAX_BYTES
+from neocog.errors import InputError, NothingToRead
 from tests.support import save_page
 
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "": bytes}
@@ -46,12 +42,13 @@ def pack(path: Path, kind: str, files: dict[str, bytes]) -> Path:
 def taken(path: Path) -> tuple[list[str], list[str]]:
     """Names of the pictures of an archive that can be had, and what is said of the others."""
     had, said = [], []
-    for item in find_inputs([str(path)]):
-        try:
-            item.picture()
-            had.append(item.key)
-        except InputError as error:
-            said.append(str(error))
+    with suppress(NothingToRead):
+        for item in find_inputs([str(path)]):
+            try:
+                item.picture()
+                had.append(item.key)
+            except InputError as error:
+                said.append(str(error))
     return had, said
 
 
@@ -140,18 +137,6 @@ def test_members_that_are_refused(place: int, form: str, value: int, words: str,
     assert words in said
 
 
-def test_a_packed_bomb_is_not_unpacked(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.tar.gz"
-    with gzip.open(path, "wb", compresslevel=1) as stream:
-        stream.write(header(b"0", MAX_BYTES + 1))
-        for _ in range(17):
-            stream.write(bytes(2**24))
-    first = next(find_inputs([str(path)]))
-    assert first.data is None
-    with pytest.raises(InputError, match="at most"):
-        first.picture()
-
-
 # --- zip -------------------------------------------------------------------------------------
 
 
@@ -166,16 +151,9 @@ def test_a_zip_replaced_while_it_is_read(tmp_path: Path) -> None:
     assert [item.picture() for item in find_inputs([str(path)])] == [b"1", b"333"]
 
 
-class OneWay(io.BytesIO):
-    """What cannot go back: a zip archive has its sizes behind the members then."""
-
-    def seekable(self) -> bool:
-        return False
-
-
-@pytest.mark.parametrize("kind", ["plain", "in a pipe", "large", "behind a program", "remarks"])
+@pytest.mark.parametrize("kind", ["plain", "large", "behind a program", "remarks"])
 def test_zips_of_any_kind(kind: str, tmp_path: Path) -> None:
-    written = OneWay() if kind == "in a pipe" else io.BytesIO()
+    written = io.BytesIO()
     files = {"a.png": b"", "\u00e9/b.png": os.urandom(999), "c.png": bytes(2**16), "x/": b""}
     with zipfile.ZipFile(written, "w") as archive:
         for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -199,69 +177,31 @@ def test_zips_of_any_kind(kind: str, tmp_path: Path) -> None:
     assert taken(path)[1] == ["cannot be extracted from its archive: Bad CRC-32 for file '0/\u00e9/b.png'"]
 
 
-def test_a_member_is_read_without_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = pack(tmp_path / "a.zip", "zip", {f"{n}.png": b"%d" % n for n in range(9)})
-    items = list(find_inputs([str(path)]))
-    monkeypatch.setattr(zipfile, "ZipFile", None)  # nobody lists it again
-    assert [item.picture() for item in items] == [b"%d" % n for n in range(9)]
-    with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(Item.picture, items * 50))
-    assert found == [b"%d" % n for n in range(9)] * 50
-
-
-def test_a_zip_that_understates_is_not_unpacked(tmp_path: Path) -> None:
-    path = pack(tmp_path / "bomb.zip", "zip", {"a.png": bytes(2**26)})
-    data = bytearray(path.read_bytes())
-    for mark, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
-        struct.pack_into("<I", data, data.rindex(mark) + place, 1000)
+def test_zips_that_lie(tmp_path: Path) -> None:
+    path = pack(tmp_path / "a.zip", "zip", {"a.png": bytes(2**26), "b.png": b"b"})
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    for mark, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):  # it has more bytes than it says
+        struct.pack_into("<I", data, data.index(mark) + place, 1000)
     path.write_bytes(data)
     with memory_below(2**22):
-        had, (_,) = taken(path)
-    assert had == []
-
-
-def test_members_within_others(tmp_path: Path) -> None:
-    path = pack(tmp_path / "a.zip", "zip", {"a.png": bytes(2**20), "b.png": b"b"})
-    whole = path.read_bytes()
-    first = whole.index(b"PK\1\2")
-    second = whole.index(b"PK\1\2", first + 1)
-    end = whole.rindex(b"PK\5\6")
-    entries = whole[second:end] + whole[first:second] * 1000
+        assert taken(path)[0] == ["b.png"]
+    first, second, end = whole.index(b"PK\1\2"), whole.rindex(b"PK\1\2"), whole.rindex(b"PK\5\6")
+    entries = whole[second:end] + whole[first:second] * 1000  # members lie within others
     told = struct.pack("<4s8xLLH", b"PK\5\6", len(entries), first, 0)
     path.write_bytes(whole[:first] + entries + told)
     had, said = taken(path)
-    assert had[:2] == ["b.png", "a.png"]
-    assert len(had) + len(said) == 1001
-    assert len(said) > 900
+    assert (had, len(said)) == (["b.png", "a.png"], 999)
     assert all("within the bytes of others" in line for line in said)
 
 
-@pytest.mark.parametrize("broken", ["entry", "place", "cut"])
-def test_a_directory_that_breaks_off(broken: str, tmp_path: Path) -> None:
-    path = pack(tmp_path / "a.zip", "zip", {f"{number}.png": b"1" for number in range(5)})
-    data = bytearray(path.read_bytes())
-    fourth = data.rindex(b"PK\1\2", 0, data.rindex(b"PK\1\2"))
-    if broken == "entry":
-        data[fourth] = 0
-    elif broken == "place":
-        struct.pack_into("<L", data, len(data) - 6, 2**31)
-    else:
-        struct.pack_into("<H", data, fourth + 28, 60_000)
-    path.write_bytes(data)
-    had, said = taken(path)
-    assert had[:3] == (["0.png", "1.png", "2.png"] if broken != "place" else [])
-    assert len(said) == (1 if broken != "cut" else len(said))
-    assert "zip archive" in said[-1] or "cannot be extracted" in said[-1]
-
-
-@pytest.mark.slow
-def test_listing_a_large_zip_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 9)  # the end record of large archives
-    path = pack(tmp_path / "a.zip", "zip", {f"{number}.png": b"1" for number in range(20_000)})
-    assert b"PK\6\6" in path.read_bytes()
-    with memory_below(2**22):
-        assert sum(item.trouble is None for item in find_inputs([str(path)])) == 20_000
-    assert len(taken(path)[0]) == 20_000
+def test_the_directory_of_a_zip_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = pack(tmp_path / "a.zip", "zip", {f"{number}.png": b"1" for number in range(1000)})
+    assert len(taken(path)[0]) == 1000
+    monkeypatch.setattr(archives, "MAX_DIRECTORY", 20_000)
+    had, (said,) = taken(path)
+    assert had == []
+    assert "directory would have" in said
 
 
 # --- tar -------------------------------------------------------------------------------------
@@ -280,24 +220,15 @@ def test_a_header_that_is_none_is_not_the_end(packer: str, how: str, six: bytes,
     assert "the archive cannot be read to its end" in said[0]
 
 
-@pytest.mark.parametrize("packer", ["gz", "bz2", "xz"])
-@pytest.mark.parametrize("name", ["a.tar.gz", "a.tbz2"])
-def test_streams_behind_one_another(packer: str, name: str, six: bytes, tmp_path: Path) -> None:
-    for cut in (headers(six)[3], headers(six)[3] + 600, len(six) - 512):
-        parts = (six[:cut], six[cut:], bytes(4096))
-        (tmp_path / name).write_bytes(b"".join(map(PACKERS[packer], parts)))
-        assert taken(tmp_path / name) == ([f"{n}.png" for n in range(6)], [])
-
-
 @pytest.mark.parametrize("packer", PACKERS)
 @pytest.mark.parametrize("more", [bytes(512), bytes(999), b"of another file"])
 def test_what_lies_behind_the_end(packer: str, more: bytes, six: bytes, tmp_path: Path) -> None:
-    path = tmp_path / f"scans.tar.{packer}".rstrip(".")
-    wanted = ([f"{n}.png" for n in range(6)], [])
-    path.write_bytes(PACKERS[packer](six) + more)
-    assert taken(path) == wanted
-    path.write_bytes(PACKERS[packer](six + more))
-    assert taken(path) == wanted
+    path, pack = tmp_path / f"scans.tar.{packer}".rstrip("."), PACKERS[packer]
+    cuts = (headers(six)[3], headers(six)[3] + 600, len(six) - 512) if packer else ()
+    several = [b"".join(map(pack, (six[:cut], six[cut:], bytes(4096)))) for cut in cuts]
+    for data in (pack(six) + more, pack(six + more), *several):
+        path.write_bytes(data)
+        assert taken(path) == ([f"{n}.png" for n in range(6)], [])
 
 
 def test_all_before_a_cut_or_a_wrong_checksum_is_read(six: bytes, tmp_path: Path) -> None:
@@ -393,12 +324,3 @@ def test_long_names_links_and_files_with_holes(tmp_path: Path) -> None:
     had, said = taken(tmp_path / "a.tgz")
     assert had == ["last.png"]
     assert ["is a link, a device or full of holes" in line for line in said] == [True, True]
-
-
-def test_an_archive_is_compared_with_the_output_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = pack(tmp_path / "a.zip", "zip", {f"{n}.png": b"" for n in range(50)})
-    request = Request((str(path), str(path), str(tmp_path / "b.png")), Format("text"), "out.txt")
-    asked = []
-    monkeypatch.setattr(Files, "__contains__", lambda _, place: bool(asked.append(place)))
-    assert len(list(request.items(Done()))) == 101
-    assert asked == [str(path), str(tmp_path / "b.png")]

@@ -4,17 +4,21 @@ import errno
 import inspect
 import io
 import os
+import socket
 import sys
+import threading
 import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from neocog.batch import addresses
 from neocog.batch.inputs import MAX_NAME, Shard, count_inputs, find_inputs, is_one_file
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.vision.decode import decode
-from tests.support import run, save_page
+from tests.support import run, save_page, until
 
 
 def names(words: list[str], **options: object) -> list[str]:
@@ -56,6 +60,61 @@ def test_folders_of_any_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         sys.setrecursionlimit(limit)
     assert found == ["b.png", "x.png", "a/x.png", f"{deep}/x.png", "b/c.png", "b/a/y.png"]
     assert names(["**"]) == sorted(found)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+def test_a_folder_that_cannot_be_listed(number: int, scans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scandir = os.scandir
+
+    def fail(folder: str) -> object:
+        if folder.endswith("deep"):
+            raise OSError(number, os.strerror(number))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", fail)
+    *_, last = find_inputs(["scans"])
+    assert (last.source, last.key) == ("scans/deep", "deep/")
+    with pytest.raises(InputError, match=f"the folder cannot be listed .{os.strerror(number).lower()}"):
+        last.picture()
+
+
+def test_a_server_that_drips_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte of a header now and then: the download ends in time, with its thread and its socket."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, suppress(OSError):
+                    while True:
+                        connection.sendall(b"H")
+                        time.sleep(0.05)
+
+    threading.Thread(target=drip, daemon=True).start()
+    monkeypatch.setattr(addresses, "MAX_SECONDS", 0.4)
+    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        begun = time.perf_counter()
+        with pytest.raises(InputError, match=r"took more than 0\.4 seconds"):
+            addresses.fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/a.png")
+        assert time.perf_counter() - begun < 2
+    until(lambda: threading.active_count() == threads, 5)
+    until(lambda: len(os.listdir("/proc/self/fd")) <= files, 5)
+    listener.close()
+
+
+def test_a_download_that_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        with listener.accept()[0] as connection:
+            connection.recv(999)
+            connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+
+    threading.Thread(target=answer, daemon=True).start()
+    with listener, pytest.raises(InputError, match="the connection ended before the file did"):
+        addresses.fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/a.png")
 
 
 def test_patterns(scans: Path) -> None:

@@ -47,7 +47,7 @@ def names(folder: Path, model: str) -> Outcome:
     raw = os.fsencode(place) + b"/raw\xff\xfe\x9b31m.png"
     Path(os.fsdecode(raw)).write_bytes(b"no picture")
     inputs = [os.path.join(place, name) for name in os.listdir(place)]
-    for form in ("jsonl", "text", "csv", "table"):
+    for form in ("jsonl", "text", "csv"):
         done = watched(["read", str(place), "--model", model, "--format", form], folder, name=form)
         broken = one_record_each(inputs, done.out) if form == "jsonl" else []
         outcome.add(done, len(inputs), broken + (_formulas(done.out) if form == "csv" else []))

@@ -1,7 +1,9 @@
 """Pictures at http and https addresses: fetched whole, in bounded size and time."""
 
+import socket
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from neocog.batch.sources import MAX_BYTES
@@ -23,55 +25,82 @@ def is_address(word: str) -> bool:
 
 
 def fetch(address: str) -> bytes:
-    """Return the bytes at an address.
+    """Return the bytes at an address; InputError if they cannot be had, are too many or too slow.
 
     Redirects lead only to http and https; certificates are checked. Any server that this machine
     reaches may be asked, those of its own network too.
-
-    Raises
-    ------
-    InputError
-        If they cannot be had, are too many or come too slowly.
     """
-    # a header that comes byte by byte resets every other limit: the whole has one in a thread
-    came: list[bytes | InputError] = []
-    thread = threading.Thread(target=lambda: came.append(_fetched(address)), daemon=True)
-    thread.start()
-    thread.join(MAX_SECONDS)
-    if not came:
-        raise InputError(f"the download took more than {MAX_SECONDS:g} seconds; download it yourself")
-    if isinstance(came[0], InputError):
-        raise came[0]
-    return came[0]
-
-
-def _fetched(address: str) -> bytes | InputError:
     end = time.monotonic() + MAX_SECONDS
+    sockets: list[socket.socket] = []
+
+    def cut() -> None:
+        for connection in sockets:
+            with suppress(OSError):  # its other end may have gone
+                connection.shutdown(socket.SHUT_RDWR)
+
+    # a byte now and then resets every other limit, and the headers come within one call
+    timer = threading.Timer(MAX_SECONDS, cut)
+    timer.daemon = True
+    blocks, size = [], 0
     try:
-        with _opened(address) as response:
-            blocks, size = [], 0
-            while block := response.read1(_BLOCK):
+        timer.start()
+        with _opened(address, sockets, end) as response:
+            while size <= MAX_BYTES and (block := response.read1(_BLOCK)):
                 blocks.append(block)
                 size += len(block)
-                if size > MAX_BYTES:
-                    return InputError(f"has more than {MAX_BYTES:,} bytes; make it smaller")
-                if time.monotonic() > end:
-                    return InputError(
-                        f"the download took more than {MAX_SECONDS:g} seconds; download it yourself"
-                    )
-        return b"".join(blocks)
+            short = bool(response.length) and size <= MAX_BYTES
     except Exception as error:  # whatever a server makes of it
-        reason = printable(str(getattr(error, "reason", None) or error))[:120]
-        code = getattr(error, "code", None)
-        return InputError(f"cannot be fetched: {f'{code} ' if code else ''}{reason}")
+        if time.monotonic() < end:
+            reason = printable(str(getattr(error, "reason", None) or error))[:120]
+            code = getattr(error, "code", None)
+            raise InputError(f"cannot be fetched: {f'{code} ' if code else ''}{reason}") from None
+    finally:
+        timer.cancel()
+        for connection in sockets:
+            connection.close()
+    if time.monotonic() >= end:
+        raise InputError(f"the download took more than {MAX_SECONDS:g} seconds; download it yourself")
+    if size > MAX_BYTES:
+        raise InputError(f"has more than {MAX_BYTES:,} bytes; make it smaller")
+    if short:
+        raise InputError("cannot be fetched: the connection ended before the file did")
+    return b"".join(blocks)
 
 
-def _opened(address: str) -> Any:
-    """Open an address, or that to which it leads; what comes with a redirect is not read."""
+def _opened(address: str, sockets: list[socket.socket], end: float) -> Any:
+    """Open an address, or that to which it leads, and note its ``sockets``.
+
+    The opener knows http and https alone: no file:, no ftp:, where a redirect might lead. What
+    comes with a redirect is not read.
+    """
+    from http import client
+    from urllib import request
     from urllib.error import HTTPError
     from urllib.parse import urljoin
 
-    opener = _opener()
+    class Http(client.HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            sockets.append(self.sock.dup())
+            if time.monotonic() >= end:
+                raise TimeoutError
+
+    class Https(client.HTTPSConnection, Http):  # connects as Http does, then begins TLS
+        pass
+
+    class Handler(request.HTTPSHandler, request.HTTPHandler):
+        def http_open(self, asked: request.Request) -> Any:
+            return self.do_open(Http, asked)
+
+        def https_open(self, asked: request.Request) -> Any:
+            return self.do_open(Https, asked)
+
+    opener = request.OpenerDirector()
+    for handler in (
+        request.ProxyHandler(), Handler(), request.HTTPDefaultErrorHandler(),
+        request.HTTPErrorProcessor(), request.UnknownHandler(),
+    ):  # fmt: skip
+        opener.add_handler(handler)
     for _ in range(MAX_REDIRECTS + 1):
         try:
             return opener.open(address, timeout=_SILENCE)
@@ -82,16 +111,3 @@ def _opened(address: str) -> Any:
                 raise
             address = urljoin(address, to)
     raise InputError(f"redirects more than {MAX_REDIRECTS} times; give the final URL")
-
-
-def _opener() -> Any:
-    """Opens http and https alone: no file:, no ftp:, where a redirect might lead."""
-    from urllib import request
-
-    opener = request.OpenerDirector()
-    for handler in (
-        request.ProxyHandler(), request.HTTPHandler(), request.HTTPSHandler(),
-        request.HTTPDefaultErrorHandler(), request.HTTPErrorProcessor(), request.UnknownHandler(),
-    ):  # fmt: skip
-        opener.add_handler(handler)
-    return opener

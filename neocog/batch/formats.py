@@ -1,42 +1,58 @@
-"""The formats that records are written in: text, JSON, CSV, TSV, hOCR, ALTO, a table."""
+"""The formats that records are written in: text, JSON, CSV, TSV, hOCR 1.2, ALTO 4.
+
+hOCR: http://kba.github.io/hocr-spec/1.2/, ALTO: https://www.loc.gov/standards/alto/.
+"""
 
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, get_args
+from xml.etree import ElementTree as ET
 
-from neocog.batch import markup
 from neocog.batch.sources import STDIN
 from neocog.errors import UsageError
 from neocog.messages import printable
-from neocog.reading.records import REJECTED, PageReading
+from neocog.reading.records import REJECTED, Box, PageReading, WordReading
 from neocog.reading.words import cells
 
-Kind = Literal["text", "jsonl", "json", "csv", "tsv", "table", "hocr", "alto"]
+Kind = Literal["text", "jsonl", "json", "csv", "tsv", "hocr", "alto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_SUFFIXES: dict[str, Kind] = {
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
+    ".hocr": "hocr", ".alto": "alto", ".xml": "alto",
+}  # fmt: skip
 
 CSV_COLUMNS = (
     "source", "page", "text", "n_digits", "n_rejected", "reasons", "least_p", "model", "error"
 )  # fmt: skip
-_WITH_PATTERN = ("fits",)  # more columns where a pattern was asked for
-_NUMBERS = ("page", "n_digits", "n_rejected", "least_p")
-_SELDOM = ("page", "n_rejected", "reasons", "error", "fits")  # in a table only if they say more
 _FORMULA = re.compile(r"[=+\-@\t\r\n'＝＋－＠]")  # what begins with one of them
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*")  # and is no number gets an apostrophe before it
-_WIDE = 160  # columns of a table that goes into a file
+
+_HOCR_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
+<html xmlns="http://www.w3.org/1999/xhtml"><head><title>neocog</title>
+<meta charset="utf-8"/><meta name="ocr-system" content="neocog"/>
+<meta name="ocr-capabilities" content="ocr_page ocr_line ocrx_word"/></head><body>
+"""
+_TAILS = {"json": "\n]\n", "hocr": "</body></html>\n", "alto": "</Layout></alto>\n"}
+
+
+def kind_of(path: str | None) -> Kind:
+    """The format that a file's suffix asks for; text for any other."""
+    return _SUFFIXES.get(Path(path or "").suffix.lower(), "text")
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """How a record is written.
 
-    ``text``, ``tsv``, ``hocr`` and ``alto`` leave out pages that could not be read; rows of a
-    ``table`` are gathered as CSV and laid out at the end. UsageError for an unknown kind, times
-    where they have no place, or several inputs in a document of one.
+    ``text``, ``tsv``, ``hocr`` and ``alto`` leave out pages that could not be read. UsageError for
+    an unknown kind, times where they have no place, or several inputs in a document of one.
     """
 
     kind: str
@@ -57,42 +73,39 @@ class Format:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of a row."""
-        return CSV_COLUMNS + (_WITH_PATTERN if "pattern" in (self.settings or {}) else ())
+        """Names of the columns of CSV."""
+        return CSV_COLUMNS + (("fits",) if "pattern" in (self.settings or {}) else ())
 
     @property
     def head(self) -> str:
         """What stands before the first record."""
         if self.kind == "csv":
             return _csv_line(self.columns)
-        if self.kind == "hocr":
-            return markup.HOCR_HEAD
-        return markup.alto_head(self.source) if self.kind == "alto" else ""
+        if self.kind == "alto":
+            return _alto_head(self.source)
+        return {"json": "[", "hocr": _HOCR_HEAD}.get(self.kind, "")
 
     @property
     def tail(self) -> str:
         """What ends a document."""
-        tails = {"json": "\n]\n", "hocr": markup.HOCR_TAIL, "alto": markup.ALTO_TAIL}
-        return tails.get(self.kind, "")
+        return _TAILS.get(self.kind, "")
 
     def render(self, reading: PageReading) -> str:
-        """One record, with its line end."""
-        if self.kind in ("jsonl", "json"):  # `Sink` makes one document of json
+        """One record, with its line end; what stands between those of json is not part of them."""
+        if self.kind in ("jsonl", "json"):
             return reading.to_json(timings=self.timings, settings=self.settings) + "\n"
+        if self.kind == "csv":
+            row = _row(reading)
+            return _csv_line(inert(row[name]) for name in self.columns)
+        if reading.error is not None:
+            return ""
         if self.kind == "text":
             return self._text(reading)
         if self.kind == "tsv":
             return self._tsv(reading)
-        if self.kind in ("hocr", "alto"):
-            page = markup.hocr_page if self.kind == "hocr" else markup.alto_page
-            return page(reading) if reading.error is None else ""
-        row = _row(reading)
-        cells = [row[name] for name in self.columns]
-        return _csv_line(map(inert, cells) if self.kind == "csv" else cells)
+        return _hocr_page(reading) if self.kind == "hocr" else _alto_page(reading)
 
     def _text(self, reading: PageReading) -> str:
-        if reading.error is not None:
-            return ""
         if not self.names or reading.source == STDIN:
             between = "\n" if reading.page else ""
             return f"{between}{reading.text}\n"
@@ -103,49 +116,21 @@ class Format:
     def _tsv(self, reading: PageReading) -> str:
         """A row for each line of writing; with names the input and the page stand before it."""
         named = (printable(reading.source), str(reading.page)) if self.names else ()
-        rows = cells(reading) if reading.error is None else []
+        rows = cells(reading)
         between = "\n" if reading.page and not named and rows else ""
         lines = ("\t".join(str(inert(cell)) for cell in (*named, *row)) + "\n" for row in rows)
         return between + "".join(lines)
 
 
-_SUFFIXES: dict[str, Kind] = {
-    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
-    ".hocr": "hocr", ".alto": "alto", ".xml": "alto",
-}  # fmt: skip
+def inert(cell: str | int) -> str | int:
+    """A cell that no spreadsheet takes for a formula; without a first apostrophe it is as it was.
 
-
-def kind_of(path: str | None) -> Kind:
-    """The format that a file's suffix asks for; text for any other."""
-    return _SUFFIXES.get(Path(path or "").suffix.lower(), "text")
-
-
-def lay_out(rows: str, columns: Sequence[str] = CSV_COLUMNS, *, width: int | None = None) -> str:
-    """Lay rows, as `Format` writes them for a table, out for people; 160 columns wide by default.
-
-    Columns that say nothing are left out.
+    >>> [inert(cell) for cell in ("=1+1", "-5", "-5+5", "'tis", "07946", 3)]
+    ["'=1+1", '-5', "'-5+5", "''tis", '07946', 3]
     """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    cells = list(csv.DictReader(io.StringIO(rows, newline=""), columns))
-    shown = [
-        name
-        for name in columns
-        if name != "model" and (name not in _SELDOM or any(row[name] not in ("", "0") for row in cells))
-    ]
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in shown:
-        wide = 16 if name in ("source", "text") else None
-        side: Any = "right" if name in _NUMBERS else "left"
-        table.add_column(name, justify=side, min_width=wide, overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(row[name]) for name in shown))
-    page = io.StringIO()
-    Console(file=page, width=width or _WIDE).print(table)
-    return page.getvalue()
+    words = str(cell)
+    runs = _FORMULA.match(words) and not _NUMBER.fullmatch(words)
+    return f"'{words}" if runs else cell
 
 
 def _row(reading: PageReading) -> dict[str, str | int]:
@@ -164,18 +149,74 @@ def _row(reading: PageReading) -> dict[str, str | int]:
     }
 
 
-def inert(cell: str | int) -> str | int:
-    """A cell that no spreadsheet takes for a formula; without a first apostrophe it is as it was.
-
-    >>> [inert(cell) for cell in ("=1+1", "-5", "-5+5", "'tis", "07946", 3)]
-    ["'=1+1", '-5', "'-5+5", "''tis", '07946', 3]
-    """
-    words = str(cell)
-    runs = _FORMULA.match(words) and not _NUMBER.fullmatch(words)
-    return f"'{words}" if runs else cell
-
-
 def _csv_line(row: Iterable[str | int]) -> str:
     line = io.StringIO(newline="")
     csv.writer(line, lineterminator="\n").writerow(row)
     return line.getvalue()
+
+
+def _hocr_page(reading: PageReading) -> str:
+    """A page as hOCR; ``textangle`` is what the page was turned by."""
+    wide, high = reading.size or (0, 0)
+    name = printable(reading.source).replace('"', "%22")
+    title = f'image "{name}"; bbox 0 0 {wide} {high}; ppageno {reading.page}'
+    page = ET.Element("div", {"class": "ocr_page", "title": title})
+    for line in reading.lines:
+        turn = f"; textangle {reading.turn}" if reading.turn else ""
+        own = ET.SubElement(page, "span", {"class": "ocr_line", "title": _bbox(line.box) + turn})
+        for word in line.words:
+            title = f"{_bbox(word.box)}; x_wconf {round(100 * _p(word, reading))}"
+            ET.SubElement(own, "span", {"class": "ocrx_word", "title": title}).text = word.text
+    return _xml(page)
+
+
+def _alto_head(source: str) -> str:
+    description = ET.Element("Description")
+    ET.SubElement(description, "MeasurementUnit").text = "pixel"
+    image = ET.SubElement(description, "sourceImageInformation")
+    ET.SubElement(image, "fileName").text = printable(source)
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n<alto xmlns='
+    return f'{head}"http://www.loc.gov/standards/alto/ns-v4#">\n{_xml(description)}<Layout>\n'
+
+
+def _alto_page(reading: PageReading) -> str:
+    """A page as ALTO; ``ROTATION`` is what it was turned by."""
+    number, (wide, high) = reading.page, reading.size or (0, 0)
+    size = {"HEIGHT": str(high), "WIDTH": str(wide)}
+    page = ET.Element("Page", {"ID": f"p{number}", "PHYSICAL_IMG_NR": str(number + 1), **size})
+    space = ET.SubElement(page, "PrintSpace", _place((0, 0, wide, high)))
+    inside = ET.SubElement(space, "TextBlock", {"ID": f"p{number}_b0", **space.attrib})
+    if reading.turn:
+        inside.set("ROTATION", str(reading.turn))
+    for n, line in enumerate(reading.lines):
+        own = ET.SubElement(inside, "TextLine", {"ID": f"p{number}_l{n}", **_place(line.box)})
+        for k, word in enumerate(line.words):
+            if k:
+                ET.SubElement(own, "SP")
+            ET.SubElement(own, "String", {
+                "ID": f"p{number}_l{n}_w{k}", "CONTENT": word.text,
+                "WC": f"{_p(word, reading):.2f}", **_place(word.box),
+            })  # fmt: skip
+    return _xml(page)
+
+
+def _p(word: WordReading, reading: PageReading) -> float:
+    """How probably all digits of a word are right; 0 for signs alone."""
+    if word.digits is None:
+        return 0.0
+    first, last = word.digits
+    return prod(digit.p for digit in reading.digits[first : last + 1])
+
+
+def _bbox(box: Box) -> str:
+    x, y, w, h = box
+    return f"bbox {x} {y} {x + w} {y + h}"
+
+
+def _place(box: Box) -> dict[str, str]:
+    return dict(zip(("HPOS", "VPOS", "WIDTH", "HEIGHT"), map(str, box), strict=True))
+
+
+def _xml(element: ET.Element) -> str:
+    ET.indent(element)
+    return ET.tostring(element, encoding="unicode") + "\n"

@@ -16,14 +16,13 @@ from neocog.batch.archives import is_archive_name, members
 from neocog.batch.sources import (
     HIDDEN,
     MAX_BYTES,
+    PACKED_TAR,
     STDIN,
-    TAR,
-    ZIP,
     Item,
     Skipped,
     is_picture_name,
     why_skipped,
-)
+)  # fmt: skip
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
 
 _ENOUGH = 16
@@ -42,9 +41,8 @@ MAX_NAME = 2**16
 class Shard:
     """Share ``number``, from 1, of ``count`` shares of the inputs.
 
-    Which share an input belongs to follows from its key, the path relative to the folder or
-    archive that was named: it is the same on every machine, wherever the folder lies there, and
-    does not change when other inputs come or go.
+    The SHA-256 of an input's key, its path relative to what was named, chooses the share: it is the
+    same on every machine, and does not change when other inputs come or go.
     """
 
     number: int
@@ -59,7 +57,7 @@ class Shard:
         return cls(int(found[1]), int(found[2]))
 
     def holds(self, key: str) -> bool:
-        """Whether the input of this key is of this share: by the SHA-256 of the key."""
+        """Whether the input of this key is of this share."""
         digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
         return int.from_bytes(digest[:8], "big") % self.count == self.number - 1
 
@@ -72,35 +70,32 @@ def find_inputs(
     look_into: bool = True,
     skipped: Skipped = lambda name, why: None,
 ) -> Iterator[Item]:
-    """Yield what the words of a command line stand for, one after another, as it is found.
+    """Yield what the words of a command line stand for (docs/batch.md), one after another, as it is found.
 
-    ==================  =========================================================================
-    a word              stands for
-    ==================  =========================================================================
-    a folder            every picture in it and below it, sorted by name, its own before those of
-                        its sub-folders; hidden ones, files of other suffixes and links to
-                        folders are left out
-    a zip or tar file   every picture in it, in the archive's order
-    an address          what is there (``http://``, ``https://``)
-    any other file      itself, whatever its name; also one that is not there, for a record that
-                        says so
-    a pattern           what a shell finds for it (``*``, ``?``, ``[a-z]``, ``**`` for any folders),
-                        if no file has that very name; sorted
-    ``@list.txt``       the names in that file, one a line: files, archives, folders
-    ``-``               the picture on stdin, if it begins as one; else the names that come there,
-                        one a line, each as soon as it comes
-    ==================  =========================================================================
-
-    ``null``: names in lists and on stdin end with a zero byte, not with a line; without
-    ``look_into`` an archive is an item itself; ``skipped`` is told of files in folders and archives
-    that are not read. UsageError if a list cannot be opened, or folders are too
-    deep for a pattern; NothingToRead, after the last word, if none stood for a picture.
+    ``null``: names in lists and on stdin end with a zero byte; without ``look_into`` an archive is
+    an item itself; ``skipped`` is told of files in folders and archives that are not read.
+    UsageError if a list cannot be opened, or folders are too deep for a pattern; NothingToRead,
+    after the last word, if none stood for a picture.
     """
     found = False
     for word in words:
-        for item in _of_word(word, null, stdin, look_into, skipped):
-            found = True
-            yield item
+        names: Iterable[str] = (str(word),)
+        if word == STDIN:
+            stream = stdin or _stdin()
+            begin = _begin(stream, null)
+            if _PICTURE.match(begin):
+                found = True
+                yield _piped(begin, stream)
+                continue
+            names = _names(STDIN, stream, null, begin)
+        elif isinstance(word, str) and word.startswith("@"):
+            names = _listed(word, null)
+        elif isinstance(word, str) and _is_pattern(word):
+            names = _matching(word)
+        for name in names:
+            for item in _named(name, look_into, skipped):
+                found = True
+                yield item
     if not found:
         raise NothingToRead(
             "no pictures found; name pictures, or folders, archives or lists with pictures "
@@ -119,15 +114,14 @@ def is_one_file(words: list[str]) -> bool:
 
 def comes_once(word: str) -> bool:
     """Whether the names that a word stands for can be read but once: stdin, a list in a pipe."""
-    return word == STDIN or (
-        word.startswith("@") and os.path.exists(word[1:]) and not os.path.isfile(word[1:])
-    )
+    listed = word.startswith("@") and os.path.exists(word[1:])
+    return word == STDIN or (listed and not os.path.isfile(word[1:]))
 
 
 def count_inputs(words: Iterable[str], *, null: bool = False, shard: Shard | None = None) -> int | None:
     """How many inputs the words stand for, or None where that cannot be told beforehand."""
     words = list(words)
-    if any(comes_once(w) or (is_archive_name(w) and not w.lower().endswith(ZIP + TAR)) for w in words):
+    if any(comes_once(w) or w.lower().endswith(PACKED_TAR) for w in words):
         return None
     try:
         items = find_inputs(words, null=null)
@@ -136,43 +130,22 @@ def count_inputs(words: Iterable[str], *, null: bool = False, shard: Shard | Non
         return None
 
 
-def _of_word(
-    word: str | Path, null: bool, stdin: IO[bytes] | None, look_into: bool, skipped: Skipped
-) -> Iterator[Item]:
-    names: Iterable[str] = (str(word),)
-    if isinstance(word, str):
-        if word == STDIN:
-            stream = stdin or _stdin()
-            begin = _begin(stream, null)
-            if _PICTURE.match(begin):
-                yield _piped(begin, stream)
-                return
-            names = _names(word, stream, null, begin)
-        elif word.startswith("@"):
-            names = _listed(word[1:], null)
-        elif not is_address(word) and _is_pattern(word):
-            names = _matching(word)
-    for name in names:
-        yield from _named(name, look_into, skipped)
-
-
 def _named(name: str, look_into: bool, skipped: Skipped) -> Iterator[Item]:
-    """A name that stands for itself: a folder, an archive or a file."""
+    """A name that stands for itself: a folder, an archive, a file or an address."""
     if is_address(name):
         yield Item(name, name)
         return
+    path = str(Path(name))
     # os.path.isdir takes names that no file can have, Path.is_dir raises on them
     if os.path.isdir(name):
-        yield from _folder(str(Path(name)), skipped)
+        yield from _folder(path, skipped)
     elif look_into and is_archive_name(name) and os.path.isfile(name):
-        path = str(Path(name))
         try:
             yield from members(path, lambda own, why: skipped(f"{path}/{own}", why))
         except InputError as error:
             yield Item(path, Path(path).name, trouble=str(error))
     else:
-        source = str(Path(name))
-        yield Item(source, Path(source).as_posix())
+        yield Item(path, Path(path).as_posix())
 
 
 def _folder(named: str, skipped: Skipped) -> Iterator[Item]:
@@ -182,70 +155,65 @@ def _folder(named: str, skipped: Skipped) -> Iterator[Item]:
         folder, below = left.pop()
         try:
             with os.scandir(folder) as entries:
-                ordered = sorted(entries, key=lambda entry: entry.name)
-        except OSError:
-            yield Item(folder, below or ".")  # reading it will say why not
+                listed = sorted((e.name, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in entries)
+        except OSError as error:
+            yield Item(folder, below or ".", trouble=f"the folder cannot be listed ({_why(error)})")
             continue
         folders = []
-        for entry in ordered:
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name.startswith("."):
-                    skipped(entry.path, f"{HIDDEN} folder")
-                else:
-                    folders.append(entry.name)
-            elif entry.is_symlink() and os.path.isdir(entry):
-                skipped(entry.path, "link to a folder")
-            elif (why := why_skipped(entry.name)) is not None:
-                skipped(entry.path, why)
+        for name, is_folder, is_link in listed:
+            path = os.path.join(folder, name)
+            if is_folder and name.startswith("."):
+                skipped(path, f"{HIDDEN} folder")
+            elif is_folder:
+                folders.append((path, f"{below}{name}/"))
+            elif is_link and os.path.isdir(path):
+                skipped(path, "link to a folder")
+            elif (reason := why_skipped(name)) is not None:
+                skipped(path, reason)
             else:
-                yield Item(os.path.join(folder, entry.name), below + entry.name)
-        del ordered
-        left += [(os.path.join(folder, name), f"{below}{name}/") for name in reversed(folders)]
+                yield Item(path, below + name)
+        left += reversed(folders)
 
 
-def _listed(name: str, null: bool) -> Iterator[str]:
+def _listed(word: str, null: bool) -> Iterator[str]:
     try:
-        stream = open(name, "rb")  # noqa: SIM115
+        stream = open(word[1:], "rb")  # noqa: SIM115
     except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise UsageError(
-            f"@{name}: the list cannot be opened ({reason}); expected a file with one name per line"
-        ) from None
+        why = f"{word}: the list cannot be opened ({_why(error)}); expected a file with one name per line"
+        raise UsageError(why) from None
     with stream:
-        yield from _names(f"@{name}", stream, null)
+        yield from _names(word, stream, null)
 
 
-def _names(word: str, stream: IO[bytes], null: bool, rest: bytes = b"") -> Iterator[str]:
+def _names(word: str, stream: IO[bytes], null: bool, block: bytes = b"") -> Iterator[str]:
     """Names that end with a line, or with a zero byte; none is waited for once it is whole.
 
-    Of one that is longer than any system takes a part is kept: it is told of as any other that
-    cannot be opened, and the names behind it are read. ``rest`` is what was read before.
+    Of one that is longer than any system takes a part is kept: it fails as any other that cannot
+    be opened. ``block`` is what was read before.
     """
-    end = b"\0" if null else b"\n"
+    end, rest = b"\0" if null else b"\n", b""
     read = getattr(stream, "read1", stream.read)
-    block = rest
-    rest = b""
     try:
         while block := block or read(MAX_NAME):
             *names, rest = (rest + block).split(end)
-            block = b""
+            block, rest = b"", rest[:MAX_NAME]
             yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
-            rest = rest[:MAX_NAME]
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise EndedEarly(f"{word}: the list breaks off ({why}); pass the complete list") from None
+        raise EndedEarly(f"{word}: the list breaks off ({_why(error)}); pass the complete list") from None
     if rest:
         yield os.fsdecode(rest)
+
+
+def _why(error: OSError | ValueError) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def _begin(stream: IO[bytes], null: bool) -> bytes:
     """What stdin begins with: as much as tells a picture from names, and no wait behind a name."""
     read = getattr(stream, "read1", stream.read)
-    begin = b""
+    end, begin = b"\0" if null else b"\n", b""
     with suppress(OSError):  # the next read says so
-        while len(begin) < _ENOUGH and (b"\0" if null else b"\n") not in begin:
-            if not (block := read(MAX_NAME)):
-                break
+        while len(begin) < _ENOUGH and end not in begin and (block := read(MAX_NAME)):
             begin += block
     return begin
 
@@ -271,7 +239,7 @@ def _stdin() -> IO[bytes]:
 
 
 def _is_pattern(word: str) -> bool:
-    return glob.has_magic(word) and not os.path.lexists(word)
+    return glob.has_magic(word) and not is_address(word) and not os.path.lexists(word)
 
 
 def _matching(pattern: str) -> Iterator[str]:

@@ -1,12 +1,6 @@
-"""Where records go: stdout or a file; each is written at once, and none is torn by Ctrl-C.
+"""Where records go: stdout or a file; each is written at once, and none is torn by Ctrl-C."""
 
-A file that is removed, replaced or cut while it is written ends the run, as a full disk does: what
-is still there is saved, and named.
-"""
-
-import errno
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -16,31 +10,68 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from neocog.batch.formats import Format, lay_out
+from neocog.batch.formats import Format
 from neocog.batch.resume import Done
 from neocog.errors import EndedEarly, UsageError
-from neocog.files import AppendFile
+from neocog.files import AppendFile, check_output
 from neocog.reading.records import PageReading
-
-_SYNC = 5.0  # seconds after which what is written is brought to the disk
 
 
 class Sink:
     """Takes one record after another, for a file or for stdout.
 
-    With ``done`` it goes on behind what the file has. Without it the file is written over when the
-    first record comes, or when all is done: what stood there is kept until then.
+    A file that exists is locked at once, and written over when the first record comes, or when all
+    is done. A document that needs its end (json, hocr, alto) is written beside the file, as
+    ``.NAME.part``, and takes its place at the end.
+
+    The run ends (EndedEarly) if the file cannot be written any more, or if it is removed, replaced
+    or shortened by others. UsageError if another run has it.
     """
 
-    def __init__(self, form: Format, path: str | Path | None = None, *, done: Done | None = None) -> None:
+    def __init__(self, form: Format, path: str | Path | None = None) -> None:
         self.form, self.seconds = form, 0.0
-        self._path, self._done = path, done
-        self._stdout = sys.stdout  # others may turn it elsewhere later, to keep it clean
-        self._file: AppendFile | None = None
-        self._begun = done is not None
-        self._rows: list[str] = []
-        self._open = False  # a document has begun and not ended
-        self._synced = time.monotonic()
+        self.again = False  # whether the last input of an earlier run has been written anew
+        self._path, self._stdout = path, sys.stdout  # which others may turn elsewhere, to keep it clean
+        self._files: list[AppendFile] = []  # the one that is written last
+        self._part = ""
+        self._size, self._watched = 0, False  # bytes that the file has at least; whether its path leads to it
+        self._begun = self._ended = False
+        self._tail = self._last = b""  # records of the last input of an earlier run, and how they begin
+
+    def open(self) -> None:
+        """Open and lock what is there; UsageError if it cannot be written."""
+        if self._path is None:
+            return
+        try:
+            if not os.path.exists(self._path):
+                check_output(self._path, "-o")
+            elif os.path.isfile(self._path) or os.path.isdir(self._path):  # a pipe would wait for its reader
+                self._open(self._path)
+            if self.form.tail and (self._files or not os.path.exists(self._path)):
+                folder, name = os.path.split(os.path.realpath(self._path))
+                part = os.path.join(folder, f".{name}.part")
+                if not self._open(part).stands():  # renamed by a run that ends at this moment
+                    raise UsageError(f"{self._path}: another run has just ended; start again")
+                self._part = part
+        except OSError as error:
+            raise UsageError(
+                f"{self._path}: cannot be written ({error.strerror}); choose another -o"
+            ) from None
+
+    def resume(self, done: Done) -> None:
+        """Go on behind the records that the file has, without what was torn at its end.
+
+        The records of the last input stay at the end, until new ones take their place.
+        """
+        if self._path is None or not self._files or done.last is None:
+            return
+        self._begun, file = True, self._files[-1]
+        self._last = PageReading(done.last).to_json().partition('"page":')[0].encode() + b'"page":0,'
+        with self._writing(), open(self._path, "rb") as stream:
+            stream.seek(done.end)
+            self._tail = stream.read(done.size - done.end).rstrip(b"\n") + b"\n"
+            os.ftruncate(file.handle, done.size - 1)  # what was torn, and the last line's end, if it has one
+            file.write(b"\n")
 
     def write(self, reading: PageReading) -> None:
         """Write a record and flush it."""
@@ -49,124 +80,97 @@ class Sink:
     def put(self, text: str) -> None:
         """Write records that have their format already, and flush them."""
         start = time.perf_counter()
-        if self.form.kind == "table":
-            self._rows.append(text)
-        elif self.form.kind == "json":
-            for line in text.removesuffix("\n").split("\n") if text else ():
-                self._put(("," if self._open else "[") + f"\n{line}")
-                self._open = True
-        else:
-            self._put(text)  # though it be empty: what stood in the file goes
-            self._open = bool(self.form.tail)
+        if self.form.kind == "json":  # a comma before all but the first
+            text = "".join(f",\n{line}" for line in text.split("\n") if line)
+            text = text if self._begun else text[1:]
+        self._put(text)
         self.seconds += time.perf_counter() - start
 
     def finish(self) -> None:
         """Have the file tell of this run, though no record came, and see that it is still there."""
-        if self.form.tail:
-            self._end_document()
         with defer_interrupt(), self._writing():
-            if self._path is not None and self._file is None:
-                self._append("")
-            self._check()
+            if self._path is not None or self._begun or self.form.tail:
+                self._put(self.form.tail)
+            self._ended = True
+            if self._files and self._files[-1].regular:
+                os.fsync(self._files[-1].handle)
+            if self._part and self._path is not None:
+                if len(self._files) > 1:
+                    os.chmod(self._part, os.fstat(self._files[0].handle).st_mode & 0o7777)
+                while os.name == "nt" and self._files:  # no open file can be renamed there
+                    self._files.pop().close()
+                os.replace(self._part, os.path.realpath(self._path))
+                self._part = ""
 
     def close(self) -> None:
-        """Write what is still to be written, and close the file."""
+        """Close the file; a document that has begun is ended, and takes its place."""
         try:
-            if self._open:  # the run ended early
+            if self._begun and self.form.tail and not self._ended:  # the run ended early
                 with suppress(EndedEarly):
-                    self._end_document()
-            if self._rows:
-                on_screen = self._path is None and self._stdout.isatty()
-                width = shutil.get_terminal_size().columns if on_screen else None
-                rows, self._rows = "".join(self._rows), []
-                self._put(lay_out(rows, self.form.columns, width=width))
-            if self._file is not None:
-                with self._writing():
-                    self._file.sync()
+                    self.finish()
         finally:
-            if self._file is not None:
-                self._file.close()
+            if self._part:
+                Path(self._part).unlink(missing_ok=True)
+            while self._files:
+                self._files.pop().close()
 
-    def _end_document(self) -> None:
-        empty = self.form.kind == "json" and not self._open
-        self._open = False
-        self._put("[]\n" if empty else self.form.tail)
+    def _open(self, path: str | Path) -> AppendFile:
+        self._files.append(AppendFile(path, lock="-o"))
+        self._watched = self._files[-1].regular and self._files[-1].stands()  # not on every network folder
+        return self._files[-1]
 
     def _put(self, text: str) -> None:
         with defer_interrupt(), self._writing():
-            if self._done is not None and self._path is not None:
-                anew, text = self._done.part(text)
-                if anew and self._done.differs(self._path, anew.encode()):
-                    if self._file is not None:
-                        self._file.close()  # it is of the file that goes
-                        self._file = None
-                    self._done.replace_last(self._path, anew.encode())
-            self._append(text)
-            self._check()
-
-    def _append(self, text: str) -> None:
-        if not self._begun:
-            text, self._begun = self.form.head + text, True
-        if self._path is None:
-            self._stdout.write(text)
-            self._stdout.flush()
-            return
-        if self._file is None:
-            self._file = AppendFile(self._path, keep=self._done is not None)
-        self._file.write(text.encode())
-        if time.monotonic() - self._synced > _SYNC:  # a power cut takes seconds, not hours
-            self._file.sync()
-            self._synced = time.monotonic()
+            data = (text if self._begun else self.form.head + text).encode()
+            if self._path is None:
+                self._begun = True
+                self._stdout.write(data.decode())
+                self._stdout.flush()
+                return
+            if not self._files and self._open(self._path).regular and self._files[0].size:
+                raise UsageError(f"{self._path}: another run has written it meanwhile; choose another -o")
+            file = self._files[-1]
+            if file.size < self._size or (self._watched and not file.stands()):
+                raise EndedEarly(
+                    f"{self._path}: was removed, replaced or shortened during the run; records are missing, "
+                    "read again"
+                )
+            if not self._begun and file.regular:
+                os.ftruncate(file.handle, 0)
+            self._begun = True
+            if self._tail:
+                os.ftruncate(file.handle, file.size - len(self._tail))
+                if data.startswith(self._last) or b"\n" + self._last in data:
+                    self._tail, self.again = b"", True
+            file.write(data + self._tail)
+            self._size = file.size
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """End the run where its file cannot be written any more."""
         try:
             yield
+        except EndedEarly:
+            self._ended = True
+            raise
         except OSError as error:
+            self._ended = True
             if self._path is None:
                 raise
-            why = error.strerror or str(error)
-            raise EndedEarly(f"{self._path}: cannot be written ({why}); {self._rest}") from None
-
-    def _check(self) -> None:
-        """See that the open file is the one at its path and has all that was written."""
-        if self._file is None or (trouble := self._file.trouble()) is None:
-            return
-        try:
-            saved = self._file.save_beside()
-            held = self._rest if saved is None else f"what it held is in {saved}{self._go_on}"
-        except OSError as error:
-            held = f"what it held cannot be saved as {error.filename} ({error.strerror})"
-        raise EndedEarly(f"{self._path}: {trouble}; {held}")
-
-    @property
-    def _rest(self) -> str:
-        if self.form.tail:
-            return "its document is not complete"
-        return f"what it holds is valid{self._go_on}"
-
-    @property
-    def _go_on(self) -> str:
-        return ", continue it with --resume" if self.form.kind == "jsonl" else ""
+            rest = "what it holds is valid"
+            if self.form.tail:
+                rest = "no document is written, what stood there stays" if self._part else "it has no end"
+            elif self.form.kind == "jsonl":
+                rest += ", continue it with --resume"
+            raise EndedEarly(f"{self._path}: cannot be written ({error.strerror or error}); {rest}") from None
 
 
 @contextmanager
-def open_sink(form: Format, path: str | Path | None = None, *, done: Done | None = None) -> Iterator[Sink]:
-    """Open a sink that writes to ``path``, or to stdout; UsageError if it cannot be written.
-
-    With ``done`` a torn line is cut off at once, and the last input's records leave only when new
-    ones take their place, in one step.
-    """
-    if path is not None:
-        try:
-            _check(Path(path))
-            if done is not None and os.path.isfile(path):
-                done.mend(path)
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be written ({error.strerror}); choose another -o") from None
-    sink = Sink(form, path, done=done)
+def open_sink(form: Format, path: str | Path | None = None) -> Iterator[Sink]:
+    """Open a sink that writes to ``path``, or to stdout; UsageError if it cannot be written."""
+    sink = Sink(form, path)
     try:
+        sink.open()
         yield sink
         sink.finish()
     finally:
@@ -187,11 +191,3 @@ def defer_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if came and callable(before):
             before(*came[0])
-
-
-def _check(path: Path) -> None:
-    """Say at once what opening the file would say later, and leave the file as it is."""
-    if path.is_file() or path.is_dir():  # a pipe would wait for its reader
-        path.open("a").close()
-    elif not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -1,24 +1,28 @@
-"""A page of HTML for people: what was read beside a small picture of it, doubts first."""
+"""Pictures for people: overlays of what was read, and a page of HTML with the doubts first."""
 
 import base64
+import hashlib
 import heapq
 import html
 import io
+import re
 from collections import deque
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from string import Template
 from typing import TYPE_CHECKING
 
-from neocog.batch.sources import Item
+from neocog.batch.pictures import pages_of
+from neocog.batch.sources import Files, Item
+from neocog.batch.tasks import what_went_wrong
 from neocog.errors import UsageError
-from neocog.files import atomic_write
+from neocog.files import atomic_write, check_output
 from neocog.messages import printable
-from neocog.reading.records import REJECTED, PageReading
-from neocog.vision.overlay import SURE_P
+from neocog.reading.records import LARGEST, REJECTED, PageReading
+from neocog.vision.overlay import SURE_P, draw_overlay
 
 if TYPE_CHECKING:
     from neocog.vision.decode import Page
@@ -26,11 +30,82 @@ if TYPE_CHECKING:
 MOST = 1000
 """Pages that a report shows: the most doubtful ones."""
 
+_PHOTOGRAPHS = (".jpg", ".jpeg", ".heic", ".heif", ".hif")  # their overlays are JPEG too
+_SHORT = 50  # letters that are kept of a folder's or a file's name that digits follow
+_LONG = 200  # bytes of a name without its endings: file systems take 255 with all of them
+_UNSAFE = re.compile(r'[\\:*?"<>|]')  # in names out of archives, for Windows
+
 _THUMBNAIL = 360  # long side of a small picture, in pixels
 _QUALITY = 70  # of its JPEG
-# kinds of pages, the most doubtful first
-_KINDS = ("error", "misfit", "rejected", "empty", "read")
-_ERROR, _MISFIT, _REJECTED, _EMPTY, _READ = range(len(_KINDS))
+_KINDS = ("error", "misfit", "rejected", "empty", "read")  # of pages, the most doubtful first
+
+
+class PictureFolder:
+    """A folder that pictures of pages are saved into, with what was read drawn over them.
+
+    A picture is named after its input, below the folder that was named: the same on every run,
+    whatever else is read; ``a.jpg`` becomes ``a.read.jpg``, others ``.read.png``. Where inputs
+    differ by their endings or folders alone, where it is not known beforehand what comes, and to the
+    beginning of a name that is too long, eight digits of the SHA-256 of the source are added. It may
+    be the folder that the pictures are read from: no source is ever written over.
+
+    ``inputs`` are the sources and keys that are known beforehand. UsageError if the folder cannot
+    be made.
+    """
+
+    def __init__(self, folder: str | Path, *, inputs: Iterable[tuple[str, str]] = ()) -> None:
+        self.folder = Path(folder)
+        inputs = list(inputs)
+        self._sources = Files(source for source, _ in inputs)
+        self._names: dict[str, str | None] = {}  # without endings; the source, if it is one
+        for source, key in inputs:
+            stem = _stem(source, key)
+            self._names[stem] = source if self._names.get(stem, source) == source else None
+        check_output(self.folder, "--save-overlay", folder=True, make=True)
+
+    def save(self, *readings: PageReading, item: Item | None = None) -> None:
+        """Decode the pages of a picture once more, and save what was read.
+
+        Readings with an error are left out; ``item`` is the file of their source by default.
+        UsageError if a file cannot be written or is one that is read, InputError if a page cannot
+        be had.
+        """
+        left = {reading.page: reading for reading in readings if reading.error is None}
+        if not left:
+            return
+        source = readings[0].source
+        item = item or Item(source, source)
+        end = "jpg" if source.lower().endswith(_PHOTOGRAPHS) else "png"
+        for page in _pages(item, LARGEST, sorted(left)):
+            reading = left[page.index]
+            path = self.folder / f"{self._name(reading, item.key)}.read.{end}"
+            if path in self._sources or path in Files([source]):
+                raise UsageError(f"{path}: is also an input; choose another --save-overlay")
+            with _saving(path, "--save-overlay"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with atomic_write(path) as stream:
+                    image = draw_overlay(page.pixels, reading.digits, scale=page.scale)
+                    image.save(stream, format="JPEG" if end == "jpg" else "PNG")
+
+    def save_all(self, readings: Iterable[tuple[Item, Sequence[PageReading]]]) -> Iterator[str]:
+        """Save the pages of inputs; yield what could not be drawn, and why."""
+        for item, pages in readings:
+            try:
+                self.save(*pages, item=item)
+            except Exception as error:  # it may be another picture by now, the disk be full
+                why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
+                yield f"{printable(item.source)}: not drawn: {printable(why)}"
+
+    def _name(self, reading: PageReading, key: str) -> str:
+        """A name, without an ending, for the picture of a page."""
+        source, stem = reading.source, _stem(reading.source, key)
+        page = f"-p{reading.page}" if reading.page else ""
+        several = self._names.get(stem) != source or (page and stem + page in self._names)
+        parts = stem.split("/")
+        if several or any(len(_bytes_of(part)) > _LONG for part in parts):
+            digest = hashlib.sha256(_bytes_of(source)).hexdigest()
+            stem = "/".join(part[:_SHORT] for part in parts) + f"-{digest[:8]}"
+        return stem + page
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,53 +117,43 @@ class Card:
 
     @property
     def doubt(self) -> tuple[int, float]:
-        """Smaller for what a person should look at sooner.
+        """Place of the page's kind in ``_KINDS``, and less for what a person should look at sooner.
 
-        Failures come first, then pages without the pattern that was asked for, then those with
-        rejected places, the larger their share the sooner, then pages without digits, then the
-        others by their least probable digit.
+        That is by the share of rejected places, and of pages without any by the least probable digit.
         """
         digits = self.reading.digits
-        if self.reading.error is not None:
-            return _ERROR, 0.0
-        if not digits:
-            return _EMPTY, 0.0
         rejected = sum(digit.char == REJECTED for digit in digits)
+        if self.reading.error is not None:
+            return 0, 0.0
+        if not digits:
+            return 3, 0.0
         if rejected or self.reading.fits is False:
-            kind = _MISFIT if self.reading.fits is False else _REJECTED
-            return kind, -rejected / len(digits)
-        return _READ, min(digit.p for digit in digits)
+            return 1 if self.reading.fits is False else 2, -rejected / len(digits)
+        return 4, min(digit.p for digit in digits)
 
 
 def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:
     """Make the cards of an input's pages; each page is decoded once more, small."""
-    from neocog.vision.decode import decode
-    from neocog.vision.overlay import draw_overlay
-
-    numbers = [reading.page for reading in readings if reading.error is None]
-    pages: Iterator[Page] | None = None
+    pages = _pages(item, _THUMBNAIL, [reading.page for reading in readings if reading.error is None])
     for reading in readings:
-        picture = b""
+        picture = io.BytesIO()
         with suppress(Exception):  # it may have vanished since it was read, or be another one
             if reading.error is None:
-                pages = pages or decode(item.picture(), long_side=_THUMBNAIL, pages=numbers)
-                page, small = next(pages), io.BytesIO()
+                page = next(pages)
                 drawn = draw_overlay(page.pixels, reading.digits, scale=page.scale)
-                drawn.save(small, "JPEG", quality=_QUALITY)
-                picture = small.getvalue()
-        yield Card(reading, picture)
+                drawn.save(picture, "JPEG", quality=_QUALITY)
+        yield Card(reading, picture.getvalue())
 
 
 class Report:
     """Gathers cards, and writes the ``most`` doubtful ones as one self-contained file.
 
-    UsageError if the file's folder is not there.
+    UsageError if it cannot be written there.
     """
 
     def __init__(self, path: str | Path, *, most: int = MOST) -> None:
+        check_output(path, "--report")
         self.path, self._most = Path(path), most
-        if not self.path.parent.is_dir() or self.path.is_dir():
-            raise UsageError(f"{path}: the report cannot be written there; choose another --report")
         self._kept: list[tuple[tuple[float, ...], int, Card]] = []
         self._numbers = count()
         self._counts = [0] * len(_KINDS)
@@ -104,55 +169,66 @@ class Report:
             heapq.heappushpop(self._kept, entry)
 
     def save(self) -> None:
-        """Write the file if a page has come, else what stood there stays.
-
-        UsageError if it cannot be written.
-        """
+        """Write the file if a page has come; UsageError if it cannot be written."""
         if not any(self._counts):
             return
         cards = [card for *_, card in sorted(self._kept, reverse=True, key=lambda e: e[:2])]
-        try:
-            with atomic_write(self.path) as stream:
-                for part in self._parts(cards):
-                    stream.write(part.encode("utf-8", "backslashreplace"))
-        except OSError as error:
-            raise UsageError(
-                f"{self.path}: cannot be written ({error.strerror}); choose another --report"
-            ) from None
-
-    def _parts(self, cards: list[Card]) -> Iterator[str]:
-        total = sum(self._counts)
-        left = total - len(cards)
+        left = sum(self._counts) - len(cards)
         errors, misfits, rejected, empty, read = self._counts
-        yield _HEAD.substitute(
-            total=f"{total:,}",
-            errors=f"{errors:,}",
-            misfits=f" {misfits:,} do not fit the pattern," if misfits else "",
-            rejected=f"{rejected:,}",
-            empty=f"{empty:,}",
-            read=f"{read:,}",
-            model=html.escape(next((c.reading.model for c in cards), "")),
-        )
-        yield from map(_card, cards)
-        more = f"<p>{left:,} more pages, none more doubtful than these, are not shown.</p>"
-        yield "</main>" + (more if left else "") + "</body></html>\n"
+        with _saving(self.path, "--report"), atomic_write(self.path) as stream:
+            text = _HEAD.substitute(
+                total=f"{sum(self._counts):,}", errors=f"{errors:,}", rejected=f"{rejected:,}",
+                misfits=f" {misfits:,} do not fit the pattern," if misfits else "",
+                empty=f"{empty:,}", read=f"{read:,}",
+                model=html.escape(next((c.reading.model for c in cards), "")),
+            )  # fmt: skip
+            more = f"<p>{left:,} more pages, none more doubtful than these, are not shown.</p>"
+            for part in (text, *map(_card, cards), f"</main>{more if left else ''}</body></html>\n"):
+                stream.write(part.encode("utf-8", "backslashreplace"))
+
+
+@contextmanager
+def _saving(place: Path, option: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{place}: cannot be written ({error.strerror}); choose another {option}") from None
+
+
+def _pages(item: Item, long_side: int, numbers: list[int]) -> "Iterator[Page]":
+    """Decode an input once more; it may be a pipe or a folder by now (InputError)."""
+    yield from pages_of(item.picture(), long_side, numbers)
+
+
+def _stem(source: str, key: str) -> str:
+    """Name of an input's pictures: that of the file, below the folder that was named."""
+    if key == Path(source).as_posix():
+        return Path(source).stem
+    *folders, last = PurePosixPath(key).parts
+    kept = [folder for folder in folders if folder not in ("/", "..")]
+    return "/".join(_UNSAFE.sub("_", part) for part in (*kept, PurePosixPath(last).stem))
+
+
+def _bytes_of(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
 
 
 def _card(card: Card) -> str:
-    reading = card.reading
-    kind = _KINDS[card.doubt[0]]
-    picture = ""
+    reading, picture, note = card.reading, "", card.reading.error
     if card.picture:
         data = base64.b64encode(card.picture).decode("ascii")
         picture = f'<img src="data:image/jpeg;base64,{data}" alt="" loading="lazy">'
+    if note is None and not reading.digits:
+        note = "no digits found"
+    elif note is None:
+        misfit = ["does not fit the pattern"] if reading.fits is False else []
+        lowest = min(digit.p for digit in reading.digits)
+        note = ", ".join([*misfit, *reading.reasons, f"least probable digit {lowest:.2f}"])
     name = printable(reading.source) + (f" page {reading.page}" if reading.page else "")
     return _CARD.substitute(
-        kind=kind,
-        picture=picture,
-        text=_text(reading),
-        name=html.escape(name),
-        note=html.escape(_note(reading)),
-    )
+        kind=_KINDS[card.doubt[0]], picture=picture, text=_text(reading), name=html.escape(name),
+        note=html.escape(note or ""),
+    )  # fmt: skip
 
 
 def _text(reading: PageReading) -> str:
@@ -167,18 +243,6 @@ def _text(reading: PageReading) -> str:
         shade = "no" if char == REJECTED else "sure" if digit.p >= SURE_P else "unsure"
         out += f'<span class="{shade}" title="{html.escape(said)}">{char}</span>'
     return out
-
-
-def _note(reading: PageReading) -> str:
-    if reading.error is not None:
-        return reading.error
-    if not reading.digits:
-        return "no digits found"
-    reasons = reading.reasons
-    if reading.fits is False:
-        reasons = ["does not fit the pattern", *reasons]
-    lowest = min(digit.p for digit in reading.digits)
-    return ", ".join([*reasons, f"least probable digit {lowest:.2f}"])
 
 
 _HEAD = Template("""<!DOCTYPE html>

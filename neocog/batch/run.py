@@ -16,15 +16,13 @@ from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
 from neocog.batch.inputs import Shard, comes_once, count_inputs, find_inputs
 from neocog.batch.output import open_sink
-from neocog.batch.overlays import PictureFolder, overlay
 from neocog.batch.pictures import check_file
 from neocog.batch.pool import Pool, do, run_tasks, start
-from neocog.batch.report import Report
+from neocog.batch.report import PictureFolder, Report
 from neocog.batch.resume import Done, read_done
 from neocog.batch.sources import STDIN, Files, Item, Skipped, check_written
 from neocog.batch.tasks import Block, Counts, Job, Task, in_order, into_tasks
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
-from neocog.files import file_lock
 
 if TYPE_CHECKING:
     from neocog.batch.cluster import Cluster
@@ -151,14 +149,9 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
     tally, done = Tally(), Done()
     with ExitStack() as stack:
-        stack.enter_context(file_lock(request.output))
-        if request.resume and request.output is not None:
-            finder = None if request.isolated else reader.finder.model.id
-            done = read_done(request.output, model=reader.model.id, settings=settings, finder=finder)
-        tally.earlier = done.inputs + (done.last is not None)
         folder = report = None
         if request.overlay is not None:
-            folder = PictureFolder(request.overlay, "--save-overlay", overlay, inputs=request.sources)
+            folder = PictureFolder(request.overlay, inputs=request.sources)
         if request.report is not None:
             report = Report(request.report)
 
@@ -179,7 +172,12 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             batch=request.batch,
             quiet=request.quiet,
         )
-        sink = stack.enter_context(open_sink(job.form, request.output, done=done if request.resume else None))
+        sink = stack.enter_context(open_sink(job.form, request.output))
+        if request.resume and request.output is not None:
+            finder = None if request.isolated else reader.finder.model.id
+            done = read_done(request.output, model=reader.model.id, settings=settings, finder=finder)
+            sink.resume(done)
+        tally.earlier = done.inputs + (done.last is not None)
         if done.pages:
             earlier = Block(inputs=done.inputs, pages=done.pages, failed=done.failed)
             tally.add(earlier)
@@ -218,7 +216,7 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             raise EndedEarly(
                 f"internal error: {tally.found} inputs gave only {read} records; rerun with --resume"
             )
-        if done.last is not None and not done.again:
+        if done.last is not None and not sink.again:
             tally.add(Counts(inputs=1, pages=done.last_pages, failed=done.last_failed))
         tally.spend("output", sink.seconds)
     return tally

@@ -3,16 +3,17 @@
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from neocog.errors import InputError, UsageError
 
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
+
 PICTURE_SUFFIXES = frozenset(
-    {
-        ".avif", ".bmp", ".gif", ".heic", ".heif", ".hif", ".jfif", ".jp2", ".jpeg", ".jpg",
-        ".pbm", ".pdf", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp",
-    }
-)  # fmt: skip
+    ".avif .bmp .gif .heic .heif .hif .jfif .jp2 .jpeg .jpg .pbm .pdf .pgm .png .pnm .ppm .tif .tiff "
+    ".webp".split()
+)
 
 MAX_BYTES = 2**28
 """Bytes of a picture's file that are held in memory at most."""
@@ -27,14 +28,11 @@ PACKED_TAR = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 
 _KINDS = {
     "a picture": PICTURE_SUFFIXES,
-    "a video": frozenset({".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv"}),
-    "an archive": frozenset(
-        {".7z", ".rar", *("." + name.rpartition(".")[2] for name in ZIP + TAR + PACKED_TAR)}
-    ),
-    "a model": frozenset({".safetensors"}),
-    "a workbook (neocog writes .csv)": frozenset({".ods", ".xls", ".xlsx"}),
+    "a video": ".avi .m4v .mkv .mov .mp4 .mpeg .mpg .webm .wmv".split(),
+    "an archive": ".7z .rar .zip .tar .gz .tgz .bz2 .tbz2 .xz .txz".split(),
+    "a model": [".safetensors"],
+    "a workbook (neocog writes .csv)": ".ods .xls .xlsx".split(),
 }  # what no words are written to
-
 
 STDIN = "-"
 """The input that is what comes on stdin."""
@@ -54,7 +52,7 @@ def why_skipped(name: str) -> str | None:
     """Why a file of this name is left out when a folder is read; None if it is not."""
     if name.startswith("."):
         return HIDDEN
-    return None if Path(name).suffix.lower() in PICTURE_SUFFIXES else "not a picture, by its name"
+    return None if os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES else "not a picture, by its name"
 
 
 def check_written(name: str | Path, option: str) -> None:
@@ -65,18 +63,6 @@ def check_written(name: str | Path, option: str) -> None:
             raise UsageError(f"{name}: this is the suffix of {kind}; choose another {option}")
 
 
-class Entry(NamedTuple):
-    """What a zip archive's directory says of a member; its header is at ``start``."""
-
-    name: str
-    start: int
-    size: int
-    packed: int
-    method: int
-    flags: int
-    crc: int
-
-
 class Item(NamedTuple):
     """One input: a picture file, one at an address, or one in an archive."""
 
@@ -84,10 +70,10 @@ class Item(NamedTuple):
     key: str  # path relative to what was named: the same on every machine
     archive: str | None = None  # that it lies in; else ``source`` is a file
     start: int = 0  # where its bytes lie there; in a zip archive, the header before them
-    size: int = 0
+    size: int = 0  # of its bytes in a plain tar archive
     data: bytes | None = None  # the bytes of the file, where they are at hand
     trouble: str | None = None  # why it cannot be read, where that is known already
-    packed: Entry | None = None  # how a zip archive holds it
+    packed: "ZipInfo | None" = None  # how a zip archive holds it
 
     def picture(self) -> Path | bytes:
         """What can be decoded: the file, or its bytes; InputError if it cannot be had."""
@@ -99,7 +85,7 @@ class Item(NamedTuple):
         if self.data is not None:
             return self.data
         if self.archive is not None:
-            return read_member(self.archive, self.start, self.size, self.packed)
+            return read_member(self)
         return fetch(self.source) if is_address(self.source) else Path(self.source)
 
 

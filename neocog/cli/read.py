@@ -17,9 +17,7 @@ Inputs = typer.Argument(
     "(stdin: a picture or a list of names).",
 )
 Format = option(
-    "--format",
-    "text|jsonl|json|csv|tsv|table|hocr|alto",
-    "Output format [default: from FILE's suffix, else text].",
+    "--format", "text|jsonl|json|csv|tsv|hocr|alto", "Output format [default: from FILE's suffix, else text]."
 )
 Json = option("--json", None, "The same as --format json.")
 Output = option("--output -o", "FILE", "Write to FILE instead of stdout.")
