@@ -76,6 +76,25 @@ def test_labels_of_another_count_are_refused(tmp_path: Path) -> None:
         read_idx(tmp_path / "train-images-idx3-ubyte.gz", tmp_path / "t10k-labels-idx1-ubyte.gz")
 
 
+def test_what_claims_or_unpacks_to_more_than_a_set_is_not_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(np.array([0x803, 500_001, 28, 28], ">u4").tobytes()))
+    with pytest.raises(InputError, match="promises 392000784 bytes, expected at most 500000 digits"):
+        open_digits(tmp_path)
+    path.rename(tmp_path / "labels.csv")
+    cases = (
+        (b" " * (2**25 + 1), "more than 32 MiB"),
+        (b"file,digits" + b"\na," * 500_001, "more than 500000 rows"),
+    )
+    for text, why in cases:
+        (tmp_path / "labels.csv").write_bytes(gzip.compress(text, 1))
+        with pytest.raises(InputError, match=why):
+            open_dataset(tmp_path)
+    (tmp_path / "zip.train").write_bytes(b"1 " * 300)
+    with pytest.raises(InputError, match="line 1 has more than 257 numbers"):
+        open_dataset(tmp_path / "zip.train")
+
+
 def usps_line(label: int, ink: NDArray[np.float32]) -> str:
     return " ".join([f"{label:.4f}", *(f"{2 * value - 1:.4f}" for value in ink.ravel())])
 

@@ -206,13 +206,12 @@ class FakeScreen:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, keys: dict[int, str]) -> None:
         self.shown: list[Any] = []
         self.keys = keys
-        self.closed = False
         for name in ("namedWindow", "setMouseCallback", "destroyWindow"):
             monkeypatch.setattr(cv2, name, lambda *a: None)
         monkeypatch.setattr(cv2, "imshow", lambda title, picture: self.shown.append(picture))
         monkeypatch.setattr(cv2, "waitKeyEx", lambda wait: self._key())
         monkeypatch.setattr(cv2, "waitKey", lambda wait: -1)
-        monkeypatch.setattr(cv2, "getWindowProperty", lambda *a: 0.0 if self.closed else 1.0)
+        monkeypatch.setattr(cv2, "getWindowProperty", lambda *a: 1.0)
 
     def _key(self) -> int:
         keys = self.keys.get(len(self.shown), "")
@@ -234,14 +233,31 @@ class TestWindow:
         assert len(screen.shown) == 12
         assert screen.shown[11].shape[1] > 320
 
-    @pytest.mark.parametrize(("key", "shown"), [("q", 3), ("", 1)])
+    @pytest.mark.parametrize(("key", "closed"), [("q", None), ("", 0.0), ("", cv2.error("NULL window"))])
     def test_q_ends_and_so_does_closing_the_window(
-        self, reader: Reader, monkeypatch: pytest.MonkeyPatch, key: str, shown: int
+        self, reader: Reader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, closed: Any
     ) -> None:
-        screen = FakeScreen(monkeypatch, {3: key})
-        screen.closed = not key
-        self.run(reader, clip(("471", 60)))
-        assert len(screen.shown) == shown
+        screen, video = FakeScreen(monkeypatch, {3: key}), tmp_path / "a.avi"
+
+        def visible(*_: object) -> float:
+            if isinstance(closed, Exception):  # Qt's answer
+                raise closed
+            return float(closed)
+
+        if not key:
+            monkeypatch.setattr(cv2, "getWindowProperty", visible)
+        self.run(reader, clip(("471", 60)), video=str(video))
+        assert len(screen.shown) == (3 if key else 1)
+        assert frames_in(video) == len(screen.shown)
+
+    def test_a_window_that_is_closed_while_frozen_stays_closed(
+        self, window: Window, view: View, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        screen = FakeScreen(monkeypatch, {1: " "})
+        window.show(view)
+        monkeypatch.setattr(cv2, "getWindowProperty", lambda *_: 0.0)
+        assert not window.keys()
+        assert len(screen.shown) == 1
 
 
 class TestRecorder:
@@ -258,17 +274,17 @@ class TestRecorder:
         means = [round(float(np.mean(played.read()[1])) / 60) for _ in range(223)]
         assert means == [0] * 20 + [2] * 200 + [4, 1, 3]
 
-    def test_frames_of_another_size_go_to_the_next_free_file(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        Path("12:30-2.avi").write_text("mine")
-        video = Recorder("12:30.avi", fps=20)
-        video.write(picture("1"), 0.0)
-        video.write(picture("1", size=(640, 480)), 0.1)
+    def test_frames_of_another_size_are_fitted_into_the_first(self, tmp_path: Path) -> None:
+        video = Recorder(tmp_path / "12:30.avi", fps=20)
+        for number, size in enumerate([(320, 240), (640, 480), (48, 240), (1, 1), (320, 240)]):
+            video.write(np.full((size[1], size[0], 3), 200, np.uint8), number / 20)
         video.close()
-        assert Path("12:30-2.avi").read_text() == "mine"
-        assert [frames_in(tmp_path / f"12:30{part}.avi") for part in ("", "-3")] == [1, 1]
+        assert [path.name for path in tmp_path.iterdir()] == ["12:30.avi"]
+        played = cv2.VideoCapture(str(tmp_path / "12:30.avi"))
+        frames = [played.read()[1] for _ in range(5)]
+        assert not played.read()[0]
+        inked = [int((frame[120, :, 0] > 100).sum()) for frame in frames]
+        assert inked == pytest.approx([320, 320, 48, 240, 320], abs=8)
 
     def test_a_full_disk_ends_it_while_it_can_be_played(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -305,6 +321,18 @@ class TestDisplay:
         assert live_window.display_trouble() == "the display cannot be used"
 
 
+CLOSE = """
+import ctypes, sys
+x = ctypes.CDLL("libX11.so.6")
+x.XOpenDisplay.restype, x.XInternAtom.restype = ctypes.c_void_p, ctypes.c_ulong
+display, window = ctypes.c_void_p(x.XOpenDisplay(None)), int(sys.argv[1])
+kind, quit = (x.XInternAtom(display, name, 0) for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW"))
+event = (ctypes.c_long * 24)(33, 0, 1, display.value, window, kind, 32, quit)  # as the X of a frame sends it
+x.XSendEvent(display, ctypes.c_ulong(window), 0, 0, event)
+x.XSync(display, 0)
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     not live_window.has_windows() or not shutil.which("Xvfb") or not shutil.which("xdotool"),
@@ -338,6 +366,17 @@ class TestOnADisplay:
         assert list(tmp_path.glob("neocog-*.json"))
         (video,) = tmp_path.glob("neocog-*.mp4")
         assert frames_in(video) >= 1
+
+    def test_closing_the_window_ends_with_0_and_a_whole_recording(self, screen: str, tmp_path: Path) -> None:
+        save_video(tmp_path / "clip.avi", clip(("471", 400)))
+        words = [sys.executable, str(ROOT / "app.py"), "live", "clip.avi", "--model", MODEL,
+                 "--device", "cpu", "--record", "a.mp4"]  # fmt: skip
+        with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as run:
+            subprocess.run([sys.executable, "-c", CLOSE, self.window()], check=True)
+            assert run.wait(20) == 0
+            assert run.stderr is not None
+            assert "Traceback" not in run.stderr.read()
+        assert 1 <= frames_in(tmp_path / "a.mp4") < 400
 
     def window(self) -> str:
         for _ in range(100):
