@@ -278,26 +278,12 @@ def test_models(model: str, tmp_path: Path) -> None:
 
 
 def test_a_card_is_shown_in_rows(tmp_path: Path) -> None:
-    card = {
-        "accuracy": {"test": 0.991234567},
-        "confusion": [[980, 0], [2, 1100]],
-        "odd": [[None, {}], [0.123456789, [1]]],
-        "risk_coverage": [{"p": 0.5, "error": 0.01}, {"p": 0.75, "error": 0.0}],
-        "none": {},
-        "pictures": {"photos": {"cer": 0.5}, "rows": [{"p": 1}, {"p": 2}], "n": 3},
-    }
+    card = {"accuracy": {"test": 0.99}, "confusion": [[980, 0], [2, 1100]], "none": {}, "recipe": "mine"}
     path = tmp_path / "m.safetensors"
     replace(tiny_model(), card=card).save(path)
     words = run("models", "show", path, "--card").stdout.splitlines()
-    assert f"{'accuracy':20s}test 0.991235" in words
-    at = words.index(f"{'confusion':20s}   980     0")
-    assert words[at + 1] == f"{'':20s}     2  1100"
-    assert f"{'risk_coverage':20s}       error           p" in words
-    assert f"{'':20s}           0        0.75" in words
-    at = words.index(f"{'pictures':20s}n 3")
-    assert [line.strip() for line in words[at + 1 : at + 6]] == [
-        "photos: cer 0.5", "rows:", "p", "1", "2",
-    ]  # fmt: skip
+    shown = [("accuracy", '{"test": 0.99}'), ("confusion", "[980, 0]"), ("", "[2, 1100]"), ("none", "{}")]
+    assert words[-5:] == [f"{key:19s} {value}" for key, value in (*shown, ("recipe", "mine"))]
 
 
 def test_train_gives_a_model_that_reads(idx: Path, tmp_path: Path) -> None:

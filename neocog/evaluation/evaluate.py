@@ -47,12 +47,8 @@ class DigitScore:
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog eval --json`` prints it."""
-        return {
-            "n": self.n,
-            "accuracy": round(self.accuracy, 6),
-            "seconds": round(self.seconds, 3),
-            "confusion": self.confusion.tolist(),
-        }
+        facts = {"n": self.n, "accuracy": round(self.accuracy, 6), "seconds": round(self.seconds, 3)}
+        return {**facts, "confusion": self.confusion.tolist()}
 
 
 @dataclass(frozen=True)
@@ -66,10 +62,8 @@ class PictureScore:
     @cached_property
     def distances(self) -> tuple[int, ...]:
         """Edits between each reading and what stands there; a line end is none, ``?`` is one."""
-        return tuple(
-            edit_distance(reading.plain.replace("\n", ""), expected)
-            for reading, expected in zip(self.readings, self.expected, strict=True)
-        )
+        pairs = zip(self.readings, self.expected, strict=True)
+        return tuple(edit_distance(own.plain.replace("\n", ""), expected) for own, expected in pairs)
 
     @property
     def mistakes(self) -> "list[tuple[PageReading, str, int]]":

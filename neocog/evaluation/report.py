@@ -25,8 +25,7 @@ SCHEMA = 2
 #: Where the folder of the sets is named if the command names none.
 VARIABLE = "NEOCOG_DATA"
 
-Told = Callable[[str], Progress | None]
-"""Makes a progress callback for a part of the report, given the part's name."""
+Told = Callable[[str], Progress | None]  # makes a progress callback, given the name of a part
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,22 +128,13 @@ def measure(
         yield
         seconds_of[name] = round(time.perf_counter() - begun, 3)
 
-    facts: Facts = {
-        "schema": SCHEMA,
-        "model": model.id,
-        "planes": [len(model.s[0].reference), *model.planes],
-        "device": engine.device,
-        "where": engine.where,
-        "precision": engine.precision,
-        "min_p": reader.policy.min_p,
-        "neocog": __version__,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "seconds": 0.0,
-        "seconds_of": seconds_of,
-        "missing": dict(sets.missing),
-        **{"digits": {}, "validation": None, "fixed_on_validation": []},
-        **{"corruptions": None, "marks": None, "pictures": {}},
-    }
+    facts: Facts = {"schema": SCHEMA, "model": model.id, "planes": [len(model.s[0].reference), *model.planes]}
+    facts |= {"device": engine.device, "where": engine.where, "precision": engine.precision}
+    facts |= {"min_p": reader.policy.min_p, "neocog": __version__}
+    facts |= {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    facts |= {"seconds": 0.0, "seconds_of": seconds_of, "missing": dict(sets.missing)}
+    facts |= {"digits": {}, "validation": None, "fixed_on_validation": []}
+    facts |= {"corruptions": None, "marks": None, "pictures": {}}
 
     sure: dict[str, Confidence] = {}
     known = sets.digits if sets.validation is None else sets.digits | {"validation": sets.validation}
