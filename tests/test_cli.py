@@ -84,17 +84,13 @@ def test_jsonl_has_a_record_for_each(tmp_path: Path, model: str) -> None:
     assert [box for digit in records[0]["digits"] if len(box := digit["box"]) != 4] == []
 
 
-def test_csv_and_question_marks(tmp_path: Path, model: str) -> None:
+def test_csv_question_marks_and_empty_paper(tmp_path: Path, model: str) -> None:
     picture = save_page(tmp_path / "a.png", "30")
     result = run("read", picture, "--model", model, "--format", "csv", "--min-p", "1")
     header, row = result.stdout.splitlines()
     assert header == "source,page,text,n_digits,n_rejected,reasons,least_p,model,error"
     assert row.startswith(f"{picture},0,??,2,2,")
-
-
-def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
-    save_page(tmp_path / "a.png", "")
-    result = run("read", tmp_path / "a.png", "--model", model)
+    result = run("read", save_page(picture, ""), "--model", model)
     assert (result.exit_code, result.stdout) == (0, "\n")
     assert said(result).endswith("a.png: no digits found")
 
@@ -233,15 +229,11 @@ def test_eval_pictures(tmp_path: Path, model: str) -> None:
     table = run("eval", tmp_path, "--model", model)
     assert "written 57\n    read    56" in table.stdout
     assert "character error rate 37.50 %" in table.stdout
-
-
-def test_eval_tells_what_is_left_out_and_of_blank_pages_no_rate(tmp_path: Path, model: str) -> None:
-    save_page(tmp_path / "a.png", "")
-    (tmp_path / "labels.csv").write_text("file,text\na.png,\nb.png,none\n")
+    (tmp_path / "labels.csv").write_text("file,text\nb.png,\nc.png,none\n")
     result = run("eval", tmp_path, "--model", model)
     assert result.exit_code == 0
-    assert said(result).endswith(": b.png left out: no digit in its label")
-    assert "character error rate -   pictures read exactly 100.0 %" in result.stdout
+    assert said(result).endswith(": c.png left out: no digit in its label")
+    assert "character error rate -   pictures read exactly 0.0 %" in result.stdout
 
 
 def test_timing(model: str) -> None:
@@ -282,8 +274,9 @@ def test_a_card_is_shown_in_rows(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     replace(tiny_model(), card=card).save(path)
     words = run("models", "show", path, "--card").stdout.splitlines()
-    shown = [("accuracy", '{"test": 0.99}'), ("confusion", "[980, 0]"), ("", "[2, 1100]"), ("none", "{}")]
-    assert words[-5:] == [f"{key:19s} {value}" for key, value in (*shown, ("recipe", "mine"))]
+    shown = [("confusion", "[980, 0]"), ("", "[2, 1100]"), ("none", "{}"), ("recipe", "mine")]
+    assert words[-4:] == [f"{key:19s} {value}" for key, value in shown]
+    assert f'{"accuracy":19s} {{"test": 0.99}}' in words
 
 
 def test_train_gives_a_model_that_reads(idx: Path, tmp_path: Path) -> None:
@@ -329,7 +322,7 @@ def no_learning(*_: Any, **__: Any) -> Model:
     return tiny_model()
 
 
-def test_train_notices_first_that_it_cannot_write(
+def test_train_notices_first_where_it_cannot_write_and_leaves_nothing_else(
     idx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_: Any) -> None:
@@ -338,20 +331,14 @@ def test_train_notices_first_that_it_cannot_write(
     def never(*_: Any, **__: Any) -> Model:
         raise AssertionError("learned although the model cannot be written")
 
-    monkeypatch.setattr("neocog.learning.recipes.train", never)
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
-    result = run("train", "--data", idx, "-o", tmp_path / "m.safetensors")
+    with monkeypatch.context() as patch:
+        patch.setattr("neocog.learning.recipes.train", never)
+        patch.setattr("tempfile.mkstemp", refuse)
+        result = run("train", "--data", idx, "-o", tmp_path / "m.safetensors")
     assert result.exit_code == 2
-    assert f"files cannot be written in {tmp_path} (permission denied); choose" in said(result)
-    assert said(result).endswith("; choose another -o")
-
-
-def test_train_adds_the_suffix_and_leaves_nothing_else(
-    idx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert f"files cannot be written in {tmp_path} (permission denied); choose another -o" in said(result)
     monkeypatch.setattr("neocog.learning.recipes.train", no_learning)
     result = run("train", "--data", idx, "-o", tmp_path / "m")
-    assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith(f"{tmp_path / 'm.safetensors'}  m@")
     assert result.stdout.endswith("(.safetensors added to its name)\n")
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
@@ -372,37 +359,28 @@ def test_train_says_when_nothing_calibrates(
         assert "neocog: the probabilities are not calibrated: " in result.stderr
 
 
-def test_recipes_are_listed() -> None:
+def test_recipes_are_listed_and_sets_fetched() -> None:
     result = run("train", "--recipes")
-    assert result.exit_code == 0
     assert any(line.startswith("fukushima2003 ") for line in result.stdout.splitlines())
-
-
-def test_data_fetch_from_a_folder(tmp_path: Path) -> None:
-    result = run("data", "fetch", "mnist", "--from", tmp_path, "--to", tmp_path / "to")
+    result = run("data", "fetch", "mnist", "--from", "/", "--to", "/none")
     assert result.exit_code == 1
     assert "--from needs the folder with the four .gz files" in said(result)
     assert run("data", "fetch", "emnist").exit_code == 2
 
 
-def test_doctor() -> None:
-    result = run("doctor", "--json")
-    report = json.loads(result.stdout)
+def test_doctor_and_that_it_advises_what_the_readme_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = json.loads(run("doctor", "--json").stdout)
     names = [check["name"] for check in report["checks"]]
     assert [name for name in names if name != "model"][:3] == ["python", "numpy", "opencv"]
     assert {check["level"] for check in report["checks"]} <= {"ok", "warn", "fail"}
     assert all(check["advice"] for check in report["checks"] if check["level"] != "ok")
-    assert "opencv" in run("doctor").stdout
-
-
-def test_doctor_advises_what_the_readme_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cv2", None)
-    result = run("doctor", "--json")
+    result = run("doctor")
     assert result.exit_code == 1
-    checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
     libraries = re.findall(r"apt-get install .*?((?: lib[\w.-]+)+)", README)[0]
-    assert checks["opencv"]["level"] == "fail"
-    assert checks["opencv"]["advice"].endswith(libraries)
+    failed, advice = result.stdout[result.stdout.index("fail  opencv") :].splitlines()[:2]
+    assert "cannot be imported" in failed
+    assert advice.endswith(libraries)
 
 
 # --- the README -------------------------------------------------------------------------------
@@ -415,7 +393,7 @@ def command_of(words: list[str]) -> list[str]:
         assert words[0] in command.commands, f"neocog {' '.join(path)}: no command {words[0]}"
         path.append(words[0])
         command, words = command.commands[words[0]], words[1:]
-    return path
+    return [*path, *words[:1]] if path == ["bench"] else path  # its commands are those of the experiments
 
 
 def readme_options() -> Iterator[tuple[list[str], str]]:
