@@ -105,7 +105,7 @@ def test_ctrl_c_of_a_background_job_stays_ignored(read: str) -> None:
 BAD = "\x1b]0;owned\x07\x9b31m\u202egnp.exe\x7f\nneocog: all is well"
 
 
-@pytest.mark.parametrize("form", ["text", "jsonl", "csv", "table"])
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv"])
 def test_no_name_reaches_a_terminal_as_it_is(form: str, model: str, tmp_path: Path) -> None:
     good = save_page(tmp_path / f"{BAD}.png", "7")
     bad = tmp_path / f"bad{BAD}.png"
@@ -120,7 +120,7 @@ def test_no_name_reaches_a_terminal_as_it_is(form: str, model: str, tmp_path: Pa
 
 
 def test_nor_do_options_and_commands() -> None:
-    for words in (["read", f"--{BAD}"], [BAD], ["models", "show", BAD], ["models", BAD]):
+    for words in (["read", f"--{BAD}"], [BAD], ["models", "show", BAD], ["models", BAD], ["bench", BAD]):
         result = run(*words)
         assert result.exit_code != 0
         assert not set(result.stderr) & set("\x1b\x07\x9b\u202e\x7f")

@@ -22,4 +22,6 @@ def bench(context: typer.Context) -> None:
         sys.path.append(str(_SOURCE))
     from experiments.commands import app
 
-    app(context.args or ["--help"], prog_name="neocog bench")
+    code = app(context.args or ["--help"], prog_name="neocog bench", standalone_mode=False)
+    if isinstance(code, int):
+        raise typer.Exit(code)

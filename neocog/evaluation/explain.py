@@ -58,37 +58,20 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """Why a digit was read so.
+    """Why a digit was read so."""
 
-    Attributes
-    ----------
-    digit : ndarray of uint8, shape (28, 28)
-    model : str
-    label, runner_up : int
-        The strongest label, 10 for no digit; and the strongest digit but for it.
-    p : float
-        Probability of the answer, 0 for no digit.
-    scores : ndarray of float32, shape (10,) or (11,)
-    pieces : dict
-        Of each layer in `LAYERS` the pieces that carried the score, the first most.
-    heat : dict of ndarray, shape (65, 65)
-        For each of these layers, and for ``"needed"``, where on U0 that is.
-    needed : tuple of Piece
-        Pieces of UC3 that the runner-up lacked: with all of them it wins, or comes nearer.
-    maps : dict of ndarray, shape (1, K, H, W)
-        Every layer's responses.
-    """
-
-    digit: NDArray[np.uint8]
+    digit: NDArray[np.uint8]  # (28, 28)
     model: str
-    label: int
-    runner_up: int
-    p: float
-    scores: Floats
-    pieces: dict[str, tuple[Piece, ...]]
-    heat: dict[str, Floats]
-    needed: tuple[Piece, ...]
-    maps: dict[str, Floats]
+    label: int  # the strongest, 10 for no digit
+    runner_up: int  # the strongest digit but for it
+    p: float  # probability of the answer, 0 for no digit
+    scores: Floats  # (10,) or (11,)
+    pieces: dict[
+        str, tuple[Piece, ...]
+    ]  # of each layer in `LAYERS` those that carried the score, the first most
+    heat: dict[str, Floats]  # (65, 65): where on U0 that is, for these layers and "needed"
+    needed: tuple[Piece, ...]  # of UC3, that the runner-up lacked: with them it wins, or comes nearer
+    maps: dict[str, Floats]  # every layer's responses, (1, K, H, W)
 
     def __repr__(self) -> str:
         return f"<Explanation: {str(self).splitlines()[0]}>"

@@ -3,8 +3,7 @@
 import datetime
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,36 +119,25 @@ def measure(
 
     start = time.perf_counter()
     model, engine = reader.model, reader.engine
-    seconds_of: dict[str, float] = {}
-
-    @contextmanager
-    def timed(name: str) -> Iterator[None]:
-        begun = time.perf_counter()
-        yield
-        seconds_of[name] = round(time.perf_counter() - begun, 3)
-
     facts: Facts = {"schema": SCHEMA, "model": model.id, "planes": [len(model.s[0].reference), *model.planes]}
     facts |= {"device": engine.device, "where": engine.where, "precision": engine.precision}
     facts |= {"min_p": reader.policy.min_p, "neocog": __version__}
     facts |= {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
-    facts |= {"seconds": 0.0, "seconds_of": seconds_of, "missing": dict(sets.missing)}
+    facts |= {"seconds": 0.0, "missing": dict(sets.missing)}
     facts |= {"digits": {}, "validation": None, "fixed_on_validation": []}
     facts |= {"corruptions": None, "marks": None, "pictures": {}}
 
     sure: dict[str, Confidence] = {}
     known = sets.digits if sets.validation is None else sets.digits | {"validation": sets.validation}
     for name, own in known.items():
-        with timed(name):
-            answers = answer_digits(engine, own.images, batch=reader.batch, progress=told(own.name))
+        answers = answer_digits(engine, own.images, batch=reader.batch, progress=told(own.name))
         sure[name] = Confidence.of(answers.label, answers.p, own.labels)
         if name != "validation":
             facts["digits"][name] = measures.digit_facts(own, answers, sure[name], min_p=reader.policy.min_p)
     if sets.digits:
         base = next(iter(sets.digits.values()))
-        with timed("corruptions"):
-            facts["corruptions"] = measures.corruption_facts(reader, base, told("corruptions"))
-        with timed("marks"):
-            facts["marks"], passed = measures.mark_facts(reader, base, min(limit or MARKS, MARKS))
+        facts["corruptions"] = measures.corruption_facts(reader, base, told("corruptions"))
+        facts["marks"], passed = measures.mark_facts(reader, base, min(limit or MARKS, MARKS))
         if "validation" in sure and "mnist" in sure:
             fixed = sure["validation"]
             facts["fixed_on_validation"] = measures.transfer_facts(fixed, sure["mnist"], passed)
@@ -158,8 +146,7 @@ def measure(
         facts["missing"] |= dict.fromkeys(("corruptions", "marks"), "no isolated digits to make them from")
     scores = {}
     for name, pictures in sets.pictures.items():
-        with timed(name):
-            scores[name] = evaluate_pictures(reader, pictures, progress=told(pictures.name))
+        scores[name] = evaluate_pictures(reader, pictures, progress=told(pictures.name))
         facts["pictures"][name] = measures.picture_facts(scores[name], pictures.name, pictures.left_out)
     facts["seconds"] = round(time.perf_counter() - start, 3)
     return Report(facts, sets, scores)
