@@ -24,8 +24,8 @@ USPS_SIDE = 16
 _IDX_IMAGES = 0x803  # unsigned bytes, three dimensions
 _IDX_LABELS = 0x801  # unsigned bytes, one dimension
 _CHUNK = 1 << 20
-_MOST_DIGITS = 500_000  # of a set, 392 MB: some bytes of gz must not fill the memory
-_MOST_TEXT = 32 << 20  # bytes of USPS as text (15 MB), or of a table of labels
+MAX_DIGITS = 500_000  # of a set, 392 MB: some bytes of gz must not fill the memory
+MAX_TEXT = 32 << 20  # bytes of USPS as text (15 MB), or of a table of labels
 _USPS_LINE = 1 + USPS_SIDE * USPS_SIDE
 
 
@@ -112,9 +112,9 @@ def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
         raise InputError(f"{path}: starts with {int(numbers[0]):#010x}, expected {magic:#010x} (IDX {what})")
     shape = tuple(int(number) for number in numbers[1:])
     wanted = math.prod(shape)
-    if wanted > _MOST_DIGITS * SIDE * SIDE:
+    if wanted > MAX_DIGITS * SIDE * SIDE:
         raise InputError(
-            f"{path}: the header promises {wanted} bytes, expected at most {_MOST_DIGITS} digits of "
+            f"{path}: the header promises {wanted} bytes, expected at most {MAX_DIGITS} digits of "
             f"{SIDE}x{SIDE}; split the set"
         )
     data = _bytes(path, size + wanted + 1)
@@ -210,8 +210,8 @@ def read_labels_csv(path: Path) -> LabelledPictures:
                 raise InputError(f"{path}: row {number} lacks its file or its {answer}")
             if "\0" in row[at]:
                 raise InputError(f"{path}: row {number} names a file with a zero byte in its name")
-            if (count := number - 1) > _MOST_DIGITS:
-                raise InputError(f"{path}: more than {_MOST_DIGITS} rows; split the set")
+            if (count := number - 1) > MAX_DIGITS:
+                raise InputError(f"{path}: more than {MAX_DIGITS} rows; split the set")
             digits = "".join(char for char in row[of] if char in "0123456789")
             if row[of].strip() and not digits:
                 left_out.append(row[at])
@@ -261,9 +261,9 @@ def read_text(path: Path, wanted: str) -> str:
 
 
 def _text(path: Path) -> bytearray:
-    data = _bytes(path, _MOST_TEXT + 1)
-    if len(data) > _MOST_TEXT:
-        raise InputError(f"{path}: a text of more than {_MOST_TEXT >> 20} MiB; split the set")
+    data = _bytes(path, MAX_TEXT + 1)
+    if len(data) > MAX_TEXT:
+        raise InputError(f"{path}: a text of more than {MAX_TEXT >> 20} MiB; split the set")
     return data
 
 
