@@ -297,6 +297,7 @@ def test_without_a_display_no_window_is_tried(monkeypatch: pytest.MonkeyPatch) -
     assert live_window.display_trouble() == "there is no display"
 
 
+LIVE = [sys.executable, str(ROOT / "app.py"), "live", "clip.avi", "--model", MODEL, "--device", "cpu"]
 CLOSE = """
 import ctypes, sys
 x = ctypes.CDLL("libX11.so.6")
@@ -327,9 +328,7 @@ class TestOnADisplay:
 
     def test_every_key(self, screen: str, tmp_path: Path) -> None:
         save_video(tmp_path / "clip.avi", clip(("471", 400)))
-        words = [sys.executable, str(ROOT / "app.py"), "live", "clip.avi", "--model",
-                 MODEL, "--device", "cpu"]  # fmt: skip
-        with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE) as run:
+        with subprocess.Popen(LIVE, cwd=tmp_path, stdout=subprocess.PIPE) as run:
             number = self.window()
             for key in ("h", "b", "l", "s", "space", "space", "r", "r", "h", "b", "l"):
                 subprocess.run(["xdotool", "key", "--window", number, key], check=True)
@@ -345,8 +344,7 @@ class TestOnADisplay:
 
     def test_closing_the_window_ends_with_0_and_a_whole_recording(self, screen: str, tmp_path: Path) -> None:
         save_video(tmp_path / "clip.avi", clip(("471", 400)))
-        words = [sys.executable, str(ROOT / "app.py"), "live", "clip.avi", "--model", MODEL,
-                 "--device", "cpu", "--record", "a.mp4"]  # fmt: skip
+        words = [*LIVE, "--record", "a.mp4"]
         with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as run:
             subprocess.run([sys.executable, "-c", CLOSE, self.window()], check=True)
             assert run.wait(20) == 0

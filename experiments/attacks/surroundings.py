@@ -148,7 +148,7 @@ def limits(folder: Path, model: str) -> Outcome:
     outcome, pictures = Outcome("limits of the system"), scans(folder / "scans", 14)
     out = folder / "out.jsonl"
     cases = [("megabytes of addresses", resource.RLIMIT_AS, mb, mb * 10**6)
-             for mb in (120, 200, 250, 300, 350, 400, 450, 500, 600, 800)]  # fmt: skip
+             for mb in (150, 200, 250, 300, 350, 400, 450, 500, 600, 800)]  # fmt: skip
     cases += [("open files", resource.RLIMIT_NOFILE, count, count) for count in (6, 10, 14, 18, 24, 32)]
     cases += [("bytes of a file", resource.RLIMIT_FSIZE, count, count) for count in (0, 99, 999)]
     cases += [("seconds of processor", resource.RLIMIT_CPU, 1, 1)]
