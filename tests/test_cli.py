@@ -267,12 +267,14 @@ def test_models(model: str, tmp_path: Path) -> None:
 
 
 def test_a_card_is_shown_in_rows(tmp_path: Path) -> None:
-    card = {"accuracy": {"test": 0.99}, "confusion": [[980, 0], [2, 1100]], "none": {}, "recipe": "mine"}
+    card: dict[str, Any] = {"accuracy": {"test": 0.99}, "confusion": [[980, 0], [2, 1100]], "none": {}}
+    card |= {"recipe": "mine", "told": {"n": 3, "table": [{"p": 0.5}, {"p": 0.7}]}}
     path = tmp_path / "m.safetensors"
     replace(tiny_model(), card=card).save(path)
     words = run("models", "show", path, "--card").stdout.splitlines()
     shown = [("confusion", "[980, 0]"), ("", "[2, 1100]"), ("none", "{}"), ("recipe", "mine")]
-    assert words[-4:] == [f"{key:19s} {value}" for key, value in shown]
+    shown += [("told", "n: 3"), ("", 'table: {"p": 0.5}'), ("", 'table: {"p": 0.7}')]
+    assert words[-7:] == [f"{key:19s} {value}" for key, value in shown]
     assert f'{"accuracy":19s} {{"test": 0.99}}' in words
 
 
@@ -385,7 +387,8 @@ def test_doctor_and_that_it_advises_what_the_readme_does(monkeypatch: pytest.Mon
 
 def command_of(words: list[str]) -> list[str]:
     """The words that name a command, at the beginning of a command line."""
-    command, path = get_command(app), []
+    path: list[str] = []
+    command = get_command(app)
     while isinstance(command, TyperGroup) and words:
         assert words[0] in command.commands, f"neocog {' '.join(path)}: no command {words[0]}"
         path.append(words[0])

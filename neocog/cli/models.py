@@ -77,7 +77,9 @@ def show(
 
 
 def _lines(value: Any) -> list[str]:
-    """A value of a card as lines: the rows of a table one a line, as JSON."""
+    """A value of a card as lines of JSON: of a table each row, of a dictionary with tables each key."""
+    if isinstance(value, dict) and any(isinstance(own, list | dict) for own in value.values()):
+        return [f"{key}: {line}" for key, own in value.items() for line in _lines(own)]
     rows = value if isinstance(value, list) and value and isinstance(value[0], list | dict) else [value]
     return [row if isinstance(row, str) else to_json(row) for row in rows]
 
