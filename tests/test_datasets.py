@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from neocog.errors import InputError, UsageError
-from neocog.learning import datasets
+from neocog.learning import datasets, formats
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.formats import read_idx
 from neocog.vision.normalise import isolated_digit
@@ -72,15 +72,18 @@ def test_one_idx_file_brings_its_labels_and_gz_is_known_by_its_content(tmp_path:
         open_dataset(tmp_path, split="dev")
 
 
-def test_what_claims_or_unpacks_to_more_than_a_set_is_not_unpacked(tmp_path: Path) -> None:
+def test_what_claims_or_unpacks_to_more_than_a_set_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "train-images-idx3-ubyte.gz"
     path.write_bytes(gzip.compress(np.array([0x803, 500_001, 28, 28], ">u4").tobytes()))
     with pytest.raises(InputError, match="promises 392000784 bytes, expected at most 500000 digits"):
         open_digits(tmp_path)
+    monkeypatch.setattr(formats, "MAX_DIGITS", 1000)
     path.rename(tmp_path / "labels.csv")
     cases = (
         (b" " * (2**25 + 1), "more than 32 MiB"),
-        (b"file,digits" + b"\na," * 500_001, "more than 500000 rows"),
+        (b"file,digits" + b"\na," * 1001, "more than 1000 rows"),
     )
     for text, why in cases:
         (tmp_path / "labels.csv").write_bytes(gzip.compress(text, 1))
