@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from experiments.network.compare import Comparison
     from experiments.network.gpu import GpuComparison
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None)
 
 Data = Annotated[Path | None, option("--data", "DATA", "Folder with mnist [default: the downloaded one].")]
 Output = Annotated[Path | None, option("--output -o", "FILE", "Write the result to FILE, as JSON.")]

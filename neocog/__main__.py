@@ -1,16 +1,21 @@
 """``python -m neocog`` and the command: the current folder is left, and Ctrl-C is one line."""
 
-from neocog.programs import leave_at_once, leave_folder
+import os
+
+from neocog.programs import leave_folder
 
 leave_folder()
 
 
 def main() -> None:
     """Run the command line and exit."""
-    leave_at_once()
-    from neocog.cli import main as run
+    try:
+        from neocog.cli import main as run
 
-    run()
+        run()
+    except KeyboardInterrupt:  # before a command begins, or after it: there is nothing to clean up
+        os.write(2, b"neocog: interrupted\n")
+        os._exit(130)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,5 @@
-"""How programs of ours start and end: by this Python, with this neocog; Ctrl-C is one line.
+"""Python programs of ours take nothing from the current folder. This module imports nothing that could."""
 
-It imports nothing that takes time: `signal` itself would.
-"""
-
-import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
@@ -14,16 +10,7 @@ _FIND = f"import sys; sys.path.insert(0, {_HOME!r}); import neocog; del sys.path
 
 
 def python(option: str, what: str, *words: str) -> list[str]:
-    """Return a command for this Python; it takes no module from the folder in which it is run.
-
-    Parameters
-    ----------
-    option : {"-m", "-c"}
-        Whether ``what`` is a module of neocog, or code.
-    what : str
-    *words : str
-        Its arguments.
-    """
+    """Return a command for this Python: ``-m`` and a module of neocog, or ``-c`` and code; and arguments."""
     if option == "-m":
         what = f"import runpy; runpy.run_module({what!r}, run_name='__main__', alter_sys=True)"
     alone = "-I" if sys.flags.isolated else "-P"
@@ -31,35 +18,13 @@ def python(option: str, what: str, *words: str) -> list[str]:
 
 
 def leave_folder() -> None:
-    """Have this program, and all that it starts, import nothing from the current folder.
-
-    ``python -m`` and an empty or relative name in PYTHONPATH put it on the path.
-    """
-    here = [""]
+    """Take the current folder, and what PYTHONPATH names relative to it, off the path; of children too."""
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    kept = [name for name in named if os.path.isabs(name)]
     try:
-        if "-m" in sys.orig_argv and not sys.flags.safe_path and sys.path[0] == os.getcwd():
-            del sys.path[0]
-        here += [os.path.abspath(name) for name in named if not os.path.isabs(name)]
+        here = {os.path.abspath(name) for name in ("", *named)}
     except OSError:  # the folder is gone, and its modules with it
-        pass
-    sys.path[:] = [place for place in sys.path if place not in here or place in named]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(os.path.isabs, named))
+        here = set()
+    sys.path[:] = [place for place in sys.path if place and (place in kept or place not in here)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(kept)
     os.environ["PYTHONSAFEPATH"] = "1"
-
-
-def leave_at_once() -> None:
-    """Have Ctrl-C end the program from now on, unless it is ignored altogether.
-
-    It is so before a command begins, and when it is done: there is nothing to clean up then.
-    """
-    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
-        _signal.signal(_signal.SIGINT, leave)
-
-
-def leave(*_: object) -> None:
-    """Say that the program is interrupted, and end it."""
-    try:
-        os.write(2, b"neocog: interrupted\n")
-    finally:
-        os._exit(130)

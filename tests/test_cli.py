@@ -84,17 +84,13 @@ def test_jsonl_has_a_record_for_each(tmp_path: Path, model: str) -> None:
     assert [box for digit in records[0]["digits"] if len(box := digit["box"]) != 4] == []
 
 
-def test_csv_and_question_marks(tmp_path: Path, model: str) -> None:
+def test_csv_question_marks_and_empty_paper(tmp_path: Path, model: str) -> None:
     picture = save_page(tmp_path / "a.png", "30")
     result = run("read", picture, "--model", model, "--format", "csv", "--min-p", "1")
     header, row = result.stdout.splitlines()
     assert header == "source,page,text,n_digits,n_rejected,reasons,least_p,model,error"
     assert row.startswith(f"{picture},0,??,2,2,")
-
-
-def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
-    save_page(tmp_path / "a.png", "")
-    result = run("read", tmp_path / "a.png", "--model", model)
+    result = run("read", save_page(picture, ""), "--model", model)
     assert (result.exit_code, result.stdout) == (0, "\n")
     assert said(result).endswith("a.png: no digits found")
 
@@ -117,7 +113,7 @@ def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
         (("--finder", "{file}"), 4, "cannot be used"),
         (("--finder", "no-such"), 4, "no-such"),
         (("--isolated", "--pattern", "#"), 2, "leave one out"),
-        *((("--timings", "--format", form), 2, "needs --format jsonl or json") for form in ("text", "csv")),
+        (("--timings", "--format", "csv"), 2, "needs --format jsonl or json"),
         (("--report", "no/r.html"), 2, "choose another --report"),
         (("--report", "."), 2, "choose another --report"),
         (("-o", "out.xlsx"), 2, "neocog writes .csv"),
@@ -230,15 +226,11 @@ def test_eval_pictures(tmp_path: Path, model: str) -> None:
     table = run("eval", tmp_path, "--model", model)
     assert "written 57\n    read    56" in table.stdout
     assert "character error rate 37.50 %" in table.stdout
-
-
-def test_eval_tells_what_is_left_out_and_of_blank_pages_no_rate(tmp_path: Path, model: str) -> None:
-    save_page(tmp_path / "a.png", "")
-    (tmp_path / "labels.csv").write_text("file,text\na.png,\nb.png,none\n")
+    (tmp_path / "labels.csv").write_text("file,text\nb.png,\nc.png,none\n")
     result = run("eval", tmp_path, "--model", model)
     assert result.exit_code == 0
-    assert said(result).endswith(": b.png left out: no digit in its label")
-    assert "character error rate -   pictures read exactly 100.0 %" in result.stdout
+    assert said(result).endswith(": c.png left out: no digit in its label")
+    assert "character error rate -   pictures read exactly 0.0 %" in result.stdout
 
 
 def test_timing(model: str) -> None:
@@ -275,26 +267,15 @@ def test_models(model: str, tmp_path: Path) -> None:
 
 
 def test_a_card_is_shown_in_rows(tmp_path: Path) -> None:
-    card = {
-        "accuracy": {"test": 0.991234567},
-        "confusion": [[980, 0], [2, 1100]],
-        "odd": [[None, {}], [0.123456789, [1]]],
-        "risk_coverage": [{"p": 0.5, "error": 0.01}, {"p": 0.75, "error": 0.0}],
-        "none": {},
-        "pictures": {"photos": {"cer": 0.5}, "rows": [{"p": 1}, {"p": 2}], "n": 3},
-    }
+    card: dict[str, Any] = {"accuracy": {"test": 0.99}, "confusion": [[980, 0], [2, 1100]], "none": {}}
+    card |= {"recipe": "mine", "told": {"n": 3, "table": [{"p": 0.5}, {"p": 0.7}]}}
     path = tmp_path / "m.safetensors"
     replace(tiny_model(), card=card).save(path)
     words = run("models", "show", path, "--card").stdout.splitlines()
-    assert f"{'accuracy':20s}test 0.991235" in words
-    at = words.index(f"{'confusion':20s}   980     0")
-    assert words[at + 1] == f"{'':20s}     2  1100"
-    assert f"{'risk_coverage':20s}       error           p" in words
-    assert f"{'':20s}           0        0.75" in words
-    at = words.index(f"{'pictures':20s}n 3")
-    assert [line.strip() for line in words[at + 1 : at + 6]] == [
-        "photos: cer 0.5", "rows:", "p", "1", "2",
-    ]  # fmt: skip
+    shown = [("confusion", "[980, 0]"), ("", "[2, 1100]"), ("none", "{}"), ("recipe", "mine")]
+    shown += [("told", "n: 3"), ("", 'table: {"p": 0.5}'), ("", 'table: {"p": 0.7}')]
+    assert words[-7:] == [f"{key:19s} {value}" for key, value in shown]
+    assert f'{"accuracy":19s} {{"test": 0.99}}' in words
 
 
 def test_train_gives_a_model_that_reads(idx: Path, tmp_path: Path) -> None:
@@ -340,7 +321,7 @@ def no_learning(*_: Any, **__: Any) -> Model:
     return tiny_model()
 
 
-def test_train_notices_first_that_it_cannot_write(
+def test_train_notices_first_where_it_cannot_write_and_leaves_nothing_else(
     idx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_: Any) -> None:
@@ -349,20 +330,14 @@ def test_train_notices_first_that_it_cannot_write(
     def never(*_: Any, **__: Any) -> Model:
         raise AssertionError("learned although the model cannot be written")
 
-    monkeypatch.setattr("neocog.learning.recipes.train", never)
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
-    result = run("train", "--data", idx, "-o", tmp_path / "m.safetensors")
+    with monkeypatch.context() as patch:
+        patch.setattr("neocog.learning.recipes.train", never)
+        patch.setattr("tempfile.mkstemp", refuse)
+        result = run("train", "--data", idx, "-o", tmp_path / "m.safetensors")
     assert result.exit_code == 2
-    assert f"files cannot be written in {tmp_path} (permission denied); choose" in said(result)
-    assert said(result).endswith("; choose another -o")
-
-
-def test_train_adds_the_suffix_and_leaves_nothing_else(
-    idx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert f"files cannot be written in {tmp_path} (permission denied); choose another -o" in said(result)
     monkeypatch.setattr("neocog.learning.recipes.train", no_learning)
     result = run("train", "--data", idx, "-o", tmp_path / "m")
-    assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith(f"{tmp_path / 'm.safetensors'}  m@")
     assert result.stdout.endswith("(.safetensors added to its name)\n")
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
@@ -383,37 +358,28 @@ def test_train_says_when_nothing_calibrates(
         assert "neocog: the probabilities are not calibrated: " in result.stderr
 
 
-def test_recipes_are_listed() -> None:
+def test_recipes_are_listed_and_sets_fetched() -> None:
     result = run("train", "--recipes")
-    assert result.exit_code == 0
     assert any(line.startswith("fukushima2003 ") for line in result.stdout.splitlines())
-
-
-def test_data_fetch_from_a_folder(tmp_path: Path) -> None:
-    result = run("data", "fetch", "mnist", "--from", tmp_path, "--to", tmp_path / "to")
+    result = run("data", "fetch", "mnist", "--from", "/", "--to", "/none")
     assert result.exit_code == 1
     assert "--from needs the folder with the four .gz files" in said(result)
     assert run("data", "fetch", "emnist").exit_code == 2
 
 
-def test_doctor() -> None:
-    result = run("doctor", "--json")
-    report = json.loads(result.stdout)
+def test_doctor_and_that_it_advises_what_the_readme_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = json.loads(run("doctor", "--json").stdout)
     names = [check["name"] for check in report["checks"]]
     assert [name for name in names if name != "model"][:3] == ["python", "numpy", "opencv"]
     assert {check["level"] for check in report["checks"]} <= {"ok", "warn", "fail"}
     assert all(check["advice"] for check in report["checks"] if check["level"] != "ok")
-    assert "opencv" in run("doctor").stdout
-
-
-def test_doctor_advises_what_the_readme_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cv2", None)
-    result = run("doctor", "--json")
+    result = run("doctor")
     assert result.exit_code == 1
-    checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
     libraries = re.findall(r"apt-get install .*?((?: lib[\w.-]+)+)", README)[0]
-    assert checks["opencv"]["level"] == "fail"
-    assert checks["opencv"]["advice"].endswith(libraries)
+    failed, advice = result.stdout[result.stdout.index("fail  opencv") :].splitlines()[:2]
+    assert "cannot be imported" in failed
+    assert advice.endswith(libraries)
 
 
 # --- the README -------------------------------------------------------------------------------
@@ -421,12 +387,13 @@ def test_doctor_advises_what_the_readme_does(monkeypatch: pytest.MonkeyPatch) ->
 
 def command_of(words: list[str]) -> list[str]:
     """The words that name a command, at the beginning of a command line."""
-    command, path = get_command(app), []
+    path: list[str] = []
+    command = get_command(app)
     while isinstance(command, TyperGroup) and words:
         assert words[0] in command.commands, f"neocog {' '.join(path)}: no command {words[0]}"
         path.append(words[0])
         command, words = command.commands[words[0]], words[1:]
-    return path
+    return [*path, *words[:1]] if path == ["bench"] else path  # its commands are those of the experiments
 
 
 def readme_options() -> Iterator[tuple[list[str], str]]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from neocog.errors import InputError, UsageError
-from neocog.learning import datasets
+from neocog.learning import datasets, formats
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.formats import read_idx
 from neocog.vision.normalise import isolated_digit
@@ -51,29 +51,47 @@ def test_idx_folder_has_its_parts(tmp_path: Path, packed: bool) -> None:
     assert len(open_digits(tmp_path)) == 20  # the test part where none is named
     assert train.images.dtype == np.uint8
     assert train.labels.dtype == np.int64
-
-
-def test_validation_is_the_last_5000_of_60000(tmp_path: Path) -> None:
-    labels = np.arange(60_000)
-    rows = datasets.rows_of_part(tmp_path, labels, "validation")
+    rows = datasets.rows_of_part(tmp_path, np.arange(60_000), "validation")
     assert rows.tolist() == list(range(55_000, 60_000))
-    assert len(datasets.rows_of_part(tmp_path, labels, "learning")) == 55_000
 
 
 def test_one_idx_file_brings_its_labels_and_gz_is_known_by_its_content(tmp_path: Path) -> None:
     write_idx(tmp_path, "train", 12)
+    write_idx(tmp_path, "t10k", 10)
     digits = open_digits(tmp_path / "train-images-idx3-ubyte.gz")
     assert digits.labels.tolist() == some_digits(12)[1].tolist()
-    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
-        (tmp_path / f"{name}.gz").rename(tmp_path / name)
-    assert len(open_digits(tmp_path)) == 12
-
-
-def test_labels_of_another_count_are_refused(tmp_path: Path) -> None:
-    write_idx(tmp_path, "train", 12)
-    write_idx(tmp_path, "t10k", 10)
     with pytest.raises(InputError, match="12 pictures but 10 labels"):
         read_idx(tmp_path / "train-images-idx3-ubyte.gz", tmp_path / "t10k-labels-idx1-ubyte.gz")
+    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
+        (tmp_path / f"{name}.gz").rename(tmp_path / name)
+    assert len(open_digits(tmp_path, split="train")) == 12
+    assert len(open_digits(tmp_path / "t10k-images-idx3-ubyte.gz", split="test")) == 10  # it is that part
+    with pytest.raises(InputError, match="has no test part; leave --split out"):
+        open_digits(tmp_path / "train-images-idx3-ubyte", split="test")
+    with pytest.raises(UsageError, match="choose one of train, test"):
+        open_dataset(tmp_path, split="dev")
+
+
+def test_what_claims_or_unpacks_to_more_than_a_set_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(np.array([0x803, 500_001, 28, 28], ">u4").tobytes()))
+    with pytest.raises(InputError, match="promises 392000784 bytes, expected at most 500000 digits"):
+        open_digits(tmp_path)
+    monkeypatch.setattr(formats, "MAX_DIGITS", 1000)
+    path.rename(tmp_path / "labels.csv")
+    cases = (
+        (b" " * (2**25 + 1), "more than 32 MiB"),
+        (b"file,digits" + b"\na," * 1001, "more than 1000 rows"),
+    )
+    for text, why in cases:
+        (tmp_path / "labels.csv").write_bytes(gzip.compress(text, 1))
+        with pytest.raises(InputError, match=why):
+            open_dataset(tmp_path)
+    (tmp_path / "zip.train").write_bytes(b"1 " * 300)
+    with pytest.raises(InputError, match="line 1 has more than 257 numbers"):
+        open_dataset(tmp_path / "zip.train")
 
 
 def usps_line(label: int, ink: NDArray[np.float32]) -> str:
@@ -185,14 +203,6 @@ def test_a_set_without_parts_has_no_test_part(tmp_path: Path) -> None:
     assert len(open_digits(tmp_path, split="learning")) == len(open_digits(tmp_path)) == 1
 
 
-def test_one_file_of_a_test_part_is_that_part(tmp_path: Path) -> None:
-    for prefix in ("train", "t10k"):
-        write_idx(tmp_path, prefix, 12)
-    assert len(open_digits(tmp_path / "t10k-images-idx3-ubyte.gz", split="test")) == 12
-    with pytest.raises(InputError, match="has no test part; leave --split out"):
-        open_digits(tmp_path / "train-images-idx3-ubyte.gz", split="test")
-
-
 def test_a_folder_of_sets_is_not_one(tmp_path: Path) -> None:
     (tmp_path / "usps").mkdir()
     with pytest.raises(InputError, match=r"give .*usps or the like, .* eval .* --report DIR"):
@@ -204,11 +214,6 @@ def test_sklearn_digits() -> None:
     assert digits.images.shape == (1797, 28, 28)
     assert digits.labels[:3].tolist() == [0, 1, 2]
     assert np.median(digits.images.max(axis=(1, 2))) == 255
-
-
-def test_an_unknown_split_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="choose one of train, test"):
-        open_dataset(tmp_path, split="dev")
 
 
 def test_mnist_by_name_is_what_was_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,21 +58,12 @@ def test_what_is_named_is_what_the_equations_say() -> None:
         assert piece.answer == score.argmax()
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_named_before_random(layer: str) -> None:
-    engine, rng = Engine(tiny_model()), np.random.default_rng(0)
-    maps = engine.maps(u0_from_digits(digits_of("3")))
-    u = maps[layer][0].transpose(1, 2, 0)
-    named, alone = taken_away(engine, layer, u, 3, count=2)
-    left = [piece.left for piece in named]
-    assert left == sorted(left, reverse=True)
+def test_left_falls_with_each_piece() -> None:
+    engine = Engine(tiny_model())
+    u = engine.maps(u0_from_digits(digits_of("3")))["US3"][0].transpose(1, 2, 0)
+    named, alone = taken_away(engine, "US3", u, 3, count=2)
+    assert named[0].left >= named[1].left
     assert alone.min() >= 0
-    others, zero = split(u), np.zeros_like(u)
-    for _ in range(5):
-        v = u
-        for i in rng.permutation(len(others))[: len(named)]:
-            v = changed(v, zero, [others[i]])[0]
-        assert engine.scores_from(layer, v[None])[0, 3] >= left[-1] * maps["UC4"][0, 3] - 1e-6
 
 
 def test_the_runner_up_wins_with_what_it_lacked() -> None:

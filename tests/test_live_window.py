@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from neocog.errors import InputError, UsageError
-from neocog.live import recorder
 from neocog.live import window as live_window
 from neocog.live.draw import SURE, candidates, draw, layers
 from neocog.live.pipeline import Pipeline, Settings, View
@@ -63,37 +62,25 @@ def press(window: Window, *keys: int | str) -> bool:
     return all(window.press(ord(key) if isinstance(key, str) else key) for key in keys)
 
 
-class TestDrawing:
-    def test_the_frame_itself_is_not_drawn_on(self, view: View) -> None:
-        before = view.frame.pixels.copy()
-        out = draw(view)
-        assert out.shape == before.shape
-        assert (view.frame.pixels == before).all()
-        assert (out != before).any()
-
-    def test_signs_of_a_pattern_are_drawn(self, view: View) -> None:
-        assert (draw(view, Settings(pattern=Pattern("##-#"))) != draw(view)).any()
-
-    def test_numbers_that_do_not_fit_are_not_drawn_large(self, view: View) -> None:
-        drawn = draw(view, Settings(pattern=Pattern("####")))
-        assert (drawn[200:] == view.frame.pixels[200:]).all()
-
-    def test_every_layer_is_drawn(self, view: View) -> None:
-        assert view.maps is not None
-        panel = layers(view.maps, height=480)
-        assert panel.shape[0] == 480
-        assert panel.dtype == np.uint8
-        assert panel.std() > 5
-
-    def test_many_planes_are_cut_down_to_the_strongest(self) -> None:
-        maps = {"US4": np.zeros((1, 700, 5, 5), np.float32)}
-        maps["US4"][0, 650, 2, 2] = 1.0
-        assert layers(maps, height=100).max() > 200
-
-    def test_what_the_finder_sees_is_drawn(self, view: View) -> None:
-        seen = candidates(view.seen, height=240)
-        assert seen.shape == (240, 320, 3)
-        assert (seen == SURE).all(axis=2).any()
+def test_drawing(view: View) -> None:
+    before = view.frame.pixels.copy()
+    out = draw(view)
+    assert out.shape == before.shape
+    assert (view.frame.pixels == before).all(), "the frame itself is drawn on"
+    assert (out != before).any()
+    assert (draw(view, Settings(pattern=Pattern("##-#"))) != out).any()
+    drawn = draw(view, Settings(pattern=Pattern("####")))  # a number that does not fit is not drawn large
+    assert (drawn[200:] == view.frame.pixels[200:]).all()
+    assert view.maps is not None
+    panel = layers(view.maps, height=480)
+    assert (panel.shape[0], panel.dtype) == (480, np.uint8)
+    assert panel.std() > 5
+    many = {"US4": np.zeros((1, 700, 5, 5), np.float32)}  # of many planes the strongest are drawn
+    many["US4"][0, 650, 2, 2] = 1.0
+    assert layers(many, height=100).max() > 200
+    seen = candidates(view.seen, height=240)
+    assert seen.shape == (240, 320, 3)
+    assert (seen == SURE).all(axis=2).any()
 
 
 class TestKeys:
@@ -150,17 +137,14 @@ class TestKeys:
         (path,) = tmp_path.glob("neocog-*.mp4")
         assert frames_in(path) >= 25
 
-    @pytest.mark.parametrize("key", ["b", "l"])
-    def test_panels_come_and_go(self, window: Window, view: View, key: str) -> None:
-        narrow = window.take(view).shape[1]
-        press(window, key)
-        assert window.session.pipeline.layers is (key == "l")
-        assert window.take(view).shape[1] > narrow
-        press(window, key)
-        assert window.take(view).shape[1] == narrow
-
-    def test_h_shows_the_keys(self, window: Window, view: View) -> None:
+    def test_b_l_and_h_show_more_and_less(self, window: Window, view: View) -> None:
         plain = window.take(view).copy()
+        for key in "bl":
+            press(window, key)
+            assert window.session.pipeline.layers is (key == "l")
+            assert window.take(view).shape[1] > plain.shape[1]
+            press(window, key)
+        assert window.take(view).shape == plain.shape
         press(window, "h")
         assert (window.take(view) != plain).any()
         keys = {line.split()[0].rstrip(",") for line in live_window._KEYS}
@@ -206,13 +190,12 @@ class FakeScreen:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, keys: dict[int, str]) -> None:
         self.shown: list[Any] = []
         self.keys = keys
-        self.closed = False
         for name in ("namedWindow", "setMouseCallback", "destroyWindow"):
             monkeypatch.setattr(cv2, name, lambda *a: None)
         monkeypatch.setattr(cv2, "imshow", lambda title, picture: self.shown.append(picture))
         monkeypatch.setattr(cv2, "waitKeyEx", lambda wait: self._key())
         monkeypatch.setattr(cv2, "waitKey", lambda wait: -1)
-        monkeypatch.setattr(cv2, "getWindowProperty", lambda *a: 0.0 if self.closed else 1.0)
+        monkeypatch.setattr(cv2, "getWindowProperty", lambda *a: 1.0)
 
     def _key(self) -> int:
         keys = self.keys.get(len(self.shown), "")
@@ -234,14 +217,31 @@ class TestWindow:
         assert len(screen.shown) == 12
         assert screen.shown[11].shape[1] > 320
 
-    @pytest.mark.parametrize(("key", "shown"), [("q", 3), ("", 1)])
+    @pytest.mark.parametrize(("key", "closed"), [("q", None), ("", 0.0), ("", cv2.error("NULL window"))])
     def test_q_ends_and_so_does_closing_the_window(
-        self, reader: Reader, monkeypatch: pytest.MonkeyPatch, key: str, shown: int
+        self, reader: Reader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, closed: Any
     ) -> None:
-        screen = FakeScreen(monkeypatch, {3: key})
-        screen.closed = not key
-        self.run(reader, clip(("471", 60)))
-        assert len(screen.shown) == shown
+        screen, video = FakeScreen(monkeypatch, {3: key}), tmp_path / "a.avi"
+
+        def visible(*_: object) -> float:
+            if isinstance(closed, Exception):  # Qt's answer
+                raise closed
+            return float(closed)
+
+        if not key:
+            monkeypatch.setattr(cv2, "getWindowProperty", visible)
+        self.run(reader, clip(("471", 60)), video=str(video))
+        assert len(screen.shown) == (3 if key else 1)
+        assert frames_in(video) == len(screen.shown)
+
+    def test_a_window_that_is_closed_while_frozen_stays_closed(
+        self, window: Window, view: View, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        screen = FakeScreen(monkeypatch, {1: " "})
+        window.show(view)
+        monkeypatch.setattr(cv2, "getWindowProperty", lambda *_: 0.0)
+        assert not window.keys()
+        assert len(screen.shown) == 1
 
 
 class TestRecorder:
@@ -258,17 +258,17 @@ class TestRecorder:
         means = [round(float(np.mean(played.read()[1])) / 60) for _ in range(223)]
         assert means == [0] * 20 + [2] * 200 + [4, 1, 3]
 
-    def test_frames_of_another_size_go_to_the_next_free_file(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        Path("12:30-2.avi").write_text("mine")
-        video = Recorder("12:30.avi", fps=20)
-        video.write(picture("1"), 0.0)
-        video.write(picture("1", size=(640, 480)), 0.1)
+    def test_frames_of_another_size_are_fitted_into_the_first(self, tmp_path: Path) -> None:
+        video = Recorder(tmp_path / "12:30.avi", fps=20)
+        for number, size in enumerate([(320, 240), (640, 480), (48, 240), (1, 1), (320, 240)]):
+            video.write(np.full((size[1], size[0], 3), 200, np.uint8), number / 20)
         video.close()
-        assert Path("12:30-2.avi").read_text() == "mine"
-        assert [frames_in(tmp_path / f"12:30{part}.avi") for part in ("", "-3")] == [1, 1]
+        assert [path.name for path in tmp_path.iterdir()] == ["12:30.avi"]
+        played = cv2.VideoCapture(str(tmp_path / "12:30.avi"))
+        frames = [played.read()[1] for _ in range(5)]
+        assert not played.read()[0]
+        inked = [int((frame[120, :, 0] > 100).sum()) for frame in frames]
+        assert inked == pytest.approx([320, 320, 48, 240, 320], abs=8)
 
     def test_a_full_disk_ends_it_while_it_can_be_played(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -281,28 +281,33 @@ class TestRecorder:
         with pytest.raises(InputError, match="disk is full"):
             video.write(picture("1"), 2.0)
         assert frames_in(tmp_path / "a.mp4") >= 40
-        assert recorder.RESERVE > 0
-
-    def test_names_that_cannot_be_written_are_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="mp4"):
-            Recorder(tmp_path / "a.txt", fps=30)
-        with pytest.raises(UsageError, match="--record"):
-            Recorder(tmp_path / "nowhere" / "a.mp4", fps=30)
+        for name, why in (("a.txt", "mp4"), ("nowhere/a.mp4", "--record")):
+            with pytest.raises(UsageError, match=why):
+                Recorder(tmp_path / name)
 
 
-class TestDisplay:
-    def test_without_a_display_no_window_is_tried(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sys, "platform", "linux")
-        for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("a window was tried"))
-        assert live_window.display_trouble() == "there is no display"
+def test_without_a_display_no_window_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(live_window, "has_windows", lambda: True)
+    monkeypatch.setenv("DISPLAY", ":31337")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert live_window.display_trouble() == "the display cannot be used"
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("a window was tried"))
+    assert live_window.display_trouble() == "there is no display"
 
-    def test_a_display_that_is_not_there_is_found_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("DISPLAY", ":31337")
-        monkeypatch.setattr(sys, "platform", "linux")
-        monkeypatch.setattr(live_window, "has_windows", lambda: True)
-        assert live_window.display_trouble() == "the display cannot be used"
+
+LIVE = [sys.executable, str(ROOT / "app.py"), "live", "clip.avi", "--model", MODEL, "--device", "cpu"]
+CLOSE = """
+import ctypes, sys
+x = ctypes.CDLL("libX11.so.6")
+x.XOpenDisplay.restype, x.XInternAtom.restype = ctypes.c_void_p, ctypes.c_ulong
+display, window = ctypes.c_void_p(x.XOpenDisplay(None)), int(sys.argv[1])
+kind, quit = (x.XInternAtom(display, name, 0) for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW"))
+event = (ctypes.c_long * 24)(33, 0, 1, display.value, window, kind, 32, quit)  # as the X of a frame sends it
+x.XSendEvent(display, ctypes.c_ulong(window), 0, 0, event)
+x.XSync(display, 0)
+"""
 
 
 @pytest.mark.slow
@@ -323,9 +328,7 @@ class TestOnADisplay:
 
     def test_every_key(self, screen: str, tmp_path: Path) -> None:
         save_video(tmp_path / "clip.avi", clip(("471", 400)))
-        words = [sys.executable, str(ROOT / "app.py"), "live", "clip.avi", "--model",
-                 MODEL, "--device", "cpu"]  # fmt: skip
-        with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE) as run:
+        with subprocess.Popen(LIVE, cwd=tmp_path, stdout=subprocess.PIPE) as run:
             number = self.window()
             for key in ("h", "b", "l", "s", "space", "space", "r", "r", "h", "b", "l"):
                 subprocess.run(["xdotool", "key", "--window", number, key], check=True)
@@ -338,6 +341,16 @@ class TestOnADisplay:
         assert list(tmp_path.glob("neocog-*.json"))
         (video,) = tmp_path.glob("neocog-*.mp4")
         assert frames_in(video) >= 1
+
+    def test_closing_the_window_ends_with_0_and_a_whole_recording(self, screen: str, tmp_path: Path) -> None:
+        save_video(tmp_path / "clip.avi", clip(("471", 400)))
+        words = [*LIVE, "--record", "a.mp4"]
+        with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as run:
+            subprocess.run([sys.executable, "-c", CLOSE, self.window()], check=True)
+            assert run.wait(20) == 0
+            assert run.stderr is not None
+            assert "Traceback" not in run.stderr.read()
+        assert 1 <= frames_in(tmp_path / "a.mp4") < 400
 
     def window(self) -> str:
         for _ in range(100):

@@ -18,11 +18,9 @@ STRANGERS = (
 # (What runpy imports before it runs anything, as contextlib, only `python -P -m` keeps out.)
 MAIN = "import sys; from neocog.__main__ import main; sys.exit(main())"  # what pip installs
 COMMANDS = {
-    "command": [sys.executable, "-P", "-c", MAIN, "read", "."],
-    "-E": [sys.executable, "-P", "-E", "-c", MAIN, "read", "."],
-    "-m": [sys.executable, "-m", "neocog", "read", "."],
-    "app": [sys.executable, str(ROOT / "app.py"), "read", "."],
-    "names": [sys.executable, "-P", "-c", MAIN, "read", "-"],
+    "command": ["-P", "-E", "-c", MAIN, "read", "."],
+    "-m": ["-m", "neocog", "read", "."],
+    "app": [str(ROOT / "app.py"), "read", "-"],
 }
 
 
@@ -39,7 +37,7 @@ def hostile(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("way", COMMANDS)
 def test_no_module_of_the_folder_is_run(way: str, hostile: Path, model: str) -> None:
-    words = [*COMMANDS[way], "--model", model, "--format", "jsonl", "--workers", "2"]
+    words = [sys.executable, *COMMANDS[way], "--model", model, "--format", "jsonl", "--workers", "2"]
     names = "".join(f"{number:02}.png\n" for number in range(14))
     surroundings = {**os.environ, "PYTHONPATH": ":/no/such"}  # its empty name is the folder
     done = subprocess.run(words, cwd=hostile, env=surroundings, input=names, capture_output=True, text=True)
@@ -59,15 +57,15 @@ def test_a_copy_beside_hostile_modules_is_run_without_them(hostile: Path, model:
 
 def test_our_programs_find_this_neocog(tmp_path: Path) -> None:
     code = "import neocog, sys; print(neocog.__file__, *sys.argv[1:], *sys.path, sep='\\n')"
-    words = programs.python("-c", code, "a b", "-c")
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
-    home, *rest = done.stdout.splitlines()
-    assert home == str(ROOT / "neocog" / "__init__.py")
-    assert rest[:2] == ["a b", "-c"]
-    assert str(tmp_path) not in rest
-    words = programs.python("-m", "neocog", "--version")
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("neocog")
+    for words in (programs.python("-c", code, "a b", "-c"), programs.python("-m", "neocog", "--version")):
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+        home, *rest = done.stdout.splitlines()
+        assert str(tmp_path) not in rest
+        assert home.startswith("neocog") or [home, *rest[:2]] == [
+            str(ROOT / "neocog/__init__.py"),
+            "a b",
+            "-c",
+        ]
 
 
 def test_importing_neocog_imports_nothing_else() -> None:

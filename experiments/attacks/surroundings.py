@@ -7,20 +7,19 @@ import resource
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from experiments.attacks.archives import hostile_names
 from experiments.attacks.pictures import whole
-from experiments.attacks.watch import Finished, Outcome, Watch, one_record_each, watched
+from experiments.attacks.watch import Outcome, Watch, one_record_each, watched
 from neocog.batch.pool import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 _MODULES = """numpy cv2 PIL json typing typer rich safetensors threadpoolctl multiprocessing signal
     struct zipfile lzma encodings sitecustomize usercustomize readline""".split()
 _WHOLE = (0, 1)  # exit codes that say that every input has its record
-Setup = Callable[[], None]
 
 
 def scans(folder: Path, count: int) -> list[str]:
@@ -63,12 +62,9 @@ def names(folder: Path, model: str) -> Outcome:
 
 def _formulas(text: str) -> list[str]:
     """Cells that a spreadsheet calculates: those that begin as a formula and are no number."""
-
-    def is_number(cell: str) -> bool:
-        return cell.replace(".", "", 1).lstrip("+-").isdigit()
-
     cells = (cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row)
-    return [f"a cell {c[:20]!r}" for c in cells if c[:1] in ("=", "+", "-", "@") and not is_number(c)]
+    begun = (cell for cell in cells if cell[:1] in ("=", "+", "-", "@"))
+    return [f"a cell {c[:20]!r}" for c in begun if not c.replace(".", "", 1).lstrip("+-").isdigit()]
 
 
 def lists(folder: Path, model: str) -> Outcome:
@@ -120,60 +116,53 @@ def odd(folder: Path, model: str) -> Outcome:
     outcome, pictures = Outcome("unusual surroundings"), scans(folder / "scans", 14)
     long, out = folder / ("t" * 100) / ("u" * 60), folder / "out.jsonl"
     long.mkdir(parents=True)
-    cases: dict[str, dict[str, Any]] = {
-        "TMPDIR of 160 letters": {"env": {"TMPDIR": str(long)}},
-        "TMPDIR that is not there": {"env": {"TMPDIR": "/nowhere"}},
-        "no HOME": {"env": {"HOME": None}},
-        "HOME that is not there": {"env": {"HOME": "/nowhere"}},
-        "no PATH": {"env": {"PATH": None}},
-        "LC_ALL=C": {"env": {"LC_ALL": "C", "PYTHONUTF8": "0"}},
-        "COLUMNS=0": {"env": {"COLUMNS": "0", "LINES": "-1"}},
-        "stdin closed": {"setup": _closed(0)},
-        "stdout closed": {"setup": _closed(1)},
-        "stderr closed": {"setup": _closed(2)},
-        "all closed": {"setup": lambda: [_closed(number)() for number in range(3)]},
+    environments: dict[str, dict[str, str | None]] = {
+        "TMPDIR of 160 letters": {"TMPDIR": str(long)},
+        "TMPDIR that is not there": {"TMPDIR": "/nowhere"},
+        "no HOME, no PATH": {"HOME": None, "PATH": None},
+        "HOME that is not there": {"HOME": "/nowhere"},
+        "LC_ALL=C, COLUMNS=0": {"LC_ALL": "C", "PYTHONUTF8": "0", "COLUMNS": "0", "LINES": "-1"},
     }
+    cases: dict[str, dict[str, Any]] = {name: {"env": env} for name, env in environments.items()}
+    for numbers in ((0,), (1,), (2,), (0, 1, 2)):
+        cases[f"descriptors {numbers} closed"] = {
+            "setup": partial(lambda all_: [*map(os.close, all_)], numbers)
+        }
     for name, how in cases.items():
         done = watched(reading(model, str(folder / "scans"), out=out), folder, name=name, **how)
-        text = out.read_text() if out.is_file() else ""
         broken = [] if done.code == 0 else [f"exit code {done.code}: {done.err[-100:]!r}"]
-        outcome.add(done, 1, broken + one_record_each(pictures, text))
-        out.unlink(missing_ok=True)
+        outcome.add(done, 1, broken + one_record_each(pictures, _taken(out)))
     outcome.broken += [f"left {path.name} in TMPDIR" for path in long.glob("[!n]*")]
     return outcome
 
 
-def _closed(number: int) -> Setup:
-    return lambda: os.close(number)
-
-
-def _bound(kind: int, most: int) -> Setup:
-    return lambda: resource.setrlimit(kind, (most, most))
+def _taken(out: Path) -> str:
+    """What an output holds, which is removed."""
+    text = out.read_text() if out.is_file() else ""
+    out.unlink(missing_ok=True)
+    return text
 
 
 def limits(folder: Path, model: str) -> Outcome:
     """Limits of the system: all is read, or the exit code says that it was not."""
     outcome, pictures = Outcome("limits of the system"), scans(folder / "scans", 14)
     out = folder / "out.jsonl"
-    cases = {
-        **{f"{mb} MB of address space": _bound(resource.RLIMIT_AS, mb * 10**6)
-           for mb in (120, 200, 250, 300, 350, 400, 450, 500, 600, 800)},
-        **{f"{count} open files": _bound(resource.RLIMIT_NOFILE, count)
-           for count in (6, 10, 14, 18, 24, 32)},
-        **{f"files of {count} bytes": _bound(resource.RLIMIT_FSIZE, count)
-           for count in (0, 99, 999)},
-        "1 s of processor time": _bound(resource.RLIMIT_CPU, 1),
-    }  # fmt: skip
-    for name, setup in cases.items():
+    cases = [("megabytes of addresses", resource.RLIMIT_AS, mb, mb * 10**6)
+             for mb in (150, 200, 250, 300, 350, 400, 450, 500, 600, 800)]  # fmt: skip
+    cases += [("open files", resource.RLIMIT_NOFILE, count, count) for count in (6, 10, 14, 18, 24, 32)]
+    cases += [("bytes of a file", resource.RLIMIT_FSIZE, count, count) for count in (0, 99, 999)]
+    cases += [("seconds of processor", resource.RLIMIT_CPU, 1, 1)]
+    for what, kind, number, most in cases:
         for place in (out, None):
-            words = reading(model, str(folder / "scans"), out=place)
-            done = watched(words, folder, name=name, limit=30.0, setup=setup)
-            text = done.out if place is None else out.read_text() if out.is_file() else ""
+            done = watched(
+                reading(model, str(folder / "scans"), out=place), folder, name=f"{number} {what}",
+                limit=30.0, setup=partial(resource.setrlimit, kind, (most, most)),
+            )  # fmt: skip
+            text = _taken(out) if place else done.out
             broken = one_record_each(pictures, text) if done.code in _WHOLE else []
-            if "processor" in name and done.code in (-signal.SIGKILL, -signal.SIGXCPU):
+            if kind == resource.RLIMIT_CPU and done.code in (-signal.SIGKILL, -signal.SIGXCPU):
                 done.code = 6  # the system ended it, and says so by the signal
             outcome.add(done, 1, broken)
-            out.unlink(missing_ok=True)
     return outcome
 
 
@@ -181,30 +170,26 @@ def outputs(folder: Path, model: str) -> Outcome:
     """Outputs that are removed, replaced, full or not to be written."""
     outcome, pictures = Outcome("outputs"), scans(folder / "output", 60)
     out, other = folder / "o" / "out.jsonl", folder / "other"
-    out.parent.mkdir()
 
-    def removed(watch: Watch) -> None:
-        out.unlink(missing_ok=True)
+    places = {
+        "full disk": Path("/dev/full"),
+        "a folder": out.parent,
+        "no folder": folder / "none" / "out.jsonl",
+    }
+    for name in ("removed", "replaced", "its folder removed", *places):
 
-    def replaced(watch: Watch) -> None:
-        if out.is_file() and out.stat().st_size and other.is_file():
-            os.replace(other, out)
+        def during(watch: Watch, name: str = name) -> None:
+            begun = out.is_file() and out.stat().st_size
+            if name == "removed":
+                out.unlink(missing_ok=True)
+            elif begun and name == "replaced" and other.is_file():
+                os.replace(other, out)
+            elif begun and name == "its folder removed":
+                shutil.rmtree(out.parent)
 
-    def folder_gone(watch: Watch) -> None:
-        if out.is_file() and out.stat().st_size:
-            shutil.rmtree(out.parent)
-
-    for name, place, during in (
-        ("removed", out, removed),
-        ("replaced", out, replaced),
-        ("its folder removed", out, folder_gone),
-        ("full disk", Path("/dev/full"), None),
-        ("a folder", out.parent, None),
-        ("no such folder", folder / "none" / "out.jsonl", None),
-    ):
-        out.parent.mkdir(exist_ok=True)
+        out.parent.mkdir()
         other.write_text("")
-        words = reading(model, str(folder / "output"), out=place)
+        words = reading(model, str(folder / "output"), out=places.get(name, out))
         done = watched(words, folder, name=name, during=during)
         text = "".join(path.read_text() for path in out.parent.glob("*out*"))
         outcome.add(done, 1, one_record_each(pictures, text) if done.code in _WHOLE else [])
@@ -213,46 +198,30 @@ def outputs(folder: Path, model: str) -> Outcome:
 
 
 def kills(folder: Path, model: str) -> Outcome:
-    """Signals to the command and its workers in the middle of a run."""
+    """Signals to the command and its processes in the middle of a run; without a worker it goes on."""
     outcome, pictures = Outcome("signals"), scans(folder / "killed", 120)
     out = folder / "k" / "out.jsonl"
     out.parent.mkdir()
-    cases = [
-        (signal.SIGKILL, "worker", 1),
-        (signal.SIGKILL, "worker", 3),
-        *((number, "command", 1) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)),
-        *((number, "worker", 1) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGSEGV)),
-        (signal.SIGSTOP, "worker", 1),
-    ]
-    for number, which, times in cases:
-        name = f"{signal.Signals(number).name} to {which}, {times}"
+    of_worker = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGSEGV, signal.SIGSTOP)
+    cases = [*((number, True, 1) for number in of_worker), (signal.SIGKILL, True, 3)]
+    cases += [(number, False, 1) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+    for number, worker, times in cases:
+        left = [number] * times
+
+        def during(watch: Watch, left: list[signal.Signals] = left, worker: bool = worker) -> None:
+            workers = [pid for pid in watch.pids() if pid != watch.process.pid]
+            chosen = workers[-1:] if worker else [watch.process.pid]
+            if left and chosen and out.is_file() and out.stat().st_size:
+                os.kill(chosen[0], left.pop())
+
+        name = f"{number.name} to {'worker' if worker else 'command'}, {times}"
         done = watched(reading(model, str(folder / "killed"), out=out), folder, name=name,
-                       during=_sends(number, which, times, out), limit=PATIENCE + 30)  # fmt: skip
-        if which == "command" and done.code in (-number, 128 + number):
+                       during=during, limit=PATIENCE + 30)  # fmt: skip
+        text = _taken(out)
+        broken = one_record_each(pictures, text) if done.code in _WHOLE else []
+        if worker and done.code not in _WHOLE:
+            broken.append(f"exit code {done.code}: the run did not go on")
+        if not worker and done.code in (-number, 128 + number):
             done.code = 130
-        text = out.read_text() if out.is_file() else ""
-        outcome.add(done, 1, _after(done, which, pictures, text))
-        out.unlink(missing_ok=True)
+        outcome.add(done, 1, broken)
     return outcome
-
-
-def _sends(number: int, which: str, times: int, out: Path) -> Callable[[Watch], None]:
-    """Send a signal so many times, once the output has begun."""
-    sent = 0
-
-    def during(watch: Watch) -> None:
-        nonlocal sent
-        chosen = [pid for pid in watch.pids() if (pid == watch.process.pid) == (which == "command")]
-        if chosen and sent < times and out.is_file() and out.stat().st_size:
-            os.kill(chosen[-1], number)
-            sent += 1
-
-    return during
-
-
-def _after(done: Finished, which: str, pictures: list[str], text: str) -> list[str]:
-    """What does not hold after a signal: a run goes on without a worker, or says that it ended."""
-    broken = one_record_each(pictures, text) if done.code in _WHOLE else []
-    if which == "worker" and done.code not in _WHOLE:
-        broken.append(f"exit code {done.code}: the run did not go on")
-    return broken

@@ -17,7 +17,6 @@ Results go to stdout, messages and progress to stderr. Exit codes:
 """
 
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,7 +44,6 @@ from neocog.cli import (
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
 from neocog.messages import printable, tell
-from neocog.programs import leave
 
 _BadUsage: Any = typer.BadParameter.__mro__[1]  # typer keeps the name of its base to itself
 
@@ -55,33 +53,15 @@ class _Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; a picture or folder in its place is read."""
-        if args[0] not in self.commands and _is_input(args[0]):
+        word = args[0]
+        names = word == "-" or word.startswith("@") or is_picture_name(os.path.basename(word))
+        if word not in self.commands and (names or is_address(word) or os.path.exists(word)):
             args = ["read", *args]
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        with _told(), _interruptible():
+        with _told():
             return super().invoke(ctx)
-
-
-def _is_input(word: str) -> bool:
-    """Whether a word in the place of a command can only be something to read."""
-    names = is_picture_name(os.path.basename(word)) or word == "-" or word.startswith("@")
-    names = names or is_address(word)
-    return names or os.path.exists(word)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Have Ctrl-C raise `KeyboardInterrupt` in the block where it would end the program at once."""
-    if signal.getsignal(signal.SIGINT) is not leave:
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, leave)
 
 
 @contextmanager
@@ -98,7 +78,6 @@ def _told() -> Iterator[None]:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         tell("interrupted")
-        exec("")  # had it come in one, as in the making of a dataclass, Python would end by SIGINT
         sys.exit(130)
     except (OSError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and str(error) != "can't start new thread":
@@ -149,7 +128,7 @@ app.command("serve", cls=options.Command)(serve.serve)
 app.command("train", cls=options.Command)(learn.train)
 app.command("eval", cls=options.Command)(measure.evaluate)
 app.command("timing", cls=options.Command)(measure.timing)
-app.add_typer(bench.app, name="bench")
+app.command("bench", context_settings=bench.SETTINGS)(bench.bench)
 app.add_typer(models.app, name="models")
 app.add_typer(data.app, name="data")
 app.command("explain", cls=options.Command)(explain.explain)

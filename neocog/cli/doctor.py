@@ -21,6 +21,6 @@ def doctor(as_json: options.Json = False) -> None:
             if check.advice:
                 print(f"{'':14s} -> {check.advice}")
     if as_json:
-        print(to_json({"version": __version__, "checks": [c.to_dict() for c in checks]}))
+        print(to_json({"version": __version__, "checks": [c._asdict() for c in checks]}))
     if any(check.level == "fail" for check in checks):
         raise typer.Exit(1)

@@ -120,11 +120,10 @@ def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: 
 def _report(
     path: str | None, folder: str, limit: int | None, as_json: bool, opened: "Callable[[], Reader]"
 ) -> list[str]:
-    from neocog.evaluation.report import find_sets, measure, write
-    from neocog.files import check_output
+    from neocog.evaluation.report import check_report, find_sets, measure, write
 
     sets = find_sets(path, limit=limit)
-    check_output(folder, "--report", folder=True, make=True)
+    check_report(folder)
     for pictures in sets.pictures.values():
         _say_left_out(pictures)
     report = measure(opened(), sets, limit=limit, told=Counter)

@@ -1,6 +1,5 @@
 """``neocog models``: what is shipped, what it is, and whether it is whole."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +7,9 @@ import typer
 
 from neocog.cli import options
 from neocog.cli.options import option
+from neocog.errors import ModelError
 from neocog.jsontext import to_json
+from neocog.messages import printable
 
 app = typer.Typer(help="List, describe and check models.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -16,9 +17,7 @@ app = typer.Typer(help="List, describe and check models.", no_args_is_help=True,
 @app.command("list", cls=options.Command)
 def list_them(as_json: options.Json = False) -> None:
     """List the shipped models: how well they read, and how fast here, on the CPU."""
-    from neocog.errors import ModelError
     from neocog.evaluation.about import about
-    from neocog.messages import printable
     from neocog.network.registry import list_files, models_dir
 
     entries = list_files()
@@ -58,7 +57,6 @@ def show(
 ) -> None:
     """Show what a model reads, how well, how fast, and where it comes from."""
     from neocog.evaluation.about import about
-    from neocog.messages import printable
 
     facts = about(name)
     if as_json:
@@ -78,39 +76,12 @@ def show(
             print(printable(f"{key if i == 0 else '':19s} {line}"))
 
 
-def _lines(value: Any) -> Iterator[str]:
-    """A value of a card as lines: tables as rows, the rest in one."""
-    if _is_table(value, list):
-        for row in value:
-            yield "".join(f"{_short(cell):>6}" for cell in row)
-    elif _is_table(value, dict):
-        heads = list(value[0])
-        yield "".join(f"{head:>12}" for head in heads)
-        for row in value:
-            yield "".join(f"{_short(row.get(head)):>12}" for head in heads)
-    elif isinstance(value, dict):
-        inner = {name: list(_lines(own)) for name, own in value.items() if _nested(own)}
-        plain = [f"{name} {_short(own)}" for name, own in value.items() if name not in inner]
-        if plain or not inner:
-            yield ", ".join(plain) or "none"
-        for name, lines in inner.items():
-            yield f"{name}: {lines[0]}" if len(lines) == 1 else f"{name}:"
-            yield from lines if len(lines) > 1 else ()
-    else:
-        yield str(value)
-
-
-def _is_table(value: Any, rows: type) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(row, rows) for row in value)
-
-
-def _nested(value: Any) -> bool:
-    """Whether a value of a card takes lines of its own."""
-    return isinstance(value, dict) or _is_table(value, list | dict)  # type: ignore[arg-type]
-
-
-def _short(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _lines(value: Any) -> list[str]:
+    """A value of a card as lines of JSON: of a table each row, of a dictionary with tables each key."""
+    if isinstance(value, dict) and any(isinstance(own, list | dict) for own in value.values()):
+        return [f"{key}: {line}" for key, own in value.items() for line in _lines(own)]
+    rows = value if isinstance(value, list) and value and isinstance(value[0], list | dict) else [value]
+    return [row if isinstance(row, str) else to_json(row) for row in rows]
 
 
 @app.command("verify", cls=options.Command)
@@ -120,9 +91,7 @@ def verify(
     ] = None,
 ) -> None:
     """Check that models are complete and unchanged."""
-    from neocog.errors import ModelError
     from neocog.evaluation.about import verify as verify_it
-    from neocog.messages import printable
     from neocog.network.registry import list_files, models_dir, shipped_digests
 
     shipped = {Path(name).stem for name in shipped_digests(models_dir())}

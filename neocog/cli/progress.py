@@ -45,7 +45,23 @@ class Counter:
         if not self._shown:
             return
         if self._bar is None:
-            self._bar = _bar()
+            from rich import progress
+            from rich.console import Console
+            from rich.text import Text
+
+            class Rate(progress.ProgressColumn):
+                def render(self, task: progress.Task) -> Text:
+                    return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
+
+            named, note = (
+                progress.TextColumn("{task.description}"),
+                progress.TextColumn("{task.fields[note]}"),
+            )
+            done, left = progress.MofNCompleteColumn(), progress.TimeRemainingColumn()
+            self._bar = progress.Progress(
+                named, progress.BarColumn(), done, Rate(), left, note,
+                console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False,
+            )  # fmt: skip
             self._task = self._bar.add_task(self._what, total=None, note="")
             atexit.register(self._bar.stop)  # whatever ends the command, the cursor comes back
             self._bar.start()
@@ -84,27 +100,3 @@ class ReadingBar(Counter):
     def _count(self) -> None:
         if (total := self._total()) is not None:
             self._update(total=total)
-
-
-def _bar() -> Any:
-    from rich import progress
-    from rich.console import Console
-    from rich.text import Text
-
-    class Rate(progress.ProgressColumn):
-        def render(self, task: Any) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text("" if speed is None else f"{speed:,.0f}/s")
-
-    return progress.Progress(
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        Rate(),
-        progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.fields[note]}"),
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )

@@ -1,10 +1,9 @@
-"""Standard streams: closed ones are as good as full ones, and who reads stdout may leave."""
+"""Handle closed standard streams, a full disk behind stdout, and a reader of stdout that leaves."""
 
 import io
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
 from neocog.errors import EndedEarly
 from neocog.messages import printable
@@ -14,34 +13,20 @@ class ReaderLeft(Exception):
     """Whoever read stdout has enough: no error."""
 
 
-class _Watched(io.RawIOBase):
-    """The raw stream of a standard stream; once it cannot be written, what comes is dropped.
+class _Standard(io.FileIO):
+    """stdout or stderr. After an error all that follows is dropped; an error of stdout is raised once."""
 
-    The stream is kept, or its raw stream would be closed. ``failed`` gets the first error.
-    """
-
-    def __init__(self, stream: io.TextIOWrapper, failed: Callable[[OSError], None]) -> None:
-        self._stream, self._failed = stream, failed
-        self._raw: io.RawIOBase = getattr(stream.buffer, "raw", stream.buffer)  # type: ignore[arg-type]
-        self._lost = False
-
-    def write(self, data: Any) -> int | None:
-        if not self._lost:
-            try:
-                return self._raw.write(data)
-            except OSError as error:
-                self._lost = True
-                self._failed(error)
-        return len(data)
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._raw.fileno()
-
-    def isatty(self) -> bool:
-        return self._raw.isatty()
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if self.fileno() == 2:
+                return len(data)
+            if isinstance(error, BrokenPipeError):
+                raise ReaderLeft from None
+            why = f"stdout: cannot be written ({error.strerror}); what was written is valid"
+            raise EndedEarly(why) from None
 
 
 class _Screen(io.TextIOWrapper):
@@ -54,35 +39,19 @@ class _Screen(io.TextIOWrapper):
 def open_streams() -> None:
     """Open the standard streams for a command: they write UTF-8, whatever the locale says.
 
-    A closed one gets its descriptor back, or the next file that is opened would take it: what is
-    said on stderr is dropped, using stdin or stdout is an error. Where stdout cannot be written,
-    `ReaderLeft` is raised if it is a pipe that nobody reads any more, else `EndedEarly`.
+    A closed one gets its descriptor back, or the next file that is opened would take it. It is opened
+    the wrong way: using stdin or stdout is an error. Where stdout cannot be written, `ReaderLeft` is
+    raised if it is a pipe that nobody reads any more, else `EndedEarly`.
     """
-    for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
-        if getattr(sys, name) is None:  # opened the wrong way: each use fails
-            number = os.open(os.devnull, flags)
-            os.set_inheritable(number, True)
-            stream = open(number, "r" if name == "stdin" else "w", closefd=False)  # noqa: SIM115
-            setattr(sys, name, stream)
-    sys.stdout = _watched(sys.stdout, _end, screen=True)
-    sys.stderr = _watched(sys.stderr, lambda error: None, screen=False)  # bars draw there
-
-
-def _watched(stream: TextIO, failed: Callable[[OSError], None], *, screen: bool) -> TextIO:
-    if not isinstance(stream, io.TextIOWrapper):  # a test's
-        return stream
-    kind = _Screen if screen and stream.isatty() else io.TextIOWrapper
-    return kind(
-        io.BufferedWriter(_Watched(stream, failed)),
-        encoding="utf-8",
-        errors="backslashreplace",
-        line_buffering=stream.line_buffering,
-        write_through=stream.write_through,
-    )
-
-
-def _end(error: OSError) -> None:
-    if isinstance(error, BrokenPipeError):
-        raise ReaderLeft
-    why = error.strerror or str(error)
-    raise EndedEarly(f"stdout: cannot be written ({why}); what was written is valid")
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            os.set_inheritable(os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY), True)
+            if name == "stdin":
+                sys.stdin = open(0, closefd=False)  # noqa: SIM115
+        if number and (stream is None or isinstance(stream, io.TextIOWrapper)):  # else a test's
+            raw = _Standard(number, "w", closefd=False)
+            kind = _Screen if name == "stdout" and raw.isatty() else io.TextIOWrapper
+            buffer, lines = io.BufferedWriter(raw), name == "stderr" or raw.isatty()
+            opened = kind(buffer, encoding="utf-8", errors="backslashreplace", line_buffering=lines)
+            setattr(sys, name, opened)

@@ -1,6 +1,5 @@
 """What a user asks of a model's file: what it reads, how well, how fast, whether it is whole."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +13,35 @@ from neocog.network.registry import FINDER, check_digest, find_model
 from neocog.network.u0 import made_digits
 
 _TESTS = {"test": "MNIST", "usps": "USPS", "sklearn": "scikit-learn"}  # the cards' names for sets
-_PASSES, _BATCH = 5, 8
+_PASSES, _BATCH = 6, 8  # the first pass is not counted
 
 
 def about(name: str | Path) -> dict[str, Any]:
     """Return facts of a model, or of the finder, in the order in which they are told.
 
     ``ms`` is the time of a digit (of a page, for the finder) on this machine's CPU, measured now.
-
-    Raises
-    ------
-    ModelError
-        If it is missing or broken.
+    ModelError if the file is missing or broken.
     """
-    from neocog.vision.finder_model import is_finder
+    from neocog.vision.finder import find
+    from neocog.vision.finder_model import LazyFinder, is_finder, load_finder
 
     path = find_model(name)
     file = {"path": str(path), "bytes": path.stat().st_size}
     if is_finder(path):
-        return _finder(path) | file
+        finder, page = LazyFinder(load_finder(path)), made_page(made_digits(50))
+        ms = float(np.median([milliseconds(lambda: find(page, finder)) for _ in range(_PASSES)][1:]))
+        reads = f"where digits and signs stand on a page (timed: {page.shape[1]} x {page.shape[0]})"
+        card = finder.model.card
+        return {"id": finder.model.id, "reads": reads, "accuracy": {}, "ms": ms, "card": card} | file
     model = load_model(name)
     engine, digits = Engine(model), made_digits(_BATCH)
-    more = ", and tells what is none" if model.classes > 10 else ""
+    times = [milliseconds(lambda: engine.recognise(digits, batch=_BATCH)) for _ in range(_PASSES)]
     found = model.card.get("accuracy", {})
     return {
         "id": model.id,
-        "reads": f"one digit of 28 x 28 pixels{more}",
+        "reads": f"one digit of 28 x 28 pixels{', and tells what is none' if model.classes > 10 else ''}",
         "accuracy": {_TESTS[key]: found[key] for key in _TESTS if key in found},
-        "ms": _median(lambda: engine.recognise(digits, batch=_BATCH)) / _BATCH,
+        "ms": float(np.median(times[1:])) / _BATCH,
         "planes": list(model.planes),
         "preset": model.spec.name,
         "thresholds": [layer.threshold for layer in model.s],
@@ -51,34 +51,28 @@ def about(name: str | Path) -> dict[str, Any]:
     }
 
 
-def _finder(path: Path) -> dict[str, Any]:
-    from neocog.vision.finder import find
-    from neocog.vision.finder_model import LazyFinder, load_finder
-
-    finder = LazyFinder(load_finder(path))
-    page = made_page(made_digits(50))
-    ms = _median(lambda: find(page, finder))
-    reads = f"where digits and signs stand on a page (timed: {page.shape[1]} x {page.shape[0]})"
-    card = finder.model.card
-    return {"id": finder.model.id, "reads": reads, "accuracy": {}, "ms": ms, "card": card}
-
-
-def _median(work: Callable[[], object]) -> float:
-    return float(np.median([milliseconds(work) for _ in range(1 + _PASSES)][1:]))
-
-
 def verify(name: str) -> str:
     """Hold a model's file against its digest, load it, and try it on silence and on ink.
 
     Returns its id, its plane counts, and whether the file is the one that was shipped. ModelError
     if it cannot be loaded, is not as it was shipped, or answers wrongly.
     """
-    from neocog.vision.finder_model import is_finder
+    from neocog.vision.finder import find
+    from neocog.vision.finder_model import LazyFinder, is_finder, load_finder
 
     path = find_model(name)
     shipped = "as shipped" if check_digest(path) else "not compared: no digest was shipped with it"
     if path.stem == FINDER or is_finder(path):
-        return f"{_verify_finder(path)}  {shipped}"
+        finder = LazyFinder(load_finder(path))
+        try:
+            finder.opened()
+        except ImportError as error:
+            raise ModelError(f"finder {path}: cannot run without OpenCV ({error})") from None
+        if len(find(np.full((200, 300), 230, np.uint8), finder)):
+            raise ModelError(f"finder {path}: finds digits on an empty page")
+        if not len(find(made_page(made_digits(15)), finder)):
+            raise ModelError(f"finder {path}: finds nothing on a page; train it again")
+        return f"{finder.model.id}  {shipped}"
     model = load_model(name)
     digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
     answers = Engine(model).recognise(digits, batch=len(digits))
@@ -87,19 +81,3 @@ def verify(name: str) -> str:
     if not np.isfinite(answers.score).all() or (answers.label[1:] < 0).all():
         raise ModelError(f"model {name}: finds no digit in drawn digits; train it again")
     return f"{model.id}  planes {'/'.join(map(str, model.planes))}  {shipped}"
-
-
-def _verify_finder(path: Path) -> str:
-    from neocog.vision.finder import find
-    from neocog.vision.finder_model import LazyFinder, load_finder
-
-    finder = LazyFinder(load_finder(path))
-    try:
-        finder.opened()
-    except ImportError as error:
-        raise ModelError(f"finder {path}: cannot run without OpenCV ({error})") from None
-    if len(find(np.full((200, 300), 230, np.uint8), finder)):
-        raise ModelError(f"finder {path}: finds digits on an empty page")
-    if not len(find(made_page(made_digits(15)), finder)):
-        raise ModelError(f"finder {path}: finds nothing on a page; train it again")
-    return finder.model.id

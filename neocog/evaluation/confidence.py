@@ -60,24 +60,18 @@ class Confidence:
         """Return coverage and risk where answers of at least this probability are taken."""
         is_taken = (self.p >= threshold) & (self.p > 0)
         taken, wrong = int(is_taken.sum()), int((is_taken & ~self.right).sum())
-        return {
-            "threshold": float(threshold),
-            "coverage": taken / max(len(self), 1),
-            "risk": wrong / max(taken, 1),
-            "wrong": wrong,
-        }
+        coverage, risk = taken / max(len(self), 1), wrong / max(taken, 1)
+        return {"threshold": float(threshold), "coverage": coverage, "risk": risk, "wrong": wrong}
 
     def threshold_of_coverage(self, coverage: float) -> float | None:
         """Return the highest threshold that takes at least this share; None if none does."""
         thresholds, taken, _ = self.curve()
-        enough = thresholds[taken >= coverage * len(self) - 1e-9]
-        return float(enough[0]) if enough.size else None
+        return next(map(float, thresholds[taken >= coverage * len(self) - 1e-9]), None)
 
     def threshold_of_risk(self, risk: float) -> float | None:
         """Return the lowest threshold whose risk is at most this; None if none is."""
         thresholds, taken, wrong = self.curve()
-        low = thresholds[wrong <= risk * taken + 1e-9]
-        return float(low[-1]) if low.size else None
+        return next(map(float, thresholds[wrong <= risk * taken + 1e-9][::-1]), None)
 
     def points(self) -> list[dict[str, float]]:
         """Return the risk-coverage curve as at most about 200 points, thin where it is sure."""
@@ -87,10 +81,9 @@ class Confidence:
             left = len(self) - taken + 1  # dense near full coverage, where readers look
             wanted = np.geomspace(left.max(), left.min(), _POINTS)
             index = np.unique(np.searchsorted(-left, -wanted).clip(0, len(left) - 1))
-        rows = zip(thresholds[index], taken[index], wrong[index], strict=True)
         return [
-            {"threshold": float(p), "coverage": float(n / len(self)), "risk": float(k / n)}
-            for p, n, k in rows
+            {"threshold": float(thresholds[i]), "coverage": taken[i] / len(self), "risk": wrong[i] / taken[i]}
+            for i in index
         ]
 
     def reliability(self) -> list[dict[str, float]]:

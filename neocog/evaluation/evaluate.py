@@ -47,12 +47,8 @@ class DigitScore:
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog eval --json`` prints it."""
-        return {
-            "n": self.n,
-            "accuracy": round(self.accuracy, 6),
-            "seconds": round(self.seconds, 3),
-            "confusion": self.confusion.tolist(),
-        }
+        facts = {"n": self.n, "accuracy": round(self.accuracy, 6), "seconds": round(self.seconds, 3)}
+        return {**facts, "confusion": self.confusion.tolist()}
 
 
 @dataclass(frozen=True)
@@ -66,10 +62,8 @@ class PictureScore:
     @cached_property
     def distances(self) -> tuple[int, ...]:
         """Edits between each reading and what stands there; a line end is none, ``?`` is one."""
-        return tuple(
-            edit_distance(reading.plain.replace("\n", ""), expected)
-            for reading, expected in zip(self.readings, self.expected, strict=True)
-        )
+        pairs = zip(self.readings, self.expected, strict=True)
+        return tuple(edit_distance(own.plain.replace("\n", ""), expected) for own, expected in pairs)
 
     @property
     def mistakes(self) -> "list[tuple[PageReading, str, int]]":
@@ -82,24 +76,19 @@ class PictureScore:
         """One line for each picture that could not be decoded; they count as read empty."""
         return [f"{own.source}: {own.error}" for own in self.readings if own.error is not None]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As ``neocog eval --json`` prints it, but for `wrong`; no error rate without digits."""
-        count, n_digits = len(self.readings), sum(map(len, self.expected))
-        return {
-            "n": count,
-            "n_digits": n_digits,
-            "cer": round(sum(self.distances) / n_digits, 6) if n_digits else None,
-            "exact": round((count - len(self.mistakes)) / max(count, 1), 6),
-            "seconds": round(self.seconds, 3),
-        }
-
     @property
     def wrong(self) -> list[dict[str, Any]]:
         """`mistakes` as ``neocog eval --json`` prints them."""
-        return [
-            {"file": own.source, "written": written, "read": own.text, "error": own.error}
-            for own, written, _ in self.mistakes
-        ]
+        keys = ("file", "written", "read", "error")
+        rows = ((own.source, written, own.text, own.error) for own, written, _ in self.mistakes)
+        return [dict(zip(keys, row, strict=True)) for row in rows]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``neocog eval --json`` prints it, but for `wrong`; no error rate without digits."""
+        count, digits = len(self.readings), sum(map(len, self.expected))
+        cer = round(sum(self.distances) / digits, 6) if digits else None
+        exact = round((count - len(self.mistakes)) / max(count, 1), 6)
+        return {"n": count, "n_digits": digits, "cer": cer, "exact": exact, "seconds": round(self.seconds, 3)}
 
 
 def answer_digits(

@@ -12,7 +12,7 @@ strongest plane of US4 has learned, until it wins.
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,17 +31,11 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
-#: Layers whose pieces are named, from the answer down.
-LAYERS = ("US4", "US3", "US2")
-#: Rows and columns between a piece's strongest cell and the others: what a C-cell blurs into one.
-REACH = 2
-#: Pieces named for each layer.
-COUNT = 8
-#: Pieces that are raised at most until the runner-up wins.
-MOST = 24
-#: Pieces that are tried again after one was taken away: those that mattered most before. The
-#: answer of all of them would take seconds.
-TRIED = 16
+LAYERS = ("US4", "US3", "US2")  # whose pieces are named, from the answer down
+REACH = 2  # rows and columns between a piece's strongest cell and the others: what a C-cell blurs into one
+COUNT = 8  # pieces named for each layer
+_MOST = 24  # pieces that are raised at most until the runner-up wins
+_TRIED = 16  # pieces that mattered most before are tried again after one is gone; all would take seconds
 
 
 def name(label: int) -> str:
@@ -61,66 +55,43 @@ class Piece:
     left: float  # share that is left after it and those named before
     answer: int  # what is answered then, 10 for no digit
 
-    def line(self) -> str:
-        """Say it in words."""
-        x, y = self.ink
-        place = f"  plane {self.plane:3d} at x {x:4.1f} y {y:4.1f}"
-        return f"{place}  {100 * max(self.left, 0):3.0f} %   answer {name(self.answer)}"
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """Why a digit was read so.
+    """Why a digit was read so."""
 
-    Attributes
-    ----------
-    digit : ndarray of uint8, shape (28, 28)
-    model : str
-    label, runner_up : int
-        The strongest label, 10 for no digit; and the strongest digit but for it.
-    p : float
-        Probability of the answer, 0 for no digit.
-    scores : ndarray of float32, shape (10,) or (11,)
-    pieces : dict
-        Of each layer in `LAYERS` the pieces that carried the score, the first most.
-    heat : dict of ndarray, shape (65, 65)
-        For each of these layers, and for ``"needed"``, where on U0 that is.
-    needed : tuple of Piece
-        Pieces of UC3 that the runner-up lacked: with all of them it wins, or comes nearer.
-    maps : dict of ndarray, shape (1, K, H, W)
-        Every layer's responses.
-    """
-
-    digit: NDArray[np.uint8]
+    digit: NDArray[np.uint8]  # (28, 28)
     model: str
-    label: int
-    runner_up: int
-    p: float
-    scores: Floats
-    pieces: dict[str, tuple[Piece, ...]]
-    heat: dict[str, Floats]
-    needed: tuple[Piece, ...]
-    maps: dict[str, Floats]
+    label: int  # the strongest, 10 for no digit
+    runner_up: int  # the strongest digit but for it
+    p: float  # probability of the answer, 0 for no digit
+    scores: Floats  # (10,) or (11,)
+    pieces: dict[
+        str, tuple[Piece, ...]
+    ]  # of each layer in `LAYERS` those that carried the score, the first most
+    heat: dict[str, Floats]  # (65, 65): where on U0 that is, for these layers and "needed"
+    needed: tuple[Piece, ...]  # of UC3, that the runner-up lacked: with them it wins, or comes nearer
+    maps: dict[str, Floats]  # every layer's responses, (1, K, H, W)
 
     def __repr__(self) -> str:
-        return f"<Explanation: {self.lines()[0]}>"
+        return f"<Explanation: {str(self).splitlines()[0]}>"
 
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        won, next_best = (f"{self.scores[i]:.3f}" for i in (self.label, self.runner_up))
+        lines = [f"read as {name(self.label)}, p {self.p:.3f}: score {won}; "
+                 f"next {name(self.runner_up)}, {next_best}"]  # fmt: skip
+        parts = {f"{layer}: what carried {name(self.label)}; score left without it": pieces
+                 for layer, pieces in self.pieces.items()}  # fmt: skip
+        parts[f"UC3: what {name(self.runner_up)} lacked; lead left with it"] = self.needed
+        for title, pieces in parts.items():
+            lines.append(title)
+            for piece in pieces:
+                place = f"  plane {piece.plane:3d} at x {piece.ink[0]:4.1f} y {piece.ink[1]:4.1f}"
+                lines.append(f"{place}  {100 * max(piece.left, 0):3.0f} %   answer {name(piece.answer)}")
+        return "\n".join(lines)
 
     def _repr_png_(self) -> bytes | None:  # in a notebook
         return self.plot()._repr_png_()
-
-    def lines(self) -> list[str]:
-        """Say it in words."""
-        won, next_best = (f"{self.scores[i]:.3f}" for i in (self.label, self.runner_up))
-        out = [f"read as {name(self.label)}, p {self.p:.3f}: score {won}; "
-               f"next {name(self.runner_up)}, {next_best}"]  # fmt: skip
-        for layer, pieces in self.pieces.items():
-            out.append(f"{layer}: what carried {name(self.label)}; score left without it")
-            out += [piece.line() for piece in pieces]
-        out.append(f"UC3: what {name(self.runner_up)} lacked; lead left with it")
-        return out + [piece.line() for piece in self.needed]
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog explain --json`` prints it."""
@@ -187,8 +158,7 @@ def explain(
 def explain_digit(digit: NDArray[np.uint8], engine: Engine, *, count: int = COUNT) -> Explanation:
     """Explain how one digit (28, 28) is read; see :func:`explain`."""
     maps = engine.maps(u0_from_digits(digit[None]))
-    last = maps["US4"].transpose(0, 2, 3, 1)
-    scores = engine.scores_from("US4", last)
+    scores = engine.scores_from("US4", maps["US4"].transpose(0, 2, 3, 1))
     label = int(scores[0].argmax())
     runner_up = next(int(i) for i in np.argsort(-scores[0, :LABELS], kind="stable") if i != label)
     if scores[0, label] <= 0:
@@ -198,9 +168,16 @@ def explain_digit(digit: NDArray[np.uint8], engine: Engine, *, count: int = COUN
         u = maps[layer][0].transpose(1, 2, 0)
         pieces[layer], alone = taken_away(engine, layer, u, label, count=count)
         heat[layer] = _heat(spec, layer, alone)
-    heat["US4"] = _heard(engine, maps["UC3"][0].transpose(1, 2, 0), label)
+    # where on U0 the label hears: each place of UC3 taken away, all planes
+    u = maps["UC3"][0].transpose(1, 2, 0)
+    rows, columns = np.nonzero(u.any(axis=2))
+    without = np.repeat(u[None], len(rows), axis=0)
+    without[np.arange(len(rows)), rows, columns] = 0
+    lost = 1 - engine.scores_from("UC3", without)[:, label] / engine.scores_from("UC3", u[None])[0, label]
+    shares, lacked = np.zeros((2, *u.shape[:2]), np.float32)
+    shares[rows, columns] = np.maximum(lost, 0)
+    heat["US4"] = _heat(spec, "UC3", shares)
     needed = _needed(engine, maps, label, runner_up)
-    lacked = np.zeros(maps["UC3"].shape[2:], np.float32)
     for piece in needed:
         lacked[piece.row, piece.column] += max(piece.alone, 0)
     heat["needed"] = _heat(spec, "UC3", lacked)
@@ -208,8 +185,7 @@ def explain_digit(digit: NDArray[np.uint8], engine: Engine, *, count: int = COUN
     return Explanation(digit, engine.model.id, label, runner_up, p, scores[0], pieces, heat, needed, maps)
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
+class Cells(NamedTuple):
     """The cells of a piece, the strongest first, and their responses, which sum to 1."""
 
     plane: int
@@ -267,7 +243,7 @@ def _one_by_one(
     shares = np.zeros(u.shape[:2], np.float32)
     for cells, share in zip(pieces, alone, strict=True):
         shares[cells.rows, cells.columns] += max(share, 0) * cells.strength
-    tried = len(pieces) if layer == "US4" else TRIED  # there only the strongest shows anything
+    tried = len(pieces) if layer == "US4" else _TRIED  # there only the strongest shows anything
     while len(named) < min(count, len(pieces)) and now > 0:
         if named:
             again = np.argsort(-drops, kind="stable")[:tried]
@@ -279,12 +255,10 @@ def _one_by_one(
         u = changed(u, target, [pieces[best]])[0]
         scores = engine.scores_from(layer, u[None])
         now = float(worth(scores)[0])
-        cells = pieces[best]
-        row, column = int(cells.rows[0]), int(cells.columns[0])
-        middle = on_u0(engine.model.spec, layer, column, row)
-        x, y = (round((at - MARGIN - 0.5) / 2, 1) for at in middle)
-        share, answer = float(alone[best]), int(scores[0].argmax())
-        named.append(Piece(cells.plane, row, column, (x, y), share, now / whole, answer))
+        row, column = int(pieces[best].rows[0]), int(pieces[best].columns[0])
+        x, y = (round((at - MARGIN - 0.5) / 2, 1) for at in on_u0(engine.model.spec, layer, column, row))
+        answer = int(scores[0].argmax())
+        named.append(Piece(pieces[best].plane, row, column, (x, y), float(alone[best]), now / whole, answer))
     return tuple(named), shares
 
 
@@ -296,28 +270,12 @@ def _needed(engine: Engine, maps: dict[str, Floats], label: int, runner_up: int)
     best, row, column = np.unravel_index(int(last.argmax()), last.shape)
     learned = s4.reference[own[best]].transpose(1, 2, 0)
     window = np.s_[row : row + len(learned), column : column + len(learned)]
-
-    def length(x: Floats) -> float:
-        return float(np.sqrt((s4.c[:, :, None] * x * x).sum()))
-
+    there, full = (float(np.sqrt((s4.c[:, :, None] * x * x).sum())) for x in (u[window], learned))
     wanted = u.copy()
-    as_strong = learned * (length(u[window]) / max(length(learned), 1e-9))
-    wanted[window] = np.maximum(u[window], as_strong)
+    wanted[window] = np.maximum(u[window], learned * (there / max(full, 1e-9)))
     return _one_by_one(
-        engine, "UC3", u, wanted, lambda scores: scores[:, label] - scores[:, runner_up], MOST
+        engine, "UC3", u, wanted, lambda scores: scores[:, label] - scores[:, runner_up], _MOST
     )[0]
-
-
-def _heard(engine: Engine, u: Floats, label: int) -> Floats:
-    """Where on U0 the label hears: each place of UC3 taken away, all planes."""
-    rows, columns = np.nonzero(u.any(axis=2))
-    without = np.repeat(u[None], len(rows), axis=0)
-    without[np.arange(len(rows)), rows, columns] = 0
-    whole = engine.scores_from("UC3", u[None])[0, label]
-    shares = np.zeros(u.shape[:2], np.float32)
-    lost = 1 - engine.scores_from("UC3", without)[:, label] / whole
-    shares[rows, columns] = np.maximum(lost, 0)
-    return _heat(engine.model.spec, "UC3", shares)
 
 
 def on_u0(spec: NetworkSpec, layer: str, *at: float) -> tuple[float, ...]:
@@ -333,7 +291,6 @@ def on_u0(spec: NetworkSpec, layer: str, *at: float) -> tuple[float, ...]:
 def _heat(spec: NetworkSpec, layer: str, shares: Floats) -> Floats:
     """Spread shares of a layer's places (H, W) over U0: Gaussians that just run together."""
     at = np.array(on_u0(spec, layer, *range(len(shares))))
-    wide = 0.6 * (at[1] - at[0])
     distance = np.arange(spec.size("U0"))[:, None] - at
-    spread = np.exp(-0.5 * (distance / wide) ** 2)
+    spread = np.exp(-0.5 * (distance / (0.6 * (at[1] - at[0]))) ** 2)
     return np.asarray(spread @ shares @ spread.T, np.float32)

@@ -3,13 +3,10 @@
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal
+from importlib import metadata
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,24 +14,16 @@ from neocog.errors import DeviceError, ModelError, NeocogError
 from neocog.network.parallel import cores
 
 _SAME_SCORE = 0.05  # of the scores of 16-bit maps and of float32
-_OPENCV = (
-    "opencv-python", "opencv-python-headless",
-    "opencv-contrib-python", "opencv-contrib-python-headless",
-)  # fmt: skip
+_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One point: what was found, and what to do if that is not enough."""
+class Check(NamedTuple):
+    """One point: what was found, and what to do if that is not enough; fail: neocog cannot read."""
 
     name: str
-    level: Literal["ok", "warn", "fail"]  # fail: neocog cannot read without it
+    level: Literal["ok", "warn", "fail"]
     found: str
     advice: str = ""
-
-    def to_dict(self) -> dict[str, str]:
-        """As ``neocog doctor --json`` prints it."""
-        return asdict(self)
 
 
 def examine() -> Iterator[Check]:
@@ -47,49 +36,44 @@ def examine() -> Iterator[Check]:
     yield from _gpu()
     shown = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
     if not shown:
-        system = sys.platform in ("win32", "darwin")
-        shown = sys.platform if system else "none; reading files needs none"
+        shown = sys.platform if sys.platform in ("win32", "darwin") else "none; reading files needs none"
     yield Check("display", "ok", shown)
-    yield _compiler()
+    if compiler := shutil.which("g++"):
+        yield Check("g++", "ok", compiler)
+    else:
+        yield Check("g++", "warn", "not found: tests that compile are skipped", "apt install g++ for them")
 
 
 def _numpy() -> Check:
     config: Any = np.show_config(mode="dicts")
     blas = config.get("Build Dependencies", {}).get("blas", {})
-    name, threads = blas.get("name", "unknown"), _blas_threads()
+    name = blas.get("name", "unknown")
+    threads = next((int(value) for key in _THREADS if (value := os.environ.get(key, "")).isdigit()), cores())
     found = f"{np.__version__}, BLAS {name} {blas.get('version', '')}, {threads} threads"
     if name in ("unknown", "none", "lapack_lite"):
         return Check("numpy", "warn", found, "this NumPy has no fast BLAS: pip install -U numpy")
     if threads > cores():
-        advice = f"more threads than cores: set OMP_NUM_THREADS={cores()}"
-        return Check("numpy", "warn", found, advice)
+        return Check("numpy", "warn", found, f"more threads than cores: set OMP_NUM_THREADS={cores()}")
     return Check("numpy", "ok", found)
 
 
-def _blas_threads() -> int:
-    """Threads that BLAS may take, by the variables it obeys, else the cores of this process."""
-    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
-        value = os.environ.get(name, "")
-        if value.isdigit() and int(value):
-            return int(value)
-    return cores()
-
-
 def _opencv() -> Check:
-    wheels = {}
-    for name in _OPENCV:
-        with suppress(PackageNotFoundError):
-            wheels[name] = version(name)
+    wheels = [f"opencv{kind}-python{end}" for kind in ("", "-contrib") for end in ("", "-headless")]
+    there = {
+        own.metadata["Name"]: own.version
+        for own in metadata.distributions()
+        if own.metadata["Name"] in wheels
+    }
     try:
         import cv2
     except ImportError as error:  # a missing libGL shows here
         advice = "on a bare server: apt-get install libgl1 libglib2.0-0 libsm6"
         return Check("opencv", "fail", f"cannot be imported: {error}", advice)
-    listed = ", ".join(f"{name} {own}" for name, own in wheels.items())
+    listed = ", ".join(f"{name} {own}" for name, own in there.items())
     found = f"{cv2.__version__} ({listed or 'no wheel'})"
-    if len(wheels) < 2:
+    if len(there) < 2:
         return Check("opencv", "ok", found)
-    advice = f"two wheels overwrite each other: pip uninstall {' '.join(wheels)}, then install one"
+    advice = f"two wheels overwrite each other: pip uninstall {' '.join(there)}, then install one"
     return Check("opencv", "warn", found, advice)
 
 
@@ -148,23 +132,7 @@ def _verify_kernels(device: str) -> str:
 
     model, digits = load_model(DEFAULT), made_digits(16)
     engine = open_engine(model, device=device)
-    want, got = Engine(model).recognise(digits), engine.recognise(digits)
-    off = float(np.abs(got.score - want.score).max())
+    off = float(np.abs(engine.recognise(digits).score - Engine(model).recognise(digits).score).max())
     if not off <= _SAME_SCORE:
         raise DeviceError(f"device '{device}': its scores differ from the CPU's by {off:.3f}")
     return f"{model.id} at {engine.precision} on {device} answers as on the CPU"
-
-
-def _compiler() -> Check:
-    path = shutil.which("g++")
-    if path is None:
-        advice = "only some tests need it: apt install g++"
-        return Check("g++", "warn", "not found: tests that compile are skipped", advice)
-    try:
-        run = subprocess.run(
-            [path, "-dumpfullversion"], capture_output=True, text=True, timeout=10, check=False
-        )
-        found = run.stdout.strip()
-    except (OSError, subprocess.TimeoutExpired):
-        found = "(does not answer)"
-    return Check("g++", "ok", f"{found} {path}")

@@ -1,15 +1,18 @@
 """The page of a report: tables, curves and pictures in one HTML file that needs nothing else."""
 
-from collections.abc import Iterable, Sequence
+import base64
+import contextlib
+import io
+import os
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
+from numpy.typing import NDArray
 
-from neocog.errors import InputError
+from neocog.errors import InputError, UsageError
 from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
-from neocog.evaluation.figures import Axis, Line, chart, digit_sheet, embedded
 from neocog.evaluation.measures import Facts
 
 if TYPE_CHECKING:
@@ -19,271 +22,202 @@ if TYPE_CHECKING:
 
 NAMES = {
     "mnist": "MNIST, test", "usps": "USPS, training file", "sklearn": "scikit-learn's digits",
-    "photos": "photographs", "strings": "strings of digits", "validation": "MNIST, validation",
+    "photos": "photographs", "strings": "strings of digits",
 }  # fmt: skip
-_SHARES = [(v / 100, f"{v} %") for v in (0, 20, 40, 60, 80, 100)]
-_THUMBNAIL = 260  # long side of a picture that was read wrong
-_PICTURES = 12  # of these shown
-
+_PICTURES = 12  # shown of those that were read wrong
+_LONG_SIDE = 260  # of these
 _STYLE = """
 body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:62rem;padding:0 1rem;color:#222}
-table{border-collapse:collapse;margin:.6rem 0 1.2rem}
+table{border-collapse:collapse;margin:.6rem 0 1.2rem}h2{margin-top:2.2rem;border-bottom:2px solid #0072b2}
 td,th{padding:.15rem .6rem;text-align:right;border-bottom:1px solid #ddd}
-th{font-weight:600}td:first-child,th:first-child{text-align:left}td.off{color:#bbb}
-h2{margin-top:2.2rem;border-bottom:2px solid #0072b2}.charts{display:flex;flex-wrap:wrap;gap:1rem}
-.charts>div{flex:1 1 26rem;max-width:30rem}svg{width:100%;height:auto}
-svg text{font-size:11px;fill:#444}svg .x{text-anchor:middle}svg .y{text-anchor:end}
-.grid{stroke:#e4e4e4;fill:none}.line{fill:none;stroke-width:2}.key span{margin-right:1rem}
-.key i{display:inline-block;width:1em;height:.6em;margin-right:.4em}.key{font-size:13px}
-figure{display:inline-block;margin:.4rem;vertical-align:top;max-width:18rem}
-figcaption{font-size:12px;overflow-wrap:anywhere}img{max-width:100%}.note{color:#666;font-size:13px}
+td:first-child,th:first-child{text-align:left}.row{display:flex;flex-wrap:wrap;gap:1rem;align-items:start}img{max-width:100%}
+figure{margin:.4rem;max-width:18rem}figcaption{font-size:12px;overflow-wrap:anywhere}
 """
+
+
+def load_matplotlib() -> Any:
+    """Import matplotlib, which draws the curves; UsageError if it is not installed."""
+    try:
+        with contextlib.chdir(
+            os.path.dirname(__file__)
+        ):  # it would obey a matplotlibrc of the current folder
+            import matplotlib.figure
+    except ImportError as error:
+        raise UsageError(f"--report draws with matplotlib: pip install matplotlib ({error})") from None
+    return matplotlib
 
 
 def page(report: "Report") -> str:
     """Return the HTML of a report."""
     facts, digits = report.facts, report.sets.digits
-    parts = [_head(facts), _overview(facts), _missing(facts)]
+    about = ("planes", "where", "precision", "date", "neocog", "seconds", "min_p")
+    keys = ("n", "accuracy", "forced", "wrong", "no_answer", "ece", "aurc")
+    parts = [
+        f"<h1>{escape(facts['model'])}</h1>",
+        _table([{key: facts[key] for key in about}]),
+        "<h2>Overview</h2>",
+        _table([{"set": NAMES[name]} | {key: own[key] for key in keys}
+                | {"printed as ?": 1 - own["as_read"]["coverage"]}
+                for name, own in facts["digits"].items()]),
+        _table([{"set": NAMES[name]} | {key: own[key] for key in ("n", "n_digits", "cer", "exact", "failed")}
+                for name, own in facts["pictures"].items()]),
+    ]  # fmt: skip
+    if facts["missing"]:
+        parts.append("<h2>Missing</h2><p>Not measured:</p>")
+        parts.append(_table([{"set": NAMES.get(k, k), "why": why} for k, why in facts["missing"].items()]))
     parts += [_digits(name, own, digits[name]) for name, own in facts["digits"].items()]
-    parts.append(_fixed(facts["fixed_on_validation"]))
+    if facts["fixed_on_validation"]:
+        parts.append("<h2>Thresholds fixed on validation digits, on MNIST's test set</h2>")
+        parts.append(_table(facts["fixed_on_validation"]))
     if facts["corruptions"]:
         parts.append(_corruptions(facts["corruptions"], next(iter(digits.values()))))
-    if facts["marks"]:
-        parts.append(_marks(facts["marks"]))
+        marks = {"all": facts["marks"], **facts["marks"]["kinds"]}
+        parts.append(
+            "<h2>Marks that are not digits</h2><p>Nothing is learned from their kinds and fonts.</p>"
+        )
+        parts.append(_table([{"kind": k, **{key: own[key] for key in ("n", "read_as_digits")}}
+                             for k, own in marks.items()]))  # fmt: skip
     parts += [_pictures(name, own, report.scores[name]) for name, own in facts["pictures"].items()]
-    title = f"<title>{escape(facts['model'])}</title>"
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{title}'
-        f"<style>{_STYLE}</style></head><body>\n" + "\n".join(parts) + "\n</body></html>\n"
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escape(facts['model'])}</title><style>{_STYLE}</style></head><body>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
     )
 
 
-# --- words and tables -----------------------------------------------------------------------------
-
-
-def _head(facts: Facts) -> str:
-    planes = "/".join(map(str, facts["planes"]))
-    return (
-        f"<h1>{escape(facts['model'])}</h1><p>{planes} cell-planes, on {escape(facts['where'])}, "
-        f"{escape(facts['precision'])}; {facts['date']}, neocog {escape(facts['neocog'])}; "
-        f"{facts['seconds']:.0f} s. A reader prints ? below p = {facts['min_p']:g}.</p>"
-    )
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+def _table(rows: Sequence[Facts]) -> str:
+    """Rows of equal keys as a table; figures at a threshold become columns of their own."""
+    flat = []
+    for row in rows:
+        cells: Facts = {}
+        for key, value in row.items():
+            if not isinstance(value, dict):
+                cells[key] = value
+            else:
+                cells |= {f"{key} {name}": own for name, own in value.items() if name != "threshold"}
+        flat.append(cells)
+    if not flat:
+        return ""
+    head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in flat[0])
+    body = "".join(f"<tr>{''.join(f'<td>{_cell(own)}</td>' for own in row.values())}</tr>" for row in flat)
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
-def _share(value: float | None, places: int = 2) -> str:
-    return "–" if value is None else f"{100 * value:.{places}f} %"
+def _cell(value: object) -> str:
+    if value is None or value != value:  # NaN
+        return "–"
+    return f"{value:.5g}" if isinstance(value, float) else escape(str(value))
 
 
-def _overview(facts: Facts) -> str:
-    rows = [
-        (NAMES[name], str(own["n"]), _share(own["accuracy"]), _share(own["forced"]),
-         str(own["wrong"]), str(own["no_answer"]), _share(1 - own["as_read"]["coverage"]),
-         f"{own['ece']:.4f}", f"{own['aurc']:.2e}")
-        for name, own in facts["digits"].items()
-    ]  # fmt: skip
-    heads = ["isolated digits", "digits", "accuracy", "forced", "wrong", "no answer",
-             "printed as ?", "ECE", "AURC"]  # fmt: skip
-    out = "<h2>Overview</h2>" + _table(heads, rows)
-    pictures = [
-        (NAMES[name], str(own["n"]), str(own["n_digits"]), _share(own["cer"]),
-         _share(own["exact"], 1), str(own["failed"]))
-        for name, own in facts["pictures"].items()
-    ]  # fmt: skip
-    if pictures:
-        heads = ["pictures", "pictures", "digits", "character error rate", "exact", "failed"]
-        out += _table(heads, pictures)
-    if facts["corruptions"]:
-        out += f"<p>Mean accuracy under corruption: {_share(facts['corruptions']['mean'])}.</p>"
-    if facts["marks"]:
-        marks = facts["marks"]
-        out += f"<p>Marks that are not digits, read as one: {_share(marks['read_as_digits'])}.</p>"
-    return out
+def _figure(panels: int = 1, *, size: tuple[float, float] = (4.4, 3.0)) -> tuple[Any, list[Any]]:
+    figure = load_matplotlib().figure.Figure((panels * size[0], size[1]), layout="constrained", dpi=110)
+    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
-def _missing(facts: Facts) -> str:
-    if not facts["missing"]:
-        return ""
-    rows = "".join(
-        f"<li>{escape(NAMES.get(name, name))}: {escape(why)}</li>" for name, why in facts["missing"].items()
-    )
-    return f"<h2>Missing</h2><p>Not measured:</p><ul>{rows}</ul>"
+def _png(figure: Any, about: str) -> str:
+    """A figure of matplotlib's, or a picture of Pillow's, as an element of the page."""
+    stream = io.BytesIO()
+    (figure.savefig if hasattr(figure, "savefig") else figure.save)(stream, format="png")
+    data = base64.b64encode(stream.getvalue()).decode()
+    return f'<img src="data:image/png;base64,{data}" alt="{escape(about)}">'
 
 
-# --- isolated digits ------------------------------------------------------------------------------
+def _sheet(images: NDArray[np.uint8], captions: Sequence[str], columns: int, about: str) -> str:
+    """Digits (N, 28, 28), dark on white, with a caption below each."""
+    rows, high, wide = -(-len(images) // columns), images.shape[1] + 14, images.shape[2] + 8
+    sheet = np.zeros((rows * high, columns * wide), np.uint8)
+    figure, (axes,) = _figure(size=(sheet.shape[1] / 45, sheet.shape[0] / 45))
+    for i, (image, caption) in enumerate(zip(images, captions, strict=True)):
+        top, left = i // columns * high, i % columns * wide + 4
+        sheet[top : top + image.shape[0], left : left + image.shape[1]] = image
+        axes.text(left + image.shape[1] / 2, top + high - 8, caption, ha="center", va="center", fontsize=8)
+    axes.imshow(sheet, cmap="gray_r", vmin=0, vmax=255)
+    axes.axis("off")
+    return _png(figure, about)
+
+
+def _draw_risk(axes: Any, own: Facts, what: str) -> None:
+    points = [(row["coverage"], 100 * row["risk"]) for row in own["risk_coverage"]]
+    last = points[-1][1] if points else 0.0
+    left = 0.9 if last < 3 else 0.5 if last < 15 else 0.0  # where readers look
+    highest = max((risk for coverage, risk in points if coverage >= max(left, 0.05)), default=0.0)
+    axes.plot([x for x, _ in points], [y for _, y in points])
+    axes.set(title="risk and coverage", xlabel=f"coverage: share of {what} taken", xlim=(left, 1))
+    axes.set(ylabel="risk: wrong among them, %", ylim=(0, max(1.05 * highest, 0.5)))
+    axes.grid(alpha=0.3)
 
 
 def _digits(name: str, own: Facts, digits: "Digits") -> str:
-    charts = f"<div>{_risk_chart(own)}</div><div>{_reliability_chart(own)}</div>"
-    coverage = _table(
-        ("digits taken", "from p =", "wrong among them", "wrong"),
-        ((_share(row["coverage"]), f"{row['threshold']:.6g}", _share(row["risk"], 3),
-          str(row["wrong"])) for row in own["error_at_coverage"]),
-    )  # fmt: skip
-    error = _table(
-        ("at most wrong", "from p =", "digits taken"),
-        ((_share(row["wanted"]), f"{row['threshold']:.6g}", _share(row["coverage"]))
-         for row in own["coverage_at_error"]),
-    )  # fmt: skip
+    figure, (risk, reliability) = _figure(2)
+    _draw_risk(risk, own, "digits")
+    rows, worst, counts = own["reliability"], own["worst"], np.array(own["confusion"])
+    reliability.plot((0, 1), (0, 1), color="grey", label="as it should be")
+    reliability.plot([row["p"] for row in rows], [row["accuracy"] for row in rows], "o-", label="found")
+    reliability.set(title="reliability", xlabel="probability given", ylabel="share right")
+    reliability.legend()
+    with np.errstate(invalid="ignore"):  # a digit that is never written has no recall
+        recall, precision = np.diag(counts) / counts.sum(axis=1), np.diag(counts) / counts.sum(axis=0)[:10]
+    heads = ("digit", *map(str, range(10)), "none", "recall", "precision")
+    cells = ((i, *(n or "·" for n in counts[i]), recall[i], precision[i]) for i in range(10))
+    confusion = [dict(zip(heads, row, strict=True)) for row in cells]
+    answers = ("none" if row["read"] < 0 else row["read"] for row in worst)
+    captions = [f"{row['digit']}>{read} {row['p']:.2f}" for row, read in zip(worst, answers, strict=True)]
+    mistakes = "<p>None.</p>"
+    if worst:
+        mistakes = _sheet(digits.images[[row["index"] for row in worst]], captions, 10, "digits read wrong")
+        mistakes += "<p>Written &gt; read, and its probability; the surest mistakes first.</p>"
     return (
-        f"<h2>{escape(NAMES[name])}</h2><div class='charts'>{charts}</div>"
-        f"<div class='charts'><div>{coverage}</div><div>{error}</div></div>"
-        f"<h3>Digits written (rows) and read (columns)</h3>{_confusion(own)}"
-        f"<h3>Worst mistakes</h3>{_mistakes(own, digits)}"
+        f"<h2>{NAMES[name]}</h2>{_png(figure, 'risk and coverage, reliability')}"
+        f"<div class='row'>{_table(own['error_at_coverage'])}{_table(own['coverage_at_error'])}</div>"
+        f"<h3>Digits written (rows) and read (columns)</h3>{_table(confusion)}"
+        f"<h3>Worst mistakes</h3>{mistakes}"
     )
-
-
-def _confusion(own: Facts) -> str:
-    heads = "".join(f"<th>{name}</th>" for name in [*range(10), "none", "recall", "precision"])
-    rows = ""
-    for digit, (counts, row) in enumerate(zip(own["confusion"], own["per_digit"], strict=True)):
-        cells = "".join(f"<td>{count}</td>" if count else '<td class="off">·</td>' for count in counts)
-        shares = f"<td>{_share(row['recall'])}</td><td>{_share(row['precision'])}</td>"
-        rows += f"<tr><th>{digit}</th>{cells}{shares}</tr>"
-    return f"<table><tr><th></th>{heads}</tr>{rows}</table>"
-
-
-def _mistakes(own: Facts, digits: "Digits") -> str:
-    worst = own["worst"]
-    if not worst:
-        return "<p>None.</p>"
-    captions = [
-        f"{row['digit']}>{'none' if row['read'] < 0 else row['read']} {row['p']:.2f}" for row in worst
-    ]
-    sheet = digit_sheet(digits.images[[row["index"] for row in worst]], captions)
-    return (
-        f'<img src="{embedded(sheet)}" alt="digits read wrong">'
-        "<p class='note'>Written &gt; read, and its probability; the surest mistakes first.</p>"
-    )
-
-
-def _risk_chart(own: Facts, *, what: str = "digits") -> str:
-    points = [(row["coverage"], 100 * row["risk"]) for row in own["risk_coverage"]]
-    last = points[-1][1] if points else 0.0
-    left = 0.9 if last < 3 else 0.5 if last < 15 else 0.0
-    points = [point for point in points if point[0] >= left]
-    highest = max((risk for coverage, risk in points if coverage > 0.05), default=0.0)
-    top = next(t for t in (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0) if t >= min(highest, 100))
-    x = Axis(f"coverage: share of {what} taken", left, 1.0, _ticks(left, 1.0, 100))
-    y = Axis("risk: wrong among them, %", 0.0, top, _ticks(0.0, top, 1))
-    return chart([Line("", points)], x, y, title="risk and coverage")
-
-
-def _ticks(low: float, high: float, factor: float) -> list[tuple[float, str]]:
-    unit = " %" if factor == 100 else ""
-    values = np.linspace(low, high, 6)
-    return [(float(v), f"{factor * v:.3g}{unit}") for v in values]
-
-
-def _reliability_chart(own: Facts) -> str:
-    seen = [(row["p"], row["accuracy"]) for row in own["reliability"]]
-    lines = [Line("as it should be", [(0, 0), (1, 1)]), Line("found", seen, dots=True)]
-    x, y = Axis("probability given", 0, 1, _SHARES), Axis("share right", 0, 1, _SHARES)
-    return chart(lines, x, y, title="reliability")
-
-
-def _fixed(rows: list[Facts]) -> str:
-    if not rows:
-        return ""
-    table = _table(
-        ("fixed at", "from p =", "validation: taken", "wrong", "test: taken", "wrong",
-         "marks read as digits"),
-        (
-            (f"{row['fixed_at']} {_share(row['wanted'])}", f"{row['threshold']:.6g}",
-             _share(row["validation"]["coverage"]), _share(row["validation"]["risk"], 3),
-             _share(row["test"]["coverage"]), _share(row["test"]["risk"], 3),
-             _share(row["marks"], 1))
-            for row in rows
-        ),
-    )  # fmt: skip
-    return f"<h2>Thresholds fixed on validation digits, on MNIST's test set</h2>{table}"
-
-
-# --- corruptions, marks, pictures -----------------------------------------------------------------
 
 
 def _corruptions(own: Facts, digits: "Digits") -> str:
-    lines = [
-        Line(name, list(zip(STRENGTHS, values, strict=True)), dots=True)
-        for name, values in own["accuracy"].items()
-    ]
-    x = Axis("strength", 1, 5, [(s, str(s)) for s in STRENGTHS])
-    shown = chart(lines, x, Axis("accuracy", 0, 1, _SHARES), title="corruptions")
-    rows = [
-        (name, *(_share(value) for value in values), _share(own["means"][name]),
-         CORRUPTIONS[name].about.format("/".join(f"{a:g}" for a in CORRUPTIONS[name].amounts)))
-        for name, values in own["accuracy"].items()
-    ]  # fmt: skip
-    heads = ("corruption", *map(str, STRENGTHS), "mean", "what")
-    return (
-        f"<h2>Corruptions</h2><p>{own['n']} digits of {escape(own['name'])}; mean of all "
-        f"{_share(own['mean'])}.</p>"
-        f"<div class='charts'><div>{shown}</div>{_examples(digits)}</div>{_table(heads, rows)}"
-    )
-
-
-def _examples(digits: "Digits") -> str:
-    """One digit under every corruption at every strength."""
-    one = digits.images[:1]
-    images = [corrupt(one, name, strength)[0] for name in CORRUPTIONS for strength in STRENGTHS]
+    figure, (axes,) = _figure()
+    for name, values in own["accuracy"].items():
+        axes.plot(STRENGTHS, values, "o-", label=name, markersize=3)
+    axes.set(xlabel="strength", ylabel="accuracy", xticks=STRENGTHS, ylim=(0, 1.02))
+    axes.legend(fontsize=7)
+    images = [corrupt(digits.images[:1], name, strength)[0] for name in CORRUPTIONS for strength in STRENGTHS]
     captions = [str(s) if s > 1 else name for name in CORRUPTIONS for s in STRENGTHS]
-    sheet = digit_sheet(np.stack(images), captions, columns=len(STRENGTHS))
-    return f'<div><img src="{embedded(sheet)}" alt="a digit under every corruption"></div>'
-
-
-def _marks(own: Facts) -> str:
-    rows = [(name, str(kind["n"]), _share(kind["read_as_digits"], 1)) for name, kind in own["kinds"].items()]
+    sheet = _sheet(np.stack(images), captions, len(STRENGTHS), "a digit under every corruption")
+    heads = ("corruption", *map(str, STRENGTHS), "mean", "what")
+    rows = []
+    for name, values in own["accuracy"].items():
+        what = CORRUPTIONS[name].about.format("/".join(map(str, CORRUPTIONS[name].amounts)))
+        rows.append(dict(zip(heads, (name, *values, own["means"][name], what), strict=True)))
     return (
-        f"<h2>Marks that are not digits</h2><p>{own['n']} marks of kinds and fonts that nothing is "
-        f"learned from; {_share(own['read_as_digits'])} are read as a digit.</p>"
-        + _table(("kind", "marks", "read as a digit"), rows)
+        f"<h2>Corruptions</h2><p>{own['n']} digits of {escape(own['name'])}; mean {own['mean']:.4f}.</p>"
+        f"<div class='row'><div>{_png(figure, 'corruptions')}</div><div>{sheet}</div></div>{_table(rows)}"
     )
 
 
 def _pictures(name: str, own: Facts, score: "PictureScore") -> str:
-    stricter = _table(
-        ("? below p =", "digits that are ?", "error rate, ? an error", "error rate beside ?"),
-        ((f"{row['threshold']:g}", _share(row["unknown"]), _share(row["cer"]),
-          _share(row["cer_beside"])) for row in own["stricter"]),
-    )  # fmt: skip
-    wrong = [reading for reading, _, edits in score.mistakes if edits]
-    figures = [
-        _wrong_picture(reading.source, row)
-        for reading, row in zip(wrong, own["wrong"], strict=True)
-        if reading.error is None
-    ][:_PICTURES]
-    rest = _table(
-        ("picture", "written", "read", "edits"),
-        ((row["picture"], row["written"], row["error"] or row["read"], str(row["edits"]))
-         for row in own["wrong"]),
-    )  # fmt: skip
-    left_out = ""
-    if own["left_out"]:
-        left_out = "<p class='note'>Left out, as what is written there holds no digit: "
-        left_out += f"{escape(', '.join(own['left_out']))}.</p>"
-    return (
-        f"<h2>{escape(NAMES[name])}</h2><div class='charts'>"
-        f"<div>{_risk_chart(own, what='pictures')}</div><div>{stricter}</div></div>{left_out}"
-        f"<h3>Read wrong: {len(own['wrong'])} of {own['n']}</h3>{''.join(figures)}"
-        f"<details><summary>all of them</summary>{rest}</details>"
-    )
+    from PIL import Image
 
-
-def _wrong_picture(source: str, row: Facts) -> str:
     from neocog.vision.decode import decode
 
-    try:
-        grey = next(decode(source, long_side=_THUMBNAIL)).grey
-    except InputError:
-        return ""
-    picture = Image.fromarray(grey)
-    picture.thumbnail((_THUMBNAIL, _THUMBNAIL))
+    figure, (axes,) = _figure()
+    _draw_risk(axes, own, "pictures")
+    wrong = [reading.source for reading, _, edits in score.mistakes if edits]
+    readable = [pair for pair in zip(wrong, own["wrong"], strict=True) if pair[1]["error"] is None]
+    shown = ""
+    for source, row in readable[:_PICTURES]:
+        with contextlib.suppress(InputError):
+            picture = Image.fromarray(next(decode(source, long_side=_LONG_SIDE)).grey)
+            picture.thumbnail((_LONG_SIDE, _LONG_SIDE))
+            words = map(escape, (row["picture"], f"written {row['written']}", f"read {row['read']}"))
+            shown += f"<figure>{_png(picture, '')}<figcaption>{'<br>'.join(words)}</figcaption></figure>"
+    left_out = ""
+    if own["left_out"]:
+        names = escape(", ".join(own["left_out"]))
+        left_out = f"<p>Left out, as what is written there holds no digit: {names}.</p>"
     return (
-        f'<figure><img src="{embedded(picture)}" alt=""><figcaption>{escape(row["picture"])}<br>'
-        f"written {escape(row['written'])}<br>read {escape(row['read'])}</figcaption></figure>"
+        f"<h2>{NAMES[name]}</h2><div class='row'><div>{_png(figure, 'risk and coverage')}</div>"
+        f"<div>With ? below a probability: {_table(own['stricter'])}</div></div>{left_out}"
+        f"<h3>Read wrong: {len(own['wrong'])} of {own['n']}</h3><div class='row'>{shown}</div>"
+        f"<details><summary>all of them</summary>{_table(own['wrong'])}</details>"
     )

@@ -3,8 +3,7 @@
 import datetime
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,15 +18,13 @@ from neocog.jsontext import to_json
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits, LabelledPictures
-    from neocog.network.decision import Answers
     from neocog.reading.reader import Reader
 
-SCHEMA = 1
+SCHEMA = 2
 #: Where the folder of the sets is named if the command names none.
 VARIABLE = "NEOCOG_DATA"
 
-Told = Callable[[str], Progress | None]
-"""Makes what is told how far a part of the report is, given the part's name."""
+Told = Callable[[str], Progress | None]  # makes a progress callback, given the name of a part
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,56 +42,44 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
 
     The folder holds ``mnist``, ``usps``, ``photos``, ``strings``, or some of them; by default it is
     what the variable NEOCOG_DATA names, else only what ``neocog data fetch`` fetched is taken.
-    scikit-learn's digits are taken where scikit-learn is installed. InputError if the folder is not
-    there or holds none of them, or a set is malformed.
+    InputError if the folder is not there or holds none of them, or a set is malformed.
     """
-    from neocog.learning.datasets import LabelledPictures, fetched_mnist, open_dataset, open_digits
+    from neocog.learning.datasets import SETS, LabelledPictures, fetched_mnist, open_dataset, open_digits
 
     named = place if place is not None else os.environ.get(VARIABLE) or None
-    folder = _folder(Path(named)) if named is not None else None
-    found = Sets({}, None, {}, {})
-    digits, missing, validation = found.digits, found.missing, None
-
-    def there(name: str) -> Path | None:
-        if folder is not None and _holds_files(folder / name):
-            return folder / name
-        missing[name] = f"not in {folder or f'a folder named by PATH or {VARIABLE}'}"
-        return None
-
-    if folder is not None:
-        mnist = there("mnist")
-    elif (mnist := fetched_mnist()) is None:
+    if named is not None:
+        folder = Path(named)
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such folder, expected one that holds {', '.join(SETS)}")
+        there = {name: folder / name for name in SETS if _holds_files(folder / name)}
+        if not there:
+            raise InputError(f"{folder}: contains none of these folders: {', '.join(SETS)}")
+        missing = dict.fromkeys(SETS, f"not in {folder}")
+    else:
+        mnist = fetched_mnist()
+        there = {} if mnist is None else {"mnist": mnist}
+        missing = dict.fromkeys(SETS, f"not in a folder named by PATH or {VARIABLE}")
         missing["mnist"] = "not downloaded; run 'neocog data fetch mnist', or name a folder that holds it"
-    if mnist is not None:
-        digits["mnist"] = open_digits(mnist, split="test")[:limit]
-        try:
-            validation = open_digits(mnist, split="validation")[:limit]
-        except InputError as error:
-            missing["validation"] = str(error)
-    if (usps := there("usps")) is not None:
-        digits["usps"] = open_digits(usps, split="train")[:limit]
+    missing = {name: why for name, why in missing.items() if name not in there}
+    parts = {"mnist": "test", "usps": "train"}
+    digits = {name: open_digits(there[name], split=parts[name])[:limit] for name in parts if name in there}
+    validation = None
     try:
         digits["sklearn"] = open_digits("sklearn")[:limit]
     except (InputError, UsageError) as error:
         missing["sklearn"] = str(error)
-    for name in ("photos", "strings"):
-        if (own := there(name)) is not None:
-            labelled = open_dataset(own)
-            if not isinstance(labelled, LabelledPictures):
-                raise InputError(f"{own}: no labels.csv, which says what is written in each picture")
-            found.pictures[name] = labelled[:limit]
-    return Sets(digits, validation, found.pictures, missing)
-
-
-def _folder(folder: Path) -> Path:
-    from neocog.learning.datasets import SETS
-
-    sets = ", ".join(SETS)
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder, expected one that holds {sets}")
-    if not any(_holds_files(folder / name) for name in SETS):
-        raise InputError(f"{folder}: contains none of these folders: {sets}")
-    return folder
+    try:
+        if "mnist" in there:
+            validation = open_digits(there["mnist"], split="validation")[:limit]
+    except InputError as error:
+        missing["validation"] = str(error)
+    pictures = {}
+    for name in there.keys() - parts.keys():
+        labelled = open_dataset(there[name])
+        if not isinstance(labelled, LabelledPictures):
+            raise InputError(f"{there[name]}: no labels.csv, which says what is written in each picture")
+        pictures[name] = labelled[:limit]
+    return Sets(digits, validation, dict(sorted(pictures.items())), missing)
 
 
 def _holds_files(folder: Path) -> bool:
@@ -121,94 +106,67 @@ class Report:
         sets = {name: {"n": s["n"], "accuracy": s["accuracy"]} for name, s in facts["digits"].items()}
         for name, found in facts["pictures"].items():
             sets[name] = {key: found[key] for key in ("n", "n_digits", "cer", "exact")}
-        if facts["corruptions"]:
-            corrupted = facts["corruptions"]
+        if corrupted := facts["corruptions"]:
             sets["corruptions"] = {"n": corrupted["n"], "accuracy": round(corrupted["mean"], 6)}
-        about = {key: facts[key] for key in ("seconds", "model", "device")}
-        return {"sets": sets, "missing": facts["missing"], **about}
+        return {"sets": sets} | {key: facts[key] for key in ("missing", "seconds", "model", "device")}
 
 
 def measure(
     reader: "Reader", sets: Sets, *, limit: int | None = None, told: Told = lambda name: None
 ) -> Report:
-    """Read every set and count; ``limit``: only so many marks that are no digits.
+    """Read every set and count; ``limit``: only so many marks that are no digits."""
+    from neocog import __version__
 
-    ``told``, given the name of a part, makes what is told how far it is.
-    """
     start = time.perf_counter()
-    facts: Facts = {"schema": SCHEMA, **_about(reader), "seconds": 0.0, "seconds_of": {}}
-    facts |= {"missing": dict(sets.missing), "digits": {}, "validation": None}
-    facts |= {"fixed_on_validation": [], "corruptions": None, "marks": None, "pictures": {}}
+    model, engine = reader.model, reader.engine
+    facts: Facts = {"schema": SCHEMA, "model": model.id, "planes": [len(model.s[0].reference), *model.planes]}
+    facts |= {"device": engine.device, "where": engine.where, "precision": engine.precision}
+    facts |= {"min_p": reader.policy.min_p, "neocog": __version__}
+    facts |= {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    facts |= {"seconds": 0.0, "missing": dict(sets.missing)}
+    facts |= {"digits": {}, "validation": None, "fixed_on_validation": []}
+    facts |= {"corruptions": None, "marks": None, "pictures": {}}
+
     sure: dict[str, Confidence] = {}
-    for name, own in sets.digits.items():
-        answers, sure[name] = _answered(reader, own, name, facts, told)
-        facts["digits"][name] = measures.digit_facts(own, answers, sure[name], min_p=reader.policy.min_p)
-    base = next(iter(sets.digits.values()), None)
-    if base is None:
-        none = "no isolated digits to make them from"
-        facts["missing"] |= {"corruptions": none, "marks": none}
-    else:
-        with _timed(facts, "corruptions"):
-            facts["corruptions"] = measures.corruption_facts(reader, base, told("corruptions"))
-        with _timed(facts, "marks"):
-            count = min(limit or MARKS, MARKS)
-            facts["marks"], passed = measures.mark_facts(reader, base, count)
-        if sets.validation is not None and "mnist" in sure:
-            _, fixed = _answered(reader, sets.validation, "validation", facts, told)
+    known = sets.digits if sets.validation is None else sets.digits | {"validation": sets.validation}
+    for name, own in known.items():
+        answers = answer_digits(engine, own.images, batch=reader.batch, progress=told(own.name))
+        sure[name] = Confidence.of(answers.label, answers.p, own.labels)
+        if name != "validation":
+            facts["digits"][name] = measures.digit_facts(own, answers, sure[name], min_p=reader.policy.min_p)
+    if sets.digits:
+        base = next(iter(sets.digits.values()))
+        facts["corruptions"] = measures.corruption_facts(reader, base, told("corruptions"))
+        facts["marks"], passed = measures.mark_facts(reader, base, min(limit or MARKS, MARKS))
+        if "validation" in sure and "mnist" in sure:
+            fixed = sure["validation"]
             facts["fixed_on_validation"] = measures.transfer_facts(fixed, sure["mnist"], passed)
-            accuracy = round(float(fixed.right.mean()), 6)
-            facts["validation"] = {"n": len(fixed), "accuracy": accuracy}
+            facts["validation"] = {"n": len(fixed), "accuracy": round(float(fixed.right.mean()), 6)}
+    else:
+        facts["missing"] |= dict.fromkeys(("corruptions", "marks"), "no isolated digits to make them from")
     scores = {}
     for name, pictures in sets.pictures.items():
-        with _timed(facts, name):
-            scores[name] = evaluate_pictures(reader, pictures, progress=told(pictures.name))
+        scores[name] = evaluate_pictures(reader, pictures, progress=told(pictures.name))
         facts["pictures"][name] = measures.picture_facts(scores[name], pictures.name, pictures.left_out)
     facts["seconds"] = round(time.perf_counter() - start, 3)
     return Report(facts, sets, scores)
 
 
-@contextmanager
-def _timed(facts: Facts, name: str) -> Iterator[None]:
-    begun = time.perf_counter()
-    yield
-    facts["seconds_of"][name] = round(time.perf_counter() - begun, 3)
+def check_report(folder: str | Path) -> None:
+    """Raise UsageError, before anything is measured, if `write` could not write there or draw."""
+    from neocog.evaluation.page import load_matplotlib
 
-
-def _answered(
-    reader: "Reader", digits: "Digits", name: str, facts: Facts, told: Told
-) -> "tuple[Answers, Confidence]":
-    """The answers to a set, and how sure and how right they are."""
-    with _timed(facts, name):
-        found = answer_digits(reader.engine, digits.images, batch=reader.batch, progress=told(digits.name))
-    return found, Confidence.of(found.label, found.p, digits.labels)
-
-
-def _about(reader: "Reader") -> Facts:
-    """What was measured, where and when."""
-    from neocog import __version__
-
-    model, engine = reader.model, reader.engine
-    return {
-        "model": model.id,
-        "planes": [len(model.s[0].reference), *model.planes],
-        "device": engine.device,
-        "where": engine.where,
-        "precision": engine.precision,
-        "min_p": reader.policy.min_p,
-        "neocog": __version__,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-    }
+    check_output(Path(folder), "--report", folder=True, make=True)
+    load_matplotlib()
 
 
 def write(report: Report, folder: str | Path) -> tuple[Path, Path]:
     """Write ``report.json`` and ``report.html`` into a folder and return their places."""
     from neocog.evaluation.page import page
 
-    path = Path(folder)
-    check_output(path, "--report", folder=True, make=True)
-    data, shown = path / "report.json", path / "report.html"
-    with atomic_write(data) as stream:
-        stream.write((to_json(report.facts, indent=1) + "\n").encode())
-    with atomic_write(shown) as stream:
-        stream.write(page(report).encode())
+    check_report(folder)
+    data, shown = Path(folder) / "report.json", Path(folder) / "report.html"
+    for path, text in ((data, to_json(report.facts, indent=1) + "\n"), (shown, page(report))):
+        with atomic_write(path) as stream:
+            stream.write(text.encode())
     return data, shown

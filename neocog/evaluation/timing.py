@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ class Timing:
     stages: tuple[StageTime, ...]  # of the network, in order; they add up to the median pass
     passes: NDArray[np.float64]  # ms of each whole pass, from digits to answers
     batch: int  # digits per pass
-    page: tuple[StageTime, ...] = field(default=())  # finding so many digits
+    page: tuple[StageTime, ...] = ()  # finding so many digits
 
     def per_digit(self, percentile: float = 50.0) -> float:
         """Milliseconds of a digit, over the passes."""
@@ -70,15 +70,11 @@ class Timing:
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog timing --json`` prints it; a stage's ``ms`` is for the whole batch."""
-        return {
-            "stages": [stage.to_dict() for stage in self.stages],
-            "page": [stage.to_dict() for stage in self.page],
-            "ms_per_digit": round(self.per_digit(), 6),
-            "ms_per_digit_p95": round(self.per_digit(95.0), 6),
-            "ms_per_digit_p99": round(self.per_digit(99.0), 6),
-            "passes": len(self.passes),
-            "batch": self.batch,
-        }
+        facts: dict[str, Any] = {name: [stage.to_dict() for stage in getattr(self, name)]
+                                 for name in ("stages", "page")}  # fmt: skip
+        for name, percentile in (("", 50.0), ("_p95", 95.0), ("_p99", 99.0)):
+            facts[f"ms_per_digit{name}"] = round(self.per_digit(percentile), 6)
+        return {**facts, "passes": len(self.passes), "batch": self.batch}
 
 
 def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:

@@ -3,10 +3,11 @@
 import csv
 import gzip
 import io
+import math
 import zlib
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +24,8 @@ USPS_SIDE = 16
 _IDX_IMAGES = 0x803  # unsigned bytes, three dimensions
 _IDX_LABELS = 0x801  # unsigned bytes, one dimension
 _CHUNK = 1 << 20
+MAX_DIGITS = 500_000  # of a set, 392 MB: some bytes of gz must not fill the memory
+MAX_TEXT = 32 << 20  # bytes of USPS as text (15 MB), or of a table of labels
 _USPS_LINE = 1 + USPS_SIDE * USPS_SIDE
 
 
@@ -108,12 +111,17 @@ def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
         what = "pictures" if magic == _IDX_IMAGES else "labels"
         raise InputError(f"{path}: starts with {int(numbers[0]):#010x}, expected {magic:#010x} (IDX {what})")
     shape = tuple(int(number) for number in numbers[1:])
-    wanted = int(np.prod(shape, dtype=object))
-    body = _bytes(path, size + wanted + 1)[size:]
-    if len(body) != wanted:
-        how = "cut short" if len(body) < wanted else "too long"
+    wanted = math.prod(shape)
+    if wanted > MAX_DIGITS * SIDE * SIDE:
+        raise InputError(
+            f"{path}: the header promises {wanted} bytes, expected at most {MAX_DIGITS} digits of "
+            f"{SIDE}x{SIDE}; split the set"
+        )
+    data = _bytes(path, size + wanted + 1)
+    if len(data) - size != wanted:
+        how = "cut short" if len(data) - size < wanted else "too long"
         raise InputError(f"{path}: {how}: the header promises {wanted} bytes; fetch it again")
-    return np.frombuffer(body, np.uint8).reshape(shape)
+    return np.frombuffer(data, np.uint8, offset=size).reshape(shape)
 
 
 # --- USPS -------------------------------------------------------------------------------------
@@ -125,20 +133,22 @@ def read_usps(path: Path) -> Digits:
     InputError if a line does not hold 257 numbers, or a number is out of range.
     """
     lines = []
-    for number, line in enumerate(_bytes(path).split(b"\n"), 1):
-        values = line.split()
+    for number, line in enumerate(io.BytesIO(_text(path)), 1):
+        values = line.split(maxsplit=_USPS_LINE)
         if values and len(values) != _USPS_LINE:
+            count = f"more than {_USPS_LINE}" if len(values) > _USPS_LINE else len(values)
             raise InputError(
-                f"{path}: line {number} has {len(values)} numbers, "
+                f"{path}: line {number} has {count} numbers, "
                 f"expected {_USPS_LINE} (a label and {USPS_SIDE}x{USPS_SIDE} values)"
             )
         try:
-            lines.append(np.array(values, np.float32))
+            if values:
+                lines.append(np.array(values, np.float32))
         except ValueError as error:
             raise InputError(f"{path}: line {number} holds something that is not a number") from error
-    if not any(map(len, lines)):
+    if not lines:
         raise InputError(f"{path}: empty, expected lines of {_USPS_LINE} numbers")
-    rows = np.stack([line for line in lines if len(line)])
+    rows = np.stack(lines)
     # `not (... <= ...)` also catches NaN
     if not (np.abs(rows[:, 1:]) <= 1.0).all() or not np.isin(rows[:, 0], np.arange(10)).all():
         raise InputError(f"{path}: a label outside 0..9 or a value outside -1..1; not USPS text")
@@ -186,29 +196,32 @@ def read_labels_csv(path: Path) -> LabelledPictures:
     InputError if a column or all rows are missing, a row is cut short, or the file is not text.
     """
     text = read_text(path, "a table of labels")
+    table = csv.reader(io.StringIO(text, newline=""), strict=True)  # DictReader fills up short rows
+    count, files, expected, left_out = 0, [], [], []
     try:
-        table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-        columns, rows = list(table.fieldnames or ()), list(table)
+        columns = next(table, [])
+        answer = next((name for name in ("digits", "text") if name in columns), None)
+        if "file" not in columns or answer is None:
+            have = ", ".join(columns[:9]) or "none"
+            raise InputError(f"{path}: columns 'file' and 'digits' or 'text' are needed; it has {have}")
+        at, of = columns.index("file"), columns.index(answer)
+        for number, row in enumerate(filter(None, table), 2):
+            if len(row) <= max(at, of) or not row[at]:
+                raise InputError(f"{path}: row {number} lacks its file or its {answer}")
+            if "\0" in row[at]:
+                raise InputError(f"{path}: row {number} names a file with a zero byte in its name")
+            if (count := number - 1) > MAX_DIGITS:
+                raise InputError(f"{path}: more than {MAX_DIGITS} rows; split the set")
+            digits = "".join(char for char in row[of] if char in "0123456789")
+            if row[of].strip() and not digits:
+                left_out.append(row[at])
+                continue
+            files.append(path.parent / row[at])
+            expected.append(digits)
     except csv.Error as error:
         raise InputError(f"{path}: not a table ({error}); quote values that hold quotes") from error
-    answer = next((name for name in ("digits", "text") if name in columns), None)
-    if "file" not in columns or answer is None:
-        have = ", ".join(columns) or "none"
-        raise InputError(f"{path}: columns 'file' and 'digits' or 'text' are needed; it has {have}")
-    files, expected, left_out = [], [], []
-    for number, row in enumerate(rows, 2):
-        if not row["file"] or row[answer] is None:
-            raise InputError(f"{path}: row {number} lacks its file or its {answer}")
-        if "\0" in row["file"]:
-            raise InputError(f"{path}: row {number} names a file with a zero byte in its name")
-        digits = "".join(char for char in row[answer] if char in "0123456789")
-        if row[answer].strip() and not digits:
-            left_out.append(row["file"])
-            continue
-        files.append(path.parent / row["file"])
-        expected.append(digits)
     if not files:
-        none = f"no row of {len(rows)} has a digit in its {answer}" if rows else "has no rows"
+        none = f"no row of {count} has a digit in its {answer}" if count else "has no rows"
         raise InputError(f"{path}: {none}, expected a row for each picture")
     name = path.parent.name or path.name
     return LabelledPictures(tuple(files), tuple(expected), name, tuple(left_out))
@@ -240,27 +253,36 @@ def _normalised(ink: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 def read_text(path: Path, wanted: str) -> str:
-    """Return a text, plain or gz; InputError if it is not UTF-8, naming ``wanted``."""
+    """Return a text, plain or gz; InputError if it is not UTF-8, naming ``wanted``, or too long."""
     try:
-        return _bytes(path).decode("utf-8-sig")
+        return _text(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text, expected {wanted}") from error
 
 
-def _bytes(path: Path, most: int | None = None) -> bytes:
+def _text(path: Path) -> bytearray:
+    data = _bytes(path, MAX_TEXT + 1)
+    if len(data) > MAX_TEXT:
+        raise InputError(f"{path}: a text of more than {MAX_TEXT >> 20} MiB; split the set")
+    return data
+
+
+def _bytes(path: Path, most: int) -> bytearray:
     """Read so much of a regular file at most, unpacked if its first bytes say gz.
 
     It is taken in pieces: a false header must not claim the memory.
     """
     if not path.is_file():  # a folder, or a pipe that would never answer
         raise InputError(f"{path}: not a regular file; give a file or its folder")
+    data = bytearray()
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             stream: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=file) if packed else file
-            pieces = iter(lambda: stream.read(_CHUNK), b"")
-            return b"".join(islice(pieces, most and -(-most // _CHUNK)))[:most]
+            while piece := stream.read(min(_CHUNK, most - len(data))):
+                data += piece
+        return data
     except EOFError as error:
         raise InputError(f"{path}: cut short (the gz stream has no end); fetch it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:

@@ -21,7 +21,7 @@ _LONGEST = 10.0  # seconds that a frame stands; a longer gap is left out of the 
 class Recorder:
     """Writes frames at an even rate: a frame stands until the next one, ten seconds at most.
 
-    Frames of another size go to a file with a number behind its name, the next that no file has.
+    Frames of another size than the first are fitted into it, with black borders.
     UsageError if the file cannot be written, or is of no kind that is known.
     """
 
@@ -42,16 +42,18 @@ class Recorder:
         InputError if the disk is full; what was recorded can be played.
         """
         before = self._last
-        if before is None or before.shape != pixels.shape:
-            self._video = self._begin(self._next_part(), pixels)
-            self._first, self._newest, self.written = t, t, 0
+        if before is None:
+            before, self._video = pixels, self._opened(pixels)
+            self._first = self._newest = t
+        elif before.shape != pixels.shape:
+            pixels = _fitted(pixels, before.shape[0], before.shape[1])
         assert self._video is not None
         self._first += max(t - self._newest - _LONGEST, 0.0)
         due = round((t - self._first) * self.fps) + 1 - self.written
         for left in reversed(range(due)):
             if self.written % _LOOK_EVERY == 0:
                 self._check_disk()
-            self._video.write(before if left and before is not None else pixels)
+            self._video.write(before if left else pixels)
             self.written += 1
         self._newest, self._last = t, pixels
 
@@ -61,25 +63,26 @@ class Recorder:
             self._video.release()
             self._video = None
 
-    def _next_part(self) -> Path:
-        """The file as it was named, then the next that no file has."""
-        part, number = self.path, 2
-        while self._last is not None and part.exists():
-            part = self.path.with_name(f"{self.path.stem}-{number}{self.path.suffix}")
-            number += 1
-        return part
-
-    def _begin(self, part: Path, pixels: NDArray[np.uint8]) -> cv2.VideoWriter:
-        self.close()
+    def _opened(self, pixels: NDArray[np.uint8]) -> cv2.VideoWriter:
         self._check_disk()
-        code = cv2.VideoWriter.fourcc(*_CODES[part.suffix.lower()])
+        code = cv2.VideoWriter.fourcc(*_CODES[self.path.suffix.lower()])
         height, width = pixels.shape[:2]
-        video = cv2.VideoWriter(os.path.abspath(part), code, self.fps, (width, height))
+        video = cv2.VideoWriter(os.path.abspath(self.path), code, self.fps, (width, height))
         if not video.isOpened():
-            raise InputError(f"{part}: a video cannot be written there")
+            raise InputError(f"{self.path}: a video cannot be written there")
         return video
 
     def _check_disk(self) -> None:
         if shutil.disk_usage(self.path.parent).free < RESERVE:
             self.close()
             raise InputError(f"{self.path}: the disk is full; the recording so far is valid")
+
+
+def _fitted(pixels: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    """Scale a frame (H, W, 3) to the largest that fits, in the middle of a black one."""
+    scale = min(height / pixels.shape[0], width / pixels.shape[1])
+    h, w = (max(1, round(scale * side)) for side in pixels.shape[:2])
+    top, left = (height - h) // 2, (width - w) // 2
+    out = np.zeros((height, width, 3), np.uint8)
+    out[top : top + h, left : left + w] = cv2.resize(pixels, (w, h), interpolation=cv2.INTER_AREA)
+    return out

@@ -70,15 +70,20 @@ class Window:
         cv2.imshow(TITLE, picture)
 
     def keys(self) -> bool:
-        """Do what the keys ask for; False when the run shall end."""
+        """Do what the keys ask for; False when the run shall end, also once the window was closed."""
         if not self._open:
             return True
-        while (key := cv2.waitKeyEx(1)) >= 0:
-            if not self.press(key):
+        try:
+            while (key := cv2.waitKeyEx(1)) >= 0:
+                if not self.press(key):
+                    return False
+            if cv2.getWindowProperty(TITLE, cv2.WND_PROP_VISIBLE) < 1:
                 return False
-        if self.frozen and self.picture is not None:
-            cv2.imshow(TITLE, self.picture)
-        return float(cv2.getWindowProperty(TITLE, cv2.WND_PROP_VISIBLE)) >= 1
+            if self.frozen and self.picture is not None:  # imshow would open a closed window again
+                cv2.imshow(TITLE, self.picture)
+        except cv2.error:  # Qt's answer about a window that was closed
+            return False
+        return True
 
     def close(self) -> None:
         """Close the window."""
