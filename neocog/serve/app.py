@@ -118,7 +118,6 @@ class Api:
                 raise HTTPException(409, f"nothing is saved: {why}") from None
             except OSError as error:
                 why = (error.strerror or type(error).__name__).lower()
-                guard.tell_rarely("corrections", f"a correction cannot be saved: {error}")
                 raise HTTPException(507, f"nothing is saved: {why}") from None
         return _json({"pages": count})
 
