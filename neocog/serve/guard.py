@@ -135,10 +135,10 @@ class Connection(H11Protocol):  # type: ignore[misc]
 
 
 class Listener(socket.socket):
-    """A listening socket that closes connections beyond `CONNECTIONS` as they come."""
+    """Takes over a listening socket, and closes connections beyond `CONNECTIONS` as they come."""
 
-    def __init__(self, family: int) -> None:
-        super().__init__(family)
+    def __init__(self, bound: socket.socket) -> None:
+        super().__init__(fileno=bound.detach())
         self.most = CONNECTIONS
         self._open: list[tuple[socket.socket, str]] = []  # with the client's address
         with suppress(ImportError):  # Windows has no such limit

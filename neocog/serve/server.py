@@ -2,7 +2,6 @@
 
 import asyncio
 import ipaddress
-import os
 import secrets
 import socket
 from contextlib import suppress
@@ -31,26 +30,17 @@ def listen(host: str, port: int) -> socket.socket:
     """Open the socket that requests come to; UsageError if it cannot be had."""
     from neocog.serve.guard import Listener
 
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (OSError, UnicodeError, OverflowError):
+        if not host:
+            raise OSError("no address")
+        return Listener(socket.create_server((host, port), family=family, backlog=BACKLOG))
+    except (OSError, UnicodeError, OverflowError) as error:
+        why = (getattr(error, "strerror", None) or str(error)).lower().partition(" (")[0]
         raise UsageError(
-            f"--host {host} --port {port}: no such address; give 127.0.0.1, 0.0.0.0 (all), or "
-            "one of this machine's"
+            f"port {port} of {host} cannot be used ({why}); give --host 127.0.0.1, 0.0.0.0 (all) or an "
+            "address of this machine, or another --port (0: a free one)"
         ) from None
-    listener = Listener(family)
-    try:
-        if os.name == "posix":
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        why = (error.strerror or str(error)).lower()
-        raise UsageError(
-            f"port {port} of {host} cannot be used ({why}); choose another --port, 0 for a free one"
-        ) from None
-    return listener
 
 
 def serve(
