@@ -14,7 +14,7 @@ from experiments.attacks.run import attacks, run
 
 QUICK = list(attacks(quick=True))
 SLOW = [name for name in attacks() if name not in QUICK]
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "security.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -32,8 +32,10 @@ def test_bombs_surroundings_and_signals(name: str, model: str) -> None:
     assert not outcome.broken
 
 
-def test_the_page_tells_the_bounds_that_hold() -> None:
-    rows = re.findall(r"^\| .* \| ([\d ]+) \| `([\w.]+)` \|$", PAGE.read_text(), re.MULTILINE)
+@pytest.mark.parametrize("page", ["security.md", "serve.md"])
+def test_the_page_tells_the_bounds_that_hold(page: str) -> None:
+    text = (DOCS / page).read_text()
+    rows = re.findall(r"^\| .* \| ([\d ]+) \| `([\w.]+)` \|$", text, re.MULTILINE)
     assert len(rows) >= 8
     for value, place in rows:
         module, _, name = place.rpartition(".")

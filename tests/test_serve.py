@@ -6,8 +6,12 @@ import io
 import json
 import re
 import socket
+import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +26,14 @@ from tests.support import page, run, tiny_model
 pytest.importorskip("starlette")
 pytest.importorskip("httpx2")
 
+from anyio.from_thread import start_blocking_portal
 from starlette.testclient import TestClient
 
 from neocog import Reader
 from neocog.batch.formats import Format
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Task
+from neocog.learning.formats import read_idx, read_labels_csv
 from neocog.serve import app, guard, server, work
 from neocog.serve.app import Api, make_app
 from neocog.serve.corrections import Corrections
@@ -49,8 +55,10 @@ def api(service: Service, tmp_path: Path) -> Api:
 
 
 @pytest.fixture
-def client(api: Api) -> TestClient:
-    return TestClient(make_app(api), base_url="http://127.0.0.1:8000")
+def client(api: Api) -> Iterator[TestClient]:
+    client = TestClient(make_app(api), base_url="http://127.0.0.1:8000")
+    with start_blocking_portal() as client.portal:  # one loop for all requests, as in a server
+        yield client
 
 
 def error_of(answer: Any, status: int) -> str:
@@ -171,19 +179,19 @@ def test_requests_that_make_no_sense(client: TestClient, monkeypatch: pytest.Mon
     assert "expected at most 10" in error_of(client.post("/api/read", content=unsized), 413)
 
 
-def test_a_busy_server_says_when_to_come_again(
-    client: TestClient, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(app, "MAX_HELD", 10)
-    answer = client.post("/api/read", content=b"x" * 11)
-    assert "busy" in error_of(answer, 503)
-    assert answer.headers["retry-after"] == "1"
-    monkeypatch.undo()
-    api._waiting = app.MAX_WAITING + 1
-    assert "busy" in error_of(client.post("/api/read", content=b"x"), 503)
-    api._waiting = 0
+def test_a_busy_server_says_when_to_come_again(client: TestClient, api: Api) -> None:
+    for client_, held in (("testclient", app.MAX_HELD // 2), ("another", app.MAX_HELD)):
+        api._held[client_] = held
+        answer = client.post("/api/read", content=b"x")
+        assert "busy" in error_of(answer, 503)
+        assert answer.headers["retry-after"] == "1"
+        api._held.clear()
+    for client_, waiting in (("testclient", app.MAX_WAITING // 2), ("another", app.MAX_WAITING)):
+        api._waiting[client_] = waiting
+        assert "busy" in error_of(client.post("/api/read", content=b"x"), 503)
+        api._waiting.clear()
     assert client.post("/api/read", content=b"x").status_code == 200
-    assert (api._waiting, api._held) == (0, 0)
+    assert not any((api._waiting, api._held, api._turns))
 
 
 def answers(client: TestClient, receive: Any, *headers: tuple[bytes, bytes]) -> Any:
@@ -193,10 +201,7 @@ def answers(client: TestClient, receive: Any, *headers: tuple[bytes, bytes]) -> 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    scope = {
-        "type": "http", "method": "POST", "path": "/api/read", "query_string": b"",
-        "headers": [(b"host", b"127.0.0.1:8000"), *headers], "root_path": "",
-    }  # fmt: skip
+    scope = scope_of("testclient", *headers)
     asyncio.run(client.app(scope, receive, send))  # type: ignore[arg-type]
     return sent
 
@@ -206,26 +211,101 @@ def test_who_was_let_in_is_not_turned_away_on_the_way(client: TestClient, api: A
     chunks = [data[:100], data[100:]]
 
     async def receive() -> dict[str, Any]:
-        room.append(api._held)
-        api._waiting += app.MAX_WAITING  # others come
-        api._held += app.MAX_HELD
+        room.append(api._held.total())
+        api._waiting["another"] = app.MAX_WAITING
+        api._held["another"] = app.MAX_HELD
+        if not chunks:
+            await asyncio.sleep(60)
         return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
 
     sent = answers(client, receive, (b"content-length", str(len(data)).encode()))
     assert sent[0]["status"] == 200
     assert room[0] == len(data)  # kept before any of it came
-    assert (api._waiting, api._held) == (2 * app.MAX_WAITING, 2 * app.MAX_HELD)
+    assert (len(api._waiting), len(api._held)) == (1, 1)
 
 
-def test_a_body_without_a_size_takes_the_room_of_the_largest(
-    client: TestClient, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(app, "MAX_HELD", app.MAX_BYTES)
+def test_a_body_without_a_size_takes_the_room_of_the_largest(client: TestClient, api: Api) -> None:
     assert client.post("/api/read", content=iter([page_file("1")])).status_code == 200
-    api._held = 1
+    api._held["another"] = app.MAX_HELD - app.MAX_BYTES + 1
     assert "busy" in error_of(client.post("/api/read", content=iter([page_file("1")])), 503)
     assert client.post("/api/read", content=page_file("1")).status_code == 200
-    assert (api._waiting, api._held) == (0, 1)
+
+
+class Slow:
+    """A service whose answers do not come."""
+
+    def __init__(self) -> None:
+        self.workers = 3
+        self.asked: list[tuple[str, Future[Any]]] = []
+
+    def ask(self, name: str, picture: bytes, **asked: Any) -> Future[Any]:
+        assert asked.pop("limit") == app.LIMIT
+        self.asked.append((name, Future()))
+        return self.asked[-1][1]
+
+
+def scope_of(client: str, *headers: tuple[bytes, bytes], query: bytes = b"") -> dict[str, Any]:
+    return {
+        "type": "http", "method": "POST", "path": "/api/read", "query_string": query,
+        "headers": [(b"host", b"127.0.0.1:8000"), *headers], "root_path": "", "client": (client, 1),
+    }  # fmt: skip
+
+
+def test_one_client_leaves_a_worker_to_others_and_its_work_ends_with_it() -> None:
+    service, gone = Slow(), asyncio.Event()
+    application = make_app(Api(service))  # type: ignore[arg-type]
+
+    async def request(client: str) -> None:
+        sent = False
+
+        async def receive() -> dict[str, Any]:
+            nonlocal sent
+            if sent:
+                await gone.wait()
+                return {"type": "http.disconnect"}
+            sent = True
+            return {"type": "http.request", "body": b"x"}
+
+        async def send(message: Any) -> None:
+            pass
+
+        await application(scope_of(client, query=f"name={client}".encode()), receive, send)
+
+    async def several() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for client in ("a", "a", "a", "a", "b"):
+                tasks.create_task(request(client))
+            await asyncio.sleep(0.2)
+            assert sorted(name for name, _ in service.asked) == ["a", "a", "b"]
+            gone.set()
+
+    asyncio.run(several())
+    assert all(future.cancelled() for _, future in service.asked)
+
+
+def test_no_more_connections_are_held_than_the_system_allows(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(guard, "_told", {})
+    with server.listen("127.0.0.1", 0) as listener, ExitStack() as stack:
+        assert 8 <= listener.most <= guard.CONNECTIONS
+        listener.most, accepted, refused = 6, [], 0
+        for number in range(8):
+            one = stack.enter_context(socket.socket())
+            one.bind((f"127.0.0.{2 + number // 5}", 0))  # five of the first address
+            one.connect(listener.getsockname())
+            try:
+                accepted.append(listener.accept()[0])
+            except BlockingIOError:
+                refused += 1
+                assert one.recv(1) == b""
+        assert (len(accepted), refused) == (6, 2)
+        accepted.pop().close()
+        one = stack.enter_context(socket.create_connection(listener.getsockname()))
+        accepted.append(listener.accept()[0])
+        for connection in accepted:
+            connection.close()
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_who_sends_no_whole_header_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,14 +338,36 @@ def test_who_sends_no_whole_header_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
     whole = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
     assert asyncio.run(heard()) == b""
     assert asyncio.run(heard(b"GET / HT", b"TP/1.1\r\n")) == b""
+    assert asyncio.run(heard(whole, b"bo")).endswith(b"\r\n\r\nbo")  # the rest is not waited for
     assert asyncio.run(heard(whole, b"body", b"GET")).endswith(b"\r\n\r\nbody")
 
 
+def test_errors_of_connections_are_one_line_and_tls_has_a_deadline(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(guard, "_told", {})
+    monkeypatch.setattr(guard, "HEADER", 0.2)
+
+    async def silent() -> bytes:
+        loop, context = asyncio.get_running_loop(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        for _ in range(99):
+            loop.call_exception_handler({"message": "no room", "exception": OSError(24, "too many")})
+        async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0, ssl=context) as made:
+            reader, writer = await asyncio.open_connection(*made.sockets[0].getsockname())
+            said = await asyncio.wait_for(reader.read(), 3)
+            writer.close()
+        return said
+
+    with asyncio.Runner(loop_factory=guard.Loop) as runner:
+        assert runner.run(silent()) == b""
+    assert capsys.readouterr().err == "neocog: no room: OSError(24, 'too many')\n"
+
+
 def test_what_takes_too_long_is_given_up(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "PATIENCE", 0.0)
+    monkeypatch.setattr(guard, "PATIENCE", 0.0)
     error_of(client.post("/api/read", content=page_file("1")), 504)
     monkeypatch.undo()
-    monkeypatch.setattr(app, "UPLOAD", 0.05)
+    monkeypatch.setattr(guard, "UPLOAD", 0.05)
 
     async def receive() -> dict[str, Any]:
         await asyncio.sleep(10)
@@ -352,6 +454,85 @@ def test_the_labels_hold_no_formula(client: TestClient, api: Api, tmp_path: Path
         assert [row["text"] for row in csv.DictReader(stream)] == ["'=7", "-7", "€ 7"]
 
 
+def keep(kept: Corrections, page: int = 0, text: str = "7") -> int:
+    return kept.save(b"a", page, b"png", text, np.full((len(text), 28, 28), 9, np.uint8), list(text))
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (b"\xef\xbb\xbffile;text;note\r\na.png;1;x\r\n", [["file", "text", "note"], ["a.png", "1", "x"]]),
+        (
+            b'"note","text","file"\r\n"x","1\n2","a.png"\r\n',
+            [["note", "text", "file"], ["x", "1\n2", "a.png"]],
+        ),
+        (b"file\ttext\na.png\n", [["file", "text"], ["a.png", ""]]),
+        (b"", [["file", "text"]]),
+    ],
+)
+def test_a_table_that_a_spreadsheet_saved_is_kept(
+    tmp_path: Path, table: bytes, expected: list[list[str]]
+) -> None:
+    kept = Corrections(tmp_path)
+    (tmp_path / "pages" / "labels.csv").write_bytes(table)
+    assert [keep(kept), keep(kept)] == [len(expected)] * 2
+    with (tmp_path / "pages" / "labels.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.reader(stream))
+    assert rows[:-1] == expected
+    assert dict(zip(rows[0], rows[-1], strict=True)).items() >= {"text": "7"}.items()
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "words"),
+    [
+        ("pages/labels.csv", "file,text\n".encode("utf-16"), "save it as CSV in UTF-8"),
+        ("pages/labels.csv", b"name,value\n", "columns 'file' and 'text'"),
+        ("pages/labels.csv", b'file,text\n"a', "not a table"),
+        ("digits/train-labels-idx1-ubyte", b"\0\0\x08\x01\0\0\0\2\1\1", "do not belong together"),
+        ("digits/train-writers.txt", b"", "0 names of 1 digits"),
+    ],
+)
+def test_a_set_that_cannot_be_read_is_left_as_it_is(
+    client: TestClient, api: Api, tmp_path: Path, file: str, data: bytes, words: str
+) -> None:
+    assert api.corrections is not None
+    keep(api.corrections)
+    (tmp_path / "kept" / file).write_bytes(data)
+    line = json.dumps({"text": "7", "page": 0, "digits": [{"char": "7", "box": [0, 0, 9, 9]}]}).encode()
+    answer = client.post("/api/corrections", content=line + b"\n" + page_file("7"))
+    assert words in error_of(answer, 409)
+    assert str(tmp_path) not in answer.text
+    assert (tmp_path / "kept" / file).read_bytes() == data
+
+
+def test_a_save_that_was_interrupted_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Corrections(tmp_path)
+    monkeypatch.setattr(kept, "_finish", lambda: None)
+    keep(kept)
+    (tmp_path / ".new").mkdir()
+    (tmp_path / "pages" / ".labels.csv.abcd_123").write_text("of a version before")
+    Corrections(tmp_path).mend()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["digits", "pages"]
+    assert len(list(tmp_path.glob("*/*"))) == 5
+    kept.save(b"a", 0, b"png", "", np.zeros((0, 28, 28), np.uint8), [])
+    Corrections(tmp_path).mend()
+    assert not list((tmp_path / "digits").iterdir())  # a set without digits cannot be learned from
+
+
+def test_a_folder_outlives_kills_at_any_moment(tmp_path: Path) -> None:
+    code = "import sys, pathlib; from experiments.attacks.server import killed\n"
+    code += "print(killed(pathlib.Path(sys.argv[1]), 40, seed=1))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "kept"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "0\n"
+    kept = Corrections(tmp_path / "kept")
+    kept.mend()
+    pages = len(read_labels_csv(tmp_path / "kept" / "pages" / "labels.csv"))
+    digits = len(read_idx(tmp_path / "kept" / "digits" / "train-images-idx3-ubyte"))
+    assert (pages, digits) == (7, 70)
+
+
 def test_corrections_are_kept_only_where_it_was_asked_for(service: Service) -> None:
     client = TestClient(make_app(Api(service)), base_url="http://127.0.0.1:8000")
     assert client.get("/api").json()["corrections"] is False
@@ -368,6 +549,8 @@ def test_a_digit_is_explained(client: TestClient) -> None:
     blank = file_of(Image.new("L", (400, 400), 255))
     bare = client.post("/api/explain", content=line + b"\n" + blank)
     assert "nothing to explain" in error_of(bare, 422)
+    large = json.dumps(record | {"more": "x" * app.MAX_LINE}).encode()
+    assert "bytes of JSON" in error_of(client.post("/api/explain", content=large + b"\n" + data), 413)
     none = json.dumps(record | {"digits": []}).encode()
     assert "expected one" in error_of(client.post("/api/explain", content=none + b"\n" + data), 400)
 
@@ -408,31 +591,12 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, model: s
     assert 'pip install "neocog[web]"' in result.stderr
 
 
-def test_a_certificate_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    if server.shutil.which("openssl") is None:
-        pytest.skip("needs openssl")
-    import ssl
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    certificate, key = server.make_certificate("192.168.1.5")
-    assert Path(key).stat().st_mode & 0o077 == 0
-    ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
-    assert server.make_certificate("192.168.1.5") == (certificate, key)
-    assert len(list((tmp_path / "neocog" / "tls").iterdir())) == 2
-    monkeypatch.setenv("PATH", "")
-    result = run("serve", "--tls", "--host", "127.0.0.2", "--port", "0")
-    assert (result.exit_code, "needs the program openssl" in result.stderr) == (2, True)
-
-
-def test_a_telephone_can_read_the_address() -> None:
-    import cv2
-
-    address = "http://192.168.1.5:8000/abcdefghijkl/"
-    rows = server.qr_code(address).splitlines()
-    dark = {" ": (0, 0), "▄": (0, 1), "▀": (1, 0), "█": (1, 1)}
-    pixels = np.array([[dark[char][half] for char in row] for row in rows for half in (0, 1)])
-    picture = np.kron(pixels, np.full((8, 8), 255)).astype(np.uint8)
-    assert cv2.QRCodeDetector().detectAndDecode(picture)[0] == address
+def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path: Path, model: str) -> None:
+    (tmp_path / "pem").write_text("no certificate")
+    wrong = ["--certificate", tmp_path / "pem"], ["--certificate", tmp_path / "none"], ["--key", "k"]
+    for words in wrong:
+        result = run("serve", "--port", "0", "--model", model, *words)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
 
 
 def test_the_address_for_others_is_no_wildcard() -> None:

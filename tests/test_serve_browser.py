@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import re
 import signal
 import subprocess
@@ -187,13 +186,13 @@ def test_clients_that_leave(server: Server, tmp_path: Path) -> None:
 def test_a_telephone_needs_the_token(tmp_path: Path, model: str, tls: bool) -> None:
     if tls and not which("openssl"):
         pytest.skip("needs openssl")
-    command = ["serve", "--host", "0.0.0.0", "--port", "0", "--model", model, *["--tls"] * tls]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "neocog", *command],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-    )
+    command = ["serve", "--host", "0.0.0.0", "--port", "0", "--model", model]
+    if tls:
+        names = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")]
+        make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=neocog"]
+        subprocess.run([*make, *names], check=True, capture_output=True)
+        command += ["--certificate", names[3], "--key", names[1]]
+    process = subprocess.Popen([sys.executable, "-m", "neocog", *command], stderr=subprocess.PIPE, text=True)
     try:
         address = re.search(r"https?://\S+", process.stderr.readline())[0]
         assert address.startswith("https") is tls
@@ -207,7 +206,7 @@ def test_a_telephone_needs_the_token(tmp_path: Path, model: str, tls: bool) -> N
             assert browser.run("return Boolean(navigator.mediaDevices)") is tls
             browser.click("#show-camera")
             if not tls:
-                browser.wait_for("document.getElementById('camera').innerText.includes('--tls')")
+                browser.wait_for("document.getElementById('camera').innerText.includes('--certificate')")
             lines = browser.complaints()  # but for those of the address without the token
             assert [line for line in lines if not re.match(rf"{bare}(favicon.ico)? ", line)] == []
     finally:

@@ -19,6 +19,7 @@ from pathlib import Path
 from experiments.attacks import archives as attack_archives
 from experiments.attacks import models as attack_models
 from experiments.attacks import pictures as attack_pictures
+from experiments.attacks import server as attack_server
 from experiments.attacks import streams as attack_streams
 from experiments.attacks import surroundings as attack_surroundings
 from experiments.attacks.pictures import Case
@@ -126,6 +127,7 @@ def attacks(seed: int = 0, *, quick: bool = False) -> dict[str, Attack]:
         "outputs": around.outputs,
         "kills": around.kills,
         "live": partial(attack_streams.live, seed=seed),
+        "server": attack_server.server,
     }  # fmt: skip
 
 

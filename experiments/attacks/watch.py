@@ -167,14 +167,14 @@ class Watch:
     def until_done(self, end: float, during: Callable[["Watch"], None] | None) -> None:
         """Wait for the command, and end it at a time or where a process grows too large."""
         while self.process.poll() is None:
-            self._measure()
+            self.measure()
             if during is not None:
                 during(self)
             if time.monotonic() > end or self.peak_mb > _END_MB:
                 self._kill()
             time.sleep(0.03)
 
-    def _measure(self) -> None:
+    def measure(self) -> None:
         for pid in self.pids():
             with suppress(OSError):
                 status = Path(f"/proc/{pid}/status").read_text()

@@ -7,7 +7,10 @@ from neocog.cli.options import option
 
 Host = option("--host", "ADDRESS", "Address to listen on; 0.0.0.0 lets phones of the same network in.")
 Port = option("--port", "N", "Port; 0 is any free one.", min=0, max=65535)
-Tls = option("--tls", None, "Use https with a self-signed certificate; phones need it for live video.")
+Certificate = option(
+    "--certificate", "FILE", "Use https with this certificate (PEM); phones need it for live video."
+)
+Key = option("--key", "FILE", "Its private key, if it is in another file.")
 Corrections = option(
     "--corrections", "FOLDER", "Keep corrected pages there, for neocog eval and neocog train."
 )
@@ -16,7 +19,8 @@ Corrections = option(
 def serve(
     host: Annotated[str, Host] = "127.0.0.1",
     port: Annotated[int, Port] = 8000,
-    tls: Annotated[bool, Tls] = False,
+    certificate: Annotated[str | None, Certificate] = None,
+    key: Annotated[str | None, Key] = None,
     corrections: Annotated[str | None, Corrections] = None,
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "auto",
@@ -30,14 +34,17 @@ def serve(
     Nothing leaves this machine. The server accepts only local connections unless --host is given.
     The API is described at /docs.
     """
+    from neocog.errors import UsageError
     from neocog.reading.policy import parse_share
     from neocog.reading.reader import Reader
     from neocog.serve import server
 
     server.check_installed()
+    if key is not None and certificate is None:
+        raise UsageError("--key needs --certificate")
     with server.listen(host, port) as listener:
         reader = Reader(
             model, device=device, min_p=min_p, pattern=pattern, finder=finder,
             max_error=None if max_error is None else parse_share(max_error),
         )  # fmt: skip
-        server.serve(reader, listener, corrections=corrections, tls=tls)
+        server.serve(reader, listener, corrections=corrections, certificate=certificate, key=key)

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,27 +22,18 @@ import neocog
 from neocog.batch.sources import PICTURE_SUFFIXES
 from neocog.errors import InputError
 from neocog.jsontext import to_json
-from neocog.messages import tell
+from neocog.serve import guard
 from neocog.serve.corrections import Corrections
 from neocog.serve.guard import Guard, failure
 from neocog.serve.work import Service
 from neocog.vision.finder import SIGNS
 from neocog.vision.overlay import SURE_P
 
-MAX_BYTES = 2**26
-"""Bytes of a picture; photographs of telephones have at most a third of it."""
-
-MAX_HELD = 2**27
-"""Bytes of all pictures that are held at a time; whoever comes then is asked to come again."""
-
-MAX_WAITING = 32
-"""Requests that are answered at a time."""
-
-UPLOAD = 60.0
-"""Seconds that sending a picture may take."""
-
-PATIENCE = 300.0
-"""Seconds that an answer may take: a worker that hangs is ended long before."""
+MAX_BYTES = 2**26  # of a picture; photographs of telephones have at most a third of it
+MAX_HELD = 2**27  # bytes of all pictures at a time, half of them of one address; then the answer is 503
+MAX_WAITING = 64  # requests at a time, half of them of one address; then the answer is 503
+MAX_LINE = 10**6  # bytes of the JSON before a picture
+LIMIT = 60.0  # seconds of work on a request; 100 pages take 35
 
 _STATIC = Path(__file__).parent / "static"
 _LONGEST = 255  # letters of a name
@@ -57,11 +50,11 @@ class Api:
     corrections: Corrections | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     signs: str = SIGNS
-    _waiting: int = 0
-    _held: int = 0
+    _waiting: Counter[str] = field(default_factory=Counter)  # requests by address
+    _held: Counter[str] = field(default_factory=Counter)  # bytes of their pictures
+    _turns: dict[str, asyncio.Semaphore] = field(default_factory=dict)  # their share of the workers
 
     def routes(self) -> list[BaseRoute]:
-        """What is answered, by address."""
         return [
             Route("/", lambda request: FileResponse(_STATIC / "index.html")),
             Route("/docs", lambda request: FileResponse(_STATIC / "docs.html")),
@@ -74,37 +67,30 @@ class Api:
         ]
 
     async def describe(self, request: Request) -> Response:
-        """What reads here, and the limits."""
-        return _json(
-            {
-                "neocog": neocog.__version__,
-                **self.about,
-                "workers": max(1, self.service.workers),
-                "max_bytes": MAX_BYTES,
-                "sure_p": SURE_P,
-                "suffixes": sorted(PICTURE_SUFFIXES),
-                "corrections": self.corrections is not None,
-            }
-        )
+        limits = {"workers": self._share, "max_bytes": MAX_BYTES, "sure_p": SURE_P}
+        kept, suffixes = self.corrections is not None, sorted(PICTURE_SUFFIXES)
+        about = {"neocog": neocog.__version__, **self.about, **limits}
+        return _json(about | {"suffixes": suffixes, "corrections": kept})
 
     async def read(self, request: Request) -> Response:
-        """The records of a picture's pages; one that cannot be read has a record with its error."""
+        """The records of a picture's pages."""
         async with self._taken(request) as picture:
             live = request.query_params.get("live", "0") not in ("0", "")
             return _json(await self._ask(request, picture, what="read", live=live))
 
     async def page(self, request: Request) -> Response:
         """A page of a file that the browser cannot show."""
-        number = _number(request, "page")
+        number = request.query_params.get("page", "0")
+        if not (number.isascii() and number.isdigit() and len(number) < 6):
+            raise HTTPException(400, f"page={number[:20]!r}: expected a number from 0")
         async with self._taken(request) as picture:
-            jpeg = await self._ask(request, picture, what="page", page=number)
+            jpeg = await self._ask(request, picture, what="page", page=int(number))
         return Response(jpeg, media_type="image/jpeg")
 
     async def explain(self, request: Request) -> Response:
         """Why a digit was read so, as a picture: a line with its record, then the picture."""
         async with self._taken(request) as picture:
-            line, _, picture = picture.partition(b"\n")
-            _, chars, marks = _checked(line)
+            _, chars, marks, picture = await _record(picture)
             if len(chars) != 1:
                 raise HTTPException(400, f"got {len(chars)} digits, expected one")
             png = await self._ask(request, picture, what="explain", marks=marks)
@@ -115,8 +101,7 @@ class Api:
         if self.corrections is None:
             raise HTTPException(409, "corrections are not kept; start with --corrections FOLDER")
         async with self._taken(request) as picture:
-            line, _, picture = picture.partition(b"\n")
-            text, chars, marks = _checked(line)
+            text, chars, marks, picture = await _record(picture)
             if not set(chars) <= set("0123456789") or "?" in text:
                 raise HTTPException(400, "expected digits 0 to 9; correct each ? or take it out")
             if not set(text) <= set(f"0123456789 \n{self.signs}"):
@@ -128,10 +113,12 @@ class Api:
                 count = await asyncio.to_thread(
                     self.corrections.save, picture, marks["page"], png, text, digits, chars
                 )
-            except (OSError, InputError) as error:
-                tell(f"a correction cannot be saved: {error}")
-                why = "it cannot be saved; the server's messages say why"
-                raise HTTPException(507, why) from None
+            except InputError as error:
+                why = str(error).replace(f"{self.corrections.folder}{os.sep}", "")
+                raise HTTPException(409, f"nothing is saved: {why}") from None
+            except OSError as error:
+                why = (error.strerror or type(error).__name__).lower()
+                raise HTTPException(507, f"nothing is saved: {why}") from None
         return _json({"pages": count})
 
     @asynccontextmanager
@@ -141,55 +128,68 @@ class Api:
         Room is kept from the start for what was stated, so that none is turned away on the way.
         What is refused is read to its end all the same: who is cut off hears no answer.
         """
-        room, size, body = _stated(request), 0, bytearray()
-        if (refused := self._refusal(room)) is not None:
-            room = 0
-        self._waiting += 1
-        self._held += room
+        headers, client = request.headers, _client(request)
+        stated = MAX_BYTES if "transfer-encoding" in headers else int(headers.get("content-length", 0))
+        held = max(self._held.total() + stated, 2 * (self._held[client] + stated))
+        busy = held > MAX_HELD or max(self._waiting.total(), 2 * self._waiting[client]) >= MAX_WAITING
+        room, size, body = 0 if busy else stated, 0, bytearray()
+        self._waiting[client] += 1
+        self._held[client] += room
         try:
-            async with asyncio.timeout(UPLOAD):
+            async with asyncio.timeout(guard.UPLOAD):
                 async for chunk in request.stream():
                     size += len(chunk)
-                    if size > MAX_BYTES:
-                        refused = refused or _too_large(size)
-                    if refused is None:
-                        body += chunk
-                    else:
-                        body.clear()
-            self._held += len(body) - room  # as much as came, not as much as might have come
+                    body += b"" if busy else chunk
+                    busy |= size > MAX_BYTES
+            self._held[client] += len(body) - room  # as much as came, not as much as might have come
             room = len(body)
-            if refused is not None:
-                raise refused
+            if (size := max(size, 0 if "transfer-encoding" in headers else stated)) > MAX_BYTES:
+                most = f"expected at most {MAX_BYTES:,}; make the picture smaller"
+                raise HTTPException(413, f"got {size:,} bytes, {most}")
+            if busy:
+                raise HTTPException(503, "busy; ask again in a second")
             if not body:
                 raise HTTPException(400, "nothing came; send a picture as the body of the request")
             picture = bytes(body)
             body.clear()
             yield picture
         except TimeoutError:
-            raise HTTPException(408, f"the picture took longer than {UPLOAD:.0f} s") from None
+            raise HTTPException(408, f"the picture took longer than {guard.UPLOAD:.0f} s") from None
         except ClientDisconnect:
             raise HTTPException(400, "the connection was closed") from None
         finally:
-            self._waiting -= 1
-            self._held -= room
+            self._held[client] -= room
+            self._waiting[client] -= 1
+            if not self._waiting[client]:
+                for known in (self._waiting, self._held, self._turns):
+                    known.pop(client, None)
 
-    def _refusal(self, size: int) -> HTTPException | None:
-        """Why a body of ``size`` bytes is not taken, if so."""
-        if size > MAX_BYTES:
-            return _too_large(size)
-        if self._waiting >= MAX_WAITING or self._held + size > MAX_HELD:
-            return HTTPException(503, "busy; ask again in a second")
-        return None
+    @property
+    def _share(self) -> int:
+        """Workers that one address may have at a time: all but one."""
+        return max(1, self.service.workers - 1)
 
     async def _ask(self, request: Request, picture: bytes, **asked: Any) -> Any:
+        """Have something done with a picture, until it takes too long or the client leaves."""
         if request.headers.get("content-type", "").startswith("multipart/"):
             raise HTTPException(415, "got a form, expected the picture itself: curl --data-binary @FILE")
         name = request.query_params.get("name", "")[:_LONGEST] or "picture"
-        future = asyncio.wrap_future(self.service.ask(name, picture, **asked))
+        turn = self._turns.setdefault(_client(request), asyncio.Semaphore(self._share))
+        left = asyncio.create_task(_left(request))
         try:
-            return await asyncio.wait_for(future, PATIENCE)
+            async with asyncio.timeout(guard.PATIENCE), turn:
+                future = asyncio.wrap_future(self.service.ask(name, picture, limit=LIMIT, **asked))
+                try:
+                    await asyncio.wait((future, left), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    future.cancel()
         except TimeoutError:
-            raise HTTPException(504, f"it takes longer than {PATIENCE:.0f} s to read") from None
+            raise HTTPException(504, f"it takes longer than {guard.PATIENCE:.0f} s to read") from None
+        finally:
+            left.cancel()
+        if future.cancelled():
+            raise ClientDisconnect
+        return future.result()
 
 
 def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ()) -> ASGIApp:
@@ -212,37 +212,31 @@ async def _error(request: Request, error: Exception) -> Response:
         return failure(422, str(error))
     if not isinstance(error, HTTPException):
         return failure(500, "the server failed; its messages say why")
-    allowed = (error.headers or {}).get("Allow", "GET")
-    words = {
-        404: "nothing is here; open the URL that neocog printed",
-        405: f"use {'POST' if 'POST' in allowed else 'GET'}",
-    }
-    wait = 1 if error.status_code == 503 else None
-    return failure(error.status_code, words.get(error.status_code, error.detail), wait=wait)
+    method = "POST" if "POST" in (error.headers or {}).get("Allow", "") else "GET"
+    words = {404: "nothing is here; open the URL that neocog printed", 405: f"use {method}"}
+    return failure(error.status_code, words.get(error.status_code, error.detail))
 
 
-def _stated(request: Request) -> int:
-    """How many bytes will come; the most that may if that is not said."""
-    if "transfer-encoding" in request.headers:
-        return MAX_BYTES
-    stated = request.headers.get("content-length", "0")
-    return int(stated[:20]) if stated.isdecimal() else 0
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
-def _too_large(size: int) -> HTTPException:
-    most = f"expected at most {MAX_BYTES:,}; make the picture smaller"
-    return HTTPException(413, f"got {size:,} bytes, {most}")
+async def _left(request: Request) -> None:
+    """Wait until the client is gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _json(value: Any) -> Response:
     return Response(to_json(value, separators=(",", ":")), media_type="application/json")
 
 
-def _number(request: Request, name: str) -> int:
-    words = request.query_params.get(name, "0")
-    if not (words.isascii() and words.isdigit() and len(words) < 6):
-        raise HTTPException(400, f"{name}={words[:20]!r}: expected a number from 0")
-    return int(words)
+async def _record(body: bytes) -> tuple[str, list[str], dict[str, Any], bytes]:
+    """Text, digits and places of the record in the first line, and the picture after it."""
+    line, _, picture = body.partition(b"\n")
+    if len(line) > MAX_LINE:
+        raise HTTPException(413, f"got {len(line):,} bytes of JSON, expected at most {MAX_LINE:,}")
+    return *await asyncio.to_thread(_checked, line), picture
 
 
 def _checked(line: bytes) -> tuple[str, list[str], dict[str, Any]]:
@@ -253,9 +247,8 @@ def _checked(line: bytes) -> tuple[str, list[str], dict[str, Any]]:
         boxes = [[float(side) for side in digit["box"]] for digit in record["digits"]]
         text, page, turn = str(record["text"]), int(record["page"]), int(record.get("turn", 0))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        raise HTTPException(
-            400, "expected a line of JSON with text, page and digits, then the picture"
-        ) from None
+        words = "expected a line of JSON with text, page and digits, then the picture"
+        raise HTTPException(400, words) from None
     sound = all(isinstance(char, str) and len(char) == 1 for char in chars)
     sound &= all(len(b) == 4 and all(abs(v) < 1e6 for v in b) and min(b[2:]) >= 1 for b in boxes)
     if not (sound and 0 <= page < 10**5 and turn in (0, 90, 180, 270) and len(text) < 10**5):

@@ -3,16 +3,18 @@
 ``pages/labels.csv`` names a picture of each page and what stands there. ``digits`` holds the pages'
 digits as IDX files, with the page of each as its writer: those of the last fifth of the pages are
 kept for validation (`neocog.learning.datasets.rows_of_part`). A page that comes again replaces
-what was there of it.
+what was there of it. A save writes all files into ``.new``, renames that to ``.saved``, which is the
+commit, and moves the files to their places; the next start or save moves what a killed one left.
 """
 
 import csv
 import hashlib
 import io
+import os
+import shutil
 import struct
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +22,10 @@ from numpy.typing import NDArray
 
 from neocog.batch.formats import inert
 from neocog.errors import InputError
-from neocog.files import atomic_write, check_output
-from neocog.learning.formats import read_idx
+from neocog.files import check_output
+from neocog.learning.formats import read_idx, read_text
+
+_IDX = ("digits/train-images-idx3-ubyte", "digits/train-labels-idx1-ubyte", "digits/train-writers.txt")
 
 
 class Corrections:
@@ -29,64 +33,100 @@ class Corrections:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        for place in ("pages", "digits"):
+        for place in (".", "pages", "digits"):
             check_output(self.folder / place, "--corrections", folder=True, make=True)
-        self.labels = self.folder / "pages" / "labels.csv"
         self._lock = threading.Lock()
+
+    def mend(self) -> None:
+        """Finish a save that was interrupted, and remove temporary files of a process that was killed."""
+        self._finish()
+        shutil.rmtree(self.folder / ".new", ignore_errors=True)
+        for left in self.folder.glob("*/.*.????????"):
+            left.unlink()
 
     def save(
         self, source: bytes, page: int, png: bytes, text: str, digits: NDArray[np.uint8], chars: Sequence[str]
     ) -> int:
         """Save page number ``page`` of the file ``source``, and return how many pages there are.
 
-        ``png`` is the page, ``text`` what stands on it; ``digits`` (N, 28, 28) are its digits in
-        MNIST's form, and ``chars`` what these are.
+        ``png`` is the page, ``text`` what stands on it; ``digits`` (N, 28, 28) are in MNIST's form,
+        and ``chars`` what they are. InputError if files of the set cannot be read.
         """
         name = f"{hashlib.sha256(source).hexdigest()[:12]}-{page}"
+        new = self.folder / ".new"
+        inked = np.flatnonzero(digits.any(axis=(1, 2))).tolist()
         with self._lock:
-            with atomic_write(self.folder / "pages" / f"{name}.png") as stream:
-                stream.write(png)
-            count = self._label(f"{name}.png", text)
-            inked = np.flatnonzero(digits.any(axis=(1, 2))).tolist()
-            self._learn(name, digits[inked], [chars[place] for place in inked])
-        return count
+            self._finish()
+            rows = self._labels(f"{name}.png", str(inert(text)))
+            table = io.StringIO(newline="")
+            csv.writer(table, lineterminator="\n").writerows(rows)
+            files = {f"pages/{name}.png": png, "pages/labels.csv": table.getvalue().encode()}
+            files |= self._digits(name, digits[inked], [chars[place] for place in inked])
+            shutil.rmtree(new, ignore_errors=True)
+            for file, data in files.items():
+                (new / file).parent.mkdir(parents=True, exist_ok=True)
+                with (new / file).open("wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+            new.rename(self.folder / ".saved")
+            self._finish()
+        return len(rows) - 1
 
-    def _label(self, file: str, text: str) -> int:
-        rows = {}
-        if self.labels.exists():
-            with self.labels.open(newline="", encoding="utf-8") as stream:
-                rows = {row["file"]: row["text"] for row in csv.DictReader(stream)}
-        rows[file] = str(inert(text))
-        table = io.StringIO(newline="")
-        csv.writer(table, lineterminator="\n").writerows([("file", "text"), *rows.items()])
-        with atomic_write(self.labels) as out:
-            out.write(table.getvalue().encode())
-        return len(rows)
+    def _finish(self) -> None:
+        """Move what a save wrote to its place; an empty file stands for one that goes."""
+        saved = self.folder / ".saved"
+        for file in saved.glob("*/*"):
+            place = self.folder / file.relative_to(saved)
+            if file.stat().st_size:
+                file.replace(place)
+            else:
+                place.unlink(missing_ok=True)
+        if saved.exists():
+            shutil.rmtree(saved)
 
-    def _learn(self, name: str, digits: NDArray[np.uint8], chars: list[str]) -> None:
-        names = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "train-writers.txt")
-        places = [self.folder / "digits" / file for file in names]
-        labels, writers = np.array(chars, np.uint8), [name] * len(chars)
-        if places[0].exists():
-            known, old = read_idx(places[0]), places[2].read_text(encoding="utf-8").splitlines()
+    def _labels(self, file: str, text: str) -> list[list[str]]:
+        """Return the rows of labels.csv with one more or one changed, as a spreadsheet may have saved it."""
+        place = self.folder / "pages" / "labels.csv"
+        rows = [["file", "text"]]
+        if place.exists():
+            table = read_text(place, "a table of labels; save it as CSV in UTF-8")
+            separator = max(",;\t", key=table.partition("\n")[0].count)
+            try:
+                rows = [*csv.reader(io.StringIO(table, newline=""), delimiter=separator, strict=True)] or rows
+            except csv.Error as error:
+                raise InputError(f"{place}: not a table ({error}); save it as CSV") from None
+        head = rows[0]
+        answers = [column for column, name in enumerate(head) if name in ("text", "digits")]
+        if "file" not in head or not answers:
+            raise InputError(f"{place}: has no columns 'file' and 'text'; put them back in its first line")
+        rows = [[*row, *[""] * (len(head) - len(row))] for row in rows if row]
+        column = head.index("file")
+        if file not in [row[column] for row in rows]:
+            rows.append(["" if number != column else file for number in range(len(head))])
+        for row in rows:
+            for answer in answers if row[column] == file else ():
+                row[answer] = text
+        return rows
+
+    def _digits(self, name: str, digits: NDArray[np.uint8], chars: Iterable[str]) -> dict[str, bytes]:
+        """Return the IDX files and the writers with the digits of one page replaced."""
+        images, _, names = (self.folder / file for file in _IDX)
+        labels = np.array(list(chars), np.uint8)
+        writers = [name] * len(labels)
+        if images.exists():
+            known, old = read_idx(images), read_text(names, "a name a line").splitlines()
             if len(old) != len(known):
-                raise InputError(
-                    "the files in the corrections folder do not match each other; use a new folder"
-                )
+                raise InputError(f"{names}: {len(old)} names of {len(known)} digits; move the folder away")
             kept = [n for n, writer in enumerate(old) if writer != name]
             digits = np.concatenate([known.images[kept], digits])
             labels = np.concatenate([known.labels[kept].astype(np.uint8), labels])
             writers = [old[n] for n in kept] + writers
         if not writers:
-            for place in places:
-                place.unlink(missing_ok=True)
-            return
+            return dict.fromkeys(_IDX, b"")
         files = (
             struct.pack(">4I", 0x803, *digits.shape) + digits.tobytes(),
             struct.pack(">2I", 0x801, len(labels)) + labels.tobytes(),
             "".join(f"{writer}\n" for writer in writers).encode(),
         )
-        with ExitStack() as stack:  # all of them, or none
-            streams = [stack.enter_context(atomic_write(place)) for place in places]
-            for stream, data in zip(streams, files, strict=True):
-                stream.write(data)
+        return dict(zip(_IDX, files, strict=True))

@@ -1,4 +1,4 @@
-"""Who may ask, and what every answer carries.
+"""Who may connect and ask, for how long, and what every answer carries.
 
 A page of another site can have a browser send requests to this machine, and by DNS rebinding even
 read the answers: its own name then leads here. So a request must name this server by an address or
@@ -7,7 +7,9 @@ by a name that is this machine's, and must not come from another origin.
 
 import asyncio
 import ipaddress
-from collections.abc import Iterable
+import socket
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,29 +23,35 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from neocog.jsontext import to_json
 from neocog.messages import tell
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
-    "connect-src 'self'; media-src 'self' blob:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
-"""Nothing from outside is loaded, and no script but our own is run."""
-
-HEADER = 10.0
-"""Seconds in which the header of a request must come."""
+CONNECTIONS = 256  # open ones, half of them of one address; at most a quarter of the files that may be open
+HEADER = 10.0  # seconds in which a header must come, and for which a body comes that nobody takes
+UPLOAD = 60.0  # seconds in which a picture must come, or an answer be taken
+PATIENCE = 300.0  # seconds that an answer may take, waiting for others included
 
 _HEADERS = {
-    "Content-Security-Policy": POLICY,
+    # nothing from outside is loaded, and no script but our own is run
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob: data:; connect-src 'self'; media-src 'self' blob:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",  # an address may hold the token
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
+_told: dict[str, float] = {}  # when a kind of message was printed
 
 
-def failure(status: int, message: str, *, wait: int | None = None) -> Response:
-    """An error as JSON, ``{"error": message}``; ask again after ``wait`` seconds."""
-    headers = None if wait is None else {"Retry-After": str(wait)}
+def failure(status: int, message: str) -> Response:
+    """An error as JSON, ``{"error": message}``; a busy server may be asked again after a second."""
+    headers = {"Retry-After": "1"} if status == 503 else None
     return Response(to_json({"error": message}), status, headers, "application/json")
+
+
+def tell_rarely(kind: str, message: str) -> None:
+    """Print a message that strangers can cause, unless one of its kind was printed in the last minute."""
+    if time.monotonic() - _told.get(kind, -60.0) >= 60.0:
+        _told[kind] = time.monotonic()
+        tell(message)
 
 
 class Guard:
@@ -57,8 +65,6 @@ class Guard:
         self._names = {"localhost", *(name.lower() for name in names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(raw=message["headers"]).update(_HEADERS)
@@ -71,7 +77,8 @@ class Guard:
         try:
             await self._app(scope, receive, guarded)
         except Exception as error:  # it has been answered: the application raises it again
-            tell(f"a request failed: {type(error).__name__}: {error}")
+            kind = type(error).__name__
+            tell_rarely(kind, f"a request failed: {kind}: {error}")
 
     def _trouble(self, headers: Headers) -> str | None:
         host, origin = headers.get("host", ""), headers.get("origin")
@@ -88,30 +95,79 @@ class Guard:
 
 
 class Connection(H11Protocol):  # type: ignore[misc]
-    """Is closed if the header of its next request does not come whole in time."""
+    """Is closed if its client does not send a request or take the answer in time."""
 
-    _end: asyncio.TimerHandle | None = None
+    _state: object = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first header."""
         super().connection_made(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
         super().data_received(data)
         self._watch()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
         super().connection_lost(exc)
-        if self._end is not None:
-            self._end.cancel()
+        self._wait(0, lambda: None)
 
     def _watch(self) -> None:
-        waits = self.conn.their_state is h11.IDLE
-        if waits and self._end is None:
-            self._end = self.loop.call_later(HEADER, self.transport.abort)
-        elif not waits and self._end is not None:
-            self._end.cancel()
-            self._end = None
+        """Set a deadline whenever what the client does has changed."""
+        sends, answered = self.conn.their_state, self.cycle is not None and self.cycle.response_complete
+        if (sends, answered) != self._state:
+            self._state = sends, answered
+            body = UPLOAD + (HEADER if sends is h11.SEND_BODY else PATIENCE)
+            self._wait(HEADER if answered or sends is h11.IDLE else body, self._close)
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._wait(UPLOAD, self.transport.abort)  # until then what was answered may be taken
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(seconds, then)
+
+
+class Listener(socket.socket):
+    """Takes over a listening socket, and closes connections beyond `CONNECTIONS` as they come."""
+
+    def __init__(self, bound: socket.socket) -> None:
+        super().__init__(fileno=bound.detach())
+        self.most = CONNECTIONS
+        self._open: list[tuple[socket.socket, str]] = []  # with the client's address
+        with suppress(ImportError):  # Windows has no such limit
+            import resource
+
+            files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            if files != resource.RLIM_INFINITY:
+                self.most = max(8, min(CONNECTIONS, files // 4))
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; BlockingIOError, "none came" to asyncio, where it is refused."""
+        connection, address = super().accept()
+        self._open = [(one, client) for one, client in self._open if one.fileno() >= 0]
+        own = sum(client == address[0] for _, client in self._open)
+        if len(self._open) < self.most and own < self.most // 2:
+            self._open.append((connection, address[0]))
+            return connection, address
+        connection.close()
+        many = f"{len(self._open)} connections are open, {own} of them of {address[0]}"
+        tell_rarely("refused", f"{many}; more are closed at once")
+        raise BlockingIOError
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """asyncio's loop with a deadline for the start of TLS, and one line for an error."""
+
+    async def create_server(self, *args: Any, ssl: Any = None, **options: Any) -> asyncio.Server:
+        limit = None if ssl is None else HEADER
+        return await super().create_server(*args, ssl=ssl, ssl_handshake_timeout=limit, **options)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        tell_rarely(context["message"], f"{context['message']}: {context.get('exception')!r}")

@@ -23,7 +23,7 @@ function show(camera) {
 async function start() {
   if (!navigator.mediaDevices) {
     $("camera-said").textContent = "Browsers give the camera only to https, and to the computer " +
-      "that runs neocog: start neocog serve with --tls, or take a photograph under Pictures.";
+      "that runs neocog: start neocog serve with --certificate, or take a photograph under Pictures.";
     return;
   }
   try {
