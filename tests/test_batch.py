@@ -64,7 +64,7 @@ def test_what_nobody_foresaw_is_a_record_too(reader: Reader, monkeypatch: pytest
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("at once\nand twice")
 
-    monkeypatch.setattr("neocog.vision.page.lay_out", fail)
+    monkeypatch.setattr("neocog.reading.reader.lay_out", fail)
     (reading,) = reader.read_many([page("1")])
     assert reading.error == "cannot be read: ZeroDivisionError: at once; please report this"
 

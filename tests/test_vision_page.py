@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
-from neocog.network.decision import Answers, answers
+from neocog.network.decision import answers
 from neocog.reading.reader import Reader, _parted
 from neocog.reading.records import DigitReading
 from neocog.vision.crops import Crop, cut_out, digit_of_box
@@ -275,21 +275,6 @@ def test_an_odd_turn_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "--rotate 45: expected auto, 0, 90, 180 or 270" in result.stderr
     assert run("read", picture, "--rotate", "90", "--isolated").exit_code == 2
-
-
-def test_the_network_is_asked_once_for_each_digit(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bytes] = []
-    recognise = reader.engine.recognise
-
-    def noted(digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers:
-        asked.extend(digit.tobytes() for digit in digits)
-        return recognise(digits, batch=batch)
-
-    monkeypatch.setattr(reader.engine, "recognise", noted)
-    layout = reader.find(page("0794"))
-    assert len(asked) == len(set(asked)) >= len(layout.digits) == 4
-    assert "".join(digit.char for digit in reader.recognise(layout.lines)) == "0794"
-    assert len(asked) == len(set(asked))
 
 
 def test_a_record_tells_what_was_seen_beside_the_digits(reader: Reader) -> None:
