@@ -10,12 +10,12 @@ import typer
 from experiments.harness import run
 from experiments.harness.pages import text, write_pages
 from experiments.harness.run import USUAL_SECONDS, Request, Result
-from neocog.batch import device as devices
 from neocog.cli import options
 from neocog.cli.options import option
 from neocog.errors import InputError, UsageError
 from neocog.files import atomic_write, check_output
 from neocog.jsontext import to_json
+from neocog.reading import device as devices
 
 if TYPE_CHECKING:
     from experiments.network.compare import Comparison

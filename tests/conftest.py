@@ -88,7 +88,7 @@ def nvrtc() -> None:
 @pytest.fixture
 def tells_again() -> None:
     """What is told once is told again."""
-    from neocog.batch import device
+    from neocog.reading import device
 
     device._tell_once.cache_clear()
 

@@ -7,9 +7,9 @@ import signal
 import time
 from typing import Any
 
-from neocog.batch.formats import Format
 from neocog.batch.tasks import Task
 from neocog.batch.worker import MEMORY
+from neocog.reading.formats import Format
 from neocog.serve.work import Answer, ServeJob
 
 

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
-from neocog.batch.device import choose_device, learning_module
 from neocog.batch.report import PictureFolder
 from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
+from neocog.reading.device import choose_device, learning_module
 from neocog.reading.records import PageReading
 from neocog.vision.finder import overlaps
 from tests.support import page, save_page, tiny_model

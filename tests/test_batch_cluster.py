@@ -18,11 +18,11 @@ import pytest
 
 from neocog import Reader
 from neocog.batch.cluster import Cluster
-from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
 from neocog.batch.run import reading
 from neocog.batch.tasks import Job
 from neocog.errors import DeviceError, UsageError
+from neocog.reading.formats import Format
 from tests.support import save_page, tiny_model
 
 # not imported: Ray reads the environment then

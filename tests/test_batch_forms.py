@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from neocog.batch.formats import Format
 from neocog.batch.inputs import Shard
 from neocog.batch.report import Card, PictureFolder, Report, cards_of
 from neocog.batch.sources import PACKED_TAR, TAR, ZIP, Item
+from neocog.reading.formats import Format
 from neocog.reading.records import DigitReading, PageReading
 from tests.support import page, run, save_page
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from neocog.batch import addresses
 from neocog.batch.inputs import MAX_NAME, Shard, count_inputs, find_inputs, is_one_file
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
+from neocog.reading import addresses
 from neocog.vision.decode import decode
 from tests.support import run, save_page, until
 

@@ -18,13 +18,13 @@ from PIL import Image
 from neocog import Reader
 from neocog.batch import run as batch_run
 from neocog.batch.batching import FixedBatches, Networks
-from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
 from neocog.batch.pool import Pool, WorkerProcess, do, run_tasks, start
 from neocog.batch.run import Tally, reading, usual_workers
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
+from neocog.reading.formats import Format
 from tests.faults import Faulty, GpuFinder
 from tests.support import digits_of, run, save_page, until
 

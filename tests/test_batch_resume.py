@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from neocog.batch.formats import Format, kind_of
 from neocog.batch.output import open_sink
 from neocog.batch.resume import read_done
 from neocog.errors import EndedEarly, UsageError
+from neocog.reading.formats import Format, kind_of
 from neocog.reading.records import PageReading
 from tests.support import few, page, run, save_page, until
 

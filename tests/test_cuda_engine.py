@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
-from neocog.batch.device import open_engine
 from neocog.cuda.engine import CudaEngine
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.launcher import gpu
@@ -31,6 +30,7 @@ from neocog.network.decision import Decision
 from neocog.network.engine import Engine
 from neocog.network.model import Model, load_model
 from neocog.network.u0 import made_digits, u0_from_digits
+from neocog.reading.device import open_engine
 from tests import cuda_maps
 from tests.cuda_maps import PASS_BOUND, assert_adds_up, assert_maps_agree, some_digits
 from tests.cuda_support import PRECISIONS, SHIPPED
@@ -375,7 +375,7 @@ _PROCESS = """
 import time; start = time.perf_counter()
 import json
 from neocog.network.u0 import made_digits
-from neocog.batch.device import open_engine
+from neocog.reading.device import open_engine
 from neocog.network.model import load_model
 digits = made_digits(8)
 engine = open_engine(load_model("neocog-small"), device="cuda:0")

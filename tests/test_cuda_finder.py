@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
-from neocog.batch.device import open_finder
 from neocog.cuda import finder
 from neocog.cuda.finder import CudaFinder, Frame, finding, level_shapes
 from neocog.cuda.finder_network import FinderNetwork
 from neocog.cuda.launcher import Gpu
 from neocog.errors import DeviceError, ModelError
 from neocog.learning.finder.graph import Graph
+from neocog.reading.device import open_finder
 from neocog.vision.finder import (
     FinderSettings,
     Finding,

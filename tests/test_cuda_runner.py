@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
-from neocog.batch.device import open_engine
 from neocog.cuda.engine import shares_of
 from neocog.cuda.kernel import Launch
 from neocog.cuda.lanes import PassLane
@@ -18,6 +17,7 @@ from neocog.errors import DeviceError, InputError
 from neocog.network import reference
 from neocog.network.engine import Engine
 from neocog.network.u0 import u0_from_digits
+from neocog.reading.device import open_engine
 from tests import cuda_fake
 from tests.cuda_maps import PASS_BOUND, assert_adds_up, assert_maps_agree, some_digits
 from tests.support import tiny_model

@@ -19,7 +19,7 @@ import sys
 import cupy
 import numpy as np
 cupy.cuda.set_allocator(None)
-from neocog.batch.device import open_engine
+from neocog.reading.device import open_engine
 from neocog.network.u0 import made_digits
 from neocog.network.model import load_model
 name, precision, plan, count = sys.argv[1:]

@@ -15,11 +15,11 @@ from PIL import Image, features
 from typer.testing import CliRunner
 
 from experiments.documents.measure import compared
-from neocog.batch import addresses
-from neocog.batch.formats import Format, kind_of
 from neocog.batch.output import open_sink
 from neocog.cli import app
 from neocog.errors import InputError, UsageError
+from neocog.reading import addresses
+from neocog.reading.formats import Format, kind_of
 from neocog.reading.reader import Reader
 from neocog.reading.records import DigitReading, PageReading, SignReading
 from neocog.reading.words import cells, into_words, one_each, upright

@@ -95,7 +95,7 @@ def test_the_precision_is_the_devices_if_none_is_named(
     monkeypatch.setattr("neocog.cuda.launcher.gpu", lambda number: SimpleNamespace(arch=arch))
     monkeypatch.setattr("experiments.network.gpu._ours", lambda *_: MadeSide(1.0))
     monkeypatch.setattr("neocog.network.model.load_model", lambda name: tiny_model())
-    monkeypatch.setattr("neocog.batch.device.choose_device", lambda name: "cuda")
+    monkeypatch.setattr("neocog.reading.device.choose_device", lambda name: "cuda")
     words = ["bench", "network", "--device", "cuda", "--batch", "1", "--rounds", "1", "--json"]
     result = run(*words)
     assert result.exit_code == 0, result.stderr

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neocog.batch import device as batch_device
-from neocog.batch.device import open_engine
 from neocog.cuda import cache, devices, launcher, plan, roofline
 from neocog.cuda.arguments import check_launch, parameters
 from neocog.cuda.kernel import Kernel, Launch
@@ -23,6 +21,8 @@ from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, Store, parse_plan, sh
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.model import load_model
 from neocog.network.parallel import cores
+from neocog.reading import device as batch_device
+from neocog.reading.device import open_engine
 from tests import cuda_fake
 from tests.cuda_support import ARCHITECTURES, all_kernels, machine
 from tests.support import few, tiny_model

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
 from neocog.batch.output import open_sink
-from neocog.batch.sources import Files
+from neocog.reading.formats import Format
+from neocog.reading.pictures import Files
 from neocog.reading.records import DigitReading, PageReading
 
 READ = PageReading(

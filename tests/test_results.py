@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from neocog.batch.pictures import is_several
 from neocog.errors import InputError, UsageError
+from neocog.reading.pictures import is_several
 from neocog.reading.reader import Reader
 from tests.support import page, save_page
 

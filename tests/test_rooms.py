@@ -35,8 +35,6 @@ def test_no_room_imports_one_above_it() -> None:
                 other = rest.partition(".")[0]
                 if package == "neocog" and other in ROOMS[ROOMS.index(room) + 1 :]:
                     upwards.add((file.relative_to(ROOT).as_posix(), other))
-    # a reader opens any picture and any device, and its records are saved in any format
-    upwards -= {("neocog/reading/reader.py", "batch"), ("neocog/reading/records.py", "batch")}
     assert not upwards
 
 

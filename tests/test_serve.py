@@ -30,10 +30,10 @@ from anyio.from_thread import start_blocking_portal
 from starlette.testclient import TestClient
 
 from neocog import Reader
-from neocog.batch.formats import Format
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Task
 from neocog.learning.formats import read_idx, read_labels_csv
+from neocog.reading.formats import Format
 from neocog.serve import app, guard, server, work
 from neocog.serve.app import Api, make_app
 from neocog.serve.corrections import Corrections

@@ -11,8 +11,8 @@ import pytest
 from PIL import EpsImagePlugin, Image
 
 from experiments.attacks.pictures import bombs, tiff_of
-from neocog.batch.pictures import pages_of
 from neocog.errors import InputError
+from neocog.reading.pictures import pages_of
 from neocog.vision import decode as vision_decode
 from neocog.vision.decode import FORMATS, LIGHT_FILE, check_size, decode, is_light, to_grey
 from tests.picture_files import file_of, page_file, scene

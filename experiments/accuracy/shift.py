@@ -20,12 +20,12 @@ import numpy as np
 
 from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
-from neocog.batch.device import open_engine
 from neocog.learning.datasets import Digits, open_digits
 from neocog.network.decision import Decision
 from neocog.network.engine import AnyEngine
 from neocog.network.model import Model, load_model
 from neocog.network.u0 import u0_from_digits
+from neocog.reading.device import open_engine
 
 #: rows and columns of each direction
 DIRECTIONS = {

@@ -34,7 +34,6 @@ from PIL import Image
 from experiments.harness.arguments import data_and_output
 from experiments.harness.processes import Memory
 from experiments.harness.record import machine, write_results
-from neocog.batch.formats import Format
 from neocog.batch.run import Request, Tally, read_all
 from neocog.batch.tasks import Block
 from neocog.evaluation.evaluate import evaluate_digits
@@ -42,6 +41,7 @@ from neocog.evaluation.timing import measure
 from neocog.learning.datasets import Digits, open_digits
 from neocog.learning.pages.page import make_page
 from neocog.network.parallel import cores
+from neocog.reading.formats import Format
 from neocog.reading.reader import Reader
 
 COLUMNS = {"section": "section", "what": "what", "found": "found", "wanted": "wanted", "met": "met",

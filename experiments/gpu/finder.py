@@ -28,9 +28,9 @@ from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.network.compare import session
 from experiments.network.peers import Graph
-from neocog.batch.device import open_finder
 from neocog.evaluation.timing import milliseconds
 from neocog.network.parallel import cores
+from neocog.reading.device import open_finder
 from neocog.vision.finder import (
     CELL,
     FLOOR,

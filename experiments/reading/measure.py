@@ -31,9 +31,9 @@ from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import FROZEN, Sample, digits_of, frozen, samples
-from neocog.batch.pictures import Picture
 from neocog.learning.finder.boxes import compared
 from neocog.network.parallel import cores
+from neocog.reading.pictures import Picture
 from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, PageReading
 from neocog.vision.decode import to_grey

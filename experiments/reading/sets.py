@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from neocog.batch.pictures import Picture
 from neocog.errors import UsageError
 from neocog.learning.datasets import LabelledPictures, open_dataset
+from neocog.reading.pictures import Picture
 from neocog.reading.records import REJECTED
 
 OF_DATA = ("photos", "photos_b", "strings")

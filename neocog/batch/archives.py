@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import IO, Any, cast
 
-from neocog.batch.sources import HIDDEN, MAX_BYTES, PACKED_TAR, TAR, ZIP, Item, Skipped, why_skipped
+from neocog.batch.sources import HIDDEN, PACKED_TAR, TAR, ZIP, Item, Skipped, why_skipped
 from neocog.errors import InputError
 from neocog.messages import printable
+from neocog.reading.addresses import MAX_BYTES
 
 MAX_UNPACKED, MAX_RATIO = 2**32, 300
 """An archive may unpack to 4 GB, or to 300 times its own bytes where that is more."""

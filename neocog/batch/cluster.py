@@ -20,7 +20,6 @@ from itertools import cycle
 from typing import Any
 
 from neocog.batch.batching import FixedBatches, Networks
-from neocog.batch.device import check_names, finder_beside, finder_on, open_engine
 from neocog.batch.pool import Pool, WorkerDied, do, run_tasks, start
 from neocog.batch.run import WINDOW, Blocks
 from neocog.batch.sources import Item
@@ -28,6 +27,7 @@ from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError
 from neocog.programs import python
+from neocog.reading.device import check_names, finder_beside, finder_on, open_engine
 
 _AT_ONCE = 256  # requests that the network of a GPU gathers at a time
 _REACH = 5.0  # seconds that a cluster may take to answer, each of three times that it is asked
@@ -61,7 +61,7 @@ class Cluster:
     ``address`` "local" is a cluster of this machine and run alone: it listens on the loopback address, has no
     dashboard, and asks for a token that only this run knows. With ``device`` "cuda"
     each GPU has the networks, with "cpu" every actor that decodes. ``precision`` and ``plan`` are
-    as :func:`neocog.batch.device.open_engine` takes them.
+    as :func:`neocog.reading.device.open_engine` takes them.
     """
 
     address: str  # as ray.init takes it; "auto" is the one of this machine

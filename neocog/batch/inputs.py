@@ -11,19 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from neocog.batch.addresses import is_address
 from neocog.batch.archives import is_archive_name, members
-from neocog.batch.sources import (
-    HIDDEN,
-    MAX_BYTES,
-    PACKED_TAR,
-    STDIN,
-    Item,
-    Skipped,
-    is_picture_name,
-    why_skipped,
-)  # fmt: skip
+from neocog.batch.sources import HIDDEN, PACKED_TAR, Item, Skipped, is_picture_name, why_skipped
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
+from neocog.reading.addresses import MAX_BYTES, is_address
+from neocog.reading.pictures import STDIN
 
 _ENOUGH = 16
 _PICTURE = re.compile(

@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from neocog.batch.formats import Format
 from neocog.batch.resume import Done
 from neocog.errors import EndedEarly, UsageError
 from neocog.files import AppendFile, check_output
+from neocog.reading.formats import Format
 from neocog.reading.records import PageReading
 
 

@@ -15,12 +15,11 @@ from pathlib import Path, PurePosixPath
 from string import Template
 from typing import TYPE_CHECKING
 
-from neocog.batch.pictures import pages_of
-from neocog.batch.sources import Files, Item
-from neocog.batch.tasks import what_went_wrong
+from neocog.batch.sources import Item
 from neocog.errors import UsageError
 from neocog.files import atomic_write, check_output
 from neocog.messages import printable
+from neocog.reading.pictures import Files, pages_of, what_went_wrong
 from neocog.reading.records import LARGEST, REJECTED, PageReading
 from neocog.vision.overlay import SURE_P, draw_overlay
 

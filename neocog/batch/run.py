@@ -11,18 +11,18 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neocog.batch.addresses import is_address
 from neocog.batch.batching import FixedBatches, Networks
-from neocog.batch.formats import Format
 from neocog.batch.inputs import Shard, comes_once, count_inputs, find_inputs
 from neocog.batch.output import open_sink
-from neocog.batch.pictures import check_file
 from neocog.batch.pool import Pool, do, run_tasks, start
 from neocog.batch.report import PictureFolder, Report
 from neocog.batch.resume import Done, read_done
-from neocog.batch.sources import STDIN, Files, Item, Skipped, check_written
+from neocog.batch.sources import Item, Skipped
 from neocog.batch.tasks import Block, Counts, Job, Task, in_order, into_tasks
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
+from neocog.reading.addresses import is_address
+from neocog.reading.formats import Format
+from neocog.reading.pictures import STDIN, Files, check_file, check_written
 
 if TYPE_CHECKING:
     from neocog.batch.cluster import Cluster

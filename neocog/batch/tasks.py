@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.formats import Format
 from neocog.batch.sources import Item
-from neocog.errors import InputError, NeocogError
+from neocog.reading.formats import Format
+from neocog.reading.pictures import what_went_wrong
 from neocog.reading.records import REJECTED, Box, DigitReading, PageReading
 
 if TYPE_CHECKING:
@@ -164,18 +164,6 @@ def in_order(blocks: Iterable[Block]) -> Iterator[Block]:
             yield ready
 
 
-def what_went_wrong(error: Exception) -> str:
-    """One line about an error that nobody foresaw; those of neocog itself are raised again."""
-    if isinstance(error, NeocogError) and not isinstance(error, InputError):
-        raise error
-    if isinstance(error, InputError):
-        return str(error)
-    if isinstance(error, MemoryError):
-        return "cannot be read: it needs more memory than neocog allows"
-    what = str(error).strip().partition("\n")[0]
-    return f"cannot be read: {type(error).__name__}: {what}; please report this"
-
-
 def _read_pages(
     reader: "Reader", items: Sequence[Item], block: Block, beat: Callable[[], None]
 ) -> Iterator[tuple[Item, tuple[PageReading, ...]]]:
@@ -198,7 +186,7 @@ def _read_isolated(
 
     The box of a digit is the whole picture.
     """
-    from neocog.batch.pictures import pages_of
+    from neocog.reading.pictures import pages_of
     from neocog.vision.finder import LONG_SIDE
     from neocog.vision.normalise import isolated_digit
 

@@ -25,7 +25,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from neocog.batch.addresses import is_address
 from neocog.batch.sources import is_picture_name
 from neocog.cli import (
     bench,
@@ -44,6 +43,7 @@ from neocog.cli import (
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
 from neocog.messages import printable, tell
+from neocog.reading.addresses import is_address
 
 _BadUsage: Any = typer.BadParameter.__mro__[1]  # typer keeps the name of its base to itself
 

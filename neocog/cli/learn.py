@@ -227,8 +227,8 @@ def _validation(data: list[str], split: str) -> "Mix | None":
 
 def _module(recipe: str, device: str) -> Any:
     """Return numpy or cupy, once it is sure that there is such a recipe without gradients."""
-    from neocog.batch.device import learning_module
     from neocog.learning.recipes import RECIPES, STARTS
+    from neocog.reading.device import learning_module
 
     xp = learning_module(device)
     if recipe not in RECIPES:

@@ -66,7 +66,6 @@ def live(
     Each new number is printed once. In the window: q quits, h shows the other keys.
     """
     _hush()
-    from neocog.batch.device import choose_device
     from neocog.live.announce import Rules
     from neocog.live.frame_reader import Roi
     from neocog.live.pipeline import Settings
@@ -74,6 +73,7 @@ def live(
     from neocog.live.sources import open_source
     from neocog.live.tracks import Agreement
     from neocog.live.window import Window, display_trouble
+    from neocog.reading.device import choose_device
     from neocog.reading.policy import PLACE, Pattern
     from neocog.reading.reader import Reader
 

@@ -175,9 +175,9 @@ def timing(
     On CUDA, a stage's time is the difference of the pass with and without it. "of roof": the
     roofline time of its operations or bytes on this device, divided by the measured time.
     """
-    from neocog.batch.device import open_engine
     from neocog.evaluation.timing import measure
     from neocog.network.model import load_model
+    from neocog.reading.device import open_engine
 
     engine = open_engine(load_model(model), device=device, precision=precision, plan=plan)
     times = measure(engine, batch=batch, seconds=seconds)

@@ -87,12 +87,12 @@ def read(
     exit code 1.
     """
     from neocog.batch.cluster import Cluster
-    from neocog.batch.formats import Format, kind_of
     from neocog.batch.inputs import Shard, is_one_file
     from neocog.batch.run import Request, read_all
     from neocog.cli.progress import ReadingBar
     from neocog.errors import UsageError
     from neocog.messages import tell
+    from neocog.reading.formats import Format, kind_of
     from neocog.reading.policy import parse_share
     from neocog.reading.reader import Reader
 

@@ -27,7 +27,7 @@ from neocog.network.u0 import DIGIT_SIZE, MARGIN, u0_from_digits
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from neocog.batch.pictures import Picture
+    from neocog.reading.pictures import Picture
 
 Floats = NDArray[np.float32]
 

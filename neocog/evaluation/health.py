@@ -124,11 +124,11 @@ def _gpu() -> Iterator[Check]:
 
 def _verify_kernels(device: str) -> str:
     """Let a GPU answer some digits, compile what it needs, and hold it against the CPU."""
-    from neocog.batch.device import open_engine
     from neocog.network.engine import Engine
     from neocog.network.model import load_model
     from neocog.network.registry import DEFAULT
     from neocog.network.u0 import made_digits
+    from neocog.reading.device import open_engine
 
     model, digits = load_model(DEFAULT), made_digits(16)
     engine = open_engine(model, device=device)

@@ -115,8 +115,8 @@ def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> tupl
     """
     from PIL import Image
 
-    from neocog.batch.device import finder_beside
     from neocog.network.registry import FINDER, find_model
+    from neocog.reading.device import finder_beside
     from neocog.vision.crops import cut_out
     from neocog.vision.decode import decode
     from neocog.vision.finder import LONG_SIDE, find

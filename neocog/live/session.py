@@ -10,7 +10,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from neocog.batch.sources import identity
 from neocog.errors import InputError, UsageError
 from neocog.files import AppendFile
 from neocog.jsontext import to_json
@@ -22,6 +21,7 @@ from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
 from neocog.live.sources import Source
 from neocog.messages import tell
+from neocog.reading.pictures import identity
 from neocog.reading.records import PageReading
 
 if TYPE_CHECKING:

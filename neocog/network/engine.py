@@ -105,7 +105,7 @@ class Layers:
 
 
 class Engine:
-    """A model, ready to recognise on the CPU; :func:`neocog.batch.device.open_engine` knows other devices.
+    """A model, ready to recognise on the CPU; :func:`neocog.reading.device.open_engine` knows other devices.
 
     It runs on ``threads``, all cores by default. DeviceError if ``device`` is another, UsageError if
     ``threads`` is below 1.

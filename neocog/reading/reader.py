@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.pictures import Picture, is_several, name_of, pages_of
 from neocog.errors import UsageError
 from neocog.network.decision import Answers, of_lone_digits
 from neocog.network.model import Model, load_model
 from neocog.network.registry import DEFAULT, FINDER, find_model
+from neocog.reading.pictures import Picture, is_several, name_of, pages_of
 from neocog.reading.policy import Pattern, Policy, features, weighed
 from neocog.reading.records import REJECTED, Box, DigitReading, PageReading, SignReading
 from neocog.reading.words import into_words, one_each, stands
@@ -41,7 +41,7 @@ class Reader:
         Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU; the finder on the
         first) or ``"cuda:N"``.
     precision, plan : str, optional
-        As :func:`neocog.batch.device.open_engine`.
+        As :func:`neocog.reading.device.open_engine`.
     min_p : float, optional
         Reject answers of a lower probability, instead of what the model's card says; see `Policy`.
     max_error : float, optional
@@ -91,7 +91,7 @@ class Reader:
         rotate: int | None = None,
         digits_only: bool = False,
     ) -> None:
-        from neocog.batch.device import finder_beside, open_engine
+        from neocog.reading.device import finder_beside, open_engine
 
         self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
@@ -226,7 +226,7 @@ class Reader:
 
     def read_many(self, pictures: Iterable[Picture]) -> Iterator[PageReading]:
         """Read pictures one after another; one that fails gives a record with its ``error``."""
-        from neocog.batch.tasks import what_went_wrong
+        from neocog.reading.pictures import what_went_wrong
 
         for picture in pictures:
             page = 0

@@ -152,8 +152,8 @@ class PageReading:
         A .png or .jpg is the picture with boxes and digits drawn over it. UsageError if the file is
         the picture that was read, or cannot be written.
         """
-        from neocog.batch.formats import Format, kind_of
-        from neocog.batch.sources import Files, check_written
+        from neocog.reading.formats import Format, kind_of
+        from neocog.reading.pictures import Files, check_written
 
         if path in Files([self.source]):
             raise UsageError(f"{path}: is the picture that was read; choose another name")
@@ -172,7 +172,7 @@ class PageReading:
 
     def _drawn(self, long_side: int = LARGEST) -> "Image":
         """The picture with boxes and digits over it; InputError if it is not at hand."""
-        from neocog.batch.pictures import pages_of
+        from neocog.reading.pictures import pages_of
         from neocog.vision.overlay import draw_overlay
 
         picture = self.source if self.picture is None else self.picture

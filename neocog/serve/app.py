@@ -19,9 +19,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 import neocog
-from neocog.batch.sources import PICTURE_SUFFIXES
 from neocog.errors import InputError
 from neocog.jsontext import to_json
+from neocog.reading.pictures import PICTURE_SUFFIXES
 from neocog.serve import guard
 from neocog.serve.corrections import Corrections
 from neocog.serve.guard import Guard, failure

@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.formats import inert
 from neocog.errors import InputError
 from neocog.files import check_output
 from neocog.learning.formats import read_idx, read_text
+from neocog.reading.formats import inert
 
 _IDX = ("digits/train-images-idx3-ubyte", "digits/train-labels-idx1-ubyte", "digits/train-writers.txt")
 

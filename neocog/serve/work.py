@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.batching import FixedBatches
-from neocog.batch.formats import Format
 from neocog.batch.pool import OutOfTime, WorkerProcess, do, start
 from neocog.batch.run import open_pool, usual_workers
 from neocog.batch.sources import Item
-from neocog.batch.tasks import Block, Job, Task, what_went_wrong
+from neocog.batch.tasks import Block, Job, Task
 from neocog.errors import EndedEarly, InputError, NothingToRead
 from neocog.jsontext import to_json
+from neocog.reading.formats import Format
+from neocog.reading.pictures import what_went_wrong
 from neocog.reading.records import PageReading
 from neocog.vision.finder import LONG_SIDE
 

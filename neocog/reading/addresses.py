@@ -6,9 +6,11 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from neocog.batch.sources import MAX_BYTES
 from neocog.errors import InputError
 from neocog.messages import printable
+
+MAX_BYTES = 2**28
+"""Bytes of a picture's file that are held in memory at most."""
 
 MAX_SECONDS = 60.0
 """A file at an address may take so long to come."""

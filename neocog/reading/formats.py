@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from xml.etree import ElementTree as ET
 
-from neocog.batch.sources import STDIN
 from neocog.errors import UsageError
 from neocog.messages import printable
+from neocog.reading.pictures import STDIN
 from neocog.reading.records import REJECTED, Box, PageReading, WordReading
 from neocog.reading.words import cells
 

@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.addresses import fetch, is_address
-from neocog.errors import InputError
+from neocog.errors import InputError, NeocogError, UsageError
+from neocog.reading.addresses import fetch, is_address
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,6 +20,26 @@ if TYPE_CHECKING:
 Picture: TypeAlias = "str | Path | bytes | IO[bytes] | Image | NDArray[Any]"
 """A picture file or its address, its bytes, a file that is open, a PIL image, or pixels (H, W) or
 (H, W, 3) in RGB order."""
+
+
+PICTURE_SUFFIXES = frozenset(
+    ".avif .bmp .gif .heic .heif .hif .jfif .jp2 .jpeg .jpg .pbm .pdf .pgm .png .pnm .ppm .tif .tiff "
+    ".webp".split()
+)
+
+DOCUMENT_SUFFIXES = frozenset((".avif", ".heic", ".heif", ".hif", ".pdf"))
+"""Pictures among them that `neocog live` does not read."""
+
+_KINDS = {
+    "a picture": PICTURE_SUFFIXES,
+    "a video": ".avi .m4v .mkv .mov .mp4 .mpeg .mpg .webm .wmv".split(),
+    "an archive": ".7z .rar .zip .tar .gz .tgz .bz2 .tbz2 .xz .txz".split(),
+    "a model": [".safetensors"],
+    "a workbook (neocog writes .csv)": ".ods .xls .xlsx".split(),
+}  # what no words are written to
+
+STDIN = "-"
+"""The input that is what comes on stdin."""
 
 
 def pages_of(picture: Picture, long_side: int, pages: Iterable[int] | None = None) -> "Iterator[Page]":
@@ -97,3 +117,42 @@ def name_of(picture: object) -> str:
         return str(picture)
     name = getattr(picture, "filename", "") or getattr(picture, "name", "")
     return str(name) or f"<{type(picture).__name__}>"
+
+
+def check_written(name: str | Path, option: str) -> None:
+    """Refuse names that say picture, video, archive or model for words (UsageError)."""
+    suffix = Path(name).suffix.lower()
+    for kind, suffixes in _KINDS.items():
+        if suffix in suffixes:
+            raise UsageError(f"{name}: this is the suffix of {kind}; choose another {option}")
+
+
+class Files:
+    """Which files paths lead to, by any name; those that lead nowhere count for nothing."""
+
+    def __init__(self, paths: Iterable[str | Path]) -> None:
+        self._known = {identity(path) for path in paths} - {None}
+
+    def __contains__(self, path: str | Path) -> bool:
+        return identity(path) in self._known
+
+
+def identity(path: str | Path) -> tuple[int, int] | None:
+    """Return what all names of a file have in common; None if there is no such file."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
+    return found.st_dev, found.st_ino
+
+
+def what_went_wrong(error: Exception) -> str:
+    """One line about an error that nobody foresaw; those of neocog itself are raised again."""
+    if isinstance(error, NeocogError) and not isinstance(error, InputError):
+        raise error
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "cannot be read: it needs more memory than neocog allows"
+    what = str(error).strip().partition("\n")[0]
+    return f"cannot be read: {type(error).__name__}: {what}; please report this"
