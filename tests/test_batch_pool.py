@@ -303,8 +303,8 @@ def test_workers_end_with_the_command(number: int, model: str, scans: Path, tmp_
     process.stdin.write(f"{scans}/00.png\n{scans}/01.png\n".encode())
     process.stdin.flush()  # and the command waits for more
     until(lambda: out.exists() and out.read_bytes().count(b"\n") == 2)
-    workers = [int(place.parent.name) for place in Path("/proc").glob("[0-9]*/stat")
-               if f") S {process.pid} " in place.read_text()]  # fmt: skip
+    threads = Path(f"/proc/{process.pid}/task").iterdir()
+    workers = [pid for thread in threads for pid in (thread / "children").read_text().split()]
     assert len(workers) == 2
     os.killpg(process.pid, number)  # as a terminal does: to every process of the command
     _, errors = process.communicate(timeout=10)

@@ -106,7 +106,7 @@ def watched(
         here, temporary = Path(place, "here"), Path(place, "tmp")
         here.mkdir()
         temporary.mkdir()
-        variables = {**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
+        variables = {**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1", "ATTACKED": place}
         variables |= {key: value for key, value in (env or {}).items() if value is not None}
         for key in (key for key, value in (env or {}).items() if value is None):
             variables.pop(key, None)
@@ -125,7 +125,7 @@ def watched(
                 [*(program or python("-m", "neocog")), *words], cwd=here, env=variables,
                 stdin=given, stdout=out, stderr=err, start_new_session=True, preexec_fn=start,
             )  # fmt: skip
-            watch = Watch(process)
+            watch = Watch(process, place)
             watch.until_done(began + limit, during)
             seconds = time.monotonic() - began
             left = watch.end()
@@ -142,20 +142,20 @@ def watched(
 
 
 class Watch:
-    """The processes of a command: those of its session."""
+    """The processes of a command: those whose environment names its folder."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", mark: str) -> None:
         self.process = process
         self.peak_mb = 0.0
-        self.session = process.pid
+        self.mark = mark.encode()
 
     def pids(self) -> list[int]:
-        """Return the processes of the session that are alive, the first one first."""
+        """Return the processes that are alive, the first one first."""
         found = []
         for name in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError, IndexError):
                 about = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
-                if int(about[3]) == self.session and about[0] != "Z":
+                if about[0] != "Z" and self.mark in Path("/proc", name, "environ").read_bytes():
                     found.append(int(name))
         return sorted(found)
 

@@ -81,7 +81,7 @@ class WorkerProcess:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env=os.environ | _ONE_THREAD,
-                    process_group=0 if os.name == "posix" else None,  # Ctrl-C is for this process
+                    start_new_session=True,  # Ctrl-C is for this process
                 )
             except OSError as error:
                 raise EndedEarly(f"worker processes cannot be started: {error}; try again") from None

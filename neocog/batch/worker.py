@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -66,7 +67,8 @@ def _work(job: Any, pause: float, longest: float, null: int, received: IO[bytes]
     def begin() -> None:
         nonlocal heard
         heard = time.monotonic()
-        faulthandler.dump_traceback_later(longest, exit=True, file=null)
+        with suppress(RuntimeError):  # no memory for its thread
+            faulthandler.dump_traceback_later(longest, exit=True, file=null)
 
     def beat() -> None:
         if time.monotonic() - heard > pause:
