@@ -46,7 +46,7 @@ class Corrections:
     def save(
         self, source: bytes, page: int, png: bytes, text: str, digits: NDArray[np.uint8], chars: Sequence[str]
     ) -> int:
-        """Save a page, its ``digits`` (N, 28, 28); return how many pages there are. InputError: a broken set."""
+        """Save a page and its ``digits`` (N, 28, 28); return how many pages there are now."""
         name = f"{hashlib.sha256(source).hexdigest()[:12]}-{page}"
         new = self.folder / ".new"
         inked = np.flatnonzero(digits.any(axis=(1, 2))).tolist()
