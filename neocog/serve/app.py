@@ -24,7 +24,6 @@ from neocog.jsontext import to_json
 from neocog.reading.pictures import PICTURE_SUFFIXES
 from neocog.serve import guard
 from neocog.serve.corrections import Corrections
-from neocog.serve.guard import Guard, failure
 from neocog.serve.work import Service
 from neocog.vision.finder import SIGNS
 from neocog.vision.overlay import SURE_P
@@ -41,10 +40,7 @@ _LONGEST = 255  # letters of a name
 
 @dataclass
 class Api:
-    """Answers requests for one service; ``corrections`` is where corrected pages are kept.
-
-    Their text may have ``signs`` beside digits, spaces and line ends.
-    """
+    """Answers requests; the text of corrections may have ``signs`` beside digits, spaces and line ends."""
 
     service: Service
     corrections: Corrections | None = None
@@ -193,10 +189,7 @@ class Api:
 
 
 def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ()) -> ASGIApp:
-    """Return the application; with a ``token`` all addresses begin with it.
-
-    ``names`` are those of this machine: see `neocog.serve.guard.Guard`.
-    """
+    """Return the application; addresses begin with the ``token``; ``names`` are this machine's."""
     routes = api.routes()
     if token is not None:
         routes = [
@@ -204,17 +197,17 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
             Mount(f"/{token}", routes=routes),
         ]
     handlers = {HTTPException: _error, InputError: _error, Exception: _error}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), names)
+    return guard.Guard(Starlette(routes=routes, exception_handlers=handlers), names)
 
 
 async def _error(request: Request, error: Exception) -> Response:
     if isinstance(error, InputError):
-        return failure(422, str(error))
+        return guard.failure(422, str(error))
     if not isinstance(error, HTTPException):
-        return failure(500, "the server failed; its messages say why")
+        return guard.failure(500, "the server failed; its messages say why")
     method = "POST" if "POST" in (error.headers or {}).get("Allow", "") else "GET"
     words = {404: "nothing is here; open the URL that neocog printed", 405: f"use {method}"}
-    return failure(error.status_code, words.get(error.status_code, error.detail))
+    return guard.failure(error.status_code, words.get(error.status_code, error.detail))
 
 
 def _client(request: Request) -> str:

@@ -10,7 +10,6 @@ commit, and moves the files to their places; the next start or save moves what a
 import csv
 import hashlib
 import io
-import os
 import shutil
 import struct
 import threading
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError
-from neocog.files import check_output
+from neocog.files import atomic_write, check_output
 from neocog.learning.formats import read_idx, read_text
 from neocog.reading.formats import inert
 
@@ -47,11 +46,7 @@ class Corrections:
     def save(
         self, source: bytes, page: int, png: bytes, text: str, digits: NDArray[np.uint8], chars: Sequence[str]
     ) -> int:
-        """Save page number ``page`` of the file ``source``, and return how many pages there are.
-
-        ``png`` is the page, ``text`` what stands on it; ``digits`` (N, 28, 28) are in MNIST's form,
-        and ``chars`` what they are. InputError if files of the set cannot be read.
-        """
+        """Save a page and its ``digits`` (N, 28, 28); return how many pages there are now."""
         name = f"{hashlib.sha256(source).hexdigest()[:12]}-{page}"
         new = self.folder / ".new"
         inked = np.flatnonzero(digits.any(axis=(1, 2))).tolist()
@@ -65,10 +60,8 @@ class Corrections:
             shutil.rmtree(new, ignore_errors=True)
             for file, data in files.items():
                 (new / file).parent.mkdir(parents=True, exist_ok=True)
-                with (new / file).open("wb") as stream:
+                with atomic_write(new / file) as stream:
                     stream.write(data)
-                    stream.flush()
-                    os.fsync(stream.fileno())
             new.rename(self.folder / ".saved")
             self._finish()
         return len(rows) - 1

@@ -55,10 +55,7 @@ def tell_rarely(kind: str, message: str) -> None:
 
 
 class Guard:
-    """Lets requests for this server through to an application, and answers all others itself.
-
-    ``names`` are those of this machine, besides ``localhost`` and all numeric addresses.
-    """
+    """Refuses requests for hosts but ``names``, localhost and numeric addresses, or from other origins."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
         self._app = app
