@@ -6,18 +6,21 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from neocog import Reader
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.pool import WorkerDied, run_tasks
 from neocog.batch.sources import Item
-from neocog.batch.tasks import Block, Task, in_order, into_tasks
+from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.errors import EndedEarly
+from neocog.reading.formats import Format
 from tests.support import digits_of
 
 
@@ -191,3 +194,13 @@ def test_what_nobody_waits_for_is_not_recognised(reader: Reader) -> None:
     assert len(slow.sizes) == 1
     with pytest.raises(EndedEarly):
         networks.ask(many)
+
+
+def test_a_long_document_of_single_digits_shows_that_it_is_at_work(reader: Reader, tmp_path: Path) -> None:
+    first, *more = [Image.fromarray(digit) for digit in digits_of("12345")]
+    first.save(tmp_path / "a.tif", save_all=True, append_images=more)
+    beats: list[int] = []
+    task = Task(0, (Item(str(tmp_path / "a.tif"), "a.tif"),))
+    block = Job(reader, Format("text"), isolated=True).do(task, beat=lambda: beats.append(1))
+    assert block.pages == 5
+    assert len(beats) >= 5

@@ -98,7 +98,9 @@ class Cluster:
     def _blocks(self, ray: Any, job: Job, items: Iterable[Item], ordered: bool) -> Iterator[Blocks]:
         with ExitStack() as stack:
             try:
-                self._reach()
+                host, _, port = self.address.rpartition("://")[2].rpartition(":")
+                if port.isdecimal():  # see whether there is anybody
+                    socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH).close()
                 more = stack.enter_context(_private()) if self.address == "local" else {}
                 with chdir(os.path.abspath(os.sep)):  # Ray has actors import what lies in this folder
                     ray.init(address=self.address, log_to_driver=False, logging_level="ERROR", **more)
@@ -110,12 +112,6 @@ class Cluster:
             blocks = run_tasks(into_tasks(items, job.size), actors, job, window=window)
             yield in_order(blocks) if ordered else blocks
 
-    def _reach(self) -> None:
-        """See whether there is anybody at the address."""
-        host, _, port = self.address.rpartition("://")[2].rpartition(":")
-        if port.isdecimal():
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH).close()
-
 
 @contextmanager
 def _private() -> Iterator[dict[str, Any]]:
@@ -124,8 +120,8 @@ def _private() -> Iterator[dict[str, Any]]:
     A process beside it sees to that, also after SIGKILL (where there is no /proc, Ray ends its processes).
     """
     base = tempfile.gettempdir()
-    # a socket's path has at most 107 bytes, of which Ray needs 75
-    folder = tempfile.mkdtemp(prefix="neocog-ray-", dir=base if len(base) < 10 else "/tmp")
+    # a socket's path has at most 107 bytes, of which Ray needs 75; on Windows there are none
+    folder = tempfile.mkdtemp(prefix="neocog-ray-", dir=base if len(base) < 10 or os.name == "nt" else "/tmp")
     others = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_TOKEN"}
     cleaner = subprocess.Popen(
         python("-c", _CLEAN, folder), stdin=subprocess.PIPE, env=others, start_new_session=True, text=True
@@ -160,7 +156,7 @@ class Finder:
         self._job, self._worker = job, Pool(job, self._ask, workers=1).workers[0]
 
     def begin(self) -> None:
-        """Be there."""
+        """Start the worker process."""
         start(self._worker)
 
     def do(self, task: Task) -> list[Block]:

@@ -73,7 +73,8 @@ def read_done(
             if record is None:
                 if line.endswith(b"\n") and names:
                     raise UsageError(f"{path}: line {number} is damaged; repair it or choose another -o")
-                if line.endswith(b"\n") or not (names or _is_torn_first(line)):
+                begin = line[: len(_BEGIN)]  # of the only line; zeros are there after a power cut
+                if line.endswith(b"\n") or not (names or _BEGIN.startswith(begin) or not any(begin)):
                     raise UsageError(f"{path}: does not hold neocog's records; choose another -o")
                 break
             _check_same(path, record, model, finder, settings)
@@ -114,11 +115,6 @@ def _options(settings: Mapping[str, Any]) -> str:
     """
     pairs = (("--" + name.replace("_", "-"), value) for name, value in settings.items())
     return " ".join(name if value is True else f"{name} {shlex.quote(str(value))}" for name, value in pairs)
-
-
-def _is_torn_first(line: bytes) -> bool:
-    """Whether a file's only line may be the beginning of a record, or zeros after a power cut."""
-    return _BEGIN.startswith(line[: len(_BEGIN)]) or not any(line[: len(_BEGIN)])
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

@@ -139,12 +139,7 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
     """Read what is asked for, and write the records as they come.
 
     ``watch`` is called with each block once its records are written; first, where a run is resumed,
-    with an empty one that counts what is done already.
-
-    Raises
-    ------
-    UsageError, NothingToRead, DeviceError, EndedEarly
-        See `neocog.errors`.
+    with an empty one that counts what is done already. UsageError, NothingToRead, DeviceError, EndedEarly.
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
     tally, done = Tally(), Done()

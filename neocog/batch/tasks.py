@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -92,11 +91,8 @@ class Job:
 
     def with_engine(self, engine: Any) -> "Job":
         """The same job with another engine; None to send it to another process."""
-        reader = copy(self.reader)
-        reader.engine = engine
-        if engine is not None:
-            reader.batch = engine.batch
-        return replace(self, reader=reader)
+        batch = self.reader.batch if engine is None else engine.batch
+        return replace(self, reader=self.reader.changed(engine=engine, batch=batch))
 
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Block:
         """Read the inputs of a task; ``beat`` is called after each page.
@@ -204,6 +200,7 @@ def _read_isolated(
                 height, width = (round(side / page.scale) for side in page.grey.shape)
                 boxes.append((0, 0, width, height))
                 pages[-1].append(page.index)
+                beat()
         except Exception as error:
             failures[-1] = _failure(reader, item, len(pages[-1]), error)
         beat()

@@ -12,9 +12,10 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import IO, Any
 
 READY, QUESTION, BLOCK, ERROR = "ready", "question", "block", "error"  # what a worker sends
@@ -25,6 +26,22 @@ NO_MEMORY = 75
 
 MEMORY = 1_500_000_000
 """Bytes that a worker may allocate beyond what it has when it starts: it has one page at a time."""
+
+
+@dataclass(frozen=True)
+class _Network:
+    """A network of the starter, as the engine or the finder of a reader here; ``ask`` has it answer."""
+
+    model: Any
+    batch: int
+    ask: Callable[..., Any]
+    device: str = "cpu"
+
+    def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
+        return self.ask(digits)
+
+    def find(self, grey: Any, settings: Any) -> Any:
+        return self.ask(grey, settings)
 
 
 def main() -> None:
@@ -86,11 +103,9 @@ def _work(job: Any, pause: float, longest: float, null: int, received: IO[bytes]
 
     limit_process()
     reader = job.reader
-    reader.engine = SimpleNamespace(
-        model=reader.model, device="cpu", batch=reader.batch, recognise=lambda digits, batch=None: ask(digits)
-    )
+    reader.engine = _Network(reader.model, reader.batch, ask)
     if reader.finder.device != "cpu":
-        reader.finder = SimpleNamespace(model=reader.finder.model, find=ask)
+        reader.finder = _Network(reader.finder.model, 1, ask)
     if sys.platform == "linux":  # a decoder that asks for too much shall fail, not the machine
         import resource
 

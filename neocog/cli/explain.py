@@ -10,8 +10,6 @@ from neocog.cli.options import option
 from neocog.errors import InputError, NothingToRead
 from neocog.jsontext import to_json
 
-_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
-
 
 def explain(
     picture: Annotated[str, typer.Argument(metavar="PICTURE", help="A picture of digits.")],
@@ -31,12 +29,13 @@ def explain(
     """
     from neocog.evaluation.explain import explain as explained
     from neocog.files import atomic_write
+    from neocog.reading.records import DRAWN
 
     formats = {}
     for named, path in (("-o", output), ("--maps", maps)):
         if path is not None:
             options.check_new(path, named, force=force)
-            formats[path] = _FORMATS.get(Path(path).suffix.lower())
+            formats[path] = DRAWN.get(Path(path).suffix.lower())
             if formats[path] is None:
                 raise typer.BadParameter(f"{path}: expected a name that ends in .png or .jpg")
     try:

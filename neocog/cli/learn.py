@@ -17,12 +17,12 @@ from neocog.files import atomic_write, check_output
 from neocog.learning.settings import REJECTING, USUAL, Settings
 from neocog.learning.settings import augmentation as strengths
 from neocog.messages import tell
+from neocog.network.registry import SUFFIX
 
 if TYPE_CHECKING:
     from neocog.learning.mix import Mix
     from neocog.network.model import Model
 
-SUFFIX = ".safetensors"
 SPLITS = ("learning", "train")
 USUALLY = Settings()
 _PANEL = "Recipes by gradient"
@@ -145,7 +145,8 @@ def train(
     from neocog.learning.mix import open_mix
     from neocog.learning.recipes import STARTS
 
-    given = _given(context)
+    sources = ((o, context.get_parameter_source(o.name or "")) for o in context.command.params)
+    given: list[Any] = [option for option, source in sources if source and source.name != "DEFAULT"]
     if finder is not None:
         _learn_finder(
             finder, data, output, given, seed=seed, chunks=chunks, minutes=minutes,
@@ -179,12 +180,6 @@ def train(
     saved = replace(model, name=Path(place).stem).save(place, precision=precision)  # type: ignore[arg-type]
     added = "" if str(place) == output else f"  ({SUFFIX} added to its name)"
     print(f"{place}  {saved.id}  planes {'/'.join(map(str, saved.planes))}{added}")
-
-
-def _given(context: typer.Context) -> list[Any]:
-    """The options that the user gave."""
-    sources = ((o, context.get_parameter_source(o.name or "")) for o in context.command.params)
-    return [option for option, source in sources if source and source.name != "DEFAULT"]
 
 
 def _check_given(given: list[str], recipe: str, *, by_gradient: bool) -> None:

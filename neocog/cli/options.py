@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from neocog.network.registry import DEFAULT
+
 
 class Command(TyperCommand):
     """A command whose help has no types of Python beside its arguments."""
@@ -61,7 +63,7 @@ Finder = Annotated[
 Force = Annotated[bool, option("--force", None, "Overwrite FILE if it exists.")]
 Json = Annotated[bool, option("--json", None, "Print one JSON object instead of a table.")]
 
-DEFAULT_MODEL = "neocog"
+DEFAULT_MODEL = DEFAULT
 
 
 def check_new(path: str | Path, option: str, *, force: bool) -> None:

@@ -103,6 +103,8 @@ def read(
         raise UsageError(
             "--pattern is for lines, but with --isolated each picture is one digit; leave one out"
         )
+    if rotate not in ("auto", "0", "90", "180", "270"):
+        raise UsageError(f"--rotate {rotate}: expected auto, 0, 90, 180 or 270")
     if isolated and rotate != "auto":
         raise UsageError("--rotate is for pages, but --isolated turns nothing; leave one out")
     if isolated and form in ("hocr", "alto"):
@@ -112,34 +114,18 @@ def read(
     request = Request(
         tuple(inputs),
         Format(form or kind_of(output), names=not is_one_file(inputs), timings=timings, source=inputs[0]),
-        output,
-        null=null,
-        isolated=isolated,
-        resume=resume,
+        output, null=null, isolated=isolated, resume=resume, ordered=ordered, workers=workers,
         shard=None if shard is None else Shard.parse(shard),
-        ordered=ordered,
-        workers=workers,
         cluster=None if ray is None else Cluster(ray, device, precision, plan, workers),
-        batch=batch,
-        overlay=overlay,
-        report=report,
-        force=force,
-        verbose=verbose,
-        quiet=quiet,
-    )
+        batch=batch, overlay=overlay, report=report, force=force, verbose=verbose, quiet=quiet,
+    )  # fmt: skip
+    if ray is not None:  # the cluster has the networks
+        device, precision, plan = "cpu", None, "default"
     reader = Reader(
-        model,
-        device="cpu" if ray else device,
-        precision=None if ray else precision,
-        plan="default" if ray else plan,
-        min_p=min_p,
+        model, device=device, precision=precision, plan=plan, batch=batch, finder=finder, min_p=min_p,
         max_error=None if max_error is None else parse_share(max_error),
-        batch=batch,
-        finder=finder,
-        pattern=pattern,
-        rotate=_degrees(rotate),
-        digits_only=digits_only,
-    )
+        pattern=pattern, rotate=None if rotate == "auto" else int(rotate), digits_only=digits_only,
+    )  # fmt: skip
     begin = time.perf_counter()
     with ReadingBar(request.count, to_file=output is not None, quiet=quiet) as bar:
         tally = read_all(request, reader, watch=bar.add)
@@ -159,13 +145,3 @@ def _summary(tally: "Tally", seconds: float) -> str:
         f"{tally.pages:,} pages{earlier}, {tally.empty:,} empty, {tally.doubtful:,} with ?, "
         f"{tally.skipped:,} skipped, {tally.failed:,} failed; {rate:.3g} pictures a second"
     )
-
-
-def _degrees(words: str) -> int | None:
-    from neocog.errors import UsageError
-
-    if words == "auto":
-        return None
-    if words not in ("0", "90", "180", "270"):
-        raise UsageError(f"--rotate {words}: expected auto, 0, 90, 180 or 270")
-    return int(words)

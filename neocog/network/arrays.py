@@ -24,15 +24,7 @@ def to_numpy(array: Any) -> Any:
 
 
 def module_of_device(device: str) -> ModuleType:
-    """Return numpy for ``"cpu"`` and cupy for ``"cuda"``.
-
-    Raises
-    ------
-    DeviceError
-        If CuPy is not installed or finds no GPU.
-    UsageError
-        If the device has another name.
-    """
+    """Return numpy for ``"cpu"``, cupy for ``"cuda"``; DeviceError without CuPy or a GPU, else UsageError."""
     if device == "cpu":
         import numpy
 

@@ -34,7 +34,9 @@ def contrast_kernel(spec: ContrastSpec) -> Weights:
     centre = bell(spec.kernel, Bell(spec.gamma, spec.centre_radius, spec.radius))
     surround = bell(spec.kernel, Bell(spec.gamma, spec.radius, spec.radius))
     a = centre / spec.centre_radius**2 - surround / spec.radius**2
-    return _balance(a)
+    positive, negative = np.maximum(a, 0), np.minimum(a, 0)
+    balanced: Weights = positive / positive.sum() - negative / negative.sum()
+    return balanced
 
 
 def c_kernel(spec: CSpec) -> Weights:
@@ -103,9 +105,3 @@ def _divide_by_pair(a: Weights) -> Weights:
         q[i] = a[i] - (q[i - 1] if i else 0)
         q[k - 2 - i] = q[i]
     return q
-
-
-def _balance(a: Weights) -> Weights:
-    positive, negative = np.maximum(a, 0), np.minimum(a, 0)
-    balanced: Weights = positive / positive.sum() - negative / negative.sum()
-    return balanced

@@ -276,7 +276,9 @@ class _AllCells:
         xp = self._xp
         rows, columns = self._windows.reach(u.rows), self._windows.reach(u.columns)
         d = self._correlate(u.values, rows, columns, self._taps)
-        v = self._inhibition(u.values, rows, columns)
+        energy = xp.einsum("bhwk,bhwk->bhw", u.values, u.values)[..., None]
+        v = self._correlate(energy, rows, columns, self._c)[..., 0]
+        xp.sqrt(v, out=v)
         # whole rows of (cell, plane) at a time: broadcasting over a few planes is slow
         n, height, pitch, planes = d.shape
         flat = d.reshape(n, height, -1)
@@ -286,12 +288,6 @@ class _AllCells:
         v += xp.tile(self._silence, pitch)
         flat /= v
         return Patch(d[:, :, : length(columns.out)], rows.out, columns.out, self._windows.out)
-
-    def _inhibition(self, u: Array, rows: Reach, columns: Reach) -> Array:
-        """Planes summed first, then one kernel of weights c."""
-        energy = self._xp.einsum("bhwk,bhwk->bhw", u, u)[..., None]
-        v = self._correlate(energy, rows, columns, self._c)[..., 0]
-        return self._xp.sqrt(v, out=v)
 
     def _correlate(self, u: Array, rows: Reach, columns: Reach, taps: Array) -> Array:
         """Return (B, h, pitch, K); columns beyond the cells reached hold nothing of use."""

@@ -98,13 +98,7 @@ class Model:
         return LABELS + int((self.labels == REJECT).any())
 
     def save(self, path: str | Path, *, precision: Precision = "fp32") -> "Model":
-        """Write the model to ``path`` (atomically) and return it as it reads from there.
-
-        Raises
-        ------
-        ModelError
-            As :func:`load_model`; nothing is written then.
-        """
+        """Write the model to a file and return it as it reads from there; ModelError as `load_model`."""
         data = to_bytes(self, precision=precision)
         saved = from_bytes(data, source=str(path))
         with atomic_write(path) as stream:

@@ -1,7 +1,6 @@
 """Which device the network runs on: every command asks here."""
 
 import re
-from collections.abc import Iterator
 from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -52,29 +51,10 @@ def open_engine(
     plan: str = "default",
     threads: int | None = None,
 ) -> "AnyEngine":
-    """Return the engine of a device.
+    """Return the engine of a device, named as for `choose_device`.
 
-    Parameters
-    ----------
-    model : Model
-        What to recognise with.
-    device : str
-        As :func:`choose_device`.
-    precision : str, optional
-        ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``; on CUDA fp16 by default where the device
-        multiplies matrices of it. The CPU has fp32 alone; where ``"auto"`` takes the CPU, a line
-        on stderr says so.
-    plan : str
-        Which versions of the CUDA kernels: see :func:`neocog.cuda.plan.parse_plan`.
-    threads : int, optional
-        Threads of the CPU engine; all cores by default.
-
-    Raises
-    ------
-    DeviceError
-        If the device is not there.
-    UsageError
-        If device, precision or plan are unknown.
+    ``precision`` is fp16 by default on CUDA where the device multiplies matrices of it, and fp32 on the
+    CPU. Plans: :func:`neocog.cuda.plan.parse_plan`. The CPU takes ``threads``, all cores by default.
     """
     from neocog.network.engine import Engine
 
@@ -92,10 +72,14 @@ def open_engine(
             if device != "auto":
                 raise
             _tell_once(f"reading on the CPU: {error}")
-    for line in _unused(precision, plan):
-        if device != "auto":
-            raise UsageError(line.replace("is for CUDA", "needs --device cuda"))
-        _tell_once(line)
+    for asked, why, usual in (
+        (f"precision '{precision}'", "the CPU computes in fp32", precision in (None, "fp32")),
+        (f"plan '{plan}'", "the CPU has no kernels to choose", plan == "default"),
+    ):
+        if not usual and device != "auto":
+            raise UsageError(f"{asked} needs --device cuda; {why}")
+        if not usual:
+            _tell_once(f"{asked} is for CUDA; {why}")
     return Engine(model, threads=threads)
 
 
@@ -147,28 +131,15 @@ def check_names(precision: str | None, plan: str) -> None:
         parse_plan(plan)
 
 
-def _unused(precision: str | None, plan: str) -> Iterator[str]:
-    """What the CPU has no use for."""
-    if precision not in (None, "fp32"):
-        yield f"precision '{precision}' is for CUDA; the CPU computes in fp32"
-    if plan != "default":
-        yield f"plan '{plan}' is for CUDA; the CPU has no kernels to choose"
-
-
 @cache
 def _tell_once(line: str) -> None:
     tell(line)
 
 
 def learning_module(name: str) -> ModuleType:
-    """Turn "auto", "cpu" or "cuda" into the array module that learning runs on, numpy or cupy.
+    """Return numpy or cupy, on which learning runs; ``"auto"`` is cupy if it and a GPU are there.
 
-    ``auto`` is CUDA if CuPy and a GPU are there, else the CPU.
-
-    Raises
-    ------
-    UsageError, DeviceError
-        If there is no device of that name, or it is not there.
+    UsageError if there is no device of that name, DeviceError if it is not there.
     """
     from neocog.network.arrays import module_of_device
 

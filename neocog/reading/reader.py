@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -13,7 +14,7 @@ from neocog.errors import UsageError
 from neocog.network.decision import Answers, of_lone_digits
 from neocog.network.model import Model, load_model
 from neocog.network.registry import DEFAULT, FINDER, find_model
-from neocog.reading.pictures import Picture, is_several, name_of, pages_of
+from neocog.reading.pictures import Picture, is_several, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import Pattern, Policy, features, weighed
 from neocog.reading.records import REJECTED, Box, DigitReading, PageReading, SignReading
 from neocog.reading.words import into_words, one_each, stands
@@ -112,6 +113,12 @@ class Reader:
         asked = {"pattern": pattern, "rotate": self.rotate, "digits_only": self.digits_only or None}
         return {"min_p": self.policy.min_p} | {k: v for k, v in asked.items() if v is not None}
 
+    def changed(self, **attributes: Any) -> "Reader":
+        """Return a reader like this one, but for some attributes."""
+        other = copy(self)
+        vars(other).update(attributes)
+        return other
+
     def look(self, grey: NDArray[np.uint8], *, settings: FinderSettings | None = None) -> Finding:
         """Return what the finder's network takes for digits and signs on a grey page (H, W)."""
         return look(grey, self.finder, settings)
@@ -137,20 +144,7 @@ class Reader:
         return answers, features(answers, self.model, guesses)
 
     def recognise(self, lines: Sequence[Line], *, scale: float = 1.0) -> tuple[DigitReading, ...]:
-        """Return what the digits of lines are, as the network answered when they were found.
-
-        Parameters
-        ----------
-        lines : sequence of Line
-            As `find` returns them.
-        scale : float
-            Pixels of the searched page per pixel of the picture.
-
-        Returns
-        -------
-        tuple of DigitReading
-            In the order of the lines' digits.
-        """
+        """Return the digits of lines that `find` returned; ``scale``: page pixels per picture pixel."""
         places = [place for line in lines for place in line.digits]
         if not places:
             return ()
@@ -160,17 +154,9 @@ class Reader:
     def judge(
         self, answers: Answers, boxes: Sequence[Box], *, places: Sequence[Mark] | None = None
     ) -> tuple[DigitReading, ...]:
-        """What the network's answers come to: a digit, or a place rejected for a reason.
+        """Return B answers as digits, or as places that are rejected for a reason.
 
-        Parameters
-        ----------
-        answers : Answers
-            Of the network, for B marks.
-        boxes : sequence of tuple of int
-            Where each stands in its picture.
-        places : sequence of Mark, optional
-            What the finder said of them; without it they are digits that nobody searched for,
-            each in a picture of its own.
+        ``places`` is what the finder said of them; without it each digit has a picture of its own.
         """
         if places is None:
             answers = of_lone_digits(answers, self.model)
@@ -226,8 +212,6 @@ class Reader:
 
     def read_many(self, pictures: Iterable[Picture]) -> Iterator[PageReading]:
         """Read pictures one after another; one that fails gives a record with its ``error``."""
-        from neocog.reading.pictures import what_went_wrong
-
         for picture in pictures:
             page = 0
             try:

@@ -25,7 +25,9 @@ REJECTED = "?"
 LARGEST = 8192
 """Long side, in pixels, to which pictures are reduced that are drawn over."""
 
-_PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+DRAWN = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+"""Formats of drawings, by the suffix of their file."""
+
 _THUMBNAIL = 480  # long side in a notebook
 
 Box = tuple[int, int, int, int]
@@ -157,7 +159,7 @@ class PageReading:
 
         if path in Files([self.source]):
             raise UsageError(f"{path}: is the picture that was read; choose another name")
-        if (kind := _PICTURES.get(os.path.splitext(path)[1].lower())) is not None:
+        if (kind := DRAWN.get(os.path.splitext(path)[1].lower())) is not None:
             check_output(path, "name")
             image = self._drawn()
             with atomic_write(path) as stream:

@@ -32,7 +32,6 @@ MAX_BYTES = 2**26  # of a picture; photographs of telephones have at most a thir
 MAX_HELD = 2**27  # bytes of all pictures at a time, half of them of one address; then the answer is 503
 MAX_WAITING = 64  # requests at a time, half of them of one address; then the answer is 503
 MAX_LINE = 10**6  # bytes of the JSON before a picture
-LIMIT = 60.0  # seconds of work on a request; 100 pages take 35
 
 _STATIC = Path(__file__).parent / "static"
 _LONGEST = 255  # letters of a name
@@ -174,7 +173,7 @@ class Api:
         left = asyncio.create_task(_left(request))
         try:
             async with asyncio.timeout(guard.PATIENCE), turn:
-                future = asyncio.wrap_future(self.service.ask(name, picture, limit=LIMIT, **asked))
+                future = asyncio.wrap_future(self.service.ask(name, picture, **asked))
                 try:
                     await asyncio.wait((future, left), return_when=asyncio.FIRST_COMPLETED)
                 finally:

@@ -37,10 +37,10 @@ class Corrections:
         self._lock = threading.Lock()
 
     def mend(self) -> None:
-        """Finish a save that was interrupted, and remove temporary files of a process that was killed."""
+        """Finish a save that was interrupted, and remove what `check_output` left if it was killed."""
         self._finish()
         shutil.rmtree(self.folder / ".new", ignore_errors=True)
-        for left in self.folder.glob("*/.*.????????"):
+        for left in self.folder.rglob(".file.????????"):
             left.unlink()
 
     def save(

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import ExitStack, suppress
-from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -35,11 +34,10 @@ MAX_PAGES = 100
 """Pages of one file that are read."""
 
 LIMIT = 60.0
-"""Seconds that a worker may take for one request, unless it says otherwise."""
+"""Seconds that a worker may take for one request, unless it says otherwise; 100 pages take 35."""
 
 _SHOWN = 1600  # long side of a page that is shown where the browser cannot decode the file
 _QUALITY = 85  # of its JPEG
-
 
 _Request = tuple[Future[Any], Task, float]  # where the answer goes, what is asked, its limit
 
@@ -82,9 +80,7 @@ class ServeJob(Job):
         return answer
 
     def _records(self, item: Item, live: bool, beat: Callable[[], None]) -> Iterator[dict[str, Any]]:
-        reader = copy(self.reader)
-        if live:
-            reader.rotate = 0  # no frame is searched four times
+        reader = self.reader.changed(rotate=0) if live else self.reader  # no frame is searched four times
         try:
             pages = reader.read_many([item.picture()])
         except InputError as error:  # of a picture that has killed workers
