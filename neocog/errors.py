@@ -51,8 +51,7 @@ class DeviceError(NeocogError):
 class EndedEarly(NeocogError):
     """The run ended before all inputs were read; the records that were written stand.
 
-    The disk is full, the output was removed, or worker processes cannot be had or die one after
-    another.
+    The disk is full, the output was removed, or worker processes cannot be had or die one after another.
     """
 
     exit_code = 6

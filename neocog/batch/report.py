@@ -48,8 +48,7 @@ class PictureFolder:
     beginning of a name that is too long, eight digits of the SHA-256 of the source are added. It may
     be the folder that the pictures are read from: no source is ever written over.
 
-    ``inputs`` are the sources and keys that are known beforehand. UsageError if the folder cannot
-    be made.
+    ``inputs`` are the sources and keys that are known beforehand. UsageError if the folder cannot be made.
     """
 
     def __init__(self, folder: str | Path, *, inputs: Iterable[tuple[str, str]] = ()) -> None:
@@ -65,9 +64,8 @@ class PictureFolder:
     def save(self, *readings: PageReading, item: Item | None = None) -> None:
         """Decode the pages of a picture once more, and save what was read.
 
-        Readings with an error are left out; ``item`` is the file of their source by default.
-        UsageError if a file cannot be written or is one that is read, InputError if a page cannot
-        be had.
+        Readings with an error are left out; ``item`` is the file of their source by default. UsageError if a
+        file cannot be written or is one that is read, InputError if a page cannot be had.
         """
         left = {reading.page: reading for reading in readings if reading.error is None}
         if not left:

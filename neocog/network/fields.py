@@ -42,11 +42,10 @@ def contrast_kernel(spec: ContrastSpec) -> Weights:
 def c_kernel(spec: CSpec) -> Weights:
     """Return a_C, shape (kernel, kernel): what one C-cell adds up before its saturation.
 
-    With ``spec.blur``: the blur (sum 1) followed by the 2x2 average. Otherwise the published
-    form: gain * gamma^(r^2/Ao^2) inside Ao and, with a surround A,
-    k1 * 0.12^(r^2/Ao^2) - k2 * 0.8^(r^2/A^2) for Ao < r <= A, C = 1/A^2, Co = 1/Ao^2,
-    k1 = 4 Co/(Co - C), k2 = 4 C/(Co - C), negatives rescaled to sum to minus the positives.
-    The positives of the published layers add up to 110.108, 110.108 and 202.272.
+    With ``spec.blur``: the blur (sum 1) followed by the 2x2 average. Otherwise the published form: gain *
+    gamma^(r^2/Ao^2) inside Ao and, with a surround A, k1 * 0.12^(r^2/Ao^2) - k2 * 0.8^(r^2/A^2) for Ao < r <=
+    A, C = 1/A^2, Co = 1/Ao^2, k1 = 4 Co/(Co - C), k2 = 4 C/(Co - C), negatives rescaled to sum to minus the
+    positives. The positives of the published layers add up to 110.108, 110.108 and 202.272.
     """
     if spec.blur:
         return pooled(blur_kernel(spec))

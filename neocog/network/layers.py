@@ -19,21 +19,19 @@ Schwarz, tap by tap,
 
     sum a'(nu, k) u(n + nu, k)  <=  sum |a'(nu)| |u(n + nu)|,
 
-the norms taken over the planes k before. The right side is a product with kernel^2 inputs instead
-of kernel^2 K'. Where it leaves no plane above its threshold no cell responds, and the window is
-left out: of the windows that hear anything half are, and of all windows of a layer two thirds.
-The others are copied out and multiplied digit by digit: what stands beside a digit in a batch
-changes nothing.
+the norms taken over the planes k before. The right side is a product with kernel^2 inputs instead of kernel^2
+K'. Where it leaves no plane above its threshold no cell responds, and the window is left out: of the windows
+that hear anything half are, and of all windows of a layer two thirds. The others are copied out and
+multiplied digit by digit: what stands beside a digit in a batch changes nothing.
 
-`_SpectralCells`, for US4 on the CPU: 5 x 5 cells whose windows are 9 x 9 places of 13 x 13, so
-nearly every place is seen by nearly every cell: 25 products with each place's planes. A correlation
-is one product for each frequency instead, out(f) = u(f) conj(a(f)), 85 complex ones for the 169
-places of a real map. Four real multiplications each, they are a sixth of 25 x 81. Transforms are
-products with real matrices: cosines and sines of the frequencies that are not conjugates of others.
-Digits are transformed one by one, each inside its own rectangle, and multiplied together: as long
-as a pass has always as many digits, what stands beside a digit changes nothing. For one digit alone
-all of that is waiting for weights: half of the planes before are silent, and a plain product with
-the weights of the others reads a quarter as much.
+`_SpectralCells`, for US4 on the CPU: 5 x 5 cells whose windows are 9 x 9 places of 13 x 13, so nearly every
+place is seen by nearly every cell: 25 products with each place's planes. A correlation is one product for
+each frequency instead, out(f) = u(f) conj(a(f)), 85 complex ones for the 169 places of a real map. Four real
+multiplications each, they are a sixth of 25 x 81. Transforms are products with real matrices: cosines and
+sines of the frequencies that are not conjugates of others. Digits are transformed one by one, each inside its
+own rectangle, and multiplied together: as long as a pass has always as many digits, what stands beside a
+digit changes nothing. For one digit alone all of that is waiting for weights: half of the planes before are
+silent, and a plain product with the weights of the others reads a quarter as much.
 """
 
 from collections.abc import Callable

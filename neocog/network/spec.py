@@ -80,10 +80,9 @@ class SSpec:
 class CSpec:
     """One layer of C-cells: a (kernel-1)-wide blur, 2x2 average pooling, the saturation psi.
 
-    ``centre`` is the bell of the positive weights a_C. With ``surround`` (cells) the published
-    inhibitory surround of Fukushima 2003 is added. With ``blur`` the bell is the
-    blur itself (sum 1) and a_C follows from it; otherwise a_C is ``gain`` times the bell and the
-    blur is its exact quotient by the box.
+    ``centre`` is the bell of the positive weights a_C. With ``surround`` (cells) the published inhibitory
+    surround of Fukushima 2003 is added. With ``blur`` the bell is the blur itself (sum 1) and a_C follows
+    from it; otherwise a_C is ``gain`` times the bell and the blur is its exact quotient by the box.
     """
 
     kernel: int

@@ -22,9 +22,8 @@ _FINDER_ARCH = 80  # compute capability, times ten, that the finder's kernels ne
 def choose_device(name: str) -> str:
     """Turn "auto", "cpu", "cuda" (every GPU) or "cuda:N" into a device that can read.
 
-    ``auto`` is CUDA where it can be used, else the CPU; if there is an NVIDIA driver all the same,
-    the reason is told on stderr, once. UsageError if there is no device of that name,
-    DeviceError if it is not there.
+    ``auto`` is CUDA where it can be used, else the CPU; if there is an NVIDIA driver all the same, the reason
+    is told on stderr, once. UsageError if there is no device of that name, DeviceError if it is not there.
     """
     if not re.fullmatch(r"cuda:\d+", name):
         _check(name, "cuda:N")

@@ -64,9 +64,8 @@ class Policy:
 class Pattern:
     """The form of a line, such as ``##-####``: a # for each digit.
 
-    Other characters stand in the text as they are; they are not looked for in the picture, where
-    dashes and dots are no digits anyway. UsageError if there is no ``#``, or there are digits or
-    line ends among them.
+    Other characters stand in the text as they are; they are not looked for in the picture, where dashes and
+    dots are no digits anyway. UsageError if there is no ``#``, or there are digits or line ends among them.
     """
 
     form: str

@@ -1,10 +1,9 @@
 """The learned finder: a grey picture in, boxes of digits and signs with scores out.
 
-The picture is read at several sizes, each half of the one before; a network tells of every fourth
-pixel whether a digit or a sign is centred there and how large it is. Boxes of all sizes are put
-together and of those that overlap the best stays; what digit it is tells the mean of all. The
-largest size is three quarters of the work: if the others show a clear digit, a CPU reads it only
-around small digits (coarse to fine).
+The picture is read at several sizes, each half of the one before; a network tells of every fourth pixel
+whether a digit or a sign is centred there and how large it is. Boxes of all sizes are put together and of
+those that overlap the best stays; what digit it is tells the mean of all. The largest size is three quarters
+of the work: if the others show a clear digit, a CPU reads it only around small digits (coarse to fine).
 
 Sources: Zhou et al. 2019, Objects as points, arXiv:1904.07850.
 """

@@ -1,11 +1,10 @@
 """What speaks for a mark being a digit, added up to log odds.
 
-Two logistic regressions, one after the other (auto-context: Tu 2008,
-doi:10.1109/CVPR.2008.4587436). The first weighs what the finder and the digit network say of a
-mark, its contrast, its size and level beside its neighbours, and a sign that it may be. The second
-weighs the answer of the first together with those for the other marks of the page: a letter stands
-among letters, a grain of paper among grains. It is fitted to whole lines, see
-`neocog.vision.lines`.
+Two logistic regressions, one after the other (auto-context: Tu 2008, doi:10.1109/CVPR.2008.4587436). The
+first weighs what the finder and the digit network say of a mark, its contrast, its size and level beside its
+neighbours, and a sign that it may be. The second weighs the answer of the first together with those for the
+other marks of the page: a letter stands among letters, a grain of paper among grains. It is fitted to whole
+lines, see `neocog.vision.lines`.
 """
 
 import math
@@ -23,14 +22,13 @@ OWN = ("bias", "finder", "stroke", "first", "sign", "contrast", "taller", "lower
        "below", "company", "size")  # fmt: skip
 """What the page says of a mark. Log odds of a score count beside those of the finder's score.
 
-bias: 1. finder: log odds of the finder's score. stroke: log odds of the score of a stroke that may
-be a 1 (`STROKES`) at the same place, if higher. first: log odds of the mark being a digit or a slash,
-if a digit stands beside it to the right and nothing to the left: few numbers begin with a slash.
-sign: log odds of the score of any other sign at the same place, if higher. contrast: logarithm of the
-contrast beside that of the page's sure marks, if less. taller, lower: logarithm of the height over
-that of its neighbours, if more; and if less. above, below: height of its middle over and under that
-of its neighbours, in heights. company: scores of its two best neighbours. size: logarithm of its
-longer side over that of the page.
+bias: 1. finder: log odds of the finder's score. stroke: log odds of the score of a stroke that may be a 1
+(`STROKES`) at the same place, if higher. first: log odds of the mark being a digit or a slash, if a digit
+stands beside it to the right and nothing to the left: few numbers begin with a slash. sign: log odds of the
+score of any other sign at the same place, if higher. contrast: logarithm of the contrast beside that of the
+page's sure marks, if less. taller, lower: logarithm of the height over that of its neighbours, if more; and
+if less. above, below: height of its middle over and under that of its neighbours, in heights. company: scores
+of its two best neighbours. size: logarithm of its longer side over that of the page.
 """
 
 SLASH_KIND = 10 + SIGNS.index("/")
