@@ -8,7 +8,6 @@ leave_folder()
 
 
 def main() -> None:
-    """Run the command line and exit."""
     try:
         from neocog.cli import main as run
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from neocog.errors import UsageError
+from neocog.messages import reason_of
 
 try:
     import fcntl
@@ -61,7 +62,7 @@ def check_output(path: str | Path, option: str, *, folder: bool = False, make: b
     except FileNotFoundError:
         reason = "no such folder"
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error).lower()
     else:
         return
     where = "there" if folder else f"in {os.path.abspath(place)}"
@@ -101,7 +102,6 @@ class AppendFile:
 
     @property
     def size(self) -> int:
-        """Bytes that it has."""
         return os.fstat(self.handle).st_size
 
     def write(self, data: bytes) -> None:
@@ -122,7 +122,6 @@ class AppendFile:
         return False
 
     def close(self) -> None:
-        """Close it."""
         os.close(self.handle)
 
 

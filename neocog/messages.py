@@ -24,6 +24,12 @@ def printable(words: str) -> str:
     )
 
 
+def reason_of(error: BaseException) -> str:
+    """Return one short line about an error: what the system says, else its first line, else its type."""
+    text = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+    return printable(text.splitlines()[0][:120])
+
+
 def tell(words: str) -> None:
     """Print a message, which is one line whatever strangers had a say in it, on stderr."""
     print(f"neocog: {printable(words)}", file=sys.stderr, flush=True)

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 
 from neocog.batch.sources import HIDDEN, PACKED_TAR, TAR, ZIP, Item, Skipped, why_skipped
 from neocog.errors import InputError
-from neocog.messages import printable
+from neocog.messages import reason_of
 from neocog.reading.addresses import MAX_BYTES
 
 MAX_UNPACKED, MAX_RATIO = 2**32, 300
@@ -63,7 +63,7 @@ def members(path: str, skipped: Skipped = lambda name, why: None) -> Iterator[It
             item = Item(f"{path}/{name}", name, path, trouble=trouble)
             yield item if trouble else item._replace(**place())
     except Exception as error:  # a broken archive can fail in ways nobody lists
-        raise InputError(f"the archive cannot be read to its end: {_reason(error)}") from None
+        raise InputError(f"the archive cannot be read to its end: {reason_of(error)}") from None
 
 
 def read_member(item: Item) -> bytes:
@@ -88,12 +88,7 @@ def read_member(item: Item) -> bytes:
             raise EOFError(f"got {len(data):,} bytes, the archive promises {size:,}")
         return data
     except Exception as error:
-        raise InputError(f"cannot be extracted from its archive: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return printable(text.splitlines()[0][:120])
+        raise InputError(f"cannot be extracted from its archive: {reason_of(error)}") from None
 
 
 class _Directory(io.FileIO):

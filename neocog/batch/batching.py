@@ -105,7 +105,6 @@ class Batcher:
         return future.result()
 
     def close(self) -> None:
-        """Answer nothing any more, once the present batch is done."""
         with self._changed:
             self._closed = True
             self._changed.wait_for(lambda: not self._at_work, timeout=10.0)
@@ -158,6 +157,5 @@ class Networks:
         return self._pages.ask(question)
 
     def close(self) -> None:
-        """Answer nothing any more."""
         self.digits.close()
         self._pages.close()

@@ -26,6 +26,7 @@ from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError
+from neocog.messages import reason_of
 from neocog.programs import python
 from neocog.reading.device import check_names, finder_beside, finder_on, open_engine
 
@@ -105,7 +106,7 @@ class Cluster:
                 with chdir(os.path.abspath(os.sep)):  # Ray has actors import what lies in this folder
                     ray.init(address=self.address, log_to_driver=False, logging_level="ERROR", **more)
             except (OSError, ValueError, RuntimeError) as error:
-                raise UsageError(f"--ray {self.address}: no cluster there ({_first(error)})") from None
+                raise UsageError(f"--ray {self.address}: no cluster there ({reason_of(error)})") from None
             stack.callback(ray.shutdown)
             actors = _actors(ray, self, job)
             window = WINDOW * len(actors) * job.size if ordered else None
@@ -156,11 +157,9 @@ class Finder:
         self._job, self._worker = job, Pool(job, self._ask, workers=1).workers[0]
 
     def begin(self) -> None:
-        """Start the worker process."""
         start(self._worker)
 
     def do(self, task: Task) -> list[Block]:
-        """Read the inputs of a task."""
         return do(self._worker, task, self._job)
 
 
@@ -200,12 +199,11 @@ class _Actor:
         try:
             return self._ray.get(method.remote(*args))
         except failures.RayTaskError as error:
-            raise EndedEarly(
-                f"an actor failed: {_first(error.cause or error)}; rerun with --resume"
-            ) from None
+            why = reason_of(error.cause or error)
+            raise EndedEarly(f"an actor failed: {why}; rerun with --resume") from None
         except failures.RayError as error:
             self._ray.kill(self._finder)
-            raise WorkerDied(f"died ({_first(error)})") from None
+            raise WorkerDied(f"died ({reason_of(error)})") from None
 
 
 def _actors(ray: Any, cluster: Cluster, job: Job) -> list[_Actor]:
@@ -238,8 +236,3 @@ def _ray() -> Any:
     if tuple(map(int, getattr(ray, "__version__", "9.0").split(".")[:2])) < (2, 52):
         raise UsageError(f'got Ray {ray.__version__}, which knows no tokens: pip install "ray>=2.52"')
     return ray
-
-
-def _first(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:200]

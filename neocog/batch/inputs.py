@@ -14,6 +14,7 @@ from typing import IO
 from neocog.batch.archives import is_archive_name, members
 from neocog.batch.sources import HIDDEN, PACKED_TAR, Item, Skipped, is_picture_name, why_skipped
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
+from neocog.messages import reason_of
 from neocog.reading.addresses import MAX_BYTES, is_address
 from neocog.reading.pictures import STDIN
 
@@ -149,7 +150,9 @@ def _folder(named: str, skipped: Skipped) -> Iterator[Item]:
             with os.scandir(folder) as entries:
                 listed = sorted((e.name, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in entries)
         except OSError as error:
-            yield Item(folder, below or ".", trouble=f"the folder cannot be listed ({_why(error)})")
+            yield Item(
+                folder, below or ".", trouble=f"the folder cannot be listed ({reason_of(error).lower()})"
+            )
             continue
         folders = []
         for name, is_folder, is_link in listed:
@@ -171,8 +174,8 @@ def _listed(word: str, null: bool) -> Iterator[str]:
     try:
         stream = open(word[1:], "rb")  # noqa: SIM115
     except (OSError, ValueError) as error:
-        why = f"{word}: the list cannot be opened ({_why(error)}); expected a file with one name per line"
-        raise UsageError(why) from None
+        why = f"the list cannot be opened ({reason_of(error).lower()}); expected a file with one name per line"
+        raise UsageError(f"{word}: {why}") from None
     with stream:
         yield from _names(word, stream, null)
 
@@ -191,13 +194,11 @@ def _names(word: str, stream: IO[bytes], null: bool, block: bytes = b"") -> Iter
             block, rest = b"", rest[:MAX_NAME]
             yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
     except OSError as error:
-        raise EndedEarly(f"{word}: the list breaks off ({_why(error)}); pass the complete list") from None
+        raise EndedEarly(
+            f"{word}: the list breaks off ({reason_of(error).lower()}); pass the complete list"
+        ) from None
     if rest:
         yield os.fsdecode(rest)
-
-
-def _why(error: OSError | ValueError) -> str:
-    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def _begin(stream: IO[bytes], null: bool) -> bytes:
@@ -211,7 +212,6 @@ def _begin(stream: IO[bytes], null: bool) -> bytes:
 
 
 def _piped(begin: bytes, stream: IO[bytes]) -> Item:
-    """The picture on stdin."""
     blocks, size = [begin], len(begin)
     while size <= MAX_BYTES and (block := stream.read(MAX_NAME)):
         blocks.append(block)

@@ -74,7 +74,6 @@ class Sink:
             file.write(b"\n")
 
     def write(self, reading: PageReading) -> None:
-        """Write a record and flush it."""
         self.put(self.form.render(reading))
 
     def put(self, text: str) -> None:
@@ -147,7 +146,6 @@ class Sink:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """End the run where its file cannot be written any more."""
         try:
             yield
         except EndedEarly:

@@ -111,7 +111,6 @@ class WorkerProcess:
         self.kill()
 
     def kill(self) -> None:
-        """End the process, whatever it does."""
         if (process := self.process) is not None:
             process.kill()
 

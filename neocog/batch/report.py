@@ -73,7 +73,7 @@ class PictureFolder:
         source = readings[0].source
         item = item or Item(source, source)
         end = "jpg" if source.lower().endswith(_PHOTOGRAPHS) else "png"
-        for page in _pages(item, LARGEST, sorted(left)):
+        for page in pages_of(item.picture(), LARGEST, sorted(left)):
             reading = left[page.index]
             path = self.folder / f"{self._name(reading, item.key)}.read.{end}"
             if path in self._sources or path in Files([source]):
@@ -131,10 +131,13 @@ class Card:
 
 def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:
     """Make the cards of an input's pages; each page is decoded once more, small."""
-    pages = _pages(item, _THUMBNAIL, [reading.page for reading in readings if reading.error is None])
+    pages: Iterator[Page] = iter(())
+    with suppress(Exception):  # it may have vanished since it was read, or be another one
+        known = [reading.page for reading in readings if reading.error is None]
+        pages = pages_of(item.picture(), _THUMBNAIL, known)
     for reading in readings:
         picture = io.BytesIO()
-        with suppress(Exception):  # it may have vanished since it was read, or be another one
+        with suppress(Exception):
             if reading.error is None:
                 page = next(pages)
                 drawn = draw_overlay(page.pixels, reading.digits, scale=page.scale)
@@ -156,7 +159,6 @@ class Report:
         self._counts = [0] * len(_KINDS)
 
     def add(self, card: Card) -> None:
-        """Take one more page."""
         kind, much = card.doubt
         self._counts[kind] += 1
         entry = ((-kind, -much), -next(self._numbers), card)  # the least doubtful leaves first
@@ -190,11 +192,6 @@ def _saving(place: Path, option: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"{place}: cannot be written ({error.strerror}); choose another {option}") from None
-
-
-def _pages(item: Item, long_side: int, numbers: list[int]) -> "Iterator[Page]":
-    """Decode an input once more; it may be a pipe or a folder by now (InputError)."""
-    yield from pages_of(item.picture(), long_side, numbers)
 
 
 def _stem(source: str, key: str) -> str:

@@ -34,7 +34,6 @@ class Task:
 
     @property
     def held(self) -> int:
-        """Bytes of pictures that it carries."""
         return sum(len(item.data or b"") for item in self.items)
 
 
@@ -50,14 +49,12 @@ class Counts:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, other: "Counts") -> None:
-        """Count what others came to."""
         for name in ("inputs", "pages", "failed", "empty", "doubtful"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for stage, seconds in other.seconds.items():
             self.spend(stage, seconds)
 
     def spend(self, stage: str, seconds: float) -> None:
-        """Count time."""
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
 
@@ -86,7 +83,6 @@ class Job:
 
     @property
     def size(self) -> int:
-        """Inputs of a task."""
         return ISOLATED_AT_ONCE if self.isolated else 1
 
     def with_engine(self, engine: Any) -> "Job":

@@ -137,7 +137,6 @@ app.command("doctor", cls=options.Command)(doctor.doctor)
 
 
 def main() -> None:
-    """Run the command line and exit."""
     open_streams()
     with _told():
         app()

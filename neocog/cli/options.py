@@ -14,7 +14,6 @@ class Command(TyperCommand):
     """A command whose help has no types of Python beside its arguments."""
 
     def get_help(self, ctx: Any) -> str:
-        """Return the help text."""
         words = super().get_help(ctx)
         return re.sub(r" <(list\[)?(str|path|Path)\]?>", lambda found: " " * len(found[0]), words)
 

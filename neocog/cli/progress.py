@@ -27,7 +27,6 @@ class Counter:
             self.close()
 
     def tell(self, line: str) -> None:
-        """Print a message on stderr."""
         if self._bar is None:
             tell(line)
         else:
@@ -35,7 +34,6 @@ class Counter:
             self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        """Take the bar away."""
         if self._bar is not None:
             self._bar.stop()
             atexit.unregister(self._bar.stop)

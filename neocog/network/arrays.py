@@ -19,7 +19,6 @@ def array_module(array: Any) -> ModuleType:
 
 
 def to_numpy(array: Any) -> Any:
-    """Return the array on the host."""
     return array.get() if array_module(array).__name__ == "cupy" else array
 
 

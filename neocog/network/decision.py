@@ -45,17 +45,14 @@ class Answers:
         return len(self.label)
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> "Answers":
-        """Return some of the answers."""
         return Answers(*(getattr(self, name)[rows] for name in self.__slots__))
 
     @classmethod
     def none(cls) -> "Answers":
-        """Return the answers for no digits."""
         return answers(np.zeros((0, LABELS), dtype=np.float32), temperature=1.0)
 
     @classmethod
     def join(cls, parts: list["Answers"]) -> "Answers":
-        """Return the answers of several batches as one."""
         return cls(*(np.concatenate([getattr(a, name) for a in parts]) for name in cls.__slots__))
 
 
@@ -81,7 +78,6 @@ class Decision:
         return (us4.max(axis=(1, 2))[:, self._index] * self._present).max(axis=2)
 
     def __call__(self, us4: Array) -> Answers:
-        """Answer for maps of US4, (B, 5, 5, K4)."""
         return answers(to_numpy(self.scores(us4)), temperature=self.temperature)
 
 

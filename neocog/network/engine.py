@@ -41,13 +41,8 @@ class Bound(NamedTuple):
 class AnyEngine(Protocol):
     """What every engine has, on the CPU and on CUDA."""
 
-    @property
-    def model(self) -> Model:
-        """What it recognises with."""
-
-    @property
-    def device(self) -> str:
-        """``"cpu"``, ``"cuda"`` or ``"cuda:N"``."""
+    model: Model
+    device: str  #: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``
 
     @property
     def precision(self) -> str:
@@ -122,7 +117,6 @@ class Engine:
 
     @property
     def where(self) -> str:
-        """The device, for people."""
         return f"cpu, {self.threads} threads"
 
     def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers:
@@ -180,7 +174,6 @@ class Engine:
         return {name: np.array([times[name] for times in passes]) for name in passes[0]}
 
     def bounds(self, batch: int) -> dict[str, Bound]:
-        """Return nothing: what a core can do at most is not measured."""
         return {}
 
     def _respond(self, digits: NDArray[np.uint8]) -> Array:

@@ -68,12 +68,10 @@ _PANEL = 80
 
 
 def length(span: slice) -> int:
-    """Return how many rows (or columns) a span has."""
     return int(span.stop - span.start)
 
 
 def moved(span: slice, by: int) -> slice:
-    """Return the span ``by`` places on."""
     return slice(span.start + by, span.stop + by)
 
 

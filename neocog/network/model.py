@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import ModelError, UsageError
 from neocog.files import atomic_write
-from neocog.messages import printable
+from neocog.messages import printable, reason_of
 from neocog.network.spec import LABELS, REJECT, NetworkSpec, Psi, preset
 
 Precision = Literal["fp16", "fp32"]
@@ -214,8 +214,7 @@ def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
         metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
         header = header_json(metadata["neocog"])
     except (SafetensorError, ValueError, TypeError, RecursionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise _Refused(f"cut short or not a model ({reason}); {_WANTED}") from None
+        raise _Refused(f"cut short or not a model ({reason_of(error)}); {_WANTED}") from None
     except (KeyError, AttributeError):
         raise _Refused(f"a safetensors file, but not a neocog model; {_WANTED}") from None
     if not isinstance(header, dict) or header.get("format") != _FORMAT:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, NeocogError, UsageError
+from neocog.messages import reason_of
 from neocog.reading.addresses import fetch, is_address
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def check_file(path: str | Path) -> None:
     try:
         kind = os.stat(path).st_mode
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot be opened ({reason}); check its name and permissions") from None
+        why = reason_of(error).lower()
+        raise InputError(f"cannot be opened ({why}); check its name and permissions") from None
     except ValueError:
         raise InputError("a file name cannot hold a zero byte") from None
     if stat.S_ISDIR(kind):
@@ -154,5 +155,4 @@ def what_went_wrong(error: Exception) -> str:
         return str(error)
     if isinstance(error, MemoryError):
         return "cannot be read: it needs more memory than neocog allows"
-    what = str(error).strip().partition("\n")[0]
-    return f"cannot be read: {type(error).__name__}: {what}; please report this"
+    return f"cannot be read: {type(error).__name__}: {reason_of(error)}; please report this"

@@ -78,7 +78,6 @@ class Pattern:
 
     @property
     def digits(self) -> int:
-        """Number of digits in a line."""
         return self.form.count(PLACE)
 
     def fits(self, chars: Sequence[str]) -> bool:

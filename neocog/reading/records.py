@@ -75,7 +75,6 @@ class LineReading:
     words: tuple[WordReading, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The line as plain values."""
         words = [{"text": w.text, "box": list(w.box), "digits": list(w.digits or ())} for w in self.words]
         return {"text": self.text, "box": list(self.box), "words": words}
 

@@ -22,7 +22,6 @@ _WIDEST = 1.0  # heights between neighbours in one number: cells of forms are no
 
 
 def stands(char: str, p: float) -> bool:
-    """Tell whether a sign stands in the text."""
     return p >= SURE.get(char, np.inf)
 
 

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 import neocog
 from neocog.errors import InputError
 from neocog.jsontext import to_json
+from neocog.messages import reason_of
 from neocog.reading.pictures import PICTURE_SUFFIXES
 from neocog.serve import guard
 from neocog.serve.corrections import Corrections
@@ -112,8 +113,7 @@ class Api:
                 why = str(error).replace(f"{self.corrections.folder}{os.sep}", "")
                 raise HTTPException(409, f"nothing is saved: {why}") from None
             except OSError as error:
-                why = (error.strerror or type(error).__name__).lower()
-                raise HTTPException(507, f"nothing is saved: {why}") from None
+                raise HTTPException(507, f"nothing is saved: {reason_of(error).lower()}") from None
         return _json({"pages": count})
 
     @asynccontextmanager
@@ -214,7 +214,6 @@ def _client(request: Request) -> str:
 
 
 async def _left(request: Request) -> None:
-    """Wait until the client is gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from neocog.errors import UsageError
 from neocog.files import file_lock
-from neocog.messages import tell
+from neocog.messages import reason_of, tell
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
@@ -36,7 +36,7 @@ def listen(host: str, port: int) -> socket.socket:
             raise OSError("no address")
         return Listener(socket.create_server((host, port), family=family, backlog=BACKLOG))
     except (OSError, UnicodeError, OverflowError) as error:
-        why = (getattr(error, "strerror", None) or str(error)).lower().partition(" (")[0]
+        why = reason_of(error).lower().partition(" (")[0]
         raise UsageError(
             f"port {port} of {host} cannot be used ({why}); give --host 127.0.0.1, 0.0.0.0 (all) or an "
             "address of this machine, or another --port (0: a free one)"

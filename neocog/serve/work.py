@@ -197,7 +197,6 @@ class Service:
             start(worker)
 
     def _fail(self, error: BaseException) -> None:
-        """Answer nothing any more."""
         with self._lock:
             first, self._error = self._error is None, self._error or error
         if first:

@@ -52,11 +52,9 @@ class Crop:
 
     @property
     def contrast(self) -> float:
-        """Grey levels between paper and ink."""
         return abs(self.full)
 
     def digit(self) -> Grey:
-        """The digit in the box, (28, 28)."""
         if self.contrast < _FAINTEST:
             return np.zeros((SIDE, SIDE), np.uint8)
         settings = self.settings

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from neocog.errors import InputError
-from neocog.messages import printable
+from neocog.messages import reason_of
 
 Source = str | Path | bytes | IO[bytes]
 
@@ -153,8 +153,7 @@ def damage() -> Iterator[None]:
     except (MemoryError, Image.DecompressionBombError):
         raise InputError(f"the picture is too large, or has more than {MAX_PIXELS:,} pixels") from None
     except Exception as error:
-        why = (str(error) or type(error).__name__).splitlines()[0][:120]
-        raise InputError(f"the picture is damaged or cut short: {printable(why)}") from None
+        raise InputError(f"the picture is damaged or cut short: {reason_of(error)}") from None
 
 
 def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
@@ -212,7 +211,7 @@ def _stream(source: Source) -> AbstractContextManager[IO[bytes]]:
     try:
         return Path(source).open("rb")
     except OSError as error:
-        raise InputError(f"cannot open the picture: {error.strerror or error}") from None
+        raise InputError(f"cannot open the picture: {reason_of(error)}") from None
 
 
 def _opened(stream: IO[bytes], kind: str, max_pixels: int) -> Image.Image:

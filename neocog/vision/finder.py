@@ -83,7 +83,6 @@ class Finding:
 
     @classmethod
     def join(cls, parts: Sequence["Finding"]) -> "Finding":
-        """Return the marks of several findings as one."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
 
     def __len__(self) -> int:
@@ -98,7 +97,6 @@ class Finding:
 
     @property
     def chars(self) -> str:
-        """What each mark is taken for, a character each."""
         return "".join(("0123456789" + SIGNS)[kind] for kind in self.kinds)
 
 
@@ -252,7 +250,6 @@ def decode(maps: Maps, settings: FinderSettings) -> Finding:
 
 
 def the_best(found: Finding, most: int) -> Finding:
-    """The best marks of a finding, best first."""
     return found[np.argsort(-found.scores, kind="stable")[:most]]
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from neocog.errors import ModelError
 from neocog.files import atomic_write
 from neocog.jsontext import to_json
-from neocog.messages import printable
+from neocog.messages import reason_of
 from neocog.network.model import header_json
 from neocog.network.onnx import OnnxGraph, Value
 from neocog.vision.finder import CELL, LONG_SIDE, MULTIPLE, SIGNS, Maps, Network
@@ -108,8 +108,7 @@ def load_finder(path: str | Path) -> FinderModel:
             raise ValueError("its card is not a JSON object")
         _check(nodes, tensors)
     except (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
-        reason = printable(str(error).partition("\n")[0][:120])
-        raise ModelError(f"finder {path} cannot be used: {reason}") from None
+        raise ModelError(f"finder {path} cannot be used: {reason_of(error)}") from None
     tensors = {name: value.astype(np.float32) for name, value in tensors.items()}
     return FinderModel(nodes, tensors, card, f"finder@{hashlib.sha256(data).hexdigest()[:6]}")
 
@@ -204,7 +203,6 @@ class OpenCV:
         self._lock = Lock()
 
     def __call__(self, x: Maps) -> Maps:
-        """(H, W) -> (C, H / 4, W / 4)."""
         layers = self._layers(x)[None]
         with self._lock:
             self._net.setInput(layers)
@@ -267,7 +265,6 @@ class LazyFinder:
         return self._network
 
     def __call__(self, x: Maps) -> Maps:
-        """(H, W) -> (C, H / 4, W / 4)."""
         return self.opened()(x)
 
     @property

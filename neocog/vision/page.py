@@ -34,12 +34,10 @@ class Layout:
 
     @property
     def digits(self) -> list[Mark]:
-        """All digits of the page."""
         return [digit for line in self.lines for digit in line.digits]
 
     @property
     def worth(self) -> float:
-        """What the digits are worth together."""
         return sum(digit.worth for digit in self.digits)
 
 

@@ -75,7 +75,6 @@ class Mark:
 
     @property
     def is_digit(self) -> bool:
-        """Whether it may be a digit."""
         return self.kind < 10
 
     @property

@@ -99,17 +99,14 @@ class Weights:
 
 
 def log_odds(p: float) -> float:
-    """Return log(p / (1 - p))."""
     return math.log(p / (1 - p))
 
 
 def middles(boxes: Boxes) -> Boxes:
-    """Return the middles of boxes (N, 4), (N, 2)."""
     return np.asarray(boxes[:, :2] + boxes[:, 2:] / 2, np.float32)
 
 
 def median(values: NDArray[np.floating], weights: NDArray[np.floating]) -> float:
-    """Return the weighted median."""
     order = np.argsort(values)
     upto = np.cumsum(weights[order])
     return float(values[order[int(np.searchsorted(upto, upto[-1] / 2))]])
