@@ -18,7 +18,7 @@ import pytest
 from neocog.batch import archives
 from neocog.batch.inputs import find_inputs
 from neocog.errors import InputError, NothingToRead
-from neocog.reading.pictures import MAX_BYTES
+from neocog.reading.addresses import MAX_BYTES
 from tests.support import save_page
 
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "": bytes}

@@ -174,8 +174,8 @@ def _listed(word: str, null: bool) -> Iterator[str]:
     try:
         stream = open(word[1:], "rb")  # noqa: SIM115
     except (OSError, ValueError) as error:
-        why = f"the list cannot be opened ({reason_of(error).lower()}); expected a file with one name per line"
-        raise UsageError(f"{word}: {why}") from None
+        why = f"cannot be opened ({reason_of(error).lower()}); expected a file with one name per line"
+        raise UsageError(f"{word}: the list {why}") from None
     with stream:
         yield from _names(word, stream, null)
 
