@@ -13,7 +13,8 @@ from PIL import Image
 from neocog import Reader
 from neocog.batch.report import PictureFolder
 from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
-from neocog.reading.device import choose_device, learning_module
+from neocog.network.arrays import module_of_device
+from neocog.reading.device import choose_device
 from neocog.reading.records import PageReading
 from neocog.vision.finder import overlaps
 from tests.support import page, save_page, tiny_model
@@ -122,18 +123,18 @@ def test_wrong_arguments() -> None:
 
 
 def test_learning_asks_for_its_device_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert learning_module("cpu") is np
+    assert module_of_device("cpu") is np
     with pytest.raises(UsageError, match="choose one of auto, cpu, cuda"):
-        learning_module("abacus")
+        module_of_device("abacus")
     monkeypatch.setitem(sys.modules, "cupy", None)  # importing it fails
-    assert learning_module("auto") is np
+    assert module_of_device("auto") is np
     with pytest.raises(DeviceError, match="CuPy is not installed"):
-        learning_module("cuda")
+        module_of_device("cuda")
     cupy: Any = ModuleType("cupy")
     cupy.cuda = SimpleNamespace(is_available=lambda: True)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    assert learning_module("auto") is cupy
-    assert learning_module("cuda") is cupy
+    assert module_of_device("auto") is cupy
+    assert module_of_device("cuda") is cupy
     assert choose_device("auto") == "cpu"  # nothing reads on CUDA yet
 
 

@@ -50,7 +50,7 @@ def write(out: Path, *steps: Any, resume: bool = False) -> None:
             sink.resume(read_done(out, model="m"))
         for step in steps:
             if isinstance(step, PageReading):
-                sink.write(step)
+                sink.put(sink.form.render(step))
             else:
                 step()
 
@@ -340,7 +340,7 @@ def test_a_second_writer_is_refused(name: str, tmp_path: Path) -> None:
     if name.startswith("old"):
         out.write_text("dear")
     with open_sink(Format(kind_of(name)), out) as sink:
-        sink.write(A)
+        sink.put(sink.form.render(A))
         with pytest.raises(UsageError, match="is writing to it; wait"):
             write(out, B)
     assert "a" in out.read_text()

@@ -50,7 +50,7 @@ def test_any_file_name_survives_json(name: str) -> None:
 def test_csv_reads_back(tmp_path: Path) -> None:
     with open_sink(Format("csv"), tmp_path / "out.csv") as sink:
         for reading in (READ, FAILED, PageReading("bad\udcff,\n.png")):
-            sink.write(reading)
+            sink.put(sink.form.render(reading))
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["source"] for row in rows] == ["a/b.jpg", "b.jpg", "bad\\udcff,\\n.png"]
@@ -64,7 +64,7 @@ def test_text_has_names_only_on_request(capsys: pytest.CaptureFixture[str]) -> N
     for names in (True, False):
         with open_sink(Format("text", names=names)) as sink:
             for reading in (READ, FAILED, PageReading("c.tif", 1, "5")):
-                sink.write(reading)
+                sink.put(sink.form.render(reading))
     assert capsys.readouterr().out == "a/b.jpg: 07 | ?\nc.tif page 1: 5\n" + "07\n?\n\n5\n"
 
 
@@ -74,7 +74,7 @@ def test_every_record_is_flushed(tmp_path: Path, kind: str) -> None:
     with open_sink(Format(kind), out) as sink:
         sizes = []
         for _ in range(3):
-            sink.write(READ)
+            sink.put(sink.form.render(READ))
             written = out.read_text()
             assert written.endswith("\n")
             sizes.append(len(written))
@@ -93,7 +93,7 @@ def test_an_old_file_stays_until_the_first_record(tmp_path: Path, kind: str) -> 
         raise ZeroDivisionError
     assert old.read_text() == "dear"
     with open_sink(Format(kind), old) as sink:
-        sink.write(READ)
+        sink.put(sink.form.render(READ))
     assert "07" in old.read_text()
     assert "dear" not in old.read_text()
 

@@ -93,11 +93,7 @@ class Cluster:
             os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
             os.environ.setdefault("RAY_py_gcs_connect_timeout_s", f"{_REACH:.0f}")
         ray = _ray()
-        with redirect_stdout(sys.stderr):  # Ray tells on stdout of workers that died
-            yield from self._blocks(ray, job, items, ordered)
-
-    def _blocks(self, ray: Any, job: Job, items: Iterable[Item], ordered: bool) -> Iterator[Blocks]:
-        with ExitStack() as stack:
+        with redirect_stdout(sys.stderr), ExitStack() as stack:  # Ray tells on stdout of workers that died
             try:
                 host, _, port = self.address.rpartition("://")[2].rpartition(":")
                 if port.isdecimal():  # see whether there is anybody

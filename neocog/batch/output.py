@@ -73,9 +73,6 @@ class Sink:
             os.ftruncate(file.handle, done.size - 1)  # what was torn, and the last line's end, if it has one
             file.write(b"\n")
 
-    def write(self, reading: PageReading) -> None:
-        self.put(self.form.render(reading))
-
     def put(self, text: str) -> None:
         """Write records that have their format already, and flush them."""
         start = time.perf_counter()

@@ -223,9 +223,9 @@ def _validation(data: list[str], split: str) -> "Mix | None":
 def _module(recipe: str, device: str) -> Any:
     """Return numpy or cupy, once it is sure that there is such a recipe without gradients."""
     from neocog.learning.recipes import RECIPES, STARTS
-    from neocog.reading.device import learning_module
+    from neocog.network.arrays import module_of_device
 
-    xp = learning_module(device)
+    xp = module_of_device(device)
     if recipe not in RECIPES:
         names = ", ".join((*RECIPES, *STARTS))
         raise UsageError(f"recipe '{recipe}' is unknown: choose one of {names}")

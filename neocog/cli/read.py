@@ -1,15 +1,12 @@
 """``neocog read``: pictures in, digits out."""
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from neocog.cli import options
 from neocog.cli.options import option
-
-if TYPE_CHECKING:
-    from neocog.batch.run import Tally
 
 Inputs = typer.Argument(
     metavar="INPUT",
@@ -133,15 +130,11 @@ def read(
     if resume and not quiet and tally.inputs == tally.earlier > 0:
         tell(f"all inputs ({tally.earlier}) were already read")
     if not quiet and tally.inputs > 1 and (tally.failed or tally.inputs > tally.earlier):
-        tell(_summary(tally, seconds))
+        rate = (tally.inputs - tally.earlier) / seconds
+        earlier = f" ({tally.earlier:,} pictures read before)" if tally.earlier else ""
+        tell(
+            f"{tally.pages:,} pages{earlier}, {tally.empty:,} empty, {tally.doubtful:,} with ?, "
+            f"{tally.skipped:,} skipped, {tally.failed:,} failed; {rate:.3g} pictures a second"
+        )
     if tally.failed or tally.unsaved:
         raise typer.Exit(1)
-
-
-def _summary(tally: "Tally", seconds: float) -> str:
-    rate = (tally.inputs - tally.earlier) / seconds
-    earlier = f" ({tally.earlier:,} pictures read before)" if tally.earlier else ""
-    return (
-        f"{tally.pages:,} pages{earlier}, {tally.empty:,} empty, {tally.doubtful:,} with ?, "
-        f"{tally.skipped:,} skipped, {tally.failed:,} failed; {rate:.3g} pictures a second"
-    )

@@ -23,20 +23,24 @@ def to_numpy(array: Any) -> Any:
 
 
 def module_of_device(device: str) -> ModuleType:
-    """Return numpy for ``"cpu"``, cupy for ``"cuda"``; DeviceError without CuPy or a GPU, else UsageError."""
-    if device == "cpu":
-        import numpy
+    """Return numpy for ``"cpu"``, cupy for ``"cuda"``, and for ``"auto"`` cupy if it can be used.
 
-        return numpy
-    if device != "cuda":
-        raise UsageError(f"device '{device}' is unknown: choose cpu or cuda")
-    try:
-        import cupy
-    except ImportError:
-        raise DeviceError(
-            "device 'cuda': CuPy is not installed; install neocog[cuda13] or use --device cpu"
-        ) from None
-    if not cupy.cuda.is_available():
-        raise DeviceError("device 'cuda': CuPy finds no GPU; use --device cpu")
-    module: ModuleType = cupy
-    return module
+    UsageError if the device has another name, DeviceError if there is no CuPy or no GPU.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device '{device}' is unknown: choose one of auto, cpu, cuda")
+    if device != "cpu":
+        trouble = "CuPy finds no GPU; use --device cpu"
+        try:
+            import cupy
+
+            if cupy.cuda.is_available():
+                module: ModuleType = cupy
+                return module
+        except ImportError:
+            trouble = "CuPy is not installed; install neocog[cuda13] or use --device cpu"
+        if device == "cuda":
+            raise DeviceError(f"device 'cuda': {trouble}")
+    import numpy
+
+    return numpy

@@ -2,7 +2,6 @@
 
 import re
 from functools import cache, partial
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from neocog.errors import DeviceError, UsageError
@@ -25,8 +24,8 @@ def choose_device(name: str) -> str:
     ``auto`` is CUDA where it can be used, else the CPU; if there is an NVIDIA driver all the same, the reason
     is told on stderr, once. UsageError if there is no device of that name, DeviceError if it is not there.
     """
-    if not re.fullmatch(r"cuda:\d+", name):
-        _check(name, "cuda:N")
+    if name not in DEVICES and not re.fullmatch(r"cuda:\d+", name):
+        raise UsageError(f"device '{name}' is unknown: choose one of {', '.join(DEVICES)}, cuda:N")
     if name == "cpu":
         return "cpu"
     from neocog.cuda import devices
@@ -133,25 +132,3 @@ def check_names(precision: str | None, plan: str) -> None:
 @cache
 def _tell_once(line: str) -> None:
     tell(line)
-
-
-def learning_module(name: str) -> ModuleType:
-    """Return numpy or cupy, on which learning runs; ``"auto"`` is cupy if it and a GPU are there.
-
-    UsageError if there is no device of that name, DeviceError if it is not there.
-    """
-    from neocog.network.arrays import module_of_device
-
-    _check(name)
-    if name != "auto":
-        return module_of_device(name)
-    try:
-        return module_of_device("cuda")
-    except DeviceError:
-        return module_of_device("cpu")
-
-
-def _check(name: str, *more: str) -> None:
-    if name not in DEVICES:
-        known = ", ".join((*DEVICES, *more))
-        raise UsageError(f"device '{name}' is unknown: choose one of {known}")

@@ -95,10 +95,6 @@ class Finding:
         """The same marks on a picture so many times as wide and high."""
         return replace(self, boxes=self.boxes * np.array([x, y, x, y], np.float32))
 
-    @property
-    def chars(self) -> str:
-        return "".join(("0123456789" + SIGNS)[kind] for kind in self.kinds)
-
 
 class Network(Protocol):
     """The network on some engine."""

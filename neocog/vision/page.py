@@ -81,7 +81,7 @@ def lay_out(
     doubtful = digits + best.left_out >= many / 2 and best.worth <= settings.upright * digits
     if turn is None and doubtful:
         others = [(degrees, look(_turned(grey, degrees), network)) for degrees in TURNS[1:]]
-        other = searched(*max(others, key=lambda one: _seen(one[1])))
+        other = searched(*max(others, key=lambda turned: _seen(turned[1])))
         ms = best.ms + other.ms
         if len(other.digits) >= many and other.worth > settings.upright * len(other.digits):
             best = other
