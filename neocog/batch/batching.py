@@ -63,8 +63,7 @@ class FixedBatches:
             self._engine.recognise(digits[first : first + self.batch], batch=self.batch)
             for first in range(0, len(digits), self.batch)
         ]
-        whole = passes[0] if len(passes) == 1 else Answers.join([Answers.none(), *passes])
-        return whole[:count]
+        return Answers.join(passes)[:count]
 
 
 _Question = tuple[Any, int, Future[Any]]  # what, its size, and where the answer goes

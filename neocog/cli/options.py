@@ -29,14 +29,10 @@ Precision = Annotated[
     str | None,
     option("--precision", "fp32|tf32|fp16|bf16", "Number format on CUDA [default: fp16; fp32 on old GPUs]."),
 ]
-Plan = Annotated[
-    str,
-    option(
-        "--plan",
-        "default|auto|card|STAGE=VERSION,...|FILE",
-        "CUDA kernel for each stage; auto measures all of them once and keeps the fastest.",
-    ),
-]
+Plan = Annotated[str, option(
+    "--plan", "default|auto|card|STAGE=VERSION,...|FILE",
+    "CUDA kernel for each stage; auto measures all of them once and keeps the fastest.",
+)]  # fmt: skip
 Batch = Annotated[
     int | None, option("--batch", "N", "Digits per batch [default: chosen for the device].", min=1)
 ]
@@ -44,14 +40,10 @@ MinP = Annotated[
     float | None,
     option("--min-p", "P", "Print ? for a digit whose probability is below P [default: the model's own]."),
 ]
-MaxError = Annotated[
-    str | None,
-    option(
-        "--max-error",
-        "SHARE",
-        "Choose the threshold of ? so that at most this fraction of the printed digits is wrong, e.g. 0.1%.",
-    ),
-]
+MaxError = Annotated[str | None, option(
+    "--max-error", "SHARE",
+    "Choose the threshold of ? so that at most this fraction of the printed digits is wrong, e.g. 0.1%.",
+)]  # fmt: skip
 Pattern = Annotated[
     str | None, option("--pattern", "FORM", "Form of each line, # for a digit, e.g. '##-####'.")
 ]

@@ -19,17 +19,14 @@ Format = option(
 Json = option("--json", None, "The same as --format json.")
 Output = option("--output -o", "FILE", "Write to FILE instead of stdout.")
 Overlay = option(
-    "--save-overlay",
-    "DIR",
-    "Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg "
-    "(of photographs) or .png.",
-)
+    "--save-overlay", "DIR",
+    "Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg (photographs) or .png.",
+)  # fmt: skip
 ReportFile = option("--report", "FILE.html", "Write an HTML page, the most uncertain pictures first.")
 Rotate = option(
-    "--rotate",
-    "auto|0|90|180|270",
+    "--rotate", "auto|0|90|180|270",
     "Turn pages clockwise; auto turns sideways pages that have at least 12 digits.",
-)
+)  # fmt: skip
 DigitsOnly = option("--digits-only", None, "Leave signs and spaces out of the text.")
 Timings = option("--timings", None, "Add the time of each stage to JSON records.")
 Isolated = option("--isolated", None, "Each picture is one digit; skip the search.")
@@ -40,11 +37,10 @@ Resume = option("--resume", None, "Continue an interrupted run that wrote JSON l
 ShardOf = option("--shard", "I/N", "Read part I of N. A hash of the name assigns each picture to a part.")
 Ordered = option("--ordered", None, "Write records in the order of the inputs.")
 Workers = option(
-    "--workers",
-    "N",
-    "Worker processes; 0 reads in this process [default: one per core, with a GPU two per core; "
-    "0 for a few pictures].",
-)
+    "--workers", "N",
+    "Worker processes; 0 reads in this process [default: one per core, with a GPU two per core; 0 for a few "
+    "pictures].",
+)  # fmt: skip
 Ray = option("--ray", "ADDRESS", "Read on the Ray cluster at ADDRESS or 'auto'.")
 
 

@@ -53,6 +53,7 @@ class Answers:
 
     @classmethod
     def join(cls, parts: list["Answers"]) -> "Answers":
+        parts = parts or [cls.none()]
         return cls(*(np.concatenate([getattr(a, name) for a in parts]) for name in cls.__slots__))
 
 

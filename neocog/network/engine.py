@@ -133,7 +133,7 @@ class Engine:
                 self._decision(self._respond(digits[start : start + batch]))
                 for start in range(0, len(digits), batch)
             ]
-        return Answers.join(parts) if parts else Answers.none()
+        return Answers.join(parts)
 
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
         """Every layer's response to pictures (B, 65, 65), ink 1 on paper 0, by name: float32 (B, K, H, W)."""

@@ -345,7 +345,14 @@ class _PrunedCells:
         responses -= (self._theta * v)[:, None]
         np.maximum(responses, np.zeros_like(self._silence), out=responses)
         responses /= v[:, None] + self._silence
-        return self._laid_out(responses, places, (len(u.values), rows.out, columns.out))
+        # the smallest patch that holds the responses (places, K)
+        heard = responses.any(axis=1)
+        digit, row, column = (index[heard] for index in places)
+        high, wide = extent(np.bincount(row) > 0), extent(np.bincount(column) > 0)
+        values = np.zeros((n, length(high), length(wide), responses.shape[1]), dtype=np.float32)
+        values[digit, row - high.start, column - wide.start] = responses[heard]
+        at = moved(high, rows.out.start), moved(wide, columns.out.start)
+        return Patch(values, *at, self._windows.out)
 
     def _candidates(self, seen: Floats) -> tuple[Places, Floats]:
         """Return the places where a cell may respond, and v there."""
@@ -381,17 +388,6 @@ class _PrunedCells:
             parts += [slice(a, b) for a, b in pairwise(np.linspace(first, last, count + 1).astype(int))]
         parallel(multiply, parts)
         return out
-
-    def _laid_out(self, responses: Floats, places: Places, reached: tuple[int, slice, slice]) -> Patch:
-        """Return responses (places, K) as the smallest patch that holds them."""
-        digits, rows, columns = reached
-        heard = responses.any(axis=1)
-        digit, row, column = (index[heard] for index in places)
-        high, wide = extent(np.bincount(row) > 0), extent(np.bincount(column) > 0)
-        shape = (digits, length(high), length(wide), responses.shape[1])
-        values = np.zeros(shape, dtype=np.float32)
-        values[digit, row - high.start, column - wide.start] = responses[heard]
-        return Patch(values, moved(high, rows.start), moved(wide, columns.start), self._windows.out)
 
 
 class _SpectralCells:

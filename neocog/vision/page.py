@@ -61,8 +61,8 @@ def lay_out(
 ) -> Layout:
     """Find the digits of a page (H, W), in reading order, with the answer of the digit network.
 
-    ``network`` is the finder's, ``known`` asks the digit network, ``count`` are the digits expected
-    in each line; ``turn``: None where it is to be found out; ``found``: what `look` returned.
+    ``network`` is the finder's, ``known`` asks the digit network, ``count`` are the digits expected in each
+    line; ``turn``: None where it is to be found out; ``found``: what `look` returned.
     """
     settings = settings or SearchSettings()
 
