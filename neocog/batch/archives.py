@@ -41,10 +41,7 @@ def is_archive_name(name: str) -> bool:
 
 
 def members(path: str, skipped: Skipped = lambda name, why: None) -> Iterator[Item]:
-    """Yield the pictures of an archive, in its own order; InputError where it is damaged.
-
-    Other files are ``skipped``. What comes before a damage has been yielded.
-    """
+    """Yield the pictures of an archive in its order; other files are ``skipped``; InputError at a damage."""
     try:
         room = max(MAX_UNPACKED, MAX_RATIO * os.path.getsize(path))
         too_much = f"the archive unpacks to more than {room:,} bytes; split it"
@@ -67,10 +64,7 @@ def members(path: str, skipped: Skipped = lambda name, why: None) -> Iterator[It
 
 
 def read_member(item: Item) -> bytes:
-    """Return the bytes of a member of a zip or plain tar archive; no other one is looked at.
-
-    InputError if they cannot be had.
-    """
+    """Return the bytes of a member of a zip or plain tar archive; InputError if they cannot be had."""
     info = item.packed
     try:
         with open(cast(str, item.archive), "rb") as stream:

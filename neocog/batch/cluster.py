@@ -57,12 +57,10 @@ shutil.rmtree(folder, ignore_errors=True)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Ray cluster, and how the networks run on it.
+    """A Ray cluster, and how the networks run on it, see `neocog.reading.device.open_engine`.
 
-    ``address`` "local" is a cluster of this machine and run alone: it listens on the loopback address, has no
-    dashboard, and asks for a token that only this run knows. With ``device`` "cuda"
-    each GPU has the networks, with "cpu" every actor that decodes. ``precision`` and ``plan`` are
-    as :func:`neocog.reading.device.open_engine` takes them.
+    ``address`` "local" is a cluster of this run alone: it listens on the loopback address, has no dashboard,
+    and asks for a token. With ``device`` "cuda" each GPU has the networks, with "cpu" every actor.
     """
 
     address: str  # as ray.init takes it; "auto" is the one of this machine

@@ -20,12 +20,10 @@ from neocog.reading.records import PageReading
 class Sink:
     """Takes one record after another, for a file or for stdout.
 
-    A file that exists is locked at once, and written over when the first record comes, or when all
-    is done. A document that needs its end (json, hocr, alto) is written beside the file, as
-    ``.NAME.part``, and takes its place at the end.
-
-    The run ends (EndedEarly) if the file cannot be written any more, or if it is removed, replaced
-    or shortened by others. UsageError if another run has it.
+    A file that exists is locked at once, and written over when the first record comes, or when all is done. A
+    document that needs its end (json, hocr, alto) is written as ``.NAME.part`` beside it, and takes its place
+    at the end. UsageError if another run has the file; EndedEarly if it cannot be written any more, or is
+    removed, replaced or shortened by others.
     """
 
     def __init__(self, form: Format, path: str | Path | None = None) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from neocog.batch.sources import Item
 from neocog.reading.formats import Format
-from neocog.reading.pictures import what_went_wrong
+from neocog.reading.pictures import pages_of, what_went_wrong
 from neocog.reading.records import REJECTED, Box, DigitReading, PageReading
 
 if TYPE_CHECKING:
@@ -174,31 +174,26 @@ def _read_pages(
 def _read_isolated(
     reader: "Reader", items: Sequence[Item], block: Block, beat: Callable[[], None]
 ) -> Iterator[tuple[Item, tuple[PageReading, ...]]]:
-    """Read pictures of one digit each, all in one go; every page of a TIFF is one digit.
-
-    The box of a digit is the whole picture.
-    """
-    from neocog.reading.pictures import pages_of
+    """Read pictures of one digit each, all in one go; a page is a digit, and its box is the whole page."""
     from neocog.vision.finder import LONG_SIDE
     from neocog.vision.normalise import isolated_digit
 
     start = time.perf_counter()
     digits: list[NDArray[np.uint8]] = []
     boxes: list[Box] = []
-    pages: list[list[int]] = []  # of each item, those that were decoded
-    failures: list[PageReading | None] = []
+    found: list[tuple[Item, list[int], list[PageReading]]] = []  # pages that were decoded; the failure
     for item in items:
-        pages.append([])
-        failures.append(None)
+        pages, failure = list[int](), list[PageReading]()
+        found.append((item, pages, failure))
         try:
             for page in pages_of(item.picture(), LONG_SIDE):
                 digits.append(isolated_digit(page.grey))
                 height, width = (round(side / page.scale) for side in page.grey.shape)
                 boxes.append((0, 0, width, height))
-                pages[-1].append(page.index)
+                pages.append(page.index)
                 beat()
         except Exception as error:
-            failures[-1] = _failure(reader, item, len(pages[-1]), error)
+            failure.append(_failure(reader, item, len(pages), error))
         beat()
     decoded = time.perf_counter()
     block.spend("decode", decoded - start)
@@ -207,10 +202,10 @@ def _read_isolated(
         answers = reader.engine.recognise(np.stack(digits), batch=reader.batch)
         judged = iter(reader.judge(answers, boxes))
     block.spend("recognise", time.perf_counter() - decoded)
-    for item, numbers, failure in zip(items, pages, failures, strict=True):
-        found = ((number, next(judged)) for number in numbers)
-        readings = [PageReading(item.source, n, digit.char, (digit,), reader.model.id) for n, digit in found]
-        yield item, (*readings, failure) if failure else tuple(readings)
+    for item, pages, failure in found:
+        told = ((page, next(judged)) for page in pages)
+        readings = [PageReading(item.source, n, digit.char, (digit,), reader.model.id) for n, digit in told]
+        yield item, (*readings, *failure)
 
 
 def _failure(reader: "Reader", item: Item, page: int, error: Exception) -> PageReading:

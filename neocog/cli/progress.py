@@ -69,8 +69,8 @@ class Counter:
 class ReadingBar(Counter):
     """The bar of a run over pictures; a context manager.
 
-    ``total`` tells how many inputs there are, or None; it may take its time. ``to_file``: whether
-    records go to a file: on the screen they would stand in the bar's way.
+    ``total`` tells how many inputs there are, or None; it may take its time. ``to_file``: whether records go
+    to a file: on the screen they would stand in the bar's way.
     """
 
     def __init__(self, total: Callable[[], int | None], *, to_file: bool, quiet: bool = False) -> None:
@@ -81,7 +81,7 @@ class ReadingBar(Counter):
     def __enter__(self) -> "ReadingBar":
         if self._shown:
             self._update()
-            threading.Thread(target=self._count, daemon=True).start()
+            threading.Thread(target=lambda: self._update(total=self._total()), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,7 +94,3 @@ class ReadingBar(Counter):
         self._failed += block.failed
         note = f"{self._failed:,} failed" if self._failed else ""
         self._update(advance=block.inputs, note=note)
-
-    def _count(self) -> None:
-        if (total := self._total()) is not None:
-            self._update(total=total)
