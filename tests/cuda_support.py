@@ -16,7 +16,7 @@ from neocog.network.model import Model, load_model
 from neocog.network.registry import list_models, models_dir
 
 MODELS = models_dir()
-SHIPPED = tuple(entry.name for entry in list_models())
+SHIPPED = tuple(path.stem for path in list_models())
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 #: Architectures that kernels must build for, with the most KiB of shared memory that a block has
 #: there (CUDA Programming Guide, technical specifications per compute capability).

@@ -44,7 +44,7 @@ def processor_time(model: Model, batch: int, *, passes: int) -> float:
 
 def main() -> None:
     args = arguments(__doc__, output=None, rounds=60).parse_args()
-    models = [load_model(entry.name) for entry in list_models()]
+    models = [load_model(path.stem) for path in list_models()]
     passes = 4 * args.rounds
     # before onnxruntime's threads are there, which turn on too
     spent = [[processor_time(model, batch, passes=passes) for batch in BATCHES] for model in models]

@@ -66,7 +66,7 @@ class Sections:
     def silence(self) -> list[Row]:
         """Table 8: how much of each S-layer's input is silent, in models that ship or are named."""
         digits = self.digits[: 16 if self.quick else PAPER_DIGITS]
-        models = [load_model(entry.name) for entry in list_models()]
+        models = [load_model(path.stem) for path in list_models()]
         models += [fed.model for size, fed in self.fed.items() if "/" not in size]
         return [{"model": m.id, **row} for m in models for row in silence(m, digits)]
 

@@ -20,14 +20,14 @@ def list_them(as_json: options.Json = False) -> None:
     from neocog.evaluation.about import about
     from neocog.network.registry import list_files, models_dir
 
-    entries = list_files()
-    if not entries:
+    files = list_files()
+    if not files:
         raise ModelError(f"no models in {models_dir()}; install neocog again, or train one")
     found: list[dict[str, Any]] = []
-    for entry in entries:
-        told: dict[str, Any] = {"name": entry.name, "path": str(entry.path), "bytes": entry.size}
+    for path in files:
+        told: dict[str, Any] = {"name": path.stem, "path": str(path), "bytes": path.stat().st_size}
         try:
-            told |= about(entry.path)
+            told |= about(path)
             del told["card"]
         except ModelError as error:
             told["error"] = str(error)
@@ -95,7 +95,7 @@ def verify(
     from neocog.network.registry import list_files, models_dir, shipped_digests
 
     shipped = {Path(name).stem for name in shipped_digests(models_dir())}
-    wanted = names or sorted(shipped | {entry.name for entry in list_files()})
+    wanted = names or sorted(shipped | {path.stem for path in list_files()})
     if not wanted:
         raise ModelError("no models are shipped here; give a model file, or train one")
     broken = []

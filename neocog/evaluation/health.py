@@ -86,7 +86,7 @@ def _models() -> Iterator[Check]:
         yield Check("models", "fail", f"none in {models_dir()}", "install neocog again")
     for entry in entries:
         try:
-            yield Check("model", "ok", verify(entry.name))
+            yield Check("model", "ok", verify(entry.stem))
         except ModelError as error:
             yield Check("model", "fail", str(error), "install neocog again")
 

@@ -7,7 +7,6 @@ In a checkout they lie in ``models/`` beside the package, in an installed wheel 
 
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from neocog.errors import ModelError
@@ -22,31 +21,20 @@ SUMS = "SHA256SUMS"
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
-@dataclass(frozen=True, slots=True)
-class ModelEntry:
-    """One shipped model: its name, its file and the size of the file in bytes."""
-
-    name: str
-    path: Path
-    size: int
-
-
 def models_dir() -> Path:
     """Return the folder of the shipped models."""
     installed = _PACKAGE / "_models"
     return installed if installed.is_dir() else _PACKAGE.parent / "models"
 
 
-def list_models() -> list[ModelEntry]:
-    """Return the shipped models that recognise digits, sorted by name."""
-    return [entry for entry in list_files() if entry.name != FINDER]
+def list_models() -> list[Path]:
+    """Return the files of the shipped models that recognise digits, sorted by name."""
+    return [path for path in list_files() if path.stem != FINDER]
 
 
-def list_files() -> list[ModelEntry]:
-    """Return the shipped models and the finder, sorted by name."""
-    return [
-        ModelEntry(path.stem, path, path.stat().st_size) for path in sorted(models_dir().glob(f"*{SUFFIX}"))
-    ]
+def list_files() -> list[Path]:
+    """Return the files of the shipped models and the finder, sorted by name."""
+    return sorted(models_dir().glob(f"*{SUFFIX}"))
 
 
 def shipped_digests(folder: Path) -> dict[str, str]:
@@ -84,11 +72,11 @@ def find_model(name_or_path: str | Path) -> Path:
     if not found.is_file():
         from difflib import get_close_matches
 
-        close = get_close_matches(text, [entry.name for entry in list_files()], 1)
+        close = get_close_matches(text, [path.stem for path in list_files()], 1)
         meant = f"did you mean {close[0]!r}? " if close else ""
         raise ModelError(f"no model named {text!r}; {meant}there are {_names()}, or give a file's path")
     return found
 
 
 def _names() -> str:
-    return ", ".join(entry.name for entry in list_models()) or "none"
+    return ", ".join(path.stem for path in list_models()) or "none"
