@@ -16,7 +16,7 @@ from typer.testing import Result
 
 from neocog.errors import InputError, NothingToRead, UsageError
 from neocog.live import cameras
-from neocog.live.cameras import Camera, CameraSource, find_camera, nodes
+from neocog.live.cameras import Camera, CameraSource, find_camera, listed
 from neocog.live.session import LineFile
 from neocog.live.sources import SourceLost
 from tests.live_support import MODEL, clip, frames_in, save_video
@@ -308,7 +308,7 @@ class TestCameras:
         for number, name in there.items():
             (tmp_path / f"video{number}").mkdir()
             (tmp_path / f"video{number}" / "name").write_text(name + "\n")
-        found = nodes(tmp_path)
+        found = listed(tmp_path)
         assert found == sorted(there.items())
         monkeypatch.setattr(cameras, "listed", lambda: found)
         assert (find_camera("c920"), find_camera("/dev/video2")) == (10, 2)

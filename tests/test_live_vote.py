@@ -278,7 +278,7 @@ class TestAnnouncements:
         for number in range(100, 200):
             watcher.see_all((str(number), 20), ("", 20))
         assert len(watcher.announcer._last) <= 2
-        assert len(watcher.announcer._said) <= 2
+        assert len(watcher.announcer.said) <= 2
 
 
 class TestPattern:

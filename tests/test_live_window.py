@@ -174,13 +174,13 @@ class TestKeys:
     def test_dragging_chooses_a_region_and_a_click_all(
         self, window: Window, start: tuple[int, int], to: tuple[int, int], box: tuple[int, ...], told: str
     ) -> None:
-        window.drag(*start, down=True)
-        window.drag(*to, down=False)
+        window.mouse(cv2.EVENT_LBUTTONDOWN, *start)
+        window.mouse(cv2.EVENT_LBUTTONUP, *to)
         assert window.session.pipeline.roi is not None
         assert window.session.pipeline.roi.within((320, 240))[0] == box
         assert told in window.note
-        window.drag(60, 60, down=True)
-        window.drag(61, 61, down=False)
+        window.mouse(cv2.EVENT_LBUTTONDOWN, 60, 60)
+        window.mouse(cv2.EVENT_LBUTTONUP, 61, 61)
         assert window.session.pipeline.roi is None
 
 

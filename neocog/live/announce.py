@@ -66,7 +66,7 @@ class Announcer:
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
         self._last: dict[str, float] = {}  # when each announced number was in view
-        self._said: dict[int, str] = {}  # what was announced of each line that is followed
+        self.said: dict[int, str] = {}  # what was announced last of each line that is followed, by number
         self._readings: list[tuple[float, int, str]] = []
         self._began = 0.0  # what was in view before that is no doubt
         self.gone: tuple[str, ...] = ()
@@ -103,29 +103,25 @@ class Announcer:
             doubts = (p < rules.sure) + any(alike(text, one) for one in known)
             if track.steady < rules.hold * rules.doubtful**doubts or self._disputed(track, tracks):
                 continue
-            self._last[text], self._said[track.number] = t, text
+            self._last[text], self.said[track.number] = t, text
             news.append(Announcement(track, text, p, t))
         return tuple(news)
-
-    def said(self, track: Track) -> str | None:
-        """What was announced of a line last."""
-        return self._said.get(track.number)
 
     def forget(self, t: float) -> None:
         """Begin with a new stream at ``t`` seconds: older readings count neither for nor against.
 
         A number that was announced just before is still not announced twice.
         """
-        self._said, self._readings, self._began = {}, [], t
+        self.said, self._readings, self._began = {}, [], t
 
     def _remember(self, tracks: Sequence[Track], t: float) -> None:
         """Note what is in view, and forget what has been out of it for long."""
         numbers = {track.number for track in tracks}
-        self._said = {number: text for number, text in self._said.items() if number in numbers}
+        self.said = {number: text for number, text in self.said.items() if number in numbers}
         for track in tracks:
             if track.complete and track.text in self._last:
-                self._said[track.number] = track.text
-        self._last.update(dict.fromkeys(self._said.values(), t))
+                self.said[track.number] = track.text
+        self._last.update(dict.fromkeys(self.said.values(), t))
         self.gone = tuple(text for text, last in self._last.items() if t - last > self.rules.again)
         for text in self.gone:
             del self._last[text]

@@ -38,12 +38,13 @@ class Camera:
     grants: str | None = None
 
 
-def nodes(root: Path = Path("/sys/class/video4linux")) -> list[tuple[int, str]]:
-    """Numbers and names of the cameras that Linux lists, in order.
+def listed(root: Path = Path("/sys/class/video4linux")) -> list[tuple[int, str]]:
+    """Numbers and names that may be cameras: those that Linux lists, elsewhere eight numbers.
 
-    A camera often has a second node for data that are no pictures; it counts as one that does not
-    work.
+    A camera often has a second node for data that are no pictures; it counts as one that does not work.
     """
+    if not _LINUX:
+        return [(number, "") for number in range(_MOST)]
     found = []
     for node in root.glob("video*"):
         number, name = node.name.removeprefix("video"), ""
@@ -52,11 +53,6 @@ def nodes(root: Path = Path("/sys/class/video4linux")) -> list[tuple[int, str]]:
                 name = (node / "name").read_text(errors="replace").strip()
             found.append((int(number), name))
     return sorted(found)
-
-
-def listed() -> list[tuple[int, str]]:
-    """Numbers and names that may be cameras."""
-    return nodes() if _LINUX else [(number, "") for number in range(_MOST)]
 
 
 def find_camera(name: str) -> int:
@@ -117,19 +113,6 @@ class CameraSource(Source):
         if not self._waiting:
             self.close()
             raise InputError(f"{self.name}: exists but gives no picture; another program may be using it")
-        return self._granted()
-
-    def _check_node(self) -> None:
-        """Say at once what opening would only fail on."""
-        node = f"/dev/video{self._which}"
-        if _LINUX and not os.path.exists(node):
-            raise NothingToRead(f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras")
-        if _LINUX and not os.access(node, os.R_OK | os.W_OK):
-            raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
-
-    def _granted(self) -> str:
-        import cv2
-
         width, height, fps, code = (
             self._video.get(what)
             for what in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT, cv2.CAP_PROP_FPS,
@@ -141,21 +124,26 @@ class CameraSource(Source):
         rate = f"{self.fps:g} frames a second" if self.fps else "rate unknown"
         return ", ".join(part for part in (f"{width:.0f}x{height:.0f}", form, rate) if part)
 
+    def _check_node(self) -> None:
+        """Say at once what opening would only fail on."""
+        node = f"/dev/video{self._which}"
+        if _LINUX and not os.path.exists(node):
+            raise NothingToRead(f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras")
+        if _LINUX and not os.access(node, os.R_OK | os.W_OK):
+            raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
+
     def grab(self) -> bool:
-        """Wait for the next frame; the first came when it was opened."""
         if not (self._waiting or self._video.grab()):
             raise SourceLost(f"{self.name}: gives no more pictures")
         self._waiting = False
         return True
 
     def retrieve(self) -> Pixels:
-        """Decode it."""
         done, pixels = self._video.retrieve()
         if not done:
             raise SourceLost(f"{self.name}: a frame could not be decoded")
         return in_colours(pixels)
 
     def close(self) -> None:
-        """Release it."""
         if self._video is not None:
             self._video.release()

@@ -52,9 +52,8 @@ def draw(view: View, settings: Settings | None = None, *, recording: bool = Fals
         _draw_digit(out, digit)
     _draw_numbers(out, view, settings or Settings())
     run = view.measures
-    figures = (
-        f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  dropped {run.dropped} of {run.frames + run.dropped}"
-    )
+    dropped = f"dropped {run.dropped} of {run.frames + run.dropped}"
+    figures = f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  {dropped}"
     stages = "  ".join(f"{name} {run.ms[name]:.1f}" for name in STAGES if name in run.ms)
     draw_text(out, [figures, stages, *([note] if note else [])], recording=recording)
     return out

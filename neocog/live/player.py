@@ -111,7 +111,12 @@ class Player:
             self._bound()
             self._video = cv2.VideoCapture(self._asked.address, cv2.CAP_FFMPEG, settings)
             if self._video.isOpened():
-                if self._too_large():
+                width, height = (
+                    int(self._video.get(side))
+                    for side in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)
+                )
+                if not self._asked.jpegs and width * height > MAX_PIXELS:
+                    self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
                     return None
                 if self._grab() and (pixels := self._picture()) is not None:
                     return pixels
@@ -122,23 +127,11 @@ class Player:
         self._why = said
         return None
 
-    def _too_large(self) -> bool:
-        """Whether its header tells of frames that are not read."""
-        import cv2
-
-        width = int(self._video.get(cv2.CAP_PROP_FRAME_WIDTH))
-        height = int(self._video.get(cv2.CAP_PROP_FRAME_HEIGHT))
-        if self._asked.jpegs or width * height <= MAX_PIXELS:
-            return False
-        self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
-        return True
-
     def _bound(self) -> None:
         """End the process if FFmpeg does not come back in time."""
         faulthandler.dump_traceback_later(2 * self._asked.silence + _HANGS, exit=True, file=2)
 
     def _grab(self) -> bool:
-        """Go on to the next picture."""
         start = time.monotonic()
         self._bound()
         if self._video.grab():
@@ -173,15 +166,6 @@ class Player:
             return None
 
 
-def _limit_memory() -> None:
-    """Limit the memory, where the system has such limits."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-
-
 def _overheard() -> Callable[[], list[str]]:
     """Take stdout and stderr; of what is said there only the beginning is kept."""
     ear, mouth = os.pipe()
@@ -205,7 +189,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     own = os.environ.get(_OPTIONS)
     os.environ.update(_QUIET)
-    _limit_memory()
+    with suppress(ImportError, OSError, ValueError):  # where the system has such limits
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     asks, answers = os.fdopen(0, "rb", buffering=0), os.fdopen(os.dup(1), "wb")
     words = _overheard()
     asked = Asked(**json.loads(asks.readline()))

@@ -58,7 +58,6 @@ class Recorder:
         self._newest, self._last = t, pixels
 
     def close(self) -> None:
-        """Finish the file."""
         if self._video is not None:
             self._video.release()
             self._video = None

@@ -112,11 +112,8 @@ class Session:
     def run(self) -> None:
         """Read until the source ends or the window is closed.
 
-        Raises
-        ------
-        NeocogError
-            If the source cannot be opened or breaks off for good, or an output cannot be opened,
-            is what is read, or is a video that exists.
+        NeocogError if the source cannot be opened or breaks off for good, or an output cannot be opened, is
+        what is read, or is a video that exists.
         """
         taken: dict[object, str] = {identity(f): "is what is read" for f in self.source.files}
         for option, path in (("--jsonl", self._jsonl), ("--record", self._video)):
@@ -133,7 +130,7 @@ class Session:
             if self._jsonl:
                 self._lines = stack.enter_context(LineFile(self._jsonl))
             if self._video:
-                self.record(self._video)
+                self.recorder = Recorder(self._video)
             stack.callback(self.end_recording)
             if self._window is not None:
                 stack.callback(self._window.close)
@@ -161,10 +158,6 @@ class Session:
     def _page(self, **read: Any) -> dict[str, Any]:
         model, finder = self.reader.model.id, self.reader.finder.model.id
         return PageReading(self.source.name, model=model, finder=finder, **read).to_dict()
-
-    def record(self, path: str) -> None:
-        """Begin to record what is shown; UsageError if the file cannot be written."""
-        self.recorder = Recorder(path)
 
     def end_recording(self) -> None:
         """Finish the recording, if there is one."""
@@ -237,12 +230,10 @@ class Session:
             tell(str(error))
 
     def _tell_notices(self) -> None:
-        """Say what happened to the source."""
         while not self._said.empty():
             state, text = self._said.get()
             back = "back, " if state == "back" else ""
-            lost = f"{text}; trying again"
-            tell(lost if state == "lost" else f"{self.source.name}: {back}{text}")
+            tell(f"{text}; trying again" if state == "lost" else f"{self.source.name}: {back}{text}")
             self._event({"event": "source", "state": state, "text": text})
 
     def _event(self, event: dict[str, Any]) -> None:

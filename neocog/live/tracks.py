@@ -152,12 +152,16 @@ class Tracker:
         return self.tracks
 
     def forget(self) -> None:
-        """Follow nothing: what was seen says nothing about the frames to come."""
+        """Forget all tracks (after a broken stream)."""
         self.tracks = ()
 
     def _voted(self, track: Track, row: Row, pairs: Pairs) -> Track:
         """Return a track with the votes of one more frame; none of its digits if none is left."""
-        step = _moved(track, row, pairs)
+        steps = [
+            _step(track.digits[i].reading, row[j])
+            for i, j in pairs if i is not None and j is not None
+        ] or [(0.0, 0.0)]  # fmt: skip
+        step = median([dx for dx, _ in steps]), median([dy for _, dy in steps])
         digits = []
         for i, j in pairs:
             old = track.digits[i] if i is not None else None
@@ -200,15 +204,6 @@ def _match(tracks: Sequence[Track], rows: Sequence[Row]) -> tuple[dict[int, tupl
         if track_number not in matches and number in left:
             matches[track_number] = left.pop(number), pairs
     return matches, list(left.values())
-
-
-def _moved(track: Track, row: Row, pairs: Pairs) -> Shift:
-    """Return the columns and rows by which paired digits have moved; (0, 0) without any."""
-    steps = [
-        _step(track.digits[i].reading, row[j])
-        for i, j in pairs if i is not None and j is not None
-    ] or [(0.0, 0.0)]  # fmt: skip
-    return median([dx for dx, _ in steps]), median([dy for _, dy in steps])
 
 
 def align(old: Row, new: Row, *, expected: Shift = (0.0, 0.0)) -> tuple[Pairs, float]:

@@ -55,13 +55,11 @@ class VideoFile(Source):
         self._limit = 0.0  # seconds that a wait may take
 
     def open(self) -> str:
-        """Open it, and say what it holds."""
         size = self._open()
         self.fps = self.fps or _USUAL_FPS
         return f"{size}, {self.fps:g} frames a second"
 
     def grab(self) -> bool:
-        """Wait for the next frame."""
         if self._due:  # the one before was not wanted
             self.retrieve()
         answer = self._ask(b"+")
@@ -71,7 +69,6 @@ class VideoFile(Source):
         return self._due
 
     def retrieve(self) -> Pixels:
-        """Take its pixels."""
         answer, self._due = self._ask(b""), False
         if "end" in answer:
             raise self._lost(answer)
@@ -84,7 +81,6 @@ class VideoFile(Source):
         return pixels
 
     def interrupt(self) -> None:
-        """End the wait for a frame."""
         if self._decoder is not None:
             self._decoder.kill()
 
@@ -162,13 +158,8 @@ class VideoFile(Source):
 class Stream(VideoFile):
     """Pictures from a server that goes on sending: MJPEG over HTTP, or RTSP over TCP.
 
-    Parameters
-    ----------
-    address : str
-        ``http://``, ``https://``, ``rtsp://`` or ``rtsps://``; a name and password in it are sent
-        along. ValueError if it is no address.
-    silence : float
-        Seconds without a picture after which the stream counts as lost.
+    ``address``: ``http``, ``https``, ``rtsp`` or ``rtsps``; a name and password in it are sent along.
+    ValueError if it is no address. It counts as lost after ``silence`` seconds without a picture.
     """
 
     live = True
@@ -180,12 +171,10 @@ class Stream(VideoFile):
         safe = f"|tls_verify;1|ca_file;{ssl.get_default_verify_paths().cafile or ''}"
         http = address.lower().startswith("http")
         # some servers do not say in each part that it is a JPEG
-        formats = [_HTTP + "mpjpeg", _HTTP + "mjpeg"] if http else [_RTSP]
-        options = [form + safe for form in formats]
-        self._asked = Asked(address, options, silence, newest=True, jpegs=http)
+        forms = [_HTTP + "mpjpeg", _HTTP + "mjpeg"] if http else [_RTSP]
+        self._asked = Asked(address, [form + safe for form in forms], silence, newest=True, jpegs=http)
 
     def open(self) -> str:
-        """Connect, and say what comes."""
         size = self._open()
         if self._asked.jpegs:
             self.fps = None  # MJPEG does not say; FFmpeg says 25
