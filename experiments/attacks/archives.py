@@ -104,8 +104,8 @@ def _links(picture: bytes) -> bytes:
     """Members that are links to files outside, pipes and devices, with names of pictures."""
     kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)
     targets = ("/etc/passwd", "../../a.png", "self.png")
-    links = [(_member(f"self{kind.decode()}.png", kind=kind, link=target), b"")
-             for kind in kinds for target in targets]  # fmt: skip
+    links = [(_member(f"self{kind.decode()}{number}.png", kind=kind, link=target), b"")
+             for kind in kinds for number, target in enumerate(targets)]  # fmt: skip
     return tar_of([*links, ("a.png", picture)])
 
 

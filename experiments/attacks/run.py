@@ -16,12 +16,14 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
 from experiments.attacks import archives as attack_archives
 from experiments.attacks import models as attack_models
 from experiments.attacks import pictures as attack_pictures
 from experiments.attacks import server as attack_server
 from experiments.attacks import streams as attack_streams
-from experiments.attacks.pictures import Case
+from experiments.attacks.pictures import Case, changed
 from experiments.attacks.surroundings import SURROUNDINGS, reading
 from experiments.attacks.watch import Outcome, one_record_each, watched
 from experiments.harness.arguments import arguments
@@ -69,7 +71,9 @@ def models(folder: Path, model: str, *, count: int, seed: int) -> Outcome:
     """Model files, verified by one command; shipped files with a bit flipped."""
     cases = [*attack_models.damaged(count, seed=seed), *attack_models.hostile()]
     outcome, whole = verified(folder, model, kind="model files", cases=cases), Path(model).read_bytes()
-    flipped = written(folder / "shipped", attack_models.flipped(whole, count, seed=seed))
+    random = np.random.default_rng(seed)
+    cases = [(f"{n}.safetensors", changed(whole, random, flips=1, reach=len(whole))) for n in range(count)]
+    flipped = written(folder / "shipped", cases)
     sums = [f"{hashlib.sha256(whole).hexdigest()}  {Path(path).name}\n" for path in flipped]
     (folder / "shipped" / "SHA256SUMS").write_text("".join(sums))
     done = watched(["models", "verify", *flipped], folder, name="bits")
