@@ -72,12 +72,7 @@ class Announcer:
         self.gone: tuple[str, ...] = ()
 
     def update(
-        self,
-        tracks: Sequence[Track],
-        t: float,
-        bounds: Box,
-        *,
-        allows: Callable[[str], bool] = lambda _: True,
+        self, tracks: Sequence[Track], t: float, bounds: Box, *, allows: Callable[[str], bool] = bool
     ) -> tuple[Announcement, ...]:
         """Take the lines that are followed; return what is to be announced.
 

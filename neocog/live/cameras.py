@@ -1,6 +1,7 @@
 """Cameras: which are there, which work, and frames from one of them."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,12 +47,11 @@ def listed(root: Path = Path("/sys/class/video4linux")) -> list[tuple[int, str]]
     if not _LINUX:
         return [(number, "") for number in range(_MOST)]
     found = []
-    for node in root.glob("video*"):
-        number, name = node.name.removeprefix("video"), ""
-        if number.isdecimal():
-            with suppress(OSError):
-                name = (node / "name").read_text(errors="replace").strip()
-            found.append((int(number), name))
+    for node in root.glob("video[0-9]*"):
+        name = ""
+        with suppress(OSError):
+            name = (node / "name").read_text(errors="replace").strip()
+        found.append((int(node.name.removeprefix("video")), name))
     return sorted(found)
 
 
@@ -60,12 +60,11 @@ def find_camera(name: str) -> int:
 
     NothingToRead if there is none.
     """
-    number = name.removeprefix("/dev/video")
-    if number != name and number.isdecimal():
-        return int(number)
-    for there, called in listed():
+    if match := re.fullmatch(r"/dev/video(\d+)", name):
+        return int(match[1])
+    for number, called in listed():
         if name.lower() in called.lower():
-            return there
+            return number
     raise NothingToRead(f"{name}: no file, folder or camera of that name; `neocog cameras` lists the cameras")
 
 

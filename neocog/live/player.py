@@ -99,9 +99,8 @@ class Player:
         self._asked.address.encode()  # UnicodeError: OpenCV would end the process
         silence = self._asked.silence
         settings = [
-            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * silence)),
+            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * silence), cv2.CAP_PROP_N_THREADS, _THREADS),
             *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * silence)),
-            *(cv2.CAP_PROP_N_THREADS, _THREADS),
             *((cv2.CAP_PROP_FORMAT, -1) if self._asked.jpegs else ()),
         ]
         said = ""
@@ -175,11 +174,10 @@ def _overheard() -> Callable[[], list[str]]:
         os.dup2(mouth, printed)
 
     def words() -> list[str]:
-        said = b""
         with suppress(BlockingIOError):
-            said = os.read(ear, 2**16)
-        lines = [line.decode(errors="replace") for line in _WORDS.findall(said)]
-        return [_OTHERS if "whitelist" in line else line for line in lines]
+            lines = [line.decode(errors="replace") for line in _WORDS.findall(os.read(ear, 2**16))]
+            return [_OTHERS if "whitelist" in line else line for line in lines]
+        return []
 
     return words
 

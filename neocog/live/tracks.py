@@ -193,15 +193,14 @@ def _match(tracks: Sequence[Track], rows: Sequence[Row]) -> tuple[dict[int, tupl
     """Find each track's row and how their digits pair, cheapest first; and the rows left over."""
     options = []
     for track in tracks:
+        before = tuple(digit.reading for digit in track.digits)
         for number, row in enumerate(rows):
-            before = tuple(digit.reading for digit in track.digits)
             pairs, cost = align(before, row, expected=track.step)
-            if cost < _SAME:
-                options.append((cost, track.number, number, pairs))
+            options.append((cost, track.number, number, pairs))
     matches: dict[int, tuple[Row, Pairs]] = {}
     left = dict(enumerate(rows))
-    for _, track_number, number, pairs in sorted(options, key=lambda option: option[:3]):
-        if track_number not in matches and number in left:
+    for cost, track_number, number, pairs in sorted(options, key=lambda option: option[:3]):
+        if cost < _SAME and track_number not in matches and number in left:
             matches[track_number] = left.pop(number), pairs
     return matches, list(left.values())
 
