@@ -66,9 +66,7 @@ class Explanation:
     runner_up: int  # the strongest digit but for it
     p: float  # probability of the answer, 0 for no digit
     scores: Floats  # (10,) or (11,)
-    pieces: dict[
-        str, tuple[Piece, ...]
-    ]  # of each layer in `LAYERS` those that carried the score, the first most
+    pieces: dict[str, tuple[Piece, ...]]  # of each of `LAYERS` those that carried the score, most first
     heat: dict[str, Floats]  # (65, 65): where on U0 that is, for these layers and "needed"
     needed: tuple[Piece, ...]  # of UC3, that the runner-up lacked: with them it wins, or comes nearer
     maps: dict[str, Floats]  # every layer's responses, (1, K, H, W)
@@ -95,15 +93,10 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog explain --json`` prints it."""
-        return {
-            "model": self.model,
-            "label": self.label,
-            "runner_up": self.runner_up,
-            "p": round(self.p, 4),
-            "scores": [round(float(score), 5) for score in self.scores],
-            "pieces": {layer: [asdict(p) for p in own] for layer, own in self.pieces.items()},
-            "needed": [asdict(piece) for piece in self.needed],
-        }
+        facts: dict[str, Any] = {"model": self.model, "label": self.label, "runner_up": self.runner_up}
+        facts |= {"p": round(self.p, 4), "scores": [round(float(score), 5) for score in self.scores]}
+        facts["pieces"] = {layer: [asdict(p) for p in own] for layer, own in self.pieces.items()}
+        return facts | {"needed": [asdict(piece) for piece in self.needed]}
 
     def plot(self) -> "Image":
         """Draw the pieces over the ink, a panel for each layer and one for the runner-up."""

@@ -51,7 +51,10 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
         folder = Path(named)
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder, expected one that holds {', '.join(SETS)}")
-        there = {name: folder / name for name in SETS if _holds_files(folder / name)}
+        there = {  # with more in it than a transfer that broke off leaves
+            name: folder / name for name in SETS
+            if (folder / name).is_dir() and any(e.suffix != ".part" for e in (folder / name).iterdir())
+        }  # fmt: skip
         if not there:
             raise InputError(f"{folder}: contains none of these folders: {', '.join(SETS)}")
         missing = dict.fromkeys(SETS, f"not in {folder}")
@@ -80,11 +83,6 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
             raise InputError(f"{there[name]}: no labels.csv, which says what is written in each picture")
         pictures[name] = labelled[:limit]
     return Sets(digits, validation, dict(sorted(pictures.items())), missing)
-
-
-def _holds_files(folder: Path) -> bool:
-    """Whether it is a folder with more in it than a transfer that broke off leaves."""
-    return folder.is_dir() and any(entry.suffix != ".part" for entry in folder.iterdir())
 
 
 @dataclass(frozen=True, slots=True)

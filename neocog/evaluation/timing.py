@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,10 +85,7 @@ def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
     that were timed while the machine was busier are made shorter, all alike.
     """
     digits = made_digits(batch)
-
-    def recognise() -> None:
-        engine.recognise(digits, batch=batch)
-
+    recognise = partial(engine.recognise, digits, batch=batch)
     for _ in range(WARM_UP):
         recognise()
     passes: list[float] = []
