@@ -24,11 +24,10 @@ _LONGER = 2  # a reading with more digits counts so often: a mark is missed more
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """When a number is announced.
+    """When a number is announced (``python -m experiments.live.measure rules`` tells what others announce).
 
-    A desk has something like a digit everywhere, but seldom several: with the default ``evidence``
-    one in fifty such numbers may be none; of texts that stay the same for ``long`` frames, one in
-    six. Of other rules ``python -m experiments.live.measure rules`` tells what they announce.
+    A desk has something like a digit everywhere, but seldom several: with the default ``evidence`` one in
+    fifty such numbers may be none; of texts that stay the same for ``long`` frames, one in six.
     """
 
     hold: int = 5  # frames for which a text must have been agreed on

@@ -43,7 +43,13 @@ class Recorder:
         """
         before = self._last
         if before is None:
-            before, self._video = pixels, self._opened(pixels)
+            before = pixels
+            self._check_disk()
+            code = cv2.VideoWriter.fourcc(*_CODES[self.path.suffix.lower()])
+            size = pixels.shape[1], pixels.shape[0]
+            self._video = cv2.VideoWriter(os.path.abspath(self.path), code, self.fps, size)
+            if not self._video.isOpened():
+                raise InputError(f"{self.path}: a video cannot be written there")
             self._first = self._newest = t
         elif before.shape != pixels.shape:
             pixels = _fitted(pixels, before.shape[0], before.shape[1])
@@ -61,15 +67,6 @@ class Recorder:
         if self._video is not None:
             self._video.release()
             self._video = None
-
-    def _opened(self, pixels: NDArray[np.uint8]) -> cv2.VideoWriter:
-        self._check_disk()
-        code = cv2.VideoWriter.fourcc(*_CODES[self.path.suffix.lower()])
-        height, width = pixels.shape[:2]
-        video = cv2.VideoWriter(os.path.abspath(self.path), code, self.fps, (width, height))
-        if not video.isOpened():
-            raise InputError(f"{self.path}: a video cannot be written there")
-        return video
 
     def _check_disk(self) -> None:
         if shutil.disk_usage(self.path.parent).free < RESERVE:

@@ -176,8 +176,7 @@ class Stream(VideoFile):
 
     def open(self) -> str:
         size = self._open()
-        if self._asked.jpegs:
-            self.fps = None  # MJPEG does not say; FFmpeg says 25
+        self.fps = None if self._asked.jpegs else self.fps  # MJPEG does not say; FFmpeg says 25
         return f"{size}, {'MJPEG over HTTP' if self._asked.jpegs else 'over RTSP'}"
 
 
@@ -196,9 +195,7 @@ def open_stream(address: str) -> Source:
 def without_password(address: str) -> str:
     """Return an address as it may be shown."""
     parts = urlsplit(address)
-    if "@" not in parts.netloc:
-        return address
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if "@" in parts.netloc else address
 
 
 def _why(answer: dict[str, Any]) -> str:

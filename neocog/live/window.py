@@ -170,11 +170,10 @@ class Window:
             for name, data in ((path, png), (path.with_suffix(".json"), text.encode())):
                 with atomic_write(name) as file:
                     file.write(data)
+            self._tell(f"saved {path.name}")
         except (OSError, cv2.error) as error:
             why = getattr(error, "strerror", None) or "no PNG can be made of it"
             self._tell(f"not saved: {why}")
-            return
-        self._tell(f"saved {path.name}")
 
     def _record(self) -> None:
         if recorder := self.session.recorder:
