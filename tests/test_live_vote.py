@@ -47,7 +47,7 @@ class Watcher:
     def see_all(self, *steps: tuple[str, int]) -> list[str]:
         """See texts in the middle of the frame, each so many times; "" is an empty frame."""
         for text, times in steps:
-            self.see(*([row(text, x=99, y=99)] if text else []), times=times)
+            self.see(*([still(text)] if text else []), times=times)
         return self.news
 
     @property
@@ -151,6 +151,39 @@ SCENES: dict[str, tuple[list[tuple[str, int]], list[str]]] = {
 }
 
 
+def still(text: str, **place: float) -> Row:
+    return row(text, **{"x": 99, "y": 99, **place})
+
+
+def large(top: int) -> Row:
+    """A digit that fills 400 of 480 rows, of which a tenth is 40."""
+    return (replace(still("5")[0], box=(250, top, 200, 400)),)
+
+
+def doubtful(p: float) -> Row:
+    """A number whose last digit is right with a probability."""
+    return (*still("471"), replace(still("4711")[3], p=p))
+
+
+#: The lines that stand still, for how many frames, and what is announced.
+VIEWS: dict[str, tuple[list[Row], int, list[str]]] = {
+    "the border may cut it off": ([still("471", x=0)], 90, []),
+    "near the border": ([still("471", x=40)], 8, ["471"]),
+    "a digit that fills the frame, at its border": ([large(2)], 20, []),
+    "a digit that fills the frame": ([large(25)], 20, ["5"]),
+    "a digit more likely wrong than right": ([doubtful(0.45)], 60, []),
+    "a digit more likely right than wrong": ([doubtful(0.55)], 60, ["4711"]),
+    "a single digit": ([still("5", p=0.93)], 20, []),
+    "a surer one": ([still("5", p=0.995)], 20, ["5"]),
+    "two digits": ([still("52", p=0.95)], 20, ["52"]),
+    "a single digit for long": ([still("5", p=0.85)], 27, ["5"]),
+    "a single digit, a frame less": ([still("5", p=0.85)], 26, []),
+    "a doubtful one for long": ([still("5", p=0.82)], 60, []),
+    "a digit beside a number": ([still("4711"), still("5", y=300, p=0.85)], 60, ["4711"]),
+    "nearly the same": ([still("10000123"), still("10000124", y=299)], 20, ["10000123", "10000124"]),
+}
+
+
 class TestAnnouncements:
     @pytest.mark.parametrize("scene", SCENES)
     def test_what_is_announced(self, scene: str) -> None:
@@ -159,7 +192,7 @@ class TestAnnouncements:
 
     @pytest.mark.parametrize("comes", [True, False])
     def test_a_sheet_that_slides_in_or_out_is_not_announced_in_parts(self, comes: bool) -> None:
-        watcher, line = Watcher(), row("12345678", x=99, y=99)
+        watcher, line = Watcher(), still("12345678")
         if not comes:
             watcher.see(line, times=20)
         for count in range(1, 9):
@@ -167,11 +200,6 @@ class TestAnnouncements:
         if comes:
             watcher.see(line, times=20)
         assert watcher.news == ["12345678"]
-
-    def test_what_the_border_may_cut_off_is_never_announced(self) -> None:
-        watcher = Watcher()
-        assert watcher.see(row("471", x=0, y=99), times=90) == []
-        assert watcher.see(row("471", x=40, y=99), times=5) == ["471"]
 
     def test_noise_never_announces(self) -> None:
         rng = random.Random(5)
@@ -197,17 +225,13 @@ class TestAnnouncements:
             watcher.see(times=25)
             assert watcher.news[number:] == [text]
 
-    @pytest.mark.parametrize(
-        ("text", "p", "times", "told"),
-        [("5", 0.93, 20, False), ("5", 0.995, 20, True), ("52", 0.95, 20, True),
-         ("5", 0.82, 60, False), ("5", 0.85, 26, False), ("5", 0.85, 27, True)],
-    )  # fmt: skip
-    def test_a_single_digit_must_be_surer_than_several_or_stay_for_long(
-        self, text: str, p: float, times: int, told: bool
-    ) -> None:
-        line = row(text, x=99, y=99, p=p)
-        assert bool(Watcher().see(line, times=times)) is told
-        assert Watcher(rules=Rules(evidence=0.0)).see(line, times=times) == [text]
+    @pytest.mark.parametrize("view", VIEWS)
+    def test_what_is_announced_of_lines_that_stand_still(self, view: str) -> None:
+        rows, times, news = VIEWS[view]
+        assert sorted(Watcher().see(*rows, times=times)) == news
+
+    def test_where_numbers_are_expected_a_single_digit_need_not_be_so_sure(self) -> None:
+        assert Watcher(rules=Rules(evidence=0.0)).see(still("5", p=0.82), times=20) == ["5"]
 
     def test_staying_for_long_begins_anew_with_another_digit(self) -> None:
         five, three = (row(text, x=99, y=99, p=0.93) for text in "53")
@@ -215,35 +239,12 @@ class TestAnnouncements:
         for line in (five, three, five):
             assert watcher.see(line, times=24) == []
 
-    def test_beside_a_number_a_digit_must_be_surer(self) -> None:
-        number, five = row("4711", x=99, y=99), row("5", x=99, y=300, p=0.85)
-        watcher = Watcher()
-        watcher.see(number, five, times=60)
-        assert watcher.news == ["4711"]
-
-    def test_a_digit_that_fills_the_frame_may_be_near_its_border(self) -> None:
-        for top, told in ((2, False), (25, True)):  # 400 of 480 rows, a tenth of it is 40
-            watcher = Watcher()
-            high = replace(row("5", x=250, y=top, p=0.995)[0], box=(250, top, 200, 400))
-            assert bool(watcher.see((high,), times=20)) is told
-
-    def test_a_digit_that_is_more_likely_wrong_keeps_a_number_back(self) -> None:
-        line = row("4711", x=99, y=99)
-        for p, told in ((0.45, []), (0.55, ["4711"])):
-            doubtful = (*line[:3], replace(line[3], p=p))
-            assert Watcher().see(doubtful, times=60) == told
-
     def test_what_may_not_be_announced_is_a_reading_all_the_same(self) -> None:
         watcher = Watcher()
         watcher.allows = lambda text: len(text) == 6
-        line = row("98504383", x=99, y=99)
+        line = still("98504383")
         assert watcher.see(line, times=60) == []
         assert watcher.see(line[:6], times=20) == []
-
-    def test_lines_beside_each_other_may_be_nearly_the_same(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("10000123", x=99, y=99), row("10000124", x=99, y=299), times=20)
-        assert sorted(watcher.news) == ["10000123", "10000124"]
 
     def test_what_went_out_of_view_is_told(self) -> None:
         watcher = Watcher()
@@ -266,7 +267,7 @@ class TestAnnouncements:
             if renewed:
                 watcher.tracker.forget()
                 watcher.announcer.forget(watcher.frame / 30)
-            news = watcher.see(row("98504383", x=99, y=99), times=7)
+            news = watcher.see(still("98504383"), times=7)
             assert news == (["98504383"] if renewed else [])
 
     def test_memory_does_not_grow(self) -> None:
