@@ -1,10 +1,8 @@
 """Files that pretend to be models: cut, flipped bits, headers that lie, crafted finders and models."""
 
-import io
 import json
 import pickle
 import struct
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
+from experiments.attacks.archives import zip_of
 from experiments.attacks.pictures import Case, changed
 from neocog.network.model import to_bytes
 from neocog.network.registry import find_model
@@ -76,13 +75,9 @@ def hostile() -> Iterator[Case]:
     for name, value in (("nan", np.nan), ("infinity", np.inf), ("minus", -1.0)):
         words = np.full(len(tensors) // 2, value, np.float16).tobytes()
         files[name] = model(header, words[: len(tensors)] + tensors[len(words) :])
-    files["pickle"] = pickle.dumps(Harm())
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as stream:
-        stream.writestr("data.pkl", pickle.dumps(Harm()))
-    files |= {"torch": archive.getvalue(), "empty": b""}
-    one = {"dtype": "F16", "shape": [1], "data_offsets": [0, 2]}
-    files["other"] = model({"w": one}, b"\0\0")
+    harm = pickle.dumps(Harm())
+    other = model({"w": {"dtype": "F16", "shape": [1], "data_offsets": [0, 2]}}, b"\0\0")
+    files |= {"pickle": harm, "torch": zip_of([("data.pkl", harm)]), "empty": b"", "other": other}
     yield from ((f"{name}.safetensors", content) for name, content in files.items())
 
 
