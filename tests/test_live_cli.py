@@ -6,7 +6,6 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +53,7 @@ class TestLive:
         assert events[-1]["frames"] == 35
         assert events[-1]["dropped"] == 0
 
-    def test_each_number_is_printed_once_and_a_line_of_json_and_the_run_is_recorded(
-        self, video: Path, tmp_path: Path
-    ) -> None:
+    def test_each_number_is_printed_once_and_a_line_of_json_and_the_run_is_recorded(self, video, tmp_path):
         result = live(video, "--jsonl", tmp_path / "out.jsonl", "--record", tmp_path / "out.mp4")
         assert (result.exit_code, result.stdout) == (0, "471\n2086\n")
         assert "320x240, 25 frames a second" in result.stderr
@@ -76,9 +73,7 @@ class TestLive:
 
     @pytest.mark.parametrize("option", ["--jsonl", "--record"])
     @pytest.mark.parametrize("link", [None, os.symlink, os.link])
-    def test_what_is_read_is_not_written(
-        self, video: Path, tmp_path: Path, option: str, link: Callable[[Path, Path], None] | None
-    ) -> None:
+    def test_what_is_read_is_not_written(self, video, tmp_path, option, link):
         source = tmp_path / "clip.avi"
         source.write_bytes(video.read_bytes())
         out = tmp_path / "other.avi"
@@ -89,9 +84,7 @@ class TestLive:
         assert f"is what is read; choose another {option}" in result.stderr
         assert source.read_bytes() == video.read_bytes()
 
-    def test_two_outputs_are_two_files_and_a_video_that_exists_is_kept(
-        self, video: Path, tmp_path: Path
-    ) -> None:
+    def test_two_outputs_are_two_files_and_a_video_that_exists_is_kept(self, video, tmp_path):
         path, same = tmp_path / "out.avi", tmp_path / "same.avi"
         both = live(video, "--jsonl", path, "--record", f"{tmp_path}/./out.avi")
         assert (both.exit_code, path.exists()) == (2, False)
@@ -126,9 +119,7 @@ class TestLive:
          (["--model", "nothing"], 4, "nothing"), (["--record", "a.txt"], 2, "mp4"),
          (["--jsonl", "no/where.jsonl"], 2, "--jsonl")],
     )  # fmt: skip
-    def test_what_cannot_be_done_is_one_line_and_a_code(
-        self, video: Path, words: list[str], code: int, told: str
-    ) -> None:
+    def test_what_cannot_be_done_is_one_line_and_a_code(self, video, words, code, told):
         source = [] if not words[0].startswith("--") else [str(video)]
         result = run("live", *source, *words, "--headless", "--device", "cpu",
                      *([] if "--model" in words else ["--model", MODEL]))  # fmt: skip
@@ -173,9 +164,7 @@ class TestLineFile:
             ('{"schema":1}', '{"schema":1}\n'),  # whole, but for its newline
         ],
     )
-    def test_lines_are_appended_and_a_torn_one_is_taken_off(
-        self, tmp_path: Path, held: str, kept: str
-    ) -> None:
+    def test_lines_are_appended_and_a_torn_one_is_taken_off(self, tmp_path, held, kept):
         path = tmp_path / "a.jsonl"
         path.write_text(held)
         for number in (1, 2):
@@ -306,9 +295,7 @@ class TestCameras:
         assert list(cameras.probe()) == [Camera(93, "Stuck", None)]
         assert time.perf_counter() - start < 5
 
-    def test_a_camera_is_read_from_the_command_line(
-        self, fake: FakeVideo, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_camera_is_read_from_the_command_line(self, fake, monkeypatch):
         fake.frames = [*clip(("471", 30))]
         monkeypatch.setattr(CameraSource, "live", False)  # the end of its frames ends it
         result = live("0")

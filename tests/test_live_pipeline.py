@@ -154,9 +154,7 @@ class TestPipeline:
         assert [view.seen.rows for view in views] == [view.seen.rows for view in seen_by(reader, frames)]
 
     @pytest.mark.parametrize("every_view", [True, False])
-    def test_numbers_are_announced_once_each_also_those_of_views_that_were_left_out(
-        self, reader: Reader, every_view: bool
-    ) -> None:
+    def test_numbers_are_announced_once_each_also_those_of_views_that_were_left_out(self, reader, every_view):
         frames = clip(("", 4), ("471", 14), ("", 6), ("2086", 14), ("", 4))
         with Pipeline(open_source(frames), reader, Settings(every_view=every_view)) as pipeline:
             if not every_view:
@@ -201,9 +199,7 @@ class TestPipeline:
         recent.recognise(others)
         assert asked[-1] == 3
 
-    def test_frames_are_searched_coarse_to_fine(
-        self, reader: Reader, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_frames_are_searched_coarse_to_fine(self, reader, monkeypatch):
         size, asked = (1280, 720), [0]
         network = OpenCV.__call__
 
@@ -369,9 +365,7 @@ class TestSources:
         with pytest.raises(InputError, match=r"a\.png: is not a picture that neocog can decode"):
             frames_of(open_source(tmp_path / "a.png"))
 
-    def test_files_without_a_page_and_huge_ones_are_left_out(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_files_without_a_page_and_huge_ones_are_left_out(self, tmp_path, monkeypatch):
         cv2.imwrite(str(tmp_path / "a.png"), np.zeros((30, 40, 3), np.uint8))
         with open(tmp_path / "b.png", "wb") as file:
             file.truncate(2**28 + 1)

@@ -271,9 +271,7 @@ def test_a_run_ends_at_once_though_its_stream_is_silent(served: Serve) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a pipe")
 @pytest.mark.parametrize("starts", [True, False])
-def test_a_decoder_that_hangs_or_does_not_start_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: bool
-) -> None:
+def test_a_decoder_that_hangs_or_does_not_start_is_ended(tmp_path, monkeypatch, starts):
     """FFmpeg waits for ever for somebody to write into a pipe."""
     os.mkfifo(tmp_path / "a.avi")
     monkeypatch.setattr("neocog.live.video._LONGEST", 0.1 * starts)
@@ -309,9 +307,7 @@ def test_a_decoder_that_is_stopped_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
-def test_a_server_that_nobody_vouches_for_gets_no_request(
-    served: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_nobody_vouches_for_gets_no_request(served, tmp_path, monkeypatch):
     key, paper = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", paper,
@@ -333,9 +329,7 @@ class TestFiles:
     @pytest.mark.parametrize(
         "name", ["2026-11-22T12:30:05.mp4", "http:127.0.0.1:8097", "concat:a|b", "a%03d.avi", "-"]
     )
-    def test_a_file_is_a_file_whatever_its_name(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-    ) -> None:
+    def test_a_file_is_a_file_whatever_its_name(self, tmp_path, monkeypatch, name):
         save_video(tmp_path / "a.avi", clip(("1", 3)))
         (tmp_path / "a.avi").rename(tmp_path / name)
         monkeypatch.chdir(tmp_path)
@@ -380,9 +374,7 @@ class TestFiles:
 @pytest.mark.parametrize(
     ("number", "stopped"), [(signal.SIGTERM, True), (signal.SIGHUP, False), (signal.SIGINT, True)]
 )
-def test_signals_end_a_run_with_a_recording_that_can_be_played(
-    served: Serve, tmp_path: Path, number: signal.Signals, stopped: bool
-) -> None:
+def test_signals_end_a_run_with_a_recording_that_can_be_played(served, tmp_path, number, stopped):
     """Also where its decoder hangs."""
     if signal.getsignal(number) == signal.SIG_IGN:
         pytest.skip("the signal is ignored here, as below nohup")

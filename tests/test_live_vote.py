@@ -64,9 +64,7 @@ class TestAgreement:
             ((("?", 0.3), ("?", 0.3), ("?", 0.2)), ("?", 0.0)),  # rejected: no votes
         ],
     )
-    def test_a_digit_is_what_k_of_the_last_n_frames_saw(
-        self, votes: tuple, decided: tuple[str, float]
-    ) -> None:
+    def test_a_digit_is_what_k_of_the_last_n_frames_saw(self, votes, decided):
         seen = [vote and DigitReading(*vote, 0.5, (0, 0, 9, 9)) for vote in votes]
         assert Agreement(3, 5).decide(seen) == decided
 

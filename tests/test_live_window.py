@@ -165,9 +165,7 @@ class TestKeys:
             ((100, 60), (300, 160), (100, 60, 200, 100), "only"),
         ],
     )
-    def test_dragging_chooses_a_region_and_a_click_all(
-        self, window: Window, start: tuple[int, int], to: tuple[int, int], box: tuple[int, ...], told: str
-    ) -> None:
+    def test_dragging_chooses_a_region_and_a_click_all(self, window, start, to, box, told):
         window.mouse(cv2.EVENT_LBUTTONDOWN, *start)
         window.mouse(cv2.EVENT_LBUTTONUP, *to)
         assert window.session.pipeline.roi is not None
@@ -201,9 +199,7 @@ class FakeScreen:
 
 class TestWindow:
     @pytest.mark.parametrize(("key", "closed"), [("q", None), ("", 0.0), ("", cv2.error("NULL window"))])
-    def test_q_ends_and_so_does_closing_the_window(
-        self, reader: Reader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, closed: Any
-    ) -> None:
+    def test_q_ends_and_so_does_closing_the_window(self, reader, monkeypatch, tmp_path, key, closed):
         screen, video = FakeScreen(monkeypatch, {3: "l", 5: "b", 7: "h", 9: key}), tmp_path / "a.avi"
 
         def visible(*_: object) -> float:
@@ -219,9 +215,7 @@ class TestWindow:
         assert (screen.shown[-1].shape[1] > 320) is bool(key)
         assert frames_in(video) == len(screen.shown)
 
-    def test_a_window_that_is_closed_while_frozen_stays_closed(
-        self, window: Window, view: View, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_window_that_is_closed_while_frozen_stays_closed(self, window, view, monkeypatch):
         screen = FakeScreen(monkeypatch, {1: " "})
         window.show(view)
         monkeypatch.setattr(cv2, "getWindowProperty", lambda *_: 0.0)
@@ -255,9 +249,7 @@ class TestRecorder:
         inked = [int((frame[120, :, 0] > 100).sum()) for frame in frames]
         assert inked == pytest.approx([320, 320, 48, 240, 320], abs=8)
 
-    def test_a_full_disk_ends_it_while_it_can_be_played(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_full_disk_ends_it_while_it_can_be_played(self, tmp_path, monkeypatch):
         video = Recorder(tmp_path / "a.mp4", fps=30)
         usage = shutil.disk_usage(tmp_path)
         for n in range(40):

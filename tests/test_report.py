@@ -126,9 +126,7 @@ def test_without_any_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert Page(tmp_path / "report.html").text.count("–") >= 7
 
 
-def test_the_place_may_be_named_by_the_variable_and_pictures_alone_are_enough(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_place_may_be_named_by_the_variable_and_pictures_alone_are_enough(data, tmp_path, monkeypatch):
     monkeypatch.setenv("NEOCOG_DATA", str(data))
     sets = find_sets(limit=5)
     assert len(sets.digits["mnist"]) == len(sets.pictures["photos"]) + 2 == 5
@@ -153,9 +151,7 @@ def test_what_is_wrong_is_told(tmp_path: Path, data: Path) -> None:
     assert run("eval", data, "--report", tmp_path / "r", "--split", "test").exit_code == 2
 
 
-def test_matplotlib_is_asked_for_before_anything_is_measured(
-    data: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_matplotlib_is_asked_for_before_anything_is_measured(data, model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setattr("neocog.evaluation.report.measure", lambda *_, **__: pytest.fail("measured"))
     result = run("eval", data, "--report", tmp_path / "r", "--model", model)
