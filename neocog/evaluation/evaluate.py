@@ -27,10 +27,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class DigitScore:
-    """How isolated digits were read, and the seconds of the network.
-
-    ``confusion`` (10, 11) counts digits (row) by their answers (column, 10 for none).
-    """
+    """Counts of digits (row) by answers (column, 10 for none), (10, 11), and the seconds of the network."""
 
     confusion: NDArray[np.int64]
     seconds: float

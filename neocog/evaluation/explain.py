@@ -1,12 +1,10 @@
 """Why a digit was read so: which planes and places carried the answer, by taking them away.
 
-A piece is what one plane responds near one place: the cells within `REACH` of its strongest one.
-A piece is taken away (its responses set to 0), the rest of the network runs again by its equations,
-and what the winning label's score loses is what the piece carried: nothing is approximated. The
-piece that carried most goes first, what carries most without it follows, and so on.
-
-What the runner-up would have needed is found in the same way: pieces of UC3 are raised to what its
-strongest plane of US4 has learned, until it wins.
+A piece is what one plane responds within `REACH` cells of its strongest one. Its responses are set to 0, the
+rest of the network runs again by its equations, and what the winning label's score loses is what it carried:
+nothing is approximated. The piece that carried most goes first, what carries most without it follows, and so
+on. What the runner-up lacked is found in the same way: pieces of UC3 rise to what its strongest plane of US4
+has learned.
 """
 
 from collections.abc import Callable, Sequence
@@ -190,10 +188,7 @@ class Cells(NamedTuple):
 def taken_away(
     engine: Engine, layer: str, u: Floats, label: int, *, count: int = COUNT
 ) -> tuple[tuple[Piece, ...], Floats]:
-    """Name the pieces of a layer's responses (H, W, K) that carry the score of a label.
-
-    Also returns what each place's pieces carry alone, (H, W), as a share of the score.
-    """
+    """Name the pieces of responses (H, W, K) that carry a label; and what each place carries, (H, W)."""
     return _one_by_one(engine, layer, u, np.zeros_like(u), lambda scores: scores[:, label], count)
 
 

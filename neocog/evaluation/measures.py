@@ -97,10 +97,7 @@ def spread(digits: "Digits", most: int) -> "Digits":
 
 
 def mark_facts(reader: "Reader", digits: "Digits", count: int) -> tuple[Facts, Confidence]:
-    """How many marks that are no digits are read as one, by kind; and how surely.
-
-    They are of kinds and fonts that nothing is learned from; ``digits`` are broken and joined for some.
-    """
+    """How many marks of held-out kinds and fonts are read as digits, by kind; and how surely."""
     from neocog.learning.negatives import negatives
 
     marks, kind, names = negatives(count, digits.images, digits.labels, seed=_MARKS_SEED, held=True)

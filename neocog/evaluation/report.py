@@ -40,9 +40,9 @@ class Sets:
 def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> Sets:
     """Open the sets of a folder, and those that need none; ``limit``: so many of each.
 
-    The folder holds ``mnist``, ``usps``, ``photos``, ``strings``, or some of them; by default it is
-    what the variable NEOCOG_DATA names, else only what ``neocog data fetch`` fetched is taken.
-    InputError if the folder is not there or holds none of them, or a set is malformed.
+    The folder holds some of ``mnist``, ``usps``, ``photos``, ``strings``; by default it is what NEOCOG_DATA
+    names, else only what was fetched is taken. InputError if it is missing or holds none of them, or a set is
+    malformed.
     """
     from neocog.learning.datasets import SETS, LabelledPictures, fetched_mnist, open_dataset, open_digits
 

@@ -1,9 +1,8 @@
 """A number is announced once, after it stood still for long enough.
 
-Never announced is a number that the border may cut off, or that is too little likely to be
-one. A text waits longer if its confidence is low, or if it is nearly a text announced just before
-(a sheet that comes, goes or is blurred). Where frames read a line in two ways, the one must have
-been read far more often than the other; until then nothing is announced.
+Never announced is a number that the border may cut off, or that is too little likely to be one. A text waits
+longer if its confidence is low, or if it is nearly one announced just before (a sheet that comes, goes or is
+blurred), and until it has been read far more often than any other reading of its line.
 """
 
 from collections import Counter
@@ -56,11 +55,7 @@ class Announcement:
 
 
 class Announcer:
-    """Finds what is new.
-
-    ``gone`` has the numbers that the last update found out of view for so long that they would be
-    new again.
-    """
+    """Finds what is new; ``gone`` are numbers out of view for so long that they would be new again."""
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
@@ -75,8 +70,8 @@ class Announcer:
     ) -> tuple[Announcement, ...]:
         """Take the lines that are followed; return what is to be announced.
 
-        Readings of lines that may not be announced count as well. ``t`` is in seconds since the
-        first frame, ``bounds`` what is read of the frame: left, top, width, height.
+        ``t`` is in seconds since the first frame, ``bounds`` what is read of it. Lines that may not be
+        announced count.
         """
         self._remember(tracks, t)
         news = []
@@ -102,10 +97,7 @@ class Announcer:
         return tuple(news)
 
     def forget(self, t: float) -> None:
-        """Begin with a new stream at ``t`` seconds: older readings count neither for nor against.
-
-        A number that was announced just before is still not announced twice.
-        """
+        """Begin with a new stream at ``t`` seconds: older readings do not count, announced numbers do."""
         self.said, self._readings, self._began = {}, [], t
 
     def _remember(self, tracks: Sequence[Track], t: float) -> None:
@@ -125,8 +117,8 @@ class Announcer:
     def _disputed(self, track: Track, tracks: Sequence[Track]) -> bool:
         """Whether frames read a line otherwise too often.
 
-        A line that is out of view is taken for the same if it read nearly the same: it may be
-        back. What other lines in view read does not count.
+        A line out of view that read nearly the same may be this one; what other lines in view read does not
+        count.
         """
         others = {other.number for other in tracks} - {track.number}
         counts = Counter(text for _, number, text in self._readings if number not in others)

@@ -29,10 +29,7 @@ except Exception:
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """A camera of this machine: its number, and its name if the system tells one.
-
-    ``grants``: size, format and rate that it gave when it was tried; None if it does not work.
-    """
+    """A camera: number, name if known, size, format and rate that it gave (None: does not work)."""
 
     number: int
     name: str
@@ -56,10 +53,7 @@ def listed(root: Path = Path("/sys/class/video4linux")) -> list[tuple[int, str]]
 
 
 def find_camera(name: str) -> int:
-    """Return the number of the camera of a device file, or whose name holds ``name``.
-
-    NothingToRead if there is none.
-    """
+    """Return the number of the camera of a device file, or whose name holds ``name``; else NothingToRead."""
     if match := re.fullmatch(r"/dev/video(\d+)", name):
         return int(match[1])
     for number, called in listed():

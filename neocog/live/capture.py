@@ -43,8 +43,8 @@ class Closed(Exception):
 class BoundedQueue(Generic[T]):
     """Hands items from one thread to another; at most ``depth`` wait.
 
-    When it is full, `put` waits for room (for a file), or with ``newest`` the oldest item gives
-    way (for a camera). ``merge``, given that item and the new one, returns what is kept of both.
+    When it is full, `put` waits (for a file), or with ``newest`` (for a camera) the oldest item gives way:
+    ``merge``, given it and the new one, returns what is kept of both.
     """
 
     def __init__(
@@ -90,10 +90,9 @@ class BoundedQueue(Generic[T]):
 class Capture(threading.Thread):
     """Takes frames from a source, which it opens, opens again when it is lost, and closes.
 
-    It hands them on to ``out``, ``pace`` a second if that is given, each at its own time and not before; with
-    ``own_pace`` frames of a file at its own rate, which waits for whoever is slow. In this thread ``tell``
-    receives what happened to the source, ``"open"``, ``"lost"`` or ``"back"``, and what there is to say
-    of it, ``note`` the milliseconds that decoding a frame took.
+    ``pace`` is the rate at which frames are due; ``own_pace``: a file's frames at its own rate, waiting for
+    whoever is slow. In this thread ``tell`` receives what happened to the source (``"open"``, ``"lost"``,
+    ``"back"``) and what there is to say of it, ``note`` the milliseconds that decoding a frame took.
     """
 
     def __init__(

@@ -1,10 +1,8 @@
 """Capture, find, recognise and vote, at the same time for different frames.
 
-Three threads, one of which recognises and votes: OpenCV releases the GIL while it works, so no
-process is needed. With the finder on a GPU, which takes a millisecond, one thread finds, recognises
-and votes. From a camera the newest frames are read: two may wait, and those that gave way count as
-dropped. From a file every frame is read. Whoever draws takes views from the end and never delays a
-stage.
+Three threads, one of which recognises and votes (OpenCV releases the GIL); with the finder on a GPU, which
+takes a millisecond, one finds as well. From a camera the newest frames are read: two may wait, and those that
+gave way count as dropped. From a file every frame is read. Whoever draws delays no stage.
 """
 
 import gc
@@ -81,10 +79,7 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A frame and all that was known when it was read.
-
-    ``news`` and ``gone`` are also those of views that were left out since the one before.
-    """
+    """A frame and what was known when it was read; ``news``, ``gone``: also of views left out just before."""
 
     seen: FrameReading  # the frame and what was read in it alone
     tracks: tuple[Track, ...]  # the lines that are followed, with what the last frames agree on
@@ -103,9 +98,8 @@ class View:
 class Pipeline:
     """Reads a source; ``tell`` receives what happens to it, see `Capture`.
 
-    ``roi`` is the region of the frames that is read, None for all, and ``layers`` tells whether
-    views carry the layers' responses to a digit: both may be changed while the source is read.
-    While it is, BLAS has one thread in this process, OpenCV a few, and Python's threads short turns.
+    ``roi`` (the region that is read, None for all) and ``layers`` (whether views carry responses to a digit)
+    may be changed while it runs. Until it ends, BLAS has one thread, OpenCV a few, Python's have short turns.
     """
 
     def __init__(
@@ -180,10 +174,7 @@ class Pipeline:
                 yield view
 
     def next(self, timeout: float | None = None) -> View | None:
-        """Return the next view, or None if there is none within ``timeout`` seconds.
-
-        Closed at the end of the source; NeocogError if it ended by an error.
-        """
+        """Return the next view, None after ``timeout`` s; Closed at the end, NeocogError after an error."""
         try:
             return self._views.get(timeout)
         except TimeoutError:
@@ -280,8 +271,5 @@ def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
 
 
 def finder_threads(device: str) -> int:
-    """Threads of OpenCV, and so of the finder's network on a CPU: with fewer, frames would have to wait.
-
-    With the finder on a GPU no call of OpenCV is large enough to gain from a second thread.
-    """
+    """Threads of OpenCV: on a CPU the finder needs them; beside a GPU no call of it is large enough."""
     return min(_MOST_THREADS, cores()) if device == "cpu" else 1

@@ -1,8 +1,7 @@
 """Decodes a video or stream with FFmpeg; run as a program, since strangers choose what it decodes.
 
-Its memory and its time have limits, and it opens what it was given alone: no playlist, no file
-that another one names. It gets a line of JSON that says what to open, then a byte for each frame
-that is wanted. It answers in lines of JSON; after one that says a shape come so many pixels.
+Memory and time have limits, and it opens no other file (no playlist). It gets a line of JSON that says what
+to open, then a byte for each frame that is wanted; it answers in lines of JSON and, after a shape, pixels.
 """
 
 import faulthandler
@@ -47,9 +46,8 @@ _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 class Asked:
     """What is to be opened: an address, and FFmpeg's options, the first that give a picture.
 
-    A picture must come in ``silence`` seconds; with ``newest`` those that nobody waits for are
-    left out. With ``jpegs`` each is a JPEG of its own size, decoded only if it is wanted (OpenCV
-    takes all pictures of a video for as large as the first).
+    A picture must come in ``silence`` seconds; with ``newest`` those nobody waits for are left out. With
+    ``jpegs`` each is a JPEG, decoded if it is wanted (OpenCV takes all for as large as the first).
     """
 
     address: str

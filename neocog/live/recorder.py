@@ -21,8 +21,7 @@ _LONGEST = 10.0  # seconds that a frame stands; a longer gap is left out of the 
 class Recorder:
     """Writes frames at an even rate: a frame stands until the next one, ten seconds at most.
 
-    Frames of another size than the first are fitted into it, with black borders.
-    UsageError if the file cannot be written, or is of no kind that is known.
+    Frames of another size get black borders. UsageError if the file cannot be written or is of no known kind.
     """
 
     def __init__(self, path: str | Path, *, fps: float = 30.0) -> None:
@@ -37,10 +36,7 @@ class Recorder:
             raise UsageError(f"{path}: cannot be written; choose another --record")
 
     def write(self, pixels: NDArray[np.uint8], t: float) -> None:
-        """Add a frame (H, W, 3), blue, green, red, of a time in seconds.
-
-        InputError if the disk is full; what was recorded can be played.
-        """
+        """Add a frame (H, W, 3), blue, green, red, at ``t`` seconds; InputError if the disk is full."""
         before = self._last
         if before is None:
             before = pixels

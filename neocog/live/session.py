@@ -38,10 +38,9 @@ _BEGINS = b'{"schema":'  # a record of ours
 
 
 class LineFile(AppendFile):
-    """JSON lines appended to a file, each all at once or not at all.
+    """JSON lines appended to a file, each all at once or not at all; a torn last record is taken off.
 
-    What stands there already is kept; a last record that was torn is taken off. UsageError if it
-    cannot be written to, or holds something else than records.
+    UsageError if it cannot be written to, or holds something else than records.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -82,9 +81,9 @@ class LineFile(AppendFile):
 class Session:
     """Reads a source until it ends; ``window`` makes the window for a session.
 
-    Records are appended to the file ``jsonl``, what is shown goes to the file ``video`` (one that exists is
-    overwritten only with ``force``); with ``events`` JSON events are printed instead of numbers. ``failed``
-    tells whether an output could not be written.
+    Records are appended to ``jsonl``, what is shown goes to ``video`` (overwritten only with ``force``); with
+    ``events`` JSON events are printed instead of numbers. ``failed`` tells whether an output could not be
+    written.
     """
 
     def __init__(
@@ -112,11 +111,7 @@ class Session:
         self._window = window(self) if window else None
 
     def run(self) -> None:
-        """Read until the source ends or the window is closed.
-
-        NeocogError if the source cannot be opened or breaks off for good, or an output cannot be opened, is
-        what is read, or is a video that exists.
-        """
+        """Read until the end or the window is closed; NeocogError if a source or output cannot be opened."""
         taken: dict[object, str] = {identity(f): "is what is read" for f in self.source.files}
         for option, path in (("--jsonl", self._jsonl), ("--record", self._video)):
             if not path:

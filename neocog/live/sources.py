@@ -60,10 +60,10 @@ def open_source(
 ) -> Source:
     """Find out which source is meant; nothing is opened yet.
 
-    It is a camera by its number or name, a video file, a folder of pictures, one picture, an address (http,
-    https, rtsp), or frames (H, W) or (H, W, 3), in the order blue, green, red. ``size`` (width, height)
-    is asked of a camera; so is ``fps``, which is also the rate of a folder's pictures and of frames.
-    NothingToRead if there is nothing of that name; UsageError if an address makes no sense.
+    A camera by number or name, a video file, a folder of pictures, one picture, an address (http, https,
+    rtsp), or frames (H, W) or (H, W, 3), blue, green, red. ``size`` (width, height) is asked of a camera;
+    ``fps`` as well, and is the rate of pictures and frames. NothingToRead if there is none; UsageError for a
+    senseless address.
     """
     from neocog.live.cameras import CameraSource, find_camera
     from neocog.live.video import VideoFile, open_stream
@@ -111,10 +111,9 @@ class FrameSource(Source):
 
 
 class FolderSource(FrameSource):
-    """The pictures of a folder in the order of their names, or one picture.
+    """The pictures of a folder in the order of their names, or one picture; NothingToRead if it has none.
 
-    Pictures that cannot be decoded are left out; that none can be is an InputError when the first
-    frame is grabbed. A folder without pictures is NothingToRead.
+    Those that cannot be decoded are left out; if none can be, the first `grab` raises InputError.
     """
 
     def __init__(self, folder: Path, *, fps: float | None = None) -> None:
@@ -163,10 +162,7 @@ def _picture(path: Path) -> Pixels:
 
 
 def in_colours(frame: NDArray[Any]) -> Pixels:
-    """Return a frame (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) as (H, W, 3), on white paper.
-
-    InputError if it has another shape or type, or no pixels.
-    """
+    """Return a frame (H, W) or (H, W, 1 | 3 | 4) as (H, W, 3), on white paper; InputError for all others."""
     frame = np.asarray(frame)
     planes = frame.shape[2] if frame.ndim == 3 else 1
     shaped = frame.ndim in (2, 3) and planes in (1, 3, 4) and frame.size

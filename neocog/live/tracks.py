@@ -1,9 +1,9 @@
 """Lines of digits followed from frame to frame; each frame's reading is one vote.
 
-A line is matched as a whole: a sheet moves with all its digits. For each likely shift the line as
-it was and as it may be now are aligned by dynamic programming: a pair costs the distance that the
-shift leaves between its places, and more for different characters; a digit without a partner costs
-as well. The cheapest shift wins. Costs are in heights of a digit.
+A line is matched as a whole: a sheet moves with all its digits. For each likely shift the line as it was and
+as it may be now are aligned by dynamic programming; a pair costs the distance that the shift leaves between
+its places, and more for different characters, as does a digit without a partner. Costs are in heights of a
+digit.
 """
 
 import re
@@ -81,9 +81,8 @@ class Agreement:
 class Digit:
     """One digit of a line that is followed.
 
-    ``reading`` is what the votes agree on, ``?`` with probability 0 until they do; its ``place`` is
-    their mean; box and margin are those of the last frame that saw it, and the box moves on with
-    its line.
+    ``reading`` is what the votes agree on, else ``?`` with probability 0; its ``place`` is their mean, box
+    and margin those of the last frame that saw it; the box moves on with its line.
     """
 
     reading: DigitReading
@@ -206,10 +205,9 @@ def _match(tracks: Sequence[Track], rows: Sequence[Row]) -> tuple[dict[int, tupl
 
 
 def align(old: Row, new: Row, *, expected: Shift = (0.0, 0.0)) -> tuple[Pairs, float]:
-    """Pair the digits of two rows, neither of them empty.
+    """Pair the digits of two rows that are not empty; ``expected``: how the line is thought to have moved.
 
-    ``expected`` is how the line is thought to have moved. The second value is the cost per digit
-    of the longer row: near 0 for the same line, above 0.6 for another.
+    The second value is the cost per digit of the longer row: near 0 for the same line, above 0.6 for another.
     """
     tall = median([p.box[3] for p in old])
     grown = median([p.box[3] for p in new]) / max(tall, 1)

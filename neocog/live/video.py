@@ -118,10 +118,7 @@ class VideoFile(Source):
         return "{}x{}".format(*answer["size"])
 
     def _watch(self, decoder: "subprocess.Popen[bytes]") -> None:
-        """Kill a decoder that takes longer than the limit: it cannot always end itself.
-
-        Looks are counted, not time: while this program itself was stopped, nobody listened.
-        """
+        """Kill a decoder after so many looks: while this program itself is stopped, nobody listens."""
         wait, looks = None, 0
         while decoder.poll() is None:
             wait, last = self._wait, wait
@@ -156,10 +153,9 @@ class VideoFile(Source):
 
 
 class Stream(VideoFile):
-    """Pictures from a server that goes on sending: MJPEG over HTTP, or RTSP over TCP.
+    """Pictures from a server that goes on sending: MJPEG over HTTP or RTSP; a password is sent along.
 
-    ``address``: ``http``, ``https``, ``rtsp`` or ``rtsps``; a name and password in it are sent along.
-    ValueError if it is no address. It counts as lost after ``silence`` seconds without a picture.
+    ValueError if ``address`` is none. It counts as lost after ``silence`` seconds without a picture.
     """
 
     live = True

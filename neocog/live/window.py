@@ -46,10 +46,7 @@ _TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllW
 
 
 class Window:
-    """A window of OpenCV's and its keys; ask `display_trouble` before it is shown.
-
-    Pictures and recordings of the session are saved in ``folder``.
-    """
+    """A window of OpenCV and its keys (ask `display_trouble` first); pictures are saved in ``folder``."""
 
     def __init__(self, session: "Session", folder: Path = Path()) -> None:
         self.session, self.folder = session, folder
@@ -193,10 +190,7 @@ class Window:
 
 
 def display_trouble() -> str | None:
-    """Say why no window can be opened, or None if one can.
-
-    OpenCV 5 ends the process where it can open none: the first window is opened in another one.
-    """
+    """Say why no window can be opened, or None; tried in another process, which OpenCV 5 would end."""
     os.environ.setdefault("QT_LOGGING_RULES", "*=false")  # Qt's remarks about fonts and plugins
     own = sys.platform in ("win32", "darwin")
     if not own and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
