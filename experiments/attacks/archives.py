@@ -15,7 +15,6 @@ import numpy as np
 
 from experiments.attacks.pictures import Case, changed, whole
 
-_BLOCK = 2**21  # bytes that one chunk of LZMA2 stands for at most
 _PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "tar": bytes, "tar.gz": gzip.compress, "tar.bz2": bz2.compress, "tar.xz": lzma.compress,
 }  # fmt: skip
@@ -49,8 +48,10 @@ def hostile() -> Iterator[Case]:
     header = _tar_header("a.png", 2**33)
     yield "bomb.tar.gz", gzip.compress(header) + 40 * gzip.compress(bytes(2**26), 1)
     yield "bomb.tar.bz2", bz2.compress(header) + 40 * bz2.compress(bytes(2**26), 9)
-    yield "bomb.tar.xz", xz_bomb(header, 2**31)
-    yield "skip.tar.xz", xz_bomb(_tar_header("notes.txt", 2**33), 2**31)
+    zeros = 32 * lzma.compress(bytes(2**26), preset=0)
+    yield "bomb.tar.xz", lzma.compress(header) + zeros
+    yield "skip.tar.xz", lzma.compress(_tar_header("notes.txt", 2**33)) + zeros
+    yield "dictionary.tar.xz", _large_dictionary(tar_of([("a.png", picture)]))
 
 
 def hostile_names() -> list[str]:
@@ -124,37 +125,10 @@ def _long_names(size: int) -> bytes:
     return head + b"a" * size + _tar_header("a.png", 0) + bytes(1024)
 
 
-def xz_bomb(head: bytes, count: int) -> bytes:
-    """An .xz file of ``head`` and so many zeros whose dictionary is as large as all of it.
-
-    A chunk that stands for 2 MiB of zeros is there again and again; each but the first only
-    resets the state, so that the decoder has to keep everything.
-    """
-
-    def chunks(data: bytes) -> bytes:
-        filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 2**22}]
-        return lzma.compress(data, lzma.FORMAT_RAW, filters=filters)[:-1]
-
-    again = bytearray(chunks(bytes(_BLOCK)))
-    again[0] = again[0] & 0x1F | 0xC0
-    packed = chunks(head) + bytes(again) * (count // _BLOCK) + b"\0"
-    dictionary = bytes([0, 0x21, 1, 38, 0, 0, 0])  # one filter, LZMA2, a dictionary of 2 GiB
-    block = bytes([len(dictionary) // 4 + 1]) + dictionary
-    block += struct.pack("<I", zlib.crc32(block))
-    flags = b"\0\0"  # no check
-    unpacked = len(head) + count // _BLOCK * _BLOCK
-    index = b"\0\1" + _number(len(block) + len(packed)) + _number(unpacked)
-    index += bytes(-len(index) % 4)
-    index += struct.pack("<I", zlib.crc32(index))
-    foot = struct.pack("<I", len(index) // 4 - 1) + flags
-    head = b"\xfd7zXZ\0" + flags + struct.pack("<I", zlib.crc32(flags))
-    packed += bytes(-len(packed) % 4)
-    return head + block + packed + index + struct.pack("<I", zlib.crc32(foot)) + foot + b"YZ"
-
-
-def _number(value: int) -> bytes:
-    data = bytearray()
-    while value >= 0x80:
-        data.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*data, value])
+def _large_dictionary(data: bytes) -> bytes:
+    """An .xz file whose header asks for a dictionary of 2 GiB."""
+    packed = bytearray(lzma.compress(data))
+    end = 12 + 4 * packed[12]  # of the header of the block, before its checksum
+    packed[packed.index(b"\x21\1", 12, end) + 2] = 38  # LZMA2, one byte of properties
+    packed[end : end + 4] = struct.pack("<I", zlib.crc32(packed[12:end]))
+    return bytes(packed)
