@@ -68,7 +68,8 @@ def names(folder: Path, model: str) -> Outcome:
         (place / f"{stem}.jpg").write_bytes(b"no picture")
     Path(os.fsdecode(os.fsencode(place) + b"/raw\xff\xfe\x9b31m.png")).write_bytes(b"no picture")
     inputs = [os.path.join(place, name) for name in os.listdir(place)]
-    attacked(outcome, model, inputs, tried=len(inputs), name="jsonl")
+    attacked(outcome, model, inputs, tried=len(inputs), name="jsonl",
+             judge=lambda done: [] if done.code == 1 else [f"exit code {done.code}"])  # fmt: skip
     here = [f"./{name.replace('/', '_')}.png" for name in hostile_names()]
     for form, words in (("text", [str(place)]), ("csv", [str(place)]), ("csv", here)):
         done = watched(["read", *words, "--model", model, "--format", form], folder, name=form)
