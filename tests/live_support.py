@@ -57,14 +57,12 @@ class Scripted(Source):
     name, fps, live = "<script>", 25.0, True
 
     def __init__(self, steps: Sequence[Any], *, pause: float = 0.0) -> None:
-        self._steps = list(steps)
-        self._pause = pause
-        self._at: Any = None
+        self._steps, self._pause, self._at = list(steps), pause, None
         self.opened = 0
 
     def open(self) -> str:
         self.opened += 1
-        if self._steps and isinstance(self._steps[0], type(None)):
+        if self._steps and self._steps[0] is None:
             self._steps.pop(0)
             raise self._steps.pop(0)
         return "script"
@@ -139,7 +137,4 @@ def save_video(path: Any, frames: Iterable[Frame], fps: float = 25.0) -> None:
 
 def frames_in(path: Any) -> int:
     video = cv2.VideoCapture(str(path))
-    count = 0
-    while video.grab():
-        count += 1
-    return count
+    return sum(iter(video.grab, False))

@@ -34,12 +34,9 @@ def test_area_under_the_curve() -> None:
 
 
 def test_thresholds() -> None:
-    assert FOUR.threshold_of_coverage(0.25) == 0.9
-    assert FOUR.threshold_of_coverage(0.5) == 0.8
-    assert FOUR.threshold_of_coverage(1.0) == 0.6
+    assert [FOUR.threshold_of_coverage(share) for share in (0.25, 0.5, 1.0)] == [0.9, 0.8, 0.6]
+    assert [FOUR.threshold_of_risk(risk) for risk in (0.26, 0.1)] == [0.6, 0.9]
     assert made([0.5, 0.0], [True, False]).threshold_of_coverage(1.0) is None
-    assert FOUR.threshold_of_risk(0.26) == 0.6
-    assert FOUR.threshold_of_risk(0.1) == 0.9
     assert made([0.5], [False]).threshold_of_risk(0.1) is None
     assert list(FOUR.at(0.8).values()) == [0.8, 0.75, pytest.approx(1 / 3), 1]
 

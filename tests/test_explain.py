@@ -58,16 +58,13 @@ def test_what_is_named_is_what_the_equations_say() -> None:
         assert piece.answer == score.argmax()
 
 
-def test_left_falls_with_each_piece() -> None:
+def test_left_falls_with_each_piece_and_the_runner_up_wins_with_what_it_lacked() -> None:
     engine = Engine(tiny_model())
     u = engine.maps(u0_from_digits(digits_of("3")))["US3"][0].transpose(1, 2, 0)
     named, alone = taken_away(engine, "US3", u, 3, count=2)
     assert named[0].left >= named[1].left
     assert alone.min() >= 0
-
-
-def test_the_runner_up_wins_with_what_it_lacked() -> None:
-    found = explain_digit(digits_of("1")[0], Engine(tiny_model()), count=1)
+    found = explain_digit(digits_of("1")[0], engine, count=1)
     assert found.needed[-1].left <= 0
     assert found.needed[-1].answer == found.runner_up != found.label
 

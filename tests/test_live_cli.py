@@ -6,7 +6,6 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from typer.testing import Result
 
 from neocog.errors import InputError, NothingToRead, UsageError
 from neocog.live import cameras
-from neocog.live.cameras import Camera, CameraSource, find_camera, nodes
+from neocog.live.cameras import Camera, CameraSource, find_camera, listed
 from neocog.live.session import LineFile
 from neocog.live.sources import SourceLost
 from tests.live_support import MODEL, clip, frames_in, save_video
@@ -37,21 +36,7 @@ def live(video: Path | str, *words: str | Path) -> Result:
     return run("live", video, "--model", MODEL, "--device", "cpu", "--headless", *words)
 
 
-@pytest.fixture(scope="module")
-def outputs(video: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
-    """A run that wrote out.jsonl and out.mp4 into a folder."""
-    folder = tmp_path_factory.mktemp("out")
-    return live(video, "--jsonl", folder / "out.jsonl", "--record", folder / "out.mp4"), folder
-
-
 class TestLive:
-    def test_numbers_go_to_stdout_once_each_and_into_a_recording(self, outputs: tuple[Result, Path]) -> None:
-        result, folder = outputs
-        assert result.exit_code == 0
-        assert result.stdout == "471\n2086\n"
-        assert "320x240, 25 frames a second" in result.stderr
-        assert frames_in(folder / "out.mp4") == 35
-
     def test_without_a_display_it_is_headless_and_events_are_told_from_first_to_last(
         self, video: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -68,35 +53,27 @@ class TestLive:
         assert events[-1]["frames"] == 35
         assert events[-1]["dropped"] == 0
 
-    def test_each_number_is_a_line_of_json(self, video: Path, outputs: tuple[Result, Path]) -> None:
-        lines = (outputs[1] / "out.jsonl").read_text().splitlines()
-        first, second = map(json.loads, lines)
+    def test_each_number_is_printed_once_and_a_line_of_json_and_the_run_is_recorded(self, video, tmp_path):
+        result = live(video, "--jsonl", tmp_path / "out.jsonl", "--record", tmp_path / "out.mp4")
+        assert (result.exit_code, result.stdout) == (0, "471\n2086\n")
+        assert "320x240, 25 frames a second" in result.stderr
+        assert frames_in(tmp_path / "out.mp4") == 35
+        first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
         assert second["text"] == "2086"
         known = {"schema": 1, "source": str(video), "page": 0, "text": "471", "error": None}
         assert known.items() <= first.items()
         assert list(first) == ["schema", "source", "page", "text", "digits", "model", "error",
                                "finder", "signs", "left_out", "turn",
                                "frame", "t", "age_ms", "confidence"]  # fmt: skip
-        assert [digit["char"] for digit in first["digits"]] == ["4", "7", "1"]
-        assert all(len(digit["box"]) == 4 for digit in first["digits"])
+        assert [(digit["char"], len(digit["box"])) for digit in first["digits"]] == [(c, 4) for c in "471"]
         assert 0 < first["confidence"] <= 1
         assert 0.2 < first["t"] < 0.7
         assert first["frame"] == round(25 * first["t"])
         assert first["age_ms"] > 0
 
-    def test_a_video_that_exists_is_kept(self, video: Path, tmp_path: Path) -> None:
-        out = tmp_path / "mine.avi"
-        out.write_bytes(b"mine")
-        result = live(video, "--record", out)
-        assert result.exit_code == 2
-        assert "mine.avi: exists; add --force" in result.stderr
-        assert out.read_bytes() == b"mine"
-
     @pytest.mark.parametrize("option", ["--jsonl", "--record"])
     @pytest.mark.parametrize("link", [None, os.symlink, os.link])
-    def test_what_is_read_is_not_written(
-        self, video: Path, tmp_path: Path, option: str, link: Callable[[Path, Path], None] | None
-    ) -> None:
+    def test_what_is_read_is_not_written(self, video, tmp_path, option, link):
         source = tmp_path / "clip.avi"
         source.write_bytes(video.read_bytes())
         out = tmp_path / "other.avi"
@@ -107,16 +84,17 @@ class TestLive:
         assert f"is what is read; choose another {option}" in result.stderr
         assert source.read_bytes() == video.read_bytes()
 
-    def test_two_outputs_are_two_files(self, video: Path, tmp_path: Path) -> None:
-        path = tmp_path / "out.avi"
-        result = live(video, "--jsonl", path, "--record", f"{tmp_path}/./out.avi")
-        assert result.exit_code == 2
-        assert "is the file of --jsonl already" in result.stderr
-        assert not path.exists()
-        path.touch()
-        os.link(path, tmp_path / "same.avi")
-        result = live(video, "--jsonl", path, "--record", tmp_path / "same.avi")
-        assert "is the file of --jsonl already" in result.stderr
+    def test_two_outputs_are_two_files_and_a_video_that_exists_is_kept(self, video, tmp_path):
+        path, same = tmp_path / "out.avi", tmp_path / "same.avi"
+        both = live(video, "--jsonl", path, "--record", f"{tmp_path}/./out.avi")
+        assert (both.exit_code, path.exists()) == (2, False)
+        path.write_bytes(b"mine")
+        os.link(path, same)
+        linked = live(video, "--jsonl", path, "--record", same)
+        assert all("is the file of --jsonl already" in result.stderr for result in (both, linked))
+        result = live(video, "--record", path)
+        assert (result.exit_code, path.read_bytes()) == (2, b"mine")
+        assert "out.avi: exists; add --force" in result.stderr
 
     def test_a_pattern_lets_only_its_numbers_through(self, video: Path) -> None:
         assert live(video, "--length", "3").stdout == "471\n"
@@ -141,9 +119,7 @@ class TestLive:
          (["--model", "nothing"], 4, "nothing"), (["--record", "a.txt"], 2, "mp4"),
          (["--jsonl", "no/where.jsonl"], 2, "--jsonl")],
     )  # fmt: skip
-    def test_what_cannot_be_done_is_one_line_and_a_code(
-        self, video: Path, words: list[str], code: int, told: str
-    ) -> None:
+    def test_what_cannot_be_done_is_one_line_and_a_code(self, video, words, code, told):
         source = [] if not words[0].startswith("--") else [str(video)]
         result = run("live", *source, *words, "--headless", "--device", "cpu",
                      *([] if "--model" in words else ["--model", MODEL]))  # fmt: skip
@@ -188,9 +164,7 @@ class TestLineFile:
             ('{"schema":1}', '{"schema":1}\n'),  # whole, but for its newline
         ],
     )
-    def test_lines_are_appended_and_a_torn_one_is_taken_off(
-        self, tmp_path: Path, held: str, kept: str
-    ) -> None:
+    def test_lines_are_appended_and_a_torn_one_is_taken_off(self, tmp_path, held, kept):
         path = tmp_path / "a.jsonl"
         path.write_text(held)
         for number in (1, 2):
@@ -201,17 +175,15 @@ class TestLineFile:
     @pytest.mark.parametrize(
         "content", [b'{"settings": {"keep": [1, 2, 3]}}', b"RIFF\0\n", b"a\nb", b'{"n":0}\n[1, 2']
     )
-    def test_what_holds_no_records_is_left_alone(
-        self, tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        path = tmp_path / "a.json"
+    def test_what_holds_no_records_is_left_alone_and_closed(self, tmp_path: Path, content: bytes) -> None:
+        path, before = tmp_path / "a.json", len(os.listdir("/proc/self/fd"))
         path.write_bytes(content)
-        closed: list[int] = []
-        monkeypatch.setattr(LineFile, "close", lambda lines: closed.append(lines.handle))
         with pytest.raises(UsageError, match="is not a file of records"):
             LineFile(path)
-        os.close(closed[0])
+        with pytest.raises(UsageError, match="--jsonl"):
+            LineFile(tmp_path)
         assert path.read_bytes() == content
+        assert len(os.listdir("/proc/self/fd")) == before
 
     def test_a_full_disk_leaves_whole_lines(self, tmp_path: Path) -> None:
         """A limit on the file's size stands for the disk."""
@@ -233,21 +205,16 @@ class TestLineFile:
         assert 0 < len(numbers) < 50
         assert path.read_text().endswith("\n")
 
-    def test_what_cannot_be_opened_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="--jsonl"):
-            LineFile(tmp_path)
-
 
 class FakeVideo:
     """What OpenCV gives for a camera."""
 
-    def __init__(self, frames: list[Any], *, opened: bool = True) -> None:
-        self.frames, self.opened = frames, opened
+    def __init__(self, frames: list[Any]) -> None:
+        self.frames, self.at = frames, None
         self.asked: dict[int, float] = {}
-        self.at: Any = None
 
     def isOpened(self) -> bool:
-        return self.opened
+        return True
 
     def set(self, what: int, value: float) -> bool:
         self.asked[what] = value
@@ -270,7 +237,7 @@ class FakeVideo:
         return True, self.at
 
     def release(self) -> None:
-        self.opened = False
+        pass
 
 
 class TestCameras:
@@ -281,34 +248,26 @@ class TestCameras:
         monkeypatch.setattr(CameraSource, "_check_node", lambda self: None)
         return video
 
-    def test_what_was_asked_for_and_granted(self, fake: FakeVideo) -> None:
+    def test_it_grants_what_it_can_and_gives_its_first_frame(self, fake: FakeVideo) -> None:
         source = CameraSource(0, size=(1920, 1080), fps=60)
         assert source.open() == "640x480, YUYV, 30 frames a second"
         assert fake.asked[cv2.CAP_PROP_FRAME_WIDTH] == 1920
         assert fake.asked[cv2.CAP_PROP_FPS] == 60
         assert fake.asked[cv2.CAP_PROP_FOURCC] == cv2.VideoWriter.fourcc(*"MJPG")
-
-    def test_the_first_frame_is_not_lost(self, fake: FakeVideo) -> None:
-        source = CameraSource(0)
-        source.open()
         for _ in range(3):
             assert source.grab()
             assert source.retrieve().shape == (240, 320, 3)
         with pytest.raises(SourceLost, match="camera 0"):
             source.grab()
-
-    def test_a_busy_camera_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cv2, "VideoCapture", lambda *words: FakeVideo([]))
-        monkeypatch.setattr(CameraSource, "_check_node", lambda self: None)
         with pytest.raises(InputError, match="another program may be using it"):
-            CameraSource(0).open()
+            source.open()
 
     def test_cameras_are_found_by_name(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         there = {2: "Integrated Camera", 10: "HD Pro Webcam C920", 0: "Loop"}
         for number, name in there.items():
             (tmp_path / f"video{number}").mkdir()
             (tmp_path / f"video{number}" / "name").write_text(name + "\n")
-        found = nodes(tmp_path)
+        found = listed(tmp_path)
         assert found == sorted(there.items())
         monkeypatch.setattr(cameras, "listed", lambda: found)
         assert (find_camera("c920"), find_camera("/dev/video2")) == (10, 2)
@@ -336,9 +295,7 @@ class TestCameras:
         assert list(cameras.probe()) == [Camera(93, "Stuck", None)]
         assert time.perf_counter() - start < 5
 
-    def test_a_camera_is_read_from_the_command_line(
-        self, fake: FakeVideo, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_camera_is_read_from_the_command_line(self, fake, monkeypatch):
         fake.frames = [*clip(("471", 30))]
         monkeypatch.setattr(CameraSource, "live", False)  # the end of its frames ends it
         result = live("0")

@@ -19,7 +19,7 @@ from neocog.live.announce import Rules
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
 from neocog.live.frame_reader import _LIVES, LONG_SIDE, FrameReader, RecentAnswers, Roi
 from neocog.live.pipeline import Pipeline, Settings, View, finder_threads
-from neocog.live.sources import FrameSource, Source, SourceLost, in_colours, open_source
+from neocog.live.sources import FrameSource, Source, SourceLost, open_source
 from neocog.live.video import Stream, without_password
 from neocog.network.decision import Answers
 from neocog.reading.reader import Reader
@@ -55,14 +55,21 @@ def frames_of(source: Source) -> list[np.ndarray]:
 
 
 class TestBoundedQueue:
-    def test_every_item_goes_through_in_order(self) -> None:
+    def test_every_item_goes_through_in_order_and_nobody_waits_for_ever(self) -> None:
         line: BoundedQueue[int] = BoundedQueue(newest=False)
+        with pytest.raises(TimeoutError):
+            line.get(0.01)
         sender = threading.Thread(target=lambda: [*map(line.put, range(50)), line.close()])
         sender.start()
         assert [line.get(5) for _ in range(50)] == list(range(50))
         with pytest.raises(Closed):
             line.get(5)
         assert line.dropped == 0
+        full: BoundedQueue[int] = BoundedQueue(newest=False)
+        full.put(1)
+        threading.Timer(0.1, lambda: full.close(forget=True)).start()
+        with pytest.raises(Closed):
+            full.put(2)
 
     def test_what_gives_way_to_the_newest_item_may_leave_something_behind(self) -> None:
         plain: BoundedQueue[list[int]] = BoundedQueue(newest=True)
@@ -72,15 +79,6 @@ class TestBoundedQueue:
             merging.put([number])
         assert (plain.get(), merging.get()) == ([2], [0, 1, 2])
         assert plain.dropped == merging.dropped == 2
-
-    def test_nobody_waits_for_ever(self) -> None:
-        line: BoundedQueue[int] = BoundedQueue(newest=False)
-        with pytest.raises(TimeoutError):
-            line.get(0.01)
-        line.put(1)
-        threading.Timer(0.1, lambda: line.close(forget=True)).start()
-        with pytest.raises(Closed):
-            line.put(2)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".webp"])
@@ -99,14 +97,6 @@ def test_pictures_of_a_folder_stand_upright_on_white_paper(tmp_path: Path, suffi
     assert (seen[40:] == 255).all()
 
 
-def test_transparent_places_of_a_frame_are_white_paper() -> None:
-    clear = np.zeros((60, 80, 4), np.uint8)
-    clear[20:40, 30:50, 3] = 255
-    clear[20:40, 50:60, 3] = 128
-    seen = in_colours(clear)
-    assert [int(seen[y, x, 0]) for y, x in ((5, 5), (30, 40), (30, 55))] == [255, 0, 127]
-
-
 @pytest.mark.parametrize(
     ("shape", "kind"),
     [((0, 0, 3), "uint8"), ((0, 9), "uint8"), ((9, 9, 2), "uint8"), ((9,), "uint8"),
@@ -115,17 +105,6 @@ def test_transparent_places_of_a_frame_are_white_paper() -> None:
 def test_frames_that_are_none_are_refused(reader: Reader, shape: tuple[int, ...], kind: str) -> None:
     with pytest.raises(InputError, match=rf"got a frame of {kind} \("):
         seen_by(reader, [np.zeros(shape, kind)])
-
-
-def test_seconds_of_a_camera_count_from_its_first_frame() -> None:
-    source = Scripted(clip(("471", 3)), pause=0.2)
-    frames: BoundedQueue[Frame] = BoundedQueue(newest=False, depth=10)
-    capture = Capture(source, frames)
-    capture.start()
-    capture.join(20)
-    first, second, _ = (frames.get(1) for _ in range(3))
-    assert first.t == 0.0
-    assert second.t == pytest.approx(second.arrived - first.arrived)
 
 
 class TestQuiet:
@@ -151,31 +130,16 @@ class TestQuiet:
 
 
 class TestPipeline:
-    def test_a_file_is_read_alike_however_quick_the_machine_is(self, reader: Reader) -> None:
-        def slow(digits: np.ndarray, *, batch: int | None = None) -> object:
-            time.sleep(0.01)
-            return quick.recognise(digits, batch=batch)
-
-        class Slow:
-            device = "cpu"
-            recognise = staticmethod(slow)
-
-        quick = reader.engine
-        frames = clip(("471", 8), ("", 2), ("2086", 6))
-        runs = []
-        for engine in (quick, Slow()):
-            own = Reader(MODEL, device="cpu")
-            own.engine = engine  # type: ignore[assignment]
-            runs.append([view.seen.rows for view in seen_by(own, frames)])
-        assert runs[0] == runs[1]
-
     @pytest.mark.parametrize(("finder", "stages"), [("cuda:0", {"read"}), ("cpu", {"find", "recognise"})])
-    def test_with_the_finder_on_a_gpu_one_thread_finds_and_recognises(
+    def test_a_gpu_s_finder_and_network_share_a_thread_and_slow_ones_read_a_file_alike(
         self, reader: Reader, finder: str, stages: set[str]
     ) -> None:
         class Gpu:
             device = "cuda:0"
-            recognise = staticmethod(reader.engine.recognise)
+
+            def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> Answers:
+                time.sleep(0.01)
+                return reader.engine.recognise(digits, batch=batch)
 
         own = Reader(MODEL, device="cpu")
         own.engine = Gpu()  # type: ignore[assignment]
@@ -189,11 +153,14 @@ class TestPipeline:
         assert {"find", "recognise"} <= pipeline.measures().ms.keys()
         assert [view.seen.rows for view in views] == [view.seen.rows for view in seen_by(reader, frames)]
 
-    def test_numbers_in_frames_are_announced_once_each(self, reader: Reader) -> None:
+    @pytest.mark.parametrize("every_view", [True, False])
+    def test_numbers_are_announced_once_each_also_those_of_views_that_were_left_out(self, reader, every_view):
         frames = clip(("", 4), ("471", 14), ("", 6), ("2086", 14), ("", 4))
-        with Pipeline(open_source(frames), reader) as pipeline:
+        with Pipeline(open_source(frames), reader, Settings(every_view=every_view)) as pipeline:
+            if not every_view:
+                until(lambda: pipeline.measures().frames == len(frames))
             views = list(pipeline)
-        assert [view.frame.index for view in views] == list(range(len(frames)))
+        assert [view.frame.index for view in views] == list(range(len(frames)))[0 if every_view else -1 :]
         assert announced(views) == ["471", "2086"]
         assert pipeline.measures().dropped == 0
 
@@ -232,9 +199,7 @@ class TestPipeline:
         recent.recognise(others)
         assert asked[-1] == 3
 
-    def test_frames_are_searched_coarse_to_fine(
-        self, reader: Reader, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_frames_are_searched_coarse_to_fine(self, reader, monkeypatch):
         size, asked = (1280, 720), [0]
         network = OpenCV.__call__
 
@@ -278,14 +243,6 @@ class TestPipeline:
         assert [view.frame.epoch for view in views] == [0] * 12 + [1] * 3
         assert views[12].tracks[0].text == "", "votes of the other size are forgotten"
 
-    def test_news_of_views_that_were_left_out_are_kept(self, reader: Reader) -> None:
-        frames = clip(("471", 14), ("", 4), ("2086", 14))
-        settings = Settings(every_view=False)
-        with Pipeline(open_source(frames), reader, settings) as pipeline:
-            until(lambda: pipeline.measures().frames == len(frames))
-            views = list(pipeline)
-        assert announced(views) == ["471", "2086"]
-
     def test_an_error_in_the_network_is_raised_to_whoever_takes_the_views(self) -> None:
         broken = Reader(MODEL, device="cpu")
 
@@ -297,21 +254,17 @@ class TestPipeline:
             with pytest.raises(NeocogError, match="no memory"):
                 list(pipeline)
 
-    def test_it_can_be_left_at_any_time(self, reader: Reader) -> None:
+    def test_it_can_be_left_at_any_time_and_holds_few_frames(self, reader: Reader) -> None:
         before = threading.active_count()
-        frames = clip(("471", 50))
         for _ in range(3):
-            with Pipeline(open_source(frames), reader) as pipeline:
+            with Pipeline(FrameSource(clip(("471", 20))), reader) as pipeline:
                 next(iter(pipeline))
         until(lambda: threading.active_count() <= before + 1)
-
-    def test_memory_does_not_grow(self, reader: Reader) -> None:
         with Pipeline(FrameSource(clip(("471", 5)) * 4), reader) as pipeline:
             for view in pipeline:
                 del view
             gc.collect()
-            alive = [item for item in gc.get_objects() if isinstance(item, Frame)]
-        assert len(alive) <= 4
+            assert len([item for item in gc.get_objects() if isinstance(item, Frame)]) <= 4
 
     def test_layers_come_with_the_views_when_asked_for(self, reader: Reader) -> None:
         maps = seen_by(reader, clip(("471", 6)), layers=True)[-1].maps
@@ -322,16 +275,21 @@ class TestPipeline:
 
 
 class TestCapture:
-    def frames(self, source: Scripted) -> tuple[list[Frame], list[str], Capture]:
+    def frames(self, source: Source, **pace: float) -> tuple[list[Frame], list[str], Capture]:
         out: BoundedQueue[Frame] = BoundedQueue(newest=False)
         notices: list[str] = []
-        capture = Capture(source, out, tell=lambda state, text: notices.append(state))
+        capture = Capture(source, out, tell=lambda state, text: notices.append(state), **pace)
         capture.start()
         got = []
         with suppress(Closed):
             while True:
                 got.append(out.get(20))
         return got, notices, capture
+
+    def test_seconds_of_a_camera_count_from_its_first_frame(self) -> None:
+        (first, second, _), *_ = self.frames(Scripted(clip(("471", 3)), pause=0.2))
+        assert first.t == 0.0
+        assert second.t == pytest.approx(second.arrived - first.arrived)
 
     @pytest.mark.parametrize("tries", [1, 3])
     def test_a_lost_source_is_opened_again_until_it_is_back(self, tries: int) -> None:
@@ -348,11 +306,8 @@ class TestCapture:
         assert isinstance(capture.error, NothingToRead)
 
     def test_a_paced_file_keeps_its_time(self) -> None:
-        out: BoundedQueue[Frame] = BoundedQueue(newest=True)
         start = time.perf_counter()
-        capture = Capture(FrameSource(clip(("1", 11))), out, pace=50)
-        capture.start()
-        capture.join(20)
+        assert len(self.frames(FrameSource(clip(("1", 11))), pace=50)[0]) == 11
         assert time.perf_counter() - start >= 0.2
 
 
@@ -365,43 +320,42 @@ class TestSources:
         assert source.open() == "320x240, 30 frames a second"
 
     def test_a_folder_gives_its_pictures_in_the_order_of_their_names(self, tmp_path: Path) -> None:
+        (tmp_path / "notes.txt").write_text("no picture")
+        with pytest.raises(NothingToRead, match="no pictures"):
+            open_source(tmp_path)
         for name, level in (("b.png", 20), ("a.png", 10), ("c.jpg", 30)):
             cv2.imwrite(str(tmp_path / name), np.full((30, 40, 3), level, np.uint8))
         (tmp_path / "d.png").write_bytes(b"no picture")
-        (tmp_path / "notes.txt").write_text("no picture either")
         source = open_source(tmp_path, fps=5)
         assert [int(frame[0, 0, 0]) for frame in frames_of(source)] == [10, 20, 30]
         assert source.fps == 5
 
-    def test_grey_and_transparent_frames_become_coloured_ones(self) -> None:
-        shapes = [(30, 40), (30, 40, 1), (30, 40, 3), (30, 40, 4)]
-        frames = frames_of(FrameSource(np.zeros(shape, np.uint8) for shape in shapes))
-        assert [frame.shape for frame in frames] == [(30, 40, 3)] * 4
+    def test_frames_of_all_shapes_become_coloured_ones_on_white_paper(self) -> None:
+        clear = np.zeros((60, 80, 4), np.uint8)
+        clear[20:40, 30:50, 3] = 255
+        clear[20:40, 50:60, 3] = 128
+        shapes = [np.zeros(shape, np.uint8) for shape in ((60, 80), (60, 80, 1), (60, 80, 3))]
+        frames = frames_of(FrameSource([clear, *shapes]))
+        assert [frame.shape for frame in frames] == [(60, 80, 3)] * 4
+        assert [int(frames[0][y, x, 0]) for y, x in ((5, 5), (30, 40), (30, 55))] == [255, 0, 127]
 
-    def test_frames_may_come_in_one_array(self) -> None:
-        array = np.zeros((30, 40, 3), np.uint8)
-
-        def frames() -> Iterator[np.ndarray]:
-            for level in (10, 20, 30):
-                array[:] = level
-                yield array
-
-        assert [int(frame[0, 0, 0]) for frame in frames_of(FrameSource(frames()))] == [10, 20, 30]
-
-    def test_frames_are_let_go_when_the_source_is_closed(self) -> None:
-        ended = []
+    def test_frames_may_come_in_one_array_and_are_let_go_when_the_source_is_closed(self) -> None:
+        array, ended = np.zeros((30, 40, 3), np.uint8), []
 
         class Frames:
             def __iter__(self) -> Iterator[np.ndarray]:
                 try:
-                    while True:
-                        yield np.zeros((30, 40), np.uint8)
+                    for level in (10, 20, 30):
+                        array[:] = level
+                        yield array
                 finally:
                     ended.append(True)
 
         source = FrameSource(Frames())
+        assert [int(frame[0, 0, 0]) for frame in frames_of(source)] == [10, 20, 30]
         source.open()
         assert source.grab()
+        ended.clear()
         source.close()
         assert ended
 
@@ -411,9 +365,7 @@ class TestSources:
         with pytest.raises(InputError, match=r"a\.png: is not a picture that neocog can decode"):
             frames_of(open_source(tmp_path / "a.png"))
 
-    def test_files_without_a_page_and_huge_ones_are_left_out(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_files_without_a_page_and_huge_ones_are_left_out(self, tmp_path, monkeypatch):
         cv2.imwrite(str(tmp_path / "a.png"), np.zeros((30, 40, 3), np.uint8))
         with open(tmp_path / "b.png", "wb") as file:
             file.truncate(2**28 + 1)
@@ -424,17 +376,9 @@ class TestSources:
         with pytest.raises(InputError, match="is not a picture"):
             frames_of(open_source(tmp_path / "a.png"))
 
-    def test_an_empty_folder_is_told(self, tmp_path: Path) -> None:
-        with pytest.raises(NothingToRead, match="no pictures"):
-            open_source(tmp_path)
 
-
-class TestHttp:
-    def test_what_is_no_stream_is_told(self) -> None:
+def test_what_is_no_stream_is_told_without_its_password() -> None:
+    for address in ("http://127.0.0.1:9/", "rtsp://127.0.0.1:9/a"):
         with pytest.raises(InputError, match="refused"):
-            Stream("http://127.0.0.1:9/").open()
-        with pytest.raises(InputError, match="refused"):
-            Stream("rtsp://127.0.0.1:9/a", silence=0.5).open()
-
-    def test_passwords_are_not_shown(self) -> None:
-        assert without_password("http://me:secret@host:80/a") == "http://host:80/a"
+            Stream(address, silence=0.5).open()
+    assert without_password("http://me:secret@host:80/a") == "http://host:80/a"

@@ -16,11 +16,8 @@ from tests.support import digits_of, tiny_model
 
 def told(p: list[float], label: list[int]) -> Answers:
     """Answers of a given probability."""
-    n = len(p)
-    return Answers(
-        np.array(label), np.ones((n, 10), np.float32), np.full(n, 0.1, np.float32),
-        np.array(p, np.float32),
-    )  # fmt: skip
+    margin = np.full(len(p), 0.1, np.float32)
+    return Answers(np.array(label), np.ones((len(p), 10), np.float32), margin, np.array(p, np.float32))
 
 
 def test_reasons() -> None:

@@ -37,20 +37,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Page(HTMLParser):
     """Sees that tags are closed and that nothing is fetched."""
 
-    def __init__(self) -> None:
+    def __init__(self, html: Path) -> None:
         super().__init__()
         self.open: list[str] = []
-        self.text = ""
-        self.pictures = 0
+        self.text, self.pictures = "", 0
+        self.feed(html.read_text())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in ("meta", "img", "br"):
             self.open.append(tag)
-        for name, value in attrs:
-            if name in ("src", "href"):
-                assert value is not None
-                assert value.startswith("data:image/png;base64,")
-                self.pictures += 1
+        for value in (value for name, value in attrs if name in ("src", "href")):
+            assert value.startswith("data:image/png;base64,")
+            self.pictures += 1
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -106,24 +104,13 @@ def test_the_command_and_its_file(report: tuple[Result, Path]) -> None:
 
 
 def test_the_page_needs_nothing_else(report: tuple[Result, Path]) -> None:
-    page = Page()
-    page.feed((report[1] / "report.html").read_text())
+    page = Page(report[1] / "report.html")
     assert page.open == []
-    assert (
-        page.pictures >= 7
-    )  # two sets, mistakes, corruptions, what they look like, pictures, one read wrong
+    assert page.pictures >= 7  # two sets, mistakes, corruptions, how they look, pictures, one read wrong
     for words in ("MNIST, test", "Not measured", "not in", "Worst mistakes", "occlusion",
                   "Thresholds fixed on validation", "written 57", "ece",
                   "holds no digit: x.png."):  # fmt: skip
         assert words in page.text
-
-
-def test_the_place_may_be_named_by_the_variable(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEOCOG_DATA", str(data))
-    sets = find_sets(limit=5)
-    assert len(sets.digits["mnist"]) == len(sets.pictures["photos"]) + 2 == 5
-    assert sets.validation is not None
-    assert set(sets.missing) == {"usps", "strings"}
 
 
 def test_without_any_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,13 +123,15 @@ def test_without_any_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert report.facts["fixed_on_validation"] == []
     assert report.facts["corruptions"]["name"] == sets.digits["sklearn"].name
     write(report, tmp_path)
-    page = Page()
-    page.feed((tmp_path / "report.html").read_text())
-    assert page.text.count("–") >= 7
+    assert Page(tmp_path / "report.html").text.count("–") >= 7
 
 
-def test_pictures_alone_are_enough(data: Path, tmp_path: Path) -> None:
-    sets = find_sets(data)
+def test_the_place_may_be_named_by_the_variable_and_pictures_alone_are_enough(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("NEOCOG_DATA", str(data))
+    sets = find_sets(limit=5)
+    assert len(sets.digits["mnist"]) == len(sets.pictures["photos"]) + 2 == 5
+    assert sets.validation is not None
+    assert set(sets.missing) == {"usps", "strings"}
     sets.digits.clear()
     report = measure(Reader(tiny_model(), device="cpu"), replace(sets, validation=None))
     assert report.facts["corruptions"] is None
@@ -158,15 +147,11 @@ def test_what_is_wrong_is_told(tmp_path: Path, data: Path) -> None:
         find_sets(tmp_path)
     with pytest.raises(InputError, match="no such folder"):
         find_sets(tmp_path / "none")
-    file = tmp_path / "file"
-    file.touch()
-    assert run("eval", data, "--report", file).exit_code == 2
+    assert run("eval", data, "--report", data / "photos" / "a.png").exit_code == 2
     assert run("eval", data, "--report", tmp_path / "r", "--split", "test").exit_code == 2
 
 
-def test_matplotlib_is_asked_for_before_anything_is_measured(
-    data: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_matplotlib_is_asked_for_before_anything_is_measured(data, model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setattr("neocog.evaluation.report.measure", lambda *_, **__: pytest.fail("measured"))
     result = run("eval", data, "--report", tmp_path / "r", "--model", model)

@@ -9,13 +9,12 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from copy import copy
 
 import numpy as np
 
-from experiments.attacks.pictures import Case, whole, zeros
+from experiments.attacks.pictures import Case, changed, whole
 
-_BLOCK = 2**21  # bytes that one chunk of LZMA2 stands for at most
 _PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "tar": bytes, "tar.gz": gzip.compress, "tar.bz2": bz2.compress, "tar.xz": lzma.compress,
 }  # fmt: skip
@@ -29,20 +28,15 @@ def damaged(count: int, *, seed: int = 0) -> Iterator[Case]:
     kinds |= {kind: pack(plain) for kind, pack in _PACKERS.items()}
     for number in range(count):
         kind = list(kinds)[number % len(kinds)]
-        data = bytearray(kinds[kind])
-        if random.random() < 0.3:
-            del data[random.integers(1, len(data)) :]
-        for _ in range(random.integers(0, 6)):
-            data[random.integers(len(data))] ^= 1 << random.integers(8)
-        yield f"{number:04}.{kind}", bytes(data)
+        data, cut = kinds[kind], random.random() < 0.3
+        yield f"{number:04}.{kind}", changed(data, random, flips=random.integers(6), reach=len(data), cut=cut)
 
 
 def hostile() -> Iterator[Case]:
     """Yield archives that were made to do harm; each has a picture or something like one."""
     picture = whole("PNG")
     yield "overlap.zip", _overlapping(20_000)
-    yield "ratio.zip", zip_of([("a.png", picture)], deflated={"b.png": 2**28})
-    yield "many.zip", zip_of([(f"{number}.png", b"") for number in range(5_000)])
+    yield "ratio.zip", zip_of([("a.png", picture), ("b.png", bytes(2**28))], zipfile.ZIP_DEFLATED)
     true, lie = struct.pack("<I", len(picture)), struct.pack("<I", 2**32 - 2)
     yield "lies.zip", zip_of([("a.png", picture)]).replace(true, lie)
     yield "inner.zip", zip_of([("a.zip", zip_of([("a.png", picture)])), ("b.png", picture)])
@@ -54,8 +48,10 @@ def hostile() -> Iterator[Case]:
     header = _tar_header("a.png", 2**33)
     yield "bomb.tar.gz", gzip.compress(header) + 40 * gzip.compress(bytes(2**26), 1)
     yield "bomb.tar.bz2", bz2.compress(header) + 40 * bz2.compress(bytes(2**26), 9)
-    yield "bomb.tar.xz", xz_bomb(header, 2**31)
-    yield "skip.tar.xz", xz_bomb(_tar_header("notes.txt", 2**33), 2**31)
+    zeros = 32 * lzma.compress(bytes(2**26), preset=0)
+    yield "bomb.tar.xz", lzma.compress(header) + zeros
+    yield "skip.tar.xz", lzma.compress(_tar_header("notes.txt", 2**33)) + zeros
+    yield "dictionary.tar.xz", _large_dictionary(tar_of([("a.png", picture)]))
 
 
 def hostile_names() -> list[str]:
@@ -66,15 +62,11 @@ def hostile_names() -> list[str]:
             "$(id).png", "a;b.png", "%s%n.png", "x" * 250 + ".png"]  # fmt: skip
 
 
-def zip_of(members: list[tuple[str, bytes]], deflated: dict[str, int] | None = None) -> bytes:
+def zip_of(members: Iterable[tuple[str, bytes]], packer: int = zipfile.ZIP_STORED) -> bytes:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(stream, "w") as archive:
         for name, data in members:
-            archive.writestr(zipfile.ZipInfo(name), data)
-        for name, count in (deflated or {}).items():
-            with archive.open(name, "w", force_zip64=True) as member:
-                for _ in range(count >> 20):
-                    member.write(bytes(2**20))
+            archive.writestr(zipfile.ZipInfo(name), data, packer, 1)
     return stream.getvalue()
 
 
@@ -88,40 +80,33 @@ def tar_of(members: Iterable[tuple[str | tarfile.TarInfo, bytes]]) -> bytes:
     return stream.getvalue()
 
 
-def _member(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, link: str = "") -> Any:
+def _member(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
     about = tarfile.TarInfo(name)
     about.size, about.type, about.linkname = size, kind, link
     return about
 
 
 def _tar_header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
-    header: bytes = _member(name, size, kind).tobuf(tarfile.GNU_FORMAT)
-    return header
+    return _member(name, size, kind).tobuf(tarfile.GNU_FORMAT)
 
 
 def _overlapping(count: int) -> bytes:
     """So many names for one member that unpacks to 5 MB."""
-    packed, name = zeros(5_000_000, -15), b"0.png"
-    crc = zlib.crc32(bytes(5_000_000))
-    sizes = struct.pack("<III", crc, len(packed), 5_000_000)
-    local = b"PK\3\4" + struct.pack("<5H", 20, 0, 8, 0, 33) + sizes
-    local += struct.pack("<2H", len(name), 0) + name + packed
-    entries = []
-    for number in range(count):
-        own = b"%d.png" % number
-        entries.append(b"PK\1\2" + struct.pack("<6H", 20, 20, 0, 8, 0, 33) + sizes
-                       + struct.pack("<5H2I", len(own), 0, 0, 0, 0, 0, 0) + own)  # fmt: skip
-    directory = b"".join(entries)
-    end = struct.pack("<4H2IH", 0, 0, count, count, len(directory), len(local), 0)
-    return local + directory + b"PK\5\6" + end
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("0.png", bytes(5_000_000))
+        for number in range(1, count):
+            archive.filelist.append(copy(archive.filelist[0]))
+            archive.filelist[-1].filename = f"{number}.png"
+    return stream.getvalue()
 
 
 def _links(picture: bytes) -> bytes:
     """Members that are links to files outside, pipes and devices, with names of pictures."""
     kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)
     targets = ("/etc/passwd", "../../a.png", "self.png")
-    links = [(_member(f"self{kind.decode()}.png", kind=kind, link=target), b"")
-             for kind in kinds for target in targets]  # fmt: skip
+    links = [(_member(f"self{kind.decode()}{number}.png", kind=kind, link=target), b"")
+             for kind in kinds for number, target in enumerate(targets)]  # fmt: skip
     return tar_of([*links, ("a.png", picture)])
 
 
@@ -140,37 +125,10 @@ def _long_names(size: int) -> bytes:
     return head + b"a" * size + _tar_header("a.png", 0) + bytes(1024)
 
 
-def xz_bomb(head: bytes, count: int) -> bytes:
-    """An .xz file of ``head`` and so many zeros whose dictionary is as large as all of it.
-
-    A chunk that stands for 2 MiB of zeros is there again and again; each but the first only
-    resets the state, so that the decoder has to keep everything.
-    """
-
-    def chunks(data: bytes) -> bytes:
-        filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 2**22}]
-        return lzma.compress(data, lzma.FORMAT_RAW, filters=filters)[:-1]
-
-    again = bytearray(chunks(bytes(_BLOCK)))
-    again[0] = again[0] & 0x1F | 0xC0
-    packed = chunks(head) + bytes(again) * (count // _BLOCK) + b"\0"
-    dictionary = bytes([0, 0x21, 1, 38, 0, 0, 0])  # one filter, LZMA2, a dictionary of 2 GiB
-    block = bytes([len(dictionary) // 4 + 1]) + dictionary
-    block += struct.pack("<I", zlib.crc32(block))
-    flags = b"\0\0"  # no check
-    unpacked = len(head) + count // _BLOCK * _BLOCK
-    index = b"\0\1" + _number(len(block) + len(packed)) + _number(unpacked)
-    index += bytes(-len(index) % 4)
-    index += struct.pack("<I", zlib.crc32(index))
-    foot = struct.pack("<I", len(index) // 4 - 1) + flags
-    head = b"\xfd7zXZ\0" + flags + struct.pack("<I", zlib.crc32(flags))
-    packed += bytes(-len(packed) % 4)
-    return head + block + packed + index + struct.pack("<I", zlib.crc32(foot)) + foot + b"YZ"
-
-
-def _number(value: int) -> bytes:
-    data = bytearray()
-    while value >= 0x80:
-        data.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*data, value])
+def _large_dictionary(data: bytes) -> bytes:
+    """An .xz file whose header asks for a dictionary of 2 GiB."""
+    packed = bytearray(lzma.compress(data))
+    end = 12 + 4 * packed[12]  # of the header of the block, before its checksum
+    packed[packed.index(b"\x21\1", 12, end) + 2] = 38  # LZMA2, one byte of properties
+    packed[end : end + 4] = struct.pack("<I", zlib.crc32(packed[12:end]))
+    return bytes(packed)

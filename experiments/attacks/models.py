@@ -1,18 +1,18 @@
 """Files that pretend to be models: cut, flipped bits, headers that lie, crafted finders and models."""
 
-import io
 import json
 import pickle
 import struct
-import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load, save
 
-from experiments.attacks.pictures import Case
+from experiments.attacks.archives import zip_of
+from experiments.attacks.pictures import Case, changed
 from neocog.network.model import to_bytes
 from neocog.network.registry import find_model
 from tests.support import tiny_model
@@ -27,13 +27,8 @@ def damaged(count: int, *, seed: int = 0) -> Iterator[Case]:
     data = to_bytes(tiny_model(), precision="fp16")
     header = 8 + int.from_bytes(data[:8], "little")
     for number in range(count):
-        changed = bytearray(data)
-        if number % 5 == 0:
-            del changed[random.integers(len(data)) :]
-        else:
-            place = random.integers(*((0, header) if number % 2 else (header, len(data))))
-            changed[place] ^= 1 << random.integers(8)
-        yield f"{number:03}.safetensors", bytes(changed)
+        cut, reach = number % 5 == 0, header if number % 2 else len(data)
+        yield f"{number:03}.safetensors", changed(data, random, flips=not cut, reach=reach, cut=cut)
 
 
 def hostile() -> Iterator[Case]:
@@ -58,8 +53,8 @@ def hostile() -> Iterator[Case]:
     files = {f"length-{lie}": struct.pack("<Q", lie) + data[8:]
              for lie in (0, 1, length - 1, length + 1, 2**31, 2**40, 2**63, 2**64 - 1)}  # fmt: skip
     files["nested-header"] = model('{"a":' * 100_000 + "1" + "}" * 100_000)
-    for name, card in (("nested", "[" * 5000 + "]" * 5000), ("deep", "[" * 100 + "]" * 100),
-                       ("large", '"' + "x" * 2**24 + '"')):  # fmt: skip
+    cards = {"nested": "[" * 5000 + "]" * 5000, "deep": "[" * 100 + "]" * 100, "large": f'"{"x" * 2**24}"'}
+    for name, card in cards.items():
         files[f"{name}-card"] = own('"card": {}', f'"card": {{"a": {card}}}')
     none = {"dtype": "F16", "shape": [0], "data_offsets": [0, 0]}
     files["many-tensors"] = model({**header, **{f"t{n}": none for n in range(50_000)}})
@@ -80,13 +75,9 @@ def hostile() -> Iterator[Case]:
     for name, value in (("nan", np.nan), ("infinity", np.inf), ("minus", -1.0)):
         words = np.full(len(tensors) // 2, value, np.float16).tobytes()
         files[name] = model(header, words[: len(tensors)] + tensors[len(words) :])
-    files["pickle"] = pickle.dumps(Harm())
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as stream:
-        stream.writestr("data.pkl", pickle.dumps(Harm()))
-    files |= {"torch": archive.getvalue(), "empty": b""}
-    one = {"dtype": "F16", "shape": [1], "data_offsets": [0, 2]}
-    files["other"] = model({"w": one}, b"\0\0")
+    harm = pickle.dumps(Harm())
+    other = model({"w": {"dtype": "F16", "shape": [1], "data_offsets": [0, 2]}}, b"\0\0")
+    files |= {"pickle": harm, "torch": zip_of([("data.pkl", harm)]), "empty": b"", "other": other}
     yield from ((f"{name}.safetensors", content) for name, content in files.items())
 
 
@@ -98,106 +89,77 @@ def finders(count: int, *, seed: int = 0) -> Iterator[Case]:
     for number in range(count):
         rng = np.random.default_rng([seed, number])
         nodes, tensors = deepcopy(known), {name: value.copy() for name, value in weights.items()}
-        changes = [_FINDER_CHANGES[number % len(_FINDER_CHANGES)]]
-        changes += [_FINDER_CHANGES[i] for i in rng.integers(len(_FINDER_CHANGES), size=rng.integers(3))]
+        changes = [number % len(_CHANGES), *rng.integers(len(_CHANGES), size=rng.integers(3))]
         for change in changes:
-            change(nodes, tensors, rng)
-        try:
+            _CHANGES[change](nodes, tensors, rng)
+        with suppress(ValueError):  # a number that JSON does not know
             body = save(tensors, metadata=metadata | {"nodes": json.dumps(nodes)})
-        except ValueError:  # a number that JSON does not know
-            continue
-        names = "-".join(change.__name__.strip("_") for change in changes)
-        yield f"finder-{number:03}-{names}.safetensors", body
+            yield f"finder-{number:03}.safetensors", body
 
 
-def _attribute(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
-    """A stride, a padding, a dilation, groups or a sum of them that no convolution should have."""
-    convolutions = [node for node in nodes if node.get("op") == "Conv"]
-    node = convolutions[rng.integers(len(convolutions))]
-    name = ("stride", "padding", "dilation", "groups")[rng.integers(4)]
-    values = [0, 1, 2, 3, 5, 7, 16, 64, 511, 512, 513, 2**31 - 1, 2**31, 2**63, -1, 1.5, True, "1", None, [1]]
-    node[name] = values[rng.integers(len(values))]
+def _field(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
+    """A number, a name or the inputs of an operation that it should not have; or it has nothing at all."""
+    at = int(rng.integers(len(nodes)))
+    later = f"m{rng.integers(at, len(nodes))}"
+    numbers = [0, 1, 2, 3, 5, 7, 16, 64, 511, 512, 513, 2**31, 2**63, -1, 1.5, True, "1", None, [1]]
+    inputs: list[Any] = [["x"], [], [later], [later] * 3, ["x", "x"], ["w0", "w1"], ["m3", "m3"], "x", None,
+              [1], [[]], ["x"] * 1000, ["m0", "w2", "w3", "w3"], [""], {"x": 1}]  # fmt: skip
+    names: list[Any] = ["x", "m0", "w0", "", "\x1b[2J", "n" * 100_000, None, 3, [], {}]
+    ops = "Conv Relu Add Mul Div Sqrt Concat Resize Loop If".split()
+    fields: dict[str, list[Any]] = dict.fromkeys(("stride", "padding", "dilation", "groups"), numbers)
+    fields |= {"inputs": inputs, "output": names, "op": [*names, *ops]}
+    field = list(fields)[rng.integers(len(fields))]
+    if fields[field] is numbers:
+        at = int(rng.choice([n for n, node in enumerate(nodes) if node.get("op") == "Conv"] or [at]))
+    nodes[at][field] = fields[field][rng.integers(len(fields[field]))]
+    if rng.random() < 0.05:
+        nodes[at] = {}
 
 
-def _kernel(nodes: Nodes, tensors: Tensors, rng: np.random.Generator) -> None:
-    """Weights of another shape: no, one, many or other taps, planes and dimensions."""
-    name = str(rng.choice(sorted(tensors)))
-    shape = tuple(int(side) for side in rng.choice([0, 1, 2, 3, 8, 30, 61, 300], size=rng.integers(5)))
-    tensors[name] = np.resize(tensors[name], shape if np.prod(shape) < 400_000 else shape[:2])
-    if rng.random() < 0.3:
+def _tensor(_: Nodes, tensors: Tensors, rng: np.random.Generator) -> None:
+    """Weights of another shape or type, with numbers that are none or too large, or no weights."""
+    name, way = str(rng.choice(sorted(tensors))), rng.integers(8)
+    if way < 3:
+        shape = tuple(int(side) for side in rng.choice([0, 1, 2, 3, 8, 30, 61, 300], size=rng.integers(6)))
+        tensors[name] = np.resize(tensors[name], shape if np.prod(shape) < 400_000 else shape[:2])
+    elif way < 5:
+        tensors[name] = tensors[name].astype(str(rng.choice(["f4", "f8", "i8", "u1", "u8", "?", "i2", "i4"])))
+    elif way < 7:
+        value = float(rng.choice([np.nan, np.inf, -np.inf, 65504.0, -65504.0, 6e-8, 0.0]))
+        for name in rng.choice(sorted(tensors), size=rng.integers(1, 40)):
+            if tensors[name].dtype.kind == "f":
+                tensors[name].reshape(-1)[:: rng.integers(1, 9)] = value
+    else:
         del tensors[name]
 
 
-def _type(_: Nodes, tensors: Tensors, rng: np.random.Generator) -> None:
-    name, kinds = str(rng.choice(sorted(tensors))), ("f4", "f8", "i8", "u1", "?", "i2")
-    tensors[name] = tensors[name].astype(kinds[rng.integers(len(kinds))])
-
-
-def _values(_: Nodes, tensors: Tensors, rng: np.random.Generator) -> None:
-    """Numbers that are none, or so large that their sums and products are none."""
-    value = (np.nan, np.inf, -np.inf, 65504.0, -65504.0)[rng.integers(5)]
-    for name in rng.choice(sorted(tensors), size=rng.integers(1, 40)):
-        if tensors[name].dtype.kind == "f":
-            tensors[name].reshape(-1)[:: rng.integers(1, 9)] = value
-
-
-def _inputs(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
-    """Operations that read themselves, later ones, too few, too many, weights or what is no name."""
-    at = int(rng.integers(len(nodes)))
-    later = f"m{rng.integers(at, len(nodes))}"
-    values: list[Any] = [["x"], [], [later], [later] * 3, ["x", "x"], ["w0", "w1"], ["m3", "m3"], "x", None,
-              [1], [[]], ["x"] * 1000, ["m0", "w2", "w3", "w3"], [""], {"x": 1}]  # fmt: skip
-    nodes[at]["inputs"] = values[rng.integers(len(values))]
-
-
-def _names(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
-    at = int(rng.integers(len(nodes)))
-    values: list[Any] = ["x", "m0", "w0", "", "\x1b[2J", "n" * 100_000, None, 3, [], {}]
-    nodes[at][("output", "op")[rng.integers(2)]] = values[rng.integers(len(values))]
-
-
-def _blown_up(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
-    """Maps that double with each operation: side by side, or in rows and columns."""
-    op = ("Concat", "Resize")[rng.integers(2)]
-    x = str(rng.choice(["x", "m0", nodes[-1].get("output", "x")]))
-    for number in range(int(rng.integers(1, 24))):
-        inputs = [x, x] if op == "Concat" else [x]
-        x = f"big{number}"
-        nodes.append({"op": op, "inputs": inputs, "output": x})
-
-
-def _wide(nodes: Nodes, tensors: Tensors, rng: np.random.Generator) -> None:
-    """Many planes at the full size of the picture, several times over."""
-    planes = int(rng.choice([64, 256, 600]))
+def _grown(nodes: Nodes, tensors: Tensors, rng: np.random.Generator) -> None:
+    """Maps that double with each operation, side by side or in both sides; or many planes at full size."""
+    op = ("Concat", "Resize", "Conv")[rng.integers(3)]
+    x, planes = str(rng.choice(["x", "m0", nodes[-1].get("output", "x")])), int(rng.choice([64, 256, 600]))
     tensors["wide"], tensors["deep"] = (np.ones((planes, 1, k, k), np.float16) for k in (1, 3))
-    conv = {"op": "Conv", "stride": 1, "groups": 1, "padding": 0, "dilation": 1}
-    nodes.append({**conv, "inputs": ["x", "wide"], "output": "wide0"})
-    for number in range(int(rng.integers(1, 30))):
-        one = {**conv, "groups": planes, "padding": 1, "inputs": [f"wide{number}", "deep"]}
-        nodes.append({**one, "output": f"wide{number + 1}"})
+    for number in range(int(rng.integers(1, 30 if op == "Conv" else 24))):
+        inputs = {"Concat": [x, x], "Resize": [x], "Conv": [x, "deep"]}[op]
+        conv = {"stride": 1, "groups": planes, "padding": 1, "dilation": 1}
+        if op == "Conv" and number == 0:
+            inputs, conv = ["x", "wide"], {**conv, "groups": 1, "padding": 0}
+        x = f"big{number}"
+        nodes.append({"op": op, "inputs": inputs, "output": x, **(conv if op == "Conv" else {})})
 
 
-def _many(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
+def _order(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
     """Very many operations, none, or some in another order."""
     kind = rng.integers(3)
     if kind == 0:
         nodes += [{"op": "Relu", "inputs": ["m0"], "output": f"r{n}"} for n in range(rng.integers(100, 5000))]
-    elif kind == 1:
-        del nodes[rng.integers(len(nodes)) :]
+    elif kind == 1 and len(nodes) > 1:
+        del nodes[rng.integers(1, len(nodes)) :]
     else:
         rng.shuffle(nodes)
 
 
-def _operation(nodes: Nodes, _: Tensors, rng: np.random.Generator) -> None:
-    at, ops = int(rng.integers(len(nodes))), "Conv Relu Add Mul Div Sqrt Concat Resize Loop If".split()
-    if rng.random() < 0.2:
-        nodes[at] = {}
-    else:
-        nodes[at]["op"] = ops[rng.integers(len(ops))]
-
-
-_FINDER_CHANGES: tuple[Callable[[Nodes, Tensors, np.random.Generator], None], ...] = (
-    _attribute, _blown_up, _attribute, _kernel, _inputs, _wide, _values, _operation, _type, _names, _many,
+_CHANGES: tuple[Callable[[Nodes, Tensors, np.random.Generator], None], ...] = (
+    _field, _grown, _field, _tensor, _order, _tensor, _field,
 )  # fmt: skip
 
 
@@ -205,11 +167,9 @@ def shapes(count: int, *, seed: int = 0) -> Iterator[Case]:
     """Yield so many models that are valid safetensors files: planes, sides, types and values change."""
     data = to_bytes(tiny_model(), precision="fp16")
     words = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["neocog"]
-    names = [name for name in load(data) if name != "US4.labels"]
     for number in range(count):
         rng = np.random.default_rng([seed, number])
-        tensors, header, kind = load(data), json.loads(words), number % 5
-        name = str(rng.choice(names))
+        tensors, header, kind = load(data), json.loads(words), number % 4
         if kind == 0:  # many planes; shapes agree
             counts = rng.choice([1, 30, 1000, 20_000, 100_000], size=3, p=[0.3, 0.3, 0.2, 0.1, 0.1])
             k2, k3, k4 = (int(k) for k in counts)
@@ -219,23 +179,16 @@ def shapes(count: int, *, seed: int = 0) -> Iterator[Case]:
                 tensors[f"{layer}.reference"] = rng.random(sides, np.float32).astype(np.float16)
             tensors["US4.labels"] = rng.integers(0, 11, k4)
         elif kind == 1:
-            shape = tuple(int(k) for k in rng.choice([0, 1, 2, 5, 6, 17, 300], size=rng.integers(6)))
-            tensors[name] = np.resize(tensors[name], shape if np.prod(shape) < 1_000_000 else shape[:2])
+            _tensor([], tensors, rng)
         elif kind == 2:
-            tensors[name] = tensors[name].astype(str(rng.choice(["f8", "i8", "u1", "?", "i4"])))
-            labels = tensors["US4.labels"]
-            tensors["US4.labels"] = labels.astype(str(rng.choice(["f4", "i8", "i2", "u8", "?"])))
-        elif kind == 3:
-            value = float(rng.choice([np.nan, np.inf, -1.0, 65504.0, 6e-8, 0.0]))
-            tensors[name].reshape(-1)[:: rng.integers(1, 9)] = value
-            tensors["US4.labels"][:: rng.integers(1, 9)] = rng.choice([-1, 0, 10, 11, 2**62])
+            labels = tensors["US4.labels"].astype(str(rng.choice(["f4", "i8", "i2", "u8", "?"])))
+            labels[:: rng.integers(1, 9)] = rng.choice([0, 1, 10, 11, 127])
+            tensors["US4.labels"] = labels
         else:
             keys = ["thresholds", "q", "temperature", "psi", "rule", "preset", "name", "card", "format"]
             values: list[Any] = [None, 0, -1, 1e300, 1e-300, 2**70, [], [0.5] * 3, [1e-6] * 4, [0.999999] * 4,
                       {}, "x", True, "linear", "pairs", [[0.5]] * 4]  # fmt: skip
             header[keys[rng.integers(len(keys))]] = values[rng.integers(len(values))]
-        if rng.random() < 0.1:
-            del tensors[name]
         yield f"shapes-{number:03}-{kind}.safetensors", save(tensors, metadata={"neocog": json.dumps(header)})
 
 

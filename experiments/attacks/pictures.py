@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -28,12 +29,7 @@ def whole(kind: str) -> bytes:
 def damaged(count: int, *, seed: int = 0) -> Iterator[Case]:
     """Yield so many pictures, every format in turn, each damaged in one of five ways."""
     random = np.random.default_rng(seed)
-    formats = {}
-    for kind in FORMATS:
-        try:
-            formats[kind] = whole(kind)
-        except (OSError, KeyError):  # a Pillow built without it
-            continue
+    formats = {kind: whole(kind) for kind in FORMATS}
     for number in range(count):
         kind = list(formats)[number % len(formats)]
         way = ("flipped", "cut", "swapped", "lying", "noisy")[number // len(formats) % 5]
@@ -42,11 +38,20 @@ def damaged(count: int, *, seed: int = 0) -> Iterator[Case]:
         yield f"{number:04}-{way}.{_SUFFIX[kind]}", bytes(data)
 
 
+def changed(
+    data: bytes | bytearray, random: np.random.Generator, *, flips: Any, reach: int, cut: bool = False
+) -> bytes:
+    """Return data with so many bits flipped among its first bytes, perhaps cut at some place."""
+    out = bytearray(data[: random.integers(1, len(data))] if cut else data)
+    for _ in range(flips):
+        out[random.integers(min(reach, len(out)))] ^= 1 << random.integers(8)
+    return bytes(out)
+
+
 def _damage(data: bytearray, way: str, random: np.random.Generator) -> None:
     if way == "flipped":  # a few bits, half of the time near the beginning
-        reach = len(data) if random.random() < 0.5 else min(200, len(data))
-        for _ in range(random.integers(1, 9)):
-            data[random.integers(reach)] ^= 1 << random.integers(8)
+        reach = len(data) if random.random() < 0.5 else 200
+        data[:] = changed(data, random, flips=random.integers(1, 9), reach=reach)
     elif way == "cut":
         del data[random.integers(1, len(data)) :]
     elif way == "swapped":  # two stretches change places, or one is there twice
@@ -112,27 +117,15 @@ def bombs() -> Iterator[Case]:
 def large_bombs() -> Iterator[Case]:
     """Yield small files of whose pixels or pages decoders have much to do, within the limits on pixels."""
     yield "png-11500.png", _png(11_500, 11_500, 11_500 * 11_501)
-    yield "png-colour.png", _png(11_000, 11_000, 11_000 * 33_001, colour=2)
-    yield "png-text.png", _png(8, 8, 72, more=40 * _chunk(b"zTXt", b"a\0\0" + zeros(2**26)))
-    for width, height in ((16_383, 8_192), (16_383, 16_383)):
-        yield f"webp-{height}.webp", _riff(_lossless(width, height))
-    for width in (11_000, 65_535):
-        data = bytearray(file_of(Image.new("P", (4, 4)), "GIF"))
-        struct.pack_into("<HH", data, 6, width, width)
-        yield f"gif-{width}.gif", bytes(data)
-    head = struct.pack("<IiiHHIIiiII", 40, 11_000, 11_000, 1, 8, 1, 6, 0, 0, 256, 0)
-    yield "packed.bmp", b"BM" + struct.pack("<I4xI", 1084, 1078) + head + bytes(1024) + b"\xff\0\xff\0\0\1"
+    yield "png-text.png", _png(8, 8, 72, more=40 * _chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(2**26), 1)))
+    data = bytearray(file_of(Image.new("P", (4, 4)), "GIF"))
+    struct.pack_into("<HH", data, 6, 11_000, 11_000)
+    yield "gif.gif", bytes(data)
     yield "ppm.ppm", b"P6 11000 11000 255\n" + bytes(1000)
     yield "tif-near.tif", _pages(11_000, 11_000, 1)
-    yield "tif-far.tif", _pages(65_500, 65_500, 1)
     yield "tif-pages.tif", _pages(16, 16, 2_600)
     yield "tif-large-pages.tif", _pages(9_000, 9_000, 10)
     yield "tif-circle.tif", tiff_of(16, 16, following=8) + bytes(256)
-    yield "jpg-large-scans.jpg", _scans(11_000, 60)
-    data = bytearray(file_of(Image.new("L", (4, 4)), "JPEG2000"))
-    struct.pack_into(">IIIIII", data, data.index(b"\xff\x51") + 6, *(11_000, 11_000, 0, 0, 11_000, 11_000))
-    struct.pack_into(">II", data, data.index(b"ihdr") + 4, 11_000, 11_000)
-    yield "jp2-near.jp2", bytes(data)
 
 
 def directory(*tags: Tag, following: int = 0) -> bytes:
@@ -143,26 +136,10 @@ def directory(*tags: Tag, following: int = 0) -> bytes:
 
 def tiff_of(width: int, height: int, *more: Tag, following: int = 0) -> bytes:
     """A grey TIFF without its pixels; ``more`` tags replace the usual ones."""
-    values = {
-        256: width,
-        257: height,
-        258: 8,
-        259: 1,
-        262: 1,
-        273: 8,
-        277: 1,
-        278: height,
-        279: width * height,
-    }
+    values = {256: width, 257: height, 258: 8, 259: 1, 262: 1, 273: 8, 277: 1, 278: height}
+    values[279] = width * height
     tags = {tag: (tag, 4, 1, value) for tag, value in values.items()} | {tag[0]: tag for tag in more}
     return b"II*\0\x08\0\0\0" + directory(*tags.values(), following=following)
-
-
-def zeros(count: int, wbits: int = zlib.MAX_WBITS) -> bytes:
-    """Return so many zero bytes, packed by zlib."""
-    packer, block = zlib.compressobj(1, wbits=wbits), bytes(2**20)
-    parts = [packer.compress(block) for _ in range(count // len(block))]
-    return b"".join(parts) + packer.compress(bytes(count % len(block))) + packer.flush()
 
 
 def _between(kind: str, place: int | bytes, data: bytes, mode: str = "RGB") -> bytes:
@@ -176,9 +153,15 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def _png(width: int, height: int, rows: int, *, colour: int = 0, more: bytes = b"") -> bytes:
-    head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + more + _chunk(b"IDAT", zeros(rows)) + _chunk(b"IEND", b"")
+def _png(width: int, height: int, rows: int, *, more: bytes = b"") -> bytes:
+    head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + head
+        + more
+        + _chunk(b"IDAT", zlib.compress(bytes(rows), 1))
+        + _chunk(b"IEND", b"")
+    )
 
 
 def _large_webp() -> bytes:
@@ -189,22 +172,9 @@ def _large_webp() -> bytes:
     return bytes(data)
 
 
-def _riff(chunks: bytes) -> bytes:
-    return b"RIFF" + struct.pack("<I", len(chunks) + 4) + b"WEBP" + chunks
-
-
-def _lossless(width: int, height: int) -> bytes:
-    """A chunk of a picture of one colour: each of its five codes has one symbol of no bits."""
-    bits = f"{width - 1:014b}"[::-1] + f"{height - 1:014b}"[::-1] + "0" + "000" + "000"
-    bits += "10" + "0" + "0" + ("10" + "1" + "1" * 8) * 3 + "10" + "0" + "0"
-    bits += "0" * (-len(bits) % 8) + "0" * 64
-    data = bytes(int(bits[i : i + 8][::-1], 2) for i in range(0, len(bits), 8))
-    return b"VP8L" + struct.pack("<I", len(data) + 1) + b"\x2f" + data + bytes((len(data) + 1) % 2)
-
-
 def _pages(width: int, height: int, count: int) -> bytes:
     """A TIFF of pages of zeros, packed, that share their bytes."""
-    packed = zeros(width * min(height, 2**27 // width))
+    packed = zlib.compress(bytes(width * min(height, 2**27 // width)), 1)
     first = 8 + len(packed) + len(packed) % 2
     tags = ((259, 4, 1, 8), (279, 4, 1, len(packed)))
     size = len(tiff_of(width, height, *tags)) - 8

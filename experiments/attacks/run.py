@@ -16,13 +16,15 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
 from experiments.attacks import archives as attack_archives
 from experiments.attacks import models as attack_models
 from experiments.attacks import pictures as attack_pictures
 from experiments.attacks import server as attack_server
 from experiments.attacks import streams as attack_streams
-from experiments.attacks import surroundings as attack_surroundings
-from experiments.attacks.pictures import Case
+from experiments.attacks.pictures import Case, changed
+from experiments.attacks.surroundings import SURROUNDINGS, reading
 from experiments.attacks.watch import Outcome, one_record_each, watched
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
@@ -43,27 +45,14 @@ def written(folder: Path, cases: Iterable[Case]) -> list[str]:
     return paths
 
 
-def pictures(folder: Path, model: str, *, kind: str, cases: Iterable[Case], limit: float) -> Outcome:
-    """Pictures in one folder, read by one command."""
-    outcome = Outcome(kind)
-    paths = written(folder / "pictures", cases)
-    done = watched(["read", str(folder / "pictures"), "--model", model, "--format", "jsonl",
-                    "--workers", "2"], folder, limit=limit)  # fmt: skip
-    broken = one_record_each(paths, done.out)
-    outcome.add(done, len(paths), broken)
-    return outcome
-
-
-def archives(folder: Path, model: str, *, kind: str, cases: Iterable[Case], limit: float,
-             together: bool) -> Outcome:  # fmt: skip
-    """Archives, named one by one or all together."""
-    outcome = Outcome(kind)
-    paths = written(folder / "archives", cases)
-    for own in [paths] if together else [[path] for path in paths]:
-        done = watched(["read", *own, "--model", model, "--format", "jsonl"], folder,
-                       name="" if together else Path(own[0]).name, limit=limit)  # fmt: skip
-        broken = [f"{Path(path).name} has no record" for path in own if path not in done.out]
-        outcome.add(done, len(own), broken)
+def files(folder: Path, model: str, *, kind: str, cases: Iterable[Case], limit: float,
+          apart: bool = False) -> Outcome:  # fmt: skip
+    """Pictures or archives, read by one command; or ``apart``, by a command each."""
+    outcome, paths = Outcome(kind), written(folder / "files", cases)
+    for own in [[path] for path in paths] if apart else [paths]:
+        name = Path(own[0]).name if apart else ""
+        done = watched(reading(model, *own), folder, name=name, limit=limit)
+        outcome.add(done, len(own), one_record_each(own, done.out))
     return outcome
 
 
@@ -81,18 +70,13 @@ def verified(folder: Path, model: str, *, kind: str, cases: Iterable[Case], limi
 def models(folder: Path, model: str, *, count: int, seed: int) -> Outcome:
     """Model files, verified by one command; shipped files with a bit flipped."""
     cases = [*attack_models.damaged(count, seed=seed), *attack_models.hostile()]
-    outcome = verified(folder, model, kind="model files", cases=cases)
-    whole, sums = Path(model).read_bytes(), []
-    shipped = folder / "shipped"
-    shipped.mkdir()
-    for number in range(count):
-        data = bytearray(whole)
-        data[(number * 7919 + seed) % len(data)] ^= 1 << number % 8
-        (shipped / f"{number}.safetensors").write_bytes(data)
-        sums.append(f"{hashlib.sha256(whole).hexdigest()}  {number}.safetensors\n")
-    (shipped / "SHA256SUMS").write_text("".join(sums))
-    files = map(str, shipped.glob("*.safetensors"))
-    done = watched(["models", "verify", *files], folder, name="bits")
+    outcome, whole = verified(folder, model, kind="model files", cases=cases), Path(model).read_bytes()
+    random = np.random.default_rng(seed)
+    cases = [(f"{n}.safetensors", changed(whole, random, flips=1, reach=len(whole))) for n in range(count)]
+    flipped = written(folder / "shipped", cases)
+    sums = [f"{hashlib.sha256(whole).hexdigest()}  {Path(path).name}\n" for path in flipped]
+    (folder / "shipped" / "SHA256SUMS").write_text("".join(sums))
+    done = watched(["models", "verify", *flipped], folder, name="bits")
     missed = count - done.out.count("the shipped file was changed")
     outcome.add(done, count, [f"{missed} flipped bits were not seen"] if missed else [])
     return outcome
@@ -100,11 +84,10 @@ def models(folder: Path, model: str, *, count: int, seed: int) -> Outcome:
 
 def attacks(seed: int = 0, *, quick: bool = False) -> dict[str, Attack]:
     """Every kind of attack; ``quick``: those, and as many, as take a few seconds."""
-    around = attack_surroundings
     found: dict[str, Attack] = {
-        "pictures": partial(pictures, kind="damaged pictures", limit=60.0,
+        "pictures": partial(files, kind="damaged pictures", limit=60.0,
                             cases=attack_pictures.damaged(105 if quick else 420, seed=seed)),
-        "archives": partial(archives, kind="damaged archives", limit=60.0, together=True,
+        "archives": partial(files, kind="damaged archives", limit=60.0,
                             cases=attack_archives.damaged(60, seed=seed)),
         "models": partial(models, count=50, seed=seed),
     }  # fmt: skip
@@ -115,17 +98,11 @@ def attacks(seed: int = 0, *, quick: bool = False) -> dict[str, Attack]:
                            cases=attack_models.finders(100, seed=seed)),
         "shapes": partial(verified, kind="crafted models", limit=300.0,
                           cases=attack_models.shapes(100, seed=seed)),
-        "names": around.names,
-        "picture-bombs": partial(pictures, kind="picture bombs", limit=120.0,
+        "picture-bombs": partial(files, kind="picture bombs", limit=120.0,
                                  cases=chain(attack_pictures.bombs(), attack_pictures.large_bombs())),
-        "archive-bombs": partial(archives, kind="archives made to do harm", limit=120.0,
-                                 together=False, cases=attack_archives.hostile()),
-        "lists": around.lists,
-        "folder": around.hostile_folder,
-        "odd": around.odd,
-        "limits": around.limits,
-        "outputs": around.outputs,
-        "kills": around.kills,
+        "archive-bombs": partial(files, kind="archives made to do harm", limit=120.0, apart=True,
+                                 cases=attack_archives.hostile()),
+        **SURROUNDINGS,
         "live": partial(attack_streams.live, seed=seed),
         "server": attack_server.server,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Attacks on ``neocog serve``: connections, JSON, slow PDFs, a crowd, kills while it saves."""
+"""Attacks on ``neocog serve``: connections, JSON, slow PDFs, a crowd; `killed`: while it saves, in a test."""
 
 import http.client
 import os
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,15 +25,14 @@ from tests.picture_files import page_file
 
 HOME, OTHER = "127.0.0.1", "127.0.0.2"  # attacks come from the other address
 QUIET = 1000  # bytes on stderr that an attack may cause
-KILLS = 41
 
 
-@dataclass
 class Server:
-    port: int
-    tls: bool
-    pid: int
-    broken: list[str] = field(default_factory=list)
+    """A server that is attacked, and what did not hold."""
+
+    def __init__(self, port: int, tls: bool) -> None:
+        self.port, self.tls, self.pid = port, tls, 0
+        self.broken: list[str] = []
 
     def ask(self, path: str = "api", body: bytes | None = None, host: str = HOME, wait: float = 120) -> bytes:
         """Return an answer; a server that is busy or not there is asked again."""
@@ -118,14 +117,14 @@ def crowd(server: Server) -> None:
         texts = [f"{number:03d}" for number in range(200)]
         found = pool.map(lambda text: server.ask("api/read", page_file(text)), texts)
         right = sum(f'"text":"{text}"'.encode() in answer for text, answer in zip(texts, found, strict=True))
-    sizes = [sum(map(size_of, family(server.pid)))]
+    first = sum(map(size_of, family(server.pid)))
     with ThreadPoolExecutor(4) as pool:
         bodies = (os.urandom(10**6) if number % 2 else page_file("12") for number in range(500))
         list(pool.map(lambda body: server.ask("api/read", body), bodies))
-    sizes.append(sum(map(size_of, family(server.pid))))
-    print(f"  {right} of 200 right; memory {sizes[0]:.0f} MB, then {sizes[1]:.0f} MB", flush=True)
+    last = sum(map(size_of, family(server.pid)))
+    print(f"  {right} of 200 right; memory {first:.0f} MB, then {last:.0f} MB", flush=True)
     server.broken += [f"{right} of 200 are right"] * (right < 200)
-    server.broken += [f"memory grows from {sizes[0]:.0f} to {sizes[1]:.0f} MB"] * (sizes[1] > sizes[0] + 50)
+    server.broken += [f"memory grows from {first:.0f} to {last:.0f} MB"] * (last > first + 50)
 
 
 def killed(folder: Path, count: int, seed: int) -> int:
@@ -159,37 +158,29 @@ def save(folder: Path, count: int, first: int) -> None:
 
 
 def server(folder: Path, model: str) -> Outcome:
-    """All of them, with at most 1 024 open files."""
+    """All of them, with at most 1 024 open files; each server is ended by Ctrl-C."""
     outcome, key = Outcome("the web server"), str(folder / "key.pem")
     make = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=x -keyout".split()
     subprocess.run([*make, key, "-out", f"{key}.cert"], check=True, capture_output=True)
     tls = ["--certificate", f"{key}.cert", "--key", key]
-    for attack in (connections, lines, documents, crowd):
-        for words in ([], tls) if attack is connections else ([],):
-            attacked(attack, folder, model, words, outcome)
-    wrong = killed(folder / "kept", KILLS, seed=0)
-    outcome.tried, outcome.held = outcome.tried + KILLS, outcome.held + KILLS - wrong
-    outcome.broken += [f"{wrong} of {KILLS} kills broke the corrections"] * (wrong > 0)
+    kinds: list[tuple[Callable[[Server], None], list[str]]] = [(connections, tls)]
+    for attack, words in (*kinds, *((kind, []) for kind in (connections, lines, documents, crowd))):
+        with socket.create_server((HOME, 0)) as free:
+            one = Server(free.getsockname()[1], bool(words))
+
+        def during(watch: Watch, one: Server = one, attack: Callable[[Server], None] = attack) -> None:
+            if not one.pid:
+                one.pid = watch.process.pid
+                one.ask()
+                attack(one)
+                watch.measure()
+                watch.process.send_signal(signal.SIGINT)
+
+        print(attack.__doc__, *words[::2], flush=True)
+        done = watched(
+            ["serve", "--port", str(one.port), "--model", model, *words], folder, name=attack.__name__,
+            limit=600, during=during, setup=partial(resource.setrlimit, resource.RLIMIT_NOFILE, (1024, 1024)),
+        )  # fmt: skip
+        print(f"  {len(done.err):,} bytes on stderr, {done.peak_mb:.0f} MB", flush=True)
+        outcome.add(done, 1, one.broken + [f"{len(done.err):,} bytes on stderr"] * (len(done.err) > QUIET))
     return outcome
-
-
-def attacked(attack: Callable[[Server], None], folder: Path, model: str, words: list[str],
-             outcome: Outcome) -> None:  # fmt: skip
-    """Start the server, attack it, and end it by Ctrl-C."""
-    with socket.create_server((HOME, 0)) as free:
-        one = Server(free.getsockname()[1], bool(words), 0)
-
-    def during(watch: Watch) -> None:
-        if not one.pid:
-            one.pid = watch.process.pid
-            one.ask()
-            attack(one)
-            watch.measure()
-            watch.process.send_signal(signal.SIGINT)
-
-    print(attack.__doc__, *words[::2], flush=True)
-    command = ["serve", "--port", str(one.port), "--model", model, *words]
-    done = watched(command, folder, name=attack.__name__, limit=600, during=during,
-                   setup=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024)))  # fmt: skip
-    print(f"  {len(done.err):,} bytes on stderr, {done.peak_mb:.0f} MB", flush=True)
-    outcome.add(done, 1, one.broken + [f"{len(done.err):,} bytes on stderr"] * (len(done.err) > QUIET))

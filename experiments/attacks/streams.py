@@ -2,18 +2,16 @@
 
 import os
 import signal
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, cycle, repeat
 from pathlib import Path
-from socketserver import StreamRequestHandler, ThreadingTCPServer
-from threading import Thread
 
 import numpy as np
 
-from experiments.attacks.pictures import bombs, damaged, whole
+from experiments.attacks.pictures import bombs, changed, damaged, whole
 from experiments.attacks.watch import Outcome, Watch, watched
+from tests.live_support import RawServer, save_video
 
 _WATCHED = 4.0  # seconds for which a server is listened to
 _LONGEST = 20.0  # seconds that a file may take
@@ -41,35 +39,25 @@ def live(folder: Path, model: str, *, seed: int = 0) -> Outcome:
                 os.kill(watch.process.pid, signal.SIGINT)
                 stop.clear()
 
-        with _served(send) as address:
-            done = watched(["live", address, "--headless", "--model", model], folder,
-                           name=name, during=during, limit=_LONGEST)  # fmt: skip
-        outcome.add(done, 1)
+        server = RawServer(send)
+        done = watched(["live", server.address, "--headless", "--model", model], folder,
+                       name=name, during=during, limit=_LONGEST)  # fmt: skip
+        server.close()
+        outcome.add(done)
     return outcome
 
 
 def _videos(folder: Path, seed: int) -> Iterator[Path]:
     """Write videos of ten frames, whole but for their names, and damaged."""
-    import cv2
-
-    random = np.random.default_rng(seed)
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place, "whole.avi")
-        writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 25, (320, 240))
-        for _ in range(10):
-            writer.write(random.integers(0, 255, (240, 320, 3), np.uint8))
-        writer.release()
-        data = path.read_bytes()
+    random, path = np.random.default_rng(seed), folder / "whole.avi"
+    save_video(path, random.integers(0, 255, (10, 240, 320, 3), np.uint8))
+    data = path.read_bytes()
     for name in ("2026-11-22T12:30:05.avi", "http:127.0.0.1:9", "concat:a|b.avi", "-i.avi"):
         (folder / name).write_bytes(data)
         yield folder / name
     for number in range(8):
-        changed = bytearray(data)
-        if number % 2:
-            del changed[random.integers(len(data)) :]
-        for place_of in random.integers(0, min(300, len(changed)), 6):
-            changed[place_of] ^= 1 << random.integers(8)
-        (folder / f"damaged{number}.avi").write_bytes(changed)
+        cut = bool(number % 2)
+        (folder / f"damaged{number}.avi").write_bytes(changed(data, random, flips=6, reach=300, cut=cut))
         yield folder / f"damaged{number}.avi"
 
 
@@ -77,41 +65,14 @@ def _part(data: bytes) -> bytes:
     return b"--b\r\nContent-Type: image/jpeg\r\n\r\n" + data + b"\r\n"
 
 
-def _servers() -> dict[str, list[bytes]]:
-    """Return what each server sends, piece by piece, the last piece again and again."""
+def _servers() -> dict[str, Callable[[bytes], Iterable[bytes]]]:
+    """Return what each server answers to a request."""
     bad = [_part(data) for name, data in bombs() if name.endswith("jpg")]
     return {
-        "opens and cuts": [b""],
-        "garbage": [np.random.default_rng(0).bytes(2**20)],
-        "endless 100 Continue": [b"HTTP/1.1 100 Continue\r\n\r\n" * 1000],
-        "endless header": [b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 10_000],
-        "parts without an end": [_HEAD, b"--b\r\n\r\n" + b"\xff\xd8" * 2**19],
-        "bombs": [_HEAD, *bad],
-        "pictures": [_HEAD, *[_part(whole("JPEG"))] * 50],
+        "opens and cuts": lambda _: [],
+        "garbage": lambda _: repeat(np.random.default_rng(0).bytes(2**20)),
+        "endless header": lambda _: chain([b"HTTP/1.1 200 OK\r\n"], repeat(b"X: y\r\n" * 10_000)),
+        "parts without an end": lambda _: chain([_HEAD, b"--b\r\n\r\n"], repeat(b"\xff\xd8" * 2**19)),
+        "bombs": lambda _: chain([_HEAD], cycle(bad)),
+        "pictures": lambda _: chain([_HEAD], repeat(_part(whole("JPEG")))),
     }
-
-
-@contextmanager
-def _served(pieces: list[bytes]) -> Iterator[str]:
-    """Serve pieces on this machine, the last one again and again for as long as anyone listens."""
-
-    class Handler(StreamRequestHandler):
-        def handle(self) -> None:
-            self.connection.settimeout(2.0)
-            end = time.monotonic() + _WATCHED + 2
-            try:
-                self.request.recv(4096)
-                for piece in pieces:
-                    self.wfile.write(piece)
-                while pieces[-1] and time.monotonic() < end:
-                    self.wfile.write(pieces[-1])
-            except OSError:
-                return
-
-    class Server(ThreadingTCPServer):
-        allow_reuse_address = daemon_threads = True
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-        server.shutdown()

@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,28 @@ def reading(model: str, *inputs: str, out: Path | None = None) -> list[str]:
     return ["read", *inputs, "--model", model, "--format", "jsonl", "--workers", "2", *output]
 
 
+def attacked(
+    outcome: Outcome,
+    model: str,
+    pictures: list[str],
+    *,
+    word: str = "",
+    out: Path | None = None,
+    tried: int = 1,
+    judge: Callable[[Watch], list[str]] = lambda done: [],
+    **how: Any,
+) -> None:
+    """Read a folder of pictures; where the exit code says so, each must have its record."""
+    place = Path(pictures[0]).parent
+    done = watched(reading(model, word or str(place), out=out), place.parent, **how)
+    text = done.out if out is None else ""
+    if out is not None and out.is_file():
+        text = out.read_text()
+        out.unlink()
+    broken = judge(done)
+    outcome.add(done, tried, broken + (one_record_each(pictures, text) if done.code in _WHOLE else []))
+
+
 def names(folder: Path, model: str) -> Outcome:
     """Names that a terminal, a spreadsheet, a shell or an option would obey."""
     outcome, place = Outcome("names of files"), folder / "names"
@@ -43,28 +66,22 @@ def names(folder: Path, model: str) -> Outcome:
         stem = Path(name).name.removesuffix(".png").lstrip(".")[:200]
         (place / f"{stem}.png").write_bytes(whole("PNG"))
         (place / f"{stem}.jpg").write_bytes(b"no picture")
-    raw = os.fsencode(place) + b"/raw\xff\xfe\x9b31m.png"
-    Path(os.fsdecode(raw)).write_bytes(b"no picture")
+    Path(os.fsdecode(os.fsencode(place) + b"/raw\xff\xfe\x9b31m.png")).write_bytes(b"no picture")
     inputs = [os.path.join(place, name) for name in os.listdir(place)]
-    for form in ("jsonl", "text", "csv"):
-        done = watched(["read", str(place), "--model", model, "--format", form], folder, name=form)
-        broken = one_record_each(inputs, done.out) if form == "jsonl" else []
-        outcome.add(done, len(inputs), broken + (_formulas(done.out) if form == "csv" else []))
-    here = [name.replace("/", "_") + ".png" for name in hostile_names()]
-    done = watched(["read", *(f"./{name}" for name in here), "--model", model, "--format", "csv"],
-                   folder, name="csv of relative names")  # fmt: skip
-    outcome.add(done, len(here), _formulas(done.out))
+    attacked(outcome, model, inputs, tried=len(inputs), name="jsonl",
+             judge=lambda done: [] if done.code == 1 else [f"exit code {done.code}"])  # fmt: skip
+    here = [f"./{name.replace('/', '_')}.png" for name in hostile_names()]
+    for form, words in (("text", [str(place)]), ("csv", [str(place)]), ("csv", here)):
+        done = watched(["read", *words, "--model", model, "--format", form], folder, name=form)
+        cells = (cell for row in csv.reader(io.StringIO(done.out, newline="")) for cell in row)
+        begun = [cell for cell in cells if cell[:1] in ("=", "+", "-", "@")]  # a spreadsheet calculates them
+        formulas = [c for c in begun if not c.replace(".", "", 1).lstrip("+-").isdigit()]
+        broken = [f"a cell {cell[:20]!r}" for cell in formulas if form == "csv"]
+        outcome.add(done, len(here if words is here else inputs), broken)
     files = [f"./{name}.safetensors" for name in hostile_names()]
     done = watched(["models", "verify", *files], folder, name="models")
     outcome.add(done, len(files), [] if done.code == 4 else [f"exit code {done.code}"])
     return outcome
-
-
-def _formulas(text: str) -> list[str]:
-    """Cells that a spreadsheet calculates: those that begin as a formula and are no number."""
-    cells = (cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row)
-    begun = (cell for cell in cells if cell[:1] in ("=", "+", "-", "@"))
-    return [f"a cell {c[:20]!r}" for c in begun if not c.replace(".", "", 1).lstrip("+-").isdigit()]
 
 
 def lists(folder: Path, model: str) -> Outcome:
@@ -72,7 +89,6 @@ def lists(folder: Path, model: str) -> Outcome:
     outcome = Outcome("lists of names")
     picture = os.fsencode(scans(folder / "listed", 1)[0])
     cases = {
-        "no newline": picture,
         "one name of 64 MiB": b"a" * 2**26 + b"\n" + picture,
         "zero bytes": picture + b"\nx\0y.png\n" + b"\0" * 2**20 + b"\n" + picture,
         "not UTF-8": b"\xff\xfe\x9b\n" * 100 + picture,
@@ -99,70 +115,67 @@ def hostile_folder(folder: Path, model: str) -> Outcome:
         for name in _MODULES:
             Path(f"{name}.py").write_text(f"open('ran-{name}', 'w')\nraise SystemExit(7)\n")
 
-    planted = {f"left {name}.py in the current folder" for name in _MODULES}
+    def without_planted(done: Watch) -> list[str]:
+        done.left = [
+            w for w in done.left if w not in {f"left {n}.py in the current folder" for n in _MODULES}
+        ]
+        return [] if done.code == 0 else [f"exit code {done.code}"]
+
     for name, program in programs.items():
-        for word in (str(folder / "safe"), "-"):
-            done = watched(
-                reading(model, word), folder, name=f"{name} {Path(word).name}", program=program,
-                setup=plant, stdin="\n".join(pictures).encode(),
+        for word in ("", "-"):
+            attacked(
+                outcome, model, pictures, word=word, tried=len(_MODULES), judge=without_planted,
+                name=f"{name} {word}", program=program, setup=plant, stdin="\n".join(pictures).encode(),
             )  # fmt: skip
-            done.left = [what for what in done.left if what not in planted]
-            outcome.add(done, len(_MODULES), one_record_each(pictures, done.out))
     return outcome
 
 
 def odd(folder: Path, model: str) -> Outcome:
     """Surroundings that are unusual, in which all has to be read nevertheless."""
     outcome, pictures = Outcome("unusual surroundings"), scans(folder / "scans", 14)
-    long, out = folder / ("t" * 100) / ("u" * 60), folder / "out.jsonl"
+    long = folder / ("t" * 100) / ("u" * 60)
     long.mkdir(parents=True)
-    environments: dict[str, dict[str, str | None]] = {
-        "TMPDIR of 160 letters": {"TMPDIR": str(long)},
-        "TMPDIR that is not there": {"TMPDIR": "/nowhere"},
-        "no HOME, no PATH": {"HOME": None, "PATH": None},
-        "HOME that is not there": {"HOME": "/nowhere"},
-        "LC_ALL=C, COLUMNS=0": {"LC_ALL": "C", "PYTHONUTF8": "0", "COLUMNS": "0", "LINES": "-1"},
+    cases: dict[str, dict[str, Any]] = {
+        "TMPDIR of 160 letters": {"env": {"TMPDIR": str(long)}},
+        "TMPDIR that is not there": {"env": {"TMPDIR": "/nowhere"}},
+        "no HOME, no PATH": {"env": {"HOME": None, "PATH": None}},
+        "HOME that is not there": {"env": {"HOME": "/nowhere"}},
+        "LC_ALL=C, COLUMNS=0": {"env": {"LC_ALL": "C", "PYTHONUTF8": "0", "COLUMNS": "0", "LINES": "-1"}},
+        "no stdin": {"setup": partial(os.close, 0)},
+        "no stdout": {"setup": partial(os.close, 1)},
+        "no stderr": {"setup": partial(os.close, 2)},
+        "no standard streams": {"setup": partial(os.closerange, 0, 3)},
     }
-    cases: dict[str, dict[str, Any]] = {name: {"env": env} for name, env in environments.items()}
-    for numbers in ((0,), (1,), (2,), (0, 1, 2)):
-        cases[f"descriptors {numbers} closed"] = {
-            "setup": partial(lambda all_: [*map(os.close, all_)], numbers)
-        }
     for name, how in cases.items():
-        done = watched(reading(model, str(folder / "scans"), out=out), folder, name=name, **how)
-        broken = [] if done.code == 0 else [f"exit code {done.code}: {done.err[-100:]!r}"]
-        outcome.add(done, 1, broken + one_record_each(pictures, _taken(out)))
+        attacked(
+            outcome, model, pictures, out=folder / "out.jsonl", name=name, **how,
+            judge=lambda done: [] if done.code == 0 else [f"exit code {done.code}: {done.err[-100:]!r}"],
+        )  # fmt: skip
     outcome.broken += [f"left {path.name} in TMPDIR" for path in long.glob("[!n]*")]
     return outcome
-
-
-def _taken(out: Path) -> str:
-    """What an output holds, which is removed."""
-    text = out.read_text() if out.is_file() else ""
-    out.unlink(missing_ok=True)
-    return text
 
 
 def limits(folder: Path, model: str) -> Outcome:
     """Limits of the system: all is read, or the exit code says that it was not."""
     outcome, pictures = Outcome("limits of the system"), scans(folder / "scans", 14)
-    out = folder / "out.jsonl"
     cases = [("megabytes of addresses", resource.RLIMIT_AS, mb, mb * 10**6)
-             for mb in (150, 200, 250, 300, 350, 400, 450, 500, 600, 800)]  # fmt: skip
+             for mb in (150, 250, 300, 350, 400, 450, 500, 600, 800)]  # fmt: skip
     cases += [("open files", resource.RLIMIT_NOFILE, count, count) for count in (6, 10, 14, 18, 24, 32)]
     cases += [("bytes of a file", resource.RLIMIT_FSIZE, count, count) for count in (0, 99, 999)]
     cases += [("seconds of processor", resource.RLIMIT_CPU, 1, 1)]
+
+    def ended_by_system(done: Watch) -> list[str]:
+        if done.code in (-signal.SIGKILL, -signal.SIGXCPU):
+            done.code = 6  # the signal tells
+        return []
+
     for what, kind, number, most in cases:
-        for place in (out, None):
-            done = watched(
-                reading(model, str(folder / "scans"), out=place), folder, name=f"{number} {what}",
-                limit=30.0, setup=partial(resource.setrlimit, kind, (most, most)),
+        for out in (folder / "out.jsonl", None):
+            attacked(
+                outcome, model, pictures, out=out, name=f"{number} {what}", limit=30.0,
+                setup=partial(resource.setrlimit, kind, (most, most)),
+                judge=ended_by_system if kind == resource.RLIMIT_CPU else lambda done: [],
             )  # fmt: skip
-            text = _taken(out) if place else done.out
-            broken = one_record_each(pictures, text) if done.code in _WHOLE else []
-            if kind == resource.RLIMIT_CPU and done.code in (-signal.SIGKILL, -signal.SIGXCPU):
-                done.code = 6  # the system ended it, and says so by the signal
-            outcome.add(done, 1, broken)
     return outcome
 
 
@@ -170,12 +183,7 @@ def outputs(folder: Path, model: str) -> Outcome:
     """Outputs that are removed, replaced, full or not to be written."""
     outcome, pictures = Outcome("outputs"), scans(folder / "output", 60)
     out, other = folder / "o" / "out.jsonl", folder / "other"
-
-    places = {
-        "full disk": Path("/dev/full"),
-        "a folder": out.parent,
-        "no folder": folder / "none" / "out.jsonl",
-    }
+    places = {"full disk": Path("/dev/full"), "a folder": out.parent, "no folder": folder / "none" / "out"}
     for name in ("removed", "replaced", "its folder removed", *places):
 
         def during(watch: Watch, name: str = name) -> None:
@@ -189,10 +197,7 @@ def outputs(folder: Path, model: str) -> Outcome:
 
         out.parent.mkdir()
         other.write_text("")
-        words = reading(model, str(folder / "output"), out=places.get(name, out))
-        done = watched(words, folder, name=name, during=during)
-        text = "".join(path.read_text() for path in out.parent.glob("*out*"))
-        outcome.add(done, 1, one_record_each(pictures, text) if done.code in _WHOLE else [])
+        attacked(outcome, model, pictures, out=places.get(name, out), name=name, during=during)
         shutil.rmtree(out.parent, ignore_errors=True)
     return outcome
 
@@ -214,14 +219,18 @@ def kills(folder: Path, model: str) -> Outcome:
             if left and chosen and out.is_file() and out.stat().st_size:
                 os.kill(chosen[0], left.pop())
 
+        def judge(done: Watch, number: signal.Signals = number, worker: bool = worker) -> list[str]:
+            if worker and done.code not in _WHOLE:
+                return [f"exit code {done.code}: the run did not go on"]
+            if not worker and done.code in (-number, 128 + number):
+                done.code = 130
+            return []
+
         name = f"{number.name} to {'worker' if worker else 'command'}, {times}"
-        done = watched(reading(model, str(folder / "killed"), out=out), folder, name=name,
-                       during=during, limit=PATIENCE + 30)  # fmt: skip
-        text = _taken(out)
-        broken = one_record_each(pictures, text) if done.code in _WHOLE else []
-        if worker and done.code not in _WHOLE:
-            broken.append(f"exit code {done.code}: the run did not go on")
-        if not worker and done.code in (-number, 128 + number):
-            done.code = 130
-        outcome.add(done, 1, broken)
+        attacked(outcome, model, pictures, out=out, name=name, during=during, judge=judge,
+                 limit=PATIENCE + 30)  # fmt: skip
     return outcome
+
+
+SURROUNDINGS = {"names": names, "lists": lists, "folder": hostile_folder, "odd": odd, "limits": limits,
+                "outputs": outputs, "kills": kills}  # fmt: skip

@@ -42,30 +42,70 @@ class Outcome:
     peak_mb: float = 0.0
     seconds: float = 0.0
 
-    def add(self, finished: "Finished", tried: int, broken: Iterable[str] = ()) -> None:
-        name = f"{finished.name}: " if finished.name else ""
-        found = [name + what for what in (*finished.broken(), *broken)]
+    def add(self, done: "Watch", tried: int = 1, broken: Iterable[str] = ()) -> None:
+        name = f"{done.name}: " if done.name else ""
+        found = [name + what for what in (*done.broken(), *broken)]
         self.broken += found
         self.tried += tried
         self.held += tried - min(tried, len(found))
-        self.peak_mb = max(self.peak_mb, finished.peak_mb)
-        self.seconds += finished.seconds
+        self.peak_mb = max(self.peak_mb, done.peak_mb)
+        self.seconds += done.seconds
 
     def row(self) -> dict[str, object]:
         return {"kind": self.kind, "tried": self.tried, "held": self.held, "broken": self.broken,
                 "peak_mb": round(self.peak_mb), "seconds": round(self.seconds, 1)}  # fmt: skip
 
 
-@dataclass
-class Finished:
-    name: str
-    code: int
-    out: str
-    err: str
-    peak_mb: float
-    seconds: float
-    limit: float
-    left: list[str]
+class Watch:
+    """A command, and its processes: those whose environment names its folder."""
+
+    code, out, err, peak_mb, seconds = 0, "", "", 0.0, 0.0
+
+    def __init__(self, process: "subprocess.Popen[bytes]", place: str, name: str, limit: float) -> None:
+        self.process, self.mark, self.name, self.limit = process, place.encode(), name, limit
+        self.left: list[str] = []  # processes and files that outlived it
+
+    def pids(self) -> list[int]:
+        """Return the processes that are alive, the first one first."""
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError, IndexError):
+                about = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+                if about[0] != "Z" and self.mark in Path("/proc", name, "environ").read_bytes():
+                    found.append(int(name))
+        return sorted(found)
+
+    def until_done(self, during: "Callable[[Watch], None] | None") -> None:
+        """Wait for the command, end it at its limit, and tell of processes that it leaves behind."""
+        began = time.monotonic()
+        while self.process.poll() is None:
+            self.measure()
+            if during is not None:
+                during(self)
+            if time.monotonic() > began + self.limit or self.peak_mb > _END_MB:
+                self._kill()
+            time.sleep(0.03)
+        self.code, end = self.process.returncode, time.monotonic()
+        self.seconds = end - began
+        while (left := self.pids()) and time.monotonic() < end + _GONE:
+            time.sleep(0.03)
+        for pid in left:
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                self.left.append(f"left a process: {words[:80]}")
+        self._kill()
+
+    def measure(self) -> None:
+        for pid in self.pids():
+            with suppress(OSError):
+                status = Path(f"/proc/{pid}/status").read_text()
+                if most := re.search(r"VmHWM:\s*(\d+)", status):
+                    self.peak_mb = max(self.peak_mb, int(most[1]) / 1e3)
+
+    def _kill(self) -> None:
+        for pid in self.pids():
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
 
     def broken(self) -> list[str]:
         """What does not hold of any run."""
@@ -93,129 +133,63 @@ def watched(
     limit: float = 60.0,
     program: list[str] | None = None,
     stdin: bytes = b"",
-    setup: Callable[[], None] | None = None,
-    during: Callable[["Watch"], None] | None = None,
+    setup: Callable[[], object] = lambda: None,
+    during: Callable[[Watch], None] | None = None,
     env: dict[str, str | None] | None = None,
-) -> Finished:
+) -> Watch:
     """Run ``neocog WORDS`` in a folder of its own below ``folder`` and watch it to its end.
 
     ``setup`` is called in the new process before the program, ``during`` a few times a second while
     it runs. A variable of ``env`` that is None is taken away.
     """
+
+    def start() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
+        setup()
+
     with tempfile.TemporaryDirectory(dir=folder, prefix="run-") as place:
-        here, temporary = Path(place, "here"), Path(place, "tmp")
+        here, temporary, given, out, err = (Path(place, part) for part in ("here", "tmp", "in", "out", "err"))
         here.mkdir()
         temporary.mkdir()
-        variables = {**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1", "ATTACKED": place}
-        variables |= {key: value for key, value in (env or {}).items() if value is not None}
-        for key in (key for key, value in (env or {}).items() if value is None):
-            variables.pop(key, None)
-        with (place / Path("in")).open("w+b") as given, (place / Path("out")).open("w+b") as out, \
-                (place / Path("err")).open("w+b") as err:  # fmt: skip
-            given.write(stdin)
-            given.seek(0)
-
-            def start() -> None:
-                resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
-                if setup is not None:
-                    setup()
-
-            began = time.monotonic()
+        given.write_bytes(stdin)
+        variables: dict[str, str | None] = {**os.environ, "ATTACKED": place, "OMP_NUM_THREADS": "1"}
+        variables |= {"TMPDIR": str(temporary), **(env or {})}
+        with given.open("rb") as input_, out.open("wb") as output, err.open("wb") as errors:
             process = subprocess.Popen(
-                [*(program or python("-m", "neocog")), *words], cwd=here, env=variables,
-                stdin=given, stdout=out, stderr=err, start_new_session=True, preexec_fn=start,
+                [*(program or python("-m", "neocog")), *words], cwd=here,
+                env={key: value for key, value in variables.items() if value is not None},
+                stdin=input_, stdout=output, stderr=errors, start_new_session=True, preexec_fn=start,
             )  # fmt: skip
-            watch = Watch(process, place)
-            watch.until_done(began + limit, during)
-            seconds = time.monotonic() - began
-            left = watch.end()
-            texts = []
-            for stream in (out, err):
-                stream.seek(0)
-                texts.append(stream.read().decode(errors="backslashreplace"))
-        left += [f"left {path.name} in the temporary folder" for path in temporary.rglob("*")
-                 if path != temporary / f"neocog-{os.getuid()}"  # of locks, which are empty
-                 and (path.suffix != ".lock" or path.stat().st_size)]  # fmt: skip
-        left += [f"left {path.name} in the current folder" for path in here.iterdir()]
-        return Finished(name, process.returncode, texts[0], texts[1], watch.peak_mb,
-                        seconds, limit, left)  # fmt: skip
+            done = Watch(process, place, name, limit)
+            done.until_done(during)
+        done.out, done.err = (path.read_bytes().decode(errors="backslashreplace") for path in (out, err))
+        done.left += [f"left {path.name} in the temporary folder" for path in temporary.rglob("*")
+                      if path != temporary / f"neocog-{os.getuid()}"  # of locks, which are empty
+                      and (path.suffix != ".lock" or path.stat().st_size)]  # fmt: skip
+        done.left += [f"left {path.name} in the current folder" for path in here.iterdir()]
+        return done
 
 
-class Watch:
-    """The processes of a command: those whose environment names its folder."""
+def one_record_each(inputs: Iterable[str], text: str) -> list[str]:
+    """What is wrong with the JSON lines of a run: each input has one at least, and no other has any.
 
-    def __init__(self, process: "subprocess.Popen[bytes]", mark: str) -> None:
-        self.process = process
-        self.peak_mb = 0.0
-        self.mark = mark.encode()
-
-    def pids(self) -> list[int]:
-        """Return the processes that are alive, the first one first."""
-        found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            with suppress(OSError, IndexError):
-                about = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
-                if about[0] != "Z" and self.mark in Path("/proc", name, "environ").read_bytes():
-                    found.append(int(name))
-        return sorted(found)
-
-    def command(self, pid: int) -> str:
-        with suppress(OSError):
-            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        return ""
-
-    def until_done(self, end: float, during: Callable[["Watch"], None] | None) -> None:
-        """Wait for the command, and end it at a time or where a process grows too large."""
-        while self.process.poll() is None:
-            self.measure()
-            if during is not None:
-                during(self)
-            if time.monotonic() > end or self.peak_mb > _END_MB:
-                self._kill()
-            time.sleep(0.03)
-
-    def measure(self) -> None:
-        for pid in self.pids():
-            with suppress(OSError):
-                status = Path(f"/proc/{pid}/status").read_text()
-                if most := re.search(r"VmHWM:\s*(\d+)", status):
-                    self.peak_mb = max(self.peak_mb, int(most[1]) / 1e3)
-
-    def _kill(self) -> None:
-        for pid in self.pids():
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-
-    def end(self) -> list[str]:
-        """Wait for processes that are left; end them and tell of them."""
-        end = time.monotonic() + _GONE
-        while (left := self.pids()) and time.monotonic() < end:
-            time.sleep(0.03)
-        names = [f"left a process: {self.command(pid)[:80]}" for pid in left]
-        self._kill()
-        return names
-
-
-def records_of(text: str) -> tuple[list[dict[str, object]], list[str]]:
-    """Parse JSON lines strictly: the records, and what is wrong with the lines."""
+    Records of an archive's members are records of the archive.
+    """
 
     def never(word: str) -> float:
         raise ValueError(f"{word} in a record")
 
-    records, broken = [], []
+    wanted, found, broken = set(inputs), set(), []
+    pages: list[tuple[str, int]] = []
     for line in text.splitlines():
         try:
-            records.append(json.loads(line, parse_constant=never))
+            record = json.loads(line, parse_constant=never)
         except ValueError as error:
             broken.append(f"a record that is none: {error}")
-    return records, broken
-
-
-def one_record_each(sources: Iterable[str], text: str) -> list[str]:
-    """What is wrong with a run's records: each input has one at least, and no other has any."""
-    records, broken = records_of(text)
-    found, wanted = {str(record["source"]) for record in records}, set(sources)
-    pages = [(record["source"], record["page"]) for record in records]
+            continue
+        source = str(record["source"])
+        found.add(next((path for path in wanted if source.startswith(f"{path}/")), source))
+        pages.append((source, record["page"]))
     if missing := sorted(wanted - found):
         broken.append(f"{len(missing)} inputs without a record, {missing[0][-60:]!r} among them")
     if more := sorted(found - wanted):

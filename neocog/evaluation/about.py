@@ -17,10 +17,9 @@ _PASSES, _BATCH = 6, 8  # the first pass is not counted
 
 
 def about(name: str | Path) -> dict[str, Any]:
-    """Return facts of a model, or of the finder, in the order in which they are told.
+    """Return facts of a model, or of the finder; ModelError if the file is missing or broken.
 
     ``ms`` is the time of a digit (of a page, for the finder) on this machine's CPU, measured now.
-    ModelError if the file is missing or broken.
     """
     from neocog.vision.finder import find
     from neocog.vision.finder_model import LazyFinder, is_finder, load_finder
@@ -52,10 +51,9 @@ def about(name: str | Path) -> dict[str, Any]:
 
 
 def verify(name: str) -> str:
-    """Hold a model's file against its digest, load it, and try it on silence and on ink.
+    """Compare a model's file with its digest, load it, and try it on silence and on ink; return what it is.
 
-    Returns its id, its plane counts, and whether the file is the one that was shipped. ModelError
-    if it cannot be loaded, is not as it was shipped, or answers wrongly.
+    ModelError if it cannot be loaded, is not as it was shipped, or answers wrongly.
     """
     from neocog.vision.finder import find
     from neocog.vision.finder_model import LazyFinder, is_finder, load_finder

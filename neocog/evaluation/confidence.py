@@ -33,10 +33,7 @@ class Confidence:
         return len(self.p)
 
     def curve(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return thresholds from the highest on, how many answers each takes, how many wrong.
-
-        One point for each different probability above 0.
-        """
+        """Return thresholds (each probability above 0, highest first), answers taken, wrong among them."""
         order = np.argsort(-self.p, kind="stable")
         p = self.p[order]
         wrong = np.cumsum(~self.right[order], dtype=np.int64)
@@ -44,10 +41,7 @@ class Confidence:
         return p[at], at + 1, wrong[at]
 
     def aurc(self) -> float:
-        """Area under the risk-coverage curve: mean risk of the n surest answers, n = 1 .. N.
-
-        Answers of the same probability share their errors evenly.
-        """
+        """Mean risk of the n surest answers, n = 1 .. N; those of one p share their errors."""
         if not len(self):
             return 0.0
         _, taken, wrong = self.curve()

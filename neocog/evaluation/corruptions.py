@@ -32,10 +32,7 @@ class Corruption(NamedTuple):
 
 
 def corrupt(digits: NDArray[np.uint8], name: str, strength: int, *, seed: int = SEED) -> NDArray[np.uint8]:
-    """Return digits (N, 28, 28), ink 255 on paper 0, corrupted in one way at a strength of 1 to 5.
-
-    InputError if the array has another shape or type; UsageError if there is no such corruption or strength.
-    """
+    """Corrupt uint8 digits (N, 28, 28), ink 255, at a strength of 1 to 5; InputError or UsageError."""
     check_digits(digits)
     if name not in CORRUPTIONS:
         raise UsageError(f"corruption '{name}' is unknown: choose {', '.join(CORRUPTIONS)}")

@@ -27,17 +27,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class DigitScore:
-    """How isolated digits were read, and the seconds of the network.
-
-    ``confusion`` (10, 11) counts digits (row) by their answers (column, 10 for none).
-    """
+    """Counts of digits (row) by answers (column, 10 for none), (10, 11), and the seconds of the network."""
 
     confusion: NDArray[np.int64]
     seconds: float
 
     @property
     def n(self) -> int:
-        """Digits."""
         return int(self.confusion.sum())
 
     @property
@@ -72,16 +68,17 @@ class PictureScore:
         return [row for row in rows if row[2] or row[0].error is not None]
 
     @property
+    def wrong(self) -> list[dict[str, Any]]:
+        """`mistakes` as ``neocog eval --json`` prints them."""
+        return [
+            {"file": own.source, "written": written, "read": own.text, "error": own.error}
+            for own, written, _ in self.mistakes
+        ]
+
+    @property
     def failures(self) -> list[str]:
         """One line for each picture that could not be decoded; they count as read empty."""
         return [f"{own.source}: {own.error}" for own in self.readings if own.error is not None]
-
-    @property
-    def wrong(self) -> list[dict[str, Any]]:
-        """`mistakes` as ``neocog eval --json`` prints them."""
-        keys = ("file", "written", "read", "error")
-        rows = ((own.source, written, own.text, own.error) for own, written, _ in self.mistakes)
-        return [dict(zip(keys, row, strict=True)) for row in rows]
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog eval --json`` prints it, but for `wrong`; no error rate without digits."""

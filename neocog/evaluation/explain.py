@@ -1,12 +1,10 @@
 """Why a digit was read so: which planes and places carried the answer, by taking them away.
 
-A piece is what one plane responds near one place: the cells within `REACH` of its strongest one.
-A piece is taken away (its responses set to 0), the rest of the network runs again by its equations,
-and what the winning label's score loses is what the piece carried: nothing is approximated. The
-piece that carried most goes first, what carries most without it follows, and so on.
-
-What the runner-up would have needed is found in the same way: pieces of UC3 are raised to what its
-strongest plane of US4 has learned, until it wins.
+A piece is what one plane responds within `REACH` cells of its strongest one. Its responses are set to 0, the
+rest of the network runs again by its equations, and what the winning label's score loses is what it carried:
+nothing is approximated. The piece that carried most goes first, what carries most without it follows, and so
+on. What the runner-up lacked is found in the same way: pieces of UC3 rise to what its strongest plane of US4
+has learned.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,9 +64,7 @@ class Explanation:
     runner_up: int  # the strongest digit but for it
     p: float  # probability of the answer, 0 for no digit
     scores: Floats  # (10,) or (11,)
-    pieces: dict[
-        str, tuple[Piece, ...]
-    ]  # of each layer in `LAYERS` those that carried the score, the first most
+    pieces: dict[str, tuple[Piece, ...]]  # of each of `LAYERS` those that carried the score, most first
     heat: dict[str, Floats]  # (65, 65): where on U0 that is, for these layers and "needed"
     needed: tuple[Piece, ...]  # of UC3, that the runner-up lacked: with them it wins, or comes nearer
     maps: dict[str, Floats]  # every layer's responses, (1, K, H, W)
@@ -95,15 +91,10 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog explain --json`` prints it."""
-        return {
-            "model": self.model,
-            "label": self.label,
-            "runner_up": self.runner_up,
-            "p": round(self.p, 4),
-            "scores": [round(float(score), 5) for score in self.scores],
-            "pieces": {layer: [asdict(p) for p in own] for layer, own in self.pieces.items()},
-            "needed": [asdict(piece) for piece in self.needed],
-        }
+        facts: dict[str, Any] = {"model": self.model, "label": self.label, "runner_up": self.runner_up}
+        facts |= {"p": round(self.p, 4), "scores": [round(float(score), 5) for score in self.scores]}
+        facts["pieces"] = {layer: [asdict(p) for p in own] for layer, own in self.pieces.items()}
+        return facts | {"needed": [asdict(piece) for piece in self.needed]}
 
     def plot(self) -> "Image":
         """Draw the pieces over the ink, a panel for each layer and one for the runner-up."""
@@ -197,10 +188,7 @@ class Cells(NamedTuple):
 def taken_away(
     engine: Engine, layer: str, u: Floats, label: int, *, count: int = COUNT
 ) -> tuple[tuple[Piece, ...], Floats]:
-    """Name the pieces of a layer's responses (H, W, K) that carry the score of a label.
-
-    Also returns what each place's pieces carry alone, (H, W), as a share of the score.
-    """
+    """Name the pieces of responses (H, W, K) that carry a label; and what each place carries, (H, W)."""
     return _one_by_one(engine, layer, u, np.zeros_like(u), lambda scores: scores[:, label], count)
 
 

@@ -38,10 +38,9 @@ def examine() -> Iterator[Check]:
     if not shown:
         shown = sys.platform if sys.platform in ("win32", "darwin") else "none; reading files needs none"
     yield Check("display", "ok", shown)
-    if compiler := shutil.which("g++"):
-        yield Check("g++", "ok", compiler)
-    else:
-        yield Check("g++", "warn", "not found: tests that compile are skipped", "apt install g++ for them")
+    missing = Check("g++", "warn", "not found: tests that compile are skipped", "apt install g++ for them")
+    compiler = shutil.which("g++")
+    yield Check("g++", "ok", compiler) if compiler else missing
 
 
 def _numpy() -> Check:
@@ -59,22 +58,19 @@ def _numpy() -> Check:
 
 def _opencv() -> Check:
     wheels = [f"opencv{kind}-python{end}" for kind in ("", "-contrib") for end in ("", "-headless")]
-    there = {
-        own.metadata["Name"]: own.version
-        for own in metadata.distributions()
-        if own.metadata["Name"] in wheels
-    }
+    found = ((own.metadata["Name"], own.version) for own in metadata.distributions())
+    there = {name: version for name, version in found if name in wheels}
     try:
         import cv2
     except ImportError as error:  # a missing libGL shows here
         advice = "on a bare server: apt-get install libgl1 libglib2.0-0 libsm6"
         return Check("opencv", "fail", f"cannot be imported: {error}", advice)
     listed = ", ".join(f"{name} {own}" for name, own in there.items())
-    found = f"{cv2.__version__} ({listed or 'no wheel'})"
+    told = f"{cv2.__version__} ({listed or 'no wheel'})"
     if len(there) < 2:
-        return Check("opencv", "ok", found)
+        return Check("opencv", "ok", told)
     advice = f"two wheels overwrite each other: pip uninstall {' '.join(there)}, then install one"
-    return Check("opencv", "warn", found, advice)
+    return Check("opencv", "warn", told, advice)
 
 
 def _models() -> Iterator[Check]:

@@ -35,6 +35,7 @@ def digit_facts(digits: "Digits", answers: "Answers", sure: Confidence, *, min_p
     taken = [(c, sure.threshold_of_coverage(c)) for c in COVERAGES[1:]]
     if (sure.p > 0).any():  # every answer there is, also where some digits have none
         taken.insert(0, (COVERAGES[0], float(sure.p[sure.p > 0].min())))
+    risks = [(r, sure.threshold_of_risk(r)) for r in RISKS]
     wrong = np.flatnonzero(~sure.right)  # the surest first, those without an answer last
     worst = wrong[np.argsort(-sure.p[wrong], kind="stable")][:_WORST]
     return {
@@ -48,9 +49,7 @@ def digit_facts(digits: "Digits", answers: "Answers", sure: Confidence, *, min_p
         "ece": sure.ece(),
         "aurc": sure.aurc(),
         "error_at_coverage": [{"wanted": c, **sure.at(t)} for c, t in taken if t is not None],
-        "coverage_at_error": [
-            {"wanted": r, **sure.at(t)} for r in RISKS if (t := sure.threshold_of_risk(r)) is not None
-        ],
+        "coverage_at_error": [{"wanted": r, **sure.at(t)} for r, t in risks if t is not None],
         "confusion": confusion_of(digits.labels, answers.label).tolist(),
         "reliability": sure.reliability(),
         "risk_coverage": sure.points(),
@@ -80,10 +79,9 @@ def corruption_facts(reader: "Reader", digits: "Digits", progress: Progress | No
     kinds: dict[str, list[float]] = {name: [] for name in CORRUPTIONS}
     for name, found in kinds.items():
         for strength in STRENGTHS:
-            label = answer_digits(
-                reader.engine, corrupt(chosen.images, name, strength), batch=reader.batch
-            ).label
-            found.append(round(float((label == chosen.labels).mean()), 6))
+            images = corrupt(chosen.images, name, strength)
+            right = answer_digits(reader.engine, images, batch=reader.batch).label == chosen.labels
+            found.append(round(float(right.mean()), 6))
             if progress:
                 progress(sum(map(len, kinds.values())) * len(chosen), total)
     means = {name: float(np.mean(values)) for name, values in kinds.items()}
@@ -99,21 +97,15 @@ def spread(digits: "Digits", most: int) -> "Digits":
 
 
 def mark_facts(reader: "Reader", digits: "Digits", count: int) -> tuple[Facts, Confidence]:
-    """How many marks that are no digits are read as one, by kind; and how surely.
-
-    They are of kinds and fonts that nothing is learned from; ``digits`` are broken and joined for some.
-    """
+    """How many marks of held-out kinds and fonts are read as digits, by kind; and how surely."""
     from neocog.learning.negatives import negatives
 
     marks, kind, names = negatives(count, digits.images, digits.labels, seed=_MARKS_SEED, held=True)
     answers = answer_digits(reader.engine, marks, batch=reader.batch)
     sure = Confidence.of(answers.label, answers.p, np.full(count, -1))
     taken = (sure.p > 0) & (sure.p >= reader.policy.min_p)
-    kinds = {
-        name: {"n": int((kind == k).sum()), "read_as_digits": float(taken[kind == k].mean())}
-        for k, name in enumerate(names)
-        if (kind == k).any()
-    }
+    of_kind = ((name, taken[kind == k]) for k, name in enumerate(names))
+    kinds = {name: {"n": len(own), "read_as_digits": float(own.mean())} for name, own in of_kind if len(own)}
     read = float(taken.mean())
     return {"n": count, "min_p": reader.policy.min_p, "read_as_digits": read, "kinds": kinds}, sure
 

@@ -38,9 +38,7 @@ figure{margin:.4rem;max-width:18rem}figcaption{font-size:12px;overflow-wrap:anyw
 def load_matplotlib() -> Any:
     """Import matplotlib, which draws the curves; UsageError if it is not installed."""
     try:
-        with contextlib.chdir(
-            os.path.dirname(__file__)
-        ):  # it would obey a matplotlibrc of the current folder
+        with contextlib.chdir(os.path.dirname(__file__)):  # not a matplotlibrc of the current folder
             import matplotlib.figure
     except ImportError as error:
         raise UsageError(f"--report draws with matplotlib: pip install matplotlib ({error})") from None
@@ -78,12 +76,9 @@ def page(report: "Report") -> str:
         parts.append(_table([{"kind": k, **{key: own[key] for key in ("n", "read_as_digits")}}
                              for k, own in marks.items()]))  # fmt: skip
     parts += [_pictures(name, own, report.scores[name]) for name, own in facts["pictures"].items()]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{escape(facts['model'])}</title><style>{_STYLE}</style></head><body>\n"
-        + "\n".join(parts)
-        + "\n</body></html>\n"
-    )
+    head = f'<meta charset="utf-8"><title>{escape(facts["model"])}</title><style>{_STYLE}</style>'
+    body = "\n".join(parts)
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
 def _table(rows: Sequence[Facts]) -> str:

@@ -40,9 +40,9 @@ class Sets:
 def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> Sets:
     """Open the sets of a folder, and those that need none; ``limit``: so many of each.
 
-    The folder holds ``mnist``, ``usps``, ``photos``, ``strings``, or some of them; by default it is
-    what the variable NEOCOG_DATA names, else only what ``neocog data fetch`` fetched is taken.
-    InputError if the folder is not there or holds none of them, or a set is malformed.
+    The folder holds some of ``mnist``, ``usps``, ``photos``, ``strings``; by default it is what NEOCOG_DATA
+    names, else only what was fetched is taken. InputError if it is missing or holds none of them, or a set is
+    malformed.
     """
     from neocog.learning.datasets import SETS, LabelledPictures, fetched_mnist, open_dataset, open_digits
 
@@ -51,7 +51,10 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
         folder = Path(named)
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder, expected one that holds {', '.join(SETS)}")
-        there = {name: folder / name for name in SETS if _holds_files(folder / name)}
+        there = {  # with more in it than a transfer that broke off leaves
+            name: folder / name for name in SETS
+            if (folder / name).is_dir() and any(e.suffix != ".part" for e in (folder / name).iterdir())
+        }  # fmt: skip
         if not there:
             raise InputError(f"{folder}: contains none of these folders: {', '.join(SETS)}")
         missing = dict.fromkeys(SETS, f"not in {folder}")
@@ -80,11 +83,6 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
             raise InputError(f"{there[name]}: no labels.csv, which says what is written in each picture")
         pictures[name] = labelled[:limit]
     return Sets(digits, validation, dict(sorted(pictures.items())), missing)
-
-
-def _holds_files(folder: Path) -> bool:
-    """Whether it is a folder with more in it than a transfer that broke off leaves."""
-    return folder.is_dir() and any(entry.suffix != ".part" for entry in folder.iterdir())
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,14 +81,10 @@ class Timing:
 def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
     """Time whole passes, for so many seconds and `LEAST` times at least, and single stages.
 
-    What a pass takes beyond its stages is the last of them, ``host``: calls and waiting. Stages
-    that were timed while the machine was busier are made shorter, all alike.
+    The last, ``host``, is what a pass takes beyond its stages, which are made shorter if they add up to more.
     """
     digits = made_digits(batch)
-
-    def recognise() -> None:
-        engine.recognise(digits, batch=batch)
-
+    recognise = partial(engine.recognise, digits, batch=batch)
     for _ in range(WARM_UP):
         recognise()
     passes: list[float] = []
@@ -108,11 +105,7 @@ def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
 
 
 def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> tuple[StageTime, ...]:
-    """Time decoding a page of made digits, finding their boxes, and normalising them.
-
-    The finder runs where it runs beside this engine. Milliseconds are for ``count`` digits; a page
-    holds at most 50.
-    """
+    """Time decoding a made page, finding, and normalising, in milliseconds for ``count`` digits."""
     from PIL import Image
 
     from neocog.network.registry import FINDER, find_model

@@ -1,9 +1,8 @@
 """A number is announced once, after it stood still for long enough.
 
-Never announced is a number that the border may cut off, or that is too little likely to be
-one. A text waits longer if its confidence is low, or if it is nearly a text announced just before
-(a sheet that comes, goes or is blurred). Where frames read a line in two ways, the one must have
-been read far more often than the other; until then nothing is announced.
+Never announced is a number that the border may cut off, or that is too little likely to be one. A text waits
+longer if its confidence is low, or if it is nearly one announced just before (a sheet that comes, goes or is
+blurred), and until it has been read far more often than any other reading of its line.
 """
 
 from collections import Counter
@@ -24,11 +23,10 @@ _LONGER = 2  # a reading with more digits counts so often: a mark is missed more
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """When a number is announced.
+    """When a number is announced (``python -m experiments.live.measure rules`` tells what others announce).
 
-    A desk has something like a digit everywhere, but seldom several: with the default ``evidence``
-    one in fifty such numbers may be none; of texts that stay the same for ``long`` frames, one in
-    six. Of other rules ``python -m experiments.live.measure rules`` tells what they announce.
+    A desk has something like a digit everywhere, but seldom several: with the default ``evidence`` one in
+    fifty such numbers may be none; of texts that stay the same for ``long`` frames, one in six.
     """
 
     hold: int = 5  # frames for which a text must have been agreed on
@@ -57,32 +55,23 @@ class Announcement:
 
 
 class Announcer:
-    """Finds what is new.
-
-    ``gone`` has the numbers that the last update found out of view for so long that they would be
-    new again.
-    """
+    """Finds what is new; ``gone`` are numbers out of view for so long that they would be new again."""
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
         self._last: dict[str, float] = {}  # when each announced number was in view
-        self._said: dict[int, str] = {}  # what was announced of each line that is followed
+        self.said: dict[int, str] = {}  # what was announced last of each line that is followed, by number
         self._readings: list[tuple[float, int, str]] = []
         self._began = 0.0  # what was in view before that is no doubt
         self.gone: tuple[str, ...] = ()
 
     def update(
-        self,
-        tracks: Sequence[Track],
-        t: float,
-        bounds: Box,
-        *,
-        allows: Callable[[str], bool] = lambda _: True,
+        self, tracks: Sequence[Track], t: float, bounds: Box, *, allows: Callable[[str], bool] = bool
     ) -> tuple[Announcement, ...]:
         """Take the lines that are followed; return what is to be announced.
 
-        Readings of lines that may not be announced count as well. ``t`` is in seconds since the
-        first frame, ``bounds`` what is read of the frame: left, top, width, height.
+        ``t`` is in seconds since the first frame, ``bounds`` what is read of it. Lines that may not be
+        announced count.
         """
         self._remember(tracks, t)
         news = []
@@ -103,29 +92,22 @@ class Announcer:
             doubts = (p < rules.sure) + any(alike(text, one) for one in known)
             if track.steady < rules.hold * rules.doubtful**doubts or self._disputed(track, tracks):
                 continue
-            self._last[text], self._said[track.number] = t, text
+            self._last[text], self.said[track.number] = t, text
             news.append(Announcement(track, text, p, t))
         return tuple(news)
 
-    def said(self, track: Track) -> str | None:
-        """What was announced of a line last."""
-        return self._said.get(track.number)
-
     def forget(self, t: float) -> None:
-        """Begin with a new stream at ``t`` seconds: older readings count neither for nor against.
-
-        A number that was announced just before is still not announced twice.
-        """
-        self._said, self._readings, self._began = {}, [], t
+        """Begin with a new stream at ``t`` seconds: older readings do not count, announced numbers do."""
+        self.said, self._readings, self._began = {}, [], t
 
     def _remember(self, tracks: Sequence[Track], t: float) -> None:
         """Note what is in view, and forget what has been out of it for long."""
         numbers = {track.number for track in tracks}
-        self._said = {number: text for number, text in self._said.items() if number in numbers}
+        self.said = {number: text for number, text in self.said.items() if number in numbers}
         for track in tracks:
             if track.complete and track.text in self._last:
-                self._said[track.number] = track.text
-        self._last.update(dict.fromkeys(self._said.values(), t))
+                self.said[track.number] = track.text
+        self._last.update(dict.fromkeys(self.said.values(), t))
         self.gone = tuple(text for text, last in self._last.items() if t - last > self.rules.again)
         for text in self.gone:
             del self._last[text]
@@ -135,8 +117,8 @@ class Announcer:
     def _disputed(self, track: Track, tracks: Sequence[Track]) -> bool:
         """Whether frames read a line otherwise too often.
 
-        A line that is out of view is taken for the same if it read nearly the same: it may be
-        back. What other lines in view read does not count.
+        A line out of view that read nearly the same may be this one; what other lines in view read does not
+        count.
         """
         others = {other.number for other in tracks} - {track.number}
         counts = Counter(text for _, number, text in self._readings if number not in others)

@@ -1,6 +1,7 @@
 """Cameras: which are there, which work, and frames from one of them."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,48 +29,36 @@ except Exception:
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """A camera of this machine: its number, and its name if the system tells one.
-
-    ``grants``: size, format and rate that it gave when it was tried; None if it does not work.
-    """
+    """A camera: number, name if known, size, format and rate that it gave (None: does not work)."""
 
     number: int
     name: str
     grants: str | None = None
 
 
-def nodes(root: Path = Path("/sys/class/video4linux")) -> list[tuple[int, str]]:
-    """Numbers and names of the cameras that Linux lists, in order.
+def listed(root: Path = Path("/sys/class/video4linux")) -> list[tuple[int, str]]:
+    """Numbers and names that may be cameras: those that Linux lists, elsewhere eight numbers.
 
-    A camera often has a second node for data that are no pictures; it counts as one that does not
-    work.
+    A camera often has a second node for data that are no pictures; it counts as one that does not work.
     """
+    if not _LINUX:
+        return [(number, "") for number in range(_MOST)]
     found = []
-    for node in root.glob("video*"):
-        number, name = node.name.removeprefix("video"), ""
-        if number.isdecimal():
-            with suppress(OSError):
-                name = (node / "name").read_text(errors="replace").strip()
-            found.append((int(number), name))
+    for node in root.glob("video[0-9]*"):
+        name = ""
+        with suppress(OSError):
+            name = (node / "name").read_text(errors="replace").strip()
+        found.append((int(node.name.removeprefix("video")), name))
     return sorted(found)
 
 
-def listed() -> list[tuple[int, str]]:
-    """Numbers and names that may be cameras."""
-    return nodes() if _LINUX else [(number, "") for number in range(_MOST)]
-
-
 def find_camera(name: str) -> int:
-    """Return the number of the camera of a device file, or whose name holds ``name``.
-
-    NothingToRead if there is none.
-    """
-    number = name.removeprefix("/dev/video")
-    if number != name and number.isdecimal():
-        return int(number)
-    for there, called in listed():
+    """Return the number of the camera of a device file, or whose name holds ``name``; else NothingToRead."""
+    if match := re.fullmatch(r"/dev/video(\d+)", name):
+        return int(match[1])
+    for number, called in listed():
         if name.lower() in called.lower():
-            return there
+            return number
     raise NothingToRead(f"{name}: no file, folder or camera of that name; `neocog cameras` lists the cameras")
 
 
@@ -117,19 +106,6 @@ class CameraSource(Source):
         if not self._waiting:
             self.close()
             raise InputError(f"{self.name}: exists but gives no picture; another program may be using it")
-        return self._granted()
-
-    def _check_node(self) -> None:
-        """Say at once what opening would only fail on."""
-        node = f"/dev/video{self._which}"
-        if _LINUX and not os.path.exists(node):
-            raise NothingToRead(f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras")
-        if _LINUX and not os.access(node, os.R_OK | os.W_OK):
-            raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
-
-    def _granted(self) -> str:
-        import cv2
-
         width, height, fps, code = (
             self._video.get(what)
             for what in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT, cv2.CAP_PROP_FPS,
@@ -141,21 +117,26 @@ class CameraSource(Source):
         rate = f"{self.fps:g} frames a second" if self.fps else "rate unknown"
         return ", ".join(part for part in (f"{width:.0f}x{height:.0f}", form, rate) if part)
 
+    def _check_node(self) -> None:
+        """Say at once what opening would only fail on."""
+        node = f"/dev/video{self._which}"
+        if _LINUX and not os.path.exists(node):
+            raise NothingToRead(f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras")
+        if _LINUX and not os.access(node, os.R_OK | os.W_OK):
+            raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
+
     def grab(self) -> bool:
-        """Wait for the next frame; the first came when it was opened."""
         if not (self._waiting or self._video.grab()):
             raise SourceLost(f"{self.name}: gives no more pictures")
         self._waiting = False
         return True
 
     def retrieve(self) -> Pixels:
-        """Decode it."""
         done, pixels = self._video.retrieve()
         if not done:
             raise SourceLost(f"{self.name}: a frame could not be decoded")
         return in_colours(pixels)
 
     def close(self) -> None:
-        """Release it."""
         if self._video is not None:
             self._video.release()

@@ -33,7 +33,6 @@ class Frame:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels."""
         return self.pixels.shape[1], self.pixels.shape[0]
 
 
@@ -44,8 +43,8 @@ class Closed(Exception):
 class BoundedQueue(Generic[T]):
     """Hands items from one thread to another; at most ``depth`` wait.
 
-    When it is full, `put` waits for room (for a file), or with ``newest`` the oldest item gives
-    way (for a camera). ``merge``, given that item and the new one, returns what is kept of both.
+    When it is full, `put` waits (for a file), or with ``newest`` (for a camera) the oldest item gives way:
+    ``merge``, given it and the new one, returns what is kept of both.
     """
 
     def __init__(
@@ -91,20 +90,9 @@ class BoundedQueue(Generic[T]):
 class Capture(threading.Thread):
     """Takes frames from a source, which it opens, opens again when it is lost, and closes.
 
-    Parameters
-    ----------
-    source : Source
-    out : BoundedQueue of Frame
-        Closed at the end.
-    pace : float, optional
-        Frames a second at which frames are handed on, each at its own time and not before.
-    own_pace : bool
-        Hand frames of a file on at its own rate; it waits for whoever is slow.
-    tell : callable
-        Receives, in this thread, what happened to the source: ``"open"``, ``"lost"`` or ``"back"``,
-        and what there is to say of it.
-    note : callable
-        Receives the milliseconds that decoding a frame took, in this thread.
+    ``pace`` is the rate at which frames are due; ``own_pace``: a file's frames at its own rate, waiting for
+    whoever is slow. In this thread ``tell`` receives what happened to the source (``"open"``, ``"lost"``,
+    ``"back"``) and what there is to say of it, ``note`` the milliseconds that decoding a frame took.
     """
 
     def __init__(
@@ -182,21 +170,15 @@ class Capture(threading.Thread):
         else:
             t = self.count / self._source.fps
         if self._pace:
-            arrived = self._wait_until_due(self._pace)
+            if (late := time.perf_counter() - self._due) < 0:
+                self._ending.wait(-late)
+            elif self._own_pace:
+                self._due += late
+            arrived, self._due = self._due, self._due + 1 / self._pace
         frame = Frame(self.count, pixels, t, arrived, self._epoch)
         self.count += 1
         self._out.put(frame)
         return True
-
-    def _wait_until_due(self, pace: float) -> float:
-        """Wait until the next frame is due; return when it was."""
-        late = time.perf_counter() - self._due
-        if late < 0:
-            self._ending.wait(-late)
-        elif self._own_pace:
-            self._due += late
-        due, self._due = self._due, self._due + 1 / pace
-        return due
 
     def _reopen(self, why: str) -> bool:
         """Open a lost source again, with longer and longer waits; False when told to stop."""

@@ -1,7 +1,4 @@
-"""A view drawn: boxes and digits on the frame, the agreed numbers large, figures in a line.
-
-Beside it: the responses of the layers, and what the finder sees.
-"""
+"""A view drawn: boxes, digits, the agreed numbers, figures; beside it layers and what the finder sees."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -42,8 +39,7 @@ _CONTRAST = 48.0  # grey levels for one standard deviation of a window
 def draw(view: View, settings: Settings | None = None, *, recording: bool = False, note: str = "") -> Picture:
     """Return a new picture (H, W, 3), blue, green, red: a frame and what is known about it.
 
-    Only numbers that the settings' pattern allows are shown, with its signs; ``recording`` adds a
-    red dot, ``note`` a line below the figures.
+    Only numbers that the pattern allows are drawn large; ``recording`` adds a dot, ``note`` a line.
     """
     out = view.frame.pixels.copy()
     if view.seen.bounds != (0, 0, *view.frame.size):
@@ -52,9 +48,8 @@ def draw(view: View, settings: Settings | None = None, *, recording: bool = Fals
         _draw_digit(out, digit)
     _draw_numbers(out, view, settings or Settings())
     run = view.measures
-    figures = (
-        f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  dropped {run.dropped} of {run.frames + run.dropped}"
-    )
+    dropped = f"dropped {run.dropped} of {run.frames + run.dropped}"
+    figures = f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  {dropped}"
     stages = "  ".join(f"{name} {run.ms[name]:.1f}" for name in STAGES if name in run.ms)
     draw_text(out, [figures, stages, *([note] if note else [])], recording=recording)
     return out
@@ -122,10 +117,9 @@ def _shade(out: Picture, box: Box) -> None:
 
 
 def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
-    """Draw every layer's response to one digit, in ``height`` rows.
+    """Draw every layer's response, ``"U0" .. "UC4"`` -> (1, K, H, W), to one digit, in ``height`` rows.
 
-    ``maps``: ``"U0", "UG", "US1" .. "UC4"`` -> (1, K, H, W). Each layer is as bright as its
-    strongest response; UC4 has a bar for each digit.
+    Each layer is as bright as its strongest response; UC4 has a bar for each digit.
     """
     bands = []
     for name, response in maps.items():

@@ -136,9 +136,8 @@ class FrameReading:
 class FrameReader:
     """Reads frame after frame; `find` and `recognise` may run in two threads.
 
-    No frame is turned or made to fit a pattern. With ``hurry`` (a camera's), if finding takes longer
-    than 28 ms on a CPU, frames without a clear digit are halved, but for every fourth and those with
-    small digits.
+    No frame is turned or made to fit a pattern. With ``hurry`` (a camera's), if finding takes over 28 ms on a
+    CPU, frames without a clear digit are halved, but for every fourth and those with small digits.
     """
 
     def __init__(self, reader: "Reader", *, hurry: bool = False) -> None:

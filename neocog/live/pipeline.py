@@ -1,10 +1,8 @@
 """Capture, find, recognise and vote, at the same time for different frames.
 
-Three threads, one of which recognises and votes: OpenCV releases the GIL while it works, so no
-process is needed. With the finder on a GPU, which takes a millisecond, one thread finds, recognises
-and votes. From a camera the newest frames are read: two may wait, and those that gave way count as
-dropped. From a file every frame is read. Whoever draws takes views from the end and never delays a
-stage.
+Three threads, one of which recognises and votes (OpenCV releases the GIL); with the finder on a GPU, which
+takes a millisecond, one finds as well. From a camera the newest frames are read: two may wait, and those that
+gave way count as dropped. From a file every frame is read. Whoever draws delays no stage.
 """
 
 import gc
@@ -13,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median_high
@@ -81,10 +79,7 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A frame and all that was known when it was read.
-
-    ``news`` and ``gone`` are also those of views that were left out since the one before.
-    """
+    """A frame and what was known when it was read; ``news``, ``gone``: also of views left out just before."""
 
     seen: FrameReading  # the frame and what was read in it alone
     tracks: tuple[Track, ...]  # the lines that are followed, with what the last frames agree on
@@ -97,22 +92,14 @@ class View:
 
     @property
     def frame(self) -> Frame:
-        """The frame."""
         return self.seen.frame
 
 
 class Pipeline:
     """Reads a source; ``tell`` receives what happens to it, see `Capture`.
 
-    ``roi`` is the region of the frames that is read, None for all, and ``layers`` tells whether
-    views carry the layers' responses to a digit: both may be changed while the source is read.
-    While it is, `limited_threads` holds for the whole process.
-
-    Examples
-    --------
-    >>> with Pipeline(source, reader) as views:                        # doctest: +SKIP
-    ...     for view in views:
-    ...         print([news.text for news in view.news])
+    ``roi`` (the region that is read, None for all) and ``layers`` (whether views carry responses to a digit)
+    may be changed while it runs. Until it ends, BLAS has one thread, OpenCV a few, Python's have short turns.
     """
 
     def __init__(
@@ -131,7 +118,10 @@ class Pipeline:
         self._frame_reader = FrameReader(reader, hurry=newest)
         self._frames = BoundedQueue[Frame](newest=newest, depth=_WAITING if newest else 1)
         self._found = BoundedQueue[FrameReading](newest=False)
-        self._views = BoundedQueue[View](newest=not settings.every_view, merge=_merged)
+        self._views = BoundedQueue[View](
+            newest=not settings.every_view,
+            merge=lambda old, new: replace(new, news=old.news + new.news, gone=old.gone + new.gone),
+        )
         self._count = 0
         self._ends: deque[float] = deque(maxlen=_LATELY)
         self._ages: deque[float] = deque(maxlen=_LATELY)
@@ -154,9 +144,14 @@ class Pipeline:
         ]
 
     def __enter__(self) -> "Pipeline":
-        threads = finder_threads(self.reader.finder.device)
-        self._limits.enter_context(limited_threads(threads))
+        import cv2
+
+        self._limits.enter_context(one_blas_thread())
+        self._limits.callback(sys.setswitchinterval, sys.getswitchinterval())
+        self._limits.callback(cv2.setNumThreads, cv2.getNumThreads())
         try:
+            sys.setswitchinterval(_TURN)
+            cv2.setNumThreads(finder_threads(self.reader.finder.device))
             engine = self.reader.engine
             for digits in _WARM if engine.device == "cpu" else (*_WARM, *_WARM_GPU):
                 engine.recognise(np.zeros((digits, 28, 28), np.uint8), batch=self.reader.batch)
@@ -175,20 +170,11 @@ class Pipeline:
 
     def __iter__(self) -> Iterator[View]:
         with suppress(Closed):
-            while True:
-                if view := self.next():
-                    yield view
+            while view := self.next():
+                yield view
 
     def next(self, timeout: float | None = None) -> View | None:
-        """Return the next view, or None if there is none within ``timeout`` seconds.
-
-        Raises
-        ------
-        Closed
-            At the end of the source.
-        NeocogError
-            If it ended by an error.
-        """
+        """Return the next view, None after ``timeout`` s; Closed at the end, NeocogError after an error."""
         try:
             return self._views.get(timeout)
         except TimeoutError:
@@ -213,17 +199,14 @@ class Pipeline:
         gc.unfreeze()
 
     def note(self, stage: str, ms: float) -> None:
-        """Note the milliseconds that a stage took."""
         before = self._ms.get(stage, ms)
         self._ms[stage] = before + _SMOOTH * (ms - before)
 
     def measures(self) -> Measures:
-        """Return the figures so far."""
         ends, ages = list(self._ends), list(self._ages)
         spent = ends[-1] - ends[0] if ends else 0.0
         fps = (len(ends) - 1) / spent if spent > 0 else 0.0
-        age = median_high(ages) if ages else 0.0
-        return Measures(self._count, self._frames.dropped, fps, age, dict(self._ms))
+        return Measures(self._count, self._frames.dropped, fps, median_high(ages or [0.0]), dict(self._ms))
 
     def _guarded(self, work: Callable[[], None], before: BoundedQueue[Any], after: BoundedQueue[Any]) -> None:
         """Run a stage; however it ends, those before and after it end as well."""
@@ -238,7 +221,6 @@ class Pipeline:
             after.close()
 
     def _look(self) -> FrameReading:
-        """Find what the next frame has."""
         seen = self._frame_reader.find(self._frames.get(), self.roi)
         self.note("find", seen.find_ms)
         return seen
@@ -260,8 +242,7 @@ class Pipeline:
                 self._frame_reader.forget()
                 epoch = frame.epoch
             tracks = tracker.update(seen.rows)
-            allows = self.settings.allows
-            news = announcer.update(tracks, frame.t, seen.bounds, allows=allows)
+            news = announcer.update(tracks, frame.t, seen.bounds, allows=self.settings.allows)
             end = time.perf_counter()
             age = 1e3 * (end - frame.arrived)
             news = tuple(replace(one, frame=frame.index, age_ms=age) for one in news)
@@ -274,7 +255,7 @@ class Pipeline:
                 maps = None
             elif end - looked > _LAYERS_EVERY:
                 maps, looked = responses(self.reader, seen) or maps, end
-            said = tuple(announcer.said(track) for track in tracks)
+            said = tuple(announcer.said.get(track.number) for track in tracks)
             measures = self.measures()
             self._views.put(View(seen, tracks, said, news, announcer.gone, age, measures, maps))
 
@@ -290,30 +271,5 @@ def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
 
 
 def finder_threads(device: str) -> int:
-    """Threads of OpenCV, and so of the finder's network on a CPU.
-
-    With fewer, whole frames would take longer than frames come. With the finder on a GPU no call
-    of OpenCV is large enough to gain from a second thread.
-    """
+    """Threads of OpenCV: on a CPU the finder needs them; beside a GPU no call of it is large enough."""
     return min(_MOST_THREADS, cores()) if device == "cpu" else 1
-
-
-@contextmanager
-def limited_threads(threads: int) -> Iterator[None]:
-    """Hold BLAS to one thread, OpenCV to some, and Python's threads to short turns."""
-    import cv2
-
-    turn, before = sys.getswitchinterval(), cv2.getNumThreads()
-    try:
-        with one_blas_thread():
-            sys.setswitchinterval(_TURN)
-            cv2.setNumThreads(threads)
-            yield
-    finally:
-        sys.setswitchinterval(turn)
-        cv2.setNumThreads(before)
-
-
-def _merged(old: View, new: View) -> View:
-    """Keep the news of a view that gives way."""
-    return replace(new, news=old.news + new.news, gone=old.gone + new.gone)

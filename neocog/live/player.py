@@ -1,8 +1,7 @@
 """Decodes a video or stream with FFmpeg; run as a program, since strangers choose what it decodes.
 
-Its memory and its time have limits, and it opens what it was given alone: no playlist, no file
-that another one names. It gets a line of JSON that says what to open, then a byte for each frame
-that is wanted. It answers in lines of JSON; after one that says a shape come so many pixels.
+Memory and time have limits, and it opens no other file (no playlist). It gets a line of JSON that says what
+to open, then a byte for each frame that is wanted; it answers in lines of JSON and, after a shape, pixels.
 """
 
 import faulthandler
@@ -47,9 +46,8 @@ _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 class Asked:
     """What is to be opened: an address, and FFmpeg's options, the first that give a picture.
 
-    A picture must come in ``silence`` seconds; with ``newest`` those that nobody waits for are
-    left out. With ``jpegs`` each is a JPEG of its own size, decoded only if it is wanted (OpenCV
-    takes all pictures of a video for as large as the first).
+    A picture must come in ``silence`` seconds; with ``newest`` those nobody waits for are left out. With
+    ``jpegs`` each is a JPEG, decoded if it is wanted (OpenCV takes all for as large as the first).
     """
 
     address: str
@@ -99,9 +97,8 @@ class Player:
         self._asked.address.encode()  # UnicodeError: OpenCV would end the process
         silence = self._asked.silence
         settings = [
-            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * silence)),
+            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * silence), cv2.CAP_PROP_N_THREADS, _THREADS),
             *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * silence)),
-            *(cv2.CAP_PROP_N_THREADS, _THREADS),
             *((cv2.CAP_PROP_FORMAT, -1) if self._asked.jpegs else ()),
         ]
         said = ""
@@ -111,7 +108,12 @@ class Player:
             self._bound()
             self._video = cv2.VideoCapture(self._asked.address, cv2.CAP_FFMPEG, settings)
             if self._video.isOpened():
-                if self._too_large():
+                width, height = (
+                    int(self._video.get(side))
+                    for side in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)
+                )
+                if not self._asked.jpegs and width * height > MAX_PIXELS:
+                    self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
                     return None
                 if self._grab() and (pixels := self._picture()) is not None:
                     return pixels
@@ -122,23 +124,11 @@ class Player:
         self._why = said
         return None
 
-    def _too_large(self) -> bool:
-        """Whether its header tells of frames that are not read."""
-        import cv2
-
-        width = int(self._video.get(cv2.CAP_PROP_FRAME_WIDTH))
-        height = int(self._video.get(cv2.CAP_PROP_FRAME_HEIGHT))
-        if self._asked.jpegs or width * height <= MAX_PIXELS:
-            return False
-        self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
-        return True
-
     def _bound(self) -> None:
         """End the process if FFmpeg does not come back in time."""
         faulthandler.dump_traceback_later(2 * self._asked.silence + _HANGS, exit=True, file=2)
 
     def _grab(self) -> bool:
-        """Go on to the next picture."""
         start = time.monotonic()
         self._bound()
         if self._video.grab():
@@ -173,15 +163,6 @@ class Player:
             return None
 
 
-def _limit_memory() -> None:
-    """Limit the memory, where the system has such limits."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-
-
 def _overheard() -> Callable[[], list[str]]:
     """Take stdout and stderr; of what is said there only the beginning is kept."""
     ear, mouth = os.pipe()
@@ -191,11 +172,10 @@ def _overheard() -> Callable[[], list[str]]:
         os.dup2(mouth, printed)
 
     def words() -> list[str]:
-        said = b""
         with suppress(BlockingIOError):
-            said = os.read(ear, 2**16)
-        lines = [line.decode(errors="replace") for line in _WORDS.findall(said)]
-        return [_OTHERS if "whitelist" in line else line for line in lines]
+            lines = [line.decode(errors="replace") for line in _WORDS.findall(os.read(ear, 2**16))]
+            return [_OTHERS if "whitelist" in line else line for line in lines]
+        return []
 
     return words
 
@@ -205,7 +185,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     own = os.environ.get(_OPTIONS)
     os.environ.update(_QUIET)
-    _limit_memory()
+    with suppress(ImportError, OSError, ValueError):  # where the system has such limits
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     asks, answers = os.fdopen(0, "rb", buffering=0), os.fdopen(os.dup(1), "wb")
     words = _overheard()
     asked = Asked(**json.loads(asks.readline()))

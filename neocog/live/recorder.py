@@ -21,8 +21,7 @@ _LONGEST = 10.0  # seconds that a frame stands; a longer gap is left out of the 
 class Recorder:
     """Writes frames at an even rate: a frame stands until the next one, ten seconds at most.
 
-    Frames of another size than the first are fitted into it, with black borders.
-    UsageError if the file cannot be written, or is of no kind that is known.
+    Frames of another size get black borders. UsageError if the file cannot be written or is of no known kind.
     """
 
     def __init__(self, path: str | Path, *, fps: float = 30.0) -> None:
@@ -37,13 +36,16 @@ class Recorder:
             raise UsageError(f"{path}: cannot be written; choose another --record")
 
     def write(self, pixels: NDArray[np.uint8], t: float) -> None:
-        """Add a frame (H, W, 3), blue, green, red, of a time in seconds.
-
-        InputError if the disk is full; what was recorded can be played.
-        """
+        """Add a frame (H, W, 3), blue, green, red, at ``t`` seconds; InputError if the disk is full."""
         before = self._last
         if before is None:
-            before, self._video = pixels, self._opened(pixels)
+            before = pixels
+            self._check_disk()
+            code = cv2.VideoWriter.fourcc(*_CODES[self.path.suffix.lower()])
+            size = pixels.shape[1], pixels.shape[0]
+            self._video = cv2.VideoWriter(os.path.abspath(self.path), code, self.fps, size)
+            if not self._video.isOpened():
+                raise InputError(f"{self.path}: a video cannot be written there")
             self._first = self._newest = t
         elif before.shape != pixels.shape:
             pixels = _fitted(pixels, before.shape[0], before.shape[1])
@@ -58,19 +60,9 @@ class Recorder:
         self._newest, self._last = t, pixels
 
     def close(self) -> None:
-        """Finish the file."""
         if self._video is not None:
             self._video.release()
             self._video = None
-
-    def _opened(self, pixels: NDArray[np.uint8]) -> cv2.VideoWriter:
-        self._check_disk()
-        code = cv2.VideoWriter.fourcc(*_CODES[self.path.suffix.lower()])
-        height, width = pixels.shape[:2]
-        video = cv2.VideoWriter(os.path.abspath(self.path), code, self.fps, (width, height))
-        if not video.isOpened():
-            raise InputError(f"{self.path}: a video cannot be written there")
-        return video
 
     def _check_disk(self) -> None:
         if shutil.disk_usage(self.path.parent).free < RESERVE:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
 from neocog.live.sources import Source
+from neocog.live.tracks import Row
 from neocog.messages import tell
 from neocog.reading.pictures import identity
 from neocog.reading.records import PageReading
@@ -36,10 +38,9 @@ _BEGINS = b'{"schema":'  # a record of ours
 
 
 class LineFile(AppendFile):
-    """JSON lines appended to a file, each all at once or not at all.
+    """JSON lines appended to a file, each all at once or not at all; a torn last record is taken off.
 
-    What stands there already is kept; a last record that was torn is taken off. UsageError if it
-    cannot be written to, or holds something else than records.
+    UsageError if it cannot be written to, or holds something else than records.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -80,9 +81,9 @@ class LineFile(AppendFile):
 class Session:
     """Reads a source until it ends; ``window`` makes the window for a session.
 
-    Records are appended to the file ``jsonl``. What is shown is recorded in the file ``video``; one
-    that exists is overwritten only with ``force``. With ``events`` JSON events are printed instead
-    of numbers. ``failed`` tells whether an output could not be written.
+    Records are appended to ``jsonl``, what is shown goes to ``video`` (overwritten only with ``force``); with
+    ``events`` JSON events are printed instead of numbers. ``failed`` tells whether an output could not be
+    written.
     """
 
     def __init__(
@@ -110,14 +111,7 @@ class Session:
         self._window = window(self) if window else None
 
     def run(self) -> None:
-        """Read until the source ends or the window is closed.
-
-        Raises
-        ------
-        NeocogError
-            If the source cannot be opened or breaks off for good, or an output cannot be opened,
-            is what is read, or is a video that exists.
-        """
+        """Read until the end or the window is closed; NeocogError if a source or output cannot be opened."""
         taken: dict[object, str] = {identity(f): "is what is read" for f in self.source.files}
         for option, path in (("--jsonl", self._jsonl), ("--record", self._video)):
             if not path:
@@ -133,7 +127,7 @@ class Session:
             if self._jsonl:
                 self._lines = stack.enter_context(LineFile(self._jsonl))
             if self._video:
-                self.record(self._video)
+                self.recorder = Recorder(self._video)
             stack.callback(self.end_recording)
             if self._window is not None:
                 stack.callback(self._window.close)
@@ -149,22 +143,18 @@ class Session:
 
     def record_of(self, view: View) -> dict[str, Any]:
         """Return the record of one frame as it was read alone, and the numbers agreed on."""
-        seen, frame = view.seen, view.frame
-        page = self._page(
-            text="\n".join("".join(digit.char for digit in row) for row in seen.rows),
-            digits=tuple(digit for row in seen.rows for digit in row),
-            left_out=seen.page.left_out,
-        )
-        agreed = {"agreed": [track.text for track in view.tracks if track.text]}
-        return page | _when(frame.index, frame.t, view.age_ms) | agreed
+        rows = view.seen.rows
+        text = "\n".join("".join(digit.char for digit in row) for row in rows)
+        digits, left_out = tuple(chain(*rows)), view.seen.page.left_out
+        record = self._record_of(view.frame.index, view.frame.t, view.age_ms, text, digits, left_out=left_out)
+        return record | {"agreed": [track.text for track in view.tracks if track.text]}
 
-    def _page(self, **read: Any) -> dict[str, Any]:
+    def _record_of(
+        self, frame: int, t: float, age_ms: float, text: str, digits: Row, **more: Any
+    ) -> dict[str, Any]:
         model, finder = self.reader.model.id, self.reader.finder.model.id
-        return PageReading(self.source.name, model=model, finder=finder, **read).to_dict()
-
-    def record(self, path: str) -> None:
-        """Begin to record what is shown; UsageError if the file cannot be written."""
-        self.recorder = Recorder(path)
+        page = PageReading(self.source.name, text=text, digits=digits, model=model, finder=finder, **more)
+        return page.to_dict() | {"frame": frame, "t": round(t, 3), "age_ms": round(age_ms, 1)}
 
     def end_recording(self) -> None:
         """Finish the recording, if there is one."""
@@ -196,8 +186,12 @@ class Session:
         for text in view.gone:
             self._event({"event": "gone", "text": self.settings.shown(text)})
         start = time.perf_counter()
-        if self.recorder is not None:
-            self._record(self.recorder, view)
+        if recorder := self.recorder:
+            if recorder.written == 0:  # before its first frame a source may not know its rate
+                fps = self.settings.replay_fps or self.source.fps or _RECORD_FPS
+                recorder.fps = min(fps, _MOST_RECORD_FPS)
+            with self._complaining(self.end_recording):
+                recorder.write(draw(view, self.settings), view.frame.t)
         if self._window is not None:
             self._window.show(view)
         if self.recorder or self._window:
@@ -205,8 +199,7 @@ class Session:
 
     def _announce(self, news: Announcement) -> None:
         text = self.settings.shown(news.text)
-        record = self._page(text=text, digits=news.track.shown)
-        record |= _when(news.frame, news.t, news.age_ms)
+        record = self._record_of(news.frame, news.t, news.age_ms, text, news.track.shown)
         record["confidence"] = round(news.confidence, 4)
         if self._lines is not None:
             with self._complaining():
@@ -216,43 +209,26 @@ class Session:
         else:
             print(text, flush=True)
 
-    def _record(self, recorder: Recorder, view: View) -> None:
-        if recorder.written == 0:  # before its first frame a source may not know its rate
-            fps = self.settings.replay_fps or self.source.fps or _RECORD_FPS
-            recorder.fps = min(fps, _MOST_RECORD_FPS)
-        with self._complaining():
-            try:
-                recorder.write(draw(view, self.settings), view.frame.t)
-            except InputError:
-                self.end_recording()
-                raise
-
     @contextmanager
-    def _complaining(self) -> Iterator[None]:
+    def _complaining(self, clean_up: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Say on stderr what went wrong while the reading goes on; the exit code will tell."""
         try:
             yield
         except InputError as error:
+            clean_up()
             self.failed = True
             tell(str(error))
 
     def _tell_notices(self) -> None:
-        """Say what happened to the source."""
         while not self._said.empty():
             state, text = self._said.get()
             back = "back, " if state == "back" else ""
-            lost = f"{text}; trying again"
-            tell(lost if state == "lost" else f"{self.source.name}: {back}{text}")
+            tell(f"{text}; trying again" if state == "lost" else f"{self.source.name}: {back}{text}")
             self._event({"event": "source", "state": state, "text": text})
 
     def _event(self, event: dict[str, Any]) -> None:
         if self._events:
             print(_line(event), flush=True)
-
-
-def _when(frame: int, t: float, age_ms: float) -> dict[str, Any]:
-    """What the record of a frame has beside that of a page."""
-    return {"frame": frame, "t": round(t, 3), "age_ms": round(age_ms, 1)}
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -60,22 +60,10 @@ def open_source(
 ) -> Source:
     """Find out which source is meant; nothing is opened yet.
 
-    Parameters
-    ----------
-    what : str, Path, int or iterable of arrays
-        A camera by its number or name, a video file, a folder of pictures, an address (http,
-        https, rtsp), or frames (H, W) or (H, W, 3), in the order blue, green, red.
-    size : tuple of int, optional
-        Width and height to ask of a camera.
-    fps : float, optional
-        Frames a second to ask of a camera; of a folder's pictures, or frames from Python.
-
-    Raises
-    ------
-    NothingToRead
-        If there is nothing of that name.
-    UsageError
-        If it is an address that makes no sense.
+    A camera by number or name, a video file, a folder of pictures, one picture, an address (http, https,
+    rtsp), or frames (H, W) or (H, W, 3), blue, green, red. ``size`` (width, height) is asked of a camera;
+    ``fps`` as well, and is the rate of pictures and frames. NothingToRead if there is none; UsageError for a
+    senseless address.
     """
     from neocog.live.cameras import CameraSource, find_camera
     from neocog.live.video import VideoFile, open_stream
@@ -96,15 +84,7 @@ def open_source(
 
 
 class FrameSource(Source):
-    """Frames from Python.
-
-    Parameters
-    ----------
-    frames : iterable of ndarray
-        (H, W) or (H, W, 3) in the order blue, green, red, uint8.
-    fps : float, optional
-        Frames a second that they stand for, 25 by default.
-    """
+    """Frames from Python: uint8 (H, W) or (H, W, 3), blue, green, red; 25 a second by default."""
 
     name = "<frames>"
 
@@ -115,30 +95,25 @@ class FrameSource(Source):
         self._at: NDArray[Any] | None = None
 
     def open(self) -> str:
-        """Begin."""
         self._rest = iter(self._frames)
         return f"{self.fps:g} frames a second"
 
     def grab(self) -> bool:
-        """Take the next frame."""
         self._at = next(self._rest, None)
         return self._at is not None
 
     def retrieve(self) -> Pixels:
-        """Return a copy of it in colours: its array may be used for the next frame as well."""
         assert self._at is not None
-        return in_colours(self._at).copy()
+        return in_colours(self._at).copy()  # its array may be used for the next frame as well
 
     def close(self) -> None:
-        """Take no more."""
         self._rest = iter(())
 
 
 class FolderSource(FrameSource):
-    """The pictures of a folder in the order of their names, or one picture.
+    """The pictures of a folder in the order of their names, or one picture; NothingToRead if it has none.
 
-    Pictures that cannot be decoded are left out; that none can be is an InputError when the first
-    frame is grabbed. A folder without pictures is NothingToRead.
+    Those that cannot be decoded are left out; if none can be, the first `grab` raises InputError.
     """
 
     def __init__(self, folder: Path, *, fps: float | None = None) -> None:
@@ -150,7 +125,6 @@ class FolderSource(FrameSource):
             raise NothingToRead(f"{folder}: this folder holds no pictures")
 
     def open(self) -> str:
-        """Begin with the first picture."""
         self._rest = self._pictures()
         return f"{len(self.files)} pictures, {self.fps:g} a second"
 
@@ -158,12 +132,10 @@ class FolderSource(FrameSource):
         why, found = "", False
         for path in self.files:
             try:
-                pixels = _picture(path)
+                yield _picture(path)
+                found = True
             except InputError as error:
                 why = str(error)
-                continue
-            found = True
-            yield pixels
         if not found:
             count = len(self.files)
             none = f"none of its {count} files is a picture that neocog can decode"
@@ -190,13 +162,7 @@ def _picture(path: Path) -> Pixels:
 
 
 def in_colours(frame: NDArray[Any]) -> Pixels:
-    """Return a frame (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) as (H, W, 3), on white paper.
-
-    Raises
-    ------
-    InputError
-        If it has another shape or type, or no pixels.
-    """
+    """Return a frame (H, W) or (H, W, 1 | 3 | 4) as (H, W, 3), on white paper; InputError for all others."""
     frame = np.asarray(frame)
     planes = frame.shape[2] if frame.ndim == 3 else 1
     shaped = frame.ndim in (2, 3) and planes in (1, 3, 4) and frame.size

@@ -1,9 +1,9 @@
 """Lines of digits followed from frame to frame; each frame's reading is one vote.
 
-A line is matched as a whole: a sheet moves with all its digits. For each likely shift the line as
-it was and as it may be now are aligned by dynamic programming: a pair costs the distance that the
-shift leaves between its places, and more for different characters; a digit without a partner costs
-as well. The cheapest shift wins. Costs are in heights of a digit.
+A line is matched as a whole: a sheet moves with all its digits. For each likely shift the line as it was and
+as it may be now are aligned by dynamic programming; a pair costs the distance that the shift leaves between
+its places, and more for different characters, as does a digit without a partner. Costs are in heights of a
+digit.
 """
 
 import re
@@ -81,9 +81,8 @@ class Agreement:
 class Digit:
     """One digit of a line that is followed.
 
-    ``reading`` is what the votes agree on, ``?`` with probability 0 until they do; its ``place`` is
-    their mean; box and margin are those of the last frame that saw it, and the box moves on with
-    its line.
+    ``reading`` is what the votes agree on, else ``?`` with probability 0; its ``place`` is their mean, box
+    and margin those of the last frame that saw it; the box moves on with its line.
     """
 
     reading: DigitReading
@@ -152,12 +151,16 @@ class Tracker:
         return self.tracks
 
     def forget(self) -> None:
-        """Follow nothing: what was seen says nothing about the frames to come."""
+        """Forget all tracks (after a broken stream)."""
         self.tracks = ()
 
     def _voted(self, track: Track, row: Row, pairs: Pairs) -> Track:
         """Return a track with the votes of one more frame; none of its digits if none is left."""
-        step = _moved(track, row, pairs)
+        steps = [
+            _step(track.digits[i].reading, row[j])
+            for i, j in pairs if i is not None and j is not None
+        ] or [(0.0, 0.0)]  # fmt: skip
+        step = median([dx for dx, _ in steps]), median([dy for _, dy in steps])
         digits = []
         for i, j in pairs:
             old = track.digits[i] if i is not None else None
@@ -189,33 +192,22 @@ def _match(tracks: Sequence[Track], rows: Sequence[Row]) -> tuple[dict[int, tupl
     """Find each track's row and how their digits pair, cheapest first; and the rows left over."""
     options = []
     for track in tracks:
+        before = tuple(digit.reading for digit in track.digits)
         for number, row in enumerate(rows):
-            before = tuple(digit.reading for digit in track.digits)
             pairs, cost = align(before, row, expected=track.step)
-            if cost < _SAME:
-                options.append((cost, track.number, number, pairs))
+            options.append((cost, track.number, number, pairs))
     matches: dict[int, tuple[Row, Pairs]] = {}
     left = dict(enumerate(rows))
-    for _, track_number, number, pairs in sorted(options, key=lambda option: option[:3]):
-        if track_number not in matches and number in left:
+    for cost, track_number, number, pairs in sorted(options, key=lambda option: option[:3]):
+        if cost < _SAME and track_number not in matches and number in left:
             matches[track_number] = left.pop(number), pairs
     return matches, list(left.values())
 
 
-def _moved(track: Track, row: Row, pairs: Pairs) -> Shift:
-    """Return the columns and rows by which paired digits have moved; (0, 0) without any."""
-    steps = [
-        _step(track.digits[i].reading, row[j])
-        for i, j in pairs if i is not None and j is not None
-    ] or [(0.0, 0.0)]  # fmt: skip
-    return median([dx for dx, _ in steps]), median([dy for _, dy in steps])
-
-
 def align(old: Row, new: Row, *, expected: Shift = (0.0, 0.0)) -> tuple[Pairs, float]:
-    """Pair the digits of two rows, neither of them empty.
+    """Pair the digits of two rows that are not empty; ``expected``: how the line is thought to have moved.
 
-    ``expected`` is how the line is thought to have moved. The second value is the cost per digit
-    of the longer row: near 0 for the same line, above 0.6 for another.
+    The second value is the cost per digit of the longer row: near 0 for the same line, above 0.6 for another.
     """
     tall = median([p.box[3] for p in old])
     grown = median([p.box[3] for p in new]) / max(tall, 1)

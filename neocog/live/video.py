@@ -55,13 +55,11 @@ class VideoFile(Source):
         self._limit = 0.0  # seconds that a wait may take
 
     def open(self) -> str:
-        """Open it, and say what it holds."""
         size = self._open()
         self.fps = self.fps or _USUAL_FPS
         return f"{size}, {self.fps:g} frames a second"
 
     def grab(self) -> bool:
-        """Wait for the next frame."""
         if self._due:  # the one before was not wanted
             self.retrieve()
         answer = self._ask(b"+")
@@ -71,7 +69,6 @@ class VideoFile(Source):
         return self._due
 
     def retrieve(self) -> Pixels:
-        """Take its pixels."""
         answer, self._due = self._ask(b""), False
         if "end" in answer:
             raise self._lost(answer)
@@ -84,7 +81,6 @@ class VideoFile(Source):
         return pixels
 
     def interrupt(self) -> None:
-        """End the wait for a frame."""
         if self._decoder is not None:
             self._decoder.kill()
 
@@ -122,10 +118,7 @@ class VideoFile(Source):
         return "{}x{}".format(*answer["size"])
 
     def _watch(self, decoder: "subprocess.Popen[bytes]") -> None:
-        """Kill a decoder that takes longer than the limit: it cannot always end itself.
-
-        Looks are counted, not time: while this program itself was stopped, nobody listened.
-        """
+        """Kill a decoder after so many looks: while this program itself is stopped, nobody listens."""
         wait, looks = None, 0
         while decoder.poll() is None:
             wait, last = self._wait, wait
@@ -160,15 +153,9 @@ class VideoFile(Source):
 
 
 class Stream(VideoFile):
-    """Pictures from a server that goes on sending: MJPEG over HTTP, or RTSP over TCP.
+    """Pictures from a server that goes on sending: MJPEG over HTTP or RTSP; a password is sent along.
 
-    Parameters
-    ----------
-    address : str
-        ``http://``, ``https://``, ``rtsp://`` or ``rtsps://``; a name and password in it are sent
-        along. ValueError if it is no address.
-    silence : float
-        Seconds without a picture after which the stream counts as lost.
+    ValueError if ``address`` is none. It counts as lost after ``silence`` seconds without a picture.
     """
 
     live = True
@@ -180,15 +167,12 @@ class Stream(VideoFile):
         safe = f"|tls_verify;1|ca_file;{ssl.get_default_verify_paths().cafile or ''}"
         http = address.lower().startswith("http")
         # some servers do not say in each part that it is a JPEG
-        formats = [_HTTP + "mpjpeg", _HTTP + "mjpeg"] if http else [_RTSP]
-        options = [form + safe for form in formats]
-        self._asked = Asked(address, options, silence, newest=True, jpegs=http)
+        forms = [_HTTP + "mpjpeg", _HTTP + "mjpeg"] if http else [_RTSP]
+        self._asked = Asked(address, [form + safe for form in forms], silence, newest=True, jpegs=http)
 
     def open(self) -> str:
-        """Connect, and say what comes."""
         size = self._open()
-        if self._asked.jpegs:
-            self.fps = None  # MJPEG does not say; FFmpeg says 25
+        self.fps = None if self._asked.jpegs else self.fps  # MJPEG does not say; FFmpeg says 25
         return f"{size}, {'MJPEG over HTTP' if self._asked.jpegs else 'over RTSP'}"
 
 
@@ -207,9 +191,7 @@ def open_stream(address: str) -> Source:
 def without_password(address: str) -> str:
     """Return an address as it may be shown."""
     parts = urlsplit(address)
-    if "@" not in parts.netloc:
-        return address
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if "@" in parts.netloc else address
 
 
 def _why(answer: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
@@ -19,6 +19,7 @@ from neocog.jsontext import to_json
 from neocog.live.draw import Picture, candidates, draw, draw_text, layers
 from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import View
+from neocog.live.recorder import Recorder
 from neocog.programs import python
 
 if TYPE_CHECKING:
@@ -45,10 +46,7 @@ _TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllW
 
 
 class Window:
-    """A window of OpenCV's and its keys; ask `display_trouble` before it is shown.
-
-    Pictures and recordings of the session are saved in ``folder``.
-    """
+    """A window of OpenCV and its keys (ask `display_trouble` first); pictures are saved in ``folder``."""
 
     def __init__(self, session: "Session", folder: Path = Path()) -> None:
         self.session, self.folder = session, folder
@@ -61,11 +59,10 @@ class Window:
         self._open = False
 
     def show(self, view: View) -> None:
-        """Show a view."""
         picture = self.take(view)
         if not self._open:
             cv2.namedWindow(TITLE, cv2.WINDOW_AUTOSIZE | cv2.WINDOW_GUI_NORMAL)
-            cv2.setMouseCallback(TITLE, self._mouse)
+            cv2.setMouseCallback(TITLE, lambda event, x, y, *_: self.mouse(event, x, y))
             self._open = True
         cv2.imshow(TITLE, picture)
 
@@ -86,7 +83,6 @@ class Window:
         return True
 
     def close(self) -> None:
-        """Close the window."""
         if self._open:
             self._open = False
             with suppress(cv2.error):
@@ -124,12 +120,11 @@ class Window:
             self.picture = self._composed(self._view)
         return char != "q" and code not in _ESCAPES
 
-    def drag(self, x: int, y: int, *, down: bool) -> None:
+    def mouse(self, event: int, x: int, y: int) -> None:
         """Choose a region by dragging from one corner to the other; a click chooses all."""
-        if down:
+        if event == cv2.EVENT_LBUTTONDOWN:
             self._corner = (x, y)
-            return
-        if self._corner is None:
+        if event != cv2.EVENT_LBUTTONUP or self._corner is None:
             return
         left, top = self._corner
         self._corner = None
@@ -143,20 +138,14 @@ class Window:
         refused = roi.within(self._view.frame.size)[1] if self._view else None
         self._tell(f"region: {refused}" if refused else "only this region is read")
 
-    def _mouse(self, event: int, x: int, y: int, flags: int, data: Any) -> None:
-        if event in (cv2.EVENT_LBUTTONDOWN, cv2.EVENT_LBUTTONUP):
-            self.drag(x, y, down=event == cv2.EVENT_LBUTTONDOWN)
-
     def _tell(self, text: str) -> None:
-        """Show a note for a moment."""
         self.note, self._noted = text, time.monotonic()
 
     def _composed(self, view: View) -> Picture:
         note = self.note if time.monotonic() - self._noted < _NOTE else ""
-        if self.frozen:
-            note = note or "frozen: space continues"
-        session = self.session
-        picture = draw(view, session.settings, recording=session.recorder is not None, note=note)
+        note = note or ("frozen: space continues" if self.frozen else "")
+        recording = self.session.recorder is not None
+        picture = draw(view, self.session.settings, recording=recording, note=note)
         height = len(picture)
         if self.help:
             draw_text(picture[60:], _KEYS)
@@ -178,36 +167,30 @@ class Window:
             for name, data in ((path, png), (path.with_suffix(".json"), text.encode())):
                 with atomic_write(name) as file:
                     file.write(data)
+            self._tell(f"saved {path.name}")
         except (OSError, cv2.error) as error:
             why = getattr(error, "strerror", None) or "no PNG can be made of it"
             self._tell(f"not saved: {why}")
-            return
-        self._tell(f"saved {path.name}")
 
     def _record(self) -> None:
-        if self.session.recorder is not None:
-            name = self.session.recorder.path.name
+        if recorder := self.session.recorder:
             self.session.end_recording()
-            self._tell(f"recorded {name}")
+            self._tell(f"recorded {recorder.path.name}")
             return
         path = self._path(".mp4")
         try:
-            self.session.record(str(path))
+            self.session.recorder = Recorder(path)
             self._tell(f"recording {path.name}")
         except NeocogError as error:
             self._tell(str(error))
 
     def _path(self, suffix: str) -> Path:
-        """Return a name for a file that is saved now."""
         now = datetime.now()
         return self.folder / f"neocog-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}{suffix}"
 
 
 def display_trouble() -> str | None:
-    """Say why no window can be opened, or None if one can.
-
-    OpenCV 5 ends the process where it can open none: the first window is opened in another one.
-    """
+    """Say why no window can be opened, or None; tried in another process, which OpenCV 5 would end."""
     os.environ.setdefault("QT_LOGGING_RULES", "*=false")  # Qt's remarks about fonts and plugins
     own = sys.platform in ("win32", "darwin")
     if not own and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
