@@ -1,10 +1,9 @@
 """Gradient learning of a whole neocognitron: what each step shows, the loop, its checkpoints.
 
-Cross-entropy over softmax(score / temperature) of the labels, no digit among them where planes
-reject, and of a guide's soft answers where there is one; Adam, the rate rising and falling
-once; the running mean of the weights is what is measured and kept. Everything drawn at random
-follows from the seed and the number of the step, so that a run which goes on from a checkpoint ends
-as if it had never stopped.
+Cross-entropy over softmax(score / temperature) of the labels, no digit among them where planes reject;
+Adam, the rate rising and falling once; the running mean of the weights is what is measured and kept.
+Everything drawn at random follows from the seed and the number of the step, so that a run which goes on from
+a checkpoint ends as if it had never stopped.
 """
 
 import copy
@@ -153,8 +152,7 @@ class Finetuner:
     The mean over the sets of ``validation`` measures the run and chooses the epoch that is kept.
     In ``folder`` it leaves a checkpoint and curves, and goes on from a checkpoint that lies there:
     start, digits and settings must be the same. ``report`` is told the figures of each epoch;
-    ``pools`` may have been drawn before. A ``guide`` answers pictures (B, 65, 65) with logits
-    (B, labels) that are learned from as well (Hinton, Vinyals and Dean 2015, arXiv:1503.02531).
+    ``pools`` may have been drawn before.
 
     UsageError if a setting makes no sense, there are fewer digits than a batch, or the checkpoint
     is of another run; ModelError if it cannot be read.
@@ -171,11 +169,10 @@ class Finetuner:
         folder: str | Path | None = None,
         report: Callable[[Figures], None] | None = None,
         pools: Pools | None = None,
-        guide: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         settings.check()
         self.settings, self.device = settings, torch.device(device)
-        self._start, self._guide, self._report = start, guide, report or (lambda figures: None)
+        self._start, self._report = start, report or (lambda figures: None)
         origin = {"start": id_of(start), "digits": mix.digest, "validation": validation.digest}
         told = asdict(settings)
         del told["save_every"]
@@ -260,15 +257,10 @@ class Finetuner:
         u0, labels = self.batches.batch(place.step)
         responses = self.network(u0, soft=settings.soft if passed < settings.soft_share else 0.0)
         logits = responses / self.network.temperature.exp() + self._lean
-        loss = functional.cross_entropy(logits, labels, label_smoothing=settings.smoothing, reduction="none")
-        if self._guide is not None and settings.guided:
-            told = self._guide(u0)
-            by_guide = _soft_loss(logits, told, settings.heat)
-            heard = settings.guided * torch.ones_like(loss)
-            if settings.agreeing:
-                heard = heard * (told.argmax(dim=1) == labels)
-            loss = (1 - heard) * loss + heard * by_guide
-        loss = loss.mean()
+        losses = functional.cross_entropy(
+            logits, labels, label_smoothing=settings.smoothing, reduction="none"
+        )
+        loss = losses.mean()
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
@@ -362,13 +354,6 @@ def _bend(progress: float, rise: float) -> float:
     if progress < rise:
         return max(progress / rise, 0.02)
     return 0.5 * (1 + math.cos(math.pi * (progress - rise) / (1 - rise)))
-
-
-def _soft_loss(logits: Tensor, told: Tensor, heat: float) -> Tensor:
-    """Cross-entropy (B,) with a guide's logits (B, labels), both softened (Hinton eq. 1 and 2)."""
-    wanted = (told.detach() / heat).softmax(dim=1)
-    own = (logits / heat).log_softmax(dim=1)
-    return -(wanted * own).sum(dim=1) * heat**2
 
 
 @contextmanager

@@ -109,9 +109,6 @@ class Settings:
     clip: float = 1.0  #: longest gradient
     augmentation: Augmentation = PRESETS[USUAL]  #: how digits and marks are changed
     varied: float = 1.0  #: how much of it variants and marks get, which are varied already
-    guided: float = 0.0  #: share of the loss that the soft answers of a guide have, if there is one
-    agreeing: bool = False  #: whether only the label counts where it is not a guide's best answer
-    heat: float = 2.0  #: temperature at which its answers and the network's are compared
     last: bool = False  #: keep the running mean at the end, not the best epoch by validation
     save_every: int = 2000  #: steps between checkpoints
     precision: Literal["fp32", "tf32"] = "tf32"  #: of the products on a GPU
@@ -132,7 +129,7 @@ class Settings:
         )
         want(math.isfinite(self.lean), f"lean {self.lean}", "a finite number")
         want(0 <= self.varied < math.inf, f"varied {self.varied}", "a number, 0 or more")
-        for name in ("marks", "variants", "smoothing", "guided"):
+        for name in ("marks", "variants", "smoothing"):
             value = getattr(self, name)
             want(0 <= value <= 1, f"{name} {value}", "a share, 0 to 1")
         marks, variants = self.pictures(self.marks), self.pictures(self.variants)
