@@ -31,7 +31,7 @@ from neocog.vision.finder import (
     merged,
     normalised,
     sizes,
-)  # fmt: skip
+)
 from neocog.vision.finder_model import FORMAT, MAX_BYTES, OpenCV, load_finder, save_finder
 
 

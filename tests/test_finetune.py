@@ -349,9 +349,7 @@ def test_marks_of_every_kind(digits: Set, held: bool) -> None:
 
 def test_held_out_kinds_are_not_learned_from() -> None:
     """Letters and signs are in both, in other fonts."""
-    assert KINDS.keys() & HELD.keys() == {
-        "letter", "sign",
-    }  # fmt: skip
+    assert KINDS.keys() & HELD.keys() == {"letter", "sign"}
     with pytest.raises(UsageError, match="no digits"):
         negatives(3, np.zeros((0, 28, 28), np.uint8), np.zeros(0, np.int64), seed=0)
 

@@ -42,8 +42,7 @@ _VARIANTS = 2000  # that are measured with
 _CHANGED = ("geometry", "pages", "none,blur=2")
 _LEAST_K2 = 33  # planes of US2 from which a start is that of the larger recipe
 #: Settings that are options.
-_OPTIONS = ("batch", "rate", "marks", "variants", "pool", "lean", "smoothing", "varied",
-            "save_every")  # fmt: skip
+_OPTIONS = ("batch", "rate", "marks", "variants", "pool", "lean", "smoothing", "varied", "save_every")
 
 
 def mixes(args: argparse.Namespace) -> tuple[Mix, Mix]:

@@ -57,21 +57,18 @@ Split = option(
         "all training digits (no calibration).",
 )  # fmt: skip
 Device = option(
-    "--device", "auto|cpu|cuda",
-    "Where to compute; cuda needs CuPy, auto uses it if it is installed.",
-)  # fmt: skip
+    "--device", "auto|cpu|cuda", "Where to compute; cuda needs CuPy, auto uses it if it is installed."
+)
 Variants = _gradient(
-    "--variants", "SHARE",
-    "Fraction of a batch that looks like a coarse scan or a crop of the reader.", min=0,
-)  # fmt: skip
+    "--variants", "SHARE", "Fraction of a batch that looks like a coarse scan or a crop of the reader.", min=0
+)
 Changes = _gradient(
     "--augmentation", "NAME[,STRENGTH=X]",
     "Augmentation of the digits: none, geometry, strokes, scans, pages; e.g. scans,elastic=2.",
 )  # fmt: skip
 Checkpoints = _gradient(
-    "--checkpoints", "FOLDER",
-    "Folder for checkpoints and curves; the same command resumes from it.",
-)  # fmt: skip
+    "--checkpoints", "FOLDER", "Folder for checkpoints and curves; the same command resumes from it."
+)
 RecipeName = option("--recipe", "NAME", "How to learn; --recipes lists them.")
 Precision = option("--precision", "fp16|fp32", "Number format in the file.")
 Planes = _gradient("--planes", "K2/K3/K4", "Plane counts, e.g. 40/160/100.")
@@ -269,9 +266,8 @@ def _by_gradient(
         check_output(folder, "--checkpoints", folder=True, make=True)
         kept = Path(folder) / "start.safetensors"
     begin, data = start_of_run(
-        kept, start, recipe_of(recipe, planes), mix,
-        seed=settings.seed, reject=reject, progress=Counter,
-    )  # fmt: skip
+        kept, start, recipe_of(recipe, planes), mix, seed=settings.seed, reject=reject, progress=Counter
+    )
     marks = begin.classes > LABELS
     pools = Pools.draw(mix, validation, settings, marks=marks, jobs=cores())
     run = Finetuner(

@@ -56,9 +56,8 @@ def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
 
 
 def check_same(path: Path, known: dict[str, Any], given: dict[str, Any]) -> None:
-    """See that what a file's run follows from (``known``) is what was given now; values by name.
-
-    UsageError if any differs; the message names the file and tells which.
+    """See that what a file's run follows from (``known``) is what was given now; values by name. UsageError
+    if any differs; the message names the file and tells which.
     """
     then, now = _flat(known), _flat(given)
     other = [name for name in {**then, **now} if then.get(name) != now.get(name)]
@@ -91,9 +90,8 @@ def start_of_run(
     reject: int,
     progress: Progress | None = None,
 ) -> tuple[Model, bytes]:
-    """Return what a run begins with, and its file: one kept at ``place``, one named, or a new one.
-
-    UsageError if the one that is kept is another; the message names the file.
+    """Return what a run begins with, and its file: one kept at ``place``, one named, or a new one. UsageError
+    if the one that is kept is another; the message names the file.
     """
     model = load_model(named) if named is not None else None
     if place is None or not place.exists():

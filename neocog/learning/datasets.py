@@ -144,9 +144,8 @@ def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> 
 
 
 def last_writers(writers: Sequence[str]) -> NDArray[np.bool_] | None:
-    """Tell which digits the last fifth of the writers wrote, in the order in which they begin.
-
-    None where all are of one writer, or of some that are not told apart.
+    """Tell which digits the last fifth of the writers wrote, in the order in which they begin. None where all
+    are of one writer, or of some that are not told apart.
     """
     names, first, own = np.unique(writers, return_index=True, return_inverse=True)
     turn = np.argsort(np.argsort(first))[own]

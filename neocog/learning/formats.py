@@ -65,9 +65,8 @@ class LabelledPictures:
 
 
 def read_idx(images: Path, labels: Path | None = None) -> Digits:
-    """Read a pair of IDX files, plain or gz; without ``labels`` the file beside named like it.
-
-    InputError if a file is missing, of another kind, cut short or too long, or the two disagree.
+    """Read a pair of IDX files, plain or gz; without ``labels`` the file beside named like it. InputError if
+    a file is missing, of another kind, cut short or too long, or the two disagree.
     """
     pictures = _idx_array(images, _IDX_IMAGES)
     if pictures.shape[1:] != (SIDE, SIDE):
@@ -148,7 +147,6 @@ def read_usps(path: Path) -> Digits:
 
 def read_class_folders(folder: Path) -> Digits:
     """Read folders named 0 to 9 with one digit in each picture; InputError if one cannot be read, or none is.
-
     The first picture of every folder comes before the second of any, so that the first few hold every label.
     """
     from neocog.vision.decode import decode
@@ -173,10 +171,9 @@ def read_class_folders(folder: Path) -> Digits:
 
 
 def read_labels_csv(path: Path) -> LabelledPictures:
-    """Read a ``labels.csv``: a column ``file``, and ``digits`` or ``text`` for what stands there.
-
-    Where nothing stands the value is empty. Rows whose value is text without a digit are left out.
-    InputError if a column or all rows are missing, a row is cut short, or the file is not text.
+    """Read a ``labels.csv``: a column ``file``, and ``digits`` or ``text`` for what stands there. Where
+    nothing stands the value is empty. Rows whose value is text without a digit are left out. InputError if a
+    column or all rows are missing, a row is cut short, or the file is not text.
     """
     text = read_text(path, "a table of labels")
     table = csv.DictReader(io.StringIO(text, newline=""), strict=True)

@@ -67,9 +67,8 @@ def inked(field: NDArray[np.uint8]) -> Ink:
 def draw_lines(
     rng: Random, lines: Sequence[Line], angle: float = 0.0, pens: tuple[int, int] = (3, 11)
 ) -> Ink:
-    """Draw open lines, coordinates 0 .. 1 in the middle of the field, turned about it.
-
-    ``pens`` are the least width of the pen in pixels, and one more than the largest.
+    """Draw open lines, coordinates 0 .. 1 in the middle of the field, turned about it. ``pens`` are the least
+    width of the pen in pixels, and one more than the largest.
     """
     field, pen = blank(), int(rng.integers(*pens))
     for line in lines:
@@ -95,9 +94,8 @@ def as_written(ink: Ink) -> Digits:
 
 
 def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
-    """Slant, stretch, turn and bend a drawing (FIELD, FIELD), and give it another pen.
-
-    A strength of 1 leaves letters legible.
+    """Slant, stretch, turn and bend a drawing (FIELD, FIELD), and give it another pen. A strength of 1 leaves
+    letters legible.
     """
     angle = strength * rng.normal(0, 0.12)
     shear, wide = strength * rng.normal(0, 0.2), np.exp(strength * rng.normal(0, 0.18))
@@ -110,8 +108,7 @@ def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
     inverse = np.linalg.inv(turn).astype(np.float32)
     x = inverse[0, 0] * columns + inverse[0, 1] * rows + middle + right
     y = inverse[1, 0] * columns + inverse[1, 1] * rows + middle + down
-    moved = cv2.remap(ink.astype(np.float32), x.astype(np.float32), y.astype(np.float32),
-                      cv2.INTER_LINEAR)  # fmt: skip
+    moved = cv2.remap(ink.astype(np.float32), x.astype(np.float32), y.astype(np.float32), cv2.INTER_LINEAR)
     return _other_pen(np.asarray(moved, np.float32), int(rng.integers(-2, 4)))
 
 

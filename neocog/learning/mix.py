@@ -97,9 +97,8 @@ class Mix:
 
 
 def open_mix(data: Sequence[str], *, split: str | None = "learning") -> Mix:
-    """Read a part of sets, each ``PATH`` or ``PATH:WEIGHT``; beside pictures, the strokes of pens.
-
-    UsageError if a weight is no number above 0; InputError if a set cannot be read.
+    """Read a part of sets, each ``PATH`` or ``PATH:WEIGHT``; beside pictures, the strokes of pens. UsageError
+    if a weight is no number above 0; InputError if a set cannot be read.
     """
     return Mix(tuple(_hand(*_weighted(words), split) for words in data))
 

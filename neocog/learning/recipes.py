@@ -184,11 +184,10 @@ def train(
 ) -> Model:
     """Learn a network from digits (N, 28, 28) uint8, ink 255 on paper 0, labelled 0 .. 9.
 
-    ``seed`` fixes the order of the digits and every other choice. On ``validation``, digits kept
-    apart, the scale of the probabilities and the table of errors at each threshold are set.
-    ``progress`` is called with a stage's name and returns a callable that is told ``(done,
-    total)``; ``on_stage`` is told each stage's name and figures when it is done. ``xp``, numpy or
-    cupy, is where to compute.
+    ``seed`` fixes the order of the digits and every other choice. On ``validation``, digits kept apart, the
+    scale of the probabilities and the table of errors at each threshold are set. ``progress`` is called with
+    a stage's name and returns a callable that is told ``(done, total)``; ``on_stage`` is told each stage's
+    name and figures when it is done. ``xp``, numpy or cupy, is where to compute.
 
     UsageError if it is no recipe, there are no digits, or not a label 0 .. 9 for each; InputError
     if the digits have another shape or type.
@@ -224,9 +223,8 @@ def _labelled(images: Digits, labels: Labels) -> tuple[Digits, Labels]:
 
 
 class LayerByLayer:
-    """One run of a recipe: the layers learned so far, bottom up.
-
-    Call its methods within :func:`neocog.network.parallel.one_blas_thread`.
+    """One run of a recipe: the layers learned so far, bottom up. Call its methods within
+    :func:`neocog.network.parallel.one_blas_thread`.
     """
 
     def __init__(
@@ -260,9 +258,8 @@ class LayerByLayer:
         return maps
 
     def model(self, recipe: Recipe, maps: Array, labels: Labels) -> Model:
-        """Learn US4 on maps of UC3, (N, 13, 13, K3), and return the whole network.
-
-        The recipe may differ from that of the layers below in what concerns US4.
+        """Learn US4 on maps of UC3, (N, 13, 13, K3), and return the whole network. The recipe may differ from
+        that of the layers below in what concerns US4.
         """
         found = self._learn_top(recipe, maps, labels)
         self.on_stage("US4", {"planes": len(found.labels), "digits": len(maps)})
@@ -372,10 +369,9 @@ def _weights(spec: SSpec, references: NDArray[np.float32]) -> SWeights:
 
 
 def recipe_of(name: str, planes: str | None = None) -> Recipe:
-    """Return a start's recipe, one of ``STARTS``, with other plane counts if they are given.
-
-    ``planes`` is K2/K3/K4, e.g. ``"40/160/100"``; K4 is a multiple of 10. UsageError if there is
-    no such recipe, or the counts make no sense.
+    """Return a start's recipe, one of ``STARTS``, with other plane counts if they are given. ``planes`` is
+    K2/K3/K4, e.g. ``"40/160/100"``; K4 is a multiple of 10. UsageError if there is no such recipe, or the
+    counts make no sense.
     """
     if name not in STARTS:
         raise UsageError(f"start {name!r} is unknown: choose {', '.join(STARTS)}")
@@ -399,11 +395,9 @@ def start_model(
     count: int = DIGITS,
     progress: Progress | None = None,
 ) -> Model:
-    """Learn the start without gradients, on the CPU: the same seed, the same start on any cores.
-
-    It learns from ``count`` digits of the mix, chosen by the seed and the sets' weights. ``reject``
-    planes of US4 answer to what is no digit; they start from marks that are none. ``progress`` is
-    that of :func:`train`.
+    """Learn the start without gradients, on the CPU: the same seed, the same start on any cores. It learns
+    from ``count`` digits of the mix, chosen by the seed and the sets' weights. ``reject`` planes of US4
+    answer to what is no digit; they start from marks that are none. ``progress`` is that of :func:`train`.
     """
     if len(mix.hands) > 1:
         digits = mix.some(count, seed=seed)

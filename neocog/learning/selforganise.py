@@ -1,9 +1,8 @@
 """US1 from ideal edges; self-organisation of US2 and US3: the rule of 2003, add-if-silent of 2013.
 
-US1 are sixteen edge detectors, each learned from one ideal straight edge (Fukushima 2003). Check
-values with q = 100 (2003, learned kernels): b = 134.1 at 0 degrees, 112.6 at 22.5, 114.6 at 45,
-each within 1 %. US2 and US3 run on NumPy and on CuPy arrays alike; maps are channel-last, (H, W, K)
-of one digit.
+US1 are sixteen edge detectors, each learned from one ideal straight edge (Fukushima 2003). Check values with
+q = 100 (2003, learned kernels): b = 134.1 at 0 degrees, 112.6 at 22.5, 114.6 at 45, each within 1 %. US2 and
+US3 run on NumPy and on CuPy arrays alike; maps are channel-last, (H, W, K) of one digit.
 """
 
 from collections.abc import Iterable
@@ -29,10 +28,9 @@ _FINE = 32
 
 
 def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
-    """Return a (65, 65) picture, 1 on one side of a straight edge, anti-aliased.
-
-    The edge's normal stands at ``angle`` degrees from the column axis towards the row axis; row and
-    column of a point that it runs through are ``centre``, in cells of U0.
+    """Return a (65, 65) picture, 1 on one side of a straight edge, anti-aliased. The edge's normal stands at
+    ``angle`` degrees from the column axis towards the row axis; row and column of a point that it runs
+    through are ``centre``, in cells of U0.
     """
     fine = (np.arange(INPUT_SIZE * _FINE) + 0.5) / _FINE - 0.5 - centre
     direction = np.deg2rad(angle)
@@ -47,10 +45,9 @@ def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
 
 @cache
 def edge_references(spec: NetworkSpec) -> NDArray[np.float32]:
-    """Return the reference vectors of US1, shape (16, 2, 6, 6); they cannot be written to.
-
-    For each orientation X is what the cell in the middle of US1 sees, through UG, of an ideal
-    edge of height 1 through the centre of its receptive field.
+    """Return the reference vectors of US1, shape (16, 2, 6, 6); they cannot be written to. For each
+    orientation X is what the cell in the middle of US1 sees, through UG, of an ideal edge of height 1 through
+    the centre of its receptive field.
     """
     s = spec.s[0]
     cell = spec.size("US1") // 2
@@ -172,9 +169,8 @@ class Windows:
 
 
 class Planes:
-    """A growing set of cell-planes of one S-layer, above one of ``inputs`` planes (K').
-
-    They respond with the learning threshold, on numpy or cupy (``xp``).
+    """A growing set of cell-planes of one S-layer, above one of ``inputs`` planes (K'). They respond with the
+    learning threshold, on numpy or cupy (``xp``).
     """
 
     def __init__(self, inputs: int, spec: SSpec, *, threshold: float | None = None, xp: Any = np) -> None:
@@ -213,9 +209,8 @@ class Planes:
         self._b[k] = self._xp.sqrt((self._a[k] * self._x[k]).sum() * self.spec.q)
 
     def respond(self, seen: Array, v: Array, *, first: int = 0) -> Array:
-        """Return the responses (N, K) of planes ``first`` and on (eq. 1).
-
-        ``seen`` (N, kernel * kernel * K') is what the cells see, ``v`` (N,) their inhibition.
+        """Return the responses (N, K) of planes ``first`` and on (eq. 1). ``seen`` (N, kernel * kernel * K')
+        is what the cells see, ``v`` (N,) their inhibition.
         """
         planes = slice(first, len(self))
         e = seen @ self._a[planes].T

@@ -22,9 +22,8 @@ REJECTING = 20
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """How strongly :mod:`neocog.learning.augment` changes digits; 0 leaves a change out.
-
-    Lengths are in pixels of U0 (65 x 65, where a digit is 40 high), angles in degrees.
+    """How strongly :mod:`neocog.learning.augment` changes digits; 0 leaves a change out. Lengths are in
+    pixels of U0 (65 x 65, where a digit is 40 high), angles in degrees.
     """
 
     shift: float = 3.0  #: largest move, each way
@@ -58,13 +57,12 @@ PRESETS = {
     "geometry": Augmentation(stroke=0.0),
     "strokes": Augmentation(),
     "scans": Augmentation(
-        blur=0.7, noise=0.08, contrast=0.15, occlusion=0.02, neighbour=0.04, binary=0.04,
-        coarse=0.12,
+        blur=0.7, noise=0.08, contrast=0.15, occlusion=0.02, neighbour=0.04, binary=0.04, coarse=0.12
     ),
     "pages": Augmentation(
         blur=1.2, noise=0.12, contrast=0.3, occlusion=0.06, neighbour=0.08, binary=0.15, coarse=0.1
     ),
-}  # fmt: skip
+}
 
 #: The preset that is taken where none is named.
 USUAL = "scans"

@@ -77,10 +77,8 @@ def read_strokes(path: Path) -> Strokes:
 
 
 def written(lines: list[Line], rng: Random, *, whole: bool = False) -> Ink:
-    """Write strokes, each (n, 2), by another hand, with a pen that is chosen at random.
-
-    Returns ink 1 on paper 0, (FIELD, FIELD). ``whole`` strokes hang together, as those of a scan
-    do, so that none moves alone.
+    """Write strokes, each (n, 2), by another hand, with a pen that is chosen at random. Returns ink 1 on
+    paper 0, (FIELD, FIELD). ``whole`` strokes hang together, as those of a scan do, so that none moves alone.
     """
     import cv2
 

@@ -25,11 +25,9 @@ class Top:
 
 
 def learn_supervised(maps: Array, labels: NDArray[np.int64], spec: SSpec, *, passes: int = 4) -> Top:
-    """The rule of Fukushima (2003), over the digits in order, ``passes`` times.
-
-    If the strongest plane has the right label, it adds what its cell sees to its reference
-    vector. If it is wrong, or all are silent, a new plane with the right label is born at the
-    maximum of the seed-selecting plane.
+    """The rule of Fukushima (2003), over the digits in order, ``passes`` times. If the strongest plane has
+    the right label, it adds what its cell sees to its reference vector. If it is wrong, or all are silent, a
+    new plane with the right label is born at the maximum of the seed-selecting plane.
     """
     xp = array_module(maps)
     planes = Planes(maps.shape[3], spec, xp=xp)

@@ -54,10 +54,9 @@ _SHARES = Shares()
 
 
 def variants(count: int, mix: Mix, *, seed: int = 0, jobs: int = 1) -> tuple[Digits, NDArray[np.int64]]:
-    """Return variants (count, 28, 28) of digits, chosen and changed at random, and what they are.
-
-    Sets come as often as their weights say. The same seed gives the same variants, on any number
-    of processes (``jobs``).
+    """Return variants (count, 28, 28) of digits, chosen and changed at random, and what they are. Sets come
+    as often as their weights say. The same seed gives the same variants, on any number of processes
+    (``jobs``).
     """
     made, answers = zip(*in_blocks(_block, count, _BLOCK, mix, seed, jobs=jobs), strict=True)
     return np.concatenate(made), np.concatenate(answers)

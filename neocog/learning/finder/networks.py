@@ -27,9 +27,8 @@ FRONTS = {"plain": (24, 32, 48, 72, 3), "deep": (24, 32, 64, 128, 4), "wide": (2
 
 
 def normalised(grey: Tensor, extents: Tensor | None = None) -> Tensor:
-    """(g - mean) / sqrt(variance + FLOOR^2) over a window of WINDOW pixels; (B, H, W) uint8.
-
-    The same as :func:`neocog.vision.finder.normalised`; 0 beyond the pictures' extents (B, 2).
+    """(g - mean) / sqrt(variance + FLOOR^2) over a window of WINDOW pixels; (B, H, W) uint8. The same as
+    :func:`neocog.vision.finder.normalised`; 0 beyond the pictures' extents (B, 2).
     """
     g = grey.float()[:, None]
     mean = _box(g)
@@ -49,10 +48,9 @@ def _box(x: Tensor) -> Tensor:
 
 
 class ConvNorm(nn.Module):  # type: ignore[misc]
-    """A convolution, batch normalisation, and a rectifier if wanted.
-
-    With ``dense`` a depthwise convolution is computed as a full one: tensor cores learn a hundred
-    times the products sooner than the kernels for depthwise ones learn theirs.
+    """A convolution, batch normalisation, and a rectifier if wanted. With ``dense`` a depthwise convolution
+    is computed as a full one: tensor cores learn a hundred times the products sooner than the kernels for
+    depthwise ones learn theirs.
     """
 
     def __init__(self, planes: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1,
@@ -213,9 +211,8 @@ class FinderNetwork(nn.Module):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def take(self, tensors: dict[str, NDArray[np.float32]]) -> None:
-        """Take the weights of a finder's file, normalisations folded in; see `graph`.
-
-        ValueError if they are those of another network.
+        """Take the weights of a finder's file, normalisations folded in; see `graph`. ValueError if they are
+        those of another network.
         """
         g = self.graph()
         if {name: v.shape for name, v in g.tensors.items()} != {name: v.shape for name, v in tensors.items()}:

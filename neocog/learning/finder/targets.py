@@ -19,9 +19,8 @@ _NONE = -100  # where nothing is asked
 
 
 class LossWeights(NamedTuple):
-    """Weights of the parts of the loss; that of the heat is 1.
-
-    The shipped finder was trained with these. They were set in a trial run and not tuned.
+    """Weights of the parts of the loss; that of the heat is 1. The shipped finder was trained with these.
+    They were set in a trial run and not tuned.
     """
 
     size: float = 0.5  #: of the boxes' widths and heights
@@ -41,10 +40,8 @@ class Targets(NamedTuple):
 
 
 def targets(marks: Tensor, side: int, largest: float) -> Targets:
-    """What is wanted at every place of pages of ``side`` pixels with ``marks`` (B, M, 5).
-
-    ``largest`` is the longer side of the largest digits that one size of a picture is asked for, in
-    pixels.
+    """What is wanted at every place of pages of ``side`` pixels with ``marks`` (B, M, 5). ``largest`` is the
+    longer side of the largest digits that one size of a picture is asked for, in pixels.
     """
     label, x, y, wide, high = marks.unbind(-1)
     count = side // CELL
@@ -87,9 +84,8 @@ def targets(marks: Tensor, side: int, largest: float) -> Targets:
 
 
 def loss(out: Tensor, wanted: Targets, weights: LossWeights) -> tuple[Tensor, Tensor]:
-    """Focal loss of the heat (Zhou et al. 2019, eq. 1), L1 of the boxes, entropy of the kinds.
-
-    Returns its mean over the batch, and how wrong each page is, (B,): its focal loss by digit.
+    """Focal loss of the heat (Zhou et al. 2019, eq. 1), L1 of the boxes, entropy of the kinds. Returns its
+    mean over the batch, and how wrong each page is, (B,): its focal loss by digit.
     """
     logits = out[:, DIGIT : SIGN + 1]
     p = torch.sigmoid(logits)

@@ -106,9 +106,8 @@ class _Run:
     """A run, as far as it has come."""
 
     def __init__(
-        self, bank: Path, folder: Path, settings: FinderTraining, device: str,
-        tell: Callable[[str], None],
-    ) -> None:  # fmt: skip
+        self, bank: Path, folder: Path, settings: FinderTraining, device: str, tell: Callable[[str], None]
+    ) -> None:
         self.settings, self.folder, self.place, self.tell = settings, folder, device, tell
         self.network, self.average = (
             FinderNetwork(settings.front).to(device, memory_format=torch.channels_last) for _ in range(2)
@@ -361,10 +360,8 @@ def forgotten(network: Any, optimiser: Any) -> Iterator[None]:
 
 
 class _Graph:
-    """A step as a CUDA graph, computed in whichever way is quickest here.
-
-    Depthwise convolutions as such or as full ones, and the quicker of these compiled. What is
-    learned while they are tried is forgotten.
+    """A step as a CUDA graph, computed in whichever way is quickest here. Depthwise convolutions as such or
+    as full ones, and the quicker of these compiled. What is learned while they are tried is forgotten.
     """
 
     def __init__(self, run: _Run, maps: Tensor, wanted: Targets, flip: Tensor) -> None:

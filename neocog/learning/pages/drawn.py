@@ -177,8 +177,7 @@ def blotches(canvas: Canvas) -> None:
     inside = (level > np.quantile(level, rng.uniform(0.6, 0.9))).astype(np.float32)
     cover = blurred(inside, rng.uniform(1, 7))
     rim = np.abs(blurred(inside, 4) - cover)
-    _darken(canvas, cover * rng.uniform(0.12, 0.4) + rim * rng.uniform(0, 0.5),
-            rng.uniform(0.5, 1.0, 3))  # fmt: skip
+    _darken(canvas, cover * rng.uniform(0.12, 0.4) + rim * rng.uniform(0, 0.5), rng.uniform(0.5, 1.0, 3))
 
 
 # --- pages without any digit --------------------------------------------------------------------

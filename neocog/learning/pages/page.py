@@ -143,10 +143,9 @@ def write_lines(canvas: Canvas, digits: NDArray[np.uint8], labels: NDArray[np.in
 def make_page(
     condition: str, digits: NDArray[np.uint8], labels: NDArray[np.integer], rng: Rng
 ) -> tuple[NDArray[np.uint8], str]:
-    """Make a page under a condition, a key of `neocog.learning.pages.conditions.CONDITIONS`.
-
-    ``digits`` (N, 28, 28) with their labels write it. Returns the photograph (H, W, 3) uint8, RGB,
-    and what is written, lines joined by newlines; empty for a page without digits.
+    """Make a page under a condition, a key of `neocog.learning.pages.conditions.CONDITIONS`. ``digits`` (N,
+    28, 28) with their labels write it. Returns the photograph (H, W, 3) uint8, RGB, and what is written,
+    lines joined by newlines; empty for a page without digits.
     """
     from neocog.learning.pages.conditions import CONDITIONS
 

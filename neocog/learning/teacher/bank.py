@@ -96,10 +96,9 @@ def load_bank(path: str | Path) -> Bank:
 
 
 def build_bank(data: Path, *, fonts: Sequence[Path] = ()) -> Bank:
-    """Make a bank of the sets `SOURCES` in a folder: ``mnist``, the others in ``hands/free``.
-
-    What is missing is left out. ``fonts`` are files of typefaces; none are needed, letters are also
-    written by hand. InputError if there is no set at all, or one is broken.
+    """Make a bank of the sets `SOURCES` in a folder: ``mnist``, the others in ``hands/free``. What is missing
+    is left out. ``fonts`` are files of typefaces; none are needed, letters are also written by hand.
+    InputError if there is no set at all, or one is broken.
     """
     digits: list[Digit] = []
     scans: list[Scan] = []

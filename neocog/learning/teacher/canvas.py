@@ -71,11 +71,8 @@ def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
         unsteady=float(rng.uniform(0.02, 0.1)),
         tremor=float(rng.uniform(0, 0.012)),
         bow=rng.normal(0, _BOW, (3, 2)).astype(np.float32),
-        styles={
-            digit: int(rng.integers(styles_of(digit)))
-            for digit in range(10) if rng.random() < _STYLED
-        },
-    )  # fmt: skip
+        styles={digit: int(rng.integers(styles_of(digit))) for digit in range(10) if rng.random() < _STYLED},
+    )
 
 
 @dataclass
@@ -134,9 +131,8 @@ class Canvas:
 
     def draw(self, lines: Sequence[Line], pen: Pen, high: float, *, least: float = 0.4,
              vary: bool = False) -> tuple[Cover, int, int]:  # fmt: skip
-        """Draw strokes as in digits ``high`` pixels high; return their cover, its column and row.
-
-        ``least`` is the least width of the stroke in pixels; with ``vary`` the contrast varies.
+        """Draw strokes as in digits ``high`` pixels high; return their cover, its column and row. ``least``
+        is the least width of the stroke in pixels; with ``vary`` the contrast varies.
         """
         cover, left, top = ink(lines, max(pen.width * high, least), pen, self.rng)
         self.lay(cover, left, top, pen.contrast * (self.rng.uniform(0.9, 1.0) if vary else 1))
@@ -145,10 +141,9 @@ class Canvas:
     def digit(self, label: int | None, x: float, y: float, high: float, hand: Hand, pen: Pen,
               angle: float = 0.0, *, left: bool = False,
               bars: float = _BARS) -> Box | None:  # fmt: skip
-        """Write a digit, or any, whose middle is at (x, y); return its box, None if it has none.
-
-        It is ``high`` pixels high before it is slanted and stands on a line at an angle (radians).
-        With ``left`` it begins at x. ``bars`` is the share of ones that are one straight stroke.
+        """Write a digit, or any, whose middle is at (x, y); return its box, None if it has none. It is
+        ``high`` pixels high before it is slanted and stands on a line at an angle (radians). With ``left`` it
+        begins at x. ``bars`` is the share of ones that are one straight stroke.
         """
         rng, bank = self.rng, self.bank
         if len(hand.scans) and high < 130:
@@ -181,10 +176,9 @@ class Canvas:
     def shape(self, character: str, x: float, y: float, high: float, hand: Hand, pen: Pen,
               angle: float = 0.0, *, cursive: bool = False,
               letter: bool = False) -> float:  # fmt: skip
-        """Write a sign or a letter by hand, its left at x and capitals' middle at y.
-
-        ``cursive`` joins its first two strokes; ``letter`` says that it is no sign though one looks
-        like it (x). Returns the width that it takes, in pixels.
+        """Write a sign or a letter by hand, its left at x and capitals' middle at y. ``cursive`` joins its
+        first two strokes; ``letter`` says that it is no sign though one looks like it (x). Returns the width
+        that it takes, in pixels.
         """
         rng = self.rng
         sign = character in SIGNS and not letter

@@ -372,8 +372,7 @@ def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
                 x += canvas.print_word(word, x, row, high, face, pen.contrast)
                 word = ""
             for letter in word:
-                wide = canvas.shape(letter, x, row, high, hand, pen, angle, cursive=cursive,
-                                    letter=True)  # fmt: skip
+                wide = canvas.shape(letter, x, row, high, hand, pen, angle, cursive=cursive, letter=True)
                 if joined:
                     _join(canvas, (x, row - high / 2, wide, high), high, pen)
                 x += wide + gap * high

@@ -98,10 +98,9 @@ def any_style(rng: Rng) -> Style:
 
 
 def draw_page(bank: Bank, seed: int, variation: int = 0, *, side: int = SIDE, held: bool = False) -> Page:
-    """Draw a page of ``side`` (at most 1000) rows and columns, written with a bank.
-
-    ``seed`` decides the style, ``variation`` with it everything else: the same bytes for the same
-    arguments, bank and version of OpenCV. If ``held``, the hands of the validation part write it.
+    """Draw a page of ``side`` (at most 1000) rows and columns, written with a bank. ``seed`` decides the
+    style, ``variation`` with it everything else: the same bytes for the same arguments, bank and version of
+    OpenCV. If ``held``, the hands of the validation part write it.
     """
     style = any_style(np.random.default_rng([seed, 0]))
     rng = np.random.default_rng([seed, 1 + variation])
@@ -195,9 +194,8 @@ def _around(card: Box, rng: Rng, side: int) -> tuple[int, int, int, int]:
 
 
 def _cut(marks: list[Mark], layout: str, rng: Rng, side: int) -> tuple[int, int, int, int]:
-    """Left, top, width and height of the part that is the picture: mostly all of it.
-
-    The finder reads large pictures much reduced, and people photograph one digit in a strip.
+    """Left, top, width and height of the part that is the picture: mostly all of it. The finder reads large
+    pictures much reduced, and people photograph one digit in a strip.
     """
     if rng.random() > _CUT.get(layout, 0.28):
         return 0, 0, side, side
