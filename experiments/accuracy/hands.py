@@ -64,7 +64,6 @@ def only_measured(data: Path) -> dict[str, Digits]:
 
 
 def read(model: Model, images: np.ndarray, xp: Any) -> Any:
-    """Answers to digits on their own."""
     return of_lone_digits(answers(score(model, images, xp), temperature=model.temperature), model)
 
 

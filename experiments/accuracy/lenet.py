@@ -34,7 +34,6 @@ class LeNet(nn.Module):  # type: ignore[misc]
         )  # fmt: skip
 
     def forward(self, u0: Any) -> Any:
-        """Scores (B, 10) of pictures U0 (B, 65, 65)."""
         return self.layers(functional.avg_pool2d(u0[:, None, : 2 * FIELD, : 2 * FIELD], 2))
 
     @property

@@ -46,13 +46,11 @@ _OPTIONS = ("batch", "rate", "marks", "variants", "pool", "lean", "smoothing", "
 
 
 def mixes(args: argparse.Namespace) -> tuple[Mix, Mix]:
-    """The sets that are learned from, and what of them is kept apart."""
     sets = [str(args.data / words) for words in args.sets]
     return open_mix(sets), open_mix(sets, split="validation")
 
 
 def load_pools(path: Path) -> Pools:
-    """Read what was drawn by ``--draw``."""
     with np.load(path) as found:
         return Pools(**found)
 
@@ -72,7 +70,6 @@ def draw_pools(args: argparse.Namespace, seed: int, mix: Mix, kept: Mix) -> None
 
 
 def learn(job: str, args: argparse.Namespace) -> None:
-    """Learn one network, write it and what it reads right."""
     planes, seed, *named = job.split(":")
     start = named[0].removeprefix("start=") if named else None
     folder = args.output / re.sub(r"[^\w.]+", "-", f"{planes}-seed{seed}-{start or ''}").strip("-")
@@ -131,7 +128,6 @@ def figures(model: Any, images: Any, labels: Any, how: str, device: str) -> dict
 
 
 def options() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     parser = data_and_output(
         __doc__, jobs=["40/160/100:0"], minutes=(8.0, "of learning, each job"),
         **{name: getattr(Settings(), name) for name in _OPTIONS},
@@ -148,7 +144,6 @@ def options() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Parse, then draw pools or learn each job."""
     parser = options()
     args = parser.parse_args()
     try:

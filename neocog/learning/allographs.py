@@ -61,7 +61,6 @@ def _points(style: str) -> tuple[Line, list[int]]:
 
 
 def styles_of(digit: int) -> int:
-    """Return how many styles there are of a digit."""
     return len(_styles()[digit])
 
 

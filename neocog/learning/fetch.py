@@ -27,7 +27,6 @@ class RemoteFile(NamedTuple):
     md5: str
 
     def is_right(self, data: bytes | bytearray) -> bool:
-        """Whether these are its bytes."""
         return hashlib.md5(data, usedforsecurity=False).hexdigest() == self.md5
 
 

@@ -369,7 +369,6 @@ def _tf32(allowed: bool) -> Iterator[None]:
 
 
 def _state(network: Any) -> dict[str, Tensor]:
-    """Copies of parameters and buffers by name."""
     return {name: value.clone() for name, value in network.state_dict().items()}
 
 

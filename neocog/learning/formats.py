@@ -92,7 +92,6 @@ def read_idx(images: Path, labels: Path | None = None) -> Digits:
 
 
 def begins_as_idx(path: Path) -> bool:
-    """Whether the file starts as every IDX file of bytes does."""
     return _bytes(path, 3) == b"\0\0\x08"
 
 

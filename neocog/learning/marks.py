@@ -55,12 +55,10 @@ Draw = Callable[[Random, Source], Ink]
 
 
 def blank() -> NDArray[np.uint8]:
-    """Return a field without ink."""
     return np.zeros((FIELD, FIELD), np.uint8)
 
 
 def inked(field: NDArray[np.uint8]) -> Ink:
-    """Return 0 .. 255 as ink 0 .. 1."""
     return field.astype(np.float32) / 255
 
 
@@ -134,7 +132,6 @@ def from_strokes(char: str, face: int, pen: int) -> Ink:
 
 
 def from_outline(char: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> Ink:
-    """Draw a character of an outline font."""
     picture = Image.new("L", (FIELD, FIELD))
     ImageDraw.Draw(picture).text((FIELD / 2, FIELD / 2), char, fill=255, font=font, anchor="mm")
     return np.asarray(picture, dtype=np.float32) / 255
@@ -142,7 +139,6 @@ def from_outline(char: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) 
 
 @cache
 def _own_font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """The font in Pillow."""
     return ImageFont.load_default(60)
 
 
@@ -211,7 +207,6 @@ def part_of_next(rng: Random, source: Source) -> Ink:
 
 
 def _columns(digit: Ink) -> Ink:
-    """Columns with ink."""
     columns = np.flatnonzero(digit.max(axis=0) > 0.3)
     return digit[:, columns[0] : columns[-1] + 1] if columns.size else digit[:, :0]
 
@@ -257,7 +252,6 @@ def blot(rng: Random, source: Source) -> Ink:
 
 
 def specks(rng: Random, source: Source) -> Ink:
-    """Several dots."""
     field = blank()
     for _ in range(int(rng.integers(3, 14))):
         x, y = rng.integers(10, FIELD - 10, 2).tolist()

@@ -32,7 +32,6 @@ class Mix:
 
     @classmethod
     def of(cls, images: NDArray[np.uint8], labels: NDArray[Any], name: str = "digits") -> "Mix":
-        """Return a mix of one set."""
         return cls((Hand(Digits(images, labels.astype(np.int64), name)),))
 
     def __len__(self) -> int:
@@ -40,22 +39,18 @@ class Mix:
 
     @property
     def images(self) -> NDArray[np.uint8]:
-        """All digits, (N, 28, 28)."""
         return np.concatenate([hand.digits.images for hand in self.hands])
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """What they are, (N,)."""
         return np.concatenate([hand.digits.labels for hand in self.hands]).astype(np.int64)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Digits of each set."""
         return tuple(len(hand.digits) for hand in self.hands)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the sets, without those of their parts."""
         return tuple(hand.digits.name.partition(" ")[0] for hand in self.hands)
 
     @property

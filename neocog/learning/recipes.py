@@ -311,8 +311,6 @@ class LayerByLayer:
         self._layers += [s, CLayer(spec.c[stage], self._blurs[stage], s.out, spec.psi, xp)]
 
     def _batches(self, images: Digits, what: str) -> Iterator[Array]:
-        """Maps of the highest layer learned so far, batch by batch."""
-
         def run(part: Digits) -> Array:
             u = self.xp.asarray(u0_from_digits(part))
             for layer in self._layers:

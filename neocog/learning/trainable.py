@@ -55,7 +55,6 @@ class Contrast(nn.Module):  # type: ignore[misc]
         self.register_buffer("kernel", _float(np.stack([a, -a])[:, None] / 255))
 
     def forward(self, u0: Tensor) -> Tensor:
-        """Respond to pictures."""
         y = functional.conv2d(255 * u0[:, None], self.kernel, padding=self.padding)
         return functional.threshold(y, self.silence, 0.0)
 
@@ -77,7 +76,6 @@ class SCells(nn.Module):  # type: ignore[misc]
         self.threshold = nn.Parameter(_float(np.log(weights.threshold / (1 - weights.threshold))))
 
     def c(self) -> Tensor:
-        """Return c, (kernel, kernel)."""
         return self.c_log.exp() * self.c_mask
 
     def forward(self, u: Tensor, *, rectified: bool = True) -> Tensor:
@@ -99,14 +97,12 @@ class SCells(nn.Module):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def constrain(self) -> None:
-        """Put the parameters back to where they are allowed."""
         self.direction.clamp_(min=0)
         self.length.clamp_(np.log(_SHORTEST), np.log(_LONGEST))
         self.c_log.clamp_(-9, 5)
         self.threshold.clamp_(-5, 5)
 
     def weights(self) -> SWeights:
-        """Return the layer as a model holds it."""
         d, c, log_length = map(_double, (self.direction, self.c(), self.length))
         norm = np.maximum(np.sqrt((c * d**2).sum(axis=(1, 2, 3))), 1e-6)
         return SWeights(
@@ -139,7 +135,6 @@ class CCells(nn.Module):  # type: ignore[misc]
         self.register_buffer("basis", _float(np.einsum("jk,khw->jhw", pair, basis)))
 
     def forward(self, u: Tensor) -> Tensor:
-        """Respond to the layer before."""
         down, across = torch.einsum("pj,jhw->phw", self.profiles, self.basis).unbind(0)
         y = functional.linear(u.contiguous(), across)  # (B, K, H, W')
         y = functional.linear(y.transpose(2, 3).contiguous(), down)  # (B, K, W', H')
@@ -148,11 +143,9 @@ class CCells(nn.Module):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def constrain(self) -> None:
-        """Put the parameters back to where they are allowed."""
         self.profiles.clamp_(min=0)
 
     def blur(self) -> NDArray[np.float32]:
-        """Return the blur as a model holds it, (kernel-1, kernel-1)."""
         blur: NDArray[np.float32] = np.outer(*_double(self.profiles)).astype(np.float32)
         return blur
 
@@ -210,7 +203,6 @@ class Trainable(nn.Module):  # type: ignore[misc]
         return torch.where(self.own, responses.amax(dim=2)[:, None], _NEVER).amax(dim=2)
 
     def constrain(self) -> None:
-        """Put every parameter back to where it is allowed."""
         for layer in (*self.s, *self.c):
             layer.constrain()
 

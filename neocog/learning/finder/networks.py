@@ -63,7 +63,6 @@ class ConvNorm(nn.Module):  # type: ignore[misc]
         self.dense = False
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, planes, H, W) -> (B, out, H / stride, W / stride)."""
         if self.dense:  # a depthwise kernel as a full one, zero off its diagonal
             kernels = self.conv.weight[:, 0].permute(1, 2, 0)
             full = torch.diag_embed(kernels).permute(2, 3, 0, 1)
@@ -115,11 +114,9 @@ class Block(nn.Module):  # type: ignore[misc]
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, planes, H, W) -> the same shape."""
         return x + self.parts(x)
 
     def graph(self, g: Graph, x: str) -> str:
-        """Append it to a graph."""
         return g.add("Add", x, _chain(self.parts, g, x))
 
 
@@ -151,7 +148,6 @@ class Front(nn.Module):  # type: ignore[misc]
         return a, b, self.sixteenth(b)
 
     def graph(self, g: Graph, x: str) -> tuple[str, str, str]:
-        """Append it to a graph."""
         a = _chain(self.quarter, g, x)
         b = _chain(self.eighth, g, a)
         return a, b, _chain(self.sixteenth, g, b)
@@ -183,7 +179,6 @@ class Head(nn.Module):  # type: ignore[misc]
             return self.out(y.float())
 
     def graph(self, g: Graph, a: str, b: str, c: str) -> str:
-        """Append it to a graph."""
         b = g.add("Add", self.side8.graph(g, b), g.add("Resize", self.from16.graph(g, c)))
         b = self.block8.graph(g, b)
         a = g.add("Add", self.side4.graph(g, a), g.add("Resize", self.from8.graph(g, b)))

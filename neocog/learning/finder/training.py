@@ -50,8 +50,6 @@ _WARM = 0.02  # of the run, in which the rate rises
 
 @dataclass(frozen=True, slots=True)
 class FinderTraining:
-    """Settings of a run."""
-
     front: str = "deep"  #: a key of `FRONTS`
     seed: int = 0
     chunk: int = 4096  #: pages drawn at a time
@@ -103,8 +101,6 @@ def train_finder(
 
 
 class _Run:
-    """A run, as far as it has come."""
-
     def __init__(
         self, bank: Path, folder: Path, settings: FinderTraining, device: str, tell: Callable[[str], None]
     ) -> None:
@@ -187,7 +183,6 @@ class _Run:
             stream.write(to_json(self.curves, indent=1, sort_keys=True).encode())
 
     def learn(self, pool: ProcessPoolExecutor) -> None:
-        """Learn to the end of the run."""
         settings, side = self.settings, self.settings.side
         kept = np.arange(HELD_SEED, HELD_SEED + settings.validation)
         kept = np.stack([kept, np.zeros_like(kept)], axis=1)

@@ -33,7 +33,6 @@ def print_words(
     canvas: Canvas, x: int, y: int, size: int, words: int, colour: Colour, strength: float = 1.0,
     *, mirror: bool = False,
 ) -> None:  # fmt: skip
-    """Print words in a typeface."""
     from PIL import Image as Picture
     from PIL import ImageDraw, ImageFont
 
@@ -129,7 +128,6 @@ def rub_gaps(canvas: Canvas) -> None:
 
 
 def dots(canvas: Canvas) -> None:
-    """Paper with a grid of printed dots."""
     rng = canvas.rng
     step, colour = rng.uniform(26, 44), (np.array(canvas.plan.paper) * 0.68).tolist()
     high, wide = canvas.size
@@ -193,7 +191,6 @@ def texture(canvas: Canvas) -> None:
 
 
 def full_text(canvas: Canvas) -> None:
-    """A page full of print."""
     rng = canvas.rng
     size, y = int(rng.integers(18, 60)), 40
     while y < 900:

@@ -28,7 +28,6 @@ Rng = np.random.Generator
 
 
 def blurred(image: Any, sigma: float) -> Image:
-    """Return an image under a Gaussian blur."""
     return np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
 
 
@@ -97,12 +96,10 @@ class Canvas:
 
     @property
     def rng(self) -> Rng:
-        """Where all chance comes from."""
         return self.plan.rng
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width."""
         return self.image.shape[0], self.image.shape[1]
 
     def lay(self, cover: Image, x: int, y: int, colour: tuple[float, ...], strength: float = 1.0) -> None:

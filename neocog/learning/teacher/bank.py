@@ -71,7 +71,6 @@ class Bank(Strokes):
 
     @property
     def faces(self) -> int:
-        """Typefaces there are glyphs of."""
         return len(self.glyph_box) // len(GLYPHS)
 
     def glyph(self, face: int, character: str) -> tuple[NDArray[np.uint8], int]:
@@ -80,7 +79,6 @@ class Bank(Strokes):
         return self.glyphs[at : at + high * wide].reshape(high, wide), top
 
     def save(self, path: Path) -> None:
-        """Write the bank as a compressed npz file."""
         with atomic_write(path) as stream:
             np.savez_compressed(stream, **{f.name: getattr(self, f.name) for f in fields(self)})
 
@@ -183,7 +181,6 @@ def _packed(digits: Sequence[Digit], scans: Sequence[Scan], fonts: Sequence[Path
 
 
 def _glyphs(fonts: Sequence[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Draw the characters of every typeface that has them."""
     from PIL import Image, ImageDraw, ImageFont
 
     pixels: list[NDArray[np.uint8]] = []

@@ -77,8 +77,6 @@ def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
 
 @dataclass
 class Canvas:
-    """A page while it is drawn."""
-
     image: NDArray[np.float32]  #: grey levels, (side, side)
     bank: Bank
     rng: Rng
@@ -93,7 +91,6 @@ class Canvas:
 
     @property
     def side(self) -> int:
-        """Pixels of a side."""
         return len(self.image)
 
     def free(self, x: float, y: float, wide: float, high: float) -> bool:
@@ -101,7 +98,6 @@ class Canvas:
         return not self._cells(x, y, wide, high).any()
 
     def take(self, x: float, y: float, wide: float, high: float) -> None:
-        """Let nothing else be written in a box."""
         self._cells(x, y, wide, high)[:] = True
 
     def _cells(self, x: float, y: float, wide: float, high: float) -> NDArray[np.bool_]:

@@ -300,7 +300,6 @@ class _Cells:
 
     def outline(self, image: Image, kind: str, x: float, y: float, wide: float, high: float,
                 thick: int, rng: Rng) -> None:  # fmt: skip
-        """Draw an outline of a kind."""
         lean = 0.0 if kind == "field" else self.lean
         corner = np.array([(lean, 0), (wide + lean, 0), (wide, high), (0, high)])
         corner = corner + np.stack([x - corner[:, 1] * self.slope, y + corner[:, 0] * self.slope], 1)

@@ -81,7 +81,6 @@ class Style:
 
 
 def any_style(rng: Rng) -> Style:
-    """Choose what kind of page it is."""
     names = list(LAYOUTS)
     layout = names[int(rng.choice(len(names), p=[LAYOUTS[name][1] for name in names]))]
     small = layout in ("lines", "forms") and rng.random() < 0.5

@@ -35,7 +35,6 @@ def log_uniform(rng: Rng, low: float, high: float) -> float:
 
 
 def any_pen(rng: Rng) -> Pen:
-    """Choose a pen: pencil, ball pen, felt pen, marker, nib."""
     width = log_uniform(rng, 1 / 60, 1 / 5)
     if rng.random() < 0.5:
         width = float(rng.uniform(0.04, 0.13))
