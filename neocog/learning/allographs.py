@@ -50,14 +50,15 @@ _ROUND = 3  # times that corners are cut
 
 
 @cache
-def _styles() -> tuple[tuple[tuple[Line, list[int]], ...], ...]:
-    return tuple(tuple(_points(style) for style in styles.split(" | ")) for styles in _STYLES)
-
-
-def _points(style: str) -> tuple[Line, list[int]]:
-    strokes = [[(int(at[0]), int(at[1])) for at in stroke.split("-")] for stroke in style.split()]
-    cuts = [0, *np.cumsum([len(stroke) for stroke in strokes]).tolist()]
-    return np.array([at for stroke in strokes for at in stroke], np.float32), cuts
+def _styles() -> list[list[tuple[Line, list[int]]]]:
+    """Points of each style of each digit, and where its strokes begin."""
+    found: list[list[tuple[Line, list[int]]]] = [[] for _ in _STYLES]
+    for digit, styles in enumerate(_STYLES):
+        for style in styles.split(" | "):
+            strokes = [[(int(at[0]), int(at[1])) for at in stroke.split("-")] for stroke in style.split()]
+            cuts = [0, *np.cumsum([len(stroke) for stroke in strokes]).tolist()]
+            found[digit].append((np.array([at for stroke in strokes for at in stroke], np.float32), cuts))
+    return found
 
 
 def styles_of(digit: int) -> int:
@@ -72,13 +73,7 @@ def any_allograph(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def allograph(digit: int, style: int, rng: np.random.Generator) -> list[Line]:
-    """Draw a digit in one of its styles.
-
-    Returns
-    -------
-    list of ndarray of float32, each (n, 2)
-        Its strokes: points (x, y), y down, the digit about 6 high.
-    """
+    """Draw a digit in a style: its strokes, each (n, 2) float32, (x, y), y down, the digit about 6 high."""
     points, cuts = _styles()[digit][style]
     points = points + rng.normal(0, _SHAKE, points.shape).astype(np.float32)
     return [rounded(points[a:b], _ROUND) for a, b in pairwise(cuts)]

@@ -117,33 +117,6 @@ def start_of_run(
     return kept, place.read_bytes()
 
 
-def save_curves(folder: Path, curves: list[dict[str, float]]) -> None:
-    """Write ``curves.json`` and, where matplotlib is installed, ``curves.png`` into a folder."""
-    with atomic_write(folder / "curves.json") as stream:
-        stream.write(to_json(curves, indent=1).encode())
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return
-    if not curves:
-        return
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    rows = {name: [row[name] for row in curves] for name in curves[0]}
-    for name in ("loss", "validation_loss"):
-        left.plot(rows["epoch"], rows[name], label=name.replace("_", " "))
-    errors = [100 * (1 - accuracy) for accuracy in rows["validation_accuracy"]]
-    right.plot(rows["epoch"], errors, label="validation errors, %")
-    if "passed_marks" in rows:
-        passed = [100 * share for share in rows["passed_marks"]]
-        right.plot(rows["epoch"], passed, label="held-out marks read as digits, %")
-    for axes in (left, right):
-        axes.set(xlabel="epoch", yscale="log")
-        axes.legend()
-    with atomic_write(folder / "curves.png") as stream:
-        figure.savefig(stream, format="png")
-
-
 def id_of(model: Model) -> str:
     """Return the id of a model; of one that no file holds, the id that it would have in fp32."""
     return model.id if model.version else from_bytes(to_bytes(model), source=model.name).id

@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from neocog.errors import NeocogError, UsageError
+from neocog.files import atomic_write
+from neocog.jsontext import to_json
 from neocog.learning.augment import augment
 from neocog.learning.calibrate import best_temperature
-from neocog.learning.checkpoint import check_same, id_of, load_checkpoint, save_checkpoint, save_curves
+from neocog.learning.checkpoint import check_same, id_of, load_checkpoint, save_checkpoint
 from neocog.learning.mix import Mix
 from neocog.learning.negatives import negatives
 from neocog.learning.settings import Settings
@@ -251,7 +253,11 @@ class Finetuner:
 
     def _step(self, passed: float) -> Tensor:
         settings, place = self.settings, self.position
-        rate = settings.rate * _bend(passed, settings.warm_up)
+        rise = settings.warm_up  # the rate goes up in a line, then down as a cosine
+        if passed < rise:
+            rate = settings.rate * max(passed / rise, 0.02)
+        else:
+            rate = settings.rate * (0.5 * (1 + math.cos(math.pi * (passed - rise) / (1 - rise))))
         for group in self._optimizer.param_groups:
             group["lr"] = rate * group["share"]
         u0, labels = self.batches.batch(place.step)
@@ -332,7 +338,8 @@ class Finetuner:
         parts |= {"kept": self._kept}
         state = {"position": asdict(self.position), "origin": self._origin, "curves": self.curves}
         save_checkpoint(self._folder / "checkpoint.safetensors", parts, state)
-        save_curves(self._folder, self.curves)
+        with atomic_write(self._folder / "curves.json") as stream:
+            stream.write(to_json(self.curves, indent=1).encode())
 
     def _resume(self) -> None:
         path = self._folder / "checkpoint.safetensors" if self._folder else None
@@ -347,13 +354,6 @@ class Finetuner:
         adam = self._optimizer.state_dict()
         adam["state"] = {int(part.split()[1]): slot for part, slot in parts.items()}
         self._optimizer.load_state_dict(adam)
-
-
-def _bend(progress: float, rise: float) -> float:
-    """Share of the largest rate: up in a line, down as a cosine."""
-    if progress < rise:
-        return max(progress / rise, 0.02)
-    return 0.5 * (1 + math.cos(math.pi * (progress - rise) / (1 - rise)))
 
 
 @contextmanager

@@ -107,18 +107,14 @@ def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
     x = inverse[0, 0] * columns + inverse[0, 1] * rows + middle + right
     y = inverse[1, 0] * columns + inverse[1, 1] * rows + middle + down
     moved = cv2.remap(ink.astype(np.float32), x.astype(np.float32), y.astype(np.float32), cv2.INTER_LINEAR)
-    return _other_pen(np.asarray(moved, np.float32), int(rng.integers(-2, 4)))
-
-
-def _other_pen(ink: NDArray[np.float32], grown: int) -> Ink:
-    """Broaden strokes, or thin them as long as half of the ink stays."""
+    bent, grown = np.asarray(moved, np.float32), int(rng.integers(-2, 4))
     if not grown:
-        return ink
+        return bent
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * abs(grown) + 1,) * 2)
     if grown > 0:
-        return np.asarray(cv2.dilate(ink, kernel), np.float32)
-    thin = np.asarray(cv2.erode(ink, kernel), np.float32)
-    return thin if thin.sum() > 0.5 * ink.sum() else ink
+        return np.asarray(cv2.dilate(bent, kernel), np.float32)
+    thin = np.asarray(cv2.erode(bent, kernel), np.float32)
+    return thin if thin.sum() > 0.5 * bent.sum() else bent
 
 
 def from_strokes(char: str, face: int, pen: int) -> Ink:

@@ -261,9 +261,16 @@ class LayerByLayer:
         """Learn US4 on maps of UC3, (N, 13, 13, K3), and return the whole network. The recipe may differ from
         that of the layers below in what concerns US4.
         """
-        found = self._learn_top(recipe, maps, labels)
+        spec = self.spec.s[3]
+        if recipe.top == "every":
+            found = top.every_view(maps, labels, spec)
+        elif recipe.top == "competition":
+            rng = np.random.default_rng([self.seed, 4])
+            found = top.compete_within_labels(maps, labels, spec, per_label=recipe.per_label, rng=rng)
+        else:
+            found = top.learn_supervised(maps, labels, spec, passes=recipe.passes)
         self.on_stage("US4", {"planes": len(found.labels), "digits": len(maps)})
-        s4 = _weights(self.spec.s[3], found.references)
+        s4 = _weights(spec, found.references)
         s1, s2, s3 = self._weights
         b1, b2, b3 = self._blurs
         return Model(
@@ -292,15 +299,6 @@ class LayerByLayer:
             raise UsageError("the digits are blank: no cell responds to them; give digits with ink")
         self._keep(stage, np.ascontiguousarray(to_numpy(planes.references())))
         self.on_stage(f"US{stage + 1}", {"planes": len(planes), "digits": len(images)})
-
-    def _learn_top(self, recipe: Recipe, maps: Array, labels: Labels) -> top.Top:
-        spec, rng = self.spec.s[3], np.random.default_rng([self.seed, 4])
-        if recipe.top == "every":
-            return top.every_view(maps, labels, spec)
-        if recipe.top == "competition":
-            each = recipe.per_label
-            return top.compete_within_labels(maps, labels, spec, per_label=each, rng=rng)
-        return top.learn_supervised(maps, labels, spec, passes=recipe.passes)
 
     def _keep(self, stage: int, references: NDArray[np.float32]) -> None:
         """Put a learned S-layer, at its recognition threshold, and its C-layer into the pass."""

@@ -98,22 +98,16 @@ def learn(
         if not len(windows.cells):
             continue
         if winners_learn and len(planes):
-            _winners_learn(planes, windows)
+            xp, response = array_module(u), planes.respond(windows.seen, windows.v)
+            strongest, plane_of = response.max(axis=1), response.argmax(axis=1)
+            places = xp.flatnonzero(local_winners(windows.map(strongest)).ravel()[windows.cells])
+            weakest_first = places[xp.argsort(-strongest[places])][::-1]
+            strongest_cell = dict(zip(map(int, plane_of[weakest_first]), weakest_first, strict=True))
+            for k, cell in strongest_cell.items():
+                planes.learn(k, windows.seen[cell])
         _births(planes, windows, cut, limit)
     assert planes is not None
     return planes
-
-
-def _winners_learn(planes: "Planes", windows: "Windows") -> None:
-    response = planes.respond(windows.seen, windows.v)
-    xp = array_module(response)
-    strongest, plane_of = response.max(axis=1), response.argmax(axis=1)
-    winner = local_winners(windows.map(strongest)).ravel()[windows.cells]
-    places = xp.flatnonzero(winner)
-    weakest_first = places[xp.argsort(-strongest[places])][::-1]
-    strongest_cell = dict(zip(map(int, plane_of[weakest_first]), weakest_first, strict=True))
-    for k, cell in strongest_cell.items():
-        planes.learn(k, windows.seen[cell])
 
 
 def _births(planes: "Planes", windows: "Windows", cut: float, limit: int | None) -> None:

@@ -31,4 +31,5 @@ class Graph:
              padding: int = 0, dilation: int = 1) -> str:  # fmt: skip
         """Append a convolution, weight (K, K' / groups, k, k)."""
         names = [self.tensor(values) for values in (weight, bias) if values is not None]
-        return self.add("Conv", x, *names, stride=stride, groups=groups, padding=padding, dilation=dilation)
+        return self.add("Conv", x, *names, stride=stride, groups=groups, padding=padding,
+                        dilation=dilation)  # fmt: skip

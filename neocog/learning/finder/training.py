@@ -30,7 +30,7 @@ from neocog.learning.finder.networks import FRONTS, ConvNorm, FinderNetwork, nor
 from neocog.learning.finder.targets import LossWeights, Targets, loss, targets
 from neocog.learning.teacher.page import NO_MARK, Pages, drawn, order, page_pool
 from neocog.vision.finder import FinderSettings, decode, merged
-from neocog.vision.finder_model import FinderModel, is_finder, load_finder
+from neocog.vision.finder_model import is_finder, load_finder
 
 Tensor = Any
 Told = tuple[Tensor, Tensor]
@@ -139,7 +139,11 @@ class _Run:
             self.number, self.steps, self.used = state["number"], state["steps"], state["used"]
             self.curves, self.hard = state["curves"], state["hard"]
         elif settings.start is not None and is_finder(Path(settings.start)):
-            self._take_finder(load_finder(settings.start))
+            try:  # its normalisations are folded: `learn` mends that
+                self.network.take(load_finder(settings.start).tensors)
+            except ValueError as error:
+                raise UsageError(f"--start {settings.start}: {error}") from None
+            self.folded = True
         elif settings.start is not None:
             self._take_weights(load_checkpoint(Path(settings.start))[0])
         self.begin = time.monotonic() - self.used
@@ -152,35 +156,17 @@ class _Run:
         self.network.load_state_dict(parts["network"])
         self.average.load_state_dict(parts["average"])
 
-    def _take_finder(self, finder: FinderModel) -> None:
-        """Begin with a finder's file, whose normalisations are folded: `_unfold` mends it."""
-        try:
-            self.network.take(finder.tensors)
-        except ValueError as error:
-            raise UsageError(f"--start {self.settings.start}: {error}") from None
-        self.folded = True
-
-    def _unfold(self, pages: Pages) -> None:
-        """Give weights that were folded the normalisations that fit some pages."""
-        x = self._normalised(pages, slice(0, _PAGES_TO_UNFOLD))
-        self.network.normalise(x.contiguous(memory_format=torch.channels_last))
-        self.average.load_state_dict(self.network.state_dict())
-        self.folded = False
-
-    def _keep(self) -> None:
+    def _keep(self, *, curves_alone: bool = False) -> None:
+        with atomic_write(self.folder / "curves.json") as stream:
+            stream.write(to_json(self.curves, indent=1, sort_keys=True).encode())
+        if curves_alone:
+            return
         parts = {"network": self.network.state_dict(), "average": self.average.state_dict()}
         adam = self.optimiser.state_dict()["state"].items()
         parts["optimiser"] = {f"{key}.{name}": v for key, own in adam for name, v in own.items()}
-        state = {
-            "settings": self.told, "number": self.number, "steps": self.steps, "used": self.used,
-            "curves": self.curves, "hard": self.hard,
-        }  # fmt: skip
+        names = ("number", "steps", "used", "curves", "hard")
+        state = {"settings": self.told} | {name: getattr(self, name) for name in names}
         save_checkpoint(self.folder / "run.safetensors", parts, state)
-        self._keep_curves()
-
-    def _keep_curves(self) -> None:
-        with atomic_write(self.folder / "curves.json") as stream:
-            stream.write(to_json(self.curves, indent=1, sort_keys=True).encode())
 
     def learn(self, pool: ProcessPoolExecutor) -> None:
         settings, side = self.settings, self.settings.side
@@ -189,11 +175,15 @@ class _Run:
         validation = order(pool, kept, side=side, held=True)
         coming = [order(pool, self._seeds(self.number + k), side=side) for k in (0, 1)]
         if self.folded:
-            self._unfold(drawn(coming[0]))
+            x = self._normalised(drawn(coming[0]), slice(0, _PAGES_TO_UNFOLD))
+            self.network.normalise(x.contiguous(memory_format=torch.channels_last))
+            self.average.load_state_dict(self.network.state_dict())
         while self._progress() < 1:
             pages = drawn(coming.pop(0))
             wrong, mean = self._go_through(pages, coming[0])
-            self.hard[self.number % 2] = _hardest(pages, wrong)
+            first, last = (int(share * len(pages)) for share in _HARD)
+            worst = pages.seeds[np.argsort(-wrong, kind="stable")[first:last]].tolist()
+            self.hard[self.number % 2] = [[seed, again + 1] for seed, again in worst if again < _AGAIN]
             self.number += 1
             coming.append(order(pool, self._seeds(self.number + 1), side=side))
             self.used = time.monotonic() - self.begin if settings.seconds else 0.0
@@ -205,7 +195,7 @@ class _Run:
             self.tell(f"{_line(measured)} {time.monotonic() - self.begin:.0f} s")
         last = self._score(drawn(validation))
         self.curves.append({"chunk": float(self.number), "steps": float(self.steps)} | last)
-        self._keep_curves()
+        self._keep(curves_alone=True)
         self.tell(_line(last))
 
     def _seeds(self, number: int) -> NDArray[np.int64]:
@@ -328,12 +318,6 @@ class _Run:
 
 def _line(values: dict[str, float]) -> str:
     return " ".join(f"{name} {value:.4g}" for name, value in values.items())
-
-
-def _hardest(pages: Pages, wrong: NDArray[np.float32]) -> list[list[int]]:
-    first, last = (int(share * len(pages)) for share in _HARD)
-    worst = np.argsort(-wrong, kind="stable")[first:last]
-    return [[seed, again + 1] for seed, again in pages.seeds[worst].tolist() if again < _AGAIN]
 
 
 @contextmanager

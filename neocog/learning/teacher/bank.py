@@ -123,21 +123,22 @@ def last_fifth(groups: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _pen_digits(folder: Path, number: int) -> Iterable[Digit]:
+    """The digits of a tablet, with points at even steps along their strokes."""
     known = read_strokes(folder / FILE)
     with np.load(folder / FILE) as stored:
         labels, held = stored["labels"], last_fifth([str(name) for name in stored["writers"]])
     for i in range(len(labels)):
-        lines = [_spaced(path.astype(np.float32)) for path in known.paths(i)]
+        lines = []
+        for path in known.paths(i):
+            line = path.astype(np.float32)
+            length = np.r_[0, np.cumsum(np.hypot(*np.diff(line, axis=0).T))]
+            if length[-1] < 1:
+                lines.append(np.repeat(line[:1], 2, axis=0))
+                continue
+            at = np.linspace(0, length[-1], max(2, round(float(length[-1]) / _STEP) + 1))
+            even = [np.interp(at, length, line[:, k]) for k in (0, 1)]
+            lines.append(np.stack(even, axis=1).astype(np.float32))
         yield lines, int(labels[i]), number, bool(held[i])
-
-
-def _spaced(line: Line) -> Line:
-    """Points at even steps along a stroke."""
-    length = np.r_[0, np.cumsum(np.hypot(*np.diff(line, axis=0).T))]
-    if length[-1] < 1:
-        return np.repeat(line[:1], 2, axis=0)
-    at = np.linspace(0, length[-1], max(2, round(float(length[-1]) / _STEP) + 1))
-    return np.stack([np.interp(at, length, line[:, k]) for k in (0, 1)], axis=1).astype(np.float32)
 
 
 def _scanned(folder: Path) -> Iterable[Scan]:

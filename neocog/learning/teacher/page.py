@@ -172,14 +172,12 @@ def _on_a_card(canvas: Canvas) -> Box:
         low = boxes[:, :2].min(axis=0) - high * rng.uniform(0.05, 0.9, 2)
         far = (boxes[:, :2] + boxes[:, 2:]).max(axis=0) + high * rng.uniform(0.05, 0.9, 2)
     card = paper.card_on(canvas.image, paper.surface(side, rng), (*low, *(far - low)), rng)
-    canvas.marks[:] = [mark for mark in canvas.marks if _within(mark, card)]
+    canvas.marks[:] = [
+        mark
+        for mark in canvas.marks
+        if 0 <= mark[1] + mark[3] / 2 - card[0] <= card[2] and 0 <= mark[2] + mark[4] / 2 - card[1] <= card[3]
+    ]
     return card
-
-
-def _within(mark: Mark, box: Box) -> bool:
-    """Whether the middle of a mark lies in a box."""
-    x, y = mark[1] + mark[3] / 2 - box[0], mark[2] + mark[4] / 2 - box[1]
-    return 0 <= x <= box[2] and 0 <= y <= box[3]
 
 
 def _around(card: Box, rng: Rng, side: int) -> tuple[int, int, int, int]:
