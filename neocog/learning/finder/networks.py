@@ -22,7 +22,7 @@ Tensor = Any
 OUTPUTS = 6 + 10 + len(SIGNS)
 DIGIT, SIGN, WIDE, HIGH, RIGHT, DOWN = range(6)
 
-FRONTS = {"plain": (24, 32, 48, 72, 3), "deep": (24, 32, 64, 128, 4), "wide": (28, 56, 96, 192, 5)}
+PLANES = 28, 56, 96, 192, 5
 """Planes at a quarter, an eighth and a sixteenth of the side; within the last blocks; these."""
 
 
@@ -151,7 +151,7 @@ def _chain(parts: Any, g: Graph, x: str) -> str:
 
 
 class Front(nn.Module):  # type: ignore[misc]
-    """Strided convolutions to a quarter, an eighth and a sixteenth of the side; see `FRONTS`."""
+    """Strided convolutions to a quarter, an eighth and a sixteenth of the side; see `PLANES`."""
 
     def __init__(self, a: int, b: int, c: int, inner: int, blocks: int) -> None:
         super().__init__()
@@ -211,12 +211,10 @@ class Head(nn.Module):  # type: ignore[misc]
 
 
 class FinderNetwork(nn.Module):  # type: ignore[misc]
-    """A front, a key of `FRONTS`, and the head."""
-
-    def __init__(self, front: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.front = Front(*FRONTS[front])
-        self.head = Head(*FRONTS[front][:3])
+        self.front = Front(*PLANES)
+        self.head = Head(*PLANES[:3])
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, 1, H, W) -> (B, OUTPUTS, H / 4, W / 4)."""

@@ -26,7 +26,7 @@ from neocog.files import atomic_write
 from neocog.jsontext import to_json
 from neocog.learning.checkpoint import Parts, check_same, load_checkpoint, save_checkpoint
 from neocog.learning.finder.boxes import compared, shares
-from neocog.learning.finder.networks import FRONTS, ConvNorm, FinderNetwork, normalised
+from neocog.learning.finder.networks import ConvNorm, FinderNetwork, normalised
 from neocog.learning.finder.targets import LossWeights, Targets, loss, targets
 from neocog.learning.teacher.page import NO_MARK, Pages, drawn, order, page_pool
 from neocog.vision.finder import FinderSettings, decode, merged
@@ -50,7 +50,6 @@ _WARM = 0.02  # of the run, in which the rate rises
 
 @dataclass(frozen=True, slots=True)
 class FinderTraining:
-    front: str = "deep"  #: a key of `FRONTS`
     seed: int = 0
     chunk: int = 4096  #: pages drawn at a time
     chunks: int = 150
@@ -86,8 +85,6 @@ def train_finder(
     UsageError if the settings make no sense, or the folder holds a run with others or another bank;
     InputError if the bank cannot be read.
     """
-    if settings.front not in FRONTS:
-        raise UsageError(f"front {settings.front!r} is unknown: choose {', '.join(FRONTS)}")
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(settings.seed)
     if device.startswith("cuda"):
@@ -106,7 +103,7 @@ class _Run:
     ) -> None:
         self.settings, self.folder, self.place, self.tell = settings, folder, device, tell
         self.network, self.average = (
-            FinderNetwork(settings.front).to(device, memory_format=torch.channels_last) for _ in range(2)
+            FinderNetwork().to(device, memory_format=torch.channels_last) for _ in range(2)
         )
         self.average.load_state_dict(self.network.state_dict())
         weights = list(self.network.parameters())
