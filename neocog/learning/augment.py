@@ -200,11 +200,6 @@ def _with_neighbours(ink: Tensor, how: Augmentation, dice: Dice) -> Tensor:
 
 #: What is done to U0 (B, 1, 65, 65) in turn, by the strength that asks for it.
 _CHANGES = {
-    "stroke": _strokes,
-    "occlusion": _occluded,
-    "blur": _blurred,
-    "coarse": _coarse,
-    "binary": _black_and_white,
-    "contrast": _pale,
-    "noise": _noisy,
-}
+    "stroke": _strokes, "occlusion": _occluded, "blur": _blurred, "coarse": _coarse,
+    "binary": _black_and_white, "contrast": _pale, "noise": _noisy,
+}  # fmt: skip

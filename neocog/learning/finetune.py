@@ -88,10 +88,15 @@ class Batches:
         self._per_step = settings.batch
         #: pictures and labels of each pool, and how many of them a step shows
         self._pools: list[tuple[Tensor, Tensor, int]] = []
-        if len(pools.variants):
-            self._add_pool(pools.variants, pools.answers, settings.variants)
+        none = np.full(len(pools.marks), REJECT)
+        for pictures, labels, share in (
+            (pools.variants, pools.answers, settings.variants), (pools.marks, none, settings.marks)
+        ):  # fmt: skip
+            if len(pictures):
+                count = settings.pictures(share)
+                self._per_step -= count
+                self._pools.append((self._tensor(pictures), self._tensor(labels), count))
         if len(pools.marks):
-            self._add_pool(pools.marks, np.full(len(pools.marks), REJECT), settings.marks)
             self.held = self._tensor(pools.held)
         if len(mix) < self._per_step:
             raise UsageError(
@@ -127,11 +132,6 @@ class Batches:
         if any(map(len, pictures)):
             done.append(augment(torch.cat(pictures), how, generator))
         return torch.cat(done), torch.cat(labels)
-
-    def _add_pool(self, pictures: Digits, labels: NDArray[np.int64], share: float) -> None:
-        count = self._settings.pictures(share)
-        self._per_step -= count
-        self._pools.append((self._tensor(pictures), self._tensor(labels), count))
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.tensor(array, device=self._device)

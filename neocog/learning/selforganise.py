@@ -76,8 +76,8 @@ def learn(
 ) -> "Planes":
     """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003).
 
-    For each digit: (1) the layer responds at its learning threshold; at each place the strongest
-    plane wins if nothing stronger lies within radius 3.1; each plane's strongest winner is its
+    For each digit: (1) the layer responds at its learning threshold; at each place the strongest plane
+    wins if nothing stronger lies within radius 3.1; each plane's strongest winner is its
     seed cell, and the plane adds what that cell sees to its reference vector. (2) The layer
     responds again and vetoes its surroundings in the seed-selecting plane; (3) while anything is
     left there, a new plane is born at its maximum, responds and vetoes in turn.

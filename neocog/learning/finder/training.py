@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from neocog.jsontext import to_json
 from neocog.learning.checkpoint import Parts, check_same, load_checkpoint, save_checkpoint
 from neocog.learning.finder.boxes import compared, shares
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, normalised
-from neocog.learning.finder.targets import LossWeights, Targets, loss, targets
+from neocog.learning.finder.targets import Targets, loss, targets
 from neocog.learning.teacher.page import NO_MARK, Pages, drawn, order, page_pool
 from neocog.vision.finder import FinderSettings, decode, merged
 from neocog.vision.finder_model import is_finder, load_finder
@@ -64,7 +64,6 @@ class FinderTraining:
     largest: float = 96.0  #: longer side of the largest digits asked of one size, in pixels
     #: checkpoint of another run, or a finder's file, whose weights this one begins with
     start: str | None = None
-    weights: LossWeights = field(default_factory=LossWeights)
 
 
 def train_finder(
@@ -293,7 +292,7 @@ class _Run:
         mixed = self.settings.mixed
         with torch.autocast(maps.device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
             out = self.learner(x.contiguous(memory_format=torch.channels_last))
-        total, by_page = loss(out.float(), wanted, self.settings.weights)
+        total, by_page = loss(out.float(), wanted)
         total.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 2.0, foreach=True)
         self.optimiser.step()

@@ -57,18 +57,13 @@ def print_through(canvas: Canvas) -> None:
     canvas.image[:] = blurred(canvas.image, 1.2)
 
 
-def _free_band(canvas: Canvas) -> tuple[int, int]:
-    """Rows above or below the writing: the taller of the two."""
-    high = canvas.size[0]
-    top = min((y for _, y, _, _ in canvas.taken), default=high)
-    bottom = max((y + h for _, y, _, h in canvas.taken), default=0)
-    return (0, top) if top > high - bottom else (bottom, high)
-
-
 def text_near(canvas: Canvas) -> None:
     """Lines of small print and a logo beside the writing."""
     rng = canvas.rng
-    low, up = _free_band(canvas)
+    high = canvas.size[0]
+    top = min((y for _, y, _, _ in canvas.taken), default=high)
+    bottom = max((y + h for _, y, _, h in canvas.taken), default=0)
+    low, up = (0, top) if top > high - bottom else (bottom, high)  # the taller of the two free bands
     size = int(rng.integers(15, 26))
     y = low + 24
     for _ in range(int(rng.integers(1, 5))):

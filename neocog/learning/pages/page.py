@@ -94,13 +94,8 @@ class Canvas:
     taken: list[tuple[int, int, int, int]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
-    @property
-    def rng(self) -> Rng:
-        return self.plan.rng
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.image.shape[0], self.image.shape[1]
+    def __post_init__(self) -> None:
+        self.rng, self.size = self.plan.rng, self.image.shape[:2]  # height and width
 
     def lay(self, cover: Image, x: int, y: int, colour: tuple[float, ...], strength: float = 1.0) -> None:
         """Lay ink over the page at column x, row y, cut at the page's edge."""

@@ -102,15 +102,11 @@ def trace(scan: NDArray[np.uint8]) -> list[Line]:
     done: set[tuple[int, int]] = set()
     paths: list[list[tuple[int, int]]] = []
     while todo:
-        paths.append(_walk(_start(todo), todo, done))
+        ordered = sorted(todo)  # from an end of a line, or any point of a ring
+        start = next((at for at in ordered if len(_beside(at, todo)) == 1), ordered[0])
+        paths.append(_walk(start, todo, done))
     long = [path for path in paths if len(path) >= _SPUR] or paths[:1]
     return [_smooth(np.array(path, np.float32)[:, ::-1]) for path in long if len(path) > 1]
-
-
-def _start(todo: set[tuple[int, int]]) -> tuple[int, int]:
-    """An end of a line, or any point of a ring."""
-    ordered = sorted(todo)
-    return next((at for at in ordered if len(_beside(at, todo)) == 1), ordered[0])
 
 
 def _beside(at: tuple[int, int], where: set[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -386,13 +386,8 @@ def nothing(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 LAYOUTS: dict[str, tuple[Layout, float]] = {
-    "lines": (lines, 0.19),
-    "amount": (amount, 0.11),
-    "scattered": (scattered, 0.11),
-    "single": (single, 0.12),
-    "card": (card, 0.10),
-    "forms": (forms, 0.14),
-    "letters": (letters, 0.15),
-    "nothing": (nothing, 0.08),
-}
+    "lines": (lines, 0.19), "amount": (amount, 0.11), "scattered": (scattered, 0.11),
+    "single": (single, 0.12), "card": (card, 0.10), "forms": (forms, 0.14),
+    "letters": (letters, 0.15), "nothing": (nothing, 0.08),
+}  # fmt: skip
 """Each layout and the share of pages that have it."""
