@@ -6,7 +6,6 @@ width and the height over 16 pixels, offset of the middle in cells (x, y), and o
 digit and sign, the largest of which tells what it is.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
+from neocog.learning.finder.graph import Graph
 from neocog.vision.finder import FLOOR, SIGNS, WINDOW
 
 Tensor = Any
@@ -24,30 +24,6 @@ DIGIT, SIGN, WIDE, HIGH, RIGHT, DOWN = range(6)
 
 PLANES = 28, 56, 96, 192, 5
 """Planes at a quarter, an eighth and a sixteenth of the side; within the last blocks; these."""
-
-
-@dataclass
-class Graph:
-    """A network as operations in the order they run, for engines that know no PyTorch: see `FinderModel`."""
-
-    nodes: list[dict[str, Any]] = field(default_factory=list)
-    tensors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-    convolutions: list[Any] = field(default_factory=list)  #: the modules that were appended
-
-    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Append an operation; return the name of what it makes."""
-        name = f"m{len(self.nodes)}"
-        self.nodes.append({"op": op, "inputs": list(inputs), "output": name, **attributes})
-        return name
-
-    def conv(self, x: str, weight: Any, bias: Any = None, *, stride: int = 1, groups: int = 1,
-             padding: int = 0, dilation: int = 1) -> str:  # fmt: skip
-        """Append a convolution, weight (K, K' / groups, k, k), bias (K,)."""
-        names: list[str] = []
-        for values in (weight,) if bias is None else (weight, bias):
-            names.append(f"w{len(self.tensors)}")
-            self.tensors[names[-1]] = np.ascontiguousarray(np.asarray(values, np.float32))
-        return self.add("Conv", x, *names, stride=stride, groups=groups, padding=padding, dilation=dilation)
 
 
 def normalised(grey: Tensor, extents: Tensor | None = None) -> Tensor:
