@@ -67,12 +67,7 @@ def _block(
         boxes = np.c_[rows[:, 1:3] - rows[:, 3:5] / 2, rows[:, 3:5]].astype(np.float32)
         found = find(image, network).boxes
         written = boxes[asked & (rows[:, 0] < 10)]
-        cut = np.concatenate([found, written])
-        if len(cut):  # a little off, as the finder's boxes are
-            size = cut[:, 2:].max(axis=1, keepdims=True)
-            cut = (cut + rng.normal(0, _JITTER, (len(cut), 4)) * size).astype(np.float32)
-            cut[:, 2:] = np.maximum(cut[:, 2:], 2)
-        for box in cut:
+        for box in _moved(np.concatenate([found, written]), rng):
             share = overlaps(box[None], boxes)[0][0]
             best = int(share.argmax()) if len(share) else -1
             label = int(rows[best, 0]) if best >= 0 else -1
@@ -83,15 +78,34 @@ def _block(
                 labels.append(label)
             elif share[best] > _WITHIN and label >= 10 and SIGNS[label - 10] not in _ALIKE:
                 marks.append(digit_of_box(image, box))
-        if not len(written):
-            continue
-        some = written[rng.integers(len(written), size=1 + len(written) // 6)]
-        side = rng.choice([-1, 1], len(some)) * rng.uniform(0.6, 0.8, len(some))
-        some[:, 0] += side * (some[:, 2] + 0.15 * some[:, 3])
-        for box in some:  # half on one digit and half on what is beside it
+        for box in _between(written, rng):
             if overlaps(box[None], boxes)[0].max() < _BESIDE + 0.15:
                 marks.append(digit_of_box(image, box))
-    none = np.zeros((0, 28, 28), np.uint8)
-    inked, seen = (np.stack(pictures) if pictures else none for pictures in (digits, marks))
+    inked, seen = (_stack(pictures) for pictures in (digits, marks))
     kept = inked.sum(axis=(1, 2)) > _LEAST
     return inked[kept], np.array(labels, np.int64)[kept], seen[seen.sum(axis=(1, 2)) > _LEAST]
+
+
+def _moved(boxes: Boxes, rng: np.random.Generator) -> Boxes:
+    """Boxes that are a little off, as the finder's are."""
+    if not len(boxes):
+        return boxes
+    size = boxes[:, 2:].max(axis=1, keepdims=True)
+    moved = boxes + rng.normal(0, _JITTER, (len(boxes), 4)) * size
+    moved[:, 2:] = np.maximum(moved[:, 2:], 2)
+    return np.asarray(moved, np.float32)
+
+
+def _between(boxes: Boxes, rng: np.random.Generator) -> Boxes:
+    """Boxes half on one digit and half on what is beside it; one page's at random."""
+    if not len(boxes):
+        return boxes
+    some = boxes[rng.integers(len(boxes), size=1 + len(boxes) // 6)]
+    side = rng.choice([-1, 1], len(some)) * rng.uniform(0.6, 0.8, len(some))
+    moved = some.copy()
+    moved[:, 0] += side * (some[:, 2] + 0.15 * some[:, 3])
+    return np.asarray(moved, np.float32)
+
+
+def _stack(pictures: list[Digits]) -> Digits:
+    return np.stack(pictures) if pictures else np.zeros((0, 28, 28), np.uint8)

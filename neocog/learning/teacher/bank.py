@@ -167,18 +167,13 @@ def _packed(digits: Sequence[Digit], scans: Sequence[Scan], fonts: Sequence[Path
     pixels, boxes = _glyphs(fonts)
     _, labels, sources, held = zip(*digits, strict=True)
     return Bank(
-        points=np.concatenate(points),
-        stroke_start=np.array(strokes, np.int32),
-        sample_start=np.array(samples, np.int32),
-        labels=np.array(labels, np.uint8),
-        sources=np.array(sources, np.uint8),
-        held=np.array(held, np.bool_),
+        points=np.concatenate(points), stroke_start=np.array(strokes, np.int32),
+        sample_start=np.array(samples, np.int32), labels=np.array(labels, np.uint8),
+        sources=np.array(sources, np.uint8), held=np.array(held, np.bool_),
         scans=np.array([s[0] for s in scans], np.uint8).reshape(-1, 28, 28),
         scan_labels=np.array([s[1] for s in scans], np.uint8),
-        scan_held=np.array([s[2] for s in scans], np.bool_),
-        glyphs=pixels,
-        glyph_box=boxes,
-    )
+        scan_held=np.array([s[2] for s in scans], np.bool_), glyphs=pixels, glyph_box=boxes,
+    )  # fmt: skip
 
 
 def _glyphs(fonts: Sequence[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
