@@ -82,9 +82,8 @@ def calibrated(
 ) -> Model:
     """Set a model's temperature, and write what it reads right and the table of risks to its card.
 
-    ``shown`` are digits that nothing was learned from, of each set that was learned from. Without
-    ``table`` the temperature alone is set; with it as many marks that are no digits are read as
-    well. ``xp``, numpy or cupy, is where the network runs; ``tell`` is told ``(done, total)``.
+    ``shown`` are digits of each set that nothing was learned from. Without ``table`` the temperature alone is
+    set. ``xp``, numpy or cupy, is where the network runs; ``tell`` is told ``(done, total)``.
     """
     from neocog.learning.recipes import score
 

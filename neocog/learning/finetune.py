@@ -72,10 +72,10 @@ class Pools:
 
 
 class Batches:
-    """Digits, marks that are none, and the batches made of them; all of it on the device.
+    """Digits, marks that are none, and batches of them, which follow from the seed and the number of a step
+    alone.
 
-    A batch follows from the seed and the number of its step alone. ``shown`` (V, 28, 28) are the
-    validation digits, ``held`` (M, 28, 28) marks to measure with, None if none are learned from.
+    ``shown`` (V, 28, 28) are the validation digits, ``held`` (M, 28, 28) marks to measure with, or None.
     UsageError if there are too few digits for a step.
     """
 
@@ -151,13 +151,11 @@ class Position:
 class Finetuner:
     """One run of gradient learning: of ``mix``, from ``start``, on a ``device`` of PyTorch.
 
-    The mean over the sets of ``validation`` measures the run and chooses the epoch that is kept.
-    In ``folder`` it leaves a checkpoint and curves, and goes on from a checkpoint that lies there:
-    start, digits and settings must be the same. ``report`` is told the figures of each epoch;
-    ``pools`` may have been drawn before.
-
-    UsageError if a setting makes no sense, there are fewer digits than a batch, or the checkpoint
-    is of another run; ModelError if it cannot be read.
+    The mean over the sets of ``validation`` measures the run and chooses the epoch that is kept. In
+    ``folder`` it leaves a checkpoint and curves, and goes on from a checkpoint that lies there. ``report`` is
+    told the figures of each epoch; ``pools`` may have been drawn before. UsageError if a setting makes no
+    sense, there are fewer digits than a batch, or the checkpoint is of another run; ModelError if it cannot
+    be read.
     """
 
     def __init__(
@@ -220,11 +218,11 @@ class Finetuner:
         return self.model()
 
     def model(self) -> Model:
-        """Return the network that is kept, its probabilities calibrated on the validation digits.
+        """Return the network of the best epoch (of the last, with the setting ``last``), its probabilities
+        calibrated.
 
-        It is that of the epoch which read them best so far; with the setting ``last``, that of the
-        last epoch. Of the start's card the recipe stays, and how the start itself was learned by
-        gradient: all else (accuracies, thresholds, the command) is of another network.
+        Of the start's card the recipe stays, and how the start was learned by gradient; all else is of
+        another network.
         """
         kept, batches, step = copy.deepcopy(self.mean), self.batches, self.position.step
         kept.load_state_dict(self._kept)

@@ -182,15 +182,14 @@ def train(
     on_stage: OnStage | None = None,
     xp: Any = np,
 ) -> Model:
-    """Learn a network from digits (N, 28, 28) uint8, ink 255 on paper 0, labelled 0 .. 9.
+    """Learn a network from digits (N, 28, 28) uint8, ink 255 on paper 0, labelled 0 .. 9; ``seed`` fixes all
+    choices.
 
-    ``seed`` fixes the order of the digits and every other choice. On ``validation``, digits kept apart, the
-    scale of the probabilities and the table of errors at each threshold are set. ``progress`` is called with
-    a stage's name and returns a callable that is told ``(done, total)``; ``on_stage`` is told each stage's
-    name and figures when it is done. ``xp``, numpy or cupy, is where to compute.
-
-    UsageError if it is no recipe, there are no digits, or not a label 0 .. 9 for each; InputError
-    if the digits have another shape or type.
+    On ``validation``, digits kept apart, the scale of the probabilities and the table of errors are set.
+    ``progress`` is called with a stage's name and returns a callable that is told ``(done, total)``;
+    ``on_stage`` is told each stage's name and figures. ``xp`` is numpy or cupy. UsageError if it is no
+    recipe, there are no digits, or not a label 0 .. 9 for each; InputError if the digits have another shape
+    or type.
     """
     if not isinstance(recipe, Recipe):
         raise UsageError(f"got recipe {recipe!r}, expected a Recipe, such as RECIPES['neocog']")

@@ -74,20 +74,18 @@ def learn(
     limit: int | None = None,
     winners_learn: bool = True,
 ) -> "Planes":
-    """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003).
+    """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003), for each digit of
+    ``maps``.
 
-    For each digit: (1) the layer responds at its learning threshold; at each place the strongest plane
-    wins if nothing stronger lies within radius 3.1; each plane's strongest winner is its
-    seed cell, and the plane adds what that cell sees to its reference vector. (2) The layer
-    responds again and vetoes its surroundings in the seed-selecting plane; (3) while anything is
-    left there, a new plane is born at its maximum, responds and vetoes in turn.
+    (1) The layer responds at its learning threshold; at each place the strongest plane wins if nothing
+    stronger lies within radius 3.1; each plane's strongest winner is its seed cell, and the plane adds what
+    that cell sees to its reference vector. (2) The layer responds again and vetoes its surroundings in the
+    seed-selecting plane; (3) while anything is left there, a new plane is born at its maximum, responds and
+    vetoes in turn. Without ``winners_learn`` (1) is left out: planes are born where every other is silent
+    (add-if-silent, 2013).
 
-    Without ``winners_learn`` (1) is left out: planes are born where every other is silent and never
-    change (add-if-silent, Fukushima 2013).
-
-    ``maps`` are those of the layer before, (H, W, K'), one digit after another. ``cut`` is the
-    share of the seed-selecting plane's maximum that counts as nothing (not published for digits;
-    0.4 for letters). Learning stops at ``limit`` planes, if there is one.
+    ``maps`` are (H, W, K'). ``cut`` is the share of the seed-selecting plane's maximum that counts as nothing
+    (not published for digits; 0.4 for letters). Learning stops at ``limit`` planes, if there is one.
     """
     planes: Planes | None = None
     for u in maps:
@@ -132,12 +130,11 @@ def _vetoed(seed: Any, windows: "Windows", response: Any) -> Any:
 
 
 class Windows:
-    """What the S-cells above one layer (H, W, K') see: one row per cell whose input is not silent.
+    """What the S-cells above one layer (H, W, K') see, one row for each of the N ``cells`` whose input is not
+    silent.
 
-    An S-layer of ``size`` rows and columns has N such ``cells``, flat positions. Their inputs are
-    ``seen`` (N, kernel * kernel * K'), taps first, then planes, 0 where c is 0; ``v`` (N,) is their
-    inhibition, and ``seed`` (N,) their cells of the seed-selecting plane before its cut: the sum
-    over planes and window of 1e-4 gamma^(r^2/A^2) u.
+    ``seen`` (N, kernel * kernel * K'), taps first, is 0 where c is 0; ``v`` (N,) is their inhibition,
+    ``seed`` (N,) their cells of the seed-selecting plane before its cut: the sum of 1e-4 gamma^(r^2/A^2) u.
     """
 
     def __init__(self, u: Array, spec: SSpec) -> None:

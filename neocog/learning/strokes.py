@@ -53,13 +53,7 @@ class Strokes:
 
 
 def read_strokes(path: Path) -> Strokes:
-    """Read a file of pen strokes.
-
-    Raises
-    ------
-    InputError
-        If the file is none, or its parts do not fit together.
-    """
+    """Read a file of pen strokes; InputError if it is none, or its parts do not fit together."""
     try:
         with np.load(path) as found:
             points, strokes, samples = (found[field.name] for field in fields(Strokes))

@@ -75,13 +75,10 @@ def train_finder(
     device: str = "cpu",
     tell: Callable[[str], None] = print,
 ) -> FinderNetwork:
-    """Train a finder, or go on with the run that ``folder`` keeps.
+    """Train a finder on pages of a ``bank``'s file, or go on with the run that ``folder`` keeps.
 
-    ``bank`` is the file of a `neocog.learning.teacher.bank.Bank`. ``workers`` processes draw the
-    pages; they change nothing of what is learned. ``tell`` is told how it goes, a line at a time.
-    Returns the running mean of the weights, on the CPU.
-
-    UsageError if the settings make no sense, or the folder holds a run with others or another bank;
+    ``workers`` processes draw the pages; they change nothing of what is learned. Returns the running mean of
+    the weights, on the CPU. UsageError if the folder holds a run with other settings or another bank;
     InputError if the bank cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -181,12 +181,11 @@ def _light(shape: tuple[int, int], rng: Rng, depth: float) -> Image:
 
 
 def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
-    """Open the digits that pages are written with, a set of isolated digits.
+    """Open the digits that pages are written with; None and "mnist" stand for MNIST as it was fetched.
 
-    None and "mnist" stand for MNIST as it was fetched. Of MNIST the last 5 000 training digits are
-    taken, which no shipped model learned from. Where it is not there, ``tell`` is told in one line
-    that scikit-learn's digits stand in for it. InputError if the set is there and cannot be read;
-    UsageError if nothing is there and scikit-learn is not installed.
+    Of MNIST the last 5 000 training digits are taken, which no shipped model learned from; without it
+    scikit-learn's digits, and ``tell`` is told. InputError if the set cannot be read; UsageError if there is
+    none.
     """
     if place is not None and (str(place) == "sklearn" or Path(place).exists()):
         is_mnist = Path(place).is_dir() and any(Path(place).glob("train-images*"))
@@ -208,11 +207,10 @@ def known_conditions(names: Sequence[str]) -> list[str]:
 
 
 def write_pages(folder: Path, digits: Digits, *, conditions: Sequence[str], count: int, seed: int) -> int:
-    """Write ``count`` pages as PNG files, and ``labels.csv`` (file, text, digits, condition).
+    """Write ``count`` pages, conditions in turn, as PNG files with ``labels.csv`` into a folder; return how
+    many.
 
-    The folder is made if it is not there; files of the same names are replaced. The conditions
-    take turns. The same seed gives the same pages, whatever else is written. Returns the number
-    of pages written. OSError if the folder cannot be written to.
+    The same seed gives the same pages. OSError if the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rounds = range(-(-count // len(conditions)))
