@@ -128,6 +128,7 @@ def train(
     On a CPU, the same seed and name give the same file. For gradient recipes this
     also requires the same OMP_NUM_THREADS and no --minutes. On a GPU, two runs differ slightly.
     """
+    from neocog.learning import recipes as learning
     from neocog.learning.mix import open_mix
     from neocog.learning.recipes import STARTS
 
@@ -176,7 +177,15 @@ def train(
             folder=checkpoints, device=device,
         )  # fmt: skip
     else:
-        model = _without_gradients(recipe, mix, apart, seed, xp)
+
+        def stage(name: str, figures: dict[str, Any]) -> None:
+            words = ", ".join(f"{key} {value}" for key, value in figures.items())
+            print(f"{name:10s} {words}", file=sys.stderr)
+
+        model = learning.train(
+            learning.RECIPES[recipe], mix.images, mix.labels, seed=seed, validation=apart,
+            progress=Counter, on_stage=stage, xp=xp,
+        )  # fmt: skip
     saved = replace(model, name=Path(place).stem).save(place, precision=precision)  # type: ignore[arg-type]
     added = "" if str(place) == output else f"  ({SUFFIX} added to its name)"
     print(f"{place}  {saved.id}  planes {'/'.join(map(str, saved.planes))}{added}")
@@ -202,19 +211,6 @@ def _module(recipe: str, device: str) -> Any:
         names = ", ".join((*RECIPES, *STARTS))
         raise UsageError(f"recipe '{recipe}' is unknown: choose one of {names}")
     return xp
-
-
-def _without_gradients(name: str, mix: "Mix", apart: "Mix | None", seed: int, xp: Any) -> "Model":
-    from neocog.learning import recipes
-
-    def stage(name: str, figures: dict[str, Any]) -> None:
-        words = ", ".join(f"{key} {value}" for key, value in figures.items())
-        print(f"{name:10s} {words}", file=sys.stderr)
-
-    return recipes.train(
-        recipes.RECIPES[name], mix.images, mix.labels, seed=seed, validation=apart,
-        progress=Counter, on_stage=stage, xp=xp,
-    )  # fmt: skip
 
 
 def _by_gradient(

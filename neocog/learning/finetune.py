@@ -299,25 +299,19 @@ class Finetuner:
             "validation_loss": loss,
             "validation_accuracy": accuracy,
         }
-        if batches.held is not None:
-            figures |= self._rejection(scores)
+        if batches.held is not None:  # marks that pass where 0.5 % of digits do not
+            temperature = float(self.mean.temperature.exp())
+            both = (scores, self._scores(self.mean, batches.held))
+            digits, marks = (answers(part, temperature=temperature) for part in both)
+            least = max(float(np.quantile(digits.p, _REJECTED, method="higher")), 1e-9)
+            figures["passed_marks"] = float((marks.p >= least).mean())
+            figures["rejected_digits"] = float((scores.argmax(axis=1) >= LABELS).mean())
         self.curves.append(figures)
         better = (accuracy, -loss) > (place.kept_accuracy, -place.kept_loss)
         if better or self.settings.last:
             place.kept_accuracy, place.kept_loss = accuracy, loss
             self._kept = _state(self.mean)
         self._report(figures)
-
-    def _rejection(self, scores: NDArray[np.float32]) -> Figures:
-        """Digits rejected outright, and marks that pass where 0.5 % of the digits do not."""
-        temperature = float(self.mean.temperature.exp())
-        shown = self._scores(self.mean, self.batches.held)
-        digits, marks = (answers(part, temperature=temperature) for part in (scores, shown))
-        least = float(np.quantile(digits.p, _REJECTED, method="higher"))
-        return {
-            "passed_marks": float((marks.p >= max(least, 1e-9)).mean()),
-            "rejected_digits": float((scores.argmax(axis=1) >= LABELS).mean()),
-        }
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _scores(self, network: Any, digits: Tensor) -> NDArray[np.float32]:

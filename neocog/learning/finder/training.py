@@ -226,7 +226,6 @@ class _Run:
             signs = torch.from_numpy(flips).to(self.place)
             parts = (part.split(settings.batch) for part in (chosen, signs))
             for index, some, flip in zip(batches, *parts, strict=True):
-                self._pace()
                 asked = Targets(*(each[some] for each in wanted))
                 total, by_page = self._step(maps[some], asked, flip)
                 told.append(total)
@@ -253,18 +252,15 @@ class _Run:
         images, extents = (torch.from_numpy(v[part]) for v in (pages.images, pages.extents))
         return normalised(images.to(self.place), extents.to(self.place))
 
-    def _pace(self) -> None:
-        """Rate: up at first, then down along a cosine to nearly nothing."""
-        done = min(self._progress(), 1.0)
+    def _step(self, maps: Tensor, wanted: Targets, flip: Tensor) -> Told:
+        """One step; on a GPU, where so small a network is mostly its launches, as a graph."""
+        done = min(self._progress(), 1.0)  # the rate goes up at first, then down along a cosine
         share = min(1.0, done / _WARM + 0.02) * (0.5 + 0.5 * math.cos(math.pi * done)) + 1e-3
         for group in self.optimiser.param_groups:
             if torch.is_tensor(group["lr"]):
                 group["lr"].fill_(self.settings.rate * share)
             else:
                 group["lr"] = self.settings.rate * share
-
-    def _step(self, maps: Tensor, wanted: Targets, flip: Tensor) -> Told:
-        """One step; on a GPU, where so small a network is mostly its launches, as a graph."""
         whole = len(maps) == self.settings.batch
         if whole and self.graph is None and not self.no_graph:
             try:

@@ -161,23 +161,19 @@ def make_page(
 def _photograph(canvas: Canvas) -> NDArray[np.uint8]:
     plan, rng = canvas.plan, canvas.rng
     image = canvas.image * (1 + rng.normal(0, 0.006, canvas.size)[:, :, None])
-    image = image * _light(canvas.size, rng, plan.shade)[:, :, None]
+    rows, columns = places(canvas.size, 8)  # light falls off smoothly across the page
+    angle = rng.uniform(0, 2 * np.pi)
+    along = np.cos(angle) * columns / canvas.size[1] + np.sin(angle) * rows / canvas.size[0]
+    along = (along - along.min()) / np.ptp(along)
+    light = 1 - rng.uniform(0.3, 1) * plan.shade * along ** rng.uniform(0.8, 2)
+    shaded = cv2.resize(light, canvas.size[::-1], interpolation=cv2.INTER_LINEAR)
+    image = image * np.asarray(shaded, np.float32)[:, :, None]
     taken: Image = image.astype(np.float32)
     for change in plan.lens:
         taken = change(taken, rng)
     noise = rng.normal(0, plan.noise, canvas.size)[:, :, None]
     grainy = blurred(taken, plan.blur) + noise + rng.normal(0, plan.noise * 0.5, image.shape)
     return through_jpeg(np.clip(grainy, 0, 255).astype(np.uint8), plan.quality)
-
-
-def _light(shape: tuple[int, int], rng: Rng, depth: float) -> Image:
-    """Light that falls off smoothly across the page, 1 where it is brightest."""
-    rows, columns = places(shape, 8)
-    angle = rng.uniform(0, 2 * np.pi)
-    along = np.cos(angle) * columns / shape[1] + np.sin(angle) * rows / shape[0]
-    along = (along - along.min()) / np.ptp(along)
-    field = 1 - rng.uniform(0.3, 1) * depth * along ** rng.uniform(0.8, 2)
-    return np.asarray(cv2.resize(field, shape[::-1], interpolation=cv2.INTER_LINEAR), np.float32)
 
 
 def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:

@@ -155,8 +155,12 @@ class Canvas:
                 lines = allograph(written, hand.styles[written], rng)
             else:
                 lines = [path.astype(np.float32) for path in bank.paths(index)]
-                if written == 1:
-                    lines = [_bar(rng)] if rng.random() < bars else _straightened(lines, rng)
+                if written == 1 and rng.random() < bars:  # one stroke, nearly straight
+                    column = 500 + np.cumsum(rng.normal(0, 25, 3))
+                    bar = np.stack([column, [0, rng.uniform(300, 700), 1000]], axis=1)
+                    lines = [bar.astype(np.float32)]
+                elif written == 1:
+                    lines = _straightened(lines, rng)
             if written == 1:
                 hand = replace(hand, slant=hand.slant + hand.ones)
             lines = self._placed(lines, x, y, high, hand, angle)
@@ -306,9 +310,3 @@ def _straightened(lines: list[Line], rng: Rng) -> list[Line]:
     lean = float((off[:, 0] * off[:, 1]).mean() / max(float((off[:, 1] ** 2).mean()), 1.0))
     share = np.array([lean * rng.uniform(0.5, 1), 0], np.float32)
     return [line - share * (line[:, 1:] - middle[1]) for line in lines]
-
-
-def _bar(rng: Rng) -> Line:
-    """A one of one stroke, nearly straight."""
-    x = 500 + np.cumsum(rng.normal(0, 25, 3))
-    return np.stack([x, [0, rng.uniform(300, 700), 1000]], axis=1).astype(np.float32)

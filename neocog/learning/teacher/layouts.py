@@ -114,20 +114,15 @@ def _flourish(canvas: Canvas, box: Box, high: float, pen: Pen) -> None:
     canvas.draw([rounded(np.array([begin, middle, begin + way], np.float32), 2)], pen, high)
 
 
-def _gap(canvas: Canvas) -> float:
-    """Space between digits: most stand apart, some nearly touch, some do."""
-    rng = canvas.rng
-    kind = rng.random()
-    return float(rng.uniform(0.08, 0.4) if kind < 0.55 else rng.uniform(0.4, 1.2) if kind < 0.67
-                 else rng.uniform(-0.1, 0.08) if kind < 0.94 else rng.uniform(-0.3, 0))  # fmt: skip
-
-
 def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     """Lines of numbers, at times with words and signs between them."""
     rng, side = canvas.rng, canvas.side
     kind = rng.random()
     angle = rng.normal(0, 0.03 if kind < 0.7 else 0.22) if kind < 0.92 else rng.uniform(-0.8, 0.8)
-    gap, restless = _gap(canvas), rng.uniform(0.02, 0.12)
+    near = rng.random()  # most digits stand apart, some nearly touch, some do
+    low, up = ((0.08, 0.4) if near < 0.55 else (0.4, 1.2) if near < 0.67
+               else (-0.1, 0.08) if near < 0.94 else (-0.3, 0))  # fmt: skip
+    gap, restless = float(rng.uniform(low, up)), rng.uniform(0.02, 0.12)
     words, formats = rng.random() < 0.2, rng.random() < 0.5
     y = rng.uniform(0.3, 1.2) * high + (rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0)
     for _ in range(int(rng.integers(1, 9))):
