@@ -89,9 +89,25 @@ def test_what_claims_or_unpacks_to_more_than_a_set_is_not_unpacked(
         (tmp_path / "labels.csv").write_bytes(gzip.compress(text, 1))
         with pytest.raises(InputError, match=why):
             open_dataset(tmp_path)
-    (tmp_path / "zip.train").write_bytes(b"1 " * 300)
-    with pytest.raises(InputError, match="line 1 has more than 257 numbers"):
-        open_dataset(tmp_path / "zip.train")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "empty, expected lines of 257 numbers"),
+        ("1 " * 300, "300 numbers a line, expected lines of 257"),
+        ("1 " * 257 + "\n" + "1 " * 5001, "a line of more than 10 000 characters, expected"),
+        ("1 " * 257 + "\n1 2\n", "changed from 257 to 2 at row 2; expected"),
+        ("a " * 257, "could not convert string 'a' .* row 0, column 1"),
+        ("11 " * 257, "a label outside 0..9 or a value outside -1..1"),
+        ("nan " * 257, "a label outside"),
+    ],
+)
+def test_text_that_is_not_usps(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "zip.train").write_text(text)
+    with pytest.raises(InputError, match=why) as refused:
+        open_dataset(tmp_path)
+    assert "\n" not in str(refused.value)
 
 
 def usps_line(label: int, ink: NDArray[np.float32]) -> str:

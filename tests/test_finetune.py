@@ -1,11 +1,6 @@
 """Gradient learning on a few hundred digits: it learns, keeps the constraints, and goes on."""
 
 import itertools
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -349,52 +344,6 @@ def test_marks_of_every_kind(digits: Set, held: bool) -> None:
 
 def test_held_out_kinds_are_not_learned_from() -> None:
     """Letters and signs are in both, in other fonts."""
-    assert KINDS.keys() & HELD.keys() == {
-        "letter", "sign",
-    }  # fmt: skip
+    assert KINDS.keys() & HELD.keys() == {"letter", "sign"}
     with pytest.raises(UsageError, match="no digits"):
         negatives(3, np.zeros((0, 28, 28), np.uint8), np.zeros(0, np.int64), seed=0)
-
-
-# --- a kill ---------------------------------------------------------------------------------------
-
-_RUN = """
-import sys, torch
-torch.set_num_threads(1)
-from neocog.learning.datasets import open_digits
-from neocog.learning.finetune import Finetuner
-from neocog.learning.mix import Mix
-from neocog.learning.settings import Settings
-from neocog.network.model import load_model
-d = open_digits("sklearn", split="train")[:260]
-run = Finetuner(
-    load_model(sys.argv[1]), Mix.of(d.images[:160], d.labels[:160]),
-    Mix.of(d.images[160:], d.labels[160:]),
-    Settings(epochs=1, batch=20, rate=0.03, pool=40, marks=0.2, save_every=2, precision="fp32"),
-    folder=sys.argv[2],
-)
-run.run().save(sys.argv[3])
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_run_ends_in_the_same_model(start: Model, tmp_path: Path) -> None:
-    start.save(tmp_path / "start.safetensors")
-
-    def words(name: str) -> list[str]:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        out = str(tmp_path / f"{name}.safetensors")
-        return [sys.executable, "-c", _RUN, str(tmp_path / "start.safetensors"), str(folder), out]
-
-    subprocess.run(words("whole"), check=True)
-    killed = subprocess.Popen(words("killed"))
-    while not (tmp_path / "killed" / "checkpoint.safetensors").exists():
-        time.sleep(0.05)
-        assert killed.poll() is None
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
-    assert not (tmp_path / "killed.safetensors").exists()
-    subprocess.run(words("killed"), check=True)
-    one, other = ((tmp_path / f"{n}.safetensors").read_bytes() for n in ("whole", "killed"))
-    assert one == other

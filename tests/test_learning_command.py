@@ -156,9 +156,8 @@ def test_a_finished_run_is_not_learned_on(
 )
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_folder_of_another_run_is_refused(
-    data: Path, first: tuple[Path, Path, Result], tmp_path: Path, words: str, message: str,
-    whole: bool,
-) -> None:  # fmt: skip
+    data: Path, first: tuple[Path, Path, Result], tmp_path: Path, words: str, message: str, whole: bool
+) -> None:
     run = first[1]
     if not whole:  # it was stopped when it had its start alone
         if words.startswith(("--rate", "--epochs")):

@@ -28,7 +28,6 @@ from neocog.learning.settings import PRESETS, USUAL, Settings
         ({"marks": math.nan}, "marks nan, expected a share"),
         ({"marks": -0.1}, "marks -0.1"),
         ({"variants": 1.5}, "variants 1.5"),
-        ({"guided": 1.5}, "guided 1.5, expected a share"),
         ({"varied": -1}, "varied -1"),
         ({"marks": 0.5, "variants": 0.5}, "256 marks and 256 variants, expected a digit"),
         ({"batch": 2, "marks": 0.3, "variants": 0.3}, "1 marks and 1 variants, expected a digit"),

@@ -3,13 +3,12 @@
     python -m experiments.accuracy.cards DATA models/*.safetensors [--device cuda]
         [--reports DIR] [--jobs N]
 
-DATA holds mnist/ and, as far as wanted, usps/, photos/ and strings/. Each file is measured as it is
-going to be shipped (fp16, unless --precision fp32), then written anew with the card; the model and
-its id stay the same, and so does what the card holds of learning and of thresholds. With --reports
-each model's report goes to DIR/NAME. --parts digits or --parts pictures measures one half and keeps
-the other, if it was measured on the same model: for a machine that has a GPU but no pictures, say.
-The tables of docs/models.md are made from results/models.json, where rows of models that are not
-measured stay (--output).
+DATA holds mnist/ and, as far as wanted, usps/, photos/ and strings/. Each file is measured as it is going to
+be shipped (fp16, unless --precision fp32), then written anew with the card; the model and its id stay the
+same, and so does what the card holds of learning and of thresholds. With --reports each model's report goes
+to DIR/NAME. --parts digits or --parts pictures measures one half and keeps the other, if it was measured on
+the same model: for a machine that has a GPU but no pictures, say. The tables of docs/models.md are made from
+results/models.json, where rows of models that are not measured stay (--output).
 """
 
 import json

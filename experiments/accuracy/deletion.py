@@ -109,7 +109,6 @@ def measure(engine: Engine, digits: Digits) -> list[dict[str, Any]]:
 
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw the curves of each layer."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -64,7 +64,6 @@ def only_measured(data: Path) -> dict[str, Digits]:
 
 
 def read(model: Model, images: np.ndarray, xp: Any) -> Any:
-    """Answers to digits on their own."""
     return of_lone_digits(answers(score(model, images, xp), temperature=model.temperature), model)
 
 
@@ -117,8 +116,7 @@ def main() -> None:
     sets = apart if args.validation else apart | only_measured(args.data)
     sets = {name: digits[: args.limit] for name, digits in sets.items()}
     first = next(iter(apart.values()))
-    marks, _, _ = negatives(min(MARKS, args.limit or MARKS), first.images, first.labels,
-                            seed=SEED, held=True)  # fmt: skip
+    marks, _, _ = negatives(min(MARKS, args.limit or MARKS), first.images, first.labels, seed=SEED, held=True)
     work = partial(measure, sets=sets, marks=marks, gpu=args.gpu)
     rows, passed = [], {}
     models = [name for name in args.models if not is_finder(find_model(name))]

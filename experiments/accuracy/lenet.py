@@ -34,7 +34,6 @@ class LeNet(nn.Module):  # type: ignore[misc]
         )  # fmt: skip
 
     def forward(self, u0: Any) -> Any:
-        """Scores (B, 10) of pictures U0 (B, 65, 65)."""
         return self.layers(functional.avg_pool2d(u0[:, None, : 2 * FIELD, : 2 * FIELD], 2))
 
     @property
@@ -66,10 +65,9 @@ def learn(
     seed: int = 0,
     device: str = "cpu",
 ) -> dict[str, Any]:
-    """Learn from digits (N, 28, 28) by Adam, the rate falling as a cosine; at most so long.
-
-    ``how`` is a preset of :mod:`neocog.learning.settings`: what each digit is changed by, at every
-    step anew, before it is laid into U0.
+    """Learn from digits (N, 28, 28) by Adam, the rate falling as a cosine; at most so long. ``how`` is a
+    preset of :mod:`neocog.learning.settings`: what each digit is changed by, at every step anew, before it is
+    laid into U0.
     """
     generator = torch.Generator(device=device).manual_seed(seed)
     shown = torch.tensor(images, device=device)

@@ -74,7 +74,6 @@ PARTS: dict[str, list[tuple[tuple[Way, ...], tuple[int, ...], tuple[str, ...]]]]
 
 
 def read_sets(data: Path, names: tuple[str, ...]) -> dict[str, Any]:
-    """The labelled digits of each set."""
     where = {
         "validation": lambda: open_digits(data / "mnist", split="validation"),
         "test": lambda: open_digits(data / "mnist", split="test"),

@@ -15,20 +15,21 @@ import json
 import os
 import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional
 
 from experiments.harness.arguments import data_and_output
-from experiments.learning.guide_network import load_guide
-from experiments.learning.pools import draw_pools, load_pools
+from experiments.learning.crops import crops
 from neocog.errors import NeocogError
 from neocog.files import atomic_write
 from neocog.learning.augment import augment
 from neocog.learning.checkpoint import start_of_run
-from neocog.learning.finetune import Finetuner
+from neocog.learning.finetune import Finetuner, Pools
 from neocog.learning.mix import Mix, open_mix
 from neocog.learning.recipes import recipe_of
 from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
@@ -41,18 +42,34 @@ _VARIANTS = 2000  # that are measured with
 _CHANGED = ("geometry", "pages", "none,blur=2")
 _LEAST_K2 = 33  # planes of US2 from which a start is that of the larger recipe
 #: Settings that are options.
-_OPTIONS = ("batch", "rate", "marks", "variants", "pool", "lean", "smoothing", "varied", "guided",
-            "save_every")  # fmt: skip
+_OPTIONS = ("batch", "rate", "marks", "variants", "pool", "lean", "smoothing", "varied", "save_every")
 
 
 def mixes(args: argparse.Namespace) -> tuple[Mix, Mix]:
-    """The sets that are learned from, and what of them is kept apart."""
     sets = [str(args.data / words) for words in args.sets]
     return open_mix(sets), open_mix(sets, split="validation")
 
 
+def load_pools(path: Path) -> Pools:
+    with np.load(path) as found:
+        return Pools(**found)
+
+
+def draw_pools(args: argparse.Namespace, seed: int, mix: Mix, kept: Mix) -> None:
+    """Draw pools for several jobs, with crops of made pages where --crops names what makes them."""
+    settings = Settings(seed=seed, variants=0.2, marks=0.2, pool=args.pool)
+    pools = Pools.draw(mix, kept, settings, marks=True, jobs=args.cores)
+    values = asdict(pools)
+    if args.crops:
+        cut = crops(args.pages, *args.crops, seed=seed, jobs=args.cores)
+        for name, more in (("variants", cut.digits), ("answers", cut.labels), ("marks", cut.marks)):
+            values[name] = np.concatenate([values[name], more])
+    with atomic_write(args.draw) as stream:
+        np.savez(stream, **values)
+    print({name: len(pictures) for name, pictures in values.items()})
+
+
 def learn(job: str, args: argparse.Namespace) -> None:
-    """Learn one network, write it and what it reads right."""
     planes, seed, *named = job.split(":")
     start = named[0].removeprefix("start=") if named else None
     folder = args.output / re.sub(r"[^\w.]+", "-", f"{planes}-seed{seed}-{start or ''}").strip("-")
@@ -60,7 +77,7 @@ def learn(job: str, args: argparse.Namespace) -> None:
     mix, kept = mixes(args)
     settings = Settings(
         seed=int(seed), minutes=args.minutes, last=args.last, precision=args.precision,
-        augmentation=augmentation(args.augmentation), agreeing=args.agreeing,
+        augmentation=augmentation(args.augmentation),
         soft_share=0.0 if start else Settings().soft_share,
         **{name: getattr(args, name) for name in _OPTIONS},
     )  # fmt: skip
@@ -73,7 +90,6 @@ def learn(job: str, args: argparse.Namespace) -> None:
         begin, mix, kept, settings, device=args.device, folder=folder,
         report=lambda found: print(job, found, flush=True),
         pools=load_pools(args.pools) if args.pools else None,
-        guide=load_guide(args.guide, args.device) if args.guide else None,
     )  # fmt: skip
     model = run.run()
     saved = model.save(folder / "model.safetensors")
@@ -112,27 +128,22 @@ def figures(model: Any, images: Any, labels: Any, how: str, device: str) -> dict
 
 
 def options() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     parser = data_and_output(
         __doc__, jobs=["40/160/100:0"], minutes=(8.0, "of learning, each job"),
         **{name: getattr(Settings(), name) for name in _OPTIONS},
         reject=(REJECTING, "planes for what is no digit"), pools=(Path, "what is shown, by --draw"),
         draw=(Path, "draw pools for all jobs, into this file"), pages=12_000,
-        legible=(Path, "leave out what this guide cannot read"),
         last=(False, "keep the network at the end"),
-        agreeing=(False, "hear a guide only where its best answer is the label"),
         augmentation=USUAL, device="cuda", cores=os.cpu_count() or 1,
     )  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "tf32"), default="tf32")
     parser.add_argument("--sets", nargs="+", default=["mnist"], metavar="SET[:WEIGHT]")
-    parser.add_argument("--guide", type=Path, nargs="+", default=[], help="networks that guide")
     parser.add_argument("--crops", type=Path, nargs=2, metavar=("BANK", "FINDER"),
                         help="draw crops of made pages as well")  # fmt: skip
     return parser
 
 
 def main() -> int:
-    """Parse, then draw pools or learn each job."""
     parser = options()
     args = parser.parse_args()
     try:

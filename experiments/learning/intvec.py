@@ -67,10 +67,9 @@ class Interpolated:
 
 
 def best_on_segments(s: Array, apart: Array) -> Array:
-    """Largest cosine to any segment between two of M vectors: s (B, 10, M) -> (B, 10).
-
-    Written with h = 1 - g instead of g, since near vectors differ in h alone:
-    s1^2 + s2^2 - 2 g s1 s2 = (s1 - s2)^2 + 2 h s1 s2 and 1 - g^2 = h (2 - h).
+    """Largest cosine to any segment between two of M vectors: s (B, 10, M) -> (B, 10). Written with h = 1 - g
+    instead of g, since near vectors differ in h alone: s1^2 + s2^2 - 2 g s1 s2 = (s1 - s2)^2 + 2 h s1 s2 and
+    1 - g^2 = h (2 - h).
     """
     xp = array_module(s)
     a, b = s[..., :, None], s[..., None, :]

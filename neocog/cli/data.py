@@ -26,10 +26,7 @@ def fetch(
         ),
     ] = None,
 ) -> None:
-    """Download a data set, check it, and print its folder.
-
-    An interrupted download continues where it stopped.
-    """
+    """Download a data set, check it, and print its folder. Files that are there and right stay."""
     from neocog.cli.progress import Counter
     from neocog.learning.fetch import fetch as bring
 

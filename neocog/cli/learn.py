@@ -49,7 +49,6 @@ Data = option(
     "folders 0 to 9 with a picture per digit; or the name mnist. For several sets, weights say how "
     "often each set is shown: --data mnist:2 --data SWISS.",
 )  # fmt: skip
-Output = option("--output -o", "FILE", "The model: a .safetensors file.")
 Limit = option("--limit", "N", "Use the first N digits; with several sets, N digits drawn by weight.", min=1)
 Split = option(
     "--split", "|".join(SPLITS),
@@ -57,36 +56,24 @@ Split = option(
         "all training digits (no calibration).",
 )  # fmt: skip
 Device = option(
-    "--device", "auto|cpu|cuda",
-    "Where to compute; cuda needs CuPy, auto uses it if it is installed.",
-)  # fmt: skip
+    "--device", "auto|cpu|cuda", "Where to compute; cuda needs CuPy, auto uses it if it is installed."
+)
 Variants = _gradient(
-    "--variants", "SHARE",
-    "Fraction of a batch that looks like a coarse scan or a crop of the reader.", min=0,
-)  # fmt: skip
+    "--variants", "SHARE", "Fraction of a batch that looks like a coarse scan or a crop of the reader.", min=0
+)
 Changes = _gradient(
     "--augmentation", "NAME[,STRENGTH=X]",
     "Augmentation of the digits: none, geometry, strokes, scans, pages; e.g. scans,elastic=2.",
 )  # fmt: skip
 Checkpoints = _gradient(
-    "--checkpoints", "FOLDER",
-    "Folder for checkpoints and curves; the same command resumes from it.",
-)  # fmt: skip
-RecipeName = option("--recipe", "NAME", "How to learn; --recipes lists them.")
-Precision = option("--precision", "fp16|fp32", "Number format in the file.")
-Planes = _gradient("--planes", "K2/K3/K4", "Plane counts, e.g. 40/160/100.")
-Epochs = _gradient("--epochs", "N", "Passes over the training digits.")
+    "--checkpoints", "FOLDER", "Folder for checkpoints and curves; the same command resumes from it."
+)
 Minutes = _gradient("--minutes", "N", "Train for so many minutes instead.")
-Batch = _gradient("--batch", "N", "Pictures per step.")
-Rate = _gradient("--rate", "RATE", "Highest learning rate of Adam.")
-Reject = _gradient("--reject", "N", "Planes for 'no digit'; 0: none.", min=0)
 Lean = _gradient(
     "--lean",
     "BONUS",
     "Bonus for the logit of 'no digit' in training; a larger one makes the planes for it respond less.",
 )
-Start = _gradient("--start", "MODEL", "Continue from this model.")
-Seed = option("--seed", "N", "Seed of all random choices.", min=0, max=2**32 - 1)
 Recipes = option("--recipes", None, "List the recipes.", callback=_list, is_eager=True)
 Pool = _gradient("--pool", "N", "Number of variants, and of marks, drawn before training.", min=0)
 Marks = _gradient(
@@ -98,43 +85,42 @@ Marks = _gradient(
 Last = _gradient("--last", None, "Keep the last network, not the best on validation digits.")
 
 Finder = option(
-    "--finder", "plain|deep|wide",
+    "--finder", "wide",
     "Train the digit finder instead, on synthetic pages written with the strokes and scans of "
-    "--data (a folder with mnist and hands/free): a convolutional network of 69 000, 120 000 or "
-    "294 000 weights (shipped: wide). --start continues from a finder's file, or from the "
+    "--data (a folder with mnist and hands/free): a convolutional network of 294 000 "
+    "weights. --start continues from a finder's file, or from the "
     "run.safetensors of another run.",
 )  # fmt: skip
-Fonts = option("--fonts", "DIR", "Fonts for printed words on these pages.")
 Chunks = option("--chunks", "N", "Train on this many chunks of 4 096 pages instead of for --minutes.", min=1)
 
 
 def train(
     context: typer.Context,
     data: Annotated[list[str], Data],
-    output: Annotated[str, Output],
-    recipe: Annotated[str, RecipeName] = "neocog",
-    seed: Annotated[int, Seed] = 0,
+    output: Annotated[str, option("--output -o", "FILE", "The model: a .safetensors file.")],
+    recipe: Annotated[str, option("--recipe", "NAME", "How to learn; --recipes lists them.")] = "neocog",
+    seed: Annotated[int, option("--seed", "N", "Seed of all random choices.", min=0, max=2**32 - 1)] = 0,
     limit: Annotated[int | None, Limit] = None,
     split: Annotated[str, Split] = "learning",
-    precision: Annotated[str, Precision] = "fp32",
+    precision: Annotated[str, option("--precision", "fp16|fp32", "Number format in the file.")] = "fp32",
     device: Annotated[str, Device] = "cpu",
     recipes: Annotated[bool, Recipes] = False,
-    planes: Annotated[str | None, Planes] = None,
-    epochs: Annotated[float, Epochs] = USUALLY.epochs,
+    planes: Annotated[str | None, _gradient("--planes", "K2/K3/K4", "Plane counts, e.g. 40/160/100.")] = None,
+    epochs: Annotated[float, _gradient("--epochs", "N", "Passes over the training digits.")] = USUALLY.epochs,
     minutes: Annotated[float | None, Minutes] = None,
-    batch: Annotated[int, Batch] = USUALLY.batch,
-    rate: Annotated[float, Rate] = USUALLY.rate,
-    reject: Annotated[int, Reject] = REJECTING,
+    batch: Annotated[int, _gradient("--batch", "N", "Pictures per step.")] = USUALLY.batch,
+    rate: Annotated[float, _gradient("--rate", "RATE", "Highest learning rate of Adam.")] = USUALLY.rate,
+    reject: Annotated[int, _gradient("--reject", "N", "Planes for 'no digit'; 0: none.", min=0)] = REJECTING,
     lean: Annotated[float, Lean] = USUALLY.lean,
     marks: Annotated[float, Marks] = USUALLY.marks,
     variants: Annotated[float, Variants] = USUALLY.variants,
     pool: Annotated[int, Pool] = USUALLY.pool,
     augmentation: Annotated[str, Changes] = USUAL,
     checkpoints: Annotated[str | None, Checkpoints] = None,
-    start: Annotated[str | None, Start] = None,
+    start: Annotated[str | None, _gradient("--start", "MODEL", "Continue from this model.")] = None,
     last: Annotated[bool, Last] = USUALLY.last,
     finder: Annotated[str | None, Finder] = None,
-    fonts: Annotated[str | None, Fonts] = None,
+    fonts: Annotated[str | None, option("--fonts", "DIR", "Fonts for printed words on these pages.")] = None,
     chunks: Annotated[int, Chunks] = 150,
 ) -> None:
     """Train a model on labelled digits. The model is named after its file.
@@ -142,6 +128,7 @@ def train(
     On a CPU, the same seed and name give the same file. For gradient recipes this
     also requires the same OMP_NUM_THREADS and no --minutes. On a GPU, two runs differ slightly.
     """
+    from neocog.learning import recipes as learning
     from neocog.learning.mix import open_mix
     from neocog.learning.recipes import STARTS
 
@@ -159,12 +146,26 @@ def train(
         raise UsageError(f"split '{split}' is not for learning: choose {' or '.join(SPLITS)}")
     xp = None if recipe in STARTS else _module(recipe, device)
     options = [o.opts[0] for o in given if getattr(o, "rich_help_panel", None) == _PANEL]
-    _check_given(options, recipe, by_gradient=xp is None)
+    if options and xp is not None:
+        raise UsageError(
+            f"recipe '{recipe}' does not use gradients, so {', '.join(options)} would have no "
+            f"effect; leave it out, or give --recipe {' or '.join(STARTS)}"
+        )
+    useless = [option for option in ("--planes", "--reject") if option in options]
+    if "--start" in options and useless:
+        raise UsageError(f"--start already fixes the planes; leave out --start or {' and '.join(useless)}")
     place = _place(output)
     mix = open_mix(data, split=split).first(limit)
     names = ", ".join(hand.digits.name for hand in mix.hands)
     tell(f"{len(mix)} digits of {names}, recipe {recipe}, seed {seed}")
-    apart = _validation(data, split)
+    apart, reason = None, "--split train keeps no digits for that"
+    if split == "learning":
+        try:
+            apart = open_mix(data, split="validation")
+        except InputError as error:
+            reason = str(error)
+    if apart is None:
+        tell(f"the probabilities are not calibrated: {reason}")
     if xp is None:
         settings = Settings(
             seed=seed, epochs=epochs, minutes=minutes, batch=batch, rate=rate, lean=lean,
@@ -176,24 +177,18 @@ def train(
             folder=checkpoints, device=device,
         )  # fmt: skip
     else:
-        model = _without_gradients(recipe, mix, apart, seed, xp)
+
+        def stage(name: str, figures: dict[str, Any]) -> None:
+            words = ", ".join(f"{key} {value}" for key, value in figures.items())
+            print(f"{name:10s} {words}", file=sys.stderr)
+
+        model = learning.train(
+            learning.RECIPES[recipe], mix.images, mix.labels, seed=seed, validation=apart,
+            progress=Counter, on_stage=stage, xp=xp,
+        )  # fmt: skip
     saved = replace(model, name=Path(place).stem).save(place, precision=precision)  # type: ignore[arg-type]
     added = "" if str(place) == output else f"  ({SUFFIX} added to its name)"
     print(f"{place}  {saved.id}  planes {'/'.join(map(str, saved.planes))}{added}")
-
-
-def _check_given(given: list[str], recipe: str, *, by_gradient: bool) -> None:
-    """Raise UsageError where options were given that a recipe, or ``--start``, has no use for."""
-    from neocog.learning.recipes import STARTS
-
-    if given and not by_gradient:
-        raise UsageError(
-            f"recipe '{recipe}' does not use gradients, so {', '.join(given)} would have no "
-            f"effect; leave it out, or give --recipe {' or '.join(STARTS)}"
-        )
-    useless = [option for option in ("--planes", "--reject") if option in given]
-    if "--start" in given and useless:
-        raise UsageError(f"--start already fixes the planes; leave out --start or {' and '.join(useless)}")
 
 
 def _place(output: str) -> str:
@@ -206,20 +201,6 @@ def _place(output: str) -> str:
     return place
 
 
-def _validation(data: list[str], split: str) -> "Mix | None":
-    """The digits that set the probabilities, if there are some that are not learned from."""
-    from neocog.learning.mix import open_mix
-
-    reason = "--split train keeps no digits for that"
-    if split == "learning":
-        try:
-            return open_mix(data, split="validation")
-        except InputError as error:
-            reason = str(error)
-    tell(f"the probabilities are not calibrated: {reason}")
-    return None
-
-
 def _module(recipe: str, device: str) -> Any:
     """Return numpy or cupy, once it is sure that there is such a recipe without gradients."""
     from neocog.learning.recipes import RECIPES, STARTS
@@ -230,19 +211,6 @@ def _module(recipe: str, device: str) -> Any:
         names = ", ".join((*RECIPES, *STARTS))
         raise UsageError(f"recipe '{recipe}' is unknown: choose one of {names}")
     return xp
-
-
-def _without_gradients(name: str, mix: "Mix", apart: "Mix | None", seed: int, xp: Any) -> "Model":
-    from neocog.learning import recipes
-
-    def stage(name: str, figures: dict[str, Any]) -> None:
-        words = ", ".join(f"{key} {value}" for key, value in figures.items())
-        print(f"{name:10s} {words}", file=sys.stderr)
-
-    return recipes.train(
-        recipes.RECIPES[name], mix.images, mix.labels, seed=seed, validation=apart,
-        progress=Counter, on_stage=stage, xp=xp,
-    )  # fmt: skip
 
 
 def _by_gradient(
@@ -269,13 +237,17 @@ def _by_gradient(
         check_output(folder, "--checkpoints", folder=True, make=True)
         kept = Path(folder) / "start.safetensors"
     begin, data = start_of_run(
-        kept, start, recipe_of(recipe, planes), mix,
-        seed=settings.seed, reject=reject, progress=Counter,
-    )  # fmt: skip
+        kept, start, recipe_of(recipe, planes), mix, seed=settings.seed, reject=reject, progress=Counter
+    )
     marks = begin.classes > LABELS
     pools = Pools.draw(mix, validation, settings, marks=marks, jobs=cores())
+
+    def report(figures: dict[str, float]) -> None:
+        words = ", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in figures.items())
+        print(words, file=sys.stderr, flush=True)
+
     run = Finetuner(
-        begin, mix, validation, settings, device=device, folder=folder, report=_report, pools=pools
+        begin, mix, validation, settings, device=device, folder=folder, report=report, pools=pools
     )
     if kept is not None and not kept.exists():  # not before it is sure that it can be learned from
         with atomic_write(kept) as stream:  # as it was read, so that it has the same id
@@ -301,11 +273,6 @@ def _torch_device(name: str, what: str) -> str:
     return "cuda" if there and name != "cpu" else "cpu"
 
 
-def _report(figures: dict[str, float]) -> None:
-    words = ", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in figures.items())
-    print(words, file=sys.stderr, flush=True)
-
-
 def _learn_finder(
     front: str, sets: list[str], output: str, given: list[Any], *, seed: int, chunks: int,
     minutes: float | None, device: str, folder: str | None, fonts: str | None, start: str | None,
@@ -318,14 +285,13 @@ def _learn_finder(
         raise UsageError("--finder takes one --data: a folder that holds mnist and hands/free")
     data, place = Path(sets[0]), _place(output)
     device = _torch_device(device, "--finder")
-    from neocog.learning.finder.networks import FRONTS
     from neocog.learning.finder.training import FinderTraining, train_finder
     from neocog.learning.teacher.bank import build_bank
     from neocog.network.parallel import cores
     from neocog.vision.finder_model import load_finder, save_finder
 
-    if front not in FRONTS:
-        raise UsageError(f"finder '{front}' is unknown: choose {', '.join(FRONTS)}")
+    if front != "wide":
+        raise UsageError(f"finder '{front}' is unknown: choose wide")
     if start is not None and not Path(start).is_file():
         raise UsageError(f"--start {start}: no such file; give a finder's file or a run.safetensors")
     runs = Path(folder or Path(place).with_suffix(".run"))
@@ -337,7 +303,7 @@ def _learn_finder(
         build_bank(data, fonts=_fonts(fonts)).save(bank)
     usual, cuda = FinderTraining(), device == "cuda"
     settings = replace(
-        usual, front=front, seed=seed, chunks=chunks, mixed=cuda, start=start,
+        usual, seed=seed, chunks=chunks, mixed=cuda, start=start,
         seconds=None if minutes is None else 60 * minutes,
         rate=usual.rate * (1 if start is None else _GENTLER),
     )  # fmt: skip

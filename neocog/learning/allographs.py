@@ -33,17 +33,15 @@ _STYLES = (
     " | 10-02-03-33-43 31-37 | 10-04-44 21-37",
     "40-10-03-12-33-45-26-05 | 10-03-12-33-45-26-05 10-50 | 10-12-32-44-36-06 10-40-60"
     " | 50-20-13-23-34-36-16 | 10-13-33-45-26-05 11-30-60",
-    "30-12-04-16-36-44-33-14 | 10-04-16-36-44-33-04 | 40-20-03-15-26-45-33-13-15"
-    " | 20-02-05-26-44-33-14-06",
-    "00-40-16 13-43 | 00-40-16 | 02-00-40-33-26 | 02-00-20-40-23-17 03-43 | 01-10-30-50-16"
-    " | 00-30-41-42-26",
+    "30-12-04-16-36-44-33-14 | 10-04-16-36-44-33-04 | 40-20-03-15-26-45-33-13-15 | 20-02-05-26-44-33-14-06",
+    "00-40-16 13-43 | 00-40-16 | 02-00-40-33-26 | 02-00-20-40-23-17 03-43 | 01-10-30-50-16 | 00-30-41-42-26",
     "41-20-01-12-33-45-26-05-14-32-41 | 20-01-22-41-20 22-04-26-44-22"
     " | 50-20-01-12-33-45-26-05-14-40 | 22-11-20-31-22-04-26-44-22 | 30-10-11-34-26-15-14-31-30",
     "16-12-10-30-41-33-13 | 16-13-11-20-40-42-33-12 | 17-12-20-41-32-12"
     " | 17-13-11-20-40-42-33-23"
     " | 41-30-10-02-13-33-41-45-36-16-05 | 41-20-01-02-13-33-41-46"
     " | 31-10-01-13-32-30-26 | 30-10-02-13-32-41-30-36-47",
-)  # fmt: skip
+)
 """Styles of each digit, 0 to 9; the first of a 9 are like a P."""
 
 _SHAKE = 0.24
@@ -52,18 +50,18 @@ _ROUND = 3  # times that corners are cut
 
 
 @cache
-def _styles() -> tuple[tuple[tuple[Line, list[int]], ...], ...]:
-    return tuple(tuple(_points(style) for style in styles.split(" | ")) for styles in _STYLES)
-
-
-def _points(style: str) -> tuple[Line, list[int]]:
-    strokes = [[(int(at[0]), int(at[1])) for at in stroke.split("-")] for stroke in style.split()]
-    cuts = [0, *np.cumsum([len(stroke) for stroke in strokes]).tolist()]
-    return np.array([at for stroke in strokes for at in stroke], np.float32), cuts
+def _styles() -> list[list[tuple[Line, list[int]]]]:
+    """Points of each style of each digit, and where its strokes begin."""
+    found: list[list[tuple[Line, list[int]]]] = [[] for _ in _STYLES]
+    for digit, styles in enumerate(_STYLES):
+        for style in styles.split(" | "):
+            strokes = [[(int(at[0]), int(at[1])) for at in stroke.split("-")] for stroke in style.split()]
+            cuts = [0, *np.cumsum([len(stroke) for stroke in strokes]).tolist()]
+            found[digit].append((np.array([at for stroke in strokes for at in stroke], np.float32), cuts))
+    return found
 
 
 def styles_of(digit: int) -> int:
-    """Return how many styles there are of a digit."""
     return len(_styles()[digit])
 
 
@@ -75,13 +73,7 @@ def any_allograph(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def allograph(digit: int, style: int, rng: np.random.Generator) -> list[Line]:
-    """Draw a digit in one of its styles.
-
-    Returns
-    -------
-    list of ndarray of float32, each (n, 2)
-        Its strokes: points (x, y), y down, the digit about 6 high.
-    """
+    """Draw a digit in a style: its strokes, each (n, 2) float32, (x, y), y down, the digit about 6 high."""
     points, cuts = _styles()[digit][style]
     points = points + rng.normal(0, _SHAKE, points.shape).astype(np.float32)
     return [rounded(points[a:b], _ROUND) for a, b in pairwise(cuts)]

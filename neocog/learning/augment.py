@@ -42,10 +42,9 @@ class Dice:
 
 
 def augment(digits: Tensor, how: Augmentation, generator: Tensor) -> Tensor:
-    """Change digits (B, 28, 28) uint8, ink 255, and lay them into U0, (B, 65, 65) float32, ink 1.
-
-    The ``generator`` is one of PyTorch, on the device of the digits. Without any change this is U0
-    of the digits, but for the outermost pixels.
+    """Change digits (B, 28, 28) uint8, ink 255, and lay them into U0, (B, 65, 65) float32, ink 1. The
+    ``generator`` is one of PyTorch, on the device of the digits. Without any change this is U0 of the digits,
+    but for the outermost pixels.
     """
     dice = Dice(generator, len(digits))
     ink = digits.float() / 255
@@ -201,11 +200,6 @@ def _with_neighbours(ink: Tensor, how: Augmentation, dice: Dice) -> Tensor:
 
 #: What is done to U0 (B, 1, 65, 65) in turn, by the strength that asks for it.
 _CHANGES = {
-    "stroke": _strokes,
-    "occlusion": _occluded,
-    "blur": _blurred,
-    "coarse": _coarse,
-    "binary": _black_and_white,
-    "contrast": _pale,
-    "noise": _noisy,
-}
+    "stroke": _strokes, "occlusion": _occluded, "blur": _blurred, "coarse": _coarse,
+    "binary": _black_and_white, "contrast": _pale, "noise": _noisy,
+}  # fmt: skip

@@ -12,10 +12,9 @@ _work: Any = None  # of a process of :func:`in_blocks`
 def in_blocks(
     work: Callable[..., Result], count: int, block: int, *given: Any, jobs: int = 1
 ) -> list[Result]:
-    """Return ``work(*given, number, size)`` of each block of ``count``, over ``jobs`` processes.
-
-    ``work`` is a function of a module; of a count of 0 there is one block of size 0. What is
-    ``given`` is sent to each process once.
+    """Return ``work(*given, number, size)`` of each block of ``count``, over ``jobs`` processes. ``work`` is
+    a function of a module; of a count of 0 there is one block of size 0. What is ``given`` is sent to each
+    process once.
     """
     sizes = [min(block, count - first) for first in range(0, count, block)] or [0]
     whole, jobs = partial(work, *given), min(jobs, len(sizes))

@@ -23,9 +23,8 @@ _SEED = 4  # of the marks that thresholds are seen against
 
 
 def best_temperature(scores: Scores, shown: Mix) -> float:
-    """Return the temperature T for which softmax(score / T) is the likeliest, in the mean of sets.
-
-    ``scores`` (N, 10) or (N, 11) are those of UC4 for the digits ``shown``.
+    """Return the temperature T for which softmax(score / T) is the likeliest, in the mean of sets. ``scores``
+    (N, 10) or (N, 11) are those of UC4 for the digits ``shown``.
     """
     s = scores.astype(np.float64)
     s = s - s.max(axis=1, keepdims=True)
@@ -58,9 +57,8 @@ def risk_row(p: float, found: Answers, labels: Labels, marks: Answers | None = N
 
 
 def risk_table(found: Answers, labels: Labels, marks: Answers | None = None) -> tuple[RiskRow, ...]:
-    """Count thresholds of answers to digits not learned from, labelled (N,), and to marks.
-
-    There is a row for each of the usual coverages, and for each wrong answer that is rejected.
+    """Count thresholds of answers to digits not learned from, labelled (N,), and to marks. There is a row for
+    each of the usual coverages, and for each wrong answer that is rejected.
     """
     sure = np.where(found.label >= 0, found.p, 0)
     p = np.unique(np.append(sure, (0, 1)).astype(np.float64))
@@ -84,9 +82,8 @@ def calibrated(
 ) -> Model:
     """Set a model's temperature, and write what it reads right and the table of risks to its card.
 
-    ``shown`` are digits that nothing was learned from, of each set that was learned from. Without
-    ``table`` the temperature alone is set; with it as many marks that are no digits are read as
-    well. ``xp``, numpy or cupy, is where the network runs; ``tell`` is told ``(done, total)``.
+    ``shown`` are digits of each set that nothing was learned from. Without ``table`` the temperature alone is
+    set. ``xp``, numpy or cupy, is where the network runs; ``tell`` is told ``(done, total)``.
     """
     from neocog.learning.recipes import score
 

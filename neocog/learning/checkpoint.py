@@ -56,9 +56,8 @@ def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
 
 
 def check_same(path: Path, known: dict[str, Any], given: dict[str, Any]) -> None:
-    """See that what a file's run follows from (``known``) is what was given now; values by name.
-
-    UsageError if any differs; the message names the file and tells which.
+    """See that what a file's run follows from (``known``) is what was given now; values by name. UsageError
+    if any differs; the message names the file and tells which.
     """
     then, now = _flat(known), _flat(given)
     other = [name for name in {**then, **now} if then.get(name) != now.get(name)]
@@ -91,9 +90,8 @@ def start_of_run(
     reject: int,
     progress: Progress | None = None,
 ) -> tuple[Model, bytes]:
-    """Return what a run begins with, and its file: one kept at ``place``, one named, or a new one.
-
-    UsageError if the one that is kept is another; the message names the file.
+    """Return what a run begins with, and its file: one kept at ``place``, one named, or a new one. UsageError
+    if the one that is kept is another; the message names the file.
     """
     model = load_model(named) if named is not None else None
     if place is None or not place.exists():
@@ -117,33 +115,6 @@ def start_of_run(
         given = described(recipe, mix.digest, seed=seed, reject=reject)
         check_same(place, {name: kept.card.get(name) for name in given}, given)
     return kept, place.read_bytes()
-
-
-def save_curves(folder: Path, curves: list[dict[str, float]]) -> None:
-    """Write ``curves.json`` and, where matplotlib is installed, ``curves.png`` into a folder."""
-    with atomic_write(folder / "curves.json") as stream:
-        stream.write(to_json(curves, indent=1).encode())
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return
-    if not curves:
-        return
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    rows = {name: [row[name] for row in curves] for name in curves[0]}
-    for name in ("loss", "validation_loss"):
-        left.plot(rows["epoch"], rows[name], label=name.replace("_", " "))
-    errors = [100 * (1 - accuracy) for accuracy in rows["validation_accuracy"]]
-    right.plot(rows["epoch"], errors, label="validation errors, %")
-    if "passed_marks" in rows:
-        passed = [100 * share for share in rows["passed_marks"]]
-        right.plot(rows["epoch"], passed, label="held-out marks read as digits, %")
-    for axes in (left, right):
-        axes.set(xlabel="epoch", yscale="log")
-        axes.legend()
-    with atomic_write(folder / "curves.png") as stream:
-        figure.savefig(stream, format="png")
 
 
 def id_of(model: Model) -> str:

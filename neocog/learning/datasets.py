@@ -55,14 +55,11 @@ _WRITERS = "train-writers.txt"  # a writer a line, beside IDX files; plain or gz
 
 
 def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | LabelledPictures:
-    """Read the labelled set at ``path``, whatever its format: a file, a folder, sklearn or mnist.
+    """Read a part (``split``) of the labelled set at ``path``: a file, a folder, sklearn or mnist.
 
-    ``split`` is the part to read: train, test, ``validation`` (the last 5 000 training digits) or
-    ``learning`` (those before them); where a file tells the writers, it is digits of other writers.
-    Without it: the test part where there is one, else all. A set without parts may be learned from
-    as a whole; it has no test or validation part.
-
-    UsageError if there is no part of that name; InputError if nothing is there, the format is not
+    Parts are train, test, ``validation`` and ``learning`` (`rows_of_part`). Without one: the test part where
+    there is one, else all. A set without parts may be learned from as a whole; it has no test or validation
+    part. UsageError if there is no part of that name; InputError if nothing is there, the format is not
     known, a file is malformed, or the set is too small for a validation part.
     """
     if split not in (None, *SPLITS):
@@ -101,13 +98,10 @@ def digest(images: NDArray[np.uint8], labels: NDArray[Any]) -> str:
 
 
 def fetched_mnist() -> Path | None:
-    """Where ``neocog data fetch mnist`` put MNIST; None if none of its files of pictures is there.
-
-    A transfer that broke off leaves a folder with parts of files, which is nothing to read yet.
-    """
+    """Where ``neocog data fetch mnist`` put MNIST; None if none of its files of pictures is there."""
     folder = fetch.default_folder("mnist")
-    with suppress(OSError):  # it may not be listed
-        return folder if any(map(_is_idx_images, _names(folder))) else None
+    with suppress(OSError):  # it is not there, or may not be listed
+        return folder if any(map(_is_idx_images, os.listdir(folder))) else None
     return None
 
 
@@ -122,10 +116,9 @@ def place_of(path: str | Path) -> Path:
 def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> NDArray[np.int64]:
     """Return which digits of a training file, with these labels, a part holds.
 
-    The validation part is the last 5 000, but at most a twelfth. Where a file beside them tells who
-    wrote each it is the last fifth of the writers, in the order in which they begin; of one writer,
-    or of some that are not told apart, the last fifth of each label. InputError if it is empty, or
-    there is not one writer for each digit.
+    The validation part is the last 5 000, but at most a twelfth. Where a file beside them tells who wrote
+    each it is the last fifth of the writers (`last_writers`), or of one writer the last fifth of each label.
+    InputError if it is empty, or there is not one writer for each digit.
     """
     kept = np.zeros(len(labels), bool)
     if split not in ("learning", "validation"):
@@ -151,9 +144,8 @@ def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> 
 
 
 def last_writers(writers: Sequence[str]) -> NDArray[np.bool_] | None:
-    """Tell which digits the last fifth of the writers wrote, in the order in which they begin.
-
-    None where all are of one writer, or of some that are not told apart.
+    """Tell which digits the last fifth of the writers wrote, in the order in which they begin. None where all
+    are of one writer, or of some that are not told apart.
     """
     names, first, own = np.unique(writers, return_index=True, return_inverse=True)
     turn = np.argsort(np.argsort(first))[own]
@@ -163,21 +155,16 @@ def last_writers(writers: Sequence[str]) -> NDArray[np.bool_] | None:
 # --- which format -----------------------------------------------------------------------------
 
 
-def _names(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder)) if folder.is_dir() else []
-
-
 def _open_folder(folder: Path, split: str | None) -> Digits | LabelledPictures:
     try:
-        names = _names(folder)
+        names = sorted(os.listdir(folder))
     except OSError as error:
         raise InputError(f"{folder}: {error.strerror}") from error
     if "labels.csv" in names:
         return _whole(read_labels_csv(folder / "labels.csv"), split)
-    if any(_is_idx_images(name) for name in names):
-        return _idx_folder(folder, names, split)
-    if any(_is_usps(name) for name in names):
-        return _usps_folder(folder, names, split)
+    for is_kind in (_is_idx_images, _is_usps):
+        if files := [name for name in names if is_kind(name)]:
+            return _part(folder, files, split, usps=is_kind is _is_usps)
     if any((folder / str(label)).is_dir() for label in range(10)):
         return _whole(read_class_folders(folder), split)
     sets = [name for name in SETS if name in names]
@@ -190,6 +177,25 @@ def _open_folder(folder: Path, split: str | None) -> Digits | LabelledPictures:
         f"{folder}: no data set here, expected IDX files (train-images...), USPS text (zip.train), "
         "folders 0 to 9, or a labels.csv"
     )
+
+
+def _part(folder: Path, files: list[str], split: str | None, *, usps: bool) -> Digits:
+    """Read a part of a folder of IDX or USPS files; without a split the test part, or else any."""
+    if split in (None, "test"):
+        begin: str | tuple[str, ...] = "zip.test" if usps else _TEST[:2]
+    else:
+        begin = "zip.train" if usps else "train-images"
+    # where both a plain and a gz file lie there, the plain one comes first and is faster
+    of_part = [name for name in files if name.startswith(begin)] or (files if split is None else [])
+    if not of_part:
+        raise InputError(f"{folder}: no file for its {split} part, only {', '.join(files)}")
+    file = of_part[0]
+    if usps:
+        digits = read_usps(folder / file)
+        return replace(digits if split == "test" else _whole(digits, split), name=f"{folder.name} {file}")
+    part = split or file.partition("-")[0].replace("t10k", "test")
+    digits = replace(read_idx(folder / file), name=f"{folder.name} {part}")
+    return digits[rows_of_part(folder, digits.labels, split)]
 
 
 def _open_file(path: Path, split: str | None) -> Digits | LabelledPictures:
@@ -221,34 +227,3 @@ def _whole(dataset: _Set, split: str | None) -> _Set:
         instead = "leave --split out to use all of it" if split == "test" else "give an IDX folder"
         raise InputError(f"{dataset.name}: has no {split} part; {instead}")
     return dataset
-
-
-# --- parts of a folder ---------------------------------------------------------------------------
-
-
-def _idx_folder(folder: Path, names: list[str], split: str | None) -> Digits:
-    wanted = _TEST[:2] if split in (None, "test") else ("train-images",)
-    files = [name for name in names if _is_idx_images(name)]
-    # where both a plain and a gz file lie there, the plain one comes first and is faster
-    found = _of_part(files, wanted, split)
-    if found is None:
-        raise InputError(f"{folder}: no {wanted[0]}... file for its {split} part")
-    part = split or found.partition("-")[0].replace("t10k", "test")
-    digits = replace(read_idx(folder / found), name=f"{folder.name} {part}")
-    return digits[rows_of_part(folder, digits.labels, split)]
-
-
-def _of_part(files: list[str], begin: str | tuple[str, ...], split: str | None) -> str | None:
-    """Return the file of a part; without a part any, such as that of training alone."""
-    of_part = [name for name in files if name.startswith(begin)]
-    return next(iter(of_part or (files if split is None else [])), None)
-
-
-def _usps_folder(folder: Path, names: list[str], split: str | None) -> Digits:
-    files = [name for name in names if _is_usps(name)]
-    found = _of_part(files, "zip.test" if split in (None, "test") else "zip.train", split)
-    if found is None:
-        raise InputError(f"{folder}: no USPS file for the {split} part, only {', '.join(files)}")
-    file = read_usps(folder / found)
-    digits = file if split == "test" else _whole(file, split)
-    return replace(digits, name=f"{folder.name} {found}")

@@ -13,7 +13,6 @@ _LEVEL = np.array([[0, 0.5], [1, 0.5]])
 
 
 def turned(line: Line, angle: float) -> Line:
-    """Turn a line about the middle of the field."""
     cos, sin = np.cos(angle), np.sin(angle)
     result: Line = (line - 0.5) @ np.array([[cos, sin], [-sin, cos]]) + 0.5
     return result
@@ -86,7 +85,6 @@ def arrow(rng: Random) -> list[Line]:
 
 
 def tick(rng: Random) -> list[Line]:
-    """A check mark."""
     corner = np.array([rng.uniform(0.2, 0.4), 1.0])
     start = corner - np.array([rng.uniform(0.15, 0.35), rng.uniform(0.25, 0.5)])
     return [np.array([start, corner, [rng.uniform(0.9, 1.1), rng.uniform(-0.1, 0.3)]])]

@@ -1,10 +1,9 @@
 """Gradient learning of a whole neocognitron: what each step shows, the loop, its checkpoints.
 
-Cross-entropy over softmax(score / temperature) of the labels, no digit among them where planes
-reject, and of a guide's soft answers where there is one; Adam, the rate rising and falling
-once; the running mean of the weights is what is measured and kept. Everything drawn at random
-follows from the seed and the number of the step, so that a run which goes on from a checkpoint ends
-as if it had never stopped.
+Cross-entropy over softmax(score / temperature) of the labels, no digit among them where planes reject;
+Adam, the rate rising and falling once; the running mean of the weights is what is measured and kept.
+Everything drawn at random follows from the seed and the number of the step, so that a run which goes on from
+a checkpoint ends as if it had never stopped.
 """
 
 import copy
@@ -22,9 +21,11 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from neocog.errors import NeocogError, UsageError
+from neocog.files import atomic_write
+from neocog.jsontext import to_json
 from neocog.learning.augment import augment
 from neocog.learning.calibrate import best_temperature
-from neocog.learning.checkpoint import check_same, id_of, load_checkpoint, save_checkpoint, save_curves
+from neocog.learning.checkpoint import check_same, id_of, load_checkpoint, save_checkpoint
 from neocog.learning.mix import Mix
 from neocog.learning.negatives import negatives
 from neocog.learning.settings import Settings
@@ -71,10 +72,10 @@ class Pools:
 
 
 class Batches:
-    """Digits, marks that are none, and the batches made of them; all of it on the device.
+    """Digits, marks that are none, and batches of them, which follow from the seed and the number of a step
+    alone.
 
-    A batch follows from the seed and the number of its step alone. ``shown`` (V, 28, 28) are the
-    validation digits, ``held`` (M, 28, 28) marks to measure with, None if none are learned from.
+    ``shown`` (V, 28, 28) are the validation digits, ``held`` (M, 28, 28) marks to measure with, or None.
     UsageError if there are too few digits for a step.
     """
 
@@ -87,10 +88,15 @@ class Batches:
         self._per_step = settings.batch
         #: pictures and labels of each pool, and how many of them a step shows
         self._pools: list[tuple[Tensor, Tensor, int]] = []
-        if len(pools.variants):
-            self._add_pool(pools.variants, pools.answers, settings.variants)
+        none = np.full(len(pools.marks), REJECT)
+        for pictures, labels, share in (
+            (pools.variants, pools.answers, settings.variants), (pools.marks, none, settings.marks)
+        ):  # fmt: skip
+            if len(pictures):
+                count = settings.pictures(share)
+                self._per_step -= count
+                self._pools.append((self._tensor(pictures), self._tensor(labels), count))
         if len(pools.marks):
-            self._add_pool(pools.marks, np.full(len(pools.marks), REJECT), settings.marks)
             self.held = self._tensor(pools.held)
         if len(mix) < self._per_step:
             raise UsageError(
@@ -127,11 +133,6 @@ class Batches:
             done.append(augment(torch.cat(pictures), how, generator))
         return torch.cat(done), torch.cat(labels)
 
-    def _add_pool(self, pictures: Digits, labels: NDArray[np.int64], share: float) -> None:
-        count = self._settings.pictures(share)
-        self._per_step -= count
-        self._pools.append((self._tensor(pictures), self._tensor(labels), count))
-
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.tensor(array, device=self._device)
 
@@ -150,14 +151,11 @@ class Position:
 class Finetuner:
     """One run of gradient learning: of ``mix``, from ``start``, on a ``device`` of PyTorch.
 
-    The mean over the sets of ``validation`` measures the run and chooses the epoch that is kept.
-    In ``folder`` it leaves a checkpoint and curves, and goes on from a checkpoint that lies there:
-    start, digits and settings must be the same. ``report`` is told the figures of each epoch;
-    ``pools`` may have been drawn before. A ``guide`` answers pictures (B, 65, 65) with logits
-    (B, labels) that are learned from as well (Hinton, Vinyals and Dean 2015, arXiv:1503.02531).
-
-    UsageError if a setting makes no sense, there are fewer digits than a batch, or the checkpoint
-    is of another run; ModelError if it cannot be read.
+    The mean over the sets of ``validation`` measures the run and chooses the epoch that is kept. In
+    ``folder`` it leaves a checkpoint and curves, and goes on from a checkpoint that lies there. ``report`` is
+    told the figures of each epoch; ``pools`` may have been drawn before. UsageError if a setting makes no
+    sense, there are fewer digits than a batch, or the checkpoint is of another run; ModelError if it cannot
+    be read.
     """
 
     def __init__(
@@ -171,11 +169,10 @@ class Finetuner:
         folder: str | Path | None = None,
         report: Callable[[Figures], None] | None = None,
         pools: Pools | None = None,
-        guide: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         settings.check()
         self.settings, self.device = settings, torch.device(device)
-        self._start, self._guide, self._report = start, guide, report or (lambda figures: None)
+        self._start, self._report = start, report or (lambda figures: None)
         origin = {"start": id_of(start), "digits": mix.digest, "validation": validation.digest}
         told = asdict(settings)
         del told["save_every"]
@@ -221,11 +218,11 @@ class Finetuner:
         return self.model()
 
     def model(self) -> Model:
-        """Return the network that is kept, its probabilities calibrated on the validation digits.
+        """Return the network of the best epoch (of the last, with the setting ``last``), its probabilities
+        calibrated.
 
-        It is that of the epoch which read them best so far; with the setting ``last``, that of the
-        last epoch. Of the start's card the recipe stays, and how the start itself was learned by
-        gradient: all else (accuracies, thresholds, the command) is of another network.
+        Of the start's card the recipe stays, and how the start was learned by gradient; all else is of
+        another network.
         """
         kept, batches, step = copy.deepcopy(self.mean), self.batches, self.position.step
         kept.load_state_dict(self._kept)
@@ -254,21 +251,20 @@ class Finetuner:
 
     def _step(self, passed: float) -> Tensor:
         settings, place = self.settings, self.position
-        rate = settings.rate * _bend(passed, settings.warm_up)
+        rise = settings.warm_up  # the rate goes up in a line, then down as a cosine
+        if passed < rise:
+            rate = settings.rate * max(passed / rise, 0.02)
+        else:
+            rate = settings.rate * (0.5 * (1 + math.cos(math.pi * (passed - rise) / (1 - rise))))
         for group in self._optimizer.param_groups:
             group["lr"] = rate * group["share"]
         u0, labels = self.batches.batch(place.step)
         responses = self.network(u0, soft=settings.soft if passed < settings.soft_share else 0.0)
         logits = responses / self.network.temperature.exp() + self._lean
-        loss = functional.cross_entropy(logits, labels, label_smoothing=settings.smoothing, reduction="none")
-        if self._guide is not None and settings.guided:
-            told = self._guide(u0)
-            by_guide = _soft_loss(logits, told, settings.heat)
-            heard = settings.guided * torch.ones_like(loss)
-            if settings.agreeing:
-                heard = heard * (told.argmax(dim=1) == labels)
-            loss = (1 - heard) * loss + heard * by_guide
-        loss = loss.mean()
+        losses = functional.cross_entropy(
+            logits, labels, label_smoothing=settings.smoothing, reduction="none"
+        )
+        loss = losses.mean()
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
@@ -303,25 +299,19 @@ class Finetuner:
             "validation_loss": loss,
             "validation_accuracy": accuracy,
         }
-        if batches.held is not None:
-            figures |= self._rejection(scores)
+        if batches.held is not None:  # marks that pass where 0.5 % of digits do not
+            temperature = float(self.mean.temperature.exp())
+            both = (scores, self._scores(self.mean, batches.held))
+            digits, marks = (answers(part, temperature=temperature) for part in both)
+            least = max(float(np.quantile(digits.p, _REJECTED, method="higher")), 1e-9)
+            figures["passed_marks"] = float((marks.p >= least).mean())
+            figures["rejected_digits"] = float((scores.argmax(axis=1) >= LABELS).mean())
         self.curves.append(figures)
         better = (accuracy, -loss) > (place.kept_accuracy, -place.kept_loss)
         if better or self.settings.last:
             place.kept_accuracy, place.kept_loss = accuracy, loss
             self._kept = _state(self.mean)
         self._report(figures)
-
-    def _rejection(self, scores: NDArray[np.float32]) -> Figures:
-        """Digits rejected outright, and marks that pass where 0.5 % of the digits do not."""
-        temperature = float(self.mean.temperature.exp())
-        shown = self._scores(self.mean, self.batches.held)
-        digits, marks = (answers(part, temperature=temperature) for part in (scores, shown))
-        least = float(np.quantile(digits.p, _REJECTED, method="higher"))
-        return {
-            "passed_marks": float((marks.p >= max(least, 1e-9)).mean()),
-            "rejected_digits": float((scores.argmax(axis=1) >= LABELS).mean()),
-        }
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _scores(self, network: Any, digits: Tensor) -> NDArray[np.float32]:
@@ -340,7 +330,8 @@ class Finetuner:
         parts |= {"kept": self._kept}
         state = {"position": asdict(self.position), "origin": self._origin, "curves": self.curves}
         save_checkpoint(self._folder / "checkpoint.safetensors", parts, state)
-        save_curves(self._folder, self.curves)
+        with atomic_write(self._folder / "curves.json") as stream:
+            stream.write(to_json(self.curves, indent=1).encode())
 
     def _resume(self) -> None:
         path = self._folder / "checkpoint.safetensors" if self._folder else None
@@ -357,20 +348,6 @@ class Finetuner:
         self._optimizer.load_state_dict(adam)
 
 
-def _bend(progress: float, rise: float) -> float:
-    """Share of the largest rate: up in a line, down as a cosine."""
-    if progress < rise:
-        return max(progress / rise, 0.02)
-    return 0.5 * (1 + math.cos(math.pi * (progress - rise) / (1 - rise)))
-
-
-def _soft_loss(logits: Tensor, told: Tensor, heat: float) -> Tensor:
-    """Cross-entropy (B,) with a guide's logits (B, labels), both softened (Hinton eq. 1 and 2)."""
-    wanted = (told.detach() / heat).softmax(dim=1)
-    own = (logits / heat).log_softmax(dim=1)
-    return -(wanted * own).sum(dim=1) * heat**2
-
-
 @contextmanager
 def _tf32(allowed: bool) -> Iterator[None]:
     """Allow TF32 in products on a GPU, or do not, within a block."""
@@ -384,7 +361,6 @@ def _tf32(allowed: bool) -> Iterator[None]:
 
 
 def _state(network: Any) -> dict[str, Tensor]:
-    """Copies of parameters and buffers by name."""
     return {name: value.clone() for name, value in network.state_dict().items()}
 
 

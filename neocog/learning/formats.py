@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import math
+import re
 import zlib
 from dataclasses import dataclass
 from functools import cache
@@ -64,15 +65,19 @@ class LabelledPictures:
 
 
 def read_idx(images: Path, labels: Path | None = None) -> Digits:
-    """Read a pair of IDX files, plain or gz; without ``labels`` the file beside named like it.
-
-    InputError if a file is missing, of another kind, cut short or too long, or the two disagree.
+    """Read a pair of IDX files, plain or gz; without ``labels`` the file beside named like it. InputError if
+    a file is missing, of another kind, cut short or too long, or the two disagree.
     """
     pictures = _idx_array(images, _IDX_IMAGES)
     if pictures.shape[1:] != (SIDE, SIDE):
         rows, columns = pictures.shape[1:]
         raise InputError(f"{images}: pictures of {rows}x{columns}, expected {SIDE}x{SIDE}")
-    labels = labels or _idx_partner(images)
+    if labels is None:
+        name = images.name.replace("images", "labels").replace("idx3", "idx1")
+        beside = [images.with_name(n) for n in (name, name.removesuffix(".gz"), f"{name}.gz")]
+        labels = next((place for place in beside if place != images and place.is_file()), None)
+        if labels is None:
+            raise InputError(f"{images}: its labels file {name} is not beside it")
     answers = _idx_array(labels, _IDX_LABELS).astype(np.int64)
     if len(pictures) != len(answers):
         raise InputError(
@@ -87,18 +92,7 @@ def read_idx(images: Path, labels: Path | None = None) -> Digits:
 
 
 def begins_as_idx(path: Path) -> bool:
-    """Whether the file starts as every IDX file of bytes does."""
     return _bytes(path, 3) == b"\0\0\x08"
-
-
-def _idx_partner(images: Path) -> Path:
-    name = images.name.replace("images", "labels").replace("idx3", "idx1")
-    partner = images.with_name(name)
-    other = partner.with_suffix("") if name.endswith(".gz") else Path(f"{partner}.gz")
-    for candidate in (partner, other):
-        if candidate != images and candidate.is_file():
-            return candidate
-    raise InputError(f"{images}: its labels file {partner.name} is not beside it")
 
 
 def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
@@ -128,44 +122,34 @@ def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
 
 
 def read_usps(path: Path) -> Digits:
-    """Read USPS as text: per line a label and 16x16 values, -1 paper and 1 ink.
-
-    InputError if a line does not hold 257 numbers, or a number is out of range.
-    """
-    lines = []
-    for number, line in enumerate(io.BytesIO(_text(path)), 1):
-        values = line.split(maxsplit=_USPS_LINE)
-        if values and len(values) != _USPS_LINE:
-            count = f"more than {_USPS_LINE}" if len(values) > _USPS_LINE else len(values)
-            raise InputError(
-                f"{path}: line {number} has {count} numbers, "
-                f"expected {_USPS_LINE} (a label and {USPS_SIDE}x{USPS_SIDE} values)"
-            )
-        try:
-            if values:
-                lines.append(np.array(values, np.float32))
-        except ValueError as error:
-            raise InputError(f"{path}: line {number} holds something that is not a number") from error
-    if not lines:
-        raise InputError(f"{path}: empty, expected lines of {_USPS_LINE} numbers")
-    rows = np.stack(lines)
+    """Read USPS as text: per line a label and 16x16 values, -1 paper and 1 ink; InputError if it is not."""
+    text, wanted = _text(path), f"expected lines of {_USPS_LINE} numbers (a label and 16x16 values)"
+    if not text.strip():
+        raise InputError(f"{path}: empty, {wanted}")
+    if re.search(rb"[^\n]{10001}", text):  # before a line of millions of numbers is taken apart
+        raise InputError(f"{path}: a line of more than 10 000 characters, {wanted}")
+    try:
+        rows = np.loadtxt(io.BytesIO(text), np.float32, comments=None, ndmin=2)
+    except ValueError as error:
+        raise InputError(f"{path}: {str(error).partition(';')[0]}; {wanted}") from error
+    if rows.shape[1] != _USPS_LINE:
+        raise InputError(f"{path}: {rows.shape[1]} numbers a line, {wanted}")
     # `not (... <= ...)` also catches NaN
     if not (np.abs(rows[:, 1:]) <= 1.0).all() or not np.isin(rows[:, 0], np.arange(10)).all():
         raise InputError(f"{path}: a label outside 0..9 or a value outside -1..1; not USPS text")
-    labels = rows[:, 0].astype(np.int64)
     ink = (rows[:, 1:].reshape(-1, USPS_SIDE, USPS_SIDE) + 1.0) / 2.0
-    return Digits(_normalised(ink), labels, path.name)
+    return Digits(_normalised(ink), rows[:, 0].astype(np.int64), path.name)
 
 
 # --- pictures ---------------------------------------------------------------------------------
 
 
 def read_class_folders(folder: Path) -> Digits:
-    """Read folders named 0 to 9 with one digit in each picture.
-
-    The first picture of every folder comes before the second of any, so that the first few
-    hold every label. InputError if a picture cannot be read, or there is none.
+    """Read folders named 0 to 9 with one digit in each picture; InputError if one cannot be read, or none is.
+    The first picture of every folder comes before the second of any, so that the first few hold every label.
     """
+    from neocog.vision.decode import decode
+
     columns = [
         [(file, label) for file in sorted(place.iterdir()) if is_picture_name(file.name)]
         for label in range(10)
@@ -174,49 +158,44 @@ def read_class_folders(folder: Path) -> Digits:
     files = [entry for row in zip_longest(*columns) for entry in row if entry is not None]
     if not files:
         raise InputError(f"{folder}: its folders 0 to 9 hold no pictures (png, jpg, ...)")
-    images = np.stack([_isolated_file(file) for file, _ in files])
-    return Digits(images, np.array([label for _, label in files], np.int64), folder.name)
-
-
-def _isolated_file(file: Path) -> NDArray[np.uint8]:
-    from neocog.vision.decode import decode
-
-    if file.exists() and not file.is_file():  # a pipe would never answer
-        raise InputError(f"{file}: not a regular file, expected a picture")
-    try:
-        return isolated_digit(next(decode(file)).grey)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
+    images = []
+    for file, _ in files:
+        if file.exists() and not file.is_file():  # a pipe would never answer
+            raise InputError(f"{file}: not a regular file, expected a picture")
+        try:
+            images.append(isolated_digit(next(decode(file)).grey))
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from error
+    return Digits(np.stack(images), np.array([label for _, label in files], np.int64), folder.name)
 
 
 def read_labels_csv(path: Path) -> LabelledPictures:
-    """Read a ``labels.csv``: a column ``file``, and ``digits`` or ``text`` for what stands there.
-
-    Where nothing stands the value is empty. Rows whose value is text without a digit are left out.
-    InputError if a column or all rows are missing, a row is cut short, or the file is not text.
+    """Read a ``labels.csv``: a column ``file``, and ``digits`` or ``text`` for what stands there. Where
+    nothing stands the value is empty. Rows whose value is text without a digit are left out. InputError if a
+    column or all rows are missing, a row is cut short, or the file is not text.
     """
     text = read_text(path, "a table of labels")
-    table = csv.reader(io.StringIO(text, newline=""), strict=True)  # DictReader fills up short rows
+    table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     count, files, expected, left_out = 0, [], [], []
     try:
-        columns = next(table, [])
+        columns = table.fieldnames or []
         answer = next((name for name in ("digits", "text") if name in columns), None)
         if "file" not in columns or answer is None:
             have = ", ".join(columns[:9]) or "none"
             raise InputError(f"{path}: columns 'file' and 'digits' or 'text' are needed; it has {have}")
-        at, of = columns.index("file"), columns.index(answer)
-        for number, row in enumerate(filter(None, table), 2):
-            if len(row) <= max(at, of) or not row[at]:
-                raise InputError(f"{path}: row {number} lacks its file or its {answer}")
-            if "\0" in row[at]:
-                raise InputError(f"{path}: row {number} names a file with a zero byte in its name")
-            if (count := number - 1) > MAX_DIGITS:
+        for count, row in enumerate(table, 1):
+            name, shown = row["file"], row[answer]
+            if not name or shown is None:  # the row is cut short
+                raise InputError(f"{path}: row {count + 1} lacks its file or its {answer}")
+            if "\0" in name:
+                raise InputError(f"{path}: row {count + 1} names a file with a zero byte in its name")
+            if count > MAX_DIGITS:
                 raise InputError(f"{path}: more than {MAX_DIGITS} rows; split the set")
-            digits = "".join(char for char in row[of] if char in "0123456789")
-            if row[of].strip() and not digits:
-                left_out.append(row[at])
+            digits = "".join(char for char in shown if char in "0123456789")
+            if shown.strip() and not digits:
+                left_out.append(name)
                 continue
-            files.append(path.parent / row[at])
+            files.append(path.parent / name)
             expected.append(digits)
     except csv.Error as error:
         raise InputError(f"{path}: not a table ({error}); quote values that hold quotes") from error
@@ -227,21 +206,16 @@ def read_labels_csv(path: Path) -> LabelledPictures:
     return LabelledPictures(tuple(files), tuple(expected), name, tuple(left_out))
 
 
+@cache  # they take a second to normalise
 def read_sklearn() -> Digits:
     """scikit-learn's 1 797 digits of 8x8, levels 0..16; UsageError if it is not installed."""
-    images, labels = _sklearn()
-    return Digits(images.copy(), labels.copy(), "sklearn")
-
-
-@cache  # they take a second to normalise
-def _sklearn() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise UsageError("'sklearn' needs scikit-learn: pip install scikit-learn") from error
     pictures, labels = load_digits(return_X_y=True)
     ink = np.asarray(pictures, np.float32).reshape(-1, 8, 8) / 16.0
-    return _normalised(ink), np.asarray(labels, np.int64)
+    return Digits(_normalised(ink), np.asarray(labels, np.int64), "sklearn")
 
 
 def _normalised(ink: NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -253,7 +227,7 @@ def _normalised(ink: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 def read_text(path: Path, wanted: str) -> str:
-    """Return a text, plain or gz; InputError if it is not UTF-8, naming ``wanted``, or too long."""
+    """Return a text, plain or gz; InputError if it is not UTF-8, or too long."""
     try:
         return _text(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -268,10 +242,7 @@ def _text(path: Path) -> bytearray:
 
 
 def _bytes(path: Path, most: int) -> bytearray:
-    """Read so much of a regular file at most, unpacked if its first bytes say gz.
-
-    It is taken in pieces: a false header must not claim the memory.
-    """
+    """At most so many bytes of a regular file, gz unpacked, in pieces: no header claims the memory."""
     if not path.is_file():  # a folder, or a pipe that would never answer
         raise InputError(f"{path}: not a regular file; give a file or its folder")
     data = bytearray()

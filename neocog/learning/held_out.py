@@ -55,7 +55,6 @@ def _font(path: Path) -> ImageFont.FreeTypeFont:
 
 
 def _character(rng: Random, source: Source, characters: str) -> Ink:
-    """A character in a font that is held out."""
     char, files = characters[rng.integers(len(characters))], font_files()
     if files and rng.random() < 0.75:
         return from_outline(char, _font(files[rng.integers(len(files))]))

@@ -55,21 +55,18 @@ Draw = Callable[[Random, Source], Ink]
 
 
 def blank() -> NDArray[np.uint8]:
-    """Return a field without ink."""
     return np.zeros((FIELD, FIELD), np.uint8)
 
 
 def inked(field: NDArray[np.uint8]) -> Ink:
-    """Return 0 .. 255 as ink 0 .. 1."""
     return field.astype(np.float32) / 255
 
 
 def draw_lines(
     rng: Random, lines: Sequence[Line], angle: float = 0.0, pens: tuple[int, int] = (3, 11)
 ) -> Ink:
-    """Draw open lines, coordinates 0 .. 1 in the middle of the field, turned about it.
-
-    ``pens`` are the least width of the pen in pixels, and one more than the largest.
+    """Draw open lines, coordinates 0 .. 1 in the middle of the field, turned about it. ``pens`` are the least
+    width of the pen in pixels, and one more than the largest.
     """
     field, pen = blank(), int(rng.integers(*pens))
     for line in lines:
@@ -95,9 +92,8 @@ def as_written(ink: Ink) -> Digits:
 
 
 def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
-    """Slant, stretch, turn and bend a drawing (FIELD, FIELD), and give it another pen.
-
-    A strength of 1 leaves letters legible.
+    """Slant, stretch, turn and bend a drawing (FIELD, FIELD), and give it another pen. A strength of 1 leaves
+    letters legible.
     """
     angle = strength * rng.normal(0, 0.12)
     shear, wide = strength * rng.normal(0, 0.2), np.exp(strength * rng.normal(0, 0.18))
@@ -110,20 +106,15 @@ def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
     inverse = np.linalg.inv(turn).astype(np.float32)
     x = inverse[0, 0] * columns + inverse[0, 1] * rows + middle + right
     y = inverse[1, 0] * columns + inverse[1, 1] * rows + middle + down
-    moved = cv2.remap(ink.astype(np.float32), x.astype(np.float32), y.astype(np.float32),
-                      cv2.INTER_LINEAR)  # fmt: skip
-    return _other_pen(np.asarray(moved, np.float32), int(rng.integers(-2, 4)))
-
-
-def _other_pen(ink: NDArray[np.float32], grown: int) -> Ink:
-    """Broaden strokes, or thin them as long as half of the ink stays."""
+    moved = cv2.remap(ink.astype(np.float32), x.astype(np.float32), y.astype(np.float32), cv2.INTER_LINEAR)
+    bent, grown = np.asarray(moved, np.float32), int(rng.integers(-2, 4))
     if not grown:
-        return ink
+        return bent
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * abs(grown) + 1,) * 2)
     if grown > 0:
-        return np.asarray(cv2.dilate(ink, kernel), np.float32)
-    thin = np.asarray(cv2.erode(ink, kernel), np.float32)
-    return thin if thin.sum() > 0.5 * ink.sum() else ink
+        return np.asarray(cv2.dilate(bent, kernel), np.float32)
+    thin = np.asarray(cv2.erode(bent, kernel), np.float32)
+    return thin if thin.sum() > 0.5 * bent.sum() else bent
 
 
 def from_strokes(char: str, face: int, pen: int) -> Ink:
@@ -137,7 +128,6 @@ def from_strokes(char: str, face: int, pen: int) -> Ink:
 
 
 def from_outline(char: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> Ink:
-    """Draw a character of an outline font."""
     picture = Image.new("L", (FIELD, FIELD))
     ImageDraw.Draw(picture).text((FIELD / 2, FIELD / 2), char, fill=255, font=font, anchor="mm")
     return np.asarray(picture, dtype=np.float32) / 255
@@ -145,7 +135,6 @@ def from_outline(char: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) 
 
 @cache
 def _own_font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """The font in Pillow."""
     return ImageFont.load_default(60)
 
 
@@ -214,7 +203,6 @@ def part_of_next(rng: Random, source: Source) -> Ink:
 
 
 def _columns(digit: Ink) -> Ink:
-    """Columns with ink."""
     columns = np.flatnonzero(digit.max(axis=0) > 0.3)
     return digit[:, columns[0] : columns[-1] + 1] if columns.size else digit[:, :0]
 
@@ -260,7 +248,6 @@ def blot(rng: Random, source: Source) -> Ink:
 
 
 def specks(rng: Random, source: Source) -> Ink:
-    """Several dots."""
     field = blank()
     for _ in range(int(rng.integers(3, 14))):
         x, y = rng.integers(10, FIELD - 10, 2).tolist()

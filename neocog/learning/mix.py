@@ -32,7 +32,6 @@ class Mix:
 
     @classmethod
     def of(cls, images: NDArray[np.uint8], labels: NDArray[Any], name: str = "digits") -> "Mix":
-        """Return a mix of one set."""
         return cls((Hand(Digits(images, labels.astype(np.int64), name)),))
 
     def __len__(self) -> int:
@@ -40,22 +39,18 @@ class Mix:
 
     @property
     def images(self) -> NDArray[np.uint8]:
-        """All digits, (N, 28, 28)."""
         return np.concatenate([hand.digits.images for hand in self.hands])
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """What they are, (N,)."""
         return np.concatenate([hand.digits.labels for hand in self.hands]).astype(np.int64)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Digits of each set."""
         return tuple(len(hand.digits) for hand in self.hands)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the sets, without those of their parts."""
         return tuple(hand.digits.name.partition(" ")[0] for hand in self.hands)
 
     @property
@@ -101,28 +96,24 @@ def open_mix(data: Sequence[str], *, split: str | None = "learning") -> Mix:
 
     UsageError if a weight is no number above 0; InputError if a set cannot be read.
     """
-    return Mix(tuple(_hand(*_weighted(words), split) for words in data))
-
-
-def _weighted(words: str) -> tuple[str, float]:
-    path, colon, number = words.rpartition(":")
-    try:
-        weight = float(number)
-    except ValueError:  # a place with a colon in its name
-        colon = ""
-    if not colon or Path(words).exists():
-        return words, 1.0
-    if not 0 < weight < np.inf:
-        raise UsageError(f"data {words!r}: expected a weight above 0, as in mnist:2")
-    return path, weight
-
-
-def _hand(path: str, weight: float, split: str | None) -> Hand:
-    digits, folder = open_digits(path, split=split), place_of(path)
-    if not (folder / FILE).is_file():
-        return Hand(digits, weight)
-    strokes, whole = read_strokes(folder / FILE), open_digits(path, split="train").labels
-    rows = rows_of_part(folder, whole, split)
-    if len(strokes) != len(whole) or not np.array_equal(whole[rows], digits.labels):
-        raise InputError(f"{folder / FILE}: {len(strokes)} digits, not those of the pictures beside it")
-    return Hand(digits, weight, strokes, rows)
+    hands = []
+    for words in data:
+        path, colon, number = words.rpartition(":")
+        try:
+            weight = float(number)
+        except ValueError:  # a place with a colon in its name
+            colon = ""
+        if not colon or Path(words).exists():
+            path, weight = words, 1.0
+        if not 0 < weight < np.inf:
+            raise UsageError(f"data {words!r}: expected a weight above 0, as in mnist:2")
+        digits, folder = open_digits(path, split=split), place_of(path)
+        if not (folder / FILE).is_file():
+            hands.append(Hand(digits, weight))
+            continue
+        strokes, whole = read_strokes(folder / FILE), open_digits(path, split="train").labels
+        rows = rows_of_part(folder, whole, split)
+        if len(strokes) != len(whole) or not np.array_equal(whole[rows], digits.labels):
+            raise InputError(f"{folder / FILE}: {len(strokes)} digits, not those of the pictures beside it")
+        hands.append(Hand(digits, weight, strokes, rows))
+    return Mix(tuple(hands))

@@ -23,11 +23,11 @@ _LEAST = 25 * 255  # a picture with less ink is drawn again
 def negatives(
     count: int, digits: Digits, labels: NDArray[np.int64], *, seed: int, held: bool = False, jobs: int = 1
 ) -> tuple[Digits, NDArray[np.int64], tuple[str, ...]]:
-    """Draw marks that are no digits, as (count, 28, 28) uint8; their kinds, (count,), and names.
+    """Draw marks that are no digits, (count, 28, 28) uint8; their kinds, (count,), and names.
 
-    Digits (N, 28, 28) uint8 and their labels are broken and joined. The same seed gives the same
-    marks, on any number of processes (``jobs``). ``held`` draws the kinds and fonts that are held
-    out. UsageError if there are no digits.
+    Digits (N, 28, 28) with their labels are broken and joined. The same seed gives the same marks on any
+    number of processes (``jobs``). ``held`` draws the held-out kinds and fonts. UsageError if there are no
+    digits.
     """
     if not len(digits):
         raise UsageError("got no digits, expected some to break and join")

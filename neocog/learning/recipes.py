@@ -182,16 +182,14 @@ def train(
     on_stage: OnStage | None = None,
     xp: Any = np,
 ) -> Model:
-    """Learn a network from digits (N, 28, 28) uint8, ink 255 on paper 0, labelled 0 .. 9.
+    """Learn a network from digits (N, 28, 28) uint8, ink 255 on paper 0, labelled 0 .. 9; ``seed`` fixes all
+    choices.
 
-    ``seed`` fixes the order of the digits and every other choice. On ``validation``, digits kept
-    apart, the scale of the probabilities and the table of errors at each threshold are set.
-    ``progress`` is called with a stage's name and returns a callable that is told ``(done,
-    total)``; ``on_stage`` is told each stage's name and figures when it is done. ``xp``, numpy or
-    cupy, is where to compute.
-
-    UsageError if it is no recipe, there are no digits, or not a label 0 .. 9 for each; InputError
-    if the digits have another shape or type.
+    On ``validation``, digits kept apart, the scale of the probabilities and the table of errors are set.
+    ``progress`` is called with a stage's name and returns a callable that is told ``(done, total)``;
+    ``on_stage`` is told each stage's name and figures. ``xp`` is numpy or cupy. UsageError if it is no
+    recipe, there are no digits, or not a label 0 .. 9 for each; InputError if the digits have another shape
+    or type.
     """
     if not isinstance(recipe, Recipe):
         raise UsageError(f"got recipe {recipe!r}, expected a Recipe, such as RECIPES['neocog']")
@@ -224,9 +222,8 @@ def _labelled(images: Digits, labels: Labels) -> tuple[Digits, Labels]:
 
 
 class LayerByLayer:
-    """One run of a recipe: the layers learned so far, bottom up.
-
-    Call its methods within :func:`neocog.network.parallel.one_blas_thread`.
+    """One run of a recipe: the layers learned so far, bottom up. Call its methods within
+    :func:`neocog.network.parallel.one_blas_thread`.
     """
 
     def __init__(
@@ -260,13 +257,19 @@ class LayerByLayer:
         return maps
 
     def model(self, recipe: Recipe, maps: Array, labels: Labels) -> Model:
-        """Learn US4 on maps of UC3, (N, 13, 13, K3), and return the whole network.
-
-        The recipe may differ from that of the layers below in what concerns US4.
+        """Learn US4 on maps of UC3, (N, 13, 13, K3), and return the whole network. The recipe may differ from
+        that of the layers below in what concerns US4.
         """
-        found = self._learn_top(recipe, maps, labels)
+        spec = self.spec.s[3]
+        if recipe.top == "every":
+            found = top.every_view(maps, labels, spec)
+        elif recipe.top == "competition":
+            rng = np.random.default_rng([self.seed, 4])
+            found = top.compete_within_labels(maps, labels, spec, per_label=recipe.per_label, rng=rng)
+        else:
+            found = top.learn_supervised(maps, labels, spec, passes=recipe.passes)
         self.on_stage("US4", {"planes": len(found.labels), "digits": len(maps)})
-        s4 = _weights(self.spec.s[3], found.references)
+        s4 = _weights(spec, found.references)
         s1, s2, s3 = self._weights
         b1, b2, b3 = self._blurs
         return Model(
@@ -296,15 +299,6 @@ class LayerByLayer:
         self._keep(stage, np.ascontiguousarray(to_numpy(planes.references())))
         self.on_stage(f"US{stage + 1}", {"planes": len(planes), "digits": len(images)})
 
-    def _learn_top(self, recipe: Recipe, maps: Array, labels: Labels) -> top.Top:
-        spec, rng = self.spec.s[3], np.random.default_rng([self.seed, 4])
-        if recipe.top == "every":
-            return top.every_view(maps, labels, spec)
-        if recipe.top == "competition":
-            each = recipe.per_label
-            return top.compete_within_labels(maps, labels, spec, per_label=each, rng=rng)
-        return top.learn_supervised(maps, labels, spec, passes=recipe.passes)
-
     def _keep(self, stage: int, references: NDArray[np.float32]) -> None:
         """Put a learned S-layer, at its recognition threshold, and its C-layer into the pass."""
         spec, xp = self.spec, self.xp
@@ -314,8 +308,6 @@ class LayerByLayer:
         self._layers += [s, CLayer(spec.c[stage], self._blurs[stage], s.out, spec.psi, xp)]
 
     def _batches(self, images: Digits, what: str) -> Iterator[Array]:
-        """Maps of the highest layer learned so far, batch by batch."""
-
         def run(part: Digits) -> Array:
             u = self.xp.asarray(u0_from_digits(part))
             for layer in self._layers:
@@ -372,10 +364,9 @@ def _weights(spec: SSpec, references: NDArray[np.float32]) -> SWeights:
 
 
 def recipe_of(name: str, planes: str | None = None) -> Recipe:
-    """Return a start's recipe, one of ``STARTS``, with other plane counts if they are given.
-
-    ``planes`` is K2/K3/K4, e.g. ``"40/160/100"``; K4 is a multiple of 10. UsageError if there is
-    no such recipe, or the counts make no sense.
+    """Return a start's recipe, one of ``STARTS``, with other plane counts if they are given. ``planes`` is
+    K2/K3/K4, e.g. ``"40/160/100"``; K4 is a multiple of 10. UsageError if there is no such recipe, or the
+    counts make no sense.
     """
     if name not in STARTS:
         raise UsageError(f"start {name!r} is unknown: choose {', '.join(STARTS)}")
@@ -399,11 +390,9 @@ def start_model(
     count: int = DIGITS,
     progress: Progress | None = None,
 ) -> Model:
-    """Learn the start without gradients, on the CPU: the same seed, the same start on any cores.
-
-    It learns from ``count`` digits of the mix, chosen by the seed and the sets' weights. ``reject``
-    planes of US4 answer to what is no digit; they start from marks that are none. ``progress`` is
-    that of :func:`train`.
+    """Learn the start without gradients, on the CPU: the same seed, the same start on any cores. It learns
+    from ``count`` digits of the mix, chosen by the seed and the sets' weights. ``reject`` planes of US4
+    answer to what is no digit; they start from marks that are none. ``progress`` is that of :func:`train`.
     """
     if len(mix.hands) > 1:
         digits = mix.some(count, seed=seed)

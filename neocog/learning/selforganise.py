@@ -1,9 +1,8 @@
 """US1 from ideal edges; self-organisation of US2 and US3: the rule of 2003, add-if-silent of 2013.
 
-US1 are sixteen edge detectors, each learned from one ideal straight edge (Fukushima 2003). Check
-values with q = 100 (2003, learned kernels): b = 134.1 at 0 degrees, 112.6 at 22.5, 114.6 at 45,
-each within 1 %. US2 and US3 run on NumPy and on CuPy arrays alike; maps are channel-last, (H, W, K)
-of one digit.
+US1 are sixteen edge detectors, each learned from one ideal straight edge (Fukushima 2003). Check values with
+q = 100 (2003, learned kernels): b = 134.1 at 0 degrees, 112.6 at 22.5, 114.6 at 45, each within 1 %. US2 and
+US3 run on NumPy and on CuPy arrays alike; maps are channel-last, (H, W, K) of one digit.
 """
 
 from collections.abc import Iterable
@@ -29,10 +28,9 @@ _FINE = 32
 
 
 def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
-    """Return a (65, 65) picture, 1 on one side of a straight edge, anti-aliased.
-
-    The edge's normal stands at ``angle`` degrees from the column axis towards the row axis; row and
-    column of a point that it runs through are ``centre``, in cells of U0.
+    """Return a (65, 65) picture, 1 on one side of a straight edge, anti-aliased. The edge's normal stands at
+    ``angle`` degrees from the column axis towards the row axis; row and column of a point that it runs
+    through are ``centre``, in cells of U0.
     """
     fine = (np.arange(INPUT_SIZE * _FINE) + 0.5) / _FINE - 0.5 - centre
     direction = np.deg2rad(angle)
@@ -47,10 +45,9 @@ def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
 
 @cache
 def edge_references(spec: NetworkSpec) -> NDArray[np.float32]:
-    """Return the reference vectors of US1, shape (16, 2, 6, 6); they cannot be written to.
-
-    For each orientation X is what the cell in the middle of US1 sees, through UG, of an ideal
-    edge of height 1 through the centre of its receptive field.
+    """Return the reference vectors of US1, shape (16, 2, 6, 6); they cannot be written to. For each
+    orientation X is what the cell in the middle of US1 sees, through UG, of an ideal edge of height 1 through
+    the centre of its receptive field.
     """
     s = spec.s[0]
     cell = spec.size("US1") // 2
@@ -77,20 +74,18 @@ def learn(
     limit: int | None = None,
     winners_learn: bool = True,
 ) -> "Planes":
-    """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003).
+    """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003), for each digit of
+    ``maps``.
 
-    For each digit: (1) the layer responds at its learning threshold; at each place the strongest
-    plane wins if nothing stronger lies within radius 3.1; each plane's strongest winner is its
-    seed cell, and the plane adds what that cell sees to its reference vector. (2) The layer
-    responds again and vetoes its surroundings in the seed-selecting plane; (3) while anything is
-    left there, a new plane is born at its maximum, responds and vetoes in turn.
+    (1) The layer responds at its learning threshold; at each place the strongest plane wins if nothing
+    stronger lies within radius 3.1; each plane's strongest winner is its seed cell, and the plane adds what
+    that cell sees to its reference vector. (2) The layer responds again and vetoes its surroundings in the
+    seed-selecting plane; (3) while anything is left there, a new plane is born at its maximum, responds and
+    vetoes in turn. Without ``winners_learn`` (1) is left out: planes are born where every other is silent
+    (add-if-silent, 2013).
 
-    Without ``winners_learn`` (1) is left out: planes are born where every other is silent and never
-    change (add-if-silent, Fukushima 2013).
-
-    ``maps`` are those of the layer before, (H, W, K'), one digit after another. ``cut`` is the
-    share of the seed-selecting plane's maximum that counts as nothing (not published for digits;
-    0.4 for letters). Learning stops at ``limit`` planes, if there is one.
+    ``maps`` are (H, W, K'). ``cut`` is the share of the seed-selecting plane's maximum that counts as nothing
+    (not published for digits; 0.4 for letters). Learning stops at ``limit`` planes, if there is one.
     """
     planes: Planes | None = None
     for u in maps:
@@ -101,22 +96,16 @@ def learn(
         if not len(windows.cells):
             continue
         if winners_learn and len(planes):
-            _winners_learn(planes, windows)
+            xp, response = array_module(u), planes.respond(windows.seen, windows.v)
+            strongest, plane_of = response.max(axis=1), response.argmax(axis=1)
+            places = xp.flatnonzero(local_winners(windows.map(strongest)).ravel()[windows.cells])
+            weakest_first = places[xp.argsort(-strongest[places])][::-1]
+            strongest_cell = dict(zip(map(int, plane_of[weakest_first]), weakest_first, strict=True))
+            for k, cell in strongest_cell.items():
+                planes.learn(k, windows.seen[cell])
         _births(planes, windows, cut, limit)
     assert planes is not None
     return planes
-
-
-def _winners_learn(planes: "Planes", windows: "Windows") -> None:
-    response = planes.respond(windows.seen, windows.v)
-    xp = array_module(response)
-    strongest, plane_of = response.max(axis=1), response.argmax(axis=1)
-    winner = local_winners(windows.map(strongest)).ravel()[windows.cells]
-    places = xp.flatnonzero(winner)
-    weakest_first = places[xp.argsort(-strongest[places])][::-1]
-    strongest_cell = dict(zip(map(int, plane_of[weakest_first]), weakest_first, strict=True))
-    for k, cell in strongest_cell.items():
-        planes.learn(k, windows.seen[cell])
 
 
 def _births(planes: "Planes", windows: "Windows", cut: float, limit: int | None) -> None:
@@ -141,12 +130,11 @@ def _vetoed(seed: Any, windows: "Windows", response: Any) -> Any:
 
 
 class Windows:
-    """What the S-cells above one layer (H, W, K') see: one row per cell whose input is not silent.
+    """What the S-cells above one layer (H, W, K') see, one row for each of the N ``cells`` whose input is not
+    silent.
 
-    An S-layer of ``size`` rows and columns has N such ``cells``, flat positions. Their inputs are
-    ``seen`` (N, kernel * kernel * K'), taps first, then planes, 0 where c is 0; ``v`` (N,) is their
-    inhibition, and ``seed`` (N,) their cells of the seed-selecting plane before its cut: the sum
-    over planes and window of 1e-4 gamma^(r^2/A^2) u.
+    ``seen`` (N, kernel * kernel * K'), taps first, is 0 where c is 0; ``v`` (N,) is their inhibition,
+    ``seed`` (N,) their cells of the seed-selecting plane before its cut: the sum of 1e-4 gamma^(r^2/A^2) u.
     """
 
     def __init__(self, u: Array, spec: SSpec) -> None:
@@ -172,9 +160,8 @@ class Windows:
 
 
 class Planes:
-    """A growing set of cell-planes of one S-layer, above one of ``inputs`` planes (K').
-
-    They respond with the learning threshold, on numpy or cupy (``xp``).
+    """A growing set of cell-planes of one S-layer, above one of ``inputs`` planes (K'). They respond with the
+    learning threshold, on numpy or cupy (``xp``).
     """
 
     def __init__(self, inputs: int, spec: SSpec, *, threshold: float | None = None, xp: Any = np) -> None:
@@ -213,9 +200,8 @@ class Planes:
         self._b[k] = self._xp.sqrt((self._a[k] * self._x[k]).sum() * self.spec.q)
 
     def respond(self, seen: Array, v: Array, *, first: int = 0) -> Array:
-        """Return the responses (N, K) of planes ``first`` and on (eq. 1).
-
-        ``seen`` (N, kernel * kernel * K') is what the cells see, ``v`` (N,) their inhibition.
+        """Return the responses (N, K) of planes ``first`` and on (eq. 1). ``seen`` (N, kernel * kernel * K')
+        is what the cells see, ``v`` (N,) their inhibition.
         """
         planes = slice(first, len(self))
         e = seen @ self._a[planes].T

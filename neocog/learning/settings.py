@@ -22,9 +22,8 @@ REJECTING = 20
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """How strongly :mod:`neocog.learning.augment` changes digits; 0 leaves a change out.
-
-    Lengths are in pixels of U0 (65 x 65, where a digit is 40 high), angles in degrees.
+    """How strongly :mod:`neocog.learning.augment` changes digits; 0 leaves a change out. Lengths are in
+    pixels of U0 (65 x 65, where a digit is 40 high), angles in degrees.
     """
 
     shift: float = 3.0  #: largest move, each way
@@ -58,13 +57,12 @@ PRESETS = {
     "geometry": Augmentation(stroke=0.0),
     "strokes": Augmentation(),
     "scans": Augmentation(
-        blur=0.7, noise=0.08, contrast=0.15, occlusion=0.02, neighbour=0.04, binary=0.04,
-        coarse=0.12,
+        blur=0.7, noise=0.08, contrast=0.15, occlusion=0.02, neighbour=0.04, binary=0.04, coarse=0.12
     ),
     "pages": Augmentation(
         blur=1.2, noise=0.12, contrast=0.3, occlusion=0.06, neighbour=0.08, binary=0.15, coarse=0.1
     ),
-}  # fmt: skip
+}
 
 #: The preset that is taken where none is named.
 USUAL = "scans"
@@ -109,9 +107,6 @@ class Settings:
     clip: float = 1.0  #: longest gradient
     augmentation: Augmentation = PRESETS[USUAL]  #: how digits and marks are changed
     varied: float = 1.0  #: how much of it variants and marks get, which are varied already
-    guided: float = 0.0  #: share of the loss that the soft answers of a guide have, if there is one
-    agreeing: bool = False  #: whether only the label counts where it is not a guide's best answer
-    heat: float = 2.0  #: temperature at which its answers and the network's are compared
     last: bool = False  #: keep the running mean at the end, not the best epoch by validation
     save_every: int = 2000  #: steps between checkpoints
     precision: Literal["fp32", "tf32"] = "tf32"  #: of the products on a GPU
@@ -132,7 +127,7 @@ class Settings:
         )
         want(math.isfinite(self.lean), f"lean {self.lean}", "a finite number")
         want(0 <= self.varied < math.inf, f"varied {self.varied}", "a number, 0 or more")
-        for name in ("marks", "variants", "smoothing", "guided"):
+        for name in ("marks", "variants", "smoothing"):
             value = getattr(self, name)
             want(0 <= value <= 1, f"{name} {value}", "a share, 0 to 1")
         marks, variants = self.pictures(self.marks), self.pictures(self.variants)

@@ -53,13 +53,7 @@ class Strokes:
 
 
 def read_strokes(path: Path) -> Strokes:
-    """Read a file of pen strokes.
-
-    Raises
-    ------
-    InputError
-        If the file is none, or its parts do not fit together.
-    """
+    """Read a file of pen strokes; InputError if it is none, or its parts do not fit together."""
     try:
         with np.load(path) as found:
             points, strokes, samples = (found[field.name] for field in fields(Strokes))
@@ -77,10 +71,8 @@ def read_strokes(path: Path) -> Strokes:
 
 
 def written(lines: list[Line], rng: Random, *, whole: bool = False) -> Ink:
-    """Write strokes, each (n, 2), by another hand, with a pen that is chosen at random.
-
-    Returns ink 1 on paper 0, (FIELD, FIELD). ``whole`` strokes hang together, as those of a scan
-    do, so that none moves alone.
+    """Write strokes, each (n, 2), by another hand, with a pen that is chosen at random. Returns ink 1 on
+    paper 0, (FIELD, FIELD). ``whole`` strokes hang together, as those of a scan do, so that none moves alone.
     """
     import cv2
 
@@ -90,7 +82,12 @@ def written(lines: list[Line], rng: Random, *, whole: bool = False) -> Ink:
     field = np.zeros((size, size), np.uint8)
     pen = _PENS[rng.choice(len(_PENS), p=_OFTEN)]
     if not whole and len(lines) > 1 and rng.random() < 0.35:
-        lines = [_alone(line, rng) for line in lines]
+        alone = []  # each stroke is turned, stretched and moved about its middle
+        for line in lines:
+            middle = (line.min(axis=0) + line.max(axis=0)) / 2
+            turn = np.eye(2) + rng.normal(0, 0.07, (2, 2))
+            alone.append((line - middle) @ turn + middle + rng.normal(0, 0.03, 2))
+        lines = alone
     moved = fitted(_by_another_hand(lines, rng))
     pen(field, [size * (0.5 + 0.7 * line) for line in moved], 0.7 * size * width, rng)
     ink = cv2.resize(field, (FIELD, FIELD), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
@@ -124,13 +121,6 @@ def rounded(line: NDArray[Any], times: int = 1) -> NDArray[np.float32]:
     return np.asarray(line, np.float32)
 
 
-def _alone(line: Line, rng: Random) -> Line:
-    """Turn, stretch and move one stroke about its middle."""
-    middle = (line.min(axis=0) + line.max(axis=0)) / 2
-    turn = np.eye(2) + rng.normal(0, 0.07, (2, 2))
-    return np.asarray((line - middle) @ turn + middle + rng.normal(0, 0.03, 2), np.float64)
-
-
 def _by_another_hand(lines: list[Line], rng: Random) -> list[Line]:
     """Slant, stretch, turn and bend a path, let its ends miss or overshoot; round its corners."""
     angle, slant = rng.normal(0, 0.1), rng.normal(0, 0.18)
@@ -146,19 +136,15 @@ def _by_another_hand(lines: list[Line], rng: Random) -> list[Line]:
         bent = line @ turn.T
         bent = bent + np.sin(bent @ waves.T + phases) @ reach
         if loose is not None:
-            bent = bent + _of_ends(bent) @ loose
+            way = np.concatenate([[0.0], np.hypot(*np.diff(bent, axis=0).T).cumsum()])
+            near_ends = np.exp(-np.stack([way, way[-1] - way], axis=1) / 0.25)  # (n, 2), 1 at the end
+            bent = bent + near_ends @ loose
         if every > 1 and len(bent) > 4 * every:
             bent = np.concatenate([bent[:-1:every], bent[-1:]])
         for _ in range(smooth):
             bent[1:-1] = (bent[:-2] + 2 * bent[1:-1] + bent[2:]) / 4
         moved.append(bent)
     return moved
-
-
-def _of_ends(line: Line) -> Line:
-    """How near each point is to the begin and to the end of a line, (n, 2): 1 there."""
-    way = np.concatenate([[0.0], np.hypot(*np.diff(line, axis=0).T).cumsum()])
-    return np.exp(-np.stack([way, way[-1] - way], axis=1) / 0.25)
 
 
 def _draw(field: Any, points: Line, width: float) -> None:

@@ -25,11 +25,9 @@ class Top:
 
 
 def learn_supervised(maps: Array, labels: NDArray[np.int64], spec: SSpec, *, passes: int = 4) -> Top:
-    """The rule of Fukushima (2003), over the digits in order, ``passes`` times.
-
-    If the strongest plane has the right label, it adds what its cell sees to its reference
-    vector. If it is wrong, or all are silent, a new plane with the right label is born at the
-    maximum of the seed-selecting plane.
+    """The rule of Fukushima (2003), over the digits in order, ``passes`` times. If the strongest plane has
+    the right label, it adds what its cell sees to its reference vector. If it is wrong, or all are silent, a
+    new plane with the right label is born at the maximum of the seed-selecting plane.
     """
     xp = array_module(maps)
     planes = Planes(maps.shape[3], spec, xp=xp)
@@ -65,11 +63,11 @@ def compete_within_labels(
     rng: np.random.Generator,
     rounds: int = 20,
 ) -> Top:
-    """Let ``per_label`` planes of each label compete for that label's digits.
+    """Let ``per_label`` planes of each label, each begun with one digit's view, compete for that label's
+    digits.
 
-    The winner rule in rounds: every plane starts from one digit's view; in a round each digit is
-    won by the plane of its label that responds strongest, and the next reference vector of a
-    plane is the sum of the (normalised) views that it won; one that wins nothing keeps its own.
+    In a round each digit is won by its label's strongest plane, and a plane becomes the sum of the normalised
+    views that it won; one that wins nothing stays.
     """
     xp = array_module(maps)
     weight = _metric(spec, maps.shape[3], xp)

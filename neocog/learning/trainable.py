@@ -38,9 +38,8 @@ _NEVER = -1e4
 
 
 def silence_of(weights: SWeights) -> float:
-    """Return the inhibition v below which a window holds no stroke, but noise of convolutions.
-
-    Contrast may be slight (1e-5); later layers start near 0.01.
+    """Return the inhibition v below which a window holds no stroke, but noise of convolutions. Contrast may
+    be slight (1e-5); later layers start near 0.01.
     """
     return 1e-5 if weights.reference.shape[1] == 2 else 1e-3
 
@@ -56,7 +55,6 @@ class Contrast(nn.Module):  # type: ignore[misc]
         self.register_buffer("kernel", _float(np.stack([a, -a])[:, None] / 255))
 
     def forward(self, u0: Tensor) -> Tensor:
-        """Respond to pictures."""
         y = functional.conv2d(255 * u0[:, None], self.kernel, padding=self.padding)
         return functional.threshold(y, self.silence, 0.0)
 
@@ -78,7 +76,6 @@ class SCells(nn.Module):  # type: ignore[misc]
         self.threshold = nn.Parameter(_float(np.log(weights.threshold / (1 - weights.threshold))))
 
     def c(self) -> Tensor:
-        """Return c, (kernel, kernel)."""
         return self.c_log.exp() * self.c_mask
 
     def forward(self, u: Tensor, *, rectified: bool = True) -> Tensor:
@@ -100,14 +97,12 @@ class SCells(nn.Module):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def constrain(self) -> None:
-        """Put the parameters back to where they are allowed."""
         self.direction.clamp_(min=0)
         self.length.clamp_(np.log(_SHORTEST), np.log(_LONGEST))
         self.c_log.clamp_(-9, 5)
         self.threshold.clamp_(-5, 5)
 
     def weights(self) -> SWeights:
-        """Return the layer as a model holds it."""
         d, c, log_length = map(_double, (self.direction, self.c(), self.length))
         norm = np.maximum(np.sqrt((c * d**2).sum(axis=(1, 2, 3))), 1e-6)
         return SWeights(
@@ -119,9 +114,8 @@ class SCells(nn.Module):  # type: ignore[misc]
 
 
 class CCells(nn.Module):  # type: ignore[misc]
-    """One layer of C-cells, (B, K, H, W) -> (B, K, H', W'), as two products with banded matrices.
-
-    UsageError if the blur it starts from is no outer product of profiles >= 0.
+    """One layer of C-cells, (B, K, H, W) -> (B, K, H', W'), as two products with banded matrices. UsageError
+    if the blur it starts from is no outer product of profiles >= 0.
     """
 
     def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: Psi) -> None:
@@ -141,7 +135,6 @@ class CCells(nn.Module):  # type: ignore[misc]
         self.register_buffer("basis", _float(np.einsum("jk,khw->jhw", pair, basis)))
 
     def forward(self, u: Tensor) -> Tensor:
-        """Respond to the layer before."""
         down, across = torch.einsum("pj,jhw->phw", self.profiles, self.basis).unbind(0)
         y = functional.linear(u.contiguous(), across)  # (B, K, H, W')
         y = functional.linear(y.transpose(2, 3).contiguous(), down)  # (B, K, W', H')
@@ -150,22 +143,17 @@ class CCells(nn.Module):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def constrain(self) -> None:
-        """Put the parameters back to where they are allowed."""
         self.profiles.clamp_(min=0)
 
     def blur(self) -> NDArray[np.float32]:
-        """Return the blur as a model holds it, (kernel-1, kernel-1)."""
         blur: NDArray[np.float32] = np.outer(*_double(self.profiles)).astype(np.float32)
         return blur
 
 
 class Trainable(nn.Module):  # type: ignore[misc]
-    """A model whose reference vectors, c, thresholds and blurs learn: U0 -> responses by label.
-
-    Planes of US4 are sorted by label.
-
-    ``channels_last`` lays out the maps that the products see: on a GPU it keeps cuDNN from its
-    convolutions by Fourier transforms, whose noise drowns faint windows.
+    """A model whose reference vectors, c, thresholds and blurs learn: U0 -> responses by label. Planes of US4
+    are sorted by label. ``channels_last`` lays out the maps that the products see: on a GPU it keeps cuDNN
+    from its convolutions by Fourier transforms, whose noise drowns faint windows.
     """
 
     def __init__(self, model: Model, *, channels_last: bool = False) -> None:
@@ -203,10 +191,9 @@ class Trainable(nn.Module):  # type: ignore[misc]
         return u
 
     def forward(self, u0: Tensor, *, soft: float = 0.0) -> Tensor:
-        """Score pictures (B, 65, 65): (B, 10), or (B, 11) with planes that reject.
-
-        ``soft`` > 0 takes a smooth maximum of that width (a weighted mean) instead of the
-        strongest response, so that planes which are nearly strongest learn as well.
+        """Score pictures (B, 65, 65): (B, 10), or (B, 11) with planes that reject. ``soft`` > 0 takes a
+        smooth maximum of that width (a weighted mean) instead of the strongest response, so that planes which
+        are nearly strongest learn as well.
         """
         responses = self.us4(u0).flatten(2)
         if soft > 0:
@@ -216,7 +203,6 @@ class Trainable(nn.Module):  # type: ignore[misc]
         return torch.where(self.own, responses.amax(dim=2)[:, None], _NEVER).amax(dim=2)
 
     def constrain(self) -> None:
-        """Put every parameter back to where it is allowed."""
         for layer in (*self.s, *self.c):
             layer.constrain()
 

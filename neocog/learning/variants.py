@@ -54,10 +54,9 @@ _SHARES = Shares()
 
 
 def variants(count: int, mix: Mix, *, seed: int = 0, jobs: int = 1) -> tuple[Digits, NDArray[np.int64]]:
-    """Return variants (count, 28, 28) of digits, chosen and changed at random, and what they are.
-
-    Sets come as often as their weights say. The same seed gives the same variants, on any number
-    of processes (``jobs``).
+    """Return variants (count, 28, 28) of digits, chosen and changed at random, and what they are. Sets come
+    as often as their weights say. The same seed gives the same variants, on any number of processes
+    (``jobs``).
     """
     made, answers = zip(*in_blocks(_block, count, _BLOCK, mix, seed, jobs=jobs), strict=True)
     return np.concatenate(made), np.concatenate(answers)
@@ -78,7 +77,11 @@ def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray
         elif rng.random() < _SHARES.traced and (lines := trace(hand.digits.images[at])):
             ink = written(fitted([line.astype(np.float64) for line in lines]), rng, whole=True)
         else:
-            ink = _on_field(_cropped(hand.digits.images[at]))
+            ink, body = np.zeros((FIELD, FIELD), np.float32), _cropped(hand.digits.images[at])
+            if body is not None:  # into the middle of the field, its long side _HIGH
+                large = _resized(body, _HIGH)
+                top, left = ((FIELD - side) // 2 for side in large.shape)
+                ink[top : top + large.shape[0], left : left + large.shape[1]] = large
             if rng.random() < _SHARES.bent:
                 ink = by_hand(ink, rng, 0.6)
         if ink.max() < 0.5:
@@ -96,16 +99,6 @@ def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray
         else:
             made[place] = as_written(ink)
     return made, answers
-
-
-def _on_field(ink: Ink | None) -> Ink:
-    """Lay a digit into the middle of the field, its long side _HIGH."""
-    field = np.zeros((FIELD, FIELD), np.float32)
-    if ink is not None:
-        large = _resized(ink, _HIGH)
-        top, left = ((FIELD - side) // 2 for side in large.shape)
-        field[top : top + large.shape[0], left : left + large.shape[1]] = large
-    return field
 
 
 def _uneven(ink: Ink, rng: np.random.Generator) -> Ink:

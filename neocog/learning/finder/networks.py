@@ -22,14 +22,13 @@ Tensor = Any
 OUTPUTS = 6 + 10 + len(SIGNS)
 DIGIT, SIGN, WIDE, HIGH, RIGHT, DOWN = range(6)
 
-FRONTS = {"plain": (24, 32, 48, 72, 3), "deep": (24, 32, 64, 128, 4), "wide": (28, 56, 96, 192, 5)}
+PLANES = 28, 56, 96, 192, 5
 """Planes at a quarter, an eighth and a sixteenth of the side; within the last blocks; these."""
 
 
 def normalised(grey: Tensor, extents: Tensor | None = None) -> Tensor:
-    """(g - mean) / sqrt(variance + FLOOR^2) over a window of WINDOW pixels; (B, H, W) uint8.
-
-    The same as :func:`neocog.vision.finder.normalised`; 0 beyond the pictures' extents (B, 2).
+    """(g - mean) / sqrt(variance + FLOOR^2) over a window of WINDOW pixels; (B, H, W) uint8. The same as
+    :func:`neocog.vision.finder.normalised`; 0 beyond the pictures' extents (B, 2).
     """
     g = grey.float()[:, None]
     mean = _box(g)
@@ -49,10 +48,9 @@ def _box(x: Tensor) -> Tensor:
 
 
 class ConvNorm(nn.Module):  # type: ignore[misc]
-    """A convolution, batch normalisation, and a rectifier if wanted.
-
-    With ``dense`` a depthwise convolution is computed as a full one: tensor cores learn a hundred
-    times the products sooner than the kernels for depthwise ones learn theirs.
+    """A convolution, batch normalisation, and a rectifier if wanted. With ``dense`` a depthwise convolution
+    is computed as a full one: tensor cores learn a hundred times the products sooner than the kernels for
+    depthwise ones learn theirs.
     """
 
     def __init__(self, planes: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1,
@@ -65,7 +63,6 @@ class ConvNorm(nn.Module):  # type: ignore[misc]
         self.dense = False
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, planes, H, W) -> (B, out, H / stride, W / stride)."""
         if self.dense:  # a depthwise kernel as a full one, zero off its diagonal
             kernels = self.conv.weight[:, 0].permute(1, 2, 0)
             full = torch.diag_embed(kernels).permute(2, 3, 0, 1)
@@ -117,11 +114,9 @@ class Block(nn.Module):  # type: ignore[misc]
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, planes, H, W) -> the same shape."""
         return x + self.parts(x)
 
     def graph(self, g: Graph, x: str) -> str:
-        """Append it to a graph."""
         return g.add("Add", x, _chain(self.parts, g, x))
 
 
@@ -132,7 +127,7 @@ def _chain(parts: Any, g: Graph, x: str) -> str:
 
 
 class Front(nn.Module):  # type: ignore[misc]
-    """Strided convolutions to a quarter, an eighth and a sixteenth of the side; see `FRONTS`."""
+    """Strided convolutions to a quarter, an eighth and a sixteenth of the side; see `PLANES`."""
 
     def __init__(self, a: int, b: int, c: int, inner: int, blocks: int) -> None:
         super().__init__()
@@ -153,7 +148,6 @@ class Front(nn.Module):  # type: ignore[misc]
         return a, b, self.sixteenth(b)
 
     def graph(self, g: Graph, x: str) -> tuple[str, str, str]:
-        """Append it to a graph."""
         a = _chain(self.quarter, g, x)
         b = _chain(self.eighth, g, a)
         return a, b, _chain(self.sixteenth, g, b)
@@ -185,7 +179,6 @@ class Head(nn.Module):  # type: ignore[misc]
             return self.out(y.float())
 
     def graph(self, g: Graph, a: str, b: str, c: str) -> str:
-        """Append it to a graph."""
         b = g.add("Add", self.side8.graph(g, b), g.add("Resize", self.from16.graph(g, c)))
         b = self.block8.graph(g, b)
         a = g.add("Add", self.side4.graph(g, a), g.add("Resize", self.from8.graph(g, b)))
@@ -194,12 +187,10 @@ class Head(nn.Module):  # type: ignore[misc]
 
 
 class FinderNetwork(nn.Module):  # type: ignore[misc]
-    """A front, a key of `FRONTS`, and the head."""
-
-    def __init__(self, front: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.front = Front(*FRONTS[front])
-        self.head = Head(*FRONTS[front][:3])
+        self.front = Front(*PLANES)
+        self.head = Head(*PLANES[:3])
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, 1, H, W) -> (B, OUTPUTS, H / 4, W / 4)."""
@@ -213,9 +204,8 @@ class FinderNetwork(nn.Module):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def take(self, tensors: dict[str, NDArray[np.float32]]) -> None:
-        """Take the weights of a finder's file, normalisations folded in; see `graph`.
-
-        ValueError if they are those of another network.
+        """Take the weights of a finder's file, normalisations folded in; see `graph`. ValueError if they are
+        those of another network.
         """
         g = self.graph()
         if {name: v.shape for name, v in g.tensors.items()} != {name: v.shape for name, v in tensors.items()}:

@@ -16,17 +16,9 @@ SMALLEST = 8.0
 _SURE = 0.3  # from this height of the hill on a place learns the box
 _KIND = 0.5  # and from this one what the mark is
 _NONE = -100  # where nothing is asked
-
-
-class LossWeights(NamedTuple):
-    """Weights of the parts of the loss; that of the heat is 1.
-
-    The shipped finder was trained with these. They were set in a trial run and not tuned.
-    """
-
-    size: float = 0.5  #: of the boxes' widths and heights
-    offset: float = 0.2  #: of their middles
-    kind: float = 0.3  #: of what the marks are
+#: Weights of the parts of the loss beside the heat's 1 (boxes' sizes, their middles, what the marks are); set
+#: in a trial run and not tuned.
+_OF_SIZE, _OF_OFFSET, _OF_KIND = 0.5, 0.2, 0.3
 
 
 class Targets(NamedTuple):
@@ -41,10 +33,8 @@ class Targets(NamedTuple):
 
 
 def targets(marks: Tensor, side: int, largest: float) -> Targets:
-    """What is wanted at every place of pages of ``side`` pixels with ``marks`` (B, M, 5).
-
-    ``largest`` is the longer side of the largest digits that one size of a picture is asked for, in
-    pixels.
+    """What is wanted at every place of pages of ``side`` pixels with ``marks`` (B, M, 5). ``largest`` is the
+    longer side of the largest digits that one size of a picture is asked for, in pixels.
     """
     label, x, y, wide, high = marks.unbind(-1)
     count = side // CELL
@@ -86,10 +76,9 @@ def targets(marks: Tensor, side: int, largest: float) -> Targets:
     )
 
 
-def loss(out: Tensor, wanted: Targets, weights: LossWeights) -> tuple[Tensor, Tensor]:
-    """Focal loss of the heat (Zhou et al. 2019, eq. 1), L1 of the boxes, entropy of the kinds.
-
-    Returns its mean over the batch, and how wrong each page is, (B,): its focal loss by digit.
+def loss(out: Tensor, wanted: Targets) -> tuple[Tensor, Tensor]:
+    """Focal loss of the heat (Zhou et al. 2019, eq. 1), L1 of the boxes, entropy of the kinds. Returns its
+    mean over the batch, and how wrong each page is, (B,): its focal loss by digit.
     """
     logits = out[:, DIGIT : SIGN + 1]
     p = torch.sigmoid(logits)
@@ -106,5 +95,5 @@ def loss(out: Tensor, wanted: Targets, weights: LossWeights) -> tuple[Tensor, Te
     kinds = wanted.kind.long()
     kind = F.cross_entropy(out[:, DOWN + 1 :], kinds, ignore_index=_NONE, reduction="sum")
     kind = kind / (kinds >= 0).sum().clamp_min(1)
-    total = heat + weights.size * size + weights.offset * offset + weights.kind * kind
+    total = heat + _OF_SIZE * size + _OF_OFFSET * offset + _OF_KIND * kind
     return total, by_page[:, 0].detach() / (1 + count[:, 0])

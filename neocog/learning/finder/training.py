@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ from neocog.files import atomic_write
 from neocog.jsontext import to_json
 from neocog.learning.checkpoint import Parts, check_same, load_checkpoint, save_checkpoint
 from neocog.learning.finder.boxes import compared, shares
-from neocog.learning.finder.networks import FRONTS, ConvNorm, FinderNetwork, normalised
-from neocog.learning.finder.targets import LossWeights, Targets, loss, targets
+from neocog.learning.finder.networks import ConvNorm, FinderNetwork, normalised
+from neocog.learning.finder.targets import Targets, loss, targets
 from neocog.learning.teacher.page import NO_MARK, Pages, drawn, order, page_pool
 from neocog.vision.finder import FinderSettings, decode, merged
-from neocog.vision.finder_model import FinderModel, is_finder, load_finder
+from neocog.vision.finder_model import is_finder, load_finder
 
 Tensor = Any
 Told = tuple[Tensor, Tensor]
@@ -50,9 +50,6 @@ _WARM = 0.02  # of the run, in which the rate rises
 
 @dataclass(frozen=True, slots=True)
 class FinderTraining:
-    """Settings of a run."""
-
-    front: str = "deep"  #: a key of `FRONTS`
     seed: int = 0
     chunk: int = 4096  #: pages drawn at a time
     chunks: int = 150
@@ -67,7 +64,6 @@ class FinderTraining:
     largest: float = 96.0  #: longer side of the largest digits asked of one size, in pixels
     #: checkpoint of another run, or a finder's file, whose weights this one begins with
     start: str | None = None
-    weights: LossWeights = field(default_factory=LossWeights)
 
 
 def train_finder(
@@ -79,17 +75,12 @@ def train_finder(
     device: str = "cpu",
     tell: Callable[[str], None] = print,
 ) -> FinderNetwork:
-    """Train a finder, or go on with the run that ``folder`` keeps.
+    """Train a finder on pages of a ``bank``'s file, or go on with the run that ``folder`` keeps.
 
-    ``bank`` is the file of a `neocog.learning.teacher.bank.Bank`. ``workers`` processes draw the
-    pages; they change nothing of what is learned. ``tell`` is told how it goes, a line at a time.
-    Returns the running mean of the weights, on the CPU.
-
-    UsageError if the settings make no sense, or the folder holds a run with others or another bank;
+    ``workers`` processes draw the pages; they change nothing of what is learned. Returns the running mean of
+    the weights, on the CPU. UsageError if the folder holds a run with other settings or another bank;
     InputError if the bank cannot be read.
     """
-    if settings.front not in FRONTS:
-        raise UsageError(f"front {settings.front!r} is unknown: choose {', '.join(FRONTS)}")
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(settings.seed)
     if device.startswith("cuda"):
@@ -103,15 +94,12 @@ def train_finder(
 
 
 class _Run:
-    """A run, as far as it has come."""
-
     def __init__(
-        self, bank: Path, folder: Path, settings: FinderTraining, device: str,
-        tell: Callable[[str], None],
-    ) -> None:  # fmt: skip
+        self, bank: Path, folder: Path, settings: FinderTraining, device: str, tell: Callable[[str], None]
+    ) -> None:
         self.settings, self.folder, self.place, self.tell = settings, folder, device, tell
         self.network, self.average = (
-            FinderNetwork(settings.front).to(device, memory_format=torch.channels_last) for _ in range(2)
+            FinderNetwork().to(device, memory_format=torch.channels_last) for _ in range(2)
         )
         self.average.load_state_dict(self.network.state_dict())
         weights = list(self.network.parameters())
@@ -144,7 +132,11 @@ class _Run:
             self.number, self.steps, self.used = state["number"], state["steps"], state["used"]
             self.curves, self.hard = state["curves"], state["hard"]
         elif settings.start is not None and is_finder(Path(settings.start)):
-            self._take_finder(load_finder(settings.start))
+            try:  # its normalisations are folded: `learn` mends that
+                self.network.take(load_finder(settings.start).tensors)
+            except ValueError as error:
+                raise UsageError(f"--start {settings.start}: {error}") from None
+            self.folded = True
         elif settings.start is not None:
             self._take_weights(load_checkpoint(Path(settings.start))[0])
         self.begin = time.monotonic() - self.used
@@ -157,49 +149,34 @@ class _Run:
         self.network.load_state_dict(parts["network"])
         self.average.load_state_dict(parts["average"])
 
-    def _take_finder(self, finder: FinderModel) -> None:
-        """Begin with a finder's file, whose normalisations are folded: `_unfold` mends it."""
-        try:
-            self.network.take(finder.tensors)
-        except ValueError as error:
-            raise UsageError(f"--start {self.settings.start}: {error}") from None
-        self.folded = True
-
-    def _unfold(self, pages: Pages) -> None:
-        """Give weights that were folded the normalisations that fit some pages."""
-        x = self._normalised(pages, slice(0, _PAGES_TO_UNFOLD))
-        self.network.normalise(x.contiguous(memory_format=torch.channels_last))
-        self.average.load_state_dict(self.network.state_dict())
-        self.folded = False
-
-    def _keep(self) -> None:
+    def _keep(self, *, curves_alone: bool = False) -> None:
+        with atomic_write(self.folder / "curves.json") as stream:
+            stream.write(to_json(self.curves, indent=1, sort_keys=True).encode())
+        if curves_alone:
+            return
         parts = {"network": self.network.state_dict(), "average": self.average.state_dict()}
         adam = self.optimiser.state_dict()["state"].items()
         parts["optimiser"] = {f"{key}.{name}": v for key, own in adam for name, v in own.items()}
-        state = {
-            "settings": self.told, "number": self.number, "steps": self.steps, "used": self.used,
-            "curves": self.curves, "hard": self.hard,
-        }  # fmt: skip
+        names = ("number", "steps", "used", "curves", "hard")
+        state = {"settings": self.told} | {name: getattr(self, name) for name in names}
         save_checkpoint(self.folder / "run.safetensors", parts, state)
-        self._keep_curves()
-
-    def _keep_curves(self) -> None:
-        with atomic_write(self.folder / "curves.json") as stream:
-            stream.write(to_json(self.curves, indent=1, sort_keys=True).encode())
 
     def learn(self, pool: ProcessPoolExecutor) -> None:
-        """Learn to the end of the run."""
         settings, side = self.settings, self.settings.side
         kept = np.arange(HELD_SEED, HELD_SEED + settings.validation)
         kept = np.stack([kept, np.zeros_like(kept)], axis=1)
         validation = order(pool, kept, side=side, held=True)
         coming = [order(pool, self._seeds(self.number + k), side=side) for k in (0, 1)]
         if self.folded:
-            self._unfold(drawn(coming[0]))
+            x = self._normalised(drawn(coming[0]), slice(0, _PAGES_TO_UNFOLD))
+            self.network.normalise(x.contiguous(memory_format=torch.channels_last))
+            self.average.load_state_dict(self.network.state_dict())
         while self._progress() < 1:
             pages = drawn(coming.pop(0))
             wrong, mean = self._go_through(pages, coming[0])
-            self.hard[self.number % 2] = _hardest(pages, wrong)
+            first, last = (int(share * len(pages)) for share in _HARD)
+            worst = pages.seeds[np.argsort(-wrong, kind="stable")[first:last]].tolist()
+            self.hard[self.number % 2] = [[seed, again + 1] for seed, again in worst if again < _AGAIN]
             self.number += 1
             coming.append(order(pool, self._seeds(self.number + 1), side=side))
             self.used = time.monotonic() - self.begin if settings.seconds else 0.0
@@ -211,7 +188,7 @@ class _Run:
             self.tell(f"{_line(measured)} {time.monotonic() - self.begin:.0f} s")
         last = self._score(drawn(validation))
         self.curves.append({"chunk": float(self.number), "steps": float(self.steps)} | last)
-        self._keep_curves()
+        self._keep(curves_alone=True)
         self.tell(_line(last))
 
     def _seeds(self, number: int) -> NDArray[np.int64]:
@@ -249,7 +226,6 @@ class _Run:
             signs = torch.from_numpy(flips).to(self.place)
             parts = (part.split(settings.batch) for part in (chosen, signs))
             for index, some, flip in zip(batches, *parts, strict=True):
-                self._pace()
                 asked = Targets(*(each[some] for each in wanted))
                 total, by_page = self._step(maps[some], asked, flip)
                 told.append(total)
@@ -276,18 +252,15 @@ class _Run:
         images, extents = (torch.from_numpy(v[part]) for v in (pages.images, pages.extents))
         return normalised(images.to(self.place), extents.to(self.place))
 
-    def _pace(self) -> None:
-        """Rate: up at first, then down along a cosine to nearly nothing."""
-        done = min(self._progress(), 1.0)
+    def _step(self, maps: Tensor, wanted: Targets, flip: Tensor) -> Told:
+        """One step; on a GPU, where so small a network is mostly its launches, as a graph."""
+        done = min(self._progress(), 1.0)  # the rate goes up at first, then down along a cosine
         share = min(1.0, done / _WARM + 0.02) * (0.5 + 0.5 * math.cos(math.pi * done)) + 1e-3
         for group in self.optimiser.param_groups:
             if torch.is_tensor(group["lr"]):
                 group["lr"].fill_(self.settings.rate * share)
             else:
                 group["lr"] = self.settings.rate * share
-
-    def _step(self, maps: Tensor, wanted: Targets, flip: Tensor) -> Told:
-        """One step; on a GPU, where so small a network is mostly its launches, as a graph."""
         whole = len(maps) == self.settings.batch
         if whole and self.graph is None and not self.no_graph:
             try:
@@ -312,7 +285,7 @@ class _Run:
         mixed = self.settings.mixed
         with torch.autocast(maps.device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
             out = self.learner(x.contiguous(memory_format=torch.channels_last))
-        total, by_page = loss(out.float(), wanted, self.settings.weights)
+        total, by_page = loss(out.float(), wanted)
         total.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 2.0, foreach=True)
         self.optimiser.step()
@@ -336,12 +309,6 @@ def _line(values: dict[str, float]) -> str:
     return " ".join(f"{name} {value:.4g}" for name, value in values.items())
 
 
-def _hardest(pages: Pages, wrong: NDArray[np.float32]) -> list[list[int]]:
-    first, last = (int(share * len(pages)) for share in _HARD)
-    worst = np.argsort(-wrong, kind="stable")[first:last]
-    return [[seed, again + 1] for seed, again in pages.seeds[worst].tolist() if again < _AGAIN]
-
-
 @contextmanager
 def forgotten(network: Any, optimiser: Any) -> Iterator[None]:
     """Restore a network and its AdamW in place when the block ends: a graph keeps the addresses."""
@@ -361,10 +328,8 @@ def forgotten(network: Any, optimiser: Any) -> Iterator[None]:
 
 
 class _Graph:
-    """A step as a CUDA graph, computed in whichever way is quickest here.
-
-    Depthwise convolutions as such or as full ones, and the quicker of these compiled. What is
-    learned while they are tried is forgotten.
+    """A step as a CUDA graph, computed in whichever way is quickest here. Depthwise convolutions as such or
+    as full ones, and the quicker of these compiled. What is learned while they are tried is forgotten.
     """
 
     def __init__(self, run: _Run, maps: Tensor, wanted: Targets, flip: Tensor) -> None:

@@ -21,9 +21,7 @@ HELD_BACK = (
 BLANK = ("empty_paper", "empty_ruled", "texture", "print", "drawing", "noise_face")
 """Conditions whose pages carry no digit at all."""
 
-BLANK_HELD_BACK = (
-    "empty_squared", "other_type", "letters_by_hand", "plant", "grain", "cartoon",
-)  # fmt: skip
+BLANK_HELD_BACK = ("empty_squared", "other_type", "letters_by_hand", "plant", "grain", "cartoon")
 """The same, never looked at."""
 
 WITHOUT_DIGITS = (*BLANK, *BLANK_HELD_BACK)
@@ -31,11 +29,11 @@ WITHOUT_DIGITS = (*BLANK, *BLANK_HELD_BACK)
 
 FACES = {
     "by hand": "dkg Breip femkeklaver Rufscript010 SteveHand Delphine Kristi Humor-Sans "
-               "AmaticSC-Regular BecauseWeBuild-Regular BecauseWeLearn-Regular "
-               "BecauseWeMentor-Regular BecauseWeOrganize-Regular",
+    "AmaticSC-Regular BecauseWeBuild-Regular BecauseWeLearn-Regular "
+    "BecauseWeMentor-Regular BecauseWeOrganize-Regular",
     "printed": "Caladea-Regular EBGaramond12-Regular LinLibertine_R LinLibertine_RB LinBiolinum_R "
-               "Inconsolata Cantarell-Regular OpenSans-Regular Lato-Regular",
-}  # fmt: skip
+    "Inconsolata Cantarell-Regular OpenSans-Regular Lato-Regular",
+}
 """Typefaces that only measure, by the names of their files: no training page is printed in one.
 
 Debian's packages fonts-dkg-handwriting, -breip, -femkeklaver, -rufscript, -sjfonts, -kristi,

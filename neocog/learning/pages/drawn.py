@@ -33,7 +33,6 @@ def print_words(
     canvas: Canvas, x: int, y: int, size: int, words: int, colour: Colour, strength: float = 1.0,
     *, mirror: bool = False,
 ) -> None:  # fmt: skip
-    """Print words in a typeface."""
     from PIL import Image as Picture
     from PIL import ImageDraw, ImageFont
 
@@ -58,18 +57,13 @@ def print_through(canvas: Canvas) -> None:
     canvas.image[:] = blurred(canvas.image, 1.2)
 
 
-def _free_band(canvas: Canvas) -> tuple[int, int]:
-    """Rows above or below the writing: the taller of the two."""
-    high = canvas.size[0]
-    top = min((y for _, y, _, _ in canvas.taken), default=high)
-    bottom = max((y + h for _, y, _, h in canvas.taken), default=0)
-    return (0, top) if top > high - bottom else (bottom, high)
-
-
 def text_near(canvas: Canvas) -> None:
     """Lines of small print and a logo beside the writing."""
     rng = canvas.rng
-    low, up = _free_band(canvas)
+    high = canvas.size[0]
+    top = min((y for _, y, _, _ in canvas.taken), default=high)
+    bottom = max((y + h for _, y, _, h in canvas.taken), default=0)
+    low, up = (0, top) if top > high - bottom else (bottom, high)  # the taller of the two free bands
     size = int(rng.integers(15, 26))
     y = low + 24
     for _ in range(int(rng.integers(1, 5))):
@@ -129,7 +123,6 @@ def rub_gaps(canvas: Canvas) -> None:
 
 
 def dots(canvas: Canvas) -> None:
-    """Paper with a grid of printed dots."""
     rng = canvas.rng
     step, colour = rng.uniform(26, 44), (np.array(canvas.plan.paper) * 0.68).tolist()
     high, wide = canvas.size
@@ -177,8 +170,7 @@ def blotches(canvas: Canvas) -> None:
     inside = (level > np.quantile(level, rng.uniform(0.6, 0.9))).astype(np.float32)
     cover = blurred(inside, rng.uniform(1, 7))
     rim = np.abs(blurred(inside, 4) - cover)
-    _darken(canvas, cover * rng.uniform(0.12, 0.4) + rim * rng.uniform(0, 0.5),
-            rng.uniform(0.5, 1.0, 3))  # fmt: skip
+    _darken(canvas, cover * rng.uniform(0.12, 0.4) + rim * rng.uniform(0, 0.5), rng.uniform(0.5, 1.0, 3))
 
 
 # --- pages without any digit --------------------------------------------------------------------
@@ -194,7 +186,6 @@ def texture(canvas: Canvas) -> None:
 
 
 def full_text(canvas: Canvas) -> None:
-    """A page full of print."""
     rng = canvas.rng
     size, y = int(rng.integers(18, 60)), 40
     while y < 900:

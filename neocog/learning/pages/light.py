@@ -82,7 +82,6 @@ def _seen_from(image: Image, shift: NDArray[Any], border: int) -> Image:
 
 
 def perspective(image: Image, rng: Rng) -> Image:
-    """The sheet is seen at an angle."""
     return _seen_from(image, rng.uniform(0, 0.16, (4, 2)), cv2.BORDER_REPLICATE)
 
 

@@ -28,7 +28,6 @@ Rng = np.random.Generator
 
 
 def blurred(image: Any, sigma: float) -> Image:
-    """Return an image under a Gaussian blur."""
     return np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
 
 
@@ -95,15 +94,8 @@ class Canvas:
     taken: list[tuple[int, int, int, int]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
-    @property
-    def rng(self) -> Rng:
-        """Where all chance comes from."""
-        return self.plan.rng
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width."""
-        return self.image.shape[0], self.image.shape[1]
+    def __post_init__(self) -> None:
+        self.rng, self.size = self.plan.rng, self.image.shape[:2]  # height and width
 
     def lay(self, cover: Image, x: int, y: int, colour: tuple[float, ...], strength: float = 1.0) -> None:
         """Lay ink over the page at column x, row y, cut at the page's edge."""
@@ -143,10 +135,9 @@ def write_lines(canvas: Canvas, digits: NDArray[np.uint8], labels: NDArray[np.in
 def make_page(
     condition: str, digits: NDArray[np.uint8], labels: NDArray[np.integer], rng: Rng
 ) -> tuple[NDArray[np.uint8], str]:
-    """Make a page under a condition, a key of `neocog.learning.pages.conditions.CONDITIONS`.
-
-    ``digits`` (N, 28, 28) with their labels write it. Returns the photograph (H, W, 3) uint8, RGB,
-    and what is written, lines joined by newlines; empty for a page without digits.
+    """Make a page under a condition, a key of `neocog.learning.pages.conditions.CONDITIONS`. ``digits`` (N,
+    28, 28) with their labels write it. Returns the photograph (H, W, 3) uint8, RGB, and what is written,
+    lines joined by newlines; empty for a page without digits.
     """
     from neocog.learning.pages.conditions import CONDITIONS
 
@@ -170,7 +161,13 @@ def make_page(
 def _photograph(canvas: Canvas) -> NDArray[np.uint8]:
     plan, rng = canvas.plan, canvas.rng
     image = canvas.image * (1 + rng.normal(0, 0.006, canvas.size)[:, :, None])
-    image = image * _light(canvas.size, rng, plan.shade)[:, :, None]
+    rows, columns = places(canvas.size, 8)  # light falls off smoothly across the page
+    angle = rng.uniform(0, 2 * np.pi)
+    along = np.cos(angle) * columns / canvas.size[1] + np.sin(angle) * rows / canvas.size[0]
+    along = (along - along.min()) / np.ptp(along)
+    light = 1 - rng.uniform(0.3, 1) * plan.shade * along ** rng.uniform(0.8, 2)
+    shaded = cv2.resize(light, canvas.size[::-1], interpolation=cv2.INTER_LINEAR)
+    image = image * np.asarray(shaded, np.float32)[:, :, None]
     taken: Image = image.astype(np.float32)
     for change in plan.lens:
         taken = change(taken, rng)
@@ -179,23 +176,12 @@ def _photograph(canvas: Canvas) -> NDArray[np.uint8]:
     return through_jpeg(np.clip(grainy, 0, 255).astype(np.uint8), plan.quality)
 
 
-def _light(shape: tuple[int, int], rng: Rng, depth: float) -> Image:
-    """Light that falls off smoothly across the page, 1 where it is brightest."""
-    rows, columns = places(shape, 8)
-    angle = rng.uniform(0, 2 * np.pi)
-    along = np.cos(angle) * columns / shape[1] + np.sin(angle) * rows / shape[0]
-    along = (along - along.min()) / np.ptp(along)
-    field = 1 - rng.uniform(0.3, 1) * depth * along ** rng.uniform(0.8, 2)
-    return np.asarray(cv2.resize(field, shape[::-1], interpolation=cv2.INTER_LINEAR), np.float32)
-
-
 def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
-    """Open the digits that pages are written with, a set of isolated digits.
+    """Open the digits that pages are written with; None and "mnist" stand for MNIST as it was fetched.
 
-    None and "mnist" stand for MNIST as it was fetched. Of MNIST the last 5 000 training digits are
-    taken, which no shipped model learned from. Where it is not there, ``tell`` is told in one line
-    that scikit-learn's digits stand in for it. InputError if the set is there and cannot be read;
-    UsageError if nothing is there and scikit-learn is not installed.
+    Of MNIST the last 5 000 training digits are taken, which no shipped model learned from; without it
+    scikit-learn's digits, and ``tell`` is told. InputError if the set cannot be read; UsageError if there is
+    none.
     """
     if place is not None and (str(place) == "sklearn" or Path(place).exists()):
         is_mnist = Path(place).is_dir() and any(Path(place).glob("train-images*"))
@@ -217,11 +203,10 @@ def known_conditions(names: Sequence[str]) -> list[str]:
 
 
 def write_pages(folder: Path, digits: Digits, *, conditions: Sequence[str], count: int, seed: int) -> int:
-    """Write ``count`` pages as PNG files, and ``labels.csv`` (file, text, digits, condition).
+    """Write ``count`` pages, conditions in turn, as PNG files with ``labels.csv`` into a folder; return how
+    many.
 
-    The folder is made if it is not there; files of the same names are replaced. The conditions
-    take turns. The same seed gives the same pages, whatever else is written. Returns the number
-    of pages written. OSError if the folder cannot be written to.
+    The same seed gives the same pages. OSError if the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rounds = range(-(-count // len(conditions)))

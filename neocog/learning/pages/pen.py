@@ -23,10 +23,7 @@ Line = NDArray[np.float32]
 
 
 def skeleton(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Thin a mask to a line one pixel wide.
-
-    Zhang and Suen 1984, doi:10.1145/357994.358023.
-    """
+    """Thin a mask to a line one pixel wide. Zhang and Suen 1984, doi:10.1145/357994.358023."""
     image = np.pad(mask, 1).astype(np.uint8)
     inner, (high, wide) = image[1:-1, 1:-1], mask.shape
     while True:
@@ -65,10 +62,9 @@ def _within(raw: bytes) -> NDArray[np.float32]:
 
 
 def write_digit(digit: NDArray[np.uint8], height: float, pen: float | None) -> NDArray[np.float32]:
-    """Draw one digit (28, 28), as MNIST has it: cover by ink 0 .. 1, (h, w), cropped to the ink.
-
-    ``height`` is what the 20-pixel box takes, in pixels, and ``pen`` the width of strokes as a
-    share of it; None keeps the strokes as they are.
+    """Draw one digit (28, 28), as MNIST has it: cover by ink 0 .. 1, (h, w), cropped to the ink. ``height``
+    is what the 20-pixel box takes, in pixels, and ``pen`` the width of strokes as a share of it; None keeps
+    the strokes as they are.
     """
     if pen is None:
         large = cv2.resize(digit, (FINE, FINE), interpolation=cv2.INTER_CUBIC)
@@ -94,11 +90,9 @@ def write_digit(digit: NDArray[np.uint8], height: float, pen: float | None) -> N
 
 
 def trace(scan: NDArray[np.uint8]) -> list[Line]:
-    """Return the strokes of a scanned digit (28, 28), ink 255 on 0.
-
-    Each is (n, 2) points (x, y) in pixels of a field of 84 x 84. There are none without ink, or
-    where ink is much deeper than a stroke: a small loop that ran full is no line, and a 9 would
-    become a bar.
+    """Return the strokes of a scanned digit (28, 28), ink 255 on 0. Each is (n, 2) points (x, y) in pixels of
+    a field of 84 x 84. There are none without ink, or where ink is much deeper than a stroke: a small loop
+    that ran full is no line, and a 9 would become a bar.
     """
     line, depth = traced(scan, _THINNED, 1.2)
     full = depth > (np.median(depth[line]) if line.any() else np.inf) + _DEEPER
@@ -108,15 +102,11 @@ def trace(scan: NDArray[np.uint8]) -> list[Line]:
     done: set[tuple[int, int]] = set()
     paths: list[list[tuple[int, int]]] = []
     while todo:
-        paths.append(_walk(_start(todo), todo, done))
+        ordered = sorted(todo)  # from an end of a line, or any point of a ring
+        start = next((at for at in ordered if len(_beside(at, todo)) == 1), ordered[0])
+        paths.append(_walk(start, todo, done))
     long = [path for path in paths if len(path) >= _SPUR] or paths[:1]
     return [_smooth(np.array(path, np.float32)[:, ::-1]) for path in long if len(path) > 1]
-
-
-def _start(todo: set[tuple[int, int]]) -> tuple[int, int]:
-    """An end of a line, or any point of a ring."""
-    ordered = sorted(todo)
-    return next((at for at in ordered if len(_beside(at, todo)) == 1), ordered[0])
 
 
 def _beside(at: tuple[int, int], where: set[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -71,7 +71,6 @@ class Bank(Strokes):
 
     @property
     def faces(self) -> int:
-        """Typefaces there are glyphs of."""
         return len(self.glyph_box) // len(GLYPHS)
 
     def glyph(self, face: int, character: str) -> tuple[NDArray[np.uint8], int]:
@@ -80,7 +79,6 @@ class Bank(Strokes):
         return self.glyphs[at : at + high * wide].reshape(high, wide), top
 
     def save(self, path: Path) -> None:
-        """Write the bank as a compressed npz file."""
         with atomic_write(path) as stream:
             np.savez_compressed(stream, **{f.name: getattr(self, f.name) for f in fields(self)})
 
@@ -96,10 +94,9 @@ def load_bank(path: str | Path) -> Bank:
 
 
 def build_bank(data: Path, *, fonts: Sequence[Path] = ()) -> Bank:
-    """Make a bank of the sets `SOURCES` in a folder: ``mnist``, the others in ``hands/free``.
-
-    What is missing is left out. ``fonts`` are files of typefaces; none are needed, letters are also
-    written by hand. InputError if there is no set at all, or one is broken.
+    """Make a bank of the sets `SOURCES` in a folder: ``mnist``, the others in ``hands/free``. What is missing
+    is left out. ``fonts`` are files of typefaces; none are needed, letters are also written by hand.
+    InputError if there is no set at all, or one is broken.
     """
     digits: list[Digit] = []
     scans: list[Scan] = []
@@ -126,21 +123,22 @@ def last_fifth(groups: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _pen_digits(folder: Path, number: int) -> Iterable[Digit]:
+    """The digits of a tablet, with points at even steps along their strokes."""
     known = read_strokes(folder / FILE)
     with np.load(folder / FILE) as stored:
         labels, held = stored["labels"], last_fifth([str(name) for name in stored["writers"]])
     for i in range(len(labels)):
-        lines = [_spaced(path.astype(np.float32)) for path in known.paths(i)]
+        lines = []
+        for path in known.paths(i):
+            line = path.astype(np.float32)
+            length = np.r_[0, np.cumsum(np.hypot(*np.diff(line, axis=0).T))]
+            if length[-1] < 1:
+                lines.append(np.repeat(line[:1], 2, axis=0))
+                continue
+            at = np.linspace(0, length[-1], max(2, round(float(length[-1]) / _STEP) + 1))
+            even = [np.interp(at, length, line[:, k]) for k in (0, 1)]
+            lines.append(np.stack(even, axis=1).astype(np.float32))
         yield lines, int(labels[i]), number, bool(held[i])
-
-
-def _spaced(line: Line) -> Line:
-    """Points at even steps along a stroke."""
-    length = np.r_[0, np.cumsum(np.hypot(*np.diff(line, axis=0).T))]
-    if length[-1] < 1:
-        return np.repeat(line[:1], 2, axis=0)
-    at = np.linspace(0, length[-1], max(2, round(float(length[-1]) / _STEP) + 1))
-    return np.stack([np.interp(at, length, line[:, k]) for k in (0, 1)], axis=1).astype(np.float32)
 
 
 def _scanned(folder: Path) -> Iterable[Scan]:
@@ -169,22 +167,16 @@ def _packed(digits: Sequence[Digit], scans: Sequence[Scan], fonts: Sequence[Path
     pixels, boxes = _glyphs(fonts)
     _, labels, sources, held = zip(*digits, strict=True)
     return Bank(
-        points=np.concatenate(points),
-        stroke_start=np.array(strokes, np.int32),
-        sample_start=np.array(samples, np.int32),
-        labels=np.array(labels, np.uint8),
-        sources=np.array(sources, np.uint8),
-        held=np.array(held, np.bool_),
+        points=np.concatenate(points), stroke_start=np.array(strokes, np.int32),
+        sample_start=np.array(samples, np.int32), labels=np.array(labels, np.uint8),
+        sources=np.array(sources, np.uint8), held=np.array(held, np.bool_),
         scans=np.array([s[0] for s in scans], np.uint8).reshape(-1, 28, 28),
         scan_labels=np.array([s[1] for s in scans], np.uint8),
-        scan_held=np.array([s[2] for s in scans], np.bool_),
-        glyphs=pixels,
-        glyph_box=boxes,
-    )
+        scan_held=np.array([s[2] for s in scans], np.bool_), glyphs=pixels, glyph_box=boxes,
+    )  # fmt: skip
 
 
 def _glyphs(fonts: Sequence[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Draw the characters of every typeface that has them."""
     from PIL import Image, ImageDraw, ImageFont
 
     pixels: list[NDArray[np.uint8]] = []

@@ -71,17 +71,12 @@ def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
         unsteady=float(rng.uniform(0.02, 0.1)),
         tremor=float(rng.uniform(0, 0.012)),
         bow=rng.normal(0, _BOW, (3, 2)).astype(np.float32),
-        styles={
-            digit: int(rng.integers(styles_of(digit)))
-            for digit in range(10) if rng.random() < _STYLED
-        },
-    )  # fmt: skip
+        styles={digit: int(rng.integers(styles_of(digit))) for digit in range(10) if rng.random() < _STYLED},
+    )
 
 
 @dataclass
 class Canvas:
-    """A page while it is drawn."""
-
     image: NDArray[np.float32]  #: grey levels, (side, side)
     bank: Bank
     rng: Rng
@@ -96,7 +91,6 @@ class Canvas:
 
     @property
     def side(self) -> int:
-        """Pixels of a side."""
         return len(self.image)
 
     def free(self, x: float, y: float, wide: float, high: float) -> bool:
@@ -104,7 +98,6 @@ class Canvas:
         return not self._cells(x, y, wide, high).any()
 
     def take(self, x: float, y: float, wide: float, high: float) -> None:
-        """Let nothing else be written in a box."""
         self._cells(x, y, wide, high)[:] = True
 
     def _cells(self, x: float, y: float, wide: float, high: float) -> NDArray[np.bool_]:
@@ -134,9 +127,8 @@ class Canvas:
 
     def draw(self, lines: Sequence[Line], pen: Pen, high: float, *, least: float = 0.4,
              vary: bool = False) -> tuple[Cover, int, int]:  # fmt: skip
-        """Draw strokes as in digits ``high`` pixels high; return their cover, its column and row.
-
-        ``least`` is the least width of the stroke in pixels; with ``vary`` the contrast varies.
+        """Draw strokes as in digits ``high`` pixels high; return their cover, its column and row. ``least``
+        is the least width of the stroke in pixels; with ``vary`` the contrast varies.
         """
         cover, left, top = ink(lines, max(pen.width * high, least), pen, self.rng)
         self.lay(cover, left, top, pen.contrast * (self.rng.uniform(0.9, 1.0) if vary else 1))
@@ -145,10 +137,9 @@ class Canvas:
     def digit(self, label: int | None, x: float, y: float, high: float, hand: Hand, pen: Pen,
               angle: float = 0.0, *, left: bool = False,
               bars: float = _BARS) -> Box | None:  # fmt: skip
-        """Write a digit, or any, whose middle is at (x, y); return its box, None if it has none.
-
-        It is ``high`` pixels high before it is slanted and stands on a line at an angle (radians).
-        With ``left`` it begins at x. ``bars`` is the share of ones that are one straight stroke.
+        """Write a digit, or any, whose middle is at (x, y); return its box, None if it has none. It is
+        ``high`` pixels high before it is slanted and stands on a line at an angle (radians). With ``left`` it
+        begins at x. ``bars`` is the share of ones that are one straight stroke.
         """
         rng, bank = self.rng, self.bank
         if len(hand.scans) and high < 130:
@@ -164,8 +155,12 @@ class Canvas:
                 lines = allograph(written, hand.styles[written], rng)
             else:
                 lines = [path.astype(np.float32) for path in bank.paths(index)]
-                if written == 1:
-                    lines = [_bar(rng)] if rng.random() < bars else _straightened(lines, rng)
+                if written == 1 and rng.random() < bars:  # one stroke, nearly straight
+                    column = 500 + np.cumsum(rng.normal(0, 25, 3))
+                    bar = np.stack([column, [0, rng.uniform(300, 700), 1000]], axis=1)
+                    lines = [bar.astype(np.float32)]
+                elif written == 1:
+                    lines = _straightened(lines, rng)
             if written == 1:
                 hand = replace(hand, slant=hand.slant + hand.ones)
             lines = self._placed(lines, x, y, high, hand, angle)
@@ -181,10 +176,9 @@ class Canvas:
     def shape(self, character: str, x: float, y: float, high: float, hand: Hand, pen: Pen,
               angle: float = 0.0, *, cursive: bool = False,
               letter: bool = False) -> float:  # fmt: skip
-        """Write a sign or a letter by hand, its left at x and capitals' middle at y.
-
-        ``cursive`` joins its first two strokes; ``letter`` says that it is no sign though one looks
-        like it (x). Returns the width that it takes, in pixels.
+        """Write a sign or a letter by hand, its left at x and capitals' middle at y. ``cursive`` joins its
+        first two strokes; ``letter`` says that it is no sign though one looks like it (x). Returns the width
+        that it takes, in pixels.
         """
         rng = self.rng
         sign = character in SIGNS and not letter
@@ -316,9 +310,3 @@ def _straightened(lines: list[Line], rng: Rng) -> list[Line]:
     lean = float((off[:, 0] * off[:, 1]).mean() / max(float((off[:, 1] ** 2).mean()), 1.0))
     share = np.array([lean * rng.uniform(0.5, 1), 0], np.float32)
     return [line - share * (line[:, 1:] - middle[1]) for line in lines]
-
-
-def _bar(rng: Rng) -> Line:
-    """A one of one stroke, nearly straight."""
-    x = 500 + np.cumsum(rng.normal(0, 25, 3))
-    return np.stack([x, [0, rng.uniform(300, 700), 1000]], axis=1).astype(np.float32)

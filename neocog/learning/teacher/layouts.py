@@ -53,11 +53,11 @@ def _any_format(rng: Rng) -> str:
 def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, hand: Hand,
                pen: Pen, *, gap: float, angle: float = 0.0,
                restless: float = 0.05, joined: float = _JOINED) -> float:  # fmt: skip
-    """Write characters from (x, y) on, y the middle of the line; return where it ends.
+    """Write characters from (x, y) on, y the middle of the line; return where it ends. ``#`` is any digit, a
+    space a gap.
 
-    In the text ``#`` is any digit, a space a gap; the rest are digits, signs and letters. The gap
-    between two marks and how restless (standard deviation) heights and rows are are shares of the
-    height; ``joined`` is the probability that strokes join some of the digits.
+    The gap between marks and how restless (standard deviation) heights and rows are are shares of the height;
+    ``joined`` is the probability that strokes join some of the digits.
     """
     rng, (x, y), begin = canvas.rng, at, at[0]
     slope = np.tan(angle)
@@ -114,20 +114,15 @@ def _flourish(canvas: Canvas, box: Box, high: float, pen: Pen) -> None:
     canvas.draw([rounded(np.array([begin, middle, begin + way], np.float32), 2)], pen, high)
 
 
-def _gap(canvas: Canvas) -> float:
-    """Space between digits: most stand apart, some nearly touch, some do."""
-    rng = canvas.rng
-    kind = rng.random()
-    return float(rng.uniform(0.08, 0.4) if kind < 0.55 else rng.uniform(0.4, 1.2) if kind < 0.67
-                 else rng.uniform(-0.1, 0.08) if kind < 0.94 else rng.uniform(-0.3, 0))  # fmt: skip
-
-
 def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     """Lines of numbers, at times with words and signs between them."""
     rng, side = canvas.rng, canvas.side
     kind = rng.random()
     angle = rng.normal(0, 0.03 if kind < 0.7 else 0.22) if kind < 0.92 else rng.uniform(-0.8, 0.8)
-    gap, restless = _gap(canvas), rng.uniform(0.02, 0.12)
+    near = rng.random()  # most digits stand apart, some nearly touch, some do
+    low, up = ((0.08, 0.4) if near < 0.55 else (0.4, 1.2) if near < 0.67
+               else (-0.1, 0.08) if near < 0.94 else (-0.3, 0))  # fmt: skip
+    gap, restless = float(rng.uniform(low, up)), rng.uniform(0.02, 0.12)
     words, formats = rng.random() < 0.2, rng.random() < 0.5
     y = rng.uniform(0.3, 1.2) * high + (rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0)
     for _ in range(int(rng.integers(1, 9))):
@@ -300,7 +295,6 @@ class _Cells:
 
     def outline(self, image: Image, kind: str, x: float, y: float, wide: float, high: float,
                 thick: int, rng: Rng) -> None:  # fmt: skip
-        """Draw an outline of a kind."""
         lean = 0.0 if kind == "field" else self.lean
         corner = np.array([(lean, 0), (wide + lean, 0), (wide, high), (0, high)])
         corner = corner + np.stack([x - corner[:, 1] * self.slope, y + corner[:, 0] * self.slope], 1)
@@ -372,8 +366,7 @@ def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
                 x += canvas.print_word(word, x, row, high, face, pen.contrast)
                 word = ""
             for letter in word:
-                wide = canvas.shape(letter, x, row, high, hand, pen, angle, cursive=cursive,
-                                    letter=True)  # fmt: skip
+                wide = canvas.shape(letter, x, row, high, hand, pen, angle, cursive=cursive, letter=True)
                 if joined:
                     _join(canvas, (x, row - high / 2, wide, high), high, pen)
                 x += wide + gap * high
@@ -388,13 +381,8 @@ def nothing(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 LAYOUTS: dict[str, tuple[Layout, float]] = {
-    "lines": (lines, 0.19),
-    "amount": (amount, 0.11),
-    "scattered": (scattered, 0.11),
-    "single": (single, 0.12),
-    "card": (card, 0.10),
-    "forms": (forms, 0.14),
-    "letters": (letters, 0.15),
-    "nothing": (nothing, 0.08),
-}
+    "lines": (lines, 0.19), "amount": (amount, 0.11), "scattered": (scattered, 0.11),
+    "single": (single, 0.12), "card": (card, 0.10), "forms": (forms, 0.14),
+    "letters": (letters, 0.15), "nothing": (nothing, 0.08),
+}  # fmt: skip
 """Each layout and the share of pages that have it."""

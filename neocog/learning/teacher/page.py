@@ -81,7 +81,6 @@ class Style:
 
 
 def any_style(rng: Rng) -> Style:
-    """Choose what kind of page it is."""
     names = list(LAYOUTS)
     layout = names[int(rng.choice(len(names), p=[LAYOUTS[name][1] for name in names]))]
     small = layout in ("lines", "forms") and rng.random() < 0.5
@@ -98,10 +97,9 @@ def any_style(rng: Rng) -> Style:
 
 
 def draw_page(bank: Bank, seed: int, variation: int = 0, *, side: int = SIDE, held: bool = False) -> Page:
-    """Draw a page of ``side`` (at most 1000) rows and columns, written with a bank.
-
-    ``seed`` decides the style, ``variation`` with it everything else: the same bytes for the same
-    arguments, bank and version of OpenCV. If ``held``, the hands of the validation part write it.
+    """Draw a page of ``side`` (at most 1000) rows and columns, written with a bank. ``seed`` decides the
+    style, ``variation`` with it everything else: the same bytes for the same arguments, bank and version of
+    OpenCV. If ``held``, the hands of the validation part write it.
     """
     style = any_style(np.random.default_rng([seed, 0]))
     rng = np.random.default_rng([seed, 1 + variation])
@@ -174,14 +172,12 @@ def _on_a_card(canvas: Canvas) -> Box:
         low = boxes[:, :2].min(axis=0) - high * rng.uniform(0.05, 0.9, 2)
         far = (boxes[:, :2] + boxes[:, 2:]).max(axis=0) + high * rng.uniform(0.05, 0.9, 2)
     card = paper.card_on(canvas.image, paper.surface(side, rng), (*low, *(far - low)), rng)
-    canvas.marks[:] = [mark for mark in canvas.marks if _within(mark, card)]
+    canvas.marks[:] = [
+        mark
+        for mark in canvas.marks
+        if 0 <= mark[1] + mark[3] / 2 - card[0] <= card[2] and 0 <= mark[2] + mark[4] / 2 - card[1] <= card[3]
+    ]
     return card
-
-
-def _within(mark: Mark, box: Box) -> bool:
-    """Whether the middle of a mark lies in a box."""
-    x, y = mark[1] + mark[3] / 2 - box[0], mark[2] + mark[4] / 2 - box[1]
-    return 0 <= x <= box[2] and 0 <= y <= box[3]
 
 
 def _around(card: Box, rng: Rng, side: int) -> tuple[int, int, int, int]:
@@ -195,9 +191,8 @@ def _around(card: Box, rng: Rng, side: int) -> tuple[int, int, int, int]:
 
 
 def _cut(marks: list[Mark], layout: str, rng: Rng, side: int) -> tuple[int, int, int, int]:
-    """Left, top, width and height of the part that is the picture: mostly all of it.
-
-    The finder reads large pictures much reduced, and people photograph one digit in a strip.
+    """Left, top, width and height of the part that is the picture: mostly all of it. The finder reads large
+    pictures much reduced, and people photograph one digit in a strip.
     """
     if rng.random() > _CUT.get(layout, 0.28):
         return 0, 0, side, side

@@ -201,8 +201,7 @@ def things(image: Image, rng: Rng) -> None:
         image[:] = cv2.GaussianBlur(image, (0, 0), float(np.exp(rng.uniform(-0.5, 2))))
 
 
-def _rectangle(image: Image, x: float, y: float, wide: float, high: float, level: float, pen: int
-               ) -> None:  # fmt: skip
+def _rectangle(image: Image, x: float, y: float, wide: float, high: float, level: float, pen: int) -> None:
     cv2.rectangle(image, (int(x), int(y)), (int(x + wide), int(y + high)), level, pen)
 
 
@@ -232,9 +231,8 @@ def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:
 def card_on(
     image: Image, under: Image, around: tuple[float, float, float, float], rng: Rng
 ) -> tuple[float, float, float, float]:
-    """Leave of a page a card ``around`` a box (left, top, width, height) on a surface ``under`` it.
-
-    At times a thumb holds it. Returns the card's own box.
+    """Leave of a page a card ``around`` a box (left, top, width, height) on a surface ``under`` it. At times
+    a thumb holds it. Returns the card's own box.
     """
     left, top, wide, high = around
     middle = np.array([left + wide / 2, top + high / 2])
@@ -254,7 +252,6 @@ def card_on(
         way = (edge - middle) / max(float(np.hypot(*(edge - middle))), 1.0)
         thick, level = 0.12 * min(wide, high) * rng.uniform(0.6, 1.4), rng.uniform(60, 190)
         for share, shade in ((1.0, 0.8), (0.85, 1.0)):
-            _path(image, np.array([edge, edge + 4 * thick * way]), level * shade,
-                  int(2 * share * thick))  # fmt: skip
+            _path(image, np.array([edge, edge + 4 * thick * way]), level * shade, int(2 * share * thick))
     low, far = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
     return low[0], low[1], far[0] - low[0], far[1] - low[1]

@@ -35,7 +35,6 @@ def log_uniform(rng: Rng, low: float, high: float) -> float:
 
 
 def any_pen(rng: Rng) -> Pen:
-    """Choose a pen: pencil, ball pen, felt pen, marker, nib."""
     width = log_uniform(rng, 1 / 60, 1 / 5)
     if rng.random() < 0.5:
         width = float(rng.uniform(0.04, 0.13))
@@ -51,10 +50,9 @@ def any_pen(rng: Rng) -> Pen:
 
 
 def ink(lines: Sequence[Line], width: float, pen: Pen, rng: Rng) -> tuple[Cover, int, int]:
-    """Draw strokes, each (n, 2) points (x, y) in pixels of the page, ``width`` pixels wide.
-
-    Returns their cover by ink (h, w), 0 .. 1, and column and row of its upper left pixel. The pen
-    gives pressure, nib and grain; its own width is not looked at.
+    """Draw strokes, each (n, 2) points (x, y) in pixels of the page, ``width`` pixels wide. Returns their
+    cover by ink (h, w), 0 .. 1, and column and row of its upper left pixel. The pen gives pressure, nib and
+    grain; its own width is not looked at.
     """
     zoom = 4 if width < 1.5 else 2 if width < 5 else 1
     edge = width * (1 + pen.pressure) / 2 + 1.5
@@ -176,9 +174,8 @@ LIKE_DIGITS = "OoIlSsZzBbqgDQYyJjTtViGCcUuLePp"
 
 @cache
 def shape(character: str) -> tuple[Line, list[int]]:
-    """Strokes of a sign or a letter: points (n, 2), where its strokes begin, and n.
-
-    The points (x, y) are 0 .. 1 from the top of capitals to the baseline.
+    """Strokes of a sign or a letter: points (n, 2), where its strokes begin, and n. The points (x, y) are 0
+    .. 1 from the top of capitals to the baseline.
     """
     strokes = (_SIGN_LINES.get(character) or _LETTER_LINES[character]).split()
     points = [[(int(at[0]), int(at[1])) for at in stroke.split("-")] for stroke in strokes]
