@@ -5,7 +5,6 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -66,9 +65,6 @@ class Chromium:
         """Type; for a file input, the files' names, one a line."""
         self._call("POST", f"/element/{self._find(css)}/value", text=words)
 
-    def keys(self, words: str) -> None:
-        self.type("body", words)
-
     def wait_for(self, script: str, seconds: float = 60) -> Any:
         """Wait until a JavaScript expression is true, and return it."""
         return until(lambda: self.run(f"return {script}"), seconds)
@@ -92,9 +88,6 @@ class Chromium:
     def complaints(self) -> list[str]:
         """What the console has said since it was asked before."""
         return [entry["message"] for entry in self._call("POST", "/se/log", type="browser")]
-
-    def screenshot(self, path: Path) -> None:
-        path.write_bytes(base64.b64decode(self._call("GET", "/screenshot")))
 
     def drop(self, css: str, files: Sequence[tuple[str, bytes]]) -> None:
         """Drop files on an element as a person would."""

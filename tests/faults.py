@@ -30,7 +30,6 @@ FAULTS = {
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "crashed": lambda: ctypes.string_at(0),
     "stopped": _stop,
-    "asleep": lambda: time.sleep(3600),
     "locked": lambda: re.match(r"(a+)+$", "a" * 40 + "b"),  # takes hours, and holds Python's lock
     "full": _run_out,
     "odd": _leave,

@@ -1,6 +1,7 @@
 """Handwritten digits, pages of them, a tiny model that reads them, and the commands."""
 
 import gzip
+import io
 import struct
 import time
 from collections.abc import Callable, Iterable
@@ -100,6 +101,13 @@ def save_page(path: Path, text: str) -> Path:
     return path
 
 
+def page_file(*texts: str, kind: str = "PNG", mode: str = "L") -> bytes:
+    """Pages of digits in one file."""
+    first, *more = (Image.fromarray(page(text)).convert(mode) for text in texts)
+    several = {"save_all": True, "append_images": more} if more else {}
+    return file_of(first, kind, **several)
+
+
 def digits_of(labels: str) -> NDArray[np.uint8]:
     """(N, 28, 28) digits in MNIST's form."""
     return np.stack([normalise(glyph(int(label))) for label in labels])
@@ -145,3 +153,16 @@ def _busiest(windows: NDArray[np.float64], count: int) -> NDArray[np.float32]:
             found.append(windows[picture, :, row, column])
             left[max(row - 3, 0) : row + 4, max(column - 3, 0) : column + 4] = 0
     return np.stack(found).astype(np.float32)
+
+
+def file_of(picture: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def scene(width: int = 60, height: int = 40, mode: str = "L") -> Image.Image:
+    """White paper with a dark block at its upper left."""
+    picture = Image.new("L", (width, height), 255)
+    picture.paste(20, (5, 5, 20, 15))
+    return picture.convert(mode)

@@ -64,6 +64,14 @@ def header(kind: bytes, size: int, name: str = "a.png") -> bytes:
     return info.tobuf(tarfile.USTAR_FORMAT)
 
 
+def with_holes(header: bytes) -> bytes:
+    """A header that says that more of it follows."""
+    block = bytearray(header)
+    block[482], block[148:156] = 1, b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
 def properties(**values: str) -> bytes:
     """A tar header of properties, as in pax archives."""
     lines = b""
@@ -151,28 +159,23 @@ def test_a_zip_replaced_while_it_is_read(tmp_path: Path) -> None:
     assert [item.picture() for item in find_inputs([str(path)])] == [b"1", b"333"]
 
 
-@pytest.mark.parametrize("kind", ["plain", "large", "behind a program", "remarks"])
-def test_zips_of_any_kind(kind: str, tmp_path: Path) -> None:
-    written = io.BytesIO()
-    files = {"a.png": b"", "\u00e9/b.png": os.urandom(999), "c.png": bytes(2**16), "x/": b""}
+def test_zips_of_any_kind(tmp_path: Path) -> None:
+    files = {"a.png": b"", "\u00e9/b.png": os.urandom(999), "c.png": bytes(2**16)}
+    written = io.BytesIO(b"#!/bin/sh\n" * 9)
+    written.seek(0, os.SEEK_END)
     with zipfile.ZipFile(written, "w") as archive:
         for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             for name, data in files.items():
                 info = zipfile.ZipInfo(f"{method}/{name}")
-                info.compress_type = method
-                if kind == "remarks":
-                    info.extra, archive.comment = b"\x99\x99\x04\x00dear", b"reader"
-                with archive.open(info, "w", force_zip64=kind == "large") as stream:
+                info.compress_type, info.extra, archive.comment = method, b"\x99\x99\x04\x00dear", b"reader"
+                with archive.open(info, "w", force_zip64=True) as stream:
                     stream.write(data)
-    begin = b"#!/bin/sh\n" * 9 if kind == "behind a program" else b""
     path = tmp_path / "a.zip"
-    path.write_bytes(begin + written.getvalue())
+    path.write_bytes(written.getvalue())
     found = {item.key: item.picture() for item in find_inputs([str(path)])}
-    wanted = {name: data for name, data in files.items() if name != "x/"}
-    assert found == {f"{m}/{name}": data for m in (0, 8) for name, data in wanted.items()}
-    place = path.read_bytes().index(files["\u00e9/b.png"])
-    damaged = bytearray(path.read_bytes())
-    damaged[place + 9] ^= 1
+    assert found == {f"{m}/{name}": data for m in (0, 8) for name, data in files.items()}
+    damaged = bytearray(written.getvalue())
+    damaged[damaged.index(files["\u00e9/b.png"]) + 9] ^= 1
     path.write_bytes(damaged)
     assert taken(path)[1] == ["cannot be extracted from its archive: Bad CRC-32 for file '0/\u00e9/b.png'"]
 
@@ -231,12 +234,8 @@ def test_what_lies_behind_the_end(packer: str, more: bytes, six: bytes, tmp_path
         assert taken(path) == ([f"{n}.png" for n in range(6)], [])
 
 
-def test_all_before_a_cut_or_a_wrong_checksum_is_read(six: bytes, tmp_path: Path) -> None:
-    (tmp_path / "a.tgz").write_bytes(gzip.compress(six, 0)[: headers(six)[4] + 900])
-    had, said = taken(tmp_path / "a.tgz")
-    assert had == [f"{n}.png" for n in range(4)]
-    assert ["to its end" in line for line in said] == [True]
-    data = bytearray(gzip.compress(six))  # and all with a checksum that is wrong
+def test_all_before_a_wrong_checksum_is_read(six: bytes, tmp_path: Path) -> None:
+    data = bytearray(gzip.compress(six))
     data[-8] ^= 1
     (tmp_path / "a.tgz").write_bytes(data)
     had, said = taken(tmp_path / "a.tgz")
@@ -247,11 +246,7 @@ def test_all_before_a_cut_or_a_wrong_checksum_is_read(six: bytes, tmp_path: Path
 def endless_headers(kind: str) -> Iterator[bytes]:
     """Blocks of a tar archive whose headers claim what memory there is."""
     if kind == "holes":
-        block = bytearray(header(b"S", 0))
-        block[482] = 1
-        block[148:156] = b" " * 8
-        block[148:156] = b"%06o\0 " % sum(block)
-        yield bytes(block)
+        yield with_holes(header(b"S", 0))
         yield from [(b"00000000001\0" * 42 + b"\1" + bytes(7)) * 2048] * 12
     elif kind == "pax holes":
         told = properties(GNU_sparse_major="1", GNU_sparse_minor="0", GNU_sparse_realsize="1")
@@ -315,12 +310,10 @@ def test_long_names_links_and_files_with_holes(tmp_path: Path) -> None:
         with tarfile.open(tmp_path / "a.tar.gz", "w:gz", format=kind) as archive:
             archive.addfile(tarfile.TarInfo(long))
         assert taken(tmp_path / "a.tar.gz") == ([long], [])
-    block = bytearray(header(b"S", 512, "holes.png"))
-    block[482], block[148:156] = 1, b" " * 8
-    block[148:156] = b"%06o\0 " % sum(block)
+    block = with_holes(header(b"S", 512, "holes.png"))
     more = bytes(504) + b"\1" + bytes(7) + bytes(512)
     last = header(tarfile.SYMTYPE, 0) + header(b"0", 0, "last.png") + bytes(1024)
-    (tmp_path / "a.tgz").write_bytes(gzip.compress(bytes(block) + more + b"1" * 512 + last))
+    (tmp_path / "a.tgz").write_bytes(gzip.compress(block + more + b"1" * 512 + last))
     had, said = taken(tmp_path / "a.tgz")
     assert had == ["last.png"]
     assert ["is a link, a device or full of holes" in line for line in said] == [True, True]

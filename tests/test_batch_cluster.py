@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +22,7 @@ from neocog.batch.run import reading
 from neocog.batch.tasks import Job
 from neocog.errors import DeviceError, UsageError
 from neocog.reading.formats import Format
-from tests.support import save_page, tiny_model
+from tests.support import save_page, tiny_model, until
 
 # not imported: Ray reads the environment then
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: neocog[cluster]")
@@ -88,11 +87,7 @@ def test_a_cluster_of_one_run_is_open_to_nobody_and_ends_with_it(tmp_path: Path)
         assert other.returncode
         assert b"authenti" in (other.stderr + other.stdout).lower()
         run.kill()
-    end = time.monotonic() + 10
-    while (folder.exists() or commands(folder)) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not folder.exists()
-    assert not commands(folder)
+    until(lambda: not folder.exists() and not commands(folder), 10)
 
 
 def listening() -> set[tuple[str, str]]:
@@ -110,23 +105,10 @@ def commands(folder: Path) -> list[bytes]:
     return [line for line in found if bytes(folder) in line]
 
 
-def finders() -> list[int]:
-    """Processes of the actors that find digits."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if place.read_bytes().startswith(b"ray::Finder"):
-                found.append(int(place.parent.name))
-        except OSError:
-            continue
-    return sorted(found)
-
-
 @pytest.mark.slow
 @needs_ray
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc: Linux")
 def test_the_same_records_though_an_actor_is_killed(tmp_path: Path) -> None:
-    if not Path("/proc/self/cmdline").exists():
-        pytest.skip("needs /proc, where actors are found")
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     for number in range(30):
         save_page(tmp_path / f"{number:02}.png", str(number))
@@ -142,7 +124,9 @@ def test_the_same_records_though_an_actor_is_killed(tmp_path: Path) -> None:
         for count, block in enumerate(blocks):
             text += block.text
             if count == 3:
-                os.kill(finders()[0], signal.SIGKILL)
+                places = Path("/proc").glob("[0-9]*/cmdline")
+                finders = [place for place in places if place.read_bytes().startswith(b"ray::Finder")]
+                os.kill(int(finders[0].parent.name), signal.SIGKILL)
     assert text == alone
     assert len(text.splitlines()) == 31
     assert json.loads(text.splitlines()[0])["text"] == "0"

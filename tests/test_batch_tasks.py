@@ -139,12 +139,11 @@ def test_answers_do_not_depend_on_the_company(reader: Reader) -> None:
     digits = digits_of("0123456789" * 3)
     whole = engine.recognise(digits)
     assert len(whole) == 30
-    for order in (np.arange(30)[::-1], np.random.default_rng(0).permutation(30)):
-        for size in (1, 7, 30):
-            some = order[:size]
-            answers = engine.recognise(digits[some])
-            np.testing.assert_array_equal(answers.score, whole.score[some])
-            np.testing.assert_array_equal(answers.p, whole.p[some])
+    for size in (1, 7, 30):
+        some = np.random.default_rng(size).permutation(30)[:size]
+        answers = engine.recognise(digits[some])
+        np.testing.assert_array_equal(answers.score, whole.score[some])
+        np.testing.assert_array_equal(answers.p, whole.p[some])
 
 
 class Slow(FixedBatches):

@@ -12,11 +12,9 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 from PIL import Image, features
-from typer.testing import CliRunner
 
 from experiments.documents.measure import compared
 from neocog.batch.output import open_sink
-from neocog.cli import app
 from neocog.errors import InputError, UsageError
 from neocog.reading import addresses
 from neocog.reading.formats import Format, kind_of
@@ -27,8 +25,7 @@ from neocog.vision import decode as vision_decode
 from neocog.vision import documents
 from neocog.vision.decode import decode, is_light
 from neocog.vision.page import _turned_back
-from tests.picture_files import file_of, page_file
-from tests.support import page, run
+from tests.support import file_of, page, page_file, run
 
 SIZE = (400, 300)
 
@@ -253,6 +250,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         data = self.pictures.get(self.path)
         self.send_response(200 if data else 404)
+        if self.path == "/cut":
+            self.send_header("Content-Length", "99")
         self.end_headers()
         self.wfile.write(data or b"")
 
@@ -262,7 +261,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    _Handler.pictures = {"/a.png": page_file("07"), "/slow": b"7"}
+    _Handler.pictures = {"/a.png": page_file("07"), "/slow": b"7", "/cut": b"half"}
     http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True).start()
     yield f"http://127.0.0.1:{http.server_address[1]}"
@@ -281,7 +280,8 @@ def test_a_picture_at_an_address(server: str, model: str) -> None:
 
 
 def test_limits_of_addresses(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path, why in (("/to_file", "cannot be fetched"), ("/to_self", "cannot be fetched")):
+    ended = "the connection ended before the file did"
+    for path, why in (("/to_file", "cannot be fetched"), ("/to_self", "cannot be fetched"), ("/cut", ended)):
         with pytest.raises(InputError, match=why) as failure:
             addresses.fetch(server + path)
         assert "\n" not in str(failure.value)
@@ -291,16 +291,6 @@ def test_limits_of_addresses(server: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(addresses, "MAX_SECONDS", 0.2)
     with pytest.raises(InputError, match=r"more than 0\.2 seconds"):
         addresses.fetch(f"{server}/slow")
-
-
-def test_the_shell_completes_commands_and_options() -> None:
-    def complete(words: str) -> list[str]:
-        asked = {"_NEOCOG_COMPLETE": "complete_bash", "COMP_WORDS": words,
-                 "COMP_CWORD": str(len(words.split()) - 1)}  # fmt: skip
-        return CliRunner().invoke(app, [], env=asked, prog_name="neocog").stdout.split()
-
-    assert complete("neocog re") == ["read"]
-    assert complete("neocog read --digits") == ["--digits-only"]
 
 
 def test_made_documents_are_compared_row_by_row() -> None:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import layers, reference
 from neocog.network.decision import Decision
-from neocog.network.engine import PART, Engine, Layers
-from neocog.network.layers import Patch
+from neocog.network.engine import Engine, Layers
 from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import digits_of, tiny_model
 
@@ -42,14 +41,6 @@ def test_whole_pass_and_decisions(engine: Engine, digits: Any, wanted: Any) -> N
     assert (engine.recognise(digits).label == decided.label).all()
 
 
-def test_each_layer_fed_the_references_input(engine: Engine, wanted: Any) -> None:
-    maps = {name: values[-4:].transpose(0, 2, 3, 1) for name, values in wanted.items()}
-    for (name, layer), before in zip(engine._layers.stages[1:], list(maps)[1:], strict=False):
-        source = np.ascontiguousarray(maps[before], np.float32)
-        got = layer(Patch.whole(source).tight()).full()
-        assert np.abs(got - maps[name]).max() <= 1e-5 * np.abs(maps[name]).max(), name
-
-
 def test_it_reads_what_it_has_learned(engine: Engine) -> None:
     answers = engine.recognise(digits_of("3141592653"))
     assert "".join(map(str, answers.label)) == "3141592653"
@@ -67,66 +58,24 @@ def test_batches_and_threads_change_nothing(batch: int, threads: int) -> None:
     assert (got.label == want.label).all()
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_a_batch_is_split_evenly(threads: int) -> None:
-    for count in (1, 2, 7, 8, 33):
-        parts, within = Engine(tiny_model(), threads=threads)._split(made_digits(count))
-        sizes = [len(part) for part in parts]
-        assert sum(sizes) == count
-        assert max(sizes) <= PART
-        assert max(sizes) - min(sizes) <= 1
-        assert len(parts) % threads == 0 or len(parts) == count
-        assert within.threads == (threads if len(parts) == 1 else 1)
-
-
 def test_silence_is_no_answer(engine: Engine) -> None:
     answers = engine.recognise(np.zeros((2, 28, 28), dtype=np.uint8))
     assert answers.label.tolist() == [-1, -1]
-    assert not answers.p.any()
-    assert not answers.score.any()
-    assert not answers.margin.any()
-
-
-def test_no_digits_no_answers(engine: Engine) -> None:
-    answers = engine.recognise(np.zeros((0, 28, 28), dtype=np.uint8))
-    assert len(answers) == 0
-    assert answers.score.shape == (0, 10)
-
-
-def test_no_pictures_no_maps(engine: Engine) -> None:
-    none, one = engine.maps(np.zeros((0, 65, 65))), engine.maps(np.zeros((1, 65, 65)))
-    assert {name: maps.shape for name, maps in none.items()} == {
-        name: (0, *maps.shape[1:]) for name, maps in one.items()
-    }
-    assert all(maps.dtype == np.float32 for maps in none.values())
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_what_stands_beside_a_digit_changes_no_score(threads: int) -> None:
-    engine = Engine(tiny_model(), threads=threads)
-    first, *others = digits_of("2071538")
-    want = engine.recognise(np.stack([first] * 6), batch=6)
-    for i, other in enumerate(others):
-        beside = np.zeros((6, 28, 28), dtype=np.uint8)  # most of them silent
-        beside[:i] = np.roll(other, i - 3, axis=1)
-        beside[3] = first
-        assert np.array_equal(engine.recognise(beside, batch=6).score[3], want.score[3])
-
-
-def test_stage_times_name_every_layer(engine: Engine) -> None:
-    times = engine.stage_times(made_digits(2), repeats=2)
-    names = ["U0", "UG", *(f"U{kind}{i}" for i in range(1, 5) for kind in "SC")]
-    assert sorted(times) == sorted(["total", *names])
-    assert all(len(ms) == 2 and (ms > 0).all() for ms in times.values())
+    assert not any(values.any() for values in (answers.p, answers.score, answers.margin))
+    none = engine.recognise(np.zeros((0, 28, 28), dtype=np.uint8))
+    assert (len(none), none.score.shape) == (0, (0, 10))
+    maps = engine.maps(np.zeros((0, 65, 65)))
+    assert [one.shape[0] for one in maps.values()] == [0] * 10
 
 
 def test_wrong_use_says_what_came(engine: Engine) -> None:
     with pytest.raises(InputError, match="expected uint8"):
         engine.recognise(np.zeros((0, 5), dtype=np.uint8))
-    with pytest.raises(InputError, match=r"expected \(B, 65, 65\)"):
-        engine.maps(np.zeros((65, 65)))
-    with pytest.raises(InputError, match="not finite"):
-        engine.maps(np.full((1, 65, 65), np.nan))
+    for values, words in ((np.zeros((65, 65)), r"expected \(B, 65, 65\)"),
+                          (np.full((1, 65, 65), np.nan), "not finite")):  # fmt: skip
+        for maps_of in (engine.maps, lambda u0: reference.respond(u0, tiny_model())):
+            with pytest.raises(InputError, match=words):
+                maps_of(values)
     with pytest.raises(UsageError, match="-1 threads"):
         Engine(tiny_model(), threads=-1)
     with pytest.raises(UsageError, match="batch of 0"):

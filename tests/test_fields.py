@@ -21,13 +21,8 @@ def test_lobes_of_the_contrast_kernel_balance() -> None:
 def test_positive_sums_of_the_published_a_c(name: str) -> None:
     sums = [c_kernel(c)[c_kernel(c) > 0].sum() for c in preset(name).c]
     assert sums == pytest.approx([110.108, 110.108, 202.272], abs=5e-4)
-
-
-def test_surrounds_cancel_their_centres() -> None:
-    first, second, third = (c_kernel(c) for c in preset("fukushima2003").c)
-    assert first.sum() == pytest.approx(0, abs=1e-10)
-    assert second.sum() == pytest.approx(0, abs=1e-10)
-    assert third.min() >= 0
+    if name == "fukushima2003":  # surrounds cancel their centres
+        assert [c_kernel(c).sum() for c in preset(name).c[:2]] == pytest.approx([0, 0], abs=1e-10)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -49,9 +44,7 @@ def test_inhibitory_weights_end_at_the_rim() -> None:
     assert (c6 == 0).sum() == 4  # the corners, r^2 = 12.5 > 3.4^2
     assert c6[2, 2] == pytest.approx(0.7 ** (0.5 / 3.4**2))
     assert c9[4, 4] == 1
-    assert c9[0, 3] > 0
-    assert c9[0, 4] > 0
-    assert c9[0, 1] == 0
+    assert (c9[0, [1, 3, 4]] > 0).tolist() == [False, True, True]
 
 
 # --- US1: learned from ideal edges, it has the published strengths ------------------------------
@@ -62,20 +55,14 @@ def edges() -> np.ndarray:
     return edge_references(preset("fukushima2003")).astype(np.float64)
 
 
-def test_published_values_of_b(edges: np.ndarray) -> None:
-    s = preset("fukushima2003").s[0]
-    b = inhibitory_weights(edges, bell(s.kernel, s.c), s.q)
-    assert b[:3] == pytest.approx([134.1, 112.6, 114.6], rel=0.01)
-
-
-def test_b_is_the_length_of_a(edges: np.ndarray) -> None:
+def test_published_values_of_b_and_its_law(edges: np.ndarray) -> None:
     """b = sqrt(sum a^2 / c) always holds."""
     s = preset("fukushima2003").s[0]
     c = bell(s.kernel, s.c)
-    a = excitatory_weights(edges, c, s.q)
+    a, b = excitatory_weights(edges, c, s.q), inhibitory_weights(edges, c, s.q)
+    assert b[:3] == pytest.approx([134.1, 112.6, 114.6], rel=0.01)
     inside = c > 0
-    length = np.sqrt((a[:, :, inside] ** 2 / c[inside]).sum(axis=(1, 2)))
-    np.testing.assert_allclose(inhibitory_weights(edges, c, s.q), length, rtol=1e-12)
+    np.testing.assert_allclose(b, np.sqrt((a[:, :, inside] ** 2 / c[inside]).sum(axis=(1, 2))), rtol=1e-12)
 
 
 def test_a_quarter_turn_turns_the_weights(edges: np.ndarray) -> None:

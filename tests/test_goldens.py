@@ -2,10 +2,8 @@
 
     python -m tests.test_goldens COMMIT [NAME ...]    # records them anew, for a reason that the commit says
 
-`golden/NAME.json` holds the commit and the machine that recorded it. On the same processor with the same
-NumPy, OpenCV and Pillow, floats and digests are equal to the bit; elsewhere floats are near, and digests are
-not compared. `golden/pages` and `golden/digits.npz` are drawn from pen paths of pendigits (CC BY 4.0, thanked
-in data/README.md). `python -m experiments.gpu.measure` compares a GPU's answers with the CPU's.
+On the processor and with the libraries that `golden/NAME.json` names, floats and digests are equal to the
+bit. `golden/pages` and `golden/digits.npz` are drawn from pen paths of pendigits (thanked in data/README.md).
 """
 
 import hashlib
@@ -57,18 +55,15 @@ data make-pages out --conditions none | models none | none | read good.png --non
 
 
 def digest(*arrays: Any) -> str:
-    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()[
-        :24
-    ]
+    data = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    return hashlib.sha256(data).hexdigest()[:24]
 
 
 def machine() -> str:
     """The processor and the versions that the bits depend on."""
-    names = (
-        re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()) if os.name == "posix" else []
-    )
-    versions = f"NumPy {np.__version__}, OpenCV {cv2.__version__}, Pillow {PIL.__version__}"
-    return f"{names[0] if names else platform.processor()}, {versions}"
+    known = Path("/proc/cpuinfo").read_text() if os.path.exists("/proc/cpuinfo") else ""
+    names = [*re.findall(r"model name\s*: (.*)", known), platform.processor()]
+    return f"{names[0]}, NumPy {np.__version__}, OpenCV {cv2.__version__}, Pillow {PIL.__version__}"
 
 
 def fixed_digits() -> tuple[np.ndarray, np.ndarray]:
@@ -86,11 +81,8 @@ def answers() -> Any:
     found = {}
     for name in ("neocog", "neocog-small", "fukushima"):
         told = Reader(name, device="cpu").engine.recognise(fixed_digits()[0])
-        found[name] = {
-            "labels": "".join(map(str, told.label)),
-            "p": told.p.tolist(),
-            "margin": told.margin.tolist(),
-        }
+        labels = "".join(map(str, told.label))
+        found[name] = {"labels": labels, "p": told.p.tolist(), "margin": told.margin.tolist()}
     return found
 
 
@@ -98,10 +90,9 @@ def records() -> Any:
     reader, found = Reader(device="cpu"), {}
     for name, path in pictures():
         page = reader.read(path)
-        digits = [[digit.char, digit.p, list(digit.box)] for digit in page.digits]
-        signs = [[sign.char, sign.p, list(sign.box)] for sign in page.signs]
+        marks = [[[mark.char, mark.p, list(mark.box)] for mark in some] for some in (page.digits, page.signs)]
         about = f"turned by {page.turn}, size {page.size}"
-        found[name] = {"text": page.text, "about": about, "digits": digits, "signs": signs}
+        found[name] = {"text": page.text, "about": about, "digits": marks[0], "signs": marks[1]}
     return found
 
 
@@ -123,26 +114,21 @@ def commands() -> Any:
 
 def errors() -> Any:
     """Of bad calls: the exit code and how many lines stderr has."""
-    found = {}
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        for name in ("broken.png", "broken.safetensors", "broken.zip"):
-            Path(name).write_bytes(b"PK\3\4 no" if name.endswith("zip") else b"no")
-        Path("empty").mkdir()
-        Path("good.png").write_bytes((ROOT / "data/samples/postcode.png").read_bytes())
-        for call in re.split(r" \| |\n", CALLS.strip()):
-            done = run(*call.split())
-            found[call] = [f"exit {done.exit_code}", f"{len(done.stderr.splitlines())} lines"]
-    return found
+    for name in ("broken.png", "broken.safetensors", "broken.zip"):
+        Path(name).write_bytes(b"PK\3\4 no" if name.endswith("zip") else b"no")
+    Path("empty").mkdir()
+    Path("good.png").write_bytes((ROOT / "data/samples/postcode.png").read_bytes())
+    calls = re.split(r" \| |\n", CALLS.strip())
+    done = {call: run(*call.split()) for call in calls}
+    return {call: [f"exit {r.exit_code}", f"{len(r.stderr.splitlines())} lines"] for call, r in done.items()}
 
 
 def outputs() -> Any:
     """Of the samples, one picture for ALTO, which has no place for more."""
-    options, found = ("--workers", "0", "--device", "cpu", "-q"), {}
-    with chdir(ROOT):
-        for form in ("text", "csv", "tsv", "hocr", "alto", "jsonl"):
-            names = PICTURES[: 1 if form == "alto" else None]
-            found[form] = run("read", *names, "--format", form, *options).stdout
-    return found
+    os.chdir(ROOT)
+    words = ("read", "--workers", "0", "--device", "cpu", "-q", "--format")
+    forms = ("text", "csv", "tsv", "hocr", "alto", "jsonl")
+    return {form: run(*words, form, *PICTURES[: 1 if form == "alto" else None]).stdout for form in forms}
 
 
 def bank() -> Bank:
@@ -186,19 +172,10 @@ def finetuned() -> Any:
 
     torch.set_num_threads(1)
     digits, labels = fixed_digits()
-    learned, kept = (
-        Mix.of(digits[part], labels[part]) for part in (np.arange(200) % 5 < 4, np.arange(200) % 5 == 4)
-    )
-    settings = Settings(
-        epochs=50 / 8,
-        batch=20,
-        rate=0.03,
-        pool=40,
-        marks=0.2,
-        mean=0.9,
-        precision="fp32",
-        augmentation=PRESETS["strokes"],
-    )
+    learned, kept = (Mix.of(digits[part], labels[part])
+                     for part in (np.arange(200) % 5 < 4, np.arange(200) % 5 == 4))  # fmt: skip
+    settings = Settings(epochs=50 / 8, batch=20, rate=0.03, pool=40, marks=0.2, mean=0.9, precision="fp32",
+                        augmentation=PRESETS["strokes"])  # fmt: skip
     start = start_model(recipe_of("finetuned", "5/9/20"), learned, reject=2, count=100)
     trainer = Finetuner(start, learned, kept, settings)
     trainer.run()
@@ -212,10 +189,9 @@ def finder_trained() -> Any:
 
     torch.set_num_threads(1)
     settings = FinderTraining(chunk=20, chunks=5, passes=2, batch=4, side=64, validation=4, seed=3)
-    with tempfile.TemporaryDirectory() as folder:
-        bank().save(Path(folder, "bank.npz"))
-        train_finder(Path(folder, "bank.npz"), Path(folder, "run"), settings, workers=1, tell=lambda _: None)
-        rows = json.loads(Path(folder, "run", "curves.json").read_text())
+    bank().save(Path("bank.npz"))
+    train_finder(Path("bank.npz"), Path("run"), settings, workers=1, tell=lambda _: None)
+    rows = json.loads(Path("run/curves.json").read_text())
     return [row["loss"] for row in rows if "loss" in row]
 
 
@@ -226,9 +202,7 @@ def announced() -> Any:
 
     clips = sorted(Path(os.environ.get("NEOCOG_FROZEN", ROOT / "frozen"), "clips").glob("*-*.avi"))
     if not clips:
-        pytest.skip(
-            "needs the frozen clips: python -m experiments.reading.freeze; NEOCOG_FROZEN names their folder"
-        )
+        pytest.skip("needs python -m experiments.reading.freeze; NEOCOG_FROZEN names its folder")
     reader, found = Reader("neocog-small", device="cpu"), {}
     for clip in clips:
         found[clip.stem] = list[str]()
@@ -240,53 +214,48 @@ def announced() -> Any:
     return found
 
 
-def near(found: Any, golden: Any, floats: float, ints: int = 0) -> bool:
-    """Whether two values are equal but for so much in their numbers."""
-    if isinstance(golden, dict):
-        return found.keys() == golden.keys() and all(
-            near(found[key], golden[key], floats, ints) for key in golden
-        )
-    if isinstance(golden, list):
-        return len(found) == len(golden) and all(
-            map(near, found, golden, [floats] * len(golden), [ints] * len(golden))
-        )
-    if isinstance(golden, int | float):
-        return abs(found - golden) <= (ints if isinstance(golden, int) else floats)
-    return bool(found == golden)
+def leaves(value: Any, place: str = "") -> dict[str, Any]:
+    """Numbers and words of a value, by their places in it."""
+    if not isinstance(value, dict | list | tuple):
+        return {place: value}
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    return {k: v for key, one in inner for k, v in leaves(one, f"{place}/{key}").items()}
 
 
-slow = pytest.mark.slow
-#: How each is found, the tolerance of floats here and elsewhere (None: not compared), that of whole numbers.
-GOLDENS: dict[str, tuple[Callable[[], Any], float, float | None, int]] = {
-    "answers": (answers, 0.0, 1e-5, 0), "records": (records, 1e-6, 1e-4, 1), "crops": (crops, 0.0, None, 0),
-    "commands": (commands, 0.0, 0.0, 0), "errors": (errors, 0.0, 0.0, 0), "outputs": (outputs, 0.0, None, 0),
-    "drawn": (drawn, 0.0, None, 0), "finetuned": (finetuned, 1e-4, 1e-2, 0),
-    "finder_trained": (finder_trained, 1e-4, 1e-2, 0), "announced": (announced, 0.0, None, 0),
+#: Tolerance of floats on the machine that recorded and elsewhere (None: not compared), that of whole numbers.
+GOLDENS: dict[Callable[[], Any], tuple[float, float | None, int]] = {
+    answers: (0, 1e-5, 0), records: (1e-6, 1e-4, 1), crops: (0, None, 0), commands: (0, 0, 0),
+    errors: (0, 0, 0), outputs: (0, None, 0), drawn: (0, None, 0), finetuned: (1e-4, 1e-2, 0),
+    finder_trained: (1e-4, 1e-2, 0), announced: (0, None, 0),
 }  # fmt: skip
-SLOW = {"finetuned": [slow], "finder_trained": [slow], "announced": [slow, pytest.mark.data]}
+SLOW = {one: [pytest.mark.slow] for one in (finetuned, finder_trained)}
+SLOW[announced] = [pytest.mark.slow, pytest.mark.data]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, [])) for name in GOLDENS])
-def test_goldens(name: str) -> None:
-    find, here, elsewhere, ints = GOLDENS[name]
-    known = json.loads((FOLDER / f"{name}.json").read_text())
+@pytest.mark.parametrize(
+    "find", [pytest.param(one, marks=SLOW.get(one, []), id=one.__name__) for one in GOLDENS]
+)
+def test_goldens(find: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    here, elsewhere, ints = GOLDENS[find]
+    known = json.loads((FOLDER / f"{find.__name__}.json").read_text())
     floats = here if known["machine"] == machine() else elsewhere
     if floats is None:
         pytest.skip(f"to the bit: recorded on {known['machine']}")
-    found, golden = json.loads(json.dumps(find())), known["value"]
-    for key in golden if isinstance(golden, dict) else ():  # the first difference is shown alone
-        assert near(found.get(key), golden[key], floats, ints), (key, found.get(key), golden[key])
-    assert near(found, golden, floats, ints), found
-
-
-def record(commit: str, *names: str) -> None:
-    for name in names or GOLDENS:
-        value = GOLDENS[name][0]()
-        text = json.dumps({"commit": commit, "machine": machine(), "value": value}, ensure_ascii=False)
-        for key in value if isinstance(value, dict) else ():  # a line each
-            text = text.replace(f'"{key}": ', f'\n"{key}": ', 1)
-        (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    near = {int: ints, float: floats}
+    assert leaves(find()) == {
+        place: pytest.approx(value, rel=0, abs=near[type(value)]) if type(value) in near else value
+        for place, value in leaves(known["value"]).items()
+    }
 
 
 if __name__ == "__main__":
-    record(*sys.argv[1:])
+    for one in GOLDENS:
+        if one.__name__ in sys.argv[2:] or not sys.argv[2:]:
+            with tempfile.TemporaryDirectory() as folder, chdir(folder):
+                found = one()
+            told = {"commit": sys.argv[1], "machine": machine(), "value": found}
+            text = json.dumps(told, ensure_ascii=False)
+            for key in found if isinstance(found, dict) else ():  # a line each
+                text = text.replace(f'"{key}": ', f'\n"{key}": ', 1)
+            (FOLDER / f"{one.__name__}.json").write_text(text + "\n", encoding="utf-8")

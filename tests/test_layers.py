@@ -58,34 +58,17 @@ def s_error(layer: SLayer, weights: SWeights, u: np.ndarray, padding: int) -> fl
 @given(
     seed=st.integers(0, 10**6),
     size=st.integers(5, 14),
-    kernel=st.integers(2, 9),
+    kernel=st.integers(2, 12),
     padding=st.integers(0, 5),
     planes=st.sampled_from([1, 2, 3, 8, 11]),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_s_layer(seed: int, size: int, kernel: int, padding: int, planes: int) -> None:
     if size + 2 * padding < kernel or padding >= kernel:
         return
     rng = np.random.default_rng(seed)
     layer, weights = s_layer(rng, size, kernel, padding, planes)
     assert s_error(layer, weights, sparse_maps(rng, 2, size, planes), padding) < 1e-5
-
-
-@given(seed=st.integers(0, 10**6), size=st.integers(7, 14), few=st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
-def test_s_layer_of_few_cells(seed: int, size: int, few: int) -> None:
-    rng = np.random.default_rng(seed)
-    layer, weights = s_layer(rng, size, size - few + 1, 0, 12)
-    assert layer.out == few
-    assert s_error(layer, weights, sparse_maps(rng, 2, size, 12), 0) < 1e-5
-
-
-def test_a_faint_corner_is_heard_beside_a_strong_one() -> None:
-    rng = np.random.default_rng(6)
-    layer, weights = s_layer(rng, 13, 9, 0, 20)
-    u = np.zeros((1, 13, 13, 20), dtype=np.float32)
-    u[0, 12, 12], u[0, 0, 0] = 1, 1e-3
-    assert s_error(layer, weights, u, 0) < 1e-5
 
 
 def made_model(name: str) -> Model:

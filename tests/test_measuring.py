@@ -1,14 +1,12 @@
 """The sets that measure reading: what they are made of, apart from what is learned from."""
 
-import csv
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from experiments.documents import signs
 from experiments.reading import freeze
@@ -18,7 +16,6 @@ from neocog.cli.learn import _fonts
 from neocog.errors import InputError, NeocogError, UsageError
 from neocog.jsontext import to_json
 from neocog.learning.pages.conditions import FACES
-from neocog.learning.pages.pen import write_digit
 from neocog.learning.teacher import bank, layouts
 from neocog.reading.records import DigitReading, PageReading
 from neocog.reading.words import SURE
@@ -50,24 +47,19 @@ def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
         (tmp_path / f"{face}.ttf").unlink()
 
 
-def test_a_loop_that_ran_full_stays_full_under_a_thin_pen() -> None:
-    nine = np.zeros((28, 28), np.uint8)
-    rows, columns = np.mgrid[:28, :28]
-    nine[np.hypot(rows - 9, columns - 14) < 5] = 255
-    nine[9:24, 16:18] = 255
-    cover = write_digit(nine, 80, 0.04)
-    head, leg = cover[: len(cover) // 3].max(0), cover[-len(cover) // 3 :].max(0)
-    assert (head > 0.5).sum() > 2 * (leg > 0.5).sum() > 0
-
-
-def test_errors_are_told_apart() -> None:
-    assert faults("123", "123")["wrong"] == 0
-    assert faults("12", "123") == {"wrong": 1, "missed": 1}
-    assert faults("1923", "123") == {"wrong": 1, "extra": 1}
-    assert faults("1?3", "123") == {"wrong": 1, "refused": 1}
-    assert faults("173", "123") == {"wrong": 1, "misread": 1}
-    assert faults("231", "123")["out_of_order"] == 1
-    assert faults("", "12") == {"wrong": 2, "missed": 2}
+@pytest.mark.parametrize(
+    ("read", "written", "found"),
+    [
+        ("123", "123", {"wrong": 0}),
+        ("12", "123", {"wrong": 1, "missed": 1}),
+        ("1923", "123", {"wrong": 1, "extra": 1}),
+        ("1?3", "123", {"wrong": 1, "refused": 1}),
+        ("173", "123", {"wrong": 1, "misread": 1}),
+        ("", "12", {"wrong": 2, "missed": 2}),
+    ],
+)
+def test_errors_are_told_apart(read: str, written: str, found: dict[str, int]) -> None:
+    assert faults(read, written).items() >= found.items()
 
 
 def test_probabilities_stand_beside_what_is_right() -> None:
@@ -98,24 +90,16 @@ def test_a_sign_that_is_printed_is_counted() -> None:
 def test_frozen_pages_are_read_from_their_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"experiments\.reading\.freeze"):
         list(samples(tmp_path, tmp_path, ["forms"]))
-    folder = freeze_page(tmp_path, "forms", "heavy", [[1, 20, 20, 10, 20]])
-    (tmp_path / "strings").mkdir()
-    support.save_page(tmp_path / "strings/a.png", "07")
-    (tmp_path / "strings/labels.csv").write_text("file,text,digits\na.png,0/7,07\n")
-    one, other = samples(tmp_path, folder, ["forms:heavy", "strings:even", "forms:dots", "strings:odd"])
+    for name, table in (("strings", "file,text,digits\na.png,0/7,07\n"),
+                        ("forms", 'file,kind,text,marks\na.png,heavy,07,"[[1,20,20,10,20]]"\n')):  # fmt: skip
+        (tmp_path / name).mkdir()
+        support.save_page(tmp_path / name / "a.png", "07")
+        (tmp_path / name / "labels.csv").write_text(table)
+    one, other = samples(tmp_path, tmp_path, ["forms:heavy", "strings:even", "forms:dots", "strings:odd"])
     assert (one.kind, one.text, np.asarray(one.picture).shape) == ("heavy", "07", support.page("07").shape)
     assert one.marks is not None
-    assert one.marks.dtype == np.float32
+    assert one.marks.tolist() == [[1, 20, 20, 10, 20]]
     assert (other.kind, other.text, other.picture) == ("even", "07", other.file)
-
-
-def freeze_page(folder: Path, name: str, kind: str, marks: list[list[float]]) -> Path:
-    (folder / name).mkdir()
-    support.save_page(folder / name / "a.png", "07")
-    rows = [("file", "kind", "text", "marks"), ("a.png", kind, "07", json.dumps(marks))]
-    with (folder / name / "labels.csv").open("w", newline="") as stream:
-        csv.writer(stream).writerows(rows)
-    return folder
 
 
 def test_a_frozen_set_is_drawn_where_it_is_not_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,49 +120,22 @@ def test_a_frozen_set_is_drawn_where_it_is_not_right(tmp_path: Path, monkeypatch
         freeze.fonts(tmp_path)
 
 
-def test_a_sign_stands_from_the_score_at_which_one_in_twenty_is_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sign_stands_from_the_score_at_which_one_in_twenty_is_wrong() -> None:
     found = [(0.55, False), (0.6, False), *((0.7, True) for _ in range(20))]
     assert (signs.least(found), signs.least(found[:3])) == (0.61, None)
-    folder = freeze_page(tmp_path, "signs", "amounts", [[11, 100, 100, 10, 5]])
-    Image.open(Path(__file__).parent / "golden/pages/amounts.jpg").save(folder / "signs/a.png")
-    output = tmp_path / "signs.json"
-    monkeypatch.setattr(sys, "argv", ["signs.py", "-o", str(output), "--frozen", str(folder)])
-    signs.main()
-    result = json.loads(output.read_text())
-    assert result["finder"].startswith("finder@")
-    assert all(set(row) == set(result["columns"]) for row in result["rows"])
-    assert {"-", ","} & {row["sign"] for row in result["rows"]}
 
 
 def test_what_was_chosen_is_in_the_code() -> None:
-    results = Path(signs.__file__).parents[1]
-    tuned = json.loads((results / "reading/results/tune_reading.json").read_text())
-    assert tuned["weights"] == json.loads(to_json(asdict(Weights())))
+    def result(name: str) -> Any:
+        return json.loads((Path(signs.__file__).parents[1] / f"{name}.json").read_text())
+
+    tuned, vary = (result(f"reading/results/tune_{name}") for name in ("reading", "vary"))
     settings = json.loads(to_json(asdict(SearchSettings())))
-    assert [settings[name] == tuned[name] for name in ("told", "asked", "upright")] == [True] * 3
-    vary = json.loads((results / "reading/results/tune_vary.json").read_text())
-    assert vary["weights"] == tuned["weights"]
+    assert tuned["weights"] == vary["weights"] == json.loads(to_json(asdict(Weights())))
     assert vary["settings"] == settings
-    small = json.loads((results / "reading/results/tune_small.json").read_text())
-    assert FinderSettings().small == small["small"]
-    coarse = json.loads((results / "reading/results/tune_coarse.json").read_text())
-    assert f"{FinderSettings().fine:g}, {FinderSettings().clear:g}" == coarse["best"]
-    rows = json.loads((results / "documents/results/signs.json").read_text())["rows"]
+    assert all(settings[name] == tuned[name] for name in ("told", "asked", "upright"))
+    assert FinderSettings().small == result("reading/results/tune_small")["small"]
+    best = f"{FinderSettings().fine:g}, {FinderSettings().clear:g}"
+    assert best == result("reading/results/tune_coarse")["best"]
+    rows = result("documents/results/signs")["rows"]
     assert {row["sign"]: row["least"] for row in rows if row["least"] is not None} == SURE
-
-
-def test_every_setting_was_varied() -> None:
-    pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
-    from experiments.reading import tune
-
-    found = json.loads((Path(tune.__file__).parent / "results/tune_vary.json").read_text())
-    values: dict[str, list[float]] = {}
-    for row in found["rows"]:
-        values.setdefault(row["setting"], []).append(row["value"])
-    usual = asdict(SearchSettings())
-    for name in tune.VARIED:
-        low, high = values[name]
-        assert low < usual[name] < high or (name == "sure" and low > usual[name] > high)
-    assert {*usual} - {*tune.VARIED} == {"asked", "upright", "most"}

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,13 +37,7 @@ def test_saved_is_loaded(tmp_path: Path) -> None:
     assert len(saved.version) == 8
     assert loaded.card == {"digits": 10}
     assert loaded.spec == model.spec
-    for got, want in zip(loaded.s, model.s, strict=True):
-        np.testing.assert_array_equal(got.reference, want.reference)
-        assert (got.threshold, got.q) == (want.threshold, want.q)
-
-
-def test_a_model_is_shown_in_a_line() -> None:
-    assert repr(tiny_model()) == "<Model tiny: neocog, 16/20/30/10 planes>"
+    assert to_bytes(loaded) == to_bytes(model)
 
 
 def test_the_card_is_no_part_of_the_id() -> None:
@@ -61,14 +56,6 @@ def test_fp16_is_half_the_size_and_keeps_blurs_exact() -> None:
     loaded = from_bytes(half, source="x")
     for got, want in zip(loaded.blurs, tiny_model().blurs, strict=True):
         np.testing.assert_array_equal(got, want)
-
-
-def test_layers_may_be_held_in_any_order() -> None:
-    m = tiny_model()
-    turned = replace(m, s=tuple(
-        replace(layer, reference=np.asfortranarray(layer.reference)) for layer in m.s
-    ))  # fmt: skip
-    assert to_bytes(turned) == to_bytes(m)
 
 
 def broken(**changes: object) -> Model:
@@ -114,28 +101,11 @@ def test_impossible_models_are_refused(model: object, reason: str) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [
-        b"",
-        b"neither",
-        pickle.dumps({"US1": 1}),
-        b"PK\x03\x04archive",
-        to_bytes(tiny_model())[:-7],
-        to_bytes(tiny_model())[:100],
-        b"\xff" * 64,
-    ],
-)
+    [b"", b"neither", pickle.dumps({"US1": 1}), b"PK\x03\x04archive", to_bytes(tiny_model())[:-7],
+     to_bytes(tiny_model())[:100], b"\xff" * 64, struct.pack("<Q", 2**60) + b"{}"],
+)  # fmt: skip
 def test_other_files_are_refused(data: bytes) -> None:
     refuse(data)
-
-
-def test_a_header_that_lies_is_refused() -> None:
-    data = to_bytes(tiny_model())
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    for wrong in ({}, {"neocog": "[]"}, {"neocog": '{"format": "neocog 9"}'}):
-        header["__metadata__"] = wrong
-        text = json.dumps(header).encode()
-        refuse(len(text).to_bytes(8, "little") + text + data[8 + length :])
 
 
 @pytest.mark.parametrize(
@@ -193,6 +163,11 @@ def test_cards_without_bounds_are_refused(here: str, reason: str) -> None:
     refuse(with_header(lambda text: text.replace('"here"', here)), reason)
 
 
+def test_a_header_that_lies_is_refused() -> None:
+    for wrong in ("", "[]", '{"format": "neocog 9"}'):
+        refuse(with_header(lambda _, wrong=wrong: wrong))
+
+
 @pytest.mark.parametrize("rule", ["pairs", "triples", "linear", "loudest"])
 def test_models_of_other_rules_are_refused(rule: str) -> None:
     before, after = '"rule": "strongest"', f'"rule": "{rule}"'
@@ -210,10 +185,13 @@ def test_planes_whose_maps_take_too_much_memory_are_refused(planes: tuple[int, i
         model_file._check(broken(s=s, labels=np.zeros(k4, np.int64)))
 
 
-def test_a_number_that_is_not_finite_is_not_written() -> None:
-    for model in (broken(card={"reading": {"cut_odds": np.nan}}), broken(temperature=np.inf)):
-        with pytest.raises(ModelError, match="a number that is not finite"):
-            to_bytes(model)
+def test_what_cannot_be_read_is_not_written(tmp_path: Path) -> None:
+    for model, why in ((broken(card={"reading": {"cut_odds": np.nan}}), "a number that is not finite"),
+                       (broken(temperature=np.inf), "a number that is not finite"),
+                       (broken(card={"reading": {"min_p": 2}}), "min_p 2")):  # fmt: skip
+        with pytest.raises(ModelError, match=why):
+            model.save(tmp_path / "m.safetensors")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_name_is_shown_and_obeyed_by_no_terminal() -> None:
@@ -249,10 +227,13 @@ def test_a_file_too_large_is_refused_unread(tmp_path: Path) -> None:
         load_model(path)
 
 
-def test_shipped_files_are_compared_with_their_digests(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        tiny_model().save(tmp_path / f"{name}.safetensors")
+def test_shipped_files_are_compared_with_their_digests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "models_dir", lambda: tmp_path)
     a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    for path in (a, b):
+        tiny_model().save(path)
     assert not registry.check_digest(a)
     write_sums(tmp_path)
     assert registry.check_digest(a)
@@ -265,17 +246,9 @@ def test_shipped_files_are_compared_with_their_digests(tmp_path: Path) -> None:
     assert "tiny@" in result.stdout
     assert "as shipped" in result.stdout
     assert f"broken  model {b}: the shipped file was changed: its SHA-256 is" in result.stdout
-
-
-def test_a_shipped_model_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "models_dir", lambda: tmp_path)
-    for name in ("a", "b"):
-        tiny_model().save(tmp_path / f"{name}.safetensors")
-    write_sums(tmp_path)
-    (tmp_path / "b.safetensors").unlink()
+    b.unlink()
     result = run("models", "verify")
-    assert result.exit_code == 4
-    assert "broken  no model named 'b'" in result.stdout
+    assert (result.exit_code, "broken  no model named 'b'" in result.stdout) == (4, True)
 
 
 def test_every_model_here_is_as_it_was_shipped() -> None:
@@ -283,12 +256,6 @@ def test_every_model_here_is_as_it_was_shipped() -> None:
     assert [path for path in files if path.stem != registry.FINDER] == registry.list_models()
     assert set(registry.shipped_digests(registry.models_dir())) == {path.name for path in files}
     assert all(map(registry.check_digest, files))
-
-
-def test_what_cannot_be_read_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="min_p 2"):
-        broken(card={"reading": {"min_p": 2}}).save(tmp_path / "m.safetensors")
-    assert not list(tmp_path.iterdir())
 
 
 def test_cards_may_tell_more_or_less() -> None:
@@ -309,8 +276,6 @@ def test_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [path.stem for path in registry.list_models()] == ["neocog"]
     with pytest.raises(ModelError, match="a folder"):
         load_model(tmp_path)
-    with pytest.raises(ModelError, match="no such file"):
-        load_model(tmp_path / "absent.safetensors")
 
 
 def test_any_length_of_the_card_can_be_read_back() -> None:

@@ -51,16 +51,14 @@ def test_a_map_within_a_map_does_not_wait_for_itself() -> None:
 def blas() -> Iterator[Callable[[], set[int]]]:
     """Return what tells how many threads BLAS may use: two, until somebody changes it."""
     controller = ThreadpoolController().select(user_api="blas")
+
+    def threads() -> set[int]:  # of NumPy's; SciPy brings a BLAS of its own, which may come later
+        return {lib["num_threads"] for lib in controller.info() if "scipy.libs" not in lib["filepath"]}
+
     with controller.limit(limits=2):
-        if _threads_of(controller) != {2}:
+        if threads() != {2}:
             pytest.skip("needs a BLAS that can be told how many threads it may use")
-        yield lambda: _threads_of(controller)
-
-
-def _threads_of(controller: ThreadpoolController) -> set[int]:
-    """Threads of the BLAS that NumPy uses; SciPy brings one of its own, which may come later."""
-    libraries = controller.info()
-    return {lib["num_threads"] for lib in libraries if "scipy.libs" not in lib["filepath"]}
+        yield threads
 
 
 def test_blas_has_its_threads_again_after_passes_that_overlap(blas: Callable[[], set[int]]) -> None:
@@ -77,7 +75,7 @@ def test_blas_has_its_threads_again_after_passes_that_overlap(blas: Callable[[],
         assert blas() == {2}
 
 
-def test_blas_has_its_threads_again_after_many_passes_at_a_time(blas: Callable[[], set[int]]) -> None:
+def test_blas_has_its_threads_again_after_many_passes_and_an_error(blas: Callable[[], set[int]]) -> None:
     def passes(_: int) -> None:
         for _ in range(200):
             with one_blas_thread(), one_blas_thread():
@@ -86,9 +84,6 @@ def test_blas_has_its_threads_again_after_many_passes_at_a_time(blas: Callable[[
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(passes, range(4)))
     assert blas() == {2}
-
-
-def test_blas_has_its_threads_again_after_an_error(blas: Callable[[], set[int]]) -> None:
     with pytest.raises(IndexError), one_blas_thread():
         raise IndexError
     assert blas() == {2}

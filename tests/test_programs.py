@@ -61,15 +61,11 @@ def test_our_programs_find_this_neocog(tmp_path: Path) -> None:
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
         home, *rest = done.stdout.splitlines()
         assert str(tmp_path) not in rest
-        assert home.startswith("neocog") or [home, *rest[:2]] == [
-            str(ROOT / "neocog/__init__.py"),
-            "a b",
-            "-c",
-        ]
+        found = [str(ROOT / "neocog/__init__.py"), "a b", "-c"]
+        assert home.startswith("neocog") or [home, *rest[:2]] == found
 
 
 def test_importing_neocog_imports_nothing_else() -> None:
     code = "import sys; old = set(sys.modules); import neocog; print(*set(sys.modules) - old)"
-    words = [sys.executable, "-S", "-c", code]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == {"neocog", "neocog.errors"}
+    said = subprocess.check_output([sys.executable, "-S", "-c", code], cwd=ROOT, text=True)
+    assert set(said.split()) == {"neocog", "neocog.errors"}

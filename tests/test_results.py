@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -93,12 +94,10 @@ def test_data_frame_and_plot(tmp_path: Path, reader: Reader) -> None:
 
 def test_what_is_missing_is_named(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     result = reader.read(page("07"))
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(UsageError, match="pip install pandas"):
-        result.to_pandas()
-    with pytest.raises(UsageError, match="pip install matplotlib"):
-        result.plot()
+    for name, use in (("pandas", result.to_pandas), ("matplotlib", result.plot)):
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(UsageError, match=f"pip install {name}"):
+            use()
 
 
 def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:

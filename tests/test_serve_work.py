@@ -12,8 +12,7 @@ from neocog import Reader
 from neocog.errors import EndedEarly, InputError
 from neocog.serve.work import Service
 from tests.faults import FaultyServeJob
-from tests.picture_files import page_file
-from tests.support import tiny_model, until
+from tests.support import page_file, tiny_model, until
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 PAGE = page_file("12")

@@ -6,38 +6,24 @@ from neocog.errors import UsageError
 from neocog.network.spec import PRESETS, preset
 
 # Ikeda et al. 2011, Table 2, with 26/78/70 planes.
-TABLE = {
-    "U0": (1, 65),
-    "UG": (2, 71),
-    "US1": (16, 68),
-    "UC1": (16, 37),
-    "US2": (26, 38),
-    "UC2": (26, 21),
-    "US3": (78, 22),
-    "UC3": (78, 13),
-    "US4": (70, 5),
-    "UC4": (10, 1),
-}
+LAYERS = "U0 UG US1 UC1 US2 UC2 US3 UC3 US4 UC4".split()
+PLANES = [1, 2, 16, 16, 26, 26, 78, 78, 70, 10]
+SIZES = [65, 71, 68, 37, 38, 21, 22, 13, 5, 1]
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_geometry_is_the_table_of_2011(name: str) -> None:
     layers = preset(name).layers((26, 78, 70))
-    assert {layer.name: (layer.planes, layer.size) for layer in layers} == TABLE
+    rows = [(layer.name, layer.planes, layer.size) for layer in layers]
+    assert rows == list(zip(LAYERS, PLANES, SIZES, strict=True))
+    assert [layer.planes for layer in preset(name).layers()][4:9] == [None] * 5, "open before learning"
 
 
-def test_connections_of_ikeda2011() -> None:
+def test_connections_of_the_papers() -> None:
     layers = preset("ikeda2011").layers()
     assert [layer.kernel for layer in layers] == [None, 7, 6, 6, 6, 6, 6, 8, 9, 5]
     assert [layer.padding for layer in layers] == [0, 6, 1, 5, 3, 4, 3, 5, 0, 0]
     assert [layer.stride for layer in layers] == [1, 1, 1, 2, 1, 2, 1, 2, 1, 1]
-
-
-def test_planes_are_open_before_learning() -> None:
-    assert [layer.planes for layer in preset("neocog").layers()][4:9] == [None] * 5
-
-
-def test_surrounds_of_fukushima2003() -> None:
     assert [c.kernel for c in preset("fukushima2003").c] == [18, 14, 8]
 
 

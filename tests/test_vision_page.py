@@ -2,24 +2,22 @@
 
 from dataclasses import replace
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from neocog.errors import UsageError
 from neocog.network.decision import answers
 from neocog.reading.reader import Reader, _parted
 from neocog.reading.records import DigitReading
-from neocog.vision.crops import Crop, cut_out, digit_of_box
+from neocog.vision.crops import cut_out, digit_of_box
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import best_chain, into_lines, links, posterior
 from neocog.vision.page import TURNS, _line, _turned_back
 from neocog.vision.search import Known, Mark, Search
-from neocog.vision.weigh import OWN, SLASH_KIND, SearchSettings, Weights, same_mark
-from tests.support import page, run, save_page, tiny_model
+from neocog.vision.weigh import OWN, SLASH_KIND, SearchSettings, Weights
+from tests.support import page
 
 Boxes = list[tuple[float, float, float, float]]
 
@@ -151,24 +149,6 @@ def test_ink_of_a_box_is_told_by_its_own_contrast() -> None:
     assert not cut_out(np.full_like(grey, 9), boxes)[0].any()
 
 
-def test_digits_are_cut_out_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    grey = np.full((100, 200), 200, np.uint8)
-    grey[30:70, 46:52] = grey[30:70, 96:102] = 40
-    boxes = [(40.0, 28.0, 20.0, 44.0), (90.0, 28.0, 20.0, 44.0)]
-    cut: list[Crop] = []
-    digit = Crop.digit
-    monkeypatch.setattr(Crop, "digit", lambda crop: cut.append(crop) or digit(crop))
-    search = Search(grey, finding(boxes, [0.99, 0.8], [1, 1]), said(2.0), WEIGHTS)
-    marks = search.weigh_places()
-    assert [mark.answer is not None for mark in marks] == [False, True]
-    assert len(cut) == 1, "what the network was asked about"
-    search.ask([marks])
-    digits = [mark.digit for mark in marks]
-    assert len(cut) == len(marks), "once each"
-    assert all(mark.answer is not None and len(mark.answer) == 1 for mark in marks)
-    np.testing.assert_array_equal(digits, cut_out(grey, np.array(boxes, np.float32))[0])
-
-
 def test_a_digit_is_as_sure_as_that_no_neighbour_was_missed() -> None:
     whole = [searched(finding(row(50, 90, 130), [0.9, 0.9, score], [1, 2, 3]))[0][0]
              for score in (0.16, 0.4)]  # fmt: skip
@@ -195,19 +175,6 @@ def test_a_heavy_outline_is_not_the_paper_of_its_cell(bright: bool) -> None:
     np.testing.assert_array_equal(digit_of_box(seen, boxes[0]), digits[0])
 
 
-def test_a_box_full_of_ink_is_a_broad_stroke() -> None:
-    grey = np.full((100, 300), 200, np.uint8)
-    grey[30:70, 47:57] = 60  # a 1 that fills its box
-    grey[20:80, 130:170] = 60  # and a broad digit
-    grey[:, 200:] = 60  # a dark band
-    grey[30:70, 247:257] = 200  # with a bright 1
-    boxes = np.array([(46, 29, 12, 42), (129, 19, 42, 62), (246, 29, 12, 42)], np.float32)
-    digits, contrasts = cut_out(grey, boxes)
-    np.testing.assert_allclose(contrasts, 140, atol=2)
-    assert (digits[:, 14, 14] > 200).all()
-    np.testing.assert_array_equal(digits[0], digits[2])
-
-
 @pytest.mark.parametrize("bright", [False, True])
 @pytest.mark.parametrize("size", [14, 20, 28, 40, 60])
 def test_lines_that_go_on_beyond_a_box_are_no_part_of_its_digit(size: int, bright: bool) -> None:
@@ -225,16 +192,11 @@ def test_lines_that_go_on_beyond_a_box_are_no_part_of_its_digit(size: int, brigh
     assert (digit[10:24].max(axis=1) > 120).all()  # the stroke is whole
 
 
-def test_boxes_beyond_the_picture_and_digits_beyond_their_box() -> None:
+def test_boxes_beyond_the_picture() -> None:
     grey = np.full((40, 30), 200, np.uint8)
     grey[:, 10:] = 60
-    boxes = np.array([(0, 0, 30, 40), (-20, -20, 90, 90), (29, 39, 9, 9)], np.float32)
-    digits, contrasts = cut_out(grey, boxes)
-    assert np.isfinite(contrasts).all()
-    assert digits.shape == (3, 28, 28)
-    grey = np.full((100, 100), 200, np.uint8)
-    grey[20:80, 47:53] = 60
-    assert cut_out(grey, np.array([(42, 28, 16, 44)], np.float32))[0][0, 14, 12:16].max() > 200
+    digits, contrasts = cut_out(grey, np.array([(0, 0, 30, 40), (-20, -20, 90, 90), (29, 39, 9, 9)], "f4"))
+    assert (np.isfinite(contrasts).all(), digits.shape) == (True, (3, 28, 28))
 
 
 @pytest.mark.parametrize("turn", TURNS)
@@ -264,25 +226,7 @@ def test_a_page_on_its_side_is_read_as_it_should_be(
     assert (told.text, told.turn) == (text, turn)
     found = reader.read(lying)
     assert (found.text, found.turn) == (text, turn)
-    assert found.to_dict()["turn"] == turn
-
-
-def test_an_odd_turn_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="rotate 45"):
-        Reader(tiny_model(), rotate=45)
-    picture = save_page(tmp_path / "a.png", "1")
-    result = run("read", picture, "--rotate", "45")
-    assert result.exit_code == 2
-    assert "--rotate 45: expected auto, 0, 90, 180 or 270" in result.stderr
-    assert run("read", picture, "--rotate", "90", "--isolated").exit_code == 2
-
-
-def test_a_record_tells_what_was_seen_beside_the_digits(reader: Reader) -> None:
-    reading = reader.read(np.ascontiguousarray(np.rot90(page("0794"), 2)))
-    record = reading.to_dict()
-    assert record["finder"] == reader.finder.model.id
-    assert (record["turn"], record["signs"]) == (0, []), "a few digits are never turned"
-    assert "finder" not in replace(reading, finder="").to_dict()
+    assert (found.to_dict()["turn"], found.to_dict()["finder"]) == (turn, reader.finder.model.id)
 
 
 def slashed(text: str, likely: str, *, score: float = 0.7, gap: int = -1) -> Finding:
@@ -301,8 +245,6 @@ def slashed(text: str, likely: str, *, score: float = 0.7, gap: int = -1) -> Fin
         ("713124", " / /  ", {}, "7/3/24"),
         ("2024109123", "    /  /  ", {}, "2024/09/23"),
         ("121031202", "  /  /   ", {}, "121031202"),  # no year has three digits
-        ("11031202", " /  /   ", {}, "11031202"),
-        ("5512131024", "     /  / ", {}, "5512131024"),
         ("4914", " /  ", {}, "4914"),  # one alone is no date
         ("12103120241", "  /  /    /", {}, "12103120241"),
         ("1210312024", "  /  /    ", {"score": 0.6}, "1210312024"),  # rather digits
@@ -314,24 +256,9 @@ def test_slashes_make_a_date(text: str, likely: str, more: dict[str, Any], dated
     assert read(slashed(text, likely, **more)) == [dated]
 
 
-def test_dates_with_a_count_and_the_likelier_of_two() -> None:
+def test_dates_with_a_count() -> None:
     found = slashed("1210312024", "  /  /    ")
-    assert read(found, 10) == ["1210312024"]
-    assert read(found, 8) == ["12/03/2024"]
-    found = slashed("1111124", " // /  ")
-    found.scores[7] = 0.66  # the slash at the second place
-    assert read(found) == ["11/1/24"]
-
-
-def test_narrow_boxes_are_one_mark() -> None:
-    boxes = np.array([(100 + x, 50, 4, 40) for x in (0, 4, 8)], np.float32)
-    assert same_mark(boxes[:1], boxes, SearchSettings()).tolist() == [[True, True, False]]
-
-
-@pytest.mark.parametrize(("at", "dated"), [(66, "12./03/2024"), (95, "12/.03/2024")])
-def test_a_speck_beside_a_slash_hides_no_date(at: int, dated: str) -> None:
-    speck = finding([(at, 135, 3, 3)], [0.6], [10 + SIGNS.index(".")])
-    assert read(Finding.join([slashed("1210312024", "  /  /    "), speck])) == [dated]
+    assert [read(found, count) for count in (10, 8)] == [["1210312024"], ["12/03/2024"]]
 
 
 @pytest.mark.parametrize(
@@ -348,10 +275,6 @@ def test_a_digit_that_is_rejected_gives_way_to_the_sign_at_its_place(
     assert "".join(digit.char for digit in digits) == ("12" if kept else "1?2")
     assert "".join(mark.char for mark in signs) == kept
     assert _parted(line, told, 3) == (told, [])  # as many digits as were asked for
-    alone = replace(line, digits=line.digits[1:2])
-    assert _parted(alone, told[1:2], None) == (told[1:2], [])  # a line has a digit
-    told = [replace(digit, p=0.6) for digit in told]  # rejected by a strict threshold
-    assert _parted(line, told, None) == (told, [])
 
 
 def test_a_dot_inside_a_digit_does_not_stand_in_its_place() -> None:
@@ -376,10 +299,3 @@ def test_chains_are_the_best_and_as_likely_as_among_all(seed: int) -> None:
     weight = {chain: np.exp(value) for chain, value in chains.items()}
     likely = [sum(w for chain, w in weight.items() if k in chain) / sum(weight.values()) for k in range(7)]
     np.testing.assert_allclose(posterior(odds, link), likely, rtol=1e-9)
-
-
-def test_nothing_is_a_chain_of_nothing() -> None:
-    none = np.zeros(0)
-    assert best_chain(none, np.zeros((0, 0))) == []
-    assert posterior(none, np.zeros((0, 0))).shape == (0,)
-    assert best_chain(np.array([-1.0]), np.full((1, 1), -np.inf)) == []

@@ -9,8 +9,7 @@ import numpy as np
 from PIL import Image
 
 from neocog.vision.decode import FORMATS
-from tests.picture_files import file_of, scene
-from tests.support import page
+from tests.support import file_of, page, scene
 
 Case = tuple[str, bytes]  # the name of a file, and what it holds
 Tag = tuple[int, int, int, int]  # of a TIFF: number, type, count, value

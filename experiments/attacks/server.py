@@ -21,7 +21,7 @@ import numpy as np
 from experiments.attacks.watch import Outcome, Watch, watched
 from experiments.harness.processes import family, size_of
 from neocog.serve.corrections import Corrections
-from tests.picture_files import page_file
+from tests.support import page_file
 
 HOME, OTHER = "127.0.0.1", "127.0.0.2"  # attacks come from the other address
 QUIET = 1000  # bytes on stderr that an attack may cause
