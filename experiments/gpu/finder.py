@@ -52,16 +52,10 @@ SIZES = {"frame 640x480": (480, 640), "frame 1280x720": (720, 1280), "page 1600x
 #: Marks that count when they are compared: those near the threshold may come or go.
 CLEAR = 0.15
 COLUMNS = {
-    "picture": "picture",
-    "way": "way",
-    "median": "median, ms|.2f",
-    "p95": "p95, ms|.2f",
-    "device": "of it on the GPU, ms|.3f",
-    "marks": "marks",
-    "missed": "of the CPU's clear marks not found",
-    "score": "largest difference of a score|.1e",
-    "box": "of a box, pixels|.2f",
-}
+    "picture": "picture", "way": "way", "median": "median, ms|.2f", "p95": "p95, ms|.2f",
+    "device": "of it on the GPU, ms|.3f", "marks": "marks", "missed": "of the CPU's clear marks not found",
+    "score": "largest difference of a score|.1e", "box": "of a box, pixels|.2f",
+}  # fmt: skip
 Row = dict[str, Any]
 
 

@@ -37,16 +37,11 @@ def write_results(
     script = Path(sys.argv[0])
     words = [f"python -m experiments.{script.parent.name}.{script.stem}"]
     result = {
-        "command": " ".join([*words, *without_places(sys.argv[1:])]),
-        "machine": machine(gpu),
-        "date": today(),
-        "commit": commit(),
-        "versions": versions(),
-        **more,
-        "columns": {key: head for key, (head, _, _) in heads.items()},
-        "formats": own | (formats or {}),
+        "command": " ".join([*words, *without_places(sys.argv[1:])]), "machine": machine(gpu),
+        "date": today(), "commit": commit(), "versions": versions(), **more,
+        "columns": {key: head for key, (head, _, _) in heads.items()}, "formats": own | (formats or {}),
         "rows": rows,
-    }
+    }  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows", file=sys.stderr)

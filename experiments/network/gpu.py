@@ -73,17 +73,14 @@ class GpuComparison:
         slow = {side: 1e3 * float(np.percentile(ms, 95)) for side, ms in self.passes.items()}
         trips = {side: 1e3 * float(np.median(ms)) for side, ms in self.trips.items()}
         return {
-            "model": self.model,
-            "precision": self.precision,
-            "batch": self.batch,
+            "model": self.model, "precision": self.precision, "batch": self.batch,
             "us": {side: round(value, 3) for side, value in us.items()},
             "us_p95": {side: round(value, 3) for side, value in slow.items()},
             "us_per_digit": {side: round(value / self.batch, 4) for side, value in us.items()},
             "ratio": {side: round(ratio, 3) for side, ratio in self.ratios().items()},
             "trip_us": {side: round(value, 2) for side, value in trips.items()},
-            "difference": self.differences,
-            "notes": self.notes,
-        }
+            "difference": self.differences, "notes": self.notes,
+        }  # fmt: skip
 
     def lines(self) -> Iterator[str]:
         yield f"{self.model}, batch {self.batch}, {self.precision}, one CUDA graph a pass"

@@ -20,14 +20,10 @@ from neocog.network.u0 import made_digits
 BATCHES = (1, 8, 32)
 SETTLE = 0.5  # seconds: BLAS threads that helped to prepare the model turn on for a while
 COLUMNS = {
-    "model": "model",
-    "planes": "K1/K2/K3/K4",
-    "batch": "batch",
-    "neocog": "ms a digit|.2f",
-    "processor": "processor time, ms a digit|.2f",
-    "onnxruntime": "onnxruntime, ms a digit|.2f",
+    "model": "model", "planes": "K1/K2/K3/K4", "batch": "batch", "neocog": "ms a digit|.2f",
+    "processor": "processor time, ms a digit|.2f", "onnxruntime": "onnxruntime, ms a digit|.2f",
     "ratio": "times as fast|.2f",
-}
+}  # fmt: skip
 
 
 def processor_time(model: Model, batch: int, *, passes: int) -> float:

@@ -89,16 +89,10 @@ class PaperS(LayerStep):
 
     def _built(self, name: str, threads: int, shared: int = 0, **more: str | int) -> Kernel:
         defines: dict[str, str | int] = {
-            "VERSION": self.rung,
-            "KSIZE": self.taps,
-            "PAD": self.padding,
-            "SIZE": self.source.size,
-            "DEPTH": self.source.planes,
-            "OUT": self.target.size,
-            "PLANES": self.target.planes,
-            "STRIDE": self.stride,
-            "DISC": connecting_area(self._c),
-        }
+            "VERSION": self.rung, "KSIZE": self.taps, "PAD": self.padding, "SIZE": self.source.size,
+            "DEPTH": self.source.planes, "OUT": self.target.size, "PLANES": self.target.planes,
+            "STRIDE": self.stride, "DISC": connecting_area(self._c),
+        }  # fmt: skip
         defines |= self.defines | more
         registers = _REGISTERS if self.rung >= 4 else _MANY_REGISTERS
         return Kernel("s_paper.cu", name, tuple(defines.items()), threads, shared, registers=registers)
@@ -158,7 +152,7 @@ class T4(PaperS):
     kernel_name = "s_paper_shared"
 
     def _shared(self, places: int) -> int:
-        return 4 * (places + self.taps - 1) * self._kernel * self.source.planes
+        return 4 * (places + self.taps - 1) * self.taps * self.source.planes
 
 
 class T5(T4):

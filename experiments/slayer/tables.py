@@ -15,15 +15,12 @@ MANY = "256"
 SHOWN = ("T1", "T3", "T4", "T5", "T5, u > 0", "skip", "ours, auto, fp32", "ours, auto, fp16")
 #: What the sections on a GPU measure, in words.
 _ON_GPU = {
-    "ladder": "the ladder",
-    "counters": "hardware counters",
+    "ladder": "the ladder", "counters": "hardware counters",
     "compact": "silent cells left out on tensor cores",
     "character": "one whole character and a frame's eight on the GPU, from host to host",
-    "in_flight": "characters in flight",
-    "overlap": "transfers beside work",
-    "devices": "several GPUs",
+    "in_flight": "characters in flight", "overlap": "transfers beside work", "devices": "several GPUs",
     "energy": "energy",
-}
+}  # fmt: skip
 
 
 def tables(result: Row) -> dict[str, Table]:
@@ -32,25 +29,18 @@ def tables(result: Row) -> dict[str, Table]:
     cores, cpu = sections.get("cpu", ()), sections.get("cpu_frame", ())
     silence = sections.get("silence", ())
     return {
-        "measured": _measured(result),
-        **_ladders(ladder),
-        "counters": _counters(sections.get("counters", ())),
-        "threads": _threads(tried),
-        **cpu_tables(cores),
-        "accesses": accesses(sections.get("accesses", ())),
-        "shares": shares(cores, cpu),
-        "GPU beside CPU": gpu_beside_cpu(ladder, cores),
-        "silence": _silence(silence),
+        "measured": _measured(result), **_ladders(ladder),
+        "counters": _counters(sections.get("counters", ())), "threads": _threads(tried), **cpu_tables(cores),
+        "accesses": accesses(sections.get("accesses", ())), "shares": shares(cores, cpu),
+        "GPU beside CPU": gpu_beside_cpu(ladder, cores), "silence": _silence(silence),
         "blocks": table(_BLOCKS, [row for row in silence if "blocks" in row]),
-        "skipping": _skipping(result, ladder),
-        "character": _character(sections.get("character", ()), cpu),
+        "skipping": _skipping(result, ladder), "character": _character(sections.get("character", ()), cpu),
         "in flight": table(_IN_FLIGHT, sections.get("in_flight", ())),
         "overlap": table(_OVERLAP, sections.get("overlap", ())),
         "devices": table(_DEVICES, sections.get("devices", ())),
-        "energy": _energy(sections.get("energy", ()), cpu),
-        "systems": [COLUMNS, *systems(result)],
+        "energy": _energy(sections.get("energy", ()), cpu), "systems": [COLUMNS, *systems(result)],
         "missing": _missing(sections),
-    }
+    }  # fmt: skip
 
 
 def rows_of(result: Row, name: str, part: str) -> list[Row]:
@@ -62,12 +52,9 @@ def _rate(row: Row) -> str:
 
 
 _BLOCKS: dict[str, Column] = {
-    "model": "model",
-    "layer": lambda row: SHORT[row["stage"]],
-    "silent cells": "cells_silent|.1%",
-    "blocks of 16 x 16 needed": "blocks|.1%",
-    "silent cells left out first": "blocks_of_heard_cells|.1%",
-}
+    "model": "model", "layer": lambda row: SHORT[row["stage"]], "silent cells": "cells_silent|.1%",
+    "blocks of 16 x 16 needed": "blocks|.1%", "silent cells left out first": "blocks_of_heard_cells|.1%",
+}  # fmt: skip
 _IN_FLIGHT: dict[str, Column] = {
     "characters in flight": "in_flight",
     "together, us": "together|.2f",
@@ -82,12 +69,9 @@ _OVERLAP: dict[str, Column] = {
 }
 _POWER: dict[str, Column] = {"watts": "watts|.0f", "joules per 1000 characters": "joules_per_1000|.3g"}
 _DEVICES: dict[str, Column] = {
-    "GPUs": "gpus",
-    "batch per GPU": "batch",
-    "characters a second": _rate,
-    "efficiency": "efficiency|.1%",
+    "GPUs": "gpus", "batch per GPU": "batch", "characters a second": _rate, "efficiency": "efficiency|.1%",
     **_POWER,
-}
+}  # fmt: skip
 
 
 def _measured(result: Row) -> Table:

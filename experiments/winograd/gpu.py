@@ -114,12 +114,9 @@ class Ours:
     def _about(self, way: Way) -> dict[str, Any]:
         layer = self.data.layer
         return {
-            "layer": layer.name,
-            "batch": self.data.batch,
-            "way": way.name,
-            "precision": way.precision,
+            "layer": layer.name, "batch": self.data.batch, "way": way.name, "precision": way.precision,
             "multiplications": way.plan(layer).split.per_output(way.m, layer.size),
-        }
+        }  # fmt: skip
 
     def _tried(self, run: Any, way: Way, *more: Any) -> dict[str, Any]:
         return {"us": None, **tried(partial(run, way, *more), partial(synchronise, self.gpu))}

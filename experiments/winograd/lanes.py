@@ -160,17 +160,10 @@ def lane_rows(machine: Machine, *, most_channels: int = 256) -> Iterator[dict[st
             by_formula = active(lanes_by_formula(indexing, channels, channels, split), split)
             counted = active(counts, split)
             yield {
-                "figure": figure,
-                "filter": kernel,
-                "channels": channels,
-                "indexing": indexing,
-                "lanes": counted.lanes,
-                "plain": counted.plain,
-                "formula": by_formula.lanes,
-                "counted_channels": few,
-                "profiler": None,
-                "paper": PAPER[figure][indexing],
-            }
+                "figure": figure, "filter": kernel, "channels": channels, "indexing": indexing,
+                "lanes": counted.lanes, "plain": counted.plain, "formula": by_formula.lanes,
+                "counted_channels": few, "profiler": None, "paper": PAPER[figure][indexing],
+            }  # fmt: skip
 
 
 def lane_kernels() -> set[Kernel]:

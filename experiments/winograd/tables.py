@@ -73,19 +73,16 @@ def tables(result: Row) -> dict[str, Table]:
         "GB/s": lambda p: ", ".join(f"{p['rows'][i]['gigabytes_s']:.0f}" for i in (0, -1)),
     }  # fmt: skip
     return {
-        "measured": table(MEASURED, [measured(facts), *profiled]),
-        "lanes": _lanes(result.get("lanes", ())),
+        "measured": table(MEASURED, [measured(facts), *profiled]), "lanes": _lanes(result.get("lanes", ())),
         "saved": _saved([pair for pair in pairs if pair["way"] == PAPER_WAY.name]),
         "method": _method(result, [row for row in summary if row.get("chosen_us")]),
-        "layers": table(_LAYER | best, summary),
-        "ways": table(ways, layers),
+        "layers": table(_LAYER | best, summary), "ways": table(ways, layers),
         "kernels": [("kernels that cuDNN and FFT ran",), *((name,) for name in kernels)],
-        "changing": _changing(pairs),
-        "filters": table(filters, changing(result.get("filters", ()))),
+        "changing": _changing(pairs), "filters": table(filters, changing(result.get("filters", ()))),
         "traffic": _traffic(result.get("filters", ())),
         "counts": _counts([row for row in result["counts"] if row["chosen"]]),
         "missing": [(way, "counted but not measured") for way in untimed] if timed else [],
-    }
+    }  # fmt: skip
 
 
 def _saved(pairs: Sequence[Row]) -> Table:
