@@ -54,7 +54,7 @@ CASES = [
 ]
 
 
-def sanitizer() -> str:
+def sanitizer():
     """Return where compute-sanitizer is; skip where it is not or cannot watch this GPU."""
     home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin"
     found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=home)
@@ -65,27 +65,20 @@ def sanitizer() -> str:
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 @pytest.mark.parametrize(("name", "precision", "plan", "count"), CASES)
-def test_a_pass_reads_and_writes_only_what_is_its_own(
-    tool: str, name: str, precision: str, plan: str, count: int
-) -> None:
+def test_a_pass_reads_and_writes_only_what_is_its_own(tool, name, precision, plan, count):
     watch(tool, PASS, name, precision, plan, str(count))
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
-def test_the_finder_reads_and_writes_only_what_is_its_own(tool: str) -> None:
+def test_the_finder_reads_and_writes_only_what_is_its_own(tool):
     watch(tool, FINDER)
 
 
-def watch(tool: str, script: str, *words: str) -> None:
+def watch(tool, script, *words):
     """Run a script under a tool, which finds nothing."""
     watched = [sanitizer(), "--tool", tool, "--error-exitcode", "9"]
-    done = subprocess.run(
-        [*watched, sys.executable, "-c", script, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    command = [*watched, sys.executable, "-c", script, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     told = done.stdout + done.stderr
     if "answers" not in told and "Device not supported" in told:
         pytest.skip("needs a GPU that compute-sanitizer supports")

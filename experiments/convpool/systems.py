@@ -27,11 +27,9 @@ MISSING = "not in our copy"  # values of Tables II and III
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One way to compute it: what it is, and whose operations it takes (Table I)."""
-
     name: str
     label: str
-    counted: str  # one of COUNTED
+    counted: str  # whose operations it takes (Table I), one of COUNTED
 
 
 SYSTEMS = (
@@ -70,11 +68,7 @@ class Case:
 
 
 def operations(counted: str, *, ci: int, co: int, n: int) -> int:
-    """Return the operations of one picture by Table I of the paper.
-
-    ``counted`` is "naive", "winograd", "fused" or "direct"; ci, co are channels in and out, n
-    places a side.
-    """
+    """Return the operations of one picture of n x n places, ci to co channels, by Table I."""
     k, p = KERNEL, POOL
     cells = (n // p) ** 2
     if counted == "naive":

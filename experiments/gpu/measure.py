@@ -125,15 +125,9 @@ def speed(run: Run) -> Iterator[dict[str, Any]]:
     for model, batch, precision in todo:
         try:
             found = compare_on_gpu(
-                model,
-                batch=batch,
-                precision=precision,
-                plans=run.args.plans,
-                peers=["torch"] if run.late else PEERS,
-                rounds=run.args.rounds,
-                host=batch <= 8,
-                digits=run.digits,
-            )
+                model, batch=batch, precision=precision, plans=run.args.plans, digits=run.digits,
+                peers=["torch"] if run.late else PEERS, rounds=run.args.rounds, host=batch <= 8,
+            )  # fmt: skip
         except Exception as failure:
             traceback.print_exc()
             yield failed(failure, model, precision, "pass", f"batch {batch}")

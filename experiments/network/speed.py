@@ -48,19 +48,14 @@ def main() -> None:
     for model, of_model in zip(models, spent, strict=True):
         for batch, processor in zip(BATCHES, of_model, strict=True):
             found = compare(model, batch=batch, rounds=args.rounds, peers=["onnxruntime"])
-            rows.append(
-                {
-                    "model": model.id,
-                    "planes": "/".join(map(str, (model.spec.orientations, *model.planes))),
-                    "batch": batch,
-                    "threads": found.threads,
-                    **{side: found.per_digit(side) for side in found.passes},
-                    "p95": {side: found.per_digit(side, 95) for side in found.passes},
-                    "processor": processor,
-                    "ratio": found.ratios()["onnxruntime"],
-                    "difference": found.difference,
-                }
-            )
+            rows.append({
+                "model": model.id, "planes": "/".join(map(str, (model.spec.orientations, *model.planes))),
+                "batch": batch, "threads": found.threads,
+                **{side: found.per_digit(side) for side in found.passes},
+                "p95": {side: found.per_digit(side, 95) for side in found.passes},
+                "processor": processor, "ratio": found.ratios()["onnxruntime"],
+                "difference": found.difference,
+            })  # fmt: skip
             print(rows[-1], flush=True)
     write_results(args.output, rows, columns=COLUMNS)
 

@@ -159,19 +159,14 @@ def count_rows(batches: tuple[int, ...] = BATCHES) -> list[dict[str, Any]]:
                     continue
                 plan = way.plan(layer)
                 steps = counts(plan, batch)
-                rows.append(
-                    {
-                        "layer": layer.name,
-                        "batch": batch,
-                        "way": way.name,
-                        "precision": way.precision,
-                        "chosen": way == chosen,
-                        "multiplications": plan.split.per_output(way.m, layer.size),
-                        "direct_gflop": direct_flops(plan, batch) / 1e9,
-                        "steps": [_step(step, plan, steps) for step in steps],
-                        "floor_us": 1e6 * seconds(plan, batch),
-                    }
-                )
+                rows.append({
+                    "layer": layer.name, "batch": batch, "way": way.name, "precision": way.precision,
+                    "chosen": way == chosen,
+                    "multiplications": plan.split.per_output(way.m, layer.size),
+                    "direct_gflop": direct_flops(plan, batch) / 1e9,
+                    "steps": [_step(step, plan, steps) for step in steps],
+                    "floor_us": 1e6 * seconds(plan, batch),
+                })  # fmt: skip
     return rows
 
 
