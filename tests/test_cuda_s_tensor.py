@@ -52,43 +52,47 @@ def compare(emulator, step, model, lay, held, bound):
         assert np.abs(read(out, target) - wanted).max() <= bound * wanted.max()
 
 
-@pytest.mark.parametrize(
-    ("layer", "precision"),
-    thinned(
-        product(range(4), BOUND),
-        lambda layer, precision: precision == ("fp16", "bf16", "fp32", "tf32")[layer],
-    ),
-)
-def test_gives_the_equations(emulator, layer, precision):
-    check(emulator, layer, precision, None)
+TILINGS = [
+    (1, "fp16", Tiling(1, 7, 3, 1, 1, 2, 2, stage=5, compact=True)),
+    (2, "fp32", Tiling(1, 11, 3, 1, 1, 2, 2, stage=6, depth=2, compact=True)),
+    (2, "fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
+    (1, "fp16", Tiling(1, 19, 8, 1, 1, 2, 2, stage=36, depth=3, compact=True, wgmma=True)),
+    (2, "fp32", Tiling(1, 22, 4, 1, 1, 2, 3, stage=3, wgmma=True)),
+    (3, "fp16", Tiling(2, 5, 4, 1, 2, 1, 2, ksplit=3, stage=5, wgmma=True)),
+    (3, "fp16", Tiling(2, 5, 4, 1, 1, 1, 2, stage=27, wgmma=True, chunks=2)),
+    (2, "fp16", Tiling(1, 4, 2, 2, 2, 3, 2, stage=9, compact=True)),
+    (2, "fp32", Tiling(1, 11, 2, 1, 1, 2, 3, stage=4)),
+    (3, "fp16", Tiling(2, 5, 2, 1, 3, 2, 2, ksplit=9, stage=4)),
+    (2, "tf32", Tiling(1, 5, 4, 1, 2, 2, 3, stage=9, wgmma=True)),
+    (0, "fp16", Tiling(1, 17, 4, 1, 1, 2, 2, stage=6, wgmma=True)),
+    (3, "fp16", Tiling(3, 5, 2, 1, 2, 3, 2, stage=81, chunks=2)),
+    (3, "tf32", Tiling(1, 5, 2, 1, 1, 1, 2, stage=9, chunks=2)),
+    (3, "fp32", Tiling(2, 5, 4, 1, 1, 1, 2, stage=9, wgmma=True, chunks=2)),
+]
+#: Of US3 with 35 planes before it: two taps share a step where channels end in half of one.
+JOINED = [
+    ("fp16", Tiling(1, 22, 4, 1, 1, 2, 3, stage=2, depth=2, compact=True, wgmma=True)),
+    ("fp32", Tiling(1, 11, 2, 1, 1, 2, 3, stage=4)),
+    ("tf32", None),
+    ("fp16", Tiling(1, 11, 3, 1, 1, 2, 3, stage=6, depth=2, compact=True)),
+    ("fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
+    ("fp32", Tiling(1, 22, 4, 1, 1, 2, 3, stage=3, wgmma=True)),
+]
+PLANES = (11, 19, 13)
+CASES = [
+    *thinned(product(range(4), BOUND, [None], [3], [PLANES]),
+             lambda layer, precision, *_: precision == ("fp16", "bf16", "fp32", "tf32")[layer]),
+    *first(7, ((*case, 3, PLANES) for case in TILINGS)),
+    *first(3, ((2, *case, 1, (35, 19, 13)) for case in JOINED)),
+    *((3, "fp16", Tiling(2, 5, 4, 1, 1, 1, tiles, stage=9, wgmma=True), 2, (3, 5, 8 * tiles - 3))
+      for tiles in (12, 15, 20)),  # planes beyond one instruction take two
+    *product((2, 3), ["fp16"], [None], [1], ((1, 1, 1), (33, 7, 41))),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("layer", "precision", "tiling"),
-    first(
-        7,
-        [
-            (1, "fp16", Tiling(1, 7, 3, 1, 1, 2, 2, stage=5, compact=True)),
-            (2, "fp32", Tiling(1, 11, 3, 1, 1, 2, 2, stage=6, depth=2, compact=True)),
-            (2, "fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
-            (1, "fp16", Tiling(1, 19, 8, 1, 1, 2, 2, stage=36, depth=3, compact=True, wgmma=True)),
-            (2, "fp32", Tiling(1, 22, 4, 1, 1, 2, 3, stage=3, wgmma=True)),
-            (3, "fp16", Tiling(2, 5, 4, 1, 2, 1, 2, ksplit=3, stage=5, wgmma=True)),
-            (3, "fp16", Tiling(2, 5, 4, 1, 1, 1, 2, stage=27, wgmma=True, chunks=2)),
-            (2, "fp16", Tiling(1, 4, 2, 2, 2, 3, 2, stage=9, compact=True)),
-            (2, "fp32", Tiling(1, 11, 2, 1, 1, 2, 3, stage=4)),
-            (3, "fp16", Tiling(2, 5, 2, 1, 3, 2, 2, ksplit=9, stage=4)),
-            (2, "tf32", Tiling(1, 5, 4, 1, 2, 2, 3, stage=9, wgmma=True)),
-            (0, "fp16", Tiling(1, 17, 4, 1, 1, 2, 2, stage=6, wgmma=True)),
-            (3, "fp16", Tiling(3, 5, 2, 1, 2, 3, 2, stage=81, chunks=2)),
-            (3, "tf32", Tiling(1, 5, 2, 1, 1, 1, 2, stage=9, chunks=2)),
-            (3, "fp32", Tiling(2, 5, 4, 1, 1, 1, 2, stage=9, wgmma=True, chunks=2)),
-        ],
-    ),
-    ids=str,
-)
-def test_any_tiling_gives_the_equations(emulator, layer, precision, tiling):
-    check(emulator, layer, precision, tiling)
+@pytest.mark.parametrize(("layer", "precision", "tiling", "batch", "planes"), CASES, ids=str)
+def test_any_tiling_gives_the_equations(emulator, layer, precision, tiling, batch, planes):
+    check(emulator, layer, precision, tiling, batch=batch, planes=planes)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
@@ -119,37 +123,6 @@ def test_no_cell_that_responds_is_left_out(emulator, precision):
         assert cells < before
         before = cells
     assert before == 0
-
-
-@pytest.mark.parametrize(
-    ("precision", "tiling"),
-    first(
-        3,
-        [
-            ("fp16", Tiling(1, 22, 4, 1, 1, 2, 3, stage=2, depth=2, compact=True, wgmma=True)),
-            ("fp32", Tiling(1, 11, 2, 1, 1, 2, 3, stage=4)),
-            ("tf32", None),
-            ("fp16", Tiling(1, 11, 3, 1, 1, 2, 3, stage=6, depth=2, compact=True)),
-            ("fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
-            ("fp32", Tiling(1, 22, 4, 1, 1, 2, 3, stage=3, wgmma=True)),
-        ],
-    ),
-    ids=str,
-)
-def test_two_taps_share_a_step_where_channels_end_in_half_of_one(emulator, precision, tiling):
-    check(emulator, 2, precision, tiling, batch=1, planes=(35, 19, 13))
-
-
-@pytest.mark.parametrize("tiles", [12, 15, 20])
-def test_planes_beyond_one_instruction_take_two(emulator, tiles):
-    tiling = Tiling(2, 5, 4, 1, 1, 1, tiles, stage=9, wgmma=True)
-    check(emulator, 3, "fp16", tiling, batch=2, planes=(3, 5, 8 * tiles - 3))
-
-
-@pytest.mark.parametrize("planes", [(1, 1, 1), (33, 7, 41)])
-def test_any_number_of_planes(emulator, planes):
-    check(emulator, 2, "fp16", None, batch=1, planes=planes)
-    check(emulator, 3, "fp16", None, batch=1, planes=planes)
 
 
 @pytest.mark.parametrize("order", ["reversed", 3])

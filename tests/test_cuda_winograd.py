@@ -22,6 +22,7 @@ from neocog.network import reference
 from tests import cuda_fake
 from tests.cuda_maps import excitable_model, read, responses, s_wanted, sparse, stored, uncleared
 from tests.cuda_support import ARCHITECTURES, SHARED, emulated, first
+from tests.support import few
 from tests.test_cubins import fault
 
 
@@ -121,21 +122,22 @@ def test_ways_that_do_not_go_together_are_refused(m, operand, planes, thread_wis
 # -- kernels ---------------------------------------------------------------------------------------
 @emulated
 @pytest.mark.parametrize(
-    ("sizes", "m", "size", "channels", "planes", "batch"),
-    first(4, [((3, 3), 3, 7, 16, 40, 1), ((4, 3), 4, 9, 10, 24, 3), ((3, 3, 1), 2, 5, 8, 70, 2),
-              ((3, 3, 3), 5, 5, 78, 16, 3), ((4, 4), 4, 13, 5, 8, 1), ((2, 2), 5, 7, 3, 9, 1),
-              ((4, 4), 3, 5, 3, 9, 1)]),
+    ("sizes", "m", "size", "channels", "planes", "batch", "operand", "bound"),
+    [
+        *first(4, ((*case, "fp32", 2e-5) for case in (
+            ((3, 3), 3, 7, 16, 40, 1), ((4, 3), 4, 9, 10, 24, 3), ((3, 3, 1), 2, 5, 8, 70, 2),
+            ((3, 3, 3), 5, 5, 78, 16, 3), ((4, 4), 4, 13, 5, 8, 1), ((2, 2), 5, 7, 3, 9, 1),
+            ((4, 4), 3, 5, 3, 9, 1)))),
+        ((3,) * 9, 3, 4, 4, 8, 1, "fp32", 2e-5),
+        *first(2, (((4, 3), 4, 9, *case, 1e-2) for case in (
+            (10, 24, 2, "tf32"), (40, 72, 2, "fp16"), (10, 24, 2, "fp16"), (40, 40, 2, "tf32")))),
+    ],
 )  # fmt: skip
-def test_cuda_cores(sizes, m, size, channels, planes, batch, rng):
-    split = Split(sum(sizes), sizes)
-    plan, x, w = layer(rng, split, m, size=size, channels=channels, planes=planes, batch=batch)
-    assert relative(run(plan, x, w), correlate(x, w)) < 2e-5
-
-
-@emulated
-def test_a_filter_of_25x25(rng):
-    plan, x, w = layer(rng, uniform(25), 3, size=4, channels=4)
-    assert relative(run(plan, x, w), correlate(x, w)) < 2e-5
+def test_cuda_and_tensor_cores(sizes, m, size, channels, planes, batch, operand, bound, rng):
+    split = Split(min(sum(sizes), 25), sizes)
+    more = {"size": size, "channels": channels, "planes": planes, "batch": batch, "operand": operand}
+    plan, x, w = layer(rng, split, m, **more)
+    assert relative(run(plan, x, w), correlate(x, w)) < bound
 
 
 @emulated
@@ -149,33 +151,15 @@ def test_many_tiles_take_larger_blocks(rng):
 
 @emulated
 @pytest.mark.parametrize(
-    ("operand", "channels", "planes"),
-    first(2, [("tf32", 10, 24), ("fp16", 40, 72), ("fp16", 10, 24), ("tf32", 40, 40)]),
-)
-def test_tensor_cores(operand, channels, planes, rng):
-    sizes = {"size": 9, "channels": channels, "planes": planes, "batch": 2}
-    plan, x, w = layer(rng, Split(7, (4, 3)), 4, **sizes, operand=operand)
-    assert relative(run(plan, x, w), correlate(x, w)) < 1e-2
-
-
-@emulated
-@pytest.mark.parametrize(
     ("operand", "sizes", "m", "size", "channels", "planes", "block"),
-    first(
-        5,
-        [
-            ("tf32x3", (4, 4), 4, 14, 40, 72, (16, 128)),  # sums longer than tensor cores make
-            ("tf32x3", (4, 3), 4, 9, 10, 24, (64, 32)),
-            ("tf32x3", (3, 3), 3, 24, 16, 64, (128, 64)),
-            ("fp16x3", (4, 4), 4, 14, 40, 72, (16, 128)),
-            ("fp16x3", (4, 3), 2, 9, 6, 40, (32, 64)),
-            ("fp16x3", (4, 3), 4, 9, 32, 96, (64, 96)),
-            ("tf32x3", (4, 3), 2, 9, 24, 40, (32, 64)),
-            ("tf32x3", (3, 3, 1), 2, 8, 8, 96, (64, 96)),
-            ("tf32x3", (4, 4), 4, 12, 32, 128, (64, 128)),
-        ],
-    ),
-)
+    first(5, [  # of 40 channels sums are longer than tensor cores make
+        ("tf32x3", (4, 4), 4, 14, 40, 72, (16, 128)), ("tf32x3", (4, 3), 4, 9, 10, 24, (64, 32)),
+        ("tf32x3", (3, 3), 3, 24, 16, 64, (128, 64)), ("fp16x3", (4, 4), 4, 14, 40, 72, (16, 128)),
+        ("fp16x3", (4, 3), 2, 9, 6, 40, (32, 64)), ("fp16x3", (4, 3), 4, 9, 32, 96, (64, 96)),
+        ("tf32x3", (4, 3), 2, 9, 24, 40, (32, 64)), ("tf32x3", (3, 3, 1), 2, 8, 8, 96, (64, 96)),
+        ("tf32x3", (4, 4), 4, 12, 32, 128, (64, 128)),
+    ]),
+)  # fmt: skip
 def test_tensor_cores_give_float32(operand, sizes, m, size, channels, planes, block, rng, monkeypatch):
     way = {"size": size, "channels": channels, "planes": planes, "operand": operand}
     if operand == "fp16x3":
@@ -233,7 +217,7 @@ def respond(step, layer, model, lay, batch, silent=0):
 
 
 @emulated
-@pytest.mark.parametrize("layer", [1, 2, *(pytest.param(i, marks=pytest.mark.slow) for i in (0, 3))])
+@pytest.mark.parametrize("layer", few(range(4), 1, 2))
 def test_every_s_layer_in_float32(layer):
     model = excitable_model("neocog", (5, 9, 7))
     lay = layouts(model.spec, model.planes, "fp32")
@@ -275,9 +259,8 @@ def test_a_layer_in_one_kernel(layer, processors):
 @emulated
 def test_silent_windows_beside_ink_give_silence():
     model = excitable_model("fukushima2003", (5, 9, 7))
-    s = list(model.s)
-    s[2] = replace(s[2], q=1e5)  # the rounding error of a neighbour would be a strong response
-    model = replace(model, s=tuple(s))
+    s1, s2, s3, s4 = model.s  # the rounding error of a neighbour would be a strong response
+    model = replace(model, s=(s1, s2, replace(s3, q=1e5), s4))
     lay = layouts(model.spec, model.planes, "fp32")
     step = WinogradS(Emulator(), model, 2, lay, "fp32", m=4)
     y, wanted = respond(step, 2, model, lay, batch=1, silent=10)

@@ -231,9 +231,9 @@ def traffic(plan: Convolution, indexing: Indexing, *, paper_layout: bool = False
     step = BLOCK_SLOW if indexing == "channel-wise" else 1
     banks = np.bincount(np.arange(WARP) * step * held % _BANKS).max()
     size, spread = plan.split.kernel**2 * _FLOAT, kernel.threads // subfilters
-    least = size / _SECTOR, plan.split.multiplications(plan.m) * _FLOAT / _SECTOR
-    here = lanes / accesses, int(banks), spread * size, kernel.shared
-    return Traffic(read / _FILTERS, written / _FILTERS, *least, *here)
+    stored = plan.split.multiplications(plan.m) * _FLOAT
+    means = read / _FILTERS, written / _FILTERS, size / _SECTOR, stored / _SECTOR, lanes / accesses
+    return Traffic(*means, int(banks), spread * size, kernel.shared)
 
 
 def _accesses(
