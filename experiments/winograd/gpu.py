@@ -14,15 +14,8 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.run import synchronise, tried
-from experiments.winograd.layers import (
-    BOTH_HALVES,
-    CACHED_BYTES,
-    LAYOUTS,
-    TOLERANCE,
-    Data,
-    Way,
-    in_paper_layout,
-)
+from experiments.winograd import layers
+from experiments.winograd.layers import BOTH_HALVES, CACHED_BYTES, LAYOUTS, TOLERANCE, Data, Way
 from neocog.cuda.kernel import Array, Kernel, Launch
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
@@ -200,7 +193,7 @@ class Ours:
         given = xp.asarray(self.data.w)
         wanted = plan.filters(given)
         if paper_layout:
-            wanted = in_paper_layout(plan, wanted, *given.shape[:2])
+            wanted = layers.in_paper_layout(plan, wanted, *given.shape[:2])
         u = xp.zeros(wanted.shape, wanted.dtype)
         moved = given.nbytes + wanted.nbytes
         copies = copies_of(moved)
