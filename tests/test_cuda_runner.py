@@ -193,16 +193,11 @@ def test_failures_of_the_device_are_told_in_a_line(emulator, monkeypatch, capsys
     monkeypatch.setattr("neocog.cuda.runner.Runner.maps", fail)
     monkeypatch.setattr("neocog.cuda.plan.Shelf.choose", fail)
     monkeypatch.setattr("neocog.cuda.roofline.peaks", fail)
-    calls = (
-        engine.check,
-        lambda: engine.recognise(some_digits(2)),
-        lambda: engine.maps(np.zeros((1, 65, 65))),
-        lambda: engine.stage_times(some_digits(2)),
-        lambda: engine.bounds(2),
-    )
-    for call in calls:
+    digits, u0 = some_digits(2), np.zeros((1, 65, 65))
+    for name, given in {"check": (), "recognise": [digits], "maps": [u0], "stage_times": [digits],
+                        "bounds": [2]}.items():  # fmt: skip
         with pytest.raises(DeviceError, match=r"^device 'cuda' failed: out of luck$"):
-            call()
+            getattr(engine, name)(*given)
     monkeypatch.setattr(engine, "recognise", lambda digits: None)
     monkeypatch.setattr("neocog.cuda.measure.stage_times", fail)
     with pytest.raises(DeviceError, match=r"out of luck$"):

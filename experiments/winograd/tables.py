@@ -87,10 +87,8 @@ def tables(result: Row) -> dict[str, Table]:
 
 def _saved(pairs: Sequence[Row]) -> Table:
     """Fig. 6: the whole convolution with the paper's parts."""
-    both: dict[str, Column] = {
-        "inputs thread-wise too, us": "both|.1f",
-        "saved by both": lambda p: _percent(p["saved_both"]),
-    }
+    both: dict[str, Column] = {"inputs thread-wise too, us": "both|.1f",
+                               "saved by both": lambda p: _percent(p["saved_both"])}  # fmt: skip
     columns: dict[str, Column] = {
         **_LAYER,
         **_TIMES,
@@ -107,17 +105,13 @@ def _saved(pairs: Sequence[Row]) -> Table:
 def _changing(pairs: Sequence[Row]) -> Table:
     """All ways with filters that change."""
     columns: dict[str, Column] = {
-        **_WORK,
-        **_TIMES,
-        **_OWN,
-        "saved": lambda p: ", ".join(
-            str(_percent(p[key])) for key in ("saved", "saved_own") if p[key] is not None
-        ),
-        "share of the transform": lambda p: " -> ".join(
-            f"{_percent(100 * row['share'])}" for row in p["rows"]
-        ),
+        **_WORK, **_TIMES, **_OWN,
+        "saved": lambda p: ", ".join(f"{_percent(p[key])}" for key in ("saved", "saved_own")
+                                     if p[key] is not None),
+        "share of the transform": lambda p: " -> ".join(f"{_percent(100 * row['share'])}"
+                                                        for row in p["rows"]),
         "paper saves": lambda p: PAPER_GAIN,
-    }
+    }  # fmt: skip
     return table(columns, pairs)
 
 
@@ -149,21 +143,15 @@ def _kernels(told: str) -> str:
 
 def _lanes(rows: Sequence[Row]) -> Table:
     pairs = [{"wise": wise, **thread} for wise, thread in zip(rows[::2], rows[1::2], strict=True)]
-    return table(
-        {
-            "figure": "figure",
-            "filter": lambda r: f"{r['filter']}x{r['filter']}",
-            "channels": "channels",
-            "channel-wise": lambda r: f"{r['wise']['lanes']:.1f}",
-            "thread-wise": "lanes|.1f",
-            "plain mean": "plain|.1f",
-            "profiler, whole kernel": lambda r: ", ".join(
-                show(one.get("profiler"), ".1f") for one in (r["wise"], r)
-            ),
-            "paper: thread-wise": "paper",
-        },
-        pairs,
-    )
+    columns: dict[str, Column] = {
+        "figure": "figure", "filter": lambda r: f"{r['filter']}x{r['filter']}", "channels": "channels",
+        "channel-wise": lambda r: f"{r['wise']['lanes']:.1f}", "thread-wise": "lanes|.1f",
+        "plain mean": "plain|.1f",
+        "profiler, whole kernel": lambda r: ", ".join(show(one.get("profiler"), ".1f")
+                                                      for one in (r["wise"], r)),
+        "paper: thread-wise": "paper",
+    }  # fmt: skip
+    return table(columns, pairs)
 
 
 def _method(result: Row, rows: Sequence[Row]) -> Table:
