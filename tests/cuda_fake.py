@@ -6,32 +6,28 @@ Kernels run in the emulator. Nothing is asynchronous; what must not happen withi
 import ctypes
 import sys
 import time
-from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
-import pytest
 
-from experiments.emulator import Emulator
 from neocog.cuda import devices, launcher
 from neocog.cuda.kernel import Launch
 
 
 class FakeArray(np.ndarray):  # its module is told to be cupy's: arrays are known by that
     @property
-    def data(self) -> Any:
+    def data(self):
         return SimpleNamespace(ptr=self.ctypes.data)
 
     @property
-    def device(self) -> Any:
+    def device(self):
         return SimpleNamespace(id=0)
 
-    def set(self, values: Any) -> None:
+    def set(self, values):
         assert (values.shape, values.dtype) == (self.shape, self.dtype)
         self[...] = values
 
-    def get(self) -> Any:
+    def get(self):
         assert Device.captured is None, "a wait within a capture"
         return np.array(self)
 
@@ -39,60 +35,50 @@ class FakeArray(np.ndarray):  # its module is told to be cupy's: arrays are know
 FakeArray.__module__ = "cupy"
 
 
-class Device:
-    compute_capability = "90"
-    captured: "list[Callable[[], Any]] | None" = None
-
-    def __init__(self, number: int = 0) -> None:
-        self.id = number
-
-    def __enter__(self) -> "Device":
+class Context:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         pass
 
+
+class Device(Context):
+    compute_capability = "90"
+    captured = None  # or the works of a capture
+
+    def __init__(self, number=0):
+        self.id = number
+
     @classmethod
-    def do(cls, work: Callable[[], Any]) -> None:
+    def do(cls, work):
         if cls.captured is None:
             work()
         else:
             cls.captured.append(work)
 
 
-class Stream:
+class Stream(Context):
     ptr = 7
 
-    def __init__(self, non_blocking: bool = False) -> None:
+    def __init__(self, non_blocking=False):
         pass
 
-    def __enter__(self) -> "Stream":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def synchronize(self) -> None:
+    def synchronize(self):
         assert Device.captured is None, "a wait within a capture"
 
-    def begin_capture(self) -> None:
+    def begin_capture(self):
         assert Device.captured is None
         Device.captured = []
 
-    def end_capture(self) -> Any:
+    def end_capture(self):
         works, Device.captured = Device.captured, None
-        assert works is not None
+        return SimpleNamespace(launch=lambda stream: [work() for work in works], upload=lambda stream: None)
 
-        def launch(stream: Stream) -> None:
-            for work in works:
-                work()
-
-        return SimpleNamespace(launch=launch, upload=lambda stream: None)
-
-    def wait_event(self, event: "Event") -> None:
+    def wait_event(self, event):
         assert event.time
 
-    def record(self, event: "Event | None" = None) -> "Event":
+    def record(self, event=None):
         event = event or Event()
         event.record(self)
         return event
@@ -101,10 +87,10 @@ class Stream:
 class Event:
     time = 0.0
 
-    def record(self, stream: Stream | None = None) -> None:
+    def record(self, stream=None):
         self.time = time.perf_counter()
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         pass
 
 
@@ -119,23 +105,23 @@ class OutOfMemoryError(MemoryError):
 class Quick:
     """Stands in for what is timed: runs the work once."""
 
-    def __init__(self, gpu: Any, work: Any, repeats: int = 1, stream: Any = None) -> None:
+    def __init__(self, gpu, work, repeats=1, stream=None):
         self.stream = SimpleNamespace(synchronize=lambda: None)
         self.replay = work
         work()
 
-    def elapsed(self, times: int = 1) -> float:
+    def elapsed(self, times=1):
         return 0.01
 
-    def median(self, rounds: int, times: int = 1) -> float:
+    def median(self, rounds, times=1):
         return 0.01
 
 
-def _copy(target: int, source: int, size: int, kind: int, stream: int) -> None:
+def _copy(target, source, size, kind, stream):
     Device.do(lambda: ctypes.memmove(target, source, size))
 
 
-def fake_cupy() -> ModuleType:
+def fake_cupy():
     runtime = SimpleNamespace(
         memcpyAsync=_copy,
         memcpyHostToDevice=1,
@@ -146,7 +132,7 @@ def fake_cupy() -> ModuleType:
         deviceGetAttribute=lambda attribute, number: {16: 132, 97: 232448}[attribute],
         getDeviceCount=lambda: 1,
     )
-    module: Any = ModuleType("cupy")
+    module = ModuleType("cupy")
     module.ndarray = FakeArray
     module.cuda = SimpleNamespace(
         runtime=runtime,
@@ -169,7 +155,7 @@ def fake_cupy() -> ModuleType:
     return module
 
 
-def install(monkeypatch: pytest.MonkeyPatch, emulator: Emulator) -> ModuleType:
+def install(monkeypatch, emulator):
     """Put the fake in CuPy's place, with one device that can be used."""
     module = fake_cupy()
     monkeypatch.setitem(sys.modules, "cupy", module)
@@ -178,19 +164,17 @@ def install(monkeypatch: pytest.MonkeyPatch, emulator: Emulator) -> ModuleType:
     monkeypatch.setattr("neocog.cuda.engine.gpu", lambda n, p: launcher.Gpu(n, programmatic=p))
     monkeypatch.setattr(launcher.Gpu, "_build", lambda self, kernel: None)
 
-    def run(launch: Launch) -> None:
+    def run(launch):
         args = tuple(np.asarray(a) if isinstance(a, FakeArray) else a for a in launch.args)
         Device.do(lambda: emulator.launch(launch._replace(args=args)))
 
-    def load(self: Any, kernel: Any, built: Any) -> Any:
-        class Function:
-            ptr = 1
+    def load(self, kernel, built):
+        def function(grid, block, args, shared_mem=0):
+            assert (block, shared_mem) == ((kernel.threads, 1, 1), kernel.shared)
+            run(Launch(kernel, grid, args))
 
-            def __call__(self, grid: Any, block: Any, args: Any, shared_mem: int = 0) -> None:
-                assert (block, shared_mem) == ((kernel.threads, 1, 1), kernel.shared)
-                run(Launch(kernel, grid, args))
-
-        return Function()
+        function.ptr = 1
+        return function
 
     monkeypatch.setattr(launcher.Gpu, "_load", load)
     monkeypatch.setattr(launcher, "_launch_programmatic", lambda function, launch, stream: run(launch))
@@ -200,36 +184,36 @@ def install(monkeypatch: pytest.MonkeyPatch, emulator: Emulator) -> ModuleType:
 class Located:
     """Devices, streams and arrays that know where they are, as CuPy's do."""
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy):
         self.current = 0
         located = self
 
         class OneDevice(Device):
-            def __init__(self, number: int | None = None) -> None:
+            def __init__(self, number=None):
                 self.id = located.current if number is None else number
 
-            def __enter__(self) -> "OneDevice":
+            def __enter__(self):
                 self.before, located.current = located.current, self.id
                 return self
 
-            def __exit__(self, *_: object) -> None:
+            def __exit__(self, *_):
                 located.current = self.before
 
         class OneStream(Stream):
-            def __init__(self, non_blocking: bool = False) -> None:
+            def __init__(self, non_blocking=False):
                 self.number = located.current
 
-            def __enter__(self) -> "OneStream":
+            def __enter__(self):
                 here = f"stream of device {self.number}, current is {located.current}"
                 assert self.number == located.current, here
                 return self
 
         class Array(FakeArray):
-            def __array_finalize__(self, base: Any) -> None:
+            def __array_finalize__(self, base):
                 self.number = getattr(base, "number", located.current)
 
             @property
-            def device(self) -> Any:
+            def device(self):
                 return SimpleNamespace(id=self.number)
 
         Array.__module__ = "cupy"

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
-from neocog.cuda.kernel import Layout
+from experiments.network.ours import stored as stored
+from neocog.cuda.passes import as_float32
 from neocog.network import fields, reference
-from neocog.network.model import Model, SWeights
+from neocog.network.model import SWeights
 from neocog.network.spec import preset
 from neocog.network.u0 import made_digits
 from tests.support import digits_of, tiny_model
@@ -25,10 +25,10 @@ PASS_BOUND = {"fp32": 2e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
 BF16_S, BF16_C, BF16_RMS = 2.5e-2, 1.6e-1, 5e-3
 
 
-def uncleared(machine: Any) -> Any:
+def uncleared(machine):
     """Make a machine's new arrays hold NaN (of numbers) where they are not asked to be clear."""
 
-    def empty(shape: Any, dtype: Any = float) -> Any:
+    def empty(shape, dtype=float):
         out = np.empty(shape, dtype)
         out.view(np.uint8)[...] = 0xFF
         return out
@@ -38,44 +38,23 @@ def uncleared(machine: Any) -> Any:
     return machine
 
 
-def cut(values: Any, layout: Layout) -> Any:
-    """Float values in the layout's type of storage, rounded to nearest."""
-    out = np.ascontiguousarray(values, dtype=np.float32)
-    if layout.dtype == "bfloat16":
-        bits = out.view(np.uint32)
-        return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return out.astype(layout.storage)
-
-
-def stored(maps: Any, layout: Layout) -> Any:
-    """Float64 maps (B, K, H, W) as the layout keeps them: border and spare channels 0."""
-    out = np.zeros(layout.shape(len(maps)), dtype=np.float32)
-    inside(out, layout)[...] = maps.transpose(0, 2, 3, 1)
-    return cut(out, layout)
-
-
-def poisoned(layout: Layout, batch: int) -> Any:
+def poisoned(layout, batch):
     """A target for ``batch`` digits: NaN where a kernel must write, 0 elsewhere."""
-    out = np.zeros(layout.shape(batch), dtype=np.float32)
-    inside(out, layout)[...] = np.nan
-    bits = cut(out, layout)
-    if layout.dtype == "bfloat16":
-        bits[...] = np.where(np.isnan(out), 0x7FC0, 0)
-    return bits
+    out = np.zeros(layout.shape(batch), layout.storage)
+    inside(out, layout)[...] = 0x7FC0 if layout.dtype == "bfloat16" else np.nan
+    return out
 
 
-def read(array: Any, layout: Layout) -> Any:
+def read(array, layout):
     """Float64 maps (B, K, H, W) of a layout's array, whose border and spare channels must be 0."""
-    if layout.dtype == "bfloat16":
-        array = (array.astype(np.uint32) << 16).view(np.float32)
-    whole = array.astype(np.float64)
+    whole = as_float32(array, layout).astype(np.float64)
     maps = inside(whole, layout).transpose(0, 3, 1, 2).copy()
     inside(whole, layout)[...] = 0
     assert not whole.any()
     return maps
 
 
-def responses(machine: Any, step: Any, lay: Any, source: Any) -> Any:
+def responses(machine, step, lay, source):
     """What a step makes of ``source``, its target and its scratch poisoned."""
     batch, target = len(source), lay[step.writes]
     out = poisoned(target, batch)
@@ -85,38 +64,41 @@ def responses(machine: Any, step: Any, lay: Any, source: Any) -> Any:
     return read(out, target)
 
 
-def s_wanted(model: Model, layer: int, maps: Any) -> Any:
+def error_of(machine, step, lay, *, active=0.3, batch=2):
+    """Largest error of a layer's step on maps at random, as a share of its strongest response."""
+    source = lay[step.reads]
+    held = stored(sparse((batch, source.planes, source.size, source.size), active=active), source)
+    wanted = (s_wanted if step.kind == "S" else c_wanted)(step.model, step.layer, read(held, source))
+    assert (wanted > 0).any()
+    return float(np.abs(responses(machine, step, lay, held) - wanted).max() / wanted.max())
+
+
+def s_wanted(model, layer, maps):
     """What the equations of an S-layer make of maps."""
-    weights = model.s[layer]
-    return reference.s_response(
-        maps,
-        weights.reference.astype(np.float64),
-        weights.c.astype(np.float64),
-        threshold=weights.threshold,
-        q=weights.q,
-        padding=model.spec.s[layer].padding,
-    )
+    w, padding = model.s[layer], model.spec.s[layer].padding
+    x, c = w.reference.astype(np.float64), w.c.astype(np.float64)
+    return reference.s_response(maps, x, c, threshold=w.threshold, q=w.q, padding=padding)
 
 
-def c_wanted(model: Model, layer: int, maps: Any) -> Any:
+def c_wanted(model, layer, maps):
     """What the equations of a C-layer make of maps."""
     blur = model.blurs[layer].astype(np.float64)
     return reference.c_response(maps, blur, padding=model.spec.c[layer].padding, kind=model.psi)
 
 
-def inside(array: Any, layout: Layout) -> Any:
+def inside(array, layout):
     """The cells of the layer, (B, H, W, K), a view."""
     b, size = layout.border, layout.size
     return array[:, b : b + size, b : b + size, : layout.planes]
 
 
-def sparse(shape: tuple[int, ...], *, seed: int = 1, active: float = 0.3) -> Any:
+def sparse(shape, *, seed=1, active=0.3):
     """Responses in 0 .. 1 of which a part is active."""
     rng = np.random.default_rng(seed)
     return rng.uniform(0, 1, shape) * (rng.uniform(size=shape) < active)
 
 
-def excitable_model(name: str, planes: tuple[int, int, int]) -> Model:
+def excitable_model(name, planes):
     """References and input at random, a threshold that about half of the cells reach."""
     spec = preset(name)
     layers, before = [], 2
@@ -129,11 +111,11 @@ def excitable_model(name: str, planes: tuple[int, int, int]) -> Model:
     return replace(tiny_model(), spec=spec, s=(s1, s2, s3, s4))
 
 
-def some_digits(count: int) -> Any:
+def some_digits(count):
     return np.concatenate([digits_of("0123456789"), made_digits(count)])[:count]
 
 
-def assert_maps_agree(got: Any, want: Any, precision: str, psi: str = "") -> None:
+def assert_maps_agree(got, want, precision, psi=""):
     for layer, values in want.items():
         if layer in got:
             found = got[layer].astype(np.float64)
@@ -147,7 +129,7 @@ def assert_maps_agree(got: Any, want: Any, precision: str, psi: str = "") -> Non
             assert errors.max() <= bound, f"{layer}: {errors.max():.1e}"
 
 
-def assert_adds_up(times: Any) -> None:
+def assert_adds_up(times):
     """Stages add up to the total, in every repeat."""
     parts = sum(ms for name, ms in times.items() if name != "total")
     np.testing.assert_allclose(parts, times["total"], rtol=1e-9)

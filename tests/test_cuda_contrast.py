@@ -1,14 +1,12 @@
 """The contrast kernel in the emulator, held against the float64 equations."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
-from neocog.cuda.contrast import VERSIONS, Contrast
-from neocog.cuda.steps import Precision, layouts
+from neocog.cuda.contrast import VERSIONS
+from neocog.cuda.steps import layouts
 from neocog.network import reference
 from neocog.network.u0 import u0_from_digits
 from tests.cuda_maps import responses
@@ -18,7 +16,7 @@ from tests.support import digits_of, tiny_model
 PALE = (853, 5400, 7994, 9752, 11496)
 
 
-def digits(count: int) -> Any:
+def digits(count):
     """Drawn digits, noise, faint noise (cells on the edge of silence), nothing, all ink."""
     rng = np.random.default_rng(0)
     kinds = [
@@ -31,7 +29,7 @@ def digits(count: int) -> Any:
     return np.stack([kinds[i % len(kinds)] for i in range(count)]).astype(np.uint8)
 
 
-def step_of(version: str, emulator: Any, precision: Precision) -> tuple[Contrast, Any]:
+def step_of(version, emulator, precision):
     model = tiny_model()
     lay = layouts(model.spec, model.planes, precision)
     return VERSIONS[version](emulator, model, 0, lay, precision), lay
@@ -42,9 +40,7 @@ def step_of(version: str, emulator: Any, precision: Precision) -> tuple[Contrast
     [(1, "fp32", 1e-6), (14, "fp32", 1e-6), (140, "fp32", 1e-6),
      (3, "fp16", 5e-4), (3, "bf16", 4e-3), (3, "tf32", 1e-6)],
 )  # fmt: skip
-def test_digits_give_the_equations(
-    emulator: Emulator, batch: int, precision: Precision, bound: float
-) -> None:
+def test_digits_give_the_equations(emulator, batch, precision, bound):
     step, lay = step_of("digits", emulator, precision)
     seen = digits(batch)
     wanted = reference.contrast(u0_from_digits(seen), tiny_model().spec.contrast)
@@ -54,7 +50,7 @@ def test_digits_give_the_equations(
 
 
 @pytest.mark.parametrize("batch", [5, 140])
-def test_silence_of_pale_digits_is_decided_as_in_float64(emulator: Emulator, batch: int) -> None:
+def test_silence_of_pale_digits_is_decided_as_in_float64(emulator, batch):
     step, lay = step_of("digits", emulator, "fp32")
     spec = tiny_model().spec.contrast
     pale = [np.random.default_rng(seed).integers(0, 4, (28, 28)) for seed in PALE]
@@ -69,7 +65,7 @@ def test_silence_of_pale_digits_is_decided_as_in_float64(emulator: Emulator, bat
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 30.0])
-def test_u0_of_any_range(emulator: Emulator, scale: float) -> None:
+def test_u0_of_any_range(emulator, scale):
     step, lay = step_of("u0", emulator, "fp32")
     u0 = np.random.default_rng(2).normal(0, scale, (3, 65, 65)).astype(np.float32)
     wanted = reference.contrast(u0, tiny_model().spec.contrast)
@@ -78,7 +74,7 @@ def test_u0_of_any_range(emulator: Emulator, scale: float) -> None:
     assert np.array_equal(got > 0, wanted > 0)
 
 
-def test_silence_is_decided_as_in_float64(emulator: Emulator) -> None:
+def test_silence_is_decided_as_in_float64(emulator):
     """Pictures scaled so that one cell each answers with 1e-4 to the last bits of float32."""
     step, lay = step_of("u0", emulator, "fp32")
     spec = tiny_model().spec.contrast

@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from experiments.convpool.systems import contenders
 from experiments.emulator import Emulator
@@ -19,6 +17,7 @@ from neocog.errors import InputError, NeocogError, UsageError
 from tests import cuda_fake
 from tests.cuda_maps import uncleared
 from tests.cuda_support import SHARED, thinned
+from tests.test_cubins import fault
 
 TOLERANCES = {"fp16": 1e-3, "bf16": 8e-3, "tf32": 1e-3, "fp32": 3e-6}
 #: B, C, K, H, W, k, p, padding
@@ -36,7 +35,7 @@ WGMMA = Tiling(2, 32, 2, 3)
 LEAST = Tiling(1, 32, 2, 2, groups=1, sums=1, raws=1)
 
 
-def reference(x: NDArray[Any], w: NDArray[Any], pool: int, padding: int) -> NDArray[np.float64]:
+def reference(x, w, pool, padding):
     """Convolve, then average, in float64."""
     pad = (padding, padding)
     full = np.pad(x.astype(np.float64), ((0, 0), (0, 0), pad, pad))
@@ -48,7 +47,7 @@ def reference(x: NDArray[Any], w: NDArray[Any], pool: int, padding: int) -> NDAr
     return y.reshape(*y.shape[:2], rows, pool, columns, pool).mean((3, 5))
 
 
-def operands(sizes: tuple[int, ...], precision: str, seed: int = 0) -> Any:
+def operands(sizes, precision, seed=0):
     """x and w as they go in, and as numbers."""
     b, c, planes, height, width, k, _, _ = sizes
     random = np.random.default_rng(seed)
@@ -56,18 +55,16 @@ def operands(sizes: tuple[int, ...], precision: str, seed: int = 0) -> Any:
     if precision == "bf16":
         stored = [bf16(a) for a in pair]
         return stored, [of_bf16(a) for a in stored]
-    stored = [a.astype(DTYPES[precision]) for a in pair]  # type: ignore[index]
+    stored = [a.astype(DTYPES[precision]) for a in pair]
     return stored, stored
 
 
-def error(
-    sizes: tuple[int, ...], precision: str, machine: Any, tiling: Tiling | None, seed: int = 0
-) -> float:
+def error(sizes, precision, machine, tiling, seed=0):
     """Largest error of the kernel, of the largest value."""
     (x, w), numbers = operands(sizes, precision, seed)
     pool, padding = sizes[-2:]
     want = reference(*numbers, pool, padding)
-    layer = ConvAvgPool(w, pool, padding=padding, precision=precision, tiling=tiling, machine=machine)  # type: ignore[arg-type]
+    layer = ConvAvgPool(w, pool, padding=padding, precision=precision, tiling=tiling, machine=machine)
     got = layer(x)
     assert (got.shape, got.dtype) == (want.shape, x.dtype)
     values = of_bf16(got) if precision == "bf16" else got
@@ -76,11 +73,11 @@ def error(
 
 @pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize("name", SIZES)
-def test_arrays_of_numpy_are_computed_by_numpy(name: str, precision: Any) -> None:
+def test_arrays_of_numpy_are_computed_by_numpy(name, precision):
     assert error(SIZES[name], precision, None, None) < TOLERANCES[precision]
 
 
-def older() -> Emulator:
+def older():
     """A machine without the instructions of compute capability 9.0."""
     machine = Emulator()
     machine.arch = 80
@@ -88,35 +85,23 @@ def older() -> Emulator:
 
 
 @pytest.mark.parametrize(
-    ("name", "tiling"),
+    ("name", "precision", "tiling"),
     thinned(
-        ((n, LEAST if "large" in n or "many" in n else WGMMA) for n in SIZES),
-        quick=lambda name, tiling: name in QUICK,
+        [*((n, "fp16", LEAST if "large" in n or "many" in n else WGMMA) for n in SIZES),
+         *product(["odd, two pictures"], ("bf16", "tf32", "fp32"), (MMA, WGMMA))],
+        quick=lambda name, p, t: name in QUICK and (p == "fp32" or t.wgmma),
     ),
     ids=str,
-)
-def test_sizes(emulator: Emulator, name: str, tiling: Tiling) -> None:
-    assert error(SIZES[name], "fp16", emulator, tiling) < TOLERANCES["fp16"]
-
-
-@pytest.mark.parametrize(
-    ("precision", "tiling"),
-    thinned(product(("bf16", "tf32", "fp32"), (MMA, WGMMA)), quick=lambda p, t: p == "fp32" or t.wgmma),
-)
-def test_precisions(emulator: Emulator, precision: str, tiling: Tiling) -> None:
+)  # fmt: skip
+def test_sizes_and_precisions(emulator, name, precision, tiling):
     machine = emulator if tiling.wgmma else older()
-    assert error(SIZES["odd, two pictures"], precision, machine, tiling) < TOLERANCES[precision]
+    assert error(SIZES[name], precision, machine, tiling) < TOLERANCES[precision]
 
 
 TILINGS = (
-    MMA,
-    WGMMA,
-    replace(WGMMA, split=2),
-    replace(WGMMA, raws=1, stages=2),
-    replace(WGMMA, sums=1, raws=1, units=4, producers=8),
-    Tiling(4, 64, 2, 4),
-    replace(MMA, split=3),
-)
+    MMA, WGMMA, replace(WGMMA, split=2), replace(WGMMA, raws=1, stages=2),
+    replace(WGMMA, sums=1, raws=1, units=4, producers=8), Tiling(4, 64, 2, 4), replace(MMA, split=3),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -127,7 +112,7 @@ TILINGS = (
     ),
     ids=str,
 )
-def test_tilings_in_any_order(emulator: Emulator, order: Any, tiling: Tiling) -> None:
+def test_tilings_in_any_order(emulator, order, tiling):
     machine = uncleared(Emulator(order=order))
     machine.arch = 90 if tiling.wgmma else 80
     machine.processors = 3  # blocks take several items
@@ -135,12 +120,11 @@ def test_tilings_in_any_order(emulator: Emulator, order: Any, tiling: Tiling) ->
     assert error(sizes, "fp16", machine, tiling) < TOLERANCES["fp16"]
 
 
-def test_float32_is_summed_short(emulator: Emulator) -> None:
-    sizes = (1, 256, 32, 8, 8, 3, 2, 1)
-    assert error(sizes, "fp32", emulator, LEAST) < 1e-6
+def test_float32_is_summed_short(emulator):
+    assert error((1, 256, 32, 8, 8, 3, 2, 1), "fp32", emulator, LEAST) < 1e-6
 
 
-def test_arrays_of_any_order_in_memory(emulator: Emulator) -> None:
+def test_arrays_of_any_order_in_memory(emulator):
     (x, w), _ = operands(SIZES["the paper's"], "fp16")
     layer = ConvAvgPool(w, 2, padding=1, tiling=WGMMA, machine=emulator)
     last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
@@ -148,14 +132,14 @@ def test_arrays_of_any_order_in_memory(emulator: Emulator) -> None:
     np.testing.assert_array_equal(layer(last), layer(x))
 
 
-def test_a_launch_leaves_its_counters_as_they_were(emulator: Emulator) -> None:
+def test_a_launch_leaves_its_counters_as_they_were(emulator):
     (x, w), _ = operands(SIZES["odd, two pictures"], "fp16")
     layer = ConvAvgPool(w, 2, padding=1, tiling=replace(WGMMA, split=2), machine=emulator)
     np.testing.assert_array_equal(layer(x), layer(x))
 
 
-def test_it_runs_where_its_filters_lie(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    cupy: Any = cuda_fake.install(monkeypatch, emulator)
+def test_it_runs_where_its_filters_lie(emulator, monkeypatch):
+    cupy = cuda_fake.install(monkeypatch, emulator)
     located = cuda_fake.Located(cupy)
     (x, w), _ = operands(SIZES["odd, two pictures"], "fp16")
     want = ConvAvgPool(w, 2, padding=1, tiling=WGMMA, machine=emulator)(x)
@@ -169,7 +153,7 @@ def test_it_runs_where_its_filters_lie(emulator: Emulator, monkeypatch: pytest.M
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-def test_random_shapes(emulator: Emulator, seed: int) -> None:
+def test_random_shapes(emulator, seed):
     random = np.random.default_rng(seed)
     k, pool, padding = (int(random.integers(*r)) for r in ((1, 12), (2, 5), (0, 4)))
     least = k + pool - 1 - 2 * padding
@@ -203,19 +187,19 @@ PICTURES = np.zeros((1, 8, 9, 9), np.float16)
         ([1], HALF, {}, "got a builtins.list"),
     ],
 )
-def test_wrong_use_is_told_in_a_line(x: Any, w: Any, options: Any, message: str) -> None:
+def test_wrong_use_is_told_in_a_line(x, w, options, message):
     with pytest.raises(NeocogError, match=message) as caught:
         conv_avgpool(x, w, **{"pool": 2, **options})
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value, (InputError, UsageError))
 
 
-def shape(precision: Any, **more: int) -> Shape:
+def shape(precision, **more):
     sizes = {"batch": 64, "channels": 512, "planes": 512, "out_height": 16, "out_width": 16}
     return Shape(**{**sizes, "kernel": 3, "pool": 2, "box": 2, **more}, precision=precision)
 
 
-def test_a_tiling_is_found_for_every_shape() -> None:
+def test_a_tiling_is_found_for_every_shape():
     for k in range(1, 12):
         for pool in (2, 3, 4):
             found = candidates(shape("fp16", kernel=k, pool=pool, box=pool), 90, 132)
@@ -226,7 +210,7 @@ def test_a_tiling_is_found_for_every_shape() -> None:
         candidates(shape("fp32", kernel=11, pool=4, box=4), 89, 128)
 
 
-def test_a_measured_tiling_serves_batches_nearby(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measured_tiling_serves_batches_nearby(tmp_path, monkeypatch):
     path = tmp_path / "tuned.json"
     path.write_text(tuned.text([tuned.row(shape("fp16"), WGMMA)], "a command"))
     monkeypatch.setattr(convpool_tilings, "TUNED", path)
@@ -241,48 +225,35 @@ def test_a_measured_tiling_serves_batches_nearby(tmp_path: Any, monkeypatch: pyt
         convpool_tilings._tuned.cache_clear()
 
 
-def test_few_outputs_are_split() -> None:
+def test_few_outputs_are_split():
     assert candidates(shape("fp16", batch=1), 90, 132)[0].split > 1
     assert candidates(shape("fp16"), 90, 132)[0].split == 1
 
 
+ALL = tuple(product((1, 64), (32, 128, 512), (1, 2)))  # batch, channels, box
+
+
 @pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize(
-    ("precision", "arch", "batch"),
-    [("fp16", 90, 64), ("fp32", 90, 1), ("tf32", 80, 64), ("fp32", 86, 1), ("bf16", 120, 64)],
-)
-def test_builds_within_registers(precision: str, arch: int, batch: int) -> None:
-    for tiling in contenders(shape(precision, batch=batch), arch, 132, count=2):
-        wanted = kernel(shape(precision, batch=batch), tiling)
+    ("precision", "arch", "sizes", "count"),
+    [
+        *((precision, arch, [(batch, 512, 2)], 2) for precision, arch, batch in (
+            ("fp16", 90, 64), ("fp32", 90, 1), ("tf32", 80, 64), ("fp32", 86, 1), ("bf16", 120, 64))),
+        *(pytest.param(precision, arch, ALL, 5, marks=pytest.mark.slow)
+          for precision in TOLERANCES for arch in (80, 89, 90)),
+    ],
+)  # fmt: skip
+def test_builds_within_registers(precision, arch, sizes, count):
+    shapes = [shape(precision, batch=b, channels=c, planes=c, box=box) for b, c, box in sizes]
+    for wanted in {kernel(s, t) for s in shapes for t in contenders(s, arch, 132, count=count)}:
         assert wanted.shared <= SHARED[arch] * 1024
-        built = build(wanted, arch)
-        assert not built.spills, tiling.words()
-        assert not built.stack, tiling.words()
-        assert built.registers <= wanted.registers
-        assert "serialized" not in built.log  # products that wait for one another
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("nvrtc")
-@pytest.mark.parametrize("precision", TOLERANCES)
-@pytest.mark.parametrize("arch", [80, 89, 90])
-def test_all_builds_within_registers(precision: str, arch: int) -> None:
-    shapes = [
-        shape(precision, batch=b, channels=c, planes=c, box=box)
-        for b in (1, 64)
-        for c in (32, 128, 512)
-        for box in (1, 2)
-    ]
-    wanted = {kernel(s, t): None for s in shapes for t in contenders(s, arch, 132)}
-    for one in wanted:
-        built = build(one, arch)
-        assert not built.spills, one
-        assert "serialized" not in built.log, one
+        assert fault(wanted, arch) is None
+        assert "serialized" not in build(wanted, arch).log  # products that wait for one another
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("precision", "name"), [*(("fp16", n) for n in SIZES), ("fp32", "one tap")])
-def test_on_the_device(precision: Any, name: str) -> None:
+def test_on_the_device(precision, name):
     import cupy
 
     sizes = SIZES[name]
@@ -296,7 +267,7 @@ def test_on_the_device(precision: Any, name: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", TOLERANCES)
-def test_every_contender_on_the_device_beside_pytorch(precision: Any) -> None:
+def test_every_contender_on_the_device_beside_pytorch(precision):
     import cupy
 
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")

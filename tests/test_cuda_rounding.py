@@ -7,7 +7,7 @@ from neocog.cuda.rounding import bf16, of_bf16, tf32
 NUMBERS = np.random.default_rng(0).normal(size=(40, 50)).astype(np.float32) * 1e3
 
 
-def test_tf32_keeps_ten_bits() -> None:
+def test_tf32_keeps_ten_bits():
     got = tf32(NUMBERS.astype(np.float64))
     fraction, _ = np.frexp(got.astype(np.float64))
     assert got.dtype == np.float32
@@ -17,7 +17,7 @@ def test_tf32_keeps_ten_bits() -> None:
     assert tf32(ties).tolist() == [1 + 2**-10, -1 - 2**-10, 1 + 2**-9]
 
 
-def test_bf16_keeps_seven_bits() -> None:
+def test_bf16_keeps_seven_bits():
     got = of_bf16(bf16(NUMBERS.T))
     assert np.abs(got / NUMBERS.T - 1).max() <= 2**-8
     np.testing.assert_array_equal(of_bf16(bf16(got)), got)

@@ -1,14 +1,12 @@
 """The engine on a device that is none: chunks, memory, failures; kernels run in the emulator."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
 from neocog.cuda.engine import shares_of
-from neocog.cuda.kernel import Launch
 from neocog.cuda.lanes import PassLane
 from neocog.cuda.passes import ANSWER_COLUMNS
 from neocog.cuda.plan import STAGES
@@ -24,10 +22,10 @@ from tests.support import tiny_model
 
 
 @pytest.mark.slow
-def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_on_a_fake_device(emulator, monkeypatch):
     cupy = cuda_fake.install(monkeypatch, emulator)
     model, digits = tiny_model(), some_digits(4)[1:]
-    engine: Any = open_engine(model, precision="fp32")
+    engine = open_engine(model, precision="fp32")
     assert (engine.device, engine.precision) == ("cuda", "fp32")
     want = Engine(model).recognise(digits)
     for given in (digits, cupy.asarray(digits)):  # two chunks, the second half full
@@ -52,13 +50,13 @@ def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.Mon
 # --- chunks -----------------------------------------------------------------------------------
 
 
-def test_buckets_are_powers_of_two_up_to_a_part_and_whole_parts_beyond() -> None:
+def test_buckets_are_powers_of_two_up_to_a_part_and_whole_parts_beyond():
     assert [bucket_of(n) for n in (0, 1, 2, 3, 8, 9, 33, 256)] == [1, 1, 2, 4, 8, 16, 64, 256]
     assert [bucket_of(n, 64) for n in (33, 64, 65, 128, 129, 500)] == [64, 64, 128, 128, 192, 512]
     assert [bucket_of(n, 100) for n in (64, 65, 101)] == [64, 100, 200]
 
 
-def test_shares_are_whole_chunks_and_cover_all() -> None:
+def test_shares_are_whole_chunks_and_cover_all():
     assert shares_of(100, 32, 1) == [slice(0, 100)]
     assert shares_of(100, 32, 4) == [slice(0, 100)]
     for count in (4096, 4097, 999):
@@ -70,11 +68,11 @@ def test_shares_are_whole_chunks_and_cover_all() -> None:
 
 
 @pytest.fixture
-def weighing(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Any:
+def weighing(emulator, monkeypatch):
     """An engine whose kernels make one thing: the first score is the ink of the digit."""
-    ink: list[Any] = []
+    ink = []
 
-    def launch(self: Emulator, launch: Launch) -> None:
+    def launch(self, launch):
         for array in launch.args:
             if np.shape(array)[1:] == (28, 28):
                 ink.append(array.sum(axis=(1, 2)))  # of a part
@@ -87,7 +85,7 @@ def weighing(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Any:
     return open_engine(tiny_model(), precision="fp32")
 
 
-def dealt(engine: Any, count: int, batch: int, chunk: int, part: int = 64) -> Any:
+def dealt(engine, count, batch, chunk, part=64):
     """Have digits weighed in chunks; return the runner."""
     runner = engine.runners[0]
     runner.use(replace(runner.plan, chunk=chunk, part=part))
@@ -102,12 +100,12 @@ def dealt(engine: Any, count: int, batch: int, chunk: int, part: int = 64) -> An
 
 
 @pytest.mark.parametrize("batch", [1, 3, 64, 10_000])
-def test_chunks_come_back_where_they_belong(weighing: Any, batch: int) -> None:
+def test_chunks_come_back_where_they_belong(weighing, batch):
     for count in (1, 7, 64, 65, 129, 300):
         dealt(weighing, count, batch, chunk=64)
 
 
-def test_answers_are_not_copied(weighing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_not_copied(weighing, monkeypatch):
     cuda, kinds = weighing.runners[0].gpu.xp.cuda, list[int]()
     copy = cuda.runtime.memcpyAsync
     monkeypatch.setattr(cuda.runtime, "memcpyAsync", lambda *args: kinds.append(args[3]) or copy(*args))
@@ -115,7 +113,7 @@ def test_answers_are_not_copied(weighing: Any, monkeypatch: pytest.MonkeyPatch) 
     assert set(kinds) == {cuda.runtime.memcpyHostToDevice}  # the decision writes to the host
 
 
-def test_large_batches_keep_several_lanes_at_work(weighing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_batches_keep_several_lanes_at_work(weighing, monkeypatch):
     used, submit = [], PassLane.submit
     monkeypatch.setattr(PassLane, "submit", lambda *args: used.append(args[0]) or submit(*args))
     runner = dealt(weighing, 128 * LANES, 64, chunk=64)
@@ -124,7 +122,7 @@ def test_large_batches_keep_several_lanes_at_work(weighing: Any, monkeypatch: py
 
 
 @pytest.mark.parametrize("room", range(1, LANES))
-def test_little_memory_makes_fewer_lanes(weighing: Any, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+def test_little_memory_makes_fewer_lanes(weighing, monkeypatch, room):
     bound_memory(weighing, monkeypatch, 64 * room + 4)
     runner = dealt(weighing, 128 * LANES, 64, chunk=64)
     assert sum(batch == 64 for batch, _ in runner._lanes) == room
@@ -132,23 +130,21 @@ def test_little_memory_makes_fewer_lanes(weighing: Any, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("memory", [1, 5, 64, 100, 127])
 @pytest.mark.parametrize("part", [40, 64, 256])
-def test_less_memory_makes_smaller_chunks(
-    weighing: Any, monkeypatch: pytest.MonkeyPatch, memory: int, part: int
-) -> None:
+def test_less_memory_makes_smaller_chunks(weighing, monkeypatch, memory, part):
     bound_memory(weighing, monkeypatch, memory)
     assert dealt(weighing, 300, 256, chunk=256, part=part).chunk <= memory
 
 
-def test_no_memory_at_all_is_an_error(weighing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_memory_at_all_is_an_error(weighing, monkeypatch):
     bound_memory(weighing, monkeypatch, 0)
     with pytest.raises(DeviceError, match="no memory left for one digit"):
         weighing.recognise(some_digits(5))
 
 
-def bound_memory(engine: Any, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def bound_memory(engine, monkeypatch, most):
     """Let all lanes together hold so many digits at most."""
 
-    def lane(gpu: Any, steps: Any, layouts: Any, batch: int, *more: Any) -> PassLane:
+    def lane(gpu, steps, layouts, batch, *more):
         if batch + sum(key[0] for key in engine.runners[0]._lanes) > most:
             raise cuda_fake.OutOfMemoryError
         return PassLane(gpu, steps, layouts, batch, *more)
@@ -161,16 +157,14 @@ def bound_memory(engine: Any, monkeypatch: pytest.MonkeyPatch, most: int) -> Non
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, cuda_fake.CUDAError])
 @pytest.mark.parametrize("where", ["submit", "collect"])
-def test_a_run_that_breaks_off_leaves_no_old_answers(
-    weighing: Any, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], where: str
-) -> None:
+def test_a_run_that_breaks_off_leaves_no_old_answers(weighing, monkeypatch, error, where):
     engine, digits = weighing, some_digits(4)
     want = digits.sum(axis=(1, 2))
     np.testing.assert_array_equal(engine.recognise(digits, batch=1).score[:, 0], want)
     calls = 0
     whole = getattr(PassLane, where)
 
-    def breaks(self: PassLane, *args: Any) -> None:
+    def breaks(self, *args):
         nonlocal calls
         calls += 1
         if calls == 2:  # the other lane is at work, or its answers are
@@ -188,32 +182,22 @@ def test_a_run_that_breaks_off_leaves_no_old_answers(
 
 @pytest.mark.usefixtures("tells_again")
 @pytest.mark.parametrize("error", [cuda_fake.CUDAError, cuda_fake.OutOfMemoryError])
-def test_failures_of_the_device_are_told_in_a_line(
-    emulator: Emulator,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: type[Exception],
-) -> None:
+def test_failures_of_the_device_are_told_in_a_line(emulator, monkeypatch, capsys, error):
     cuda_fake.install(monkeypatch, emulator)
-    engine: Any = open_engine(tiny_model(), precision="fp32")
+    engine = open_engine(tiny_model(), precision="fp32")
 
-    def fail(*_: Any, **__: Any) -> Any:
+    def fail(*_, **__):
         raise error("out of luck\nmore words")
 
     monkeypatch.setattr("neocog.cuda.runner.Runner.run", fail)
     monkeypatch.setattr("neocog.cuda.runner.Runner.maps", fail)
     monkeypatch.setattr("neocog.cuda.plan.Shelf.choose", fail)
     monkeypatch.setattr("neocog.cuda.roofline.peaks", fail)
-    calls = (
-        engine.check,
-        lambda: engine.recognise(some_digits(2)),
-        lambda: engine.maps(np.zeros((1, 65, 65))),
-        lambda: engine.stage_times(some_digits(2)),
-        lambda: engine.bounds(2),
-    )
-    for call in calls:
+    digits, u0 = some_digits(2), np.zeros((1, 65, 65))
+    for name, given in {"check": (), "recognise": [digits], "maps": [u0], "stage_times": [digits],
+                        "bounds": [2]}.items():  # fmt: skip
         with pytest.raises(DeviceError, match=r"^device 'cuda' failed: out of luck$"):
-            call()
+            getattr(engine, name)(*given)
     monkeypatch.setattr(engine, "recognise", lambda digits: None)
     monkeypatch.setattr("neocog.cuda.measure.stage_times", fail)
     with pytest.raises(DeviceError, match=r"out of luck$"):
@@ -229,9 +213,7 @@ def test_failures_of_the_device_are_told_in_a_line(
 
 
 @pytest.mark.usefixtures("tells_again")
-def test_auto_takes_the_cpu_where_a_step_cannot_be_done(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_auto_takes_the_cpu_where_a_step_cannot_be_done(emulator, monkeypatch, capsys):
     cuda_fake.install(monkeypatch, emulator)
     assert open_engine(tiny_model(), precision="fp32").device == "cuda"
     monkeypatch.setattr(cuda_fake.Device, "compute_capability", "75")
@@ -243,20 +225,18 @@ def test_auto_takes_the_cpu_where_a_step_cannot_be_done(
 
 
 @pytest.mark.parametrize("error", [cuda_fake.CUDAError, cuda_fake.OutOfMemoryError])
-def test_a_version_that_the_device_does_not_take_is_left_out(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
-) -> None:
+def test_a_version_that_the_device_does_not_take_is_left_out(emulator, monkeypatch, error):
     from neocog.cuda import launcher, measure
 
     cuda_fake.install(monkeypatch, emulator)
     monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)
     monkeypatch.setattr(measure, "Timed", cuda_fake.Quick)
-    engine: Any = open_engine(tiny_model(), device="cuda", precision="fp32")
+    engine = open_engine(tiny_model(), device="cuda", precision="fp32")
     whole = measure._anchor_times(engine.runners[0], 8)
     load = launcher.Gpu._load
 
-    def refusing(self: Any, kernel: Any, built: Any) -> Any:
-        def refused(*given: Any, **named: Any) -> None:
+    def refusing(self, kernel, built):
+        def refused(*given, **named):
             raise error("too many resources requested\nmore words")
 
         return refused if kernel.name == "inhibition" else load(self, kernel, built)

@@ -2,51 +2,31 @@
 
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
 from experiments.gpu.latency import clusters
-from neocog.cuda import tuned
-from neocog.cuda.kernel import Layout
+from neocog.cuda import tilings, tuned
+from neocog.cuda.kernel import shared_limit
 from neocog.cuda.lanes import enqueue
 from neocog.cuda.launcher import gpu
 from neocog.cuda.passes import Pass
 from neocog.cuda.plan import Shelf, shipped
 from neocog.cuda.s_tensor import TensorS
-from neocog.cuda.steps import Precision, layouts
-from neocog.cuda.tilings import (
-    TUNED,
-    Shape,
-    Tiling,
-    candidates,
-    choose,
-    clustered,
-    estimate,
-    registers,
-    resident,
-    shared_limit,
-)
+from neocog.cuda.steps import layouts
+from neocog.cuda.tilings import TUNED, Shape, Tiling, candidates, choose, clustered, estimate
 from neocog.errors import UsageError
-from neocog.network.model import Model, load_model
+from neocog.network.model import load_model
 from tests.cuda_maps import excitable_model, poisoned, read, s_wanted, some_digits, sparse, stored
 from tests.cuda_support import SHARED, first, thinned
 
-BOUND: dict[Precision, float] = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}
+BOUND = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}
 S2 = Shape(6, 43, 16, 38, 32, 0)
 
 
-def check(
-    emulator: Emulator,
-    layer: int,
-    precision: Precision,
-    tiling: Tiling | None,
-    *,
-    batch: int = 3,
-    planes: tuple[int, int, int] = (11, 19, 13),
-) -> None:
+def check(emulator, layer, precision, tiling, *, batch=3, planes=(11, 19, 13)):
     """A digit full of strokes, a blank one, and one with an empty upper half."""
     model = excitable_model("fukushima2003", planes)
     lay = layouts(model.spec, model.planes, precision)
@@ -58,9 +38,7 @@ def check(
     compare(emulator, step, model, lay, stored(maps, source), BOUND[precision])
 
 
-def compare(
-    emulator: Emulator, step: TensorS, model: Model, lay: dict[str, Layout], held: Any, bound: float
-) -> None:
+def compare(emulator, step, model, lay, held, bound):
     """The step's responses to ``held`` maps, twice, beside the equations'."""
     layer, batch = int(step.writes[-1]) - 1, len(held)
     source, target = lay[step.reads], lay[step.writes]
@@ -74,49 +52,51 @@ def compare(
         assert np.abs(read(out, target) - wanted).max() <= bound * wanted.max()
 
 
-@pytest.mark.parametrize(
-    ("layer", "precision"),
-    thinned(
-        product(range(4), BOUND),
-        lambda layer, precision: precision == ("fp16", "bf16", "fp32", "tf32")[layer],
-    ),
-)
-def test_gives_the_equations(emulator: Emulator, layer: int, precision: Precision) -> None:
-    check(emulator, layer, precision, None)
+TILINGS = [
+    (1, "fp16", Tiling(1, 7, 3, 1, 1, 2, 2, stage=5, compact=True)),
+    (2, "fp32", Tiling(1, 11, 3, 1, 1, 2, 2, stage=6, depth=2, compact=True)),
+    (2, "fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
+    (1, "fp16", Tiling(1, 19, 8, 1, 1, 2, 2, stage=36, depth=3, compact=True, wgmma=True)),
+    (2, "fp32", Tiling(1, 22, 4, 1, 1, 2, 3, stage=3, wgmma=True)),
+    (3, "fp16", Tiling(2, 5, 4, 1, 2, 1, 2, ksplit=3, stage=5, wgmma=True)),
+    (3, "fp16", Tiling(2, 5, 4, 1, 1, 1, 2, stage=27, wgmma=True, chunks=2)),
+    (2, "fp16", Tiling(1, 4, 2, 2, 2, 3, 2, stage=9, compact=True)),
+    (2, "fp32", Tiling(1, 11, 2, 1, 1, 2, 3, stage=4)),
+    (3, "fp16", Tiling(2, 5, 2, 1, 3, 2, 2, ksplit=9, stage=4)),
+    (2, "tf32", Tiling(1, 5, 4, 1, 2, 2, 3, stage=9, wgmma=True)),
+    (0, "fp16", Tiling(1, 17, 4, 1, 1, 2, 2, stage=6, wgmma=True)),
+    (3, "fp16", Tiling(3, 5, 2, 1, 2, 3, 2, stage=81, chunks=2)),
+    (3, "tf32", Tiling(1, 5, 2, 1, 1, 1, 2, stage=9, chunks=2)),
+    (3, "fp32", Tiling(2, 5, 4, 1, 1, 1, 2, stage=9, wgmma=True, chunks=2)),
+]
+#: Of US3 with 35 planes before it: two taps share a step where channels end in half of one.
+JOINED = [
+    ("fp16", Tiling(1, 22, 4, 1, 1, 2, 3, stage=2, depth=2, compact=True, wgmma=True)),
+    ("fp32", Tiling(1, 11, 2, 1, 1, 2, 3, stage=4)),
+    ("tf32", None),
+    ("fp16", Tiling(1, 11, 3, 1, 1, 2, 3, stage=6, depth=2, compact=True)),
+    ("fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
+    ("fp32", Tiling(1, 22, 4, 1, 1, 2, 3, stage=3, wgmma=True)),
+]
+PLANES = (11, 19, 13)
+CASES = [
+    *thinned(product(range(4), BOUND, [None], [3], [PLANES]),
+             lambda layer, precision, *_: precision == ("fp16", "bf16", "fp32", "tf32")[layer]),
+    *first(7, ((*case, 3, PLANES) for case in TILINGS)),
+    *first(3, ((2, *case, 1, (35, 19, 13)) for case in JOINED)),
+    *((3, "fp16", Tiling(2, 5, 4, 1, 1, 1, tiles, stage=9, wgmma=True), 2, (3, 5, 8 * tiles - 3))
+      for tiles in (12, 15, 20)),  # planes beyond one instruction take two
+    *product((2, 3), ["fp16"], [None], [1], ((1, 1, 1), (33, 7, 41))),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("layer", "precision", "tiling"),
-    first(
-        7,
-        [
-            (1, "fp16", Tiling(1, 7, 3, 1, 1, 2, 2, stage=5, compact=True)),
-            (2, "fp32", Tiling(1, 11, 3, 1, 1, 2, 2, stage=6, depth=2, compact=True)),
-            (2, "fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
-            (1, "fp16", Tiling(1, 19, 8, 1, 1, 2, 2, stage=36, depth=3, compact=True, wgmma=True)),
-            (2, "fp32", Tiling(1, 22, 4, 1, 1, 2, 3, stage=3, wgmma=True)),
-            (3, "fp16", Tiling(2, 5, 4, 1, 2, 1, 2, ksplit=3, stage=5, wgmma=True)),
-            (3, "fp16", Tiling(2, 5, 4, 1, 1, 1, 2, stage=27, wgmma=True, chunks=2)),
-            (2, "fp16", Tiling(1, 4, 2, 2, 2, 3, 2, stage=9, compact=True)),
-            (2, "fp32", Tiling(1, 11, 2, 1, 1, 2, 3, stage=4)),
-            (3, "fp16", Tiling(2, 5, 2, 1, 3, 2, 2, ksplit=9, stage=4)),
-            (2, "tf32", Tiling(1, 5, 4, 1, 2, 2, 3, stage=9, wgmma=True)),
-            (0, "fp16", Tiling(1, 17, 4, 1, 1, 2, 2, stage=6, wgmma=True)),
-            (3, "fp16", Tiling(3, 5, 2, 1, 2, 3, 2, stage=81, chunks=2)),
-            (3, "tf32", Tiling(1, 5, 2, 1, 1, 1, 2, stage=9, chunks=2)),
-            (3, "fp32", Tiling(2, 5, 4, 1, 1, 1, 2, stage=9, wgmma=True, chunks=2)),
-        ],
-    ),
-    ids=str,
-)
-def test_any_tiling_gives_the_equations(
-    emulator: Emulator, layer: int, precision: Precision, tiling: Tiling
-) -> None:
-    check(emulator, layer, precision, tiling)
+@pytest.mark.parametrize(("layer", "precision", "tiling", "batch", "planes"), CASES, ids=str)
+def test_any_tiling_gives_the_equations(emulator, layer, precision, tiling, batch, planes):
+    check(emulator, layer, precision, tiling, batch=batch, planes=planes)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_no_cell_that_responds_is_left_out(emulator: Emulator, precision: Precision) -> None:
+def test_no_cell_that_responds_is_left_out(emulator, precision):
     """Input and weights that are alike in all planes reach the bound exactly."""
     model = excitable_model("fukushima2003", (3, 2, 1))
     weights = model.s[2]
@@ -145,41 +125,8 @@ def test_no_cell_that_responds_is_left_out(emulator: Emulator, precision: Precis
     assert before == 0
 
 
-@pytest.mark.parametrize(
-    ("precision", "tiling"),
-    first(
-        3,
-        [
-            ("fp16", Tiling(1, 22, 4, 1, 1, 2, 3, stage=2, depth=2, compact=True, wgmma=True)),
-            ("fp32", Tiling(1, 11, 2, 1, 1, 2, 3, stage=4)),
-            ("tf32", None),
-            ("fp16", Tiling(1, 11, 3, 1, 1, 2, 3, stage=6, depth=2, compact=True)),
-            ("fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
-            ("fp32", Tiling(1, 22, 4, 1, 1, 2, 3, stage=3, wgmma=True)),
-        ],
-    ),
-    ids=str,
-)
-def test_two_taps_share_a_step_where_channels_end_in_half_of_one(
-    emulator: Emulator, precision: Precision, tiling: Tiling | None
-) -> None:
-    check(emulator, 2, precision, tiling, batch=1, planes=(35, 19, 13))
-
-
-@pytest.mark.parametrize("tiles", [12, 15, 20])
-def test_planes_beyond_one_instruction_take_two(emulator: Emulator, tiles: int) -> None:
-    tiling = Tiling(2, 5, 4, 1, 1, 1, tiles, stage=9, wgmma=True)
-    check(emulator, 3, "fp16", tiling, batch=2, planes=(3, 5, 8 * tiles - 3))
-
-
-@pytest.mark.parametrize("planes", [(1, 1, 1), (33, 7, 41)])
-def test_any_number_of_planes(emulator: Emulator, planes: tuple[int, int, int]) -> None:
-    check(emulator, 2, "fp16", None, batch=1, planes=planes)
-    check(emulator, 3, "fp16", None, batch=1, planes=planes)
-
-
 @pytest.mark.parametrize("order", ["reversed", 3])
-def test_threads_may_run_in_any_order(order: Any) -> None:
+def test_threads_may_run_in_any_order(order):
     for layer, tiling in (
         (2, Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
         (1, Tiling(1, 7, 3, 1, 1, 2, 2, stage=5)),
@@ -188,7 +135,7 @@ def test_threads_may_run_in_any_order(order: Any) -> None:
         check(Emulator(order=order), layer, "fp16", tiling, batch=2)
 
 
-def test_tilings_that_ship_keep_what_the_kernel_asks_for() -> None:
+def test_tilings_that_ship_keep_what_the_kernel_asks_for():
     for shape, t, _ in tuned.rows(TUNED, Shape, Tiling):
         assert shape.shared(t) <= shared_limit(90)
         assert not t.compact or t.ksplit == t.chunks == 1
@@ -196,22 +143,22 @@ def test_tilings_that_ship_keep_what_the_kernel_asks_for() -> None:
         assert shape.channels % (16 * t.chunks) == 0 or t.chunks == 1
 
 
-def test_every_candidate_fits_the_device() -> None:
+def test_every_candidate_fits_the_device():
     for shape in (S2, Shape(9, 13, 80, 5, 304, 3), Shape(6, 73, 2, 68, 16, 2)):
         for t in candidates(shape, 8, 90):
             assert shape.shared(t) <= shared_limit(90)
-            assert t.threads * registers(shape, t) <= 65536
+            assert t.threads * tilings.registers(shape, t) <= 65536
             assert not t.spread or shape.passes(t) == 1
             assert not t.compact or t.ksplit == 1
 
 
-def test_without_a_measurement_the_estimate_chooses() -> None:
+def test_without_a_measurement_the_estimate_chooses():
     best = choose(S2, 8, 80, 108)
     assert best == min(candidates(S2, 8, 80), key=lambda t: estimate(S2, t, 8, 80, 108))
     assert not best.wgmma
 
 
-def test_measured_tilings_are_taken() -> None:
+def test_measured_tilings_are_taken():
     assert TUNED.is_file()
     assert choose(S2, 8, 90, 132) == choose(S2, 9, 90, 132)
     guess = min(candidates(S2, 8, 90), key=lambda t: estimate(S2, t, 8, 90, 60))
@@ -219,7 +166,7 @@ def test_measured_tilings_are_taken() -> None:
     assert choose(replace(S2, mode=1), 8, 90, 132) == choose(S2, 8, 90, 132)
 
 
-def test_blocks_of_a_window_are_a_cluster_if_all_fit_at_once() -> None:
+def test_blocks_of_a_window_are_a_cluster_if_all_fit_at_once():
     shape = Shape(9, 13, 80, 5, 96, 0)
     tiling = choose(shape, 8, 90, 132)
     assert tiling.ksplit > 1
@@ -230,7 +177,7 @@ def test_blocks_of_a_window_are_a_cluster_if_all_fit_at_once() -> None:
 
 @pytest.mark.parametrize("processors", [14, 16, 32, 78, 132, 148])
 @pytest.mark.parametrize(("arch", "most"), [(80, 1), (90, 16), (100, 16), (120, 8)])
-def test_no_cluster_is_larger_than_the_device_allows(arch: int, most: int, processors: int) -> None:
+def test_no_cluster_is_larger_than_the_device_allows(arch, most, processors):
     shape = Shape(9, 13, 80, 5, 96, 0)
     for ksplit in (3, 9):
         t = replace(choose(shape, 8, 90, 132), ksplit=ksplit, stage=1)
@@ -240,18 +187,18 @@ def test_no_cluster_is_larger_than_the_device_allows(arch: int, most: int, proce
 
 
 @pytest.mark.parametrize("arch", [80, 86, 90, 100, 120])
-def test_blocks_of_a_multiprocessor_share_its_memory(arch: int) -> None:
+def test_blocks_of_a_multiprocessor_share_its_memory(arch):
     """Each takes 1 KiB beside its own; a multiprocessor has 1 KiB more than a block may have."""
     shape = Shape(6, 43, 16, 38, 32, 0)
     t = Tiling(1, 4, 2, 1, 1, 2, 2, stage=6)
     each = shape.shared(t) + 1024
-    assert resident(shape, t, arch) == (SHARED[arch] + 1) * 1024 // each
-    assert resident(shape, t, arch) * registers(shape, t) * t.threads <= 65536
+    assert tilings.resident(shape, t, arch) == (SHARED[arch] + 1) * 1024 // each
+    assert tilings.resident(shape, t, arch) * tilings.registers(shape, t) * t.threads <= 65536
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("batch", [1, 3, 8])
-def test_a_cluster_answers_as_blocks_that_share_global_memory(batch: int) -> None:
+def test_a_cluster_answers_as_blocks_that_share_global_memory(batch):
     """Both add the parts of a window in the order of the window, so not a bit differs."""
     machine = gpu(0)
     if not tuned.serves(machine.arch, machine.processors):
@@ -274,6 +221,6 @@ def test_a_cluster_answers_as_blocks_that_share_global_memory(batch: int) -> Non
         np.testing.assert_array_equal(got, want)
 
 
-def test_too_many_channels_are_refused() -> None:
+def test_too_many_channels_are_refused():
     with pytest.raises(UsageError, match="--plan card"):
         choose(Shape(9, 13, 16 * 211, 5, 80, 0), 8, 80, 108)

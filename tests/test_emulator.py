@@ -1,14 +1,13 @@
 """The emulator: what CUDA's words mean there, and that it sees what a GPU would not forgive."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
 from neocog.cuda.kernel import Kernel, Launch
+from neocog.cuda.rounding import bf16, of_bf16
 from neocog.errors import DeviceError, InputError
 
 Run = Callable[..., None]
@@ -29,21 +28,13 @@ REVERSE = """
 
 
 @pytest.fixture
-def run(tmp_path: Path, emulator: Emulator) -> Run:
+def run(tmp_path, emulator):
     """Return a function that builds the body of a kernel and launches it on the CPU.
 
     The kernel ``probe`` has the parameters ``parameters``; its body begins in line 4.
     """
 
-    def launch(
-        parameters: str,
-        body: str,
-        *args: Any,
-        threads: int = 32,
-        blocks: int = 1,
-        shared: int = 0,
-        machine: Emulator = emulator,
-    ) -> None:
+    def launch(parameters, body, *args, threads=32, blocks=1, shared=0, machine=emulator):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
         source = folder / "probe.cu"
@@ -54,7 +45,7 @@ def run(tmp_path: Path, emulator: Emulator) -> Run:
     return launch
 
 
-def reverse(run: Run, barrier: str, order: str | int) -> bool:
+def reverse(run, barrier, order):
     x = np.arange(1, 1025, dtype=F32)
     y = np.zeros_like(x)
     body = REVERSE.format(barrier=barrier)
@@ -112,15 +103,6 @@ def test_atomics_across_blocks(run):
     assert (sums[0], *counts) == (1600, 3200, 3199)
 
 
-def float_of_bf16(bits):
-    return (bits.astype(np.uint32) << 16).view(F32)
-
-
-def bf16_of(x):
-    bits = x.view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-
-
 MMA = """
     int g = threadIdx.x / 4, t = threadIdx.x % 4;
     u32 p[4], q[2];
@@ -143,8 +125,8 @@ def test_matrix_products_of_a_warp(run, call):
         stored = [x.astype(np.float16) for x in (a, b)]
         a, b = (x.astype(F32) for x in stored)
     elif call == "mma_bf16":
-        stored = [bf16_of(x) for x in (a, b)]
-        a, b = (float_of_bf16(x) for x in stored)
+        stored = [bf16(x) for x in (a, b)]
+        a, b = (of_bf16(x) for x in stored)
     else:  # the hardware reads the upper 19 bits
         stored = [a, b]
         a, b = ((x.view(np.uint32) & 0xFFFFE000).view(F32) for x in stored)
@@ -192,39 +174,38 @@ def test_asynchronous_copies_arrive_at_the_wait(run, wait, arrived):
     assert np.isnan(target[arrived:]).all()
 
 
-def refuses(run, body, *words, **options):
-    y = np.zeros(64, F32)
+SHARED = "DYNAMIC_SHARED(raw); "
+REFUSED = [
+    ("if (threadIdx.x == 9) return;\ny[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1.0f, 1);",
+     ("kernel probe, block (0, 0, 0)", "__shfl_xor_sync", "probe.cu:5", "thread 9", "left"), {}),
+    ("if (threadIdx.x < 16) __syncwarp();\nelse __syncthreads();",
+     ("waits at __syncwarp", "thread 16", "__syncthreads", "probe.cu:5"), {}),
+    ("if (threadIdx.x != 40) __syncthreads();", ("thread 40", "left"), {"threads": 64}),
+    ("if (threadIdx.x < 32) __syncthreads();\nelse __syncthreads();", ("other threads",), {"threads": 64}),
+    ("__syncwarp(0x0000fff0u);", ("lacks the calling lane",), {}),
+    ("__syncwarp();", ("lane 20", "does not have"), {"threads": 20}),
+    (SHARED + "((float*)raw)[threadIdx.x + 1] = 1.0f;", ("outside its 128 bytes",), {"shared": 128}),
+    (SHARED + "((float*)raw)[(int)threadIdx.x - 1] = 1.0f;", ("outside its 128 bytes",), {"shared": 128}),
+    ("y[64] = 1.0f;", ("argument 0", "outside the array"), {}),
+    ("((float*)y)[-1] = 1.0f;", ("argument 0", "outside the array"), {}),
+    (SHARED + "copy_async_16(raw + 8 * threadIdx.x, y);",
+     ("thread 1", "target of copy_async_16", "16 bytes"), {"shared": 1024}),
+    (SHARED + "copy_async_16(raw, y + threadIdx.x);",
+     ("thread 1", "source of copy_async_16"), {"shared": 1024}),
+    ("float4 v = *(float4*)(y + threadIdx.x);\ny[0] = v.x + v.w;",
+     ("thread 1", "probe.cu:4", "not aligned"), {}),
+    ("__shared__ float tile[16];\ntile[threadIdx.x] = y[threadIdx.x];\n"
+     "__syncthreads();\ny[threadIdx.x] = tile[0];",
+     ("thread 16", "probe.cu:5", "index 16"), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "words", "options"), REFUSED)
+def test_what_a_gpu_would_not_forgive_ends_the_launch(run, body, words, options):
     with pytest.raises(DeviceError) as caught:
-        run("float* y", body, y, **options)
+        run("float* y", body, np.zeros(64, F32), **options)
     message = str(caught.value)
     assert all(word in message for word in words), message
-
-
-def test_what_a_gpu_would_not_forgive_ends_the_launch(run):
-    refuses(
-        run,
-        "if (threadIdx.x == 9) return;\ny[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1.0f, 1);",
-        "kernel probe, block (0, 0, 0)", "__shfl_xor_sync", "probe.cu:5", "thread 9", "left",
-    )  # fmt: skip
-    refuses(
-        run,
-        "if (threadIdx.x < 16) __syncwarp();\nelse __syncthreads();",
-        "waits at __syncwarp", "thread 16", "__syncthreads", "probe.cu:5",
-    )  # fmt: skip
-    refuses(run, "if (threadIdx.x != 40) __syncthreads();", "thread 40", "left", threads=64)
-    refuses(run, "if (threadIdx.x < 32) __syncthreads();\nelse __syncthreads();", "other threads",
-            threads=64)  # fmt: skip
-    refuses(run, "__syncwarp(0x0000fff0u);", "lacks the calling lane")
-    refuses(run, "__syncwarp();", "lane 20", "does not have", threads=20)
-
-
-def test_writing_outside_memory_is_seen(run):
-    late = "DYNAMIC_SHARED(raw); ((float*)raw)[threadIdx.x + 1] = 1.0f;"
-    refuses(run, late, "outside its 128 bytes", shared=128)
-    early = "DYNAMIC_SHARED(raw); ((float*)raw)[(int)threadIdx.x - 1] = 1.0f;"
-    refuses(run, early, "outside its 128 bytes", shared=128)
-    refuses(run, "y[64] = 1.0f;", "argument 0", "outside the array")
-    refuses(run, "((float*)y)[-1] = 1.0f;", "argument 0", "outside the array")
 
 
 def test_an_array_that_is_read_stays_as_it_is(run):
@@ -232,32 +213,6 @@ def test_an_array_that_is_read_stays_as_it_is(run):
     with pytest.raises(DeviceError, match="only read"):
         run("const float* x", "*(float*)x = 1.0f;", x)
     assert not x.any()
-
-
-def test_addresses_are_aligned(run):
-    refuses(
-        run,
-        "DYNAMIC_SHARED(raw); copy_async_16(raw + 8 * threadIdx.x, y);",
-        "thread 1", "target of copy_async_16", "16 bytes",
-        shared=1024,
-    )  # fmt: skip
-    refuses(
-        run,
-        "DYNAMIC_SHARED(raw); copy_async_16(raw, y + threadIdx.x);",
-        "thread 1", "source of copy_async_16",
-        shared=1024,
-    )  # fmt: skip
-    refuses(run, "float4 v = *(float4*)(y + threadIdx.x);\ny[0] = v.x + v.w;",
-            "thread 1", "probe.cu:4", "not aligned")  # fmt: skip
-
-
-def test_indices_of_arrays_are_inside_them(run):
-    refuses(
-        run,
-        "__shared__ float tile[16];\ntile[threadIdx.x] = y[threadIdx.x];\n"
-        "__syncthreads();\ny[threadIdx.x] = tile[0];",
-        "thread 16", "probe.cu:5", "index 16",
-    )  # fmt: skip
 
 
 def test_shared_memory_starts_as_nan(run):
@@ -303,7 +258,7 @@ def test_rounding_to_half_bf16_and_tf32(run):
         np.testing.assert_array_equal(high, (-x).astype(np.float16).view(np.uint16))
     np.testing.assert_array_equal(h, wanted.view(np.uint16))
     np.testing.assert_array_equal(low, h)
-    np.testing.assert_array_equal(b[np.isfinite(x)], bf16_of(x)[np.isfinite(x)])
+    np.testing.assert_array_equal(b[np.isfinite(x)], bf16(x)[np.isfinite(x)])
     finite = np.isfinite(x)
     bits = x[finite].view(np.uint32).astype(np.uint64)
     np.testing.assert_array_equal(t[finite], (bits + 0x1000) & 0xFFFFE000)

@@ -1,7 +1,6 @@
 """neocog beside onnxruntime: compared first, then timed."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from neocog.errors import NeocogError
 from tests.support import run, tiny_model
 
 
-def test_neocog_alone() -> None:
+def test_neocog_alone():
     result = compare(tiny_model(), batch=2, rounds=3)
     assert list(result.passes) == ["neocog"]
     assert (result.ratios(), result.difference) == ({}, None)
@@ -20,7 +19,7 @@ def test_neocog_alone() -> None:
     assert len(list(result.lines())) == 3
 
 
-def test_ratio_is_theirs_by_ours() -> None:
+def test_ratio_is_theirs_by_ours():
     passes = {"neocog": np.array([2.0, 2.0]), "onnxruntime": np.array([3.0, 3.0])}
     result = Comparison("m", 2, 1, passes, 1e-6)
     assert result.to_dict()["ratio"] == 1.5
@@ -28,7 +27,7 @@ def test_ratio_is_theirs_by_ours() -> None:
     assert list(result.lines())[-1] == "neocog is 1.50 times as fast as onnxruntime"
 
 
-def test_beside_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beside_onnxruntime(tmp_path, monkeypatch):
     pytest.importorskip("onnx", reason="needs neocog[onnx]")
     pytest.importorskip("onnxruntime", reason="needs neocog[onnx]")
     tiny_model().save(tmp_path / "tiny.safetensors")

@@ -2,14 +2,12 @@
 
 import json
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from experiments.convpool import experiment as convpool
 from experiments.convpool.systems import CHECK, SYSTEMS, Case, operations, quick_cases, standard_cases
-from experiments.emulator import Emulator
 from experiments.harness.pages import text
 from experiments.harness.run import Request
 from neocog.cuda import launcher
@@ -21,7 +19,7 @@ from tests.support import run
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 
-def test_operations_are_the_papers() -> None:
+def test_operations_are_the_papers():
     assert operations("direct", ci=512, co=512, n=32) == CHECK
     naive, fused = (operations(c, ci=512, co=512, n=32) for c in ("naive", "fused"))
     assert naive / CHECK == pytest.approx(4, rel=0.01)  # its section III says 4 and 1.8
@@ -30,7 +28,7 @@ def test_operations_are_the_papers() -> None:
         operations("box", ci=1, co=1, n=32)
 
 
-def test_cases_are_few_and_hold_the_papers() -> None:
+def test_cases_are_few_and_hold_the_papers():
     cases = standard_cases()
     assert len(set(cases)) == len(cases) <= 60
     wanted = {Case(b, c, p) for b in (1, 16, 64, 256) for c in (32, 512) for p in ("fp32", "fp16")}
@@ -43,21 +41,21 @@ class FakeGraph:
 
     cuda_stream = 7
 
-    def __init__(self, *args: Any) -> None: ...
+    def __init__(self, *args): ...
 
-    def __enter__(self) -> None: ...
+    def __enter__(self): ...
 
-    def __exit__(self, *args: Any) -> None: ...
+    def __exit__(self, *args): ...
 
-    def replay(self) -> None: ...
+    def replay(self): ...
 
-    def record(self) -> None: ...
+    def record(self): ...
 
-    def synchronize(self) -> None: ...
+    def synchronize(self): ...
 
-    def wait_stream(self, other: Any) -> None: ...
+    def wait_stream(self, other): ...
 
-    def elapsed_time(self, other: Any) -> float:
+    def elapsed_time(self, other):
         return 0.25
 
 
@@ -65,11 +63,11 @@ SMALL = Tiling(1, 32, 2, 2, groups=1, producers=4)
 
 
 @pytest.fixture
-def fake_gpu(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_gpu(emulator, monkeypatch):
     """A GPU that is made up: kernels run in the emulator, PyTorch on the CPU."""
     from experiments.convpool import device
 
-    module: Any = cuda_fake.install(monkeypatch, emulator)
+    module = cuda_fake.install(monkeypatch, emulator)
     module.from_dlpack = lambda tensor: tensor.numpy().view(cuda_fake.FakeArray)
     module.stack = lambda parts, axis: np.stack(parts, axis).view(cuda_fake.FakeArray)
     module.cuda.ExternalStream = lambda pointer: cuda_fake.Stream()
@@ -101,8 +99,8 @@ def fake_gpu(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("fake_gpu")
 @pytest.mark.parametrize("precisions", [("fp16", "bf16"), ("fp32",)])
-def test_every_system_computes_the_same(precisions: Any) -> None:
-    saved: list[Any] = []
+def test_every_system_computes_the_same(precisions):
+    saved = []
     cases = [Case(2, 32, precision, size=6) for precision in precisions]
     result = convpool.measure(Request("cuda"), saved.append, cases=cases)
     assert len(saved) == 1 + len(cases)
@@ -122,8 +120,8 @@ def test_every_system_computes_the_same(precisions: Any) -> None:
 
 
 @pytest.mark.usefixtures("fake_gpu")
-def test_a_wrong_system_is_told_and_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(self: Any, tiling: Tiling) -> Any:
+def test_a_wrong_system_is_told_and_not_timed(monkeypatch):
+    def wrong(self, tiling):
         return lambda: torch.zeros(1, 32, 3, 3)
 
     monkeypatch.setattr("experiments.convpool.ways.Operands.ours", wrong)
@@ -134,12 +132,12 @@ def test_a_wrong_system_is_told_and_not_timed(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("fake_gpu")
-def test_what_time_does_not_allow_is_named() -> None:
+def test_what_time_does_not_allow_is_named():
     result = convpool.measure(Request("cuda", seconds=-1.0), str, cases=[Case(1, 32, "fp16")])
     assert result["not_run"] == ["fp16 batch 1 channels 32"]
 
 
-def test_the_command_counts_without_a_gpu(tmp_path: Any) -> None:
+def test_the_command_counts_without_a_gpu(tmp_path):
     path = tmp_path / "deep" / "out.json"
     done = run("bench", "convpool", "--cpu", "-o", path)
     assert done.exit_code == 0, done.output
@@ -149,7 +147,7 @@ def test_the_command_counts_without_a_gpu(tmp_path: Any) -> None:
     assert json.loads(done.stdout)["paper"]["ratio"] == {"fp32": 1.8, "fp16": 4.4}
 
 
-def test_places_are_looked_at_first(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_are_looked_at_first(tmp_path, monkeypatch):
     path = tmp_path / "deep" / "tilings.json"
     words = ["bench", "convpool", "--cpu"]
     done = run(*words, "--tilings", path)
@@ -162,7 +160,7 @@ def test_places_are_looked_at_first(tmp_path: Any, monkeypatch: pytest.MonkeyPat
         assert done.stderr.count("\n") == 1
 
 
-def test_without_a_gpu_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_one_line_says_so(monkeypatch):
     from experiments.convpool.device import Device
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

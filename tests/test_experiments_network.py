@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from experiments.network.gpu import GpuComparison, compare_on_gpu, differences_from_cpu, race, trips
 from neocog.cuda.kernel import Layout
@@ -20,28 +19,28 @@ from tests.support import run, tiny_model
 class MadeSide:
     """Scores of the CPU engine, a little off, in a time that is given."""
 
-    def __init__(self, ms: float, off: float = 0.0) -> None:
+    def __init__(self, ms, off=0.0):
         self.ms, self.off = ms, off
-        self.loaded: list[int] = []
-        self.repeats: list[int] = []
+        self.loaded = []
+        self.repeats = []
         self._engine = Engine(tiny_model(), threads=1)
 
-    def load(self, digits: NDArray[np.uint8]) -> None:
+    def load(self, digits):
         self._digits = digits
         self.loaded.append(int(digits.sum()))
 
-    def elapsed(self, repeats: int) -> float:
+    def elapsed(self, repeats):
         self.repeats.append(repeats)
         return self.ms
 
-    def scores(self) -> NDArray[np.float32]:
+    def scores(self):
         return self.trip(self._digits)
 
-    def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def trip(self, digits):
         return self._engine.recognise(digits).score + np.float32(self.off)
 
 
-def test_sides_take_turns_on_every_input() -> None:
+def test_sides_take_turns_on_every_input():
     sides = {"ours": MadeSide(0.01), "theirs": MadeSide(1.0)}
     sets = [made_digits(2, seed=seed) for seed in range(3)]
     times = race(sides, sets, rounds=6)
@@ -52,7 +51,7 @@ def test_sides_take_turns_on_every_input() -> None:
     assert all((ms > 0).all() for ms in trips(sides, sets, rounds=2).values())
 
 
-def test_a_side_that_computes_something_else_stops_the_comparison() -> None:
+def test_a_side_that_computes_something_else_stops_the_comparison():
     digits = made_digits(3)[np.arange(6) % 3]  # a batch may repeat what is compared
     near, far = {"near": MadeSide(1.0, 1e-7)}, {"far": MadeSide(1.0, 0.1)}
     found = differences_from_cpu(tiny_model(), near, digits, 1e-4)
@@ -61,7 +60,7 @@ def test_a_side_that_computes_something_else_stops_the_comparison() -> None:
         differences_from_cpu(tiny_model(), far, digits, 1e-4)
 
 
-def test_ratio_is_theirs_by_our_fastest() -> None:
+def test_ratio_is_theirs_by_our_fastest():
     passes = {"neocog auto": [0.01], "neocog direct": [0.04], "torch": [0.03]}
     result = GpuComparison(
         "m", "fp16", 2, {k: np.array(v) for k, v in passes.items()}, dict.fromkeys(passes, 0.0)
@@ -72,13 +71,13 @@ def test_ratio_is_theirs_by_our_fastest() -> None:
     assert list(result.lines())[-1] == "neocog is 3.00 times as fast as torch"
 
 
-def test_unknown_peer_on_the_gpu() -> None:
+def test_unknown_peer_on_the_gpu():
     with pytest.raises(UsageError, match="'onnxruntime' does not run on a GPU"):
         compare_on_gpu(tiny_model(), batch=1, precision="fp32", plans=(), peers=["onnxruntime"])
 
 
 @pytest.mark.parametrize("there", [0, 1])
-def test_torch_that_finds_no_gpu(monkeypatch: pytest.MonkeyPatch, there: int) -> None:
+def test_torch_that_finds_no_gpu(monkeypatch, there):
     cuda = SimpleNamespace(is_available=lambda: there > 0, device_count=lambda: there)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, __version__="2.9.0+cpu"))
     with pytest.raises(UsageError) as caught:
@@ -88,12 +87,10 @@ def test_torch_that_finds_no_gpu(monkeypatch: pytest.MonkeyPatch, there: int) ->
 
 
 @pytest.mark.parametrize(("arch", "wanted"), [(75, "fp32"), (90, "fp16")])
-def test_the_precision_is_the_devices_if_none_is_named(
-    monkeypatch: pytest.MonkeyPatch, arch: int, wanted: str
-) -> None:
+def test_the_precision_is_the_devices_if_none_is_named(monkeypatch, arch, wanted):
     monkeypatch.setattr("neocog.cuda.devices.numbers", lambda device: (0,))
     monkeypatch.setattr("neocog.cuda.launcher.gpu", lambda number: SimpleNamespace(arch=arch))
-    monkeypatch.setattr("experiments.network.gpu._ours", lambda *_: MadeSide(1.0))
+    monkeypatch.setattr("experiments.network.ours.OurSide", lambda *_, **more: MadeSide(1.0))
     monkeypatch.setattr("neocog.network.model.load_model", lambda name: tiny_model())
     monkeypatch.setattr("neocog.reading.device.choose_device", lambda name: "cuda")
     words = ["bench", "network", "--device", "cuda", "--batch", "1", "--rounds", "1", "--json"]
@@ -104,7 +101,7 @@ def test_the_precision_is_the_devices_if_none_is_named(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_maps_are_stored_as_a_step_reads_them(dtype: str) -> None:
+def test_maps_are_stored_as_a_step_reads_them(dtype):
     from experiments.network.ours import stored
 
     layout = Layout(planes=3, size=5, border=2, channels=16, dtype=dtype)
@@ -120,7 +117,7 @@ def test_maps_are_stored_as_a_step_reads_them(dtype: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_ours_beside_torch_on_the_gpu(precision: str) -> None:
+def test_ours_beside_torch_on_the_gpu(precision):
     pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     result = compare_on_gpu(tiny_model(), batch=5, precision=precision, peers=["torch"], rounds=2, host=True)
     assert set(result.passes) == {"neocog default", "torch"}

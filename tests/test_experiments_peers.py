@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 from experiments.network.torch_network import Network  # noqa: E402
 
 
-def model_of(name: str, *, top: int = 24, silent: bool = True) -> Model:
+def model_of(name, *, top=24, silent=True):
     """A model of a preset whose planes have seen windows at random, the last one none at all."""
     spec, random = preset(name), np.random.default_rng(0)
     u = reference.contrast(u0_from_digits(made_digits(4, seed=1)), spec.contrast)
@@ -41,7 +41,7 @@ def model_of(name: str, *, top: int = 24, silent: bool = True) -> Model:
 
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_every_form_computes_the_equations(name: str, channels_last: bool) -> None:
+def test_every_form_computes_the_equations(name, channels_last):
     model, digits = model_of(name), made_digits(2)
     want = reference.respond(u0_from_digits(digits), model)
     network = Network(model).freeze(channels_last=channels_last)
@@ -53,7 +53,7 @@ def test_every_form_computes_the_equations(name: str, channels_last: bool) -> No
             assert error <= comparing.TOLERANCE, (layer, network.forms())
 
 
-def test_scores_are_the_strongest_planes() -> None:
+def test_scores_are_the_strongest_planes():
     model, digits = model_of("neocog", silent=False), made_digits(5, seed=3)
     us4 = reference.respond(u0_from_digits(digits), model)["US4"]
     got = Network(model).freeze()(torch.from_numpy(digits)).numpy()
@@ -61,7 +61,7 @@ def test_scores_are_the_strongest_planes() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_sixteen_bits_decide_alike(dtype: str) -> None:
+def test_sixteen_bits_decide_alike(dtype):
     model, digits = tiny_model(), made_digits(6)
     want = reference.respond(u0_from_digits(digits), model)
     network = Network(model).freeze(getattr(torch, dtype))
@@ -70,7 +70,7 @@ def test_sixteen_bits_decide_alike(dtype: str) -> None:
     assert np.abs(scores - reference.strongest_of_label(want["US4"], model.labels)).max() < 0.05
 
 
-def test_torch_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_beside_ours(monkeypatch):
     result = compare(tiny_model(), batch=2, rounds=1, peers=["torch"])
     assert list(result.passes) == ["neocog", "torch"]
     assert result.difference is not None
@@ -81,6 +81,6 @@ def test_torch_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
         compare(tiny_model(), batch=2, rounds=1, peers=["torch"])
 
 
-def test_unknown_peer() -> None:
+def test_unknown_peer():
     with pytest.raises(UsageError, match="no peer 'abacus'"):
         compare(tiny_model(), batch=2, rounds=1, peers=["abacus"])

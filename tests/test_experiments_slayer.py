@@ -4,9 +4,7 @@ import json
 import shutil
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +31,7 @@ from tests.support import run, tiny_model
 
 
 @pytest.fixture
-def fed() -> Fed:
+def fed():
     return Fed(tiny_model(), made_digits(2))
 
 
@@ -43,7 +41,7 @@ compiled = pytest.mark.skipif(
 
 
 # -- what the layers are fed with ------------------------------------------------------------------
-def test_a_network_of_another_size_is_made_of_its_own_planes() -> None:
+def test_a_network_of_another_size_is_made_of_its_own_planes():
     model = shipped("neocog-small")
     small = sized(model, (5, 7, 12))
     assert small.planes == (5, 7, 12)
@@ -57,7 +55,7 @@ def test_a_network_of_another_size_is_made_of_its_own_planes() -> None:
     np.testing.assert_array_equal(kept.s[1].reference, model.s[1].reference)
 
 
-def test_made_digits_stand_in_for_mnist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_made_digits_stand_in_for_mnist(monkeypatch, tmp_path):
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))
     digits, what = find_digits(None, 3)
     assert digits.shape == (3, 28, 28)
@@ -66,7 +64,7 @@ def test_made_digits_stand_in_for_mnist(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 # -- one CPU core ----------------------------------------------------------------------------------
 @compiled
-def test_every_rival_gives_the_equations(fed: Fed) -> None:
+def test_every_rival_gives_the_equations(fed):
     rows = rivals(fed, quick=True)
     assert {row["system"][4:] for row in rows} == set(slayer_cpu.DIGITS)
     assert all(row["passed"] and row["error"] < 1e-5 for row in rows)
@@ -74,7 +72,7 @@ def test_every_rival_gives_the_equations(fed: Fed) -> None:
 
 
 @compiled
-def test_counts_are_those_of_the_loops(fed: Fed) -> None:
+def test_counts_are_those_of_the_loops(fed):
     u = np.ascontiguousarray(fed.maps["UC2"][0])
     layer, spec = fed.model.s[2], fed.model.spec
     planes, cells = len(layer.reference), spec.size("US3") ** 2
@@ -94,7 +92,7 @@ def test_counts_are_those_of_the_loops(fed: Fed) -> None:
     assert rival.counts("G blocked", u) == gathered
 
 
-def test_without_a_compiler_a_line_says_so(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_a_line_says_so(fed, monkeypatch):
     slayer_cpu.built.cache_clear()
     monkeypatch.setattr(slayer_cpu.shutil, "which", lambda name: None)
     with pytest.raises(DeviceError, match="no C compiler") as caught:
@@ -103,7 +101,7 @@ def test_without_a_compiler_a_line_says_so(fed: Fed, monkeypatch: pytest.MonkeyP
 
 
 # -- silence ---------------------------------------------------------------------------------------
-def test_shares_of_silence() -> None:
+def test_shares_of_silence():
     model, digits = tiny_model(), made_digits(3)
     fed = Fed(model, digits)
     rows = {row["stage"]: row for row in slayer_silence.silence(model, digits)}
@@ -116,7 +114,7 @@ def test_shares_of_silence() -> None:
     assert rows["all"]["heard"] == pytest.approx(whole)
 
 
-def test_blocks_that_are_needed_are_counted() -> None:
+def test_blocks_that_are_needed_are_counted():
     heard = np.zeros((1, 20, 8, 8), bool)
     heard[0, 3, 2, 2] = True  # the first of two blocks of 16 inputs
     connected = np.ones((3, 3), bool)
@@ -130,8 +128,8 @@ def test_blocks_that_are_needed_are_counted() -> None:
 
 # -- a device --------------------------------------------------------------------------------------
 @pytest.fixture
-def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    cupy: Any = cuda_fake.install(monkeypatch, emulator)
+def device(emulator, monkeypatch, tmp_path):
+    cupy = cuda_fake.install(monkeypatch, emulator)
     cupy.RawKernel = lambda *given: lambda *launch: None
     monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)
     monkeypatch.setattr(slayer_gpu, "error", lambda got, want: 0.0)
@@ -144,18 +142,18 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("device")
-def test_everything_runs_on_the_device_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_everything_runs_on_the_device_that_is_named(tmp_path, monkeypatch):
+    asked = []
 
-    def powered(work: Any, seconds: float, *numbers: int) -> Any:
+    def powered(work, seconds, *numbers):
         asked.extend(numbers)
         return 100.0, work(0.0) + 8, 0.5
 
-    def engine(model: Any, **options: Any) -> Any:
+    def engine(model, **options):
         asked.append(int(options["device"].partition(":")[2]))
         return ours_engine(model, **options)
 
-    def profiled(*given: Any, number: int) -> list[Any]:
+    def profiled(*given, number):
         asked.append(number)
         return []
 
@@ -164,7 +162,7 @@ def test_everything_runs_on_the_device_that_is_named(tmp_path: Path, monkeypatch
     monkeypatch.setattr(ours, "CudaEngine", engine)
     monkeypatch.setattr(slayer_future, "powered", powered)
     monkeypatch.setattr("experiments.slayer.experiment.counters", profiled)
-    kept: list[Any] = []
+    kept = []
     sections = (*ON_GPU, "cpu_frame")
     options = Request(device="cuda:1", quick=True, sizes=("3/4/5",), sections=sections)
     result = measure(options, lambda found: kept.append(json.dumps(found)))
@@ -184,7 +182,7 @@ def test_everything_runs_on_the_device_that_is_named(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("device")
-def test_a_version_that_is_wrong_or_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_is_wrong_or_fails_is_told(monkeypatch):
     monkeypatch.setattr(slayer_gpu, "error", lambda got, want: 0.5)
     options = Request(device="cuda", quick=True, sizes=("3/4/5",), sections=("compact",))
     wrong = faults(measure(options, str))
@@ -196,7 +194,7 @@ def test_a_version_that_is_wrong_or_fails_is_told(monkeypatch: pytest.MonkeyPatc
     assert "ZeroDivisionError" in failed[0]
 
 
-def test_sections_are_checked_before_anything_runs() -> None:
+def test_sections_are_checked_before_anything_runs():
     with pytest.raises(UsageError, match="no section 'lader'"):
         check_sections(["lader"], True)
     with pytest.raises(UsageError, match="needs a GPU"):
@@ -207,14 +205,14 @@ def test_sections_are_checked_before_anything_runs() -> None:
             networks([size])
 
 
-def test_power_is_that_of_the_later_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_is_that_of_the_later_part(monkeypatch):
     said = iter([10.0] * 3 + [50.0] * 1000)
 
-    def slow(number: int) -> float:
+    def slow(number):
         time.sleep(0.01)
         return next(said)
 
-    def work(end: float) -> int:
+    def work(end):
         time.sleep(max(0.0, end - time.perf_counter()))
         return 7
 
@@ -226,7 +224,7 @@ def test_power_is_that_of_the_later_part(monkeypatch: pytest.MonkeyPatch) -> Non
     assert slayer_future.powered(work, 0.01, 0)[0] is None
 
 
-def test_earlier_sections_stay() -> None:
+def test_earlier_sections_stay():
     first = {"machine": "a", "model": "m@1", "sections": {"cpu": [1], "ladder": [2]}}
     second = {"machine": "b", "model": "m@2", "sections": {"cpu": [3]}, "failures": {}}
     both = merged(first, second)
@@ -235,7 +233,7 @@ def test_earlier_sections_stay() -> None:
     assert (both["from"]["cpu"]["model"], both["from"]["ladder"]["model"]) == ("m@2", "m@1")
 
 
-def test_every_section_tells_which_model_it_is_of() -> None:
+def test_every_section_tells_which_model_it_is_of():
     cpu = {"ms_1": 2.0, "ms_8": 9.0, "share_of_cores": 0.3, "threads": 1}
     gpu = {"batch": 1, "pass_us": 20.0, "transfers_us": 30.0, "in_all_us": 50.0}
     gpu |= {"share_of_gpu": 0.1, "share_of_time": 0.2}
@@ -251,7 +249,7 @@ def test_every_section_tells_which_model_it_is_of() -> None:
         assert words in told
 
 
-def test_what_a_profiler_says_is_read() -> None:
+def test_what_a_profiler_says_is_read():
     text = (
         '==PROF== noise\n"ID","Kernel Name","gpu__time_duration.sum","smsp__inst_executed.sum"\n'
         '"","","usecond","inst"\n"0","s_paper_v","1.5","10"\n"1","s_paper_t1","2.5","1,000"\n'
@@ -266,7 +264,7 @@ def test_what_a_profiler_says_is_read() -> None:
 
 
 # -- the command -----------------------------------------------------------------------------------
-def test_the_command_writes_and_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_and_prints(tmp_path, monkeypatch):
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))
     path = tmp_path / "slayer.json"
     words = ["bench", "slayer", "--device", "cpu", "--quick", "--sections", "silence"]
@@ -283,10 +281,8 @@ def test_the_command_writes_and_prints(tmp_path: Path, monkeypatch: pytest.Monke
     [("nope", 1, "not JSON"), ('{"experiment": "winograd"}', 1, "a result of winograd"),
      (None, 2, "cannot be written")],
 )  # fmt: skip
-def test_a_file_that_cannot_take_the_result_is_told_first(
-    text: str | None, code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def measured(*given: Any, **named: Any) -> None:
+def test_a_file_that_cannot_take_the_result_is_told_first(text, code, message, tmp_path, monkeypatch):
+    def measured(*given, **named):
         raise AssertionError
 
     monkeypatch.setattr("experiments.slayer.experiment.measure", measured)
@@ -301,7 +297,7 @@ def test_a_file_that_cannot_take_the_result_is_told_first(
 
 
 @pytest.mark.gpu
-def test_everything_runs_on_a_gpu() -> None:
+def test_everything_runs_on_a_gpu():
     result = measure(Request(device="cuda", quick=True, sizes=("26/78/70",)), str)
     assert (result["failures"], faults(result)) == ({}, [])
     assert "ours, auto, fp16" in text("slayer", result)

@@ -7,9 +7,8 @@ import os
 import stat
 import threading
 from dataclasses import replace
-from pathlib import Path
+from itertools import product
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from neocog.network.parallel import cores
 from neocog.reading import device as batch_device
 from neocog.reading.device import open_engine
 from tests import cuda_fake
-from tests.cuda_support import ARCHITECTURES, all_kernels, machine
+from tests.cuda_support import ARCHITECTURES, PRECISIONS, all_kernels, machine
 from tests.support import few, tiny_model
 
 FMA = Kernel("roofline.cu", "fma_rate")
@@ -32,13 +31,8 @@ OUT = np.zeros(256, np.float32)
 ARGS = (OUT, np.float32(1), np.int32(2))
 
 
-def check(kernel: Kernel = FMA, args: Any = ARGS, grid: Any = (1, 1, 1)) -> None:
+def check(kernel=FMA, args=ARGS, grid=(1, 1, 1)):
     check_launch(Launch(kernel, grid, args), xp=np, arch=90, shared=232448)
-
-
-def test_a_right_launch_passes() -> None:
-    check()
-    check(args=(None, *ARGS[1:]))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +49,9 @@ def test_a_right_launch_passes() -> None:
         ((OUT, None, np.int32(2)), "got a NoneType"),
     ],
 )
-def test_wrong_arguments_are_named(args: Any, words: str) -> None:
+def test_wrong_arguments_are_named(args, words):
+    check()
+    check(args=(None, *ARGS[1:]))
     with pytest.raises(InputError, match="kernel fma_rate") as caught:
         check(args=args)
     assert words in str(caught.value)
@@ -74,28 +70,25 @@ def test_wrong_arguments_are_named(args: Any, words: str) -> None:
         (Kernel("none.cu", "none"), (1, 1, 1), "none.cu: missing"),
     ],
 )
-def test_what_the_device_cannot_do_is_named(kernel: Kernel, grid: Any, words: str) -> None:
+def test_what_the_device_cannot_do_is_named(kernel, grid, words):
     with pytest.raises(DeviceError, match=words):
         check(kernel, grid=grid)
 
 
-def test_maps_are_of_the_type_of_the_build() -> None:
+def test_maps_are_of_the_type_of_the_build():
     for code, wanted in ((0, "float32"), (1, "float16"), (2, "uint16")):
-        found = parameters("c_direct_sum.cu", "c_direct", code)
-        assert found is not None
-        assert found[0].pointer
-        assert found[0].elements == (wanted,)
+        first, *_ = parameters("c_direct_sum.cu", "c_direct", code)
+        assert (first.pointer, first.elements) == (True, (wanted,))
 
 
-def test_a_kernel_of_two_builds_takes_what_either_takes(tmp_path: Path) -> None:
+def test_a_kernel_of_two_builds_takes_what_either_takes(tmp_path):
     source = tmp_path / "two.cu"
     source.write_text("KERNEL(32) two(const float* x) {}\nKERNEL(32) two(const u8* x) {}\n")
     found = parameters(str(source), "two", 0)
-    assert found is not None
     assert set(found[0].elements) == {"float32", "uint8"}
 
 
-def test_the_drivers_structures_have_its_sizes() -> None:  # of cuda.h, 64 bit
+def test_the_drivers_structures_have_its_sizes():  # of cuda.h, 64 bit
     assert ctypes.sizeof(launcher._Attribute) == 72
     assert ctypes.sizeof(launcher._Config) == 56
     fields = launcher._Config
@@ -105,20 +98,20 @@ def test_the_drivers_structures_have_its_sizes() -> None:  # of cuda.h, 64 bit
     assert bytes(config)[:28] == np.arange(1, 8, dtype=np.uint32).tobytes()
 
 
-def test_values_of_arguments_are_their_bytes() -> None:
+def test_values_of_arguments_are_their_bytes():
     assert bytes(launcher._value(np.float32(1.5))) == np.float32(1.5).tobytes()
     assert launcher._value(None).value is None
     array = SimpleNamespace(data=SimpleNamespace(ptr=0x1234))
     assert launcher._value(array).value == 0x1234
 
 
-def test_kernels_are_built_together_and_loaded_once() -> None:
-    device: Any = object.__new__(launcher.Gpu)
+def test_kernels_are_built_together_and_loaded_once():
+    device = object.__new__(launcher.Gpu)
     device._functions, device._lock, device.programmatic = {}, threading.Lock(), False
-    built: list[str] = []
+    built = []
     meeting = threading.Barrier(2, timeout=20)
 
-    def build(kernel: Kernel) -> str:
+    def build(kernel):
         if cores() > 1:
             meeting.wait()  # two at a time
         built.append(kernel.name)
@@ -135,21 +128,21 @@ def test_kernels_are_built_together_and_loaded_once() -> None:
 @pytest.mark.parametrize("cluster", [0, 1])
 @pytest.mark.parametrize("carveout", [False, True])
 @pytest.mark.parametrize("refused", [None, launcher._CARVEOUT, launcher._ANY_CLUSTER])
-def test_only_what_a_kernel_needs_is_asked_for(cluster: int, carveout: bool, refused: int | None) -> None:
+def test_only_what_a_kernel_needs_is_asked_for(cluster, carveout, refused):
     asked = []
 
-    def attribute(function: int, name: int, value: int) -> None:
+    def attribute(function, name, value):
         asked.append(name)
         if name == refused:
             raise cuda_fake.CUDAError("not supported")
 
-    device: Any = object.__new__(launcher.Gpu)
+    device = object.__new__(launcher.Gpu)
     device.xp, device.number = cuda_fake.fake_cupy(), 0
     driver = device.xp.cuda.driver
     driver.funcSetAttribute = attribute
     module = SimpleNamespace(load=lambda cubin: None, get_function=lambda name: built)
     device.xp.cuda.function = SimpleNamespace(Module=lambda: module)
-    built: Any = SimpleNamespace(ptr=1, cubin=b"")
+    built = SimpleNamespace(ptr=1, cubin=b"")
     kernel = Kernel("x.cu", "a", (("CLUSTER", cluster),), carveout=carveout)
     if cluster and refused == launcher._ANY_CLUSTER:
         with pytest.raises(DeviceError, match="the driver rejects it"):
@@ -162,7 +155,7 @@ def test_only_what_a_kernel_needs_is_asked_for(cluster: int, carveout: bool, ref
 # --- devices ----------------------------------------------------------------------------------
 
 
-def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_by_name(monkeypatch):
     monkeypatch.setattr(devices, "trouble", lambda: None)
     monkeypatch.setattr(devices, "count", lambda: 2)
     assert devices.numbers("cuda") == (0, 1)
@@ -172,25 +165,19 @@ def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert batch_device.choose_device("auto") == "cuda"
 
 
-@pytest.fixture
-def broken_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("tells_again")
+def test_auto_takes_the_cpu_and_says_why_once(monkeypatch, capsys):
     monkeypatch.setattr(devices, "trouble", lambda: "the driver is old; update it")
     monkeypatch.setattr(devices, "driver_version", lambda: 11040)
-
-
-@pytest.mark.usefixtures("broken_driver", "tells_again")
-def test_auto_takes_the_cpu_and_says_why_once(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         assert open_engine(tiny_model()).device == "cpu"
-    assert capsys.readouterr().err == ("neocog: reading on the CPU: the driver is old; update it\n")
+    assert capsys.readouterr().err == "neocog: reading on the CPU: the driver is old; update it\n"
     with pytest.raises(DeviceError, match="'cuda': the driver is old; update it"):
         open_engine(tiny_model(), device="cuda")
 
 
 @pytest.mark.usefixtures("tells_again")
-def test_auto_without_a_driver_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_auto_without_a_driver_says_nothing(monkeypatch, capsys):
     monkeypatch.setattr(devices, "trouble", lambda: "no NVIDIA driver is installed")
     monkeypatch.setattr(devices, "driver_version", lambda: None)
     assert open_engine(tiny_model(), precision="fp32").device == "cpu"
@@ -202,59 +189,59 @@ def test_auto_without_a_driver_says_nothing(
         "neocog: precision 'fp16' is for CUDA; the CPU computes in fp32\n"
         "neocog: plan 'card' is for CUDA; the CPU has no kernels to choose\n"
     )
-    with pytest.raises(UsageError, match="'fp16' needs --device cuda"):
-        open_engine(tiny_model(), device="cpu", precision="fp16")
-    with pytest.raises(UsageError, match="'card' needs --device cuda"):
-        open_engine(tiny_model(), device="cpu", plan="card")
 
 
-@pytest.mark.parametrize("device", ["auto", "cpu"])
-def test_unknown_names_are_refused_on_the_cpu_too(device: str) -> None:
-    with pytest.raises(UsageError, match="'fp99' is unknown: choose fp32, tf32, fp16, bf16"):
-        open_engine(tiny_model(), device=device, precision="fp99")
-    for name in ("zzz", "US1=zzz", "zzz=tensor"):
-        with pytest.raises(UsageError, match="plan"):
-            open_engine(tiny_model(), device=device, plan=name)
+@pytest.mark.parametrize(
+    ("device", "option", "name", "words"),
+    [
+        ("cpu", "precision", "fp16", "'fp16' needs --device cuda"),
+        ("cpu", "plan", "card", "'card' needs --device cuda"),
+        *product(
+            ("auto", "cpu"), ["precision"], ["fp99"], ["'fp99' is unknown: choose fp32, tf32, fp16, bf16"]
+        ),
+        *product(("auto", "cpu"), ["plan"], ("zzz", "US1=zzz", "zzz=tensor"), ["plan"]),
+    ],
+)
+def test_names_are_refused_on_the_cpu_too(device, option, name, words):
+    with pytest.raises(UsageError, match=words):
+        open_engine(tiny_model(), device=device, **{option: name})
 
 
 # --- plans ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("arch", few(ARCHITECTURES, 80, 90))
 @pytest.mark.parametrize("name", ["default", "card"])
-def test_every_architecture_can_do_the_plans(arch: int, name: str) -> None:
+def test_every_architecture_can_do_the_plans(arch, name, precision):
     wanted = parse_plan(name)
-    assert wanted is not None
-    for precision in ("fp32", "tf32", "fp16", "bf16"):
-        shelf = Shelf(machine(arch), tiny_model(), precision)
-        whole = wanted.over(shipped("a GPU that nobody knows", precision))
-        for batch in (1, 8, 200):
-            steps = shelf.choose(whole, batch)
-            assert [step.writes for step in steps] == [*STAGES[:-1], "answers"]
-            assert steps[0].reads == "digits"
-            assert shelf.choose(whole, batch, first="U0")[0].reads == "U0"
+    shelf = Shelf(machine(arch), tiny_model(), precision)
+    whole = wanted.over(shipped("a GPU that nobody knows", precision))
+    for batch in (1, 8, 200):
+        steps = shelf.choose(whole, batch)
+        assert [step.writes for step in steps] == [*STAGES[:-1], "answers"]
+        assert steps[0].reads == "digits"
+        assert shelf.choose(whole, batch, first="U0")[0].reads == "U0"
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", ["neocog", "fukushima"])
-def test_every_architecture_can_do_the_models_that_ship(arch: int, name: str) -> None:
-    for precision in ("fp32", "tf32", "fp16", "bf16"):
-        shelf = Shelf(machine(arch), load_model(name), precision)
-        shelf.choose(shipped("a GPU that nobody knows", precision), 8)
+def test_every_architecture_can_do_the_models_that_ship(arch, name, precision):
+    Shelf(machine(arch), load_model(name), precision).choose(shipped("unknown", precision), 8)
 
 
 @pytest.mark.parametrize(("arch", "first"), [(75, "winograd"), (90, "tensor")])
-def test_card_names_what_there_is(arch: int, first: str) -> None:
+def test_card_names_what_there_is(arch, first):
     wanted = parse_plan("card")
-    assert wanted is not None
     steps = Shelf(machine(arch), tiny_model(), "fp32").choose(wanted, 8)
     versions = {step.writes: step.version for step in steps}
     assert [versions[f"US{i}"] for i in (1, 2, 3, 4)] == [first, *["winograd"] * 3]
     assert {versions[f"UC{i}"] for i in (1, 2, 3)} == {"separable"}  # blurs that are outer products
 
 
-def test_products_of_winograd_in_fp32() -> None:
+def test_products_of_winograd_in_fp32():
     shelf = Shelf(machine(90), tiny_model(), "fp32")
     ways = {name: shelf.step("US2", name) for name in ("winograd", "winograd-cuda-cores")}
     assert [step.convolution.operand for step in ways.values()] == ["tf32x3", "fp32"]
@@ -265,9 +252,8 @@ def test_products_of_winograd_in_fp32() -> None:
             shelf.step("US2", "winograd-cuda-cores")
 
 
-def test_named_stages_lie_over_the_default() -> None:
+def test_named_stages_lie_over_the_default():
     wanted = parse_plan("US2=tensor,UC1=box")
-    assert wanted is not None
     whole = wanted.over(shipped("unknown", "fp16"))
     assert whole.preferred("US2", 8) == ("tensor",)
     assert whole.preferred("UC1", 100) == ("box",)
@@ -291,7 +277,7 @@ def test_named_stages_lie_over_the_default() -> None:
         ('{"versions": {"16": {"US2": "winograd"}}}', "batch size 16 is not allowed; choose 1, 8,"),
     ],
 )
-def test_plans_that_make_no_sense(tmp_path: Path, text: str, words: str) -> None:
+def test_plans_that_make_no_sense(tmp_path, text, words):
     if text[0] in "{[":
         (tmp_path / "p.json").write_text(text)
         text = str(tmp_path / "p.json")
@@ -300,11 +286,10 @@ def test_plans_that_make_no_sense(tmp_path: Path, text: str, words: str) -> None
     assert words in str(caught.value)
 
 
-def test_a_plan_file_is_read_as_written(tmp_path: Path) -> None:
+def test_a_plan_file_is_read_as_written(tmp_path):
     data = {"chunk": 64, "versions": {"8": {"US2": "winograd", "UC": ["box"]}}}
     (tmp_path / "p.json").write_text(json.dumps(data))
     found = parse_plan(str(tmp_path / "p.json"))
-    assert found is not None
     whole = found.over(shipped("unknown", "fp16"))
     assert (whole.chunk, whole.part) == (64, 64)  # undivided
     assert [plan.anchor_of(n) for n in (1, 7, 8, 63, 64, 300, 4096)] == [1, 1, 8, 8, 64, 256, 256]
@@ -313,7 +298,7 @@ def test_a_plan_file_is_read_as_written(tmp_path: Path) -> None:
     assert found.preferred("US2", 64) == ()
 
 
-def test_what_an_anchor_does_not_say_stands_in_row_0() -> None:
+def test_what_an_anchor_does_not_say_stands_in_row_0():
     rows = {"0": {"US3": "tensor", "US": "winograd"}, "8": {"US2": "tensor"}}
     late = {"0": ["US1"], "8": []}
     plan = Plan.from_json({"versions": rows, "late": late}, name="")
@@ -328,14 +313,14 @@ def test_what_an_anchor_does_not_say_stands_in_row_0() -> None:
     ("wanted", "chunk", "part"),
     [({}, 1024, 256), ({"part": 64}, 1024, 64), ({"chunk": 128, "part": 32}, 128, 32)],
 )
-def test_parts_of_a_chunk(wanted: Any, chunk: int, part: int) -> None:
+def test_parts_of_a_chunk(wanted, chunk, part):
     plan = Plan.from_json({"versions": {}, **wanted}, name="")
     whole = plan.over(Plan())
     assert (whole.chunk, whole.part) == (chunk, part)
     assert Plan.from_json(whole.to_json(), name="") == replace(whole, name="")
 
 
-def test_stages_in_parts_are_chosen_for_a_part() -> None:
+def test_stages_in_parts_are_chosen_for_a_part():
     little = {"US2": ("winograd",), "US4": ("winograd",)}
     many = {"US2": ("tensor",), "US4": ("tensor",)}
     plan = Plan({64: little, 256: many}, 512, 64).over(shipped("unknown", "fp16"))
@@ -343,16 +328,13 @@ def test_stages_in_parts_are_chosen_for_a_part() -> None:
     assert (steps["US2"], steps["US4"]) == ("winograd", "tensor")
 
 
-def test_measured_plans_are_kept_by_device_shape_and_precision(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measured_plans_are_kept_by_device_shape_and_precision(tmp_path, monkeypatch):
     monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path / "builds"))
     store = Store("GPU", tiny_model(), "fp16")
     assert store.load() is None
     plan = Plan({anchor: {"US2": ("winograd", "tensor")} for anchor in ANCHORS}, 128, 32)
     store.save(plan, {"8": {}})
     found = Store("GPU", tiny_model(), "fp16").load()
-    assert found is not None
     assert found.table == plan.table
     assert (found.chunk, found.part) == (128, 32)
     assert Store("another", tiny_model(), "fp16").load() is None
@@ -365,9 +347,7 @@ def test_measured_plans_are_kept_by_device_shape_and_precision(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
-def test_only_this_users_builds_are_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_this_users_builds_are_taken(tmp_path, monkeypatch, capsys):
     own, theirs = tmp_path / "builds", tmp_path / "theirs"
     theirs.mkdir(mode=0o700)
     monkeypatch.setenv("NEOCOG_CACHE", str(theirs))
@@ -375,9 +355,7 @@ def test_only_this_users_builds_are_taken(
     monkeypatch.setenv("NEOCOG_CACHE", str(own))
     assert cache.store("y", b"build") == own / "y"
     assert cache.load("y") == b"build"
-    assert (stat.S_IMODE(own.stat().st_mode), stat.S_IMODE((own / "y").stat().st_mode)) == (
-        0o700, 0o600
-    )  # fmt: skip
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (own, own / "y")] == [0o700, 0o600]
     (own / "link").symlink_to(stored)
     os.mkfifo(own / "pipe")
     assert cache.load("link") is cache.load("pipe") is None
@@ -395,19 +373,17 @@ def test_only_this_users_builds_are_taken(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
-def test_builds_of_root_are_taken_of_others_not() -> None:
-    def about(user: int, mode: int = 0o755) -> Any:
+def test_builds_of_root_are_taken_of_others_not():
+    def about(user, mode=0o755):
         return SimpleNamespace(st_uid=user, st_mode=mode)
 
     assert cache._foreign(about(0)) == cache._foreign(about(os.geteuid())) == ""
     assert "another user" in cache._foreign(about(os.geteuid() + 1, 0o700))
 
 
-def test_what_was_measured_holds_for_the_code_and_the_tilings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    device: Any = SimpleNamespace(name="GPU", arch=90, processors=132, current=contextlib.nullcontext)
-    measured: list[str] = []
+def test_what_was_measured_holds_for_the_code_and_the_tilings(tmp_path, monkeypatch):
+    device = SimpleNamespace(name="GPU", arch=90, processors=132, current=contextlib.nullcontext)
+    measured = []
     monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path / "builds"))
     monkeypatch.setattr(roofline, "_fma", lambda gpu: measured.append("fma") or 1.0)
     monkeypatch.setattr(roofline, "_copy", lambda gpu: 1.0)
@@ -426,7 +402,7 @@ def test_what_was_measured_holds_for_the_code_and_the_tilings(
 
 
 @pytest.mark.slow
-def test_every_kernels_parameters_can_be_told() -> None:
+def test_every_kernels_parameters_can_be_told():
     for kernel in all_kernels(models=("neocog-small",), batches=(8,)):
         if not kernel.file.startswith("winograd"):  # lists of several lengths, by #if
             assert parameters(kernel.file, kernel.name, 0) is not None, kernel

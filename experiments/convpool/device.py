@@ -47,12 +47,9 @@ class Device:
         version = torch.backends.cudnn.version() or 0
         major, minor, patch = version // 10000, version // 100 % 100, version % 100
         return {
-            "torch": torch.__version__,
-            "CUDA": torch.version.cuda,
-            "cuDNN": f"{major}.{minor}.{patch}",
-            "L2": self.cache,
-            "multiprocessors": self.machine.processors,
-        }
+            "torch": torch.__version__, "CUDA": torch.version.cuda, "cuDNN": f"{major}.{minor}.{patch}",
+            "L2": self.cache, "multiprocessors": self.machine.processors,
+        }  # fmt: skip
 
     def prepare(self, precision: str) -> None:
         set_precision(precision)

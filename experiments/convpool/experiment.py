@@ -2,20 +2,8 @@
 
 from collections.abc import Iterable
 
-from experiments.convpool.systems import (
-    CHECK,
-    KERNEL,
-    LABELS,
-    MISSING,
-    PADDING,
-    PAPER,
-    POOL,
-    SIZE,
-    Case,
-    counts,
-    quick_cases,
-    standard_cases,
-)
+from experiments.convpool import systems
+from experiments.convpool.systems import Case
 from experiments.convpool.tables import plots, tables
 from experiments.harness.run import Request, Result, Save
 from neocog.cuda import tuned
@@ -31,9 +19,9 @@ def measure(request: Request, save: Save, *, cases: Iterable[Case] | None = None
     result: Result = {
         "experiment": "convpool",
         **request.about(),
-        "sizes": {"size": SIZE, "kernel": KERNEL, "pool": POOL, "padding": PADDING},
-        "counts": counts(),
-        "paper": {"ratio": PAPER, "machine": "V100, CUDA 9.2, cuDNN 7.3", "tables II, III": MISSING},
+        "sizes": {name: getattr(systems, name.upper()) for name in ("size", "kernel", "pool", "padding")},
+        "counts": systems.counts(),
+        "paper": systems.ABOUT_PAPER,
         "rows": [],
     }
     if not request.on_gpu:
@@ -49,7 +37,7 @@ def measure(request: Request, save: Save, *, cases: Iterable[Case] | None = None
         ) from None
     device = Device(request.number)
     result["facts"] = device.facts()
-    chosen = cases or (quick_cases() if request.quick else standard_cases())
+    chosen = cases or (systems.quick_cases() if request.quick else systems.standard_cases())
     seconds = min(request.seconds, _QUICK_SECONDS) if request.quick else request.seconds
     run_cases(device, list(chosen), result, seconds=seconds, save=save)
     return result
@@ -66,11 +54,11 @@ def faults(result: Result) -> list[str]:
     """Return what is wrong: counts that are not the paper's, systems of ours that err or fail."""
     counted = {row["channels"]: row["direct"] for row in result.get("counts", ())}
     wrong = []
-    if counted.get(512, CHECK) != CHECK:
-        wrong.append(f"direct sum at 512 channels counts {counted[512]}, the paper {CHECK}")
+    if counted.get(512, systems.CHECK) != systems.CHECK:
+        wrong.append(f"direct sum at 512 channels counts {counted[512]}, the paper {systems.CHECK}")
     for row in result.get("rows", ()):
         where = f"{row['precision']} batch {row['batch']} channels {row['channels']}"
         for name, found in row["systems"].items():
             if found.get("wrong") or (name.startswith("ours") and "us" not in found):
-                wrong.append(f"{where}: {LABELS[name]}: {found.get('why', 'no figure')}")
+                wrong.append(f"{where}: {systems.LABELS[name]}: {found.get('why', 'no figure')}")
     return wrong

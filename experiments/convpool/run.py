@@ -183,13 +183,8 @@ def _tilings(device: Any, case: Case, box: int) -> list[Tiling]:
 
 
 def _shape(case: Case, box: int) -> Shape:
-    return Shape(
-        *(case.batch, case.channels, case.channels, case.out, case.out),
-        kernel=KERNEL,
-        pool=POOL,
-        box=box,
-        precision=case.precision,
-    )
+    c, out = case.channels, case.out
+    return Shape(case.batch, c, c, out, out, KERNEL, POOL, box, case.precision)
 
 
 def _warm(device: Any, cases: list[Case]) -> None:

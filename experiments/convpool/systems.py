@@ -22,16 +22,14 @@ CHECK = 1_209_925_632
 #: The paper's headlines, direct sum as a matrix product by naive library at 512 channels (V100).
 PAPER: dict[str, float] = {"fp32": 1.8, "fp16": 4.4}
 COUNTED = ("naive", "winograd", "fused", "direct")  # the columns of Table I
-MISSING = "not in our copy"  # values of Tables II and III
+ABOUT_PAPER = {"ratio": PAPER, "machine": "V100, CUDA 9.2, cuDNN 7.3", "tables II, III": "not in our copy"}
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One way to compute it: what it is, and whose operations it takes (Table I)."""
-
     name: str
     label: str
-    counted: str  # one of COUNTED
+    counted: str  # whose operations it takes (Table I), one of COUNTED
 
 
 SYSTEMS = (
@@ -70,11 +68,7 @@ class Case:
 
 
 def operations(counted: str, *, ci: int, co: int, n: int) -> int:
-    """Return the operations of one picture by Table I of the paper.
-
-    ``counted`` is "naive", "winograd", "fused" or "direct"; ci, co are channels in and out, n
-    places a side.
-    """
+    """Return the operations of one picture of n x n places, ci to co channels, by Table I."""
     k, p = KERNEL, POOL
     cells = (n // p) ** 2
     if counted == "naive":

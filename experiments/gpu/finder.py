@@ -31,19 +31,8 @@ from experiments.network.peers import Graph
 from neocog.evaluation.timing import milliseconds
 from neocog.network.parallel import cores
 from neocog.reading.device import open_finder
-from neocog.vision.finder import (
-    CELL,
-    FLOOR,
-    WINDOW,
-    FinderSettings,
-    Finding,
-    agreed,
-    decode,
-    find,
-    joined,
-    merged,
-    the_best,
-)  # fmt: skip
+from neocog.vision import finder as cpu
+from neocog.vision.finder import CELL, FLOOR, WINDOW, FinderSettings, Finding, find
 from neocog.vision.finder_model import FinderModel, OpenCV, load_finder
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"
@@ -52,16 +41,10 @@ SIZES = {"frame 640x480": (480, 640), "frame 1280x720": (720, 1280), "page 1600x
 #: Marks that count when they are compared: those near the threshold may come or go.
 CLEAR = 0.15
 COLUMNS = {
-    "picture": "picture",
-    "way": "way",
-    "median": "median, ms|.2f",
-    "p95": "p95, ms|.2f",
-    "device": "of it on the GPU, ms|.3f",
-    "marks": "marks",
-    "missed": "of the CPU's clear marks not found",
-    "score": "largest difference of a score|.1e",
-    "box": "of a box, pixels|.2f",
-}
+    "picture": "picture", "way": "way", "median": "median, ms|.2f", "p95": "p95, ms|.2f",
+    "device": "of it on the GPU, ms|.3f", "marks": "marks", "missed": "of the CPU's clear marks not found",
+    "score": "largest difference of a score|.1e", "box": "of a box, pixels|.2f",
+}  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -200,8 +183,8 @@ class TorchFinder:
             parts.append(boxes_at(one[2:], one[1].astype(np.int64), columns, settings))
             shapes.append((h, w))
             h, w = max(1, round(h / 2)), max(1, round(w / 2))
-        found = the_best(joined(parts, shapes, grey.shape, settings), settings.most)
-        return agreed(merged(found, settings), found)
+        found = cpu.the_best(cpu.joined(parts, shapes, grey.shape, settings), settings.most)
+        return cpu.agreed(cpu.merged(found, settings), found)
 
 
 def boxes_at(at: np.ndarray, places: np.ndarray, columns: int, settings: FinderSettings) -> Finding:
@@ -211,7 +194,7 @@ def boxes_at(at: np.ndarray, places: np.ndarray, columns: int, settings: FinderS
     y, x = places // columns, places % columns
     row[4, 0, ::2][: len(x)] += x - 2 * np.arange(len(x))
     row[5, 0, ::2][: len(y)] += y
-    return decode(row, settings)
+    return cpu.decode(row, settings)
 
 
 def main() -> None:

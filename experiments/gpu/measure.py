@@ -44,17 +44,11 @@ from neocog.network.parallel import cores
 from neocog.network.u0 import u0_from_digits
 
 COLUMNS = {
-    "model": "model",
-    "batch": "batch",
-    "precision": "precision",
-    "digits": "digits",
-    "neocog": "us a digit|.2f",
-    "card": "plan card|.2f",
-    "torch": "PyTorch|.2f",
-    "compile": "torch.compile|.2f",
-    "ratio": "times as fast as the better|.2f",
+    "model": "model", "batch": "batch", "precision": "precision", "digits": "digits",
+    "neocog": "us a digit|.2f", "card": "plan card|.2f", "torch": "PyTorch|.2f",
+    "compile": "torch.compile|.2f", "ratio": "times as fast as the better|.2f",
     "difference": "largest difference of a score|.1e",
-}
+}  # fmt: skip
 
 LAYERS = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4")
 ERROR_DIGITS = 16
@@ -117,16 +111,12 @@ def decisions(run: Run) -> Iterator[dict[str, Any]]:
             got = engine.recognise(test.images)
             changed = np.flatnonzero(got.label != cpu.label)
             yield {
-                "model": model.id,
-                "precision": precision,
-                "plan": plan,
-                "digits": len(test),
-                "same": len(test) - len(changed),
-                "accuracy": float((got.label == test.labels).mean()),
+                "model": model.id, "precision": precision, "plan": plan, "digits": len(test),
+                "same": len(test) - len(changed), "accuracy": float((got.label == test.labels).mean()),
                 "score_difference": float(np.abs(got.score - cpu.score).max()),
                 "largest_margin_changed": float(cpu.margin[changed].max(initial=0.0)),
                 "passed": len(changed) <= (0 if precision == "fp32" else MAY_CHANGE),
-            }
+            }  # fmt: skip
 
 
 def speed(run: Run) -> Iterator[dict[str, Any]]:
@@ -135,15 +125,9 @@ def speed(run: Run) -> Iterator[dict[str, Any]]:
     for model, batch, precision in todo:
         try:
             found = compare_on_gpu(
-                model,
-                batch=batch,
-                precision=precision,
-                plans=run.args.plans,
-                peers=["torch"] if run.late else PEERS,
-                rounds=run.args.rounds,
-                host=batch <= 8,
-                digits=run.digits,
-            )
+                model, batch=batch, precision=precision, plans=run.args.plans, digits=run.digits,
+                peers=["torch"] if run.late else PEERS, rounds=run.args.rounds, host=batch <= 8,
+            )  # fmt: skip
         except Exception as failure:
             traceback.print_exc()
             yield failed(failure, model, precision, "pass", f"batch {batch}")
@@ -155,22 +139,13 @@ def speed(run: Run) -> Iterator[dict[str, Any]]:
         ours = {name: time for name, time in us.items() if name.startswith("neocog")}
         best = min(ours, key=lambda name: ours[name], default=None)
         row = {
-            "model": facts["model"],
-            "batch": batch,
-            "precision": precision,
-            "neocog": ours.get(best),
-            "card": ours.get("neocog card"),
-            **{name: time for name, time in us.items() if name not in ours},
-            "ratio": min(facts["ratio"].values(), default=None),
-            "plan": best,
+            "model": facts["model"], "batch": batch, "precision": precision, "neocog": ours.get(best),
+            "card": ours.get("neocog card"), **{name: time for name, time in us.items() if name not in ours},
+            "ratio": min(facts["ratio"].values(), default=None), "plan": best,
             "difference": facts["difference"].get(best),
-            "planes": "/".join(map(str, (model.spec.orientations, *model.planes))),
-            "digits": "MNIST, test",
-            "commit": commit(),
-            "date": today(),
-            "ratios": facts["ratio"],
-            "differences": facts["difference"],
-        }
+            "planes": "/".join(map(str, (model.spec.orientations, *model.planes))), "digits": "MNIST, test",
+            "commit": commit(), "date": today(), "ratios": facts["ratio"], "differences": facts["difference"],
+        }  # fmt: skip
         yield {**row, **{key: value for key, value in facts.items() if key not in row}}
 
 
@@ -300,13 +275,8 @@ def start(run: Run) -> Iterator[dict[str, Any]]:
 
 
 SECTIONS: dict[str, Callable[[Run], Iterator[dict[str, Any]]]] = {
-    "decisions": decisions,
-    "errors": errors,
-    "speed": speed,
-    "s": s_versions,
-    "c": c_layers,
-    "start": start,
-}
+    "decisions": decisions, "errors": errors, "speed": speed, "s": s_versions, "c": c_layers, "start": start,
+}  # fmt: skip
 
 
 def parse() -> argparse.Namespace:

@@ -27,7 +27,7 @@ from experiments.harness.processes import build_all
 from experiments.harness.record import commit, today
 from experiments.network.ours import stored
 from neocog.cuda import tuned
-from neocog.cuda.kernel import Kernel, Layout
+from neocog.cuda.kernel import Kernel
 from neocog.cuda.lanes import Timed
 from neocog.cuda.measure import Launchings
 from neocog.cuda.plan import ANCHORS, PLANS, Plan, shipped
@@ -65,11 +65,6 @@ def expected(model: Model, layer: int, maps: Any, out: int, xp: Any) -> Any:
     return xp.maximum(0, e - theta * v) / (v + silence)
 
 
-def model_layouts(model: Model, precision: Any) -> dict[str, Layout]:
-    k2, k3, k4 = (len(s.reference) for s in model.s[1:])
-    return layouts(model.spec, (k2, k3, k4), precision)
-
-
 def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling]:
     """Return the tilings that rank best, half of them with ``wgmma``, and the present one."""
     ranked = sorted(
@@ -92,7 +87,7 @@ def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling
 def tune(machine: Any, model: Model, layer: int, precision: Any, batch: int, best: int, real: Any) -> Any:
     """Return the layer's shape and the tilings tried, quickest first; ``real`` are maps."""
     xp = machine.xp
-    lay = model_layouts(model, precision)
+    lay = layouts(model.spec, model.planes, precision)
     rows, device = [], (machine.arch, machine.processors)
     step = TensorS(machine, model, layer, lay, precision)
     shape = step.shape
@@ -214,7 +209,7 @@ def main() -> None:
     jobs = list(itertools.product(models, args.precisions, args.batches, range(4)))
     kernels: list[Kernel] = []
     for model, precision, batch, layer in jobs:
-        step = TensorS(machine, model, layer, model_layouts(model, precision), precision)
+        step = TensorS(machine, model, layer, layouts(model.spec, model.planes, precision), precision)
         kernels += [step.kernel(t, batch) for t in promising(machine, step, batch, args.best)]
     build_all(machine, list(dict.fromkeys(kernels)))
     digits = open_digits(args.digits, split="train").images[: max(args.batches)]

@@ -53,6 +53,10 @@ def markdown(rows: Table) -> str:
     return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
 
 
+#: What a broken result raises, or one of older code.
+_BROKEN = (KeyError, TypeError, AttributeError, IndexError)
+
+
 def tables_of(name: str, result: Result) -> dict[str, Table]:
     """Return an experiment's tables; of a broken result or one of older code only what it lacks."""
     head = ("what", "why")
@@ -62,7 +66,7 @@ def tables_of(name: str, result: Result) -> dict[str, Table]:
     left += [(f"section {what}", why) for what, why in (result.get("failures") or {}).items()]
     try:
         found: dict[str, Table] = of(name).tables(result)
-    except (KeyError, TypeError, AttributeError, IndexError) as failure:
+    except _BROKEN as failure:
         why = f"this result cannot be shown ({type(failure).__name__}: {failure})"
         return {"missing": [head, (name, why)]}
     found["missing"] = [head, *left, *found.get("missing", [])]
@@ -129,7 +133,7 @@ def draw(name: str, result: Result, folder: Path) -> list[Path]:
     """Draw an experiment's plots as SVG; return the files."""
     try:
         plots = {} if "failed" in result else of(name).plots(result)
-    except (KeyError, TypeError, AttributeError, IndexError):  # the page says so
+    except _BROKEN:  # the page says so
         return []
     files = [folder / f"{name}-{key}.svg" for key in plots]
     for file, plot in zip(files, plots.values(), strict=True):

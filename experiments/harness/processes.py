@@ -1,5 +1,6 @@
 """Work spread over processes; the memory of a process and of all that descend from it."""
 
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -70,11 +71,9 @@ def family(pid: int) -> list[int]:
     """A process and all that descend from it."""
     parents: dict[int, list[int]] = {}
     for place in Path("/proc").glob("[0-9]*/stat"):
-        try:
+        with suppress(OSError):
             parent = int(place.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        parents.setdefault(parent, []).append(int(place.parent.name))
+            parents.setdefault(parent, []).append(int(place.parent.name))
     found = [pid]
     for known in found:
         found += parents.get(known, [])
@@ -84,11 +83,8 @@ def family(pid: int) -> list[int]:
 def size_of(pid: int) -> float:
     """Memory of a process in MB, shared parts by its share of them."""
     for name, key in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
-        try:
+        with suppress(OSError):
             text = Path(f"/proc/{pid}/{name}").read_text()
-        except OSError:
-            continue
-        for line in text.splitlines():
-            if line.startswith(key):
-                return int(line.split()[1]) / 1024
+            if found := re.search(rf"^{key}\s*(\d+)", text, re.MULTILINE):
+                return int(found[1]) / 1024
     return 0.0

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,11 @@ def write_results(
     script = Path(sys.argv[0])
     words = [f"python -m experiments.{script.parent.name}.{script.stem}"]
     result = {
-        "command": " ".join([*words, *without_places(sys.argv[1:])]),
-        "machine": machine(gpu),
-        "date": today(),
-        "commit": commit(),
-        "versions": versions(),
-        **more,
-        "columns": {key: head for key, (head, _, _) in heads.items()},
-        "formats": own | (formats or {}),
+        "command": " ".join([*words, *without_places(sys.argv[1:])]), "machine": machine(gpu),
+        "date": today(), "commit": commit(), "versions": versions(), **more,
+        "columns": {key: head for key, (head, _, _) in heads.items()}, "formats": own | (formats or {}),
         "rows": rows,
-    }
+    }  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows", file=sys.stderr)
@@ -76,11 +72,9 @@ def machine(gpu: bool, number: int = 0) -> str:
 
 def processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.is_file() else ""
+    found = re.search(r"^model name\s*:(.*)", text, re.MULTILINE)
+    return found[1].strip() if found else platform.processor() or platform.machine()
 
 
 def driver() -> str:
@@ -106,10 +100,8 @@ def asked(*command: str) -> str:
 def versions() -> dict[str, str]:
     out = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             out[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return out
 
 
@@ -124,10 +116,7 @@ def without_places(words: Sequence[str]) -> list[str]:
     folders = [i for i, word in enumerate(words) if not options[i] and Path(word).is_dir()]
     free = [i for i in folders if i == 0 or not options[i - 1]]
     data = next(iter(free or folders), None)
-    return ["DATA" if i == data else _last_part(word) for i, word in enumerate(words)]
-
-
-def _last_part(word: str) -> str:
-    """Return a word, of an option's value too, with no more than the last part of a place."""
-    found = re.fullmatch(r"(--?[\w-]+=|-\w)?((?:/|\.\./).*)", word)
-    return word if found is None else (found[1] or "") + Path(found[2]).name
+    out = ["DATA" if i == data else word for i, word in enumerate(words)]
+    place = re.compile(r"(--?[\w-]+=|-\w)?((?:/|\.\./).*)")  # of an option's value too
+    return [place.sub(lambda found: (found[1] or "") + Path(found[2]).name, word)
+            if place.fullmatch(word) else word for word in out]  # fmt: skip

@@ -49,16 +49,12 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         ratios = {side: round(ratio, 3) for side, ratio in self.ratios().items()}
         return {
-            "model": self.model,
-            "batch": self.batch,
-            "threads": self.threads,
+            "model": self.model, "batch": self.batch, "threads": self.threads,
             "passes": len(self.passes["neocog"]),
             "ms_per_digit": {side: round(self.per_digit(side), 4) for side in self.passes},
             "ms_per_digit_p95": {side: round(self.per_digit(side, 95), 4) for side in self.passes},
-            "ratio": ratios.get("onnxruntime"),
-            "ratios": ratios,
-            "difference": self.difference,
-        }
+            "ratio": ratios.get("onnxruntime"), "ratios": ratios, "difference": self.difference,
+        }  # fmt: skip
 
     def lines(self) -> Iterator[str]:
         yield f"{self.model}, batch {self.batch}, {self.threads} threads, digits to answers"

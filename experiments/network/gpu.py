@@ -49,18 +49,15 @@ class Side(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GpuComparison:
-    """Milliseconds of passes, and of trips from host to host, by side, one for each round.
-
-    ``differences``: of scores from the CPU engine's, by the strongest; ``notes``: how a peer ran.
-    """
+    """Milliseconds of passes, and of trips from host to host, by side, one for each round."""
 
     model: str
     precision: str
     batch: int
     passes: dict[str, NDArray[np.float64]]
-    differences: dict[str, float]
+    differences: dict[str, float]  # of scores from the CPU engine's, by the strongest
     trips: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)  # how a peer ran
 
     def us(self, side: str) -> float:
         return 1e3 * float(np.median(self.passes[side]))
@@ -73,17 +70,14 @@ class GpuComparison:
         slow = {side: 1e3 * float(np.percentile(ms, 95)) for side, ms in self.passes.items()}
         trips = {side: 1e3 * float(np.median(ms)) for side, ms in self.trips.items()}
         return {
-            "model": self.model,
-            "precision": self.precision,
-            "batch": self.batch,
+            "model": self.model, "precision": self.precision, "batch": self.batch,
             "us": {side: round(value, 3) for side, value in us.items()},
             "us_p95": {side: round(value, 3) for side, value in slow.items()},
             "us_per_digit": {side: round(value / self.batch, 4) for side, value in us.items()},
             "ratio": {side: round(ratio, 3) for side, ratio in self.ratios().items()},
             "trip_us": {side: round(value, 2) for side, value in trips.items()},
-            "difference": self.differences,
-            "notes": self.notes,
-        }
+            "difference": self.differences, "notes": self.notes,
+        }  # fmt: skip
 
     def lines(self) -> Iterator[str]:
         yield f"{self.model}, batch {self.batch}, {self.precision}, one CUDA graph a pass"
@@ -116,14 +110,18 @@ def compare_on_gpu(
     ``host``: from host to host too. ``digits``: what is read, made ones if not given; how much is
     silent, and so the time, depends on it. A NeocogError says if a side computes something else.
     """
+    from experiments.network.ours import OurSide
+
     _check_peers(peers, number)
     precision = _precision(precision, number)
-    sets = _sets(batch, digits)
+    few = min(batch, _COMPARED)
+    seen = [made_digits(few, seed=i) if digits is None else digits[i * few : (i + 1) * few]
+            for i in range(_INPUT_SETS)]  # fmt: skip
+    sets = [some[np.arange(batch) % few] for some in seen]
     sides: dict[str, Side] = {}
     notes: dict[str, str] = {}
-    makers: dict[str, Callable[[], Side]]
-    makers = {f"neocog {plan}": partial(_ours, model, batch, precision, plan, number)
-              for plan in plans}  # fmt: skip
+    ours = partial(OurSide, model, batch, precision=precision, number=number)
+    makers: dict[str, Callable[[], Side]] = {f"neocog {plan}": partial(ours, plan=plan) for plan in plans}
     if peers:
         makers |= _peers(notes, model, sets[0], precision, peers, number)
     for name, make in makers.items():
@@ -179,21 +177,6 @@ def differences_from_cpu(
         side.load(digits)
         found[name] = difference(name, side.scores(), whole, tolerance)
     return found
-
-
-def _sets(batch: int, digits: Digits | None) -> list[Digits]:
-    few = min(batch, _COMPARED)
-    if digits is None:
-        sets = [made_digits(few, seed=seed) for seed in range(_INPUT_SETS)]
-    else:
-        sets = [digits[i * few : (i + 1) * few] for i in range(_INPUT_SETS)]
-    return [some[np.arange(batch) % few] for some in sets]
-
-
-def _ours(model: Model, batch: int, precision: str, plan: str, number: int) -> Side:
-    from experiments.network.ours import OurSide
-
-    return OurSide(model, batch, precision=precision, plan=plan, number=number)
 
 
 def _precision(wanted: str | None, number: int) -> str:

@@ -20,14 +20,10 @@ from neocog.network.u0 import made_digits
 BATCHES = (1, 8, 32)
 SETTLE = 0.5  # seconds: BLAS threads that helped to prepare the model turn on for a while
 COLUMNS = {
-    "model": "model",
-    "planes": "K1/K2/K3/K4",
-    "batch": "batch",
-    "neocog": "ms a digit|.2f",
-    "processor": "processor time, ms a digit|.2f",
-    "onnxruntime": "onnxruntime, ms a digit|.2f",
+    "model": "model", "planes": "K1/K2/K3/K4", "batch": "batch", "neocog": "ms a digit|.2f",
+    "processor": "processor time, ms a digit|.2f", "onnxruntime": "onnxruntime, ms a digit|.2f",
     "ratio": "times as fast|.2f",
-}
+}  # fmt: skip
 
 
 def processor_time(model: Model, batch: int, *, passes: int) -> float:
@@ -52,19 +48,14 @@ def main() -> None:
     for model, of_model in zip(models, spent, strict=True):
         for batch, processor in zip(BATCHES, of_model, strict=True):
             found = compare(model, batch=batch, rounds=args.rounds, peers=["onnxruntime"])
-            rows.append(
-                {
-                    "model": model.id,
-                    "planes": "/".join(map(str, (model.spec.orientations, *model.planes))),
-                    "batch": batch,
-                    "threads": found.threads,
-                    **{side: found.per_digit(side) for side in found.passes},
-                    "p95": {side: found.per_digit(side, 95) for side in found.passes},
-                    "processor": processor,
-                    "ratio": found.ratios()["onnxruntime"],
-                    "difference": found.difference,
-                }
-            )
+            rows.append({
+                "model": model.id, "planes": "/".join(map(str, (model.spec.orientations, *model.planes))),
+                "batch": batch, "threads": found.threads,
+                **{side: found.per_digit(side) for side in found.passes},
+                "p95": {side: found.per_digit(side, 95) for side in found.passes},
+                "processor": processor, "ratio": found.ratios()["onnxruntime"],
+                "difference": found.difference,
+            })  # fmt: skip
             print(rows[-1], flush=True)
     write_results(args.output, rows, columns=COLUMNS)
 

@@ -175,15 +175,10 @@ def our_engine(fed: Fed) -> list[dict[str, Any]]:
             values.append(float(np.min(times[stage])))
     got = engine.maps(u0_from_digits(fed.digits[:1]))
     return [
-        {
-            "system": "our CPU engine",
-            "stage": stage,
-            "ms": float(np.mean(values)),
-            "error": (wrong := error(got[stage], fed.want(stage, 1))),
-            "passed": wrong <= ALLOWED,
-        }
+        {"system": "our CPU engine", "stage": stage, "ms": float(np.mean(values)),
+         "error": (wrong := error(got[stage], fed.want(stage, 1))), "passed": wrong <= ALLOWED}
         for stage, values in spent.items()
-    ]
+    ]  # fmt: skip
 
 
 def frame(model: Model, digits: NDArray[np.uint8], *, threads: int) -> dict[str, Any]:

@@ -150,15 +150,10 @@ def measure(request: Request, save: Save) -> Result:
     check_sections(names, request.on_gpu)
     bench = Sections(request)
     result: Result = {
-        "experiment": "slayer",
-        **replace(request, command=_command(request)).about(),
-        "model": bench.model.id,
-        "precision": request.precision,
-        "digits": bench.source,
-        "networks": {size: fed.model.name for size, fed in bench.fed.items()},
-        "sections": {},
-        "failures": {},
-    }
+        "experiment": "slayer", **replace(request, command=_command(request)).about(),
+        "model": bench.model.id, "precision": request.precision, "digits": bench.source,
+        "networks": {size: fed.model.name for size, fed in bench.fed.items()}, "sections": {}, "failures": {},
+    }  # fmt: skip
     for name in names:
         progress(f"section {name}")
 
@@ -187,12 +182,9 @@ def merged(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     origins = {name: earlier.get("from", {}).get(name, before) for name in older}
     first = earlier if earlier.get("machine") and len(older) > len(made) else result
     return {
-        **earlier,
-        **result,
-        **{key: first.get(key) for key in keys},
-        "sections": {**older, **result["sections"]},
-        "from": {**origins, **made},
-    }
+        **earlier, **result, **{key: first.get(key) for key in keys},
+        "sections": {**older, **result["sections"]}, "from": {**origins, **made},
+    }  # fmt: skip
 
 
 def check_sections(names: Sequence[str], on_gpu: bool) -> None:

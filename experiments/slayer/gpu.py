@@ -87,7 +87,8 @@ class Bench:
         rows: list[Row] = []
         for stage, version in product(STAGES, TRIED):
             about: Row = {"stage": stage, "system": version}
-            found = self._row(about, self._choices, stage, version)
+            rung = partial(Ladder(self.gpu, self.fed.model).step, stage, version)
+            found = self._row(about, lambda rung=rung: {"all": rung().choices()})
             if "failed" in found:
                 rows.append(found)
                 continue
@@ -98,9 +99,6 @@ class Bench:
                 more = {**about, "places": places}
                 rows.append(self._row(more, self._tried, stage, version, places))
         return rows
-
-    def _choices(self, stage: str, version: str) -> Row:
-        return {"all": Ladder(self.gpu, self.fed.model).step(stage, version).choices()}
 
     def _tried(self, stage: str, version: str, places: int) -> Row:
         shelf = Ladder(self.gpu, self.fed.model, {(stage, version): places})

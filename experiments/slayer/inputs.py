@@ -94,14 +94,10 @@ class Fed:
         """Return the stage's responses to the first digits' maps, float64 (count, K, H, W)."""
         if (stage, count) not in self._want:
             i = int(stage[-1]) - 1
-            layer, spec = self.model.s[i], self.model.spec.s[i]
+            layer, padding = self.model.s[i], self.model.spec.s[i].padding
+            given = (self.maps[STAGES[stage]][:count], layer.reference, layer.c)
             self._want[stage, count] = reference.s_response(
-                self.maps[STAGES[stage]][:count].astype(np.float64),
-                layer.reference.astype(np.float64),
-                layer.c.astype(np.float64),
-                threshold=layer.threshold,
-                q=layer.q,
-                padding=spec.padding,
+                *(x.astype(np.float64) for x in given), threshold=layer.threshold, q=layer.q, padding=padding
             )
         return self._want[stage, count]
 

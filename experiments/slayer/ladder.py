@@ -50,7 +50,7 @@ class PaperS(LayerStep):
         self, machine: Machine, model: Model, layer: int, layouts: dict[str, Layout], places: int = 0
     ) -> None:
         super().__init__(machine, model, layer, layouts, "fp32")
-        self._kernel = model.spec.s[layer].kernel
+        self.taps = model.spec.s[layer].kernel
         a, self._theta, silence = s_constants(model.s[layer])
         self._c = np.ascontiguousarray(model.s[layer].c, dtype=np.float32)
         self.stride = up(len(a), _WARP) if self.padded else len(a)
@@ -65,7 +65,7 @@ class PaperS(LayerStep):
                 f"S version {self.version!r}: {self.places} places a block do not fit "
                 f"{self.writes}; choose {self.choices()[:1]} .. {self.choices()[-1:]}"
             )
-        taps = np.zeros((self._kernel**2, a.shape[1], self.stride), np.float32)
+        taps = np.zeros((self.taps**2, a.shape[1], self.stride), np.float32)
         taps[..., : len(a)] = np.asarray(a).transpose(2, 3, 1, 0).reshape(*taps.shape[:2], -1)
         xp = machine.xp
         self._weights, self._silence = xp.asarray(taps), xp.asarray(np.asarray(silence))
@@ -89,16 +89,10 @@ class PaperS(LayerStep):
 
     def _built(self, name: str, threads: int, shared: int = 0, **more: str | int) -> Kernel:
         defines: dict[str, str | int] = {
-            "VERSION": self.rung,
-            "KSIZE": self._kernel,
-            "PAD": self.padding,
-            "SIZE": self.source.size,
-            "DEPTH": self.source.planes,
-            "OUT": self.target.size,
-            "PLANES": self.target.planes,
-            "STRIDE": self.stride,
-            "DISC": connecting_area(self._c),
-        }
+            "VERSION": self.rung, "KSIZE": self.taps, "PAD": self.padding, "SIZE": self.source.size,
+            "DEPTH": self.source.planes, "OUT": self.target.size, "PLANES": self.target.planes,
+            "STRIDE": self.stride, "DISC": connecting_area(self._c),
+        }  # fmt: skip
         defines |= self.defines | more
         registers = _REGISTERS if self.rung >= 4 else _MANY_REGISTERS
         return Kernel("s_paper.cu", name, tuple(defines.items()), threads, shared, registers=registers)
@@ -109,10 +103,6 @@ class PaperS(LayerStep):
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         args = (source, self._weights, self._c_there, self._silence, target, self._theta)
         return [Launch(self.kernel(), self._grid(batch), args)]
-
-    @property
-    def taps(self) -> int:
-        return self._kernel
 
 
 class T1(PaperS):
@@ -162,7 +152,7 @@ class T4(PaperS):
     kernel_name = "s_paper_shared"
 
     def _shared(self, places: int) -> int:
-        return 4 * (places + self._kernel - 1) * self._kernel * self.source.planes
+        return 4 * (places + self.taps - 1) * self.taps * self.source.planes
 
 
 class T5(T4):
@@ -173,7 +163,7 @@ class T5(T4):
 
     def kernel(self) -> Kernel:
         """Return the kernel, the list in its source."""
-        k, depth = self._kernel, self.source.planes
+        k, depth = self.taps, self.source.planes
         taps = [tap for tap in range(k * k) if self._c.flat[tap] > 0]
         lists: dict[str, str | int] = {
             "INPUTS": len(taps),
@@ -225,7 +215,7 @@ class Skip(PaperS):
 
     def _bytes(self, places: int, split: int) -> int:
         warps = split * self.stride // _WARP
-        listed = places * warps * up(-(-(self._kernel**2) * self.source.planes // warps), _WARP)
+        listed = places * warps * up(-(-(self.taps**2) * self.source.planes // warps), _WARP)
         return 4 * listed + 8 * places * warps + 2 * listed
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:

@@ -15,15 +15,12 @@ MANY = "256"
 SHOWN = ("T1", "T3", "T4", "T5", "T5, u > 0", "skip", "ours, auto, fp32", "ours, auto, fp16")
 #: What the sections on a GPU measure, in words.
 _ON_GPU = {
-    "ladder": "the ladder",
-    "counters": "hardware counters",
+    "ladder": "the ladder", "counters": "hardware counters",
     "compact": "silent cells left out on tensor cores",
     "character": "one whole character and a frame's eight on the GPU, from host to host",
-    "in_flight": "characters in flight",
-    "overlap": "transfers beside work",
-    "devices": "several GPUs",
+    "in_flight": "characters in flight", "overlap": "transfers beside work", "devices": "several GPUs",
     "energy": "energy",
-}
+}  # fmt: skip
 
 
 def tables(result: Row) -> dict[str, Table]:
@@ -31,26 +28,22 @@ def tables(result: Row) -> dict[str, Table]:
     ladder, tried = (rows_of(result, "ladder", part) for part in ("rows", "trial"))
     cores, cpu = sections.get("cpu", ()), sections.get("cpu_frame", ())
     silence = sections.get("silence", ())
+    absent = [words for name, words in _ON_GPU.items() if not sections.get(name)]
+    counted = {row["gpus"] for row in sections.get("devices", ())}
+    absent += [f"{count} GPUs" for count in (1, 2, 4) if counted and count not in counted]
     return {
-        "measured": _measured(result),
-        **_ladders(ladder),
-        "counters": _counters(sections.get("counters", ())),
-        "threads": _threads(tried),
-        **cpu_tables(cores),
-        "accesses": accesses(sections.get("accesses", ())),
-        "shares": shares(cores, cpu),
-        "GPU beside CPU": gpu_beside_cpu(ladder, cores),
-        "silence": _silence(silence),
+        "measured": _measured(result), **_ladders(ladder),
+        "counters": _counters(sections.get("counters", ())), "threads": _threads(tried), **cpu_tables(cores),
+        "accesses": accesses(sections.get("accesses", ())), "shares": shares(cores, cpu),
+        "GPU beside CPU": gpu_beside_cpu(ladder, cores), "silence": _silence(silence),
         "blocks": table(_BLOCKS, [row for row in silence if "blocks" in row]),
-        "skipping": _skipping(result, ladder),
-        "character": _character(sections.get("character", ()), cpu),
+        "skipping": _skipping(result, ladder), "character": _character(sections.get("character", ()), cpu),
         "in flight": table(_IN_FLIGHT, sections.get("in_flight", ())),
         "overlap": table(_OVERLAP, sections.get("overlap", ())),
         "devices": table(_DEVICES, sections.get("devices", ())),
-        "energy": _energy(sections.get("energy", ()), cpu),
-        "systems": [COLUMNS, *systems(result)],
-        "missing": _missing(sections),
-    }
+        "energy": _energy(sections.get("energy", ()), cpu), "systems": [COLUMNS, *systems(result)],
+        "missing": [(what, "not measured") for what in absent],
+    }  # fmt: skip
 
 
 def rows_of(result: Row, name: str, part: str) -> list[Row]:
@@ -62,32 +55,22 @@ def _rate(row: Row) -> str:
 
 
 _BLOCKS: dict[str, Column] = {
-    "model": "model",
-    "layer": lambda row: SHORT[row["stage"]],
-    "silent cells": "cells_silent|.1%",
-    "blocks of 16 x 16 needed": "blocks|.1%",
-    "silent cells left out first": "blocks_of_heard_cells|.1%",
-}
+    "model": "model", "layer": lambda row: SHORT[row["stage"]], "silent cells": "cells_silent|.1%",
+    "blocks of 16 x 16 needed": "blocks|.1%", "silent cells left out first": "blocks_of_heard_cells|.1%",
+}  # fmt: skip
 _IN_FLIGHT: dict[str, Column] = {
-    "characters in flight": "in_flight",
-    "together, us": "together|.2f",
-    "one by one, us": "one after another|.2f",
-    "pipeline of four stages, us": "pipeline|.2f",
-}
+    "characters in flight": "in_flight", "together, us": "together|.2f",
+    "one by one, us": "one after another|.2f", "pipeline of four stages, us": "pipeline|.2f",
+}  # fmt: skip
 _OVERLAP: dict[str, Column] = {
-    "lanes": "lanes",
-    "batch": "batch",
-    "us a character, host to host": "us|.3f",
+    "lanes": "lanes", "batch": "batch", "us a character, host to host": "us|.3f",
     "the graph alone": "graph_alone_us|.3f",
-}
-_POWER: dict[str, Column] = {"watts": "watts|.0f", "joules per 1000 characters": "joules_per_1000|.3g"}
+}  # fmt: skip
+_JOULES: dict[str, Column] = {"joules per 1000 characters": "joules_per_1000|.3g"}
 _DEVICES: dict[str, Column] = {
-    "GPUs": "gpus",
-    "batch per GPU": "batch",
-    "characters a second": _rate,
-    "efficiency": "efficiency|.1%",
-    **_POWER,
-}
+    "GPUs": "gpus", "batch per GPU": "batch", "characters a second": _rate, "efficiency": "efficiency|.1%",
+    "watts": "watts|.0f", **_JOULES,
+}  # fmt: skip
 
 
 def _measured(result: Row) -> Table:
@@ -138,16 +121,14 @@ def cpu_tables(rows: Sequence[Row]) -> dict[str, Table]:
 
 def accesses(rows: Sequence[Row]) -> Table:
     """Sections 5.2 and 5.3: what F and G read and write, in millions."""
-    kinds = [("CPU F", "read us"), ("CPU F", "write us"), ("CPU G", "read us"),
-             ("CPU G", "write us"), ("CPU F", "read v"), ("CPU F", "write v"),
-             ("CPU F", "read u for v")]  # fmt: skip
-    found: Table = [("planes", "F reads u_S", "F writes u_S", "G reads u_S", "G writes u_S",
-                     "F reads v", "F writes v", "F reads u_C for v")]  # fmt: skip
+    kinds = {"F reads u_S": "read us", "F writes u_S": "write us", "G reads u_S": "read us",
+             "G writes u_S": "write us", "F reads v": "read v", "F writes v": "write v",
+             "F reads u_C for v": "read u for v"}  # fmt: skip
     theirs = (*paper.SCATTER, *paper.GATHER, *paper.SCATTER_V)
-    found.append(("paper", *(f"{value:g}" for value in theirs)))
+    found: Table = [("planes", *kinds), ("paper", *(f"{value:g}" for value in theirs))]
     for size, own in each(rows, "planes").items():
-        counts = (sum(row["counts"][kind] for row in own if row["system"] == way)
-                  for way, kind in kinds)  # fmt: skip
+        counts = (sum(row["counts"][kind] for row in own if row["system"] == f"CPU {head[0]}")
+                  for head, kind in kinds.items())  # fmt: skip
         found.append((size, *(f"{1e-6 * count:.3g}" for count in counts)))
     return found if rows else []
 
@@ -192,16 +173,14 @@ def gpu_beside_cpu(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
             for way, cells in each(own, "system").items():
                 us = {row["stage"]: 1e3 * row["ms"] for row in cells}
                 gains = (f"{us[s] / gpu[size, system, s]:.0f}" for s in STAGES)
-                theirs = _paper_gain(system, way) if size == paper.SIZE else NONE
+                theirs = NONE
+                if size == paper.SIZE and system == "T5":
+                    times = zip(paper.CPU_MS.get(way, ()), paper.GPU_US["T5"], strict=False)
+                    theirs = slashed(1e3 * ms / us for ms, us in times)
+                elif size == paper.SIZE and way == "CPU F":
+                    theirs = "{} to {}".format(*paper.B_OVER_F)
                 found.append((size, f"{system} as {way}", *gains, theirs))
     return found
-
-
-def _paper_gain(system: str, way: str) -> str:
-    if system == "B":
-        return "{} to {}".format(*paper.B_OVER_F) if way == "CPU F" else NONE
-    times = zip(paper.CPU_MS.get(way, ()), paper.GPU_US[system], strict=False)
-    return slashed(1e3 * ms / us for ms, us in times)
 
 
 # -- the ladder ------------------------------------------------------------------------------------
@@ -380,18 +359,12 @@ def _character(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
 
 
 def _energy(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
-    cpu = show(next((row["ms_1"] for row in cores if row["threads"] == 1), None), ".2f")
-    watts, joules = _POWER.items()
-    columns = {"": "what", **dict([watts]), "characters a second": _rate, **dict([joules]),
-               "CPU engine, one thread, seconds per 1000": lambda row: cpu}  # fmt: skip
+    cpu = next((row["ms_1"] for row in cores if row["threads"] == 1), None)
+    columns: dict[str, Column] = {
+        "": "what", "watts": "watts|.0f", "characters a second": _rate, **_JOULES,
+        "CPU engine, one thread, seconds per 1000": lambda row: show(cpu, ".2f"),
+    }  # fmt: skip
     return table(columns, rows)
-
-
-def _missing(sections: Row) -> Table:
-    absent = [words for name, words in _ON_GPU.items() if not sections.get(name)]
-    counted = {row["gpus"] for row in sections.get("devices", ())}
-    absent += [f"{count} GPUs" for count in (1, 2, 4) if counted and count not in counted]
-    return [(what, "not measured") for what in absent]
 
 
 # -- plots -----------------------------------------------------------------------------------------

@@ -11,19 +11,9 @@ from typing import Any
 
 from experiments.harness.processes import build_all
 from experiments.harness.run import Request, Result, Save, need_device, progress, synchronise, told, tried
+from experiments.winograd import layers as known
 from experiments.winograd.lanes import lane_kernels, lane_rows, profile_launches, read_profile
-from experiments.winograd.layers import (
-    BATCHES,
-    LAYERS,
-    PAPER_WAY,
-    QUICK_WAYS,
-    WAYS,
-    Data,
-    Layer,
-    Way,
-    chosen_way,
-    count_rows,
-)
+from experiments.winograd.layers import BATCHES, LAYERS, PAPER_WAY, QUICK_WAYS, WAYS, Data, Layer, Way
 from experiments.winograd.tables import plots, tables
 from neocog.cuda.kernel import Machine
 from neocog.errors import InputError, UsageError
@@ -55,7 +45,7 @@ def measure(request: Request, save: Save) -> Result:
     if request.on_gpu:
         return run_on_gpu(request, save)
     result: Result = {"facts": facts(request), "quick": request.quick, "device": "cpu"}
-    result["counts"] = count_rows(BATCHES[:1] if request.quick else BATCHES)
+    result["counts"] = known.count_rows(BATCHES[:1] if request.quick else BATCHES)
     save(result)
     if not request.quick:
         from experiments.emulator import Emulator
@@ -86,7 +76,7 @@ def run_on_gpu(
     ways = ways or (QUICK_WAYS if quick else WAYS)
     rounds = _QUICK_ROUNDS if quick else ROUNDS
     result: Result = {"facts": facts(request, gpu), "quick": quick, "device": "cuda"}
-    result |= {"counts": count_rows(batches), "layers": [], "changing": [], "filters": []}
+    result |= {"counts": known.count_rows(batches), "layers": [], "changing": [], "filters": []}
     result["peers"] = _torch_facts(request.number) if peers else None
 
     progress("float64 references")
@@ -109,7 +99,7 @@ def run_on_gpu(
         timed.append(one.data)
         progress(f"{one.data.layer.name}, batch {one.data.batch}")
         every, changing = _ways(one.data, ways)
-        result["layers"] += one.rows(every, chosen_way(one.data.layer, one.data.batch))
+        result["layers"] += one.rows(every, known.chosen_way(one.data.layer, one.data.batch))
         result["changing"] += one.changing(changing)
         result["filters"] += one.filters(changing) if one.data.batch == batches[0] else []
         one.free()
@@ -138,7 +128,7 @@ def _device(number: int) -> Any:
 
 def _ways(data: Data, ways: tuple[Way, ...]) -> tuple[list[Way], list[Way]]:
     """The ways of a layer with fixed filters, and those with filters that change."""
-    chosen = chosen_way(data.layer, data.batch)
+    chosen = known.chosen_way(data.layer, data.batch)
     return list(dict.fromkeys((*ways, chosen))), list(dict.fromkeys((PAPER_WAY, chosen)))
 
 

@@ -14,15 +14,8 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.run import synchronise, tried
-from experiments.winograd.layers import (
-    BOTH_HALVES,
-    CACHED_BYTES,
-    LAYOUTS,
-    TOLERANCE,
-    Data,
-    Way,
-    in_paper_layout,
-)
+from experiments.winograd import layers
+from experiments.winograd.layers import BOTH_HALVES, CACHED_BYTES, LAYOUTS, TOLERANCE, Data, Way
 from neocog.cuda.kernel import Array, Kernel, Launch
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
@@ -114,12 +107,9 @@ class Ours:
     def _about(self, way: Way) -> dict[str, Any]:
         layer = self.data.layer
         return {
-            "layer": layer.name,
-            "batch": self.data.batch,
-            "way": way.name,
-            "precision": way.precision,
+            "layer": layer.name, "batch": self.data.batch, "way": way.name, "precision": way.precision,
             "multiplications": way.plan(layer).split.per_output(way.m, layer.size),
-        }
+        }  # fmt: skip
 
     def _tried(self, run: Any, way: Way, *more: Any) -> dict[str, Any]:
         return {"us": None, **tried(partial(run, way, *more), partial(synchronise, self.gpu))}
@@ -203,7 +193,7 @@ class Ours:
         given = xp.asarray(self.data.w)
         wanted = plan.filters(given)
         if paper_layout:
-            wanted = in_paper_layout(plan, wanted, *given.shape[:2])
+            wanted = layers.in_paper_layout(plan, wanted, *given.shape[:2])
         u = xp.zeros(wanted.shape, wanted.dtype)
         moved = given.nbytes + wanted.nbytes
         copies = copies_of(moved)

@@ -61,10 +61,10 @@ def filter_plan(kernel: int, channels: int, planes: int) -> Convolution:
 
 
 class Active(NamedTuple):
-    """Active lanes of a warp: mean over executed instructions of transforms, over transforms."""
+    """Active lanes of a warp."""
 
-    lanes: float
-    plain: float
+    lanes: float  # mean over executed instructions of transforms
+    plain: float  # mean over transforms
 
 
 def operations(split: Split, m: int) -> NDArray[np.int64]:
@@ -139,10 +139,9 @@ def census(
 
 
 def cases() -> Iterator[tuple[int, int, int]]:
-    for kernel in FILTERS:
-        yield 4, kernel, FIG_4_CHANNELS
-    for channels in CHANNELS:
-        yield 5, FIG_5_FILTER, channels
+    """Yield figure, filter and channels."""
+    yield from ((4, kernel, FIG_4_CHANNELS) for kernel in FILTERS)
+    yield from ((5, FIG_5_FILTER, channels) for channels in CHANNELS)
 
 
 def lane_rows(machine: Machine, *, most_channels: int = 256) -> Iterator[dict[str, Any]]:
@@ -160,17 +159,10 @@ def lane_rows(machine: Machine, *, most_channels: int = 256) -> Iterator[dict[st
             by_formula = active(lanes_by_formula(indexing, channels, channels, split), split)
             counted = active(counts, split)
             yield {
-                "figure": figure,
-                "filter": kernel,
-                "channels": channels,
-                "indexing": indexing,
-                "lanes": counted.lanes,
-                "plain": counted.plain,
-                "formula": by_formula.lanes,
-                "counted_channels": few,
-                "profiler": None,
-                "paper": PAPER[figure][indexing],
-            }
+                "figure": figure, "filter": kernel, "channels": channels, "indexing": indexing,
+                "lanes": counted.lanes, "plain": counted.plain, "formula": by_formula.lanes,
+                "counted_channels": few, "profiler": None, "paper": PAPER[figure][indexing],
+            }  # fmt: skip
 
 
 def lane_kernels() -> set[Kernel]:
@@ -213,21 +205,16 @@ def read_profile(text: str, rows: list[dict[str, Any]]) -> None:
 # -- memory ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What the transform of one filter takes, on average.
+    """What the transform of one filter takes, on average."""
 
-    Sectors of 32 bytes ``read`` and ``written`` and the ``least`` that the bytes fill; active lanes
-    of an access; lanes that wait for one bank; bytes of filters that a block reads from
-    (``spread``) and of shared memory that it has.
-    """
-
-    read: float
+    read: float  # sectors of 32 bytes
     written: float
-    least_read: float
+    least_read: float  # sectors that the bytes fill
     least_written: float
-    lanes: float
-    banks: int
-    spread: int
-    shared: int
+    lanes: float  # active, of an access
+    banks: int  # lanes that wait for one bank
+    spread: int  # bytes of filters that a block reads from
+    shared: int  # bytes of shared memory of a block
 
 
 @lru_cache(maxsize=64)
@@ -243,16 +230,10 @@ def traffic(plan: Convolution, indexing: Indexing, *, paper_layout: bool = False
     held = kernel.shared // (kernel.threads * _FLOAT)
     step = BLOCK_SLOW if indexing == "channel-wise" else 1
     banks = np.bincount(np.arange(WARP) * step * held % _BANKS).max()
-    return Traffic(
-        read / _FILTERS,
-        written / _FILTERS,
-        plan.split.kernel**2 * _FLOAT / _SECTOR,
-        plan.split.multiplications(plan.m) * _FLOAT / _SECTOR,
-        lanes / accesses,
-        int(banks),
-        kernel.threads // subfilters * plan.split.kernel**2 * _FLOAT,
-        kernel.shared,
-    )
+    size, spread = plan.split.kernel**2 * _FLOAT, kernel.threads // subfilters
+    stored = plan.split.multiplications(plan.m) * _FLOAT
+    means = read / _FILTERS, written / _FILTERS, size / _SECTOR, stored / _SECTOR, lanes / accesses
+    return Traffic(*means, int(banks), spread * size, kernel.shared)
 
 
 def _accesses(
@@ -296,12 +277,10 @@ def _warps(
     along_channels = plan.on_tensor_cores and not paper_layout
     if indexing == "thread-wise":
         filters, sid = np.divmod(np.arange(_FILTERS * subfilters), subfilters)
-        channels = plan.channels
-        k, c = np.divmod(filters, channels)
+        k, c = np.divmod(filters, plan.channels)
     else:
-        thread = np.arange(_FILTERS * subfilters)
-        sid, thread = thread // _FILTERS, thread % _FILTERS
-        fast, slow = thread % BLOCK_FAST, thread // BLOCK_FAST
+        sid, thread = np.divmod(np.arange(_FILTERS * subfilters), _FILTERS)
+        slow, fast = np.divmod(thread, BLOCK_FAST)
         k, c = (slow, fast) if along_channels else (fast, slow)
     place = k * plan.channels + c
     q = place if along_channels else c * plan.shape.planes + k

@@ -81,24 +81,13 @@ class Way(NamedTuple):
 PAPER_WAY = Way("3x3 parts and the rest (the paper's)", (3, 3, 1), 2)
 SHARED = "shared input transform"
 WAYS = (
-    Way(SHARED, (4, 4), 4),
-    Way(SHARED, (4, 4), 4, cached=True),
-    Way("4+3 split", (4, 3), 4),
-    Way("4+3 split", (4, 3), 2),
-    Way(SHARED, (4, 4), 4, "fp16x3"),
-    Way("4+3 split", (4, 3), 4, "fp16x3"),
-    Way("4+3 split", (4, 3), 2, "fp16x3"),
-    Way("3x3 parts and the rest", (3, 3, 1), 4),
-    PAPER_WAY,
-    Way("padded to 9x9", (3, 3, 3), 4),
-    Way(SHARED, (3, 3, 3), 3),
-    Way(SHARED, (4, 4), 4, "fp32"),
-    Way("4+3 split", (4, 3), 4, "fp32"),
-    Way(SHARED, (4, 4), 4, "tf32"),
-    Way("4+3 split", (4, 3), 2, "tf32"),
-    Way(SHARED, (4, 4), 4, "fp16"),
-    Way("4+3 split", (4, 3), 2, "fp16"),
-)
+    Way(SHARED, (4, 4), 4), Way(SHARED, (4, 4), 4, cached=True), Way("4+3 split", (4, 3), 4),
+    Way("4+3 split", (4, 3), 2), Way(SHARED, (4, 4), 4, "fp16x3"), Way("4+3 split", (4, 3), 4, "fp16x3"),
+    Way("4+3 split", (4, 3), 2, "fp16x3"), Way("3x3 parts and the rest", (3, 3, 1), 4), PAPER_WAY,
+    Way("padded to 9x9", (3, 3, 3), 4), Way(SHARED, (3, 3, 3), 3), Way(SHARED, (4, 4), 4, "fp32"),
+    Way("4+3 split", (4, 3), 4, "fp32"), Way(SHARED, (4, 4), 4, "tf32"), Way("4+3 split", (4, 3), 2, "tf32"),
+    Way(SHARED, (4, 4), 4, "fp16"), Way("4+3 split", (4, 3), 2, "fp16"),
+)  # fmt: skip
 #: What ``--quick`` runs.
 QUICK_WAYS = (*WAYS[:1], *WAYS[2:4], *(way for way in WAYS[4:] if way.what == SHARED and way.sizes == (4, 4)))
 
@@ -170,27 +159,19 @@ def count_rows(batches: tuple[int, ...] = BATCHES) -> list[dict[str, Any]]:
                     continue
                 plan = way.plan(layer)
                 steps = counts(plan, batch)
-                rows.append(
-                    {
-                        "layer": layer.name,
-                        "batch": batch,
-                        "way": way.name,
-                        "precision": way.precision,
-                        "chosen": way == chosen,
-                        "multiplications": plan.split.per_output(way.m, layer.size),
-                        "direct_gflop": direct_flops(plan, batch) / 1e9,
-                        "steps": [_step(step, plan, steps) for step in steps],
-                        "floor_us": 1e6 * seconds(plan, batch),
-                    }
-                )
+                rows.append({
+                    "layer": layer.name, "batch": batch, "way": way.name, "precision": way.precision,
+                    "chosen": way == chosen,
+                    "multiplications": plan.split.per_output(way.m, layer.size),
+                    "direct_gflop": direct_flops(plan, batch) / 1e9,
+                    "steps": [_step(step, plan, steps) for step in steps],
+                    "floor_us": 1e6 * seconds(plan, batch),
+                })  # fmt: skip
     return rows
 
 
 def _step(step: Count, plan: Convolution, steps: tuple[Count, ...]) -> dict[str, Any]:
     return {
-        "step": step.name,
-        "gflop": step.flops / 1e9,
-        "megabytes": step.bytes / 1e6,
-        "between_megabytes": step.between / 1e6,
-        "floor_us": 1e6 * step.seconds(plan, steps[1].between),
-    }
+        "step": step.name, "gflop": step.flops / 1e9, "megabytes": step.bytes / 1e6,
+        "between_megabytes": step.between / 1e6, "floor_us": 1e6 * step.seconds(plan, steps[1].between),
+    }  # fmt: skip

@@ -73,27 +73,22 @@ def tables(result: Row) -> dict[str, Table]:
         "GB/s": lambda p: ", ".join(f"{p['rows'][i]['gigabytes_s']:.0f}" for i in (0, -1)),
     }  # fmt: skip
     return {
-        "measured": table(MEASURED, [measured(facts), *profiled]),
-        "lanes": _lanes(result.get("lanes", ())),
+        "measured": table(MEASURED, [measured(facts), *profiled]), "lanes": _lanes(result.get("lanes", ())),
         "saved": _saved([pair for pair in pairs if pair["way"] == PAPER_WAY.name]),
         "method": _method(result, [row for row in summary if row.get("chosen_us")]),
-        "layers": table(_LAYER | best, summary),
-        "ways": table(ways, layers),
+        "layers": table(_LAYER | best, summary), "ways": table(ways, layers),
         "kernels": [("kernels that cuDNN and FFT ran",), *((name,) for name in kernels)],
-        "changing": _changing(pairs),
-        "filters": table(filters, changing(result.get("filters", ()))),
+        "changing": _changing(pairs), "filters": table(filters, changing(result.get("filters", ()))),
         "traffic": _traffic(result.get("filters", ())),
         "counts": _counts([row for row in result["counts"] if row["chosen"]]),
         "missing": [(way, "counted but not measured") for way in untimed] if timed else [],
-    }
+    }  # fmt: skip
 
 
 def _saved(pairs: Sequence[Row]) -> Table:
     """Fig. 6: the whole convolution with the paper's parts."""
-    both: dict[str, Column] = {
-        "inputs thread-wise too, us": "both|.1f",
-        "saved by both": lambda p: _percent(p["saved_both"]),
-    }
+    both: dict[str, Column] = {"inputs thread-wise too, us": "both|.1f",
+                               "saved by both": lambda p: _percent(p["saved_both"])}  # fmt: skip
     columns: dict[str, Column] = {
         **_LAYER,
         **_TIMES,
@@ -110,17 +105,13 @@ def _saved(pairs: Sequence[Row]) -> Table:
 def _changing(pairs: Sequence[Row]) -> Table:
     """All ways with filters that change."""
     columns: dict[str, Column] = {
-        **_WORK,
-        **_TIMES,
-        **_OWN,
-        "saved": lambda p: ", ".join(
-            str(_percent(p[key])) for key in ("saved", "saved_own") if p[key] is not None
-        ),
-        "share of the transform": lambda p: " -> ".join(
-            f"{_percent(100 * row['share'])}" for row in p["rows"]
-        ),
+        **_WORK, **_TIMES, **_OWN,
+        "saved": lambda p: ", ".join(f"{_percent(p[key])}" for key in ("saved", "saved_own")
+                                     if p[key] is not None),
+        "share of the transform": lambda p: " -> ".join(f"{_percent(100 * row['share'])}"
+                                                        for row in p["rows"]),
         "paper saves": lambda p: PAPER_GAIN,
-    }
+    }  # fmt: skip
     return table(columns, pairs)
 
 
@@ -152,21 +143,15 @@ def _kernels(told: str) -> str:
 
 def _lanes(rows: Sequence[Row]) -> Table:
     pairs = [{"wise": wise, **thread} for wise, thread in zip(rows[::2], rows[1::2], strict=True)]
-    return table(
-        {
-            "figure": "figure",
-            "filter": lambda r: f"{r['filter']}x{r['filter']}",
-            "channels": "channels",
-            "channel-wise": lambda r: f"{r['wise']['lanes']:.1f}",
-            "thread-wise": "lanes|.1f",
-            "plain mean": "plain|.1f",
-            "profiler, whole kernel": lambda r: ", ".join(
-                show(one.get("profiler"), ".1f") for one in (r["wise"], r)
-            ),
-            "paper: thread-wise": "paper",
-        },
-        pairs,
-    )
+    columns: dict[str, Column] = {
+        "figure": "figure", "filter": lambda r: f"{r['filter']}x{r['filter']}", "channels": "channels",
+        "channel-wise": lambda r: f"{r['wise']['lanes']:.1f}", "thread-wise": "lanes|.1f",
+        "plain mean": "plain|.1f",
+        "profiler, whole kernel": lambda r: ", ".join(show(one.get("profiler"), ".1f")
+                                                      for one in (r["wise"], r)),
+        "paper: thread-wise": "paper",
+    }  # fmt: skip
+    return table(columns, pairs)
 
 
 def _method(result: Row, rows: Sequence[Row]) -> Table:

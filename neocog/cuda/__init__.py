@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from neocog.cuda.convpool import conv_avgpool as conv_avgpool
     from neocog.cuda.winograd_conv2d import conv2d_winograd as conv2d_winograd
 
-#: Where the public functions stand: imported when first asked for.
+# Imported when first asked for.
 _PUBLIC = {"conv2d_winograd": "neocog.cuda.winograd_conv2d", "conv_avgpool": "neocog.cuda.convpool"}
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neocog.cuda.kernel import Kernel, Launch, kernel_folder
+from neocog.cuda.kernel import Launch, kernel_folder
 from neocog.errors import DeviceError, InputError
 
 #: Element types that a pointer or value of each C type may come as; types not here are not held
@@ -30,11 +30,9 @@ _MOST_THREADS = 1024
 
 
 class Parameter(NamedTuple):
-    """One parameter of a kernel; ``elements`` is empty where any type may come."""
-
     name: str
     pointer: bool
-    elements: tuple[str, ...]
+    elements: tuple[str, ...]  # empty where any type may come
 
 
 @cache
@@ -54,20 +52,18 @@ def parameters(file: str, name: str, code: int) -> tuple[Parameter, ...] | None:
     found = [[_parameter(part, code) for part in parts.split(",") if part.strip()] for parts in lists]
     if len({len(one) for one in found}) != 1:  # none, or one for each of several builds
         return None
-    return tuple(_either(same) for same in zip(*found, strict=True))
-
-
-def _either(same: "tuple[Parameter, ...]") -> Parameter:
-    """Return what a parameter may be in any of several builds."""
-    known = all(parameter.elements for parameter in same)
-    elements = tuple({e: None for one in same for e in one.elements}) if known else ()
-    return Parameter(same[0].name, same[0].pointer, elements)
+    out = []
+    for same in zip(*found, strict=True):  # what a parameter may be in any of several builds
+        known = all(parameter.elements for parameter in same)
+        elements = tuple({e: None for one in same for e in one.elements}) if known else ()
+        out.append(same[0]._replace(elements=elements))
+    return tuple(out)
 
 
 def _parameter(text: str, code: int) -> Parameter:
     pointer = "*" in text
-    words = re.sub(r"\b(?:const|volatile|__restrict__|RESTRICT|unsigned(?=\s+int))\b", " ", text)
-    kind, name = words.replace("*", " ").split()[0], words.replace("*", " ").split()[-1]
+    words = re.sub(r"\b(?:const|volatile|__restrict__|RESTRICT|unsigned(?=\s+int))\b|\*", " ", text).split()
+    kind, name = words[0], words[-1]
     if re.search(r"\bunsigned\s+int\b", text):
         kind = "u32"
     elements = _MAPS[code] if kind == "map_t" else _ELEMENTS.get(kind, ())
@@ -78,9 +74,8 @@ def check_launch(launch: Launch, *, xp: Any, arch: int, shared: int, device: int
     """Raise unless a launch fits its kernel and the device.
 
     ``xp`` is numpy or cupy, whose arrays the kernel takes; ``shared`` are the most bytes of dynamic
-    shared memory of a block there. A DeviceError says that the device cannot run the kernel, or no
-    grid or block of that size; an InputError that an argument has another type, is not
-    C-contiguous, is empty or lies elsewhere.
+    shared memory of a block there. A DeviceError says that the device cannot run it, an InputError
+    that an argument has another type, is not C-contiguous, is empty or lies elsewhere.
     """
     kernel = launch.kernel
     where = f"kernel {kernel.name}"
@@ -100,17 +95,14 @@ def check_launch(launch: Launch, *, xp: Any, arch: int, shared: int, device: int
         raise DeviceError(
             f"{where}: a grid of {launch.grid} blocks exceeds the device's limits; use a smaller batch"
         )
-    known = parameters(kernel.file, kernel.name, _map_code(kernel))
+    code = next((int(value) for name, value in kernel.defines if name == "MAP"), 0)
+    known = parameters(kernel.file, kernel.name, code)
     if known is not None and len(known) != len(launch.args):
         raise InputError(f"{where}: got {len(launch.args)} arguments, expected {len(known)}")
     for i, argument in enumerate(launch.args):
         parameter = known[i] if known is not None else None
         name = parameter.name if parameter is not None else f"argument {i}"
         _check_argument(argument, parameter, f"{where}, {name}", xp, device)
-
-
-def _map_code(kernel: Kernel) -> int:
-    return next((int(value) for name, value in kernel.defines if name == "MAP"), 0)
 
 
 def _check_argument(argument: Any, parameter: Parameter | None, where: str, xp: Any, device: int) -> None:
@@ -131,6 +123,6 @@ def _check_argument(argument: Any, parameter: Parameter | None, where: str, xp: 
     else:
         kind = type(argument).__name__
         raise InputError(f"{where}: got a {kind}, expected a {xp.__name__} array or NumPy number")
-    if parameter is not None and parameter.elements and str(argument.dtype) not in (parameter.elements):
+    if parameter is not None and parameter.elements and str(argument.dtype) not in parameter.elements:
         wanted = " or ".join(parameter.elements)
         raise InputError(f"{where}: got {argument.dtype}, expected {wanted}")

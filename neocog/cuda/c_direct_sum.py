@@ -23,10 +23,10 @@ _SLAB = 8
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a layer is dealt to blocks: rows of outputs, threads a row."""
+    """How a layer is dealt to blocks."""
 
-    rows: int
-    groups: int
+    rows: int  # of outputs
+    groups: int  # threads a row
 
 
 class DirectSumC(LayerStep):
@@ -44,26 +44,19 @@ class DirectSumC(LayerStep):
     def __init__(self, *place: *Place, tiling: Tiling | None = None) -> None:
         super().__init__(*place)
         self._tiling = tiling
-        weights = self._weights(self.model.blurs[self.layer].astype(np.float64))
+        blur = self.model.blurs[self.layer].astype(np.float64)
+        self.taps = len(blur) + 1  # of a_C, whose 2x2 box is summed apart
+        weights = self._weights(blur)
         self._shape: tuple[int, ...] = weights.shape
         self._mirrored = np.array_equal(weights, weights[:, ::-1])
         self._constants = self.machine.xp.asarray(np.ascontiguousarray(weights, dtype=np.float32))
-
-    @property
-    def taps(self) -> int:
-        """Taps of a_C, whose 2x2 box is summed apart."""
-        return len(self.model.blurs[self.layer]) + 1
 
     def _weights(self, blur: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weights that the kernel takes, (rows, taps)."""
         return blur / 4
 
     def tiling(self, batch: int) -> Tiling:
-        """Return how a batch is dealt to blocks.
-
-        Whole rows a thread and all rows a block read and multiply least; a few digits are split
-        until there is a block for every processor.
-        """
+        """Return whole rows a thread and all rows a block; few digits are split over all processors."""
         if self._tiling is not None:
             return self._tiling
         out = self.target.size
@@ -77,30 +70,19 @@ class DirectSumC(LayerStep):
         return tiling
 
     def kernel(self, tiling: Tiling) -> Kernel:
-        """Return the kernel, specialised for a tiling."""
         s, t = self.source, self.target
         defines = {
-            "MAP": s.code,
-            **named(s, "size channels"),
-            "OUT": t.size,
-            "UC_WIDTH": t.width,
-            "UC_BORDER": t.border,
-            "UC_CHANNELS": t.channels,
-            "TAPS": self._shape[1],
-            "FIRST": -self.padding,
-            "PSI": int(self.model.psi == "ratio"),
-            **named(tiling, "rows groups"),
-            "SLAB": _SLAB,
-            "NX": -(-t.size // tiling.groups),
-            **self._specialised(),
-        }
+            "MAP": s.code, **named(s, "size channels"), "OUT": t.size,
+            **named(t, "width border channels", "UC_"), "TAPS": self._shape[1], "FIRST": -self.padding,
+            "PSI": int(self.model.psi == "ratio"), **named(tiling, "rows groups"), "SLAB": _SLAB,
+            "NX": -(-t.size // tiling.groups), **self._specialised(),
+        }  # fmt: skip
         threads = tiling.rows * tiling.groups * _SLAB
         limit, shared = min(255, 65536 // up(threads, 32) // 8 * 8), self._shared(tiling)
         options = tuple(defines.items())
         return Kernel("c_direct_sum.cu", self.function, options, threads, shared, registers=limit)
 
     def _specialised(self) -> dict[str, int]:
-        """What the version defines."""
         return {"DIRECT": 1, "BOX": 1, "MIRRORED": int(self._mirrored)}
 
     def _shared(self, tiling: Tiling) -> int:
@@ -116,7 +98,6 @@ class DirectSumC(LayerStep):
         return 2 * (up(self.target.size, tiling.groups) - 1) + self._shape[1]
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        """One launch."""
         tiling = self.tiling(batch)
         grid = -(-self.target.size // tiling.rows), -(-self.source.channels // _SLAB), batch
         return [Launch(self.kernel(tiling), grid, (source, target, self._constants))]

@@ -32,17 +32,15 @@ class Tiling:
     """How a layer is dealt to blocks.
 
     With ``stream`` warps go down the input, the sums moving on (``c_stream``); else each warp has
-    one row of a tile (``c_band``). A block takes ``rows`` of cells and ``groups`` of 16 planes,
-    ``steps`` pairs of input rows a stage, ``stages`` in its ring of input rows (without ``stream``
-    it holds them all); ``blocks`` share a multiprocessor.
+    one row of a tile (``c_band``).
     """
 
     stream: bool
-    rows: int
-    groups: int
-    steps: int
-    stages: int
-    blocks: int = 1
+    rows: int  # of cells, of a block
+    groups: int  # of 16 planes, of a block
+    steps: int  # pairs of input rows a stage
+    stages: int  # of the ring of input rows; without ``stream`` it holds them all
+    blocks: int = 1  # that share a multiprocessor
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +75,11 @@ class Shape:
         return -(-self.channels // 16)
 
     @property
-    def parts(self) -> int:
-        """Halves of an input."""
+    def parts(self) -> int:  # halves of an input
         return 2 if self.code == 0 else 1
 
     @property
     def weight_parts(self) -> int:
-        """Parts of a weight."""
         return 1 if self.code == 1 else 2
 
     @property
@@ -114,13 +110,9 @@ class Shape:
         seen = 16 * (self.tiles + self.depth - 1)
         line = up(max(self.size + self.padding, seen - self.padding), 8) * 32
         ring = t.stages * 2 * t.steps * t.groups * line + max(seen * 32 - line, 0)
-        weights = 0 if t.stream and self.resident else (2 * self.live + 1) * self.row_words * 4
+        row_words = self.weight_parts * 32 * 2 * self.depth  # of packed weights
+        weights = 0 if t.stream and self.resident else (2 * self.live + 1) * row_words * 4
         return self.parts * ring + weights
-
-    @property
-    def row_words(self) -> int:
-        """Words of one row of packed weights."""
-        return self.weight_parts * 32 * 2 * self.depth
 
 
 def candidates(shape: Shape, arch: int) -> Iterator[Tiling]:
@@ -219,50 +211,31 @@ class TensorC(LayerStep):
                 f"{len(a)}, padding {self.padding}: choose box"
             )
         s, t = self.source, self.target
+        self.taps = len(a)
         self.shape = Shape(s.size, s.channels, t.size, len(a), self.padding, s.code)
         scale, words = pack(a, self.shape)
         self._scale = np.float32(scale)
         self._weights = self.machine.xp.asarray(words)
 
     def tiling(self, batch: int) -> Tiling:
-        """Return the tiling for a batch."""
         if self._tiling is not None:
             return self._tiling
         return choose(self.shape, batch, self.machine.arch, self.machine.processors)
 
-    @property
-    def taps(self) -> int:
-        """Taps of a_C."""
-        return self.shape.taps
-
     def kernel(self, tiling: Tiling) -> Kernel:
-        """Return the kernel, specialised for a tiling."""
         s, t = self.shape, self.target
         threads = s.threads(tiling)
         defines = {
-            "STREAM" if tiling.stream else "BAND": 1,
-            "MAP": s.code,
-            **named(s, "size channels out"),
-            "UC_WIDTH": t.width,
-            "UC_BORDER": t.border,
-            "UC_CHANNELS": t.channels,
-            **named(s, "taps padding"),
-            "PSI": int(self.model.psi == "ratio"),
-            **named(tiling, "rows groups steps stages blocks"),
-            **named(s, "resident"),
-        }
-        return Kernel(
-            "c_tensor.cu",
-            "c_stream" if tiling.stream else "c_band",
-            tuple(defines.items()),
-            threads,
-            s.shared(tiling),
-            arch=80,
-            registers=register_limit(threads * tiling.blocks),
-        )
+            "STREAM" if tiling.stream else "BAND": 1, "MAP": s.code,
+            **named(s, "size channels out"), **named(t, "width border channels", "UC_"),
+            **named(s, "taps padding"), "PSI": int(self.model.psi == "ratio"),
+            **named(tiling, "rows groups steps stages blocks"), **named(s, "resident"),
+        }  # fmt: skip
+        name, limit = "c_stream" if tiling.stream else "c_band", register_limit(threads * tiling.blocks)
+        shared = s.shared(tiling)
+        return Kernel("c_tensor.cu", name, tuple(defines.items()), threads, shared, 80, limit)
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        """One launch."""
         t = self.tiling(batch)
         grid = -(-self.shape.out // t.rows), -(-self.shape.all_groups // t.groups), batch
         return [Launch(self.kernel(t), grid, (source, target, self._weights, self._scale))]
@@ -280,31 +253,23 @@ def pack(a: NDArray[np.float64], shape: Shape) -> tuple[float, NDArray[np.uint32
     banded = np.zeros((len(rows), 16 * shape.depth, 8))
     for cell in range(8):
         banded[:, 2 * cell : 2 * cell + shape.taps, cell] = rows
-    code = 2 if shape.code == 2 else 1
     if shape.weight_parts == 1:
         scale = _best_scale(a)
     else:
         scale = float(2.0 ** np.floor(np.log2(np.abs(a).max() or 1.0)))
     parts, left = [], banded / scale
     for _ in range(shape.weight_parts):
-        parts.append(_bits(left, code))
-        left = left - _values(parts[-1], code)
+        if shape.code != 2:
+            half = left.astype(np.float16)
+            parts.append(half.view(np.uint16))
+            left = left - half
+        else:
+            parts.append(bf16(left))
+            left = left - of_bf16(parts[-1])
     bits = np.stack(parts, axis=1).reshape(len(rows), len(parts), shape.depth, 2, 4, 2, 8)
     # ... step, half of its depth, t, first or second, g -> lane 4 g + t, step, half, first, second
     lanes = np.ascontiguousarray(bits.transpose(0, 1, 6, 4, 2, 3, 5))
     return scale, lanes.view(np.uint32).reshape(-1)
-
-
-def _bits(values: NDArray[np.float64], code: int) -> NDArray[np.uint16]:
-    """Round to half (code 1) or bfloat16 (2), as bits."""
-    bits: NDArray[np.uint16]
-    bits = values.astype(np.float16).view(np.uint16) if code == 1 else bf16(values)
-    return bits
-
-
-def _values(bits: NDArray[np.uint16], code: int) -> NDArray[np.float64]:
-    values = bits.view(np.float16) if code == 1 else of_bf16(bits)
-    return np.asarray(values, np.float64)
 
 
 def _best_scale(a: NDArray[np.float64]) -> float:

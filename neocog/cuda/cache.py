@@ -28,10 +28,8 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_folder() -> Path:
-    """Return the folder of builds.
-
-    ``NEOCOG_CACHE``, or ``neocog/cubins`` below ``XDG_CACHE_HOME``, or below ``~/.cache``; for a
-    user without a home a folder that goes with this process.
+    """Return the folder of builds: ``NEOCOG_CACHE``, or ``neocog/cubins`` below ``XDG_CACHE_HOME`` or
+    ``~/.cache``; for a user without a home a folder that goes with this process.
     """
     if named := os.environ.get("NEOCOG_CACHE"):
         return Path(named)
@@ -65,10 +63,7 @@ def load(name: str) -> bytes | None:
 
 
 def store(name: str, content: bytes) -> Path | None:
-    """Write ``content`` as ``name``; None if the folder cannot be written to or trusted.
-
-    A file comes to be in one step, so two processes may store the same name.
-    """
+    """Write ``content`` as ``name`` in one step; None if the folder cannot be written to or trusted."""
     with suppress(OSError):
         folder = cache_folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,7 +88,10 @@ def _trusted(folder: Path) -> bool:
     """Whether nobody but this user and root can put files into a folder; says so if not."""
     why = _foreign(folder.stat())
     if why:
-        _say_once(folder, why)
+        _tell_once(
+            f"{folder} is not used for built kernels: {why}; kernels are built again; "
+            "set NEOCOG_CACHE to use another folder"
+        )
     return not why
 
 
@@ -106,9 +104,4 @@ def _foreign(about: os.stat_result) -> str:
     return "others may write to it (chmod go-w)" if about.st_mode & _OTHERS else ""
 
 
-@cache
-def _say_once(folder: Path, why: str) -> None:
-    tell(
-        f"{folder} is not used for built kernels: {why}; kernels are built again; "
-        "set NEOCOG_CACHE to use another folder"
-    )
+_tell_once = cache(tell)

@@ -25,28 +25,23 @@ _INSTALL = "install neocog[cuda13] (or [cuda12])"
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A built kernel: what the driver loads (a cubin, or PTX for a GPU newer than this NVRTC).
+    """A built kernel; the figures are 0 for PTX and where ptxas told nothing."""
 
-    Registers of a thread; bytes of spilled registers, of the stack frame, of static shared memory;
-    what NVRTC printed. The figures are 0 for PTX and where ptxas told nothing.
-    """
-
-    cubin: bytes
-    registers: int
-    spills: int
-    stack: int
-    shared: int
-    log: str
+    cubin: bytes  # what the driver loads: a cubin, or PTX for a GPU newer than this NVRTC
+    registers: int  # of a thread
+    spills: int  # bytes of registers
+    stack: int  # bytes of the frame
+    shared: int  # bytes of static shared memory
+    log: str  # what NVRTC printed
 
 
 def build(
     kernel: Kernel, arch: int | str, *, defines: tuple[tuple[str, int | float | str], ...] = ()
 ) -> Built:
-    """Build a kernel for an architecture, or take the build of an earlier run.
+    """Build a kernel for an architecture (90, or in full ``"sm_90a"``), or take an earlier build.
 
-    ``arch`` is a compute capability, e.g. 90, or in full, e.g. ``"sm_90a"``; ``defines`` are more
-    than the kernel has. A DeviceError says that NVRTC is not there, does not know the architecture,
-    or the kernel does not build.
+    A DeviceError says that NVRTC is not there, does not know the architecture, or the kernel does
+    not build. ``defines`` are more than the kernel has.
     """
     options = (
         *_OPTIONS,
@@ -55,11 +50,15 @@ def build(
         *(f"-D{name}={value}" for name, value in defines),
     )
     name = f"{fingerprint(kernel, *options, 'NVRTC', *map(str, _version()))}.cubin"
-    known = _unpack(builds.load(name))
-    if known is None:
-        known = _compile(kernel, options)
-        builds.store(name, _pack(known))
-    return known
+    content = builds.load(name)
+    if content is not None:
+        about, _, cubin = content.partition(b"\n")
+        return Built(cubin=cubin, **json.loads(about))
+    built = _compile(kernel, options)
+    figures = asdict(built)
+    cubin = figures.pop("cubin")
+    builds.store(name, to_json(figures).encode() + b"\n" + cubin)
+    return built
 
 
 @cache
@@ -148,18 +147,6 @@ def _read_log(kernel: Kernel, cubin: bytes, log: str) -> Built:
     )
 
 
-def _pack(built: Built) -> bytes:
-    about = {name: value for name, value in asdict(built).items() if name != "cubin"}
-    return to_json(about).encode() + b"\n" + built.cubin
-
-
-def _unpack(content: bytes | None) -> Built | None:
-    if content is None:
-        return None
-    about, _, cubin = content.partition(b"\n")
-    return Built(cubin=cubin, **json.loads(about))
-
-
 # -- sources ---------------------------------------------------------------------------------------
 def source_path(kernel: Kernel) -> Path:
     """Return the path of a kernel's source; a DeviceError if there is no such file."""
@@ -170,10 +157,7 @@ def source_path(kernel: Kernel) -> Path:
 
 
 def fingerprint(kernel: Kernel, *more: str, headers: Path | None = None) -> str:
-    """Return a hash of the source, of all it includes, of name and defines, and of ``more``.
-
-    ``headers`` is another folder of files that are included.
-    """
+    """Return a hash of the source, of all it includes (also from ``headers``), of the options and more."""
     digest = hashlib.sha256()
     for path in _files(source_path(kernel), headers):
         text = path.read_bytes()

@@ -39,17 +39,10 @@ class Contrast(Step):
         ink = 0 if self.from_u0 else min(seen // 2 + 2, DIGIT_SIZE) * DIGIT_SIZE
         floats = seen * ((t.size + 8) // 2 * 2) + ink
         defines = (
-            ("MAP", t.code),
-            ("FROM_U0", int(self.from_u0)),
-            ("WIDTH", t.width),
-            ("BORDER", t.border),
-            ("CELLS", t.size),
-            ("SILENCE", self._spec.silence),
-            ("ROUNDED", self._rounded),
-            ("STRIP", strip),
-            ("STRIPS", strips),
-            ("COLUMNS", columns),
-        )
+            ("MAP", t.code), ("FROM_U0", int(self.from_u0)), ("WIDTH", t.width), ("BORDER", t.border),
+            ("CELLS", t.size), ("SILENCE", self._spec.silence), ("ROUNDED", self._rounded),
+            ("STRIP", strip), ("STRIPS", strips), ("COLUMNS", columns),
+        )  # fmt: skip
         threads = up(-(-t.size // columns) * strips, 32)
         return Kernel("contrast.cu", "contrast", defines, threads, 4 * floats, registers=128)
 

@@ -32,64 +32,28 @@ def conv_avgpool(
     The same as ``avg_pool2d(conv2d(x, w, padding=padding), pool)`` of PyTorch: places that fill
     no whole box are left out. For weights that stay the same, :class:`ConvAvgPool` packs them
     once. Runs on the device of ``w``, on the stream that is current there, without waiting for the
-    result.
+    result; NumPy's arrays are computed by NumPy.
 
-    Parameters
-    ----------
-    x : (B, C, H, W) array of float32, float16 or uint16
-        CuPy's; NumPy's are computed by NumPy, on the CPU. Quickest where it is a view of
-        channel-last memory (``a.transpose(0, 3, 1, 2)`` of an array ``(B, H, W, C)``)
-        and C fills units of 16 bytes; otherwise it is copied first. uint16 holds bfloat16.
-    w : (K, C, k, k) array of the same type
-        Filters as in PyTorch (correlation), k of 1 .. 11.
-    pool : int
-        2 .. 4.
-    padding : int
-        Zeros around the picture, for the convolution.
-    precision : {"fp32", "tf32", "fp16", "bf16"}, optional
-        Of the operands; float32 arrays may be multiplied as "fp32" (each number as two of TF32,
-        about as exact as float32; the default) or "tf32". Sums are float32.
+    ``x`` (B, C, H, W) and ``w`` (K, C, k, k), k of 1 .. 11, are both float32, float16 or uint16
+    (bfloat16); ``pool`` is 2 .. 4. Quickest is a view of channel-last memory where C fills units of 16
+    bytes; any other ``x`` is copied first. float32 may be multiplied as ``"fp32"`` (each number as two
+    of TF32; the default) or ``"tf32"``; sums are float32. The result, of the same type, is a view of
+    channel-last memory, (B, K, (H + 2 padding - k + 1) // pool, ...). Raises InputError for arrays of
+    another type or shape or of two devices, UsageError if filter, pooling, padding or precision cannot
+    be, DeviceError if the device cannot run the kernel.
 
-    Returns
-    -------
-    (B, K, (H + 2 padding - k + 1) // pool, ...) array of the same type
-        A view of channel-last memory.
-
-    Raises
-    ------
-    InputError
-        If an array has another type or shape, or lies elsewhere than the other.
-    UsageError
-        If filter, pooling, padding or precision cannot be.
-    DeviceError
-        If the device cannot run the kernel.
-
-    Notes
-    -----
     The direct sum is the method of the paper on convolution and average pooling that
-    ``neocog bench convpool`` repeats, there as a kernel of its own for sums and a library's
-    matrix product.
+    ``neocog bench convpool`` repeats, there as a kernel for sums and a library's matrix product.
     """
     return ConvAvgPool(w, pool, padding=padding, precision=precision)(x)
 
 
 class ConvAvgPool:
-    """A convolution with average pooling whose weights are packed once.
+    """:func:`conv_avgpool` whose weights are packed once, on ``machine`` or the device of ``w``.
 
     Packed weights and scratch are kept from call to call: all calls go on one stream, or wait for
-    one another.
-
-    Parameters
-    ----------
-    w, pool, padding, precision
-        As :func:`conv_avgpool`.
-    box : int, optional
-        Places a side that are averaged in front of the product; ``pool`` if not given, 1 for
-        inputs that are averaged already (or a plain convolution at stride ``pool``).
-    tiling : Tiling, optional
-        Taken instead of what :func:`~neocog.cuda.convpool_tilings.choose` picks.
-    machine : Machine, optional
-        Where to run; by default the device of ``w``; NumPy computes where ``w`` is NumPy's.
+    one another. ``box`` places a side are averaged in front of the product: ``pool`` if not given, 1
+    for inputs that are averaged already. ``tiling`` is taken instead of what `choose` picks.
     """
 
     def __init__(

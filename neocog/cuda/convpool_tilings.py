@@ -25,25 +25,20 @@ _OTHERS = 50  # registers of a thread beside sums and operands
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is computed.
-
-    ``channels`` in as stored; ``out_height``, ``out_width`` of the result; ``kernel`` taps of the
-    filter a side, ``pool`` the stride of the product, ``box`` places a side of the box sums.
-    """
+    """What is computed."""
 
     batch: int
-    channels: int
+    channels: int  # in, as stored
     planes: int
     out_height: int
     out_width: int
-    kernel: int
-    pool: int
-    box: int
+    kernel: int  # taps of the filter a side
+    pool: int  # stride of the product
+    box: int  # places a side of the box sums
     precision: Precision
 
     @property
     def mode(self) -> int:
-        """MODE."""
         return MODES[self.precision]
 
     @property
@@ -96,16 +91,13 @@ class Shape:
         """Places of the inputs of a block."""
         return tiling.patches * (self.side + self.box - 1) ** 2
 
-    def sum_bytes(self, tiling: "Tiling") -> int:
-        """Bytes of the sums of one chunk."""
+    def shared(self, tiling: "Tiling") -> int:
+        """Bytes of dynamic shared memory of a block."""
         width = (8 + (self.kernel - 1) // self.pool) | 1
         patch = self.side * min(self.pool, self.kernel) * width * 16
         unit = (tiling.patches * patch // 16 + 5) // 8 * 128 + 32
-        return up(self.parts * tiling.units * unit, 128)
-
-    def shared(self, tiling: "Tiling") -> int:
-        """Bytes of dynamic shared memory of a block."""
-        rings = tiling.sums * self.sum_bytes(tiling) + tiling.raws * self.raw_bytes(tiling)
+        sum_bytes = up(self.parts * tiling.units * unit, 128)  # of one chunk
+        rings = tiling.sums * sum_bytes + tiling.raws * self.raw_bytes(tiling)
         barriers = 2 * tiling.stages + 2 * tiling.sums + 1 + tiling.groups
         head = up(barriers * _BARRIER_BYTES, 128) if tiling.wgmma else 0
         head += up(4 * self.places(tiling), 128)
@@ -114,26 +106,19 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a block works; see the head of the kernel.
+    """How a block works; see the head of the kernel."""
 
-    It makes ``patches`` of 8 x 8 outputs by ``planes``; ``units`` of 16 bytes of channels are a
-    chunk (even); ``stages`` buffers hold the weights of a tap; ``split`` blocks share a sum. With
-    ``wgmma`` (compute capability 9.0 alone) ``groups`` of four warps multiply, ``producers`` warps
-    bring operands, ``sums`` and ``raws`` buffers hold box sums and inputs. Without, ``warps`` along
-    outputs and along planes.
-    """
-
-    patches: int
+    patches: int  # of 8 x 8 outputs
     planes: int
-    units: int
-    stages: int
-    split: int = 1
-    wgmma: bool = True
-    groups: int = 2
-    producers: int = 4
-    sums: int = 2
-    raws: int = 2
-    warps: tuple[int, int] = (4, 2)
+    units: int  # of 16 bytes of channels, a chunk (even)
+    stages: int  # buffers of the weights of a tap
+    split: int = 1  # blocks that share a sum
+    wgmma: bool = True  # compute capability 9.0 alone
+    groups: int = 2  # with wgmma, of four warps that multiply
+    producers: int = 4  # warps that bring operands
+    sums: int = 2  # buffers of box sums
+    raws: int = 2  # buffers of inputs
+    warps: tuple[int, int] = (4, 2)  # without wgmma, along outputs and along planes
 
     @property
     def threads(self) -> int:
@@ -155,22 +140,13 @@ class Tiling:
 def kernel(shape: Shape, tiling: Tiling) -> Kernel:
     """Return the kernel, specialised; sizes beside filter and pooling come with the launch."""
     defines = {
-        "MODE": shape.mode,
-        "MAP": MAPS[shape.precision],
-        "KSIZE": shape.kernel,
-        "STRIDE": shape.pool,
-        "BOX": shape.box,
-        **named(tiling, "patches planes units stages"),
-        "SPLIT": int(tiling.split > 1),
-        "WGMMA": int(tiling.wgmma),
-    }
+        "MODE": shape.mode, "MAP": MAPS[shape.precision], "KSIZE": shape.kernel, "STRIDE": shape.pool,
+        "BOX": shape.box, **named(tiling, "patches planes units stages"),
+        "SPLIT": int(tiling.split > 1), "WGMMA": int(tiling.wgmma),
+    }  # fmt: skip
     if tiling.wgmma:
-        defines |= {
-            "GROUPS": tiling.groups,
-            "PRODUCER_WARPS": tiling.producers,
-            "SUM_BUFFERS": tiling.sums,
-            "RAW_BUFFERS": tiling.raws,
-        }
+        defines |= {"GROUPS": tiling.groups, "PRODUCER_WARPS": tiling.producers}
+        defines |= {"SUM_BUFFERS": tiling.sums, "RAW_BUFFERS": tiling.raws}
     else:
         defines |= {"WARPS_M": tiling.warps[0], "WARPS_N": tiling.warps[1]}
     return Kernel(

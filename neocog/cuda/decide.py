@@ -32,18 +32,13 @@ class Decide(Step):
         self._temperature = np.float32(model.temperature)
 
     def kernel(self) -> Kernel:
-        """Return the kernel, specialised for the model's planes."""
         s, classes = self._source, len(self._counts)
         responses = s.width**2 * s.channels
         held = responses <= _HELD
         defines = (
-            ("PLACES", s.width**2),
-            ("CHANNELS", s.channels),
-            ("PLANES", s.planes),
-            ("CLASSES", classes),
-            ("MOST", int(self._counts.max())),
-            ("HELD", int(held)),
-        )
+            ("PLACES", s.width**2), ("CHANNELS", s.channels), ("PLANES", s.planes),
+            ("CLASSES", classes), ("MOST", int(self._counts.max())), ("HELD", int(held)),
+        )  # fmt: skip
         words = 16 + held * responses + up(s.planes, 4)
         return Kernel("decide.cu", "decide", defines, 32 * classes, 4 * words, registers=96)
 

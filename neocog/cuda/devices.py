@@ -33,10 +33,7 @@ def driver_version() -> int | None:
 
 @cache
 def trouble() -> str | None:
-    """Return why no CUDA device can be used here, in a line, or None if one can.
-
-    Looks at the driver first: where there is none CuPy need not be imported.
-    """
+    """Return why no CUDA device can be used here, in a line, or None if one can."""
     version = driver_version()
     if version is None:
         return "no NVIDIA driver is installed; use --device cpu"

@@ -29,23 +29,12 @@ _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
 class CudaEngine:
-    """A model, ready to recognise on one or several GPUs.
+    """A model, ready to recognise on every GPU (``"cuda"``) or one (``"cuda:N"``).
 
-    An engine may be used by one thread after another; for threads at once each takes its own. A
-    DeviceError says if the device is not there or cannot be used, a UsageError if precision or plan
+    An engine may be used by one thread after another; for threads at once each takes its own. By
+    default it computes in fp16 from compute capability 8.0, else in fp32; ``plan`` is that of
+    `parse_plan`. A DeviceError says if the device cannot be used, a UsageError if precision or plan
     make no sense there.
-
-    Parameters
-    ----------
-    model : Model
-    device : str
-        ``"cuda"``: every GPU, from the first on; ``"cuda:N"``: that one.
-    precision : {"fp32", "tf32", "fp16", "bf16"}, optional
-        Type of maps and products; by default fp16 from compute capability 8.0, else fp32.
-    plan : str
-        As :func:`neocog.cuda.plan.parse_plan`.
-    programmatic : bool, optional
-        As :class:`neocog.cuda.launcher.Gpu`.
     """
 
     def __init__(
@@ -92,7 +81,6 @@ class CudaEngine:
         return tuple(self.runner(number) for number in self._numbers)
 
     def runner(self, number: int) -> Runner:
-        """Return what runs on one of the engine's GPUs, made when it is first asked for."""
         if number not in self._runners:
             device = gpu(number, self._programmatic)
             self._runners[number] = Runner(device, self.model, self.precision, self._wanted)
@@ -113,27 +101,12 @@ class CudaEngine:
         return gpu(self._numbers[0], self._programmatic).failing(self.device)
 
     def recognise(self, digits: Any, *, batch: int | None = None) -> Answers:
-        """Recognise isolated digits.
+        """Recognise digits (N, 28, 28) of uint8, ink 255 on paper 0; ``batch`` is the most of a pass.
 
-        A digit's answer does not depend on those beside it. Passes of different sizes may take
-        different versions of a step, whose last bits may differ.
-
-        Parameters
-        ----------
-        digits : array of uint8, shape (N, 28, 28)
-            Ink 255 on paper 0, as in MNIST: NumPy, CuPy or anything that speaks DLPack. What
-            lies on one of the engine's GPUs is recognised there.
-        batch : int, optional
-            Most digits of a pass; the plan's by default.
-
-        Raises
-        ------
-        InputError
-            If the array has another shape or type.
-        UsageError
-            If ``batch`` is below 1.
-        DeviceError
-            If the device fails.
+        NumPy's, CuPy's or of anything that speaks DLPack; what lies on one of the engine's GPUs is
+        recognised there. A digit's answer does not depend on those beside it; passes of different
+        sizes may take different versions of a step, whose last bits may differ. Raises InputError
+        for another shape or type, UsageError for a batch below 1, DeviceError if the device fails.
         """
         if batch is not None and batch < 1:
             raise UsageError(f"got a batch of {batch} digits, expected 1 or more")
@@ -183,9 +156,8 @@ class CudaEngine:
     def stage_times(self, digits: NDArray[np.uint8], *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage for one batch, ``repeats`` of them by stage name.
 
-        ``total`` is the pass as the device makes it, from the upload to the answers on the
-        host; the stages add up to it (see :func:`neocog.cuda.measure.stage_times`). A batch larger
-        than a chunk is measured by the chunk and counted as so many chunks.
+        ``total`` is the pass from the upload to the answers on the host; the stages add up to it.
+        A batch larger than a chunk is measured by the chunk and counted as so many chunks.
         """
         from neocog.cuda.measure import stage_times
 
@@ -208,10 +180,8 @@ class CudaEngine:
         found = {}
         for step in steps:
             work = step.work()
-            least = rates.seconds(work, self.precision, tensor=step.on_tensor_cores)
-            ms = 1e3 * batch * least
-            flops, moved = batch * work.flops, batch * work.bytes
-            found[stage_name(step)] = Bound(step.version, flops, moved, ms)
+            ms = 1e3 * batch * rates.seconds(work, self.precision, tensor=step.on_tensor_cores)
+            found[stage_name(step)] = Bound(step.version, batch * work.flops, batch * work.bytes, ms)
         return found
 
 

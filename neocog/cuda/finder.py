@@ -43,24 +43,11 @@ _KEPT = 64  # sizes of pictures whose graphs are kept, some 12 MB each
 
 
 class Frame:
-    """Arrays and launches for pictures of one size, (rows, columns).
+    """Arrays and launches for pictures of one size: ``grey`` (H, W) uint8 in, ``best`` out.
 
-    Parameters
-    ----------
-    network : FinderNetwork
-    shape : (int, int)
-        Rows and columns of the picture.
-    settings : FinderSettings
-
-    Attributes
-    ----------
-    grey : array of uint8, shape (H, W)
-        The picture on the device.
-    best : array of float32, shape (most + 1, MARK_WORDS)
-        Marks in their order: left, top, width, height, score, as whole numbers kind, order,
-        whether it is none that a better one overlaps, and log probabilities of the ten digits;
-        the last row's kind is how many came.
-    launches : list of Launch
+    ``best`` (most + 1, MARK_WORDS) float32 are marks in their order: left, top, width, height, score,
+    as whole numbers kind, order, whether no better one overlaps it, and log probabilities of the ten
+    digits; the last row's kind is how many came.
     """
 
     def __init__(self, network: FinderNetwork, shape: tuple[int, int], settings: FinderSettings) -> None:
@@ -218,11 +205,9 @@ class _FrameLane(Lane):
         self._graph: Any = None
 
     def replay(self) -> None:
-        """Enqueue the graph."""
         self._graph.launch(self.stream)
 
     def run(self, grey: Grey) -> NDArray[np.float32]:
-        """Return `Frame.best` for a picture."""
         np.copyto(self.given, grey)
         if self._seen and self._graph is None:
             self._graph = self.capture()

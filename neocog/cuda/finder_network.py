@@ -27,7 +27,7 @@ _COPY = 0
 
 
 class Step(NamedTuple):
-    """One launch: its kernel, the maps it reads, the map it writes, its weights if any."""
+    """One launch."""
 
     kernel: Kernel
     reads: tuple[str, ...]

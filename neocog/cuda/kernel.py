@@ -6,7 +6,7 @@ tests with a C++ compiler and NumPy arrays.
 """
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -37,37 +37,18 @@ def register_limit(threads: int) -> int:
 class Kernel:
     """One kernel, specialised.
 
-    Attributes
-    ----------
-    file : str
-        Source below ``kernels/``, e.g. ``"s_tensor.cu"``, or an absolute path.
-    name : str
-        The ``extern "C"`` function.
-    defines : tuple of (str, int or float or str)
-        What specialises it, as ``-DNAME=value``.
-    threads : int
-        Threads of a block.
-    shared : int
-        Bytes of dynamic shared memory.
-    arch : int
-        Least compute capability, e.g. 80; 90 and above may use what only Hopper has.
-    features : str
-        ``"a"`` for a kernel that is built for the instructions of ``arch`` alone (sm_90a).
-    registers : int
-        A build that takes more registers a thread than this, or spills any, is at fault.
-    carveout : bool
-        Whether it asks for as much shared memory and as little L1 cache as there can be. Kernels
-        that overlap need the same division: a multiprocessor changes it only when it is idle.
+    With ``carveout`` it asks for as much shared memory and as little L1 cache as there can be: kernels
+    that overlap need the same division, which a multiprocessor changes only when it is idle.
     """
 
-    file: str
-    name: str
+    file: str  # source below ``kernels/``, or an absolute path
+    name: str  # the ``extern "C"`` function
     defines: tuple[tuple[str, int | float | str], ...] = ()
-    threads: int = 256
-    shared: int = 0
-    arch: int = 75
-    registers: int = 255
-    features: str = ""
+    threads: int = 256  # of a block
+    shared: int = 0  # bytes of dynamic shared memory
+    arch: int = 75  # least compute capability
+    registers: int = 255  # a build that takes more a thread, or spills any, is at fault
+    features: str = ""  # "a": built for the instructions of ``arch`` alone (sm_90a)
     carveout: bool = False
 
     def runs_on(self, arch: int) -> bool:
@@ -79,30 +60,24 @@ class Kernel:
         return replace(self, defines=(*self.defines, ("LATE", 1)))
 
 
-def named(values: object, names: str) -> dict[str, int]:
+def named(values: object, names: str, prefix: str = "") -> dict[str, int]:
     """Return defines of whole numbers: attributes by name, the names in capitals."""
-    return {name.upper(): int(getattr(values, name)) for name in names.split()}
+    return {prefix + name.upper(): int(getattr(values, name)) for name in names.split()}
 
 
 class Launch(NamedTuple):
-    """A kernel, its grid of blocks (x, y, z) and its arguments.
-
-    Arguments are arrays, or NumPy scalars of the very type that the kernel takes.
-    """
+    """A kernel, its grid and its arguments."""
 
     kernel: Kernel
-    grid: tuple[int, int, int]
-    args: tuple[Any, ...]
+    grid: tuple[int, int, int]  # blocks along x, y, z
+    args: tuple[Any, ...]  # arrays, or NumPy scalars of the very type that the kernel takes
 
 
 class Machine(Protocol):
     """What launches kernels: a GPU or the emulator."""
 
-    #: numpy or cupy.
-    xp: Any
-    #: Compute capability, e.g. 90.
-    arch: int
-    #: Multiprocessors.
+    xp: Any  # numpy or cupy
+    arch: int  # compute capability, e.g. 90
     processors: int
 
     def launch(self, launch: Launch) -> None:
@@ -114,33 +89,17 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a layer's maps lie in memory: channel-last, (B, width, width, channels).
-
-    ``width`` is size + 2 border.
-
-    Attributes
-    ----------
-    planes : int
-        Cell-planes of the layer.
-    size : int
-        Rows and columns of the layer.
-    border : int
-        Silent cells on every side, held at 0: the padding of the layer that reads the maps.
-    channels : int
-        Planes stored, those beyond ``planes`` held at 0.
-    dtype : str
-        ``"float32"``, ``"float16"`` or ``"bfloat16"`` (stored as ``uint16``).
-    """
+    """How a layer's maps lie in memory: channel-last, (B, width, width, channels)."""
 
     planes: int
-    size: int
-    border: int
-    channels: int
-    dtype: str = "float32"
-    width: int = field(init=False)
+    size: int  # rows and columns of the layer
+    border: int  # silent cells on every side, held at 0: the padding of the layer that reads the maps
+    channels: int  # planes stored, those beyond ``planes`` held at 0
+    dtype: str = "float32"  # or float16, or bfloat16 (stored as uint16)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "width", self.size + 2 * self.border)
+    @property
+    def width(self) -> int:
+        return self.size + 2 * self.border
 
     @property
     def storage(self) -> np.dtype[Any]:

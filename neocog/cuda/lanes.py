@@ -45,7 +45,6 @@ class Lane:
         gpu.prepare(launch.kernel for launch in self.launches)
 
     def upload(self) -> None:
-        """Enqueue the way of what is given to the device."""
         up = self.gpu.xp.cuda.runtime.memcpyHostToDevice
         self._copy(self._source.data.ptr, self.given.ctypes.data, self.given.nbytes, up)
 
@@ -57,7 +56,6 @@ class Lane:
         self._copy(self.told.ctypes.data, self._target.data.ptr, self.told.nbytes, down)
 
     def take(self, given: Array) -> None:
-        """Enqueue a copy of what lies on this device already."""
         across = self.gpu.xp.cuda.runtime.memcpyDeviceToDevice
         self._copy(self._source.data.ptr, given.data.ptr, given.nbytes, across)
 
@@ -146,20 +144,13 @@ class PassLane(Lane):
 
 
 def enqueue(gpu: Gpu, launches: Iterable[Launch]) -> None:
-    """Launch kernels on the current stream.
-
-    A kernel may be set up while the one in front of it runs, whichever that is: it waits for its
-    end before it reads or writes maps (see :class:`neocog.cuda.passes.Pass`).
-    """
+    """Launch kernels on the current stream, each set up while the one in front of it runs (see `Pass`)."""
     for i, launch in enumerate(launches):
         gpu.launch(launch, follows=i > 0)
 
 
 def elapsed(gpu: Gpu, stream: Any, run: Callable[[], object], times: int = 1) -> float:
-    """Return milliseconds of what ``run`` enqueues on a stream, behind what is there already.
-
-    The mean of some ``times`` in a row, by the device's clock.
-    """
+    """Return milliseconds of what ``run`` enqueues on a stream, the mean of ``times`` by the device."""
     cuda = gpu.xp.cuda
     start, end = cuda.Event(), cuda.Event()
     start.record(stream)
@@ -203,7 +194,6 @@ class Timed:
         return float(np.median([self.elapsed(times) for _ in range(rounds)]))
 
     def replay(self) -> None:
-        """Enqueue the graph."""
         self._graph.launch(self.stream)
 
 

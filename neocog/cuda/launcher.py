@@ -28,20 +28,10 @@ _ANY_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
 class Gpu:
-    """A CUDA device: the :class:`~neocog.cuda.kernel.Machine` of CuPy arrays.
+    """A CUDA device: the `Machine` of CuPy arrays; a DeviceError if it cannot be used.
 
-    Parameters
-    ----------
-    number : int
-        Which device.
-    programmatic : bool, optional
-        Whether a kernel may be set up while the one before it still runs (programmatic dependent
-        launch); by default where the device can, from compute capability 9.0.
-
-    Raises
-    ------
-    DeviceError
-        If the device cannot be used.
+    ``programmatic``: whether a kernel may be set up while the one before it still runs (programmatic
+    dependent launch); by default where the device can, from compute capability 9.0.
     """
 
     def __init__(self, number: int = 0, *, programmatic: bool | None = None) -> None:

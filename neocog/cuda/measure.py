@@ -12,7 +12,7 @@ A graph holds many passes and is replayed until a sample lasts some milliseconds
 import math
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -56,15 +56,17 @@ def stage_times(
 ) -> dict[str, NDArray[np.float64]]:
     """Return milliseconds by stage, ``repeats`` of each; see the head of this module.
 
-    ``digits`` (B, 28, 28) are not more than a chunk. The rows are ``upload, UG, US1 .. UC4, launch,
-    total``; in each repeat ``total`` is the sum of the others.
+    ``digits`` (B, 28, 28) are not more than a chunk; the rows are ``upload, UG, US1 .. UC4, launch``
+    and their sum, ``total``.
     """
     lane = runner.lane(runner.bucket(len(digits)))
     lane.fill(digits)
     with runner.gpu.current():
         lane.upload()  # passes without an upload take these digits too
         samples = _samples(runner.gpu, lane)
-        rows = np.array([[_middle(one) for one in samples] for _ in range(repeats + 1)])[1:]
+        rows = np.median(
+            [[[one() for _ in range(_OF)] for one in samples] for _ in range(repeats + 1)], axis=2
+        )[1:]
     names = [stage.name for stage in lane.work.stages]
     rows = np.maximum.accumulate(rows, axis=1)  # a pass with one more stage takes no less
     spent = np.diff(rows, axis=1, prepend=0).T
@@ -76,7 +78,11 @@ def stage_times(
 def _samples(gpu: Gpu, lane: PassLane) -> list[Callable[[], float]]:
     """Return what measures the parts of a pass, each with one more stage, and the whole pass."""
     held = repeats_of(lane.batch)
-    timed = [Timed(gpu, work, held, lane.stream) for work in _works(gpu, lane)]
+    # the kernels up to each stage, then the upload too
+    stages = range(1, len(lane.work.stages) + 1)
+    works: list[Callable[[], object]] = [partial(enqueue, gpu, tuple(lane.work.up_to(n))) for n in stages]
+    works.append(lane.enqueue)
+    timed = [Timed(gpu, work, held, lane.stream) for work in works]
     times = [max(1, math.ceil(_SAMPLE_MS / held / max(t.elapsed(), 1e-6))) for t in timed]
 
     def own() -> float:
@@ -85,17 +91,6 @@ def _samples(gpu: Gpu, lane: PassLane) -> list[Callable[[], float]]:
         return lane.elapsed(held * times[-1])
 
     return [*(partial(t.elapsed, n) for t, n in zip(timed, times, strict=True)), own]
-
-
-def _middle(sample: Callable[[], float]) -> float:
-    return float(np.median([sample() for _ in range(_OF)]))
-
-
-def _works(gpu: Gpu, lane: PassLane) -> Iterator[Callable[[], None]]:
-    """Yield what is captured: the kernels up to each stage, then the upload too."""
-    for count in range(1, len(lane.work.stages) + 1):
-        yield partial(enqueue, gpu, tuple(lane.work.up_to(count)))
-    yield lane.enqueue
 
 
 def measure_plan(runner: "Runner") -> Plan:
@@ -159,9 +154,7 @@ def _version_time(gpu: Gpu, shelf: Shelf, base: Pass, which: tuple[str, str], st
     with stream:
         shape, dtype = form(step.writes, shelf.layouts, base.batch)
         target = gpu.xp.zeros(shape, dtype)
-        scratch = {
-            name: gpu.xp.zeros(shape, dtype) for name, (shape, dtype) in step.scratch(base.batch).items()
-        }
+        scratch = {name: gpu.xp.zeros(*kind) for name, kind in step.scratch(base.batch).items()}
         launches = step.launches(base.batch, base.arrays[step.reads], target, scratch)
         enqueue(gpu, launches)
         stream.synchronize()

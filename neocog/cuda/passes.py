@@ -64,8 +64,7 @@ class Pass:
 
     Arrays are filled with 0 once: borders and spare channels stay so. ``part`` digits go through
     UG .. UC3 together (0: all), the last part takes the rest; ``late`` are stages whose kernels let
-    the next one begin only when they end; ``answers``, if given, is where these go. An InputError
-    says if a step does not read what the one before it writes.
+    the next one begin only when they end; ``answers``, if given, is where these go.
 
     The next part overwrites maps that kernels of this part read. With programmatic launches too
     they have been read by then: every kernel waits for the end of the kernel in front of it
@@ -93,7 +92,11 @@ class Pass:
         self.arrays: dict[str, Array] = {}
         self._scratch: dict[tuple[int, int], dict[str, Array]] = {}
         in_parts = sum(not takes_all(stage_name(step)) for step in steps)
-        self._hold(steps, in_parts, answers)
+        for i, layer in enumerate([steps[0].reads, *(step.writes for step in steps)]):
+            # for a part what only parts write and read, for all digits the other layers
+            shape, dtype = form(layer, layouts, self.part if 0 < i < in_parts else batch)
+            given = answers if layer == "answers" else None
+            self.arrays[layer] = machine.xp.zeros(shape, dtype) if given is None else given
         #: Place of the stage and launch, in the order in which they are launched.
         self._order: list[tuple[int, Launch]] = []
         for start in range(0, batch if in_parts else 0, self.part):
@@ -107,19 +110,15 @@ class Pass:
             for i, step in enumerate(steps)
         )
 
-    def _hold(self, steps: Sequence[Step], in_parts: int, answers: Array | None) -> None:
-        """Allocate: for a part what only parts write and read, for all digits the other layers."""
-        for i, layer in enumerate([steps[0].reads, *(step.writes for step in steps)]):
-            shared = 0 < i < in_parts
-            shape, dtype = form(layer, self._layouts, self.part if shared else self.batch)
-            given = answers if layer == "answers" else None
-            self.arrays[layer] = self.machine.xp.zeros(shape, dtype) if given is None else given
-
     def _add(self, index: int, step: Step, digits: slice) -> None:
         count = digits.stop - digits.start
         source, target = (self._slice(layer, digits) for layer in (step.reads, step.writes))
         late = stage_name(step) in self._late
-        for launch in step.launches(count, source, target, self._scratch_of(index, step, count)):
+        if (index, count) not in self._scratch:
+            self._scratch[index, count] = {
+                name: self.machine.xp.zeros(*kind) for name, kind in step.scratch(count).items()
+            }
+        for launch in step.launches(count, source, target, self._scratch[index, count]):
             kernel = launch.kernel.late() if late else launch.kernel
             kernel = replace(kernel, carveout=self._several)
             self._order.append((index, launch._replace(kernel=kernel)))
@@ -127,14 +126,6 @@ class Pass:
     def _slice(self, layer: str, digits: slice) -> Array:
         array, count = self.arrays[layer], digits.stop - digits.start
         return array[digits] if len(array) == self.batch else array[:count]
-
-    def _scratch_of(self, index: int, step: Step, count: int) -> dict[str, Array]:
-        if (index, count) not in self._scratch:
-            self._scratch[index, count] = {
-                name: self.machine.xp.zeros(shape, dtype)
-                for name, (shape, dtype) in step.scratch(count).items()
-            }
-        return self._scratch[index, count]
 
     @property
     def launches(self) -> Iterator[Launch]:

@@ -68,29 +68,16 @@ def anchor_of(batch: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Versions by anchor and stage.
+    """Versions by anchor and stage; row 0 is for what an anchor does not name.
 
-    Attributes
-    ----------
-    table : dict
-        Anchor -> stage -> versions in order of preference; a stage may be missing. What the row of
-        an anchor does not name stands in row 0.
-    chunk : int
-        Digits that go through the pass together when more come; 0 where the plan does not say.
-    part : int
-        Digits of a chunk that go through UG .. UC3 together (see
-        :class:`neocog.cuda.passes.Pass`); 0 where the plan does not say.
-    name : str
-        Where the plan comes from, for people.
-    late : dict
-        Anchor -> stages whose kernels let the next one begin only when they end, where kernels
-        may begin before (programmatic launches); row 0 is for the anchors that have none.
+    ``table`` is anchor -> stage -> versions, the best first. ``late``: anchor -> stages whose kernels
+    let the next one begin only when they end, where launches are programmatic.
     """
 
     table: Mapping[int, Mapping[str, Sequence[str]]] = field(default_factory=dict)
-    chunk: int = 0
-    part: int = 0
-    name: str = "default"
+    chunk: int = 0  # digits that go through the pass together; 0: the plan does not say
+    part: int = 0  # of a chunk that go through UG .. UC3 together (see `Pass`); 0: it does not say
+    name: str = "default"  # where the plan comes from, for people
     late: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def late_at(self, batch: int) -> tuple[str, ...]:
@@ -108,10 +95,8 @@ class Plan:
     def over(self, other: "Plan") -> "Plan":
         """Return this plan where it names versions, elsewhere the other."""
         rows = {
-            anchor: {
-                stage: self.preferred(stage, anchor) or other.preferred(stage, anchor) for stage in STAGES
-            }
-            for anchor in ANCHORS
+            n: {stage: self.preferred(stage, n) or other.preferred(stage, n) for stage in STAGES}
+            for n in ANCHORS
         }
         name = self.name if self.table or self.chunk or self.part else other.name
         chunk = self.chunk or other.chunk or CHUNK
@@ -179,10 +164,9 @@ def _check_names(row: Mapping[str, Iterable[str]], name: str) -> None:
 
 
 def parse_plan(text: str) -> Plan | None:
-    """Turn the option ``--plan`` into what it asks for on top of the default plan.
+    """Turn the option ``--plan`` into what it asks for on top of the default plan; None for ``auto``.
 
-    ``"default"``, ``"auto"`` (None: to be measured), a name (``"card"``), ``STAGE=VERSION,...``, a
-    file. A UsageError if there is no such plan, stage or version.
+    A name (``"card"``), ``STAGE=VERSION,...`` or a file; a UsageError if there is no such plan.
     """
     if text in ("", "default"):
         return Plan()

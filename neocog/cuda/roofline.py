@@ -28,16 +28,12 @@ _SAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """Rates of a device: bytes a second of a copy in its memory, operations a second.
+    """Rates of a device: bytes a second, operations a second."""
 
-    ``fma`` of float32 multiply-adds, ``tensor`` and ``tensor_tf32`` of cuBLAS products of half and
-    TF32 matrices; None without cuBLAS.
-    """
-
-    copy: float
-    fma: float
-    tensor: float | None
-    tensor_tf32: float | None
+    copy: float  # bytes of a copy in its memory
+    fma: float  # float32 multiply-adds
+    tensor: float | None  # cuBLAS products of half matrices; None without cuBLAS
+    tensor_tf32: float | None  # and of TF32 matrices
 
     def seconds(self, work: Work, precision: Precision, *, tensor: bool) -> float:
         """Return the least seconds of a digit's work by the plain equations, on which cores."""

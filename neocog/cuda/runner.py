@@ -23,10 +23,7 @@ _MAPS_AT_ONCE = 32
 
 
 def bucket_of(count: int, part: int = 0) -> int:
-    """Return the batch of the captured pass that takes ``count`` digits.
-
-    It is a power of two, beyond a part (of that many digits) so many whole parts.
-    """
+    """Return the batch of the pass that takes ``count`` digits: a power of two, or whole parts."""
     power = 1 << max(0, count - 1).bit_length()
     return up(count, part) if part and power > part else power
 
@@ -48,13 +45,11 @@ class Runner:
         self.lock = threading.RLock()
 
     def use(self, plan: Plan) -> None:
-        """Take another plan from now on."""
         with self.lock:
             self.plan, self.chunk = plan, plan.chunk
             self._lanes.clear()
 
     def bucket(self, count: int) -> int:
-        """Return the batch of the pass that takes ``count`` digits."""
         return bucket_of(count, self.plan.part)
 
     def lane(self, bucket: int, index: int = 0) -> PassLane:
@@ -81,7 +76,6 @@ class Runner:
                 raise
 
     def _deal(self, digits: Array, out: NDArray[np.float32], chunk: int) -> None:
-        """Deal chunks to the lanes and collect their answers."""
         ready = None
         if not isinstance(digits, np.ndarray):
             digits = self.gpu.xp.ascontiguousarray(digits)

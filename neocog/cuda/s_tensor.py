@@ -27,6 +27,7 @@ class TensorS(LayerStep):
         super().__init__(*place)
         machine, model, layer, _, precision = place
         kernel, s, t = model.spec.s[layer].kernel, self.source, self.target
+        self.taps = kernel
         self.shape = Shape(kernel, s.width, s.channels, t.size, t.channels, MODES[precision])
         weights = model.s[layer]
         a, theta, silence = s_constants(weights)
@@ -43,34 +44,20 @@ class TensorS(LayerStep):
         self._silences: dict[int, Array] = {}
 
     def tiling(self, batch: int) -> Tiling:
-        """Return the tiling for a batch."""
         if batch not in self.tilings:
             machine = self.machine
             self.tilings[batch] = choose(self.shape, batch, machine.arch, machine.processors)
         return self.tilings[batch]
 
-    @property
-    def taps(self) -> int:
-        """Taps of the window."""
-        return self.shape.kernel
-
     def kernel(self, tiling: Tiling, batch: int) -> Kernel:
-        """Return the kernel, specialised for a tiling; it is launched for a batch."""
         s, machine = self.shape, self.machine
         defines = {
-            "MODE": s.mode,
-            "MAP": self.source.code,
-            "OUT_MAP": self.target.code,
-            "KSIZE": s.kernel,
-            "IN_W": s.width,
-            "IN_C": s.channels,
-            "OUT": s.out,
-            "OUT_C": s.planes,
-            **named(tiling, "group rows wm wn wk mt nt ksplit chunks"),
-            "STAGE_TAPS": tiling.stage,
+            "MODE": s.mode, "MAP": self.source.code, "OUT_MAP": self.target.code, "KSIZE": s.kernel,
+            "IN_W": s.width, "IN_C": s.channels, "OUT": s.out, "OUT_C": s.planes,
+            **named(tiling, "group rows wm wn wk mt nt ksplit chunks"), "STAGE_TAPS": tiling.stage,
             **named(tiling, "depth wgmma compact"),
             "CLUSTER": int(clustered(s, tiling, batch, machine.arch, machine.processors)),
-        }
+        }  # fmt: skip
         return Kernel(
             "s_tensor.cu",
             "s_tensor",
@@ -94,21 +81,12 @@ class TensorS(LayerStep):
         }
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        """One launch."""
         t = self.tiling(batch)
         slices = self.shape.slices(t) * t.wn
         args = (
-            source,
-            self._weights_for(t),
-            self._c,
-            self._profile,
-            self._silence_for(slices * t.nt * 8),
-            target,
-            scratch["partial"],
-            scratch["arrivals"],
-            np.int32(batch),
-            self._theta,
-            np.float32(1 / self._scale),
+            *(source, self._weights_for(t), self._c, self._profile, self._silence_for(slices * t.nt * 8)),
+            *(target, scratch["partial"], scratch["arrivals"]),
+            *(np.int32(batch), self._theta, np.float32(1 / self._scale)),
         )
         return [Launch(self.kernel(t, batch), self.shape.blocks(t, batch), args)]
 
@@ -148,22 +126,18 @@ def pack(a: NDArray[np.float64], shape: Shape, tiling: Tiling) -> NDArray[np.uin
     full = full[:, columns].reshape(slices // tiling.wn, tiling.wn, tiling.nt, 8, tiling.ksplit, -1, inner)
     # -> block slice, part, step, warp, tile, column, depth
     full = full.transpose(0, 4, 5, 1, 2, 3, 6)
-    words = []
-    for part in _operands(full, shape.mode):
-        words.append(_core_matrices(part) if tiling.wgmma else _lanes(part, tiling.nt))
+    words = [
+        _core_matrices(part) if tiling.wgmma else _lanes(part, tiling.nt)
+        for part in _operands(full, shape.mode)
+    ]
     return np.ascontiguousarray(np.stack(words, axis=4)).reshape(-1)
 
 
 def _columns(tiles: int) -> NDArray[np.int64]:
     """Plane, among the 8 ``tiles`` of a warp, of each column of each tile."""
-    n = np.arange(8)
-    rows = []
-    for tile in range(tiles):
-        if tile < tiles // 2 * 2:
-            rows.append(tile // 2 * 16 + n // 2 * 4 + tile % 2 * 2 + n % 2)
-        else:
-            rows.append(tile * 8 + n)
-    return np.concatenate(rows)
+    tile, n = np.divmod(np.arange(8 * tiles), 8)
+    paired = tile // 2 * 16 + n // 2 * 4 + tile % 2 * 2 + n % 2
+    return np.where(tile < tiles // 2 * 2, paired, tile * 8 + n)
 
 
 def _window_runs(a: NDArray[np.float64], shape: Shape) -> NDArray[np.float64]:

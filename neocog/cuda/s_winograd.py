@@ -77,7 +77,7 @@ class WinogradS(LayerStep):
         super().__init__(*place)
         machine, model, layer, _, precision = place
         source, target = self.source, self.target
-        kernel = model.spec.s[layer].kernel
+        self.taps = kernel = model.spec.s[layer].kernel
         operand = self.operand_of(precision, machine.arch)
         parts, tile = way(kernel, target.size, operand)
         self.convolution = Convolution(
@@ -99,7 +99,6 @@ class WinogradS(LayerStep):
 
     @staticmethod
     def operand_of(precision: Precision, arch: int) -> Operand:
-        """Return the operands of the products."""
         if arch < 80:
             return "fp32"
         of: dict[Precision, Operand] = {"fp32": "tf32x3", "fp16": "fp16"}
@@ -107,16 +106,9 @@ class WinogradS(LayerStep):
 
     @property
     def on_tensor_cores(self) -> bool:
-        """Whether tensor cores make its products."""
         return self.convolution.on_tensor_cores
 
-    @property
-    def taps(self) -> int:
-        """Taps of the window."""
-        return self.convolution.shape.kernel
-
     def scratch(self, batch: int) -> Forms:
-        """The inhibition, and the Winograd domain of some digits."""
         size = self.target.size
         domain = {} if self._fused else self.convolution.scratch(batch, S_BYTES)
         return {"v": ((batch, size, size), np.float32), **domain}
@@ -127,19 +119,11 @@ class WinogradS(LayerStep):
         response = Response(scratch["v"], self._silence, self._theta)
         if self._fused:
             return [first, self._fused.launch(batch, source, target, response)]
-        processors = self.machine.processors
-        return [
-            first,
-            *self.convolution.launches(
-                batch, source, self._u, target, scratch, processors, response, most=S_BYTES
-            ),
-        ]
+        given = batch, source, self._u, target, scratch, self.machine.processors, response
+        return [first, *self.convolution.launches(*given, most=S_BYTES)]
 
     def _inhibition(self, batch: int, source: Array, v: Array) -> Launch:
-        """Return the launch of v (B, size, size) float32 (Ikeda et al. 2011, equation 2).
-
-        It has enough blocks for every multiprocessor.
-        """
+        """Return the launch of v (B, size, size) float32 (Ikeda et al. 2011, equation 2)."""
         size, width = self.target.size, self.source.width
         bands = min(size, -(-self.machine.processors // batch))
         rows = -(-size // bands)
@@ -147,14 +131,9 @@ class WinogradS(LayerStep):
         strips = -(-rows // strip)
         seen = strip * strips + self.taps - 1
         defines = (
-            ("MAP", self.source.code),
-            ("WIDTH", width),
-            ("CHANNELS", self.source.channels),
-            ("KSIZE", self.taps),
-            ("OUT", size),
-            ("STRIP", strip),
-            ("STRIPS", strips),
-        )
+            ("MAP", self.source.code), ("WIDTH", width), ("CHANNELS", self.source.channels),
+            ("KSIZE", self.taps), ("OUT", size), ("STRIP", strip), ("STRIPS", strips),
+        )  # fmt: skip
         shared = 4 * (seen * width + self.taps**2)
         kernel = Kernel("inhibition.cu", "inhibition", defines, 256, shared, registers=96)
         grid = (-(-size // (strip * strips)), 1, batch)

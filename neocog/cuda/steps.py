@@ -31,9 +31,8 @@ Forms = dict[str, tuple[tuple[int, ...], Any]]
 
 def known_precision(wanted: str) -> Precision:
     """Return a precision by its name; a UsageError if there is no such precision."""
-    for known in PRECISIONS:
-        if wanted == known:
-            return known
+    if wanted in PRECISIONS:
+        return wanted
     raise UsageError(f"precision {wanted!r} is unknown: choose {', '.join(PRECISIONS)}")
 
 
@@ -67,21 +66,13 @@ class Work:
 class Step(ABC):
     """One step of the pass: reads the maps of one layer, writes those of another.
 
-    A class of steps is constructed with the elements of a :data:`Place`; a UsageError says that it
-    does not do this layer.
-
-    Attributes
-    ----------
-    version : str
-        Name of the way it computes, e.g. ``"tensor"``, ``"winograd"``.
-    reads, writes : str
-        Layers, e.g. ``"UC1"`` and ``"US2"``; the first step reads ``"digits"`` (uint8 28x28) or
-        ``"U0"``, the last writes ``"answers"``.
+    It is constructed with the elements of a :data:`Place`; a UsageError says that it does not do
+    this layer.
     """
 
-    version: ClassVar[str]
-    reads: str
-    writes: str
+    version: ClassVar[str]  # name of the way it computes, e.g. "tensor", "winograd"
+    reads: str  # a layer, "digits" (uint8 28x28) or "U0"
+    writes: str  # a layer or "answers"
 
     @property
     def on_tensor_cores(self) -> bool:
@@ -108,8 +99,8 @@ class Step(ABC):
 class LayerStep(Step):
     """A step of an S- or C-layer: its layouts, and its work."""
 
-    #: ``"S"`` or ``"C"``.
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # "S" or "C"
+    taps: int  # of the layer's kernel a side
 
     def __init__(self, *place: *Place) -> None:
         self.machine, self.model, self.layer, layouts, self.precision = place
@@ -119,11 +110,6 @@ class LayerStep(Step):
         self.reads, self.writes = (before, s) if self.kind == "S" else (s, c)
         self.source, self.target = layouts[self.reads], layouts[self.writes]
         self.padding = (spec.s if self.kind == "S" else spec.c)[layer].padding
-
-    @property
-    @abstractmethod
-    def taps(self) -> int:
-        """Taps of the layer's kernel a side."""
 
     def work(self) -> Work:
         """Excitation and inhibition of every S-cell, or a_C at every C-cell; both maps once."""

@@ -17,23 +17,9 @@ class Tiling:
     """How the cells, planes and window of a layer are dealt to blocks and warps.
 
     A block computes ``rows`` of cells of ``group`` digits with ``wm``, ``wn``, ``wk`` warps along
-    cells, planes and window, each of which holds ``mt`` x ``nt`` tiles of 16 cells x 8 planes;
-    ``ksplit`` blocks share a window (it divides the kernel's rows).
-
-    Attributes
-    ----------
-    stage : int
-        Taps (see :meth:`Shape.taps`) of weights in shared memory at a time.
-    chunks : int
-        Parts of the channels, brought one after another where all are too many; cells are computed
-        in one pass then.
-    depth : int
-        Steps whose operands a warp holds: those of a group of ``wgmma``; otherwise 2 where the next
-        step's are brought while this one's are multiplied.
-    compact : bool
-        Whether only cells that may respond are computed.
-    wgmma : bool
-        Whether four warps together multiply by ``wgmma`` (sm_90a); ``wm`` is a multiple of 4 then.
+    cells, planes and window, each of which holds ``mt`` x ``nt`` tiles of 16 cells x 8 planes. With
+    ``wgmma`` four warps together multiply (sm_90a) and ``wm`` is a multiple of 4; with ``compact``
+    only cells that may respond are computed.
     """
 
     group: int
@@ -43,12 +29,12 @@ class Tiling:
     wk: int
     mt: int
     nt: int
-    ksplit: int = 1
-    stage: int = 1
-    depth: int = 1
+    ksplit: int = 1  # blocks that share a window; it divides the kernel's rows
+    stage: int = 1  # taps of weights in shared memory at a time
+    depth: int = 1  # steps whose operands a warp holds; without wgmma 2: the next step's are brought
     compact: bool = False
     wgmma: bool = False
-    chunks: int = 1
+    chunks: int = 1  # parts of the channels, one after another; cells take one pass then
 
     @property
     def spread(self) -> bool:

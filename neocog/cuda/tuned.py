@@ -41,9 +41,8 @@ def rows(path: Path, shape: type[S], tiling: type[T]) -> Iterator[tuple[S, T, di
 
 def part(kind: type[T], row: Mapping[str, Any], name: str) -> T:
     """Return a dataclass of the values of a row whose fields begin with a name, lists as tuples."""
-    own = {field.partition(".")[2]: value for field, value in row.items()
-           if field.startswith(f"{name}.")}  # fmt: skip
-    return kind(**{field: tuple(v) if isinstance(v, list) else v for field, v in own.items()})
+    own = {k.removeprefix(f"{name}."): v for k, v in row.items() if k.startswith(f"{name}.")}
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in own.items()})
 
 
 def row(shape: Any, tiling: Any, **more: Any) -> dict[str, Any]:

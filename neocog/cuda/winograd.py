@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -32,25 +31,13 @@ _BUFFERS = {32: 4, 64: 4, 128: 3}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A convolution of stride 1, channel-last, whose input has its padding as a border.
+    """A convolution of stride 1, channel-last, whose input has its padding as a border."""
 
-    Attributes
-    ----------
-    kernel : int
-        Taps along an axis.
-    width : int
-        Rows (and columns) of the input, border included.
-    channels, planes : int
-        Channels of the input and planes of the output as stored; planes a multiple of 8.
-    source, target : int
-        Types of both maps: 0 float32, 1 half, 2 bfloat16.
-    """
-
-    kernel: int
-    width: int
-    channels: int
-    planes: int
-    source: int = 0
+    kernel: int  # taps along an axis
+    width: int  # rows (and columns) of the input, border included
+    channels: int  # as stored
+    planes: int  # as stored, a multiple of 8
+    source: int = 0  # types of both maps: 0 float32, 1 half, 2 bfloat16
     target: int = 0
 
     @property
@@ -71,29 +58,16 @@ class Response(NamedTuple):
 class Convolution:
     """A convolution and the way it is computed; a UsageError if the parts do not go together.
 
-    Attributes
-    ----------
-    shape : Shape
-    split : Split
-        Parts of its filters.
-    m : int
-        Outputs of a tile along an axis, 2 to 5.
-    operand : {"fp32", "tf32", "fp16", "tf32x3", "fp16x3"}
-        Operands of the products: the first on CUDA cores, the others on tensor cores. The last two
-        give float32 results: every float32 as the sum of two TF32 numbers, or of two halves.
-    largest : tuple of float
-        Largest input and filter, in absolute value, that ``fp16x3`` takes: halves have a range.
-    thread_wise : bool
-        Whether neighbouring threads transform the sub-inputs of one tile, to be compared with;
-        no part may be as large as the tiles.
+    ``operand`` ``fp32`` is multiplied on CUDA cores, the others on tensor cores; ``tf32x3`` and
+    ``fp16x3`` give float32 results, every float32 as the sum of two TF32 numbers or halves.
     """
 
     shape: Shape
-    split: Split
-    m: int
+    split: Split  # parts of its filters
+    m: int  # outputs of a tile along an axis, 2 to 5
     operand: Operand = "fp32"
-    largest: tuple[float, float] = (1.0, 1.0)
-    thread_wise: bool = False
+    largest: tuple[float, float] = (1.0, 1.0)  # |input| and |filter| that fp16x3 takes
+    thread_wise: bool = False  # neighbouring threads transform the sub-inputs of one tile: no part of size m
 
     def __post_init__(self) -> None:
         if self.operand not in _OPERANDS:
@@ -115,7 +89,6 @@ class Convolution:
     # -- sizes -------------------------------------------------------------------------------------
     @property
     def on_tensor_cores(self) -> bool:
-        """Whether tensor cores make the products."""
         return self.operand != "fp32"
 
     @property
@@ -225,8 +198,7 @@ class Convolution:
     ) -> list[Launch]:
         """Return the launches: source (B, width, width, C) -> target (B, out, out, planes).
 
-        ``scratch`` is that of :meth:`scratch` with the same ``most`` bytes; arrays may be None
-        where launches are only named.
+        ``scratch`` is of the same ``most`` bytes; arrays may be None where launches are only named.
         """
         out: list[Launch] = []
         images = self.images_at_a_time(batch, most)
@@ -283,7 +255,8 @@ class Convolution:
             for name, matrix in zip(
                 ("OUTPUT", "FILTER", "INPUT"), cook_toom(self.m, group.size), strict=True
             ):
-                yield f"{name}{i}", ",".join(map(_number, matrix.ravel())) if there else "0.0f"
+                numbers = ",".join(f"{float(value)!r}f" for value in matrix.ravel())
+                yield f"{name}{i}", numbers if there else "0.0f"
 
     def _kernel(self, name: str, **more: int) -> Kernel:
         """One of the kernels of ``winograd.cu`` beside the product."""
@@ -309,10 +282,8 @@ class Convolution:
         return Kernel("winograd.cu", "product", defines, threads, registers=168), grid
 
     def block(self, images: int, processors: int) -> tuple[int, int]:
-        """Return tiles and planes of a product's block, for least time by a simple count.
-
-        A block's time goes with its products and, for loads, its rim; two blocks run on each
-        multiprocessor.
+        """Return tiles and planes of a product's block, for least time by a simple count: a block's time
+        goes with its products and, for loads, its rim; two blocks run on each multiprocessor.
         """
         rows, points = images * self.tiles**2, self.split.points(self.m)
 
@@ -335,7 +306,3 @@ class Convolution:
 
 def _cut(array: Array, part: slice) -> Array:
     return None if array is None else array[part]
-
-
-def _number(value: Fraction) -> str:
-    return f"{float(value)!r}f"

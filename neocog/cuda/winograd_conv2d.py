@@ -6,44 +6,27 @@ from typing import Any
 import numpy as np
 
 from neocog.cuda.kernel import Array, Machine, up
-from neocog.cuda.winograd import Convolution, Shape
+from neocog.cuda.winograd import Shape
 from neocog.cuda.winograd_count import LEAST_TAPS, MOST_TAPS, choose
 from neocog.cuda.winograd_filters import filter_split
 from neocog.errors import DeviceError, InputError
+
+_chosen = lru_cache(maxsize=256)(choose)
 
 
 def conv2d_winograd(x: Any, w: Any, *, padding: int | None = None, machine: Machine | None = None) -> Array:
     """Convolve maps with filters (as deep learning has it: no filter is turned), stride 1.
 
+    ``x`` (B, C, H, W) and ``w`` (K, C, k, k), k from 3 to 51, are float32: CuPy arrays, or what CuPy
+    takes as one. ``padding`` zeros are around each map, (k - 1) // 2 if not given. The result is a
+    CuPy array (B, K, H + 2 padding - k + 1, W + 2 padding - k + 1), errors below 5e-5 of the largest
+    output. It runs on the GPU that ``x`` or ``w`` lies on, else on the current one. Raises InputError
+    if shapes or types do not fit, DeviceError if there is no GPU.
+
     Filters are split into parts of at most 4x4 whose products are summed in the Winograd domain
     (Lee and Kwak 2025, section II; Huang et al. 2020), on tensor cores with every float32 as the
     sum of two TF32 numbers. Split and tile are chosen by a count of operations and bytes. The
     filters are transformed on the device in every call, threads ordered channel-wise (Algorithm 1).
-
-    Parameters
-    ----------
-    x : array of float32, shape (B, C, H, W)
-        Maps: a CuPy array, or what CuPy takes as one (NumPy, a PyTorch tensor on the GPU). Maps
-        that are not square are padded to a square, and computed as one.
-    w : array of float32, shape (K, C, k, k)
-        Filters, k from 3 to 51.
-    padding : int, optional
-        Zeros around each map; (k - 1) // 2 if not given, which keeps odd filters' maps in size.
-    machine : Machine, optional
-        Where to run; if not given the GPU that ``x`` or ``w`` lies on, the current one for arrays
-        of the host.
-
-    Returns
-    -------
-    cupy.ndarray of float32, shape (B, K, H + 2 padding - k + 1, W + 2 padding - k + 1)
-        Errors are below 5e-5 of the largest output; 1e-5 is usual.
-
-    Raises
-    ------
-    InputError
-        If shapes or types do not fit.
-    DeviceError
-        If there is no GPU.
     """
     _check(x, w, padding)
     if machine is None:
@@ -63,7 +46,7 @@ def _convolved(x: Any, w: Any, padding: int | None, machine: Machine) -> Array:
     held = xp.zeros((batch, side, side, channels), np.float32)
     inside = slice(border, border + height), slice(border, border + width)
     held[:, inside[0], inside[1]] = maps.transpose(0, 2, 3, 1)
-    plan = _plan(Shape(kernel, side, channels, up(planes, 8)), batch, machine.arch)
+    plan = _chosen(Shape(kernel, side, channels, up(planes, 8)), batch, arch=machine.arch)
     u = xp.zeros((plan.split.multiplications(plan.m) * plan.channels * plan.shape.planes,), np.float32)
     machine.launch(filter_split(plan, filters, u, "channel-wise"))
     y = xp.empty((batch, plan.shape.out, plan.shape.out, plan.shape.planes), np.float32)
@@ -95,11 +78,6 @@ def _check(x: Any, w: Any, padding: int | None) -> None:
             f"x: maps of {x.shape[2]}x{x.shape[3]} with padding {border} are smaller than the "
             f"{kernel}x{kernel} filters; give more padding"
         )
-
-
-@lru_cache(maxsize=256)
-def _plan(shape: Shape, batch: int, arch: int) -> Convolution:
-    return choose(shape, batch, arch=arch)
 
 
 def _gpu(x: Any, w: Any) -> Machine:

@@ -17,18 +17,13 @@ from neocog.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a GPU does at most: operations a second by operand, bytes a second of memory and cache.
+    """What a GPU does at most."""
 
-    ``tf32x3`` and ``fp16x3`` take three products for one. ``cached``: bytes of a kernel's results
-    that the next one still finds in the L2 cache; ``launch``: seconds from one kernel of a graph to
-    the next.
-    """
-
-    flops: dict[Operand, float]
-    memory: float
-    cache: float
-    cached: int
-    launch: float
+    flops: dict[Operand, float]  # operations a second; tf32x3 and fp16x3 take three products for one
+    memory: float  # bytes a second
+    cache: float  # bytes a second
+    cached: int  # bytes of a kernel's results that the next one still finds in the L2 cache
+    launch: float  # seconds from one kernel of a graph to the next
 
 
 _TF32 = 495e12
@@ -55,16 +50,12 @@ CHOSEN_TILES = (2, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Operations of one kernel (of tensor cores as if in float32), and bytes that it has to move.
-
-    ``bytes`` go from and to memory (input, filters, output), those ``between`` are V and W, which
-    the kernels hand over.
-    """
+    """What one kernel computes and has to move."""
 
     name: str
-    flops: float
-    bytes: float
-    between: float
+    flops: float  # operations, of tensor cores as if in float32
+    bytes: float  # from and to memory: input, filters, output
+    between: float  # bytes of V and W, which the kernels hand over
 
     def seconds(self, plan: Convolution, scratch: float, rates: Rates = H200) -> float:
         """Return the least time; ``scratch`` is how many bytes of V and W there are in all."""

@@ -65,21 +65,10 @@ def filter_split(
 ) -> Launch:
     """Return the launch that makes U of filters (K, C, k, k), Algorithm 1 of Lee and Kwak.
 
-    Parameters
-    ----------
-    plan : Convolution
-        Whose U.
-    w : array of float32, shape (K, C, k, k)
-    u : array
-        As :meth:`~neocog.cuda.winograd.Convolution.filters` gives it; where it has more channels or
-        planes than ``w``, the rest stays as it is.
-    indexing : {"channel-wise", "thread-wise", "channel-wise, own banks"}
-        Which index varies fastest within a warp.
-    census : array of uint32, shape (warps, 4), optional
-        Zeros; gets the lanes of each warp that transformed sub-filters of each size.
-    paper_layout : bool
-        Whether ``u`` is the paper's, (C, K, n, n, sub-filters), n points of the largest part; lanes
-        of the channel-wise order then go along K. The products here do not take it.
+    ``u`` is as `Convolution.filters` gives it; where it has more channels or planes than ``w`` the
+    rest stays as it is. ``census`` (warps, 4) uint32, zeros, gets the lanes of each warp that
+    transformed sub-filters of each size. With ``paper_layout`` ``u`` is the paper's, (C, K, n, n,
+    sub-filters), n points of the largest part; the products here do not take it.
     """
     planes, channels = w.shape[:2]
     along_channels = plan.on_tensor_cores and not paper_layout

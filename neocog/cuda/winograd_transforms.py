@@ -7,6 +7,7 @@ y = A^T [(G g) * (B^T d)]; in two dimensions Y = A^T [sum over parts and channel
 (Lee and Kwak: decomposable Winograd convolution).
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -38,19 +39,12 @@ def cook_toom(m: int, r: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
     a = points(m + r - 1)
     output = [[p**i for p in a] + [Fraction(int(i == m - 1))] for i in range(m)]
     others = [a[:j] + a[j + 1 :] for j in range(len(a))]
-    scale = [_product(p - q for q in rest) for p, rest in zip(a, others, strict=True)]
+    scale = [math.prod((p - q for q in rest), start=Fraction(1)) for p, rest in zip(a, others, strict=True)]
     filters = [[p**i / s for i in range(r)] for p, s in zip(a, scale, strict=True)]
     filters.append([Fraction(int(i == r - 1)) for i in range(r)])
     inputs = [[*_polynomial(rest), Fraction(0)] for rest in others]
     inputs.append(_polynomial(a))
     return np.array(output), np.array(filters), np.array(inputs)
-
-
-def _product(factors: Any) -> Fraction:
-    out = Fraction(1)
-    for factor in factors:
-        out *= factor
-    return out
 
 
 def _polynomial(roots: tuple[Fraction, ...]) -> list[Fraction]:
