@@ -440,6 +440,21 @@ def test_a_set_that_cannot_be_read_is_left_as_it_is(
     assert (tmp_path / "kept" / file).read_bytes() == data
 
 
+def test_a_save_that_was_interrupted_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Corrections(tmp_path)
+    monkeypatch.setattr(kept, "_finish", lambda: None)
+    keep(kept)
+    (tmp_path / ".new").mkdir()
+    (tmp_path / "pages" / ".file.abcd_123").touch()  # of a process that was killed when it began
+    (tmp_path / "pages" / ".notes.markdown").write_text("not ours")
+    Corrections(tmp_path).mend()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["digits", "pages"]
+    assert len(list(tmp_path.glob("*/*"))) == 6  # a hidden file of somebody else stays
+    kept.save(b"a", 0, b"png", "", np.zeros((0, 28, 28), np.uint8), [])
+    Corrections(tmp_path).mend()
+    assert not list((tmp_path / "digits").iterdir())  # a set without digits cannot be learned from
+
+
 def test_a_folder_outlives_kills_at_any_moment(tmp_path: Path) -> None:
     code = "import sys, pathlib; from experiments.attacks.server import killed\n"
     code += "print(killed(pathlib.Path(sys.argv[1]), 40, seed=1))"
