@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
-from experiments.documents.measure import compared
 from neocog.batch.output import open_sink
 from neocog.errors import InputError, UsageError
 from neocog.reading import addresses
@@ -293,10 +292,3 @@ def test_limits_of_addresses(server: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(addresses, "MAX_SECONDS", 0.2)
     with pytest.raises(InputError, match=r"more than 0\.2 seconds"):
         addresses.fetch(f"{server}/slow")
-
-
-def test_made_documents_are_compared_row_by_row() -> None:
-    written = [["12", ""], ["3", "45"], ["6", "78"]]
-    assert compared(written, written) == {"rows": 3, "columns": 3, "exact": 3}
-    read = [["8"], ["12", ""], ["9", "45"], ["678"]]
-    assert compared(read, written) == {"rows": 3, "columns": 2, "exact": 1}

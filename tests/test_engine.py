@@ -41,13 +41,6 @@ def test_whole_pass_and_decisions(engine: Engine, digits: Any, wanted: Any) -> N
     assert (engine.recognise(digits).label == decided.label).all()
 
 
-def test_it_reads_what_it_has_learned(engine: Engine) -> None:
-    answers = engine.recognise(digits_of("3141592653"))
-    assert "".join(map(str, answers.label)) == "3141592653"
-    assert (answers.p > 0.5).all()
-    assert (answers.margin > 0).all()
-
-
 @pytest.mark.parametrize("batch", [1, 3, 8, 64])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_batches_and_threads_change_nothing(batch: int, threads: int) -> None:

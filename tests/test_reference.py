@@ -59,11 +59,3 @@ def test_a_shift_of_eight_pixels_shifts_uc3_by_one_cell() -> None:
     moved = reference.respond(np.roll(u0, (8, -8), axis=(1, 2)), tiny_model())["UC3"]
     assert maps.max() > 0.1
     np.testing.assert_allclose(moved[:, :, 4:10, 3:9], maps[:, :, 3:9, 4:10], atol=1e-12)
-
-
-def test_a_batch_is_its_items() -> None:
-    u0 = u0_from_digits(made_digits(3))
-    together = reference.respond(u0, tiny_model())["US4"]
-    for i in range(3):
-        alone = reference.respond(u0[i : i + 1], tiny_model())["US4"][0]
-        np.testing.assert_allclose(together[i], alone, atol=1e-12)

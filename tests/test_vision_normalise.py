@@ -50,8 +50,3 @@ def test_stroke_width_of_a_bar():
     assert stroke_width(bar) == pytest.approx(6, rel=0.35)
     assert stroke_width(np.zeros((4, 4))) == 0
     assert [normalise(np.zeros(shape)).sum() for shape in ((9, 5), (0, 0))] == [0, 0]
-
-
-def test_scale_does_not_matter():
-    small, large = normalise(ring(60, 6)), normalise(ring(240, 24))
-    assert np.abs(small.astype(int) - large).mean() < 8
