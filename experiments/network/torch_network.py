@@ -159,6 +159,7 @@ class Scores(nn.Module):  # type: ignore[misc]
 
     def __init__(self, model: Model) -> None:
         super().__init__()
+        self.classes = model.classes
         index, present = planes_of_labels(model)
         self.register_buffer("index", torch.from_numpy(index))
         self.register_buffer("present", _float(present))
