@@ -14,8 +14,8 @@ from neocog.cli import options
 from neocog.cli.options import option
 from neocog.errors import InputError, UsageError
 from neocog.files import atomic_write, check_output
-from neocog.jsontext import to_json
 from neocog.reading import device as devices
+from neocog.text import to_json
 
 if TYPE_CHECKING:
     from experiments.network.compare import Comparison

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from neocog.errors import UsageError
-from neocog.messages import reason_of
+from neocog.text import reason_of
 
 try:
     import fcntl

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neocog.edit_distance import edit_distance
 from neocog.evaluation.evaluate import NO_ANSWER, PictureScore, evaluate_digits
 from neocog.evaluation.timing import StageTime, Timing, digit_boxes, made_page, page_times
 from neocog.learning.formats import Digits
@@ -15,6 +14,7 @@ from neocog.network.decision import answers
 from neocog.network.engine import Bound, Engine
 from neocog.network.u0 import made_digits
 from neocog.reading.records import PageReading
+from neocog.text import edit_distance
 from neocog.vision.crops import digit_of_box
 from tests.support import digits_of, tiny_model
 

@@ -14,11 +14,11 @@ from experiments.reading.measure import faults, honest, placed, summary, sure
 from experiments.reading.sets import samples
 from neocog.cli.learn import _fonts
 from neocog.errors import InputError, NeocogError, UsageError
-from neocog.jsontext import to_json
 from neocog.learning.pages.conditions import FACES
 from neocog.learning.teacher import bank, layouts
 from neocog.reading.records import DigitReading, PageReading
 from neocog.reading.words import SURE
+from neocog.text import to_json
 from neocog.vision.finder import FinderSettings
 from neocog.vision.weigh import SearchSettings, Weights
 from tests import support

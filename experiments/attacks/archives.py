@@ -44,7 +44,8 @@ def hostile() -> Iterator[Case]:
     yield "names.tar", tar_of([(name, picture) for name in hostile_names()])
     yield "links.tar", _links(picture)
     yield "holes.tar", _holes()
-    yield "long.tar.gz", gzip.compress(_long_names(2**27), 1)
+    head = _tar_header("././@LongLink", 2**27, tarfile.GNUTYPE_LONGNAME)
+    yield "long.tar.gz", gzip.compress(head + b"a" * 2**27 + _tar_header("a.png", 0) + bytes(1024), 1)
     header = _tar_header("a.png", 2**33)
     yield "bomb.tar.gz", gzip.compress(header) + 40 * gzip.compress(bytes(2**26), 1)
     yield "bomb.tar.bz2", bz2.compress(header) + 40 * bz2.compress(bytes(2**26), 9)
@@ -118,11 +119,6 @@ def _holes() -> bytes:
     head[148:156] = b" " * 8
     head[148:156] = b"%06o\0 " % sum(head)
     return bytes(head) + b"x" * 512 + bytes(1024)
-
-
-def _long_names(size: int) -> bytes:
-    head = _tar_header("././@LongLink", size, tarfile.GNUTYPE_LONGNAME)
-    return head + b"a" * size + _tar_header("a.png", 0) + bytes(1024)
 
 
 def _large_dictionary(data: bytes) -> bytes:

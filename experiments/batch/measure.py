@@ -123,7 +123,8 @@ def isolated(bench: Bench) -> Iterator[Row]:
     texts = {}
     with output.open(encoding="utf-8") as stream:
         for record in map(json.loads, stream):
-            texts[int(Path(record["source"]).stem)] = max_label(record)
+            text = record["text"]
+            texts[int(Path(record["source"]).stem)] = int(text) if text.isdigit() else -1  # rejected
     found = float(np.mean([texts[n] == label for n, label in enumerate(digits.labels)]))
     wanted = evaluate_digits(bench.reader.engine, digits, batch=batch).accuracy
     yield row("isolated", f"accuracy of {len(digits)} PNG files", f"{found:.2%}",
@@ -136,11 +137,6 @@ def isolated(bench: Bench) -> Iterator[Row]:
               share=watch.rate / best)  # fmt: skip
     yield row("isolated", "share of the time that the network was at work",
               f"{tally.seconds['network'] / wall:.0%}", "", None)  # fmt: skip
-
-
-def max_label(record: Row) -> int:
-    """The label of an isolated digit, -1 where it was rejected."""
-    return int(record["text"]) if record["text"].isdigit() else -1
 
 
 def archive(bench: Bench) -> Iterator[Row]:

@@ -21,9 +21,9 @@ from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import digits_of, frozen
-from neocog.edit_distance import edit_distance
 from neocog.reading.reader import Reader
 from neocog.reading.words import cells
+from neocog.text import edit_distance
 
 KINDS = ("form", "table", "receipt", "note")
 Row = dict[str, Any]

@@ -1,10 +1,9 @@
 """Counts the functions and files between a picture and its text.
 
-    python -m experiments.house.path PHOTO [--frames FOLDER] [--list]
+    python -m experiments.house.path PHOTO [--frames FOLDER]
 
 A function counts once, however often it is called; those without a name do not count. ``--frames``
-reads a video or a folder of pictures as well, with the pipeline of ``neocog live``. ``--list``
-prints the functions of each file.
+reads a video or a folder of pictures as well, with the pipeline of ``neocog live``.
 """
 
 import sys
@@ -74,17 +73,13 @@ def of_frames(path: Path) -> dict[str, Files]:
     return {"from frames to announcements": between}
 
 
-def show(name: str, files: Files, *, listed: bool) -> None:
-    print(f"{name}: {sum(map(len, files.values()))} functions in {len(files)} files")
-    for file, functions in sorted(files.items(), key=lambda item: (-len(item[1]), item[0])):
-        print(f"  {len(functions):3}  {file}" + f"  {', '.join(sorted(functions))}" * listed)
-
-
 def main() -> None:
-    args = arguments(__doc__, "photo", frames=Path, list=False).parse_args()
+    args = arguments(__doc__, "photo", frames=Path).parse_args()
     counts = of_a_photo(args.photo) | (of_frames(args.frames) if args.frames else {})
     for name, files in counts.items():
-        show(name, files, listed=args.list)
+        print(f"{name}: {sum(map(len, files.values()))} functions in {len(files)} files")
+        for file, functions in sorted(files.items(), key=lambda item: (-len(item[1]), item[0])):
+            print(f"  {len(functions):3}  {file}  {', '.join(sorted(functions))}")
 
 
 if __name__ == "__main__":

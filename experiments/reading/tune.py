@@ -43,7 +43,6 @@ from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.sequence import Lattice, fitted
-from neocog.edit_distance import edit_distance
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page
@@ -52,6 +51,7 @@ from neocog.learning.teacher.page import any_style, draw_page
 from neocog.network.decision import Answers
 from neocog.reading.policy import combined
 from neocog.reading.reader import Reader
+from neocog.text import edit_distance
 from neocog.vision.decode import decode, to_grey
 from neocog.vision.finder import LONG_SIDE, FinderSettings, overlaps
 from neocog.vision.lines import into_lines, link_features, links

@@ -15,7 +15,7 @@ from experiments.harness.run import progress
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks
 from experiments.slayer.ladder import VERSIONS
 from neocog.errors import DeviceError
-from neocog.jsontext import to_json
+from neocog.text import to_json
 
 #: What is asked of the profiler, and what the tables call it: (name, factor).
 METRICS = {

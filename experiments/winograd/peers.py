@@ -74,7 +74,9 @@ class Peers:
         """Spectra of whole maps; those of the filters are taken before, as they stay the same."""
         set_precision("fp32")
         layer = self.data.layer
-        side = good_size(layer.size + KERNEL - 1)
+        least = layer.size + KERNEL - 1
+        # cuFFT does best with even products of 2, 3, 5 and 7: these divide a high power of 210
+        side = next(size for size in count(least + least % 2, 2) if pow(210, 20, size) == 0)
         places = side * (side // 2 + 1)
         spectrum = places * layer.channels * layer.planes * 8
         if spectrum > _MOST_SPECTRUM:
@@ -109,12 +111,6 @@ class Peers:
 
     def _graph(self, calls: list[Callable[[], Tensor]], count: int) -> Graph:
         return Graph(lambda: [calls[i % len(calls)]() for i in range(count)][-1])
-
-
-def good_size(least: int) -> int:
-    """Return the least even size that is a product of 2, 3, 5 and 7: what cuFFT does best."""
-    # a product of these primes alone divides a high power of their product
-    return next(size for size in count(least + least % 2, 2) if pow(210, 20, size) == 0)
 
 
 def facts() -> dict[str, str]:

@@ -13,8 +13,8 @@ from typing import IO, Any, cast
 
 from neocog.batch.sources import HIDDEN, PACKED_TAR, TAR, ZIP, Item, Skipped, why_skipped
 from neocog.errors import InputError
-from neocog.messages import reason_of
 from neocog.reading.addresses import MAX_BYTES
+from neocog.text import reason_of
 
 MAX_UNPACKED, MAX_RATIO = 2**32, 300
 """An archive may unpack to 4 GB, or to 300 times its own bytes where that is more."""

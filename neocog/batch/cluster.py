@@ -26,9 +26,9 @@ from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError
-from neocog.messages import reason_of
 from neocog.programs import python
 from neocog.reading.device import check_names, finder_beside, finder_on, open_engine
+from neocog.text import reason_of
 
 _AT_ONCE = 256  # requests that the network of a GPU gathers at a time
 _REACH = 5.0  # seconds that a cluster may take to answer, each of three times that it is asked

@@ -14,9 +14,9 @@ from typing import IO
 from neocog.batch.archives import is_archive_name, members
 from neocog.batch.sources import HIDDEN, PACKED_TAR, Item, Skipped, is_picture_name, why_skipped
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
-from neocog.messages import reason_of
 from neocog.reading.addresses import MAX_BYTES, is_address
 from neocog.reading.pictures import STDIN
+from neocog.text import reason_of
 
 _ENOUGH = 16
 _PICTURE = re.compile(

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from neocog.batch.sources import Item
 from neocog.errors import UsageError
 from neocog.files import atomic_write, check_output
-from neocog.messages import printable
 from neocog.reading.pictures import Files, pages_of, what_went_wrong
 from neocog.reading.records import LARGEST, REJECTED, PageReading
+from neocog.text import printable
 from neocog.vision.overlay import SURE_P, draw_overlay
 
 if TYPE_CHECKING:

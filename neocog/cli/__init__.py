@@ -42,8 +42,8 @@ from neocog.cli import (
 )
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
-from neocog.messages import printable, tell
 from neocog.reading.addresses import is_address
+from neocog.text import printable, tell
 
 _BadUsage: Any = typer.BadParameter.__mro__[1]  # typer keeps the name of its base to itself
 

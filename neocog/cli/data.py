@@ -8,7 +8,7 @@ import typer
 
 from neocog.cli import options
 from neocog.cli.options import option
-from neocog.messages import tell
+from neocog.text import tell
 
 app = typer.Typer(help="Download data sets, make test pages.", no_args_is_help=True, rich_markup_mode=None)
 

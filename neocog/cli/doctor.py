@@ -3,7 +3,7 @@
 import typer
 
 from neocog.cli import options
-from neocog.jsontext import to_json
+from neocog.text import to_json
 
 
 def doctor(as_json: options.Json = False) -> None:

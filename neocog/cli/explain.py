@@ -8,7 +8,7 @@ import typer
 from neocog.cli import options
 from neocog.cli.options import option
 from neocog.errors import InputError, NothingToRead
-from neocog.jsontext import to_json
+from neocog.text import to_json
 
 
 def explain(

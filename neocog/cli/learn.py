@@ -16,8 +16,8 @@ from neocog.errors import DeviceError, InputError, UsageError
 from neocog.files import atomic_write, check_output
 from neocog.learning.settings import REJECTING, USUAL, Settings
 from neocog.learning.settings import augmentation as strengths
-from neocog.messages import tell
 from neocog.network.registry import SUFFIX
+from neocog.text import tell
 
 if TYPE_CHECKING:
     from neocog.learning.mix import Mix

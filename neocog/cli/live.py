@@ -14,8 +14,7 @@ import typer
 from neocog.cli import options
 from neocog.cli.options import option
 from neocog.errors import NothingToRead, UsageError
-from neocog.jsontext import to_json
-from neocog.messages import printable, tell
+from neocog.text import printable, tell, to_json
 
 SMALL_MODEL = "neocog-small"
 

@@ -7,8 +7,7 @@ import typer
 from neocog.cli import options
 from neocog.cli.options import option
 from neocog.cli.progress import Counter
-from neocog.jsontext import to_json
-from neocog.messages import tell
+from neocog.text import tell, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,7 @@ import typer
 from neocog.cli import options
 from neocog.cli.options import option
 from neocog.errors import ModelError
-from neocog.jsontext import to_json
-from neocog.messages import printable
+from neocog.text import printable, to_json
 
 app = typer.Typer(help="List, describe and check models.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from neocog.messages import printable, tell
+from neocog.text import printable, tell
 
 if TYPE_CHECKING:
     from neocog.batch.tasks import Block

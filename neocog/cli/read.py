@@ -84,10 +84,10 @@ def read(
     from neocog.batch.run import Request, read_all
     from neocog.cli.progress import ReadingBar
     from neocog.errors import UsageError
-    from neocog.messages import tell
     from neocog.reading.formats import Format, kind_of
     from neocog.reading.policy import parse_share
     from neocog.reading.reader import Reader
+    from neocog.text import tell
 
     if json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other; leave one out")

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from neocog.errors import EndedEarly
-from neocog.messages import printable
+from neocog.text import printable
 
 
 class ReaderLeft(Exception):

@@ -18,8 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar, cast
 
 from neocog.files import atomic_write
-from neocog.jsontext import to_json
-from neocog.messages import tell
+from neocog.text import tell, to_json
 
 T = TypeVar("T")
 _DIGEST = hashlib.sha256().digest_size

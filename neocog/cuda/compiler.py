@@ -12,7 +12,7 @@ from neocog.cuda import cache as builds
 from neocog.cuda.cache import cache_folder
 from neocog.cuda.kernel import Kernel, kernel_folder
 from neocog.errors import DeviceError
-from neocog.jsontext import to_json
+from neocog.text import to_json
 
 __all__ = ["Built", "build", "cache_folder"]
 

@@ -19,8 +19,8 @@ from neocog.cuda.kernel import Kernel, Machine, kernel_folder
 from neocog.cuda.passes import takes_all
 from neocog.cuda.steps import Precision, Step, layouts
 from neocog.errors import DeviceError, UsageError
-from neocog.jsontext import to_json
 from neocog.network.model import Model
+from neocog.text import to_json
 
 #: Stages of the pass, in order; UC4 is the strongest planes and the decision.
 STAGES = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4", "UC4")

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from neocog.jsontext import to_json
+from neocog.text import to_json
 
 S = TypeVar("S")
 T = TypeVar("T")

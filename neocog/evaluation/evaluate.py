@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.edit_distance import edit_distance
+from neocog.text import edit_distance
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits, LabelledPictures

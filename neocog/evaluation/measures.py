@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neocog.edit_distance import edit_distance
 from neocog.evaluation.confidence import Confidence
 from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
 from neocog.evaluation.evaluate import PictureScore, Progress, answer_digits, confusion_of
+from neocog.text import edit_distance
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits

@@ -14,7 +14,7 @@ from neocog.evaluation.confidence import Confidence
 from neocog.evaluation.evaluate import PictureScore, Progress, answer_digits, evaluate_pictures
 from neocog.evaluation.measures import MARKS, Facts
 from neocog.files import atomic_write, check_output
-from neocog.jsontext import to_json
+from neocog.text import to_json
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits, LabelledPictures

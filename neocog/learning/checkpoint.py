@@ -11,11 +11,11 @@ from typing import Any
 
 from neocog.errors import ModelError, UsageError
 from neocog.files import atomic_write
-from neocog.jsontext import to_json
 from neocog.learning.mix import Mix
 from neocog.learning.recipes import Progress, Recipe, described, start_model
 from neocog.network.model import Model, from_bytes, load_model, to_bytes
 from neocog.network.registry import find_model
+from neocog.text import to_json
 
 Tensor = Any
 Parts = dict[str, dict[str, Tensor]]

@@ -22,7 +22,6 @@ from torch.nn import functional
 
 from neocog.errors import NeocogError, UsageError
 from neocog.files import atomic_write
-from neocog.jsontext import to_json
 from neocog.learning.augment import augment
 from neocog.learning.calibrate import best_temperature
 from neocog.learning.checkpoint import check_same, id_of, load_checkpoint, save_checkpoint
@@ -34,6 +33,7 @@ from neocog.learning.variants import variants
 from neocog.network.decision import answers, labels_of
 from neocog.network.model import Model
 from neocog.network.spec import LABELS, REJECT
+from neocog.text import to_json
 
 Tensor = Any
 Digits = NDArray[np.uint8]

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
-from neocog.jsontext import to_json
 from neocog.learning import selforganise, top
 from neocog.learning.calibrate import calibrated
 from neocog.learning.mix import Mix
@@ -32,6 +31,7 @@ from neocog.network.model import Model, SWeights
 from neocog.network.parallel import ParallelMap, one_blas_thread
 from neocog.network.spec import LABELS, PRESETS, REJECT, NetworkSpec, SSpec, preset
 from neocog.network.u0 import check_digits, u0_from_digits
+from neocog.text import to_json
 
 MiddleRule = Literal["winning", "silent"]
 TopRule = Literal["supervised", "every", "competition"]

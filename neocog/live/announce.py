@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 
-from neocog.edit_distance import edit_distance
 from neocog.live.tracks import Track
 from neocog.reading.records import Box
+from neocog.text import edit_distance
 
 _EVEN = 0.5  # probability from which a digit is more likely right than wrong
 _NEAR = 4  # texts are alike that differ in at most one of so many digits

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neocog.errors import InputError
-from neocog.jsontext import to_json
+from neocog.text import to_json
 from neocog.vision.decode import check_size
 
 MEMORY = 2**30

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from neocog.errors import InputError, UsageError
 from neocog.files import AppendFile
-from neocog.jsontext import to_json
 from neocog.live.announce import Announcement
 from neocog.live.capture import Closed
 from neocog.live.draw import draw
@@ -22,9 +21,9 @@ from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
 from neocog.live.sources import Source
 from neocog.live.tracks import Row
-from neocog.messages import tell
 from neocog.reading.pictures import identity
 from neocog.reading.records import PageReading
+from neocog.text import tell, to_json
 
 if TYPE_CHECKING:
     from neocog.live.window import Window

@@ -16,11 +16,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from neocog.errors import InputError, UsageError
-from neocog.jsontext import to_json
 from neocog.live.player import FORMATS, Asked
 from neocog.live.sources import Pixels, Source, SourceLost
-from neocog.messages import printable
 from neocog.programs import python
+from neocog.text import printable, to_json
 
 SILENCE = 2.0
 """Seconds without a picture after which a stream counts as lost."""

@@ -15,12 +15,12 @@ import numpy as np
 
 from neocog.errors import NeocogError
 from neocog.files import atomic_write
-from neocog.jsontext import to_json
 from neocog.live.draw import Picture, candidates, draw, draw_text, layers
 from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import View
 from neocog.live.recorder import Recorder
 from neocog.programs import python
+from neocog.text import to_json
 
 if TYPE_CHECKING:
     from neocog.live.session import Session

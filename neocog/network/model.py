@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from neocog.errors import ModelError, UsageError
 from neocog.files import atomic_write
-from neocog.messages import printable, reason_of
 from neocog.network.spec import LABELS, REJECT, NetworkSpec, Psi, preset
+from neocog.text import printable, reason_of
 
 Precision = Literal["fp16", "fp32"]
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from neocog.errors import InputError
-from neocog.messages import printable
+from neocog.text import printable
 
 MAX_BYTES = 2**28
 """Bytes of a picture's file that are held in memory at most."""

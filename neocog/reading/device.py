@@ -5,7 +5,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from neocog.errors import DeviceError, UsageError
-from neocog.messages import tell
+from neocog.text import tell
 
 if TYPE_CHECKING:
     from neocog.network.engine import AnyEngine

@@ -15,10 +15,10 @@ from typing import Any, Literal, get_args
 from xml.etree import ElementTree as ET
 
 from neocog.errors import UsageError
-from neocog.messages import printable
 from neocog.reading.pictures import STDIN
 from neocog.reading.records import REJECTED, Box, PageReading, WordReading
 from neocog.reading.words import cells
+from neocog.text import printable
 
 Kind = Literal["text", "jsonl", "json", "csv", "tsv", "hocr", "alto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

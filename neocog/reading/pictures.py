@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, NeocogError, UsageError
-from neocog.messages import reason_of
 from neocog.reading.addresses import fetch, is_address
+from neocog.text import reason_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from neocog.errors import InputError, UsageError
 from neocog.files import atomic_write, check_output
-from neocog.jsontext import to_json
+from neocog.text import to_json
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,12 +20,11 @@ from starlette.types import ASGIApp
 
 import neocog
 from neocog.errors import InputError
-from neocog.jsontext import to_json
-from neocog.messages import reason_of
 from neocog.reading.pictures import PICTURE_SUFFIXES
 from neocog.serve import guard
 from neocog.serve.corrections import Corrections
 from neocog.serve.work import Service
+from neocog.text import reason_of, to_json
 from neocog.vision.finder import SIGNS
 from neocog.vision.overlay import SURE_P
 

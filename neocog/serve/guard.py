@@ -20,8 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from neocog.jsontext import to_json
-from neocog.messages import tell
+from neocog.text import tell, to_json
 
 CONNECTIONS = 256  # open ones, half of them of one address; at most a quarter of the files that may be open
 HEADER = 10.0  # seconds in which a header must come, and for which a body comes that nobody takes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from neocog.errors import UsageError
 from neocog.files import file_lock
-from neocog.messages import reason_of, tell
+from neocog.text import reason_of, tell
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader

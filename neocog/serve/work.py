@@ -20,10 +20,10 @@ from neocog.batch.run import open_pool, usual_workers
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task
 from neocog.errors import EndedEarly, InputError, NothingToRead
-from neocog.jsontext import to_json
 from neocog.reading.formats import Format
 from neocog.reading.pictures import what_went_wrong
 from neocog.reading.records import PageReading
+from neocog.text import to_json
 from neocog.vision.finder import LONG_SIDE
 
 if TYPE_CHECKING:

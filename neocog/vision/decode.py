@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from neocog.errors import InputError
-from neocog.messages import reason_of
+from neocog.text import reason_of
 
 Source = str | Path | bytes | IO[bytes]
 

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from neocog.errors import ModelError
 from neocog.files import atomic_write
-from neocog.jsontext import to_json
-from neocog.messages import reason_of
 from neocog.network.model import header_json
 from neocog.network.onnx import OnnxGraph, Value
+from neocog.text import reason_of, to_json
 from neocog.vision.finder import CELL, LONG_SIDE, MULTIPLE, SIGNS, Maps, Network
 
 FORMAT = "neocog finder 1"

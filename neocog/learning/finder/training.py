@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.files import atomic_write
-from neocog.jsontext import to_json
 from neocog.learning.checkpoint import Parts, check_same, load_checkpoint, save_checkpoint
 from neocog.learning.finder.boxes import compared, shares
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, normalised
 from neocog.learning.finder.targets import Targets, loss, targets
 from neocog.learning.teacher.page import NO_MARK, Pages, drawn, order, page_pool
+from neocog.text import to_json
 from neocog.vision.finder import FinderSettings, decode, merged
 from neocog.vision.finder_model import is_finder, load_finder
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 import neocog
-from neocog.jsontext import to_json
 from neocog.reading.records import DigitReading, PageReading
+from neocog.text import to_json
 
 
 def test_numbers_that_are_not_finite_are_null() -> None:
@@ -27,4 +27,4 @@ def test_nothing_writes_json_on_its_own() -> None:
     """What may write it is this one function, and the model file, which refuses such numbers."""
     package = Path(neocog.__file__).parent
     own = [path for path in package.rglob("*.py") if "json.dump" in path.read_text()]
-    assert {path.name for path in own} == {"jsontext.py", "model.py"}
+    assert {path.name for path in own} == {"text.py", "model.py"}
