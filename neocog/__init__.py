@@ -29,26 +29,14 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 
 __all__ = [
-    "DeviceError",
-    "EndedEarly",
-    "InputError",
-    "Model",
-    "ModelError",
-    "NeocogError",
-    "NothingToRead",
-    "Reader",
-    "UsageError",
-    "__version__",
-    "explain",
-    "load_model",
-]
+    "DeviceError", "EndedEarly", "InputError", "Model", "ModelError", "NeocogError", "NothingToRead",
+    "Reader", "UsageError", "__version__", "explain", "load_model",
+]  # fmt: skip
 
 _HOMES = {
-    "Reader": "neocog.reading.reader",
-    "Model": "neocog.network.model",
-    "explain": "neocog.evaluation.explain",
-    "load_model": "neocog.network.model",
-}
+    "Reader": "neocog.reading.reader", "explain": "neocog.evaluation.explain",
+    "Model": "neocog.network.model", "load_model": "neocog.network.model",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> "Any":

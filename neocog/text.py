@@ -14,9 +14,8 @@ _TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067
 def printable(words: str) -> str:
     r"""Return words that any terminal shows as they are, and none obeys.
 
-    Control characters (C0 and C1, escape sequences begin with one), line ends, marks that turn the
-    direction of writing, and bytes of names that are no UTF-8 are written as escapes: ``\x1b``,
-    ``\n``, ``\u202e``, ``\udc80``.
+    Control characters, line ends, marks that turn the direction of writing, and bytes of names that are no
+    UTF-8 are written as escapes: ``\x1b``, ``\n``, ``\u202e``, ``\udc80``.
     """
     if words.isascii() and words.isprintable():
         return words

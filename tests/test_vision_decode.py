@@ -259,6 +259,7 @@ LIGHT = {
     "JPEG of several scans": file_of(scene(4000, 3000), "JPEG", progressive=True),
     "PNG": file_of(scene(4000, 3000), "PNG"),
     "PNG and more": file_of(scene(), "PNG") + bytes(999),
+    "TIFF": file_of(scene(4000, 3000), "TIFF"),
     "text": b"no picture",  # it is refused at once
     "nothing": b"",
 }
@@ -266,7 +267,8 @@ HEAVY = {
     "JPEG": file_of(Image.new("L", (9000, 6000)), "JPEG"),
     "PNG": file_of(Image.new("1", (9000, 9000)), "PNG"),
     "scans": BOMBS["scans.jpg"],
-    **{kind: file_of(scene(mode="RGB"), kind) for kind in FORMATS if kind not in ("JPEG", "PNG")},
+    "TIFF": file_of(Image.new("L", (9000, 6000)), "TIFF"),
+    **{kind: file_of(scene(), kind) for kind in FORMATS if kind not in ("JPEG", "PNG", "TIFF")},
 }
 
 

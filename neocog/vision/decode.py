@@ -10,7 +10,7 @@ import re
 import struct
 import warnings
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -43,7 +43,7 @@ _SEGMENT = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # its marker
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of the segments that tell the size
 _BARE = {0xC8, 0xD8, 0xD9, *range(0xF0, 0xFE)}  # markers without a segment, as Pillow reads them
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
-_ORIENTATION = 0x0112  # a tag of EXIF
+_SIDES, _TILES, _ORIENTATION = (256, 257), (322, 323), 274  # tags of TIFF; the last one of EXIF too
 _TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
           4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270,
           7: Image.Transpose.TRANSVERSE, 8: Image.Transpose.ROTATE_90}  # fmt: skip
@@ -103,7 +103,7 @@ def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
 
 
 def is_light(source: Source) -> bool:
-    """Whether any process may decode a picture: a small PNG or JPEG, or what is refused as no picture."""
+    """Whether any process may decode a picture: a small PNG, JPEG, TIFF, or what is refused as no picture."""
     try:
         with _stream(source) as stream:
             if stream.seek(0, io.SEEK_END) > LIGHT_FILE:
@@ -115,6 +115,8 @@ def is_light(source: Source) -> bool:
     if data.startswith(_JPEG):
         pixels, scans, exif = _survey_of_jpeg(data)
         return pixels * max(1, scans / 3) <= LIGHT_JPEG and scans <= MAX_SCANS and exif <= _MAX_EXIF
+    if data.startswith((b"II*\0", b"MM\0*")):
+        return _is_light_tiff(data)
     return _is_light_png(data) if data.startswith(_PNG) else not _HEAVY.match(data)
 
 
@@ -260,6 +262,26 @@ def _is_light_png(data: bytes) -> bool:
         if (name == b"eXIf" and length > _MAX_EXIF) or data.startswith(b"Raw profile type exif", at + 8):
             return False  # the latter is EXIF too, and may be packed
         at += 12 + length
+    return False
+
+
+def _is_light_tiff(data: bytes) -> bool:
+    order, at = ("<", 4) if data.startswith(b"II") else (">", 4)
+    with suppress(struct.error):  # it is cut short
+        for _ in range(16):  # pages, each a directory of tags
+            at, sides = struct.unpack_from(f"{order}I", data, at)[0], [1, 1]
+            if at == 0:
+                return True
+            count = struct.unpack_from(f"{order}H", data, at)[0]
+            for place in range(at + 2, at + 2 + 12 * min(count, 64), 12):
+                tag, kind, length = struct.unpack_from(f"{order}2HI", data, place)
+                if 8 * length > _MAX_EXIF or tag in _TILES:
+                    return False
+                if tag in _SIDES:
+                    sides[tag % 2] = struct.unpack_from(order + "HI"[kind == 4], data, place + 8)[0]
+            if count > 64 or sides[0] * sides[1] > LIGHT_PNG:
+                return False
+            at += 2 + 12 * count
     return False
 
 
