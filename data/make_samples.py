@@ -7,8 +7,8 @@ The digits come from scikit-learn's copy of the UCI set "Optical Recognition of 
 writes the same pictures.
 """
 
+import argparse
 import csv
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -183,7 +183,9 @@ def write_labels(folder: Path) -> None:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "samples")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent / "samples")
+    folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     write_labels(folder)
     for seed, note in enumerate(NOTES):

@@ -1,7 +1,5 @@
 """The exceptions that neocog raises on purpose, and the exit code each one stands for.
 
-::
-
     NeocogError            1
     ├── InputError         1   one picture, data file or record that cannot be read
     ├── UsageError         2   an option or argument that makes no sense

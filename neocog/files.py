@@ -16,6 +16,9 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
+_UMASK = os.umask(0o077)  # asked once: to ask is to set it, for every thread
+os.umask(_UMASK)
+
 
 @contextmanager
 def atomic_write(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
@@ -32,9 +35,7 @@ def atomic_write(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, mode & ~umask)
+        os.chmod(temporary, mode & ~_UMASK)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 _HIDDEN = frozenset(("Cc", "Cs", "Zl", "Zp"))
-_TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
+_TURNS = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\ufffe\uffff"
+)
 
 
 def printable(words: str) -> str:

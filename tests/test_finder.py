@@ -310,6 +310,7 @@ def conv(**change: object) -> dict[str, Any]:
         ([conv(inputs=["x", "v"], stride=1, padding=4)],
          {"v": ones(150, 1, 9, 9), "end": ones(30, 150, 1, 1)}, "products, at most"),
         ([CONV, *relus(400)], {}, "it has not 1 to 400 operations"),
+        ([CONV], {"x": ones(1)}, "name of the picture"),
         ([CONV], {"w": np.full((2, 1, 2, 2), np.inf, np.float32)}, "NaN or infinity"),
     ],
 )  # fmt: skip

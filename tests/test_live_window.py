@@ -324,7 +324,7 @@ class TestOnADisplay:
         assert 1 <= frames_in(tmp_path / "a.mp4") < 400
 
     def window(self) -> str:
-        for _ in range(100):
+        for _ in range(200):
             words = ["xdotool", "search", "--name", f"^{TITLE}$"]
             if found := subprocess.run(words, capture_output=True, text=True).stdout.split():
                 time.sleep(1)

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 import neocog
-from neocog.reading.records import DigitReading, PageReading
 from neocog.text import to_json
 
 
@@ -15,12 +14,6 @@ def test_numbers_that_are_not_finite_are_null() -> None:
     assert json.loads(to_json(value)) == {"a": [1.5, None, [None, None]], "b": {"c": None, "d": None}}
     assert to_json({"a": 1}, indent=1) == json.dumps({"a": 1}, indent=1)
     assert to_json({float("nan"): 1}) == '{"nan": 1}'
-
-
-def test_records_hold_none() -> None:
-    digit = DigitReading("7", p=float("nan"), margin=float("inf"), box=(0, 0, 1, 1))
-    record = json.loads(PageReading("a", digits=(digit,)).to_json(), parse_constant=float.fromhex)
-    assert record["digits"][0]["p"] is None
 
 
 def test_nothing_writes_json_on_its_own() -> None:

@@ -268,6 +268,8 @@ HEAVY = {
     "PNG": file_of(Image.new("1", (9000, 9000)), "PNG"),
     "scans": BOMBS["scans.jpg"],
     "TIFF": file_of(Image.new("L", (9000, 6000)), "TIFF"),
+    "TIFF with JPEG data": file_of(scene(), "TIFF", compression="jpeg"),
+    "TIFF whose width is another number": file_of(scene(), "TIFF").replace(b"\0\1\4\0", b"\0\1\11\0", 1),
     **{kind: file_of(scene(), kind) for kind in FORMATS if kind not in ("JPEG", "PNG", "TIFF")},
 }
 

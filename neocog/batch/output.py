@@ -42,7 +42,7 @@ class Sink:
             return
         try:
             if not os.path.exists(self._path):
-                check_output(self._path, "-o")
+                check_output(os.path.realpath(self._path) if os.path.islink(self._path) else self._path, "-o")
             elif os.path.isfile(self._path) or os.path.isdir(self._path):  # a pipe would wait for its reader
                 self._open(self._path)
             if self.form.tail and (self._files or not os.path.exists(self._path)):
@@ -106,6 +106,8 @@ class Sink:
             if self._part:
                 Path(self._part).unlink(missing_ok=True)
             while self._files:
+                with suppress(OSError):  # a pipe cannot be brought to the disk
+                    os.fsync(self._files[-1].handle)
                 self._files.pop().close()
 
     def _open(self, path: str | Path) -> AppendFile:
@@ -177,7 +179,12 @@ def defer_interrupt() -> Iterator[None]:
         yield
         return
     came: list[tuple[int, FrameType | None]] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    before = signal.signal(
+        signal.SIGINT,
+        lambda number, frame: (
+            before(number, frame) if came and callable(before) else came.append((number, frame))
+        ),
+    )
     try:
         yield
     finally:

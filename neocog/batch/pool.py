@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol, cast
 
 from neocog.batch.tasks import Block, Job, Task
 from neocog.batch.worker import BEAT, ERROR, MEMORY, NO_MEMORY, QUESTION
-from neocog.errors import EndedEarly
+from neocog.errors import EndedEarly, NeocogError
 from neocog.programs import python
 
 PATIENCE = 120.0
@@ -97,6 +97,8 @@ class WorkerProcess:
         while kind == QUESTION:
             answer = pickle.dumps(self._pool.ask(*what))
             kind, what = self._exchange(answer, self._pool.patience)
+        if kind == ERROR and isinstance(what, NeocogError):
+            raise what
         if kind == ERROR:
             raise EndedEarly(f"a worker process failed: {what}; start again (neocog read: with --resume)")
         return [what]
@@ -279,7 +281,7 @@ def run_tasks(
                     changed.notify_all()
         except BaseException as error:
             with changed:
-                ended.insert(0, error)
+                ended.insert(0 if not ended or ended[0] is None else 1, error)  # the first one is raised
                 begun.pop(task.first if task else -1, None)
                 changed.notify_all()
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ WINDOW = 8
 """Tasks for each worker that may be begun before one that is not done, where order is kept."""
 
 _MOST_WORKERS = 512
+_AT_HAND = 2**26  # bytes of inputs that are looked at to see how few there are
 _FILES_LEFT = 64  # open files that are left for all else: a worker takes two
 
 Blocks = Iterator[Block]
@@ -234,8 +235,13 @@ def reading(
     """
     if workers is None:
         items = iter(items)
-        begin = list(islice(items, FEW + 1))
-        workers = 0 if len(begin) <= FEW else usual_workers(job.reader.engine.device)
+        begin: list[Item] = []
+        while len(begin) <= FEW and sum(len(one.data or b"") for one in begin) < _AT_HAND:
+            if (item := next(items, None)) is None:
+                workers = 0
+                break
+            begin.append(item)
+        workers = usual_workers(job.reader.engine.device) if workers is None else workers
         items = chain(begin, items)
     if not 0 <= workers <= _MOST_WORKERS:
         raise UsageError(f"got {workers} workers, expected 0 (none) to {_MOST_WORKERS}")

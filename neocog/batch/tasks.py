@@ -117,7 +117,9 @@ class Job:
             if self.cards:
                 from neocog.batch.report import cards_of
 
-                block.cards += cards_of(item, readings)
+                for card in cards_of(item, readings):
+                    block.cards.append(card)
+                    beat()
             block.spend("write", time.perf_counter() - start)
         return block
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from neocog.errors import NeocogError
+
 READY, QUESTION, BLOCK, ERROR = "ready", "question", "block", "error"  # what a worker sends
 BEAT = "beat"  # it is at work
 
@@ -123,7 +125,7 @@ def _work(job: Any, pause: float, longest: float, null: int, received: IO[bytes]
         except MemoryError:
             os._exit(NO_MEMORY)
         except Exception as error:
-            result = ERROR, f"{type(error).__name__}: {error}"
+            result = ERROR, error if isinstance(error, NeocogError) else f"{type(error).__name__}: {error}"
         faulthandler.cancel_dump_traceback_later()
         _send(sent, *result)
 

@@ -2,18 +2,15 @@
 
 Results go to stdout, messages and progress to stderr. Exit codes:
 
-====  ============================================================================================
    0  all was read and written; also where the reader of stdout leaves (``| head``)
-   1  some inputs failed, or a page or picture for people (``--report``, ``--save-overlay``) could
-      not be saved; there is a record of every input
+   1  some inputs failed, or an overlay or report could not be saved; there is a record of every input
    2  an option or argument makes no sense
    3  there is nothing to read
    4  the model is missing or broken
    5  the device is not there
-   6  the run ended early: the disk of stdout or ``-o`` is full, the file was removed or replaced,
-      a list breaks off, or the system refused anything else; what was written is valid
+   6  the run ended early: a full disk, an output that was removed or replaced, a list that breaks off, or
+      the system refused anything else; what was written is valid
  130  interrupted by Ctrl-C
-====  ============================================================================================
 """
 
 import os

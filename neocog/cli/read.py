@@ -76,8 +76,7 @@ def read(
 ) -> None:
     """Read the handwritten digits in pictures.
 
-    If a picture cannot be read, neocog reports it on stderr, reads the others, and ends with
-    exit code 1.
+    If a picture cannot be read, neocog reports it on stderr, reads the others, and ends with exit code 1.
     """
     from neocog.batch.cluster import Cluster
     from neocog.batch.inputs import Shard, is_one_file

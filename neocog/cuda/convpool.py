@@ -162,9 +162,8 @@ class ConvAvgPool:
 def pack(xp: Any, w: Array, shape: Shape, tiling: Tiling) -> Array:
     """Pack filters (K, C, k, k) in the order in which blocks take them.
 
-    Returns 32-bit words, flat: slice of planes, chunk of channels, tap, (fp32: higher, lower
-    part,) unit, plane, channel of the unit. Planes are dealt so that a lane ends with eight
-    neighbouring ones.
+    Returns 32-bit words, flat: slice of planes, chunk of channels, tap, (fp32: higher, lower part,) unit,
+    plane, channel of the unit. Planes are dealt so that a lane ends with eight neighbouring ones.
     """
     planes, inputs = w.shape[:2]
     slices, chunks, taps = shape.slices(tiling), shape.chunks(tiling), shape.kernel**2

@@ -31,10 +31,9 @@ _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 class CudaEngine:
     """A model, ready to recognise on every GPU (``"cuda"``) or one (``"cuda:N"``).
 
-    An engine may be used by one thread after another; for threads at once each takes its own. By
-    default it computes in fp16 from compute capability 8.0, else in fp32; ``plan`` is that of
-    `parse_plan`. A DeviceError says if the device cannot be used, a UsageError if precision or plan
-    make no sense there.
+    An engine may be used by one thread after another; for threads at once each takes its own. By default it
+    computes in fp16 from compute capability 8.0, else in fp32; ``plan`` is that of `parse_plan`. A
+    DeviceError says if the device cannot be used, a UsageError if precision or plan make no sense there.
     """
 
     def __init__(

@@ -140,9 +140,8 @@ def finding(best: NDArray[np.float32]) -> Finding:
 class CudaFinder:
     """The finder on one GPU (``"cuda"``: the first), in halves; sums are float32.
 
-    ``nodes`` and ``tensors`` are those of a :class:`neocog.vision.finder_model.FinderModel`. A
-    DeviceError says that the device cannot be used, a ModelError that the network has what the
-    kernels do not know.
+    ``nodes`` and ``tensors`` are those of a :class:`neocog.vision.finder_model.FinderModel`. A DeviceError
+    says that the device cannot be used, a ModelError that the network has what the kernels do not know.
     """
 
     def __init__(self, nodes: Sequence[Node], tensors: Mapping[str, Maps], *, device: str = "cuda") -> None:

@@ -1,12 +1,11 @@
 """Times on the device: of each stage within the pass, and of every version of a stage.
 
-How a stage is timed. Events between the kernels of a pass would cost as much as the kernels do.
-Instead the kernels of the pass are captured up to each stage: UG; UG and US1; and so on. A stage
-takes what its kernels take longer than those before it: themselves, and the gap in front of them.
-A copy in front disturbs the kernels behind it, so it comes last: the upload is what all kernels
-take longer with it, and what a replay of the engine's own graph takes beyond is the row ``launch``.
-So the rows add up to the engine's pass, whose last kernel writes the answers to the host's memory.
-A graph holds many passes and is replayed until a sample lasts some milliseconds.
+Events between the kernels of a pass would cost as much as the kernels do. Instead the kernels of the pass are
+captured up to each stage: UG; UG and US1; and so on. A stage takes what its kernels take longer than those
+before it: themselves, and the gap in front of them. A copy in front disturbs the kernels behind it, so it
+comes last: the upload is what all kernels take longer with it, and what a replay of the engine's own graph
+takes beyond is the row ``launch``. So the rows add up to the engine's pass, whose last kernel writes the
+answers to the host's memory.
 """
 
 import math

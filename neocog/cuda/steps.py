@@ -1,7 +1,6 @@
 """The pass as steps: each computes one layer from the layer before.
 
-How maps lie in memory is settled here, per precision, so that any version of a step can follow any
-other.
+How maps lie in memory is settled here, per precision, so that any version of a step can follow any other.
 """
 
 from abc import ABC, abstractmethod
@@ -66,8 +65,7 @@ class Work:
 class Step(ABC):
     """One step of the pass: reads the maps of one layer, writes those of another.
 
-    It is constructed with the elements of a :data:`Place`; a UsageError says that it does not do
-    this layer.
+    It is constructed with the elements of a :data:`Place`; a UsageError says that it does not do this layer.
     """
 
     version: ClassVar[str]  # name of the way it computes, e.g. "tensor", "winograd"

@@ -22,8 +22,7 @@ _THREADS = BLOCK_FAST * BLOCK_SLOW
 def filter_grid(indexing: Indexing, fast: int, slow: int, subfilters: int) -> tuple[int, int, int]:
     """Return the blocks of 512 threads that transform all ``subfilters`` of each filter.
 
-    ``fast`` channels lie side by side in U, ``slow`` are the others: out (K) and in (C), or the
-    other way.
+    ``fast`` channels lie side by side in U, ``slow`` are the others: out (K) and in (C), or the other way.
     """
     if indexing == "thread-wise":
         return (-(-fast * slow * subfilters // _THREADS), 1, 1)

@@ -1,10 +1,9 @@
 """Cook-Toom transforms of Winograd convolution, and large filters split into small parts.
 
-F(m, r) gives m outputs of a correlation with r taps from n = m + r - 1 products,
-y = A^T [(G g) * (B^T d)]; in two dimensions Y = A^T [sum over parts and channels of
-(G g G^T) * (B^T d B)] A. The error of the transforms grows fast with n, so filters larger than
-4x4 are split into parts of at most 4x4 whose products are summed before the inverse transform
-(Lee and Kwak: decomposable Winograd convolution).
+F(m, r) gives m outputs of a correlation with r taps from n = m + r - 1 products, y = A^T [(G g) * (B^T d)];
+in two dimensions Y = A^T [sum over parts and channels of (G g G^T) * (B^T d B)] A. The error of the
+transforms grows fast with n, so filters larger than 4x4 are split into parts of at most 4x4 whose products
+are summed before the inverse transform (Lee and Kwak: decomposable Winograd convolution).
 """
 
 import math

@@ -1,20 +1,12 @@
 """Readers for labelled digits: every set becomes ``(N, 28, 28)`` pictures or a list of files.
 
-==========================  =====================================================================
-what lies at the path       what it is read as
-==========================  =====================================================================
-IDX files, plain or gz      MNIST's format; a folder with ``train-`` and ``t10k-`` pairs, or one
-                            images file with its labels file beside it
-``zip.train``, ``zip.test``  USPS as text, plain or gz: a label and 256 values -1..1 per line
-folders ``0`` .. ``9``      one picture per digit, the folder's name is the label
-``labels.csv``              pictures with any number of digits: columns ``file`` and ``digits``
-                            or ``text``
-the name ``sklearn``        scikit-learn's 1 797 digits of 8x8
-the name ``mnist``          what ``neocog data fetch mnist`` fetched
-==========================  =====================================================================
+- IDX files, plain or gz: MNIST's format; a folder with ``train-`` and ``t10k-`` pairs, or one pair
+- ``zip.train``, ``zip.test``: USPS as text, plain or gz, a label and 256 values -1..1 per line
+- folders ``0`` .. ``9``: one picture per digit, the folder's name is the label
+- ``labels.csv``: pictures with any number of digits, columns ``file`` and ``digits`` or ``text``
+- the names ``sklearn``: scikit-learn's 1 797 digits of 8x8; ``mnist``: what ``neocog data fetch`` fetched
 
-Digits that are not 28x28 already are brought to MNIST's form: the longer side 20, centred by
-their centre of mass.
+Digits of other sizes are brought to MNIST's form: the longer side 20, centred by their centre of mass.
 """
 
 import hashlib

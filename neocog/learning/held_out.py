@@ -1,12 +1,8 @@
 """Kinds and fonts that nothing is learned from: to measure rejection with, and for nothing else.
 
-*Fonts*: all that matplotlib ships (DejaVu Sans, Serif and Mono, STIX, Computer Modern), and of
-cv2's the triple strokes and the broad script. *Kinds*: Greek and Cyrillic letters, symbols (a
-heart, a note, a sum, ...), three digits that touch, combs, hatches, stars, spirals, knots, clouds,
-flat patches of a threshold. Where matplotlib is not installed, only cv2's fonts are drawn.
-
-Letters and signs that are shaped like a digit are left out: O o Q D I l i | / S s Z z B b g q P p,
-and of Greek and Cyrillic those that resemble these or a digit.
+*Fonts*: all that matplotlib ships, and of cv2's the triple strokes and the broad script. *Kinds*: Greek and
+Cyrillic letters, symbols, three digits that touch, combs, hatches, stars, spirals, knots, clouds, patches.
+Letters and signs that are shaped like a digit are left out: O o Q D I l i | / S s Z z B b g q P p.
 """
 
 from functools import cache, partial

@@ -1,10 +1,8 @@
 """Marks that are no digits, in the form of isolated digits: what planes of US4 learn to reject.
 
-Letters and signs of fonts that cv2 and Pillow carry, written as by hand; strokes, spots, pieces
-and pairs of digits (:mod:`neocog.learning.marks`). Each is drawn as ink and brought to 28 x 28 by
-the same function that brings found ink there, or its strokes keep their width. Letters, signs and
-pieces that pass for a digit (O, l, /, ...) are left out. Other kinds and fonts are *held out*:
-nothing is learned from them (:mod:`neocog.learning.held_out`).
+Letters and signs of fonts that cv2 and Pillow carry, strokes, spots, pieces and pairs of digits
+(:mod:`neocog.learning.marks`), drawn as ink and brought to 28 x 28 as found ink is. What passes for a digit
+(O, l, /, ...) is left out; other kinds and fonts are held out (:mod:`neocog.learning.held_out`).
 """
 
 import numpy as np

@@ -1,11 +1,10 @@
 """Digits as other pens, papers, scanners and the reader of pages hand them over: more to learn.
 
-A digit is written with a finer or broader pen, by the path of the pen where that is known; its ink
-runs dry or spreads, a rule or a piece of its neighbour is left beside it; it is seen as it is, by
-few pixels (8 to 20 a side, as with old scanners) or by a camera (14 to 70, out of focus, with
-noise), and brought to 28 x 28 by the very function that brings every found digit there, or without
-a change to its strokes. Some are drawn in styles that the sets hardly have
-(`neocog.learning.allographs`). Only digits that are learned from are looked at.
+A digit is written with a finer or broader pen, by the path of the pen where that is known; its ink runs dry
+or spreads, a rule or a piece of its neighbour is beside it; it is seen as it is, by few pixels (8 to 20 a
+side) or by a camera (14 to 70, out of focus, with noise), and brought to 28 x 28 as every found digit is, or
+without a change to its strokes. Some have other styles (`neocog.learning.allographs`). Held-out digits are
+not looked at.
 """
 
 from dataclasses import dataclass

@@ -40,8 +40,9 @@ class Corrections:
         """Finish a save that was interrupted, and remove what `check_output` left if it was killed."""
         self._finish()
         shutil.rmtree(self.folder / ".new", ignore_errors=True)
-        for left in self.folder.rglob(".file.????????"):
-            left.unlink()
+        for place in ("pages", "digits"):
+            for left in filter(Path.is_file, (self.folder / place).glob(".file.????????")):
+                left.unlink()
 
     def save(
         self, source: bytes, page: int, png: bytes, text: str, digits: NDArray[np.uint8], chars: Sequence[str]

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
+from math import inf
 from pathlib import Path
 from typing import IO, Any
 
@@ -43,7 +44,8 @@ _SEGMENT = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # its marker
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of the segments that tell the size
 _BARE = {0xC8, 0xD8, 0xD9, *range(0xF0, 0xFE)}  # markers without a segment, as Pillow reads them
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
-_SIDES, _TILES, _ORIENTATION = (256, 257), (322, 323), 274  # tags of TIFF; the last one of EXIF too
+_READ, _TILES, _ORIENTATION = (256, 257, 259), (322, 323), 274  # tags of TIFF; the last one of EXIF too
+_PACKED = (1, 3, 4, 5, 8, 32773)  # ways of packing a TIFF that take no longer than its pixels tell
 _TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
           4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270,
           7: Image.Transpose.TRANSVERSE, 8: Image.Transpose.ROTATE_90}  # fmt: skip
@@ -266,22 +268,23 @@ def _is_light_png(data: bytes) -> bool:
 
 
 def _is_light_tiff(data: bytes) -> bool:
-    order, at = ("<", 4) if data.startswith(b"II") else (">", 4)
+    order, at, pixels = "<" if data.startswith(b"II") else ">", 4, 0.0
     with suppress(struct.error):  # it is cut short
         for _ in range(16):  # pages, each a directory of tags
-            at, sides = struct.unpack_from(f"{order}I", data, at)[0], [1, 1]
+            at, tags = struct.unpack_from(f"{order}I", data, at)[0], dict[int, int]()
             if at == 0:
                 return True
-            count = struct.unpack_from(f"{order}H", data, at)[0]
-            for place in range(at + 2, at + 2 + 12 * min(count, 64), 12):
+            entries = struct.unpack_from(f"{order}H", data, at)[0]
+            for place in range(at + 2, at + 2 + 12 * min(entries, 64), 12):
                 tag, kind, length = struct.unpack_from(f"{order}2HI", data, place)
-                if 8 * length > _MAX_EXIF or tag in _TILES:
+                plain = tag not in _READ or (kind in (3, 4) and length == 1)
+                if 8 * length > _MAX_EXIF or tag in tags or tag in _TILES or not plain:
                     return False
-                if tag in _SIDES:
-                    sides[tag % 2] = struct.unpack_from(order + "HI"[kind == 4], data, place + 8)[0]
-            if count > 64 or sides[0] * sides[1] > LIGHT_PNG:
+                tags[tag] = struct.unpack_from(order + "HI"[kind == 4], data, place + 8)[0]
+            pixels += tags.get(256, inf) * tags.get(257, inf)
+            if entries > 64 or pixels > LIGHT_PNG or tags.get(259, 1) not in _PACKED:
                 return False
-            at += 2 + 12 * count
+            at += 2 + 12 * entries
     return False
 
 

@@ -7,6 +7,7 @@ operation; see `_check`.
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -60,10 +61,12 @@ class FinderModel:
 
 def add_network(graph: OnnxGraph, model: FinderModel, x: str) -> str:
     """Append the network's operations on ``x`` (1, C, H, W); return the name of its answer."""
+    names = [*model.tensors, *(str(node["output"]) for node in model.nodes)]  # odd ones are left in the file
+    own = {name: name if re.fullmatch(r"[mw]\d{1,4}", name) else f"n{k}" for k, name in enumerate(names)}
     for name, value in model.tensors.items():
-        graph.constant(value, name)
+        graph.constant(value, own[name])
     for node in model.nodes:
-        inputs = [x if name == "x" else name for name in node["inputs"]]
+        inputs: list[Any] = [x if name == "x" else own[name] for name in node["inputs"]]
         attributes: dict[str, Any] = {}
         if node["op"] == "Conv":
             attributes = {"strides": [node["stride"]] * 2, "pads": [node["padding"]] * 4}
@@ -72,8 +75,8 @@ def add_network(graph: OnnxGraph, model: FinderModel, x: str) -> str:
             inputs += ["", np.array([1, 1, 2, 2], np.float32)]
             attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
             attributes["mode"] = "nearest"
-        graph.add(node["op"], *inputs, out=node["output"], **attributes)
-    return str(model.nodes[-1]["output"])
+        graph.add(node["op"], *inputs, out=own[str(node["output"])], **attributes)
+    return own[str(model.nodes[-1]["output"])]
 
 
 def save_finder(
@@ -137,6 +140,7 @@ def _check(nodes: Any, tensors: dict[str, NDArray[Any]]) -> None:
     for name, value in tensors.items():
         _want(value.dtype in (np.float16, np.float32), f"{name!r} is {value.dtype}, not float16 or float32")
         _want(bool(np.isfinite(value).all()), f"{name!r} contains NaN or infinity")
+    _want("x" not in tensors, "its tensor x has the name of the picture")
     maps, values, products = {"x": (1, 1)}, 0, 0
     for node in nodes:
         op, inputs, name = node["op"], node["inputs"], node["output"]

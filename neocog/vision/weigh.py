@@ -3,8 +3,7 @@
 Two logistic regressions, one after the other (auto-context: Tu 2008, doi:10.1109/CVPR.2008.4587436). The
 first weighs what the finder and the digit network say of a mark, its contrast, its size and level beside its
 neighbours, and a sign that it may be. The second weighs the answer of the first together with those for the
-other marks of the page: a letter stands among letters, a grain of paper among grains. It is fitted to whole
-lines, see `neocog.vision.lines`.
+other marks of the page: a letter stands among letters, a grain of paper among grains.
 """
 
 import math

@@ -15,7 +15,7 @@ const quoted = (value) => {
 };
 const table = (rows) => rows.map((row) => `${row.map(quoted).join(",")}\n`).join("");
 
-// No spreadsheet takes it for a formula (as in neocog.batch.formats).
+// No spreadsheet takes it for a formula (as in neocog.reading.formats).
 const inert = (value) => {
   const words = String(value ?? "");
   return /^[=+\-@\t\r\n'＝＋－＠]/.test(words) && !/^[+-]?\d+([.,]\d+)*$/.test(words)
