@@ -181,7 +181,7 @@ def test_planes_whose_maps_take_too_much_memory_are_refused(planes: tuple[int, i
     shapes = ((k2, 16, 6, 6), (k3, k2, 6, 6), (k4, k3, 9, 9))
     ones = [np.broadcast_to(np.float32(1), shape) for shape in shapes]
     s = (s1, *(replace(s, reference=x) for s, x in zip(rest, ones, strict=True)))
-    with pytest.raises(model_file._Refused, match="values a digit, at most 2,500,000 are read"):
+    with pytest.raises(model_file.Refused, match="values a digit, at most 2,500,000 are read"):
         model_file._check(broken(s=s, labels=np.zeros(k4, np.int64)))
 
 

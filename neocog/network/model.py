@@ -9,10 +9,10 @@ scalars and the card as JSON.
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from neocog.network.spec import LABELS, REJECT, NetworkSpec, Psi, preset
 from neocog.text import printable, reason_of
 
 Precision = Literal["fp16", "fp32"]
+Header = dict[str, Any]
+Tensors = Mapping[str, NDArray[Any]]
+T = TypeVar("T")
 
 _FORMAT = "neocog 1"
 _RULE = "strongest"  # how UC4 reads the planes of a label; files of other rules are not read
@@ -45,7 +48,7 @@ _NEW_CARD = "write its card again, or use the model as it was trained"
 _WANTED = "expected a safetensors file written by 'neocog train'"
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """What is wrong with a model's file."""
 
 
@@ -108,17 +111,28 @@ class Model:
 
 def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
     """Return the model as the bytes of a safetensors file; the same model gives the same bytes."""
+    return pack(model, precision=precision)
+
+
+def pack(model: Model, tensors: Tensors | None = None, *, precision: Precision, **more: Any) -> bytes:
+    """Return the bytes of a file that holds a model, further ``tensors``, and ``more`` in its header.
+
+    Matrices among the further tensors are rounded to ``precision`` as the reference vectors are.
+    """
     from safetensors.numpy import save
 
     kind = np.float16 if precision == "fp16" else np.float32
-    tensors: dict[str, NDArray[Any]] = {"US4.labels": model.labels.astype(np.int64)}
-    for i, layer in enumerate(model.s, start=1):
-        if kind is np.float16 and (peak := layer.reference.max(initial=0)) > np.finfo(np.float16).max:
-            raise ModelError(f"reference vectors reach {peak:.3g}, too large for fp16; save as fp32")
-        tensors[f"US{i}.reference"] = layer.reference.astype(kind)
-        tensors[f"US{i}.c"] = layer.c
-    for i, blur in enumerate(model.blurs, start=1):
-        tensors[f"UC{i}.blur"] = blur
+    rounded = {f"US{i}.reference": layer.reference for i, layer in enumerate(model.s, start=1)}
+    exact: dict[str, NDArray[Any]] = {"US4.labels": model.labels.astype(np.int64)}
+    exact |= {f"US{i}.c": layer.c for i, layer in enumerate(model.s, start=1)}
+    exact |= {f"UC{i}.blur": blur for i, blur in enumerate(model.blurs, start=1)}
+    for name, value in (tensors or {}).items():
+        (rounded if value.ndim > 1 else exact)[name] = value
+    for name, value in rounded.items():
+        peak = np.abs(value).max(initial=0)
+        if kind is np.float16 and peak > np.finfo(np.float16).max:
+            raise ModelError(f"{name} reaches {peak:.3g}, too large for fp16; save as fp32")
+        exact[name] = value.astype(kind)
     header = {
         "format": _FORMAT,
         "name": model.name,
@@ -129,12 +143,13 @@ def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
         "thresholds": [layer.threshold for layer in model.s],
         "q": [layer.q for layer in model.s],
         "card": model.card,
+        **more,
     }
     try:
         words = json.dumps(header, sort_keys=True, allow_nan=False)
     except ValueError:
         raise ModelError(f"model {model.name}: its header or card has {_NO_NUMBER}") from None
-    contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    contiguous = {name: np.ascontiguousarray(value) for name, value in exact.items()}
     return save(contiguous, metadata={"neocog": words})
 
 
@@ -148,13 +163,18 @@ def load_model(name_or_path: str | Path) -> Model:
         or holds values no neocognitron can have (NaN, negative reference vectors, weights so
         large that responses are not finite).
     """
+    return load_with(from_bytes, name_or_path)
+
+
+def load_with(read: Callable[..., T], name_or_path: str | Path) -> T:
+    """Return what ``read(data, source=path)`` makes of a model's file; ModelError as :func:`load_model`."""
     from neocog.network.registry import find_model
 
     path = find_model(name_or_path)
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ModelError(f"model {path}: larger than {MAX_BYTES:,} bytes; no neocog model is")
-        return from_bytes(path.read_bytes(), source=str(path))
+        return read(path.read_bytes(), source=str(path))
     except OSError as error:
         raise ModelError(f"model {path}: cannot be read ({error.strerror})") from None
     except MemoryError:
@@ -163,24 +183,31 @@ def load_model(name_or_path: str | Path) -> Model:
 
 def from_bytes(data: bytes, *, source: str) -> Model:
     """Build a model from the bytes of a file, ``source`` in messages; ModelError as :func:`load_model`."""
+    return unpack(data, _FORMAT, lambda model, header, tensors: model, source=source)
+
+
+def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T], *, source: str) -> T:
+    """Return what ``finish`` makes of the model, the header and the tensors in a file of format ``form``.
+
+    ModelError as :func:`load_model`, and where ``finish`` raises `Refused` or misses a part.
+    """
     try:
-        header, tensors = _parse(data)
-        try:
-            model = _build(header, tensors, _version(data, header))
-        except (KeyError, IndexError, TypeError, ValueError, OverflowError, UsageError) as error:
-            raise _Refused(f"a part is missing or wrong ({error})") from None
+        header, tensors = _parse(data, form)
+        model = _build(header, tensors, _version(data, header))
         _check(model)
         _check_card(model.card)
-    except _Refused as wrong:
+        return finish(model, header, tensors)
+    except Refused as wrong:
         raise ModelError(f"model {source}: {wrong}") from None
-    return model
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, UsageError) as error:
+        raise ModelError(f"model {source}: a part is missing or wrong ({error})") from None
 
 
-def _build(header: dict[str, Any], tensors: Mapping[str, NDArray[Any]], version: str) -> Model:
+def _build(header: Header, tensors: Tensors, version: str) -> Model:
     s = tuple(
         SWeights(
-            reference=_tensor(tensors, f"US{i + 1}.reference", most=_LARGEST),
-            c=_tensor(tensors, f"US{i + 1}.c"),
+            reference=tensor_of(tensors, f"US{i + 1}.reference", most=_LARGEST),
+            c=tensor_of(tensors, f"US{i + 1}.c"),
             threshold=float(header["thresholds"][i]),
             q=float(header["q"][i]),
         )
@@ -190,7 +217,7 @@ def _build(header: dict[str, Any], tensors: Mapping[str, NDArray[Any]], version:
         name=printable(str(header["name"]))[:_LONGEST_NAME],
         spec=preset(header["preset"]),
         s=cast("Any", s),
-        blurs=cast("Any", tuple(_tensor(tensors, f"UC{i}.blur") for i in (1, 2, 3))),
+        blurs=cast("Any", tuple(tensor_of(tensors, f"UC{i}.blur") for i in (1, 2, 3))),
         labels=tensors["US4.labels"].astype(np.int64),
         psi=header["psi"],
         temperature=float(header["temperature"]),
@@ -199,13 +226,13 @@ def _build(header: dict[str, Any], tensors: Mapping[str, NDArray[Any]], version:
     )
 
 
-def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
+def _parse(data: bytes, form: str) -> tuple[Header, Tensors]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     # the length of a header may begin with a pickle's 0x80, but not go on as a pickle does
     if (data[:1] == b"\x80" and any(data[3:8])) or data[:4] == b"PK\x03\x04":
-        raise _Refused(f"a pickle or archive, which neocog never loads; {_WANTED}")
+        raise Refused(f"a pickle or archive, which neocog never loads; {_WANTED}")
     try:
         length = int.from_bytes(data[:8], "little")
         if min(length, len(data)) > MAX_HEADER:
@@ -214,13 +241,13 @@ def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
         metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
         header = header_json(metadata["neocog"])
     except (SafetensorError, ValueError, TypeError, RecursionError) as error:
-        raise _Refused(f"cut short or not a model ({reason_of(error)}); {_WANTED}") from None
+        raise Refused(f"cut short or not a model ({reason_of(error)}); {_WANTED}") from None
     except (KeyError, AttributeError):
-        raise _Refused(f"a safetensors file, but not a neocog model; {_WANTED}") from None
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise _Refused(f"not of format {_FORMAT!r}; {_WANTED}")
+        raise Refused(f"a safetensors file, but not a neocog model; {_WANTED}") from None
+    if (found := header.get("format") if isinstance(header, dict) else None) != form:
+        raise Refused(f"of format {_cut(found)}, not {form!r}; {_WANTED}")
     if (rule := header.get("rule")) != _RULE:
-        raise _Refused(
+        raise Refused(
             f"decision rule {_cut(rule)} is no longer read, only {_RULE!r}; commit d840c1a is the last that "
             "reads pairs, triples and linear; train the model again"
         )
@@ -248,7 +275,7 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, within), default=0) if isinstance(value, dict | list) else 0
 
 
-def _version(data: bytes, header: dict[str, Any]) -> str:
+def _version(data: bytes, header: Header) -> str:
     """What tells two models apart: the tensors and the header, but for the card.
 
     A card may be written anew when a model is measured anew; the model stays the same.
@@ -262,17 +289,16 @@ def _version(data: bytes, header: dict[str, Any]) -> str:
     return digest.hexdigest()[:8]
 
 
-def _tensor(
-    tensors: Mapping[str, NDArray[Any]], name: str, *, most: float = MAX_WEIGHT
-) -> NDArray[np.float32]:
+def tensor_of(tensors: Tensors, name: str, *, most: float = MAX_WEIGHT) -> NDArray[np.float32]:
+    """Return a tensor as float32; Refused if it is of integers, not finite, or reaches beyond ``most``."""
     raw = tensors[name]
     if raw.dtype not in (np.float16, np.float32):
-        raise _Refused(f"{name} is {raw.dtype}, expected float16 or float32")
+        raise Refused(f"{name} is {raw.dtype}, expected float16 or float32")
     tensor = raw.astype(np.float32, copy=False)
     if not np.isfinite(tensor).all():
-        raise _Refused(f"{name} holds values that are not finite")
+        raise Refused(f"{name} holds values that are not finite")
     if (peak := max(tensor.max(initial=0), -tensor.min(initial=0))) > most:
-        raise _Refused(f"{name} reaches {peak:.3g}, expected at most {most:g}")
+        raise Refused(f"{name} reaches {peak:.3g}, expected at most {most:g}")
     return tensor
 
 
@@ -284,38 +310,38 @@ def _check(model: Model) -> None:
         planes = layer.reference.shape[0] if layer.reference.ndim else 0
         if i == 1:
             planes = spec.orientations
-        _shape(layer.reference, (max(planes, 1), before, s.kernel, s.kernel), f"US{i}")
-        _shape(layer.c, (s.kernel, s.kernel), f"US{i}.c")
+        check_shape(layer.reference, (max(planes, 1), before, s.kernel, s.kernel), f"US{i}")
+        check_shape(layer.c, (s.kernel, s.kernel), f"US{i}.c")
         if layer.reference.min() < 0 or layer.c.min() < 0:
-            raise _Refused(f"US{i} has negative weights; X and c must not be")
+            raise Refused(f"US{i} has negative weights; X and c must not be")
         if not 1e-6 <= layer.threshold < 1 or not 0 < layer.q <= 1e6:
-            raise _Refused(f"US{i} has threshold {layer.threshold}, q {layer.q}")
+            raise Refused(f"US{i} has threshold {layer.threshold}, q {layer.q}")
         before = planes
     values = sum((layer.planes or 1) * layer.size**2 for layer in spec.layers(model.planes))
     if values > MAX_VALUES:
         planes = "/".join(map(str, model.planes))
         most = f"at most {MAX_VALUES:,} are read"
-        raise _Refused(f"{planes} planes give maps of {values:,} values a digit, {most}")
+        raise Refused(f"{planes} planes give maps of {values:,} values a digit, {most}")
     for i, (blur, c) in enumerate(zip(model.blurs, spec.c, strict=True), start=1):
-        _shape(blur, (c.kernel - 1, c.kernel - 1), f"UC{i}.blur")
-    _shape(model.labels, (model.planes[2],), "US4.labels")
+        check_shape(blur, (c.kernel - 1, c.kernel - 1), f"UC{i}.blur")
+    check_shape(model.labels, (model.planes[2],), "US4.labels")
     if model.labels.min() < 0 or model.labels.max() > REJECT:
-        raise _Refused(f"labels reach beyond 0..9 and {REJECT}, no digit")
+        raise Refused(f"labels reach beyond 0..9 and {REJECT}, no digit")
     if model.psi not in get_args(Psi):
-        raise _Refused(f"unknown psi {_cut(model.psi)}")
+        raise Refused(f"unknown psi {_cut(model.psi)}")
     if not 1e-6 <= model.temperature <= 1e6:
-        raise _Refused(f"temperature {model.temperature}, expected above 0")
+        raise Refused(f"temperature {model.temperature}, expected above 0")
 
 
-def _shape(array: NDArray[Any], wanted: tuple[int, ...], name: str) -> None:
+def check_shape(array: NDArray[Any], wanted: tuple[int, ...], name: str) -> None:
     if array.shape != wanted:
-        raise _Refused(f"{name} has shape {array.shape}, expected {wanted}")
+        raise Refused(f"{name} has shape {array.shape}, expected {wanted}")
 
 
 def _check_card(card: Any) -> None:
     """See that what the readers of a card calculate with is there as numbers."""
     if not isinstance(card, dict):
-        raise _Refused(f"the card is not a JSON object; {_NEW_CARD}")
+        raise Refused(f"the card is not a JSON object; {_NEW_CARD}")
     reading, rejection, learned = (
         _table(card.get(name, {}), name) for name in ("reading", "rejection", "finetuning")
     )
@@ -323,7 +349,7 @@ def _check_card(card: Any) -> None:
         _number(value, (0.0, 1.0 if name == "min_p" else _LARGEST), f"the card's reading: {name}")
     rows = rejection.get("table", [])
     if not isinstance(rows, list):
-        raise _Refused(f"the card's rejection table has no rows; {_NEW_CARD}")
+        raise Refused(f"the card's rejection table has no rows; {_NEW_CARD}")
     for row in rows:
         for name in ("p", "error"):
             value = _table(row, "rejection table's row").get(name)
@@ -334,14 +360,14 @@ def _check_card(card: Any) -> None:
 
 def _table(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _Refused(f"the card's {name} is {_cut(value)}, expected a JSON object; {_NEW_CARD}")
+        raise Refused(f"the card's {name} is {_cut(value)}, expected a JSON object; {_NEW_CARD}")
     return value
 
 
 def _number(value: Any, ends: tuple[float, float], what: str) -> None:
     known = isinstance(value, int | float) and not isinstance(value, bool)
     if not known or not ends[0] <= value <= ends[1]:
-        raise _Refused(f"{what} {_cut(value)}, expected a number, {ends[0]:g} to {ends[1]:g}; {_NEW_CARD}")
+        raise Refused(f"{what} {_cut(value)}, expected a number, {ends[0]:g} to {ends[1]:g}; {_NEW_CARD}")
 
 
 def _cut(value: Any) -> str:

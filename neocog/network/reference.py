@@ -6,12 +6,14 @@ not flipped. Equation numbers are those of Fukushima (2003) and Ikeda et al. (20
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from neocog.network.fields import contrast_kernel
+from neocog.network.lines import BESIDE, LineModel, strip_u0
 from neocog.network.model import Model
 from neocog.network.spec import LABELS, REJECT, ContrastSpec, Psi
 from neocog.network.u0 import check_u0
@@ -19,11 +21,16 @@ from neocog.network.u0 import check_u0
 Maps = NDArray[np.float64]
 
 
-def windows(u: Maps, kernel: int, padding: int, stride: int = 1) -> Maps:
-    """Return every cell's view of the padded layer ``u``: (B, K, H', W', kernel, kernel)."""
+def windows(
+    u: Maps, kernel: int, padding: int, stride: int = 1, *, across: int | None = None, dilation: int = 1
+) -> Maps:
+    """Return every cell's view of the padded layer ``u``: (B, K, H', W', kernel, kernel).
+
+    ``across`` is the stride over columns where it differs; a window's columns are ``dilation`` apart.
+    """
     padded = np.pad(u, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-    view = sliding_window_view(padded, (kernel, kernel), axis=(2, 3))
-    seen: Maps = view[:, :, ::stride, ::stride]
+    view = sliding_window_view(padded, (kernel, dilation * (kernel - 1) + 1), axis=(2, 3))
+    seen: Maps = view[:, :, ::stride, :: across or stride, :, ::dilation]
     return seen
 
 
@@ -39,13 +46,14 @@ def contrast(u0: ArrayLike, spec: ContrastSpec) -> Maps:
     return np.stack([np.maximum(y, 0), np.maximum(-y, 0)], axis=1)
 
 
-def inhibition(u: Maps, c: Maps, padding: int) -> Maps:
+def inhibition(u: Maps, c: Maps, padding: int, dilation: int = 1) -> Maps:
     """V-cells: v(n) = sqrt( sum_k sum_nu c(nu) u(n + nu, k)^2 ), (B, K, H, W) -> (B, H', W').
 
     The planes are summed first, which is exact: the same c serves every plane (Ikeda eq. 2).
     """
     energy = (u**2).sum(axis=1, keepdims=True)
-    v: Maps = np.sqrt(np.einsum("bkhwij,ij->bhw", windows(energy, c.shape[0], padding), c))
+    seen = windows(energy, c.shape[0], padding, dilation=dilation)
+    v: Maps = np.sqrt(np.einsum("bkhwij,ij->bhw", seen, c))
     return v
 
 
@@ -60,8 +68,10 @@ def inhibitory_weights(reference: Maps, c: Maps, q: float) -> Maps:
     return b
 
 
-def s_response(u: Maps, reference: Maps, c: Maps, *, threshold: float, q: float, padding: int) -> Maps:
-    """S-cells (Ikeda eq. 1): (B, K', H, W) -> (B, K, H', W').
+def s_response(
+    u: Maps, reference: Maps, c: Maps, *, threshold: float, q: float, padding: int, dilation: int = 1
+) -> Maps:
+    """S-cells (Ikeda eq. 1): (B, K', H, W) -> (B, K, H', W'); ``dilation`` as :func:`windows`.
 
     u_S(n,k) = theta/(1-theta) max(0, (1 + sum a u) / (1 + theta b v) - 1); for strong inputs this
     is (s - theta)+ / (1 - theta), s the cosine between window and X in the c-weighted metric;
@@ -70,8 +80,9 @@ def s_response(u: Maps, reference: Maps, c: Maps, *, threshold: float, q: float,
     kernel = c.shape[0]
     a = excitatory_weights(reference, c, q)
     b = inhibitory_weights(reference, c, q)[:, None, None]
-    e = np.einsum("bkhwij,mkij->bmhw", windows(u, kernel, padding), a, optimize=True)
-    v = inhibition(u, c, padding)[:, None]
+    seen = windows(u, kernel, padding, dilation=dilation)
+    e = np.einsum("bkhwij,mkij->bmhw", seen, a, optimize=True)
+    v = inhibition(u, c, padding, dilation)[:, None]
     ratio = (1 + e) / (1 + threshold * b * v)
     response: Maps = threshold / (1 - threshold) * np.maximum(ratio - 1, 0)
     return response
@@ -83,15 +94,14 @@ def psi(x: Maps, kind: Psi) -> Maps:
     return out
 
 
-def c_response(u: Maps, blur: Maps, *, padding: int, kind: Psi) -> Maps:
+def c_response(u: Maps, blur: Maps, *, padding: int, kind: Psi, across: int = 2) -> Maps:
     """C-cells: psi(max(0, sum_nu a_C(nu) u_S(n + nu))), stride 2, (B, K, H, W) -> (B, K, H', W').
 
-    Written as what it is: a blur of every plane, the average of 2x2 blurred cells, psi.
+    Written as what it is: a blur of every plane, the average of 2x2 blurred cells, psi. ``across`` is the
+    stride over columns.
     """
     blurred = np.einsum("bkhwij,ij->bkhw", windows(u, blur.shape[0], padding), blur)
-    even = 2 * (blurred.shape[2] // 2)
-    h = even // 2
-    pooled = blurred[:, :, :even, :even].reshape(*u.shape[:2], h, 2, h, 2).mean(axis=(3, 5))
+    pooled = windows(blurred, 2, 0, 2, across=across).mean(axis=(4, 5))
     return psi(np.maximum(pooled, 0), kind)
 
 
@@ -112,22 +122,59 @@ def respond(u0: ArrayLike, model: Model) -> Mapping[str, Maps]:
     ``"U0" (B, 1, 65, 65), "UG", "US1", "UC1", .. "US4", "UC4"``; UC4 is (B, 10, 1, 1), or (B, 11, 1, 1) with
     planes that reject. InputError if the pictures have another shape or hold what is no number.
     """
-    spec, u = model.spec, np.asarray(u0, dtype=np.float64)
+    u = np.asarray(u0, dtype=np.float64)
     check_u0(u)
-    maps: dict[str, Maps] = {"U0": u[:, None]}
-    u = maps["UG"] = contrast(u, spec.contrast)
+    maps = _layers(u, model, dense=False)
+    maps["UC4"] = strongest_of_label(maps["US4"], model.labels)[:, :, None, None]
+    return maps
+
+
+def respond_line(strip: NDArray[Any], model: LineModel) -> Mapping[str, Maps]:
+    """Every layer's map of a strip (48, w) by name, in float64, none with a batch's axis.
+
+    ``"U0" (1, 65, W + 17), "UG", .. "US4" (K4, 5, T), "UC4" (2, K4, T), "Z" (n, T)`` with W = padded(w) and
+    T = W / 4 + 13, of which the first columns(w) count. UC3 has a cell at every fourth column of U0, and a
+    cell of US4 sees every second of them, so that it is that of an isolated digit in the same place. UC4 is
+    the strongest and the mean response over the rows, Z the characters' scores. InputError as `strip_u0`.
+    """
+    u0 = strip_u0(strip).astype(np.float64)
+    maps = {name: u[0] for name, u in _layers(u0[None], model.digits, dense=True).items()}
+    uc4 = maps["UC4"] = np.stack([maps["US4"].max(axis=1), maps["US4"].mean(axis=1)])
+    head = model.head
+    x = uc4.reshape(-1, uc4.shape[2])
+    for i, (w, b) in enumerate(zip(head.weights, head.biases, strict=True)):
+        x = convolution(x if i == 0 else np.maximum(x, 0), w, b)
+    maps["Z"] = head.own.astype(np.float64) @ uc4[0] + head.bias[:, None] + x
+    return maps
+
+
+def convolution(x: Maps, w: NDArray[Any], b: NDArray[Any]) -> Maps:
+    """z(o, t) = b(o) + sum_i sum_nu w(o, i, nu) x(i, t + nu), zeros at the ends: (I, T) -> (O, T)."""
+    around = w.shape[2] // 2
+    seen = sliding_window_view(np.pad(x, ((0, 0), (around, around))), w.shape[2], axis=1)
+    z: Maps = np.einsum("itj,oij->ot", seen, w.astype(np.float64), optimize=True) + b[:, None]
+    return z
+
+
+def _layers(u0: Maps, model: Model, *, dense: bool) -> dict[str, Maps]:
+    """The maps of U0 (B, 65, W) .. US4; ``dense`` as along a strip."""
+    spec, maps = model.spec, {"U0": u0[:, None]}
+    u = maps["UG"] = contrast(u0, spec.contrast)
     for stage in range(4):
         s, layer = spec.s[stage], model.s[stage]
+        last = dense and stage == 3
         u = maps[f"US{stage + 1}"] = s_response(
-            u,
+            np.pad(u, ((0, 0), (0, 0), (0, 0), (BESIDE, BESIDE))) if last else u,
             layer.reference.astype(np.float64),
             layer.c.astype(np.float64),
             threshold=layer.threshold,
             q=layer.q,
             padding=s.padding,
+            dilation=2 if last else 1,
         )
         if stage < 3:
-            blur = model.blurs[stage].astype(np.float64)
-            u = maps[f"UC{stage + 1}"] = c_response(u, blur, padding=spec.c[stage].padding, kind=model.psi)
-    maps["UC4"] = strongest_of_label(u, model.labels)[:, :, None, None]
+            blur, c = model.blurs[stage].astype(np.float64), spec.c[stage]
+            across = 1 if dense and stage == 2 else c.stride
+            u = c_response(u, blur, padding=c.padding, kind=model.psi, across=across)
+            maps[f"UC{stage + 1}"] = u
     return maps

@@ -1,0 +1,209 @@
+"""The ten layers along a line of writing: the model that reads a strip, and its file.
+
+A strip is ink (48, w), 0 paper .. 1 ink, digits about 40 rows high. Padded with paper on the right to W
+columns, and all around to the 65 rows of U0, it passes through the layers of an isolated digit; see
+:func:`neocog.network.reference.respond_line`. A small head over neighbouring columns turns the responses of
+UC4 into scores of characters and of none (the blank of CTC).
+
+The file is that of a digit model (:mod:`neocog.network.model`) of format ``neocog lines 1``, with the tensors
+``head.own`` (n, K4), ``head.bias`` (n,), ``head.w1`` (inner, 2 K4, 5), ``head.w2`` (inner, inner, 5),
+``head.w3`` (n, inner, 1), ``head.b1`` .. ``head.b3``, and alphabet and temperature in its header.
+"""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import InputError
+from neocog.files import atomic_write
+from neocog.network.model import (
+    Header,
+    Model,
+    Precision,
+    Refused,
+    Tensors,
+    check_shape,
+    load_with,
+    pack,
+    tensor_of,
+    unpack,
+)
+from neocog.network.spec import INPUT_SIZE, REJECT, NetworkSpec
+
+#: Characters by index; the blank comes after them.
+ALPHABET = "0123456789.,-/:+()=x*%# "
+#: Rows of a strip, and the columns that one may have.
+ROWS, NARROWEST, WIDEST = 48, 16, 700
+#: Strips are padded to multiples of this many columns.
+MULTIPLE = 32
+#: Rows and columns of paper above and to the left of a strip in U0; one more goes below and to the right.
+MARGIN = (INPUT_SIZE - ROWS) // 2
+#: Columns of silence on both sides of UC3.
+BESIDE = 8
+FORMAT = "neocog lines 1"
+_KERNELS = (5, 5, 1)  # columns that each layer of the head sees
+#: Planes of the head's layers: trained ones have 160.
+MAX_INNER = 4096
+#: What scores can reach, given the weights: far from the largest float32, so that all sums are finite.
+MAX_SCORE = 1e12
+
+
+def padded(width: int) -> int:
+    """Return the columns W to which a strip of so many columns is padded with paper."""
+    return -(-width // MULTIPLE) * MULTIPLE
+
+
+def columns(width: int) -> int:
+    """Return the columns of the answer to a strip of ``width`` columns: the last that its ink reaches."""
+    return (width + 3) // 4 + 6
+
+
+def strip_u0(strip: NDArray[Any]) -> NDArray[np.float32]:
+    """Return U0 (65, W + 17) float32 of a strip (48, w): ink as floats, cut to 0 .. 1, or uint8, ink 255.
+
+    InputError if the strip has another shape or holds what is no number.
+    """
+    shape = strip.shape
+    if strip.ndim != 2 or shape[0] != ROWS or not NARROWEST <= shape[1] <= WIDEST:
+        raise InputError(f"got a strip of {shape}, expected ({ROWS}, w), w {NARROWEST} to {WIDEST}; scale it")
+    if strip.dtype != np.uint8 and not (strip.dtype.kind == "f" and np.isfinite(strip).all()):
+        raise InputError(f"got a strip of {strip.dtype}, expected uint8 or finite floats, ink 1 on paper 0")
+    ink = np.clip(strip / np.float32(255) if strip.dtype == np.uint8 else strip, 0, 1).astype(np.float32)
+    right = padded(shape[1]) - shape[1] + MARGIN + 1
+    return np.pad(ink, ((MARGIN, MARGIN + 1), (MARGIN, right)))
+
+
+def log_likelihoods(z: NDArray[Any], temperature: float) -> NDArray[Any]:
+    """Return log softmax(z / temperature) over the n characters of each column, (n, T) -> (T, n)."""
+    odds = (z.T - z.T.max(axis=1, keepdims=True)) / temperature
+    logs: NDArray[Any] = odds - np.log(np.exp(odds).sum(axis=1, keepdims=True))
+    return logs
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Scores z = own y + bias + w3 * relu(w2 * relu(w1 * [y; m] + b1) + b2) + b3 over the columns of UC4."""
+
+    own: NDArray[np.float32]  #: what each plane's strongest response y says of each character, (n, K4)
+    bias: NDArray[np.float32]  #: (n,)
+    #: correlations over columns, (inner, 2 K4, 5), (inner, inner, 5), (n, inner, 1); zeros beyond the ends
+    weights: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+    biases: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class LineModel:
+    """A network that reads a line: the ten layers, the head, and the characters that it knows."""
+
+    digits: Model  #: the ten layers; its name is this model's
+    head: Head
+    alphabet: str = ALPHABET  #: the blank has the index after it
+    temperature: float = 1.0  #: log likelihoods are log softmax(z / temperature)
+    card: dict[str, Any] = field(default_factory=dict)  #: data, recipe, accuracy: JSON values
+    version: str = ""  #: as `Model.version`
+
+    def __repr__(self) -> str:
+        """Return what tells models apart; the arrays and the card would fill a screen."""
+        return f"<LineModel {self.id}: {self.digits!r}>"
+
+    @property
+    def name(self) -> str:
+        """Such as ``"neocog-lines"``."""
+        return self.digits.name
+
+    @property
+    def id(self) -> str:
+        """Name and version."""
+        return replace(self.digits, version=self.version).id
+
+    @property
+    def spec(self) -> NetworkSpec:
+        """The architecture of the ten layers."""
+        return self.digits.spec
+
+    @property
+    def blank(self) -> int:
+        """Index of no character."""
+        return len(self.alphabet)
+
+    def save(self, path: str | Path, *, precision: Precision = "fp32") -> "LineModel":
+        """Write the model to a file and return it as it reads from there; ModelError as `load_lines`."""
+        data = to_bytes(self, precision=precision)
+        saved = from_bytes(data, source=str(path))
+        with atomic_write(path) as stream:
+            stream.write(data)
+        return saved
+
+
+def to_bytes(model: LineModel, *, precision: Precision = "fp32") -> bytes:
+    """Return the model as the bytes of a safetensors file; the same model gives the same bytes."""
+    head = model.head
+    tensors = {"head.own": head.own, "head.bias": head.bias}
+    tensors |= {f"head.w{i}": w for i, w in enumerate(head.weights, start=1)}
+    tensors |= {f"head.b{i}": b for i, b in enumerate(head.biases, start=1)}
+    lines = {"alphabet": model.alphabet, "temperature": model.temperature}
+    digits = replace(model.digits, card=model.card)
+    return pack(digits, tensors, precision=precision, format=FORMAT, lines=lines)
+
+
+def load_lines(name_or_path: str | Path) -> LineModel:
+    """Load a line model by name or from a file; ModelError as :func:`neocog.network.model.load_model`."""
+    return load_with(from_bytes, name_or_path)
+
+
+def from_bytes(data: bytes, *, source: str) -> LineModel:
+    """Build a line model from the bytes of a file; ModelError as :func:`load_lines`."""
+    return unpack(data, FORMAT, _finish, source=source)
+
+
+def _finish(digits: Model, header: Header, tensors: Tensors) -> LineModel:
+    """Add the head to the ten layers; Refused if it does not fit them or could give scores beyond bounds."""
+    if (alphabet := header["lines"]["alphabet"]) != ALPHABET:
+        raise Refused(f"its alphabet is {str(alphabet)[:40]!r}, expected {ALPHABET!r}")
+    if not 1e-3 <= (temperature := float(header["lines"]["temperature"])) <= 1e3:
+        raise Refused(f"a line's temperature {temperature}, expected 0.001 to 1000")
+    own, bias, *rest = (tensor_of(tensors, f"head.{name}") for name in "own bias w1 w2 w3 b1 b2 b3".split())
+    n, inner = len(ALPHABET) + 1, rest[0].shape[0] if rest[0].ndim else 0
+    if not 0 < inner <= MAX_INNER:
+        raise Refused(f"the head has {inner} planes, expected 1 to {MAX_INNER}")
+    planes = (2 * digits.planes[2], inner, inner, n)
+    check_shape(own, (n, digits.planes[2]), "head.own")
+    check_shape(bias, (n,), "head.bias")
+    # a response of US4 is at most 1, and rounded at most 1 / (1 - threshold), see reference.s_response
+    first = reach = 1 / (1 - digits.s[3].threshold)
+    for i, (w, b) in enumerate(zip(rest[:3], rest[3:], strict=True)):
+        check_shape(w, (planes[i + 1], planes[i], _KERNELS[i]), f"head.w{i + 1}")
+        check_shape(b, (planes[i + 1],), f"head.b{i + 1}")
+        reach = _reach(w, b, reach)
+    reach += _reach(own, bias, first)
+    if not reach <= MAX_SCORE:
+        raise Refused(f"its scores may reach {reach:.3g}, expected at most {MAX_SCORE:g}")
+    head = Head(own, bias, (rest[0], rest[1], rest[2]), (rest[3], rest[4], rest[5]))
+    version, card = digits.version, digits.card
+    return LineModel(replace(digits, card={}, version=""), head, alphabet, temperature, card, version)
+
+
+def _reach(w: NDArray[np.float32], b: NDArray[np.float32], most: float) -> float:
+    """The largest sum w x + b for |x| <= most."""
+    return float(np.abs(w.astype(np.float64)).reshape(len(w), -1).sum(axis=1).max() * most + np.abs(b).max())
+
+
+def from_digits(model: Model, *, seed: int, inner: int = 160) -> LineModel:
+    """Return what learning starts from: a digit model's layers, its labels as characters, a random head."""
+    rng, planes = np.random.default_rng(seed), model.planes[2]
+    n = len(ALPHABET) + 1
+    own = rng.normal(0, 0.05, (n, planes))
+    own[np.where(model.labels == REJECT, n - 1, model.labels), np.arange(planes)] += 8
+    bias = np.zeros(n, np.float32)
+    bias[-1] = 2
+    shapes = ((inner, 2 * planes, 5), (inner, inner, 5), (n, inner, 1))
+    scales = (np.sqrt(2 / (10 * planes)), np.sqrt(2 / (5 * inner)), 0.1 / np.sqrt(inner))
+    w1, w2, w3 = (
+        rng.normal(0, scale, shape).astype(np.float32) for scale, shape in zip(scales, shapes, strict=True)
+    )
+    b1, b2, b3 = (np.zeros(shape[0], np.float32) for shape in shapes)
+    digits = replace(model, name=f"{model.name}-lines", card={}, version="")
+    return LineModel(digits, Head(own.astype(np.float32), bias, (w1, w2, w3), (b1, b2, b3)))

@@ -1,0 +1,171 @@
+"""The network of lines: the equations along a strip, and its file."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.errors import InputError, ModelError
+from neocog.network import lines
+from neocog.network import model as digit_file
+from neocog.network.lines import ALPHABET, LineModel, from_digits, load_lines
+from neocog.network.reference import respond, respond_line
+from neocog.network.u0 import u0_from_digits
+from tests.support import digits_of, tiny_model
+
+
+@cache
+def tiny_lines() -> LineModel:
+    return from_digits(replace(tiny_model(), labels=np.arange(1, 11)), seed=0, inner=12)
+
+
+@cache
+def digit_strip() -> np.ndarray:
+    """The strip (48, 144) of "325", a digit in 48 columns."""
+    return np.concatenate([u0[8:56, 8:56] for u0 in u0_from_digits(digits_of("325"))], axis=1)
+
+
+def test_an_isolated_digit_is_read_as_ever() -> None:
+    for u0, digit in zip(u0_from_digits(digits_of("325")), "325", strict=True):
+        want = respond(u0[None], tiny_lines().digits)["US4"][0]
+        got = respond_line(u0[8:56, 8:56], tiny_lines())["US4"]
+        assert want.max() > 0.1, digit
+        np.testing.assert_allclose(got[:, :, 8:17:2], want, atol=1e-6)
+
+
+def test_shapes_and_a_head_in_plain_loops() -> None:
+    model, maps = tiny_lines(), respond_line(digit_strip()[:, :139], tiny_lines())
+    w = lines.padded(139)
+    assert (w, lines.columns(139)) == (160, 41)
+    t = w // 4 + 13
+    shapes = {
+        "U0": (1, 65, w + 17),
+        "UC3": (model.digits.planes[1], 13, t),
+        "US4": (10, 5, t),
+        "UC4": (2, 10, t),
+    }
+    assert {name: maps[name].shape for name in shapes} == shapes
+    x, head = np.concatenate([maps["US4"].max(axis=1), maps["US4"].mean(axis=1)]), model.head
+    z = head.own @ x[:10] + head.bias[:, None]
+    for i, (weights, bias) in enumerate(zip(head.weights, head.biases, strict=True)):
+        reach = weights.shape[2] // 2
+        y = np.tile(bias[:, None].astype(float), t)
+        for column in range(t):
+            for step in range(-reach, reach + 1):
+                if 0 <= column + step < t:
+                    y[:, column] += weights[:, :, step + reach] @ x[:, column + step]
+        x = np.maximum(y, 0) if i < 2 else y
+    np.testing.assert_allclose(maps["Z"], z + x, atol=1e-12)
+    logs = lines.log_likelihoods(maps["Z"], 2.0)
+    np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1)
+    np.testing.assert_allclose(logs[:, 3] - logs[:, 5], (maps["Z"][3] - maps["Z"][5]) / 2)
+
+
+def test_paper_on_the_right_changes_nothing() -> None:
+    short = respond_line(digit_strip()[:, :130], tiny_lines())
+    wide = np.pad(digit_strip()[:, :130], ((0, 0), (0, 30)))
+    for name, maps in respond_line(wide, tiny_lines()).items():
+        np.testing.assert_array_equal(maps, short[name])
+
+
+def test_strips_are_ink_of_48_rows() -> None:
+    grey = (255 * digit_strip()).astype(np.uint8)
+    u0 = lines.strip_u0(grey)
+    np.testing.assert_array_equal(u0, lines.strip_u0(grey / np.float32(255)))
+    assert u0.shape == (65, 160 + 17)
+    assert not u0[:8].any()
+    assert not u0[56:].any()
+    assert lines.strip_u0(np.full((48, 16), 1.3)).max() == 1
+    wrong: list[Any] = [
+        np.zeros((47, 64), "f4"), np.zeros((48, 15), "f4"), np.zeros((48, 701), "f4"),
+        np.zeros((1, 48, 64), "f4"), np.zeros((48, 64), int), np.full((48, 64), np.nan),
+    ]  # fmt: skip
+    for strip in wrong:
+        with pytest.raises(InputError, match=r"got a strip of .*, expected"):
+            respond_line(strip, tiny_lines())
+
+
+def test_what_learning_starts_from_says_each_planes_label() -> None:
+    model = tiny_lines()
+    assert model.id == model.name == "tiny-lines"
+    best = model.head.own.argmax(axis=0)
+    np.testing.assert_array_equal(best, [1, 2, 3, 4, 5, 6, 7, 8, 9, model.blank])
+    again = from_digits(model.digits, seed=0, inner=12)
+    np.testing.assert_array_equal(again.head.own, model.head.own)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_saved_is_loaded(tmp_path: Path, precision: Any) -> None:
+    model = replace(tiny_lines(), card={"data": "drawn"}, temperature=1.5)
+    saved = model.save(tmp_path / "m.safetensors", precision=precision)
+    loaded = load_lines(tmp_path / "m.safetensors")
+    assert loaded.id == saved.id == f"tiny-lines@{saved.version}"
+    assert (loaded.card, loaded.temperature, loaded.alphabet) == ({"data": "drawn"}, 1.5, ALPHABET)
+    assert lines.to_bytes(loaded, precision=precision) == (tmp_path / "m.safetensors").read_bytes()
+    tolerance = 0 if precision == "fp32" else 1e-2
+    want, got = (respond_line(digit_strip(), m)["Z"] for m in (model, loaded))
+    np.testing.assert_allclose(got, want, atol=tolerance)
+    assert lines.from_bytes(lines.to_bytes(replace(loaded, card={})), source="x").id == loaded.id or tolerance
+
+
+def test_a_line_model_is_no_digit_model_and_the_reverse() -> None:
+    with pytest.raises(ModelError, match="of format 'neocog lines 1', not 'neocog 1'"):
+        digit_file.from_bytes(lines.to_bytes(tiny_lines()), source="m")
+    with pytest.raises(ModelError, match="of format 'neocog 1', not 'neocog lines 1'"):
+        lines.from_bytes(digit_file.to_bytes(tiny_model()), source="m")
+
+
+def broken_head(**changes: Any) -> LineModel:
+    return replace(tiny_lines(), head=replace(tiny_lines().head, **changes))
+
+
+def weights(place: int, value: Any) -> LineModel:
+    changed = list(tiny_lines().head.weights)
+    changed[place] = value
+    return broken_head(weights=tuple(changed))
+
+
+def high(array: Any) -> Any:
+    return np.full_like(array, 6e4)
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (lambda: replace(tiny_lines(), alphabet=ALPHABET[::-1]), "its alphabet is ' #%"),
+        (lambda: replace(tiny_lines(), alphabet=[1] * 999), "its alphabet is .{42}, expected"),
+        (lambda: replace(tiny_lines(), temperature=0.0), "a line's temperature 0.0, expected 0.001"),
+        (lambda: replace(tiny_lines(), temperature="hot"), "a part is missing or wrong"),
+        (lambda: replace(tiny_lines(), card={"reading": 3}), "the card's reading is 3"),
+        (lambda: replace(tiny_lines(), digits=replace(tiny_lines().digits, psi="cube")), "unknown psi"),
+        (lambda: broken_head(own=np.zeros((24, 10), "f4")), "shape \\(24, 10\\), expected \\(25, 10\\)"),
+        (lambda: broken_head(bias=np.zeros(25, "i4")), "head.bias is int32, expected float16 or float32"),
+        (lambda: broken_head(bias=np.full(25, np.nan, "f4")), "head.bias holds values that are not finite"),
+        (lambda: broken_head(bias=np.zeros((25, 1), "f4")), "head.bias has shape"),
+        (lambda: weights(0, np.zeros((12, 10, 5), "f4")), "head.w1 has shape .*, expected \\(12, 20, 5"),
+        (lambda: weights(0, np.zeros((0, 20, 5), "f4")), "the head has 0 planes, expected 1 to 4096"),
+        (lambda: weights(0, np.zeros((5000, 20, 5), "f4")), "the head has 5000 planes"),
+        (lambda: weights(1, np.zeros((12, 12, 3), "f4")), "head.w2 has shape"),
+        (lambda: weights(1, np.full((12, 12, 5), 7e4, "f4")), "head.w2 reaches 7e\\+04, expected at most"),
+        (lambda: weights(2, np.zeros((25, 12, 5), "f4")), "head.w3 has shape"),
+        (lambda: broken_head(weights=tuple(map(high, tiny_lines().head.weights))), "its scores may reach 2.22e"),
+    ],
+)  # fmt: skip
+def test_impossible_models_are_refused(model: Any, reason: str) -> None:
+    data = lines.to_bytes(model())
+    with pytest.raises(ModelError, match=reason) as caught:
+        lines.from_bytes(data, source="m")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 250
+
+
+def test_a_missing_part_is_refused() -> None:
+    for name in ("head.own", "head.b3"):
+        data = lines.to_bytes(tiny_lines()).replace(f'"{name}"'.encode(), f'"{name[:-1]}?"'.encode())
+        with pytest.raises(ModelError, match=f"a part is missing or wrong \\('{name}'\\)"):
+            lines.from_bytes(data, source="m")
+    with pytest.raises(ModelError, match="cut short or not a model"):
+        lines.from_bytes(lines.to_bytes(tiny_lines())[:-9], source="m")
