@@ -1,0 +1,387 @@
+"""The line engine on the CPU: strips in, log likelihoods of characters out; every layer's maps; times.
+
+A strip passes through the layers by itself, on whole maps (H, W, K): nothing beside it in a batch changes a
+bit of its answer. Threads take a strip each; idle ones take parts of a layer, and a layer has the same parts
+for any number of threads. Blurs and transforms along a strip work on tiles of so many columns: one small
+matrix serves any width. Tiles in which nothing is heard are left out.
+
+`_SpectralCells`, for US2 .. US4. Along a written line nearly all windows hear something: of those of US3 the
+bounds of :mod:`neocog.network.layers` leave out 3 to 15 in 100. A direct product takes kernel^2 K' K
+multiplications a window, 0.3 and 0.5 thousand million in US3 and US4 for five digits. The discrete Fourier
+transform, over whole columns and tiles of 16, turns a correlation into one product for each frequency,
+out(f) = conj(a(f)) u(f), for all tiles together: an eighth of the multiplications, four real ones each. A
+part of the work are the frequencies of a few rows, from the transform along the strip to its inverse: they
+stay in the core's cache. A dilated layer sees its even and its odd columns as two tiles.
+
+`_PlainCells`, where the layer before has few planes (US1) or the weights' spectra would fill the memory: as
+:class:`neocog.network.layers._AllCells`, in blocks of rows.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from neocog.errors import DeviceError
+from neocog.network.fields import contrast_kernel, pooled
+from neocog.network.layers import banded, extent, length, s_constants
+from neocog.network.lines import BESIDE, Head, LineModel, columns, log_likelihoods, strip_u0
+from neocog.network.model import SWeights
+from neocog.network.parallel import ParallelMap, one_blas_thread
+from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec
+
+Floats = NDArray[np.float32]
+Layer = Callable[[Floats, ParallelMap], Floats]
+
+_TILE = 16  # columns that a transform takes: 16 and 14 are the fastest of 10 .. 32 for US2 .. US4
+_PLANES = 8  # planes before from which on a transform is the faster way
+_MOST_VALUES = 2**25  # of a layer's transformed weights; `neocog` has 4.3 million at most
+#: A transform rounds to 1e-7 of what a tile hears; a cell that hears nearly nothing divides that by its s.
+_LEAST_SILENCE = 1e-4  # those of `neocog` are 6e-4 at least, of `fukushima` 2e-6
+_BLOCK = 12  # rows of a plain product: its windows stay in the cache
+
+
+class _Separable:
+    """Correlation of maps (H, W, K) of any width with a kernel, as a sum of products of two profiles."""
+
+    def __init__(
+        self,
+        kernel: NDArray[np.float64],
+        rows: int,
+        padding: int,
+        stride: tuple[int, int],
+        exact: bool = False,
+    ) -> None:
+        u, sigma, across = np.linalg.svd(kernel)
+        down, rank = u.T * sigma[:, None], int((sigma > sigma[0] * (1e-14 if exact else 1e-7)).sum())
+        if rank > 1 and not exact:  # row by row: rounding would not leave its zeros 0
+            down, across, rank = np.eye(len(kernel)), kernel, len(kernel)
+        kind = np.float64 if exact else np.float32
+        self._padding, self._stride, self._kernel = padding, stride[1], len(kernel)
+        self._seen = (_TILE - 1) * stride[1] + len(kernel)  # columns that a tile sees
+        self._down = np.stack([banded(row, rows, padding, stride[0]) for row in down[:rank]]).astype(kind)
+        bands = [banded(row, self._seen, 0, stride[1]) for row in across[:rank]]
+        self._across = np.stack(bands)[:, None, None].astype(kind)
+
+    def __call__(self, u: NDArray[Any]) -> NDArray[Any]:
+        h, w, k = u.shape
+        rank, rows, _ = self._down.shape
+        out = (w + 2 * self._padding - self._kernel) // self._stride + 1
+        tiles = -(-out // _TILE)
+        wide = np.zeros((rank, rows, (tiles * _TILE - 1) * self._stride + self._kernel, k), self._down.dtype)
+        half = self._down.reshape(-1, h) @ u.astype(wide.dtype, copy=False).reshape(h, -1)
+        wide[:, :, self._padding : self._padding + w] = half.reshape(rank, rows, w, k)
+        r, y, x, one = wide.strides
+        if k == 1:  # rows as the matrix's columns
+            seen = as_strided(
+                wide, (rank, tiles, 1, self._seen, rows), (r, x * _TILE * self._stride, 0, x, y)
+            )
+            found = (self._across @ seen).sum(axis=0).reshape(tiles * _TILE, rows).T[..., None]
+        else:
+            step = x * _TILE * self._stride
+            seen = as_strided(wide, (rank, rows, tiles, self._seen, k), (r, y, step, x, one))
+            found = self._across @ seen
+            found = (found[0] if rank == 1 else found.sum(axis=0)).reshape(rows, tiles * _TILE, k)
+        cells: NDArray[Any] = found[:, :out]
+        return cells
+
+
+class _Contrast:
+    """UG: U0 (65, W, 1) -> (71, W + 6, 2), in float64 as :class:`neocog.network.layers.ContrastLayer`."""
+
+    def __init__(self, spec: ContrastSpec) -> None:
+        self._silence = spec.silence
+        self._blur = _Separable(contrast_kernel(spec), INPUT_SIZE, spec.padding, (1, 1), exact=True)
+
+    def __call__(self, u: Floats, _parallel: ParallelMap) -> Floats:
+        y = self._blur(u)
+        signed = np.where(np.abs(y) > self._silence, y, 0).astype(np.float32)
+        return np.concatenate([np.maximum(signed, 0), np.maximum(-signed, 0)], axis=2)
+
+
+class _C:
+    """C-cells: (H, W, K) -> (H', W', K); ``across`` is the stride over columns."""
+
+    def __init__(self, spec: CSpec, blur: Floats, rows: int, psi: Psi, across: int) -> None:
+        kernel = pooled(blur.astype(np.float64))
+        self._psi, self._blur = psi, _Separable(kernel, rows, spec.padding, (spec.stride, across))
+
+    def __call__(self, u: Floats, _parallel: ParallelMap) -> Floats:
+        y = self._blur(u)
+        np.maximum(y, 0, out=y)
+        root: Floats = np.sqrt(y) if self._psi == "sqrt" else y / (1 + y)
+        return root
+
+
+class _Cells:
+    """What the ways of S-cells share: geometry, constants, the response to excitation and inhibition."""
+
+    def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
+        self._a, self._theta, self._silence = s_constants(weights)
+        self._c, self._kernel, self._step = weights.c, spec.kernel, dilation
+        self._above, self._beside = spec.padding, BESIDE if dilation > 1 else spec.padding
+        self.rows = rows + 2 * spec.padding - spec.kernel + 1
+
+    def _respond(self, e: Floats, v: Floats) -> Floats:
+        """Turn e = sum a' u, (.., K), into the response, in place; v is (.., 1). See `s_constants`."""
+        v[v == 0] = np.inf  # what rounding left of e where nothing is heard is no response
+        e -= self._theta * v
+        np.maximum(e, 0, out=e)
+        e /= v + self._silence
+        return e
+
+
+class _PlainCells(_Cells):
+    """S-cells by products of their windows, (H, W, K') -> (rows, W', K)."""
+
+    def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
+        super().__init__(spec, weights, rows, dilation)
+        self._taps = np.ascontiguousarray(self._a.transpose(3, 2, 1, 0)).reshape(-1, len(self._a))
+        self._c = np.ascontiguousarray(weights.c.T).reshape(-1, 1)
+
+    def __call__(self, u: Floats, parallel: ParallelMap) -> Floats:
+        wide = np.pad(u, ((self._above, self._above), (self._beside, self._beside), (0, 0)))
+        more = self._kernel - 1
+        out = np.zeros((self.rows, wide.shape[1] - more * self._step, len(self._silence)), np.float32)
+        for first in range(self._step):
+            self._correlate_all(wide[:, first :: self._step], out[:, first :: self._step], parallel)
+        return out
+
+    def _correlate_all(self, seen: Floats, out: Floats, parallel: ParallelMap) -> None:
+        """Respond to maps without dilation where anything is heard, into ``out``."""
+        energy = np.einsum("hwk,hwk->hw", seen, seen)[..., None]
+        high, across = extent(energy.any(axis=(1, 2))), extent(energy.any(axis=(0, 2)))
+        more = self._kernel - 1
+        low, left = max(0, high.start - more), max(0, across.start - more)
+        bottom, right = min(high.stop, len(out)), min(across.stop, out.shape[1])
+        pitch = -(-(right - left + more) // self._kernel) * self._kernel
+        around = ((0, 0), (0, pitch - (right - left + more)), (0, 0))
+        seen, energy = (np.pad(maps[:, left : right + more], around) for maps in (seen, energy))
+
+        def block(start: int) -> None:
+            lines = slice(start, min(start + _BLOCK, bottom))
+            e = self._correlate(seen, lines, self._taps)
+            v = np.sqrt(self._correlate(energy, lines, self._c))
+            out[lines, left:right] = self._respond(e, v)[:, : right - left]
+
+        parallel(block, range(low, bottom, _BLOCK))
+
+    def _correlate(self, u: Floats, lines: slice, taps: Floats) -> Floats:
+        """Correlate some rows; see :class:`neocog.network.layers._AllCells`."""
+        k, height, pitch, run = self._kernel, length(lines), u.shape[1], self._kernel * u.shape[2]
+        flat = np.zeros((height * pitch + k) * run, np.float32)
+        e = flat[: height * pitch * run].reshape(height, pitch, k, -1)
+        if u.shape[2] == 2:  # a cell's pair of planes moves as one number
+            e, u = e.view(np.float64), u.view(np.float64)
+        for y in range(k):
+            e[:, :, y] = u[lines.start + y : lines.stop + y]
+        out = np.empty((height * pitch // k, k, taps.shape[1]), np.float32)
+        for x in range(k):
+            np.matmul(flat[x * run :][: height * pitch * run].reshape(-1, k * run), taps, out=out[:, x])
+        return out.reshape(height, pitch, -1)
+
+
+class _SpectralCells(_Cells):
+    """S-cells by the discrete Fourier transform, (H, W, K') -> (rows, W', K)."""
+
+    @staticmethod
+    def fits(spec: SSpec, weights: SWeights, rows: int) -> bool:
+        """Whether it is the faster way, its weights are not too many, and its rounding is not heard."""
+        planes, before = weights.reference.shape[:2]
+        values = ((rows + 2 * spec.padding) // 2 + 1) * _TILE * before * 2 * planes
+        _, _, silence = s_constants(weights)
+        return bool(before >= _PLANES and values <= _MOST_VALUES and silence.min() >= _LEAST_SILENCE)
+
+    def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
+        super().__init__(spec, weights, rows, dilation)
+        self._c, self._cells, high = weights.c.ravel(), _TILE - self._kernel + 1, rows + 2 * spec.padding
+        down, across = _dft(high)[: high // 2 + 1], _dft(_TILE)  # the others are conjugates
+        twice = np.where(2 * np.arange(len(down)) % high, 2, 1)[:, None] / high
+        self._down = _float32(_parts(down[:, self._above : self._above + rows]).reshape(-1, rows))
+        self._up = _float32(_parts(down[:, : self.rows] * twice).reshape(-1, self.rows).T)
+        self._across = _float32(_complex(across).reshape(2 * _TILE, -1))
+        back = _complex(across.conj().T[: self._cells] / _TILE).transpose(1, 0, 3, 2)
+        self._back = _float32(back.reshape(2 * self._cells, -1))
+        taps = np.einsum("fy,gx->fgyx", down[:, : self._kernel], across[:, : self._kernel])
+        planes, before = self._a.shape[:2]
+        a = self._a.transpose(2, 3, 1, 0).reshape(-1, before * planes)
+        spectra = _float32(_parts(taps.reshape(-1, len(a))).reshape(-1, len(a))) @ a
+        spectra = spectra.reshape(len(down), _TILE, 2, before, planes).transpose(0, 1, 3, 2, 4)
+        self._weights = _float32(spectra.reshape(len(down), _TILE, before, 2 * planes))
+        self._block = max(1, 160 // planes)  # frequencies whose products stay in the cache
+
+    def __call__(self, u: Floats, parallel: ParallelMap) -> Floats:
+        (high, w, before), planes, count = u.shape, len(self._silence), len(self._weights)
+        k, step, cells = self._kernel, self._step, self._cells
+        columns = w + 2 * self._beside - step * (k - 1)
+        tiles = -(-columns // (step * cells))
+        wide = np.zeros((high, (tiles * cells + k - 1) * step, before), np.float32)
+        wide[:, self._beside : self._beside + w] = u
+        energy = np.zeros((high + 2 * self._above, wide.shape[1]), np.float32)
+        np.einsum("hwk,hwk->hw", wide, wide, out=energy[self._above : self._above + high])
+        y, x = energy.strides
+        tile = x * step * cells  # from one to the next
+        columns_of = as_strided(energy, (tiles, len(energy), _TILE * step), (tile, y, x))
+        heard = np.flatnonzero(columns_of.any(axis=(1, 2)))
+        shape = tiles, self.rows, cells, step, k, k
+        windows = as_strided(energy, shape, (tile, y, x * step, x, y, x * step))
+        spectra = (self._down @ wide.reshape(high, -1)).reshape(count, 2, -1, before)
+        f, part, x, one = spectra.strides
+        shape = count, 2, _TILE, tiles, step, before
+        in_tiles = as_strided(spectra, shape, (f, part, x * step, x * step * cells, x, one))
+        found = np.empty((count, 2, len(heard), cells, step * planes), np.float32)
+        out = np.zeros((self.rows, tiles, cells * step, planes), np.float32)
+
+        def frequencies(start: int) -> None:
+            own = slice(start, min(start + self._block, count))
+            n, rows = length(own), len(heard) * step
+            seen = in_tiles[own][:, :, :, heard].reshape(n, 2 * _TILE, -1)
+            parts = (self._across @ seen).reshape(n, _TILE, 2 * rows, before)
+            products = (parts @ self._weights[own]).reshape(n, _TILE, 2, rows, 2, planes)
+            sums = np.empty((n, _TILE, 2, rows, planes), np.float32)
+            np.add(products[:, :, 0, :, 0], products[:, :, 1, :, 1], out=sums[:, :, 0])
+            np.subtract(products[:, :, 1, :, 0], products[:, :, 0, :, 1], out=sums[:, :, 1])
+            back = self._back @ sums.reshape(n, 2 * _TILE, -1)
+            found[own] = back.reshape(n, 2, cells, len(heard), -1).swapaxes(2, 3)
+
+        def respond(i: int) -> None:
+            e = self._up @ found.reshape(2 * count, len(heard), -1)[:, i]
+            v = np.sqrt(windows[heard[i]].reshape(-1, k * k) @ self._c).reshape(self.rows, -1, 1)
+            out[:, heard[i]] = self._respond(e.reshape(*v.shape[:2], planes), v)
+
+        if len(heard):
+            parallel(frequencies, range(0, count, self._block))
+            parallel(respond, range(len(heard)))
+        return out.reshape(self.rows, -1, planes)[:, :columns]
+
+
+def _dft(n: int) -> NDArray[np.complex128]:
+    """Return the matrix of the discrete Fourier transform of n numbers."""
+    transform: NDArray[np.complex128] = np.exp(-2j * np.pi / n * (np.outer(np.arange(n), np.arange(n)) % n))
+    return transform
+
+
+def _parts(m: NDArray[np.complex128]) -> NDArray[np.float64]:
+    """Real and imaginary part of a matrix, (M, N) -> (M, 2, N)."""
+    return np.stack([m.real, m.imag], axis=1)
+
+
+def _complex(m: NDArray[np.complex128]) -> NDArray[np.float64]:
+    """Return a matrix as one of real numbers, (M, N) -> (M, 2, 2, N): parts of what it gives, and takes."""
+    return np.stack([_parts(m.conj()), _parts(1j * m.conj())], axis=1)
+
+
+def _float32(m: NDArray[Any]) -> Floats:
+    return np.ascontiguousarray(m, dtype=np.float32)
+
+
+class _Head:
+    """The head over columns: UC4 (2, K4, T) -> scores (n, T)."""
+
+    def __init__(self, head: Head) -> None:
+        self._taps = [_float32(w.transpose(2, 1, 0)) for w in head.weights]
+        self._biases = head.biases
+        self._own, self._bias = head.own, head.bias[:, None]
+
+    def __call__(self, u: Floats, _parallel: ParallelMap) -> Floats:
+        x = np.concatenate([u[0], u[1]]).T  # (T, 2 K4)
+        for i, (taps, bias) in enumerate(zip(self._taps, self._biases, strict=True)):
+            around = len(taps) // 2
+            wide = np.pad(np.maximum(x, 0) if i else x, ((around, around), (0, 0)))
+            x = sum((wide[j : j + len(x)] @ tap for j, tap in enumerate(taps)), start=bias)
+        z: Floats = self._own @ u[0] + self._bias + x.T
+        return z
+
+
+def _strongest_and_mean(u: Floats, _parallel: ParallelMap) -> Floats:
+    """UC4: US4 (5, T, K4) -> (2, K4, T)."""
+    return np.stack([u.max(axis=0).T, u.mean(axis=0).T])
+
+
+class LineEngine:
+    """A line model, ready to read strips on the CPU; DeviceError if ``device`` is another.
+
+    It runs on ``threads``, all cores by default. UsageError if ``threads`` is below 1.
+    """
+
+    precision = "fp32"
+
+    def __init__(self, model: LineModel, *, device: str = "cpu", threads: int | None = None) -> None:
+        if device != "cpu":
+            raise DeviceError(f"device {device!r}: this engine runs on 'cpu'; use open_line_engine")
+        self.model, self.device = model, device
+        self._parallel = ParallelMap(threads)
+        self.threads = self._parallel.threads
+        digits, spec = model.digits, model.spec
+        self._stages: list[tuple[str, Layer]] = [("UG", _Contrast(spec.contrast))]
+        rows = spec.size("UG")
+        for i, (s, weights) in enumerate(zip(spec.s, digits.s, strict=True)):
+            way = _SpectralCells if _SpectralCells.fits(s, weights, rows) else _PlainCells
+            cells = way(s, weights, rows, 2 if i == 3 else 1)
+            self._stages.append((f"US{i + 1}", cells))
+            if i < 3:
+                stride = 1 if i == 2 else spec.c[i].stride
+                c = _C(spec.c[i], digits.blurs[i], cells.rows, digits.psi, stride)
+                self._stages.append((f"UC{i + 1}", c))
+                rows = spec.size(f"UC{i + 1}")
+        self._stages += [("UC4", _strongest_and_mean), ("head", _Head(model.head))]
+
+    @property
+    def where(self) -> str:
+        """The device, for people."""
+        return f"cpu, {self.threads} threads"
+
+    def likelihoods(self, strips: Sequence[NDArray[Any]]) -> list[Floats]:
+        """Return log likelihoods of each strip's columns, (columns(w), n) float32, n - 1 being the blank.
+
+        Strips are (48, w), ink as floats 0 .. 1 or uint8, ink 255; InputError if one is not.
+        """
+        return [logs for logs, _ in self._read(strips)]
+
+    def maps(self, strip: NDArray[Any]) -> dict[str, Floats]:
+        """Every layer's response to a strip, by name and shape as `neocog.network.reference.respond_line`."""
+        u: Any = strip_u0(strip)[..., None]
+        maps = {"U0": u}
+        with one_blas_thread():
+            for name, layer in self._stages:
+                u = maps[name] = layer(u, self._parallel)
+        maps["Z"] = maps.pop("head")
+        return {name: u if name in ("UC4", "Z") else u.transpose(2, 0, 1) for name, u in maps.items()}
+
+    def stage_times(
+        self, strips: Sequence[NDArray[Any]], *, repeats: int = 20
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return milliseconds of each stage for all strips, ``repeats`` of them by stage name.
+
+        What all threads spend in a stage is shared out among them, so that the stages add up to
+        ``total`` but for what threads wait.
+        """
+        passes = []
+        for _ in range(repeats + 2):
+            begin = time.perf_counter()
+            spent = np.sum([times for _, times in self._read(strips)], axis=0)
+            total = time.perf_counter() - begin
+            passes.append([*(spent / min(self.threads, len(strips))), total])
+        names = ["U0", *(name for name, _ in self._stages), "total"]
+        return dict(zip(names, 1e3 * np.array(passes[2:]).T, strict=True))
+
+    def _read(self, strips: Sequence[NDArray[Any]]) -> list[tuple[Floats, NDArray[np.float64]]]:
+        """Return the log likelihoods of each strip and the seconds of each stage."""
+
+        def through(i: int) -> tuple[Floats, NDArray[np.float64]]:
+            times = [time.perf_counter()]
+            u: Any = strip_u0(strips[i])[..., None]
+            for _, layer in self._stages:
+                times.append(time.perf_counter())
+                u = layer(u, self._parallel)
+            logs = log_likelihoods(u, self.model.temperature)[: columns(strips[i].shape[1])]
+            times.append(time.perf_counter())
+            return logs, np.diff(times)
+
+        widest_first = sorted(range(len(strips)), key=lambda i: -strips[i].shape[-1])
+        with one_blas_thread():
+            found = dict(zip(widest_first, self._parallel(through, widest_first), strict=True))
+        return [found[i] for i in range(len(strips))]

@@ -1,0 +1,119 @@
+"""The line engine on the CPU: the equations along a strip, whatever stands beside it in a batch."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.errors import DeviceError, InputError, UsageError
+from neocog.network import line_engine
+from neocog.network.line_engine import LineEngine
+from neocog.network.lines import LineModel, columns, from_digits, log_likelihoods
+from neocog.network.model import load_model
+from neocog.network.reference import respond_line
+from neocog.network.u0 import u0_from_digits
+from tests.support import digits_of, tiny_model
+
+Strip = np.ndarray[Any, np.dtype[Any]]
+
+
+@cache
+def tiny_lines() -> LineModel:
+    return from_digits(tiny_model(), seed=0, inner=12)
+
+
+def written(text: str, width: int | None = None) -> Strip:
+    """A strip of digits, a space being paper, cut to so many columns."""
+    digits = digits_of(text.replace(" ", "0"))
+    digits[[k for k, char in enumerate(text) if char == " "]] = 0
+    strip: Strip = np.concatenate([u0[8:56, 12:52] for u0 in u0_from_digits(digits)], axis=1)[:, :width]
+    return strip
+
+
+def strips() -> dict[str, Strip]:
+    noise = np.random.default_rng(0).uniform(-0.5, 1.5, (48, 97))
+    return {
+        "digits": written("26035", 190),
+        "gap": written("1    7", 230),
+        "one": written("4", 33),
+        "grey": (255 * written("98")).astype(np.uint8),
+        "noise": noise,
+        "narrow": noise[:, :16],
+        "paper": np.zeros((48, 64)),
+        "edge": np.eye(48, 70, k=69) + np.eye(48, 70, k=-47),
+    }
+
+
+@pytest.mark.parametrize("name", strips())
+def test_every_layer_is_what_the_equations_say(name: str) -> None:
+    strip = strips()[name]
+    _compare(LineEngine(tiny_lines()), strip)
+
+
+@pytest.mark.parametrize("model", ["fukushima", "neocog-small"])
+def test_other_models(model: str) -> None:
+    """Blurs that are no outer product, the other saturation, more planes."""
+    _compare(LineEngine(from_digits(load_model(model), seed=1, inner=8)), written("58", 75))
+
+
+def test_spectra_that_would_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_engine, "_MOST_VALUES", 0)
+    for name in ("digits", "gap", "paper", "edge"):
+        _compare(LineEngine(tiny_lines()), strips()[name])
+
+
+def _compare(engine: LineEngine, strip: Strip) -> None:
+    want, got = respond_line(strip, engine.model), engine.maps(strip)
+    assert list(got) == list(want)
+    for name, maps in want.items():
+        assert got[name].dtype == np.float32
+        assert got[name].shape == maps.shape, name
+        assert np.abs(got[name] - maps).max() <= 1e-4 * np.abs(maps).max(), name
+    silent = ~want["US4"].any(axis=(0, 1)) & ~want["UG"].any()
+    assert not got["US4"][:, :, silent].any()
+    (logs,) = engine.likelihoods([strip])
+    wanted = log_likelihoods(want["Z"], engine.model.temperature)[: columns(strip.shape[1])]
+    assert logs.shape == wanted.shape
+    assert logs.dtype == np.float32
+    np.testing.assert_allclose(logs, wanted, atol=2e-3)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_companions_and_threads_change_no_bit(threads: int) -> None:
+    some = list(strips().values())
+    alone = [LineEngine(tiny_lines(), threads=1).likelihoods([strip])[0] for strip in some]
+    engine = LineEngine(tiny_lines(), threads=threads)
+    for order in (range(len(some)), range(len(some))[::-1], [2], [0, 0, 5]):
+        for i, logs in zip(order, engine.likelihoods([some[i] for i in order]), strict=True):
+            np.testing.assert_array_equal(logs, alone[i])
+    np.testing.assert_array_equal(engine.maps(some[0])["Z"], LineEngine(tiny_lines()).maps(some[0])["Z"])
+
+
+def test_what_a_strip_does_not_hear_stays_silent() -> None:
+    maps = LineEngine(tiny_lines()).maps(strips()["gap"])
+    for name in ("US1", "US2", "US3"):
+        want = respond_line(strips()["gap"], tiny_lines())[name].max(axis=(0, 1)) > 0
+        heard = maps[name].max(axis=(0, 1)) > 0
+        assert not heard[len(heard) // 2 - 3 : len(heard) // 2 + 3].any()
+        assert heard.sum() == pytest.approx(want.sum(), abs=2)
+
+
+def test_times_of_stages() -> None:
+    times = LineEngine(tiny_lines(), threads=2).stage_times([strips()["one"]] * 3, repeats=4)
+    names = ["U0", "UG", *(f"U{kind}{n}" for n in "123" for kind in "SC"), "US4", "UC4", "head", "total"]
+    assert list(times) == names
+    assert all(ms.shape == (4,) and (ms > 0).all() for ms in times.values())
+
+
+def test_wrong_use_says_what_came() -> None:
+    with pytest.raises(DeviceError, match="cuda"):
+        LineEngine(tiny_lines(), device="cuda")
+    with pytest.raises(UsageError, match="0 threads"):
+        LineEngine(tiny_lines(), threads=0)
+    engine = LineEngine(replace(tiny_lines(), temperature=2.0))
+    assert engine.likelihoods([]) == []
+    for call in (engine.maps, lambda strip: engine.likelihoods([written("1"), strip])):
+        with pytest.raises(InputError, match=r"got a strip of \(65, 65\), expected \(48, w\)"):
+            call(np.zeros((65, 65)))
