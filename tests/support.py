@@ -5,6 +5,7 @@ import io
 import struct
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typer.testing import CliRunner, Result
 from neocog.cli import app
 from neocog.learning.selforganise import edge_references
 from neocog.network import fields, reference
+from neocog.network.lines import LineModel, from_digits
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import preset
 from neocog.network.u0 import u0_from_digits
@@ -140,6 +142,17 @@ def tiny_model() -> Model:
     s1, s2, s3, s4 = layers
     w1, w2, w3 = blurs
     return Model("tiny", spec, (s1, s2, s3, s4), (w1, w2, w3), np.arange(10), temperature=0.005)
+
+
+@cache
+def tiny_lines() -> LineModel:
+    return from_digits(replace(tiny_model(), labels=np.arange(1, 11)), seed=0, inner=12)
+
+
+@cache
+def digit_strip() -> NDArray[np.float32]:
+    """The strip (48, 144) of "325", a digit in 48 columns."""
+    return np.concatenate([u0[8:56, 8:56] for u0 in u0_from_digits(digits_of("325"))], axis=1)
 
 
 def _busiest(windows: NDArray[np.float64], count: int) -> NDArray[np.float32]:

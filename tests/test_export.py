@@ -10,15 +10,16 @@ import pytest
 
 from neocog.evaluation.timing import digit_boxes, made_page
 from neocog.network.decision import answers
+from neocog.network.lines import columns, log_likelihoods
 from neocog.network.model import Model
-from neocog.network.onnx import model_to_onnx
-from neocog.network.reference import respond
+from neocog.network.onnx import lines_to_onnx, model_to_onnx
+from neocog.network.reference import respond, respond_line
 from neocog.network.registry import find_model
 from neocog.network.u0 import u0_from_digits
 from neocog.vision import finder
 from neocog.vision.finder_export import finder_to_onnx
 from neocog.vision.finder_model import OpenCV, load_finder
-from tests.support import digits_of, run, tiny_model
+from tests.support import digit_strip, digits_of, run, tiny_lines, tiny_model
 
 ROOT = Path(__file__).parent.parent
 
@@ -53,6 +54,23 @@ def test_every_layer_and_the_answers(model: Model) -> None:
     np.testing.assert_allclose(got["p"], answer.p, atol=1e-4)
 
 
+@pytest.mark.parametrize("width", [144, 130, 17])
+def test_every_layer_of_a_strip_and_the_log_likelihoods(width: int) -> None:
+    model = replace(tiny_lines(), temperature=1.5)
+    network = session(lines_to_onnx(model, maps=True))
+    names = [value.name for value in network.get_outputs()]
+    ink = np.stack([digit_strip()[:, :width], np.zeros((48, width), np.float32)]) * np.float32(1.1)
+    got = dict(zip(names, network.run(None, {"ink": ink}), strict=True))
+    for i, strip in enumerate(ink):
+        want = dict(respond_line(strip, model))
+        logs = log_likelihoods(want["Z"], 1.5)[: columns(width)]
+        assert set(got) == {*want, "log_likelihoods"}
+        for layer, maps in {**want, "log_likelihoods": logs}.items():
+            assert got[layer][i].shape == maps.shape
+            assert np.abs(got[layer][i] - maps).max() <= 2e-5 * np.abs(maps).max(), layer
+    assert network.get_modelmeta().custom_metadata_map == {"model": model.id, "alphabet": model.alphabet}
+
+
 def test_finder() -> None:
     page = made_page(digits_of("0123456789"))[:, :-7]  # a side that is no multiple of 16
     model, settings = load_finder(find_model("finder")), finder.FinderSettings()
@@ -78,6 +96,9 @@ def test_command_and_the_example_of_the_page(
     assert again.exit_code == 2
     assert "--force" in again.stderr
     assert run("export", "finder", "--force").exit_code == 0
+    tiny_lines().save(tmp_path / "my.safetensors")
+    assert "my.onnx: tiny-lines@" in run("export", tmp_path / "my.safetensors").stdout
+    assert session((tmp_path / "my.onnx").read_bytes()).get_inputs()[0].shape == ["B", 48, "w"]
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "photo.jpg", tmp_path / "docs")
     page = (ROOT / "docs" / "look-inside.md").read_text(encoding="utf-8")

@@ -1,31 +1,22 @@
 """The network of lines: the equations along a strip, and its file."""
 
+import json
+import re
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from experiments.learning.ship import write_sums
 from neocog.errors import InputError, ModelError
-from neocog.network import lines
+from neocog.network import lines, registry
 from neocog.network import model as digit_file
 from neocog.network.lines import ALPHABET, LineModel, from_digits, load_lines
 from neocog.network.reference import respond, respond_line
 from neocog.network.u0 import u0_from_digits
-from tests.support import digits_of, tiny_model
-
-
-@cache
-def tiny_lines() -> LineModel:
-    return from_digits(replace(tiny_model(), labels=np.arange(1, 11)), seed=0, inner=12)
-
-
-@cache
-def digit_strip() -> np.ndarray:
-    """The strip (48, 144) of "325", a digit in 48 columns."""
-    return np.concatenate([u0[8:56, 8:56] for u0 in u0_from_digits(digits_of("325"))], axis=1)
+from tests.support import digit_strip, digits_of, run, tiny_lines, tiny_model
 
 
 def test_an_isolated_digit_is_read_as_ever() -> None:
@@ -128,6 +119,10 @@ def weights(place: int, value: Any) -> LineModel:
     return broken_head(weights=tuple(changed))
 
 
+def biases(count: int) -> LineModel:
+    return broken_head(biases=(np.zeros(count, "f4"), *tiny_lines().head.biases[1:]))
+
+
 def high(array: Any) -> Any:
     return np.full_like(array, 6e4)
 
@@ -146,12 +141,13 @@ def high(array: Any) -> Any:
         (lambda: broken_head(bias=np.full(25, np.nan, "f4")), "head.bias holds values that are not finite"),
         (lambda: broken_head(bias=np.zeros((25, 1), "f4")), "head.bias has shape"),
         (lambda: weights(0, np.zeros((12, 10, 5), "f4")), "head.w1 has shape .*, expected \\(12, 20, 5"),
-        (lambda: weights(0, np.zeros((0, 20, 5), "f4")), "the head has 0 planes, expected 1 to 4096"),
-        (lambda: weights(0, np.zeros((5000, 20, 5), "f4")), "the head has 5000 planes"),
+        (lambda: biases(0), "the head has 0 planes, expected 1 to 4096"),
+        (lambda: biases(5000), "the head has 5000 planes"),
+        (lambda: biases(13), "head.w1 has shape \\(12, 20, 5\\), expected \\(13, 20"),
         (lambda: weights(1, np.zeros((12, 12, 3), "f4")), "head.w2 has shape"),
         (lambda: weights(1, np.full((12, 12, 5), 7e4, "f4")), "head.w2 reaches 7e\\+04, expected at most"),
         (lambda: weights(2, np.zeros((25, 12, 5), "f4")), "head.w3 has shape"),
-        (lambda: broken_head(weights=tuple(map(high, tiny_lines().head.weights))), "its scores may reach 2.22e"),
+        (lambda: broken_head(weights=tuple(map(high, tiny_lines().head.weights))), "scores may reach 2.22e"),
     ],
 )  # fmt: skip
 def test_impossible_models_are_refused(model: Any, reason: str) -> None:
@@ -169,3 +165,32 @@ def test_a_missing_part_is_refused() -> None:
             lines.from_bytes(data, source="m")
     with pytest.raises(ModelError, match="cut short or not a model"):
         lines.from_bytes(lines.to_bytes(tiny_lines())[:-9], source="m")
+
+
+def test_commands_know_models_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "models_dir", lambda: tmp_path)
+    tiny_model().save(tmp_path / "neocog.safetensors")
+    path = tmp_path / "neocog-lines.safetensors"
+    tiny_lines().save(path)
+    write_sums(tmp_path)
+    assert [path.stem for path in registry.list_models()] == ["neocog"]
+    listed = json.loads(run("models", "list", "--json").stdout)
+    assert {told["name"]: told["kind"] for told in listed} == {"neocog": "digits", "neocog-lines": "lines"}
+    assert "neocog-lines  lines " in run("models", "list").stdout
+    shown = run("models", "show", "neocog-lines").stdout
+    assert "tiny-lines@" in shown
+    assert "a line of numbers: 0 1 2" in shown
+    assert re.search("ok      tiny-lines@.* as shipped", run("models", "verify").stdout)
+    broken_head(bias=np.arange(25, 0, -1, "f4")).save(path)
+    refused = run("models", "verify", path)
+    assert (refused.exit_code, "the shipped file was changed" in refused.stdout) == (4, True)
+    write_sums(tmp_path)
+    assert "reads something on empty paper" in run("models", "verify", path).stdout
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff" * 64, b"\x02%s{}" % bytes(7), b'\x12%s{"__metadata__":3}' % bytes(7)]
+)
+def test_any_file_has_a_kind(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "m").write_bytes(data)
+    assert registry.kind_of(tmp_path / "m") == "digits"

@@ -26,9 +26,8 @@ from experiments.harness.record import write_results
 from experiments.learning.ship import LEARNED_FROM, write_sums
 from neocog.evaluation.report import Sets, find_sets, measure, write
 from neocog.network.model import Model, Precision, from_bytes, load_model, to_bytes
-from neocog.network.registry import SUMS, find_model
+from neocog.network.registry import SUMS, find_model, kind_of
 from neocog.reading.reader import Reader
-from neocog.vision.finder_model import is_finder
 
 RESULTS = Path(__file__).resolve().parent / "results" / "models.json"
 LARGEST = 4 * 2**20
@@ -175,7 +174,7 @@ def main() -> None:
     work = partial(_row_of, sets=sets, device=args.device, precision=args.precision,
                    limit=args.limit, reports=args.reports)  # fmt: skip
     rows = []
-    paths = [path for path in map(find_model, args.models) if not is_finder(path)]
+    paths = [path for path in map(find_model, args.models) if kind_of(path) == "digits"]
     for row in spread(work, paths, args.jobs):
         rows.append(row)
         print(row["model"], {k: v for k, v in row.items() if isinstance(v, float)}, flush=True)

@@ -30,8 +30,7 @@ from neocog.learning.recipes import score
 from neocog.network.arrays import module_of_device
 from neocog.network.decision import answers, of_lone_digits
 from neocog.network.model import Model, load_model
-from neocog.network.registry import find_model
-from neocog.vision.finder_model import is_finder
+from neocog.network.registry import find_model, kind_of
 
 MARKS, SEED = 1000, 33
 REFUSED = 0.005  # share of validation digits refused where marks are counted
@@ -119,7 +118,7 @@ def main() -> None:
     marks, _, _ = negatives(min(MARKS, args.limit or MARKS), first.images, first.labels, seed=SEED, held=True)
     work = partial(measure, sets=sets, marks=marks, gpu=args.gpu)
     rows, passed = [], {}
-    models = [name for name in args.models if not is_finder(find_model(name))]
+    models = [name for name in args.models if kind_of(find_model(name)) == "digits"]
     for own, marks_passed in spread(work, models, args.jobs):
         rows += [row | {"what": args.what} for row in own]
         passed[own[0]["model"]] = marks_passed

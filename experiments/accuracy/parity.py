@@ -24,8 +24,8 @@ from neocog.network.decision import answers
 from neocog.network.engine import Engine, Layers
 from neocog.network.layers import Patch
 from neocog.network.model import load_model
+from neocog.network.registry import kind_of
 from neocog.network.u0 import u0_from_digits
-from neocog.vision.finder_model import is_finder
 
 COLUMNS = {
     "model": "model", "digits": "digits", "same": "same decision", "accuracy": "accuracy|.2%",
@@ -70,7 +70,7 @@ def main() -> None:
     test = open_digits(args.data / "mnist", split="test")
     rows = []
     for path in sorted(args.models.glob("*.safetensors")):
-        if is_finder(path):
+        if kind_of(path) != "digits":
             continue
         parts = np.array_split(test.images, args.jobs * 2)
         found = list(spread(compare, [(path, part) for part in parts], args.jobs))

@@ -34,12 +34,16 @@ def list_them(as_json: options.Json = False) -> None:
     if as_json:
         print(to_json(found))
         return
-    print(f"{'name':14s}{'MNIST':>9}{'USPS':>9}{'ms here':>9}{'MiB':>7}  reads")
+    print(f"{'name':14s}{'kind':8s}{'MNIST':>9}{'USPS':>9}{'ms here':>9}{'MiB':>7}  reads")
     for told in found:
         right = told.get("accuracy", {})
         shares = "".join(_cell(right.get(name), 100, " %") for name in ("MNIST", "USPS"))
         numbers = f"{shares}{_cell(told.get('ms'), 1)}{told['bytes'] / 2**20:7.2f}"
-        print(printable(f"{told['name']:14s}{numbers}  {told.get('error') or told['reads']}"))
+        print(
+            printable(
+                f"{told['name']:14s}{told.get('kind', '-'):8s}{numbers}  {told.get('error') or told['reads']}"
+            )
+        )
 
 
 def _cell(value: float | None, times: float, unit: str = "") -> str:
@@ -65,7 +69,8 @@ def show(
     if not card:
         right = (f"{100 * share:.2f} % of {kind}" for kind, share in facts["accuracy"].items())
         facts["accuracy"] = ", ".join(right) or "not measured"
-        facts["ms"] = f"{facts['ms']:.2f}, here on the CPU (a GPU: neocog timing --device cuda)"
+        if facts["ms"] is not None:
+            facts["ms"] = f"{facts['ms']:.2f}, here on the CPU (a GPU: neocog timing --device cuda)"
         facts["bytes"] = f"{facts['bytes']:,}".replace(",", " ")
         facts |= {"learned from": rows["data"]} if "data" in rows else {}
         facts["more"] = "add --card for training, thresholds and every measurement"

@@ -8,8 +8,10 @@ import numpy as np
 from neocog.errors import ModelError
 from neocog.evaluation.timing import made_page, milliseconds
 from neocog.network.engine import Engine
-from neocog.network.model import load_model
-from neocog.network.registry import FINDER, check_digest, find_model
+from neocog.network.lines import MULTIPLE, ROWS, LineModel, load_lines
+from neocog.network.model import Model, load_model
+from neocog.network.reference import respond_line
+from neocog.network.registry import FINDER, check_digest, find_model, kind_of
 from neocog.network.u0 import made_digits
 
 _TESTS = {"test": "MNIST", "usps": "USPS", "sklearn": "scikit-learn"}  # the cards' names for sets
@@ -19,34 +21,42 @@ _PASSES, _BATCH = 6, 8  # the first pass is not counted
 def about(name: str | Path) -> dict[str, Any]:
     """Return facts of a model, or of the finder; ModelError if the file is missing or broken.
 
-    ``ms`` is the time of a digit (of a page, for the finder) on this machine's CPU, measured now.
+    ``ms`` is the time of a digit (of a page, for the finder) on this machine's CPU, measured now; None of a
+    model of lines.
     """
     from neocog.vision.finder import find
-    from neocog.vision.finder_model import LazyFinder, is_finder, load_finder
+    from neocog.vision.finder_model import LazyFinder, load_finder
 
     path = find_model(name)
-    file = {"path": str(path), "bytes": path.stat().st_size}
-    if is_finder(path):
+    file = {"kind": (kind := kind_of(path)), "path": str(path), "bytes": path.stat().st_size}
+    if kind == "finder":
         finder, page = LazyFinder(load_finder(path)), made_page(made_digits(50))
-        ms = float(np.median([milliseconds(lambda: find(page, finder)) for _ in range(_PASSES)][1:]))
+        ms: float | None = float(
+            np.median([milliseconds(lambda: find(page, finder)) for _ in range(_PASSES)][1:])
+        )
         reads = f"where digits and signs stand on a page (timed: {page.shape[1]} x {page.shape[0]})"
         card = finder.model.card
         return {"id": finder.model.id, "reads": reads, "accuracy": {}, "ms": ms, "card": card} | file
-    model = load_model(name)
-    engine, digits = Engine(model), made_digits(_BATCH)
-    times = [milliseconds(lambda: engine.recognise(digits, batch=_BATCH)) for _ in range(_PASSES)]
-    found = model.card.get("accuracy", {})
+    whole: Model | LineModel = load_lines(name) if kind == "lines" else load_model(name)
+    if isinstance(whole, LineModel):
+        model, reads, ms = whole.digits, f"a line of numbers: {' '.join(whole.alphabet)}", None
+    else:
+        model, engine, digits = whole, Engine(whole), made_digits(_BATCH)
+        reads = f"one digit of 28 x 28 pixels{', and tells what is none' if model.classes > 10 else ''}"
+        times = [milliseconds(lambda: engine.recognise(digits, batch=_BATCH)) for _ in range(_PASSES)]
+        ms = float(np.median(times[1:])) / _BATCH
+    found = whole.card.get("accuracy", {})
     return {
-        "id": model.id,
-        "reads": f"one digit of 28 x 28 pixels{', and tells what is none' if model.classes > 10 else ''}",
+        "id": whole.id,
+        "reads": reads,
         "accuracy": {_TESTS[key]: found[key] for key in _TESTS if key in found},
-        "ms": float(np.median(times[1:])) / _BATCH,
+        "ms": ms,
         "planes": list(model.planes),
         "preset": model.spec.name,
         "thresholds": [layer.threshold for layer in model.s],
         "psi": model.psi,
         **file,
-        "card": model.card,
+        "card": whole.card,
     }
 
 
@@ -56,11 +66,11 @@ def verify(name: str) -> str:
     ModelError if it cannot be loaded, is not as it was shipped, or answers wrongly.
     """
     from neocog.vision.finder import find
-    from neocog.vision.finder_model import LazyFinder, is_finder, load_finder
+    from neocog.vision.finder_model import LazyFinder, load_finder
 
     path = find_model(name)
     shipped = "as shipped" if check_digest(path) else "not compared: no digest was shipped with it"
-    if path.stem == FINDER or is_finder(path):
+    if path.stem == FINDER or (kind := kind_of(path)) == "finder":
         finder = LazyFinder(load_finder(path))
         try:
             finder.opened()
@@ -71,6 +81,11 @@ def verify(name: str) -> str:
         if not len(find(made_page(made_digits(15)), finder)):
             raise ModelError(f"finder {path}: finds nothing on a page; train it again")
         return f"{finder.model.id}  {shipped}"
+    if kind == "lines":
+        lines, strip = load_lines(name), np.zeros((ROWS, MULTIPLE), np.float32)
+        if (respond_line(strip, lines)["Z"].argmax(axis=0) != lines.blank).any():
+            raise ModelError(f"model {name}: reads something on empty paper")
+        return f"{lines.id}  planes {'/'.join(map(str, lines.digits.planes))}  {shipped}"
     model = load_model(name)
     digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
     answers = Engine(model).recognise(digits, batch=len(digits))

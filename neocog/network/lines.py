@@ -5,9 +5,8 @@ columns, and all around to the 65 rows of U0, it passes through the layers of an
 :func:`neocog.network.reference.respond_line`. A small head over neighbouring columns turns the responses of
 UC4 into scores of characters and of none (the blank of CTC).
 
-The file is that of a digit model (:mod:`neocog.network.model`) of format ``neocog lines 1``, with the tensors
-``head.own`` (n, K4), ``head.bias`` (n,), ``head.w1`` (inner, 2 K4, 5), ``head.w2`` (inner, inner, 5),
-``head.w3`` (n, inner, 1), ``head.b1`` .. ``head.b3``, and alphabet and temperature in its header.
+The file is a digit model's (:mod:`neocog.network.model`), but of format ``neocog lines 1``; it holds the head
+(``head.own``, ``head.bias``, ``head.w1`` .. ``head.b3``), its header alphabet and temperature besides.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,19 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError
-from neocog.files import atomic_write
-from neocog.network.model import (
-    Header,
-    Model,
-    Precision,
-    Refused,
-    Tensors,
-    check_shape,
-    load_with,
-    pack,
-    tensor_of,
-    unpack,
-)
+from neocog.network import model as files
+from neocog.network.model import Model, Precision, Refused, check_shape, tensor_of
 from neocog.network.spec import INPUT_SIZE, REJECT, NetworkSpec
 
 #: Characters by index; the blank comes after them.
@@ -44,7 +32,7 @@ MARGIN = (INPUT_SIZE - ROWS) // 2
 #: Columns of silence on both sides of UC3.
 BESIDE = 8
 FORMAT = "neocog lines 1"
-_KERNELS = (5, 5, 1)  # columns that each layer of the head sees
+_HEAD = tuple(f"head.{name}" for name in ("own", "bias", "w1", "w2", "w3", "b1", "b2", "b3"))
 #: Planes of the head's layers: trained ones have 160.
 MAX_INNER = 4096
 #: What scores can reach, given the weights: far from the largest float32, so that all sums are finite.
@@ -121,7 +109,7 @@ class LineModel:
 
     @property
     def spec(self) -> NetworkSpec:
-        """The architecture of the ten layers."""
+        """Architecture of the ten layers."""
         return self.digits.spec
 
     @property
@@ -131,64 +119,55 @@ class LineModel:
 
     def save(self, path: str | Path, *, precision: Precision = "fp32") -> "LineModel":
         """Write the model to a file and return it as it reads from there; ModelError as `load_lines`."""
-        data = to_bytes(self, precision=precision)
-        saved = from_bytes(data, source=str(path))
-        with atomic_write(path) as stream:
-            stream.write(data)
-        return saved
+        return files.save_with(from_bytes, to_bytes(self, precision=precision), path)
 
 
 def to_bytes(model: LineModel, *, precision: Precision = "fp32") -> bytes:
     """Return the model as the bytes of a safetensors file; the same model gives the same bytes."""
     head = model.head
-    tensors = {"head.own": head.own, "head.bias": head.bias}
-    tensors |= {f"head.w{i}": w for i, w in enumerate(head.weights, start=1)}
-    tensors |= {f"head.b{i}": b for i, b in enumerate(head.biases, start=1)}
+    tensors = dict(zip(_HEAD, (head.own, head.bias, *head.weights, *head.biases), strict=True))
     lines = {"alphabet": model.alphabet, "temperature": model.temperature}
     digits = replace(model.digits, card=model.card)
-    return pack(digits, tensors, precision=precision, format=FORMAT, lines=lines)
+    return files.to_bytes(digits, tensors, precision=precision, format=FORMAT, lines=lines)
 
 
 def load_lines(name_or_path: str | Path) -> LineModel:
     """Load a line model by name or from a file; ModelError as :func:`neocog.network.model.load_model`."""
-    return load_with(from_bytes, name_or_path)
+    return files.load_with(from_bytes, name_or_path)
 
 
 def from_bytes(data: bytes, *, source: str) -> LineModel:
     """Build a line model from the bytes of a file; ModelError as :func:`load_lines`."""
-    return unpack(data, FORMAT, _finish, source=source)
+    return files.unpack(data, FORMAT, _finish, source=source)
 
 
-def _finish(digits: Model, header: Header, tensors: Tensors) -> LineModel:
+def _finish(digits: Model, header: files.Header, tensors: files.Tensors) -> LineModel:
     """Add the head to the ten layers; Refused if it does not fit them or could give scores beyond bounds."""
     if (alphabet := header["lines"]["alphabet"]) != ALPHABET:
         raise Refused(f"its alphabet is {str(alphabet)[:40]!r}, expected {ALPHABET!r}")
     if not 1e-3 <= (temperature := float(header["lines"]["temperature"])) <= 1e3:
         raise Refused(f"a line's temperature {temperature}, expected 0.001 to 1000")
-    own, bias, *rest = (tensor_of(tensors, f"head.{name}") for name in "own bias w1 w2 w3 b1 b2 b3".split())
-    n, inner = len(ALPHABET) + 1, rest[0].shape[0] if rest[0].ndim else 0
+    own, bias, w1, w2, w3, b1, b2, b3 = found = [tensor_of(tensors, name) for name in _HEAD]
+    n, k4, inner = len(ALPHABET) + 1, digits.planes[2], b1.size
     if not 0 < inner <= MAX_INNER:
         raise Refused(f"the head has {inner} planes, expected 1 to {MAX_INNER}")
-    planes = (2 * digits.planes[2], inner, inner, n)
-    check_shape(own, (n, digits.planes[2]), "head.own")
-    check_shape(bias, (n,), "head.bias")
+    shapes = ((n, k4), (n,), (inner, 2 * k4, 5), (inner, inner, 5), (n, inner, 1), (inner,), (inner,), (n,))
+    for name, tensor, shape in zip(_HEAD, found, shapes, strict=True):
+        check_shape(tensor, shape, name)
     # a response of US4 is at most 1, and rounded at most 1 / (1 - threshold), see reference.s_response
     first = reach = 1 / (1 - digits.s[3].threshold)
-    for i, (w, b) in enumerate(zip(rest[:3], rest[3:], strict=True)):
-        check_shape(w, (planes[i + 1], planes[i], _KERNELS[i]), f"head.w{i + 1}")
-        check_shape(b, (planes[i + 1],), f"head.b{i + 1}")
+    for w, b in ((w1, b1), (w2, b2), (w3, b3)):
         reach = _reach(w, b, reach)
     reach += _reach(own, bias, first)
     if not reach <= MAX_SCORE:
         raise Refused(f"its scores may reach {reach:.3g}, expected at most {MAX_SCORE:g}")
-    head = Head(own, bias, (rest[0], rest[1], rest[2]), (rest[3], rest[4], rest[5]))
-    version, card = digits.version, digits.card
-    return LineModel(replace(digits, card={}, version=""), head, alphabet, temperature, card, version)
+    head, layers = Head(own, bias, (w1, w2, w3), (b1, b2, b3)), replace(digits, card={}, version="")
+    return LineModel(layers, head, alphabet, temperature, digits.card, digits.version)
 
 
 def _reach(w: NDArray[np.float32], b: NDArray[np.float32], most: float) -> float:
     """The largest sum w x + b for |x| <= most."""
-    return float(np.abs(w.astype(np.float64)).reshape(len(w), -1).sum(axis=1).max() * most + np.abs(b).max())
+    return float(np.abs(w).reshape(len(w), -1).sum(axis=1, dtype=np.float64).max() * most + np.abs(b).max())
 
 
 def from_digits(model: Model, *, seed: int, inner: int = 160) -> LineModel:
@@ -199,11 +178,9 @@ def from_digits(model: Model, *, seed: int, inner: int = 160) -> LineModel:
     own[np.where(model.labels == REJECT, n - 1, model.labels), np.arange(planes)] += 8
     bias = np.zeros(n, np.float32)
     bias[-1] = 2
-    shapes = ((inner, 2 * planes, 5), (inner, inner, 5), (n, inner, 1))
-    scales = (np.sqrt(2 / (10 * planes)), np.sqrt(2 / (5 * inner)), 0.1 / np.sqrt(inner))
-    w1, w2, w3 = (
-        rng.normal(0, scale, shape).astype(np.float32) for scale, shape in zip(scales, shapes, strict=True)
-    )
-    b1, b2, b3 = (np.zeros(shape[0], np.float32) for shape in shapes)
+    w1 = rng.normal(0, np.sqrt(2 / (10 * planes)), (inner, 2 * planes, 5)).astype(np.float32)
+    w2 = rng.normal(0, np.sqrt(2 / (5 * inner)), (inner, inner, 5)).astype(np.float32)
+    w3 = rng.normal(0, 0.1 / np.sqrt(inner), (n, inner, 1)).astype(np.float32)
+    b1, b2, b3 = (np.zeros(len(w), np.float32) for w in (w1, w2, w3))
     digits = replace(model, name=f"{model.name}-lines", card={}, version="")
     return LineModel(digits, Head(own.astype(np.float32), bias, (w1, w2, w3), (b1, b2, b3)))

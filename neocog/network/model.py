@@ -102,22 +102,15 @@ class Model:
 
     def save(self, path: str | Path, *, precision: Precision = "fp32") -> "Model":
         """Write the model to a file and return it as it reads from there; ModelError as `load_model`."""
-        data = to_bytes(self, precision=precision)
-        saved = from_bytes(data, source=str(path))
-        with atomic_write(path) as stream:
-            stream.write(data)
-        return saved
+        return save_with(from_bytes, to_bytes(self, precision=precision), path)
 
 
-def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
-    """Return the model as the bytes of a safetensors file; the same model gives the same bytes."""
-    return pack(model, precision=precision)
+def to_bytes(
+    model: Model, tensors: Tensors | None = None, *, precision: Precision = "fp32", **more: Any
+) -> bytes:
+    """Return the model as the bytes of a safetensors file; the same model gives the same bytes.
 
-
-def pack(model: Model, tensors: Tensors | None = None, *, precision: Precision, **more: Any) -> bytes:
-    """Return the bytes of a file that holds a model, further ``tensors``, and ``more`` in its header.
-
-    Matrices among the further tensors are rounded to ``precision`` as the reference vectors are.
+    A file may hold further ``tensors``, matrices among them in ``precision``, and ``more`` in its header.
     """
     from safetensors.numpy import save
 
@@ -151,6 +144,14 @@ def pack(model: Model, tensors: Tensors | None = None, *, precision: Precision, 
         raise ModelError(f"model {model.name}: its header or card has {_NO_NUMBER}") from None
     contiguous = {name: np.ascontiguousarray(value) for name, value in exact.items()}
     return save(contiguous, metadata={"neocog": words})
+
+
+def save_with(read: Callable[..., T], data: bytes, path: str | Path) -> T:
+    """Write a model's file, and return what ``read(data, source=path)`` makes of it."""
+    saved = read(data, source=str(path))
+    with atomic_write(path) as stream:
+        stream.write(data)
+    return saved
 
 
 def load_model(name_or_path: str | Path) -> Model:

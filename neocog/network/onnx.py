@@ -1,4 +1,4 @@
-"""Models as ONNX files for other runtimes, from digits to answers, written without the package onnx.
+"""Models as ONNX files for other runtimes, from pixels to answers, written without the package onnx.
 
 ONNX is Protocol Buffers; the few messages that are needed are written field by field, with the numbers of
 fields and types of onnx.proto3 of ONNX 1.16. Inside a model's graph outputs have the names of the layers,
@@ -13,6 +13,7 @@ import numpy as np
 from neocog.network.decision import planes_of_labels
 from neocog.network.fields import contrast_kernel, pooled
 from neocog.network.layers import s_constants
+from neocog.network.lines import BESIDE, MARGIN, MULTIPLE, ROWS, LineModel
 from neocog.network.model import Model
 from neocog.network.spec import REJECT
 from neocog.network.u0 import DIGIT_SIZE, enlarging_matrix
@@ -109,16 +110,7 @@ def model_to_onnx(model: Model, *, maps: bool = False) -> bytes:
     ink = graph.add("Div", graph.add("Cast", "digits", to=FLOAT), np.float32(255))
     r = enlarging_matrix()
     u0 = graph.add("MatMul", graph.add("MatMul", r, ink), r.T)
-    u = graph.add("Unsqueeze", u0, np.array([1]), out="U0")
-    ug, a = model.spec.contrast, contrast_kernel(model.spec.contrast)
-    y = graph.add("Conv", u, np.stack([a, -a])[:, None], pads=[ug.padding] * 4)
-    heard = graph.add("Greater", y, np.float32(ug.silence))
-    u = graph.add("Where", heard, y, np.float32(0), out="UG")
-    for i in range(4):
-        u = _s_layer(graph, u, model, i)
-        if i < 3:
-            u = _c_layer(graph, u, model, i)
-    _answers(graph, u, model)
+    _answers(graph, _layers(graph, u0, model, dense=False), model)
     outputs: dict[str, Value] = {
         "label": ("int64", ("B",)),
         "p": ("float32", ("B",)),
@@ -133,23 +125,75 @@ def model_to_onnx(model: Model, *, maps: bool = False) -> bytes:
     return graph.to_bytes(digits, outputs, model=model.id)
 
 
-def _s_layer(graph: OnnxGraph, u: str, model: Model, stage: int) -> str:
+def lines_to_onnx(model: LineModel, *, maps: bool = False) -> bytes:
+    """Return a network of lines as ONNX.
+
+    Input ``ink`` float32 (B, 48, w), 0 paper .. 1 ink, of any width. Output ``log_likelihoods`` float32 (B,
+    columns(w), n); the metadata hold the alphabet, after whose characters comes the blank. With ``maps``
+    every layer's maps besides, see :func:`neocog.network.reference.respond_line`.
+    """
+    graph, head = OnnxGraph(model.name), model.head
+    width = graph.add("Gather", graph.add("Shape", "ink"), np.array([2]))
+    more = graph.add("Mod", graph.add("Neg", width), np.array([MULTIPLE]))
+    right = graph.add("Add", more, np.array([MARGIN + 1]))
+    pads = graph.add("Concat", np.array([0, MARGIN, MARGIN, 0, MARGIN + 1]), right, axis=0)
+    u0 = graph.add("Pad", graph.add("Clip", "ink", np.float32(0), np.float32(1)), pads)
+    us4 = _layers(graph, u0, model.digits, dense=True)
+    y, mean = (graph.add(op, us4, axes=[2], keepdims=0) for op in ("ReduceMax", "ReduceMean"))
+    x = uc4 = graph.add("Concat", y, mean, axis=1)
+    for w, b in zip(head.weights, head.biases, strict=True):
+        x = graph.add("Conv", graph.add("Relu", x), w, b, pads=[w.shape[2] // 2] * 2)  # UC4 is not negative
+    z = graph.add("Add", graph.add("Conv", y, head.own[:, :, None], head.bias), x, out="Z")
+    count = graph.add("Div", graph.add("Add", width, np.array([27])), np.array([4]))  # columns(w)
+    own = graph.add("Slice", z, np.array([0]), count, np.array([2]))
+    odds = graph.add("LogSoftmax", graph.add("Div", own, np.float32(model.temperature)), axis=1)
+    graph.add("Transpose", odds, perm=[0, 2, 1], out="log_likelihoods")
+    n = len(model.alphabet) + 1
+    outputs: dict[str, Value] = {"log_likelihoods": ("float32", ("B", "columns", n))}
+    if maps:
+        planes = model.digits.planes
+        graph.add("Reshape", uc4, np.array([0, 2, planes[2], -1]), out="UC4")
+        for layer in model.spec.layers(planes):
+            sides = (2, planes[2]) if layer.name == "UC4" else (layer.planes or 1, layer.size)
+            outputs[layer.name] = ("float32", ("B", *sides, layer.name))
+        outputs["Z"] = ("float32", ("B", n, "UC4"))
+    ink = {"ink": ("float32", ("B", ROWS, "w"))}
+    return graph.to_bytes(ink, outputs, model=model.id, alphabet=model.alphabet)
+
+
+def _layers(graph: OnnxGraph, u0: str, model: Model, *, dense: bool) -> str:
+    """The layers of U0 (B, 65, W) up to US4; ``dense`` as along a strip."""
+    u = graph.add("Unsqueeze", u0, np.array([1]), out="U0")
+    ug, a = model.spec.contrast, contrast_kernel(model.spec.contrast)
+    y = graph.add("Conv", u, np.stack([a, -a])[:, None], pads=[ug.padding] * 4)
+    heard = graph.add("Greater", y, np.float32(ug.silence))
+    u = graph.add("Where", heard, y, np.float32(0), out="UG")
+    for i in range(4):
+        u = _s_layer(graph, u, model, i, dense=dense and i == 3)
+        if i < 3:
+            u = _c_layer(graph, u, model, i, across=1 if dense and i == 2 else model.spec.c[i].stride)
+    return u
+
+
+def _s_layer(graph: OnnxGraph, u: str, model: Model, stage: int, *, dense: bool) -> str:
     """An S-layer, max(0, sum a' u - theta' v) / (v + s), see :func:`neocog.network.layers.s_constants`."""
-    weights, pads = model.s[stage], [model.spec.s[stage].padding] * 4
+    weights, padding = model.s[stage], model.spec.s[stage].padding
+    pads, dilations = [padding, padding + BESIDE * dense] * 2, [1, 1 + dense]
     a, theta, silence = s_constants(weights)
-    excitation = graph.add("Conv", u, a, pads=pads)
+    excitation = graph.add("Conv", u, a, pads=pads, dilations=dilations)
     energy = graph.add("ReduceSum", graph.add("Mul", u, u), np.array([1]))
-    v = graph.add("Sqrt", graph.add("Conv", energy, weights.c[None, None], pads=pads))
+    square = graph.add("Conv", energy, weights.c[None, None], pads=pads, dilations=dilations)
+    v = graph.add("Sqrt", square)
     above = graph.add("Sub", excitation, graph.add("Mul", v, theta))
     floor = graph.add("Add", v, silence[None, :, None, None])
     return graph.add("Div", graph.add("Relu", above), floor, out=f"US{stage + 1}")
 
 
-def _c_layer(graph: OnnxGraph, u: str, model: Model, stage: int) -> str:
-    """A C-layer: blur and pooling as one depthwise convolution of stride 2, then psi."""
+def _c_layer(graph: OnnxGraph, u: str, model: Model, stage: int, *, across: int) -> str:
+    """A C-layer: blur and pooling as one depthwise convolution of stride 2, or ``across``, then psi."""
     spec, name, planes = model.spec.c[stage], f"UC{stage + 1}", len(model.s[stage].reference)
     a = np.broadcast_to(pooled(model.blurs[stage].astype(np.float64)), (planes, 1, spec.kernel, spec.kernel))
-    strides, pads = [spec.stride] * 2, [spec.padding] * 4
+    strides, pads = [spec.stride, across], [spec.padding] * 4
     y = graph.add("Relu", graph.add("Conv", u, a, pads=pads, strides=strides, group=planes))
     if model.psi == "sqrt":
         return graph.add("Sqrt", y, out=name)

@@ -132,18 +132,16 @@ def respond(u0: ArrayLike, model: Model) -> Mapping[str, Maps]:
 def respond_line(strip: NDArray[Any], model: LineModel) -> Mapping[str, Maps]:
     """Every layer's map of a strip (48, w) by name, in float64, none with a batch's axis.
 
-    ``"U0" (1, 65, W + 17), "UG", .. "US4" (K4, 5, T), "UC4" (2, K4, T), "Z" (n, T)`` with W = padded(w) and
-    T = W / 4 + 13, of which the first columns(w) count. UC3 has a cell at every fourth column of U0, and a
-    cell of US4 sees every second of them, so that it is that of an isolated digit in the same place. UC4 is
-    the strongest and the mean response over the rows, Z the characters' scores. InputError as `strip_u0`.
+    ``"U0" (1, 65, W + 17), "UG", .. "US4" (K4, 5, T), "UC4" (2, K4, T), "Z" (n, T)``, W = padded(w) and T = W
+    / 4 + 13; the first columns(w) count. UC3 has a cell at every fourth column of U0, of which US4 sees every
+    second: as an isolated digit's. UC4 is the strongest and the mean of the rows. InputError as `strip_u0`.
     """
     u0 = strip_u0(strip).astype(np.float64)
     maps = {name: u[0] for name, u in _layers(u0[None], model.digits, dense=True).items()}
     uc4 = maps["UC4"] = np.stack([maps["US4"].max(axis=1), maps["US4"].mean(axis=1)])
-    head = model.head
-    x = uc4.reshape(-1, uc4.shape[2])
-    for i, (w, b) in enumerate(zip(head.weights, head.biases, strict=True)):
-        x = convolution(x if i == 0 else np.maximum(x, 0), w, b)
+    head, x = model.head, uc4.reshape(-1, uc4.shape[2])
+    for w, b in zip(head.weights, head.biases, strict=True):
+        x = convolution(np.maximum(x, 0), w, b)  # UC4 is not negative
     maps["Z"] = head.own.astype(np.float64) @ uc4[0] + head.bias[:, None] + x
     return maps
 

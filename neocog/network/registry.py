@@ -6,6 +6,7 @@ In a checkout they lie in ``models/`` beside the package, in an installed wheel 
 """
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -29,12 +30,24 @@ def models_dir() -> Path:
 
 def list_models() -> list[Path]:
     """Return the files of the shipped models that recognise digits, sorted by name."""
-    return [path for path in list_files() if path.stem != FINDER]
+    return [path for path in list_files() if kind_of(path) == "digits"]
 
 
 def list_files() -> list[Path]:
     """Return the files of the shipped models and the finder, sorted by name."""
     return sorted(models_dir().glob(f"*{SUFFIX}"))
+
+
+def kind_of(path: Path) -> str:
+    """Return what a file says that it holds: ``"lines"``, ``"finder"``, or else ``"digits"``."""
+    try:
+        with path.open("rb") as stream:
+            header = stream.read(min(int.from_bytes(stream.read(8), "little"), 2**20))
+        told = json.loads(header)["__metadata__"]
+        form = told["format"] if "format" in told else json.loads(told["neocog"])["format"]
+        return {"neocog finder 1": "finder", "neocog lines 1": "lines"}.get(form, "digits")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "digits"
 
 
 def shipped_digests(folder: Path) -> dict[str, str]:
@@ -79,4 +92,4 @@ def find_model(name_or_path: str | Path) -> Path:
 
 
 def _names() -> str:
-    return ", ".join(path.stem for path in list_models()) or "none"
+    return ", ".join(path.stem for path in list_files() if path.stem != FINDER) or "none"

@@ -115,16 +115,6 @@ def load_finder(path: str | Path) -> FinderModel:
     return FinderModel(nodes, tensors, card, f"finder@{hashlib.sha256(data).hexdigest()[:6]}")
 
 
-def is_finder(path: Path) -> bool:
-    """Whether a model's file says that it holds a finder."""
-    try:
-        with path.open("rb") as stream:
-            header = stream.read(min(int.from_bytes(stream.read(8), "little"), MAX_BYTES))
-        return bool(json.loads(header)["__metadata__"]["format"] == FORMAT)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return False
-
-
 def _want(right: bool, what: str) -> None:
     if not right:
         raise ValueError(what)

@@ -28,9 +28,10 @@ from neocog.learning.finder.boxes import compared, shares
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, normalised
 from neocog.learning.finder.targets import Targets, loss, targets
 from neocog.learning.teacher.page import NO_MARK, Pages, drawn, order, page_pool
+from neocog.network.registry import kind_of
 from neocog.text import to_json
 from neocog.vision.finder import FinderSettings, decode, merged
-from neocog.vision.finder_model import is_finder, load_finder
+from neocog.vision.finder_model import load_finder
 
 Tensor = Any
 Told = tuple[Tensor, Tensor]
@@ -131,7 +132,7 @@ class _Run:
             self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": values})
             self.number, self.steps, self.used = state["number"], state["steps"], state["used"]
             self.curves, self.hard = state["curves"], state["hard"]
-        elif settings.start is not None and is_finder(Path(settings.start)):
+        elif settings.start is not None and kind_of(Path(settings.start)) == "finder":
             try:  # its normalisations are folded: `learn` mends that
                 self.network.take(load_finder(settings.start).tensors)
             except ValueError as error:
