@@ -45,7 +45,7 @@ def padded(width: int) -> int:
 
 
 def columns(width: int) -> int:
-    """Return the columns of the answer to a strip of ``width`` columns: the last that its ink reaches."""
+    """Return how many columns of the answer to a strip of ``width`` columns count."""
     return (width + 3) // 4 + 6
 
 
