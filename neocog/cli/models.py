@@ -69,8 +69,7 @@ def show(
     if not card:
         right = (f"{100 * share:.2f} % of {kind}" for kind, share in facts["accuracy"].items())
         facts["accuracy"] = ", ".join(right) or "not measured"
-        if facts["ms"] is not None:
-            facts["ms"] = f"{facts['ms']:.2f}, here on the CPU (a GPU: neocog timing --device cuda)"
+        facts["ms"] = f"{facts['ms']:.2f}, here on the CPU (a GPU: neocog timing --device cuda)"
         facts["bytes"] = f"{facts['bytes']:,}".replace(",", " ")
         facts |= {"learned from": rows["data"]} if "data" in rows else {}
         facts["more"] = "add --card for training, thresholds and every measurement"

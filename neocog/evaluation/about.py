@@ -8,11 +8,11 @@ import numpy as np
 from neocog.errors import ModelError
 from neocog.evaluation.timing import made_page, milliseconds
 from neocog.network.engine import Engine
-from neocog.network.lines import MULTIPLE, ROWS, LineModel, load_lines
+from neocog.network.line_engine import LineEngine
+from neocog.network.lines import MARGIN, MULTIPLE, ROWS, LineModel, load_lines
 from neocog.network.model import Model, load_model
-from neocog.network.reference import respond_line
 from neocog.network.registry import FINDER, check_digest, find_model, kind_of
-from neocog.network.u0 import made_digits
+from neocog.network.u0 import made_digits, u0_from_digits
 
 _TESTS = {"test": "MNIST", "usps": "USPS", "sklearn": "scikit-learn"}  # the cards' names for sets
 _PASSES, _BATCH = 6, 8  # the first pass is not counted
@@ -21,8 +21,7 @@ _PASSES, _BATCH = 6, 8  # the first pass is not counted
 def about(name: str | Path) -> dict[str, Any]:
     """Return facts of a model, or of the finder; ModelError if the file is missing or broken.
 
-    ``ms`` is the time of a digit (of a page, for the finder) on this machine's CPU, measured now; None of a
-    model of lines.
+    ``ms`` is the time of a digit (of a line, of a page) on this machine's CPU, measured now.
     """
     from neocog.vision.finder import find
     from neocog.vision.finder_model import LazyFinder, load_finder
@@ -31,26 +30,27 @@ def about(name: str | Path) -> dict[str, Any]:
     file = {"kind": (kind := kind_of(path)), "path": str(path), "bytes": path.stat().st_size}
     if kind == "finder":
         finder, page = LazyFinder(load_finder(path)), made_page(made_digits(50))
-        ms: float | None = float(
-            np.median([milliseconds(lambda: find(page, finder)) for _ in range(_PASSES)][1:])
-        )
+        ms = float(np.median([milliseconds(lambda: find(page, finder)) for _ in range(_PASSES)][1:]))
         reads = f"where digits and signs stand on a page (timed: {page.shape[1]} x {page.shape[0]})"
         card = finder.model.card
         return {"id": finder.model.id, "reads": reads, "accuracy": {}, "ms": ms, "card": card} | file
     whole: Model | LineModel = load_lines(name) if kind == "lines" else load_model(name)
+    digits, count = made_digits(_BATCH), _BATCH
     if isinstance(whole, LineModel):
-        model, reads, ms = whole.digits, f"a line of numbers: {' '.join(whole.alphabet)}", None
+        model, reader, count = whole.digits, LineEngine(whole), 1
+        strip = np.hstack(list(u0_from_digits(digits[:5])[:, MARGIN : MARGIN + ROWS, MARGIN : MARGIN + ROWS]))
+        reads = f"a line of numbers: {' '.join(whole.alphabet)} (timed: {strip.shape[1]} columns)"
+        times = [milliseconds(lambda: reader.likelihoods([strip])) for _ in range(_PASSES)]
     else:
-        model, engine, digits = whole, Engine(whole), made_digits(_BATCH)
+        model, engine = whole, Engine(whole)
         reads = f"one digit of 28 x 28 pixels{', and tells what is none' if model.classes > 10 else ''}"
         times = [milliseconds(lambda: engine.recognise(digits, batch=_BATCH)) for _ in range(_PASSES)]
-        ms = float(np.median(times[1:])) / _BATCH
     found = whole.card.get("accuracy", {})
     return {
         "id": whole.id,
         "reads": reads,
         "accuracy": {_TESTS[key]: found[key] for key in _TESTS if key in found},
-        "ms": ms,
+        "ms": float(np.median(times[1:])) / count,
         "planes": list(model.planes),
         "preset": model.spec.name,
         "thresholds": [layer.threshold for layer in model.s],
@@ -82,8 +82,8 @@ def verify(name: str) -> str:
             raise ModelError(f"finder {path}: finds nothing on a page; train it again")
         return f"{finder.model.id}  {shipped}"
     if kind == "lines":
-        lines, strip = load_lines(name), np.zeros((ROWS, MULTIPLE), np.float32)
-        if (respond_line(strip, lines)["Z"].argmax(axis=0) != lines.blank).any():
+        lines, paper = load_lines(name), np.zeros((ROWS, MULTIPLE), np.float32)
+        if (LineEngine(lines).likelihoods([paper])[0].argmax(axis=1) != lines.blank).any():
             raise ModelError(f"model {name}: reads something on empty paper")
         return f"{lines.id}  planes {'/'.join(map(str, lines.digits.planes))}  {shipped}"
     model = load_model(name)
