@@ -165,31 +165,40 @@ def timing(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    batch: Annotated[int, option("--batch", "N", "Digits per batch.", min=1)] = 8,
+    batch: Annotated[int, option("--batch", "N", "Digits (strips of five) per batch.", min=1)] = 8,
     seconds: Annotated[float, option("--seconds", "N", "Repeat for so many seconds.", min=0.0)] = 3.0,
     as_json: options.Json = False,
 ) -> None:
-    """Measure how long a digit takes, and which stages take it.
+    """Measure how long a digit takes, and which stages take it; a model of lines is given made strips.
 
     On CUDA, a stage's time is the difference of the pass with and without it. "of roof": the
     roofline time of its operations or bytes on this device, divided by the measured time.
     """
-    from neocog.evaluation.timing import measure
+    from neocog.evaluation.timing import measure, measure_lines
+    from neocog.network.lines import load_lines
     from neocog.network.model import load_model
-    from neocog.reading.device import open_engine
+    from neocog.network.registry import find_model, kind_of
+    from neocog.reading.device import open_engine, open_line_engine
 
-    engine = open_engine(load_model(model), device=device, precision=precision, plan=plan)
-    times = measure(engine, batch=batch, seconds=seconds)
-    if as_json:
-        about = {"device": engine.device, "model": engine.model.id, "precision": engine.precision}
-        print(to_json({**times.to_dict(), **about, "where": engine.where}))
+    if kind_of(find_model(model)) == "lines":
+        if (precision, plan) != (None, "default"):
+            raise UsageError("--precision and --plan are for models of digits; leave them out")
+        reader = open_line_engine(load_lines(model), device=device)
+        times = measure_lines(reader, batch=batch, seconds=seconds)
     else:
-        print(f"{engine.model.id} on {engine.where}, batch {batch}, {engine.precision}")
+        reader = open_engine(load_model(model), device=device, precision=precision, plan=plan)
+        times = measure(reader, batch=batch, seconds=seconds)
+    if as_json:
+        about = {"device": reader.device, "model": reader.model.id, "precision": reader.precision}
+        print(to_json({**times.to_dict(), **about, "where": reader.where}))
+    else:
+        print(f"{reader.model.id} on {reader.where}, batch {batch}, {reader.precision}")
         _show_times(times)
 
 
 def _show_times(times: "Timing") -> None:
-    heads = ("ms a batch", "p95", "p99", "ms a digit")
+    each = "digit" if times.digits == 1 else "strip"
+    heads = ("ms a batch", "p95", "p99", f"ms a {each}")
     bound = any(stage.bound is not None for stage in times.stages)
     last = "   share" + ("   of roof" if bound else "")
     print(f"{'stage':10s}" + "".join(f"{head:>12}" for head in heads) + last)
@@ -203,9 +212,9 @@ def _show_times(times: "Timing") -> None:
             line += f", {stage.bound.flops / 1e6:.2f} MFLOP, {stage.bound.bytes / 1e6:.3f} MB"
         print(line)
     print(
-        f"whole pass: {times.per_digit():.5f} ms a digit "
-        f"(95 % of {len(times.passes)} passes within {times.per_digit(95):.5f}, "
-        f"99 % within {times.per_digit(99):.5f})"
+        f"whole pass: {times.each():.5f} ms a {each} "
+        f"(95 % of {len(times.passes)} passes within {times.each(95):.5f}, "
+        f"99 % within {times.each(99):.5f})"
     )
 
 

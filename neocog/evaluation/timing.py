@@ -1,4 +1,4 @@
-"""How long one digit takes, and which stages take it: from a page's file to the answers."""
+"""How long a digit or a line takes, and which stages take it: from a page's file to the answers."""
 
 import tempfile
 import time
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.u0 import DIGIT_SIZE, made_digits
+from neocog.network.lines import MARGIN, ROWS
+from neocog.network.u0 import DIGIT_SIZE, made_digits, u0_from_digits
 
 if TYPE_CHECKING:
     from neocog.network.engine import AnyEngine, Bound
+    from neocog.reading.device import AnyLineEngine
 
 WARM_UP = 3  # passes that are not counted
 LEAST = 5  # passes that are counted, however slow
@@ -23,6 +25,7 @@ _ENLARGED = 2  # of the digits on the made page
 _ROW = 10  # digits of a line of the made page
 _MOST_ON_PAGE = 50
 _PAPER, _INK = 235, 40
+_ON_STRIP, _PITCH = 5, 38  # digits of a made strip, and columns of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,16 @@ class Timing:
 
     stages: tuple[StageTime, ...]  # of the network, in order; they add up to the median pass
     passes: NDArray[np.float64]  # ms of each whole pass, from digits to answers
-    batch: int  # digits per pass
+    batch: int  # digits, or strips, per pass
     page: tuple[StageTime, ...] = ()  # finding so many digits
+    digits: int = 1  # of each of the batch
 
     def per_digit(self, percentile: float = 50.0) -> float:
         """Milliseconds of a digit, over the passes."""
+        return self.each(percentile) / self.digits
+
+    def each(self, percentile: float = 50.0) -> float:
+        """Milliseconds of each of the batch."""
         return float(np.percentile(self.passes, percentile)) / self.batch
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,6 +83,8 @@ class Timing:
                                  for name in ("stages", "page")}  # fmt: skip
         for name, percentile in (("", 50.0), ("_p95", 95.0), ("_p99", 99.0)):
             facts[f"ms_per_digit{name}"] = round(self.per_digit(percentile), 6)
+            if self.digits > 1:
+                facts[f"ms_per_strip{name}"] = round(self.each(percentile), 6)
         return {**facts, "passes": len(self.passes), "batch": self.batch}
 
 
@@ -84,24 +94,47 @@ def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
     The last, ``host``, is what a pass takes beyond its stages, which are made shorter if they add up to more.
     """
     digits = made_digits(batch)
-    recognise = partial(engine.recognise, digits, batch=batch)
+    recognise, stages = partial(engine.recognise, digits, batch=batch), partial(engine.stage_times, digits)
+    passes, times = _measured(recognise, stages, engine.bounds(batch), seconds)
+    return Timing(times, passes, batch, page_times(engine, batch, repeats=min(len(passes), LEAST)))
+
+
+def measure_lines(engine: "AnyLineEngine", *, batch: int, seconds: float = 3.0) -> Timing:
+    """Time strips of five digits as `measure` does digits."""
+    strips = list(made_strips(batch))
+    whole, stages = partial(engine.likelihoods, strips), partial(engine.stage_times, strips)
+    passes, times = _measured(whole, stages, {}, seconds)
+    return Timing(times, passes, batch, digits=_ON_STRIP)
+
+
+def _measured(
+    whole: Callable[[], object], stages: Callable[..., dict[str, NDArray[np.float64]]],
+    bounds: dict[str, "Bound"], seconds: float,
+) -> tuple[NDArray[np.float64], tuple[StageTime, ...]]:  # fmt: skip
+    """Milliseconds of the whole passes, and the stages."""
     for _ in range(WARM_UP):
-        recognise()
+        whole()
     passes: list[float] = []
     end = time.perf_counter() + seconds
     while len(passes) < LEAST or time.perf_counter() < end:
-        passes.append(milliseconds(recognise))
-    times = engine.stage_times(digits, repeats=min(len(passes), MOST_STAGES))
+        passes.append(milliseconds(whole))
+    times = stages(repeats=min(len(passes), MOST_STAGES))
     times.pop("total")
-    whole = StageTime.of("host", np.array(passes))
+    all_of_it = StageTime.of("host", np.array(passes))
     spent = sum(float(np.median(ms)) for ms in times.values())
-    slower = max(1.0, spent / whole.ms)  # while the stages were timed
-    bounds = engine.bounds(batch)
-    stages = [StageTime.of(name, ms / slower, bounds.get(name)) for name, ms in times.items()]
-    rest = max(0.0, whole.ms - spent / slower)
-    stages.append(StageTime("host", rest, rest + whole.p95 - whole.ms, rest + whole.p99 - whole.ms))
-    page = page_times(engine, batch, repeats=min(len(passes), LEAST))
-    return Timing(tuple(stages), np.array(passes), batch, page)
+    slower = max(1.0, spent / all_of_it.ms)  # while the stages were timed
+    out = [StageTime.of(name, ms / slower, bounds.get(name)) for name, ms in times.items()]
+    rest = max(0.0, all_of_it.ms - spent / slower)
+    late = (rest + ms - all_of_it.ms for ms in (all_of_it.p95, all_of_it.p99))
+    return np.array(passes), (*out, StageTime("host", rest, *late))
+
+
+def made_strips(count: int) -> NDArray[np.float32]:
+    """Strips of five made digits each, (count, 48, 190) float32, ink 1 on paper 0."""
+    u0 = u0_from_digits(made_digits(count * _ON_STRIP))
+    left = 2 * MARGIN - 3  # the digits' middle is column 32 of U0
+    ink = u0[:, MARGIN : MARGIN + ROWS, left : left + _PITCH].reshape(count, _ON_STRIP, ROWS, _PITCH)
+    return ink.transpose(0, 2, 1, 3).reshape(count, ROWS, -1)
 
 
 def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> tuple[StageTime, ...]:

@@ -13,8 +13,8 @@ out(f) = conj(a(f)) u(f), for all tiles together: an eighth of the multiplicatio
 part of the work are the frequencies of a few rows, from the transform along the strip to its inverse: they
 stay in the core's cache. A dilated layer sees its even and its odd columns as two tiles.
 
-`_PlainCells`, where the layer before has few planes (US1) or the weights' spectra would fill the memory: as
-:class:`neocog.network.layers._AllCells`, in blocks of rows.
+`_PlainCells`, where the layer before has few planes (US1) or a transform does not fit: windows that hear
+anything are copied out, a few rows at a time.
 """
 
 import time
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import DeviceError
 from neocog.network.fields import contrast_kernel, pooled
-from neocog.network.layers import banded, extent, length, s_constants
+from neocog.network.layers import banded, length, s_constants
 from neocog.network.lines import BESIDE, Head, LineModel, columns, log_likelihoods, strip_u0
 from neocog.network.model import SWeights
 from neocog.network.parallel import ParallelMap, one_blas_thread
@@ -41,7 +41,7 @@ _PLANES = 8  # planes before from which on a transform is the faster way
 _MOST_VALUES = 2**25  # of a layer's transformed weights; `neocog` has 4.3 million at most
 #: A transform rounds to 1e-7 of what a tile hears; a cell that hears nearly nothing divides that by its s.
 _LEAST_SILENCE = 1e-4  # those of `neocog` are 6e-4 at least, of `fukushima` 2e-6
-_BLOCK = 12  # rows of a plain product: its windows stay in the cache
+_BLOCK = 2**18  # values of the windows of a plain product: they stay in the cache
 
 
 class _Separable:
@@ -121,7 +121,7 @@ class _Cells:
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
         self._a, self._theta, self._silence = s_constants(weights)
-        self._c, self._kernel, self._step = weights.c, spec.kernel, dilation
+        self._c, self._kernel, self._step = weights.c.ravel(), spec.kernel, dilation
         self._above, self._beside = spec.padding, BESIDE if dilation > 1 else spec.padding
         self.rows = rows + 2 * spec.padding - spec.kernel + 1
 
@@ -135,53 +135,32 @@ class _Cells:
 
 
 class _PlainCells(_Cells):
-    """S-cells by products of their windows, (H, W, K') -> (rows, W', K)."""
+    """S-cells by products of the windows that hear anything, (H, W, K') -> (rows, W', K)."""
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
         super().__init__(spec, weights, rows, dilation)
-        self._taps = np.ascontiguousarray(self._a.transpose(3, 2, 1, 0)).reshape(-1, len(self._a))
-        self._c = np.ascontiguousarray(weights.c.T).reshape(-1, 1)
+        self._taps = _float32(self._a.transpose(2, 3, 1, 0)).reshape(-1, len(self._a))
 
     def __call__(self, u: Floats, parallel: ParallelMap) -> Floats:
         wide = np.pad(u, ((self._above, self._above), (self._beside, self._beside), (0, 0)))
-        more = self._kernel - 1
-        out = np.zeros((self.rows, wide.shape[1] - more * self._step, len(self._silence)), np.float32)
-        for first in range(self._step):
-            self._correlate_all(wide[:, first :: self._step], out[:, first :: self._step], parallel)
+        energy = np.einsum("hwk,hwk->hw", wide, wide)
+        k, step, columns = self._kernel, self._step, wide.shape[1] - (self._kernel - 1) * self._step
+        (y, x), (line, cell, one) = energy.strides, wide.strides
+        squares = as_strided(energy, (self.rows, columns, k, k), (y, x, y, x * step))
+        shape = self.rows, columns, k, k, wide.shape[2]
+        windows = as_strided(wide, shape, (line, cell, line, cell * step, one))
+        out = np.zeros((self.rows, columns, len(self._silence)), np.float32)
+        block = max(1, _BLOCK // (columns * len(self._taps)))
+
+        def respond(start: int) -> None:
+            v = np.sqrt(squares[start : start + block].reshape(-1, k * k) @ self._c)
+            heard = np.flatnonzero(v)
+            row, column = np.divmod(heard, columns)
+            e = windows[start + row, column].reshape(-1, len(self._taps)) @ self._taps
+            out[start + row, column] = self._respond(e, v[heard, None])
+
+        parallel(respond, range(0, self.rows, block))
         return out
-
-    def _correlate_all(self, seen: Floats, out: Floats, parallel: ParallelMap) -> None:
-        """Respond to maps without dilation where anything is heard, into ``out``."""
-        energy = np.einsum("hwk,hwk->hw", seen, seen)[..., None]
-        high, across = extent(energy.any(axis=(1, 2))), extent(energy.any(axis=(0, 2)))
-        more = self._kernel - 1
-        low, left = max(0, high.start - more), max(0, across.start - more)
-        bottom, right = min(high.stop, len(out)), min(across.stop, out.shape[1])
-        pitch = -(-(right - left + more) // self._kernel) * self._kernel
-        around = ((0, 0), (0, pitch - (right - left + more)), (0, 0))
-        seen, energy = (np.pad(maps[:, left : right + more], around) for maps in (seen, energy))
-
-        def block(start: int) -> None:
-            lines = slice(start, min(start + _BLOCK, bottom))
-            e = self._correlate(seen, lines, self._taps)
-            v = np.sqrt(self._correlate(energy, lines, self._c))
-            out[lines, left:right] = self._respond(e, v)[:, : right - left]
-
-        parallel(block, range(low, bottom, _BLOCK))
-
-    def _correlate(self, u: Floats, lines: slice, taps: Floats) -> Floats:
-        """Correlate some rows; see :class:`neocog.network.layers._AllCells`."""
-        k, height, pitch, run = self._kernel, length(lines), u.shape[1], self._kernel * u.shape[2]
-        flat = np.zeros((height * pitch + k) * run, np.float32)
-        e = flat[: height * pitch * run].reshape(height, pitch, k, -1)
-        if u.shape[2] == 2:  # a cell's pair of planes moves as one number
-            e, u = e.view(np.float64), u.view(np.float64)
-        for y in range(k):
-            e[:, :, y] = u[lines.start + y : lines.stop + y]
-        out = np.empty((height * pitch // k, k, taps.shape[1]), np.float32)
-        for x in range(k):
-            np.matmul(flat[x * run :][: height * pitch * run].reshape(-1, k * run), taps, out=out[:, x])
-        return out.reshape(height, pitch, -1)
 
 
 class _SpectralCells(_Cells):
@@ -197,7 +176,7 @@ class _SpectralCells(_Cells):
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
         super().__init__(spec, weights, rows, dilation)
-        self._c, self._cells, high = weights.c.ravel(), _TILE - self._kernel + 1, rows + 2 * spec.padding
+        self._cells, high = _TILE - self._kernel + 1, rows + 2 * spec.padding
         down, across = _dft(high)[: high // 2 + 1], _dft(_TILE)  # the others are conjugates
         twice = np.where(2 * np.arange(len(down)) % high, 2, 1)[:, None] / high
         self._down = _float32(_parts(down[:, self._above : self._above + rows]).reshape(-1, rows))
