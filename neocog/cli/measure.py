@@ -12,8 +12,11 @@ from neocog.text import tell, to_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from neocog.cuda.lines import CudaLineEngine
     from neocog.evaluation.timing import StageTime, Timing
     from neocog.learning.datasets import Digits, LabelledPictures
+    from neocog.network.engine import AnyEngine
+    from neocog.network.line_engine import LineEngine
     from neocog.reading.reader import Reader
 
 Split = option(
@@ -174,20 +177,22 @@ def timing(
     On CUDA, a stage's time is the difference of the pass with and without it. "of roof": the
     roofline time of its operations or bytes on this device, divided by the measured time.
     """
+    from neocog.errors import UsageError
     from neocog.evaluation.timing import measure, measure_lines
     from neocog.network.lines import load_lines
     from neocog.network.model import load_model
     from neocog.network.registry import find_model, kind_of
     from neocog.reading.device import open_engine, open_line_engine
 
+    reader: AnyEngine | LineEngine | CudaLineEngine
     if kind_of(find_model(model)) == "lines":
         if (precision, plan) != (None, "default"):
             raise UsageError("--precision and --plan are for models of digits; leave them out")
-        reader = open_line_engine(load_lines(model), device=device)
-        times = measure_lines(reader, batch=batch, seconds=seconds)
+        reader = lines = open_line_engine(load_lines(model), device=device)
+        times = measure_lines(lines, batch=batch, seconds=seconds)
     else:
-        reader = open_engine(load_model(model), device=device, precision=precision, plan=plan)
-        times = measure(reader, batch=batch, seconds=seconds)
+        reader = digits = open_engine(load_model(model), device=device, precision=precision, plan=plan)
+        times = measure(digits, batch=batch, seconds=seconds)
     if as_json:
         about = {"device": reader.device, "model": reader.model.id, "precision": reader.precision}
         print(to_json({**times.to_dict(), **about, "where": reader.where}))

@@ -15,8 +15,9 @@ from neocog.network.lines import MARGIN, ROWS
 from neocog.network.u0 import DIGIT_SIZE, made_digits, u0_from_digits
 
 if TYPE_CHECKING:
+    from neocog.cuda.lines import CudaLineEngine
     from neocog.network.engine import AnyEngine, Bound
-    from neocog.reading.device import AnyLineEngine
+    from neocog.network.line_engine import LineEngine
 
 WARM_UP = 3  # passes that are not counted
 LEAST = 5  # passes that are counted, however slow
@@ -99,7 +100,7 @@ def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
     return Timing(times, passes, batch, page_times(engine, batch, repeats=min(len(passes), LEAST)))
 
 
-def measure_lines(engine: "AnyLineEngine", *, batch: int, seconds: float = 3.0) -> Timing:
+def measure_lines(engine: "LineEngine | CudaLineEngine", *, batch: int, seconds: float = 3.0) -> Timing:
     """Time strips of five digits as `measure` does digits."""
     strips = list(made_strips(batch))
     whole, stages = partial(engine.likelihoods, strips), partial(engine.stage_times, strips)
@@ -125,8 +126,9 @@ def _measured(
     slower = max(1.0, spent / all_of_it.ms)  # while the stages were timed
     out = [StageTime.of(name, ms / slower, bounds.get(name)) for name, ms in times.items()]
     rest = max(0.0, all_of_it.ms - spent / slower)
-    late = (rest + ms - all_of_it.ms for ms in (all_of_it.p95, all_of_it.p99))
-    return np.array(passes), (*out, StageTime("host", rest, *late))
+    late = rest - all_of_it.ms
+    out.append(StageTime("host", rest, late + all_of_it.p95, late + all_of_it.p99))
+    return np.array(passes), tuple(out)
 
 
 def made_strips(count: int) -> NDArray[np.float32]:
