@@ -45,48 +45,35 @@ _BLOCK = 2**18  # values of the windows of a plain product: they stay in the cac
 
 
 class _Separable:
-    """Correlation of maps (H, W, K) of any width with a kernel, as a sum of products of two profiles."""
+    """Correlation of maps (H, W, K) of any width with a kernel: a sum of products of two profiles."""
 
     def __init__(
-        self,
-        kernel: NDArray[np.float64],
-        rows: int,
-        padding: int,
-        stride: tuple[int, int],
-        exact: bool = False,
-    ) -> None:
+        self, kernel: NDArray[Any], rows: int, padding: int, stride: tuple[int, int], kind: Any = np.float32
+    ) -> None:  # fmt: skip
         u, sigma, across = np.linalg.svd(kernel)
-        down, rank = u.T * sigma[:, None], int((sigma > sigma[0] * (1e-14 if exact else 1e-7)).sum())
-        if rank > 1 and not exact:  # row by row: rounding would not leave its zeros 0
+        down, rank = u.T * sigma[:, None], int((sigma > sigma[0] * np.finfo(kind).eps).sum())
+        if rank > 1 and kind is np.float32:  # row by row: else rounding would hear where the kernel is 0
             down, across, rank = np.eye(len(kernel)), kernel, len(kernel)
-        kind = np.float64 if exact else np.float32
         self._padding, self._stride, self._kernel = padding, stride[1], len(kernel)
-        self._seen = (_TILE - 1) * stride[1] + len(kernel)  # columns that a tile sees
         self._down = np.stack([banded(row, rows, padding, stride[0]) for row in down[:rank]]).astype(kind)
-        bands = [banded(row, self._seen, 0, stride[1]) for row in across[:rank]]
-        self._across = np.stack(bands)[:, None, None].astype(kind)
+        seen = (_TILE - 1) * stride[1] + len(kernel)  # columns that a tile sees
+        bands = np.stack([banded(row, seen, 0, stride[1]) for row in across[:rank]])
+        self._across = bands[:, None, None].astype(kind)
 
     def __call__(self, u: NDArray[Any]) -> NDArray[Any]:
-        h, w, k = u.shape
-        rank, rows, _ = self._down.shape
-        out = (w + 2 * self._padding - self._kernel) // self._stride + 1
-        tiles = -(-out // _TILE)
-        wide = np.zeros((rank, rows, (tiles * _TILE - 1) * self._stride + self._kernel, k), self._down.dtype)
-        half = self._down.reshape(-1, h) @ u.astype(wide.dtype, copy=False).reshape(h, -1)
-        wide[:, :, self._padding : self._padding + w] = half.reshape(rank, rows, w, k)
+        (h, w, k), (rank, rows, _), s = u.shape, self._down.shape, self._stride
+        out = (w + 2 * self._padding - self._kernel) // s + 1
+        tiles, seen = -(-out // _TILE), self._across.shape[-1]
+        half = self._down.reshape(-1, h) @ u.astype(self._down.dtype, copy=False).reshape(h, -1)
+        half = half.reshape(rank, rows, w, k)
+        half = half.swapaxes(1, 3) if k == 1 else half  # products with all rows at once
+        wide = np.zeros((rank, half.shape[1], (tiles - 1) * _TILE * s + seen, half.shape[3]), half.dtype)
+        wide[:, :, self._padding : self._padding + w] = half
+        shape = rank, half.shape[1], tiles, seen, half.shape[3]
         r, y, x, one = wide.strides
-        if k == 1:  # rows as the matrix's columns
-            seen = as_strided(
-                wide, (rank, tiles, 1, self._seen, rows), (r, x * _TILE * self._stride, 0, x, y)
-            )
-            found = (self._across @ seen).sum(axis=0).reshape(tiles * _TILE, rows).T[..., None]
-        else:
-            step = x * _TILE * self._stride
-            seen = as_strided(wide, (rank, rows, tiles, self._seen, k), (r, y, step, x, one))
-            found = self._across @ seen
-            found = (found[0] if rank == 1 else found.sum(axis=0)).reshape(rows, tiles * _TILE, k)
-        cells: NDArray[Any] = found[:, :out]
-        return cells
+        found = (self._across @ as_strided(wide, shape, (r, y, x * _TILE * s, x, one))).sum(axis=0)
+        cells: NDArray[Any] = found.reshape(half.shape[1], -1, half.shape[3])[:, :out]
+        return cells.swapaxes(0, 2) if k == 1 else cells
 
 
 class _Contrast:
@@ -94,7 +81,7 @@ class _Contrast:
 
     def __init__(self, spec: ContrastSpec) -> None:
         self._silence = spec.silence
-        self._blur = _Separable(contrast_kernel(spec), INPUT_SIZE, spec.padding, (1, 1), exact=True)
+        self._blur = _Separable(contrast_kernel(spec), INPUT_SIZE, spec.padding, (1, 1), np.float64)
 
     def __call__(self, u: Floats, _parallel: ParallelMap) -> Floats:
         y = self._blur(u)
@@ -360,7 +347,7 @@ class LineEngine:
             times.append(time.perf_counter())
             return logs, np.diff(times)
 
-        widest_first = sorted(range(len(strips)), key=lambda i: -strips[i].shape[-1])
+        widest_first = sorted(range(len(strips)), key=lambda i: -np.size(strips[i]))
         with one_blas_thread():
             found = dict(zip(widest_first, self._parallel(through, widest_first), strict=True))
         return [found[i] for i in range(len(strips))]
