@@ -12,11 +12,8 @@ from neocog.text import tell, to_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from neocog.cuda.lines import CudaLineEngine
     from neocog.evaluation.timing import StageTime, Timing
     from neocog.learning.datasets import Digits, LabelledPictures
-    from neocog.network.engine import AnyEngine
-    from neocog.network.line_engine import LineEngine
     from neocog.reading.reader import Reader
 
 Split = option(
@@ -168,36 +165,36 @@ def timing(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    batch: Annotated[int, option("--batch", "N", "Digits (strips of five) per batch.", min=1)] = 8,
+    batch: Annotated[int, option("--batch", "N", "Digits, or strips of five, per batch.", min=1)] = 8,
     seconds: Annotated[float, option("--seconds", "N", "Repeat for so many seconds.", min=0.0)] = 3.0,
     as_json: options.Json = False,
 ) -> None:
-    """Measure how long a digit takes, and which stages take it; a model of lines is given made strips.
+    """Measure how long a digit, or a strip of five, takes, and which stages take it.
 
     On CUDA, a stage's time is the difference of the pass with and without it. "of roof": the
     roofline time of its operations or bytes on this device, divided by the measured time.
     """
     from neocog.errors import UsageError
-    from neocog.evaluation.timing import measure, measure_lines
+    from neocog.evaluation.timing import measure
     from neocog.network.lines import load_lines
     from neocog.network.model import load_model
     from neocog.network.registry import find_model, kind_of
     from neocog.reading.device import open_engine, open_line_engine
 
-    reader: AnyEngine | LineEngine | CudaLineEngine
-    if kind_of(find_model(model)) == "lines":
-        if (precision, plan) != (None, "default"):
-            raise UsageError("--precision and --plan are for models of digits; leave them out")
-        reader = lines = open_line_engine(load_lines(model), device=device)
-        times = measure_lines(lines, batch=batch, seconds=seconds)
-    else:
-        reader = digits = open_engine(load_model(model), device=device, precision=precision, plan=plan)
-        times = measure(digits, batch=batch, seconds=seconds)
+    lines = kind_of(find_model(model)) == "lines"
+    if lines and (precision, plan) != (None, "default"):
+        raise UsageError("--precision and --plan are for models of digits; leave them out")
+    engine = (
+        open_line_engine(load_lines(model), device=device)
+        if lines
+        else open_engine(load_model(model), device=device, precision=precision, plan=plan)
+    )
+    times = measure(engine, batch=batch, seconds=seconds)
     if as_json:
-        about = {"device": reader.device, "model": reader.model.id, "precision": reader.precision}
-        print(to_json({**times.to_dict(), **about, "where": reader.where}))
+        about = {"device": engine.device, "model": engine.model.id, "precision": engine.precision}
+        print(to_json({**times.to_dict(), **about, "where": engine.where}))
     else:
-        print(f"{reader.model.id} on {reader.where}, batch {batch}, {reader.precision}")
+        print(f"{engine.model.id} on {engine.where}, batch {batch}, {engine.precision}")
         _show_times(times)
 
 

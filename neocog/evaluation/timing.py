@@ -15,9 +15,7 @@ from neocog.network.lines import MARGIN, ROWS
 from neocog.network.u0 import DIGIT_SIZE, made_digits, u0_from_digits
 
 if TYPE_CHECKING:
-    from neocog.cuda.lines import CudaLineEngine
     from neocog.network.engine import AnyEngine, Bound
-    from neocog.network.line_engine import LineEngine
 
 WARM_UP = 3  # passes that are not counted
 LEAST = 5  # passes that are counted, however slow
@@ -70,12 +68,8 @@ class Timing:
     page: tuple[StageTime, ...] = ()  # finding so many digits
     digits: int = 1  # of each of the batch
 
-    def per_digit(self, percentile: float = 50.0) -> float:
-        """Milliseconds of a digit, over the passes."""
-        return self.each(percentile) / self.digits
-
     def each(self, percentile: float = 50.0) -> float:
-        """Milliseconds of each of the batch."""
+        """Milliseconds of each digit, or strip, over the passes."""
         return float(np.percentile(self.passes, percentile)) / self.batch
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,59 +77,45 @@ class Timing:
         facts: dict[str, Any] = {name: [stage.to_dict() for stage in getattr(self, name)]
                                  for name in ("stages", "page")}  # fmt: skip
         for name, percentile in (("", 50.0), ("_p95", 95.0), ("_p99", 99.0)):
-            facts[f"ms_per_digit{name}"] = round(self.per_digit(percentile), 6)
+            facts[f"ms_per_digit{name}"] = round(self.each(percentile) / self.digits, 6)
             if self.digits > 1:
                 facts[f"ms_per_strip{name}"] = round(self.each(percentile), 6)
         return {**facts, "passes": len(self.passes), "batch": self.batch}
 
 
-def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
-    """Time whole passes, for so many seconds and `LEAST` times at least, and single stages.
+def measure(engine: Any, *, batch: int, seconds: float = 3.0) -> Timing:
+    """Time whole passes of an engine of digits or of lines, and single stages.
+
+    Passes are made for so many seconds, and `LEAST` at least; a strip has five digits.
 
     The last, ``host``, is what a pass takes beyond its stages, which are made shorter if they add up to more.
     """
-    digits = made_digits(batch)
-    recognise, stages = partial(engine.recognise, digits, batch=batch), partial(engine.stage_times, digits)
-    passes, times = _measured(recognise, stages, engine.bounds(batch), seconds)
-    return Timing(times, passes, batch, page_times(engine, batch, repeats=min(len(passes), LEAST)))
-
-
-def measure_lines(engine: "LineEngine | CudaLineEngine", *, batch: int, seconds: float = 3.0) -> Timing:
-    """Time strips of five digits as `measure` does digits."""
-    strips = list(made_strips(batch))
-    whole, stages = partial(engine.likelihoods, strips), partial(engine.stage_times, strips)
-    passes, times = _measured(whole, stages, {}, seconds)
-    return Timing(times, passes, batch, digits=_ON_STRIP)
-
-
-def _measured(
-    whole: Callable[[], object], stages: Callable[..., dict[str, NDArray[np.float64]]],
-    bounds: dict[str, "Bound"], seconds: float,
-) -> tuple[NDArray[np.float64], tuple[StageTime, ...]]:  # fmt: skip
-    """Milliseconds of the whole passes, and the stages."""
+    lines = hasattr(engine, "likelihoods")
+    made = made_strips(batch) if lines else made_digits(batch)
+    whole_pass = partial(engine.likelihoods, made) if lines else partial(engine.recognise, made, batch=batch)
     for _ in range(WARM_UP):
-        whole()
+        whole_pass()
     passes: list[float] = []
     end = time.perf_counter() + seconds
     while len(passes) < LEAST or time.perf_counter() < end:
-        passes.append(milliseconds(whole))
-    times = stages(repeats=min(len(passes), MOST_STAGES))
+        passes.append(milliseconds(whole_pass))
+    times = engine.stage_times(made, repeats=min(len(passes), MOST_STAGES))
     times.pop("total")
-    all_of_it = StageTime.of("host", np.array(passes))
+    whole = StageTime.of("host", np.array(passes))
     spent = sum(float(np.median(ms)) for ms in times.values())
-    slower = max(1.0, spent / all_of_it.ms)  # while the stages were timed
-    out = [StageTime.of(name, ms / slower, bounds.get(name)) for name, ms in times.items()]
-    rest = max(0.0, all_of_it.ms - spent / slower)
-    late = rest - all_of_it.ms
-    out.append(StageTime("host", rest, late + all_of_it.p95, late + all_of_it.p99))
-    return np.array(passes), tuple(out)
+    slower = max(1.0, spent / whole.ms)  # while the stages were timed
+    bounds: dict[str, Bound] = {} if lines else engine.bounds(batch)
+    stages = [StageTime.of(name, ms / slower, bounds.get(name)) for name, ms in times.items()]
+    rest = max(0.0, whole.ms - spent / slower)
+    stages.append(StageTime("host", rest, rest + whole.p95 - whole.ms, rest + whole.p99 - whole.ms))
+    page = () if lines else page_times(engine, batch, repeats=min(len(passes), LEAST))
+    return Timing(tuple(stages), np.array(passes), batch, page, _ON_STRIP if lines else 1)
 
 
 def made_strips(count: int) -> NDArray[np.float32]:
-    """Strips of five made digits each, (count, 48, 190) float32, ink 1 on paper 0."""
+    """Strips of five made digits each, (count, 48, 190), ink 1 on paper 0."""
     u0 = u0_from_digits(made_digits(count * _ON_STRIP))
-    left = 2 * MARGIN - 3  # the digits' middle is column 32 of U0
-    ink = u0[:, MARGIN : MARGIN + ROWS, left : left + _PITCH].reshape(count, _ON_STRIP, ROWS, _PITCH)
+    ink = u0[:, MARGIN : MARGIN + ROWS, 13 : 13 + _PITCH].reshape(count, _ON_STRIP, ROWS, _PITCH)
     return ink.transpose(0, 2, 1, 3).reshape(count, ROWS, -1)
 
 
