@@ -1,9 +1,10 @@
 """The line engine on the CPU: strips in, log likelihoods of characters out; every layer's maps; times.
 
-A strip passes through the layers by itself, on whole maps (H, W, K): nothing beside it in a batch changes a
-bit of its answer. Threads take a strip each; idle ones take parts of a layer, and a layer has the same parts
-for any number of threads. Blurs and transforms along a strip work on tiles of so many columns: one small
-matrix serves any width. Tiles in which nothing is heard are left out.
+A layer makes of each strip's maps (H, W, K) parts of work, which are the same whatever else there is to do:
+nothing beside a strip in a batch, and no number of threads, changes a bit of its answer. Threads take the
+same part of several strips one after another, whose weights (30 MB in all) are then near. Blurs and
+transforms along a strip work on tiles of so many columns: one small matrix serves any width. Tiles in which
+nothing is heard are left out.
 
 `_SpectralCells`, for US2 .. US4. Along a written line nearly all windows hear something: of those of US3 the
 bounds of :mod:`neocog.network.layers` leave out 3 to 15 in 100. A direct product takes kernel^2 K' K
@@ -11,14 +12,16 @@ multiplications a window, 0.3 and 0.5 thousand million in US3 and US4 for five d
 transform, over whole columns and tiles of 16, turns a correlation into one product for each frequency,
 out(f) = conj(a(f)) u(f), for all tiles together: an eighth of the multiplications, four real ones each. A
 part of the work are the frequencies of a few rows, from the transform along the strip to its inverse: they
-stay in the core's cache. A dilated layer sees its even and its odd columns as two tiles.
+stay in a core's cache. A dilated layer sees its even and its odd columns as two tiles.
 
 `_PlainCells`, where the layer before has few planes (US1) or a transform does not fit: windows that hear
 anything are copied out, a few rows at a time.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -34,13 +37,16 @@ from neocog.network.parallel import ParallelMap, one_blas_thread
 from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec
 
 Floats = NDArray[np.float32]
-Layer = Callable[[Floats, ParallelMap], Floats]
+Part = Callable[[], None]
+Layer = Callable[[Any], tuple[Any, list[list[Part]]]]
+"""Takes maps; returns what it responds, once all parts of work are done: those of a list in any order."""
 
 _TILE = 16  # columns that a transform takes: 16 and 14 are the fastest of 10 .. 32 for US2 .. US4
 _PLANES = 8  # planes before from which on a transform is the faster way
 _MOST_VALUES = 2**25  # of a layer's transformed weights; `neocog` has 4.3 million at most
 #: A transform rounds to 1e-7 of what a tile hears; a cell that hears nearly nothing divides that by its s.
 _LEAST_SILENCE = 1e-4  # those of `neocog` are 6e-4 at least, of `fukushima` 2e-6
+_GROUP = 4  # strips that pass through the layers together
 _BLOCK = 2**18  # values of the windows of a plain product: they stay in the cache
 
 
@@ -83,10 +89,10 @@ class _Contrast:
         self._silence = spec.silence
         self._blur = _Separable(contrast_kernel(spec), INPUT_SIZE, spec.padding, (1, 1), np.float64)
 
-    def __call__(self, u: Floats, _parallel: ParallelMap) -> Floats:
+    def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         y = self._blur(u)
         signed = np.where(np.abs(y) > self._silence, y, 0).astype(np.float32)
-        return np.concatenate([np.maximum(signed, 0), np.maximum(-signed, 0)], axis=2)
+        return np.concatenate([np.maximum(signed, 0), np.maximum(-signed, 0)], axis=2), []
 
 
 class _C:
@@ -96,18 +102,19 @@ class _C:
         kernel = pooled(blur.astype(np.float64))
         self._psi, self._blur = psi, _Separable(kernel, rows, spec.padding, (spec.stride, across))
 
-    def __call__(self, u: Floats, _parallel: ParallelMap) -> Floats:
+    def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         y = self._blur(u)
         np.maximum(y, 0, out=y)
-        root: Floats = np.sqrt(y) if self._psi == "sqrt" else y / (1 + y)
-        return root
+        return np.sqrt(y) if self._psi == "sqrt" else y / (1 + y), []
 
 
 class _Cells:
-    """What the ways of S-cells share: geometry, constants, the response to excitation and inhibition."""
+    """What the ways of S-cells share: geometry, and the response to excitation and inhibition."""
+
+    _theta: np.float32
+    _silence: Floats
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
-        self._a, self._theta, self._silence = s_constants(weights)
         self._c, self._kernel, self._step = weights.c.ravel(), spec.kernel, dilation
         self._above, self._beside = spec.padding, BESIDE if dilation > 1 else spec.padding
         self.rows = rows + 2 * spec.padding - spec.kernel + 1
@@ -126,9 +133,10 @@ class _PlainCells(_Cells):
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
         super().__init__(spec, weights, rows, dilation)
-        self._taps = _float32(self._a.transpose(2, 3, 1, 0)).reshape(-1, len(self._a))
+        a, self._theta, self._silence = s_constants(weights)
+        self._taps = _float32(a.transpose(2, 3, 1, 0)).reshape(-1, len(a))
 
-    def __call__(self, u: Floats, parallel: ParallelMap) -> Floats:
+    def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         wide = np.pad(u, ((self._above, self._above), (self._beside, self._beside), (0, 0)))
         energy = np.einsum("hwk,hwk->hw", wide, wide)
         k, step, columns = self._kernel, self._step, wide.shape[1] - (self._kernel - 1) * self._step
@@ -146,8 +154,7 @@ class _PlainCells(_Cells):
             e = windows[start + row, column].reshape(-1, len(self._taps)) @ self._taps
             out[start + row, column] = self._respond(e, v[heard, None])
 
-        parallel(respond, range(0, self.rows, block))
-        return out
+        return out, [[partial(respond, start) for start in range(0, self.rows, block)]]
 
 
 class _SpectralCells(_Cells):
@@ -172,14 +179,15 @@ class _SpectralCells(_Cells):
         back = _complex(across.conj().T[: self._cells] / _TILE).transpose(1, 0, 3, 2)
         self._back = _float32(back.reshape(2 * self._cells, -1))
         taps = np.einsum("fy,gx->fgyx", down[:, : self._kernel], across[:, : self._kernel])
-        planes, before = self._a.shape[:2]
-        a = self._a.transpose(2, 3, 1, 0).reshape(-1, before * planes)
+        a, self._theta, self._silence = s_constants(weights)
+        planes, before = a.shape[:2]
+        a = a.transpose(2, 3, 1, 0).reshape(-1, before * planes)
         spectra = _float32(_parts(taps.reshape(-1, len(a))).reshape(-1, len(a))) @ a
         spectra = spectra.reshape(len(down), _TILE, 2, before, planes).transpose(0, 1, 3, 2, 4)
         self._weights = _float32(spectra.reshape(len(down), _TILE, before, 2 * planes))
         self._block = max(1, 160 // planes)  # frequencies whose products stay in the cache
 
-    def __call__(self, u: Floats, parallel: ParallelMap) -> Floats:
+    def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         (high, w, before), planes, count = u.shape, len(self._silence), len(self._weights)
         k, step, cells = self._kernel, self._step, self._cells
         columns = w + 2 * self._beside - step * (k - 1)
@@ -218,10 +226,11 @@ class _SpectralCells(_Cells):
             v = np.sqrt(windows[heard[i]].reshape(-1, k * k) @ self._c).reshape(self.rows, -1, 1)
             out[:, heard[i]] = self._respond(e.reshape(*v.shape[:2], planes), v)
 
-        if len(heard):
-            parallel(frequencies, range(0, count, self._block))
-            parallel(respond, range(len(heard)))
-        return out.reshape(self.rows, -1, planes)[:, :columns]
+        first: list[Part] = [
+            partial(frequencies, start) for start in range(0, count, self._block) if len(heard)
+        ]
+        then: list[Part] = [partial(respond, i) for i in range(len(heard))]
+        return out.reshape(self.rows, -1, planes)[:, :columns], [first, then]
 
 
 def _dft(n: int) -> NDArray[np.complex128]:
@@ -252,19 +261,22 @@ class _Head:
         self._biases = head.biases
         self._own, self._bias = head.own, head.bias[:, None]
 
-    def __call__(self, u: Floats, _parallel: ParallelMap) -> Floats:
+    def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         x = np.concatenate([u[0], u[1]]).T  # (T, 2 K4)
         for i, (taps, bias) in enumerate(zip(self._taps, self._biases, strict=True)):
             around = len(taps) // 2
             wide = np.pad(np.maximum(x, 0) if i else x, ((around, around), (0, 0)))
             x = sum((wide[j : j + len(x)] @ tap for j, tap in enumerate(taps)), start=bias)
-        z: Floats = self._own @ u[0] + self._bias + x.T
-        return z
+        return self._own @ u[0] + self._bias + x.T, []
 
 
-def _strongest_and_mean(u: Floats, _parallel: ParallelMap) -> Floats:
+def _u0(strip: NDArray[Any]) -> tuple[Floats, list[list[Part]]]:
+    return strip_u0(strip)[..., None], []
+
+
+def _strongest_and_mean(u: Floats) -> tuple[Floats, list[list[Part]]]:
     """UC4: US4 (5, T, K4) -> (2, K4, T)."""
-    return np.stack([u.max(axis=0).T, u.mean(axis=0).T])
+    return np.stack([u.max(axis=0).T, u.mean(axis=0).T]), []
 
 
 class LineEngine:
@@ -282,7 +294,7 @@ class LineEngine:
         self._parallel = ParallelMap(threads)
         self.threads = self._parallel.threads
         digits, spec = model.digits, model.spec
-        self._stages: list[tuple[str, Layer]] = [("UG", _Contrast(spec.contrast))]
+        self._stages: list[tuple[str, Layer]] = [("U0", _u0), ("UG", _Contrast(spec.contrast))]
         rows = spec.size("UG")
         for i, (s, weights) in enumerate(zip(spec.s, digits.s, strict=True)):
             way = _SpectralCells if _SpectralCells.fits(s, weights, rows) else _PlainCells
@@ -305,49 +317,47 @@ class LineEngine:
 
         Strips are (48, w), ink as floats 0 .. 1 or uint8, ink 255; InputError if one is not.
         """
-        return [logs for logs, _ in self._read(strips)]
+        scores = [z for some in self._groups(strips) for z in [us for _, us in self._pass(some)][-1]]
+        return [
+            log_likelihoods(z, self.model.temperature)[: columns(strip.shape[1])]
+            for strip, z in zip(strips, scores, strict=True)
+        ]
 
     def maps(self, strip: NDArray[Any]) -> dict[str, Floats]:
         """Every layer's response to a strip, by name and shape as `neocog.network.reference.respond_line`."""
-        u: Any = strip_u0(strip)[..., None]
-        maps = {"U0": u}
-        with one_blas_thread():
-            for name, layer in self._stages:
-                u = maps[name] = layer(u, self._parallel)
+        maps = {name: u for name, (u,) in self._pass([strip])}
         maps["Z"] = maps.pop("head")
         return {name: u if name in ("UC4", "Z") else u.transpose(2, 0, 1) for name, u in maps.items()}
 
     def stage_times(
         self, strips: Sequence[NDArray[Any]], *, repeats: int = 20
     ) -> dict[str, NDArray[np.float64]]:
-        """Return milliseconds of each stage for all strips, ``repeats`` of them by stage name.
-
-        What all threads spend in a stage is shared out among them, so that the stages add up to
-        ``total`` but for what threads wait.
-        """
+        """Return milliseconds of each stage, and their ``total``, for all strips, ``repeats`` of them."""
         passes = []
         for _ in range(repeats + 2):
-            begin = time.perf_counter()
-            spent = np.sum([times for _, times in self._read(strips)], axis=0)
-            total = time.perf_counter() - begin
-            passes.append([*(spent / min(self.threads, len(strips))), total])
-        names = ["U0", *(name for name, _ in self._stages), "total"]
-        return dict(zip(names, 1e3 * np.array(passes[2:]).T, strict=True))
+            spent = {name: 0.0 for name, _ in self._stages}
+            for some in self._groups(strips):
+                last = time.perf_counter()
+                for name, _ in self._pass(some):
+                    now = time.perf_counter()
+                    spent[name] += now - last
+                    last = now
+            passes.append([*spent.values(), sum(spent.values())])
+        return dict(zip([*spent, "total"], 1e3 * np.array(passes[2:]).T, strict=True))
 
-    def _read(self, strips: Sequence[NDArray[Any]]) -> list[tuple[Floats, NDArray[np.float64]]]:
-        """Return the log likelihoods of each strip and the seconds of each stage."""
+    def _groups(self, strips: Sequence[NDArray[Any]]) -> Iterator[Sequence[NDArray[Any]]]:
+        """Strips that pass through the layers together: as many as maps of all fit in the cache."""
+        size = max(_GROUP, self.threads)
+        return (strips[first : first + size] for first in range(0, len(strips), size))
 
-        def through(i: int) -> tuple[Floats, NDArray[np.float64]]:
-            times = [time.perf_counter()]
-            u: Any = strip_u0(strips[i])[..., None]
-            for _, layer in self._stages:
-                times.append(time.perf_counter())
-                u = layer(u, self._parallel)
-            logs = log_likelihoods(u, self.model.temperature)[: columns(strips[i].shape[1])]
-            times.append(time.perf_counter())
-            return logs, np.diff(times)
-
-        widest_first = sorted(range(len(strips)), key=lambda i: -np.size(strips[i]))
+    def _pass(self, strips: Sequence[NDArray[Any]]) -> Iterator[tuple[str, list[Any]]]:
+        """Yield what each layer responds to some strips."""
+        us = list(strips)
         with one_blas_thread():
-            found = dict(zip(widest_first, self._parallel(through, widest_first), strict=True))
-        return [found[i] for i in range(len(strips))]
+            for name, layer in self._stages:
+                begun = self._parallel(layer, us)
+                for steps in zip(*(parts for _, parts in begun), strict=True):
+                    same = (part for parts in zip_longest(*steps) for part in parts if part)
+                    self._parallel(lambda part: part(), list(same))
+                us = [u for u, _ in begun]
+                yield name, us
