@@ -59,7 +59,7 @@ def test_other_models(model: str) -> None:
 
 
 def test_spectra_that_would_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_engine, "_MOST_VALUES", 0)
+    monkeypatch.setattr(line_engine, "MAX_VALUES", 0)
     for name in ("digits", "gap", "paper", "edge"):
         _compare(LineEngine(tiny_lines()), strips()[name])
 

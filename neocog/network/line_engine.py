@@ -43,7 +43,7 @@ Layer = Callable[[Any], tuple[Any, list[list[Part]]]]
 
 _TILE = 16  # columns that a transform takes: 16 and 14 are the fastest of 10 .. 32 for US2 .. US4
 _PLANES = 8  # planes before from which on a transform is the faster way
-_MOST_VALUES = 2**25  # of a layer's transformed weights; `neocog` has 4.3 million at most
+MAX_VALUES = 2**25  # of a layer's transformed weights; `neocog` has 4.3 million at most
 #: A transform rounds to 1e-7 of what a tile hears; a cell that hears nearly nothing divides that by its s.
 _LEAST_SILENCE = 1e-4  # those of `neocog` are 6e-4 at least, of `fukushima` 2e-6
 _GROUP = 4  # strips that pass through the layers together
@@ -166,7 +166,7 @@ class _SpectralCells(_Cells):
         planes, before = weights.reference.shape[:2]
         values = ((rows + 2 * spec.padding) // 2 + 1) * _TILE * before * 2 * planes
         _, _, silence = s_constants(weights)
-        return bool(before >= _PLANES and values <= _MOST_VALUES and silence.min() >= _LEAST_SILENCE)
+        return bool(before >= _PLANES and values <= MAX_VALUES and silence.min() >= _LEAST_SILENCE)
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
         super().__init__(spec, weights, rows, dilation)
