@@ -48,8 +48,7 @@ def strips() -> dict[str, Strip]:
 
 @pytest.mark.parametrize("name", strips())
 def test_every_layer_is_what_the_equations_say(name: str) -> None:
-    strip = strips()[name]
-    _compare(LineEngine(tiny_lines()), strip)
+    _compare(LineEngine(tiny_lines()), strips()[name])
 
 
 @pytest.mark.parametrize("model", ["fukushima", "neocog-small"])
@@ -71,8 +70,6 @@ def _compare(engine: LineEngine, strip: Strip) -> None:
         assert got[name].dtype == np.float32
         assert got[name].shape == maps.shape, name
         assert np.abs(got[name] - maps).max() <= 1e-4 * np.abs(maps).max(), name
-    silent = ~want["US4"].any(axis=(0, 1)) & ~want["UG"].any()
-    assert not got["US4"][:, :, silent].any()
     (logs,) = engine.likelihoods([strip])
     wanted = log_likelihoods(want["Z"], engine.model.temperature)[: columns(strip.shape[1])]
     assert logs.shape == wanted.shape
