@@ -317,11 +317,13 @@ class LineEngine:
 
         Strips are (48, w), ink as floats 0 .. 1 or uint8, ink 255; InputError if one is not.
         """
-        scores = [z for some in self._groups(strips) for z in [us for _, us in self._pass(some)][-1]]
-        return [
-            log_likelihoods(z, self.model.temperature)[: columns(strip.shape[1])]
-            for strip, z in zip(strips, scores, strict=True)
-        ]
+        out = []
+        for some in self._groups(strips):
+            for _, us in self._pass(some):
+                scores = us
+            logs = (log_likelihoods(z, self.model.temperature) for z in scores)
+            out += [one[: columns(strip.shape[1])] for strip, one in zip(some, logs, strict=True)]
+        return out
 
     def maps(self, strip: NDArray[Any]) -> dict[str, Floats]:
         """Every layer's response to a strip, by name and shape as `neocog.network.reference.respond_line`."""
