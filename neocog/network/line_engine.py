@@ -115,9 +115,23 @@ class _Cells:
     _silence: Floats
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
-        self._c, self._kernel, self._step = weights.c.ravel(), spec.kernel, dilation
+        self._kernel, self._step, self._more = spec.kernel, dilation, (spec.kernel - 1) * dilation
         self._above, self._beside = spec.padding, BESIDE if dilation > 1 else spec.padding
         self.rows = rows + 2 * spec.padding - spec.kernel + 1
+        c = np.zeros((spec.kernel, self._more + 1))
+        c[:, ::dilation] = weights.c
+        bands = [banded(row, _TILE + self._more, 0, 1).T for row in c]
+        self._bands = _float32(np.concatenate(bands))  # from what a tile sees to its cells
+
+    def _inhibition(self, u: Floats) -> Floats:
+        """Return v (rows, W', 1) of maps with all that windows see, silence as well, (H, W, K')."""
+        energy, cells = np.einsum("hwk,hwk->hw", u, u), u.shape[1] - self._more
+        tiles = -(-cells // _TILE)
+        energy = np.pad(energy, ((0, 0), (0, tiles * _TILE - cells)))
+        y, x = energy.strides
+        shape = self.rows, tiles, self._kernel, _TILE + self._more
+        seen = as_strided(energy, shape, (y, x * _TILE, y, x)).reshape(self.rows * tiles, -1)
+        return np.sqrt(seen @ self._bands).reshape(self.rows, -1, 1)[:, :cells]
 
     def _respond(self, e: Floats, v: Floats) -> Floats:
         """Turn e = sum a' u, (.., K), into the response, in place; v is (.., 1). See `s_constants`."""
@@ -138,21 +152,17 @@ class _PlainCells(_Cells):
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         wide = np.pad(u, ((self._above, self._above), (self._beside, self._beside), (0, 0)))
-        energy = np.einsum("hwk,hwk->hw", wide, wide)
-        k, step, columns = self._kernel, self._step, wide.shape[1] - (self._kernel - 1) * self._step
-        (y, x), (line, cell, one) = energy.strides, wide.strides
-        squares = as_strided(energy, (self.rows, columns, k, k), (y, x, y, x * step))
-        shape = self.rows, columns, k, k, wide.shape[2]
-        windows = as_strided(wide, shape, (line, cell, line, cell * step, one))
-        out = np.zeros((self.rows, columns, len(self._silence)), np.float32)
-        block = max(1, _BLOCK // (columns * len(self._taps)))
+        v, (y, x, one), k = self._inhibition(wide), wide.strides, self._kernel
+        shape = *v.shape[:2], k, k, wide.shape[2]
+        windows = as_strided(wide, shape, (y, x, y, x * self._step, one))
+        out = np.zeros((*v.shape[:2], len(self._silence)), np.float32)
+        block = max(1, _BLOCK // (v.shape[1] * len(self._taps)))
 
         def respond(start: int) -> None:
-            v = np.sqrt(squares[start : start + block].reshape(-1, k * k) @ self._c)
-            heard = np.flatnonzero(v)
-            row, column = np.divmod(heard, columns)
-            e = windows[start + row, column].reshape(-1, len(self._taps)) @ self._taps
-            out[start + row, column] = self._respond(e, v[heard, None])
+            row, column = np.nonzero(v[start : start + block, :, 0])
+            heard = row + start, column
+            e = windows[heard].reshape(-1, len(self._taps)) @ self._taps
+            out[heard] = self._respond(e, v[heard])
 
         return out, [[partial(respond, start) for start in range(0, self.rows, block)]]
 
@@ -189,20 +199,15 @@ class _SpectralCells(_Cells):
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         (high, w, before), planes, count = u.shape, len(self._silence), len(self._weights)
-        k, step, cells = self._kernel, self._step, self._cells
-        columns = w + 2 * self._beside - step * (k - 1)
+        step, cells = self._step, self._cells
+        columns = w + 2 * self._beside - self._more
         tiles = -(-columns // (step * cells))
-        wide = np.zeros((high, (tiles * cells + k - 1) * step, before), np.float32)
-        wide[:, self._beside : self._beside + w] = u
-        energy = np.zeros((high + 2 * self._above, wide.shape[1]), np.float32)
-        np.einsum("hwk,hwk->hw", wide, wide, out=energy[self._above : self._above + high])
-        y, x = energy.strides
-        tile = x * step * cells  # from one to the next
-        columns_of = as_strided(energy, (tiles, len(energy), _TILE * step), (tile, y, x))
-        heard = np.flatnonzero(columns_of.any(axis=(1, 2)))
-        shape = tiles, self.rows, cells, step, k, k
-        windows = as_strided(energy, shape, (tile, y, x * step, x, y, x * step))
-        spectra = (self._down @ wide.reshape(high, -1)).reshape(count, 2, -1, before)
+        wide = np.zeros((high + 2 * self._above, tiles * cells * step + self._more, before), np.float32)
+        maps = wide[self._above : self._above + high]
+        maps[:, self._beside : self._beside + w] = u
+        v = self._inhibition(wide).reshape(self.rows, tiles, cells * step, 1)
+        heard = np.flatnonzero(v.any(axis=(0, 2, 3)))
+        spectra = (self._down @ maps.reshape(high, -1)).reshape(count, 2, -1, before)
         f, part, x, one = spectra.strides
         shape = count, 2, _TILE, tiles, step, before
         in_tiles = as_strided(spectra, shape, (f, part, x * step, x * step * cells, x, one))
@@ -222,9 +227,8 @@ class _SpectralCells(_Cells):
             found[own] = back.reshape(n, 2, cells, len(heard), -1).swapaxes(2, 3)
 
         def respond(i: int) -> None:
-            e = self._up @ found.reshape(2 * count, len(heard), -1)[:, i]
-            v = np.sqrt(windows[heard[i]].reshape(-1, k * k) @ self._c).reshape(self.rows, -1, 1)
-            out[:, heard[i]] = self._respond(e.reshape(*v.shape[:2], planes), v)
+            e = (self._up @ found.reshape(2 * count, len(heard), -1)[:, i]).reshape(self.rows, -1, planes)
+            out[:, heard[i]] = self._respond(e, v[:, heard[i]])
 
         first: list[Part] = [
             partial(frequencies, start) for start in range(0, count, self._block) if len(heard)
