@@ -1,0 +1,413 @@
+"""From the likelihoods of a line's columns to its text: connectionist temporal classification (CTC).
+
+A path names a character or the blank at each of T columns; it spells the text that is left when repeats are
+merged and blanks dropped. The likelihood of a text is the sum over its paths (Graves et al. 2006,
+doi:10.1145/1143844.1143891); over all texts it sums to 1. ``logp`` is (T, n) log likelihoods, the blank last,
+n = 25. A text grows by a character c at all columns at once, t = 0 .. T, in logarithms:
+
+    ended(t) = sum over s < t of ready(s) p(s, c) .. p(t-1, c)          paths of columns 0 .. t-1, c the last
+    blank(t) = sum over s < t of ended(s) p(s, blank) .. p(t-1, blank)  those that have a blank after it
+    ready(t) = blank(t) + ended(t), or blank(t) if c follows c          those that the next character goes on
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import groupby, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neocog.errors import UsageError
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+State = tuple[Any, ...]
+
+ALPHABET = "0123456789.,-/:+()=x*%# "
+BLANK = len(ALPHABET)
+PLACE = "#"  # a digit in a pattern
+TWO_ANSWERS = "two answers"
+NO_CHARACTER = "perhaps no character"
+LEFT_OUT = "perhaps a character is left out"
+
+_LEAST = -500.0  # lower logarithms count as this one: differences of sums then stay exact to 1e-10
+_FAR = 14.0  # without an automaton, texts less likely than the best by this are not looked for
+_SURE, _BESIDE = 8.0, 30.0  # with one, nor are those less likely than its best, and than the best of all
+_WIDEST = 2048  # beginnings that are looked at with an automaton
+_LONGEST, _MOST = 200, 2_000_000  # characters of a text that may occur, and such texts
+_SHARE, _NEAR = 1e-4, 64  # what counts of the texts one edit away: of the best one's likelihood; how many
+
+
+class Automaton:
+    """Texts that may occur: those that have one of some patterns, those of a list, or those that do both.
+
+    In a pattern ``#`` is a digit and every other character is itself; one that is not in the alphabet is not
+    looked for, and stands in the number as it is. UsageError if a pattern or a text cannot be read.
+    """
+
+    def __init__(self, patterns: Iterable[str] = (), texts: Iterable[str] | None = None) -> None:
+        self._patterns: dict[str, str] = {}  # by what of them is looked for
+        for form in patterns:
+            if PLACE not in form or not form.isprintable() or len(form) > _LONGEST:
+                raise UsageError(f"pattern {form[:80]!r}: expected a # for each digit, such as ##-####")
+            self._patterns["".join(char for char in form if char in ALPHABET)] = form
+        # A state is all texts with the same beginning: its patterns, or a range of the sorted list.
+        self.start: State = tuple(self._patterns)
+        self._columns: list[bytes] = []  # of the list, by place; 0 after the end
+        if texts is not None:
+            rows = self._sorted(texts)
+            self.start, self._columns = (0, len(rows)), [row.tobytes() for row in rows.T]
+            self.lengths = set(np.unique((rows > 0).sum(axis=1)).tolist())
+            self.allowed = [[ALPHABET.index(chr(c)) for c in {*row} if c] for row in self._columns]
+        else:
+            self.lengths = set(map(len, self.start))
+            places, chars = range(max(self.lengths, default=0)), list(enumerate(ALPHABET))
+            self.allowed = [[k for k, c in chars if self.step(self.start, place, c)] for place in places]
+        if not any(self.allowed):
+            raise UsageError("no text may occur: expected a pattern, or valid texts that have it")
+
+    def _sorted(self, texts: Iterable[str]) -> NDArray[np.uint8]:
+        some = list(islice(texts, _MOST + 1))
+        if len(some) > _MOST or len(some) * max(map(len, some), default=0) > 50 * _MOST:
+            raise UsageError(f"valid texts: expected at most {_MOST}, of 50 characters each")
+        readable = re.compile(f"[{re.escape(ALPHABET)}]{{1,{_LONGEST}}}").fullmatch
+        if (wrong := next((text for text in some if not readable(text)), None)) is not None:
+            raise UsageError(f"valid text {wrong[:80]!r}: expected some of the characters {ALPHABET}")
+        some = [text for text in some if self.accepts(text)] if self._patterns else some
+        longest = max(map(len, some), default=0) + 1
+        return np.sort(np.array(some, dtype=f"S{longest}")).view(np.uint8).reshape(len(some), longest)
+
+    def step(self, state: State, place: int, char: str) -> State:
+        """Return the texts of ``state`` with a character at a place; () if there are none."""
+        if not self._columns:
+            return tuple(form for form in state if _fits(char, form[place : place + 1]))
+        low, high = (find(self._columns[place], ord(char), *state) for find in (bisect_left, bisect_right))
+        return (low, high) if low < high else ()
+
+    def final(self, state: State, length: int) -> bool:
+        """Whether a text of ``state`` has this length."""
+        return not self._columns[length][state[0]] if self._columns else length in map(len, state)
+
+    def accepts(self, text: str) -> bool:
+        """Whether a text may occur."""
+        state = self.start
+        for place, char in enumerate(text):
+            state = state and self.step(state, place, char)
+        return bool(state) and self.final(state, len(text))
+
+    def unread(self, text: str) -> list[tuple[int, str]]:
+        """Return what is not looked for in a text's pattern, each with the place that it stands before."""
+        for form, whole in self._patterns.items():
+            if len(form) == len(text) and all(map(_fits, text, form)):
+                seen = [char in ALPHABET for char in whole]
+                return [(sum(seen[:k]), char) for k, char in enumerate(whole) if not seen[k]]
+        return []
+
+
+def _fits(char: str, form: str) -> bool:
+    return char in ALPHABET[:10] if form == PLACE else char == form
+
+
+class Place(NamedTuple):
+    """Where a character is, first and last column, and how probable it is if the others are right."""
+
+    first: int
+    last: int
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Char:
+    """A character of a number; ``""`` is a place between two where one may have been left out."""
+
+    char: str
+    p: float  #: probability that this, and nothing else, is here
+    first: int  #: column
+    last: int  #: column
+    reason: str | None = None  #: why it is doubtful
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """What a line says."""
+
+    text: str
+    p: float  #: probability of the whole text; with an automaton, among the texts that may occur
+    margin: float  #: log likelihood over that of the second best text
+    beside: float  #: log likelihood of the best text of all over that of the one that an automaton chose
+    chars: tuple[Char, ...]
+
+    @property
+    def doubtful(self) -> str:
+        """The text with ``?`` for each doubtful character, and where one may have been left out."""
+        return "".join("?" if char.reason else char.char for char in self.chars)
+
+
+def best_path(logp: ArrayLike) -> str:
+    """Return the text of the likeliest path."""
+    codes = np.diff(_sums(logp)).argmax(axis=0).tolist()
+    return "".join(ALPHABET[code] for code, _ in groupby(codes) if code != BLANK)
+
+
+def total(logp: ArrayLike, text: str) -> float:
+    """Return the log likelihood of a text: the sum over all its paths."""
+    return float(np.logaddexp(*_prefixes(_sums(logp), _codes(text)))[-1, -1])
+
+
+def beam(logp: ArrayLike, *, width: int = 8, automaton: Automaton | None = None) -> list[tuple[str, float]]:
+    """Return the likeliest texts with their log likelihoods, best first, at most ``width``.
+
+    Of each length the ``width`` likeliest beginnings are kept, with all that may follow; others have a bound.
+    With an automaton only its texts are looked for. The search is then repeated with four times the width,
+    up to 2048, until no other text can be likelier than the second best, or than the best less 8; but not
+    where all that may occur are less likely than the best of any text less 30.
+    """
+    sums = _sums(logp)
+    free = [np.diff(sums)[:BLANK].T] * (sums.shape[1] - 1)
+    if automaton is None:
+        return _search(free, sums, width, width, far=_FAR)[0]
+    ahead, known, least, wide = _ahead(sums, automaton), dict[str, float](), -np.inf, width
+    while True:
+        found, missed = _search(ahead, sums, width, wide, automaton, least=least)
+        known |= dict(found)
+        best = sorted(known.items(), key=lambda t: -t[1])[:width]
+        least = max(best[1][1], best[0][1] - _SURE) if len(best) > 1 else least
+        far = wide == width and missed < _search(free, sums, 1, width, far=_FAR)[0][0][1] - _BESIDE
+        if missed <= least or far or wide >= _WIDEST:
+            return best
+        wide *= 4
+
+
+def align(logp: ArrayLike, text: str) -> list[Place]:
+    """Return where the characters of a text are, and how probable each is if the others are right.
+
+    First and last column are the medians of those of all paths. The probability is the text's share among
+    those in which the character is another one, or missing. There have to be enough columns.
+    """
+    codes = _codes(text)
+    columns, replaced, removed, _ = _around(_sums(logp), codes, np.arange(BLANK))
+    every = np.logaddexp(np.logaddexp.reduce(replaced, axis=1), removed)
+    p = np.exp(replaced[np.arange(len(codes)), codes] - every).tolist()
+    return [Place(*at, q) for at, q in zip(columns, p, strict=True)]
+
+
+def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None = None) -> Number:
+    """Return the likeliest text of a line, its probability, and what of it is doubtful.
+
+    Other texts, those that `beam` finds and all that have one character more, less or another, count by their
+    likelihood against the characters where they differ. A character with a probability below ``bound`` is
+    doubtful; where texts with something more between two have a share above 1 - ``bound``, a doubtful ``""``
+    stands. Whether a space is there or nothing is no doubt.
+    """
+    others, sums = dict(beam(logp, automaton=automaton)), _sums(logp)
+    if not others:
+        return Number("", 0.0, 0.0, np.inf, ())
+    text, best = "", -np.inf
+    while max(others.values()) > best:  # once, but where the beam was too narrow
+        text, best = max(others.items(), key=lambda t: t[1])
+        columns, near = _near(sums, text, best + np.log(_SHARE))
+        others |= {t: v for t, v in near.items() if automaton is None or automaton.accepts(t)}
+    del others[text]
+    likely = np.array([best, *others.values()])
+    shares = np.exp(likely - np.logaddexp.reduce(likely)).tolist()
+    doubts = [defaultdict[str, float](float) for _ in range(2 * len(text) + 1)]  # see `_differences`
+    for other, share in zip(others, shares[1:], strict=True):
+        for at, reason in _differences(text, other):
+            doubts[at][reason] += share
+    edges = [0, *(c for pair in columns for c in pair), sums.shape[1] - 2]
+    chars = []
+    for at, doubt in enumerate(doubts):
+        p = max(0.0, 1 - sum(doubt.values()))
+        why = max(doubt, key=doubt.__getitem__) if p < bound else None
+        if at % 2 or why:
+            chars.append(Char(text[at // 2] if at % 2 else "", p, edges[at], edges[at + 1], why))
+    for before, char in reversed(automaton.unread(text) if automaton else []):
+        places = [k for k, other in enumerate(chars) if other.char] + [len(chars)]
+        chars.insert(places[before], Char(char, 1.0, *[edges[2 * before + 1]] * 2))
+    return Number(
+        "".join(char.char for char in chars),
+        shares[0] if automaton else float(np.exp(best)),
+        best - max(others.values(), default=-np.inf),
+        max(0.0, beam(logp)[0][1] - best) if automaton else 0.0,
+        tuple(chars),
+    )
+
+
+def fit_temperature(lines: Sequence[ArrayLike], texts: Sequence[str]) -> float:
+    """Return the T for which, with log softmax(logp / T), numbers are right as often as ``p`` says.
+
+    It minimises the sum of -log p over lines kept apart whose best text is right and of -log(1 - p) over the
+    others: that is what p is for, and a wrong label or a hopeless line costs less than in the CTC loss.
+    """
+    best = [beam(line)[0][0] for line in lines]
+    right = np.array(best) == np.array(texts)
+
+    def loss(temperature: float) -> float:
+        some = [np.asarray(line, dtype=np.float64) / temperature for line in lines]
+        some = [logp - np.logaddexp.reduce(logp, axis=1, keepdims=True) for logp in some]
+        p = list(map(total, some, best))
+        return float(-np.where(right, p, np.log(-np.expm1(np.minimum(p, -1e-9)))).sum())
+
+    tried: list[float] = np.geomspace(0.25, 4, 81).tolist()
+    return float(f"{min(tried, key=loss):.4f}")
+
+
+def _search(
+    ahead: list[Array], sums: Array, keep: int, width: int, automaton: Automaton | None = None,
+    *, far: float = np.inf, least: float = -np.inf,
+) -> tuple[list[tuple[str, float]], float]:  # fmt: skip
+    """Return `beam`'s texts, none below ``least``, and the most that one can have that the width left out."""
+    ended, blank = np.full((1, sums.shape[1]), -np.inf), sums[None, BLANK]
+    texts, last, missed = [""], np.array([-1]), -np.inf
+    states: list[State] = [automaton.start if automaton else ()]
+    found: list[tuple[str, float]] = []
+    for place in range(len(ahead) + 1):
+        either = np.logaddexp(ended, blank)
+        ends = zip(texts, either[:, -1].tolist(), states, strict=True)
+        found += [t[:2] for t in ends if automaton is None or automaton.final(t[2], place)]
+        found = sorted(found, key=lambda t: -t[1])[:keep]
+        if place == len(ahead):
+            break
+        bounds = _bounds(either, blank, last, ahead[place])
+        least = max(least, found[-1][1] if len(found) == keep else -np.inf)
+        least = max(least, max([bounds.max(), *(value for _, value in found[:1])]) - far)
+        rows, codes = np.nonzero(bounds > least)
+        order = np.argsort(-bounds[rows, codes], kind="stable")
+        picked: list[tuple[int, int, State]] = []
+        for row, code in zip(rows[order].tolist(), codes[order].tolist(), strict=True):
+            state = automaton.step(states[row], place, ALPHABET[code]) if automaton else ()
+            if len(picked) == width and (state or not automaton):
+                missed = max(missed, float(bounds[row, code]))
+                break
+            if state or not automaton:
+                picked.append((row, code, state))
+        if not picked:
+            break
+        texts, states = [texts[row] + ALPHABET[code] for row, code, _ in picked], [p[2] for p in picked]
+        rows, codes = np.array([p[:2] for p in picked]).T
+        ended = _runs(np.where((last[rows] == codes)[:, None], blank[rows], either[rows]), sums[codes])
+        blank, last = _runs(ended, sums[BLANK]), codes
+    return found, missed
+
+
+def _bounds(either: Array, blank: Array, last: Codes, ahead: Array) -> Array:
+    """Return the most, (K, n - 1), that all texts can have that go on with a character after a prefix.
+
+    It is the sum, over the columns t where that may begin, of what the prefix has and ``ahead`` (T, n - 1).
+    """
+    top = np.maximum(either.max(axis=0), -1e30)[:-1]  # of all prefixes, at each column: so exp stays in range
+    most = np.maximum((ahead + top[:, None]).max(axis=0), -1e30)
+    onward = np.exp(ahead + top[:, None] - most)
+    with np.errstate(divide="ignore"):
+        fresh, again = (np.log(np.exp(part[:, :-1] - top) @ onward) + most for part in (either, blank))
+    return np.asarray(np.where(last[:, None] == np.arange(BLANK), again, fresh))
+
+
+def _ahead(sums: Array, automaton: Automaton) -> list[Array]:
+    """Return for each place what columns t .. T-1 have at most where its character begins at t, (T, n - 1).
+
+    That is the sum over all texts with a permitted character at each place and a permitted length, as if
+    equal characters needed no blank between them.
+    """
+    out: list[Array] = []
+    rest = sums[BLANK, -1] - sums[BLANK]  # blanks to the end
+    for place in range(max(automaton.lengths) - 1, -1, -1):
+        allowed = automaton.allowed[place]
+        out.append(np.full((sums.shape[1] - 1, BLANK), -np.inf))
+        after = np.logaddexp.accumulate((sums[allowed] + rest)[:, :0:-1], axis=1)[:, ::-1]
+        out[-1][:, allowed] = (after - sums[allowed, :-1]).T
+        end = sums[BLANK, -1] if place in automaton.lengths else -np.inf
+        waits = np.append(np.logaddexp.reduce(out[-1], axis=1) + sums[BLANK, :-1], end)
+        rest = np.logaddexp.accumulate(waits[::-1])[::-1] - sums[BLANK]
+    return out[::-1]
+
+
+def _codes(text: str) -> list[int]:
+    return [ALPHABET.index(char) for char in text]
+
+
+def _sums(logp: ArrayLike) -> Array:
+    """Return log likelihoods (T, n) summed along the columns, (n, T + 1)."""
+    logp = np.asarray(logp, dtype=np.float64)
+    if logp.ndim != 2 or logp.shape[1] != BLANK + 1:
+        raise ValueError(f"logp {logp.shape}: expected log likelihoods (T, {BLANK + 1})")
+    return np.pad(np.fmax(logp, _LEAST).cumsum(axis=0), ((1, 0), (0, 0))).T.copy()
+
+
+def _runs(ready: Array, sums: Array) -> Array:
+    """Return log likelihoods (.., T + 1) of paths that end in a run of a class, see ``ended`` above."""
+    out = np.full(np.broadcast_shapes(ready.shape, sums.shape), -np.inf)
+    np.logaddexp.accumulate((ready - sums)[..., :-1], axis=-1, out=out[..., 1:])
+    return np.asarray(out + sums)
+
+
+def _prefixes(sums: Array, codes: Sequence[int]) -> tuple[Array, Array]:
+    """Return ``ended`` and ``blank`` of all beginnings of a text of L characters, (L + 1, T + 1) each."""
+    ended, blank = np.full((2, len(codes) + 1, sums.shape[1]), -np.inf)
+    blank[0] = sums[BLANK]
+    for k, code in enumerate(codes):
+        ready = blank[k] if k and code == codes[k - 1] else np.logaddexp(ended[k], blank[k])
+        ended[k + 1] = _runs(ready, sums[code])
+        blank[k + 1] = _runs(ended[k + 1], sums[BLANK])
+    return ended, blank
+
+
+def _around(
+    sums: Array, codes: Sequence[int], every: Codes
+) -> tuple[list[tuple[int, int]], Array, Array, Array]:
+    """Return median first and last columns of L characters, and log likelihoods of the texts one edit away.
+
+    These are (L, m) with one of ``every`` (m,) in its place, (L,) without it, (L + 1, m) with one before it.
+    """
+    ended, blank = _prefixes(sums, codes)
+    ends = _prefixes(sums[:, -1:] - sums[:, ::-1], codes[::-1])
+    starts, waits = (
+        part[::-1, ::-1] for part in ends
+    )  # columns t .. T-1: a character at t; a blank, or t is T
+    prefix, suffix = np.logaddexp(ended, blank), np.logaddexp(starts, waits)
+    last, following = np.array([-1, *codes]), np.array([*codes, -1])
+
+    same = (last == following)[:, None]
+    first_at = np.where(same, blank, prefix)[:-1] + starts[:-1]
+    last_at = ended[1:] + np.where(same, waits, suffix)[1:]
+    shares = [np.exp(at - at.max(axis=1, keepdims=True)).cumsum(axis=1) for at in (first_at, last_at)]
+    first, end = ((share >= share[:, -1:] / 2).argmax(axis=1).tolist() for share in shares)
+    columns = [(low, high - 1) for low, high in zip(first, end, strict=True)]
+
+    def between(before: slice, after: slice) -> Array:
+        into = np.where((last[before, None] == every)[..., None], blank[before, None], prefix[before, None])
+        out = np.where((following[after, None] == every)[..., None], waits[after, None], suffix[after, None])
+        return np.asarray(np.logaddexp.reduce(_runs(into, sums[every]) + out, axis=-1))
+
+    into = np.where((last[:-2] == following[1:-1])[:, None], blank[:-2], prefix[:-2])
+    removed = np.logaddexp.reduce(into + starts[1:-1], axis=1)  # a beginning meets the character after
+    removed = np.append(removed, prefix[-2:-1, -1])  # and the last one the end
+    return columns, between(slice(-1), slice(1, None)), removed, between(slice(None), slice(None))
+
+
+def _near(sums: Array, text: str, least: float) -> tuple[list[tuple[int, int]], dict[str, float]]:
+    """Return the columns of a text's characters, and the texts one edit away likelier than ``least``."""
+    often = np.exp(np.diff(sums[:BLANK])).sum(axis=1)  # no text with a character is likelier than this
+    every = np.flatnonzero(often > np.exp(least))
+    columns, replaced, removed, added = _around(sums, _codes(text), every)
+    out = {text[:k] + text[k + 1 :]: value for k, value in enumerate(removed.tolist()) if value > least}
+    for skip, table in ((1, replaced), (0, added)):
+        for k, m in np.argwhere(table > least).tolist():
+            out[text[:k] + ALPHABET[every[m]] + text[k + skip :]] = float(table[k, m])
+    return columns, dict(sorted(out.items(), key=lambda t: -t[1])[:_NEAR])
+
+
+def _differences(text: str, other: str) -> Iterator[tuple[int, str]]:
+    """Yield where two texts differ and why: 2k is before character k, 2k + 1 the character."""
+    for kind, low, high, begin, end in SequenceMatcher(None, text, other, autojunk=False).get_opcodes():
+        if kind == "insert" and other[begin:end].strip():
+            yield 2 * low, LEFT_OUT
+        elif kind == "replace" or (kind == "delete" and text[low:high].strip()):
+            yield from (
+                (2 * k + 1, TWO_ANSWERS if kind == "replace" else NO_CHARACTER) for k in range(low, high)
+            )

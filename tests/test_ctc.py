@@ -1,0 +1,223 @@
+"""Texts of a line's columns: against all paths, one by one; automata; what is doubtful; temperature."""
+
+import random
+from itertools import groupby, product
+
+import numpy as np
+import pytest
+
+from neocog.errors import UsageError
+from neocog.network import ctc
+from neocog.network.ctc import ALPHABET, BLANK, Automaton
+
+USED = [*map(ALPHABET.index, "12/ "), BLANK]
+
+
+def columns(rng: np.random.Generator, count: int, spread: float = 2.0) -> np.ndarray:
+    """Log likelihoods (T, n) of the few classes of ``USED``; the others cannot be."""
+    logits = np.full((count, BLANK + 1), -np.inf)
+    logits[:, USED] = rng.normal(size=(count, len(USED))) * spread
+    return logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+
+
+def every_text(logp: np.ndarray) -> dict[str, float]:
+    """The log likelihood of each text: the sum over all paths."""
+    out: dict[str, float] = {}
+    for path in product(USED, repeat=len(logp)):
+        text = "".join(ALPHABET[code] for code, _ in groupby(path) if code != BLANK)
+        out[text] = np.logaddexp(out.get(text, -np.inf), sum(logp[t, c] for t, c in enumerate(path)))
+    return out
+
+
+def written(text: str, *doubts: tuple[int, str, float]) -> np.ndarray:
+    """Columns that surely say a text, blanks around each character; in some, another class has a share."""
+    p = np.full((2 * len(text) + 1, BLANK + 1), 1e-7)
+    p[::2, BLANK] = 1
+    p[range(1, len(p), 2), [ALPHABET.index(char) for char in text]] = 1
+    for column, char, share in doubts:
+        p[column] *= 1 - share
+        p[column, ALPHABET.index(char) if char else BLANK] += share
+    return np.log(p / p.sum(axis=1, keepdims=True))
+
+
+def likeliest(texts: dict[str, float], count: int) -> list[tuple[str, object]]:
+    best = sorted(texts.items(), key=lambda t: -t[1])[:count]
+    return [(text, pytest.approx(value)) for text, value in best]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_text_is_the_sum_of_its_paths(seed: int) -> None:
+    logp = columns(np.random.default_rng(seed), 5)
+    texts = every_text(logp)
+    assert sum(map(np.exp, texts.values())) == pytest.approx(1)
+    assert [ctc.total(logp, text) for text in texts] == pytest.approx(list(texts.values()))
+    assert ctc.beam(logp, width=24)[:8] == likeliest(texts, 8)
+
+
+def test_totals_are_those_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(1)
+    logp = np.log(rng.dirichlet(np.full(BLANK + 1, 0.2), size=60) + 1e-9)
+    for text in ("12,50", "1000000", "", "(0) 11-22/33"):
+        codes = torch.tensor([[ALPHABET.index(char) for char in text]])
+        given = torch.from_numpy(logp)[:, None], codes, torch.tensor([60]), torch.tensor([len(text)])
+        loss = torch.nn.functional.ctc_loss(*given, blank=BLANK, reduction="sum").item()
+        assert ctc.total(logp, text) == pytest.approx(-loss, rel=1e-9)
+
+
+def test_the_best_path() -> None:
+    assert ctc.best_path(written("1 12/2")) == "1 12/2"
+    assert ctc.best_path(np.zeros((0, BLANK + 1))) == ""
+    with pytest.raises(ValueError, match=r"\(3, 24\)"):
+        ctc.best_path(np.zeros((3, BLANK)))
+
+
+@pytest.mark.parametrize("text", ["", "1", "12", "11", "1 1", "112"])
+def test_texts_one_edit_away(text: str) -> None:
+    logp = np.log(np.random.default_rng(0).dirichlet(np.ones(BLANK + 1), size=7))
+    _, *edits = ctc._around(ctc._sums(logp), ctc._codes(text), np.arange(BLANK))
+    ends = range(len(text) + 1)
+    wanted = (
+        [ctc.total(logp, text[:k] + char + text[k + 1 :]) for k in ends[:-1] for char in ALPHABET],
+        [ctc.total(logp, text[:k] + text[k + 1 :]) for k in ends[:-1]],
+        [ctc.total(logp, text[:k] + char + text[k:]) for k in ends for char in ALPHABET],
+    )
+    for found, expected in zip(edits, wanted, strict=True):
+        assert found.ravel().tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["", "2", "12", "11", "1 1"])
+def test_a_character_is_at_the_median_of_its_paths(text: str) -> None:
+    logp = columns(np.random.default_rng(4), 5)
+    first = np.zeros((len(text), len(logp)))
+    last = first.copy()
+    for path in product(USED, repeat=len(logp)):
+        runs = [list(run) for _, run in groupby(enumerate(path), key=lambda t: t[1])]
+        runs = [run for run in runs if run[0][1] != BLANK]
+        if "".join(ALPHABET[run[0][1]] for run in runs) == text:
+            p = np.exp(sum(logp[t, c] for t, c in enumerate(path)))
+            for k, run in enumerate(runs):
+                first[k, run[0][0]] += p
+                last[k, run[-1][0]] += p
+    medians = [(share.cumsum(1) >= share.sum(1, keepdims=True) / 2).argmax(1) for share in (first, last)]
+    places = ctc.align(logp, text)
+    assert [place[:2] for place in places] == list(zip(*(m.tolist() for m in medians), strict=True))
+    for k, place in enumerate(places):
+        others = [ctc.total(logp, text[:k] + char + text[k + 1 :]) for char in ("", *ALPHABET)]
+        assert place.p == pytest.approx(np.exp(ctc.total(logp, text) - np.logaddexp.reduce(others)))
+
+
+# --- automata ---
+
+
+def test_what_patterns_and_lists_permit() -> None:
+    dates = Automaton(["##/##/####", "##.##."])
+    assert [dates.accepts(text) for text in ("12/05/1999", "12.05.", "12/05.", "", "12.05.1")] == [
+        1,
+        1,
+        0,
+        0,
+        0,
+    ]
+    years = Automaton(texts=["1999", "2001", "19", "2001"])
+    assert [years.accepts(text) for text in ("1999", "19", "2001", "199", "x", "20011")] == [1, 1, 1, 0, 0, 0]
+    both = Automaton(["####"], texts=["1999", "20.01", "19"])
+    assert [both.accepts(text) for text in ("1999", "19", "20.01", "2001")] == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "texts", "message"),
+    [
+        (["--"], None, "pattern '--': expected a #"),
+        (["#\n"], None, "pattern"),
+        (["#" * 500], None, "pattern"),
+        ([], [], "no text may occur"),
+        ([], None, "no text may occur"),
+        (["##"], ["1"], "no text may occur"),
+        ([], ["12", "1O"], "valid text '1O': expected some of the characters 0123456789"),
+        ([], ["12\0"], "valid text"),
+        ([], [""], "valid text ''"),
+        ([], ["1" * 500], "valid text"),
+        ([], ("1" for _ in range(2_000_001)), "at most 2000000"),
+    ],
+)
+def test_what_is_no_automaton(patterns: list[str], texts: list[str] | None, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Automaton(patterns, texts)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_permitted_texts_are_found(seed: int) -> None:
+    logp = columns(np.random.default_rng(seed), 6, spread=6.0)
+    texts = every_text(logp)
+    form = Automaton(["##/#", "#/#", "##"])
+    permitted = {text: texts[text] for text in texts if form.accepts(text)}
+    assert ctc.beam(logp, automaton=form)[:2] == likeliest(permitted, 2)
+    some = random.Random(seed).sample(sorted(texts.keys() - {""}), 7)
+    found = ctc.beam(logp, automaton=Automaton(texts=some))
+    assert found == likeliest({text: texts[text] for text in some}, 7)
+
+
+def test_a_text_far_from_the_best_is_found_among_many() -> None:
+    logp, rng = written("12345678", (3, "7", 1e-3), (9, "", 1e-3)), random.Random(0)
+    far = ["".join(rng.choices("0123456789", k=8)) for _ in range(50_000)]
+    for wanted in ("17345678", "1234678", "1734678"):
+        found = ctc.beam(logp, automaton=Automaton(texts=[*far, wanted]))
+        assert found[0] == (wanted, pytest.approx(ctc.total(logp, wanted)))
+
+
+def test_a_number_is_one_that_may_occur() -> None:
+    logp = written("10130", (5, "/", 1e-3))
+    free, number = ctc.number(logp), ctc.number(logp, automaton=Automaton(["##/##"]))
+    assert (free.text, free.beside, number.text, number.doubtful) == ("10130", 0, "10/30", "10/30")
+    assert number.p > 0.99
+    assert number.beside == pytest.approx(free.margin, abs=1e-3)
+    named = ctc.number(written("12-5"), automaton=Automaton(["No. ##-#", "A##-#B"]))
+    assert (named.text, len(named.chars)) == ("A12-5B", 6)
+    assert ctc.number(written("1")[:1], automaton=Automaton(["##"])).text == ""
+
+
+# --- doubts ---
+
+
+@pytest.mark.parametrize(
+    ("text", "doubts", "doubtful", "reasons"),
+    [
+        ("1250", (), "1250", []),
+        ("1250", ((3, "7", 0.05),), "1250", []),
+        ("1250", ((3, "7", 0.2),), "1?50", [ctc.TWO_ANSWERS]),
+        ("1250", ((4, ",", 0.2),), "12?50", [ctc.LEFT_OUT]),
+        ("1250", ((0, "-", 0.2), (8, "5", 0.2)), "?1250?", [ctc.LEFT_OUT] * 2),
+        ("10130", ((5, "/", 0.2),), "10?30", [ctc.TWO_ANSWERS]),
+        ("12.50", ((5, "", 0.2),), "12?50", [ctc.NO_CHARACTER]),
+        ("1000", ((7, "", 0.2),), "100?", [ctc.NO_CHARACTER]),
+        ("12 50", ((5, "", 0.4), (2, " ", 0.4)), "12 50", []),
+        ("12 50", ((5, ",", 0.2),), "12?50", [ctc.TWO_ANSWERS]),
+    ],
+)
+def test_what_may_be_lost_is_marked(
+    text: str, doubts: tuple[tuple[int, str, float], ...], doubtful: str, reasons: list[str]
+) -> None:
+    number = ctc.number(written(text, *doubts))
+    assert (number.text, number.doubtful) == (text, doubtful)
+    assert [char.reason for char in number.chars if char.reason] == reasons
+    assert number.p == pytest.approx(np.prod([1 - share for *_, share in doubts]), abs=1e-4)
+    for char in number.chars:
+        assert 0 <= char.first <= char.last <= 2 * len(text)
+        assert (char.p < 0.9) == (char.reason is not None)
+
+
+def test_the_margin_is_that_to_the_second_best() -> None:
+    number = ctc.number(written("12", (3, "7", 0.2)))
+    assert number.margin == pytest.approx(np.log(0.8 / 0.2), abs=1e-3)
+
+
+def test_the_temperature_makes_p_the_share_that_is_right() -> None:
+    rng = np.random.default_rng(2)
+    lines, texts = [], []
+    for _ in range(300):
+        logp = columns(rng, 5, spread=3.0)
+        codes = [rng.choice(BLANK + 1, p=np.exp(row) / np.exp(row).sum()) for row in logp]
+        texts.append("".join(ALPHABET[code] for code, _ in groupby(codes) if code != BLANK))
+        lines.append(2 * np.maximum(logp, -200))  # too sure by a factor of two
+    assert ctc.fit_temperature(lines, texts) == pytest.approx(2, rel=0.25)
