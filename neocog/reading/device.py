@@ -8,7 +8,10 @@ from neocog.errors import DeviceError, UsageError
 from neocog.text import tell
 
 if TYPE_CHECKING:
+    from neocog.cuda.lines import CudaLineEngine
     from neocog.network.engine import AnyEngine
+    from neocog.network.line_engine import LineEngine
+    from neocog.network.lines import LineModel
     from neocog.network.model import Model
     from neocog.vision.finder import Network
     from neocog.vision.finder_model import FinderModel, LazyFinder
@@ -79,6 +82,25 @@ def open_engine(
         if not usual:
             _tell_once(f"{asked} is for CUDA; {why}")
     return Engine(model, threads=threads)
+
+
+def open_line_engine(
+    model: "LineModel", *, device: str = "auto", threads: int | None = None
+) -> "LineEngine | CudaLineEngine":
+    """Return what reads strips on a device, named as for `choose_device`; the CPU takes ``threads``."""
+    chosen = choose_device(device)
+    if chosen != "cpu":
+        from neocog.cuda.lines import CudaLineEngine
+
+        try:
+            return CudaLineEngine(model, device=chosen)
+        except DeviceError as error:
+            if device != "auto":
+                raise
+            _tell_once(f"reading lines on the CPU: {error}")
+    from neocog.network.line_engine import LineEngine
+
+    return LineEngine(model, threads=threads)
 
 
 def open_finder(model: "FinderModel", *, device: str = "cpu") -> "Network":

@@ -1,0 +1,323 @@
+"""The line reader on a CUDA device: strips in, log likelihoods out; how ``kernels/lines.cu`` is fed.
+
+The layers of strips are dealt to tiles as large as a digit's (see the kernels): the S-layers are the digits'
+own over a batch of tiles, and strips of any widths go through the pass together.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.cuda.devices import numbers
+from neocog.cuda.kernel import Array, Kernel, Launch, Machine, named
+from neocog.cuda.lanes import Timed, enqueue
+from neocog.cuda.launcher import gpu
+from neocog.cuda.passes import as_float32
+from neocog.cuda.s_tensor import TensorS
+from neocog.cuda.steps import Precision, known_precision, layouts
+from neocog.cuda.tilings import Tiling
+from neocog.errors import DeviceError
+from neocog.network.arrays import to_numpy
+from neocog.network.fields import contrast_kernel, pooled
+from neocog.network.lines import BESIDE, NARROWEST, ROWS, LineModel, columns, log_likelihoods, strip_u0
+from neocog.network.spec import INPUT_SIZE, NetworkSpec
+
+#: Tiles of US4 of a pass, at most: about 60 strips of eight digits, 0.6 GB of maps.
+_MOST = 1024
+#: The S-layers have the tilings of this batch whatever comes, so that no strip's bits depend on the others.
+_TILINGS_OF = 16
+_ARCH = 80  # compute capability of the S-layers' kernels, times ten
+_APART = 2  # columns between two strips in the head: half of its kernels
+_THREADS = 256
+_SLAB, _MOST_ROWS, _FEW_ROWS = 8, 13, 3  # channels and rows of C-cells of a block, for many and few tiles
+_HELD = 12 * 1024  # numbers in shared memory of such a block
+_EACH, _LANES = 2, 64  # columns of a thread of the head, channels of a block
+
+Integers = NDArray[np.int64]
+Strips = Sequence[NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The tiles of an S-layer and of the layer before, of N strips."""
+
+    places: NDArray[np.int32]  # (tiles, 4), see the kernels
+    first: Integers  # tile of each strip, (N,)
+    count: Integers  # tiles of each strip: with a dilation those of even columns, as many as of odd ones
+    before: Integers  # columns of each strip in the layer before
+    cells: Integers  # and in the S-layer
+    size: int  # columns of a tile of the S-layer
+    dilation: int  # columns between two that an S-cell sees
+    beside: int  # silent columns on the left of the layer before
+
+    def find(self, strip: Any, column: Integers) -> tuple[Integers, Integers]:
+        """Return tile and column in it of a strip's columns; ``beside`` is added in the layer before."""
+        at, odd = np.divmod(column, self.dilation)
+        tile = np.minimum(at // self.size, self.count[strip] - 1)
+        return self.first[strip] + odd * self.count[strip] + tile, at - tile * self.size
+
+
+def tiles_of(widths: Integers, spec: NetworkSpec) -> list[Tiles]:
+    """Deal strips whose U0 have so many columns, (N,), to tiles of US1 .. US4."""
+    out: list[Tiles] = []
+    source, begin = widths, INPUT_SIZE * (np.cumsum(widths) - widths)
+    before = widths + 2 * spec.contrast.padding - spec.contrast.kernel + 1
+    for i, s in enumerate(spec.s):
+        size = spec.size(f"US{i + 1}")
+        dilation, beside = (2, s.padding + BESIDE) if i == 3 else (1, s.padding)
+        cells = before + 2 * beside - dilation * (s.kernel - 1)
+        count = -(-cells // (dilation * size))
+        first = np.cumsum(dilation * count) - dilation * count
+        strip = np.repeat(np.arange(len(widths)), dilation * count)
+        odd, tile = np.divmod(np.arange(len(strip)) - first[strip], count[strip])
+        column = dilation * size * tile + odd - beside
+        places = np.stack([begin[strip], column, source[strip], before[strip]], axis=1).astype(np.int32)
+        out.append(Tiles(places, first, count, before, cells, size, dilation, beside))
+        source, begin = cells, first
+        if i < 3:
+            before = (cells + 2 * spec.c[i].padding - spec.c[i].kernel) // (1 if i == 2 else 2) + 1
+    return out
+
+
+class _TiledS(TensorS):
+    """An S-layer of digits with one tiling for every batch."""
+
+    def tiling(self, batch: int) -> Tiling:
+        return super().tiling(_TILINGS_OF)
+
+
+class LinePass:
+    """The layers and the head on a machine; arrays grow as strips come, the tiles' borders stay 0."""
+
+    def __init__(self, machine: Machine, model: LineModel, precision: Precision) -> None:
+        self.machine, self.model, self.spec, self._xp = machine, model, model.spec, machine.xp
+        digits, head = model.digits, model.head
+        self.layouts = layouts(self.spec, digits.planes, precision)
+        self._s = [_TiledS(machine, digits, i, self.layouts, precision) for i in range(4)]
+        self._contrast = self._on_machine(contrast_kernel(self.spec.contrast)[:4, :4])
+        profiles = [profiles_of(blur) for blur in digits.blurs]
+        self._c = [(one.shape, self._on_machine(one)) for one in profiles]
+        # the last layer of the head sees the strongest responses beside its own input: own y + w3 x
+        weights = (*head.weights[:2], np.concatenate([head.own[:, :, None], head.weights[2]], axis=1))
+        biases = (*head.biases[:2], head.bias + head.biases[2])
+        self._head = [
+            (w.shape, self._on_machine(w.transpose(2, 1, 0)), self._on_machine(b))
+            for w, b in zip(weights, biases, strict=True)
+        ]
+        self._room: dict[str, Array] = {}
+        self._filled: dict[str, Array] = {}  # what the last strips take of it
+        self.tiles: list[Tiles] = []
+        self._starts = np.zeros(0, np.int64)  # first column of each strip in the head
+
+    def stages(self, u0: Sequence[NDArray[np.float32]]) -> dict[str, tuple[Launch, ...]]:
+        """Bring U0 (65, columns) of strips to the machine, and return what computes each stage."""
+        self.tiles = tiles_of(np.array([u.shape[1] for u in u0]), self.spec)
+        source = self._on_machine(np.concatenate([u.ravel() for u in u0]))
+        out: dict[str, tuple[Launch, ...]] = {}
+        for i, (tiles, s) in enumerate(zip(self.tiles, self._s, strict=True)):
+            places, count = self._on_machine(tiles.places), len(tiles.places)
+            before, after = (
+                self._array(name, count, *self.layouts[name].shape(1)[1:], dtype=self.layouts[name].storage)
+                for name in (s.reads, s.writes)
+            )
+            out[s.reads] = ((self._c_cells if i else self._contrasts)(i, source, before, places),)
+            forms = s.scratch(count).items()
+            scratch = {name: self._array(s.writes + name, *n, dtype=kind) for name, (n, kind) in forms}
+            out[s.writes] = tuple(s.launches(count, before, after, scratch))
+            source = after
+        cells = self.tiles[3].cells
+        self._starts = np.cumsum(cells + _APART) - cells
+        strip = np.repeat(np.arange(len(u0)), cells)
+        column = np.arange(len(strip)) - (np.cumsum(cells) - cells)[strip]
+        found = np.full((self._starts[-1] + cells[-1] + _APART, 2), -1, np.int32)
+        found[self._starts[strip] + column] = np.stack(self.tiles[3].find(strip, column), axis=1)
+        out["UC4"], out["Z"] = self._heads(source, self._on_machine(found))
+        return {
+            name: tuple(n._replace(kernel=replace(n.kernel, carveout=True)) for n in launches)
+            for name, launches in out.items()
+        }
+
+    def likelihoods(self) -> list[NDArray[np.float32]]:
+        """Return what the stages have made of the strips: log likelihoods (T, n)."""
+        logs = log_likelihoods(self._read("Z").T, self.model.temperature)
+        return [logs[a : a + n] for a, n in zip(self._starts, self.tiles[3].cells, strict=True)]
+
+    def maps(self) -> dict[str, NDArray[np.float32]]:
+        """Return every layer's map of the only strip, as :func:`neocog.network.reference.respond_line`."""
+        out = {}
+        for tiles, s in zip(self.tiles, self._s, strict=True):
+            for name, count, beside in (s.reads, tiles.before, tiles.beside), (s.writes, tiles.cells, 0):
+                layout = self.layouts[name]
+                tile, column = tiles.find(0, np.arange(count[0]) + beside)
+                rows = slice(layout.border, layout.border + layout.size)
+                found = as_float32(self._read(name)[tile, rows, column, : layout.planes], layout)
+                out[name] = np.ascontiguousarray(found.transpose(2, 1, 0))
+        uc4, z = (self._read(name)[_APART:-_APART].T for name in ("UC4", "Z"))
+        return {**out, "UC4": uc4.reshape(2, -1, uc4.shape[1]), "Z": z}
+
+    def _on_machine(self, values: NDArray[Any]) -> Array:
+        return self._xp.asarray(np.ascontiguousarray(values))
+
+    def _array(self, name: str, *shape: int, dtype: Any = np.float32) -> Array:
+        """Return rows of an array that grows by powers of two, and is 0 at first."""
+        if name not in self._room or len(self._room[name]) < shape[0]:
+            self._room.pop(name, None)
+            self._room[name] = self._xp.zeros((1 << (shape[0] - 1).bit_length(), *shape[1:]), dtype)
+        self._filled[name] = self._room[name][: shape[0]]
+        return self._filled[name]
+
+    def _read(self, name: str) -> NDArray[Any]:
+        return np.asarray(to_numpy(self._filled[name]))
+
+    def _contrasts(self, _: int, u0: Array, ug: Array, places: Array) -> Launch:
+        layout, rows = self.layouts["UG"], 8
+        defines = {
+            "MAP": layout.code, "INPUT": INPUT_SIZE, "CELLS": layout.size, **named(layout, "width border"),
+            "ROWS": rows, "SILENCE": self.spec.contrast.silence,
+        }  # fmt: skip
+        kernel = _kernel("line_contrast", defines, (rows + 6) * (layout.width + 6))
+        return Launch(kernel, (-(-layout.size // rows), len(places), 1), (u0, ug, self._contrast, places))
+
+    def _c_cells(self, layer: int, us: Array, uc: Array, places: Array) -> Launch:
+        """The launch of UC1 .. UC3; how many rows a block takes does not change a cell's sum."""
+        s, c = self.layouts[f"US{layer}"], self.layouts[f"UC{layer}"]
+        (rank, _, taps), profiles = self._c[layer - 1]
+        line = rank * _SLAB * (2 * (c.width - 1) + taps)  # numbers that a row of cells holds
+        most, slabs = max(1, min(_MOST_ROWS, _HELD // line)), s.channels // _SLAB
+        few = -(-c.size // most) * len(places) * slabs < self.machine.processors
+        rows = min(most, _FEW_ROWS) if few else -(-c.size // -(-c.size // most))
+        defines = {
+            "MAP": s.code, **named(s, "size channels"), "OUT": c.size, **named(c, "width border"),
+            "UC_CHANNELS": c.channels, "TAPS": taps, "RANK": rank, "FIRST": -self.spec.c[layer - 1].padding,
+            "STRIDE": 2 // self.tiles[layer].dilation, "PSI": int(self.model.digits.psi == "ratio"),
+            "ROWS": rows, "SLAB": _SLAB,
+        }  # fmt: skip
+        kernel = _kernel("line_c", defines, rows * line + 2 * rank * taps)
+        return Launch(kernel, (-(-c.size // rows), len(places), slabs), (us, uc, profiles, places))
+
+    def _heads(self, us4: Array, places: Array) -> tuple[tuple[Launch, ...], tuple[Launch, ...]]:
+        """The launches of UC4 and of the three layers of the head."""
+        layout, count = self.layouts["US4"], len(places)
+        (inner, seen, _), (n, last, _) = self._head[0][0], self._head[2][0]
+        widths = {"UC4": seen, "inner": inner, "last": last, "Z": n}
+        arrays = [self._array(name, count, width) for name, width in widths.items()]
+        kernel = _kernel("line_peaks", {**named(layout, "size channels planes"), "LAST": last}, 0)
+        peaks = Launch(kernel, (count, 1, 1), (us4, places, arrays[0], arrays[2]))
+        layers = []
+        for i, ((out, inputs, taps), weights, bias) in enumerate(self._head):
+            defines = {
+                "IN": inputs, "OUT": out, "TAPS": taps, "FROM": layout.planes if i == 1 else 0,
+                "LAST": arrays[i + 1].shape[1], "RELU": int(i < 2), "EACH": _EACH, "LANES": _LANES,
+            }  # fmt: skip
+            own = _EACH * _THREADS // _LANES
+            kernel = _kernel("line_convolution", defines, (own + taps - 1) * inputs)
+            args = (arrays[i], weights, bias, places, arrays[i + 1], np.int32(count))
+            layers.append(Launch(kernel, (-(-count // own), -(-out // _LANES), 1), args))
+        return (peaks,), tuple(layers)
+
+
+def profiles_of(blur: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return a_C of a blur as a sum of outer products, (rank, 2, taps): down the columns, along the rows."""
+    u, sigma, vt = np.linalg.svd(pooled(blur.astype(np.float64)))
+    rank = max(1, int((sigma > 1e-7 * sigma[0]).sum()))  # what is below is the blur's rounding
+    return np.stack([u.T[:rank] * sigma[:rank, None], vt[:rank]], axis=1).astype(np.float32)
+
+
+def _kernel(name: str, defines: dict[str, Any], held: int) -> Kernel:
+    """Return a kernel of blocks that hold so many numbers."""
+    return Kernel("lines.cu", name, tuple(defines.items()), _THREADS, 4 * held)
+
+
+class CudaLineEngine:
+    """A line model, ready to read strips on a GPU: ``"cuda"`` (the first one) or ``"cuda:N"``.
+
+    Its methods are those of :class:`neocog.network.line_engine.LineEngine`. One thread after another may use
+    it. DeviceError if the device cannot be used, UsageError if there is no such precision.
+    """
+
+    def __init__(self, model: LineModel, *, device: str = "cuda", precision: str | None = None) -> None:
+        self.model, self.device = model, device
+        self.precision: Precision = known_precision(precision or "fp32")
+        self._gpu = gpu(numbers(device)[0])
+        if self._gpu.arch < _ARCH:
+            raise DeviceError(f"device '{device}': lines need compute capability 8.0; use --device cpu")
+        self._lock = threading.Lock()
+        with self._gpu.failing(device), self._gpu.current():
+            self._stream = self._gpu.xp.cuda.Stream(non_blocking=True)
+            with self._stream:
+                self._pass = LinePass(self._gpu, model, self.precision)
+        self.likelihoods([np.zeros((ROWS, NARROWEST), np.float32)])  # builds the kernels
+
+    @property
+    def where(self) -> str:
+        """The device and its name, for people."""
+        return f"{self.device} ({self._gpu.name})"
+
+    def likelihoods(self, strips: Strips) -> list[NDArray[np.float32]]:
+        """Return log likelihoods (columns(w), n) of strips (48, w): ink 0 .. 1 as floats, or uint8, ink 255.
+
+        No strip's answer depends on the others. InputError as :func:`neocog.network.lines.strip_u0`,
+        DeviceError if the device fails.
+        """
+        found: list[NDArray[np.float32]] = []
+        with self._working():
+            for part in self._parts(strips):
+                self._run(part)
+                found += self._pass.likelihoods()
+        return [logs[: columns(strip.shape[1])] for logs, strip in zip(found, strips, strict=True)]
+
+    def maps(self, strip: NDArray[Any]) -> dict[str, NDArray[np.float32]]:
+        """Return every layer's map of a strip, as :func:`neocog.network.reference.respond_line`, float32."""
+        u0 = strip_u0(strip)
+        with self._working():
+            self._run([u0])
+            return {"U0": u0[None], **self._pass.maps()}
+
+    def stage_times(self, strips: Strips, *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
+        """Return milliseconds of each stage for strips, ``repeats`` of them by stage name.
+
+        ``total`` is :meth:`likelihoods`, ``host`` what of it is none of the kernels'. Where more strips come
+        than go through the pass together the first ones stand for all.
+        """
+        with self._working():
+            part = next(self._parts(strips))
+            timed = {
+                name: Timed(self._gpu, partial(enqueue, self._gpu, launches), stream=self._stream)
+                for name, launches in self._pass.stages(part).items()
+            }
+            share = len(strips) / len(part)
+            times = {n: share * np.array([one.elapsed() for _ in range(repeats)]) for n, one in timed.items()}
+        total = np.zeros(repeats)
+        for i in range(repeats):
+            start = time.perf_counter()
+            self.likelihoods(strips)
+            total[i] = 1e3 * (time.perf_counter() - start)
+        return {**times, "host": total - np.sum(list(times.values()), axis=0), "total": total}
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        with self._gpu.failing(self.device), self._lock, self._gpu.current(), self._stream:
+            yield
+
+    def _run(self, u0: Sequence[NDArray[np.float32]]) -> None:
+        stages = self._pass.stages(u0).values()
+        launches = [launch for stage in stages for launch in stage]
+        self._gpu.prepare(launch.kernel for launch in launches)
+        enqueue(self._gpu, launches)
+
+    def _parts(self, strips: Strips) -> Iterator[list[NDArray[np.float32]]]:
+        """Yield U0 of the strips that go through the pass together."""
+        u0 = [strip_u0(strip) for strip in strips]
+        last = tiles_of(np.array([u.shape[1] for u in u0], np.int64), self.model.spec)[3]
+        ends, begin = last.first + last.dilation * last.count, 0
+        for end in range(1, len(u0) + 1):
+            if end == len(u0) or ends[end] - last.first[begin] > _MOST:
+                yield u0[begin:end]
+                begin = end

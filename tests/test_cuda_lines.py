@@ -1,0 +1,259 @@
+"""Strips by the kernels against the float64 equations and the CPU: in the emulator, and on a GPU.
+
+What needs a GPU is marked so; ``pytest -m gpu -s tests/test_cuda_lines.py`` runs it and prints its times.
+"""
+
+import time
+from dataclasses import replace
+from functools import cache
+
+import cv2
+import numpy as np
+import pytest
+
+from experiments.emulator import Emulator
+from neocog.cuda import launcher, lines
+from neocog.cuda.compiler import build
+from neocog.cuda.lines import CudaLineEngine, LinePass, tiles_of
+from neocog.errors import DeviceError, InputError, UsageError
+from neocog.network import fields, reference
+from neocog.network.lines import NARROWEST, ROWS, WIDEST, columns, from_digits, log_likelihoods, strip_u0
+from neocog.network.model import load_model
+from neocog.network.spec import preset
+from neocog.reading.device import open_line_engine
+from tests import cuda_fake
+from tests.cuda_maps import assert_adds_up
+from tests.cuda_support import SHIPPED
+from tests.support import few, glyph, tiny_model
+
+#: Largest error of a layer's map, as a share of its strongest response; of log likelihoods.
+BOUND = {"fp32": 5e-5, "fp16": 2e-2}
+LOGS = {"fp32": 2e-3, "fp16": 0.3}
+
+
+def drawn(count, seed=1, *, longest=9):
+    """Strips (48, w) of digits at random: size, slant, place, grey ink, also touching; a few hold nothing."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for _ in range(count):
+        marks = [
+            glyph(int(d), int(rng.integers(28, 45))) for d in rng.integers(0, 10, rng.integers(0, longest))
+        ]
+        width = int(np.clip(sum(m.shape[1] for m in marks) + rng.integers(16, 60), NARROWEST, WIDEST))
+        strip, at = np.zeros((ROWS, width), np.float32), int(rng.integers(0, 12))
+        for mark in marks:
+            high, wide = mark.shape
+            wide = min(wide, width - at)
+            top = int(rng.integers(0, ROWS - high + 1))
+            place = strip[top : top + high, at : at + wide]
+            np.maximum(place, mark[:, :wide], out=place)
+            at = min(width, at + wide + int(rng.integers(-6, 8)))
+        slant = rng.normal(0, 0.15)
+        shear = np.float32([[1, -slant, slant * ROWS / 2], [0, 1, 0]])
+        out.append(cv2.warpAffine(strip, shear, (width, ROWS)) * np.float32(rng.uniform(0.7, 1.2)))
+    return out
+
+
+@cache
+def line_model(name="tiny"):
+    return from_digits(
+        tiny_model() if name == "tiny" else load_model(name), seed=3, inner=24 if name == "tiny" else 160
+    )
+
+
+def passed(machine, work, strips):
+    """Log likelihoods of strips by an emulator's pass, whole."""
+    for launches in work.stages([strip_u0(strip) for strip in strips]).values():
+        for launch in launches:
+            machine.launch(launch)
+    return work.likelihoods()
+
+
+def assert_maps(got, want, bound):
+    assert list(got) == list(want)
+    for name, values in want.items():
+        found = got[name].astype(np.float64)
+        assert found.shape == values.shape, name
+        if name in ("UC1", "UC2", "UC3"):  # the root is infinitely steep at 0
+            found, values = found**2, values**2
+        assert np.abs(found - values).max() <= bound * np.abs(values).max(), name
+
+
+# --- in the emulator --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", few(("fp32", "fp16", "bf16"), "fp32", "fp16"))
+def test_every_map_is_the_reference(emulator, precision):
+    model, strip = line_model(), drawn(6)[3]
+    work = LinePass(emulator, model, precision)
+    (logs,) = passed(emulator, work, [strip])
+    want = reference.respond_line(strip, model)
+    bound = BOUND.get(precision, 0.15)
+    assert_maps({"U0": strip_u0(strip)[None], **work.maps()}, want, bound)
+    np.testing.assert_allclose(logs, log_likelihoods(want["Z"], 1.0), atol=50 * bound)
+
+
+def test_a_strip_is_the_same_beside_any_others(emulator):
+    strips = [*drawn(3), drawn(1, 7, longest=3)[0]]
+    assert len({strip.shape[1] // 32 for strip in strips}) > 2
+    work = LinePass(emulator, line_model(), "fp32")
+    together = passed(emulator, work, strips)
+    for i in (
+        int(np.argmax([strip.shape[1] for strip in strips])),
+        0,
+        3,
+    ):  # arrays hold what was there before
+        np.testing.assert_array_equal(passed(emulator, work, [strips[i]])[0], together[i])
+
+
+def test_blurs_of_any_form(emulator):
+    spec = preset("ikeda2011")
+    blurs = tuple(fields.blur_kernel(c).astype(np.float32) for c in spec.c)
+    digits = replace(tiny_model(), spec=spec, blurs=blurs, psi=spec.psi)
+    model, strip = replace(line_model(), digits=digits), drawn(2, 9, longest=3)[1]
+    assert lines.profiles_of(blurs[0]).shape[0] > 1
+    work = LinePass(emulator, model, "fp32")
+    passed(emulator, work, [strip])
+    want = reference.respond_line(strip, model)
+    assert_maps({"U0": want["U0"], **work.maps()}, want, BOUND["fp32"])
+
+
+def test_in_any_order_of_threads():
+    strip, model = drawn(1, 5, longest=3), line_model()
+    first, *others = (
+        passed(machine, LinePass(machine, model, "fp32"), strip)[0]
+        for machine in (Emulator(), Emulator(order="reversed"), Emulator(order=5))
+    )
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+def test_tiles_hold_all_that_their_cells_see():
+    widths = np.array([33, 737, 113, 49])
+    for tiles in tiles_of(widths, line_model().spec):
+        for strip, cells in enumerate(tiles.cells):
+            tile, column = tiles.find(strip, np.arange(cells))
+            assert ((column >= 0) & (column < tiles.size)).all()
+            places = tiles.places[tile]
+            # what the first tap of each cell sees, from the tile's first column on
+            np.testing.assert_array_equal(
+                places[:, 1] + tiles.dilation * column, np.arange(cells) - tiles.beside
+            )
+            assert (places[:, 3] == tiles.before[strip]).all()
+        assert len(np.unique(tiles.first)) == len(widths)
+
+
+@pytest.fixture
+def fake(monkeypatch, emulator):
+    """An engine's GPU is CuPy's fake, which runs kernels in the emulator."""
+    cuda_fake.install(monkeypatch, emulator)
+    monkeypatch.setattr(lines, "gpu", launcher.Gpu)
+
+
+def test_engine_answers_for_strips_of_any_width(fake, monkeypatch):
+    model = line_model()
+    engine = open_line_engine(model, device="cuda")
+    assert isinstance(engine, CudaLineEngine)
+    assert engine.where == "cuda (a fake)"
+    strips = [*drawn(2, 7, longest=3), np.full((ROWS, 16), 128, np.uint8)]
+    found = engine.likelihoods(strips)
+    for strip, logs in zip(strips, found, strict=True):
+        assert logs.shape == (columns(strip.shape[1]), len(model.alphabet) + 1)
+        np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1, atol=1e-5)
+    monkeypatch.setattr(lines, "_MOST", 1)  # one at a time
+    for part, whole in zip(engine.likelihoods(strips), found, strict=True):
+        np.testing.assert_array_equal(part, whole)
+    assert engine.likelihoods([]) == []
+    assert_maps(engine.maps(strips[2]), reference.respond_line(strips[2], model), BOUND["fp32"])
+    monkeypatch.setattr(lines, "Timed", cuda_fake.Quick)
+    times = engine.stage_times(strips[2:], repeats=2)
+    assert [*times][-5:] == ["US4", "UC4", "Z", "host", "total"]
+    assert_adds_up(times)
+
+
+def test_engine_refuses(fake, monkeypatch):
+    with pytest.raises(UsageError, match="precision"):
+        CudaLineEngine(line_model(), precision="fp8")
+    engine = CudaLineEngine(line_model())
+    with pytest.raises(InputError, match="expected"):
+        engine.likelihoods([np.zeros((40, 60), np.float32)])
+    monkeypatch.setattr(cuda_fake.Device, "compute_capability", "75")
+    with pytest.raises(DeviceError, match=r"8\.0"):
+        CudaLineEngine(line_model())
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("arch", few((80, 86, 90, 120), 80, 90))
+def test_kernels_build_within_their_registers(arch):
+    machine = Emulator()
+    machine.arch = arch
+    for count in (1, 60):
+        work = LinePass(machine, line_model("neocog"), "fp32")
+        stages = work.stages([strip_u0(strip) for strip in drawn(1) * count])
+        for kernel in {launch.kernel for launches in stages.values() for launch in launches}:
+            built = build(kernel, arch)
+            assert (built.spills, built.stack) == (0, 0), kernel
+            assert 0 < built.registers <= kernel.registers, kernel
+
+
+# --- on a GPU ---------------------------------------------------------------------------------
+
+
+def best_path(logs):
+    """The characters of the likeliest path, as indices."""
+    path = logs.argmax(axis=1)
+    return [int(c) for i, c in enumerate(path) if c != logs.shape[1] - 1 and (i == 0 or c != path[i - 1])]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", BOUND)
+@pytest.mark.parametrize("name", ["tiny", *SHIPPED])
+def test_maps_on_the_device(name, precision):
+    model = line_model(name)
+    engine = CudaLineEngine(model, precision=precision)
+    for strip in (drawn(3)[2], drawn(9, 2)[-1]):
+        assert_maps(engine.maps(strip), reference.respond_line(strip, model), BOUND[precision])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", BOUND)
+def test_decisions_are_those_of_the_cpu(precision):
+    model, strips = line_model("neocog"), drawn(2000, 11)
+    engine = CudaLineEngine(model, precision=precision)
+    start = time.perf_counter()
+    got = engine.likelihoods(strips)
+    spent = time.perf_counter() - start
+    want = open_line_engine(model, device="cpu").likelihoods(strips)
+    worst = max(np.abs(a - b).max() for a, b in zip(got, want, strict=True))
+    other = sum(best_path(a) != best_path(b) for a, b in zip(got, want, strict=True))
+    share = np.mean([bool(best_path(a)) for a in want])
+    print(
+        f"{precision}: {other} of 2000 texts differ, {share:.2f} hold one, logs by {worst:.1e}; {spent:.2f} s"
+    )
+    assert share > 0.5
+    assert worst <= LOGS[precision]
+    assert other <= (0 if precision == "fp32" else 4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", BOUND)
+def test_batches_on_the_device_are_the_same_to_the_bit(precision):
+    strips = drawn(150, 12)
+    engine = CudaLineEngine(line_model("neocog"), precision=precision)
+    together = engine.likelihoods(strips)
+    for strip, whole in zip(strips[::7], together[::7], strict=True):
+        np.testing.assert_array_equal(engine.likelihoods([strip])[0], whole)
+    for other, whole in zip(engine.likelihoods(strips[::-1])[::-1], together, strict=True):
+        np.testing.assert_array_equal(other, whole)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", BOUND)
+def test_stage_times_on_the_device(precision):
+    engine = CudaLineEngine(line_model("neocog"), precision=precision)
+    five = np.concatenate([np.pad(glyph(d, 40), ((4, 4), (0, 4))) for d in (1, 7, 3, 9, 0)], axis=1)
+    for strips in ([five], [five] * 20, [five] * 400):
+        times = engine.stage_times(strips)
+        assert_adds_up(times)
+        each = "  ".join(f"{name} {1e3 * np.median(ms) / len(strips):.1f}" for name, ms in times.items())
+        print(f"{engine.where} {precision}, {len(strips)} strips of 5 digits, us each: {each}")
