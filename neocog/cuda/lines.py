@@ -138,7 +138,7 @@ class LinePass:
         column = np.arange(len(strip)) - (np.cumsum(cells) - cells)[strip]
         found = np.full((self._starts[-1] + cells[-1] + _APART, 2), -1, np.int32)
         found[self._starts[strip] + column] = np.stack(self.tiles[3].find(strip, column), axis=1)
-        out["UC4"], out["Z"] = self._heads(source, self._on_machine(found))
+        out["UC4"], out["head"] = self._heads(source, self._on_machine(found))
         return {
             name: tuple(n._replace(kernel=replace(n.kernel, carveout=True)) for n in launches)
             for name, launches in out.items()
@@ -283,8 +283,8 @@ class CudaLineEngine:
     def stage_times(self, strips: Strips, *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage for strips, ``repeats`` of them by stage name.
 
-        ``total`` is :meth:`likelihoods`, ``host`` what of it is none of the kernels'. Where more strips come
-        than go through the pass together the first ones stand for all.
+        ``total`` is :meth:`likelihoods`, ``launch`` what of it is none of the kernels'. Where more strips
+        come than go through the pass together the first ones stand for all.
         """
         with self._working():
             part = next(self._parts(strips))
@@ -299,7 +299,7 @@ class CudaLineEngine:
             start = time.perf_counter()
             self.likelihoods(strips)
             total[i] = 1e3 * (time.perf_counter() - start)
-        return {**times, "host": total - np.sum(list(times.values()), axis=0), "total": total}
+        return {**times, "launch": total - np.sum(list(times.values()), axis=0), "total": total}
 
     @contextmanager
     def _working(self) -> Iterator[None]:
