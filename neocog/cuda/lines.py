@@ -142,7 +142,7 @@ class LinePass:
 
     def likelihoods(self) -> list[NDArray[np.float32]]:
         """Return what the stages have made of the strips: log likelihoods (T, n)."""
-        logs = log_likelihoods(self._read("Z").T, self.model.temperature)
+        logs = log_likelihoods(to_numpy(self._filled["Z"]).T, self.model.temperature)
         return [logs[a : a + n] for a, n in zip(self._starts, self.tiles[3].cells, strict=True)]
 
     def maps(self) -> dict[str, NDArray[np.float32]]:
@@ -153,9 +153,9 @@ class LinePass:
                 layout = self.layouts[name]
                 tile, column = tiles.find(0, np.arange(count[0]) + beside)
                 rows = slice(layout.border, layout.border + layout.size)
-                found = as_float32(self._read(name)[tile, rows, column, : layout.planes], layout)
+                found = as_float32(to_numpy(self._filled[name])[tile, rows, column, : layout.planes], layout)
                 out[name] = np.ascontiguousarray(found.transpose(2, 1, 0))
-        uc4, z = (self._read(name)[_APART:-_APART].T for name in ("UC4", "Z"))
+        uc4, z = (to_numpy(self._filled[name])[_APART:-_APART].T for name in ("UC4", "Z"))
         return {**out, "UC4": uc4.reshape(2, -1, uc4.shape[1]), "Z": z}
 
     def _on_machine(self, values: NDArray[Any]) -> Array:
@@ -168,9 +168,6 @@ class LinePass:
             self._room[name] = self._xp.zeros((1 << (shape[0] - 1).bit_length(), *shape[1:]), dtype)
         self._filled[name] = self._room[name][: shape[0]]
         return self._filled[name]
-
-    def _read(self, name: str) -> NDArray[Any]:
-        return np.asarray(to_numpy(self._filled[name]))
 
     def _contrasts(self, _: int, u0: Array, ug: Array, places: Array) -> Launch:
         layout, rows = self.layouts["UG"], 8
@@ -285,8 +282,8 @@ class CudaLineEngine:
                 name: Timed(self._gpu, partial(enqueue, self._gpu, launches), stream=self._stream)
                 for name, launches in self._pass.stages(part).items()
             }
-            share = len(strips) / len(part)
-            times = {n: share * np.array([one.elapsed() for _ in range(repeats)]) for n, one in timed.items()}
+            every = {name: [one.elapsed() for _ in range(repeats)] for name, one in timed.items()}
+        times = {name: np.array(ms) * len(strips) / len(part) for name, ms in every.items()}
         marks = [(time.perf_counter(), self.likelihoods(strips))[0] for _ in range(repeats + 1)]
         total = 1e3 * np.diff(marks)
         return {**times, "launch": total - np.sum(list(times.values()), axis=0), "total": total}
