@@ -101,8 +101,7 @@ class LinePass:
         self.layouts = layouts(self.spec, digits.planes, precision)
         self._s = [_TiledS(machine, digits, i, self.layouts, precision) for i in range(4)]
         self._contrast = self._on_machine(contrast_kernel(self.spec.contrast)[:4, :4])
-        profiles = [profiles_of(blur) for blur in digits.blurs]
-        self._c = [(one.shape, self._on_machine(one)) for one in profiles]
+        self._c = [(one.shape, self._on_machine(one)) for one in map(profiles_of, digits.blurs)]
         # the last layer of the head sees the strongest responses beside its own input: own y + w3 x
         weights = (*head.weights[:2], np.concatenate([head.own[:, :, None], head.weights[2]], axis=1))
         biases = (*head.biases[:2], head.bias + head.biases[2])
@@ -153,8 +152,8 @@ class LinePass:
                 layout = self.layouts[name]
                 tile, column = tiles.find(0, np.arange(count[0]) + beside)
                 rows = slice(layout.border, layout.border + layout.size)
-                found = as_float32(to_numpy(self._filled[name])[tile, rows, column, : layout.planes], layout)
-                out[name] = np.ascontiguousarray(found.transpose(2, 1, 0))
+                found = to_numpy(self._filled[name])[tile, rows, column, : layout.planes].transpose(2, 1, 0)
+                out[name] = np.ascontiguousarray(as_float32(found, layout))
         uc4, z = (to_numpy(self._filled[name])[_APART:-_APART].T for name in ("UC4", "Z"))
         return {**out, "UC4": uc4.reshape(2, -1, uc4.shape[1]), "Z": z}
 
