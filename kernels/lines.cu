@@ -14,7 +14,6 @@
 // Sums are float64, so that |y| <= SILENCE is decided as in the equations.
 #define TAPS 7
 #define HALF 4
-#define PADDING 6
 #define SEEN (WIDTH + TAPS - 1)
 KERNEL(THREADS) line_contrast(const float* u0, map_t* ug, const double* weights, const int* places) {
     DYNAMIC_SHARED(memory);
@@ -26,7 +25,7 @@ KERNEL(THREADS) line_contrast(const float* u0, map_t* ug, const double* weights,
     const int* place = places + 4 * blockIdx.y;
     const int left = place[1], columns = place[2], top = blockIdx.x * ROWS;
     for (int i = threadIdx.x; i < (ROWS + TAPS - 1) * SEEN; i += THREADS) {
-        const u32 row = top - PADDING + i / SEEN, column = left - PADDING + i % SEEN;
+        const u32 row = top - (TAPS - 1) + i / SEEN, column = left - (TAPS - 1) + i % SEEN;
         seen[i] = row < INPUT && column < (u32)columns ? u0[place[0] + row * columns + column] : 0.0f;
     }
     __syncthreads();
@@ -116,35 +115,36 @@ KERNEL(THREADS) line_peaks(const float* us4, const int* places, float* seen, flo
     }
 }
 #endif
-
 #ifdef EACH
 // in (count, IN) -> channels FROM .. FROM + OUT - 1 of out (count, LAST), over TAPS columns; RELU or not.
-// A thread makes one channel of EACH columns; LANES channels a block.
-#define COLUMNS (EACH * THREADS / LANES)
+// A block makes EACH columns of LANES channels; PARTS threads share a channel's sums.
+#define PARTS (THREADS / LANES)
 KERNEL(THREADS) line_convolution(const float* in, const float* weights, const float* bias,
                                  const int* places, float* out, int count) {
     DYNAMIC_SHARED(memory);
-    float* seen = (float*)memory;  // (COLUMNS + TAPS - 1, IN)
+    float *sums = (float*)memory, *seen = sums + PARTS * EACH * LANES;  // (EACH + TAPS - 1, IN)
     wait_for_previous();
     start_next();
-    const int first = blockIdx.x * COLUMNS, o = blockIdx.y * LANES + threadIdx.x % LANES;
-    const int own = threadIdx.x / LANES * EACH;
-    for (int i = threadIdx.x; i < (COLUMNS + TAPS - 1) * IN; i += THREADS) {
+    const int first = blockIdx.x * EACH, channel = blockIdx.y * LANES, lane = threadIdx.x % LANES;
+    for (int i = threadIdx.x; i < (EACH + TAPS - 1) * IN; i += THREADS) {
         const int column = first - TAPS / 2 + i / IN;
         seen[i] = column >= 0 && column < count ? in[column * IN + i % IN] : 0.0f;
     }
     __syncthreads();
-    if (o >= OUT) return;
-    float sum[EACH];
-    UNROLL for (int n = 0; n < EACH; n++) sum[n] = bias[o];
-    UNROLL_BY(8) for (int i = 0; i < TAPS * IN; i++) {
-        const float w = weights[i * OUT + o];
-        UNROLL for (int n = 0; n < EACH; n++) sum[n] = fmaf(w, seen[(own + n) * IN + i], sum[n]);
+    float sum[EACH] = {};
+    const float* own = weights + min(channel + lane, OUT - 1);
+    UNROLL_BY(8) for (int i = threadIdx.x / LANES; i < TAPS * IN; i += PARTS) {
+        const float w = own[i * OUT];
+        UNROLL for (int n = 0; n < EACH; n++) sum[n] = fmaf(w, seen[n * IN + i], sum[n]);
     }
-    UNROLL for (int n = 0; n < EACH; n++) {
-        const int column = first + own + n;
-        const float z = RELU ? fmaxf(sum[n], 0.0f) : sum[n];
-        if (column < count) out[column * LAST + FROM + o] = places[2 * column] < 0 ? 0.0f : z;
+    UNROLL for (int n = 0; n < EACH; n++) sums[threadIdx.x + n * THREADS] = sum[n];
+    __syncthreads();
+    for (int n = threadIdx.x / LANES; n < EACH && first + n < count; n += PARTS) {
+        if (channel + lane >= OUT) break;
+        float z = bias[channel + lane];
+        UNROLL for (int part = 0; part < PARTS; part++) z += sums[n * THREADS + part * LANES + lane];
+        if ((RELU && z < 0.0f) || places[2 * (first + n)] < 0) z = 0.0f;
+        out[(first + n) * LAST + FROM + channel + lane] = z;
     }
 }
 #endif

@@ -33,12 +33,11 @@ from neocog.network.spec import INPUT_SIZE, NetworkSpec
 _MOST = 1024
 #: The S-layers have the tilings of this batch whatever comes, so that no strip's bits depend on the others.
 _TILINGS_OF = 16
-_ARCH = 80  # compute capability of the S-layers' kernels, times ten
 _APART = 2  # columns between two strips in the head: half of its kernels
 _THREADS = 256
 _SLAB, _MOST_ROWS, _FEW_ROWS = 8, 13, 3  # channels and rows of C-cells of a block, for many and few tiles
 _HELD = 12 * 1024  # numbers in shared memory of such a block
-_EACH, _LANES = 2, 64  # columns of a thread of the head, channels of a block
+_EACH, _LANES = 8, 64  # columns and channels of a block of the head
 
 Integers = NDArray[np.int64]
 Strips = Sequence[NDArray[Any]]
@@ -102,8 +101,7 @@ class LinePass:
         self.layouts = layouts(self.spec, digits.planes, precision)
         self._s = [_TiledS(machine, digits, i, self.layouts, precision) for i in range(4)]
         self._contrast = self._on_machine(contrast_kernel(self.spec.contrast)[:4, :4])
-        profiles = [profiles_of(blur) for blur in digits.blurs]
-        self._c = [(one.shape, self._on_machine(one)) for one in profiles]
+        self._c = [(one.shape, self._on_machine(one)) for one in map(profiles_of, digits.blurs)]
         # the last layer of the head sees the strongest responses beside its own input: own y + w3 x
         weights = (*head.weights[:2], np.concatenate([head.own[:, :, None], head.weights[2]], axis=1))
         biases = (*head.biases[:2], head.bias + head.biases[2])
@@ -138,15 +136,12 @@ class LinePass:
         column = np.arange(len(strip)) - (np.cumsum(cells) - cells)[strip]
         found = np.full((self._starts[-1] + cells[-1] + _APART, 2), -1, np.int32)
         found[self._starts[strip] + column] = np.stack(self.tiles[3].find(strip, column), axis=1)
-        out["UC4"], out["Z"] = self._heads(source, self._on_machine(found))
-        return {
-            name: tuple(n._replace(kernel=replace(n.kernel, carveout=True)) for n in launches)
-            for name, launches in out.items()
-        }
+        out["UC4"], out["head"] = self._heads(source, self._on_machine(found))
+        return out
 
     def likelihoods(self) -> list[NDArray[np.float32]]:
         """Return what the stages have made of the strips: log likelihoods (T, n)."""
-        logs = log_likelihoods(self._read("Z").T, self.model.temperature)
+        logs = log_likelihoods(to_numpy(self._filled["Z"]).T, self.model.temperature)
         return [logs[a : a + n] for a, n in zip(self._starts, self.tiles[3].cells, strict=True)]
 
     def maps(self) -> dict[str, NDArray[np.float32]]:
@@ -157,9 +152,9 @@ class LinePass:
                 layout = self.layouts[name]
                 tile, column = tiles.find(0, np.arange(count[0]) + beside)
                 rows = slice(layout.border, layout.border + layout.size)
-                found = as_float32(self._read(name)[tile, rows, column, : layout.planes], layout)
-                out[name] = np.ascontiguousarray(found.transpose(2, 1, 0))
-        uc4, z = (self._read(name)[_APART:-_APART].T for name in ("UC4", "Z"))
+                found = to_numpy(self._filled[name])[tile, rows, column, : layout.planes].transpose(2, 1, 0)
+                out[name] = np.ascontiguousarray(as_float32(found, layout))
+        uc4, z = (to_numpy(self._filled[name])[_APART:-_APART].T for name in ("UC4", "Z"))
         return {**out, "UC4": uc4.reshape(2, -1, uc4.shape[1]), "Z": z}
 
     def _on_machine(self, values: NDArray[Any]) -> Array:
@@ -172,9 +167,6 @@ class LinePass:
             self._room[name] = self._xp.zeros((1 << (shape[0] - 1).bit_length(), *shape[1:]), dtype)
         self._filled[name] = self._room[name][: shape[0]]
         return self._filled[name]
-
-    def _read(self, name: str) -> NDArray[Any]:
-        return np.asarray(to_numpy(self._filled[name]))
 
     def _contrasts(self, _: int, u0: Array, ug: Array, places: Array) -> Launch:
         layout, rows = self.layouts["UG"], 8
@@ -208,18 +200,17 @@ class LinePass:
         (inner, seen, _), (n, last, _) = self._head[0][0], self._head[2][0]
         widths = {"UC4": seen, "inner": inner, "last": last, "Z": n}
         arrays = [self._array(name, count, width) for name, width in widths.items()]
-        kernel = _kernel("line_peaks", {**named(layout, "size channels planes"), "LAST": last}, 0)
-        peaks = Launch(kernel, (count, 1, 1), (us4, places, arrays[0], arrays[2]))
+        defines = {**named(layout, "size channels planes"), "LAST": last}
+        peaks = Launch(_kernel("line_peaks", defines, 0), (count, 1, 1), (us4, places, arrays[0], arrays[2]))
         layers = []
         for i, ((out, inputs, taps), weights, bias) in enumerate(self._head):
             defines = {
                 "IN": inputs, "OUT": out, "TAPS": taps, "FROM": layout.planes if i == 1 else 0,
                 "LAST": arrays[i + 1].shape[1], "RELU": int(i < 2), "EACH": _EACH, "LANES": _LANES,
             }  # fmt: skip
-            own = _EACH * _THREADS // _LANES
-            kernel = _kernel("line_convolution", defines, (own + taps - 1) * inputs)
+            kernel = _kernel("line_convolution", defines, _EACH * _THREADS + (_EACH + taps - 1) * inputs)
             args = (arrays[i], weights, bias, places, arrays[i + 1], np.int32(count))
-            layers.append(Launch(kernel, (-(-count // own), -(-out // _LANES), 1), args))
+            layers.append(Launch(kernel, (-(-count // _EACH), -(-out // _LANES), 1), args))
         return (peaks,), tuple(layers)
 
 
@@ -231,8 +222,7 @@ def profiles_of(blur: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _kernel(name: str, defines: dict[str, Any], held: int) -> Kernel:
-    """Return a kernel of blocks that hold so many numbers."""
-    return Kernel("lines.cu", name, tuple(defines.items()), _THREADS, 4 * held)
+    return Kernel("lines.cu", name, tuple(defines.items()), _THREADS, 4 * held)  # so many numbers
 
 
 class CudaLineEngine:
@@ -246,7 +236,7 @@ class CudaLineEngine:
         self.model, self.device = model, device
         self.precision: Precision = known_precision(precision or "fp32")
         self._gpu = gpu(numbers(device)[0])
-        if self._gpu.arch < _ARCH:
+        if self._gpu.arch < 80:
             raise DeviceError(f"device '{device}': lines need compute capability 8.0; use --device cpu")
         self._lock = threading.Lock()
         with self._gpu.failing(device), self._gpu.current():
@@ -257,7 +247,6 @@ class CudaLineEngine:
 
     @property
     def where(self) -> str:
-        """The device and its name, for people."""
         return f"{self.device} ({self._gpu.name})"
 
     def likelihoods(self, strips: Strips) -> list[NDArray[np.float32]]:
@@ -283,8 +272,8 @@ class CudaLineEngine:
     def stage_times(self, strips: Strips, *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage for strips, ``repeats`` of them by stage name.
 
-        ``total`` is :meth:`likelihoods`, ``host`` what of it is none of the kernels'. Where more strips come
-        than go through the pass together the first ones stand for all.
+        ``total`` is :meth:`likelihoods`, ``launch`` what of it is none of the kernels'. The first strips that
+        go through the pass together stand for all.
         """
         with self._working():
             part = next(self._parts(strips))
@@ -292,14 +281,11 @@ class CudaLineEngine:
                 name: Timed(self._gpu, partial(enqueue, self._gpu, launches), stream=self._stream)
                 for name, launches in self._pass.stages(part).items()
             }
-            share = len(strips) / len(part)
-            times = {n: share * np.array([one.elapsed() for _ in range(repeats)]) for n, one in timed.items()}
-        total = np.zeros(repeats)
-        for i in range(repeats):
-            start = time.perf_counter()
-            self.likelihoods(strips)
-            total[i] = 1e3 * (time.perf_counter() - start)
-        return {**times, "host": total - np.sum(list(times.values()), axis=0), "total": total}
+            every = {name: [one.elapsed() for _ in range(repeats)] for name, one in timed.items()}
+        times = {name: np.array(ms) * len(strips) / len(part) for name, ms in every.items()}
+        marks = [(time.perf_counter(), self.likelihoods(strips))[0] for _ in range(repeats + 1)]
+        total = 1e3 * np.diff(marks)
+        return {**times, "launch": total - np.sum(list(times.values()), axis=0), "total": total}
 
     @contextmanager
     def _working(self) -> Iterator[None]:
@@ -307,8 +293,8 @@ class CudaLineEngine:
             yield
 
     def _run(self, u0: Sequence[NDArray[np.float32]]) -> None:
-        stages = self._pass.stages(u0).values()
-        launches = [launch for stage in stages for launch in stage]
+        found = (launch for stage in self._pass.stages(u0).values() for launch in stage)
+        launches = [one._replace(kernel=replace(one.kernel, carveout=True)) for one in found]
         self._gpu.prepare(launch.kernel for launch in launches)
         enqueue(self._gpu, launches)
 
