@@ -1,0 +1,330 @@
+"""Strips for the line reader: lines of a page cut out along their baseline, 48 rows of ink each.
+
+The finder's marks that stand at one height make a line. It is cut where marks stand far apart or a table's
+rule parts them; each part is bent straight, scaled by the height of its digits, and its grey becomes ink.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged
+
+Grey = NDArray[np.uint8]
+Ink = NDArray[np.float32]
+Floats = NDArray[np.float64]
+Boxes = NDArray[np.floating[Any]]
+"""Left, top, width and height in pixels of the page, (N, 4)."""
+
+ROWS = 48
+NARROWEST, WIDEST = 16, 700
+
+_SKEWED = 0.15
+"""Skewness of greys from which ink is bright."""
+
+_HIGH = np.isin(np.arange(10 + len(SIGNS)), [10 + SIGNS.index(sign) for sign in "/()"])
+"""Which kinds of marks are signs as high as digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class StripSettings:
+    """How marks make lines, and lines strips; lengths count in heights of a line's digits."""
+
+    score: float = 0.35  #: of the finder, from which a digit makes a line
+    least: float = 0.15  #: and from which a mark belongs to a line beside it
+    tall: float = 34.0  #: rows of a strip that a line's digits fill
+    spare: float = 1.0  #: what is read before the first mark and after the last
+    gap: float = 2.5  #: a wider one parts two strips
+    overlap: float = 0.5  #: share of a mark's rows, or the line's, from which it is on the line
+    ratio: float = 3.2  #: heights of marks of one line differ less
+    much: float = 1.8  #: digits of a line so much higher are no specks
+    low: float = 0.3  #: how far above or below its digits a sign's middle may stand
+    beside: float = 1.6  #: how far beside them
+    noise: float = 0.08  #: how far a digit's middle is off its line,
+    tilt: float = 0.06  #: a line's slope off that of the page
+    bend: float = 0.008  #: and what a line bends; all three as standard deviations
+    most: int = 400  #: strips of a page
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Strip:
+    """A piece of a line of writing."""
+
+    ink: Ink  #: 0 paper .. 1 ink, (48, w)
+    marks: tuple[int, ...]  #: numbers of the marks it was made of, from left to right
+    line: int  #: which line of the page it is of, from the top; strips of one go from left to right
+    middle: Floats  #: where the middle of each column is on the page, x and y, (w, 2)
+    down: Floats  #: what the next row is further on the page, (w, 2)
+
+    def to_page(self, columns: Any, rows: Any) -> Floats:
+        """Where places of the strip are on the page, (..., 2) pixels; 0, 0 is its top left corner."""
+        columns = np.clip(np.asarray(columns, np.float64) - 0.5, -0.5, len(self.middle) - 0.5)
+        k = np.arange(len(self.middle))
+        at, down = (
+            np.stack([np.interp(columns, k, some[:, axis]) for axis in (0, 1)], axis=-1)
+            for some in (self.middle, self.down)
+        )
+        return np.asarray(at + (np.asarray(rows)[..., None] - ROWS / 2) * down)
+
+    def box(self, first: int, last: int) -> tuple[float, float, float, float]:
+        """The box on the page (left, top, width, height) of the ink in columns ``first`` to ``last``."""
+        first, last = max(0, min(first, self.ink.shape[1] - 1)), max(first, last) + 1
+        rows = np.flatnonzero(self.ink[:, first:last].max(axis=1) > 0.35)
+        top, foot = (rows[0], rows[-1] + 1) if len(rows) else (4, ROWS - 4)
+        (x, y), unit = self.to_page((first + last) / 2, (top + foot) / 2), float(np.hypot(*self.down[first]))
+        wide = float(np.hypot(*(self.to_page(last, ROWS / 2) - self.to_page(first, ROWS / 2))))
+        high = float(foot - top) * unit
+        return float(x) - wide / 2, float(y) - high / 2, wide, high
+
+
+def ink_of(grey: NDArray[Any]) -> Ink:
+    """Turn greys of a strip (48, w), dark on bright, 0 .. 255, into ink, 0 paper .. 1.
+
+    The paper is the mean around of what is brightest close by; full ink is what only 3 % are darker than.
+    """
+    import cv2
+
+    edge = cv2.BORDER_REFLECT_101
+    grey = np.ascontiguousarray(grey, np.float32)
+    paper = cv2.dilate(cv2.blur(grey, (3, 3), borderType=edge), np.ones((9, 9), np.uint8))
+    away = np.maximum(cv2.blur(paper, (31, 31), borderType=edge) - grey, 0)
+    ranks = (away.size - 1) * np.array([0.5, 0.97])
+    order = np.partition(away, [int(r) + k for r in ranks for k in (0, 1)], axis=None)
+    middle, full = np.interp(ranks, np.arange(away.size), order)
+    away -= np.float32(middle)
+    away /= np.float32(max(4.0, full - middle))
+    return np.asarray(np.clip(away, 0, 1, out=away), np.float32)
+
+
+def strip_of(grey: Grey) -> Ink:
+    """Return the ink, (48, w), of a picture (H, W) of one line of writing, and nothing else."""
+    import cv2
+
+    grey = _tightened(grey)
+    wide = int(np.clip(round(grey.shape[1] * ROWS / grey.shape[0]), NARROWEST, WIDEST))
+    how = cv2.INTER_AREA if grey.shape[0] > ROWS else cv2.INTER_LINEAR
+    return _dark(np.asarray(cv2.resize(grey, (wide, ROWS), interpolation=how), np.uint8))
+
+
+def _tightened(grey: Grey) -> Grey:
+    """Cut to the rows of the writing and a little more."""
+    import cv2
+
+    soft = cv2.GaussianBlur(grey, (0, 0), 1.0)
+    ink = np.maximum(cv2.absdiff(soft, np.full_like(soft, np.median(soft))), 20).astype(np.float32) - 20
+    ink[:, ink.mean(axis=0) > 0.6 * ink.max()] = 0  # rules from top to bottom
+    way = np.cumsum(ink.sum(axis=1, dtype=np.float64))
+    if way[-1] < 1:
+        return grey
+    top, foot = np.searchsorted(way, (0.02 * way[-1], 0.98 * way[-1])).tolist()
+    room = 0.22 * (foot - top + 1) + 2
+    return grey[max(0, int(top - room)) : int(foot + room) + 1]
+
+
+def _dark(grey: Grey) -> Ink:
+    """Ink of a strip whose ink may be bright: if what stands out of the paper around it mostly is."""
+    import cv2
+
+    inner = grey[ROWS // 8 : -ROWS // 8]
+    small = cv2.resize(inner, (grey.shape[1] // 2, ROWS * 3 // 8), interpolation=cv2.INTER_AREA)
+    off = cv2.subtract(small, cv2.blur(small, (15, 15)), dtype=cv2.CV_32F)
+    square = off * off
+    skewed = float((square * off).mean()) > _SKEWED * float(square.mean()) ** 1.5
+    return ink_of(255 - grey if skewed else grey)
+
+
+def lines_of(
+    boxes: Boxes, digits: NDArray[np.bool_], settings: StripSettings | None = None
+) -> list[list[int]]:
+    """Group marks into lines of their numbers, top to bottom, each from left to right; each has a digit.
+
+    ``boxes`` (N, 4) overlap little. Those of ``digits`` (N,) make the lines: from left to right each joins
+    one that ends at its height. Other marks belong to a line that they stand beside or among.
+    """
+    settings = settings or StripSettings()
+    left, top, wide, high = np.asarray(boxes, np.float64).T
+    x, y = left + wide / 2, top + high / 2
+    slope = voted_slope(boxes[digits])
+    order = np.argsort(x, kind="stable").tolist()
+    lines: list[list[int]] = []
+    at, level, rise, tall, right = np.zeros((5, len(boxes)))  # of each line, where it ends
+    for k in (k for k in order if digits[k]):
+        n = len(lines)
+        few, many = np.minimum(high[k], tall[:n]), np.maximum(high[k], tall[:n])
+        off = np.abs(y[k] - level[:n] - rise[:n] * (x[k] - at[:n]))
+        shared = np.minimum(1, ((few + many) / 2 - off) / few)
+        worth = shared - off / many - 0.1 * np.maximum(0, left[k] - right[:n]) / many
+        worth[(shared < settings.overlap) | (many > settings.ratio * few)] = -np.inf
+        line = int(worth.argmax()) if n and worth.max() > -1 else n
+        if line == n:
+            lines.append([])
+        lines[line].append(k)
+        last = lines[line][-5:]
+        tall[line], right[line] = median(high[lines[line]].tolist()), max(right[line], left[k] + wide[k])
+        at[line], level[line] = x[last].mean(), y[last].mean()
+        along, down = x[last] - at[line], y[last] - level[line]
+        steady = (settings.noise / settings.tilt * tall[line]) ** 2
+        rise[line] = slope + along @ (down - slope * along) / (along @ along + steady)
+    owner = np.full(len(boxes), -1)
+    for number in _larger(lines, x, y, tall, settings):
+        owner[lines[number]] = number
+    for k in (*order, *order[::-1]):
+        near = np.flatnonzero(owner >= 0)
+        if owner[k] >= 0 or not len(near):
+            continue
+        own = owner[near]
+        here = y[near] + rise[own] * (x[k] - x[near])
+        off = np.abs(top[k] + high[k] / 2 - here) / tall[own]
+        aside = np.maximum(0, np.abs(x[k] - x[near]) - (wide[k] + wide[near]) / 2) / tall[own]
+        far = aside + off / 2
+        far[(off > 0.5 + settings.low) | (aside > settings.beside) | (high[k] > 1.6 * tall[own])] = np.inf
+        if far.min() < np.inf:
+            owner[k], y[k] = own[far.argmin()], here[far.argmin()]  # the height of its line, not its own
+    kept = [[k for k in order if owner[k] == number] for number in sorted(set(owner[owner >= 0].tolist()))]
+    return sorted(kept, key=lambda line: median((y[line] - slope * x[line]).tolist()))
+
+
+def _larger(
+    lines: Sequence[Sequence[int]], x: Floats, y: Floats, tall: Floats, settings: StripSettings
+) -> list[int]:
+    """Which lines are no specks among the digits of a larger one."""
+    if not lines:
+        return []
+    tall = tall[: len(lines)]
+    sides = np.array([[f(v[line]) for f in (np.min, np.max) for v in (x, y)] for line in lines])
+    room = (0.5 + settings.low) * tall[:, None]
+    low, high = sides[:, :2] - room, sides[:, 2:] + room
+    inside = (sides[:, None, :2] > low).all(axis=2) & (sides[:, None, 2:] < high).all(axis=2)
+    inside &= tall[:, None] * settings.much < tall
+    return np.flatnonzero(~inside.any(axis=1)).tolist()
+
+
+def voted_slope(boxes: Boxes) -> float:
+    """The slope of a page's writing, the median of that between neighbours: rows down per column."""
+    middle = boxes[:, :2] + boxes[:, 2:] / 2
+    dx, dy = (middle[None] - middle[:, None]).transpose(2, 0, 1)
+    far = np.where(dx > np.abs(dy), dx + 2 * np.abs(dy), np.inf)
+    if len(boxes) < 3:
+        return 0.0
+    rows, nearest = np.arange(len(boxes)), far.argmin(axis=1)
+    near = far[rows, nearest] < 4 * boxes[:, 3]
+    votes = (dy[rows, nearest] / np.maximum(dx[rows, nearest], 1e-6))[near].tolist()
+    return median(votes) if len(votes) > 1 else 0.0
+
+
+def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) -> list[Strip]:
+    """Cut the lines of a page (H, W) out; ``found`` counts in its pixels, its marks may overlap."""
+    settings = settings or StripSettings()
+    found = merged(found[found.scores >= settings.least], FinderSettings())
+    page = _Page(grey, found, settings)
+    parts = ((part, number) for number, line in enumerate(page.lines) for part in page.parts(line))
+    return [page.strip(part, number) for part, number in islice(parts, settings.most)]
+
+
+class _Page:
+    """A page and its marks."""
+
+    def __init__(self, grey: Grey, found: Finding, settings: StripSettings) -> None:
+        self.grey, self.settings = grey, settings
+        self.boxes = found.boxes.astype(np.float64)
+        self.digits = ((found.kinds < 10) | _HIGH[found.kinds]) & (found.scores >= settings.score)
+        self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
+        self.slope = voted_slope(self.boxes[self.digits])
+        self.lines = lines_of(self.boxes, self.digits, settings)
+
+    def tall(self, part: Sequence[int]) -> float:
+        """Height of the digits of a line."""
+        own = [k for k in part if self.digits[k]] or list(part)
+        return float(np.quantile(self.boxes[own, 3], 0.9))
+
+    def parts(self, line: list[int]) -> list[list[int]]:
+        """Cut a line where a gap is wide, and at the widest while it is too long; each part has a digit."""
+        left, right = self.boxes[line, 0], np.maximum.accumulate(self.boxes[line][:, [0, 2]].sum(axis=1))
+        tall = self.tall(line)
+        room = WIDEST / self.settings.tall - 2 * self.settings.spare - 0.5
+        gaps = (left[1:] - right[:-1]) / tall
+        k = int(gaps.argmax()) + 1 if len(gaps) else 0
+        if not k or (gaps[k - 1] <= self.settings.gap and right[-1] - left.min() <= room * tall):
+            return [line] if self.digits[line].any() else []
+        return self.parts(line[:k]) + self.parts(line[k:])
+
+    def strip(self, part: list[int], line: int) -> Strip:
+        settings, tall = self.settings, self.tall(part)
+        own = [k for k in part if self.digits[k] and self.boxes[k, 3] > 0.6 * tall]
+        boxes, middle = self.boxes[own], self.middle[own]
+        centre = float(middle[:, 0].mean())
+        level, rise, bend = _spine(middle, tall, self.slope, settings, centre)
+
+        def spine(x: Any) -> Any:
+            return level + rise * (x - centre) + bend * (x - centre) ** 2
+
+        off = boxes[:, 1] - spine(middle[:, 0])
+        top, foot = float(np.quantile(off, 0.05)), float(np.quantile(off + boxes[:, 3], 0.95))
+        unit = (foot - top) / settings.tall / np.hypot(1, rise)  # pixels of the page in a row
+        left, right = self.ends(part, tall)
+        x = np.linspace(left, right, 65)
+        y = spine(x) + (top + foot) / 2
+        way = np.concatenate([[0], np.cumsum(np.hypot(np.diff(x), np.diff(y)))])
+        wide = int(np.clip(round(way[-1] / unit), NARROWEST, WIDEST))
+        places = (np.arange(wide) + 0.5) * way[-1] / wide
+        at = np.stack([np.interp(places, way, x), np.interp(places, way, y)], axis=1)
+        along = np.gradient(at, axis=0)
+        along /= np.hypot(*along.T)[:, None]
+        down = np.stack([-along[:, 1], along[:, 0]], axis=1) * unit
+        seen = _sampled(self.grey, at, down)
+        return Strip(_dark(seen), tuple(part), line, at, down)
+
+    def ends(self, part: list[int], tall: float) -> tuple[float, float]:
+        """From where to where a strip is read: with something to spare, but not what others read."""
+        spare = self.settings.spare * tall
+        x, _, wide, high = self.boxes.T
+        left, right = float(x[part].min()), float((x + wide)[part].max())
+        others = np.ones(len(x), np.bool_)
+        others[part] = False
+        first, last = part[0], part[-1]
+        near = others & (np.abs(self.middle[:, 1] - self.middle[first, 1]) < (high + tall) / 2)
+        before = (x + wide)[near & (self.middle[:, 0] < left)].max(initial=-np.inf)
+        near = others & (np.abs(self.middle[:, 1] - self.middle[last, 1]) < (high + tall) / 2)
+        after = x[near & (self.middle[:, 0] > right)].min(initial=np.inf)
+        room = 0.1 * tall
+        start = max(left - spare, min((before + left) / 2, left - room))
+        stop = min(right + spare, max((after + right) / 2, right + room))
+        return max(start, min(left - room, 0.0)), min(stop, max(right + room, self.grey.shape[1]))
+
+
+def _spine(
+    middle: Floats, tall: float, slope: float, settings: StripSettings, at: float
+) -> tuple[float, float, float]:
+    """Level, slope and bend of a line at column ``at``: ridge regression through middles of digits."""
+    x, y = (middle[:, 0] - at) / tall, (middle[:, 1] - slope * (middle[:, 0] - at)) / tall
+    design = np.stack([np.ones_like(x), x, x * x], axis=1)
+    prior = (settings.noise / np.array([1e3, settings.tilt, settings.bend])) ** 2
+    level, rise, bend = np.linalg.solve(design.T @ design + np.diag(prior), design.T @ (y - y.mean()))
+    return float((level + y.mean()) * tall), float(slope + rise), float(bend / tall)
+
+
+def _sampled(grey: Grey, middle: Floats, down: Floats) -> Grey:
+    """Greys of a page along a strip, see `Strip`, (48, w); beyond the page lies paper."""
+    import cv2
+
+    unit, half = float(np.hypot(*down[0])), (ROWS - 1) / 2
+    ends = np.concatenate([middle - half * down, middle + half * down])
+    size = grey.shape[::-1]
+    start = np.clip(np.floor(ends.min(axis=0) - 2 * unit - 2), 0, np.array(size) - 1).astype(int)
+    stop = np.clip(np.ceil(ends.max(axis=0) + 2 * unit + 3), start + 1, size).astype(int)
+    part = grey[start[1] : stop[1], start[0] : stop[0]]
+    if unit > 1.2:
+        small = np.maximum(1, np.round((stop - start) / unit).astype(int)).tolist()
+        part = np.asarray(cv2.resize(part, small, interpolation=cv2.INTER_AREA), np.uint8)
+    scale = part.shape[::-1] / (stop - start)
+    rows = (np.arange(ROWS, dtype=np.float32) - np.float32(half))[:, None]
+    first, step = ((middle - start) * scale - 0.5).astype(np.float32), (down * scale).astype(np.float32)
+    x, y = (first[:, axis] + rows * step[:, axis] for axis in (0, 1))
+    paper = float(np.median(part[::3, ::3]))
+    seen = cv2.remap(part, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=paper)
+    return np.asarray(seen, np.uint8)

@@ -1,0 +1,107 @@
+"""Strips for the line reader: cut out of a page along the baselines of the finder's marks."""
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+import pytest
+
+from neocog.vision.finder import Finding
+from neocog.vision.strips import ROWS, WIDEST, Strip, ink_of, strip_of, strips
+
+HIGH = 40
+
+
+def page(
+    texts: Sequence[tuple[str, int, int]], *, slope: float = 0.0, shape: tuple[int, int] = (300, 600)
+) -> tuple[np.ndarray, np.ndarray]:
+    """A page of printed lines (text, left, baseline) and the boxes of all characters, in their order."""
+    grey, boxes = np.full(shape, 210, np.uint8), []
+    for text, x, y in texts:
+        for char in text:
+            one, at = np.full(shape, 210, np.uint8), (x, round(y + slope * x))
+            cv2.putText(one, char, at, cv2.FONT_HERSHEY_SIMPLEX, HIGH / 22, 40, 4, cv2.LINE_AA)
+            boxes.append(cv2.boundingRect((one < 150).astype(np.uint8)))
+            grey = np.minimum(grey, one)
+            x += 37
+    return grey, np.array(boxes, np.float32)
+
+
+def marks(boxes: np.ndarray, kinds: Sequence[int] | None = None) -> Finding:
+    n = len(boxes)
+    kinds = np.array(kinds if kinds is not None else [0] * n, np.int64)
+    return Finding(
+        boxes.astype(np.float32), np.full(n, 0.9, np.float32), kinds, np.zeros((n, 10), np.float32)
+    )
+
+
+def centres(strip: Strip) -> np.ndarray:
+    """Middle rows of what stands apart in a strip."""
+    _, _, stats, middle = cv2.connectedComponentsWithStats((strip.ink > 0.4).astype(np.uint8))
+    return middle[1:][stats[1:, cv2.CC_STAT_AREA] > 60, 1]
+
+
+def test_a_sloping_line_is_straight_and_as_high_as_asked_for() -> None:
+    grey, boxes = page([("20468035", 60, 90)], slope=0.2)
+    (strip,) = strips(grey, marks(boxes))
+    assert strip.marks == tuple(range(8))
+    rows = np.flatnonzero((strip.ink > 0.5).any(axis=1))
+    assert 30 <= rows[-1] - rows[0] <= 40
+    assert np.ptp(centres(strip)) < 4
+    left, top, wide, high = boxes[3]
+    _, y = strip.to_page(*np.argwhere(strip.ink > 0.5).mean(axis=0)[::-1])
+    assert abs(y - (boxes[:, 1] + boxes[:, 3] / 2).mean()) < 3
+    columns = np.array([np.abs(strip.middle[:, 0] - side).argmin() for side in (left, left + wide)])
+    assert np.abs(np.subtract(strip.box(*columns), (left, top, wide, high))).max() < 5
+
+
+def test_bright_ink_reads_as_dark_ink() -> None:
+    grey, boxes = page([("1234", 60, 90)])
+    (dark,), (bright,) = strips(grey, marks(boxes)), strips(255 - grey, marks(boxes))
+    np.testing.assert_array_equal(dark.ink, bright.ink)
+
+
+def test_of_one_mark_what_the_finder_missed_beside_it_is_seen_too() -> None:
+    grey, boxes = page([("170", 60, 90)])
+    (strip,) = strips(grey, marks(boxes[1:2]))
+    assert len(centres(strip)) == 3
+
+
+def test_lines_and_far_columns_are_parted_and_nothing_is_read_twice() -> None:
+    grey, boxes = page([("123", 30, 80), ("45", 330, 80), ("67", 30, 140), ("89", 330, 140)])
+    found = strips(grey, marks(boxes))
+    assert [strip.marks for strip in found] == [(0, 1, 2), (3, 4), (5, 6), (7, 8)]
+    assert [strip.line for strip in found] == [0, 0, 1, 1]
+    assert [len(centres(strip)) for strip in found] == [3, 2, 2, 2]
+
+
+def test_small_marks_belong_to_their_line() -> None:
+    grey, boxes = page([("1805", 60, 90)])
+    comma = [[210, 85, 6, 10]]
+    small = [[220, 50, 12, 18], [240, 50, 12, 18]]
+    (strip,) = strips(grey, marks(np.concatenate([boxes, comma, small]), [1, 8, 0, 5, 12, 0, 0]))
+    assert strip.marks == tuple(range(7))
+
+
+def test_a_long_line_is_cut_at_its_widest_gap() -> None:
+    grey, boxes = page([("1234567890123", 30, 60), ("1234567890123", 540, 60)], shape=(120, 1100))
+    found = strips(grey, marks(boxes))
+    assert [strip.marks for strip in found] == [tuple(range(13)), tuple(range(13, 26))]
+    assert max(strip.ink.shape[1] for strip in found) <= WIDEST
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 4000), (4000, 2), (48, 16), (7, 100)])
+def test_any_picture_makes_a_strip(shape: tuple[int, int]) -> None:
+    grey = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    ink = strip_of(grey)
+    assert (ink.shape[0], ink.dtype) == (ROWS, np.float32)
+    assert 16 <= ink.shape[1] <= WIDEST
+    assert 0 <= ink.min() <= ink.max() <= 1
+    whole = np.array([[0, 0, shape[1], shape[0]]])
+    assert all(16 <= strip.ink.shape[1] <= WIDEST for strip in strips(grey, marks(whole)))
+
+
+def test_flat_paper_has_no_ink() -> None:
+    assert not ink_of(np.full((ROWS, 100), 77.0)).any()
+    assert not strip_of(np.full((30, 100), 77, np.uint8)).any()
+    assert strips(np.zeros((40, 40), np.uint8), marks(np.zeros((0, 4)))) == []
