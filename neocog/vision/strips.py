@@ -1,10 +1,10 @@
 """Strips for the line reader: lines of a page cut out along their baseline, 48 rows of ink each.
 
-The finder's marks that stand at one height make a line. It is cut where marks stand far apart or a table's
-rule parts them; each part is bent straight, scaled by the height of its digits, and its grey becomes ink.
+The finder's marks that stand at one height make a line. It is parted where marks are far apart or a table's
+rule stands between them; each part is bent straight and scaled by the height of its digits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import median
@@ -24,11 +24,9 @@ Boxes = NDArray[np.floating[Any]]
 ROWS = 48
 NARROWEST, WIDEST = 16, 700
 
-_SKEWED = 0.15
-"""Skewness of greys from which ink is bright."""
-
-_HIGH = np.isin(np.arange(10 + len(SIGNS)), [10 + SIGNS.index(sign) for sign in "/()"])
-"""Which kinds of marks are signs as high as digits."""
+_SKEWED = 0.15  # skewness of greys from which ink is bright
+_RULE = 10  # grey levels that a rule stands out of its paper
+_HIGH = np.isin(np.arange(10 + len(SIGNS)), [10 + SIGNS.index(sign) for sign in "/()"])  # as digits are
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +38,15 @@ class StripSettings:
     tall: float = 34.0  #: rows of a strip that a line's digits fill
     spare: float = 1.0  #: what is read before the first mark and after the last
     gap: float = 2.5  #: a wider one parts two strips
+    cell: float = 0.7  #: so does one as wide with a rule in it
     overlap: float = 0.5  #: share of a mark's rows, or the line's, from which it is on the line
     ratio: float = 3.2  #: heights of marks of one line differ less
-    much: float = 1.8  #: digits of a line so much higher are no specks
+    much: float = 1.8  #: marks so much lower among the digits of a line are specks
     low: float = 0.3  #: how far above or below its digits a sign's middle may stand
     beside: float = 1.6  #: how far beside them
     noise: float = 0.08  #: how far a digit's middle is off its line,
-    tilt: float = 0.06  #: a line's slope off that of the page
-    bend: float = 0.008  #: and what a line bends; all three as standard deviations
+    tilt: float = 0.06  #: a line's slope off that of the page,
+    bend: float = 0.008  #: and a line off a straight one; all three as standard deviations
     most: int = 400  #: strips of a page
 
 
@@ -63,22 +62,19 @@ class Strip:
 
     def to_page(self, columns: Any, rows: Any) -> Floats:
         """Where places of the strip are on the page, (..., 2) pixels; 0, 0 is its top left corner."""
-        columns = np.clip(np.asarray(columns, np.float64) - 0.5, -0.5, len(self.middle) - 0.5)
-        k = np.arange(len(self.middle))
-        at, down = (
-            np.stack([np.interp(columns, k, some[:, axis]) for axis in (0, 1)], axis=-1)
-            for some in (self.middle, self.down)
-        )
-        return np.asarray(at + (np.asarray(rows)[..., None] - ROWS / 2) * down)
+        known = np.arange(len(self.middle)) + 0.5
+        at = [np.interp(columns, known, side) for side in (*self.middle.T, *self.down.T)]
+        off = np.asarray(rows) - ROWS / 2
+        return np.stack([at[0] + off * at[2], at[1] + off * at[3]], axis=-1)
 
     def box(self, first: int, last: int) -> tuple[float, float, float, float]:
         """The box on the page (left, top, width, height) of the ink in columns ``first`` to ``last``."""
         first, last = max(0, min(first, self.ink.shape[1] - 1)), max(first, last) + 1
         rows = np.flatnonzero(self.ink[:, first:last].max(axis=1) > 0.35)
         top, foot = (rows[0], rows[-1] + 1) if len(rows) else (4, ROWS - 4)
-        (x, y), unit = self.to_page((first + last) / 2, (top + foot) / 2), float(np.hypot(*self.down[first]))
-        wide = float(np.hypot(*(self.to_page(last, ROWS / 2) - self.to_page(first, ROWS / 2))))
-        high = float(foot - top) * unit
+        x, y = self.to_page((first + last) / 2, (top + foot) / 2)
+        wide = float(np.hypot(*(self.to_page(last, 0) - self.to_page(first, 0))))
+        high = float((foot - top) * np.hypot(*self.down[first]))
         return float(x) - wide / 2, float(y) - high / 2, wide, high
 
 
@@ -94,7 +90,7 @@ def ink_of(grey: NDArray[Any]) -> Ink:
     paper = cv2.dilate(cv2.blur(grey, (3, 3), borderType=edge), np.ones((9, 9), np.uint8))
     away = np.maximum(cv2.blur(paper, (31, 31), borderType=edge) - grey, 0)
     ranks = (away.size - 1) * np.array([0.5, 0.97])
-    order = np.partition(away, [int(r) + k for r in ranks for k in (0, 1)], axis=None)
+    order = np.partition(away, [int(rank) + k for rank in ranks for k in (0, 1)], axis=None)
     middle, full = np.interp(ranks, np.arange(away.size), order)
     away -= np.float32(middle)
     away /= np.float32(max(4.0, full - middle))
@@ -134,8 +130,21 @@ def _dark(grey: Grey) -> Ink:
     small = cv2.resize(inner, (grey.shape[1] // 2, ROWS * 3 // 8), interpolation=cv2.INTER_AREA)
     off = cv2.subtract(small, cv2.blur(small, (15, 15)), dtype=cv2.CV_32F)
     square = off * off
-    skewed = float((square * off).mean()) > _SKEWED * float(square.mean()) ** 1.5
-    return ink_of(255 - grey if skewed else grey)
+    bright = float((square * off).mean()) > _SKEWED * float(square.mean()) ** 1.5
+    return ink_of(255 - grey if bright else grey)
+
+
+def voted_slope(boxes: Boxes) -> float:
+    """The slope of a page's writing, the median of that between neighbours: rows down per column."""
+    if len(boxes) < 3:
+        return 0.0
+    middle = boxes[:, :2] + boxes[:, 2:] / 2
+    dx, dy = (middle[None] - middle[:, None]).transpose(2, 0, 1)
+    far = np.where(dx > np.abs(dy), dx + 2 * np.abs(dy), np.inf)
+    nearest = np.arange(len(boxes)), far.argmin(axis=1)
+    near = far[nearest] < 4 * boxes[:, 3]
+    votes = (dy[nearest][near] / dx[nearest][near]).tolist()
+    return median(votes) if len(votes) > 1 else 0.0
 
 
 def lines_of(
@@ -160,7 +169,7 @@ def lines_of(
         shared = np.minimum(1, ((few + many) / 2 - off) / few)
         worth = shared - off / many - 0.1 * np.maximum(0, left[k] - right[:n]) / many
         worth[(shared < settings.overlap) | (many > settings.ratio * few)] = -np.inf
-        line = int(worth.argmax()) if n and worth.max() > -1 else n
+        line = int(worth.argmax()) if worth.max(initial=-np.inf) > -1 else n
         if line == n:
             lines.append([])
         lines[line].append(k)
@@ -170,9 +179,15 @@ def lines_of(
         along, down = x[last] - at[line], y[last] - level[line]
         steady = (settings.noise / settings.tilt * tall[line]) ** 2
         rise[line] = slope + along @ (down - slope * along) / (along @ along + steady)
+    ends = np.array([[f(v[line]) for f in (np.min, np.max) for v in (x, y)] for line in lines]).reshape(-1, 4)
     owner = np.full(len(boxes), -1)
-    for number in _larger(lines, x, y, tall, settings):
-        owner[lines[number]] = number
+    for number, marks in enumerate(lines):  # but for specks among the digits of a larger one
+        inner = (
+            ends[number] * [1, 1, -1, -1]
+            > ends * [1, 1, -1, -1] - (0.5 + settings.low) * tall[: len(lines), None]
+        )
+        if not (inner.all(axis=1) & (tall[number] * settings.much < tall[: len(lines)])).any():
+            owner[marks] = number
     for k in (*order, *order[::-1]):
         near = np.flatnonzero(owner >= 0)
         if owner[k] >= 0 or not len(near):
@@ -189,130 +204,130 @@ def lines_of(
     return sorted(kept, key=lambda line: median((y[line] - slope * x[line]).tolist()))
 
 
-def _larger(
-    lines: Sequence[Sequence[int]], x: Floats, y: Floats, tall: Floats, settings: StripSettings
-) -> list[int]:
-    """Which lines are no specks among the digits of a larger one."""
-    if not lines:
-        return []
-    tall = tall[: len(lines)]
-    sides = np.array([[f(v[line]) for f in (np.min, np.max) for v in (x, y)] for line in lines])
-    room = (0.5 + settings.low) * tall[:, None]
-    low, high = sides[:, :2] - room, sides[:, 2:] + room
-    inside = (sides[:, None, :2] > low).all(axis=2) & (sides[:, None, 2:] < high).all(axis=2)
-    inside &= tall[:, None] * settings.much < tall
-    return np.flatnonzero(~inside.any(axis=1)).tolist()
-
-
-def voted_slope(boxes: Boxes) -> float:
-    """The slope of a page's writing, the median of that between neighbours: rows down per column."""
-    middle = boxes[:, :2] + boxes[:, 2:] / 2
-    dx, dy = (middle[None] - middle[:, None]).transpose(2, 0, 1)
-    far = np.where(dx > np.abs(dy), dx + 2 * np.abs(dy), np.inf)
-    if len(boxes) < 3:
-        return 0.0
-    rows, nearest = np.arange(len(boxes)), far.argmin(axis=1)
-    near = far[rows, nearest] < 4 * boxes[:, 3]
-    votes = (dy[rows, nearest] / np.maximum(dx[rows, nearest], 1e-6))[near].tolist()
-    return median(votes) if len(votes) > 1 else 0.0
-
-
 def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) -> list[Strip]:
     """Cut the lines of a page (H, W) out; ``found`` counts in its pixels, its marks may overlap."""
     settings = settings or StripSettings()
-    found = merged(found[found.scores >= settings.least], FinderSettings())
-    page = _Page(grey, found, settings)
-    parts = ((part, number) for number, line in enumerate(page.lines) for part in page.parts(line))
-    return [page.strip(part, number) for part, number in islice(parts, settings.most)]
+    page = _Page(grey, merged(found[found.scores >= settings.least], FinderSettings()), settings)
+    return list(islice(page.strips(), settings.most))
 
 
 class _Page:
-    """A page and its marks."""
+    """A page and its marks, of which none is another one."""
 
     def __init__(self, grey: Grey, found: Finding, settings: StripSettings) -> None:
         self.grey, self.settings = grey, settings
         self.boxes = found.boxes.astype(np.float64)
-        self.digits = ((found.kinds < 10) | _HIGH[found.kinds]) & (found.scores >= settings.score)
+        self.left, self.right = self.boxes[:, 0], self.boxes[:, 0] + self.boxes[:, 2]
         self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
+        self.digits = ((found.kinds < 10) | _HIGH[found.kinds]) & (found.scores >= settings.score)
         self.slope = voted_slope(self.boxes[self.digits])
         self.lines = lines_of(self.boxes, self.digits, settings)
+
+    def strips(self) -> Iterator[Strip]:
+        for number, line in enumerate(self.lines):
+            rules = self.rules(line)
+            parts = self.parts(line, rules)
+            crossed = sum(_count(rules, self.left[part].min(), self.right[part].max()) for part in parts)
+            between = _count(rules, self.left[line].min(), self.right[line].max()) - crossed
+            if crossed > between or (len(parts) > 1 and median(map(len, parts)) < 2):  # squares, a comb
+                rules = rules[:0]
+                parts = self.parts(line, rules)
+            for part in parts:
+                at, down = self.path(part, *self.ends(part, rules))
+                yield Strip(_dark(_sampled(self.grey, at, down)), tuple(part), number, at, down)
 
     def tall(self, part: Sequence[int]) -> float:
         """Height of the digits of a line."""
         own = [k for k in part if self.digits[k]] or list(part)
-        return float(np.quantile(self.boxes[own, 3], 0.9))
+        return _ranked(self.boxes[own, 3], 0.9)
 
-    def parts(self, line: list[int]) -> list[list[int]]:
+    def rules(self, line: list[int]) -> Floats:
+        """Columns of the page at which rules cross a line, and go on above and below."""
+        import cv2
+
+        edge = self.settings.spare * self.tall(line)
+        at, down = self.path(line, self.left[line].min() - edge, self.right[line].max() + edge, coarse=2)
+        seen = _sampled(self.grey, at, down, 32)
+        found = np.zeros(len(at), np.bool_)
+        for way in (cv2.MORPH_BLACKHAT, cv2.MORPH_TOPHAT):
+            thin = cv2.morphologyEx(seen, way, np.ones((1, 9), np.uint8))
+            found |= (cv2.dilate(thin, np.ones((1, 3), np.uint8)) > _RULE).mean(axis=0) > 0.9
+        return np.asarray(at[found, 0])
+
+    def parts(self, line: list[int], rules: Floats) -> list[list[int]]:
         """Cut a line where a gap is wide, and at the widest while it is too long; each part has a digit."""
-        left, right = self.boxes[line, 0], np.maximum.accumulate(self.boxes[line][:, [0, 2]].sum(axis=1))
-        tall = self.tall(line)
-        room = WIDEST / self.settings.tall - 2 * self.settings.spare - 0.5
+        left, right, tall = self.left[line], np.maximum.accumulate(self.right[line]), self.tall(line)
+        ruled = [_count(rules, *sides) > 0 for sides in zip(right[:-1], left[1:], strict=True)]
         gaps = (left[1:] - right[:-1]) / tall
-        k = int(gaps.argmax()) + 1 if len(gaps) else 0
-        if not k or (gaps[k - 1] <= self.settings.gap and right[-1] - left.min() <= room * tall):
-            return [line] if self.digits[line].any() else []
-        return self.parts(line[:k]) + self.parts(line[k:])
+        wide = (gaps > self.settings.gap) | (np.array(ruled, np.bool_) & (gaps > self.settings.cell))
+        room = WIDEST / self.settings.tall - 2 * self.settings.spare - 0.5
+        if len(line) > 1 and (wide.any() or right[-1] - left.min() > room * tall):
+            k = int((gaps + 1e6 * wide).argmax()) + 1
+            return self.parts(line[:k], rules) + self.parts(line[k:], rules)
+        return [line] if self.digits[line].any() else []
 
-    def strip(self, part: list[int], line: int) -> Strip:
+    def ends(self, part: list[int], rules: Floats) -> tuple[float, float]:
+        """From where to where a strip is read: with something to spare, but not what others read."""
+        tall, others = self.tall(part), np.ones(len(self.boxes), np.bool_)
+        others[part] = False
+        out = []
+        for way, k, near, far, page in (
+            (-1, part[0], self.right, self.left, 0),
+            (1, part[-1], self.left, self.right, self.grey.shape[1]),
+        ):
+            end = (way * far[part]).max()
+            beside = others & (way * self.middle[:, 0] > end)
+            beside &= np.abs(self.middle[:, 1] - self.middle[k, 1]) < (self.boxes[:, 3] + tall) / 2
+            stop = ((way * near)[beside].min(initial=np.inf) + end) / 2
+            stop = min(stop, (way * rules)[way * rules > end].min(initial=np.inf) - 0.08 * tall)
+            stop = min(max(stop, end + 0.1 * tall), way * page + 0.4 * tall)
+            out.append(way * float(min(stop, end + self.settings.spare * tall)))
+        return out[0], out[1]
+
+    def path(self, part: Sequence[int], left: float, right: float, coarse: int = 1) -> tuple[Floats, Floats]:
+        """Middles of a strip's columns on the page, and the way down, both (w, 2).
+
+        The middle goes through the middles of the digits: quadratic ridge regression.
+        """
         settings, tall = self.settings, self.tall(part)
-        own = [k for k in part if self.digits[k] and self.boxes[k, 3] > 0.6 * tall]
-        boxes, middle = self.boxes[own], self.middle[own]
-        centre = float(middle[:, 0].mean())
-        level, rise, bend = _spine(middle, tall, self.slope, settings, centre)
+        own = [k for k in part if self.digits[k] and self.boxes[k, 3] > 0.6 * tall] or list(part)
+        centre, level = self.middle[own].mean(axis=0)
+        x, y = (self.middle[own] - (centre, level)).T / tall
+        design = np.stack([np.ones_like(x), x, x * x], axis=1)
+        prior = np.diag((settings.noise / np.array([1e3, settings.tilt, settings.bend])) ** 2)
+        fit = np.linalg.solve(design.T @ design + prior, design.T @ (y - self.slope * x))
 
-        def spine(x: Any) -> Any:
-            return level + rise * (x - centre) + bend * (x - centre) ** 2
+        def spine(x: Floats) -> Floats:
+            x = (x - centre) / tall
+            return np.asarray(level + tall * (fit[0] + (fit[1] + self.slope) * x + fit[2] * x * x))
 
-        off = boxes[:, 1] - spine(middle[:, 0])
-        top, foot = float(np.quantile(off, 0.05)), float(np.quantile(off + boxes[:, 3], 0.95))
-        unit = (foot - top) / settings.tall / np.hypot(1, rise)  # pixels of the page in a row
-        left, right = self.ends(part, tall)
+        off = self.boxes[own, 1] - spine(self.middle[own, 0])
+        top, foot = _ranked(off, 0.05), _ranked(off + self.boxes[own, 3], 0.95)
         x = np.linspace(left, right, 65)
         y = spine(x) + (top + foot) / 2
         way = np.concatenate([[0], np.cumsum(np.hypot(np.diff(x), np.diff(y)))])
-        wide = int(np.clip(round(way[-1] / unit), NARROWEST, WIDEST))
+        unit = coarse * (foot - top) / settings.tall / np.hypot(1, fit[1] + self.slope)
+        wide = int(np.clip(round(way[-1] / unit), NARROWEST, WIDEST if coarse == 1 else 8 * WIDEST))
         places = (np.arange(wide) + 0.5) * way[-1] / wide
         at = np.stack([np.interp(places, way, x), np.interp(places, way, y)], axis=1)
         along = np.gradient(at, axis=0)
-        along /= np.hypot(*along.T)[:, None]
-        down = np.stack([-along[:, 1], along[:, 0]], axis=1) * unit
-        seen = _sampled(self.grey, at, down)
-        return Strip(_dark(seen), tuple(part), line, at, down)
-
-    def ends(self, part: list[int], tall: float) -> tuple[float, float]:
-        """From where to where a strip is read: with something to spare, but not what others read."""
-        spare = self.settings.spare * tall
-        x, _, wide, high = self.boxes.T
-        left, right = float(x[part].min()), float((x + wide)[part].max())
-        others = np.ones(len(x), np.bool_)
-        others[part] = False
-        first, last = part[0], part[-1]
-        near = others & (np.abs(self.middle[:, 1] - self.middle[first, 1]) < (high + tall) / 2)
-        before = (x + wide)[near & (self.middle[:, 0] < left)].max(initial=-np.inf)
-        near = others & (np.abs(self.middle[:, 1] - self.middle[last, 1]) < (high + tall) / 2)
-        after = x[near & (self.middle[:, 0] > right)].min(initial=np.inf)
-        room = 0.1 * tall
-        start = max(left - spare, min((before + left) / 2, left - room))
-        stop = min(right + spare, max((after + right) / 2, right + room))
-        return max(start, min(left - room, 0.0)), min(stop, max(right + room, self.grey.shape[1]))
+        along *= unit / np.hypot(*along.T)[:, None]
+        return at, np.stack([-along[:, 1], along[:, 0]], axis=1)
 
 
-def _spine(
-    middle: Floats, tall: float, slope: float, settings: StripSettings, at: float
-) -> tuple[float, float, float]:
-    """Level, slope and bend of a line at column ``at``: ridge regression through middles of digits."""
-    x, y = (middle[:, 0] - at) / tall, (middle[:, 1] - slope * (middle[:, 0] - at)) / tall
-    design = np.stack([np.ones_like(x), x, x * x], axis=1)
-    prior = (settings.noise / np.array([1e3, settings.tilt, settings.bend])) ** 2
-    level, rise, bend = np.linalg.solve(design.T @ design + np.diag(prior), design.T @ (y - y.mean()))
-    return float((level + y.mean()) * tall), float(slope + rise), float(bend / tall)
+def _ranked(values: Floats, share: float) -> float:
+    return float(np.sort(values)[round(share * (len(values) - 1))])
 
 
-def _sampled(grey: Grey, middle: Floats, down: Floats) -> Grey:
-    """Greys of a page along a strip, see `Strip`, (48, w); beyond the page lies paper."""
+def _count(places: Floats, low: float, high: float) -> int:
+    return int(((places > low) & (places < high)).sum())
+
+
+def _sampled(grey: Grey, middle: Floats, down: Floats, rows: int = ROWS) -> Grey:
+    """Greys of a page along a strip, see `Strip`, (rows, w); beyond the page lies paper."""
     import cv2
 
-    unit, half = float(np.hypot(*down[0])), (ROWS - 1) / 2
+    unit, half = float(np.hypot(*down[0])), (rows - 1) / 2
     ends = np.concatenate([middle - half * down, middle + half * down])
     size = grey.shape[::-1]
     start = np.clip(np.floor(ends.min(axis=0) - 2 * unit - 2), 0, np.array(size) - 1).astype(int)
@@ -322,9 +337,9 @@ def _sampled(grey: Grey, middle: Floats, down: Floats) -> Grey:
         small = np.maximum(1, np.round((stop - start) / unit).astype(int)).tolist()
         part = np.asarray(cv2.resize(part, small, interpolation=cv2.INTER_AREA), np.uint8)
     scale = part.shape[::-1] / (stop - start)
-    rows = (np.arange(ROWS, dtype=np.float32) - np.float32(half))[:, None]
-    first, step = ((middle - start) * scale - 0.5).astype(np.float32), (down * scale).astype(np.float32)
-    x, y = (first[:, axis] + rows * step[:, axis] for axis in (0, 1))
+    first, step = ((middle - start + 0.5) * scale - 0.5).astype(np.float32), (down * scale).astype(np.float32)
+    away = (np.arange(rows, dtype=np.float32) - np.float32(half))[:, None]
+    x, y = (first[:, axis] + away * step[:, axis] for axis in (0, 1))
     paper = float(np.median(part[::3, ::3]))
     seen = cv2.remap(part, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=paper)
     return np.asarray(seen, np.uint8)
