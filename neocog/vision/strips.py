@@ -69,13 +69,12 @@ class Strip:
 
     def box(self, first: int, last: int) -> tuple[float, float, float, float]:
         """The box on the page (left, top, width, height) of the ink in columns ``first`` to ``last``."""
-        first, last = max(0, min(first, self.ink.shape[1] - 1)), max(first, last) + 1
-        rows = np.flatnonzero(self.ink[:, first:last].max(axis=1) > 0.35)
-        top, foot = (rows[0], rows[-1] + 1) if len(rows) else (4, ROWS - 4)
-        x, y = self.to_page((first + last) / 2, (top + foot) / 2)
-        wide = float(np.hypot(*(self.to_page(last, 0) - self.to_page(first, 0))))
-        high = float((foot - top) * np.hypot(*self.down[first]))
-        return float(x) - wide / 2, float(y) - high / 2, wide, high
+        rows = np.flatnonzero(self.ink[:, first : last + 1].max(axis=1, initial=0) > 0.35)
+        top, foot = (rows[0], rows[-1] + 1) if len(rows) else (0, ROWS)
+        x, y = self.to_page((first + last + 1) / 2, (top + foot) / 2).tolist()
+        wide = float(np.hypot(*(self.to_page(last + 1, 0) - self.to_page(first, 0))))
+        high = float((foot - top) * np.hypot(*self.down[0]))
+        return x - wide / 2, y - high / 2, wide, high
 
 
 def ink_of(grey: NDArray[Any]) -> Ink:
@@ -179,14 +178,12 @@ def lines_of(
         along, down = x[last] - at[line], y[last] - level[line]
         steady = (settings.noise / settings.tilt * tall[line]) ** 2
         rise[line] = slope + along @ (down - slope * along) / (along @ along + steady)
+    owner, tall = np.full(len(boxes), -1), tall[: len(lines)]
     ends = np.array([[f(v[line]) for f in (np.min, np.max) for v in (x, y)] for line in lines]).reshape(-1, 4)
-    owner = np.full(len(boxes), -1)
-    for number, marks in enumerate(lines):  # but for specks among the digits of a larger one
-        inner = (
-            ends[number] * [1, 1, -1, -1]
-            > ends * [1, 1, -1, -1] - (0.5 + settings.low) * tall[: len(lines), None]
-        )
-        if not (inner.all(axis=1) & (tall[number] * settings.much < tall[: len(lines)])).any():
+    outer = ends + (0.5 + settings.low) * tall[:, None] * [-1, -1, 1, 1]
+    for number, marks in enumerate(lines):  # but for specks among the digits of a larger line
+        among = (ends[number, :2] > outer[:, :2]) & (ends[number, 2:] < outer[:, 2:])
+        if not (among.all(axis=1) & (tall[number] * settings.much < tall)).any():
             owner[marks] = number
     for k in (*order, *order[::-1]):
         near = np.flatnonzero(owner >= 0)
@@ -215,39 +212,38 @@ class _Page:
     """A page and its marks, of which none is another one."""
 
     def __init__(self, grey: Grey, found: Finding, settings: StripSettings) -> None:
-        self.grey, self.settings = grey, settings
+        self.sizes, self.wide, self.settings = [grey], grey.shape[1], settings
         self.boxes = found.boxes.astype(np.float64)
         self.left, self.right = self.boxes[:, 0], self.boxes[:, 0] + self.boxes[:, 2]
         self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
         self.digits = ((found.kinds < 10) | _HIGH[found.kinds]) & (found.scores >= settings.score)
         self.slope = voted_slope(self.boxes[self.digits])
-        self.lines = lines_of(self.boxes, self.digits, settings)
 
     def strips(self) -> Iterator[Strip]:
-        for number, line in enumerate(self.lines):
+        for number, line in enumerate(lines_of(self.boxes, self.digits, self.settings)):
             rules = self.rules(line)
             parts = self.parts(line, rules)
-            crossed = sum(_count(rules, self.left[part].min(), self.right[part].max()) for part in parts)
-            between = _count(rules, self.left[line].min(), self.right[line].max()) - crossed
+            ends = [(self.left[part].min(), self.right[part].max()) for part in parts]
+            crossed = np.diff(np.searchsorted(rules, ends)).sum()
+            between = np.diff(np.searchsorted(rules, (ends[0][0], ends[-1][1]))).sum() - crossed
             if crossed > between or (len(parts) > 1 and median(map(len, parts)) < 2):  # squares, a comb
                 rules = rules[:0]
                 parts = self.parts(line, rules)
             for part in parts:
                 at, down = self.path(part, *self.ends(part, rules))
-                yield Strip(_dark(_sampled(self.grey, at, down)), tuple(part), number, at, down)
+                yield Strip(_dark(self.seen(at, down)), tuple(part), number, at, down)
 
     def tall(self, part: Sequence[int]) -> float:
         """Height of the digits of a line."""
-        own = [k for k in part if self.digits[k]] or list(part)
-        return _ranked(self.boxes[own, 3], 0.9)
+        return _ranked(self.boxes[[k for k in part if self.digits[k]] or part, 3], 0.9)
 
     def rules(self, line: list[int]) -> Floats:
-        """Columns of the page at which rules cross a line, and go on above and below."""
+        """Columns of the page at which rules cross a line, and go on above and below; from left to right."""
         import cv2
 
         edge = self.settings.spare * self.tall(line)
         at, down = self.path(line, self.left[line].min() - edge, self.right[line].max() + edge, coarse=2)
-        seen = _sampled(self.grey, at, down, 32)
+        seen = self.seen(at, down, 32)
         found = np.zeros(len(at), np.bool_)
         for way in (cv2.MORPH_BLACKHAT, cv2.MORPH_TOPHAT):
             thin = cv2.morphologyEx(seen, way, np.ones((1, 9), np.uint8))
@@ -257,89 +253,76 @@ class _Page:
     def parts(self, line: list[int], rules: Floats) -> list[list[int]]:
         """Cut a line where a gap is wide, and at the widest while it is too long; each part has a digit."""
         left, right, tall = self.left[line], np.maximum.accumulate(self.right[line]), self.tall(line)
-        ruled = [_count(rules, *sides) > 0 for sides in zip(right[:-1], left[1:], strict=True)]
         gaps = (left[1:] - right[:-1]) / tall
-        wide = (gaps > self.settings.gap) | (np.array(ruled, np.bool_) & (gaps > self.settings.cell))
+        ruled = np.searchsorted(rules, left[1:]) > np.searchsorted(rules, right[:-1])
+        wide = gaps > np.where(ruled, self.settings.cell, self.settings.gap)
         room = WIDEST / self.settings.tall - 2 * self.settings.spare - 0.5
-        if len(line) > 1 and (wide.any() or right[-1] - left.min() > room * tall):
+        if wide.any() or (len(gaps) and right[-1] - left.min() > room * tall):
             k = int((gaps + 1e6 * wide).argmax()) + 1
             return self.parts(line[:k], rules) + self.parts(line[k:], rules)
         return [line] if self.digits[line].any() else []
 
     def ends(self, part: list[int], rules: Floats) -> tuple[float, float]:
         """From where to where a strip is read: with something to spare, but not what others read."""
-        tall, others = self.tall(part), np.ones(len(self.boxes), np.bool_)
-        others[part] = False
-        out = []
-        for way, k, near, far, page in (
-            (-1, part[0], self.right, self.left, 0),
-            (1, part[-1], self.left, self.right, self.grey.shape[1]),
-        ):
+        tall, (x, y), out = self.tall(part), self.middle.T, []
+        sides = (-1, part[0], self.right, self.left, 0), (1, part[-1], self.left, self.right, self.wide)
+        for way, k, near, far, page in sides:
             end = (way * far[part]).max()
-            beside = others & (way * self.middle[:, 0] > end)
-            beside &= np.abs(self.middle[:, 1] - self.middle[k, 1]) < (self.boxes[:, 3] + tall) / 2
-            stop = ((way * near)[beside].min(initial=np.inf) + end) / 2
-            stop = min(stop, (way * rules)[way * rules > end].min(initial=np.inf) - 0.08 * tall)
-            stop = min(max(stop, end + 0.1 * tall), way * page + 0.4 * tall)
-            out.append(way * float(min(stop, end + self.settings.spare * tall)))
+            beside = (np.abs(y - y[k]) < (self.boxes[:, 3] + tall) / 2) & (way * x > end)
+            stops = [end + self.settings.spare * tall, way * page + 0.4 * tall]
+            stops += ((way * near[beside] + end) / 2).tolist()
+            stops += (way * rules[way * rules > end] - 0.08 * tall).tolist()
+            out.append(way * max(min(stops), end + 0.1 * tall))
         return out[0], out[1]
 
     def path(self, part: Sequence[int], left: float, right: float, coarse: int = 1) -> tuple[Floats, Floats]:
         """Middles of a strip's columns on the page, and the way down, both (w, 2).
 
-        The middle goes through the middles of the digits: quadratic ridge regression.
+        The middle goes through those of the digits: quadratic ridge regression.
         """
         settings, tall = self.settings, self.tall(part)
         own = [k for k in part if self.digits[k] and self.boxes[k, 3] > 0.6 * tall] or list(part)
         centre, level = self.middle[own].mean(axis=0)
         x, y = (self.middle[own] - (centre, level)).T / tall
-        design = np.stack([np.ones_like(x), x, x * x], axis=1)
         prior = np.diag((settings.noise / np.array([1e3, settings.tilt, settings.bend])) ** 2)
-        fit = np.linalg.solve(design.T @ design + prior, design.T @ (y - self.slope * x))
-
-        def spine(x: Floats) -> Floats:
-            x = (x - centre) / tall
-            return np.asarray(level + tall * (fit[0] + (fit[1] + self.slope) * x + fit[2] * x * x))
-
-        off = self.boxes[own, 1] - spine(self.middle[own, 0])
+        powers = np.vander(x, 3, increasing=True).T
+        fit = np.linalg.solve(powers @ powers.T + prior, powers @ (y - self.slope * x))
+        fit[1] += self.slope
+        off = self.boxes[own, 1] - level - tall * (fit @ powers)
         top, foot = _ranked(off, 0.05), _ranked(off + self.boxes[own, 3], 0.95)
-        x = np.linspace(left, right, 65)
-        y = spine(x) + (top + foot) / 2
-        way = np.concatenate([[0], np.cumsum(np.hypot(np.diff(x), np.diff(y)))])
-        unit = coarse * (foot - top) / settings.tall / np.hypot(1, fit[1] + self.slope)
+        x = (np.linspace(left, right, 65) - centre) / tall
+        y = fit @ np.vander(x, 3, increasing=True).T + (top + foot) / 2 / tall
+        way = tall * np.concatenate([[0], np.cumsum(np.hypot(np.diff(x), np.diff(y)))])
+        unit = coarse * (foot - top) / settings.tall / np.hypot(1, fit[1])
         wide = int(np.clip(round(way[-1] / unit), NARROWEST, WIDEST if coarse == 1 else 8 * WIDEST))
         places = (np.arange(wide) + 0.5) * way[-1] / wide
-        at = np.stack([np.interp(places, way, x), np.interp(places, way, y)], axis=1)
+        at = np.stack(
+            [np.interp(places, way, centre + tall * x), np.interp(places, way, level + tall * y)], 1
+        )
         along = np.gradient(at, axis=0)
         along *= unit / np.hypot(*along.T)[:, None]
         return at, np.stack([-along[:, 1], along[:, 0]], axis=1)
 
+    def seen(self, middle: Floats, down: Floats, rows: int = ROWS) -> Grey:
+        """Greys along a strip, see `Strip`, (rows, w); beyond the page lies paper."""
+        import cv2
+
+        level = max(0, round(float(np.log2(np.hypot(*down[0])))))
+        while len(self.sizes) <= level:
+            half = [max(1, side // 2) for side in self.sizes[-1].shape[::-1]]
+            self.sizes.append(
+                np.asarray(cv2.resize(self.sizes[-1], half, interpolation=cv2.INTER_AREA), np.uint8)
+            )
+        page = self.sizes[level]
+        size = np.array(page.shape[::-1])
+        scale = size / self.sizes[0].shape[::-1]
+        first, step = (middle * scale - 0.5).astype(np.float32), (down * scale).astype(np.float32)
+        away = (np.arange(rows, dtype=np.float32) - np.float32((rows - 1) / 2))[:, None]
+        x, y = (first[:, axis] + away * step[:, axis] for axis in (0, 1))
+        paper = float(np.median(page[tuple(np.clip(first, 0, size - 1).astype(int).T[::-1])]))
+        seen = cv2.remap(page, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=paper)
+        return np.asarray(seen, np.uint8)
+
 
 def _ranked(values: Floats, share: float) -> float:
     return float(np.sort(values)[round(share * (len(values) - 1))])
-
-
-def _count(places: Floats, low: float, high: float) -> int:
-    return int(((places > low) & (places < high)).sum())
-
-
-def _sampled(grey: Grey, middle: Floats, down: Floats, rows: int = ROWS) -> Grey:
-    """Greys of a page along a strip, see `Strip`, (rows, w); beyond the page lies paper."""
-    import cv2
-
-    unit, half = float(np.hypot(*down[0])), (rows - 1) / 2
-    ends = np.concatenate([middle - half * down, middle + half * down])
-    size = grey.shape[::-1]
-    start = np.clip(np.floor(ends.min(axis=0) - 2 * unit - 2), 0, np.array(size) - 1).astype(int)
-    stop = np.clip(np.ceil(ends.max(axis=0) + 2 * unit + 3), start + 1, size).astype(int)
-    part = grey[start[1] : stop[1], start[0] : stop[0]]
-    if unit > 1.2:
-        small = np.maximum(1, np.round((stop - start) / unit).astype(int)).tolist()
-        part = np.asarray(cv2.resize(part, small, interpolation=cv2.INTER_AREA), np.uint8)
-    scale = part.shape[::-1] / (stop - start)
-    first, step = ((middle - start + 0.5) * scale - 0.5).astype(np.float32), (down * scale).astype(np.float32)
-    away = (np.arange(rows, dtype=np.float32) - np.float32(half))[:, None]
-    x, y = (first[:, axis] + away * step[:, axis] for axis in (0, 1))
-    paper = float(np.median(part[::3, ::3]))
-    seen = cv2.remap(part, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=paper)
-    return np.asarray(seen, np.uint8)
