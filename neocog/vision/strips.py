@@ -38,7 +38,7 @@ class StripSettings:
     tall: float = 34.0  #: rows of a strip that a line's digits fill
     spare: float = 1.0  #: what is read before the first mark and after the last
     gap: float = 2.5  #: a wider one parts two strips
-    cell: float = 0.7  #: so does one as wide with a rule in it
+    cell: float = 0.3  #: so does one as wide with a rule in it
     overlap: float = 0.5  #: share of a mark's rows, or the line's, from which it is on the line
     ratio: float = 3.2  #: heights of marks of one line differ less
     much: float = 1.8  #: marks so much lower among the digits of a line are specks
@@ -202,7 +202,11 @@ def lines_of(
 
 
 def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) -> list[Strip]:
-    """Cut the lines of a page (H, W) out; ``found`` counts in its pixels, its marks may overlap."""
+    """Cut the lines of a page (H, W) out; ``found`` counts in its pixels.
+
+    Of marks that overlap the best is taken; `Strip.marks` counts in what `merged` leaves of those from
+    ``settings.least`` on, which is all of ``found`` if that was done before.
+    """
     settings = settings or StripSettings()
     page = _Page(grey, merged(found[found.scores >= settings.least], FinderSettings()), settings)
     return list(islice(page.strips(), settings.most))
@@ -213,15 +217,20 @@ class _Page:
 
     def __init__(self, grey: Grey, found: Finding, settings: StripSettings) -> None:
         self.sizes, self.wide, self.settings = [grey], grey.shape[1], settings
-        self.boxes = found.boxes.astype(np.float64)
+        self.boxes = np.maximum(found.boxes, [-np.inf, -np.inf, 1, 1])
         self.left, self.right = self.boxes[:, 0], self.boxes[:, 0] + self.boxes[:, 2]
         self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
-        self.digits = ((found.kinds < 10) | _HIGH[found.kinds]) & (found.scores >= settings.score)
+        self.sure = (found.kinds < 10) & (found.scores >= settings.score)
+        self.digits = self.sure | (_HIGH[found.kinds] & (found.scores >= settings.score))
         self.slope = voted_slope(self.boxes[self.digits])
 
     def strips(self) -> Iterator[Strip]:
         for number, line in enumerate(lines_of(self.boxes, self.digits, self.settings)):
-            rules = self.rules(line)
+            rules, tall = self.rules(line), self.tall(line)
+            walls = np.searchsorted(rules, self.right) > np.searchsorted(rules, self.left)
+            walls &= (self.boxes[:, 2] < 0.4 * tall) & ~self.sure
+            kept = [k for k in line if not walls[k]]
+            line = kept if self.digits[kept].any() else line
             parts = self.parts(line, rules)
             ends = [(self.left[part].min(), self.right[part].max()) for part in parts]
             crossed = np.diff(np.searchsorted(rules, ends)).sum()
@@ -252,15 +261,20 @@ class _Page:
 
     def parts(self, line: list[int], rules: Floats) -> list[list[int]]:
         """Cut a line where a gap is wide, and at the widest while it is too long; each part has a digit."""
-        left, right, tall = self.left[line], np.maximum.accumulate(self.right[line]), self.tall(line)
-        gaps = (left[1:] - right[:-1]) / tall
-        ruled = np.searchsorted(rules, left[1:]) > np.searchsorted(rules, right[:-1])
-        wide = gaps > np.where(ruled, self.settings.cell, self.settings.gap)
-        room = WIDEST / self.settings.tall - 2 * self.settings.spare - 0.5
-        if wide.any() or (len(gaps) and right[-1] - left.min() > room * tall):
-            k = int((gaps + 1e6 * wide).argmax()) + 1
-            return self.parts(line[:k], rules) + self.parts(line[k:], rules)
-        return [line] if self.digits[line].any() else []
+        out, todo = [], [line]
+        while todo:
+            part = todo.pop()
+            left, right, tall = self.left[part], np.maximum.accumulate(self.right[part]), self.tall(part)
+            gaps, long = (left[1:] - right[:-1]) / tall, right[-1] - left.min()
+            ruled = np.searchsorted(rules, left[1:]) > np.searchsorted(rules, right[:-1])
+            wide = gaps > np.where(ruled, self.settings.cell, self.settings.gap)
+            if wide.any() or (len(gaps) and long > (WIDEST / self.settings.tall - 3) * tall):
+                off = np.abs((left[1:] + right[:-1] - left.min() - right[-1]) / long)
+                k = int((gaps - off + 1e6 * wide).argmax()) + 1  # of equal gaps the one in the middle
+                todo += [part[k:], part[:k]]
+            elif self.digits[part].any():
+                out.append(part)
+        return out
 
     def ends(self, part: list[int], rules: Floats) -> tuple[float, float]:
         """From where to where a strip is read: with something to spare, but not what others read."""
@@ -289,19 +303,16 @@ class _Page:
         fit = np.linalg.solve(powers @ powers.T + prior, powers @ (y - self.slope * x))
         fit[1] += self.slope
         off = self.boxes[own, 1] - level - tall * (fit @ powers)
-        top, foot = _ranked(off, 0.05), _ranked(off + self.boxes[own, 3], 0.95)
-        x = (np.linspace(left, right, 65) - centre) / tall
-        y = fit @ np.vander(x, 3, increasing=True).T + (top + foot) / 2 / tall
-        way = tall * np.concatenate([[0], np.cumsum(np.hypot(np.diff(x), np.diff(y)))])
+        top, foot = _ranked(off, 0.1), _ranked(off + self.boxes[own, 3], 0.9)
         unit = coarse * (foot - top) / settings.tall / np.hypot(1, fit[1])
-        wide = int(np.clip(round(way[-1] / unit), NARROWEST, WIDEST if coarse == 1 else 8 * WIDEST))
-        places = (np.arange(wide) + 0.5) * way[-1] / wide
-        at = np.stack(
-            [np.interp(places, way, centre + tall * x), np.interp(places, way, level + tall * y)], 1
-        )
-        along = np.gradient(at, axis=0)
-        along *= unit / np.hypot(*along.T)[:, None]
-        return at, np.stack([-along[:, 1], along[:, 0]], axis=1)
+        wide = round((right - left) * np.hypot(1, fit[1]) / unit)
+        wide = min(max(wide, NARROWEST), WIDEST if coarse == 1 else 8 * WIDEST)
+        along = left + (np.arange(wide) + 0.5) * (right - left) / wide
+        x = (along - centre) / tall
+        y = level + (top + foot) / 2 + tall * (fit @ np.vander(x, 3, increasing=True).T)
+        rise = fit[1] + 2 * fit[2] * x
+        down = np.stack([-rise, np.ones(wide)]) * unit / np.hypot(1, rise)
+        return np.stack([along, y], axis=1), down.T
 
     def seen(self, middle: Floats, down: Floats, rows: int = ROWS) -> Grey:
         """Greys along a strip, see `Strip`, (rows, w); beyond the page lies paper."""
@@ -310,9 +321,8 @@ class _Page:
         level = max(0, round(float(np.log2(np.hypot(*down[0])))))
         while len(self.sizes) <= level:
             half = [max(1, side // 2) for side in self.sizes[-1].shape[::-1]]
-            self.sizes.append(
-                np.asarray(cv2.resize(self.sizes[-1], half, interpolation=cv2.INTER_AREA), np.uint8)
-            )
+            smaller = cv2.resize(self.sizes[-1], half, interpolation=cv2.INTER_AREA)
+            self.sizes.append(np.asarray(smaller, np.uint8))
         page = self.sizes[level]
         size = np.array(page.shape[::-1])
         scale = size / self.sizes[0].shape[::-1]
