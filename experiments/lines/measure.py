@@ -152,8 +152,8 @@ def main() -> None:
     cv2.setNumThreads(1)
     words = [word for word in f"{args.readers},{args.peers}".split(",") if word not in ("", "none")]
     readers = {word: opened(word, args.reader) for word in words}
-    labels = json.loads(Path(__file__).with_name("doubtful.json").read_text())["strings"]
-    doubtful = {label["file"] for label in labels if not label.get("unsure")}
+    labels = json.loads(Path(__file__).with_name("doubtful.json").read_text())
+    doubtful = {one["file"] for some in labels.values() for one in some if not one.get("unsure")}
     rows: list[Row] = []
     signs: list[Row] = []
     answers: dict[str, dict[str, dict[str, str]]] = {}
@@ -166,7 +166,7 @@ def main() -> None:
             ms = [row["ms"] for row in found if "ms" in row]
             own = {"reader": word, "set": name}
             rows.append({**own, **summary(found), "ms": median(ms), "seconds": sum(ms) / 1e3})
-            sure = [row for row in found if row["name"].split()[0] not in doubtful]
+            sure = [row for row in found if row["name"].rpartition(" ")[0] not in doubtful]
             if len(sure) < len(found):
                 rows.append({**own, "set": f"{name}, doubtful labels left out", **summary(sure)})
             signs += [{**own, **row} for row in of_signs(found)]
