@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-os.environ |= dict.fromkeys("OMP_NUM_THREADS OMP_THREAD_LIMIT OPENBLAS_NUM_THREADS".split(), "1")
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "ORT_DISABLE_TELEMETRY"), "1")
 import cv2
 import numpy as np
 from PIL import Image
@@ -88,7 +88,7 @@ class Lines:
         from neocog.vision.decode import to_grey
 
         loaded = load_lines(model)
-        engine = open_line_engine(loaded, "cpu")
+        engine = open_line_engine(loaded, device="cpu")
         self.version = loaded.id
         self.line = lambda pixels: beam(engine.likelihoods([strip_of(to_grey(pixels))])[0])[0][0]
         self.page = Whole(model, reader="lines").page
@@ -150,6 +150,8 @@ def main() -> None:
         beside=([], "results of the same sets"), show=(False, "print wrong lines, of odd rows none"),
     ).parse_args()  # fmt: skip
     cv2.setNumThreads(1)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
     words = [word for word in f"{args.readers},{args.peers}".split(",") if word not in ("", "none")]
     readers = {word: opened(word, args.reader) for word in words}
     labels = json.loads(Path(__file__).with_name("doubtful.json").read_text())

@@ -1,10 +1,9 @@
-"""Other readers of lines, where they are installed: each returns the text of a picture (H, W, 3).
+"""Other readers of lines, where they are installed: each returns the text of a picture in RGB, (H, W, 3).
 
 One thread, their own settings. Of a line RapidOCR uses its recogniser alone, of a page all of it;
 tesseract reads one line (psm 7) or a block (psm 6), digits and signs alone.
 """
 
-import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from neocog.errors import UsageError
 
 class RapidOCR:
     def __init__(self) -> None:
-        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         from rapidocr import RapidOCR
 
         threads = {f"EngineConfig.onnxruntime.{kind}_op_num_threads": 1 for kind in ("intra", "inter")}
@@ -28,10 +26,12 @@ class RapidOCR:
         self.version = f"rapidocr {version('rapidocr')}, {model.ocr_version.value} {model.model_type.value}"
 
     def line(self, pixels: Any) -> str:
-        return "".join(self.ocr(pixels, use_det=False, use_cls=False, use_rec=True).txts or ())
+        return "".join(
+            self.ocr(pixels[:, :, ::-1].copy(), use_det=False, use_cls=False, use_rec=True).txts or ()
+        )
 
     def page(self, pixels: Any) -> str:
-        found = self.ocr(pixels, use_det=True, use_cls=True, use_rec=True)
+        found = self.ocr(pixels[:, :, ::-1].copy(), use_det=True, use_cls=True, use_rec=True)
         words = zip(found.boxes, found.txts, strict=True) if found.txts else ()
         lines: list[list[tuple[float, str]]] = []
         foot = -np.inf
@@ -48,5 +48,5 @@ class Tesseract:
         if (read := tesseract(DIGITS + SIGNS)) is None:
             raise UsageError("tesseract is not installed: apt-get install tesseract-ocr")
         self.version = asked("tesseract", "--version").partition("\n")[0]
-        self.line = lambda pixels: read(Path(), pixels, True)
-        self.page = lambda pixels: read(Path(), pixels, False)
+        self.line = lambda pixels: read(Path(), pixels[:, :, ::-1], True)
+        self.page = lambda pixels: read(Path(), pixels[:, :, ::-1], False)
