@@ -156,8 +156,7 @@ def main() -> None:
     readers = {word: opened(word, args.reader) for word in words}
     labels = json.loads(Path(__file__).with_name("doubtful.json").read_text())
     doubtful = {one["file"] for some in labels.values() for one in some if not one.get("unsure")}
-    rows: list[Row] = []
-    signs: list[Row] = []
+    rows, signs = list[Row](), list[Row]()
     answers: dict[str, dict[str, dict[str, str]]] = {}
     for name in args.sets.split(","):
         folder = {"drawn": args.drawn, "lectaurep": args.data / "lines/free/lectaurep"}.get(name)

@@ -25,16 +25,16 @@ class RapidOCR:
         model = self.ocr.cfg.Rec
         self.version = f"rapidocr {version('rapidocr')}, {model.ocr_version.value} {model.model_type.value}"
 
+    def read(self, pixels: Any, page: bool) -> Any:
+        return self.ocr(pixels[:, :, ::-1].copy(), use_det=page, use_cls=page, use_rec=True)
+
     def line(self, pixels: Any) -> str:
-        return "".join(
-            self.ocr(pixels[:, :, ::-1].copy(), use_det=False, use_cls=False, use_rec=True).txts or ()
-        )
+        return "".join(self.read(pixels, False).txts or ())
 
     def page(self, pixels: Any) -> str:
-        found = self.ocr(pixels[:, :, ::-1].copy(), use_det=True, use_cls=True, use_rec=True)
+        found = self.read(pixels, True)
         words = zip(found.boxes, found.txts, strict=True) if found.txts else ()
-        lines: list[list[tuple[float, str]]] = []
-        foot = -np.inf
+        lines, foot = list[list[tuple[float, str]]](), -np.inf
         for box, text in sorted(words, key=lambda word: float(word[0][:, 1].mean())):
             if box[:, 1].mean() > foot:
                 lines.append([])
