@@ -2,7 +2,7 @@
 
 python -m experiments.lines.measure DATA -o RESULT [--reader MODEL.safetensors] [--drawn FOLDER]
     [--sets strings:even,lectaurep,drawn,situations] [--readers lines,digits]
-    [--peers rapidocr,tesseract] [--beside RESULT ...]
+    [--peers rapidocr,tesseract] [--beside RESULT,...]
 """
 
 import csv
@@ -129,11 +129,11 @@ def flags(rows: list[Row]) -> dict[str, str]:
             "text": "".join(str(int(not row["text"])) for row in rows if "text" in row)}  # fmt: skip
 
 
-def differences(answers: dict[str, dict[str, dict[str, str]]], beside: list[str]) -> Iterator[Row]:
+def differences(answers: dict[str, dict[str, dict[str, str]]], beside: str) -> Iterator[Row]:
     """The first reader's share of right lines less each other's."""
     for name, own in answers.items():
         (first, flags_), *others = own.items()
-        for path in map(Path, beside):
+        for path in map(Path, filter(None, beside.split(","))):
             earlier = json.loads(path.read_text())["answers"].get(name, {})
             others += [(f"{word} of {path.stem}", some) for word, some in earlier.items()]
         for word, some in others:
@@ -147,7 +147,7 @@ def main() -> None:
         __doc__, reader=("neocog-lines", "the line model, a name or a file"),
         sets=("strings:even,lectaurep,situations", "what is read; strings:odd only if it is named"),
         readers=("lines", "of neocog, or none"), peers=("", "other readers"), drawn=(Path("drawn"), "folder"),
-        beside=([], "results of the same sets"), show=(False, "print wrong lines, of odd rows none"),
+        beside=("", "results of the same sets"), show=(False, "print wrong lines, of odd rows none"),
     ).parse_args()  # fmt: skip
     cv2.setNumThreads(1)
     if hasattr(os, "sched_setaffinity"):
