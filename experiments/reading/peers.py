@@ -52,13 +52,13 @@ def rapidocr() -> Read | None:
     return read
 
 
-def tesseract() -> Read | None:
+def tesseract(alphabet: str = "0123456789") -> Read | None:
     if (program := shutil.which("tesseract")) is None:
         return None
 
     def read(file: Path, pixels: Any, line: bool) -> str:
         command = [program, "stdin", "stdout", "--psm", "7" if line else "6"]
-        command += ["-c", "tessedit_char_whitelist=0123456789"]
+        command += ["-c", f"tessedit_char_whitelist={alphabet}"]
         data = cv2.imencode(".png", pixels)[1].tobytes()
         return subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode()
 

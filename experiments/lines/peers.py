@@ -1,0 +1,52 @@
+"""Other readers of lines, where they are installed: each returns the text of a picture in RGB, (H, W, 3).
+
+One thread, their own settings. Of a line RapidOCR uses its recogniser alone, of a page all of it;
+tesseract reads one line (psm 7) or a block (psm 6), digits and signs alone.
+"""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.harness.record import asked
+from experiments.lines.score import DIGITS, SIGNS
+from experiments.reading.peers import tesseract
+from neocog.errors import UsageError
+
+
+class RapidOCR:
+    def __init__(self) -> None:
+        from rapidocr import RapidOCR
+
+        threads = {f"EngineConfig.onnxruntime.{kind}_op_num_threads": 1 for kind in ("intra", "inter")}
+        self.ocr = RapidOCR(params={**threads, "Global.log_level": "error"})
+        model = self.ocr.cfg.Rec
+        self.version = f"rapidocr {version('rapidocr')}, {model.ocr_version.value} {model.model_type.value}"
+
+    def read(self, pixels: Any, page: bool) -> Any:
+        return self.ocr(pixels[:, :, ::-1].copy(), use_det=page, use_cls=page, use_rec=True)
+
+    def line(self, pixels: Any) -> str:
+        return "".join(self.read(pixels, False).txts or ())
+
+    def page(self, pixels: Any) -> str:
+        found = self.read(pixels, True)
+        words = zip(found.boxes, found.txts, strict=True) if found.txts else ()
+        lines, foot = list[list[tuple[float, str]]](), -np.inf
+        for box, text in sorted(words, key=lambda word: float(word[0][:, 1].mean())):
+            if box[:, 1].mean() > foot:
+                lines.append([])
+                foot = box[:, 1].max()
+            lines[-1].append((box[0, 0], text))
+        return "\n".join(" ".join(text for _, text in sorted(line)) for line in lines)
+
+
+class Tesseract:
+    def __init__(self) -> None:
+        if (read := tesseract(DIGITS + SIGNS)) is None:
+            raise UsageError("tesseract is not installed: apt-get install tesseract-ocr")
+        self.version = asked("tesseract", "--version").partition("\n")[0]
+        self.line = lambda pixels: read(Path(), pixels[:, :, ::-1], True)
+        self.page = lambda pixels: read(Path(), pixels[:, :, ::-1], False)
