@@ -1,0 +1,1 @@
+"""Drawing what is learned from: hands, what they write, lines of it, and the camera before them."""

@@ -1,0 +1,165 @@
+"""Who writes: digits by writer, as pictures and as the path of a pen; real lines of registers.
+
+The folder of sets holds ``mnist``, ``hands/free`` (swiss, bhmsds, optdigits, pendigits) and ``lines/free``
+(``qmnist-writers.txt.gz``, the writer of each of MNIST's digits, and ``lectaurep``). Sets that are not there
+are left out; there must be one of pictures and the strokes of pendigits.
+"""
+
+import gzip
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import InputError
+from neocog.learning.allographs import styles_of
+from neocog.learning.formats import read_idx
+from neocog.learning.strokes import Strokes, read_strokes
+
+Rng = np.random.Generator
+ByDigit = dict[int, list[int]]
+
+HELD_WRITERS = {
+    "mnist": set(
+        "1 8 18 25 27 31 38 45 51 58 66 91 99 104 106 112 125 127 153 166 185 200 248 249 254 256 257 282"
+        " 2103 2117 2135 2175 2176 2177 2182 2195 2196 2205 2211 2259 2279 2286 2287 2291 2321 2323 2328"
+        " 2329 2343".split()
+    ),
+    "pendigits": set("pen_tes_2 pen_tes_7 pen_tra_5 pen_tra_15 pen_tra_25".split()),
+    "swiss": set("0007_CH3M 0021_CH4M".split()),
+}
+"""Writers that nothing is learned from: lines are validated on their digits."""
+
+HELD_STYLES = {(0, 3), (1, 5), (2, 4), (3, 3), (4, 3), (5, 3), (6, 2), (7, 3), (8, 3), (9, 5)}
+"""Allographs (digit, style) that nothing is learned from."""
+
+HELD_PAGES = {
+    *(
+        f"DAFANCH96_048MIC0{page}"
+        for page in "7644_L-1 7647_L-0 7649_L-1 7652_L-0 7654_L-1 7657_L-0 7659_L-1 7662_L-0 7664_L-1 7667_L-0"
+        " 7669_L-1 7672_L-0 7674_L-1 7677_L-0 7679_L-1 7682_L-0 7685_L-1 7688_L-0 7690_L-1 7693_L-0".split()
+    ),
+    *(
+        f"FRAN_0025_{page}"
+        for page in "0073_L-0 0149_L-1 0293_L-0 0327_L-1 0934_L-0 1289_L-0 1350_L-1 2324_L-1".split()
+    ),
+}
+"""Pages of lectaurep that nothing is learned from."""
+
+_SHARES = {"mnist": 0.5, "swiss": 0.28, "bhmsds": 0.14, "optdigits": 0.08}
+_MOST_OF_A_TEXT = 60  # real lines of one text: a fifth of a register is 2.20
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """A set of digits as pictures, its writers' digits and everybody's."""
+
+    images: NDArray[np.uint8]
+    writers: list[ByDigit]
+    every: ByDigit
+    share: float  #: of lines that are drawn from it
+
+
+@dataclass(frozen=True)
+class Hands:
+    """All hands that may write: those to learn from, or with ``held`` those that are kept apart."""
+
+    sets: dict[str, Pictures]
+    strokes: Strokes
+    pens: list[ByDigit]  #: writers with a pen's path of every digit
+    every: ByDigit
+    styles: list[list[int]] = field(default_factory=list)  #: allographs of each digit
+
+
+def load_hands(folder: Path, *, held: bool = False) -> Hands:
+    """Load the hands of a folder of sets; InputError if there are none."""
+    sets = {}
+    for name, share in _SHARES.items():
+        place = folder / "mnist" if name == "mnist" else folder / "hands/free" / name
+        names = (
+            folder / "lines/free/qmnist-writers.txt.gz" if name == "mnist" else place / "train-writers.txt.gz"
+        )
+        if not place.is_dir() or held and name not in HELD_WRITERS:
+            continue
+        digits = read_idx(place / "train-images-idx3-ubyte.gz")
+        by = _by_writer(name, digits.labels, names, held)
+        writers = [own for own in by.values() if len(own) >= 6]
+        sets[name] = Pictures(digits.images, writers, _together(by), share)
+    place = folder / "hands/free/pendigits"
+    if not sets or not place.is_dir():
+        raise InputError(f"{folder}: no hands; expected mnist and hands/free/pendigits in it, as data/README.md")
+    labels = read_idx(place / "train-images-idx3-ubyte.gz").labels
+    by = _by_writer("pendigits", labels, place / "train-writers.txt.gz", held)
+    pens = [own for own in by.values() if len(own) == 10]
+    styles = [[k for k in range(styles_of(d)) if ((d, k) in HELD_STYLES) == held] for d in range(10)]
+    return Hands(sets, read_strokes(place / "strokes.npz"), pens, _together(by), styles)
+
+
+def _by_writer(name: str, labels: NDArray[np.int64], file: Path, held: bool) -> dict[str, ByDigit]:
+    """Places in a set of each writer's digits."""
+    try:
+        writers = gzip.decompress(file.read_bytes()).decode().split()
+    except (OSError, EOFError, ValueError) as error:
+        raise InputError(f"{file}: no list of writers ({error})") from None
+    by: dict[str, ByDigit] = {}
+    for k, (label, writer) in enumerate(zip(labels.tolist(), writers, strict=False)):
+        if (writer in HELD_WRITERS.get(name, ())) == held:
+            by.setdefault(writer, {}).setdefault(label, []).append(k)
+    return by
+
+
+def _together(by: dict[str, ByDigit]) -> ByDigit:
+    return {d: [k for own in by.values() for k in own.get(d, ())] for d in range(10)}
+
+
+Real = tuple[NDArray[np.uint8], str]
+
+
+def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Real]:
+    """Lines of lectaurep, grey (``rows``, w) and what they say; an empty list where the set is not there.
+
+    A space of its texts is a printed rule: it is dropped. Of one text at most 60 lines are taken to learn from.
+    """
+    found: list[Real] = []
+    seen: Counter[str] = Counter()
+    for path in sorted((folder / "lines/free/lectaurep").glob("*.npz")):
+        with np.load(path) as file:  # each look into it unpacks
+            images, start, texts, pages = (file[name] for name in ("images", "start", "text", "page"))
+        for k, (text, page) in enumerate(zip(map(str, texts), map(str, pages), strict=True)):
+            text = text.replace(" ", "")
+            seen[text] += (page in HELD_PAGES) == held
+            if not text or (page in HELD_PAGES) != held or not held and seen[text] > _MOST_OF_A_TEXT:
+                continue
+            grey = cv2.imdecode(images[start[k] : start[k + 1]], cv2.IMREAD_GRAYSCALE)
+            grey = tightened(np.asarray(grey, np.uint8))
+            how = cv2.INTER_AREA if len(grey) > rows else cv2.INTER_LINEAR
+            size = (max(16, round(grey.shape[1] * rows / len(grey))), rows)
+            found.append((np.asarray(cv2.resize(grey, size, interpolation=how), np.uint8), text))
+    return found
+
+
+def tightened(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Cut a picture of one line to the rows of its writing and a little more; printed rules are no writing."""
+    high, wide = grey.shape
+    soft = cv2.GaussianBlur(grey, (0, 0), 1.0)
+    side = max(9, high // 4 | 1)
+    ink = cv2.subtract(cv2.dilate(soft, np.ones((side, side), np.uint8)), soft)
+    dark = (ink > max(18.0, 0.4 * float(np.percentile(ink, 98)))).astype(np.uint8)
+    rules = np.zeros_like(dark)
+    for size in ((max(3, int(0.7 * high)), 1), (1, max(9, int(0.8 * high), int(0.45 * wide)))):
+        rules |= np.asarray(cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones(size, np.uint8)), np.uint8)
+    dark[np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8))) > 0] = 0
+    rows = np.zeros(high)
+    for _, top, _, tall, area in cv2.connectedComponentsWithStats(dark, connectivity=8)[2][1:].tolist():
+        neighbour = (top == 0 or top + tall == high) and tall < 0.35 * high
+        if tall >= 0.14 * high and area > 0.004 * high**2 and not neighbour:
+            rows[top : top + tall] += area / tall
+    if rows.sum() < 1:
+        return grey
+    way = np.cumsum(rows) / rows.sum()
+    first, last = (int(np.searchsorted(way, share)) for share in (0.02, 0.98))
+    room = 0.22 * (last - first + 1) + 2
+    return grey[max(0, int(first - room)) : int(last + room) + 1]

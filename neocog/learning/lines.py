@@ -1,0 +1,405 @@
+"""The line reader learns: the ten layers along a strip, a small head, and CTC, from drawn and real lines.
+
+Everything learnable of the ten layers stays what a neocognitron must be (:mod:`neocog.learning.trainable`). A run
+follows from its settings and seed: lines come in chunks, each drawn from its own seed by whichever process; step n
+chooses from the last :attr:`LineTraining.kept` chunks before it. So a run that was stopped goes on to the same bytes (on
+a CPU with the same number of threads).
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from neocog.files import atomic_write
+from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
+from neocog.learning.drawing import photo
+from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, drawn_lines, line_pool
+from neocog.learning.drawing.hands import real_lines
+from neocog.learning.drawing.line import ROWS
+from neocog.learning.drawing.texts import ALPHABET
+from neocog.learning.trainable import _SILENT, Contrast, SCells, _GentleRoot
+from neocog.network.layers import banded
+from neocog.network.model import Model, load_model
+from neocog.network.spec import REJECT, CSpec
+from neocog.text import edit_distance, to_json
+
+Tensor = Any
+BLANK = len(ALPHABET)
+_CODES = {char: k for k, char in enumerate(ALPHABET)}
+_SHARES = np.array([0.14, 0.28, 0.25, 0.16, 0.11, 0.06])  # of the steps
+_BORDER = 8  # columns of paper beside the strip, and of silence beside UC3
+HELD_SEED = 4_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LineTraining:
+    seed: int = 0
+    steps: int = 20_000
+    columns: int = 60_000  #: of a step's strips together
+    rate: float = 2e-3  #: largest rate of AdamW
+    core: float = 5.0  #: times that, for what the ten layers had learned before
+    fresh: float = 160.0  #: new lines a step
+    kept: int = 160  #: chunks of 240 lines to choose from
+    real: float = 0.12  #: share of real lines
+    inner: int = 160  #: channels of the head
+    writers: bool = True  #: a line is one hand's; if not, each digit is from any
+    styles: bool = True  #: draw allographs as well
+    touching: bool = True
+    mixed: bool = False  #: products of US2 .. US4 in bfloat16
+    validation: int = 512  #: held-back lines that a run is measured on
+
+
+class Response(torch.autograd.Function):  # type: ignore[misc]
+    """S-cells (Ikeda eq. 1, a cosine form): max(e - k v, 0) / (v + s) where v is heard; keeps v and the response."""
+
+    @staticmethod
+    def forward(ctx: Any, e: Tensor, v: Tensor, silence: Tensor, k: Tensor, silent_below: float) -> Tensor:
+        scale = (v > silent_below) / (v + silence[:, None, None])
+        out = (e - k * v).clamp_(min=0).mul_(scale)
+        ctx.save_for_backward(out, v, silence, k)
+        ctx.kind = e.dtype
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, ...]:
+        out, v, silence, k = ctx.saved_tensors
+        de = slope * (out > 0) / (v + silence[:, None, None])
+        both = de * out
+        dv = -(k * de.sum(1, keepdim=True) + both.sum(1, keepdim=True))
+        return de.to(ctx.kind), dv, -both.sum((0, 2, 3)), -(de.sum(1, keepdim=True) * v).sum(), None
+
+
+def s_cells(layer: SCells, u: Tensor, *, padding: int, mixed: bool = False) -> Tensor:
+    """S-cells over maps of any size, (B, K', H, W) -> (B, K, H', W')."""
+    c, theta, d = layer.c(), layer.threshold.sigmoid(), layer.direction
+    norm = (c * d * d).sum(dim=(1, 2, 3)).clamp(min=1e-12).sqrt()
+    a = d * c / ((1 - theta) * norm)[:, None, None, None]
+    kind = torch.bfloat16 if mixed else u.dtype
+    e = functional.conv2d(u.to(kind), a.to(kind), padding=padding)
+    square = functional.conv2d((u * u).sum(1, keepdim=True), c[None, None], padding=padding)
+    heard = square > _SILENT
+    v = torch.where(heard, torch.where(heard, square, 1.0).sqrt(), 0.0)
+    silence = torch.exp(-layer.length) / (theta * layer.q)
+    return Response.apply(e, v, silence, theta / (1 - theta), layer.silent_below)
+
+
+class _Across(torch.autograd.Function):  # type: ignore[misc]
+    """One matrix (W', W) times many maps (N, W, K); its slope is one product, not a sum of N."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(matrix, x)
+        return torch.bmm(matrix.expand(len(x), -1, -1), x)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor]:
+        matrix, x = ctx.saved_tensors
+        dx = torch.bmm(matrix.T.expand(len(x), -1, -1), slope)
+        return slope.transpose(0, 1).flatten(1) @ x.transpose(0, 1).flatten(1).T, dx
+
+
+class _CCells(nn.Module):  # type: ignore[misc]
+    """C-cells over maps of any width, as two products with banded matrices; ``across``: their stride across."""
+
+    def __init__(self, spec: CSpec, blur: NDArray[np.float32], across: int) -> None:
+        super().__init__()
+        u, sigma, vt = np.linalg.svd(blur.astype(np.float64))
+        profiles = np.abs(np.stack([u[:, 0], vt[0]])) * np.sqrt(sigma[0])
+        self.profiles = nn.Parameter(torch.tensor(profiles, dtype=torch.float32))
+        self.spec, self.across = spec, across
+        self._bases: dict[tuple[int, int], Tensor] = {}
+
+    def _matrix(self, profile: Tensor, size: int, stride: int) -> Tensor:
+        """Blur and pair average along one side: (cells, size)."""
+        spec = self.spec
+        if (size, stride) not in self._bases:
+            taps = np.eye(spec.kernel)
+            basis = np.stack([banded(tap, size, spec.padding, stride) for tap in taps])
+            pair = (np.eye(spec.kernel - 1, spec.kernel) + np.eye(spec.kernel - 1, spec.kernel, 1)) / 2
+            whole = torch.tensor(np.einsum("jk,khw->jhw", pair, basis), dtype=torch.float32)
+            self._bases[size, stride] = whole.to(profile.device)
+        return torch.einsum("j,jhw->hw", profile, self._bases[size, stride])
+
+    def forward(self, u: Tensor) -> Tensor:
+        down = self._matrix(self.profiles[0], u.shape[2], self.spec.stride)
+        across = self._matrix(self.profiles[1], u.shape[3], self.across)
+        x = u.permute(0, 2, 3, 1)  # channels last: no copies
+        count, high, wide, planes = x.shape
+        x = torch.bmm(down.expand(count, -1, -1), x.reshape(count, high, wide * planes))
+        x = _Across.apply(across, x.view(-1, wide, planes))
+        return _GentleRoot.apply(x.view(count, len(down), len(across), planes).permute(0, 3, 1, 2))
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def constrain(self) -> None:
+        self.profiles.clamp_(min=0)
+
+
+class LineNetwork(nn.Module):  # type: ignore[misc]
+    """Strips (B, 1, 48, w), ink 1 -> scores of characters and blank (B, 25, columns)."""
+
+    def __init__(self, digits: Model, *, inner: int = 160, mixed: bool = False) -> None:
+        super().__init__()
+        self.digits, self.mixed, spec = digits, mixed, digits.spec
+        self.contrast = Contrast(spec.contrast)
+        self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, digits.s, strict=True))
+        strides = (2, 2, 1)
+        self.c = nn.ModuleList(_CCells(c, b, n) for c, b, n in zip(spec.c, digits.blurs, strides, strict=True))
+        planes, count = len(digits.labels), BLANK + 1
+        own = torch.zeros(count, planes)
+        labels = np.where(digits.labels == REJECT, BLANK, digits.labels)
+        own[torch.from_numpy(labels), torch.arange(planes)] = 8.0
+        self.own = nn.Parameter(own + 0.05 * torch.randn(count, planes))
+        self.bias = nn.Parameter(torch.zeros(count))
+        self.bias.data[BLANK] = 2.0
+        self.head = nn.Sequential(
+            nn.Conv1d(2 * planes, inner, 5, padding=2), nn.BatchNorm1d(inner), nn.ReLU(),
+            nn.Conv1d(inner, inner, 5, padding=2), nn.BatchNorm1d(inner), nn.ReLU(),
+            nn.Dropout(0.1), nn.Conv1d(inner, count, 1),
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        u = functional.pad(x[:, 0], (_BORDER, _BORDER + 1, 8, 9)).clamp(0, 1)
+        u = self.contrast(u)
+        for k, c in enumerate(self.c):
+            u = u.contiguous(memory_format=torch.channels_last)
+            u = c(s_cells(self.s[k], u, padding=self.s[k].padding, mixed=self.mixed and k > 0))
+        us4 = self.us4(u)
+        y, mean = us4.amax(2), us4.mean(2)
+        z = torch.einsum("lk,bkt->blt", self.own, y) + self.bias[:, None]
+        return z + self.head(torch.cat([y, mean], 1))
+
+    def us4(self, u: Tensor) -> Tensor:
+        """US4 at every column: its window takes every second one, so even and odd columns are apart."""
+        columns = u.shape[3]
+        odd = columns % 2
+        u = functional.pad(u, (_BORDER, _BORDER + odd, 0, 0))
+        apart = torch.cat([u[..., 0::2], u[..., 1::2]]).contiguous(memory_format=torch.channels_last)
+        r = s_cells(self.s[3], apart, padding=0, mixed=self.mixed)
+        even, other = r.chunk(2)
+        return torch.stack([even, other], -1).flatten(3)[..., :columns]
+
+    def constrain(self) -> None:
+        for layer in (*self.s, *self.c):
+            layer.constrain()
+
+    def groups(self, settings: LineTraining) -> list[dict[str, Any]]:
+        """Parameters by how fast they learn."""
+        core = [p for layer in (*self.s, *self.c) for p in layer.parameters()]
+        others = [self.own, self.bias, *self.head.parameters()]
+        return [{"params": others, "times": 1.0}, {"params": core, "times": settings.core}]
+
+
+def columns(widths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Columns of a strip's answer that count."""
+    return (widths + 3) // 4 + 6
+
+
+Photographed = tuple[Tensor, NDArray[np.int64], list[str]]
+"""Strips as the reader sees them, (B, 1, 48, w), their widths and texts."""
+
+
+def batch_of(lines: list[Line], device: str) -> tuple[Tensor, NDArray[np.int64], list[str]]:
+    """Strips (B, 1, 64, w) float32 on a device, their widths, and texts."""
+    wide = max(strip.shape[1] for strip, _ in lines)
+    block = np.zeros((len(lines), 1, ROWS, wide), np.uint8)
+    for k, (strip, _) in enumerate(lines):
+        block[k, 0, :, : strip.shape[1]] = strip
+    whole = torch.from_numpy(block)
+    if device.startswith("cuda"):
+        whole = whole.pin_memory()
+    widths = np.array([strip.shape[1] for strip, _ in lines])
+    return whole.to(device, non_blocking=True).float(), widths, [text for _, text in lines]
+
+
+# --- learning -----------------------------------------------------------------------------------------
+
+
+class LineRun:
+    """A run of learning; ``folder`` keeps it, and it goes on from there."""
+
+    def __init__(
+        self, network: Any, data: Path, folder: Path, settings: LineTraining,
+        *, device: str = "cpu", workers: int = 2, tell: Callable[[str], None] = print,
+    ) -> None:  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        self.settings, self.folder, self.tell, self.place = settings, folder, tell, device
+        self.data, self.workers = data, workers
+        if device.startswith("cuda"):
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+        self.network = network.to(device)
+        self.optimiser = torch.optim.AdamW(network.groups(settings), lr=settings.rate, weight_decay=0.0, fused=device.startswith("cuda"))
+        self.step = 0
+        self.curves: list[dict[str, float]] = []
+        self.told = asdict(settings)
+        file = folder / "run.safetensors"
+        if file.is_file():
+            parts, state = load_checkpoint(file)
+            check_same(file, state["settings"], self.told)
+            self.network.load_state_dict(parts["network"])
+            values: dict[int, dict[str, Tensor]] = {}
+            for key, value in parts["optimiser"].items():
+                number, _, name = key.partition(".")
+                values.setdefault(int(number), {})[name] = value
+            self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": values})
+            self.step, self.curves = state["step"], state["curves"]
+
+    def keep(self) -> None:
+        with atomic_write(self.folder / "curves.json") as stream:
+            stream.write(to_json(self.curves, indent=1, sort_keys=True).encode())
+        adam = self.optimiser.state_dict()["state"].items()
+        optimiser = {f"{key}.{name}": v for key, own in adam for name, v in own.items()}
+        parts = {"network": self.network.state_dict(), "optimiser": optimiser}
+        state = {"settings": self.told, "step": self.step, "curves": self.curves}
+        save_checkpoint(self.folder / "run.safetensors", parts, state)
+
+    def learn(self, *, minutes: float | None = None) -> bool:
+        """Learn to the last step, or for so long; whether it was the last. The run is kept at the end."""
+        settings, begin = self.settings, time.monotonic()
+        with line_pool(self.data, self.workers, styles=settings.styles) as pool:
+            held = self._held()
+            due = self._chunks(self.step)
+            options = {"mixed": not settings.writers, "touching": settings.touching}
+            bank = Bank(pool, settings.seed, options, kept=settings.kept, ahead=2 * self.workers, upto=due)
+            real = by_width(real_lines(self.data, ROWS))
+            self.tell(f"lines are drawn, {time.monotonic() - begin:.0f} s")
+            told: list[Tensor] = []
+            every = max(1, settings.steps // 40)
+            since = time.monotonic()
+            while self.step < settings.steps and (minutes is None or time.monotonic() - begin < 60 * minutes):
+                bank.until(self._chunks(self.step))
+                told.append(self._learn_from(bank.lines(), real))
+                self.step += 1
+                if self.step % every == 0 or self.step == settings.steps:
+                    loss = float(torch.stack(told).mean())
+                    values = {"step": float(self.step), "loss": loss}
+                    spent = (time.monotonic() - since) / len(told)
+                    if self.step % (4 * every) == 0 or self.step == settings.steps:
+                        values |= self.score(held)
+                    self.curves.append(values)
+                    words = " ".join(f"{name} {value:.4g}" for name, value in values.items())
+                    self.tell(f"{words} {1e3 * spent:.0f} ms a step")
+                    told, since = [], time.monotonic()
+        self.keep()
+        return self.step >= settings.steps
+
+    def _chunks(self, step: int) -> int:
+        """Chunks that are drawn before a step."""
+        first = max(1, self.settings.kept // 4)
+        return first + int(step * self.settings.fresh / CHUNK)
+
+    def _learn_from(self, drawn: list[list[Line]], real: list[list[Line]]) -> Tensor:
+        settings, device = self.settings, self.place
+        rng = np.random.default_rng([settings.seed, self.step, 11])
+        torch.manual_seed(int(rng.integers(2**62)))
+        done = self.step / settings.steps
+        share = min(1.0, self.step / min(300, 0.05 * settings.steps + 1) + 0.01)
+        rate = settings.rate * share * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group["times"]
+        some = [len(lines) > 0 for lines in drawn]
+        k = int(rng.choice(len(WIDTHS), p=(_SHARES * some) / (_SHARES * some).sum()))
+        count = max(8, settings.columns // WIDTHS[k] // 8 * 8)
+        many = round(count * settings.real) if len(real[k]) > 20 else 0
+        target = WIDTHS[k] + 16
+        lines = [drawn[k][i] for i in rng.integers(0, len(drawn[k]), count - many)]
+        some_real = [real[k][i] for i in rng.integers(0, len(real[k]), many)] if many else []
+        with torch.no_grad():
+            x, wide, texts = self._seen(lines, some_real, WIDTHS[k] + 16, rng)
+        loss = self.loss(self.network(x), wide, texts)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        for p in self.network.parameters():
+            if p.grad is not None:
+                p.grad.nan_to_num_(0.0, 0.0, 0.0)
+        nn.utils.clip_grad_norm_(self.network.parameters(), 1.0, foreach=True)
+        self.optimiser.step()
+        self.network.constrain()
+        return loss.detach()
+
+    def _seen(self, lines: list[Line], real: list[Line], columns: int, rng: np.random.Generator) -> Photographed:
+        """Drawn and real lines, mixed, as the reader sees them."""
+        device = self.place
+        x, widths, texts = batch_of(lines, device)
+        ink, wide = photo.warped(x / 255, widths, columns, rng)
+        image = photo.on_paper(ink, rng)
+        if real:
+            grey, widths, said = batch_of(real, device)
+            ends = torch.from_numpy(widths).to(device).view(-1, 1, 1, 1)
+            last = (ends - 1).expand(-1, 1, ROWS, 1)
+            grey = torch.where(torch.arange(grey.shape[3], device=device) < ends, grey, grey.gather(3, last))
+            grey, more = photo.warped(grey, widths, columns, rng, real=True)
+            light = torch.rand(2, len(real), 1, 1, 1, device=device)
+            grey = (grey - 128) * (0.55 + 0.65 * light[0]) + 100 + 50 * light[1]
+            image, wide, texts = torch.cat([image, grey]), np.concatenate([wide, more]), texts + said
+        order = rng.permutation(len(image))
+        image, wide, texts = image[torch.from_numpy(order).to(device)], wide[order], [texts[i] for i in order]
+        return photo.strips(photo.camera(image, rng), wide), wide, texts
+
+    def loss(self, z: Tensor, widths: NDArray[np.int64], texts: list[str]) -> Tensor:
+        """CTC of each line over its characters and two more."""
+        lp = z.float().log_softmax(1).permute(2, 0, 1)
+        codes = torch.tensor([_CODES[c] for text in texts for c in text], device=z.device)
+        lengths = torch.tensor([len(text) for text in texts])  # both lengths stay on the CPU: no waiting
+        counted = torch.from_numpy(columns(widths).clip(max=len(lp)))
+        loss = functional.ctc_loss(lp, codes, counted, lengths, BLANK, reduction="none", zero_infinity=True)
+        return (loss / (lengths + 2.0).to(z.device, non_blocking=True)).mean()
+
+    def _held(self) -> list[Photographed]:
+        """Strips of held-back hands, photographed once."""
+        lines = drawn_lines(self.data, self.settings.validation, seed=HELD_SEED, held=True)
+        return [photographed(part, self.place) for part in parts_of(lines, 64)]
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def score(self, held: list[Photographed]) -> dict[str, float]:
+        """Share of held-back lines read exactly, and of their characters wrong, by the best path."""
+        self.network.eval()
+        right = wrong = count = total = 0
+        for x, widths, texts in held:
+            for got, text in zip(best_paths(self.network(x), widths), texts, strict=True):
+                right, count = right + (got == text), count + 1
+                wrong, total = wrong + edit_distance(text, got), total + len(text)
+        self.network.train()
+        return {"exact": right / max(count, 1), "cer": wrong / max(total, 1)}
+
+
+def parts_of(lines: list[Line], size: int) -> Iterator[list[Line]]:
+    lines = sorted(lines, key=lambda line: line[0].shape[1])
+    for at in range(0, len(lines), size):
+        yield lines[at : at + size]
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def photographed(lines: list[Line], device: str, seed: int = 5) -> Photographed:
+    """Strips of lines as the reader sees them, their widths and texts."""
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    x, widths, texts = batch_of(lines, device)
+    target = (int(widths.max()) * photo.ROWS // ROWS + 63) // 32 * 32
+    y, wide = photo.warped(x / 255, widths, target, rng)
+    return photo.strips(photo.camera(photo.on_paper(y, rng), rng), wide), wide, texts
+
+
+def best_paths(z: Tensor, widths: NDArray[np.int64]) -> list[str]:
+    """Most likely character of each column, runs as one, blanks left out."""
+    found = z.float().argmax(1).cpu().numpy()
+    texts = []
+    for path, count in zip(found, columns(widths).tolist(), strict=True):
+        path = path[:count]
+        kept = path[(path != BLANK) & (np.append(-1, path[:-1]) != path)]
+        texts.append("".join(ALPHABET[k] for k in kept))
+    return texts
+
+
+def start(name: str, settings: LineTraining) -> LineNetwork:
+    """A network that begins with a digit model; the same seed begins with the same weights."""
+    torch.manual_seed(settings.seed)
+    return LineNetwork(load_model(name), inner=settings.inner, mixed=settings.mixed)
