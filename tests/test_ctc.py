@@ -207,6 +207,14 @@ def test_what_may_be_lost_is_marked(
         assert (char.p < 0.9) == (char.reason is not None)
 
 
+@pytest.mark.parametrize("fill", [-np.log(BLANK + 1), -np.inf, np.nan, 0.0])
+@pytest.mark.parametrize("count", [0, 1, 500])
+def test_columns_that_say_nothing_take_no_time(fill: float, count: int) -> None:
+    logp = np.full((count, BLANK + 1), fill)
+    for automaton in (None, Automaton(["###,##"]), Automaton(texts=["12", "1234567"])):
+        assert 0 <= ctc.number(logp, automaton=automaton).p <= 1
+
+
 def test_the_margin_is_that_to_the_second_best() -> None:
     number = ctc.number(written("12", (3, "7", 0.2)))
     assert number.margin == pytest.approx(np.log(0.8 / 0.2), abs=1e-3)

@@ -38,9 +38,9 @@ LEFT_OUT = "perhaps a character is left out"
 _LEAST = -500.0  # lower logarithms count as this one: differences of sums then stay exact to 1e-10
 _FAR = 14.0  # without an automaton, texts less likely than the best by this are not looked for
 _SURE, _BESIDE = 8.0, 30.0  # with one, nor are those less likely than its best, and than the best of all
-_WIDEST = 2048  # beginnings that are looked at with an automaton
+_CELLS = 2**18  # beginnings, times columns, that are looked at with an automaton
 _LONGEST, _MOST = 200, 2_000_000  # characters of a text that may occur, and such texts
-_SHARE, _NEAR = 1e-4, 64  # what counts of the texts one edit away: of the best one's likelihood; how many
+_SHARE, _NEAR = 1e-4, 32  # what counts of the texts one edit away: of the best one's likelihood; how many
 
 
 class Automaton:
@@ -163,9 +163,9 @@ def beam(logp: ArrayLike, *, width: int = 8, automaton: Automaton | None = None)
     """Return the likeliest texts with their log likelihoods, best first, at most ``width``.
 
     Of each length the ``width`` likeliest beginnings are kept, with all that may follow; others have a bound.
-    With an automaton only its texts are looked for. The search is then repeated with four times the width,
-    up to 2048, until no other text can be likelier than the second best, or than the best less 8; but not
-    where all that may occur are less likely than the best of any text less 30.
+    With an automaton only its texts are looked for, with four times the width, and 16, 64 .. times while
+    another text may be likelier than the second best, or than the best less 8. That ends at 2 ** 18 / T
+    beginnings, and at once if all that may occur are less likely than the best of any text less 30.
     """
     sums = _sums(logp)
     free = [np.diff(sums)[:BLANK].T] * (sums.shape[1] - 1)
@@ -173,14 +173,15 @@ def beam(logp: ArrayLike, *, width: int = 8, automaton: Automaton | None = None)
         return _search(free, sums, width, width, far=_FAR)[0]
     ahead, known, least, wide = _ahead(sums, automaton), dict[str, float](), -np.inf, width
     while True:
+        wide *= 4
         found, missed = _search(ahead, sums, width, wide, automaton, least=least)
         known |= dict(found)
         best = sorted(known.items(), key=lambda t: -t[1])[:width]
         least = max(best[1][1], best[0][1] - _SURE) if len(best) > 1 else least
-        far = wide == width and missed < _search(free, sums, 1, width, far=_FAR)[0][0][1] - _BESIDE
-        if missed <= least or far or wide >= _WIDEST:
+        if missed <= least or 4 * wide * len(free) > _CELLS:
             return best
-        wide *= 4
+        if wide == 4 * width and missed < _search(free, sums, 1, width, far=_FAR)[0][0][1] - _BESIDE:
+            return best
 
 
 def align(logp: ArrayLike, text: str) -> list[Place]:
@@ -207,11 +208,13 @@ def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None =
     others, sums = dict(beam(logp, automaton=automaton)), _sums(logp)
     if not others:
         return Number("", 0.0, 0.0, np.inf, ())
-    text, best = "", -np.inf
-    while max(others.values()) > best:  # once, but where the beam was too narrow
+    for _ in range(3):  # once, but where the beam was too narrow
         text, best = max(others.items(), key=lambda t: t[1])
         columns, near = _near(sums, text, best + np.log(_SHARE))
-        others |= {t: v for t, v in near.items() if automaton is None or automaton.accepts(t)}
+        near = {t: v for t, v in near.items() if automaton is None or automaton.accepts(t)}
+        others |= near
+        if max(near.values(), default=best) <= best + 1e-9:
+            break
     del others[text]
     likely = np.array([best, *others.values()])
     shares = np.exp(likely - np.logaddexp.reduce(likely)).tolist()
@@ -231,8 +234,8 @@ def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None =
         chars.insert(places[before], Char(char, 1.0, *[edges[2 * before + 1]] * 2))
     return Number(
         "".join(char.char for char in chars),
-        shares[0] if automaton else float(np.exp(best)),
-        best - max(others.values(), default=-np.inf),
+        shares[0] if automaton else float(np.exp(min(best, 0.0))),
+        max(0.0, best - max(others.values(), default=-np.inf)),
         max(0.0, beam(logp)[0][1] - best) if automaton else 0.0,
         tuple(chars),
     )
@@ -253,7 +256,7 @@ def fit_temperature(lines: Sequence[ArrayLike], texts: Sequence[str]) -> float:
         p = list(map(total, some, best))
         return float(-np.where(right, p, np.log(-np.expm1(np.minimum(p, -1e-9)))).sum())
 
-    tried: list[float] = np.geomspace(0.25, 4, 81).tolist()
+    tried: list[float] = np.geomspace(0.25, 4, 61).tolist()
     return float(f"{min(tried, key=loss):.4f}")
 
 
@@ -324,7 +327,7 @@ def _ahead(sums: Array, automaton: Automaton) -> list[Array]:
         end = sums[BLANK, -1] if place in automaton.lengths else -np.inf
         waits = np.append(np.logaddexp.reduce(out[-1], axis=1) + sums[BLANK, :-1], end)
         rest = np.logaddexp.accumulate(waits[::-1])[::-1] - sums[BLANK]
-    return out[::-1]
+    return out[::-1][: sums.shape[1] - 1]  # a character takes a column at least
 
 
 def _codes(text: str) -> list[int]:
@@ -379,15 +382,16 @@ def _around(
     first, end = ((share >= share[:, -1:] / 2).argmax(axis=1).tolist() for share in shares)
     columns = [(low, high - 1) for low, high in zip(first, end, strict=True)]
 
-    def between(before: slice, after: slice) -> Array:
-        into = np.where((last[before, None] == every)[..., None], blank[before, None], prefix[before, None])
-        out = np.where((following[after, None] == every)[..., None], waits[after, None], suffix[after, None])
-        return np.asarray(np.logaddexp.reduce(_runs(into, sums[every]) + out, axis=-1))
+    def between(k: int, m: int) -> Array:  # the first k characters, one of ``every``, and those from m on
+        into = np.where((every == last[k])[:, None], blank[k], prefix[k])
+        out = np.where((every == following[m])[:, None], waits[m], suffix[m])
+        return np.asarray(np.logaddexp.reduce(_runs(into, sums[every]) + out, axis=1))
 
     into = np.where((last[:-2] == following[1:-1])[:, None], blank[:-2], prefix[:-2])
     removed = np.logaddexp.reduce(into + starts[1:-1], axis=1)  # a beginning meets the character after
     removed = np.append(removed, prefix[-2:-1, -1])  # and the last one the end
-    return columns, between(slice(-1), slice(1, None)), removed, between(slice(None), slice(None))
+    replaced = np.array([between(k, k + 1) for k in range(len(codes))]).reshape(len(codes), len(every))
+    return columns, replaced, removed, np.array([between(k, k) for k in range(len(codes) + 1)])
 
 
 def _near(sums: Array, text: str, least: float) -> tuple[list[tuple[int, int]], dict[str, float]]:
