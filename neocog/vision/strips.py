@@ -38,7 +38,7 @@ class StripSettings:
     tall: float = 34.0  #: rows of a strip that a line's digits fill
     spare: float = 1.0  #: what is read before the first mark and after the last
     gap: float = 2.5  #: a wider one parts two strips
-    cell: float = 0.7  #: so does one as wide with a rule in it
+    cell: float = 0.3  #: so does one as wide with a rule in it
     overlap: float = 0.5  #: share of a mark's rows, or the line's, from which it is on the line
     ratio: float = 3.2  #: heights of marks of one line differ less
     much: float = 1.8  #: marks so much lower among the digits of a line are specks
@@ -221,7 +221,10 @@ class _Page:
 
     def strips(self) -> Iterator[Strip]:
         for number, line in enumerate(lines_of(self.boxes, self.digits, self.settings)):
-            rules = self.rules(line)
+            rules, tall = self.rules(line), self.tall(line)
+            walls = np.searchsorted(rules, self.right) > np.searchsorted(rules, self.left)
+            walls &= self.boxes[:, 2] < 0.4 * tall
+            line = [k for k in line if not walls[k]] or line
             parts = self.parts(line, rules)
             ends = [(self.left[part].min(), self.right[part].max()) for part in parts]
             crossed = np.diff(np.searchsorted(rules, ends)).sum()
@@ -289,7 +292,7 @@ class _Page:
         fit = np.linalg.solve(powers @ powers.T + prior, powers @ (y - self.slope * x))
         fit[1] += self.slope
         off = self.boxes[own, 1] - level - tall * (fit @ powers)
-        top, foot = _ranked(off, 0.05), _ranked(off + self.boxes[own, 3], 0.95)
+        top, foot = _ranked(off, 0.1), _ranked(off + self.boxes[own, 3], 0.9)
         x = (np.linspace(left, right, 65) - centre) / tall
         y = fit @ np.vander(x, 3, increasing=True).T + (top + foot) / 2 / tall
         way = tall * np.concatenate([[0], np.cumsum(np.hypot(np.diff(x), np.diff(y)))])
