@@ -55,7 +55,7 @@ class Strip:
     """A piece of a line of writing."""
 
     ink: Ink  #: 0 paper .. 1 ink, (48, w)
-    marks: tuple[int, ...]  #: numbers of the marks it was made of, from left to right
+    marks: Finding  #: what it was made of, from left to right
     line: int  #: which line of the page it is of, from the top; strips of one go from left to right
     middle: Floats  #: where the middle of each column is on the page, x and y, (w, 2)
     down: Floats  #: what the next row is further on the page, (w, 2)
@@ -213,18 +213,20 @@ class _Page:
 
     def __init__(self, grey: Grey, found: Finding, settings: StripSettings) -> None:
         self.sizes, self.wide, self.settings = [grey], grey.shape[1], settings
-        self.boxes = found.boxes.astype(np.float64)
+        self.found, self.boxes = found, np.maximum(found.boxes, [-np.inf, -np.inf, 1, 1])
         self.left, self.right = self.boxes[:, 0], self.boxes[:, 0] + self.boxes[:, 2]
         self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
-        self.digits = ((found.kinds < 10) | _HIGH[found.kinds]) & (found.scores >= settings.score)
+        self.sure = (found.kinds < 10) & (found.scores >= settings.score)
+        self.digits = self.sure | (_HIGH[found.kinds] & (found.scores >= settings.score))
         self.slope = voted_slope(self.boxes[self.digits])
 
     def strips(self) -> Iterator[Strip]:
         for number, line in enumerate(lines_of(self.boxes, self.digits, self.settings)):
             rules, tall = self.rules(line), self.tall(line)
             walls = np.searchsorted(rules, self.right) > np.searchsorted(rules, self.left)
-            walls &= self.boxes[:, 2] < 0.4 * tall
-            line = [k for k in line if not walls[k]] or line
+            walls &= (self.boxes[:, 2] < 0.4 * tall) & ~self.sure
+            kept = [k for k in line if not walls[k]]
+            line = kept if self.digits[kept].any() else line
             parts = self.parts(line, rules)
             ends = [(self.left[part].min(), self.right[part].max()) for part in parts]
             crossed = np.diff(np.searchsorted(rules, ends)).sum()
@@ -234,7 +236,7 @@ class _Page:
                 parts = self.parts(line, rules)
             for part in parts:
                 at, down = self.path(part, *self.ends(part, rules))
-                yield Strip(_dark(self.seen(at, down)), tuple(part), number, at, down)
+                yield Strip(_dark(self.seen(at, down)), self.found[part], number, at, down)
 
     def tall(self, part: Sequence[int]) -> float:
         """Height of the digits of a line."""
@@ -255,15 +257,20 @@ class _Page:
 
     def parts(self, line: list[int], rules: Floats) -> list[list[int]]:
         """Cut a line where a gap is wide, and at the widest while it is too long; each part has a digit."""
-        left, right, tall = self.left[line], np.maximum.accumulate(self.right[line]), self.tall(line)
-        gaps = (left[1:] - right[:-1]) / tall
-        ruled = np.searchsorted(rules, left[1:]) > np.searchsorted(rules, right[:-1])
-        wide = gaps > np.where(ruled, self.settings.cell, self.settings.gap)
-        room = WIDEST / self.settings.tall - 2 * self.settings.spare - 0.5
-        if wide.any() or (len(gaps) and right[-1] - left.min() > room * tall):
-            k = int((gaps + 1e6 * wide).argmax()) + 1
-            return self.parts(line[:k], rules) + self.parts(line[k:], rules)
-        return [line] if self.digits[line].any() else []
+        out, todo = [], [line]
+        while todo:
+            part = todo.pop()
+            left, right, tall = self.left[part], np.maximum.accumulate(self.right[part]), self.tall(part)
+            gaps, long = (left[1:] - right[:-1]) / tall, right[-1] - left.min()
+            ruled = np.searchsorted(rules, left[1:]) > np.searchsorted(rules, right[:-1])
+            wide = gaps > np.where(ruled, self.settings.cell, self.settings.gap)
+            if wide.any() or (len(gaps) and long > (WIDEST / self.settings.tall - 3) * tall):
+                off = np.abs((left[1:] + right[:-1] - left.min() - right[-1]) / long)
+                k = int((gaps - off + 1e6 * wide).argmax()) + 1  # of equal gaps the one in the middle
+                todo += [part[k:], part[:k]]
+            elif self.digits[part].any():
+                out.append(part)
+        return out
 
     def ends(self, part: list[int], rules: Floats) -> tuple[float, float]:
         """From where to where a strip is read: with something to spare, but not what others read."""
@@ -293,18 +300,15 @@ class _Page:
         fit[1] += self.slope
         off = self.boxes[own, 1] - level - tall * (fit @ powers)
         top, foot = _ranked(off, 0.1), _ranked(off + self.boxes[own, 3], 0.9)
-        x = (np.linspace(left, right, 65) - centre) / tall
-        y = fit @ np.vander(x, 3, increasing=True).T + (top + foot) / 2 / tall
-        way = tall * np.concatenate([[0], np.cumsum(np.hypot(np.diff(x), np.diff(y)))])
         unit = coarse * (foot - top) / settings.tall / np.hypot(1, fit[1])
-        wide = int(np.clip(round(way[-1] / unit), NARROWEST, WIDEST if coarse == 1 else 8 * WIDEST))
-        places = (np.arange(wide) + 0.5) * way[-1] / wide
-        at = np.stack(
-            [np.interp(places, way, centre + tall * x), np.interp(places, way, level + tall * y)], 1
-        )
-        along = np.gradient(at, axis=0)
-        along *= unit / np.hypot(*along.T)[:, None]
-        return at, np.stack([-along[:, 1], along[:, 0]], axis=1)
+        wide = round((right - left) * np.hypot(1, fit[1]) / unit)
+        wide = min(max(wide, NARROWEST), WIDEST if coarse == 1 else 8 * WIDEST)
+        along = left + (np.arange(wide) + 0.5) * (right - left) / wide
+        x = (along - centre) / tall
+        y = level + (top + foot) / 2 + tall * (fit @ np.vander(x, 3, increasing=True).T)
+        rise = fit[1] + 2 * fit[2] * x
+        down = np.stack([-rise, np.ones(wide)]) * unit / np.hypot(1, rise)
+        return np.stack([along, y], axis=1), down.T
 
     def seen(self, middle: Floats, down: Floats, rows: int = ROWS) -> Grey:
         """Greys along a strip, see `Strip`, (rows, w); beyond the page lies paper."""
@@ -313,9 +317,8 @@ class _Page:
         level = max(0, round(float(np.log2(np.hypot(*down[0])))))
         while len(self.sizes) <= level:
             half = [max(1, side // 2) for side in self.sizes[-1].shape[::-1]]
-            self.sizes.append(
-                np.asarray(cv2.resize(self.sizes[-1], half, interpolation=cv2.INTER_AREA), np.uint8)
-            )
+            smaller = cv2.resize(self.sizes[-1], half, interpolation=cv2.INTER_AREA)
+            self.sizes.append(np.asarray(smaller, np.uint8))
         page = self.sizes[level]
         size = np.array(page.shape[::-1])
         scale = size / self.sizes[0].shape[::-1]
