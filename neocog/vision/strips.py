@@ -55,7 +55,7 @@ class Strip:
     """A piece of a line of writing."""
 
     ink: Ink  #: 0 paper .. 1 ink, (48, w)
-    marks: Finding  #: what it was made of, from left to right
+    marks: tuple[int, ...]  #: numbers of the marks it was made of, from left to right
     line: int  #: which line of the page it is of, from the top; strips of one go from left to right
     middle: Floats  #: where the middle of each column is on the page, x and y, (w, 2)
     down: Floats  #: what the next row is further on the page, (w, 2)
@@ -202,7 +202,11 @@ def lines_of(
 
 
 def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) -> list[Strip]:
-    """Cut the lines of a page (H, W) out; ``found`` counts in its pixels, its marks may overlap."""
+    """Cut the lines of a page (H, W) out; ``found`` counts in its pixels.
+
+    Of marks that overlap the best is taken; `Strip.marks` counts in what `merged` leaves of those from
+    ``settings.least`` on, which is all of ``found`` if that was done before.
+    """
     settings = settings or StripSettings()
     page = _Page(grey, merged(found[found.scores >= settings.least], FinderSettings()), settings)
     return list(islice(page.strips(), settings.most))
@@ -213,7 +217,7 @@ class _Page:
 
     def __init__(self, grey: Grey, found: Finding, settings: StripSettings) -> None:
         self.sizes, self.wide, self.settings = [grey], grey.shape[1], settings
-        self.found, self.boxes = found, np.maximum(found.boxes, [-np.inf, -np.inf, 1, 1])
+        self.boxes = np.maximum(found.boxes, [-np.inf, -np.inf, 1, 1])
         self.left, self.right = self.boxes[:, 0], self.boxes[:, 0] + self.boxes[:, 2]
         self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
         self.sure = (found.kinds < 10) & (found.scores >= settings.score)
@@ -236,7 +240,7 @@ class _Page:
                 parts = self.parts(line, rules)
             for part in parts:
                 at, down = self.path(part, *self.ends(part, rules))
-                yield Strip(_dark(self.seen(at, down)), self.found[part], number, at, down)
+                yield Strip(_dark(self.seen(at, down)), tuple(part), number, at, down)
 
     def tall(self, part: Sequence[int]) -> float:
         """Height of the digits of a line."""
