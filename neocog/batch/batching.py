@@ -28,6 +28,9 @@ PAGES_PASS = 256
 
 _LEAST_ON_CPU = 32
 
+STRIPS_PASS = 32
+"""Strips of a pass."""
+
 
 class FixedBatches:
     """An engine whose passes are all of one size.
@@ -64,6 +67,25 @@ class FixedBatches:
             for first in range(0, len(digits), self.batch)
         ]
         return Answers.join(passes)[:count]
+
+
+class LineBatches:
+    """A line engine in passes of some strips, as `FixedBatches`; no answer depends on its pass."""
+
+    def __init__(self, engine: Any, *, batch: int | None = None) -> None:
+        self._engine, self.model, self.device = engine, engine.model, engine.device
+        self.batch = batch or STRIPS_PASS
+
+    def likelihoods(self, strips: Sequence[Any]) -> list[Any]:
+        parts = (strips[first : first + self.batch] for first in range(0, len(strips), self.batch))
+        return [own for part in parts for own in self._engine.likelihoods(part)]
+
+
+def in_passes(engine: Any, *, batch: int | None = None, isolated: bool = True) -> Any:
+    """An engine of digits or of lines in passes whose answers are always the same."""
+    if hasattr(engine, "likelihoods"):
+        return LineBatches(engine, batch=batch)
+    return FixedBatches(engine, batch=batch, isolated=isolated)
 
 
 _Question = tuple[Any, int, Future[Any]]  # what, its size, and where the answer goes
@@ -133,12 +155,15 @@ class Batcher:
 
 
 class Networks:
-    """The digit network, and a finder on a GPU, for processes that have none of their own."""
+    """The network of digits or lines, and a finder on a GPU, for processes that have none of their own."""
 
-    def __init__(self, engine: FixedBatches, finder: Any = None) -> None:
-        def recognise(digits: list[NDArray[np.uint8]]) -> list["Answers"]:
-            answers = engine.recognise(np.concatenate(digits))
-            ends = np.cumsum([0, *map(len, digits)]).tolist()
+    def __init__(self, engine: "FixedBatches | LineBatches", finder: Any = None) -> None:
+        def recognise(asked: list[Any]) -> list[Any]:
+            if isinstance(engine, LineBatches):
+                answers: Any = engine.likelihoods([strip for strips in asked for strip in strips])
+            else:
+                answers = engine.recognise(np.concatenate(asked))
+            ends = np.cumsum([0, *map(len, asked)]).tolist()
             return [answers[first:last] for first, last in pairwise(ends)]
 
         def look(pages: list[Any]) -> list[Any]:
@@ -150,7 +175,7 @@ class Networks:
         self._pages = Batcher(look)
 
     def ask(self, *question: Any) -> Any:
-        """Ask for digits (N, 28, 28), or about a grey page with its settings."""
+        """Ask for digits (N, 28, 28) or strips, or about a grey page with its settings."""
         if len(question) == 1:
             return self.digits.ask(question[0], size=len(question[0]))
         return self._pages.ask(question)
