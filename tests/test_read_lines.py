@@ -35,7 +35,7 @@ def spelled(text: str, count: int, **others: tuple[str, float]) -> NDArray[np.fl
     p = np.full((count, BLANK + 1), 1e-6)
     p[:, BLANK] = 1
     for k, char in enumerate(text):
-        t = round(11 + (k + 0.5) * max(count - 23, 0) / len(text))
+        t = round(14.5 + (k + 0.5) * max(count - 23, 0) / len(text))
         p[t] = 1e-6
         p[t, ALPHABET.index(char)] = 1
         if (other := others.get(f"at{k}")) is not None:

@@ -33,7 +33,7 @@ SPACE, BLANK = ALPHABET.index(" "), len(ALPHABET)
 FAR = 12.0
 """Log likelihood by which a text that is allowed may be below the best: beyond, it is not what stands there."""
 
-_STEP, _BEFORE = 4, 10  # column t of an answer looks at column 4 t - 10 of its strip
+_STEP, _BEFORE = 4, 24  # column t of an answer looks at column 4 t - 24 of its strip, and around it
 _REACH = 20  # columns of a strip on each side of a character's middle that may be its own
 _INK = 0.35
 _GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, which a wide gap parts:
@@ -159,22 +159,21 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
     """Read a page; ``began``: when its decoding did."""
     start, looked = time.perf_counter(), 0.0
 
-    def look(turn: int) -> tuple[Finding, NDArray[np.uint8]]:
+    def look(turn: int) -> tuple[NDArray[np.uint8], Finding]:
         nonlocal looked
         begin, grey = time.perf_counter(), turned(page.grey, turn)
         found = reader.look(grey)
         looked += time.perf_counter() - begin
-        return found, grey
+        return grey, found
 
     turn = reader.rotate or 0
-    found, grey = look(turn)
-    lines, left_out = read_lines(reader, grey, found)
+    lines, left_out = read_lines(reader, *look(turn))
     count, right = _worth(lines)
     some = sum(len(line.chars) for line in lines) + left_out
     if reader.rotate is None and some > 1 and right <= _UPRIGHT * count:
         others = {degrees: look(degrees) for degrees in TURNS[1:]}
-        best = max(others, key=lambda degrees: seen(others[degrees][0]))
-        other, out = read_lines(reader, *reversed(others[best]))
+        best = max(others, key=lambda degrees: seen(others[degrees][1]))
+        other, out = read_lines(reader, *others[best])
         more, better = _worth(other)
         if more >= count and better > max(_BETTER * right, _UPRIGHT * more):
             turn, lines, left_out = best, other, out

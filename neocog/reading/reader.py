@@ -122,7 +122,8 @@ class Reader:
             self.model = replace(lines.digits, card=lines.card, version=lines.version)
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
         self.engine = self.opened(device=device, precision=precision, plan=plan)
-        self.batch = self.engine.batch if batch is None else batch
+        usual: int = getattr(self.engine, "batch", 1)  # a line engine reads strip by strip
+        self.batch = usual if batch is None else batch
         if not isinstance(finder, FinderModel):
             finder = load_finder(find_model(finder or FINDER))
         self.finder = finder_beside(self.engine, finder)
@@ -146,7 +147,9 @@ class Reader:
 
         if self.line_model is None:
             return open_engine(self.model, device=device, threads=threads, **options)
-        return cast("AnyEngine", open_line_engine(self.line_model, device))
+        if options not in ({}, {"precision": None, "plan": "default"}):
+            raise UsageError("--precision and --plan are for --reader digits; leave them out")
+        return cast("AnyEngine", open_line_engine(self.line_model, device=device, threads=threads))
 
     @property
     def kind(self) -> str:
