@@ -29,7 +29,7 @@ PAGES_PASS = 256
 _LEAST_ON_CPU = 32
 
 STRIPS_PASS = 32
-"""Strips of a pass."""
+"""Strips that are asked for together."""
 
 
 class FixedBatches:
@@ -69,22 +69,10 @@ class FixedBatches:
         return Answers.join(passes)[:count]
 
 
-class LineBatches:
-    """A line engine in passes of some strips, as `FixedBatches`; no answer depends on its pass."""
-
-    def __init__(self, engine: Any, *, batch: int | None = None) -> None:
-        self._engine, self.model, self.device = engine, engine.model, engine.device
-        self.batch = batch or STRIPS_PASS
-
-    def likelihoods(self, strips: Sequence[Any]) -> list[Any]:
-        parts = (strips[first : first + self.batch] for first in range(0, len(strips), self.batch))
-        return [own for part in parts for own in self._engine.likelihoods(part)]
-
-
 def in_passes(engine: Any, *, batch: int | None = None, isolated: bool = True) -> Any:
-    """An engine of digits or of lines in passes whose answers are always the same."""
+    """An engine whose answers depend on no pass: `FixedBatches`; a line engine's never do."""
     if hasattr(engine, "likelihoods"):
-        return LineBatches(engine, batch=batch)
+        return engine
     return FixedBatches(engine, batch=batch, isolated=isolated)
 
 
@@ -157,10 +145,10 @@ class Batcher:
 class Networks:
     """The network of digits or lines, and a finder on a GPU, for processes that have none of their own."""
 
-    def __init__(self, engine: "FixedBatches | LineBatches", finder: Any = None) -> None:
+    def __init__(self, engine: Any, finder: Any = None) -> None:
         def recognise(asked: list[Any]) -> list[Any]:
-            if isinstance(engine, LineBatches):
-                answers: Any = engine.likelihoods([strip for strips in asked for strip in strips])
+            if hasattr(engine, "likelihoods"):
+                answers = engine.likelihoods([strip for strips in asked for strip in strips])
             else:
                 answers = engine.recognise(np.concatenate(asked))
             ends = np.cumsum([0, *map(len, asked)]).tolist()
@@ -171,7 +159,7 @@ class Networks:
 
             return [find(grey, finder, settings) for grey, settings in pages]
 
-        self.digits = Batcher(recognise, most=engine.batch)
+        self.digits = Batcher(recognise, most=getattr(engine, "batch", STRIPS_PASS))
         self._pages = Batcher(look)
 
     def ask(self, *question: Any) -> Any:

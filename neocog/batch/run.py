@@ -267,7 +267,7 @@ def open_pool(job: Job, workers: int, tally: Tally | None = None) -> Iterator[Po
     """Open workers for a job, whose engine is `in_passes`; its networks answer them."""
     finder = job.reader.finder
     on_gpu = finder.device != "cpu" and not job.isolated
-    networks = Networks(job.reader.engine, finder if on_gpu else None)  # type: ignore[arg-type]
+    networks = Networks(job.reader.engine, finder if on_gpu else None)
     try:
         with Pool(job, networks.ask, workers=workers) as pool:
             yield pool

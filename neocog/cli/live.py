@@ -22,7 +22,9 @@ Source = typer.Argument(
     metavar="[SOURCE]", help="Camera by number or name, video file, folder of pictures, http or rtsp URL."
 )
 Model = option(
-    "--model", "NAME|PATH", "A shipped model, or a file [default: neocog, on the CPU neocog-small; neocog-lines for lines]."
+    "--model",
+    "NAME|PATH",
+    "A shipped model, or a file [default: neocog, on the CPU neocog-small; neocog-lines for lines].",
 )
 Agree = option("--agree", "K/N", "Show a digit if K of the last N frames agree on it.")
 Region = option("--roi", "X,Y,W,H", "Read only this part of the frame; in pixels, or as fractions.")

@@ -1,5 +1,6 @@
 """``neocog eval`` and ``timing``: how well and how fast."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,9 +61,7 @@ def evaluate(
     from neocog.reading.reader import Reader
 
     def opened() -> Reader:
-        return Reader(
-            model, reader=reader, device=device, precision=precision, plan=plan, batch=batch
-        )
+        return Reader(model, reader=reader, device=device, precision=precision, plan=plan, batch=batch)
 
     if report is not None:
         if reader == "lines" or signs:
@@ -79,6 +78,8 @@ def evaluate(
                 raise UsageError(f"{dataset.name}: isolated digits; leave --reader lines and --signs out")
             failures = _evaluate_digits(opened(), dataset, as_json)
         else:
+            if signs and dataset.texts is None:
+                raise UsageError(f"{dataset.name}: no column 'text' in its labels.csv; leave --signs out")
             failures = _evaluate_pictures(opened(), dataset, as_json, signs=signs)
     for failure in failures:
         tell(failure)
@@ -109,8 +110,11 @@ def _evaluate_pictures(
     from neocog.evaluation.evaluate import evaluate_pictures
 
     _say_left_out(pictures)
-    score = evaluate_pictures(reader, pictures, signs=signs, progress=Counter("pictures"))
+    score = evaluate_pictures(reader, pictures, progress=Counter("pictures"))
     facts = score.to_dict()
+    if signs and pictures.texts:
+        score = replace(score, expected=pictures.texts, signs=True)
+        facts |= {f"{name}_text": score.to_dict()[name] for name in ("cer", "exact")}
     if as_json:
         print(to_json({**facts, **_about(reader), "wrong": score.wrong}))
         return score.failures

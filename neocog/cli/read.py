@@ -118,8 +118,8 @@ def read(
     if ray is not None:  # the cluster has the networks
         device, precision, plan = "cpu", None, "default"
     opened = Reader(
-        model, reader=reader, valid=valid, device=device, precision=precision, plan=plan, batch=batch, finder=finder, min_p=min_p,
-        max_error=None if max_error is None else parse_share(max_error),
+        model, reader=reader, device=device, precision=precision, plan=plan, batch=batch, finder=finder,
+        valid=valid, min_p=min_p, max_error=None if max_error is None else parse_share(max_error),
         pattern=pattern, rotate=None if rotate == "auto" else int(rotate), digits_only=digits_only,
     )  # fmt: skip
     begin = time.perf_counter()

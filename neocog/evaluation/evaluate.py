@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.errors import InputError
 from neocog.text import edit_distance
 
 if TYPE_CHECKING:
@@ -50,35 +49,23 @@ class DigitScore:
 
 @dataclass(frozen=True)
 class PictureScore:
-    """How whole pictures were read: a reading for each, the digits that stand there, seconds.
-
-    With ``texts``, which have signs, spaces and line ends, these are compared as well.
-    """
+    """How whole pictures were read: a reading for each, the digits that stand there, seconds."""
 
     readings: "tuple[PageReading, ...]"
     expected: tuple[str, ...]
     seconds: float
-    texts: tuple[str, ...] | None = None
+    signs: bool = False  # whether whole texts are compared, with signs, spaces and line ends
 
     @cached_property
     def distances(self) -> tuple[int, ...]:
-        """Edits between each reading and what stands there; a line end is none, ``?`` is one."""
-        pairs = zip(self.readings, self.expected, strict=True)
-        return tuple(edit_distance(own.plain.replace("\n", ""), expected) for own, expected in pairs)
-
-    @cached_property
-    def text_distances(self) -> tuple[int, ...]:
-        """Edits between each text and what stands there, signs, spaces and line ends counted."""
-        pairs = zip(self.readings, self.texts or (), strict=True)
-        return tuple(edit_distance(own.text, text) for own, text in pairs)
+        """Edits between each reading and what stands there; of digits a line end is none, ``?`` is one."""
+        texts = [own.text if self.signs else own.plain.replace("\n", "") for own in self.readings]
+        return tuple(map(edit_distance, texts, self.expected))
 
     @property
     def mistakes(self) -> "list[tuple[PageReading, str, int]]":
         """Each picture that was not read exactly: its reading, what is written, the edits."""
-        expected, edits = self.expected, self.distances
-        if self.texts is not None:
-            expected, edits = self.texts, self.text_distances
-        rows = zip(self.readings, expected, edits, strict=True)
+        rows = zip(self.readings, self.expected, self.distances, strict=True)
         return [row for row in rows if row[2] or row[0].error is not None]
 
     @property
@@ -97,18 +84,9 @@ class PictureScore:
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog eval --json`` prints it, but for `wrong`; no error rate without digits."""
         count, digits = len(self.readings), sum(map(len, self.expected))
-        cer, exact = self._rates(self.distances, digits)
-        facts = {"n": count, "n_digits": digits, "cer": cer, "exact": exact}
-        if self.texts is not None:
-            facts["cer_text"], facts["exact_text"] = self._rates(
-                self.text_distances, sum(map(len, self.texts))
-            )
-        return facts | {"seconds": round(self.seconds, 3)}
-
-    def _rates(self, edits: tuple[int, ...], chars: int) -> tuple[float | None, float]:
-        """The character error rate, and the share of pictures that were read exactly."""
-        right = sum(not n and own.error is None for n, own in zip(edits, self.readings, strict=True))
-        return round(sum(edits) / chars, 6) if chars else None, round(right / max(len(edits), 1), 6)
+        cer = round(sum(self.distances) / digits, 6) if digits else None
+        exact = round((count - len(self.mistakes)) / max(count, 1), 6)
+        return {"n": count, "n_digits": digits, "cer": cer, "exact": exact, "seconds": round(self.seconds, 3)}
 
 
 def answer_digits(
@@ -147,23 +125,13 @@ def evaluate_digits(
 
 
 def evaluate_pictures(
-    reader: "Reader",
-    pictures: "LabelledPictures",
-    *,
-    signs: bool = False,
-    progress: Progress | None = None,
+    reader: "Reader", pictures: "LabelledPictures", *, progress: Progress | None = None
 ) -> PictureScore:
-    """Read pictures (their first page) and keep what was read beside what stands there, perhaps its signs.
-
-    InputError if ``signs`` are asked for and the pictures' table has none.
-    """
-    if signs and pictures.texts is None:
-        raise InputError(f"{pictures.name}: its labels.csv has no column 'text', which --signs compares")
+    """Read pictures (their first page) and keep what was read beside what stands there."""
     readings = []
     start = time.perf_counter()
     for done, file in enumerate(pictures.files, 1):
         readings.append(next(iter(reader.read_many([file]))))
         if progress:
             progress(done, len(pictures))
-    texts = pictures.texts if signs else None
-    return PictureScore(tuple(readings), pictures.expected, time.perf_counter() - start, texts)
+    return PictureScore(tuple(readings), pictures.expected, time.perf_counter() - start)

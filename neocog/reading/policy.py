@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
+from neocog.network.ctc import Automaton
 from neocog.network.decision import Answers, all_scores
-from neocog.network.lines import ALPHABET
 from neocog.text import reason_of
 from neocog.vision.finder import SURE
 
@@ -27,7 +27,6 @@ PLACE = "#"
 
 MAX_VALID = 2**22
 """Bytes of a list of valid numbers."""
-LONGEST_VALID = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +104,8 @@ class LinePattern(Pattern):
     __slots__ = ()
 
     def fits(self, chars: Sequence[str]) -> bool:
-        """Whether a line has the form; a ``?`` may be any character of it."""
-        return len(chars) == len(self.form) and all(
-            char in (wanted, "?") or (wanted == PLACE and char.isdigit())
-            for char, wanted in zip(chars, self.form, strict=True)
-        )
+        """Whether a line has the form, wherever spaces stand."""
+        return Automaton([self.form.replace(" ", "")]).accepts("".join(chars).replace(" ", ""))
 
     def fill(self, chars: Sequence[str]) -> str:
         """Return the line as it is: its signs were read."""
@@ -117,31 +113,18 @@ class LinePattern(Pattern):
 
 
 def read_valid(path: str | Path) -> tuple[str, ...]:
-    """Return the numbers that a file lists, one a line, each once, in their order.
-
-    UsageError if it cannot be read, is too large, has no number, or one that the line reader cannot write.
-    """
+    """Return the numbers that a file lists, one a line; UsageError if it cannot be read or is too large."""
     try:
         with open(path, "rb") as stream:
             data = stream.read(MAX_VALID + 1)
         if len(data) > MAX_VALID:
             raise UsageError(f"{path}: more than {MAX_VALID >> 20} MiB of valid numbers; list fewer")
-        lines = data.decode("utf-8-sig").splitlines()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({reason_of(error).lower()}); choose another --valid") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: is no UTF-8 text, expected a number on each line") from None
-    for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if len(text) > LONGEST_VALID or not set(text) <= set(ALPHABET):
-            raise UsageError(
-                f"{path}: line {number} is {text[:40]!r}, expected a number of up to {LONGEST_VALID} digits, "
-                f"spaces and {ALPHABET[10:].strip()}"
-            )
-    texts = tuple(dict.fromkeys(filter(None, map(str.strip, lines))))
-    if not any(char.isdigit() for text in texts for char in text):
-        raise UsageError(f"{path}: no numbers in it, expected one on each line")
-    return texts
+        return tuple(filter(None, map(str.strip, data.decode("utf-8-sig").splitlines())))
+    except (OSError, UnicodeDecodeError) as error:
+        why = reason_of(error).lower()
+        raise UsageError(
+            f"{path}: no list of valid numbers, one a line ({why}); give another --valid"
+        ) from None
 
 
 def features(found: Answers, model: "Model", guesses: NDArray[np.floating]) -> NDArray[np.float64]:

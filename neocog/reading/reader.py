@@ -109,17 +109,14 @@ class Reader:
 
         if reader not in READERS:
             raise UsageError(f"reader '{reader}' is unknown: choose one of {', '.join(READERS)}")
+        self.kind = reader
         self.line_model: LineModel | None = None
-        if isinstance(model, Model | LineModel) and isinstance(model, Model) == (reader == "lines"):
-            raise UsageError(f"{model!r} does not read {reader}; give another model or reader")
-        if isinstance(model, Model):
-            self.model = model
-        elif reader == "digits":
-            self.model = load_model(cast(str | Path, model or DEFAULT))
-        else:
-            lines = model if isinstance(model, LineModel) else load_lines(model or LINES)
+        if reader == "lines":
+            lines = model if isinstance(model, LineModel) else load_lines(cast(str, model or LINES))
             self.line_model = lines  # `model` are its ten layers, under its name
             self.model = replace(lines.digits, card=lines.card, version=lines.version)
+        else:
+            self.model = model if isinstance(model, Model) else load_model(cast(str, model or DEFAULT))
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
         self.engine = self.opened(device=device, precision=precision, plan=plan)
         usual: int = getattr(self.engine, "batch", 1)  # a line engine reads strip by strip
@@ -152,16 +149,11 @@ class Reader:
         return cast("AnyEngine", open_line_engine(self.line_model, device=device, threads=threads))
 
     @property
-    def kind(self) -> str:
-        """What reads: ``digits`` or ``lines``."""
-        return "digits" if self.line_model is None else "lines"
-
-    @property
     def settings(self) -> dict[str, Any]:
         """What was asked for and changes what is read: records of other settings are no match."""
         pattern = None if self.pattern is None else self.pattern.form
         asked = {"pattern": pattern, "rotate": self.rotate, "digits_only": self.digits_only or None}
-        lines = {"reader": None if self.line_model is None else "lines", "valid": self.valid}
+        lines = {"reader": "lines" if self.kind == "lines" else None, "valid": self.valid}
         return {"min_p": self.policy.min_p} | {k: v for k, v in (asked | lines).items() if v is not None}
 
     def changed(self, **attributes: Any) -> "Reader":
