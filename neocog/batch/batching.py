@@ -28,9 +28,6 @@ PAGES_PASS = 256
 
 _LEAST_ON_CPU = 32
 
-STRIPS_PASS = 32
-"""Strips that are asked for together."""
-
 
 class FixedBatches:
     """An engine whose passes are all of one size.
@@ -159,7 +156,7 @@ class Networks:
 
             return [find(grey, finder, settings) for grey, settings in pages]
 
-        self.digits = Batcher(recognise, most=getattr(engine, "batch", STRIPS_PASS))
+        self.digits = Batcher(recognise, most=getattr(engine, "batch", _LEAST_ON_CPU))
         self._pages = Batcher(look)
 
     def ask(self, *question: Any) -> Any:
