@@ -24,7 +24,7 @@ from neocog.reading.words import cells, into_words, one_each, upright
 from neocog.vision import decode as vision_decode
 from neocog.vision import documents
 from neocog.vision.decode import decode, is_light
-from neocog.vision.page import _turned_back
+from neocog.vision.page import turned_back
 from tests.support import file_of, page, page_file, run
 
 SIZE = (400, 300)
@@ -110,7 +110,7 @@ def test_a_page_on_its_side_has_the_same_words(turn: int) -> None:
     rows = []
     for digits, signs in TABLE:
         assert not signs
-        boxes = [_turned_back(digit.box, turn, wide, high) for digit in digits]
+        boxes = [turned_back(digit.box, turn, wide, high) for digit in digits]
         assert [upright(box, turn, (wide, high)) for box in boxes] == [d.box for d in digits]
         rows.append(([DigitReading(d.char, d.p, d.margin, box)
                       for d, box in zip(digits, boxes, strict=True)], []))  # fmt: skip

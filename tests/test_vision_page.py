@@ -14,7 +14,7 @@ from neocog.reading.records import DigitReading
 from neocog.vision.crops import cut_out, digit_of_box
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import best_chain, into_lines, links, posterior
-from neocog.vision.page import TURNS, _line, _turned_back
+from neocog.vision.page import TURNS, _line, turned_back
 from neocog.vision.search import Known, Mark, Search
 from neocog.vision.weigh import OWN, SLASH_KIND, SearchSettings, Weights
 from tests.support import page
@@ -205,7 +205,7 @@ def test_boxes_are_turned_back(turn: int) -> None:
     grey[5:9, 10:24] = 255
     rows, columns = np.nonzero(np.rot90(grey, -turn // 90))
     box = columns.min(), rows.min(), np.ptp(columns) + 1, np.ptp(rows) + 1
-    assert _turned_back(box, turn, 50, 30) == (10, 5, 14, 4)
+    assert turned_back(box, turn, 50, 30) == (10, 5, 14, 4)
 
 
 @pytest.fixture(scope="module")

@@ -66,6 +66,13 @@ class FixedBatches:
         return Answers.join(passes)[:count]
 
 
+def in_passes(engine: Any, *, batch: int | None = None, isolated: bool = True) -> Any:
+    """An engine whose answers depend on no pass: `FixedBatches`; a line engine's never do."""
+    if hasattr(engine, "likelihoods"):
+        return engine
+    return FixedBatches(engine, batch=batch, isolated=isolated)
+
+
 _Question = tuple[Any, int, Future[Any]]  # what, its size, and where the answer goes
 
 
@@ -133,12 +140,15 @@ class Batcher:
 
 
 class Networks:
-    """The digit network, and a finder on a GPU, for processes that have none of their own."""
+    """The network of digits or lines, and a finder on a GPU, for processes that have none of their own."""
 
-    def __init__(self, engine: FixedBatches, finder: Any = None) -> None:
-        def recognise(digits: list[NDArray[np.uint8]]) -> list["Answers"]:
-            answers = engine.recognise(np.concatenate(digits))
-            ends = np.cumsum([0, *map(len, digits)]).tolist()
+    def __init__(self, engine: Any, finder: Any = None) -> None:
+        def recognise(asked: list[Any]) -> list[Any]:
+            if hasattr(engine, "likelihoods"):
+                answers = engine.likelihoods([strip for strips in asked for strip in strips])
+            else:
+                answers = engine.recognise(np.concatenate(asked))
+            ends = np.cumsum([0, *map(len, asked)]).tolist()
             return [answers[first:last] for first, last in pairwise(ends)]
 
         def look(pages: list[Any]) -> list[Any]:
@@ -146,11 +156,11 @@ class Networks:
 
             return [find(grey, finder, settings) for grey, settings in pages]
 
-        self.digits = Batcher(recognise, most=engine.batch)
+        self.digits = Batcher(recognise, most=getattr(engine, "batch", _LEAST_ON_CPU))
         self._pages = Batcher(look)
 
     def ask(self, *question: Any) -> Any:
-        """Ask for digits (N, 28, 28), or about a grey page with its settings."""
+        """Ask for digits (N, 28, 28) or strips, or about a grey page with its settings."""
         if len(question) == 1:
             return self.digits.ask(question[0], size=len(question[0]))
         return self._pages.ask(question)

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import cycle
 from typing import Any
 
-from neocog.batch.batching import FixedBatches, Networks
+from neocog.batch.batching import Networks, in_passes
 from neocog.batch.pool import Pool, WorkerDied, do, run_tasks, start
 from neocog.batch.run import WINDOW, Blocks
 from neocog.batch.sources import Item
@@ -27,7 +27,7 @@ from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError
 from neocog.programs import python
-from neocog.reading.device import check_names, finder_beside, finder_on, open_engine
+from neocog.reading.device import check_names, finder_beside, finder_on
 from neocog.text import reason_of
 
 _AT_ONCE = 256  # requests that the network of a GPU gathers at a time
@@ -137,14 +137,12 @@ class Finder:
     """
 
     def __init__(self, folder: str, job: Job, network: Any = None) -> None:
-        from neocog.network.engine import Engine
-
         with suppress(OSError):  # another machine may not have it
             os.chdir(folder)
         limit_process()
         self._ask: Callable[..., Any]
         if network is None:
-            self._ask = Networks(FixedBatches(Engine(job.reader.model, threads=1))).ask
+            self._ask = Networks(in_passes(job.reader.opened(device="cpu", threads=1))).ask
         else:
             ray = _ray()
             self._ask = lambda *question: ray.get(network.ask.remote(*question))
@@ -162,9 +160,9 @@ class Network:
 
     def __init__(self, job: Job, precision: str | None, plan: str) -> None:
         reader = job.reader
-        engine = open_engine(reader.model, device="cuda", precision=precision, plan=plan)
+        engine = reader.opened(device="cuda", precision=precision, plan=plan)
         self._networks = Networks(
-            FixedBatches(engine, batch=job.batch, isolated=job.isolated),
+            in_passes(engine, batch=job.batch, isolated=job.isolated),
             finder_beside(engine, reader.finder.model),
         )
 

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neocog.batch.batching import FixedBatches, Networks
+from neocog.batch.batching import Networks, in_passes
 from neocog.batch.inputs import Shard, comes_once, count_inputs, find_inputs
 from neocog.batch.output import open_sink
 from neocog.batch.pool import Pool, do, run_tasks, start
@@ -250,7 +250,7 @@ def reading(
             f"got {workers} workers, but the limit of open files allows {most}; use fewer "
             "workers or raise the limit (ulimit -n)"
         )
-    job = job.with_engine(FixedBatches(job.reader.engine, batch=job.batch, isolated=job.isolated))
+    job = job.with_engine(in_passes(job.reader.engine, batch=job.batch, isolated=job.isolated))
     tasks = into_tasks(items, job.size)
     with ExitStack() as stack:
         if workers == 0:
@@ -264,10 +264,10 @@ def reading(
 
 @contextmanager
 def open_pool(job: Job, workers: int, tally: Tally | None = None) -> Iterator[Pool]:
-    """Open workers for a job, whose engine has `FixedBatches`; its networks answer them."""
+    """Open workers for a job, whose engine is `in_passes`; its networks answer them."""
     finder = job.reader.finder
     on_gpu = finder.device != "cpu" and not job.isolated
-    networks = Networks(job.reader.engine, finder if on_gpu else None)  # type: ignore[arg-type]
+    networks = Networks(job.reader.engine, finder if on_gpu else None)
     try:
         with Pool(job, networks.ask, workers=workers) as pool:
             yield pool

@@ -87,7 +87,7 @@ class Job:
 
     def with_engine(self, engine: Any) -> "Job":
         """The same job with another engine; None to send it to another process."""
-        batch = self.reader.batch if engine is None else engine.batch
+        batch = getattr(engine, "batch", self.reader.batch)
         return replace(self, reader=self.reader.changed(engine=engine, batch=batch))
 
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Block:
@@ -129,7 +129,8 @@ class Job:
             return reading.error
         if not reading.digits and (reading.fits is False or self.form.kind == "text"):
             return "no digits found"
-        return "does not fit the pattern" if reading.fits is False else None
+        wanted = "pattern" if self.reader.valid is None else "valid numbers"
+        return f"does not fit the {wanted}" if reading.fits is False else None
 
 
 def into_tasks(items: Iterable[Item], size: int) -> Iterator[Task]:

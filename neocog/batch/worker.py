@@ -42,6 +42,9 @@ class _Network:
     def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
         return self.ask(digits)
 
+    def likelihoods(self, strips: Any) -> Any:
+        return self.ask(strips)
+
     def find(self, grey: Any, settings: Any) -> Any:
         return self.ask(grey, settings)
 

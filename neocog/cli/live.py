@@ -22,7 +22,9 @@ Source = typer.Argument(
     metavar="[SOURCE]", help="Camera by number or name, video file, folder of pictures, http or rtsp URL."
 )
 Model = option(
-    "--model", "NAME|PATH", "A shipped model, or a file [default: neocog, on the CPU neocog-small]."
+    "--model",
+    "NAME|PATH",
+    "A shipped model, or a file [default: neocog, on the CPU neocog-small; neocog-lines for lines].",
 )
 Agree = option("--agree", "K/N", "Show a digit if K of the last N frames agree on it.")
 Region = option("--roi", "X,Y,W,H", "Read only this part of the frame; in pixels, or as fractions.")
@@ -42,6 +44,7 @@ Events = option("--events", None, "Print JSON events instead of numbers.")
 def live(
     source: Annotated[str, Source] = "0",
     model: Annotated[str | None, Model] = None,
+    reader: options.Reader = "digits",
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
@@ -73,14 +76,15 @@ def live(
     from neocog.live.tracks import Agreement
     from neocog.live.window import Window, display_trouble
     from neocog.reading.device import choose_device
-    from neocog.reading.policy import PLACE, Pattern
+    from neocog.reading.policy import PLACE, LinePattern, Pattern
     from neocog.reading.reader import Reader
 
     asked_size = _size(size)
     region = Roi.parse(roi) if roi else None
     agreement = Agreement.parse(agree)
     form = PLACE * length if pattern is None and length else pattern
-    expected = None if form is None else Pattern(form)
+    kind = LinePattern if reader == "lines" else Pattern
+    expected = None if form is None else kind(form)
     if expected and length and expected.digits != length:
         raise UsageError(
             f"pattern '{pattern}' does not have {length} digits; leave out --pattern or --length"
@@ -98,14 +102,14 @@ def live(
         every_view=headless and not (frames.live or replay_fps),
     )
     with _ended_by_signals():
-        if model is None:
+        if model is None and reader != "lines":
             model = SMALL_MODEL if choose_device(device) == "cpu" else options.DEFAULT_MODEL
-        reader = Reader(
-            model, device=device, precision=precision, plan=plan,
+        opened = Reader(
+            model, reader=reader, device=device, precision=precision, plan=plan,
             min_p=min_p, pattern=form, finder=finder,
         )  # fmt: skip
         session = Session(
-            frames, reader, settings, None if headless else Window,
+            frames, opened, settings, None if headless else Window,
             roi=region, jsonl=jsonl, video=record, events=events, force=force,
         )  # fmt: skip
         session.run()

@@ -1,5 +1,6 @@
 """``neocog eval`` and ``timing``: how well and how fast."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,7 @@ Split = option(
     "--split", "test|train|validation|learning", "Part of the set [default: test, if the set has parts]."
 )
 Limit = option("--limit", "N", "Only the first N.", min=1)
+Signs = option("--signs", None, "Compare the whole text of pictures too: signs, spaces and line ends.")
 
 
 def evaluate(
@@ -33,13 +35,15 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    model: options.Model = options.DEFAULT_MODEL,
+    model: options.ReadingModel = None,
+    reader: options.Reader = "digits",
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
     split: Annotated[str | None, Split] = None,
     limit: Annotated[int | None, Limit] = None,
     batch: options.Batch = None,
+    signs: Annotated[bool, Signs] = False,
     as_json: options.Json = False,
     report: Annotated[
         str | None,
@@ -52,13 +56,16 @@ def evaluate(
     character error rate, and the share of pictures read exactly. With --report: every set
     found, corruptions, marks that are not digits, risk against coverage, calibration, mistakes.
     """
+    from neocog.errors import UsageError
     from neocog.learning.datasets import Digits, open_dataset
     from neocog.reading.reader import Reader
 
     def opened() -> Reader:
-        return Reader(model, device=device, precision=precision, plan=plan, batch=batch)
+        return Reader(model, reader=reader, device=device, precision=precision, plan=plan, batch=batch)
 
     if report is not None:
+        if reader == "lines" or signs:
+            raise UsageError("--report measures digits; leave --reader lines and --signs out")
         if split is not None:
             raise typer.BadParameter("--report chooses the parts itself; leave --split out")
         failures = _report(path, report, limit, as_json, opened)
@@ -66,11 +73,14 @@ def evaluate(
         raise typer.BadParameter("name a data set, or give --report DIR", param_hint="PATH")
     else:
         dataset = open_dataset(path, split=split)[:limit]
-        reader = opened()
         if isinstance(dataset, Digits):
-            failures = _evaluate_digits(reader, dataset, as_json)
+            if reader == "lines" or signs:
+                raise UsageError(f"{dataset.name}: isolated digits; leave --reader lines and --signs out")
+            failures = _evaluate_digits(opened(), dataset, as_json)
         else:
-            failures = _evaluate_pictures(reader, dataset, as_json)
+            if signs and dataset.texts is None:
+                raise UsageError(f"{dataset.name}: no column 'text' in its labels.csv; leave --signs out")
+            failures = _evaluate_pictures(opened(), dataset, as_json, signs=signs)
     for failure in failures:
         tell(failure)
     if failures:
@@ -94,25 +104,36 @@ def _evaluate_digits(reader: "Reader", digits: "Digits", as_json: bool) -> list[
     return []
 
 
-def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: bool) -> list[str]:
+def _evaluate_pictures(
+    reader: "Reader", pictures: "LabelledPictures", as_json: bool, *, signs: bool
+) -> list[str]:
     from neocog.evaluation.evaluate import evaluate_pictures
 
     _say_left_out(pictures)
     score = evaluate_pictures(reader, pictures, progress=Counter("pictures"))
     facts = score.to_dict()
+    if signs and pictures.texts:
+        score = replace(score, expected=pictures.texts, signs=True)
+        facts |= {f"{name}_text": score.to_dict()[name] for name in ("cer", "exact")}
     if as_json:
         print(to_json({**facts, **_about(reader), "wrong": score.wrong}))
         return score.failures
     for reading, expected, edits in score.mistakes:
         if edits:
             read = reading.text.replace("\n", " | ")
-            print(f"{reading.source}\n    written {expected}\n    read    {read}")
+            written = expected.replace("\n", " | ")
+            print(f"{reading.source}\n    written {written}\n    read    {read}")
     counts = f"{facts['n']} pictures, {facts['n_digits']} digits"
     print(f"{pictures.name}: {counts}, read by {reader.model.id}")
     print(
         f"character error rate {_rate(facts['cer'])}   "
         f"pictures read exactly {100 * facts['exact']:.1f} %   in {facts['seconds']:.1f} s"
     )
+    if signs:
+        print(
+            f"with signs, spaces and line ends {_rate(facts['cer_text'])}   "
+            f"pictures read exactly {100 * facts['exact_text']:.1f} %"
+        )
     return score.failures
 
 

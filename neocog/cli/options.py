@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from neocog.network.registry import DEFAULT
+from neocog.network.registry import DEFAULT, LINES
 
 
 class Command(TyperCommand):
@@ -24,6 +24,16 @@ def option(names: str, metavar: str | None, words: str, **more: Any) -> Any:
 
 
 Model = Annotated[str, option("--model", "NAME|PATH", "A shipped model, or a model file.")]
+ReadingModel = Annotated[str | None, option(
+    "--model", "NAME|PATH", f"A shipped model, or a model file [default: {DEFAULT}; {LINES} for lines].",
+)]  # fmt: skip
+Reader = Annotated[str, option(
+    "--reader", "digits|lines", "Read a digit at a time, or whole numbers with their signs.",
+)]  # fmt: skip
+Valid = Annotated[
+    str | None,
+    option("--valid", "FILE", "With --reader lines: the numbers that may occur, one on each line."),
+]
 Device = Annotated[str, option("--device", "auto|cpu|cuda|cuda:N", "Where the network runs.")]
 Precision = Annotated[
     str | None,

@@ -46,7 +46,8 @@ Ray = option("--ray", "ADDRESS", "Read on the Ray cluster at ADDRESS or 'auto'."
 
 def read(
     inputs: Annotated[list[str], Inputs],
-    model: options.Model = options.DEFAULT_MODEL,
+    model: options.ReadingModel = None,
+    reader: options.Reader = "digits",
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
@@ -58,6 +59,7 @@ def read(
     min_p: options.MinP = None,
     max_error: options.MaxError = None,
     pattern: options.Pattern = None,
+    valid: options.Valid = None,
     rotate: Annotated[str, Rotate] = "auto",
     digits_only: Annotated[bool, DigitsOnly] = False,
     isolated: Annotated[bool, Isolated] = False,
@@ -99,6 +101,8 @@ def read(
         raise UsageError(f"--rotate {rotate}: expected auto, 0, 90, 180 or 270")
     if isolated and rotate != "auto":
         raise UsageError("--rotate is for pages, but --isolated turns nothing; leave one out")
+    if isolated and reader == "lines":
+        raise UsageError("--reader lines is for pages, but --isolated reads digits; leave one out")
     if isolated and form in ("hocr", "alto"):
         raise UsageError(f"--format {form} is for pages, but --isolated reads digits; leave one out")
     if output == "-":
@@ -113,14 +117,14 @@ def read(
     )  # fmt: skip
     if ray is not None:  # the cluster has the networks
         device, precision, plan = "cpu", None, "default"
-    reader = Reader(
-        model, device=device, precision=precision, plan=plan, batch=batch, finder=finder, min_p=min_p,
-        max_error=None if max_error is None else parse_share(max_error),
+    opened = Reader(
+        model, reader=reader, device=device, precision=precision, plan=plan, batch=batch, finder=finder,
+        valid=valid, min_p=min_p, max_error=None if max_error is None else parse_share(max_error),
         pattern=pattern, rotate=None if rotate == "auto" else int(rotate), digits_only=digits_only,
     )  # fmt: skip
     begin = time.perf_counter()
     with ReadingBar(request.count, to_file=output is not None, quiet=quiet) as bar:
-        tally = read_all(request, reader, watch=bar.add)
+        tally = read_all(request, opened, watch=bar.add)
     seconds = time.perf_counter() - begin
     if resume and not quiet and tally.inputs == tally.earlier > 0:
         tell(f"all inputs ({tally.earlier}) were already read")

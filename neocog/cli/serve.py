@@ -22,11 +22,13 @@ def serve(
     certificate: Annotated[str | None, Certificate] = None,
     key: Annotated[str | None, Key] = None,
     corrections: Annotated[str | None, Corrections] = None,
-    model: options.Model = options.DEFAULT_MODEL,
+    model: options.ReadingModel = None,
+    reader: options.Reader = "digits",
     device: options.Device = "auto",
     min_p: options.MinP = None,
     max_error: options.MaxError = None,
     pattern: options.Pattern = None,
+    valid: options.Valid = None,
     finder: options.Finder = None,
 ) -> None:
     """Read pictures in the browser: drop them, photograph them, correct what was read.
@@ -43,8 +45,8 @@ def serve(
     if key is not None and certificate is None:
         raise UsageError("--key needs --certificate")
     with server.listen(host, port) as listener:
-        reader = Reader(
-            model, device=device, min_p=min_p, pattern=pattern, finder=finder,
+        opened = Reader(
+            model, reader=reader, device=device, min_p=min_p, pattern=pattern, valid=valid, finder=finder,
             max_error=None if max_error is None else parse_share(max_error),
         )  # fmt: skip
-        server.serve(reader, listener, corrections=corrections, certificate=certificate, key=key)
+        server.serve(opened, listener, corrections=corrections, certificate=certificate, key=key)

@@ -54,12 +54,13 @@ class PictureScore:
     readings: "tuple[PageReading, ...]"
     expected: tuple[str, ...]
     seconds: float
+    signs: bool = False  # whether whole texts are compared, with signs, spaces and line ends
 
     @cached_property
     def distances(self) -> tuple[int, ...]:
-        """Edits between each reading and what stands there; a line end is none, ``?`` is one."""
-        pairs = zip(self.readings, self.expected, strict=True)
-        return tuple(edit_distance(own.plain.replace("\n", ""), expected) for own, expected in pairs)
+        """Edits between each reading and what stands there; of digits a line end is none, ``?`` is one."""
+        texts = [own.text if self.signs else own.plain.replace("\n", "") for own in self.readings]
+        return tuple(map(edit_distance, texts, self.expected))
 
     @property
     def mistakes(self) -> "list[tuple[PageReading, str, int]]":

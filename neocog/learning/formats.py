@@ -53,12 +53,14 @@ class LabelledPictures:
     expected: tuple[str, ...]  #: digits of each picture in reading order, nothing between them
     name: str  #: the set, for people
     left_out: tuple[str, ...] = ()  #: pictures of the table whose text holds no digit
+    texts: tuple[str, ...] | None = None  #: with signs, spaces and line ends, if the table has them
 
     def __len__(self) -> int:
         return len(self.files)
 
     def __getitem__(self, index: slice) -> "LabelledPictures":
-        return LabelledPictures(self.files[index], self.expected[index], self.name, self.left_out)
+        texts = None if self.texts is None else self.texts[index]
+        return LabelledPictures(self.files[index], self.expected[index], self.name, self.left_out, texts)
 
 
 # --- IDX --------------------------------------------------------------------------------------
@@ -176,7 +178,7 @@ def read_labels_csv(path: Path) -> LabelledPictures:
     """
     text = read_text(path, "a table of labels")
     table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    count, files, expected, left_out = 0, [], [], []
+    count, files, expected, left_out, texts = 0, [], [], [], list[str]()
     try:
         columns = table.fieldnames or []
         answer = next((name for name in ("digits", "text") if name in columns), None)
@@ -197,13 +199,15 @@ def read_labels_csv(path: Path) -> LabelledPictures:
                 continue
             files.append(path.parent / name)
             expected.append(digits)
+            texts.append("\n".join(line.strip() for line in (row.get("text") or "").split("|")))
     except csv.Error as error:
         raise InputError(f"{path}: not a table ({error}); quote values that hold quotes") from error
     if not files:
         none = f"no row of {count} has a digit in its {answer}" if count else "has no rows"
         raise InputError(f"{path}: {none}, expected a row for each picture")
     name = path.parent.name or path.name
-    return LabelledPictures(tuple(files), tuple(expected), name, tuple(left_out))
+    written = tuple(texts) if "text" in columns else None
+    return LabelledPictures(tuple(files), tuple(expected), name, tuple(left_out), written)
 
 
 @cache  # they take a second to normalise

@@ -13,8 +13,9 @@ from neocog.errors import UsageError
 from neocog.live.capture import Frame
 from neocog.live.tracks import Row
 from neocog.network.decision import Answers
+from neocog.reading.numbers import read_lines
 from neocog.reading.policy import features
-from neocog.reading.records import REJECTED, Box
+from neocog.reading.records import REJECTED, Box, DigitReading
 from neocog.vision.finder import FinderSettings, Finding
 from neocog.vision.page import Layout, lay_out
 from neocog.vision.weigh import SearchSettings
@@ -174,16 +175,18 @@ class FrameReader:
     def recognise(self, seen: FrameReading) -> FrameReading:
         """Choose the digits of a frame among what was found, and recognise them."""
         start = time.perf_counter()
+        left, top, *sides = seen.bounds
+        if self._reader.line_model is not None:
+            lines, left_out = read_lines(self._reader, seen.grey, seen.found)
+            rows = tuple(tuple(_moved(char, left, top) for char in line.chars) for line in lines)
+            ms = 1e3 * (time.perf_counter() - start)
+            return replace(seen, page=Layout(left_out=left_out), rows=rows, ms=ms)
         self._recent.next_frame()
         page = lay_out(
             seen.grey, self._reader.finder, self._known,
             weights=self._reader.weights, settings=_SEARCH, found=seen.found,
         )  # fmt: skip
-        left, top, *sides = seen.bounds
-        digits = [
-            replace(digit, box=(digit.box[0] + left, digit.box[1] + top, *digit.box[2:]))
-            for digit in self._reader.recognise(page.lines)
-        ]
+        digits = [_moved(digit, left, top) for digit in self._reader.recognise(page.lines)]
         if seen.entire:
             heights = [digit.box[3] for digit in digits if digit.char != REJECTED]
             self._small = min(heights, default=math.inf) * LONG_SIDE < _LEGIBLE * max(sides)
@@ -197,3 +200,7 @@ class FrameReader:
     ) -> tuple[Answers, NDArray[np.float64]]:
         answers = self._recent.recognise(digits)
         return answers, features(answers, self._reader.model, guesses)
+
+
+def _moved(digit: DigitReading, x: int, y: int) -> DigitReading:
+    return replace(digit, box=(digit.box[0] + x, digit.box[1] + y, *digit.box[2:]))

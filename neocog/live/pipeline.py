@@ -153,7 +153,8 @@ class Pipeline:
             sys.setswitchinterval(_TURN)
             cv2.setNumThreads(finder_threads(self.reader.finder.device))
             engine = self.reader.engine
-            for digits in _WARM if engine.device == "cpu" else (*_WARM, *_WARM_GPU):
+            passes = _WARM if engine.device == "cpu" else (*_WARM, *_WARM_GPU)
+            for digits in passes if self.reader.line_model is None else ():
                 engine.recognise(np.zeros((digits, 28, 28), np.uint8), batch=self.reader.batch)
             self._frame_reader.warm()
             gc.collect()

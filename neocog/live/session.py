@@ -22,7 +22,7 @@ from neocog.live.recorder import Recorder
 from neocog.live.sources import Source
 from neocog.live.tracks import Row
 from neocog.reading.pictures import identity
-from neocog.reading.records import PageReading
+from neocog.reading.records import REJECTED, PageReading
 from neocog.text import tell, to_json
 
 if TYPE_CHECKING:
@@ -152,7 +152,11 @@ class Session:
         self, frame: int, t: float, age_ms: float, text: str, digits: Row, **more: Any
     ) -> dict[str, Any]:
         model, finder = self.reader.model.id, self.reader.finder.model.id
-        page = PageReading(self.source.name, text=text, digits=digits, model=model, finder=finder, **more)
+        digits = tuple(digit for digit in digits if digit.char == REJECTED or digit.char.isdigit())
+        kind = self.reader.kind
+        page = PageReading(
+            self.source.name, text=text, digits=digits, model=model, finder=finder, reader=kind, **more
+        )
         return page.to_dict() | {"frame": frame, "t": round(t, 3), "age_ms": round(age_ms, 1)}
 
     def end_recording(self) -> None:

@@ -14,6 +14,8 @@ from neocog.errors import ModelError
 
 #: The model that is used when none is named.
 DEFAULT = "neocog"
+#: The model that reads whole lines, where none is named.
+LINES = "neocog-lines"
 #: The network that finds the digits of a page; it lies beside the models, and is none.
 FINDER = "finder"
 SUFFIX = ".safetensors"

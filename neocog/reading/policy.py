@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
+from neocog.network.ctc import Automaton
 from neocog.network.decision import Answers, all_scores
+from neocog.text import reason_of
 from neocog.vision.finder import SURE
 
 if TYPE_CHECKING:
@@ -21,6 +24,9 @@ TWO_ANSWERS = "two answers"
 NOT_A_DIGIT = "not a digit"
 PLACE = "#"
 """A digit in a `Pattern`."""
+
+MAX_VALID = 2**22
+"""Bytes of a list of valid numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,35 @@ class Pattern:
             return "".join(chars)
         rest = iter(chars)
         return "".join(next(rest) if char == PLACE else char for char in self.form)
+
+
+class LinePattern(Pattern):
+    """A `Pattern` whose other characters are read as digits are, such as ``##/##/####`` or ``#.###,##``."""
+
+    __slots__ = ()
+
+    def fits(self, chars: Sequence[str]) -> bool:
+        """Whether a line has the form, wherever spaces stand."""
+        return Automaton([self.form.replace(" ", "")]).accepts("".join(chars).replace(" ", ""))
+
+    def fill(self, chars: Sequence[str]) -> str:
+        """Return the line as it is: its signs were read."""
+        return "".join(chars)
+
+
+def read_valid(path: str | Path) -> tuple[str, ...]:
+    """Return the numbers that a file lists, one a line; UsageError if it cannot be read or is too large."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(MAX_VALID + 1)
+        if len(data) > MAX_VALID:
+            raise UsageError(f"{path}: more than {MAX_VALID >> 20} MiB of valid numbers; list fewer")
+        return tuple(filter(None, map(str.strip, data.decode("utf-8-sig").splitlines())))
+    except (OSError, UnicodeDecodeError) as error:
+        why = reason_of(error).lower()
+        raise UsageError(
+            f"{path}: no list of valid numbers, one a line ({why}); give another --valid"
+        ) from None
 
 
 def features(found: Answers, model: "Model", guesses: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
 """From a picture to its text: decode, find the digits, recognise them, reject the doubtful."""
 
+import hashlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
@@ -11,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
+from neocog.network.ctc import Automaton
 from neocog.network.decision import Answers, of_lone_digits
+from neocog.network.lines import LineModel, load_lines
 from neocog.network.model import Model, load_model
-from neocog.network.registry import DEFAULT, FINDER, find_model
+from neocog.network.registry import DEFAULT, FINDER, LINES, find_model
+from neocog.reading.numbers import read_page
 from neocog.reading.pictures import Picture, is_several, name_of, pages_of, what_went_wrong
-from neocog.reading.policy import Pattern, Policy, features, weighed
+from neocog.reading.policy import LinePattern, Pattern, Policy, features, read_valid, weighed
 from neocog.reading.records import REJECTED, Box, DigitReading, PageReading, SignReading
 from neocog.reading.words import into_words, one_each, stands
 from neocog.vision.finder import LONG_SIDE, FinderSettings, Finding
@@ -25,7 +29,10 @@ from neocog.vision.search import Mark
 from neocog.vision.weigh import SearchSettings, Weights
 
 if TYPE_CHECKING:
+    from neocog.network.engine import AnyEngine
     from neocog.vision.decode import Page
+
+READERS = ("digits", "lines")
 
 
 class Reader:
@@ -37,7 +44,7 @@ class Reader:
     Parameters
     ----------
     model : str, Path or Model
-        Name of a shipped model, a model file, or a loaded model.
+        Name of a shipped model, a model file, or a loaded model (for lines a `LineModel`).
     device : str
         Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU; the finder on the
         first) or ``"cuda:N"``.
@@ -53,13 +60,17 @@ class Reader:
     finder : str, Path or FinderModel, optional
         A finder's file; the shipped one by default.
     pattern : str, optional
-        What each line looks like, ``#`` for a digit: see `Pattern`. Of several ways to read
-        a line, one with so many digits is taken; none is made up.
+        What each line looks like, ``#`` for a digit: see `Pattern`, for lines `LinePattern`. Of several
+        ways to read a line, one with so many digits is taken; none is made up.
     rotate : int, optional
         Degrees clockwise, 0, 90, 180 or 270, by which pages are turned to be read; found out where
         it is not given.
     digits_only : bool
         Leave signs and spaces out of the text.
+    reader : str
+        ``"digits"`` reads a digit at a time, ``"lines"`` whole numbers with their signs.
+    valid : str, Path or iterable of str, optional
+        A file of the numbers that may occur, one a line, or these numbers; for lines only.
 
     Raises
     ------
@@ -79,7 +90,7 @@ class Reader:
 
     def __init__(
         self,
-        model: str | Path | Model | None = None,
+        model: str | Path | Model | LineModel | None = None,
         *,
         device: str = "auto",
         precision: str | None = None,
@@ -91,27 +102,59 @@ class Reader:
         pattern: str | None = None,
         rotate: int | None = None,
         digits_only: bool = False,
+        reader: str = "digits",
+        valid: "str | Path | Iterable[str] | None" = None,
     ) -> None:
-        from neocog.reading.device import finder_beside, open_engine
+        from neocog.reading.device import finder_beside
 
-        self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
+        if reader not in READERS:
+            raise UsageError(f"reader '{reader}' is unknown: choose one of {', '.join(READERS)}")
+        self.kind = reader
+        self.line_model: LineModel | None = None
+        if reader == "lines":
+            lines = model if isinstance(model, LineModel) else load_lines(cast(str, model or LINES))
+            self.line_model = lines  # `model` are its ten layers, under its name
+            self.model = replace(lines.digits, card=lines.card, version=lines.version)
+        else:
+            self.model = model if isinstance(model, Model) else load_model(cast(str, model or DEFAULT))
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
-        self.engine = open_engine(self.model, device=device, precision=precision, plan=plan)
-        self.batch = self.engine.batch if batch is None else batch
+        self.engine = self.opened(device=device, precision=precision, plan=plan)
+        usual: int = getattr(self.engine, "batch", 1)  # a line engine reads strip by strip
+        self.batch = usual if batch is None else batch
         if not isinstance(finder, FinderModel):
             finder = load_finder(find_model(finder or FINDER))
         self.finder = finder_beside(self.engine, finder)
         if rotate is not None and rotate not in TURNS:
             raise UsageError(f"rotate {rotate}: expected 0, 90, 180 or 270 degrees")
         self.rotate, self.digits_only, self.weights = rotate, digits_only, Weights()
-        self.pattern = None if pattern is None else Pattern(pattern)
+        form = LinePattern if reader == "lines" else Pattern
+        self.pattern = None if pattern is None else form(pattern)
+        self.valid, self.automaton, texts = None, None, None
+        if valid is not None:
+            if reader != "lines":
+                raise UsageError("--valid is for whole numbers; add --reader lines")
+            texts = read_valid(valid) if isinstance(valid, str | Path) else tuple(valid)
+            self.valid = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+        if reader == "lines" and (pattern is not None or texts is not None):
+            self.automaton = Automaton([] if pattern is None else [pattern], texts)
+
+    def opened(self, *, device: str = "auto", threads: int | None = None, **options: Any) -> "AnyEngine":
+        """Open the engine of its network on a device, see `neocog.reading.device`."""
+        from neocog.reading.device import open_engine, open_line_engine
+
+        if self.line_model is None:
+            return open_engine(self.model, device=device, threads=threads, **options)
+        if options not in ({}, {"precision": None, "plan": "default"}):
+            raise UsageError("--precision and --plan are for --reader digits; leave them out")
+        return cast("AnyEngine", open_line_engine(self.line_model, device=device, threads=threads))
 
     @property
     def settings(self) -> dict[str, Any]:
         """What was asked for and changes what is read: records of other settings are no match."""
         pattern = None if self.pattern is None else self.pattern.form
         asked = {"pattern": pattern, "rotate": self.rotate, "digits_only": self.digits_only or None}
-        return {"min_p": self.policy.min_p} | {k: v for k, v in asked.items() if v is not None}
+        lines = {"reader": "lines" if self.kind == "lines" else None, "valid": self.valid}
+        return {"min_p": self.policy.min_p} | {k: v for k, v in (asked | lines).items() if v is not None}
 
     def changed(self, **attributes: Any) -> "Reader":
         """Return a reader like this one, but for some attributes."""
@@ -223,6 +266,8 @@ class Reader:
                 yield PageReading(name_of(picture), page, model=self.model.id, error=why)
 
     def _read_page(self, source: str, page: "Page", began: float) -> PageReading:
+        if self.line_model is not None:
+            return read_page(self, source, page, began)
         start = time.perf_counter()
         found = self.find(page.grey)
         rest = iter(self.recognise(found.lines, scale=page.scale))

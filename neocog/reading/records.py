@@ -67,16 +67,39 @@ class WordReading:
 
 
 @dataclass(frozen=True, slots=True)
+class NumberReading:
+    """A word that holds digits as the line reader reads it, with the signs in it."""
+
+    text: str
+    p: float  #: probability that all of it is right
+    box: Box
+    chars: tuple[DigitReading, ...]  #: its digits, signs and ``?``
+
+    def to_dict(self) -> dict[str, Any]:
+        chars = [{"char": c.char, "p": round(c.p, 4), "box": list(c.box)} for c in self.chars]
+        p, box = round(self.p, 4), list(self.box)
+        return {"text": self.text, "p": p, "box": box, "chars": chars, "field": None}
+
+
+@dataclass(frozen=True, slots=True)
 class LineReading:
     """One line of a page: its text, its box and its words, in reading order."""
 
     text: str
     box: Box
     words: tuple[WordReading, ...]
+    numbers: tuple[NumberReading, ...] | None = None  #: of the line reader alone
+    #: log likelihood above that of the next text that a pattern or a list allows; infinite if there is none
+    margin: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         words = [{"text": w.text, "box": list(w.box), "digits": list(w.digits or ())} for w in self.words]
-        return {"text": self.text, "box": list(self.box), "words": words}
+        record: dict[str, Any] = {"text": self.text, "box": list(self.box), "words": words}
+        if self.numbers is not None:
+            record["numbers"] = [number.to_dict() for number in self.numbers]
+        if self.margin is not None:
+            record["margin"] = round(self.margin, 4)
+        return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +122,7 @@ class PageReading:
     finder: str = ""  #: name and version of what found the digits; empty where nothing was searched for
     size: tuple[int, int] | None = None  #: of the upright picture; None where nothing was searched for
     lines: tuple[LineReading, ...] = ()  #: what ``text`` is made of
+    reader: str = "digits"  #: what read it: a digit at a time, or whole ``lines``
     picture: Any = field(default=None, repr=False, compare=False)  #: what `Reader.read` was given
 
     def __str__(self) -> str:
@@ -203,6 +227,7 @@ class PageReading:
         if self.finder:
             signs = [{"char": s.char, "p": round(s.p, 4), "box": list(s.box)} for s in self.signs]
             record |= {"finder": self.finder, "signs": signs, "left_out": self.left_out, "turn": self.turn}
+            record["reader"] = self.reader
         if self.size is not None:
             record |= {"size": list(self.size), "lines": [line.to_dict() for line in self.lines]}
         if self.fits is not None:

@@ -45,7 +45,7 @@ def one_each(signs: Sequence[SignReading], turn: int, size: tuple[int, int]) -> 
             left, top, wide, high = upright(other.box, turn, size)
             if 2 * (min(x + w, left + wide) - max(x, left)) > min(w, wide):
                 if sign.char == other.char == "." and (y + h <= top or top + high <= y):
-                    kept[n] = SignReading(":", sign.p, _around([sign.box, other.box]))
+                    kept[n] = SignReading(":", sign.p, around([sign.box, other.box]))
                 break
         else:
             kept.append(sign)
@@ -90,9 +90,9 @@ def into_words(
             numbers = [number for *_, number in marks if number is not None]
             span = (numbers[0], numbers[-1]) if numbers else None
             text = "".join(mark[2] for mark in marks)
-            parts.append(WordReading(text, _around([mark[1] for mark in marks]), span))
+            parts.append(WordReading(text, around([mark[1] for mark in marks]), span))
         text = between.join(part.text for part in parts)
-        read.append(LineReading(text, _around([mark[1] for mark in row]), tuple(parts)))
+        read.append(LineReading(text, around([mark[1] for mark in row]), tuple(parts)))
     return tuple(read)
 
 
@@ -165,7 +165,7 @@ def _height(row: list[Mark]) -> float:
     return median(mark[0][3] for mark in row if mark[3] is not None)
 
 
-def _around(boxes: Sequence[Box]) -> Box:
+def around(boxes: Sequence[Box]) -> Box:
     x, y = min(box[0] for box in boxes), min(box[1] for box in boxes)
     right, bottom = max(box[0] + box[2] for box in boxes), max(box[1] + box[3] for box in boxes)
     return x, y, right - x, bottom - y

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.batching import FixedBatches
+from neocog.batch.batching import in_passes
 from neocog.batch.pool import OutOfTime, WorkerProcess, do, start
 from neocog.batch.run import open_pool, usual_workers
 from neocog.batch.sources import Item
@@ -107,7 +107,7 @@ class Service:
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._error: BaseException | None = None
-        self._job = ServeJob(reader, Format("jsonl")).with_engine(FixedBatches(reader.engine))
+        self._job = ServeJob(reader, Format("jsonl")).with_engine(in_passes(reader.engine))
         self._stack = ExitStack()
         for worker in self._stack.enter_context(open_pool(self._job, self.workers)).workers:
             threading.Thread(target=self._run, args=(worker,), daemon=True).start()

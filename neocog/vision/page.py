@@ -67,7 +67,7 @@ def lay_out(
     settings = settings or SearchSettings()
 
     def searched(degrees: int, boxes: Finding | None = None) -> Layout:
-        lying = _turned(grey, degrees)
+        lying = turned(grey, degrees)
         boxes = look(lying, network) if boxes is None else boxes
         search = Search(lying, boxes, known, weights, settings)
         lines = search.lines(count)
@@ -80,8 +80,8 @@ def lay_out(
     many, digits = settings.many, len(best.digits)
     doubtful = digits + best.left_out >= many / 2 and best.worth <= settings.upright * digits
     if turn is None and doubtful:
-        others = [(degrees, look(_turned(grey, degrees), network)) for degrees in TURNS[1:]]
-        other = searched(*max(others, key=lambda turned: _seen(turned[1])))
+        others = [(degrees, look(turned(grey, degrees), network)) for degrees in TURNS[1:]]
+        other = searched(*max(others, key=lambda one: seen(one[1])))
         ms = best.ms + other.ms
         if len(other.digits) >= many and other.worth > settings.upright * len(other.digits):
             best = other
@@ -89,11 +89,11 @@ def lay_out(
     return best
 
 
-def _turned(grey: Grey, degrees: int) -> Grey:
+def turned(grey: Grey, degrees: int) -> Grey:
     return np.ascontiguousarray(np.rot90(grey, -degrees // 90))
 
 
-def _seen(found: Finding) -> float:
+def seen(found: Finding) -> float:
     """Log odds of all that the finder takes for digits, together."""
     settings = FinderSettings()
     some = found[(found.kinds < 10) & (found.scores >= settings.score)]
@@ -104,12 +104,12 @@ def _seen(found: Finding) -> float:
 def _line(marks: Sequence[Mark], turn: int, shape: tuple[int, ...]) -> Line:
     high, wide = shape
     for mark in [*marks, *(mark.sign for mark in marks if mark.sign)]:
-        mark.box = _turned_back(mark.box, turn, wide, high)
+        mark.box = turned_back(mark.box, turn, wide, high)
     digits = tuple(mark for mark in marks if mark.is_digit)
     return Line(digits, tuple(mark for mark in marks if not mark.is_digit))
 
 
-def _turned_back(box: Sequence[float], turn: int, wide: int, high: int) -> tuple[int, int, int, int]:
+def turned_back(box: Sequence[float], turn: int, wide: int, high: int) -> tuple[int, int, int, int]:
     """A box of the turned page in whole pixels of the given one, which is ``wide`` x ``high``."""
     x, y, w, h = box
     if turn == 90:

@@ -1,0 +1,214 @@
+"""Lines as wholes: a page's strips, what the ten layers say along them, text with its signs."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.network import ctc
+from neocog.network.lines import ALPHABET, ROWS
+from neocog.reading.records import (
+    REJECTED,
+    Box,
+    DigitReading,
+    LineReading,
+    NumberReading,
+    PageReading,
+    SignReading,
+    WordReading,
+)
+from neocog.reading.words import around
+from neocog.vision.finder import FinderSettings, Finding, merged
+from neocog.vision.page import TURNS, seen, turned, turned_back
+from neocog.vision.strips import Strip, StripSettings, strips
+
+if TYPE_CHECKING:
+    from neocog.reading.reader import Reader
+    from neocog.vision.decode import Page
+
+Logs = NDArray[np.float32]
+Place = tuple[Strip, int]
+"""A column of an answer: its strip, and its number there."""
+
+SPACE, BLANK = ALPHABET.index(" "), len(ALPHABET)
+FAR = 8.0
+"""How far below the best text, in log likelihood, one that is allowed may be; on even rows of strings nine of
+ten patterns that mend a reading are nearer, a quarter of those with a digit too many or too few are not."""
+
+_STEP, _BEFORE = 4, 24  # column t of an answer looks at column 4 t - 24 of its strip, and around it
+_REACH = 20  # columns of a strip on each side of a character's middle that may be its own
+_GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, which a wide gap parts:
+_GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has none there
+_UPRIGHT = 0.7  # share of characters in right numbers, as expected, from which no turn of a page is looked at
+_LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
+_BETTER = 1.5  # times as many in right numbers, as expected, as it lies, before a page is turned
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """A line as it was read, boxes in pixels of the page; words without a digit are among its words."""
+
+    words: tuple[NumberReading, ...]
+    margin: float | None  #: see `LineReading`; None where it is not what a pattern or a list allows
+
+    @property
+    def chars(self) -> tuple[DigitReading, ...]:
+        """All of it but spaces."""
+        return tuple(char for word in self.words for char in word.chars)
+
+
+def read_lines(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tuple[list[TextLine], int]:
+    """Read the lines of a page (H, W) around marks that were found; and count the digits in none of them."""
+    marks = merged(found[found.scores >= StripSettings().least], FinderSettings())
+    cut = strips(grey, marks)
+    engine: Any = reader.engine
+    answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
+    lines, read = [], set[int]()
+    for _, some in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
+        parts = list(some)
+        if (line := _line(reader, parts, marks.boxes)) is not None:
+            lines.append(line)
+            read.update(*(strip.marks for strip, _ in parts))
+    digits = np.flatnonzero((marks.kinds < 10) & (marks.scores >= StripSettings().score))
+    return lines, len(set(digits.tolist()) - read)
+
+
+def _line(
+    reader: "Reader", parts: Sequence[tuple[Strip, Logs]], marks: NDArray[np.float32]
+) -> TextLine | None:
+    """What the strips of a line say together; None if no digit is among it."""
+    logs, places = list[Logs](), list[Place]()
+    for strip, own in parts:
+        logs += [own, _GAP]
+        places += [(strip, t) for t in range(len(own) + 1)]
+    logp = np.concatenate(logs[:-1])
+    number, margin = _number(logp, reader)
+    if not any(char.isdigit() for char in number.text):
+        return None
+    boxes = _boxes([(char.first, char.last) for char in number.chars], places, marks)
+    chars = [_char(*pair, logp) for pair in zip(number.chars, boxes, strict=True)]
+    spaces = [-1, *(k for k, char in enumerate(chars) if char.char == " "), len(chars)]
+    spans = [(before + 1, after) for before, after in pairwise(spaces) if before + 1 < after]
+    words = []
+    for first, last in spans:
+        p = number.p
+        if (
+            len(spans) > 1 and margin is None
+        ):  # the columns between the spaces say this word, if these are there
+            edges = [number.chars[k] for k in (first - 1, last) if 0 <= k < len(chars)]
+            begin = number.chars[first - 1].last + 1 if first else 0
+            end = number.chars[last].first if last < len(chars) else len(logp)
+            text = "".join(char.char for char in number.chars[first:last])
+            p = float(np.exp(ctc.total(logp[begin:end], text))) * prod(edge.p for edge in edges)
+        words.append(_word(tuple(chars[first:last]), p))
+    return TextLine(tuple(words), margin)
+
+
+def _number(logp: Logs, reader: "Reader") -> tuple[ctc.Number, float | None]:
+    """What is written; if it is a text that is allowed, which is likely enough, also its margin."""
+    if reader.automaton is not None:
+        number = ctc.number(logp, bound=reader.policy.min_p, automaton=reader.automaton)
+        if number.text and number.beside < FAR:
+            return number, number.margin
+    return ctc.number(logp, bound=reader.policy.min_p), None
+
+
+def _word(chars: tuple[DigitReading, ...], p: float) -> NumberReading:
+    return NumberReading("".join(c.char for c in chars), p, around([c.box for c in chars]), chars)
+
+
+def _char(char: ctc.Char, box: Box, logp: Logs) -> DigitReading:
+    """A character that was read, or ``?`` if it is doubtful or was perhaps left out."""
+    p = np.exp(logp[char.first : char.last + 1])
+    second, first = np.sort(p[:, :BLANK].max(axis=0))[-2:].tolist()
+    read = REJECTED if char.reason else char.char
+    return DigitReading(read, char.p, first - second, box, char.reason, 1 - float(p[:, BLANK].min()))
+
+
+def _boxes(
+    spans: Sequence[tuple[int, int]], places: Sequence[Place], marks: NDArray[np.float32]
+) -> list[Box]:
+    """The box of each character: of the mark in which it alone is, else of the ink between its neighbours."""
+    at = [
+        (places[first][0], _STEP * (places[first][1] + (last - first) / 2) - _BEFORE) for first, last in spans
+    ]
+    own = []
+    for strip, middle in at:
+        off = {k: strip.to_page(middle, ROWS / 2)[0] - marks[k, 0] - marks[k, 2] / 2 for k in strip.marks}
+        inside = [k for k in off if abs(off[k]) <= marks[k, 2] / 2]
+        own.append(min(inside, key=lambda k: abs(off[k]), default=None))
+    out = list[Box]()
+    for (strip, middle), mark in zip(at, own, strict=True):
+        if mark is not None and own.count(mark) == 1:
+            left, top, wide, high = marks[mark].tolist()
+        else:
+            others = [(middle + x) / 2 for other, x in at if other is strip and x != middle]
+            first = max([middle - _REACH, *(x for x in others if x < middle)])
+            last = min([middle + _REACH, *(x for x in others if x > middle)])
+            left, top, wide, high = strip.box(round(first), round(last))
+        out.append((round(left), round(top), max(1, round(wide)), max(1, round(high))))
+    return out
+
+
+def read_page(reader: "Reader", source: str, page: "Page", began: float) -> PageReading:
+    """Read a page; ``began``: when its decoding did."""
+    start, turn = time.perf_counter(), reader.rotate or 0
+    grey = turned(page.grey, turn)
+    found = reader.look(grey)
+    looked = time.perf_counter()
+    lines, left_out = read_lines(reader, grey, found)
+    spent = time.perf_counter() - looked
+    count, right = _worth(lines)
+    some = sum(len(line.chars) for line in lines) + left_out
+    if reader.rotate is None and some > 1 and right <= _UPRIGHT * count:
+        others = [(degrees, grey := turned(page.grey, degrees), reader.look(grey)) for degrees in TURNS[1:]]
+        best, grey, found = max(others, key=lambda one: seen(one[2]))
+        other, out = read_lines(reader, grey, found)
+        more, better = _worth(other)
+        if more >= count and better > max(_BETTER * right, _UPRIGHT * more):
+            turn, lines, left_out = best, other, out
+    high, wide = page.grey.shape
+
+    def placed(char: DigitReading) -> DigitReading:
+        """Count its box in pixels of the picture."""
+        x, y, w, h = (round(side / page.scale) for side in turned_back(char.box, turn, wide, high))
+        return replace(char, box=(x, y, w, h))
+
+    digits, signs, told = list[DigitReading](), list[SignReading](), list[LineReading]()
+    for line in lines:
+        words, numbers = list[WordReading](), list[NumberReading]()
+        for word in line.words:
+            first, word = len(digits), _word(tuple(map(placed, word.chars)), word.p)
+            digits += [char for char in word.chars if _is_digit(char.char)]
+            signs += [SignReading(c.char, c.p, c.box) for c in word.chars if not _is_digit(c.char)]
+            span = (first, len(digits) - 1) if len(digits) > first else None
+            numbers += [word] if span else []
+            text = "".join(filter(_is_digit, word.text)) if reader.digits_only else word.text
+            words.append(WordReading(text, word.box, span))
+        text = ("" if reader.digits_only else " ").join(word.text for word in words)
+        box = around([word.box for word in words])
+        told.append(LineReading(text, box, tuple(words), tuple(numbers), line.margin))
+    ms = 1e3 * (time.perf_counter() - start)
+    fits = bool(lines) and None not in (line.margin for line in lines) if reader.automaton else None
+    return PageReading(
+        source=source, page=page.index, text="\n".join(line.text for line in told), digits=tuple(digits),
+        model=reader.model.id, signs=tuple(signs), left_out=left_out, turn=turn, lines=tuple(told),
+        ms={"decode": 1e3 * (start - began), "find": ms - 1e3 * spent, "recognise": 1e3 * spent},
+        finder=reader.finder.model.id, size=(round(wide / page.scale), round(high / page.scale)),
+        fits=fits, reader="lines",
+    )  # fmt: skip
+
+
+def _worth(lines: Sequence[TextLine]) -> tuple[int, float]:
+    """How many characters long numbers have, and how many of these are expected to be in right ones."""
+    words = [word for line in lines for word in line.words if len(word.chars) >= _LONG]
+    return sum(len(word.chars) for word in words), sum(word.p * len(word.chars) for word in words)
+
+
+def _is_digit(char: str) -> bool:
+    return char == REJECTED or char.isdigit()

@@ -1,0 +1,222 @@
+"""The line reader: records, patterns, lists of valid numbers; with an engine that says what a test wants."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from neocog import Reader
+from neocog.batch.batching import Networks
+from neocog.errors import UsageError
+from neocog.evaluation.evaluate import evaluate_pictures
+from neocog.learning.datasets import open_dataset
+from neocog.live.capture import Frame
+from neocog.live.frame_reader import FrameReader
+from neocog.network.lines import ALPHABET, LineModel, columns, from_digits
+from neocog.reading.formats import KINDS, Format
+from neocog.reading.policy import LinePattern, read_valid
+from tests.support import page, run, tiny_model
+
+BLANK = len(ALPHABET)
+
+
+def spelled(text: str, count: int, **others: tuple[str, float]) -> NDArray[np.float32]:
+    """Log likelihoods (count, n) of a text, evenly spread between what a strip has to spare at its ends.
+
+    ``others``: ``at3=("1", 0.4)``.
+    """
+    p = np.full((count, BLANK + 1), 1e-6)
+    p[:, BLANK] = 1
+    for k, char in enumerate(text):
+        t = round(14.5 + (k + 0.5) * max(count - 23, 0) / len(text))
+        p[t] = 1e-6
+        p[t, ALPHABET.index(char)] = 1
+        if (other := others.get(f"at{k}")) is not None:
+            p[t, ALPHABET.index(char)] = 1 - other[1]
+            p[t, ALPHABET.index(other[0]) if other[0] else BLANK] = other[1]
+    return np.log(p / p.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+class Engine:
+    """A line engine that says the same of every strip."""
+
+    device, where, precision = "cpu", "here", "fp32"
+
+    def __init__(self, text: str, **others: tuple[str, float]) -> None:
+        self.model, self.text, self.others = line_model(), text, others
+
+    def likelihoods(self, strips: Sequence[NDArray[Any]]) -> list[NDArray[np.float32]]:
+        return [spelled(self.text, columns(strip.shape[1]), **self.others) for strip in strips]
+
+
+def line_model() -> LineModel:
+    return from_digits(tiny_model(), seed=0, inner=4)
+
+
+def reader_of(text: str, others: dict[str, tuple[str, float]] | None = None, **options: Any) -> Reader:
+    reader = Reader(line_model(), reader="lines", device="cpu", rotate=0, **options)
+    return reader.changed(engine=Engine(text, **(others or {})))
+
+
+def test_a_record_has_the_signs_in_its_text_and_numbers_in_its_lines() -> None:
+    record = reader_of("30,7 -1").read(page("3071")).to_dict()
+    assert (record["text"], record["reader"], record["model"]) == ("30,7 -1", "lines", "tiny-lines")
+    assert [digit["char"] for digit in record["digits"]] == ["3", "0", "7", "1"]
+    assert [sign["char"] for sign in record["signs"]] == [",", "-"]
+    (line,) = record["lines"]
+    assert [word["digits"] for word in line["words"]] == [[0, 2], [3, 3]]
+    first, second = line["numbers"]
+    assert (first["text"], first["field"], [char["char"] for char in first["chars"]]) == (
+        "30,7",
+        None,
+        [*"30,7"],
+    )
+    assert second["text"] == "-1"
+    assert 0.99 < first["p"] <= 1
+    assert list(first) == ["text", "p", "box", "chars", "field"]
+    assert list(first["chars"][0]) == ["char", "p", "box"]
+    assert "margin" not in line
+
+
+def test_boxes_follow_the_writing() -> None:
+    reading = reader_of("3071").read(page("3071"))
+    lefts = [digit.box[0] for digit in reading.digits]
+    assert lefts == sorted(lefts)
+    for k, digit in enumerate(reading.digits):  # a digit of 45 x 60 every 60 pixels from 120 on
+        x, y, w, h = digit.box
+        assert abs(x + w / 2 - (120 + 60 * k + 22)) < 12
+        assert 110 < y < 140
+        assert 40 < h < 80
+
+
+def test_a_doubtful_character_is_rejected_for_a_reason() -> None:
+    reading = reader_of("307", {"at1": ("8", 0.4)}, min_p=0.7).read(page("307"))
+    assert reading.text == "3?7"
+    assert [digit.reason for digit in reading.digits] == [None, "two answers", None]
+    assert reading.lines[0].numbers is not None
+    assert reading.lines[0].numbers[0].p == pytest.approx(0.6, abs=0.01)
+
+
+@pytest.mark.parametrize("text", ["", "-", ", ."])
+def test_a_line_without_digits_is_none(text: str) -> None:
+    reading = reader_of(text).read(page("30"))
+    assert (reading.text, reading.lines, reading.left_out) == ("", (), 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "fits"),
+    [
+        ({}, "12130", None),
+        ({"pattern": "##/##"}, "12/30", True),
+        ({"pattern": "##.##"}, "12130", False),
+        ({"valid": ["12/30", "12/31"]}, "12/30", True),
+        ({"valid": ["98765"]}, "12130", False),
+        ({"valid": ["12/30", "98"], "pattern": "##"}, "12130", False),
+    ],
+)
+def test_patterns_and_lists_choose_by_likelihood(options: Any, text: str, fits: bool | None) -> None:
+    reading = reader_of("12130", {"at2": ("/", 0.4)}, min_p=0.1, **options).read(page("12130"))
+    assert (reading.text, reading.fits) == (text, fits)
+    assert (reading.lines[0].margin is not None) == (fits is True)
+    assert "fits" in reading.to_dict() or not options
+
+
+def test_pattern_in_words() -> None:
+    form = LinePattern("##/##")
+    assert [form.fits(text) for text in ("12/30", "12 / 30", "12130", "12/3")] == [True, True, False, False]
+    assert form.fill("12/30") == "12/30"
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [(b"12\nAB12\n", "'AB12'"), (b"\n\n", "no text may"), (b"\xff\xfe1", "utf-8"), (b"1\n" * 2**22, "MiB"),
+     (None, "no such file")],
+)  # fmt: skip
+def test_a_list_of_valid_numbers_is_checked(data: bytes | None, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "valid.txt"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(UsageError, match=why) as error:
+        reader_of("1", valid=path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_list_may_have_blank_lines_and_numbers_twice(tmp_path: Path) -> None:
+    (tmp_path / "valid.txt").write_bytes(b"\xef\xbb\xbf12,50\r\n\n 7 \n7\n")
+    assert read_valid(tmp_path / "valid.txt") == ("12,50", "7", "7")
+
+
+def test_every_format_takes_the_signs() -> None:
+    reading = reader_of("=1-2 +7").read(page("127"))
+    told = {kind: Format(kind, names=False, source="x").render(reading) for kind in KINDS}
+    assert told["text"] == "=1-2 +7\n"
+    assert json.loads(told["jsonl"])["text"] == "=1-2 +7"
+    assert next(csv.reader(io.StringIO(told["csv"])))[2] == "'=1-2 +7"
+    assert all("=1-2" in told[kind] for kind in ("hocr", "alto", "tsv"))
+
+
+def test_digits_only_leaves_signs_and_spaces_out() -> None:
+    assert reader_of("1,2 3", digits_only=True).read(page("123")).text == "123"
+
+
+def test_strips_of_many_pages_share_passes() -> None:
+    networks = Networks(Engine("12"))
+    some = [np.zeros((48, 40), np.float32)] * 5
+    assert [len(own) for own in networks.ask(some)] == [columns(40)] * 5
+
+
+def test_live_takes_whole_numbers() -> None:
+    pixels = np.repeat(page("3071")[..., None], 3, axis=2)
+    frames = FrameReader(reader_of("30,71"))
+    seen = frames.recognise(frames.find(Frame(0, pixels, 0.0, 0.0)))
+    assert ["".join(char.char for char in row) for row in seen.rows] == ["30,71"]
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    Image.fromarray(page("307")).save(tmp_path / "a.png")
+    Image.fromarray(page("307")).save(tmp_path / "b.png")
+    (tmp_path / "labels.csv").write_text('file,text\na.png,"3,07"\nb.png,"3.07"\n')
+    return tmp_path
+
+
+def test_eval_compares_signs(labelled: Path) -> None:
+    pictures: Any = open_dataset(labelled)
+    score = evaluate_pictures(reader_of("3,07"), pictures)
+    facts, whole = (each.to_dict() for each in (score, replace(score, expected=pictures.texts, signs=True)))
+    assert (facts["exact"], facts["cer"]) == (1, 0)
+    assert (whole["exact"], whole["cer"]) == (0.5, 0.125)
+
+
+def test_the_commands_take_a_reader(labelled: Path, tmp_path: Path) -> None:
+    model = tmp_path / "lines.safetensors"
+    line_model().save(model)
+    picture = labelled / "a.png"
+    asked = ("--reader", "lines", "--device", "cpu")
+    done = run("read", picture, "--format", "jsonl", *asked, "--model", model, "--min-p", "0")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["settings"] == {"min_p": 0.0, "reader": "lines"}
+    done = run("eval", labelled, "--signs", "--json", *asked, "--model", model)
+    assert "exact_text" in json.loads(done.stdout)
+    (tmp_path / "valid.txt").write_text("AB\n")
+    for code, *words in (
+        (2, "read", picture, "--reader", "words"),
+        (2, "read", picture, *asked, "--isolated"),
+        (2, "read", picture, "--valid", tmp_path / "valid.txt"),
+        (2, "read", picture, *asked, "--model", model, "--valid", tmp_path / "valid.txt"),
+        (4, "read", picture, *asked, "--model", "no-such"),
+        (4, "read", picture, *asked, "--model", "neocog"),
+        (4, "read", picture, "--model", model),
+        (2, "eval", "sklearn", *asked, "--model", model),
+        (2, "eval", "--report", tmp_path / "report", *asked),
+    ):
+        done = run(*words)
+        assert (done.exit_code, len(done.stderr.splitlines())) == (code, 1), words
