@@ -321,7 +321,8 @@ class _Line:
                 self._polyline(way * [1.2, 0.3] + [(left + right) / 2, _BASE - high / 2])
         field = np.maximum(self.field, self._rules(left, right, top, foot) * rng.uniform(0.3, 1))
         above, below = rng.uniform(-0.03, 0.5, 2) * high
-        before, after = rng.uniform(0.02, 1.0, 2) * high
+        tight = rng.random(2) < 0.3  # the cut may touch the ink
+        before, after = np.where(tight, rng.uniform(-0.06, 0.1, 2), rng.uniform(0.02, 1.0, 2)) * high
         cut = field[
             max(0, int(top - above)) : int(foot + below), max(0, int(left - before)) : int(right + after)
         ]
