@@ -9,7 +9,7 @@ a CPU with the same number of threads).
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ from neocog.learning.drawing import photo
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, drawn_lines, line_pool
 from neocog.learning.drawing.hands import real_lines
 from neocog.learning.drawing.line import ROWS
-from neocog.learning.drawing.texts import ALPHABET
 from neocog.learning.trainable import _SILENT, Contrast, SCells, _GentleRoot
 from neocog.network.layers import banded
+from neocog.network.lines import ALPHABET, BESIDE, MARGIN, Head, LineModel, columns
 from neocog.network.model import Model, load_model
 from neocog.network.spec import REJECT, CSpec
 from neocog.text import edit_distance, to_json
@@ -36,7 +36,6 @@ Tensor = Any
 BLANK = len(ALPHABET)
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
 _SHARES = np.array([0.14, 0.28, 0.25, 0.16, 0.11, 0.06])  # of the steps
-_BORDER = 8  # columns of paper beside the strip, and of silence beside UC3
 HELD_SEED = 4_000_000_000
 
 
@@ -167,7 +166,7 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
-        u = functional.pad(x[:, 0], (_BORDER, _BORDER + 1, 8, 9)).clamp(0, 1)
+        u = functional.pad(x[:, 0], (MARGIN, MARGIN + 1, MARGIN, MARGIN + 1)).clamp(0, 1)
         u = self.contrast(u)
         for k, c in enumerate(self.c):
             u = u.contiguous(memory_format=torch.channels_last)
@@ -181,7 +180,7 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         """US4 at every column: its window takes every second one, so even and odd columns are apart."""
         columns = u.shape[3]
         odd = columns % 2
-        u = functional.pad(u, (_BORDER, _BORDER + odd, 0, 0))
+        u = functional.pad(u, (BESIDE, BESIDE + odd, 0, 0))
         apart = torch.cat([u[..., 0::2], u[..., 1::2]]).contiguous(memory_format=torch.channels_last)
         r = s_cells(self.s[3], apart, padding=0, mixed=self.mixed)
         even, other = r.chunk(2)
@@ -191,16 +190,30 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         for layer in (*self.s, *self.c):
             layer.constrain()
 
+    def line_model(self, name: str) -> LineModel:
+        """The network as it is now as a model for every engine; batch normalisations are folded."""
+        s = tuple(layer.weights() for layer in self.s)
+        profiles = (layer.profiles.detach().double().cpu().numpy() for layer in self.c)
+        blurs = tuple(np.outer(*each).astype(np.float32) for each in profiles)
+        layers = replace(self.digits, name=name, card={}, version="", s=s, blurs=blurs)
+        weights, biases = [], []
+        for conv, norm in ((self.head[0], self.head[1]), (self.head[3], self.head[4]), (self.head[7], None)):
+            w, b = (p.detach().double().cpu().numpy() for p in (conv.weight, conv.bias))
+            if norm is not None:
+                parts = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+                gain, shift, mean, var = (p.detach().double().cpu().numpy() for p in parts)
+                gain = gain / np.sqrt(var + norm.eps)
+                w, b = w * gain[:, None, None], (b - mean) * gain + shift
+            weights.append(w.astype(np.float32))
+            biases.append(b.astype(np.float32))
+        own, bias = (p.detach().cpu().numpy() for p in (self.own, self.bias))
+        return LineModel(layers, Head(own, bias, tuple(weights), tuple(biases)))
+
     def groups(self, settings: LineTraining) -> list[dict[str, Any]]:
         """Parameters by how fast they learn."""
         core = [p for layer in (*self.s, *self.c) for p in layer.parameters()]
         others = [self.own, self.bias, *self.head.parameters()]
         return [{"params": others, "times": 1.0}, {"params": core, "times": settings.core}]
-
-
-def columns(widths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Columns of a strip's answer that count."""
-    return (widths + 3) // 4 + 6
 
 
 Photographed = tuple[Tensor, NDArray[np.int64], list[str]]

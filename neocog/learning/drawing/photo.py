@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from neocog.network.lines import ROWS
+
 Tensor = Any
 Rng = np.random.Generator
-
-ROWS = 48
-"""Rows of a strip as the reader sees it."""
 
 
 def warped(x: Tensor, widths: NDArray[np.int64], columns: int, rng: Rng, *, real: bool = False) -> tuple[Tensor, NDArray[np.int64]]:

@@ -4,7 +4,6 @@ import numpy as np
 
 Rng = np.random.Generator
 
-ALPHABET = "0123456789.,-/:+()=x*%# "
 _LENGTHS = (0.05, 0.07, 0.13, 0.17, 0.17, 0.14, 0.1, 0.07, 0.05, 0.03, 0.02)
 
 
