@@ -127,7 +127,7 @@ def _char(char: ctc.Char, box: Box, logp: Logs) -> DigitReading:
     p = np.exp(logp[min(char.first, len(logp) - 1) : char.last + 1])
     second, first = np.sort(p[:, :BLANK].max(axis=0))[-2:].tolist()
     read = REJECTED if char.reason else char.char
-    return DigitReading(read, char.p, first - second, box, char.reason, 1 - float(p[:, BLANK].min()))
+    return DigitReading(read, float(char.p), first - second, box, char.reason, 1 - float(p[:, BLANK].min()))
 
 
 def _boxes(
