@@ -116,6 +116,7 @@ def test_a_line_without_digits_is_none(text: str) -> None:
     [
         ({}, "12130", None),
         ({"pattern": "##/##"}, "12/30", True),
+        ({"pattern": "##/##kg"}, "12/30kg", True),
         ({"pattern": "##.##"}, "12130", False),
         ({"valid": ["12/30", "12/31"]}, "12/30", True),
         ({"valid": ["98765"]}, "12130", False),
@@ -204,6 +205,10 @@ def test_the_commands_take_a_reader(labelled: Path, tmp_path: Path) -> None:
     done = run("read", picture, "--format", "jsonl", *asked, "--model", model, "--min-p", "0")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["settings"] == {"min_p": 0.0, "reader": "lines"}
+    same = run(
+        "read", picture, "--format", "jsonl", *asked, "--model", model, "--min-p", "0", "--workers", "1"
+    )
+    assert same.stdout == done.stdout
     done = run("eval", labelled, "--signs", "--json", *asked, "--model", model)
     assert "exact_text" in json.loads(done.stdout)
     (tmp_path / "valid.txt").write_text("AB\n")

@@ -101,10 +101,10 @@ def _line(
             len(spans) > 1 and margin is None
         ):  # the columns between the spaces say this word, if these are there
             edges = [number.chars[k] for k in (first - 1, last) if 0 <= k < len(chars)]
-            begin = number.chars[first - 1].last + 1 if first else 0
-            end = number.chars[last].first if last < len(chars) else len(logp)
+            begin = edges[0].last + 1 if first else 0
+            end = edges[-1].first if last < len(chars) else len(logp)
             text = "".join(char.char for char in number.chars[first:last])
-            p = float(np.exp(ctc.total(logp[begin:end], text))) * prod(edge.p for edge in edges)
+            p = float(np.exp(ctc.total(logp[begin : max(end, begin + 1)], text))) * prod(e.p for e in edges)
         words.append(_word(tuple(chars[first:last]), p))
     return TextLine(tuple(words), margin)
 
@@ -124,10 +124,10 @@ def _word(chars: tuple[DigitReading, ...], p: float) -> NumberReading:
 
 def _char(char: ctc.Char, box: Box, logp: Logs) -> DigitReading:
     """A character that was read, or ``?`` if it is doubtful or was perhaps left out."""
-    p = np.exp(logp[char.first : char.last + 1])
+    p = np.exp(logp[min(char.first, len(logp) - 1) : char.last + 1])
     second, first = np.sort(p[:, :BLANK].max(axis=0))[-2:].tolist()
     read = REJECTED if char.reason else char.char
-    return DigitReading(read, char.p, first - second, box, char.reason, 1 - float(p[:, BLANK].min()))
+    return DigitReading(read, float(char.p), first - second, box, char.reason, 1 - float(p[:, BLANK].min()))
 
 
 def _boxes(

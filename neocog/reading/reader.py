@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.errors import UsageError
+from neocog.errors import ModelError, UsageError
 from neocog.network.ctc import Automaton
 from neocog.network.decision import Answers, of_lone_digits
 from neocog.network.lines import LineModel, load_lines
 from neocog.network.model import Model, load_model
-from neocog.network.registry import DEFAULT, FINDER, LINES, find_model
+from neocog.network.registry import DEFAULT, FINDER, LINES, find_model, kind_of
 from neocog.reading.numbers import read_page
 from neocog.reading.pictures import Picture, is_several, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import LinePattern, Pattern, Policy, features, read_valid, weighed
@@ -115,8 +115,12 @@ class Reader:
             lines = model if isinstance(model, LineModel) else load_lines(cast(str, model or LINES))
             self.line_model = lines  # `model` are its ten layers, under its name
             self.model = replace(lines.digits, card=lines.card, version=lines.version)
+        elif isinstance(model, Model):
+            self.model = model
+        elif isinstance(model, LineModel) or kind_of(find_model(model or DEFAULT)) == "lines":
+            raise ModelError(f"model {getattr(model, 'id', model)} reads whole lines; add --reader lines")
         else:
-            self.model = model if isinstance(model, Model) else load_model(cast(str, model or DEFAULT))
+            self.model = load_model(model or DEFAULT)
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
         self.engine = self.opened(device=device, precision=precision, plan=plan)
         usual: int = getattr(self.engine, "batch", 1)  # a line engine reads strip by strip
