@@ -195,7 +195,8 @@ class _SpectralCells(_Cells):
         spectra = _float32(_parts(taps.reshape(-1, len(a))).reshape(-1, len(a))) @ a
         spectra = spectra.reshape(len(down), _TILE, 2, before, planes).transpose(0, 1, 3, 2, 4)
         self._weights = _float32(spectra.reshape(len(down), _TILE, before, 2 * planes))
-        self._block = max(1, 160 // planes)  # frequencies whose products stay in the cache
+        self._block = max(1, 160 // planes)  # frequencies, and tiles, of a part of the work
+        self._tiles = max(1, 2**16 // (self.rows * self._cells * dilation * planes))
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         (high, w, before), planes, count = u.shape, len(self._silence), len(self._weights)
@@ -226,15 +227,16 @@ class _SpectralCells(_Cells):
             back = self._back @ sums.reshape(n, 2 * _TILE, -1)
             found[own] = back.reshape(n, 2, cells, len(heard), -1).swapaxes(2, 3)
 
-        def respond(i: int) -> None:
-            e = (self._up @ found.reshape(2 * count, len(heard), -1)[:, i]).reshape(self.rows, -1, planes)
-            out[:, heard[i]] = self._respond(e, v[:, heard[i]])
+        def respond(start: int) -> None:
+            own = slice(start, start + self._tiles)
+            e = self._up @ found.reshape(2 * count, len(heard), -1)[:, own].reshape(2 * count, -1)
+            where = heard[own]
+            out[:, where] = self._respond(e.reshape(self.rows, len(where), -1, planes), v[:, where])
 
-        first: list[Part] = [
-            partial(frequencies, start) for start in range(0, count, self._block) if len(heard)
-        ]
-        then: list[Part] = [partial(respond, i) for i in range(len(heard))]
-        return out.reshape(self.rows, -1, planes)[:, :columns], [first, then]
+        first: list[Part] = [partial(frequencies, start) for start in range(0, count, self._block)]
+        then: list[Part] = [partial(respond, start) for start in range(0, len(heard), self._tiles)]
+        parts = [first, then] if len(heard) else [[], []]
+        return out.reshape(self.rows, -1, planes)[:, :columns], parts
 
 
 def _dft(n: int) -> NDArray[np.complex128]:
@@ -261,16 +263,15 @@ class _Head:
     """The head over columns: UC4 (2, K4, T) -> scores (n, T)."""
 
     def __init__(self, head: Head) -> None:
-        self._taps = [_float32(w.transpose(2, 1, 0)) for w in head.weights]
-        self._biases = head.biases
-        self._own, self._bias = head.own, head.bias[:, None]
+        self._taps = [_float32(w.transpose(2, 1, 0)).reshape(-1, len(w)) for w in head.weights]
+        self._biases, self._own, self._bias = head.biases, head.own, head.bias[:, None]
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
-        x = np.concatenate([u[0], u[1]]).T  # (T, 2 K4)
+        x = _float32(u.reshape(-1, u.shape[2]).T)  # (T, 2 K4)
         for i, (taps, bias) in enumerate(zip(self._taps, self._biases, strict=True)):
-            around = len(taps) // 2
+            around = len(taps) // x.shape[1] // 2
             wide = np.pad(np.maximum(x, 0) if i else x, ((around, around), (0, 0)))
-            x = sum((wide[j : j + len(x)] @ tap for j, tap in enumerate(taps)), start=bias)
+            x = as_strided(wide, (len(x), len(taps)), wide.strides).copy() @ taps + bias
         return self._own @ u[0] + self._bias + x.T, []
 
 
