@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 from neocog.vision.finder import Finding
 from neocog.vision.strips import ROWS, WIDEST, Strip, ink_of, strip_of, strips
@@ -110,6 +111,20 @@ def test_any_picture_makes_a_strip(shape: tuple[int, int]) -> None:
     assert 0 <= ink.min() <= ink.max() <= 1
     whole = np.array([[0, 0, shape[1], shape[0]]])
     assert all(16 <= strip.ink.shape[1] <= WIDEST for strip in strips(grey, marks(whole)))
+
+
+def test_ink_is_what_its_equations_say() -> None:
+    grey = np.random.default_rng(3).uniform(0, 255, (ROWS, 50)).astype(np.float32)
+
+    def windows(x: np.ndarray, side: int, mode: str = "reflect") -> np.ndarray:
+        return sliding_window_view(np.pad(x, side // 2, mode), (side, side))
+
+    soft = windows(grey.astype(np.float64), 3).mean(axis=(2, 3))
+    paper = windows(windows(soft, 9, "edge").max(axis=(2, 3)), 31).mean(axis=(2, 3))
+    away = np.maximum(paper - grey, 0)
+    away -= np.median(away)
+    ink = np.clip(away / max(4, np.percentile(away, 97)), 0, 1)
+    np.testing.assert_allclose(ink_of(grey), ink, atol=1e-5)
 
 
 def test_flat_paper_has_no_ink() -> None:

@@ -61,19 +61,17 @@ class Strip:
     down: Floats  #: what the next row is further on the page, (w, 2)
 
     def to_page(self, columns: Any, rows: Any) -> Floats:
-        """Where places of the strip are on the page, (..., 2) pixels; 0, 0 is its top left corner."""
-        known = np.arange(len(self.middle)) + 0.5
-        at = [np.interp(columns, known, side) for side in (*self.middle.T, *self.down.T)]
-        off = np.asarray(rows) - ROWS / 2
-        return np.stack([at[0] + off * at[2], at[1] + off * at[3]], axis=-1)
+        """Where places of the strip are on the page, (..., 2) pixels, to a column; 0, 0 is its corner."""
+        k = np.clip(np.floor(columns), 0, len(self.middle) - 1).astype(int)
+        return np.asarray(self.middle[k] + (np.asarray(rows) - ROWS / 2)[..., None] * self.down[k])
 
     def box(self, first: int, last: int) -> tuple[float, float, float, float]:
         """The box on the page (left, top, width, height) of the ink in columns ``first`` to ``last``."""
-        rows = np.flatnonzero(self.ink[:, first : last + 1].max(axis=1, initial=0) > 0.35)
+        rows = np.flatnonzero(self.ink[:, max(0, first) : last + 1].max(axis=1, initial=0) > 0.35)
         top, foot = (rows[0], rows[-1] + 1) if len(rows) else (0, ROWS)
-        x, y = self.to_page((first + last + 1) / 2, (top + foot) / 2).tolist()
-        wide = float(np.hypot(*(self.to_page(last + 1, 0) - self.to_page(first, 0))))
-        high = float((foot - top) * np.hypot(*self.down[0]))
+        x, y = self.to_page((first + last) / 2, (top + foot) / 2).tolist()
+        unit = float(np.hypot(*self.down[0]))
+        wide, high = unit * (last + 1 - first), unit * float(foot - top)
         return x - wide / 2, y - high / 2, wide, high
 
 
@@ -146,15 +144,12 @@ def voted_slope(boxes: Boxes) -> float:
     return median(votes) if len(votes) > 1 else 0.0
 
 
-def lines_of(
-    boxes: Boxes, digits: NDArray[np.bool_], settings: StripSettings | None = None
-) -> list[list[int]]:
+def lines_of(boxes: Boxes, digits: NDArray[np.bool_], settings: StripSettings) -> list[list[int]]:
     """Group marks into lines of their numbers, top to bottom, each from left to right; each has a digit.
 
     ``boxes`` (N, 4) overlap little. Those of ``digits`` (N,) make the lines: from left to right each joins
     one that ends at its height. Other marks belong to a line that they stand beside or among.
     """
-    settings = settings or StripSettings()
     left, top, wide, high = np.asarray(boxes, np.float64).T
     x, y = left + wide / 2, top + high / 2
     slope = voted_slope(boxes[digits])
@@ -202,11 +197,7 @@ def lines_of(
 
 
 def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) -> list[Strip]:
-    """Cut the lines of a page (H, W) out; ``found`` counts in its pixels.
-
-    Of marks that overlap the best is taken; `Strip.marks` counts in what `merged` leaves of those from
-    ``settings.least`` on, which is all of ``found`` if that was done before.
-    """
+    """Cut the lines of a page (H, W) out; ``found`` counts in its pixels, `Strip.marks` in what is merged."""
     settings = settings or StripSettings()
     page = _Page(grey, merged(found[found.scores >= settings.least], FinderSettings()), settings)
     return list(islice(page.strips(), settings.most))
@@ -290,10 +281,7 @@ class _Page:
         return out[0], out[1]
 
     def path(self, part: Sequence[int], left: float, right: float, coarse: int = 1) -> tuple[Floats, Floats]:
-        """Middles of a strip's columns on the page, and the way down, both (w, 2).
-
-        The middle goes through those of the digits: quadratic ridge regression.
-        """
+        """`Strip.middle` and `Strip.down`: a parabola through the middles of the digits, ridge regression."""
         settings, tall = self.settings, self.tall(part)
         own = [k for k in part if self.digits[k] and self.boxes[k, 3] > 0.6 * tall] or list(part)
         centre, level = self.middle[own].mean(axis=0)
