@@ -64,7 +64,7 @@ def line_model(name="tiny"):
 
 def passed(machine, work, strips):
     """Log likelihoods of strips by an emulator's pass, whole."""
-    for launches in work.stages([strip_u0(strip) for strip in strips]).values():
+    for launches in work.stages(work.bring([strip_u0(strip) for strip in strips])).values():
         for launch in launches:
             machine.launch(launch)
     return work.likelihoods()
@@ -190,7 +190,7 @@ def test_kernels_build_within_their_registers(arch):
     machine.arch = arch
     for count in (1, 60):
         work = LinePass(machine, line_model("neocog"), "fp32")
-        stages = work.stages([strip_u0(strip) for strip in drawn(1) * count])
+        stages = work.stages(work.bring([strip_u0(strip) for strip in drawn(1) * count]))
         for kernel in {launch.kernel for launches in stages.values() for launch in launches}:
             built = build(kernel, arch)
             assert (built.spills, built.stack) == (0, 0), kernel
