@@ -91,9 +91,7 @@ class Places(NamedTuple):
 
     tiles: list[Tiles]
     starts: Integers  # first column of each strip in the head, (N,)
-    sizes: tuple[
-        int, ...
-    ]  # tiles of US1 .. US4, columns of the head; rounded up, so that few graphs serve all
+    sizes: tuple[int, ...]  # tiles of US1 .. US4, columns of the head; rounded up, so that graphs are few
     tables: NDArray[np.int32]  # `places` of the kernels one after another, (sum of the sizes, 4)
 
 
