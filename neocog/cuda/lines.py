@@ -172,7 +172,7 @@ class LinePass:
     def likelihoods(self) -> list[NDArray[np.float32]]:
         """Return what the stages have made of the strips: log likelihoods (T, n)."""
         ends = self.now.starts + self.now.tiles[3].cells
-        logs = log_likelihoods(to_numpy(self._room["Z"][: ends[-1]]).T, self.model.temperature)
+        logs = log_likelihoods(to_numpy(self._room["Z"][: int(ends[-1])]).T, self.model.temperature)
         return [logs[start:end] for start, end in zip(self.now.starts, ends, strict=True)]
 
     def maps(self) -> dict[str, NDArray[np.float32]]:
