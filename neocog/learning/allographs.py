@@ -68,7 +68,7 @@ def _styles() -> list[list[tuple[Line, list[int]]]]:
     """Points of each style of each digit, and where its strokes begin."""
     found: list[list[tuple[Line, list[int]]]] = [[] for _ in _STYLES]
     for digit, (usual, rare) in enumerate(zip(_STYLES, _RARE, strict=True)):
-        for style in [*usual.split(" | "), *filter(None, rare.split(" | "))]:
+        for style in [*usual.split(" | "), *rare.split(" | ")]:
             strokes = [[(int(at[0]), int(at[1])) for at in stroke.split("-")] for stroke in style.split()]
             cuts = [0, *np.cumsum([len(stroke) for stroke in strokes]).tolist()]
             found[digit].append((np.array([at for stroke in strokes for at in stroke], np.float32), cuts))
