@@ -35,7 +35,7 @@ from neocog.text import edit_distance, to_json
 Tensor = Any
 BLANK = len(ALPHABET)
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
-_SHARES = np.array([0.14, 0.28, 0.25, 0.16, 0.11, 0.06])  # of the steps
+_SHARES = np.array([0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015])  # of the steps, by width
 HELD_SEED = 4_000_000_000
 
 

@@ -20,7 +20,7 @@ Line = tuple[NDArray[np.uint8], str]
 
 CHUNK = 240
 """Lines of a chunk."""
-WIDTHS = (128, 192, 256, 320, 416, 544)
+WIDTHS = (96, 128, 160, 192, 224, 256, 288, 320, 368, 416, 480, 544)
 """Classes of strips: columns at 48 rows."""
 _LONGEST = 32  # characters
 

@@ -48,6 +48,10 @@ def warped(x: Tensor, widths: NDArray[np.int64], columns: int, rng: Rng, *, real
     return out, wide_now
 
 
+_ORDINARY = 0.6
+"""Share of strips that are ordinary scans: good contrast, little pattern, more rows."""
+
+
 def on_paper(ink: Tensor, rng: Rng) -> Tensor:
     """Photograph ink (B, 1, h, w), 0 .. 1: grey 0 .. 255. Patterns of the paper stay fainter than its ink."""
     count, _, high, wide = ink.shape
@@ -60,8 +64,9 @@ def on_paper(ink: Tensor, rng: Rng) -> Tensor:
         return (torch.rand(count, 1, 1, 1, device=device) < share).float()
 
     paper = u(0.35, 0.98)
-    contrast = torch.exp(u(float(np.log(0.16)), float(np.log(0.96))))
-    faint = (0.3 * contrast * paper).clamp(max=0.1)  # of textures
+    plain = chance(_ORDINARY)
+    contrast = torch.where(plain > 0, u(0.35, 0.96), torch.exp(u(float(np.log(0.16)), float(np.log(0.96)))))
+    faint = (0.3 * contrast * paper).clamp(max=0.1) * (1 - 0.6 * plain)  # of textures
     ground = paper + _texture(count, high, wide, 2, device) * u(0, 0.08)
     cells = float(rng.uniform(4, 24))
     ground = ground + chance(0.5) * _texture(count, high, wide, cells, device) * u(0, 0.6) * faint
@@ -88,8 +93,9 @@ def camera(image: Tensor, rng: Rng) -> Tensor:
     out = []
     for part in image.chunk(8):
         count, _, high, wide = part.shape
-        low = int(np.exp(rng.uniform(np.log(15), np.log(ROWS)))) if rng.random() < 0.6 else high
-        blur = rng.uniform(0, 1.1)
+        ordinary = rng.random() < _ORDINARY
+        low = int(np.exp(rng.uniform(np.log(24 if ordinary else 15), np.log(ROWS)))) if rng.random() < 0.6 else high
+        blur = rng.uniform(0, 0.7 if ordinary else 1.1)
         if blur > 0.3:
             reach = int(3 * blur) + 1
             taps = torch.exp(-(torch.arange(-reach, reach + 1, device=part.device).float() ** 2) / (2 * blur**2))
@@ -118,16 +124,10 @@ def strips(grey: Tensor, widths: NDArray[np.int64]) -> Tensor:
     grey = torch.where(inside, grey, grey.gather(3, last).mean(2, keepdim=True))
     paper = _box(functional.max_pool2d(_box(grey, 3), 9, 1, 4), 31)
     ink = (paper - grey).clamp(min=0)
-    ink = ink - _quantile(ink, inside, 0.5)
-    return (ink / _quantile(ink, inside, 0.97).clamp(min=4)).clamp(0, 1) * inside
-
-
-def _quantile(x: Tensor, inside: Tensor, share: float) -> Tensor:
-    """Quantile of each strip's values within its width."""
-    flat = torch.where(inside, x, torch.inf).flatten(1).sort(1).values
-    count = inside.sum((1, 2, 3)) * x.shape[2]
-    at = ((count - 1) * share).long()
-    return flat.gather(1, at[:, None]).view(-1, 1, 1, 1)
+    ranked = torch.where(inside, ink, torch.inf).flatten(1).sort(1).values
+    count = inside.sum((1, 2, 3)) * ink.shape[2] - 1
+    middle, full = (ranked.gather(1, (count * share).long()[:, None]).view(-1, 1, 1, 1) for share in (0.5, 0.97))
+    return ((ink - middle) / (full - middle).clamp(min=4)).clamp(0, 1) * inside
 
 
 def _box(x: Tensor, side: int) -> Tensor:
