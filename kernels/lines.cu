@@ -95,14 +95,14 @@ KERNEL(THREADS) line_c(const map_t* us, map_t* uc, const float* weights, const i
 }
 #endif
 
-// The head: columns of all strips, two of silence between them; places (columns, 2): tile of US4 and column
-// in it, or -1 of silence.
+// The head: columns of all strips, two of silence between them; places (columns, 4): tile of US4, counted
+// from 1 (0: silence), and column in it.
 #ifdef PLANES
 // SIZE rows and columns of a tile of US4, CHANNELS stored, PLANES there are; LAST channels of `last`.
 KERNEL(THREADS) line_peaks(const float* us4, const int* places, float* seen, float* last) {
     wait_for_previous();
     start_next();
-    const int n = blockIdx.x, tile = places[2 * n], column = places[2 * n + 1];
+    const int n = blockIdx.x, tile = places[4 * n] - 1, column = places[4 * n + 1];
     for (int k = threadIdx.x; k < PLANES; k += THREADS) {
         float most = 0.0f, sum = 0.0f;
         UNROLL for (int row = 0; row < SIZE; row++) {
@@ -143,7 +143,7 @@ KERNEL(THREADS) line_convolution(const float* in, const float* weights, const fl
         if (channel + lane >= OUT) break;
         float z = bias[channel + lane];
         UNROLL for (int part = 0; part < PARTS; part++) z += sums[n * THREADS + part * LANES + lane];
-        if ((RELU && z < 0.0f) || places[2 * (first + n)] < 0) z = 0.0f;
+        if ((RELU && z < 0.0f) || places[4 * (first + n)] == 0) z = 0.0f;
         out[(first + n) * LAST + FROM + channel + lane] = z;
     }
 }

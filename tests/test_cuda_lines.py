@@ -22,13 +22,12 @@ from neocog.network.model import load_model
 from neocog.network.spec import preset
 from neocog.reading.device import open_line_engine
 from tests import cuda_fake
-from tests.cuda_maps import assert_adds_up
+from tests.cuda_maps import PASS_BOUND, assert_adds_up
 from tests.cuda_support import SHIPPED
 from tests.support import few, glyph, tiny_model
 
-#: Largest error of a layer's map, as a share of its strongest response; of log likelihoods.
+#: Largest error of a layer's map, as a share of its strongest response (C-cells: of its square).
 BOUND = {"fp32": 5e-5, "fp16": 2e-2}
-LOGS = {"fp32": 5e-3, "fp16": 2.0}
 
 
 def drawn(count, seed=1, *, longest=9):
@@ -64,7 +63,7 @@ def line_model(name="tiny"):
 
 def passed(machine, work, strips):
     """Log likelihoods of strips by an emulator's pass, whole."""
-    for launches in work.stages([strip_u0(strip) for strip in strips]).values():
+    for launches in work.stages(work.bring([strip_u0(strip) for strip in strips])).values():
         for launch in launches:
             machine.launch(launch)
     return work.likelihoods()
@@ -190,7 +189,7 @@ def test_kernels_build_within_their_registers(arch):
     machine.arch = arch
     for count in (1, 60):
         work = LinePass(machine, line_model("neocog"), "fp32")
-        stages = work.stages([strip_u0(strip) for strip in drawn(1) * count])
+        stages = work.stages(work.bring([strip_u0(strip) for strip in drawn(1) * count]))
         for kernel in {launch.kernel for launches in stages.values() for launch in launches}:
             built = build(kernel, arch)
             assert (built.spills, built.stack) == (0, 0), kernel
@@ -225,17 +224,25 @@ def test_decisions_are_those_of_the_cpu(precision):
     got = engine.likelihoods(strips)
     spent = time.perf_counter() - start
     want = open_line_engine(model, device="cpu").likelihoods(strips)
-    worst = max(np.abs(a - b).max() for a, b in zip(got, want, strict=True))
+    apart = np.array([np.abs(a - b).max() for a, b in zip(got, want, strict=True)])
     other = [i for i, (a, b) in enumerate(zip(got, want, strict=True)) if best_path(a) != best_path(b)]
     near = [np.diff(np.sort(want[i], axis=1)[:, -2:], axis=1).min() for i in other]  # of the best two
     texts = sum(bool(best_path(logs)) for logs in want)
     print(
-        f"{precision}: {len(other)} of {texts} texts differ, logs by up to {worst:.1e}; 2000 in {spent:.2f} s"
+        f"{precision}: {len(other)} of {texts} texts differ, logs by {apart.max():.1e}; 2000 in {spent:.2f} s"
     )
     assert texts > 1000
-    assert worst <= LOGS[precision]
     assert len(other) <= (2 if precision == "fp32" else 100)
-    assert all(gap <= 2 * worst for gap in near)
+    assert all(gap <= 2 * apart.max() for gap in near)
+    # Scores reach 200 here. Where a C-cell hears next to nothing the root is steep: an error of 2e-6 of an
+    # S-cell becomes one of 5e-4 of UC2, in a few of the strips. In strip 308 the CPU errs by 2.7e-3, the
+    # kernels by 4e-3 in the emulator, by 1.6e-2 there with sums cut off as tensor cores do it.
+    for i in np.argsort(apart)[-3:]:
+        z = reference.respond_line(strips[i], model)["Z"]
+        exact = log_likelihoods(z, 1.0)[: len(want[i])]
+        device, cpu = (np.abs(logs - exact).max() for logs in (got[i], want[i]))
+        print(f"strip {i}: the device errs by {device:.1e}, the CPU by {cpu:.1e}, |z| {np.abs(z).max():.0f}")
+        assert max(device, cpu) <= PASS_BOUND[precision] * np.abs(z).max()
 
 
 @pytest.mark.gpu

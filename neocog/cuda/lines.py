@@ -9,15 +9,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.devices import numbers
-from neocog.cuda.kernel import Array, Kernel, Launch, Machine, named
-from neocog.cuda.lanes import Timed, enqueue
+from neocog.cuda.kernel import Array, Kernel, Launch, Machine, named, up
+from neocog.cuda.lanes import Timed, captured, enqueue
 from neocog.cuda.launcher import gpu
 from neocog.cuda.passes import as_float32
 from neocog.cuda.s_tensor import TensorS
@@ -29,15 +29,16 @@ from neocog.network.fields import contrast_kernel, pooled
 from neocog.network.lines import BESIDE, NARROWEST, ROWS, LineModel, columns, log_likelihoods, strip_u0
 from neocog.network.spec import INPUT_SIZE, NetworkSpec
 
-#: Tiles of US4 of a pass, at most: about 60 strips of eight digits, 0.6 GB of maps.
-_MOST = 1024
+#: Tiles of US4 of a pass, about: 60 strips of eight digits, 0.6 GB of maps.
+_MOST = 960
+_GRAPHS, _TABLES = 128, 256  # sizes of passes and mixtures of widths that are kept
 #: The S-layers have the tilings of this batch whatever comes, so that no strip's bits depend on the others.
 _TILINGS_OF = 16
 _APART = 2  # columns between two strips in the head: half of its kernels
 _THREADS = 256
 _SLAB, _MOST_ROWS, _FEW_ROWS = 8, 13, 3  # channels and rows of C-cells of a block, for many and few tiles
 _HELD = 12 * 1024  # numbers in shared memory of such a block
-_EACH, _LANES = 8, 64  # columns and channels of a block of the head
+_EACH, _LANES = 8, 32  # columns and channels of a block of the head
 
 Integers = NDArray[np.int64]
 Strips = Sequence[NDArray[Any]]
@@ -85,6 +86,32 @@ def tiles_of(widths: Integers, spec: NetworkSpec) -> list[Tiles]:
     return out
 
 
+class Places(NamedTuple):
+    """Where everything of strips lies whose U0 have certain widths."""
+
+    tiles: list[Tiles]
+    starts: Integers  # first column of each strip in the head, (N,)
+    sizes: tuple[int, ...]  # tiles of US1 .. US4, columns of the head; rounded up, so that graphs are few
+    tables: NDArray[np.int32]  # `places` of the kernels one after another, (sum of the sizes, 4)
+
+
+def places_of(widths: Sequence[int], spec: NetworkSpec) -> Places:
+    """Deal strips to tiles, and their columns to the head."""
+    tiles = tiles_of(np.array(widths), spec)
+    cells = tiles[3].cells
+    starts = np.cumsum(cells + _APART) - cells
+    strip = np.repeat(np.arange(len(cells)), cells)
+    column = np.arange(len(strip)) - (np.cumsum(cells) - cells)[strip]
+    found = np.zeros((starts[-1] + cells[-1] + _APART, 4), np.int32)
+    found[starts[strip] + column, :2] = np.stack(tiles[3].find(strip, column), axis=1) + np.array([1, 0])
+    own = [*(one.places for one in tiles), found]
+    sizes = tuple(up(len(table), 1 << max(0, len(table).bit_length() - 2)) for table in own)
+    tables = np.zeros((sum(sizes), 4), np.int32)
+    for start, table in zip(np.cumsum(sizes) - sizes, own, strict=True):
+        tables[start : start + len(table)] = table
+    return Places(tiles, starts, sizes, tables)
+
+
 class _TiledS(TensorS):
     """An S-layer of digits with one tiling for every batch."""
 
@@ -109,18 +136,27 @@ class LinePass:
             (w.shape, self._on_machine(w.transpose(2, 1, 0)), self._on_machine(b))
             for w, b in zip(weights, biases, strict=True)
         ]
+        self.places = lru_cache(_TABLES)(partial(places_of, spec=self.spec))
+        self.now: Places  # of the strips that were brought last
+        self.graphs: dict[tuple[int, ...], Any] = {}  # by sizes, as long as the arrays stay
         self._room: dict[str, Array] = {}
-        self._filled: dict[str, Array] = {}  # what the last strips take of it
-        self.tiles: list[Tiles] = []
-        self._starts = np.zeros(0, np.int64)  # first column of each strip in the head
 
-    def stages(self, u0: Sequence[NDArray[np.float32]]) -> dict[str, tuple[Launch, ...]]:
-        """Bring U0 (65, columns) of strips to the machine, and return what computes each stage."""
-        self.tiles = tiles_of(np.array([u.shape[1] for u in u0]), self.spec)
-        source = self._on_machine(np.concatenate([u.ravel() for u in u0]))
-        out: dict[str, tuple[Launch, ...]] = {}
-        for i, (tiles, s) in enumerate(zip(self.tiles, self._s, strict=True)):
-            places, count = self._on_machine(tiles.places), len(tiles.places)
+    def bring(self, u0: Sequence[NDArray[np.float32]]) -> tuple[int, ...]:
+        """Bring U0 (65, columns) of strips to the machine; returns the sizes that its stages need."""
+        self.now = self.places(tuple(u.shape[1] for u in u0))
+        given = np.concatenate([self.now.tables.reshape(-1), *(u.reshape(-1).view(np.int32) for u in u0)])
+        source = self._array("given", len(given), dtype=np.int32)
+        (source.set if hasattr(source, "set") else partial(np.copyto, source))(given)
+        return self.now.sizes
+
+    def stages(self, sizes: tuple[int, ...]) -> dict[str, tuple[Launch, ...]]:
+        """Return what computes each stage of the strips that were brought."""
+        given = self._room["given"]
+        rows = given[: 4 * sum(sizes)].reshape(-1, 4)
+        tables = [rows[end - n : end] for end, n in zip(np.cumsum(sizes).tolist(), sizes, strict=True)]
+        source, out = given[rows.size :].view(np.float32), dict[str, tuple[Launch, ...]]()
+        for i, (s, places) in enumerate(zip(self._s, tables[:4], strict=True)):
+            count = len(places)
             before, after = (
                 self._array(name, count, *self.layouts[name].shape(1)[1:], dtype=self.layouts[name].storage)
                 for name in (s.reads, s.writes)
@@ -130,31 +166,28 @@ class LinePass:
             scratch = {name: self._array(s.writes + name, *n, dtype=kind) for name, (n, kind) in forms}
             out[s.writes] = tuple(s.launches(count, before, after, scratch))
             source = after
-        cells = self.tiles[3].cells
-        self._starts = np.cumsum(cells + _APART) - cells
-        strip = np.repeat(np.arange(len(u0)), cells)
-        column = np.arange(len(strip)) - (np.cumsum(cells) - cells)[strip]
-        found = np.full((self._starts[-1] + cells[-1] + _APART, 2), -1, np.int32)
-        found[self._starts[strip] + column] = np.stack(self.tiles[3].find(strip, column), axis=1)
-        out["UC4"], out["head"] = self._heads(source, self._on_machine(found))
+        out["UC4"], out["head"] = self._heads(source, tables[4])
         return out
 
     def likelihoods(self) -> list[NDArray[np.float32]]:
         """Return what the stages have made of the strips: log likelihoods (T, n)."""
-        logs = log_likelihoods(to_numpy(self._filled["Z"]).T, self.model.temperature)
-        return [logs[a : a + n] for a, n in zip(self._starts, self.tiles[3].cells, strict=True)]
+        ends = self.now.starts + self.now.tiles[3].cells
+        logs = log_likelihoods(to_numpy(self._room["Z"][: int(ends[-1])]).T, self.model.temperature)
+        return [logs[start:end] for start, end in zip(self.now.starts, ends, strict=True)]
 
     def maps(self) -> dict[str, NDArray[np.float32]]:
         """Return every layer's map of the only strip, as :func:`neocog.network.reference.respond_line`."""
         out = {}
-        for tiles, s in zip(self.tiles, self._s, strict=True):
+        for tiles, s in zip(self.now.tiles, self._s, strict=True):
             for name, count, beside in (s.reads, tiles.before, tiles.beside), (s.writes, tiles.cells, 0):
                 layout = self.layouts[name]
                 tile, column = tiles.find(0, np.arange(count[0]) + beside)
                 rows = slice(layout.border, layout.border + layout.size)
-                found = to_numpy(self._filled[name])[tile, rows, column, : layout.planes].transpose(2, 1, 0)
+                maps = to_numpy(self._room[name][: len(tiles.places)])
+                found = maps[tile, rows, column, : layout.planes].transpose(2, 1, 0)
                 out[name] = np.ascontiguousarray(as_float32(found, layout))
-        uc4, z = (to_numpy(self._filled[name])[_APART:-_APART].T for name in ("UC4", "Z"))
+        inside = slice(_APART, _APART + int(tiles.cells[0]))
+        uc4, z = (to_numpy(self._room[name][inside]).T for name in ("UC4", "Z"))
         return {**out, "UC4": uc4.reshape(2, -1, uc4.shape[1]), "Z": z}
 
     def _on_machine(self, values: NDArray[Any]) -> Array:
@@ -164,9 +197,9 @@ class LinePass:
         """Return rows of an array that grows by powers of two, and is 0 at first."""
         if name not in self._room or len(self._room[name]) < shape[0]:
             self._room.pop(name, None)
+            self.graphs.clear()
             self._room[name] = self._xp.zeros((1 << (shape[0] - 1).bit_length(), *shape[1:]), dtype)
-        self._filled[name] = self._room[name][: shape[0]]
-        return self._filled[name]
+        return self._room[name][: shape[0]]
 
     def _contrasts(self, _: int, u0: Array, ug: Array, places: Array) -> Launch:
         layout, rows = self.layouts["UG"], 8
@@ -188,7 +221,7 @@ class LinePass:
         defines = {
             "MAP": s.code, **named(s, "size channels"), "OUT": c.size, **named(c, "width border"),
             "UC_CHANNELS": c.channels, "TAPS": taps, "RANK": rank, "FIRST": -self.spec.c[layer - 1].padding,
-            "STRIDE": 2 // self.tiles[layer].dilation, "PSI": int(self.model.digits.psi == "ratio"),
+            "STRIDE": 1 if layer == 3 else 2, "PSI": int(self.model.digits.psi == "ratio"),
             "ROWS": rows, "SLAB": _SLAB,
         }  # fmt: skip
         kernel = _kernel("line_c", defines, rows * line + 2 * rank * taps)
@@ -279,7 +312,7 @@ class CudaLineEngine:
             part = next(self._parts(strips))
             timed = {
                 name: Timed(self._gpu, partial(enqueue, self._gpu, launches), stream=self._stream)
-                for name, launches in self._pass.stages(part).items()
+                for name, launches in self._pass.stages(self._pass.bring(part)).items()
             }
             every = {name: [one.elapsed() for _ in range(repeats)] for name, one in timed.items()}
         times = {name: np.array(ms) * len(strips) / len(part) for name, ms in every.items()}
@@ -293,17 +326,23 @@ class CudaLineEngine:
             yield
 
     def _run(self, u0: Sequence[NDArray[np.float32]]) -> None:
-        found = (launch for stage in self._pass.stages(u0).values() for launch in stage)
-        launches = [one._replace(kernel=replace(one.kernel, carveout=True)) for one in found]
-        self._gpu.prepare(launch.kernel for launch in launches)
-        enqueue(self._gpu, launches)
+        """Launch the graph of a pass, made for the first of its sizes."""
+        sizes, graphs = self._pass.bring(u0), self._pass.graphs
+        if sizes not in graphs:
+            stages = self._pass.stages(sizes).values()
+            found = [launch for stage in stages for launch in stage]
+            launches = [one._replace(kernel=replace(one.kernel, carveout=True)) for one in found]
+            self._gpu.prepare(launch.kernel for launch in launches)
+            if len(graphs) == _GRAPHS:
+                graphs.clear()
+            with captured(self._stream) as made:
+                enqueue(self._gpu, launches)
+            graphs[sizes] = made[0]
+        graphs[sizes].launch(self._stream)
 
     def _parts(self, strips: Strips) -> Iterator[list[NDArray[np.float32]]]:
         """Yield U0 of the strips that go through the pass together."""
         u0 = [strip_u0(strip) for strip in strips]
-        last = tiles_of(np.array([u.shape[1] for u in u0], np.int64), self.model.spec)[3]
-        ends, begin = last.first + last.dilation * last.count, 0
-        for end in range(1, len(u0) + 1):
-            if end == len(u0) or ends[end] - last.first[begin] > _MOST:
-                yield u0[begin:end]
-                begin = end
+        tiles = np.cumsum([self._pass.places((u.shape[1],)).sizes[3] for u in u0])
+        for turn in np.unique(tiles // _MOST):
+            yield [u for u, own in zip(u0, tiles // _MOST, strict=True) if own == turn]

@@ -61,9 +61,10 @@ def strip_u0(strip: NDArray[Any]) -> NDArray[np.float32]:
         raise InputError(f"got a strip of {shape}, expected ({ROWS}, w), w {NARROWEST} to {WIDEST}; scale it")
     if strip.dtype != np.uint8 and not (strip.dtype.kind == "f" and np.isfinite(strip).all()):
         raise InputError(f"got a strip of {strip.dtype}, expected uint8 or finite floats, ink 1 on paper 0")
-    ink = np.clip(strip / np.float32(255) if strip.dtype == np.uint8 else strip, 0, 1).astype(np.float32)
-    right = padded(shape[1]) - shape[1] + MARGIN + 1
-    return np.pad(ink, ((MARGIN, MARGIN + 1), (MARGIN, right)))
+    u0 = np.zeros((INPUT_SIZE, padded(shape[1]) + 2 * MARGIN + 1), np.float32)
+    ink = u0[MARGIN : MARGIN + ROWS, MARGIN : MARGIN + shape[1]]
+    ink[...] = np.clip(strip / np.float32(255) if strip.dtype == np.uint8 else strip, 0, 1)
+    return u0
 
 
 def log_likelihoods(z: NDArray[Any], temperature: float) -> NDArray[Any]:
