@@ -55,6 +55,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
+def hands_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of small sets that lines are drawn with."""
+    from tests.support import write_hands
+
+    return write_hands(tmp_path_factory.mktemp("hands"))
+
+
+@pytest.fixture(scope="session")
 def reader() -> "Reader":
     """A reader with a tiny model."""
     from neocog import Reader

@@ -38,6 +38,32 @@ def write_digits(
         place.write_bytes(gzip.compress(data, 1) if packed else data)
 
 
+def write_hands(folder: Path) -> Path:
+    """A folder of sets to draw lines with: two writers of each, two pages; of both one is kept apart."""
+    lines, digits = folder / "lines/free", np.arange(40) % 10
+    writers = {"mnist": ("1", "2"), "swiss": ("0007_CH3M", "x"), "pendigits": ("pen_tes_2", "y")}
+    (lines / "lectaurep").mkdir(parents=True)
+    for name, (held, free) in writers.items():
+        place = folder / "mnist" if name == "mnist" else folder / "hands/free" / name
+        place.mkdir(parents=True)
+        write_digits(place, "train", digits_of("0123456789")[digits], digits, packed=True)
+        told = lines / "qmnist-writers.txt.gz" if name == "mnist" else place / "train-writers.txt.gz"
+        told.write_bytes(gzip.compress("\n".join([held] * 20 + [free] * 20).encode()))
+    strokes = [[10 * np.array(s.replace(",", " ").split(), int).reshape(-1, 2) for s in STROKES[str(d)]]
+               for d in digits]  # fmt: skip
+    every = [stroke for own in strokes for stroke in own]
+    np.savez(
+        place / "strokes.npz", points=np.concatenate(every).astype(np.int16),
+        stroke_start=np.cumsum([0, *map(len, every)]), sample_start=np.cumsum([0, *map(len, strokes)]),
+    )  # fmt: skip
+    jpegs = [cv2.imencode(".jpg", page(text)[90:210])[1].ravel() for text in ("12", "34", "34")]
+    np.savez(
+        lines / "lectaurep/a.npz", images=np.concatenate(jpegs), start=np.cumsum([0, *map(len, jpegs)]),
+        text=["1 2", "34", "34"], page=["FRAN_0025_0073_L-0", "other", "other"],
+    )  # fmt: skip
+    return folder
+
+
 def until(done: Callable[[], Any], seconds: float = 60) -> Any:
     """Wait until something is true, and return it."""
     end = time.monotonic() + seconds

@@ -82,10 +82,9 @@ class Lines:
     def __init__(self, model: str) -> None:
         from neocog.network.ctc import beam
         from neocog.network.lines import load_lines
-        from neocog.vision.strips import strip_of
-
         from neocog.reading.device import open_line_engine
         from neocog.vision.decode import to_grey
+        from neocog.vision.strips import strip_of
 
         loaded = load_lines(model)
         engine = open_line_engine(loaded, device="cpu")

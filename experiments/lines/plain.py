@@ -1,4 +1,4 @@
-"""A plain convolutional reader of lines, of a cost like the ten layers': the peer that they are compared with."""
+"""A plain convolutional reader of lines, as dear as the ten layers: the peer that they are compared with."""
 
 from typing import Any
 
@@ -11,22 +11,24 @@ Tensor = Any
 
 
 def _down(a: int, b: int, stride: int | tuple[int, int]) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(a, b, 3, stride=stride, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU())
+    conv = nn.Conv2d(a, b, 3, stride=stride, padding=1, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(b), nn.ReLU())
 
 
-class _Residual(nn.Module):
+class _Residual(nn.Module):  # type: ignore[misc]
     def __init__(self, planes: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(
-            _down(planes, planes, 1), nn.Conv2d(planes, planes, 3, padding=1, bias=False), nn.BatchNorm2d(planes)
-        )
+        conv = nn.Conv2d(planes, planes, 3, padding=1, bias=False)
+        self.body = nn.Sequential(_down(planes, planes, 1), conv, nn.BatchNorm2d(planes))
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.relu(x + self.body(x))
 
 
-class PlainReader(nn.Module):
+class PlainReader(nn.Module):  # type: ignore[misc]
     """Strips (B, 1, 48, w) -> scores (B, 25, columns); ``planes`` of its five stages."""
+
+    start, folded = "", False
 
     def __init__(self, planes: tuple[int, ...] = (32, 64, 96, 128, 192)) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""``neocog train``: a model from labelled digits, or the finder of digits."""
+"""``neocog train``: a model from labelled digits, the finder of digits, or a reader of lines."""
 
 import hashlib
 import os
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 SPLITS = ("learning", "train")
 USUALLY = Settings()
 _PANEL = "Recipes by gradient"
-#: Options that a finder has a use for.
+#: Options that a finder, and a reader of lines, have a use for.
 _OF_A_FINDER = "finder fonts chunks data output seed minutes device checkpoints start"
+_OF_LINES = "lines steps data output seed minutes device checkpoints start precision"
+#: Options of one of these alone.
+_ALONE = {"fonts": "--finder", "chunks": "--finder", "steps": "--lines"}
 _GENTLER = 0.5  # of a finder's rate, where a run begins with learned weights
 
 
@@ -68,7 +71,9 @@ Changes = _gradient(
 Checkpoints = _gradient(
     "--checkpoints", "FOLDER", "Folder for checkpoints and curves; the same command resumes from it."
 )
-Minutes = _gradient("--minutes", "N", "Train for so many minutes instead.")
+Minutes = _gradient(
+    "--minutes", "N", "Train for so many minutes instead; with --lines, stop then, the run kept."
+)
 Lean = _gradient(
     "--lean",
     "BONUS",
@@ -92,6 +97,12 @@ Finder = option(
     "run.safetensors of another run.",
 )  # fmt: skip
 Chunks = option("--chunks", "N", "Train on this many chunks of 4 096 pages instead of for --minutes.", min=1)
+Lines = option(
+    "--lines", None,
+    "Train a reader of whole lines instead, on lines drawn with the digits of --data (a folder with mnist, "
+    "hands/free and lines/free) and on real ones. --start is the digit model that it begins with [default: "
+    "neocog] or a line model to continue from. --checkpoints keeps the run [default: beside the model].",
+)  # fmt: skip
 
 
 def train(
@@ -122,6 +133,8 @@ def train(
     finder: Annotated[str | None, Finder] = None,
     fonts: Annotated[str | None, option("--fonts", "DIR", "Fonts for printed words on these pages.")] = None,
     chunks: Annotated[int, Chunks] = 150,
+    lines: Annotated[bool, Lines] = False,
+    steps: Annotated[int, option("--steps", "N", "Steps of --lines.", min=1)] = 20_000,
 ) -> None:
     """Train a model on labelled digits. The model is named after its file.
 
@@ -142,6 +155,15 @@ def train(
         return
     if precision not in ("fp16", "fp32"):
         raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
+    if lines:
+        _learn_lines(
+            data, output, given, seed=seed, steps=steps, minutes=minutes, device=device,
+            folder=checkpoints, start=start, precision=precision,
+        )  # fmt: skip
+        return
+    for o in given:
+        if o.name in _ALONE:
+            raise UsageError(f"{o.opts[0]} is an option of {_ALONE[o.name]} alone; leave it out")
     if split not in SPLITS:
         raise UsageError(f"split '{split}' is not for learning: choose {' or '.join(SPLITS)}")
     xp = None if recipe in STARTS else _module(recipe, device)
@@ -278,13 +300,8 @@ def _learn_finder(
     minutes: float | None, device: str, folder: str | None, fonts: str | None, start: str | None,
 ) -> None:  # fmt: skip
     """Train a finder and write its file; a run in ``folder`` goes on where it stopped."""
-    useless = [option.opts[0] for option in given if option.name not in _OF_A_FINDER.split()]
-    if useless:
-        raise UsageError(f"--finder does not use {', '.join(useless)}; leave it out")
-    if len(sets) > 1:
-        raise UsageError("--finder takes one --data: a folder that holds mnist and hands/free")
-    data, place = Path(sets[0]), _place(output)
-    device = _torch_device(device, "--finder")
+    data = _only("--finder", _OF_A_FINDER, given, sets)
+    place, device = _place(output), _torch_device(device, "--finder")
     from neocog.learning.finder.training import FinderTraining, train_finder
     from neocog.learning.teacher.bank import build_bank
     from neocog.network.parallel import cores
@@ -315,6 +332,40 @@ def _learn_finder(
     card = {"front": front, "seed": seed, "minutes": minutes, "chunks": chunks, "start": start}
     save_finder(Path(place), graph.nodes, graph.tensors, card)
     print(f"{place}  {load_finder(place).id}  {os.path.getsize(place):,} bytes")
+
+
+def _only(what: str, used: str, given: list[Any], sets: list[str]) -> Path:
+    """The one folder of data that ``what`` learns from, once it is sure that it uses all options."""
+    useless = [option.opts[0] for option in given if option.name not in used.split()]
+    if useless:
+        raise UsageError(f"{what} does not use {', '.join(useless)}; leave it out")
+    if len(sets) > 1:
+        raise UsageError(f"{what} takes one --data: a folder that holds mnist and hands/free")
+    return Path(sets[0])
+
+
+def _learn_lines(
+    sets: list[str], output: str, given: list[Any], *, seed: int, steps: int, minutes: float | None,
+    device: str, folder: str | None, start: str | None, precision: str,
+) -> None:  # fmt: skip
+    """Train a reader of lines and write its file, or keep the run; one in ``folder`` goes on."""
+    data = _only("--lines", _OF_LINES, given, sets)
+    place, device = _place(output), _torch_device(device, "--lines")
+    from neocog.learning import lines
+    from neocog.network.parallel import cores
+
+    cuda, runs = device == "cuda", Path(folder or Path(place).with_suffix(".run"))
+    settings = lines.LineTraining(seed=seed, steps=steps, mixed=cuda)
+    network = lines.start(start or "neocog", settings)
+    run = lines.LineRun(
+        network, data, runs, settings, device=device, workers=cores() if cuda else max(1, cores() // 2),
+        tell=lambda text: print(text, file=sys.stderr, flush=True),
+    )  # fmt: skip
+    if not run.learn(minutes=minutes):
+        tell(f"{runs} keeps the run, {run.step} of {steps} steps: the same command goes on with it")
+        return
+    saved = run.model(Path(place).stem).save(place, precision=precision)  # type: ignore[arg-type]
+    print(f"{place}  {saved.id}  {os.path.getsize(place):,} bytes")
 
 
 def _fonts(fonts: str | None) -> list[Path]:

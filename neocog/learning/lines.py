@@ -1,15 +1,16 @@
 """The line reader learns: the ten layers along a strip, a small head, and CTC, from drawn and real lines.
 
-Everything learnable of the ten layers stays what a neocognitron must be (:mod:`neocog.learning.trainable`). A run
-follows from its settings and seed: lines come in chunks, each drawn from its own seed by whichever process; step n
-chooses from the last :attr:`LineTraining.kept` chunks before it. So a run that was stopped goes on to the same bytes (on
-a CPU with the same number of threads).
+Everything learnable of the ten layers stays what a neocognitron must be (:mod:`neocog.learning.trainable`).
+A run follows from its settings and seed: lines come in chunks, each drawn from its own seed by whichever
+process; step n chooses from the last :attr:`LineTraining.kept` chunks before it. So a run that was stopped
+goes on to the same bytes (on a CPU with the same number of threads).
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,20 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from neocog.files import atomic_write
+from neocog.errors import UsageError
+from neocog.files import atomic_write, check_output
 from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
 from neocog.learning.drawing import photo
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, drawn_lines, line_pool
-from neocog.learning.drawing.hands import real_lines
-from neocog.learning.drawing.line import ROWS
-from neocog.learning.trainable import _SILENT, Contrast, SCells, _GentleRoot
+from neocog.learning.drawing.hands import THANKS, Rng, load_hands, real_lines
+from neocog.learning.drawing.line import ROWS as DRAWN
+from neocog.learning.trainable import SILENT, Contrast, GentleRoot, SCells, profiles_of
+from neocog.network.ctc import best_path, fit_temperature
 from neocog.network.layers import banded
-from neocog.network.lines import ALPHABET, BESIDE, MARGIN, Head, LineModel, columns
+from neocog.network.line_engine import LineEngine
+from neocog.network.lines import ALPHABET, BESIDE, MARGIN, ROWS, Head, LineModel, columns, load_lines
 from neocog.network.model import Model, load_model
+from neocog.network.registry import find_model, kind_of
 from neocog.network.spec import REJECT, CSpec
 from neocog.text import edit_distance, to_json
 
@@ -58,7 +63,7 @@ class LineTraining:
 
 
 class Response(torch.autograd.Function):  # type: ignore[misc]
-    """S-cells (Ikeda eq. 1, a cosine form): max(e - k v, 0) / (v + s) where v is heard; keeps v and the response."""
+    """S-cells (Ikeda eq. 1): max(e - k v, 0) / (v + s) where v is heard; keeps v and the response alone."""
 
     @staticmethod
     def forward(ctx: Any, e: Tensor, v: Tensor, silence: Tensor, k: Tensor, silent_below: float) -> Tensor:
@@ -85,7 +90,7 @@ def s_cells(layer: SCells, u: Tensor, *, padding: int, mixed: bool = False) -> T
     kind = torch.bfloat16 if mixed else u.dtype
     e = functional.conv2d(u.to(kind), a.to(kind), padding=padding)
     square = functional.conv2d((u * u).sum(1, keepdim=True), c[None, None], padding=padding)
-    heard = square > _SILENT
+    heard = square > SILENT
     v = torch.where(heard, torch.where(heard, square, 1.0).sqrt(), 0.0)
     silence = torch.exp(-layer.length) / (theta * layer.q)
     return Response.apply(e, v, silence, theta / (1 - theta), layer.silent_below)
@@ -107,13 +112,11 @@ class _Across(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _CCells(nn.Module):  # type: ignore[misc]
-    """C-cells over maps of any width, as two products with banded matrices; ``across``: their stride across."""
+    """C-cells over maps of any width, as two products with banded matrices; ``across``: stride across."""
 
     def __init__(self, spec: CSpec, blur: NDArray[np.float32], across: int) -> None:
         super().__init__()
-        u, sigma, vt = np.linalg.svd(blur.astype(np.float64))
-        profiles = np.abs(np.stack([u[:, 0], vt[0]])) * np.sqrt(sigma[0])
-        self.profiles = nn.Parameter(torch.tensor(profiles, dtype=torch.float32))
+        self.profiles = nn.Parameter(torch.tensor(profiles_of(blur), dtype=torch.float32))
         self.spec, self.across = spec, across
         self._bases: dict[tuple[int, int], Tensor] = {}
 
@@ -135,7 +138,7 @@ class _CCells(nn.Module):  # type: ignore[misc]
         count, high, wide, planes = x.shape
         x = torch.bmm(down.expand(count, -1, -1), x.reshape(count, high, wide * planes))
         x = _Across.apply(across, x.view(-1, wide, planes))
-        return _GentleRoot.apply(x.view(count, len(down), len(across), planes).permute(0, 3, 1, 2))
+        return GentleRoot.apply(x.view(count, len(down), len(across), planes).permute(0, 3, 1, 2))
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def constrain(self) -> None:
@@ -143,15 +146,22 @@ class _CCells(nn.Module):  # type: ignore[misc]
 
 
 class LineNetwork(nn.Module):  # type: ignore[misc]
-    """Strips (B, 1, 48, w), ink 1 -> scores of characters and blank (B, 25, columns)."""
+    """Strips (B, 1, 48, w), ink 1 -> scores of characters and blank (B, 25, columns). UsageError if it cannot
+    learn from such a model.
+    """
+
+    start = ""  #: id of the model that it begins with
+    folded = False  #: the head's normalisations are those of a file, none: `normalise` mends that
 
     def __init__(self, digits: Model, *, inner: int = 160, mixed: bool = False) -> None:
         super().__init__()
+        if digits.psi != "sqrt":
+            raise UsageError(f"psi {digits.psi} does not learn lines; start from a model of preset neocog")
         self.digits, self.mixed, spec = digits, mixed, digits.spec
         self.contrast = Contrast(spec.contrast)
         self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, digits.s, strict=True))
-        strides = (2, 2, 1)
-        self.c = nn.ModuleList(_CCells(c, b, n) for c, b, n in zip(spec.c, digits.blurs, strides, strict=True))
+        cells = zip(spec.c, digits.blurs, (2, 2, 1), strict=True)
+        self.c = nn.ModuleList(_CCells(*own) for own in cells)
         planes, count = len(digits.labels), BLANK + 1
         own = torch.zeros(count, planes)
         labels = np.where(digits.labels == REJECT, BLANK, digits.labels)
@@ -166,15 +176,19 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
+        y, mean = self.uc4(x)
+        z = torch.einsum("lk,bkt->blt", self.own, y) + self.bias[:, None]
+        return z + self.head(torch.cat([y, mean], 1))
+
+    def uc4(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the strongest and the mean response of each column, (B, K4, columns)."""
         u = functional.pad(x[:, 0], (MARGIN, MARGIN + 1, MARGIN, MARGIN + 1)).clamp(0, 1)
         u = self.contrast(u)
         for k, c in enumerate(self.c):
             u = u.contiguous(memory_format=torch.channels_last)
             u = c(s_cells(self.s[k], u, padding=self.s[k].padding, mixed=self.mixed and k > 0))
         us4 = self.us4(u)
-        y, mean = us4.amax(2), us4.mean(2)
-        z = torch.einsum("lk,bkt->blt", self.own, y) + self.bias[:, None]
-        return z + self.head(torch.cat([y, mean], 1))
+        return us4.amax(2), us4.mean(2)
 
     def us4(self, u: Tensor) -> Tensor:
         """US4 at every column: its window takes every second one, so even and odd columns are apart."""
@@ -189,6 +203,29 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
     def constrain(self) -> None:
         for layer in (*self.s, *self.c):
             layer.constrain()
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def take(self, model: LineModel) -> None:
+        """Take the head of a model, its normalisations folded in."""
+        head, convs = model.head, (self.head[0], self.head[3], self.head[7])
+        mine = (self.own, self.bias, *(conv.weight for conv in convs), *(conv.bias for conv in convs))
+        for own, value in zip(mine, (head.own, head.bias, *head.weights, *head.biases), strict=True):
+            own.copy_(torch.from_numpy(value))
+        self.folded = True
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def normalise(self, x: Tensor) -> None:
+        """Normalise a head that was folded by what it gives for strips; scores stay the same."""
+        y = torch.cat(self.uc4(x), 1)
+        for conv, norm in ((self.head[0], self.head[1]), (self.head[3], self.head[4])):
+            y = conv(y)
+            mean, variance = y.mean((0, 2)), y.var((0, 2), unbiased=False)
+            norm.bias.copy_(mean)
+            norm.running_mean.copy_(mean)
+            norm.weight.copy_((variance + norm.eps).sqrt())
+            norm.running_var.copy_(variance)
+            y = y.relu()
+        self.folded = False
 
     def line_model(self, name: str) -> LineModel:
         """The network as it is now as a model for every engine; batch normalisations are folded."""
@@ -223,7 +260,7 @@ Photographed = tuple[Tensor, NDArray[np.int64], list[str]]
 def batch_of(lines: list[Line], device: str) -> tuple[Tensor, NDArray[np.int64], list[str]]:
     """Strips (B, 1, 64, w) float32 on a device, their widths, and texts."""
     wide = max(strip.shape[1] for strip, _ in lines)
-    block = np.zeros((len(lines), 1, ROWS, wide), np.uint8)
+    block = np.zeros((len(lines), 1, DRAWN, wide), np.uint8)
     for k, (strip, _) in enumerate(lines):
         block[k, 0, :, : strip.shape[1]] = strip
     whole = torch.from_numpy(block)
@@ -233,9 +270,6 @@ def batch_of(lines: list[Line], device: str) -> tuple[Tensor, NDArray[np.int64],
     return whole.to(device, non_blocking=True).float(), widths, [text for _, text in lines]
 
 
-# --- learning -----------------------------------------------------------------------------------------
-
-
 class LineRun:
     """A run of learning; ``folder`` keeps it, and it goes on from there."""
 
@@ -243,64 +277,77 @@ class LineRun:
         self, network: Any, data: Path, folder: Path, settings: LineTraining,
         *, device: str = "cpu", workers: int = 2, tell: Callable[[str], None] = print,
     ) -> None:  # fmt: skip
-        folder.mkdir(parents=True, exist_ok=True)
+        hands, real = load_hands(data), real_lines(data, DRAWN)
+        check_output(folder, "--checkpoints", folder=True, make=True)
         self.settings, self.folder, self.tell, self.place = settings, folder, tell, device
-        self.data, self.workers = data, workers
-        if device.startswith("cuda"):
+        self.data, self.workers, self.real = data, workers, by_width(real)
+        groups, cuda = network.groups(settings), device.startswith("cuda")
+        if cuda:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         self.network = network.to(device)
-        self.optimiser = torch.optim.AdamW(network.groups(settings), lr=settings.rate, weight_decay=0.0, fused=device.startswith("cuda"))
+        self.optimiser = torch.optim.AdamW(groups, lr=settings.rate, weight_decay=0.0, fused=cuda)
         self.step = 0
         self.curves: list[dict[str, float]] = []
-        self.told = asdict(settings)
+        self.losses: list[Tensor] = []  # since the last point of the curves
+        self.told = asdict(settings) | {"start": network.start, "learned_from": hands.counts(len(real))}
         file = folder / "run.safetensors"
         if file.is_file():
             parts, state = load_checkpoint(file)
             check_same(file, state["settings"], self.told)
             self.network.load_state_dict(parts["network"])
             values: dict[int, dict[str, Tensor]] = {}
-            for key, value in parts["optimiser"].items():
+            for key, value in parts.get("optimiser", {}).items():
                 number, _, name = key.partition(".")
                 values.setdefault(int(number), {})[name] = value
             self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": values})
             self.step, self.curves = state["step"], state["curves"]
+            self.losses = [*parts["losses"]["all"].to(device)] if "losses" in parts else []
+            network.folded = False
 
     def keep(self) -> None:
         with atomic_write(self.folder / "curves.json") as stream:
             stream.write(to_json(self.curves, indent=1, sort_keys=True).encode())
         adam = self.optimiser.state_dict()["state"].items()
         optimiser = {f"{key}.{name}": v for key, own in adam for name, v in own.items()}
-        parts = {"network": self.network.state_dict(), "optimiser": optimiser}
+        losses = {"all": torch.stack(self.losses)} if self.losses else {}
+        parts = {"network": self.network.state_dict(), "optimiser": optimiser, "losses": losses}
         state = {"settings": self.told, "step": self.step, "curves": self.curves}
         save_checkpoint(self.folder / "run.safetensors", parts, state)
 
     def learn(self, *, minutes: float | None = None) -> bool:
-        """Learn to the last step, or for so long; whether it was the last. The run is kept at the end."""
+        """Learn to the last step, or for so long; whether it was the last. The run is kept meanwhile."""
         settings, begin = self.settings, time.monotonic()
+        if self.step >= settings.steps:
+            self.tell(
+                f"the run in {self.folder} has finished and this is its model; to continue from it, "
+                "give --start MODEL and another --checkpoints"
+            )
+            return True
         with line_pool(self.data, self.workers, styles=settings.styles) as pool:
-            held = self._held()
             due = self._chunks(self.step)
             options = {"mixed": not settings.writers, "touching": settings.touching}
             bank = Bank(pool, settings.seed, options, kept=settings.kept, ahead=2 * self.workers, upto=due)
-            real = by_width(real_lines(self.data, ROWS))
+            held = self.held
             self.tell(f"lines are drawn, {time.monotonic() - begin:.0f} s")
-            told: list[Tensor] = []
+            if self.network.folded:
+                self.network.normalise(self._batch(bank.lines())[0])
             every = max(1, settings.steps // 40)
-            since = time.monotonic()
+            since, done = time.monotonic(), 0
             while self.step < settings.steps and (minutes is None or time.monotonic() - begin < 60 * minutes):
                 bank.until(self._chunks(self.step))
-                told.append(self._learn_from(bank.lines(), real))
-                self.step += 1
+                self.losses.append(self._learn_from(bank.lines()))
+                self.step, done = self.step + 1, done + 1
                 if self.step % every == 0 or self.step == settings.steps:
-                    loss = float(torch.stack(told).mean())
+                    loss = float(torch.stack(self.losses).mean())
                     values = {"step": float(self.step), "loss": loss}
-                    spent = (time.monotonic() - since) / len(told)
+                    spent = (time.monotonic() - since) / done
                     if self.step % (4 * every) == 0 or self.step == settings.steps:
                         values |= self.score(held)
                     self.curves.append(values)
                     words = " ".join(f"{name} {value:.4g}" for name, value in values.items())
                     self.tell(f"{words} {1e3 * spent:.0f} ms a step")
-                    told, since = [], time.monotonic()
+                    self.losses, since, done = [], time.monotonic(), 0
+                    self.keep()
         self.keep()
         return self.step >= settings.steps
 
@@ -309,24 +356,14 @@ class LineRun:
         first = max(1, self.settings.kept // 4)
         return first + int(step * self.settings.fresh / CHUNK)
 
-    def _learn_from(self, drawn: list[list[Line]], real: list[list[Line]]) -> Tensor:
-        settings, device = self.settings, self.place
-        rng = np.random.default_rng([settings.seed, self.step, 11])
-        torch.manual_seed(int(rng.integers(2**62)))
+    def _learn_from(self, drawn: list[list[Line]]) -> Tensor:
+        settings = self.settings
         done = self.step / settings.steps
         share = min(1.0, self.step / min(300, 0.05 * settings.steps + 1) + 0.01)
         rate = settings.rate * share * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["times"]
-        some = [len(lines) > 0 for lines in drawn]
-        k = int(rng.choice(len(WIDTHS), p=(_SHARES * some) / (_SHARES * some).sum()))
-        count = max(8, settings.columns // WIDTHS[k] // 8 * 8)
-        many = round(count * settings.real) if len(real[k]) > 20 else 0
-        target = WIDTHS[k] + 16
-        lines = [drawn[k][i] for i in rng.integers(0, len(drawn[k]), count - many)]
-        some_real = [real[k][i] for i in rng.integers(0, len(real[k]), many)] if many else []
-        with torch.no_grad():
-            x, wide, texts = self._seen(lines, some_real, WIDTHS[k] + 16, rng)
+        x, wide, texts = self._batch(drawn)
         loss = self.loss(self.network(x), wide, texts)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
@@ -338,7 +375,21 @@ class LineRun:
         self.network.constrain()
         return loss.detach()
 
-    def _seen(self, lines: list[Line], real: list[Line], columns: int, rng: np.random.Generator) -> Photographed:
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _batch(self, drawn: list[list[Line]]) -> Photographed:
+        """Strips of this step, all of one class of widths; torch's generator begins anew."""
+        settings, real = self.settings, self.real
+        rng = np.random.default_rng([settings.seed, self.step, 11])
+        torch.manual_seed(int(rng.integers(2**62)))
+        some = [len(lines) > 0 for lines in drawn]
+        k = int(rng.choice(len(WIDTHS), p=(_SHARES * some) / (_SHARES * some).sum()))
+        count = max(8, settings.columns // WIDTHS[k] // 8 * 8)
+        many = round(count * settings.real) if len(real[k]) > 20 else 0
+        lines = [drawn[k][i] for i in rng.integers(0, len(drawn[k]), count - many)]
+        some_real = [real[k][i] for i in rng.integers(0, len(real[k]), many)] if many else []
+        return self._seen(lines, some_real, WIDTHS[k] + 16, rng)
+
+    def _seen(self, lines: list[Line], real: list[Line], columns: int, rng: Rng) -> Photographed:
         """Drawn and real lines, mixed, as the reader sees them."""
         device = self.place
         x, widths, texts = batch_of(lines, device)
@@ -347,7 +398,7 @@ class LineRun:
         if real:
             grey, widths, said = batch_of(real, device)
             ends = torch.from_numpy(widths).to(device).view(-1, 1, 1, 1)
-            last = (ends - 1).expand(-1, 1, ROWS, 1)
+            last = (ends - 1).expand(-1, 1, DRAWN, 1)
             grey = torch.where(torch.arange(grey.shape[3], device=device) < ends, grey, grey.gather(3, last))
             grey, more = photo.warped(grey, widths, columns, rng, real=True)
             light = torch.rand(2, len(real), 1, 1, 1, device=device)
@@ -366,10 +417,12 @@ class LineRun:
         loss = functional.ctc_loss(lp, codes, counted, lengths, BLANK, reduction="none", zero_infinity=True)
         return (loss / (lengths + 2.0).to(z.device, non_blocking=True)).mean()
 
-    def _held(self) -> list[Photographed]:
+    @cached_property
+    def held(self) -> list[Photographed]:
         """Strips of held-back hands, photographed once."""
         lines = drawn_lines(self.data, self.settings.validation, seed=HELD_SEED, held=True)
-        return [photographed(part, self.place) for part in parts_of(lines, 64)]
+        lines.sort(key=lambda line: line[0].shape[1])
+        return [photographed(lines[at : at + 64], self.place) for at in range(0, len(lines), 64)]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def score(self, held: list[Photographed]) -> dict[str, float]:
@@ -377,17 +430,31 @@ class LineRun:
         self.network.eval()
         right = wrong = count = total = 0
         for x, widths, texts in held:
-            for got, text in zip(best_paths(self.network(x), widths), texts, strict=True):
+            scores = self.network(x).float().transpose(1, 2).cpu().numpy()
+            for z, width, text in zip(scores, widths.tolist(), texts, strict=True):
+                got = best_path(z[: columns(width)])
                 right, count = right + (got == text), count + 1
                 wrong, total = wrong + edit_distance(text, got), total + len(text)
         self.network.train()
         return {"exact": right / max(count, 1), "cer": wrong / max(total, 1)}
 
-
-def parts_of(lines: list[Line], size: int) -> Iterator[list[Line]]:
-    lines = sorted(lines, key=lambda line: line[0].shape[1])
-    for at in range(0, len(lines), size):
-        yield lines[at : at + size]
+    def model(self, name: str) -> LineModel:
+        """Return what was learned; its probabilities hold on the held-back lines."""
+        model: LineModel = self.network.cpu().line_model(name)
+        strips, texts = list[NDArray[np.float32]](), list[str]()
+        for x, widths, said in self.held:
+            strips += [ink[0, :, : max(16, w)].cpu().numpy() for ink, w in zip(x, widths, strict=True)]
+            texts += said
+        temperature = fit_temperature(LineEngine(model).likelihoods(strips), texts)
+        learned_from = self.told["learned_from"]
+        card = {
+            "recipe": "lines", "seed": self.settings.seed, "start": self.network.start, "steps": self.step,
+            "data": f"{'; '.join(THANKS[name] for name in learned_from)}. Kept apart: the writers, styles "
+                    "and pages that neocog/learning/drawing/hands.py names",
+            "learned_from": learned_from, "training": asdict(self.settings),
+            "validation": {name: self.curves[-1][name] for name in ("exact", "cer")} | {"lines": len(texts)},
+        }  # fmt: skip
+        return replace(model, temperature=temperature, card=card)
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -396,23 +463,18 @@ def photographed(lines: list[Line], device: str, seed: int = 5) -> Photographed:
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     x, widths, texts = batch_of(lines, device)
-    target = (int(widths.max()) * photo.ROWS // ROWS + 63) // 32 * 32
+    target = (int(widths.max()) * ROWS // DRAWN + 63) // 32 * 32
     y, wide = photo.warped(x / 255, widths, target, rng)
     return photo.strips(photo.camera(photo.on_paper(y, rng), rng), wide), wide, texts
 
 
-def best_paths(z: Tensor, widths: NDArray[np.int64]) -> list[str]:
-    """Most likely character of each column, runs as one, blanks left out."""
-    found = z.float().argmax(1).cpu().numpy()
-    texts = []
-    for path, count in zip(found, columns(widths).tolist(), strict=True):
-        path = path[:count]
-        kept = path[(path != BLANK) & (np.append(-1, path[:-1]) != path)]
-        texts.append("".join(ALPHABET[k] for k in kept))
-    return texts
-
-
 def start(name: str, settings: LineTraining) -> LineNetwork:
-    """A network that begins with a digit model; the same seed begins with the same weights."""
+    """A network that begins with a digit or line model; the same seed begins with the same weights."""
     torch.manual_seed(settings.seed)
-    return LineNetwork(load_model(name), inner=settings.inner, mixed=settings.mixed)
+    lines = load_lines(name) if kind_of(find_model(name)) == "lines" else None
+    digits, inner = (lines.digits, lines.head.biases[0].size) if lines else (load_model(name), settings.inner)
+    network = LineNetwork(digits, inner=inner, mixed=settings.mixed)
+    if lines:
+        network.take(lines)
+    network.start = (lines or digits).id
+    return network

@@ -30,7 +30,7 @@ Tensor = Any
 #: Below this input the slope of psi = sqrt is that at it: 1 / (2 sqrt(1e-4)) = 50.
 _STEEPEST = 1e-4
 #: v^2 below this is silence: windows that see a stroke start near 1e-4.
-_SILENT = 1e-10
+SILENT = 1e-10
 #: Shortest and longest |X|_c of a plane; far longer ones answer to the noise of empty paper.
 _SHORTEST, _LONGEST = 0.01, 30.0
 #: Responses that no place of a label reaches.
@@ -88,7 +88,7 @@ class SCells(nn.Module):  # type: ignore[misc]
         e = functional.conv2d(u, a, padding=self.padding)
         energy = (u * u).sum(dim=1, keepdim=True)
         square = functional.conv2d(energy, c[None, None], padding=self.padding)
-        heard = square > _SILENT
+        heard = square > SILENT
         v = torch.where(heard, torch.where(heard, square, 1.0).sqrt(), 0.0)
         above = e - theta / (1 - theta) * v
         if rectified:
@@ -121,13 +121,7 @@ class CCells(nn.Module):  # type: ignore[misc]
     def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: Psi) -> None:
         super().__init__()
         self.psi = psi
-        u, sigma, vt = np.linalg.svd(blur.astype(np.float64))
-        if blur.min() < 0 or sigma[1] > 1e-5 * sigma[0]:
-            raise UsageError(
-                "a blur is not an outer product of weights >= 0; start from a model of preset neocog"
-            )
-        profiles = np.abs(np.stack([u[:, 0], vt[0]])) * np.sqrt(sigma[0])
-        self.profiles = nn.Parameter(_float(profiles))
+        self.profiles = nn.Parameter(_float(profiles_of(blur)))
         taps = np.eye(spec.kernel)
         basis = np.stack([banded(tap, size, spec.padding, spec.stride) for tap in taps])
         # blur of kernel - 1 taps, then the average of two neighbours
@@ -139,7 +133,7 @@ class CCells(nn.Module):  # type: ignore[misc]
         y = functional.linear(u.contiguous(), across)  # (B, K, H, W')
         y = functional.linear(y.transpose(2, 3).contiguous(), down)  # (B, K, W', H')
         y = y.transpose(2, 3)
-        return _GentleRoot.apply(y) if self.psi == "sqrt" else y / (1 + y)
+        return GentleRoot.apply(y) if self.psi == "sqrt" else y / (1 + y)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def constrain(self) -> None:
@@ -214,7 +208,7 @@ class Trainable(nn.Module):  # type: ignore[misc]
         return replace(self.start, s=(s1, s2, s3, s4), blurs=(b1, b2, b3), temperature=temperature)
 
 
-class _GentleRoot(torch.autograd.Function):  # type: ignore[misc]
+class GentleRoot(torch.autograd.Function):  # type: ignore[misc]
     """sqrt(x) for x >= 0, whose slope is nowhere steeper than that at _STEEPEST."""
 
     @staticmethod
@@ -227,6 +221,16 @@ class _GentleRoot(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, slope: Tensor) -> Tensor:
         (y,) = ctx.saved_tensors
         return slope * (0.5 / y.clamp(min=_STEEPEST**0.5)) * (y > 0)
+
+
+def profiles_of(blur: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the profiles >= 0, (2, kernel), whose outer product a blur is; UsageError if it is none."""
+    u, sigma, vt = np.linalg.svd(blur.astype(np.float64))
+    if blur.min() < 0 or sigma[1] > 1e-5 * sigma[0]:
+        raise UsageError(
+            "a blur is not an outer product of weights >= 0; start from a model of preset neocog"
+        )
+    return np.asarray(np.abs(np.stack([u[:, 0], vt[0]])) * np.sqrt(sigma[0]))
 
 
 def _float(values: Any) -> Tensor:

@@ -11,7 +11,7 @@ The file is a digit model's (:mod:`neocog.network.model`), but of format ``neoco
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from neocog.errors import InputError
 from neocog.network import model as files
 from neocog.network.model import Model, Precision, Refused, check_shape, tensor_of
 from neocog.network.spec import INPUT_SIZE, REJECT, NetworkSpec
+
+Counts = TypeVar("Counts", int, NDArray[np.int64])
 
 #: Characters by index; the blank comes after them.
 ALPHABET = "0123456789.,-/:+()=x*%# "
@@ -44,8 +46,8 @@ def padded(width: int) -> int:
     return -(-width // MULTIPLE) * MULTIPLE
 
 
-def columns(width: int) -> int:
-    """Return how many columns of the answer to a strip of ``width`` columns count."""
+def columns(width: Counts) -> Counts:
+    """Return how many columns of the answer to a strip of ``width`` columns count; of an array, of each."""
     return (width + 3) // 4 + 6
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from neocog.learning.drawing.hands import Hands, load_hands
 from neocog.learning.drawing.line import ROWS, draw_line
+from neocog.network.lines import ROWS as SEEN
 
 Line = tuple[NDArray[np.uint8], str]
 """Ink or grey of a strip (64, w), and what it says."""
@@ -29,8 +30,7 @@ _hands: list[Hands] = []
 
 @contextmanager
 def line_pool(data: Path, workers: int, *, styles: bool = True) -> Iterator[ProcessPoolExecutor]:
-    """Processes that draw lines with the hands of ``data``; InputError if it has none."""
-    load_hands(data)
+    """Processes that draw lines with the hands of ``data``."""
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _prepare, (data, styles))
     try:
         yield pool
@@ -65,7 +65,7 @@ def drawn_lines(data: Path, count: int, *, seed: int, held: bool = False, **opti
 
 
 def width_class(line: Line) -> int | None:
-    columns = line[0].shape[1] * 48 / ROWS
+    columns = line[0].shape[1] * SEEN / ROWS
     return next((k for k, width in enumerate(WIDTHS) if columns <= width), None)
 
 
@@ -82,8 +82,9 @@ class Bank:
     """The last ``kept`` chunks of lines before one, in order; those that come next are drawn meanwhile."""
 
     def __init__(
-        self, pool: ProcessPoolExecutor, seed: int, options: dict[str, Any], *, kept: int, ahead: int, upto: int
-    ) -> None:
+        self, pool: ProcessPoolExecutor, seed: int, options: dict[str, Any], *,
+        kept: int, ahead: int, upto: int,
+    ) -> None:  # fmt: skip
         self._pool, self._job, self._ahead = pool, (seed, options), ahead
         self._number = self._asked = max(0, upto - kept)
         self._coming: deque[Future[list[Line]]] = deque()
@@ -105,5 +106,6 @@ class Bank:
     def lines(self) -> list[list[Line]]:
         """Lines of each class of widths."""
         if not self._classes:
-            self._classes = [[line for chunk in self._chunks for line in chunk[k]] for k in range(len(WIDTHS))]
+            classes = range(len(WIDTHS))
+            self._classes = [[line for chunk in self._chunks for line in chunk[k]] for k in classes]
         return self._classes

@@ -39,8 +39,9 @@ HELD_STYLES = {(0, 3), (1, 5), (2, 4), (3, 3), (4, 3), (5, 3), (6, 2), (7, 3), (
 HELD_PAGES = {
     *(
         f"DAFANCH96_048MIC0{page}"
-        for page in "7644_L-1 7647_L-0 7649_L-1 7652_L-0 7654_L-1 7657_L-0 7659_L-1 7662_L-0 7664_L-1 7667_L-0"
-        " 7669_L-1 7672_L-0 7674_L-1 7677_L-0 7679_L-1 7682_L-0 7685_L-1 7688_L-0 7690_L-1 7693_L-0".split()
+        for page in "7644_L-1 7647_L-0 7649_L-1 7652_L-0 7654_L-1 7657_L-0 7659_L-1 7662_L-0"
+        " 7664_L-1 7667_L-0 7669_L-1 7672_L-0 7674_L-1 7677_L-0 7679_L-1 7682_L-0"
+        " 7685_L-1 7688_L-0 7690_L-1 7693_L-0".split()
     ),
     *(
         f"FRAN_0025_{page}"
@@ -48,6 +49,16 @@ HELD_PAGES = {
     ),
 }
 """Pages of lectaurep that nothing is learned from."""
+
+THANKS = {
+    "mnist": "MNIST (LeCun, Cortes, Burges), its writers from QMNIST (Yadav, Bottou; BSD)",
+    "swiss": "kensanata/numbers (CC0)",
+    "bhmsds": "BHMSDS (wblachowski/bhmsds, MIT)",
+    "optdigits": "Optical Recognition of Handwritten Digits (Alpaydin, Kaynak; UCI, CC BY 4.0)",
+    "pendigits": "Pen-Based Recognition of Handwritten Digits (Alpaydin, Alimoglu; UCI, CC BY 4.0)",
+    "lectaurep": "Lectaurep Repertoires (HTR-United, CC BY 4.0)",
+}
+"""Sets, and whom a card thanks for them."""
 
 _SHARES = {"mnist": 0.5, "swiss": 0.28, "bhmsds": 0.14, "optdigits": 0.08}
 _MOST_OF_A_TEXT = 60  # real lines of one text: a fifth of a register is 2.20
@@ -73,6 +84,12 @@ class Hands:
     every: ByDigit
     styles: list[list[int]] = field(default_factory=list)  #: allographs of each digit
 
+    def counts(self, lines: int = 0) -> dict[str, int]:
+        """Digits of each set, and of real lines their number where there are any."""
+        own = {name: own.every for name, own in self.sets.items()} | {"pendigits": self.every}
+        found = {name: sum(map(len, every.values())) for name, every in own.items()}
+        return found | {"lectaurep": lines} if lines else found
+
 
 def load_hands(folder: Path, *, held: bool = False) -> Hands:
     """Load the hands of a folder of sets; InputError if there are none."""
@@ -82,7 +99,7 @@ def load_hands(folder: Path, *, held: bool = False) -> Hands:
         names = (
             folder / "lines/free/qmnist-writers.txt.gz" if name == "mnist" else place / "train-writers.txt.gz"
         )
-        if not place.is_dir() or held and name not in HELD_WRITERS:
+        if not place.is_dir() or (held and name not in HELD_WRITERS):
             continue
         digits = read_idx(place / "train-images-idx3-ubyte.gz")
         by = _by_writer(name, digits.labels, names, held)
@@ -90,7 +107,7 @@ def load_hands(folder: Path, *, held: bool = False) -> Hands:
         sets[name] = Pictures(digits.images, writers, _together(by), share)
     place = folder / "hands/free/pendigits"
     if not sets or not place.is_dir():
-        raise InputError(f"{folder}: no hands; expected mnist and hands/free/pendigits in it, as data/README.md")
+        raise InputError(f"{folder}: no hands; expected mnist and hands/free/pendigits (data/README.md)")
     labels = read_idx(place / "train-images-idx3-ubyte.gz").labels
     by = _by_writer("pendigits", labels, place / "train-writers.txt.gz", held)
     pens = [own for own in by.values() if len(own) == 10]
@@ -121,7 +138,7 @@ Real = tuple[NDArray[np.uint8], str]
 def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Real]:
     """Lines of lectaurep, grey (``rows``, w) and what they say; an empty list where the set is not there.
 
-    A space of its texts is a printed rule: it is dropped. Of one text at most 60 lines are taken to learn from.
+    A space of its texts is a printed rule: it is dropped. Of one text at most 60 lines are learned from.
     """
     found: list[Real] = []
     seen: Counter[str] = Counter()
@@ -131,7 +148,7 @@ def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Real]:
         for k, (text, page) in enumerate(zip(map(str, texts), map(str, pages), strict=True)):
             text = text.replace(" ", "")
             seen[text] += (page in HELD_PAGES) == held
-            if not text or (page in HELD_PAGES) != held or not held and seen[text] > _MOST_OF_A_TEXT:
+            if not text or (page in HELD_PAGES) != held or (not held and seen[text] > _MOST_OF_A_TEXT):
                 continue
             grey = cv2.imdecode(images[start[k] : start[k + 1]], cv2.IMREAD_GRAYSCALE)
             grey = tightened(np.asarray(grey, np.uint8))
@@ -142,7 +159,7 @@ def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Real]:
 
 
 def tightened(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Cut a picture of one line to the rows of its writing and a little more; printed rules are no writing."""
+    """Cut a picture of one line to the rows of its writing and a little more; printed rules do not count."""
     high, wide = grey.shape
     soft = cv2.GaussianBlur(grey, (0, 0), 1.0)
     side = max(9, high // 4 | 1)

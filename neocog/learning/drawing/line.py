@@ -1,6 +1,6 @@
 """Draw a line of a number: one hand a line, signs in their place and size, digits that touch.
 
-What comes out is ink alone, 64 rows high: paper, light and the camera are :mod:`neocog.learning.drawing.photo`'s.
+What comes out is ink, 64 rows high; :mod:`neocog.learning.drawing.photo` adds paper, light and a camera.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class Hand:
         self.form: dict[str, tuple[float, float]] = {}
 
     def character(self, char: str, high: float) -> tuple[Cover, int, int, Point | None, Point | None]:
-        """Draw a character, the baseline at 0: its cover, left, top, and the ends of its path if it has one."""
+        """Draw a character, the baseline at 0: its cover, left, top, and the ends of its path if any."""
         digit, rng = char.isdigit(), self.rng
         if not self.by_pen and self.width == 0:
             self.width = self._measured(high)
@@ -75,9 +75,10 @@ class Hand:
             width = max(0.045 * high, self.width * self.dot * rng.uniform(0.85, 1.15))
         return self.drawn(self.digit(char, high) if digit else self.sign(char, high), width)
 
-    def drawn(self, strokes: Strokes, width: float) -> tuple[Cover, int, int, Point, Point]:
+    def drawn(self, strokes: Strokes, width: float) -> tuple[Cover, int, int, Point | None, Point | None]:
         """Draw strokes, slanted about the baseline."""
-        moved = [s - np.stack([self.slant * s[:, 1], np.zeros(len(s))], 1).astype(np.float32) for s in strokes]
+        lean = np.array([self.slant, 0], np.float32)
+        moved = [s - s[:, 1:] * lean for s in strokes]
         cover, left, top = ink(moved, max(1.0, width), self.pen, self.rng)
         return cover, left, top, moved[0][0], moved[-1][-1]
 
@@ -131,11 +132,11 @@ class Hand:
             else:
                 lines = [[[0.05, top], [0.05 - back, top + long]]]
         else:
-            points, cuts = shape(char)
+            form, cuts = shape(char)
             if char not in self.form:
                 self.form[char] = _SMALL.get(char, 1.0) * rng.uniform(0.75, 1.15), rng.normal(0, 0.05)
             size, lift = self.form[char]
-            points = (points - [0, 1]) * size
+            points = (form - [0, 1]) * size
             if char in "+=*":
                 points[:, 1] -= (1 - size) / 2 + lift
             if char in "()":
@@ -145,9 +146,9 @@ class Hand:
         return [(np.array(line) * high).astype(np.float32) for line in lines]
 
     def letter(self, char: str, high: float) -> Strokes:
-        points, cuts = shape(char)
-        points = (points - [0, 1]) * high
-        points = points + self.rng.normal(0, high / 56, points.shape)
+        form, cuts = shape(char)
+        points = (form - [0, 1]) * high
+        points = points + self.rng.normal(0, high / 56, form.shape)
         return [points[a:b].astype(np.float32) for a, b in pairwise(cuts)]
 
     def _measured(self, high: float) -> float:
@@ -158,7 +159,7 @@ class Hand:
         return float(np.clip(2 * ridge.mean() * self.rng.uniform(0.8, 1.1), 1.3, 0.17 * _HIGH))
 
     def _pictured(self, d: int, high: float) -> tuple[Cover, int, int]:
-        """Draw a digit of a set of pictures, slanted, its edges as hard and its strokes as wide as the hand's."""
+        """Draw a digit of a set of pictures, slanted, as hard and as wide of stroke as the hand's."""
         rng = self.rng
         pool = self.own.get(d) or self.pictures.every[d]
         glyph = self.pictures.images[pool[rng.integers(len(pool))]]
@@ -180,10 +181,10 @@ class Hand:
 def draw_line(
     hands: Hands, rng: Rng, *, kind: str | None = None, negatives: bool = True, mixed: bool = False,
     touching: bool = True,
-) -> tuple[NDArray[np.uint8], str]:
+) -> tuple[NDArray[np.uint8], str]:  # fmt: skip
     """Draw a line: its ink (64, w) uint8, 255 where a stroke is, and its text, empty where it is no number.
 
-    ``kind`` is one of :data:`neocog.learning.drawing.texts.KINDS`; ``mixed`` takes each digit from any writer.
+    ``kind``: one of :data:`neocog.learning.drawing.texts.KINDS`; ``mixed``: each digit is any writer's.
     """
     while True:
         negative = negatives and rng.random() < _NEGATIVE
@@ -249,10 +250,10 @@ class _Line:
             y = int(_BASE + lift + above)
             if y < 0 or y + len(cover) > _FIELD:
                 return False
-            slim = char in _SLIM or k > 0 and shown[k - 1] in _SLIM
+            slim = char in _SLIM or (k > 0 and shown[k - 1] in _SLIM)
             column = self._column(cover, y, slim, gap)
             want = (self.loose + rng.normal(0, 0.05)) * _HIGH
-            if slim or k > 0 and shown[k - 1] == "/":
+            if slim or (k > 0 and shown[k - 1] == "/"):
                 want = max(want, rng.uniform(0.02, 0.22) * _HIGH)
             elif not gap and not touch:
                 want = max(want, 2.0)
@@ -261,11 +262,13 @@ class _Line:
             else:
                 at = round(column + want + gap)
                 if not gap:  # a digit does not stand behind the one before it
-                    at = round(max(at, self.edge.max() - 0.55 * cover.shape[1] - _profile(cover, left=True).min()))
+                    first = 0.55 * cover.shape[1] + _profile(cover, left=True).min()
+                    at = round(max(at, self.edge.max() - first))
             if not self._put(cover, at, y):
                 return False
             origin = np.array([at - left, _BASE + lift])
-            if ties and last is not None and begin is not None and not gap and char.isdigit() and rng.random() < 0.5:
+            tied = ties and not gap and char.isdigit()
+            if tied and last is not None and begin is not None and rng.random() < 0.5:
                 self._tie(last, begin + origin)
             last = None if end is None else end + origin
             self.left = float(at) if self.left is None else self.left
@@ -328,7 +331,7 @@ class _Line:
         ]
         size = (max(16, round(cut.shape[1] * ROWS / len(cut))), ROWS)
         strip = cv2.resize(cut, size, interpolation=cv2.INTER_AREA if len(cut) > ROWS else cv2.INTER_LINEAR)
-        return np.clip(np.asarray(strip) * 255, 0, 255).astype(np.uint8)
+        return np.asarray(np.clip(np.asarray(strip) * 255, 0, 255), np.uint8)
 
     def _beside(self, left: float, right: float, letters: bool) -> tuple[float, float]:
         """Write a unit behind the number or a currency before it: neither is read. Its new ends."""
@@ -339,8 +342,8 @@ class _Line:
             lines = [points[a:b] for a, b in pairwise(cuts)] + [np.array(bar, np.float32)]
             strokes = [((line - [0, 1]) * high).astype(np.float32) for line in lines]
             cover, _, above, *_ = hand.drawn(strokes, hand.width)
-            at = int(left - cover.shape[1] - rng.uniform(0.1, 0.4) * high)
-            return (float(at), right) if self._put(cover, at, int(_BASE + above)) else (left, right)
+            before = int(left - cover.shape[1] - rng.uniform(0.1, 0.4) * high)
+            return (float(before), right) if self._put(cover, before, int(_BASE + above)) else (left, right)
         if letters:
             return left, right
         at = right + rng.uniform(0.3, 0.8) * high
@@ -371,7 +374,8 @@ class _Line:
 
         if rng.random() < 0.3:
             for _ in range(int(rng.integers(1, 3))):
-                row = float(rng.choice([top - rng.uniform(0, 0.3) * high, foot + rng.uniform(-0.08, 0.3) * high]))
+                rows_at = [top - rng.uniform(0, 0.3) * high, foot + rng.uniform(-0.08, 0.3) * high]
+                row = float(rng.choice(rows_at))
                 draw(0, row, columns, row + rng.normal(0, 0.02) * columns, int(rng.integers(1, 4)))
         if rng.random() < 0.16:
             for x in (left - rng.uniform(0.1, 0.5) * high, right + rng.uniform(0.08, 0.5) * high):

@@ -1,7 +1,7 @@
-"""Ink on paper before a camera, in PyTorch: warps, paper, light, blur, resolution, and the reader's own strip.
+"""Ink on paper before a camera, in PyTorch: warps, paper, light, blur, resolution, and the reader's strip.
 
-Strips are (B, 1, rows, columns) float32; ``widths`` (B,) are the columns that each fills. All is drawn from torch's
-generator and a NumPy one, so that a seed gives the same pictures on the same kind of device.
+Strips are (B, 1, rows, columns) float32; ``widths`` (B,) are the columns that each fills. All is drawn from
+torch's generator and a NumPy one, so that a seed gives the same pictures on the same kind of device.
 """
 
 from typing import Any
@@ -17,7 +17,9 @@ Tensor = Any
 Rng = np.random.Generator
 
 
-def warped(x: Tensor, widths: NDArray[np.int64], columns: int, rng: Rng, *, real: bool = False) -> tuple[Tensor, NDArray[np.int64]]:
+def warped(
+    x: Tensor, widths: NDArray[np.int64], columns: int, rng: Rng, *, real: bool = False
+) -> tuple[Tensor, NDArray[np.int64]]:
     """Strips of any rows, of other size, slant and waves: (B, 1, 48, columns), and their widths."""
     count, device = len(x), x.device
     high, wide = x.shape[2:]
@@ -27,10 +29,12 @@ def warped(x: Tensor, widths: NDArray[np.int64], columns: int, rng: Rng, *, real
         return torch.randn(count, 1, 1, device=device) * spread
 
     own = np.maximum(scale * widths, 8)
-    wider = np.minimum(np.exp(rng.normal(0, 0.07, count)).clip(0.8, 1.25), ((columns - 1) / own).clip(min=0.6))
+    fits = ((columns - 1) / own).clip(min=0.6)
+    wider = np.minimum(np.exp(rng.normal(0, 0.07, count)).clip(0.8, 1.25), fits)
     wide_now = np.ceil(own * wider).clip(8, columns).astype(np.int64)
     across, middle = (
-        torch.from_numpy(value.astype(np.float32)).to(device).view(count, 1, 1) for value in (wider, own * wider / 2)
+        torch.from_numpy(value.astype(np.float32)).to(device).view(count, 1, 1)
+        for value in (wider, own * wider / 2)
     )
     tall = torch.exp(normal(0.06)).clamp(0.85, 1.2)
     shear, lift = normal(0.1), normal(1.0)
@@ -89,7 +93,7 @@ def on_paper(ink: Tensor, rng: Rng) -> Tensor:
 
 
 def camera(image: Tensor, rng: Rng) -> Tensor:
-    """Blur, low resolution, noise, few levels of grey: (B, 1, h, w) 0 .. 255; an eighth of a batch is one case."""
+    """Blur, low resolution, noise, few greys: (B, 1, h, w) 0 .. 255; an eighth of a batch is one case."""
     out = []
     for part in image.chunk(8):
         count, _, high, wide = part.shape
@@ -98,7 +102,8 @@ def camera(image: Tensor, rng: Rng) -> Tensor:
         blur = rng.uniform(0, 0.7 if ordinary else 1.1)
         if blur > 0.3:
             reach = int(3 * blur) + 1
-            taps = torch.exp(-(torch.arange(-reach, reach + 1, device=part.device).float() ** 2) / (2 * blur**2))
+            at = torch.arange(-reach, reach + 1, device=part.device).float()
+            taps = torch.exp(-(at**2) / (2 * blur**2))
             taps = taps / taps.sum()
             part = functional.pad(part, (reach,) * 4, mode="replicate")
             part = functional.conv2d(functional.conv2d(part, taps.view(1, 1, 1, -1)), taps.view(1, 1, -1, 1))

@@ -1,0 +1,142 @@
+"""Drawn lines: who may write them, what they say, how it stands on the line."""
+
+import gzip
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from neocog.learning.allographs import styles_of
+from neocog.learning.drawing import line
+from neocog.learning.drawing.hands import HELD_PAGES, HELD_STYLES, HELD_WRITERS, Hands, load_hands, real_lines
+from neocog.learning.drawing.line import Hand, draw_line
+from neocog.learning.drawing.texts import KINDS, any_text
+from neocog.network.lines import ALPHABET
+
+
+@pytest.fixture(scope="module")
+def hands(hands_dir: Path) -> Hands:
+    return load_hands(hands_dir)
+
+
+def kept_apart(folder: Path) -> dict[str, tuple[int, int]]:
+    """How many of all writers and pages are kept apart, once it is sure that none is on both sides."""
+    both = [load_hands(folder, held=held) for held in (False, True)]
+    assert set(both[1].sets) <= set(HELD_WRITERS)
+    found = {}
+    for name, own in HELD_WRITERS.items():
+        file = "lines/free/qmnist" if name == "mnist" else f"hands/free/{name}/train"
+        names = gzip.decompress((folder / f"{file}-writers.txt.gz").read_bytes()).decode().split()
+        sides: list[set[str]] = []
+        for hands in both:
+            by, every = hands.pens, hands.every
+            if name in hands.sets:
+                by, every = hands.sets[name].writers, hands.sets[name].every
+            sides.append({names[k] for places in every.values() for k in places})
+            for one in by:
+                (writer,) = {names[k] for places in one.values() for k in places}
+                assert writer in sides[-1]
+        assert sides == [set(names) - own, set(names) & own]
+        found[name] = len(sides[1]), len(set(names))
+    for digit, sides in enumerate(zip(*(hands.styles for hands in both), strict=True)):
+        assert {(digit, k) for k in sides[1]} == {style for style in HELD_STYLES if style[0] == digit}
+        assert sorted(sides[0] + sides[1]) == list(range(styles_of(digit, rare=True)))
+    files = [np.load(path) for path in (folder / "lines/free/lectaurep").glob("*.npz")]
+    rows = [row for file in files for row in zip(file["text"].tolist(), file["page"].tolist(), strict=True)]
+    for held, most in ((False, 60), (True, 10**9)):
+        texts = Counter(text.replace(" ", "") for text, page in rows if (page in HELD_PAGES) == held)
+        wanted = {text: min(count, most) for text, count in texts.items() if text}
+        assert Counter(text for _, text in real_lines(folder, 16, held=held)) == wanted
+    pages = {page for _, page in rows}
+    return found | {"pages": (len(pages & HELD_PAGES), len(pages))}
+
+
+def test_who_is_kept_apart_teaches_nothing(hands_dir: Path, hands: Hands) -> None:
+    assert set(kept_apart(hands_dir).values()) == {(1, 2)}
+    assert hands.counts(2) == {"mnist": 20, "swiss": 20, "pendigits": 20, "lectaurep": 2}
+
+
+@pytest.mark.data
+def test_the_real_sets_are_kept_apart(data_dir: Path) -> None:
+    found = kept_apart(data_dir)
+    assert found.pop("pages")[0] == 28
+    assert found == {"mnist": (49, 539), "pendigits": (5, 44), "swiss": (2, 16)}
+
+
+FORMS = {"number": r"\d[\d., ]*", "date": r"[\d./ -]+", "time": r"\d+[:.]\d\d[\d:.-]*", "grade": r"\d+/\d+",
+         "groups": r"\d{4}( \d{4})+", "sum": r"\d+ ?[-+x=:/].*\d", "phone": r"[+(]?[\d()/ .-]+"}  # fmt: skip
+
+
+def test_texts_are_of_their_kind() -> None:
+    assert sum(share for _, share in KINDS.values()) == pytest.approx(1)
+    for kind in KINDS:
+        texts, again = ([any_text(np.random.default_rng(k), kind) for k in range(300)] for _ in range(2))
+        assert texts == again
+        assert len(set(texts)) > 100
+        for text in texts:
+            assert re.fullmatch(FORMS.get(kind, r"\S.*"), text), (kind, text)
+            assert re.search(r"\d", text)
+            assert text == text.strip()
+    rng = np.random.default_rng(0)
+    assert set("".join(any_text(rng) for _ in range(2000))) == set(ALPHABET)
+
+
+def test_a_line_follows_from_its_seed(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, again = ([draw_line(hands, np.random.default_rng(seed)) for seed in range(20)] for _ in range(2))
+    for (ink, text), (same, said) in zip(lines, again, strict=True):
+        assert (ink.tobytes(), text) == (same.tobytes(), said)
+        assert (ink.dtype, ink.shape[0], ink.shape[1] >= 16) == (np.uint8, line.ROWS, True)
+        assert ink.max() > 100 or not text
+    assert len({text for _, text in lines}) > 15
+    monkeypatch.setattr(line, "_NEGATIVE", 1.0)
+    drawn = [draw_line(hands, np.random.default_rng(seed)) for seed in range(12)]
+    assert {text for _, text in drawn} == {""}
+    assert sum(ink.max() > 100 for ink, _ in drawn) > 6
+    assert all(draw_line(hands, np.random.default_rng(seed), negatives=False)[1] for seed in range(6))
+
+
+def written(hands: Hands, seed: int, text: str, **how: bool) -> line._Line:
+    """A line by a hand whose digits are whole pictures."""
+    hand = Hand(hands, np.random.default_rng(seed))
+    hand.by_pen, hand.in_style, hand.pen = False, False, replace(hand.pen, grain=0.0)
+    hand.pictures, hand.level, hand.soft = hands.sets["mnist"], 0.4, 4.0
+    hand.own = hand.pictures.every
+    out = line._Line(hand, len(text))
+    assert out.write(text, letters=False, **how)
+    return out
+
+
+def test_characters_stand_from_left_to_right(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    at, put = [], line._Line._put
+
+    def told(self: line._Line, cover: np.ndarray, column: int, row: int) -> bool:
+        at.append(column + float(np.flatnonzero(cover.max(0) > 0.3).mean()))
+        return put(self, cover, column, row)
+
+    monkeypatch.setattr(line._Line, "_put", told)
+    for seed in range(8):
+        written(hands, seed, "12.50-3/4 07")
+        assert at == sorted(at)
+        assert len(at) == 11
+        at.clear()
+
+
+def test_digits_touch_only_if_they_may(hands: Hands) -> None:
+    blots: dict[bool, set[int]] = {}
+    for touching in (False, True):
+        fields = [written(hands, seed, "2013689", touching=touching).field for seed in range(24)]
+        blots[touching] = {cv2.connectedComponents((ink > 0.35).astype(np.uint8))[0] - 1 for ink in fields}
+    assert blots[False] == {7}
+    assert min(blots[True]) < 7
+
+
+def test_a_point_is_seen_and_stands_low(hands: Hands) -> None:
+    for seed in range(30):
+        cover, _, top, *_ = Hand(hands, np.random.default_rng(seed)).character(".", 56.0)
+        rows, columns = np.nonzero(cover > 0.5)
+        assert min(np.ptp(rows), np.ptp(columns)) >= 1, seed
+        assert abs(top + rows.mean()) < 0.2 * 56

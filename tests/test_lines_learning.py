@@ -1,0 +1,163 @@
+"""The line reader learns: its network is the equations, its runs go on, its command."""
+
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+from neocog.network.lines import load_lines
+from neocog.network.reference import respond_line
+from neocog.vision.strips import ink_of
+from tests.support import digit_strip, run, tiny_lines, tiny_model
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+
+from neocog.learning import lines  # noqa: E402
+from neocog.learning.checkpoint import load_checkpoint  # noqa: E402
+from neocog.learning.drawing import photo  # noqa: E402
+from tests.test_learning_command import assert_refused  # noqa: E402
+
+TINY = {"steps": 6, "columns": 1024, "kept": 2, "fresh": 80.0, "validation": 8, "inner": 8}
+STRIP = np.pad(digit_strip(), ((0, 0), (0, 16)))
+
+
+def network() -> Any:
+    """A network whose normalisations have values of their own."""
+    torch.manual_seed(0)
+    net = lines.LineNetwork(tiny_lines().digits, inner=12)
+    for norm in (net.head[1], net.head[4]):
+        for values in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+            values.data.uniform_(0.5, 2)
+    return net.eval()
+
+
+@torch.no_grad()
+def scores(net: Any) -> np.ndarray:
+    return net(torch.from_numpy(STRIP)[None, None])[0].numpy()
+
+
+def test_the_network_is_the_equations() -> None:
+    net = network()
+    want = respond_line(STRIP, net.line_model("m"))["Z"]
+    np.testing.assert_allclose(scores(net), want, atol=1e-4 * np.abs(want).max())
+    assert net(torch.from_numpy(STRIP)[None, None, :, :157]).shape[2] == 52  # any width
+
+
+def test_a_file_goes_on_as_it_was() -> None:
+    net, other = network(), lines.LineNetwork(tiny_lines().digits, inner=12).eval()
+    other.take(net.line_model("m"))
+    assert other.folded
+    other.normalise(torch.from_numpy(STRIP)[None, None])
+    assert not torch.allclose(other.head[1].running_mean, torch.zeros(12))
+    np.testing.assert_allclose(scores(other), scores(net), atol=1e-4)
+    other.head[6].p = 0.0
+    np.testing.assert_allclose(scores(other.train()), scores(net), atol=1e-4)
+
+
+def test_slopes_of_s_cells() -> None:
+    rng = torch.Generator().manual_seed(0)
+    e, v = (torch.rand(2, planes, 4, 5, dtype=torch.float64, generator=rng) for planes in (3, 1))
+    v[0, 0, 0] = 0  # silence
+    given = (e + 0.2, v, torch.tensor([0.1, 0.2, 0.3]).double(), torch.tensor(0.7).double())
+    for values in given:
+        values.requires_grad_()
+    assert torch.autograd.gradcheck(lambda *each: lines.Response.apply(*each, 1e-3), given)
+    layer = network().s[1].double()
+    layer.threshold.data -= 1.0  # so that more responds
+    u = torch.rand(1, layer.direction.shape[1], 9, 12, dtype=torch.float64, generator=rng) ** 4
+    slopes = []
+    for respond in (layer, partial(lines.s_cells, layer, padding=layer.padding)):
+        out = respond(u)
+        assert (out > 0).double().mean() > 0.1
+        (out * torch.arange(out.numel()).reshape(out.shape).sin()).sum().backward()
+        slopes.append([out, *(p.grad for p in layer.parameters())])
+        layer.zero_grad()
+    for plain, mine in zip(*slopes, strict=True):
+        torch.testing.assert_close(mine, plain, rtol=1e-6, atol=1e-9)
+
+
+def test_strips_are_those_of_the_reader() -> None:
+    grey = np.random.default_rng(0).normal(0, 25, (3, 48, 128)).cumsum(2) / 4 + 128
+    x = torch.from_numpy(grey).clamp(0, 255).round().float()[:, None]
+    for one, want in zip(photo.strips(x, np.full(3, 128))[:, 0], map(ink_of, x[:, 0].numpy()), strict=True):
+        np.testing.assert_allclose(one, want, atol=0.01)
+        assert 0.2 < (want > 0).mean() < 0.6
+
+
+@pytest.mark.slow
+def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(
+    hands_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def learned(folder: str, minutes: float | None = None) -> int:
+        settings = lines.LineTraining(**TINY)
+        torch.manual_seed(settings.seed)
+        net = lines.LineNetwork(tiny_model(), inner=8)
+        one = lines.LineRun(net, hands_dir, tmp_path / folder, settings, workers=1, tell=lambda _: None)
+        monkeypatch.setattr(lines, "time", SimpleNamespace(monotonic=lambda: 60.0 * one.step))
+        one.learn(minutes=minutes)
+        return one.step
+
+    monkeypatch.setattr(lines.LineRun, "score", lambda *_: {"exact": 0.0})
+    assert [learned("whole"), learned("parts", 3), learned("parts")] == [6, 3, 6]
+    (whole, at), (parts, then) = (
+        load_checkpoint(tmp_path / n / "run.safetensors") for n in ("whole", "parts")
+    )
+    assert at == then
+    for part, tensors in whole.items():
+        assert all(torch.equal(parts[part][name], tensor) for name, tensor in tensors.items())
+
+
+def train(data: Path, output: Path, *words: object) -> Result:
+    return run("train", "--lines", "--data", data, "-o", output, *map(str, words))
+
+
+@pytest.mark.slow
+def test_the_command_keeps_a_run_goes_on_and_writes_a_model(
+    hands_dir: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "LineTraining", partial(lines.LineTraining, **TINY))
+    place, words = tmp_path / "m.safetensors", ["--start", model, "--steps", 3, "--seed", 5]
+    first = train(hands_dir, place, *words, "--minutes", 0)
+    assert (first.exit_code, first.stdout, place.exists()) == (0, "", False)
+    assert "m.run keeps the run, 0 of 3 steps: the same command goes on with it" in first.stderr
+    told, made = train(hands_dir, place, *words), load_lines(place)
+    assert told.stdout == f"{place}  {made.id}  {place.stat().st_size:,} bytes\n"
+    assert (made.name, 0.25 <= made.temperature <= 4) == ("m", True)
+    assert [made.card[key] for key in ("recipe", "seed", "steps")] == ["lines", 5, 3]
+    assert made.card["start"].startswith("tiny@")
+    assert made.card["validation"].keys() == {"exact", "cer", "lines"}
+    assert made.card["learned_from"]["lectaurep"] == 2
+    assert "Lectaurep Repertoires (HTR-United, CC BY 4.0)" in made.card["data"]
+    (tmp_path / "n").mkdir()
+    again = train(hands_dir, tmp_path / "n/m.safetensors", *words, "--checkpoints", tmp_path / "m.run")
+    assert "has finished and this is its model" in again.stderr
+    assert (tmp_path / "n/m.safetensors").read_bytes() == place.read_bytes()
+    assert_refused(
+        train(hands_dir, place, "--start", model, "--steps", 4, "--seed", 5), "(steps 3, not steps 4)"
+    )
+    on = train(hands_dir, tmp_path / "on.safetensors", "--start", place, "--steps", 1)
+    assert on.exit_code == 0, on.output
+    assert load_lines(tmp_path / "on.safetensors").card["start"] == made.id
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("", 1, "no hands; expected mnist and hands/free/pendigits"),
+        ("--start finder", 4, "finder"),
+        ("--start nowhere.safetensors", 4, "no such file"),
+        ("--start fukushima", 2, "start from a model of preset neocog"),
+        ("--epochs 3 --chunks 5", 2, "--lines does not use --epochs, --chunks; leave it out"),
+        ("--finder wide --steps 5", 2, "--finder does not use --lines, --steps; leave it out"),
+        ("--data elsewhere", 2, "--lines takes one --data"),
+    ],
+)
+def test_the_command_refuses(tmp_path: Path, words: str, code: int, message: str) -> None:
+    assert_refused(train(tmp_path, tmp_path / "m.safetensors", *words.split()), message, code)
+    assert list(tmp_path.iterdir()) == []
+    alone = run("train", "--data", tmp_path, "-o", tmp_path / "m.safetensors", "--steps", "5")
+    assert_refused(alone, "--steps is an option of --lines alone; leave it out")
