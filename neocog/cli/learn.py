@@ -356,7 +356,7 @@ def _learn_lines(
 
     cuda, runs = device == "cuda", Path(folder or Path(place).with_suffix(".run"))
     settings = lines.LineTraining(seed=seed, steps=steps, mixed=cuda)
-    network = lines.start(start or "neocog", settings)
+    network = lines.start(start or "neocog", settings, data, device=device)
     run = lines.LineRun(
         network, data, runs, settings, device=device, workers=cores() if cuda else max(1, cores() // 2),
         tell=lambda text: print(text, file=sys.stderr, flush=True),

@@ -25,8 +25,9 @@ from neocog.files import atomic_write, check_output
 from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
 from neocog.learning.drawing import photo
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, drawn_lines, line_pool
-from neocog.learning.drawing.hands import THANKS, Rng, load_hands, real_lines
+from neocog.learning.drawing.hands import THANKS, Hands, Rng, load_hands, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
+from neocog.learning.drawing.line import draw_sign
 from neocog.learning.trainable import SILENT, Contrast, GentleRoot, SCells, profiles_of
 from neocog.network.ctc import best_path, fit_temperature
 from neocog.network.layers import banded
@@ -41,6 +42,7 @@ Tensor = Any
 BLANK = len(ALPHABET)
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
 _SHARES = np.array([0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015])  # of the steps, by width
+_SHOWN = 6  # signs for each plane that is made
 HELD_SEED = 4_000_000_000
 
 
@@ -50,7 +52,8 @@ class LineTraining:
     steps: int = 20_000
     columns: int = 60_000  #: of a step's strips together
     rate: float = 2e-3  #: largest rate of AdamW
-    core: float = 5.0  #: times that, for what the ten layers had learned before
+    core: float = 20.0  #: times that, for what the ten layers had learned before
+    signs: int = 3  #: planes that US4 gets for each sign
     fresh: float = 160.0  #: new lines a step
     kept: int = 160  #: chunks of 240 lines to choose from
     real: float = 0.12  #: share of real lines
@@ -153,7 +156,9 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
     start = ""  #: id of the model that it begins with
     folded = False  #: the head's normalisations are those of a file, none: `normalise` mends that
 
-    def __init__(self, digits: Model, *, inner: int = 160, mixed: bool = False) -> None:
+    def __init__(
+        self, digits: Model, *, inner: int = 160, mixed: bool = False, says: NDArray[np.int64] | None = None
+    ) -> None:
         super().__init__()
         if digits.psi != "sqrt":
             raise UsageError(f"psi {digits.psi} does not learn lines; start from a model of preset neocog")
@@ -164,7 +169,7 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         self.c = nn.ModuleList(_CCells(*own) for own in cells)
         planes, count = len(digits.labels), BLANK + 1
         own = torch.zeros(count, planes)
-        labels = np.where(digits.labels == REJECT, BLANK, digits.labels)
+        labels = np.where(digits.labels == REJECT, BLANK, digits.labels) if says is None else says
         own[torch.from_numpy(labels), torch.arange(planes)] = 8.0
         self.own = nn.Parameter(own + 0.05 * torch.randn(count, planes))
         self.bias = nn.Parameter(torch.zeros(count))
@@ -182,13 +187,17 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
 
     def uc4(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the strongest and the mean response of each column, (B, K4, columns)."""
+        us4 = self.us4(self.uc3(x))
+        return us4.amax(2), us4.mean(2)
+
+    def uc3(self, x: Tensor) -> Tensor:
+        """Return UC3 of strips, (B, K3, 13, columns)."""
         u = functional.pad(x[:, 0], (MARGIN, MARGIN + 1, MARGIN, MARGIN + 1)).clamp(0, 1)
         u = self.contrast(u)
         for k, c in enumerate(self.c):
             u = u.contiguous(memory_format=torch.channels_last)
             u = c(s_cells(self.s[k], u, padding=self.s[k].padding, mixed=self.mixed and k > 0))
-        us4 = self.us4(u)
-        return us4.amax(2), us4.mean(2)
+        return u
 
     def us4(self, u: Tensor) -> Tensor:
         """US4 at every column: its window takes every second one, so even and odd columns are apart."""
@@ -273,6 +282,8 @@ def batch_of(lines: list[Line], device: str) -> tuple[Tensor, NDArray[np.int64],
 class LineRun:
     """A run of learning; ``folder`` keeps it, and it goes on from there."""
 
+    part, parts = 0, 1  #: of each step's strips
+
     def __init__(
         self, network: Any, data: Path, folder: Path, settings: LineTraining,
         *, device: str = "cpu", workers: int = 2, tell: Callable[[str], None] = print,
@@ -326,7 +337,7 @@ class LineRun:
         with line_pool(self.data, self.workers, styles=settings.styles) as pool:
             due = self._chunks(self.step)
             options = {"mixed": not settings.writers, "touching": settings.touching}
-            bank = Bank(pool, settings.seed, options, kept=settings.kept, ahead=2 * self.workers, upto=due)
+            bank = Bank(pool, settings.seed + 10**6 * self.part, options, kept=settings.kept, ahead=2 * self.workers, upto=due)
             held = self.held
             self.tell(f"lines are drawn, {time.monotonic() - begin:.0f} s")
             if self.network.folded:
@@ -364,7 +375,7 @@ class LineRun:
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["times"]
         x, wide, texts = self._batch(drawn)
-        loss = self.loss(self.network(x), wide, texts)
+        loss = self.loss(x, self.network(x), wide, texts)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         for p in self.network.parameters():
@@ -380,10 +391,11 @@ class LineRun:
         """Strips of this step, all of one class of widths; torch's generator begins anew."""
         settings, real = self.settings, self.real
         rng = np.random.default_rng([settings.seed, self.step, 11])
-        torch.manual_seed(int(rng.integers(2**62)))
         some = [len(lines) > 0 for lines in drawn]
         k = int(rng.choice(len(WIDTHS), p=(_SHARES * some) / (_SHARES * some).sum()))
-        count = max(8, settings.columns // WIDTHS[k] // 8 * 8)
+        rng = rng.spawn(self.parts)[self.part]
+        torch.manual_seed(int(rng.integers(2**62)))
+        count = max(8, settings.columns // self.parts // WIDTHS[k] // 8 * 8)
         many = round(count * settings.real) if len(real[k]) > 20 else 0
         lines = [drawn[k][i] for i in rng.integers(0, len(drawn[k]), count - many)]
         some_real = [real[k][i] for i in rng.integers(0, len(real[k]), many)] if many else []
@@ -408,7 +420,7 @@ class LineRun:
         image, wide, texts = image[torch.from_numpy(order).to(device)], wide[order], [texts[i] for i in order]
         return photo.strips(photo.camera(image, rng), wide), wide, texts
 
-    def loss(self, z: Tensor, widths: NDArray[np.int64], texts: list[str]) -> Tensor:
+    def loss(self, x: Tensor, z: Tensor, widths: NDArray[np.int64], texts: list[str]) -> Tensor:
         """CTC of each line over its characters and two more."""
         lp = z.float().log_softmax(1).permute(2, 0, 1)
         codes = torch.tensor([_CODES[c] for text in texts for c in text], device=z.device)
@@ -468,13 +480,53 @@ def photographed(lines: list[Line], device: str, seed: int = 5) -> Photographed:
     return photo.strips(photo.camera(photo.on_paper(y, rng), rng), wide), wide, texts
 
 
-def start(name: str, settings: LineTraining) -> LineNetwork:
-    """A network that begins with a digit or line model; the same seed begins with the same weights."""
+def start(
+    name: str, settings: LineTraining, data: Path | None = None, *, device: str = "cpu"
+) -> LineNetwork:
+    """A network that begins with a digit or line model; the same seed begins with the same weights. US4 of a
+    digit model gets planes for signs, drawn by the hands of ``data``.
+    """
     torch.manual_seed(settings.seed)
     lines = load_lines(name) if kind_of(find_model(name)) == "lines" else None
     digits, inner = (lines.digits, lines.head.biases[0].size) if lines else (load_model(name), settings.inner)
-    network = LineNetwork(digits, inner=inner, mixed=settings.mixed)
+    says = None
+    if lines is None and data is not None and settings.signs:
+        digits, says = with_signs(digits, load_hands(data), settings.signs, settings.seed, device)
+    network = LineNetwork(digits, inner=inner, mixed=settings.mixed, says=says)
     if lines:
         network.take(lines)
     network.start = (lines or digits).id
     return network
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def with_signs(
+    digits: Model, hands: Hands, each: int, seed: int, device: str = "cpu"
+) -> tuple[Model, NDArray[np.int64]]:
+    """Give US4 ``each`` planes for every sign, and say what all planes stand for.
+
+    Their reference vectors are responses of UC3 to signs that were drawn, as those of a neocognitron that learns by
+    being shown what it has no plane for: first the one nearest to all others, then the farthest from those taken.
+    """
+    network, rng = LineNetwork(digits).eval().to(device), np.random.default_rng([seed, 12])
+    taken, says = [], []
+    for char in ALPHABET[10:-1]:
+        drawn = [draw_sign(hands, rng, char) for _ in range(_SHOWN * each)]
+        x, _, _ = batch_of([(strip, "") for strip, _ in drawn], device)
+        size = (ROWS, round(x.shape[3] * ROWS / DRAWN))
+        ink = functional.interpolate(x / 255, size, mode="bilinear", antialias=True)
+        u = functional.pad(network.uc3(ink), (BESIDE, BESIDE)).cpu().numpy()
+        at = [round((middle * ROWS / DRAWN + 24) / 4) for _, middle in drawn]  # the columns that look there
+        seen = [own[:, 2:11, t : t + 17 : 2] for own, t in zip(u, at, strict=True)]  # the middle one of five rows
+        flat = np.stack(seen).reshape(len(seen), -1)
+        flat = flat / np.linalg.norm(flat, axis=1, keepdims=True)
+        alike = flat @ flat.T
+        chosen = [int(alike.mean(1).argmax())]
+        while len(chosen) < each:
+            chosen.append(int(alike[:, chosen].max(1).argmin()))
+        taken += [seen[k] for k in chosen]
+        says += [ALPHABET.index(char)] * each
+    top = replace(digits.s[3], reference=np.concatenate([digits.s[3].reference, np.stack(taken)]))
+    labels = np.concatenate([digits.labels, np.full(len(says), REJECT)])
+    told = np.where(digits.labels == REJECT, BLANK, digits.labels)
+    return replace(digits, s=(*digits.s[:3], top), labels=labels), np.concatenate([told, says])

@@ -196,6 +196,22 @@ def draw_line(
             return line.strip(text), text
 
 
+def draw_sign(hands: Hands, rng: Rng, char: str) -> tuple[NDArray[np.uint8], float]:
+    """Draw one sign as it stands among digits, alone: its ink (64, w) uint8 and the column of its middle."""
+    while True:
+        line = _Line(Hand(hands, rng), 1)
+        if line.write(char, letters=False):
+            above, below = (0.3 - 0.2 * rng.random(2)) * _HIGH
+            rows = slice(int(_BASE - _HIGH - above), int(_BASE + below))
+            columns = np.flatnonzero(line.field.max(0) > 0.3)
+            first, last = int(columns[0]), int(columns[-1])
+            cut = line.field[rows, first - 80 : last + 80]
+            size = (round(cut.shape[1] * ROWS / len(cut)), ROWS)
+            strip = np.asarray(cv2.resize(cut, size, interpolation=cv2.INTER_AREA))
+            middle = (80 + (last - first) / 2) * ROWS / len(cut)
+            return np.clip(strip * 255, 0, 255).astype(np.uint8), middle
+
+
 def _no_number(rng: Rng) -> str:
     kind = rng.random()
     if kind < 0.15:
@@ -226,7 +242,7 @@ class _Line:
         wave, small = rng.normal(0, 0.03), rng.random() < 0.15
         cents = shown.rfind("," if "," in shown else ".")
         raised = rng.random() < 0.1 and cents > 0 and len(shown) - cents == 3
-        twins, ties = hand.by_pen and rng.random() < 0.25, hand.by_pen and touching and rng.random() < 0.3
+        twins, ties = hand.by_pen and rng.random() < 0.25, hand.by_pen and touching and rng.random() < 0.4
         last: Point | None = None
         k, gap, x = 0, 0.0, float(_MARGIN)
         while k < len(shown):
