@@ -1,4 +1,4 @@
-"""Draw lines of hands and styles that nothing is learned from: ``python -m experiments.lines.drawn DATA OUT``."""
+"""Draw lines of hands and styles that nothing is learned from: python -m experiments.lines.drawn DATA OUT."""
 
 import csv
 from pathlib import Path
@@ -24,7 +24,8 @@ def scanned(ink: Any, rng: np.random.Generator) -> Any:
         for low, high in ((150, 250), (0.35, 0.95), (0, 6))
     )
     size = (int(rng.integers(24, 49)), ink.shape[3])
-    grey = functional.interpolate(paper * (1 - contrast * ink.clamp(0, 1)), size, mode="bilinear", antialias=True)
+    grey = paper * (1 - contrast * ink.clamp(0, 1))
+    grey = functional.interpolate(grey, size, mode="bilinear", antialias=True)
     grey = (grey + noise * torch.randn_like(grey)).clamp(0, 255).round()
     return functional.interpolate(grey, ink.shape[2:], mode="bilinear")
 
@@ -35,7 +36,7 @@ def main(
     count: Annotated[int, typer.Option(help="Lines.")] = 2000,
     seed: Annotated[int, typer.Option(help="Of the lines and of their pictures.")] = 4_100_000_000,
     signs: Annotated[bool, typer.Option(help="Only kinds of numbers with signs.")] = True,
-    hard: Annotated[bool, typer.Option(help="As they are learned from: much of it hardly to be read.")] = False,
+    hard: Annotated[bool, typer.Option(help="As they are learned from: much of it hard to read.")] = False,
 ) -> None:
     """Write grey pictures 48 rows high and labels.csv (file, text, kind)."""
     out.mkdir(parents=True)

@@ -111,7 +111,8 @@ def load_hands(folder: Path, *, held: bool = False) -> Hands:
     labels = read_idx(place / "train-images-idx3-ubyte.gz").labels
     by = _by_writer("pendigits", labels, place / "train-writers.txt.gz", held)
     pens = [own for own in by.values() if len(own) == 10]
-    styles = [[k for k in range(styles_of(d, rare=True)) if ((d, k) in HELD_STYLES) == held] for d in range(10)]
+    every = [[(d, k) for k in range(styles_of(d, rare=True))] for d in range(10)]
+    styles = [[style[1] for style in own if (style in HELD_STYLES) == held] for own in every]
     return Hands(sets, read_strokes(place / "strokes.npz"), pens, _together(by), styles)
 
 
