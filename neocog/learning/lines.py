@@ -25,7 +25,7 @@ from neocog.files import atomic_write, check_output
 from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
 from neocog.learning.drawing import photo
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, drawn_lines, line_pool
-from neocog.learning.drawing.hands import THANKS, Hands, Rng, load_hands, real_lines
+from neocog.learning.drawing.hands import THANKS, Rng, load_hands, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.drawing.line import draw_sign
 from neocog.learning.trainable import SILENT, Contrast, GentleRoot, SCells, profiles_of
@@ -41,7 +41,9 @@ from neocog.text import edit_distance, to_json
 Tensor = Any
 BLANK = len(ALPHABET)
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
-_SHARES = np.array([0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015])  # of the steps, by width
+_SHARES = np.array(
+    [0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015]
+)  # of the steps, by width
 _SHOWN = 6  # signs for each plane that is made
 HELD_SEED = 4_000_000_000
 
@@ -337,7 +339,14 @@ class LineRun:
         with line_pool(self.data, self.workers, styles=settings.styles) as pool:
             due = self._chunks(self.step)
             options = {"mixed": not settings.writers, "touching": settings.touching}
-            bank = Bank(pool, settings.seed + 10**6 * self.part, options, kept=settings.kept, ahead=2 * self.workers, upto=due)
+            bank = Bank(
+                pool,
+                settings.seed + 10**6 * self.part,
+                options,
+                kept=settings.kept,
+                ahead=2 * self.workers,
+                upto=due,
+            )
             held = self.held
             self.tell(f"lines are drawn, {time.monotonic() - begin:.0f} s")
             if self.network.folded:
@@ -480,9 +489,7 @@ def photographed(lines: list[Line], device: str, seed: int = 5) -> Photographed:
     return photo.strips(photo.camera(photo.on_paper(y, rng), rng), wide), wide, texts
 
 
-def start(
-    name: str, settings: LineTraining, data: Path | None = None, *, device: str = "cpu"
-) -> LineNetwork:
+def start(name: str, settings: LineTraining, data: Path | None = None, *, device: str = "cpu") -> LineNetwork:
     """A network that begins with a digit or line model; the same seed begins with the same weights. US4 of a
     digit model gets planes for signs, drawn by the hands of ``data``.
     """
@@ -491,7 +498,7 @@ def start(
     digits, inner = (lines.digits, lines.head.biases[0].size) if lines else (load_model(name), settings.inner)
     says = None
     if lines is None and data is not None and settings.signs:
-        digits, says = with_signs(digits, load_hands(data), settings.signs, settings.seed, device)
+        digits, says = with_signs(digits, data, settings.signs, settings.seed, device)
     network = LineNetwork(digits, inner=inner, mixed=settings.mixed, says=says)
     if lines:
         network.take(lines)
@@ -501,14 +508,15 @@ def start(
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def with_signs(
-    digits: Model, hands: Hands, each: int, seed: int, device: str = "cpu"
+    digits: Model, data: Path, each: int, seed: int, device: str = "cpu"
 ) -> tuple[Model, NDArray[np.int64]]:
     """Give US4 ``each`` planes for every sign, and say what all planes stand for.
 
-    Their reference vectors are responses of UC3 to signs that were drawn, as those of a neocognitron that learns by
-    being shown what it has no plane for: first the one nearest to all others, then the farthest from those taken.
+    Their reference vectors are responses of UC3 to drawn signs, as a neocognitron learns what it has no plane
+    for: first the one nearest to all others, then the farthest from those taken.
     """
     network, rng = LineNetwork(digits).eval().to(device), np.random.default_rng([seed, 12])
+    hands = load_hands(data)
     taken, says = [], []
     for char in ALPHABET[10:-1]:
         drawn = [draw_sign(hands, rng, char) for _ in range(_SHOWN * each)]
@@ -517,7 +525,9 @@ def with_signs(
         ink = functional.interpolate(x / 255, size, mode="bilinear", antialias=True)
         u = functional.pad(network.uc3(ink), (BESIDE, BESIDE)).cpu().numpy()
         at = [round((middle * ROWS / DRAWN + 24) / 4) for _, middle in drawn]  # the columns that look there
-        seen = [own[:, 2:11, t : t + 17 : 2] for own, t in zip(u, at, strict=True)]  # the middle one of five rows
+        seen = [
+            own[:, 2:11, t : t + 17 : 2] for own, t in zip(u, at, strict=True)
+        ]  # the middle one of five rows
         flat = np.stack(seen).reshape(len(seen), -1)
         flat = flat / np.linalg.norm(flat, axis=1, keepdims=True)
         alike = flat @ flat.T

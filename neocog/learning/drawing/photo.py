@@ -98,7 +98,11 @@ def camera(image: Tensor, rng: Rng) -> Tensor:
     for part in image.chunk(8):
         count, _, high, wide = part.shape
         ordinary = rng.random() < _ORDINARY
-        low = int(np.exp(rng.uniform(np.log(24 if ordinary else 15), np.log(ROWS)))) if rng.random() < 0.6 else high
+        low = (
+            int(np.exp(rng.uniform(np.log(24 if ordinary else 15), np.log(ROWS))))
+            if rng.random() < 0.6
+            else high
+        )
         blur = rng.uniform(0, 0.7 if ordinary else 1.1)
         if blur > 0.3:
             reach = int(3 * blur) + 1
@@ -131,7 +135,9 @@ def strips(grey: Tensor, widths: NDArray[np.int64]) -> Tensor:
     ink = (paper - grey).clamp(min=0)
     ranked = torch.where(inside, ink, torch.inf).flatten(1).sort(1).values
     count = inside.sum((1, 2, 3)) * ink.shape[2] - 1
-    middle, full = (ranked.gather(1, (count * share).long()[:, None]).view(-1, 1, 1, 1) for share in (0.5, 0.97))
+    middle, full = (
+        ranked.gather(1, (count * share).long()[:, None]).view(-1, 1, 1, 1) for share in (0.5, 0.97)
+    )
     return ((ink - middle) / (full - middle).clamp(min=4)).clamp(0, 1) * inside
 
 
