@@ -13,6 +13,7 @@ from neocog.learning.lines import LineRun
 from neocog.network.lines import columns
 
 Tensor = Any
+_ASK = 20  # steps after which parts ask one another for the time
 _LATER = 3  # columns by which the ten layers answer later than the plain reader
 _WEIGHT, _UNTIL = 0.4, 0.7  # of its answers at first, and the share of the run in which that falls to 0
 
@@ -27,6 +28,16 @@ class Guided(LineRun):
         self.guide = PlainReader()
         self.guide.load_state_dict(load_checkpoint(run)[0]["network"])
         self.guide.eval().to(self.place)
+
+    def over(self, begin: float, minutes: float | None) -> bool:
+        late = super().over(begin, minutes)
+        if self.parts > 1:  # all parts end at the same step
+            if self.step % _ASK:
+                return False
+            told = torch.tensor([float(late)], device=self.place)
+            distributed.all_reduce(told, distributed.ReduceOp.MAX)
+            late = bool(told)
+        return late
 
     def loss(self, x: Tensor, z: Tensor, widths: Any, texts: list[str]) -> Tensor:
         own = super().loss(x, z, widths, texts)

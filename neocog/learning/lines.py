@@ -353,7 +353,7 @@ class LineRun:
                 self.network.normalise(self._batch(bank.lines())[0])
             every = max(1, settings.steps // 40)
             since, done = time.monotonic(), 0
-            while self.step < settings.steps and (minutes is None or time.monotonic() - begin < 60 * minutes):
+            while self.step < settings.steps and not self.over(begin, minutes):
                 bank.until(self._chunks(self.step))
                 self.losses.append(self._learn_from(bank.lines()))
                 self.step, done = self.step + 1, done + 1
@@ -370,6 +370,10 @@ class LineRun:
                     self.keep()
         self.keep()
         return self.step >= settings.steps
+
+    def over(self, begin: float, minutes: float | None) -> bool:
+        """Whether a call ends here; its run is kept."""
+        return minutes is not None and time.monotonic() - begin >= 60 * minutes
 
     def _chunks(self, step: int) -> int:
         """Chunks that are drawn before a step."""
