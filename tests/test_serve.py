@@ -99,7 +99,7 @@ def test_a_page_that_no_browser_knows_is_shown(client: TestClient) -> None:
     shown = client.post("/api/page?page=1", content=tiff("1", "23"))
     with Image.open(io.BytesIO(shown.content)) as picture:
         assert (picture.format, picture.size) == ("JPEG", Image.fromarray(page("23")).size)
-    assert "no page 7" in error_of(client.post("/api/page?page=7", content=tiff("1")), 422)
+    assert "no page 8" in error_of(client.post("/api/page?page=7", content=tiff("1")), 422)
 
 
 def test_twenty_requests_at_once_lose_no_answer(client: TestClient) -> None:

@@ -208,7 +208,7 @@ def _page(item: Item, number: int, long_side: int) -> "Page":
 
     page = next(decode(item.picture(), long_side=long_side, pages=[number]), None)
     if page is None:
-        raise InputError(f"has no page {number}; pages count from 0")
+        raise InputError(f"has no page {number + 1}")
     return page
 
 
