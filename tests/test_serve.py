@@ -356,8 +356,9 @@ def test_corrected_pages_are_a_labelled_set(client: TestClient, tmp_path: Path, 
     kept = tmp_path / "kept"
     with (kept / "pages" / "labels.csv").open(newline="") as stream:
         assert [row["text"] for row in csv.DictReader(stream)] == ["0123456789", "98765\n43210"]
-    pages = run("eval", kept / "pages", "--model", model, "--json")
-    assert json.loads(pages.stdout)["cer"] == 0
+    for part, count in (("pages", 2), ("lines", 3)):
+        told = json.loads(run("eval", kept / part, "--model", model, "--json", "--signs").stdout)
+        assert (told["n"], told["cer"], told["cer_text"]) == (count, 0, 0)
     digits = run("eval", kept / "digits", "--model", model, "--json")
     assert (json.loads(digits.stdout)["n"], json.loads(digits.stdout)["accuracy"]) == (20, 1.0)
     learned = run("train", "--data", kept / "digits", "-o", tmp_path / "new", "--recipe", "fukushima2003")
@@ -394,6 +395,30 @@ def test_the_labels_hold_no_formula(client: TestClient, api: Api, tmp_path: Path
         assert correct(client, {"text": text, "page": number}, tiff("7", "7", "7")).is_success
     with (tmp_path / "kept" / "pages" / "labels.csv").open(newline="", encoding="utf-8") as stream:
         assert [row["text"] for row in csv.DictReader(stream)] == ["'=7", "-7", "€ 7"]
+
+
+def test_lines_are_kept_as_they_were_corrected(client: TestClient, tmp_path: Path) -> None:
+    data, kept = page_file("123\n45\n6"), tmp_path / "kept" / "lines"
+    (record,) = client.post("/api/read", content=data).json()
+    first, second, _ = record["lines"]
+    lines = [first | {"text": "-1 2,3"}, second, {"text": "6", "box": None}]
+    digits = [*record["digits"][:5], record["digits"][5] | {"box": None}]
+    changed = {"text": "-1 2,3\n45\n6", "lines": lines, "digits": digits}
+    for change, texts in (
+        ({}, ["123", "45", "6"]),
+        (changed, ["-1 2,3", "45"]),  # what was typed without a box has no picture
+        (changed | {"lines": [first]}, []),  # they do not say what the text says
+        (changed | {"lines": [lines[0] | {"box": [5000, 5000, 9, 9]}, *lines[1:]]}, ["45"]),
+    ):
+        assert correct(client, record | change, data).is_success
+        labels = list(csv.DictReader((kept / "labels.csv").open(newline="")))
+        assert [row["text"].removeprefix("'") for row in labels] == texts
+        assert sorted(row["file"] for row in labels) == sorted(p.name for p in kept.glob("*.png"))
+        images = read_idx(tmp_path / "kept" / "digits" / "train-images-idx3-ubyte")
+        assert len(images) == (5 if change else 6)
+    many = [line | {"box": [0, 0, 9e5, 9e5]} for line in [first] * 99]
+    huge = record | {"text": "\n".join(["123"] * 99), "lines": many, "digits": record["digits"][:3] * 99}
+    assert "overlap" in error_of(correct(client, huge, data), 422)
 
 
 def keep(kept: Corrections, page: int = 0, text: str = "7") -> int:
@@ -448,7 +473,7 @@ def test_a_save_that_was_interrupted_is_finished(tmp_path: Path, monkeypatch: py
     (tmp_path / "pages" / ".file.abcd_123").touch()  # of a process that was killed when it began
     (tmp_path / "pages" / ".notes.markdown").write_text("not ours")
     Corrections(tmp_path).mend()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["digits", "pages"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["digits", "lines", "pages"]
     assert len(list(tmp_path.glob("*/*"))) == 6  # a hidden file of somebody else stays
     kept.save(b"a", 0, b"png", "", np.zeros((0, 28, 28), np.uint8), [])
     Corrections(tmp_path).mend()

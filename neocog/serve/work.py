@@ -4,7 +4,7 @@ import io
 import json
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -38,6 +38,8 @@ LIMIT = 60.0
 
 _SHOWN = 1600  # long side of a page that is shown where the browser cannot decode the file
 _QUALITY = 85  # of its JPEG
+_ROOM = 0.25  # heights of a line that are kept around its picture
+_MOST = 16  # times a page's pixels that pictures of its lines have together
 
 _Request = tuple[Future[Any], Task, float]  # where the answer goes, what is asked, its limit
 
@@ -66,7 +68,7 @@ class ServeJob(Job):
                 shown = _page(item, asked["page"], _SHOWN).pixels
                 answer.value = _encoded(shown, "JPEG", quality=_QUALITY)
             else:
-                answer.value = _, digits = _cut(item, **asked["marks"])
+                answer.value = _, digits, _ = _cut(item, **asked["marks"])
                 if asked["what"] == "explain":
                     from neocog.evaluation.explain import explain_digit
                     from neocog.network.engine import Engine
@@ -220,8 +222,13 @@ def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
     return stream.getvalue()
 
 
-def _cut(item: Item, page: int, turn: int, boxes: list[list[float]]) -> tuple[bytes, NDArray[np.uint8]]:
-    """A page as it is searched, as a PNG, and its digits (N, 28, 28) as the reader cuts them."""
+def _cut(
+    item: Item, page: int, turn: int, boxes: list[list[float]], lines: Sequence[list[float]] = ()
+) -> tuple[bytes, NDArray[np.uint8], list[bytes]]:
+    """A page as it is searched, its digits (N, 28, 28) as the reader cuts them, and its lines, upright.
+
+    Page and lines are PNGs, empty for a line that is not on the page.
+    """
     from neocog.vision.crops import digit_of_box
 
     found = _page(item, page, LONG_SIDE)
@@ -229,4 +236,12 @@ def _cut(item: Item, page: int, turn: int, boxes: list[list[float]]) -> tuple[by
     for place, box in enumerate(boxes):
         lying = digit_of_box(found.grey, np.array(box, np.float32) * np.float32(found.scale))
         digits[place] = np.rot90(lying, -turn // 90)
-    return _encoded(found.grey, "PNG"), digits
+    strips = list[NDArray[np.uint8]]()
+    for x, y, w, h in np.array(lines).reshape(-1, 4) * found.scale:
+        room = _ROOM * (w if turn % 180 else h)
+        left, right, top, foot = (max(0, round(v)) for v in (x - room, x + w + room, y - room, y + h + room))
+        strips.append(np.rot90(found.grey[top:foot, left:right], -turn // 90))
+    if sum(strip.size for strip in strips) > _MOST * found.grey.size:
+        raise InputError("does not have the lines that were sent: they overlap")
+    kept = [_encoded(strip, "PNG") if strip.size else b"" for strip in strips]
+    return _encoded(found.grey, "PNG"), digits, kept

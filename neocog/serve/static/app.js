@@ -1,6 +1,7 @@
 // Pictures: a queue to the server, the list of pages, one page with its digits, corrections.
 
-import { $, about, ask, describe, drawBoxes, isDoubtful, make, place, read, shade } from "./common.js";
+import { $, about, ask, describe, drawBoxes, isDoubtful, make, place, read, shade, tokens }
+  from "./common.js";
 import { downloads } from "./download.js";
 
 const pages = [];
@@ -28,7 +29,8 @@ async function work() {
   for (let next; (next = queue.shift()); finished += 1, showProgress()) {
     const { file, name } = next;
     try {
-      for (const record of await read(file, name)) addPage(file, record);
+      const records = await read(file, name);
+      for (const record of records) addPage(file, record, records.length > 1);
     } catch (error) {
       addPage(file, { source: name, page: 0, text: "", digits: [], error: error.message });
     }
@@ -88,28 +90,25 @@ addEventListener("paste", (event) => add(named(event.clipboardData.files)));
 
 // --- the list of pages -----------------------------------------------------------------------
 
-function tokens(record) {
-  const left = record.digits.map((digit) => ({ ...digit }));
-  const parts = [...record.text].map((char) =>
-    left.length && left[0].char === char ? left.shift() : { char });
-  return [...parts, ...left];
-}
-
 const worth = (digit) => isDoubtful(digit) - (digit.char === "?" ? -1 : digit.p);
 const byDoubt = (page) => digitsOf(page).sort((a, b) => worth(b) - worth(a));
-const digitsOf = (page) => page.tokens.filter((token) => token.box);
-export const textOf = (page) => page.tokens.map((token) => token.char).join("");
+const digitsOf = (page) => page.tokens.filter((token) => token.box); // and signs of whole lines
+const spelled = (some) => some.map((token) => token.char).join("");
+export const textOf = (page) => spelled(page.tokens);
+const isDigit = (token) => /[0-9?]/.test(token.char);
+const split = (some, char) => some.reduce((parts, token) =>
+  token.char === char ? [...parts, []] : [...parts.slice(0, -1), [...parts.at(-1), token]], [[]]);
 
 // Smaller for what a person should look at sooner.
 function doubt(page) {
-  const digits = page.record.digits, rejected = digits.filter((digit) => digit.char === "?");
+  const digits = digitsOf(page), rejected = digits.filter((digit) => digit.char === "?");
   if (page.record.error) return -2;
   if (rejected.length) return -1 - rejected.length / digits.length + 0.5;
   return digits.length ? Math.min(about.sure_p, ...digits.map((digit) => digit.p)) : -0.25;
 }
 
-function addPage(file, record) {
-  const page = { file, record, tokens: tokens(record) };
+function addPage(file, record, many = false) {
+  const page = { file, record, many, tokens: tokens(record) };
   page.doubt = doubt(page);
   page.node = make("button", { onclick: () => open(page) },
     make("canvas", { width: 96, height: 96 }), make("span", { className: "about" }), make("span"));
@@ -122,8 +121,8 @@ function addPage(file, record) {
   if (!current) open(page, { quiet: true });
 }
 
-function nameOf({ record }) {
-  return record.source + (record.page ? `, page ${record.page + 1}` : "");
+function nameOf({ record, many }) {
+  return record.source + (many ? `, page ${record.page + 1}` : "");
 }
 
 function showItem(page) {
@@ -196,8 +195,12 @@ function say(words, isError = false) {
 }
 
 function showDigits() {
-  $("text").replaceChildren(...current.tokens.map((token) =>
-    token.box ? chip(token, token.char) : token.char));
+  const lines = current.record.error ? [] : split(current.tokens, "\n").filter((line) => line.length);
+  $("text").replaceChildren(...lines.flatMap((line, n) => [n ? "\n" : "", make("span", {},
+    ...line.map((token) => token.box ? chip(token, token.char) : token.char),
+    make("button", { className: "edit", onclick: () => edit(n), title: "Type the line (e)" }))]),
+    current.record.error ? "" : make("span", {}, make("button",
+      { className: "edit more", onclick: () => edit(lines.length), title: "Type a line that was missed" })));
   const digits = $("picture").src ? byDoubt(current) : [];
   drawBoxes($("stage"), digits, current.record.size, choose);
   $("doubts").replaceChildren(...digits.slice(0, 200).map((digit) =>
@@ -246,27 +249,108 @@ function mark() {
 function correct(char) {
   const order = byDoubt(current), others = order.filter((digit) => digit !== selected);
   const next = others.slice(order.indexOf(selected)).find(isDoubtful) ?? others.find(isDoubtful);
-  if (char === null) current.tokens = current.tokens.filter((token) => token !== selected);
-  else {
-    if (selected.char !== char) selected.corrected_from ??= selected.char;
-    Object.assign(selected, { char, reason: null, checked: true });
-  }
-  Object.assign(current, { saved: false, unsaved: true });
-  selected = next ?? null;
+  const lines = split(current.tokens, "\n");
+  if (char !== null) change(selected, char);
+  putLines(char !== null ? lines : lines.map((line) => line.filter((token) => token !== selected)));
+  selected = digitsOf(current).includes(next) ? next : null; // a sign goes with the last digit of its line
   say("");
   showDigits();
   if (selected) choose(selected);
 }
 
+function change(token, char) {
+  if (token.char !== char) token.corrected_from ??= token.char;
+  return Object.assign(token, { char, reason: null, checked: true, guess: false });
+}
+
+// Lines without a digit go, and spaces at their ends.
+function putLines(lines) {
+  const isInk = (token) => token.char !== " ";
+  const tidy = lines.map((line) => line.filter((token, n) =>
+    isInk(token) || (n && isInk(line[n - 1]) && line.slice(n).some(isInk))));
+  const tokens = tidy.filter((line) => line.some(isDigit))
+    .flatMap((line, n) => (n ? [{ char: "\n" }, ...line] : line));
+  Object.assign(current, { tokens, saved: false, unsaved: true });
+}
+
+// A line as it was typed, with the fewest changes: what is alike, or in another's place, keeps its box;
+// the box is a guess where something beside it came or went.
+function retyped(line, text) {
+  const chars = [...text], cost = [], out = [], kind = (char) => 1 + (char === " ") - /[0-9?]/.test(char);
+  const differ = (n, k) => {
+    const [was, is] = [line[n].char, chars[k]];
+    return was === is ? 0 : 1 + Math.abs(kind(was) - kind(is)) / 2;
+  };
+  for (let n = line.length; n >= 0; n -= 1) {
+    cost[n] = [];
+    for (let k = chars.length; k >= 0; k -= 1)
+      cost[n][k] = n === line.length || k === chars.length ? line.length - n + chars.length - k
+        : Math.min(cost[n + 1][k + 1] + differ(n, k), 1 + cost[n + 1][k], 1 + cost[n][k + 1]);
+  }
+  let others = [], uneven = false;
+  const settle = () => {
+    for (const token of others) token.guess = uneven;
+    [others, uneven] = [[], false];
+  };
+  for (let n = 0, k = 0; n < line.length || k < chars.length; ) {
+    if (n < line.length && k < chars.length && cost[n][k] === cost[n + 1][k + 1] + differ(n, k)) {
+      if (line[n].char === chars[k]) settle();
+      else others.push(line[n]);
+      out.push(change(line[n++], chars[k++]));
+    } else {
+      uneven = true;
+      if (n < line.length && cost[n][k] === 1 + cost[n + 1][k]) n += 1;
+      else out.push({ char: chars[k++], checked: true });
+    }
+  }
+  settle();
+  return out;
+}
+
+function edit(number) {
+  choose(null);
+  const lines = split(current.tokens, "\n").filter((line) => line.length), line = lines[number] ?? [];
+  const input = make("input", { value: spelled(line), maxLength: 200, ariaLabel: "The whole line" });
+  let done = false;
+  const leave = (keep) => {
+    if (done) return;
+    done = true;
+    if (keep && input.value !== spelled(line)) {
+      lines[number] = retyped(line, input.value);
+      putLines(lines);
+      say("");
+    }
+    showDigits();
+  };
+  const isKnown = (char) => /[0-9? ]/.test(char) || about.signs.includes(char);
+  input.oninput = () => {
+    if (![...input.value].every(isKnown)) input.value = [...input.value].filter(isKnown).join("");
+  };
+  input.onblur = () => leave(true);
+  input.onkeydown = (event) => {
+    event.stopPropagation();
+    if (/^(Enter|Escape)$/.test(event.key)) leave(event.key === "Enter");
+  };
+  $("text").querySelectorAll("span")[number].replaceChildren(input);
+  input.focus();
+}
+
+const editSelected = () => edit(selected ? split(current.tokens, "\n").filter((line) => line.length)
+  .findIndex((line) => line.includes(selected)) : 0);
+
 $("pad").append(make("canvas"), ...[..."0123456789"].map((char) =>
   make("button", { onclick: () => correct(char) }, char)),
   make("button", { onclick: () => correct(null), title: "Delete" }, "not a digit"),
+  make("button", { onclick: editSelected, title: "Type the line (e)" }, "the line"),
   make("button", { onclick: explain, title: "What carried this answer" }, "why?"),
   make("button", { onclick: () => choose(null), title: "Escape", ariaLabel: "Close" }, "×"));
 
 addEventListener("keydown", (event) => {
-  if (!current || $("pictures").hidden || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (selected && /^[0-9]$/.test(event.key)) correct(event.key);
+  const { key, ctrlKey, metaKey, altKey } = event, isSign = key.length === 1 && about.signs.includes(key);
+  if (!current || current.record.error || $("pictures").hidden || $("why").open) return;
+  if ((ctrlKey || metaKey || altKey) && !event.getModifierState("AltGraph")) return;
+  if (selected && (/^[0-9]$/.test(key) || (isSign && key !== "?"))) correct(key);
+  else if (key === "e") editSelected();
   else if (selected && /^(Delete|Backspace)$/.test(event.key)) correct(null);
   else if (event.key === "Escape") choose(null);
   else if (event.key === "Enter" && !event.target.closest("button, a") && !$("confirm").hidden)
@@ -309,7 +393,8 @@ function insert(box) {
   const near = digitsOf(current).sort((a, b) => far(a) - far(b))[0];
   const digit = { char: "?", p: 0, margin: 0, box, reason: "added by hand" };
   const behind = near && middle(near.box)[0] < x ? 1 : 0;
-  current.tokens.splice(near ? current.tokens.indexOf(near) + behind : 0, 0, digit);
+  const rest = near || !current.tokens.length ? [] : [{ char: "\n" }];
+  current.tokens.splice(near ? current.tokens.indexOf(near) + behind : 0, 0, digit, ...rest);
   Object.assign(current, { saved: false, unsaved: true });
   showDigits();
   choose(digit);
@@ -334,9 +419,33 @@ async function explain() {
 }
 
 export function corrected(page) {
-  const digits = digitsOf(page).map(({ node, chips, checked, ...digit }) => digit);
-  const { lines, ...record } = page.record, text = textOf(page);
-  return { ...record, ...(text === record.text && { lines }), text, digits };
+  const { record, tokens } = page, text = textOf(page), same = text === record.text;
+  if (record.error) return record;
+  const known = ({ char, p = 1, box = null, guess, corrected_from }) =>
+    ({ char, p, box: guess ? null : box, corrected_from }); // p and box of what was typed
+  const digits = tokens.filter(isDigit).map((token) =>
+    ({ ...known(token), margin: token.margin ?? 0, reason: token.reason ?? null }));
+  const others = digitsOf(page).filter((token) => !isDigit(token)).map(known);
+  const signs = [...(record.reader === "lines" ? [] : record.signs), ...others];
+  return { ...record, text, digits, signs, lines: same ? record.lines : linesOf(tokens) };
+}
+
+function linesOf(tokens) {
+  let count = 0;
+  const boxed = (some) => ({ text: spelled(some), box: around(some.filter((token) => token.box)) });
+  return split(tokens, "\n").filter((line) => line.length).map((line) => {
+    const words = split(line, " ").map((word) => {
+      const first = count, digits = (count += word.filter(isDigit).length) > first;
+      return { ...boxed(word), digits: digits ? [first, count - 1] : [] };
+    });
+    return { ...boxed(line), words };
+  });
+}
+
+function around(some) {
+  const [left, top] = [0, 1].map((side) => Math.min(...some.map(({ box }) => box[side])));
+  const ends = [0, 1].map((side) => Math.max(...some.map(({ box }) => box[side] + box[side + 2])));
+  return some.length ? [left, top, ends[0] - left, ends[1] - top] : null;
 }
 
 async function confirm() {

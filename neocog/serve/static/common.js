@@ -39,6 +39,15 @@ export async function read(file, name, more = "") {
   return (await ask(`api/read?name=${encodeURIComponent(name)}${more}`, file)).json();
 }
 
+// The characters of a text: its digits, and signs where whole lines were read, have a box and p.
+export function tokens(record) {
+  const signs = record.reader === "lines" ? record.signs : [];
+  const left = [record.digits, signs].map((some) => some.map((own) => ({ ...own })));
+  const parts = [...record.text].map((char) =>
+    left.find(([first]) => first?.char === char)?.shift() ?? { char });
+  return [...parts, ...left[0]];
+}
+
 export const isDoubtful = (digit) =>
   !digit.checked && (digit.char === "?" || digit.p < about.sure_p);
 
