@@ -32,6 +32,7 @@ from neocog import Reader
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Task
 from neocog.learning.formats import read_idx, read_labels_csv
+from neocog.network.lines import from_digits
 from neocog.reading.formats import Format
 from neocog.serve import app, guard, server, work
 from neocog.serve.app import Api, make_app
@@ -408,7 +409,6 @@ def test_lines_are_kept_as_they_were_corrected(client: TestClient, tmp_path: Pat
         ({}, ["123", "45", "6"]),
         (changed, ["-1 2,3", "45"]),  # what was typed without a box has no picture
         (changed | {"lines": [first]}, []),  # they do not say what the text says
-        (changed | {"lines": [lines[0] | {"box": [5000, 5000, 9, 9]}, *lines[1:]]}, ["45"]),
     ):
         assert correct(client, record | change, data).is_success
         labels = list(csv.DictReader((kept / "labels.csv").open(newline="")))
@@ -416,6 +416,8 @@ def test_lines_are_kept_as_they_were_corrected(client: TestClient, tmp_path: Pat
         assert sorted(row["file"] for row in labels) == sorted(p.name for p in kept.glob("*.png"))
         images = read_idx(tmp_path / "kept" / "digits" / "train-images-idx3-ubyte")
         assert len(images) == (5 if change else 6)
+    away = record | changed | {"lines": [lines[0] | {"box": [5000, 5000, 9, 9]}, *lines[1:]]}
+    assert "leave the page" in error_of(correct(client, away, data), 422)
     many = [line | {"box": [0, 0, 9e5, 9e5]} for line in [first] * 99]
     huge = record | {"text": "\n".join(["123"] * 99), "lines": many, "digits": record["digits"][:3] * 99}
     assert "overlap" in error_of(correct(client, huge, data), 422)
@@ -505,6 +507,15 @@ def test_a_digit_is_explained(client: TestClient) -> None:
     large = correct(client, record | {"more": "x" * app.MAX_LINE}, data, "explain")
     assert "bytes of JSON" in error_of(large, 413)
     assert "expected one" in error_of(correct(client, record | {"digits": []}, data, "explain"), 400)
+
+
+def test_a_line_is_explained() -> None:
+    reader = Reader(from_digits(tiny_model(), seed=0, inner=4), reader="lines", device="cpu")
+    marks = {"page": 0, "turn": 0, "boxes": [[120, 120, 240, 60]], "lines": [[120, 120, 240, 60]]}
+    item = Item("a.png", json.dumps({"what": "explain", "marks": marks}), data=page_file("3071"))
+    answer = ServeJob(reader, Format("jsonl")).do(Task(0, (item,)))
+    with Image.open(io.BytesIO(answer.value)) as picture:  # not of a digit: the strip, and 25 rows below it
+        assert picture.height > 4 * 48 + 25 * 12
 
 
 # --- the command ------------------------------------------------------------------------------

@@ -92,7 +92,8 @@ class Api:
             _, digits, _, marks, picture = await _record(picture)
             if len(boxes := [box for _, box in digits if box]) != 1:
                 raise HTTPException(400, f"got {len(boxes)} digits with a box, expected one")
-            png = await self._ask(request, picture, what="explain", marks=marks | {"boxes": boxes})
+            marks |= {"boxes": boxes, "lines": boxes}
+            png = await self._ask(request, picture, what="explain", marks=marks)
         return Response(png, media_type="image/png")
 
     async def correct(self, request: Request) -> Response:
@@ -107,7 +108,8 @@ class Api:
                 raise HTTPException(400, f"expected a text of digits, spaces and {self.signs}")
             if [char for char in text if char in "0123456789"] != [char for char, _ in digits]:
                 raise HTTPException(400, "expected the same digits in the text as in digits")
-            same = len(lines) <= MAX_LINES and "\n".join(line for line, _ in lines) == text
+            said = "".join(line for line, _ in lines)
+            same = len(lines) <= MAX_LINES and "".join(said.split()) == "".join(text.split())
             lines, digits = [own for own in lines if own[1] and same], [own for own in digits if own[1]]
             marks |= {"boxes": [box for _, box in digits], "lines": [box for _, box in lines]}
             png, images, strips = await self._ask(request, picture, what="cut", marks=marks)

@@ -58,7 +58,7 @@ class Corrections:
             rows = self._labels("pages", {f"{name}.png": text})
             files = {f"pages/{name}.png": png, "pages/labels.csv": _table(rows)}
             old = [file.name for file in (self.folder / "lines").glob(f"{name}-*.png")]
-            new_lines = {f"{name}-{number}.png": line for number, line in enumerate(lines, 1) if line[1]}
+            new_lines = {f"{name}-{number}.png": line for number, line in enumerate(lines, 1)}
             files |= {f"lines/{file}": b"" for file in old}
             files |= {f"lines/{file}": strip for file, (_, strip) in new_lines.items()}
             if old or new_lines:

@@ -68,18 +68,28 @@ class ServeJob(Job):
                 shown = _page(item, asked["page"], _SHOWN).pixels
                 answer.value = _encoded(shown, "JPEG", quality=_QUALITY)
             else:
-                answer.value = _, digits, _ = _cut(item, **asked["marks"])
+                page, digits, lines = _cut(item, **asked["marks"])
                 if asked["what"] == "explain":
-                    from neocog.evaluation.explain import explain_digit
-                    from neocog.network.engine import Engine
-
-                    found = explain_digit(digits[0], Engine(self.reader.model, threads=1))
-                    answer.value = _encoded(np.asarray(found.plot()), "PNG")
+                    answer.value = _encoded(self._explain(digits[0], lines[0]), "PNG")
+                else:
+                    answer.value = _encoded(page, "PNG"), digits, [_encoded(line, "PNG") for line in lines]
         except NothingToRead as error:
             answer.error = str(error)
         except Exception as error:
             answer.error = what_went_wrong(error)
         return answer
+
+    def _explain(self, digit: NDArray[np.uint8], line: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Draw why a digit was read so, or where lines are read a piece of one."""
+        from neocog.evaluation.explain import explain_digit
+        from neocog.evaluation.explain_lines import explain_strip
+        from neocog.network.engine import Engine
+        from neocog.network.line_engine import LineEngine
+        from neocog.vision.strips import strip_of
+
+        if self.reader.line_model is None:
+            return np.asarray(explain_digit(digit, Engine(self.reader.model, threads=1)).plot())
+        return np.asarray(explain_strip(strip_of(line), LineEngine(self.reader.line_model, threads=1)).plot())
 
     def _records(self, item: Item, live: bool, beat: Callable[[], None]) -> Iterator[dict[str, Any]]:
         reader = self.reader.changed(rotate=0) if live else self.reader  # no frame is searched four times
@@ -224,11 +234,8 @@ def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
 
 def _cut(
     item: Item, page: int, turn: int, boxes: list[list[float]], lines: Sequence[list[float]] = ()
-) -> tuple[bytes, NDArray[np.uint8], list[bytes]]:
-    """A page as it is searched, its digits (N, 28, 28) as the reader cuts them, and its lines, upright.
-
-    Page and lines are PNGs, empty for a line that is not on the page.
-    """
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[NDArray[np.uint8]]]:
+    """A page as it is searched, its digits (N, 28, 28) as the reader cuts them, and its lines, upright."""
     from neocog.vision.crops import digit_of_box
 
     found = _page(item, page, LONG_SIDE)
@@ -241,7 +248,7 @@ def _cut(
         room = _ROOM * (w if turn % 180 else h)
         left, right, top, foot = (max(0, round(v)) for v in (x - room, x + w + room, y - room, y + h + room))
         strips.append(np.rot90(found.grey[top:foot, left:right], -turn // 90))
-    if sum(strip.size for strip in strips) > _MOST * found.grey.size:
-        raise InputError("does not have the lines that were sent: they overlap")
-    kept = [_encoded(strip, "PNG") if strip.size else b"" for strip in strips]
-    return _encoded(found.grey, "PNG"), digits, kept
+    sizes = [strip.size for strip in strips]
+    if not all(sizes) or sum(sizes) > _MOST * found.grey.size:
+        raise InputError("does not have the lines that were sent: they overlap, or leave the page")
+    return found.grey, digits, strips

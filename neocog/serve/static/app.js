@@ -96,8 +96,9 @@ const digitsOf = (page) => page.tokens.filter((token) => token.box); // and sign
 const spelled = (some) => some.map((token) => token.char).join("");
 export const textOf = (page) => spelled(page.tokens);
 const isDigit = (token) => /[0-9?]/.test(token.char);
-const split = (some, char) => some.reduce((parts, token) =>
-  token.char === char ? [...parts, []] : [...parts.slice(0, -1), [...parts.at(-1), token]], [[]]);
+const split = (some, isEnd) => some.reduce((parts, token, n) =>
+  isEnd(token, n) ? [...parts, []] : [...parts.slice(0, -1), [...parts.at(-1), token]], [[]]);
+const linesOf = (page) => split(page.tokens, ({ char }) => char === "\n").filter((line) => line.length);
 
 // Smaller for what a person should look at sooner.
 function doubt(page) {
@@ -195,12 +196,11 @@ function say(words, isError = false) {
 }
 
 function showDigits() {
-  const lines = current.record.error ? [] : split(current.tokens, "\n").filter((line) => line.length);
+  const lines = linesOf(current), { error } = current.record;
   $("text").replaceChildren(...lines.flatMap((line, n) => [n ? "\n" : "", make("span", {},
     ...line.map((token) => token.box ? chip(token, token.char) : token.char),
-    make("button", { className: "edit", onclick: () => edit(n), title: "Type the line (e)" }))]),
-    current.record.error ? "" : make("span", {}, make("button",
-      { className: "edit more", onclick: () => edit(lines.length), title: "Type a line that was missed" })));
+    pencil(n, "Type the line (e)"))]),
+    error ? "" : make("span", { className: "more" }, pencil(lines.length, "Type a line that was missed")));
   const digits = $("picture").src ? byDoubt(current) : [];
   drawBoxes($("stage"), digits, current.record.size, choose);
   $("doubts").replaceChildren(...digits.slice(0, 200).map((digit) =>
@@ -208,6 +208,9 @@ function showDigits() {
   mark();
   showItem(current);
 }
+
+const pencil = (number, title) =>
+  make("button", { className: "edit", onclick: () => edit(number), title });
 
 function chip(digit, ...children) {
   const node = make("button", { className: shade(digit), title: describe(digit) }, ...children);
@@ -249,7 +252,7 @@ function mark() {
 function correct(char) {
   const order = byDoubt(current), others = order.filter((digit) => digit !== selected);
   const next = others.slice(order.indexOf(selected)).find(isDoubtful) ?? others.find(isDoubtful);
-  const lines = split(current.tokens, "\n");
+  const lines = linesOf(current);
   if (char !== null) change(selected, char);
   putLines(char !== null ? lines : lines.map((line) => line.filter((token) => token !== selected)));
   selected = digitsOf(current).includes(next) ? next : null; // a sign goes with the last digit of its line
@@ -260,7 +263,7 @@ function correct(char) {
 
 function change(token, char) {
   if (token.char !== char) token.corrected_from ??= token.char;
-  return Object.assign(token, { char, reason: null, checked: true, guess: false });
+  return Object.assign(token, { char, reason: null, checked: true });
 }
 
 // Lines without a digit go, and spaces at their ends.
@@ -273,70 +276,47 @@ function putLines(lines) {
   Object.assign(current, { tokens, saved: false, unsaved: true });
 }
 
-// A line as it was typed, with the fewest changes: what is alike, or in another's place, keeps its box;
-// the box is a guess where something beside it came or went.
-function retyped(line, text) {
-  const chars = [...text], cost = [], out = [], kind = (char) => 1 + (char === " ") - /[0-9?]/.test(char);
-  const differ = (n, k) => {
-    const [was, is] = [line[n].char, chars[k]];
-    return was === is ? 0 : 1 + Math.abs(kind(was) - kind(is)) / 2;
-  };
-  for (let n = line.length; n >= 0; n -= 1) {
-    cost[n] = [];
-    for (let k = chars.length; k >= 0; k -= 1)
-      cost[n][k] = n === line.length || k === chars.length ? line.length - n + chars.length - k
-        : Math.min(cost[n + 1][k + 1] + differ(n, k), 1 + cost[n + 1][k], 1 + cost[n][k + 1]);
-  }
-  let others = [], uneven = false;
-  const settle = () => {
-    for (const token of others) token.guess = uneven;
-    [others, uneven] = [[], false];
-  };
+// A line as it was typed: what is alike keeps its box, and so does what stands for as many others.
+function retyped(line, chars) {
+  const out = [], alike = [...line, null].map(() => Array(chars.length + 1).fill(0));
+  for (let n = line.length - 1; n >= 0; n -= 1)
+    for (let k = chars.length - 1; k >= 0; k -= 1)
+      alike[n][k] = line[n].char === chars[k] ? 1 + alike[n + 1][k + 1]
+        : Math.max(alike[n + 1][k], alike[n][k + 1]);
   for (let n = 0, k = 0; n < line.length || k < chars.length; ) {
-    if (n < line.length && k < chars.length && cost[n][k] === cost[n + 1][k + 1] + differ(n, k)) {
-      if (line[n].char === chars[k]) settle();
-      else others.push(line[n]);
-      out.push(change(line[n++], chars[k++]));
-    } else {
-      uneven = true;
-      if (n < line.length && cost[n][k] === 1 + cost[n + 1][k]) n += 1;
-      else out.push({ char: chars[k++], checked: true });
-    }
+    const [old, first] = [n, k];
+    while ((n < line.length || k < chars.length) && line[n]?.char !== chars[k])
+      if (k === chars.length || alike[n + 1]?.[k] === alike[n][k]) n += 1;
+      else k += 1;
+    const others = k - first === n - old ? line.slice(old, n) : [];
+    out.push(...chars.slice(first, k).map((char, at) =>
+      others[at]?.box && char !== " " ? change(others[at], char) : { char, checked: true }));
+    if (n < line.length) out.push(change(line[n++], chars[k++]));
   }
-  settle();
   return out;
 }
 
 function edit(number) {
   choose(null);
-  const lines = split(current.tokens, "\n").filter((line) => line.length), line = lines[number] ?? [];
-  const input = make("input", { value: spelled(line), maxLength: 200, ariaLabel: "The whole line" });
-  let done = false;
-  const leave = (keep) => {
-    if (done) return;
-    done = true;
-    if (keep && input.value !== spelled(line)) {
-      lines[number] = retyped(line, input.value);
-      putLines(lines);
-      say("");
-    }
+  const lines = linesOf(current), line = lines[number] ?? [], old = spelled(line);
+  const input = make("input", { value: old, maxLength: 200, ariaLabel: "The whole line" });
+  input.onblur = () => {
+    const known = [...input.value].filter((char) => /[0-9? ]/.test(char) || about.signs.includes(char));
+    lines[number] = retyped(line, known);
+    if (input.value !== old) putLines(lines);
     showDigits();
   };
-  const isKnown = (char) => /[0-9? ]/.test(char) || about.signs.includes(char);
-  input.oninput = () => {
-    if (![...input.value].every(isKnown)) input.value = [...input.value].filter(isKnown).join("");
-  };
-  input.onblur = () => leave(true);
   input.onkeydown = (event) => {
     event.stopPropagation();
-    if (/^(Enter|Escape)$/.test(event.key)) leave(event.key === "Enter");
+    if (event.key === "Escape") input.value = old;
+    if (/^(Enter|Escape)$/.test(event.key)) input.blur();
   };
   $("text").querySelectorAll("span")[number].replaceChildren(input);
   input.focus();
 }
 
-const editSelected = () => edit(selected ? split(current.tokens, "\n").filter((line) => line.length)
-  .findIndex((line) => line.includes(selected)) : 0);
+const editSelected = () =>
+  edit(Math.max(0, linesOf(current).findIndex((line) => line.includes(selected))));
 
 $("pad").append(make("canvas"), ...[..."0123456789"].map((char) =>
   make("button", { onclick: () => correct(char) }, char)),
@@ -404,7 +384,8 @@ function insert(box) {
 const withRecord = (record, page) => new Blob([JSON.stringify(record), "\n", page.file]);
 
 async function explain() {
-  const { page, turn } = current.record, { char, box } = selected, image = $("why").lastChild;
+  const { page, turn, reader } = current.record, { char } = selected, image = $("why").lastChild;
+  const box = reader === "lines" ? around(boxesOf(pieces(current).find((some) => some.includes(selected)))) : selected.box;
   say("Looking inside ...");
   try {
     const record = { text: char, page, turn, digits: [{ char, box }] };
@@ -419,33 +400,34 @@ async function explain() {
 }
 
 export function corrected(page) {
-  const { record, tokens } = page, text = textOf(page), same = text === record.text;
-  if (record.error) return record;
-  const known = ({ char, p = 1, box = null, guess, corrected_from }) =>
-    ({ char, p, box: guess ? null : box, corrected_from }); // p and box of what was typed
-  const digits = tokens.filter(isDigit).map((token) =>
+  const { lines, ...record } = page.record, text = textOf(page);
+  if (record.error) return page.record;
+  const known = ({ char, p = 1, box = null, corrected_from }) => ({ char, p, box, corrected_from });
+  const digits = page.tokens.filter(isDigit).map((token) =>
     ({ ...known(token), margin: token.margin ?? 0, reason: token.reason ?? null }));
   const others = digitsOf(page).filter((token) => !isDigit(token)).map(known);
   const signs = [...(record.reader === "lines" ? [] : record.signs), ...others];
-  return { ...record, text, digits, signs, lines: same ? record.lines : linesOf(tokens) };
+  return { ...record, ...(text === record.text && { lines }), text, digits, signs };
 }
 
-function linesOf(tokens) {
-  let count = 0;
-  const boxed = (some) => ({ text: spelled(some), box: around(some.filter((token) => token.box)) });
-  return split(tokens, "\n").filter((line) => line.length).map((line) => {
-    const words = split(line, " ").map((word) => {
-      const first = count, digits = (count += word.filter(isDigit).length) > first;
-      return { ...boxed(word), digits: digits ? [first, count - 1] : [] };
-    });
-    return { ...boxed(line), words };
+// Lines in pieces, parted by wide gaps as the reader parts them.
+function pieces(page) {
+  const side = page.record.turn % 180 ? 2 : 3;
+  return linesOf(page).flatMap((line) => {
+    const size = Math.max(...boxesOf(line).map((box) => box[side]));
+    return split(line, ({ char }, n) =>
+      char === " " && apart(line[n - 1]?.box, line[n + 1]?.box) > 2.5 * size);
   });
 }
+const boxesOf = (some) => some.flatMap(({ box }) => (box ? [box] : []));
 
-function around(some) {
-  const [left, top] = [0, 1].map((side) => Math.min(...some.map(({ box }) => box[side])));
-  const ends = [0, 1].map((side) => Math.max(...some.map(({ box }) => box[side] + box[side + 2])));
-  return some.length ? [left, top, ends[0] - left, ends[1] - top] : null;
+const apart = ([x, y, w, h] = [], [left, top, wide, high] = []) =>
+  Math.max(left - x - w, x - left - wide, top - y - h, y - top - high);
+
+function around(boxes) {
+  const [left, top] = [0, 1].map((side) => Math.min(...boxes.map((box) => box[side])));
+  const ends = [0, 1].map((side) => Math.max(...boxes.map((box) => box[side] + box[side + 2])));
+  return [left, top, ends[0] - left, ends[1] - top];
 }
 
 async function confirm() {
@@ -455,7 +437,8 @@ async function confirm() {
     say("Say first what each ? is, or that it is not a digit.", true);
     return;
   }
-  const record = corrected(page);
+  const record = { ...corrected(page), lines: pieces(page).map((some) =>  // no picture, if an end was only typed
+    ({ text: spelled(some), box: some[0].box && some.at(-1).box ? around(boxesOf(some)) : null })) };
   try {
     const answer = await ask("api/corrections", withRecord(record, page));
     const kept = (await answer.json()).pages;
