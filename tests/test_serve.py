@@ -376,8 +376,8 @@ def correct(client: TestClient, record: dict[str, Any], data: bytes, to: str = "
     [
         ("correct each ?", [{"text": "?"}, {"digits": [{"char": "x", "box": [0, 0, 9, 9]}]}]),
         ("expected boxes", [{"digits": [{"char": "7", "box": [0, 0, w, 9]}]} for w in (0, 1e999)]),
-        ("expected boxes", [{"page": -1}, {"turn": 45}]),
-        ("a line of JSON", [{"digits": [{"char": "7"}]}, {"page": "one"}]),
+        ("expected boxes", [{"page": -1}, {"turn": 45}, {"lines": [{"text": "7", "box": []}]}]),
+        ("a line of JSON", [{"digits": [{"char": "7"}]}, {"page": "one"}, {"lines": [7]}, {"lines": 7}]),
         ("a text of digits", [{"text": text} for text in ("7\r\n", "7\ud800", "=CMD(7)", "٧7")]),
         ("the same digits", [{"text": "77"}, {"text": ""}]),
     ],

@@ -133,6 +133,7 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
         browser.click("#text span:nth-of-type(2) button")
         browser.type("body", "e")
         browser.type("#text input", f"{BACKSPACE}?x{ESCAPE}")  # nothing of it stays
+        assert browser.run("return document.querySelectorAll('#text .right').length") == 0
         browser.click("#text span .edit")
         browser.type("#text input", f"{HOME}-{END}{BACKSPACE},50 kg{ENTER}")
         assert digits_shown(browser) == "-0794,50\n12"

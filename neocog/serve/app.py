@@ -258,4 +258,5 @@ def _checked(line: bytes) -> tuple[str, Boxed, Boxed, dict[str, Any]]:
 
 
 def _boxed(some: list[dict[str, Any]], key: str) -> Boxed:
-    return [(str(own[key]), own["box"] and [float(side) for side in own["box"]]) for own in some]
+    boxes = (None if own["box"] is None else [float(side) for side in own["box"]] for own in some)
+    return [(str(own[key]), box) for own, box in zip(some, boxes, strict=True)]

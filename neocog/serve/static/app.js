@@ -302,8 +302,7 @@ function edit(number) {
   const input = make("input", { value: old, maxLength: 200, ariaLabel: "The whole line" });
   input.onblur = () => {
     const known = [...input.value].filter((char) => /[0-9? ]/.test(char) || about.signs.includes(char));
-    lines[number] = retyped(line, known);
-    if (input.value !== old) putLines(lines);
+    if (input.value !== old) putLines(lines.toSpliced(number, 1, retyped(line, known)));
     showDigits();
   };
   input.onkeydown = (event) => {
@@ -385,10 +384,10 @@ const withRecord = (record, page) => new Blob([JSON.stringify(record), "\n", pag
 
 async function explain() {
   const { page, turn, reader } = current.record, { char } = selected, image = $("why").lastChild;
-  const box = reader === "lines" ? around(boxesOf(pieces(current).find((some) => some.includes(selected)))) : selected.box;
+  const all = reader === "lines" ? pieces(current).find((some) => some.includes(selected)) : [selected];
   say("Looking inside ...");
   try {
-    const record = { text: char, page, turn, digits: [{ char, box }] };
+    const record = { text: char, page, turn, digits: [{ char, box: around(boxesOf(all)) }] };
     const png = await (await ask("api/explain", withRecord(record, current))).blob();
     URL.revokeObjectURL(image.src);
     image.src = URL.createObjectURL(png);
@@ -419,8 +418,8 @@ function pieces(page) {
       char === " " && apart(line[n - 1]?.box, line[n + 1]?.box) > 2.5 * size);
   });
 }
-const boxesOf = (some) => some.flatMap(({ box }) => (box ? [box] : []));
 
+const boxesOf = (some) => some.flatMap(({ box }) => (box ? [box] : []));
 const apart = ([x, y, w, h] = [], [left, top, wide, high] = []) =>
   Math.max(left - x - w, x - left - wide, top - y - h, y - top - high);
 
@@ -437,8 +436,10 @@ async function confirm() {
     say("Say first what each ? is, or that it is not a digit.", true);
     return;
   }
-  const record = { ...corrected(page), lines: pieces(page).map((some) =>  // no picture, if an end was only typed
-    ({ text: spelled(some), box: some[0].box && some.at(-1).box ? around(boxesOf(some)) : null })) };
+  const isWhole = (some) => some[0].box && some.at(-1).box; // an end that was only typed has no place
+  const lines = pieces(page).map((some) =>
+    ({ text: spelled(some), box: isWhole(some) ? around(boxesOf(some)) : null }));
+  const record = { ...corrected(page), lines };
   try {
     const answer = await ask("api/corrections", withRecord(record, page));
     const kept = (await answer.json()).pages;
