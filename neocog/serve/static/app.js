@@ -105,7 +105,7 @@ function doubt(page) {
   const digits = digitsOf(page), rejected = digits.filter((digit) => digit.char === "?");
   if (page.record.error) return -2;
   if (rejected.length) return -1 - rejected.length / digits.length + 0.5;
-  return digits.length ? Math.min(about.sure_p, ...digits.map((digit) => digit.p)) : -0.25;
+  return digits.length ? Math.min(about.sure_p, ...digits.map(({ p, whole }) => whole ?? p)) : -0.25;
 }
 
 function addPage(file, record, many = false) {
@@ -214,6 +214,7 @@ const pencil = (number, title) =>
 
 function chip(digit, ...children) {
   const node = make("button", { className: shade(digit), title: describe(digit) }, ...children);
+  node.classList.toggle("loose", !digit.checked && digit.whole < about.sure_p);
   node.onclick = () => choose(digit);
   digit.chips = [...(digit.chips ?? []).filter((other) => other.isConnected), node];
   return node;
