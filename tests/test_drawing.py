@@ -12,10 +12,20 @@ import pytest
 
 from neocog.learning.allographs import styles_of
 from neocog.learning.drawing import line
-from neocog.learning.drawing.hands import HELD_PAGES, HELD_STYLES, HELD_WRITERS, Hands, load_hands, real_lines
+from neocog.learning.drawing.hands import (
+    HELD_PAGES,
+    HELD_STYLES,
+    HELD_WRITERS,
+    Hands,
+    load_hands,
+    own_lines,
+    real_lines,
+)
 from neocog.learning.drawing.line import Hand, draw_line
 from neocog.learning.drawing.texts import KINDS, any_text
 from neocog.network.lines import ALPHABET
+from neocog.serve.corrections import Corrections
+from tests.support import page_file
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +68,19 @@ def kept_apart(folder: Path) -> dict[str, tuple[int, int]]:
 def test_who_is_kept_apart_teaches_nothing(hands_dir: Path, hands: Hands) -> None:
     assert set(kept_apart(hands_dir).values()) == {(1, 2)}
     assert hands.counts(2) == {"mnist": 20, "swiss": 20, "pendigits": 20, "lectaurep": 2}
+
+
+def test_corrected_lines_are_learned_from(tmp_path: Path) -> None:
+    assert own_lines(tmp_path, 64) == []
+    kept = Corrections(tmp_path)
+    kept.save(
+        b"a", 0, b"", "", np.zeros((0, 28, 28), np.uint8), [], [("-307", page_file("307")), ("3÷7", b"")]
+    )
+    (tmp_path / "lines").rename(tmp_path / "own")
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "own").rename(tmp_path / "lines/own")
+    ((grey, text),) = own_lines(tmp_path, 64)
+    assert (text, len(grey)) == ("-307", 64)
 
 
 @pytest.mark.data

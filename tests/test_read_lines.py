@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from neocog.live.frame_reader import FrameReader
 from neocog.network.lines import ALPHABET, LineModel, columns, from_digits
 from neocog.reading.formats import KINDS, Format
 from neocog.reading.policy import LinePattern, read_valid
+from neocog.reading.records import DigitReading, LineReading, NumberReading, PageReading, WordReading
 from tests.support import page, run, tiny_model
 
 BLANK = len(ALPHABET)
@@ -161,7 +163,45 @@ def test_every_format_takes_the_signs() -> None:
     assert told["text"] == "=1-2 +7\n"
     assert json.loads(told["jsonl"])["text"] == "=1-2 +7"
     assert next(csv.reader(io.StringIO(told["csv"])))[2] == "'=1-2 +7"
-    assert all("=1-2" in told[kind] for kind in ("hocr", "alto", "tsv"))
+    assert all("=1-2" in told[kind] for kind in ("alto", "tsv"))
+
+
+def test_numbers_have_their_own_p_and_characters() -> None:
+    reading = reader_of("1,2 -5", {"at2": ("", 0.3)}, min_p=0).read(page("1225"))
+    assert reading.lines[0].numbers is not None
+    first, second = (number.p for number in reading.lines[0].numbers)
+    assert first < 0.75 < second
+    told = {kind: Format(kind, names=False, source="x").render(reading) for kind in KINDS}
+    assert next(csv.DictReader(io.StringIO(Format("csv").head + told["csv"])))["least_p"] == f"{first:.4f}"
+    assert told["tsv"] == "1,2 -5\n"
+    glyphs = ET.fromstring(told["alto"]).findall(".//Glyph")
+    assert "".join(glyph.attrib["CONTENT"] for glyph in glyphs) == "1,2-5"
+    assert [word.attrib["WC"] for word in ET.fromstring(told["alto"]).iter("String")] == [
+        f"{first:.2f}", f"{second:.2f}"
+    ]  # fmt: skip
+    spans = [*ET.fromstring(told["hocr"]).iter("span")]
+    words = ["".join(span.itertext()) for span in spans if span.get("class") == "ocrx_word"]
+    assert words == ["1,2", "-5"]
+    assert sum(span.get("class") == "ocrx_cinfo" for span in spans) == 5
+    settings = {"reader": "lines"}
+    assert "ocrx_cinfo" in Format("hocr", settings=settings).head
+
+
+def test_a_column_of_amounts_is_one_column() -> None:
+    """Commas below one another are no corridor between columns."""
+    lines, digits = [], list[DigitReading]()
+    for row in range(6):
+        places = zip("12,30", (0, 22, 55, 90, 112), strict=True)
+        chars = tuple(DigitReading(char, 1.0, 1.0, (x, 80 * row, 20, 40)) for char, x in places)
+        box = (0, 80 * row, 132, 40)
+        word = WordReading("12,30", box, (len(digits), len(digits) + 3))
+        number = NumberReading("12,30", 0.9, box, chars)
+        digits += [char for char in chars if char.char != ","]
+        lines.append(LineReading("12,30", box, (word,), (number,)))
+    reading = PageReading("a.png", digits=tuple(digits), lines=tuple(lines), size=(200, 500), reader="lines")
+    assert Format("tsv", names=False).render(reading) == "12,30\n" * 6
+    without = replace(reading, lines=tuple(replace(line, numbers=None) for line in lines))
+    assert Format("tsv", names=False).render(without) != "12,30\n" * 6
 
 
 def test_digits_only_leaves_signs_and_spaces_out() -> None:

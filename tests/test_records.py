@@ -64,7 +64,7 @@ def test_text_has_names_only_on_request(capsys: pytest.CaptureFixture[str]) -> N
         with open_sink(Format("text", names=names)) as sink:
             for reading in (READ, FAILED, PageReading("c.tif", 1, "5")):
                 sink.put(sink.form.render(reading))
-    assert capsys.readouterr().out == "a/b.jpg: 07 | ?\nc.tif page 1: 5\n" + "07\n?\n\n5\n"
+    assert capsys.readouterr().out == "a/b.jpg: 07 | ?\nc.tif page 2: 5\n" + "07\n?\n\n5\n"
 
 
 @pytest.mark.parametrize("kind", ["text", "jsonl", "csv"])

@@ -32,6 +32,7 @@ from neocog import Reader
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Task
 from neocog.learning.formats import read_idx, read_labels_csv
+from neocog.network.lines import from_digits
 from neocog.reading.formats import Format
 from neocog.serve import app, guard, server, work
 from neocog.serve.app import Api, make_app
@@ -99,7 +100,7 @@ def test_a_page_that_no_browser_knows_is_shown(client: TestClient) -> None:
     shown = client.post("/api/page?page=1", content=tiff("1", "23"))
     with Image.open(io.BytesIO(shown.content)) as picture:
         assert (picture.format, picture.size) == ("JPEG", Image.fromarray(page("23")).size)
-    assert "no page 7" in error_of(client.post("/api/page?page=7", content=tiff("1")), 422)
+    assert "no page 8" in error_of(client.post("/api/page?page=7", content=tiff("1")), 422)
 
 
 def test_twenty_requests_at_once_lose_no_answer(client: TestClient) -> None:
@@ -356,8 +357,9 @@ def test_corrected_pages_are_a_labelled_set(client: TestClient, tmp_path: Path, 
     kept = tmp_path / "kept"
     with (kept / "pages" / "labels.csv").open(newline="") as stream:
         assert [row["text"] for row in csv.DictReader(stream)] == ["0123456789", "98765\n43210"]
-    pages = run("eval", kept / "pages", "--model", model, "--json")
-    assert json.loads(pages.stdout)["cer"] == 0
+    for part, count in (("pages", 2), ("lines", 3)):
+        told = json.loads(run("eval", kept / part, "--model", model, "--json", "--signs").stdout)
+        assert (told["n"], told["cer"], told["cer_text"]) == (count, 0, 0)
     digits = run("eval", kept / "digits", "--model", model, "--json")
     assert (json.loads(digits.stdout)["n"], json.loads(digits.stdout)["accuracy"]) == (20, 1.0)
     learned = run("train", "--data", kept / "digits", "-o", tmp_path / "new", "--recipe", "fukushima2003")
@@ -374,8 +376,8 @@ def correct(client: TestClient, record: dict[str, Any], data: bytes, to: str = "
     [
         ("correct each ?", [{"text": "?"}, {"digits": [{"char": "x", "box": [0, 0, 9, 9]}]}]),
         ("expected boxes", [{"digits": [{"char": "7", "box": [0, 0, w, 9]}]} for w in (0, 1e999)]),
-        ("expected boxes", [{"page": -1}, {"turn": 45}]),
-        ("a line of JSON", [{"digits": [{"char": "7"}]}, {"page": "one"}]),
+        ("expected boxes", [{"page": -1}, {"turn": 45}, {"lines": [{"text": "7", "box": []}]}]),
+        ("a line of JSON", [{"digits": [{"char": "7"}]}, {"page": "one"}, {"lines": [7]}, {"lines": 7}]),
         ("a text of digits", [{"text": text} for text in ("7\r\n", "7\ud800", "=CMD(7)", "٧7")]),
         ("the same digits", [{"text": "77"}, {"text": ""}]),
     ],
@@ -394,6 +396,31 @@ def test_the_labels_hold_no_formula(client: TestClient, api: Api, tmp_path: Path
         assert correct(client, {"text": text, "page": number}, tiff("7", "7", "7")).is_success
     with (tmp_path / "kept" / "pages" / "labels.csv").open(newline="", encoding="utf-8") as stream:
         assert [row["text"] for row in csv.DictReader(stream)] == ["'=7", "-7", "€ 7"]
+
+
+def test_lines_are_kept_as_they_were_corrected(client: TestClient, tmp_path: Path) -> None:
+    data, kept = page_file("123\n45\n6"), tmp_path / "kept" / "lines"
+    (record,) = client.post("/api/read", content=data).json()
+    first, second, _ = record["lines"]
+    lines = [first | {"text": "-1 2,3"}, second, {"text": "6", "box": None}]
+    digits = [*record["digits"][:5], record["digits"][5] | {"box": None}]
+    changed = {"text": "-1 2,3\n45\n6", "lines": lines, "digits": digits}
+    for change, texts in (
+        ({}, ["123", "45", "6"]),
+        (changed, ["-1 2,3", "45"]),  # what was typed without a box has no picture
+        (changed | {"lines": [first]}, []),  # they do not say what the text says
+    ):
+        assert correct(client, record | change, data).is_success
+        labels = list(csv.DictReader((kept / "labels.csv").open(newline="")))
+        assert [row["text"].removeprefix("'") for row in labels] == texts
+        assert sorted(row["file"] for row in labels) == sorted(p.name for p in kept.glob("*.png"))
+        images = read_idx(tmp_path / "kept" / "digits" / "train-images-idx3-ubyte")
+        assert len(images) == (5 if change else 6)
+    away = record | changed | {"lines": [lines[0] | {"box": [5000, 5000, 9, 9]}, *lines[1:]]}
+    assert "leave the page" in error_of(correct(client, away, data), 422)
+    many = [line | {"box": [0, 0, 9e5, 9e5]} for line in [first] * 99]
+    huge = record | {"text": "\n".join(["123"] * 99), "lines": many, "digits": record["digits"][:3] * 99}
+    assert "overlap" in error_of(correct(client, huge, data), 422)
 
 
 def keep(kept: Corrections, page: int = 0, text: str = "7") -> int:
@@ -448,7 +475,7 @@ def test_a_save_that_was_interrupted_is_finished(tmp_path: Path, monkeypatch: py
     (tmp_path / "pages" / ".file.abcd_123").touch()  # of a process that was killed when it began
     (tmp_path / "pages" / ".notes.markdown").write_text("not ours")
     Corrections(tmp_path).mend()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["digits", "pages"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["digits", "lines", "pages"]
     assert len(list(tmp_path.glob("*/*"))) == 6  # a hidden file of somebody else stays
     kept.save(b"a", 0, b"png", "", np.zeros((0, 28, 28), np.uint8), [])
     Corrections(tmp_path).mend()
@@ -480,6 +507,15 @@ def test_a_digit_is_explained(client: TestClient) -> None:
     large = correct(client, record | {"more": "x" * app.MAX_LINE}, data, "explain")
     assert "bytes of JSON" in error_of(large, 413)
     assert "expected one" in error_of(correct(client, record | {"digits": []}, data, "explain"), 400)
+
+
+def test_a_line_is_explained() -> None:
+    reader = Reader(from_digits(tiny_model(), seed=0, inner=4), reader="lines", device="cpu")
+    marks = {"page": 0, "turn": 0, "boxes": [[120, 120, 240, 60]], "lines": [[120, 120, 240, 60]]}
+    item = Item("a.png", json.dumps({"what": "explain", "marks": marks}), data=page_file("3071"))
+    answer = ServeJob(reader, Format("jsonl")).do(Task(0, (item,)))
+    with Image.open(io.BytesIO(answer.value)) as picture:  # not of a digit: the strip, and 25 rows below it
+        assert picture.height > 4 * 48 + 25 * 12
 
 
 # --- the command ------------------------------------------------------------------------------

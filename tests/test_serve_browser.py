@@ -17,9 +17,11 @@ import pytest
 from PIL import Image
 
 from experiments.harness.processes import family, size_of
+from neocog.learning.formats import read_labels_csv
 from tests.chromium import INSTALLED, Chromium
-from tests.support import page, save_page, until
+from tests.support import page, page_file, save_page, until
 
+BACKSPACE, ENTER, ESCAPE, END, HOME, DELETE = "\ue003\ue007\ue00c\ue010\ue011\ue017"  # as WebDriver types
 httpx: Any = pytest.importorskip("httpx2")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not INSTALLED, reason="needs chromium and chromedriver")]
 
@@ -79,7 +81,7 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
         browser.click("#text button")
         browser.type("body", "8")
         assert digits_shown(browser) == "87946\n12"
-        browser.click("#text button:last-child")
+        browser.click("#text span:nth-of-type(2) button:nth-last-child(2)")
         browser.click("#pad [title=Delete]")
         assert digits_shown(browser) == "87946\n1"
         browser.click("#stage .box")
@@ -103,6 +105,63 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
     assert labels.endswith('.png,"87946\n1"\n')
     writers = (server.kept / "digits" / "train-writers.txt").read_text().split()
     assert len(writers) == 6
+
+
+def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path: Path) -> None:
+    save_page(tmp_path / "a.png", "07946\n12\n3")
+    with Chromium() as browser:
+        browser.devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        visit(browser, server.address)
+        tiff = page_file("4", "56", kind="TIFF")
+        browser.drop(".drop", [("a.png", (tmp_path / "a.png").read_bytes()), ("b.tif", tiff)])
+        browser.wait_for(items(3))
+        said = browser.run("return document.getElementById('list').innerText")
+        assert "b.tif, page 1" in said
+        assert "b.tif, page 2" in said
+        browser.run("[...document.querySelectorAll('#list button')]"
+                    ".find((node) => node.innerText.includes('a.png')).click()")  # fmt: skip
+        browser.wait_for("document.querySelectorAll('#stage .box').length === 8")
+        browser.click("#stage .box[data-char='3']")
+        browser.click("#pad [title^=What]")
+        browser.wait_for("document.getElementById('why').open")
+        browser.type("body", "8")
+        browser.type("body", ESCAPE)
+        browser.wait_for("!document.getElementById('why').open")
+        assert digits_shown(browser) == "07946\n12\n3"
+        browser.type("body", DELETE)  # the last digit of its line
+        assert digits_shown(browser) == "07946\n12"
+        browser.click("#text span:nth-of-type(2) button")
+        browser.type("body", "e")
+        browser.type("#text input", f"{BACKSPACE}?x{ESCAPE}")  # nothing of it stays
+        assert browser.run("return document.querySelectorAll('#text .right').length") == 0
+        browser.click("#text span .edit")
+        browser.type("#text input", f"{HOME}-{END}{BACKSPACE},50 kg{ENTER}")
+        assert digits_shown(browser) == "-0794,50\n12"
+        assert len(browser.run("return [...document.querySelectorAll('#stage .box')]")) == 6
+        browser.click("#text .more .edit")
+        browser.type("#text input", f"8/9{ENTER}")
+        assert digits_shown(browser) == "-0794,50\n12\n8/9"
+        browser.click("#text span:nth-of-type(2) button")
+        browser.type("body", "+")
+        assert digits_shown(browser) == "-0794,50\n+2\n8/9"
+        browser.click("#confirm")
+        browser.wait_for("document.getElementById('said').textContent.includes('is saved')")
+        for form in ("csv", "jsonl"):
+            browser.click(f"[data-form={form}]")
+        until(lambda: (tmp_path / "digits.jsonl").exists())
+        assert browser.complaints() == []
+    texts = read_labels_csv(server.kept / "pages" / "labels.csv").texts
+    assert texts == ("-0794,50\n+2\n8/9",)
+    lines = read_labels_csv(server.kept / "lines" / "labels.csv")
+    assert lines.texts == ("+2",)  # there is no picture of what was typed at an end
+    with Image.open(lines.files[0]) as picture:
+        assert 100 < picture.width < 2 * picture.height < 200
+    assert len((server.kept / "digits" / "train-writers.txt").read_text().split()) == 5
+    with (tmp_path / "digits.csv").open(newline="") as stream:
+        assert next(csv.DictReader(stream))["text"] == "'-0794,50\n+2\n8/9"
+    record = json.loads((tmp_path / "digits.jsonl").read_text().splitlines()[0])
+    assert "".join(digit["char"] for digit in record["digits"] if digit["box"]) == "07942"
+    assert [sign["char"] for sign in record["signs"]] == ["+"]
 
 
 def test_the_camera_reads_a_clip(server: Server, tmp_path: Path) -> None:

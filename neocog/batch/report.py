@@ -218,7 +218,7 @@ def _card(card: Card) -> str:
         misfit = ["does not fit the pattern"] if reading.fits is False else []
         lowest = min(digit.p for digit in reading.digits)
         note = ", ".join([*misfit, *reading.reasons, f"least probable digit {lowest:.2f}"])
-    name = printable(reading.source) + (f" page {reading.page}" if reading.page else "")
+    name = printable(reading.source) + (f" page {reading.page + 1}" if reading.page else "")
     return _CARD.substitute(
         kind=_KINDS[card.doubt[0]], picture=picture, text=_text(reading), name=html.escape(name),
         note=html.escape(note or ""),

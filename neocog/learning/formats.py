@@ -199,7 +199,8 @@ def read_labels_csv(path: Path) -> LabelledPictures:
                 continue
             files.append(path.parent / name)
             expected.append(digits)
-            texts.append("\n".join(line.strip() for line in (row.get("text") or "").split("|")))
+            words = (row.get("text") or "").removeprefix("'")  # see `neocog.reading.formats.inert`
+            texts.append("\n".join(line.strip() for line in words.split("|")))
     except csv.Error as error:
         raise InputError(f"{path}: not a table ({error}); quote values that hold quotes") from error
     if not files:

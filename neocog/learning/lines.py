@@ -25,7 +25,7 @@ from neocog.files import atomic_write, check_output
 from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
 from neocog.learning.drawing import photo
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, drawn_lines, line_pool
-from neocog.learning.drawing.hands import THANKS, Rng, load_hands, real_lines
+from neocog.learning.drawing.hands import THANKS, Rng, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.drawing.line import draw_sign
 from neocog.learning.trainable import SILENT, Contrast, GentleRoot, SCells, profiles_of
@@ -290,10 +290,10 @@ class LineRun:
         self, network: Any, data: Path, folder: Path, settings: LineTraining,
         *, device: str = "cpu", workers: int = 2, tell: Callable[[str], None] = print,
     ) -> None:  # fmt: skip
-        hands, real = load_hands(data), real_lines(data, DRAWN)
+        hands, real, own = load_hands(data), real_lines(data, DRAWN), own_lines(data, DRAWN)
         check_output(folder, "--checkpoints", folder=True, make=True)
         self.settings, self.folder, self.tell, self.place = settings, folder, tell, device
-        self.data, self.workers, self.real = data, workers, by_width(real)
+        self.data, self.workers, self.real = data, workers, by_width(real + own)
         groups, cuda = network.groups(settings), device.startswith("cuda")
         if cuda:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
@@ -302,7 +302,8 @@ class LineRun:
         self.step = 0
         self.curves: list[dict[str, float]] = []
         self.losses: list[Tensor] = []  # since the last point of the curves
-        self.told = asdict(settings) | {"start": network.start, "learned_from": hands.counts(len(real))}
+        learned_from = hands.counts(len(real)) | ({"own": len(own)} if own else {})
+        self.told = asdict(settings) | {"start": network.start, "learned_from": learned_from}
         file = folder / "run.safetensors"
         if file.is_file():
             parts, state = load_checkpoint(file)

@@ -6,7 +6,7 @@ hOCR: http://kba.github.io/hocr-spec/1.2/, ALTO: https://www.loc.gov/standards/a
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import prod
@@ -16,12 +16,13 @@ from xml.etree import ElementTree as ET
 
 from neocog.errors import UsageError
 from neocog.reading.pictures import STDIN
-from neocog.reading.records import REJECTED, Box, PageReading, WordReading
+from neocog.reading.records import REJECTED, Box, DigitReading, LineReading, PageReading, WordReading
 from neocog.reading.words import cells
 from neocog.text import printable
 
 Kind = Literal["text", "jsonl", "json", "csv", "tsv", "hocr", "alto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+Chars = tuple[DigitReading, ...]
 
 _SUFFIXES: dict[str, Kind] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
@@ -32,12 +33,12 @@ CSV_COLUMNS = (
     "source", "page", "text", "n_digits", "n_rejected", "reasons", "least_p", "model", "error"
 )  # fmt: skip
 _FORMULA = re.compile(r"[=+\-@\t\r\n'＝＋－＠]")  # what begins with one of them
-_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*")  # and is no number gets an apostrophe before it
+_NUMBER = re.compile(r"[+-]? ?\d+([., ]\d+)*%?")  # and is no number gets an apostrophe before it
 
 _HOCR_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <html xmlns="http://www.w3.org/1999/xhtml"><head><title>neocog</title>
 <meta charset="utf-8"/><meta name="ocr-system" content="neocog"/>
-<meta name="ocr-capabilities" content="ocr_page ocr_line ocrx_word"/></head><body>
+<meta name="ocr-capabilities" content="ocr_page ocr_line ocrx_word{0}"/></head><body>
 """
 _TAILS = {"json": "\n]\n", "hocr": "</body></html>\n", "alto": "</Layout></alto>\n"}
 
@@ -83,7 +84,8 @@ class Format:
             return _csv_line(self.columns)
         if self.kind == "alto":
             return _alto_head(self.source)
-        return {"json": "[", "hocr": _HOCR_HEAD}.get(self.kind, "")
+        chars = " ocrx_cinfo" if (self.settings or {}).get("reader") == "lines" else ""
+        return {"json": "[", "hocr": _HOCR_HEAD.format(chars)}.get(self.kind, "")
 
     @property
     def tail(self) -> str:
@@ -109,7 +111,7 @@ class Format:
         if not self.names or reading.source == STDIN:
             between = "\n" if reading.page else ""
             return f"{between}{reading.text}\n"
-        page = f" page {reading.page}" if reading.page else ""
+        page = f" page {reading.page + 1}" if reading.page else ""
         lines = reading.text.replace("\n", " | ")
         return f"{printable(reading.source)}{page}: {lines}\n"
 
@@ -125,8 +127,8 @@ class Format:
 def inert(cell: str | int) -> str | int:
     """A cell that no spreadsheet takes for a formula; without a first apostrophe it is as it was.
 
-    >>> [inert(cell) for cell in ("=1+1", "-5", "-5+5", "'tis", "07946", 3)]
-    ["'=1+1", '-5', "'-5+5", "''tis", '07946', 3]
+    >>> [inert(cell) for cell in ("=1+1", "-5", "- 1 250.30", "-5+5", "'tis", "07946", 3)]
+    ["'=1+1", '-5', '- 1 250.30', "'-5+5", "''tis", '07946', 3]
     """
     words = str(cell)
     runs = _FORMULA.match(words) and not _NUMBER.fullmatch(words)
@@ -134,7 +136,8 @@ def inert(cell: str | int) -> str | int:
 
 
 def _row(reading: PageReading) -> dict[str, str | int]:
-    lowest = min((digit.p for digit in reading.digits), default=None)
+    numbers = [number for line in reading.lines for number in line.numbers or ()]
+    lowest = min((own.p for own in numbers or reading.digits), default=None)
     return {
         "source": printable(reading.source),
         "page": reading.page,
@@ -164,9 +167,13 @@ def _hocr_page(reading: PageReading) -> str:
     for line in reading.lines:
         turn = f"; textangle {reading.turn}" if reading.turn else ""
         own = ET.SubElement(page, "span", {"class": "ocr_line", "title": _bbox(line.box) + turn})
-        for word in line.words:
-            title = f"{_bbox(word.box)}; x_wconf {round(100 * _p(word, reading))}"
-            ET.SubElement(own, "span", {"class": "ocrx_word", "title": title}).text = word.text
+        for word, p, chars in _words(line, reading):
+            title = f"{_bbox(word.box)}; x_wconf {round(100 * p)}"
+            inside = ET.SubElement(own, "span", {"class": "ocrx_word", "title": title})
+            inside.text = None if chars else word.text
+            for c in chars:
+                title = f"x_bboxes {_bbox(c.box).removeprefix('bbox ')}; x_conf {100 * c.p:.1f}"
+                ET.SubElement(inside, "span", {"class": "ocrx_cinfo", "title": title}).text = c.char
     return _xml(page)
 
 
@@ -190,22 +197,30 @@ def _alto_page(reading: PageReading) -> str:
         inside.set("ROTATION", str(reading.turn))
     for n, line in enumerate(reading.lines):
         own = ET.SubElement(inside, "TextLine", {"ID": f"p{number}_l{n}", **_place(line.box)})
-        for k, word in enumerate(line.words):
+        for k, (word, p, chars) in enumerate(_words(line, reading)):
             if k:
                 ET.SubElement(own, "SP")
-            ET.SubElement(own, "String", {
-                "ID": f"p{number}_l{n}_w{k}", "CONTENT": word.text,
-                "WC": f"{_p(word, reading):.2f}", **_place(word.box),
+            name = f"p{number}_l{n}_w{k}"
+            inner = ET.SubElement(own, "String", {
+                "ID": name, "CONTENT": word.text, "WC": f"{p:.2f}", **_place(word.box),
             })  # fmt: skip
+            for j, c in enumerate(chars):
+                glyph = {"ID": f"{name}_g{j}", "CONTENT": c.char, "GC": f"{c.p:.2f}", **_place(c.box)}
+                ET.SubElement(inner, "Glyph", glyph)
     return _xml(page)
 
 
-def _p(word: WordReading, reading: PageReading) -> float:
-    """How probably all digits of a word are right; 0 for signs alone."""
-    if word.digits is None:
-        return 0.0
-    first, last = word.digits
-    return prod(digit.p for digit in reading.digits[first : last + 1])
+def _words(line: LineReading, reading: PageReading) -> Iterator[tuple[WordReading, float, Chars]]:
+    """Words of a line, how probably each is right, 0 for signs alone, and the characters of a number."""
+    numbers = None if line.numbers is None else iter(line.numbers)
+    for word in line.words:
+        first, last = word.digits or (0, -1)
+        digits = reading.digits[first : last + 1]
+        if numbers is None or not digits:
+            yield word, prod(digit.p for digit in digits) if digits else 0.0, ()
+            continue
+        number = next(numbers)
+        yield word, number.p, number.chars if number.text == word.text else digits
 
 
 def _bbox(box: Box) -> str:
@@ -219,4 +234,10 @@ def _place(box: Box) -> dict[str, str]:
 
 def _xml(element: ET.Element) -> str:
     ET.indent(element)
+    for word in element.iterfind(
+        ".//span[@class='ocrx_word'][span]"
+    ):  # no space stands between its characters
+        word.text = None
+        for char in word:
+            char.tail = None
     return ET.tostring(element, encoding="unicode") + "\n"

@@ -109,7 +109,8 @@ def cells(reading: PageReading) -> list[list[str]]:
         spans = [word.digits for word in line.words if word.digits]
         own = reading.digits[spans[0][0] : spans[-1][1] + 1]
         rows.append([(upright(d.box, reading.turn, size), d.box, d.char, 0) for d in own])
-    slope, parts_at = _columns(rows)
+    wholes = [[upright(n.box, reading.turn, size) for n in line.numbers or ()] for line in reading.lines]
+    slope, parts_at = _columns(rows, wholes if all(wholes) else None)
     table = []
     for line in reading.lines:
         texts: list[list[str]] = [[] for _ in range(len(parts_at) + 1)]
@@ -120,8 +121,8 @@ def cells(reading: PageReading) -> list[list[str]]:
     return table
 
 
-def _columns(rows: list[list[Mark]]) -> tuple[float, list[float]]:
-    """The skew of a page, and where its columns end: in corridors that no digit stands in.
+def _columns(rows: list[list[Mark]], wholes: list[list[Box]] | None = None) -> tuple[float, list[float]]:
+    """The skew of a page, and where its columns end: in corridors that no digit, or whole number, stands in.
 
     A corridor parts a third of the lines or more, and of these one in ten may have a digit in it.
     It is as wide as two usual gaps and an n-th of a digit, if it parts n lines: that of one line is
@@ -132,6 +133,7 @@ def _columns(rows: list[list[Mark]]) -> tuple[float, list[float]]:
     if not len(all_boxes):
         return 0.0, []
     slope = skew_and_lines(all_boxes)[0]
+    boxes = wholes or boxes
     spans = [[(_middle(b, slope) - b[2] / 2, _middle(b, slope) + b[2] / 2) for b in row] for row in boxes]
     low = min(left for row in spans for left, _ in row)
     length = int(max(right for row in spans for _, right in row) - low) + 2

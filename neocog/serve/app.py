@@ -32,6 +32,10 @@ MAX_BYTES = 2**26  # of a picture; photographs of telephones have at most a thir
 MAX_HELD = 2**27  # bytes of all pictures at a time, half of them of one address; then the answer is 503
 MAX_WAITING = 64  # requests at a time, half of them of one address; then the answer is 503
 MAX_LINE = 10**6  # bytes of the JSON before a picture
+MAX_LINES = 400  # of writing on a corrected page
+
+Boxed = list[tuple[str, list[float] | None]]
+"""What stands where; it has no box if it was typed."""
 
 _STATIC = Path(__file__).parent / "static"
 _LONGEST = 255  # letters of a name
@@ -64,7 +68,7 @@ class Api:
     async def describe(self, request: Request) -> Response:
         limits = {"workers": self._share, "max_bytes": MAX_BYTES, "sure_p": SURE_P}
         kept, suffixes = self.corrections is not None, sorted(PICTURE_SUFFIXES)
-        about = {"neocog": neocog.__version__, **self.about, **limits}
+        about = {"neocog": neocog.__version__, **self.about, **limits, "signs": self.signs}
         return _json(about | {"suffixes": suffixes, "corrections": kept})
 
     async def read(self, request: Request) -> Response:
@@ -85,9 +89,10 @@ class Api:
     async def explain(self, request: Request) -> Response:
         """Why a digit was read so, as a picture: a line with its record, then the picture."""
         async with self._taken(request) as picture:
-            _, chars, marks, picture = await _record(picture)
-            if len(chars) != 1:
-                raise HTTPException(400, f"got {len(chars)} digits, expected one")
+            _, digits, _, marks, picture = await _record(picture)
+            if len(boxes := [box for _, box in digits if box]) != 1:
+                raise HTTPException(400, f"got {len(boxes)} digits with a box, expected one")
+            marks |= {"boxes": boxes, "lines": boxes}
             png = await self._ask(request, picture, what="explain", marks=marks)
         return Response(png, media_type="image/png")
 
@@ -96,18 +101,24 @@ class Api:
         if self.corrections is None:
             raise HTTPException(409, "corrections are not kept; start with --corrections FOLDER")
         async with self._taken(request) as picture:
-            text, chars, marks, picture = await _record(picture)
-            if not set(chars) <= set("0123456789") or "?" in text:
+            text, digits, lines, marks, picture = await _record(picture)
+            if not {char for char, _ in digits} <= set("0123456789") or "?" in text:
                 raise HTTPException(400, "expected digits 0 to 9; correct each ? or take it out")
             if not set(text) <= set(f"0123456789 \n{self.signs}"):
                 raise HTTPException(400, f"expected a text of digits, spaces and {self.signs}")
-            if [char for char in text if char in "0123456789"] != chars:
+            if [char for char in text if char in "0123456789"] != [char for char, _ in digits]:
                 raise HTTPException(400, "expected the same digits in the text as in digits")
-            png, digits = await self._ask(request, picture, what="cut", marks=marks)
+            said = "".join(line for line, _ in lines)
+            same = len(lines) <= MAX_LINES and "".join(said.split()) == "".join(text.split())
+            lines, digits = [own for own in lines if own[1] and same], [own for own in digits if own[1]]
+            marks |= {"boxes": [box for _, box in digits], "lines": [box for _, box in lines]}
+            png, images, strips = await self._ask(request, picture, what="cut", marks=marks)
+            chars, texts = ([said for said, _ in some] for some in (digits, lines))
             try:
                 count = await asyncio.to_thread(
-                    self.corrections.save, picture, marks["page"], png, text, digits, chars
-                )
+                    self.corrections.save, picture, marks["page"], png, text, images, chars,
+                    list(zip(texts, strips, strict=True)),
+                )  # fmt: skip
             except InputError as error:
                 why = str(error).replace(f"{self.corrections.folder}{os.sep}", "")
                 raise HTTPException(409, f"nothing is saved: {why}") from None
@@ -221,26 +232,31 @@ def _json(value: Any) -> Response:
     return Response(to_json(value, separators=(",", ":")), media_type="application/json")
 
 
-async def _record(body: bytes) -> tuple[str, list[str], dict[str, Any], bytes]:
-    """Text, digits and places of the record in the first line, and the picture after it."""
+async def _record(body: bytes) -> tuple[str, Boxed, Boxed, dict[str, Any], bytes]:
+    """Text, digits, lines, page and turn of the record in the first line, and the picture after it."""
     line, _, picture = body.partition(b"\n")
     if len(line) > MAX_LINE:
         raise HTTPException(413, f"got {len(line):,} bytes of JSON, expected at most {MAX_LINE:,}")
     return *await asyncio.to_thread(_checked, line), picture
 
 
-def _checked(line: bytes) -> tuple[str, list[str], dict[str, Any]]:
-    """Text, digits and places of a record; HTTPException if it is none."""
+def _checked(line: bytes) -> tuple[str, Boxed, Boxed, dict[str, Any]]:
+    """Text, digits, lines, page and turn of a record; HTTPException if it is none."""
     try:
         record = json.loads(line)
-        chars = [digit["char"] for digit in record["digits"]]
-        boxes = [[float(side) for side in digit["box"]] for digit in record["digits"]]
+        digits, lines = _boxed(record["digits"], "char"), _boxed(record.get("lines") or [], "text")
         text, page, turn = str(record["text"]), int(record["page"]), int(record.get("turn", 0))
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, AttributeError):
         words = "expected a line of JSON with text, page and digits, then the picture"
         raise HTTPException(400, words) from None
-    sound = all(isinstance(char, str) and len(char) == 1 for char in chars)
+    boxes = [box for _, box in digits + lines if box is not None]
+    sound = all(len(char) == 1 for char, _ in digits)
     sound &= all(len(b) == 4 and all(abs(v) < 1e6 for v in b) and min(b[2:]) >= 1 for b in boxes)
     if not (sound and 0 <= page < 10**5 and turn in (0, 90, 180, 270) and len(text) < 10**5):
         raise HTTPException(400, "expected boxes [x, y, width, height], a page from 0 and a turn")
-    return text, chars, {"page": page, "turn": turn, "boxes": boxes}
+    return text, digits, lines, {"page": page, "turn": turn}
+
+
+def _boxed(some: list[dict[str, Any]], key: str) -> Boxed:
+    boxes = (None if own["box"] is None else [float(side) for side in own["box"]] for own in some)
+    return [(str(own[key]), box) for own, box in zip(some, boxes, strict=True)]

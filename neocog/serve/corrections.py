@@ -1,6 +1,7 @@
-"""Corrected pages as a labelled set: ``pages`` to measure with, ``digits`` to learn from.
+"""Corrected pages as a labelled set: ``pages`` to measure with, ``lines`` and ``digits`` to learn from.
 
-``pages/labels.csv`` names a picture of each page and what stands there. ``digits`` holds the pages'
+``pages/labels.csv`` names a picture of each page and what stands there, signs included; ``lines`` is the
+same for each line, as far as it has a box. ``digits`` holds the pages'
 digits as IDX files, with the page of each as its writer: those of the last fifth of the pages are
 kept for validation (`neocog.learning.datasets.rows_of_part`). A page that comes again replaces
 what was there of it. A save writes all files into ``.new``, renames that to ``.saved``, which is the
@@ -13,7 +14,7 @@ import io
 import shutil
 import struct
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ class Corrections:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        for place in (".", "pages", "digits"):
+        for place in (".", "pages", "lines", "digits"):
             check_output(self.folder / place, "--corrections", folder=True, make=True)
         self._lock = threading.Lock()
 
@@ -40,23 +41,29 @@ class Corrections:
         """Finish a save that was interrupted, and remove what `check_output` left if it was killed."""
         self._finish()
         shutil.rmtree(self.folder / ".new", ignore_errors=True)
-        for place in ("pages", "digits"):
+        for place in ("pages", "lines", "digits"):
             for left in filter(Path.is_file, (self.folder / place).glob(".file.????????")):
                 left.unlink()
 
     def save(
-        self, source: bytes, page: int, png: bytes, text: str, digits: NDArray[np.uint8], chars: Sequence[str]
-    ) -> int:
-        """Save a page and its ``digits`` (N, 28, 28); return how many pages there are now."""
+        self, source: bytes, page: int, png: bytes, text: str, digits: NDArray[np.uint8],
+        chars: Sequence[str], lines: Sequence[tuple[str, bytes]] = (),
+    ) -> int:  # fmt: skip
+        """Save a page, ``digits`` (N, 28, 28) and ``lines`` (text, PNG); return how many pages there are."""
         name = f"{hashlib.sha256(source).hexdigest()[:12]}-{page}"
         new = self.folder / ".new"
         inked = np.flatnonzero(digits.any(axis=(1, 2))).tolist()
         with self._lock:
             self._finish()
-            rows = self._labels(f"{name}.png", str(inert(text)))
-            table = io.StringIO(newline="")
-            csv.writer(table, lineterminator="\n").writerows(rows)
-            files = {f"pages/{name}.png": png, "pages/labels.csv": table.getvalue().encode()}
+            rows = self._labels("pages", {f"{name}.png": text})
+            files = {f"pages/{name}.png": png, "pages/labels.csv": _table(rows)}
+            old = [file.name for file in (self.folder / "lines").glob(f"{name}-*.png")]
+            new_lines = {f"{name}-{number}.png": line for number, line in enumerate(lines, 1)}
+            files |= {f"lines/{file}": b"" for file in old}
+            files |= {f"lines/{file}": strip for file, (_, strip) in new_lines.items()}
+            if old or new_lines:
+                told = self._labels("lines", {file: line for file, (line, _) in new_lines.items()}, old)
+                files["lines/labels.csv"] = _table(told)
             files |= self._digits(name, digits[inked], [chars[place] for place in inked])
             shutil.rmtree(new, ignore_errors=True)
             for file, data in files.items():
@@ -79,9 +86,12 @@ class Corrections:
         if saved.exists():
             shutil.rmtree(saved)
 
-    def _labels(self, file: str, text: str) -> list[list[str]]:
-        """Return the rows of labels.csv with one more or one changed, as a spreadsheet may have saved it."""
-        place = self.folder / "pages" / "labels.csv"
+    def _labels(self, part: str, texts: dict[str, str], old: Collection[str] = ()) -> list[list[str]]:
+        """Return the rows of labels.csv with files' texts put in, as a spreadsheet may have saved it.
+
+        ``old`` are files of which those without a text go.
+        """
+        place = self.folder / part / "labels.csv"
         rows = [["file", "text"]]
         if place.exists():
             table = read_text(place, "a table of labels; save it as CSV in UTF-8")
@@ -96,11 +106,13 @@ class Corrections:
             raise InputError(f"{place}: has no columns 'file' and 'text'; put them back in its first line")
         rows = [[*row, *[""] * (len(head) - len(row))] for row in rows if row]
         column = head.index("file")
-        if file not in [row[column] for row in rows]:
-            rows.append(["" if number != column else file for number in range(len(head))])
+        rows = [row for row in rows if row[column] in texts or row[column] not in old]
+        known = {row[column] for row in rows}
+        blank = [""] * len(head)
+        rows += [[*blank[:column], file, *blank[column + 1 :]] for file in texts if file not in known]
         for row in rows:
-            for answer in answers if row[column] == file else ():
-                row[answer] = text
+            for answer in answers if row[column] in texts else ():
+                row[answer] = str(inert(texts[row[column]]))
         return rows
 
     def _digits(self, name: str, digits: NDArray[np.uint8], chars: Iterable[str]) -> dict[str, bytes]:
@@ -124,3 +136,9 @@ class Corrections:
             "".join(f"{writer}\n" for writer in writers).encode(),
         )
         return dict(zip(_IDX, files, strict=True))
+
+
+def _table(rows: Iterable[Sequence[str]]) -> bytes:
+    table = io.StringIO(newline="")
+    csv.writer(table, lineterminator="\n").writerows(rows)
+    return table.getvalue().encode()

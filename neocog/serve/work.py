@@ -4,7 +4,7 @@ import io
 import json
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -38,6 +38,8 @@ LIMIT = 60.0
 
 _SHOWN = 1600  # long side of a page that is shown where the browser cannot decode the file
 _QUALITY = 85  # of its JPEG
+_ROOM = 0.25  # heights of a line that are kept around its picture
+_MOST = 16  # times a page's pixels that pictures of its lines have together
 
 _Request = tuple[Future[Any], Task, float]  # where the answer goes, what is asked, its limit
 
@@ -66,18 +68,28 @@ class ServeJob(Job):
                 shown = _page(item, asked["page"], _SHOWN).pixels
                 answer.value = _encoded(shown, "JPEG", quality=_QUALITY)
             else:
-                answer.value = _, digits = _cut(item, **asked["marks"])
+                page, digits, lines = _cut(item, **asked["marks"])
                 if asked["what"] == "explain":
-                    from neocog.evaluation.explain import explain_digit
-                    from neocog.network.engine import Engine
-
-                    found = explain_digit(digits[0], Engine(self.reader.model, threads=1))
-                    answer.value = _encoded(np.asarray(found.plot()), "PNG")
+                    answer.value = _encoded(self._explain(digits[0], lines[0]), "PNG")
+                else:
+                    answer.value = _encoded(page, "PNG"), digits, [_encoded(line, "PNG") for line in lines]
         except NothingToRead as error:
             answer.error = str(error)
         except Exception as error:
             answer.error = what_went_wrong(error)
         return answer
+
+    def _explain(self, digit: NDArray[np.uint8], line: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Draw why a digit was read so, or where lines are read a piece of one."""
+        from neocog.evaluation.explain import explain_digit
+        from neocog.evaluation.explain_lines import explain_strip
+        from neocog.network.engine import Engine
+        from neocog.network.line_engine import LineEngine
+        from neocog.vision.strips import strip_of
+
+        if self.reader.line_model is None:
+            return np.asarray(explain_digit(digit, Engine(self.reader.model, threads=1)).plot())
+        return np.asarray(explain_strip(strip_of(line), LineEngine(self.reader.line_model, threads=1)).plot())
 
     def _records(self, item: Item, live: bool, beat: Callable[[], None]) -> Iterator[dict[str, Any]]:
         reader = self.reader.changed(rotate=0) if live else self.reader  # no frame is searched four times
@@ -208,7 +220,7 @@ def _page(item: Item, number: int, long_side: int) -> "Page":
 
     page = next(decode(item.picture(), long_side=long_side, pages=[number]), None)
     if page is None:
-        raise InputError(f"has no page {number}; pages count from 0")
+        raise InputError(f"has no page {number + 1}")
     return page
 
 
@@ -220,8 +232,10 @@ def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
     return stream.getvalue()
 
 
-def _cut(item: Item, page: int, turn: int, boxes: list[list[float]]) -> tuple[bytes, NDArray[np.uint8]]:
-    """A page as it is searched, as a PNG, and its digits (N, 28, 28) as the reader cuts them."""
+def _cut(
+    item: Item, page: int, turn: int, boxes: list[list[float]], lines: Sequence[list[float]] = ()
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[NDArray[np.uint8]]]:
+    """A page as it is searched, its digits (N, 28, 28) as the reader cuts them, and its lines, upright."""
     from neocog.vision.crops import digit_of_box
 
     found = _page(item, page, LONG_SIDE)
@@ -229,4 +243,12 @@ def _cut(item: Item, page: int, turn: int, boxes: list[list[float]]) -> tuple[by
     for place, box in enumerate(boxes):
         lying = digit_of_box(found.grey, np.array(box, np.float32) * np.float32(found.scale))
         digits[place] = np.rot90(lying, -turn // 90)
-    return _encoded(found.grey, "PNG"), digits
+    strips = list[NDArray[np.uint8]]()
+    for x, y, w, h in np.array(lines).reshape(-1, 4) * found.scale:
+        room = _ROOM * (w if turn % 180 else h)
+        left, right, top, foot = (max(0, round(v)) for v in (x - room, x + w + room, y - room, y + h + room))
+        strips.append(np.rot90(found.grey[top:foot, left:right], -turn // 90))
+    sizes = [strip.size for strip in strips]
+    if not all(sizes) or sum(sizes) > _MOST * found.grey.size:
+        raise InputError("does not have the lines that were sent: they overlap, or leave the page")
+    return found.grey, digits, strips

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.learning.allographs import styles_of
-from neocog.learning.formats import read_idx
+from neocog.learning.formats import read_idx, read_labels_csv
 from neocog.learning.strokes import Strokes, read_strokes
+from neocog.network.lines import ALPHABET
+from neocog.vision.decode import decode
 
 Rng = np.random.Generator
 ByDigit = dict[int, list[int]]
@@ -56,6 +58,7 @@ THANKS = {
     "bhmsds": "BHMSDS (wblachowski/bhmsds, MIT)",
     "optdigits": "Optical Recognition of Handwritten Digits (Alpaydin, Kaynak; UCI, CC BY 4.0)",
     "pendigits": "Pen-Based Recognition of Handwritten Digits (Alpaydin, Alimoglu; UCI, CC BY 4.0)",
+    "own": "corrected lines of the user's",
     "lectaurep": "Lectaurep Repertoires (HTR-United, CC BY 4.0)",
 }
 """Sets, and whom a card thanks for them."""
@@ -152,11 +155,25 @@ def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Real]:
             if not text or (page in HELD_PAGES) != held or (not held and seen[text] > _MOST_OF_A_TEXT):
                 continue
             grey = cv2.imdecode(images[start[k] : start[k + 1]], cv2.IMREAD_GRAYSCALE)
-            grey = tightened(np.asarray(grey, np.uint8))
-            how = cv2.INTER_AREA if len(grey) > rows else cv2.INTER_LINEAR
-            size = (max(16, round(grey.shape[1] * rows / len(grey))), rows)
-            found.append((np.asarray(cv2.resize(grey, size, interpolation=how), np.uint8), text))
+            found.append((_of_height(np.asarray(grey, np.uint8), rows), text))
     return found
+
+
+def own_lines(folder: Path, rows: int) -> list[Real]:
+    """Lines of ``lines/own``, such as `neocog serve` keeps, grey (``rows``, w); none without that folder."""
+    table = folder / "lines/own/labels.csv"
+    if not table.is_file():
+        return []
+    told = read_labels_csv(table)
+    pairs = [pair for pair in zip(told.files, told.texts or (), strict=True) if {*pair[1]} <= {*ALPHABET}]
+    return [(_of_height(next(decode(file)).grey, rows), text) for file, text in pairs]
+
+
+def _of_height(grey: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
+    grey = tightened(grey)
+    how = cv2.INTER_AREA if len(grey) > rows else cv2.INTER_LINEAR
+    size = (max(16, round(grey.shape[1] * rows / len(grey))), rows)
+    return np.asarray(cv2.resize(grey, size, interpolation=how), np.uint8)
 
 
 def tightened(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:

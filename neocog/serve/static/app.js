@@ -1,6 +1,7 @@
 // Pictures: a queue to the server, the list of pages, one page with its digits, corrections.
 
-import { $, about, ask, describe, drawBoxes, isDoubtful, make, place, read, shade } from "./common.js";
+import { $, about, ask, describe, drawBoxes, isDoubtful, make, place, read, shade, tokens }
+  from "./common.js";
 import { downloads } from "./download.js";
 
 const pages = [];
@@ -28,7 +29,8 @@ async function work() {
   for (let next; (next = queue.shift()); finished += 1, showProgress()) {
     const { file, name } = next;
     try {
-      for (const record of await read(file, name)) addPage(file, record);
+      const records = await read(file, name);
+      for (const record of records) addPage(file, record, records.length > 1);
     } catch (error) {
       addPage(file, { source: name, page: 0, text: "", digits: [], error: error.message });
     }
@@ -88,28 +90,26 @@ addEventListener("paste", (event) => add(named(event.clipboardData.files)));
 
 // --- the list of pages -----------------------------------------------------------------------
 
-function tokens(record) {
-  const left = record.digits.map((digit) => ({ ...digit }));
-  const parts = [...record.text].map((char) =>
-    left.length && left[0].char === char ? left.shift() : { char });
-  return [...parts, ...left];
-}
-
 const worth = (digit) => isDoubtful(digit) - (digit.char === "?" ? -1 : digit.p);
 const byDoubt = (page) => digitsOf(page).sort((a, b) => worth(b) - worth(a));
-const digitsOf = (page) => page.tokens.filter((token) => token.box);
-export const textOf = (page) => page.tokens.map((token) => token.char).join("");
+const digitsOf = (page) => page.tokens.filter((token) => token.box); // and signs of whole lines
+const spelled = (some) => some.map((token) => token.char).join("");
+export const textOf = (page) => spelled(page.tokens);
+const isDigit = (token) => /[0-9?]/.test(token.char);
+const split = (some, isEnd) => some.reduce((parts, token, n) =>
+  isEnd(token, n) ? [...parts, []] : [...parts.slice(0, -1), [...parts.at(-1), token]], [[]]);
+const linesOf = (page) => split(page.tokens, ({ char }) => char === "\n").filter((line) => line.length);
 
 // Smaller for what a person should look at sooner.
 function doubt(page) {
-  const digits = page.record.digits, rejected = digits.filter((digit) => digit.char === "?");
+  const digits = digitsOf(page), rejected = digits.filter((digit) => digit.char === "?");
   if (page.record.error) return -2;
   if (rejected.length) return -1 - rejected.length / digits.length + 0.5;
-  return digits.length ? Math.min(about.sure_p, ...digits.map((digit) => digit.p)) : -0.25;
+  return digits.length ? Math.min(about.sure_p, ...digits.map(({ p, whole }) => whole ?? p)) : -0.25;
 }
 
-function addPage(file, record) {
-  const page = { file, record, tokens: tokens(record) };
+function addPage(file, record, many = false) {
+  const page = { file, record, many, tokens: tokens(record) };
   page.doubt = doubt(page);
   page.node = make("button", { onclick: () => open(page) },
     make("canvas", { width: 96, height: 96 }), make("span", { className: "about" }), make("span"));
@@ -122,8 +122,8 @@ function addPage(file, record) {
   if (!current) open(page, { quiet: true });
 }
 
-function nameOf({ record }) {
-  return record.source + (record.page ? `, page ${record.page + 1}` : "");
+function nameOf({ record, many }) {
+  return record.source + (many ? `, page ${record.page + 1}` : "");
 }
 
 function showItem(page) {
@@ -196,8 +196,11 @@ function say(words, isError = false) {
 }
 
 function showDigits() {
-  $("text").replaceChildren(...current.tokens.map((token) =>
-    token.box ? chip(token, token.char) : token.char));
+  const lines = linesOf(current), { error } = current.record;
+  $("text").replaceChildren(...lines.flatMap((line, n) => [n ? "\n" : "", make("span", {},
+    ...line.map((token) => token.box ? chip(token, token.char) : token.char),
+    pencil(n, "Type the line (e)"))]),
+    error ? "" : make("span", { className: "more" }, pencil(lines.length, "Type a line that was missed")));
   const digits = $("picture").src ? byDoubt(current) : [];
   drawBoxes($("stage"), digits, current.record.size, choose);
   $("doubts").replaceChildren(...digits.slice(0, 200).map((digit) =>
@@ -206,8 +209,12 @@ function showDigits() {
   showItem(current);
 }
 
+const pencil = (number, title) =>
+  make("button", { className: "edit", onclick: () => edit(number), title });
+
 function chip(digit, ...children) {
   const node = make("button", { className: shade(digit), title: describe(digit) }, ...children);
+  node.classList.toggle("loose", !digit.checked && digit.whole < about.sure_p);
   node.onclick = () => choose(digit);
   digit.chips = [...(digit.chips ?? []).filter((other) => other.isConnected), node];
   return node;
@@ -246,27 +253,84 @@ function mark() {
 function correct(char) {
   const order = byDoubt(current), others = order.filter((digit) => digit !== selected);
   const next = others.slice(order.indexOf(selected)).find(isDoubtful) ?? others.find(isDoubtful);
-  if (char === null) current.tokens = current.tokens.filter((token) => token !== selected);
-  else {
-    if (selected.char !== char) selected.corrected_from ??= selected.char;
-    Object.assign(selected, { char, reason: null, checked: true });
-  }
-  Object.assign(current, { saved: false, unsaved: true });
-  selected = next ?? null;
+  const lines = linesOf(current);
+  if (char !== null) change(selected, char);
+  putLines(char !== null ? lines : lines.map((line) => line.filter((token) => token !== selected)));
+  selected = digitsOf(current).includes(next) ? next : null; // a sign goes with the last digit of its line
   say("");
   showDigits();
   if (selected) choose(selected);
 }
 
+function change(token, char) {
+  if (token.char !== char) token.corrected_from ??= token.char;
+  return Object.assign(token, { char, reason: null, checked: true });
+}
+
+// Lines without a digit go, and spaces at their ends.
+function putLines(lines) {
+  const isInk = (token) => token.char !== " ";
+  const tidy = lines.map((line) => line.filter((token, n) =>
+    isInk(token) || (n && isInk(line[n - 1]) && line.slice(n).some(isInk))));
+  const tokens = tidy.filter((line) => line.some(isDigit))
+    .flatMap((line, n) => (n ? [{ char: "\n" }, ...line] : line));
+  Object.assign(current, { tokens, saved: false, unsaved: true });
+}
+
+// A line as it was typed: what is alike keeps its box, and so does what stands for as many others.
+function retyped(line, chars) {
+  const out = [], alike = [...line, null].map(() => Array(chars.length + 1).fill(0));
+  for (let n = line.length - 1; n >= 0; n -= 1)
+    for (let k = chars.length - 1; k >= 0; k -= 1)
+      alike[n][k] = line[n].char === chars[k] ? 1 + alike[n + 1][k + 1]
+        : Math.max(alike[n + 1][k], alike[n][k + 1]);
+  for (let n = 0, k = 0; n < line.length || k < chars.length; ) {
+    const [old, first] = [n, k];
+    while ((n < line.length || k < chars.length) && line[n]?.char !== chars[k])
+      if (k === chars.length || alike[n + 1]?.[k] === alike[n][k]) n += 1;
+      else k += 1;
+    const others = k - first === n - old ? line.slice(old, n) : [];
+    out.push(...chars.slice(first, k).map((char, at) =>
+      others[at]?.box && char !== " " ? change(others[at], char) : { char, checked: true }));
+    if (n < line.length) out.push(change(line[n++], chars[k++]));
+  }
+  return out;
+}
+
+function edit(number) {
+  choose(null);
+  const lines = linesOf(current), line = lines[number] ?? [], old = spelled(line);
+  const input = make("input", { value: old, maxLength: 200, ariaLabel: "The whole line" });
+  input.onblur = () => {
+    const known = [...input.value].filter((char) => /[0-9? ]/.test(char) || about.signs.includes(char));
+    if (input.value !== old) putLines(lines.toSpliced(number, 1, retyped(line, known)));
+    showDigits();
+  };
+  input.onkeydown = (event) => {
+    event.stopPropagation();
+    if (event.key === "Escape") input.value = old;
+    if (/^(Enter|Escape)$/.test(event.key)) input.blur();
+  };
+  $("text").querySelectorAll("span")[number].replaceChildren(input);
+  input.focus();
+}
+
+const editSelected = () =>
+  edit(Math.max(0, linesOf(current).findIndex((line) => line.includes(selected))));
+
 $("pad").append(make("canvas"), ...[..."0123456789"].map((char) =>
   make("button", { onclick: () => correct(char) }, char)),
   make("button", { onclick: () => correct(null), title: "Delete" }, "not a digit"),
+  make("button", { onclick: editSelected, title: "Type the line (e)" }, "the line"),
   make("button", { onclick: explain, title: "What carried this answer" }, "why?"),
   make("button", { onclick: () => choose(null), title: "Escape", ariaLabel: "Close" }, "×"));
 
 addEventListener("keydown", (event) => {
-  if (!current || $("pictures").hidden || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (selected && /^[0-9]$/.test(event.key)) correct(event.key);
+  const { key, ctrlKey, metaKey, altKey } = event, isSign = key.length === 1 && about.signs.includes(key);
+  if (!current || current.record.error || $("pictures").hidden || $("why").open) return;
+  if ((ctrlKey || metaKey || altKey) && !event.getModifierState("AltGraph")) return;
+  if (selected && (/^[0-9]$/.test(key) || (isSign && key !== "?"))) correct(key);
+  else if (key === "e") editSelected();
   else if (selected && /^(Delete|Backspace)$/.test(event.key)) correct(null);
   else if (event.key === "Escape") choose(null);
   else if (event.key === "Enter" && !event.target.closest("button, a") && !$("confirm").hidden)
@@ -309,7 +373,8 @@ function insert(box) {
   const near = digitsOf(current).sort((a, b) => far(a) - far(b))[0];
   const digit = { char: "?", p: 0, margin: 0, box, reason: "added by hand" };
   const behind = near && middle(near.box)[0] < x ? 1 : 0;
-  current.tokens.splice(near ? current.tokens.indexOf(near) + behind : 0, 0, digit);
+  const rest = near || !current.tokens.length ? [] : [{ char: "\n" }];
+  current.tokens.splice(near ? current.tokens.indexOf(near) + behind : 0, 0, digit, ...rest);
   Object.assign(current, { saved: false, unsaved: true });
   showDigits();
   choose(digit);
@@ -319,10 +384,11 @@ function insert(box) {
 const withRecord = (record, page) => new Blob([JSON.stringify(record), "\n", page.file]);
 
 async function explain() {
-  const { page, turn } = current.record, { char, box } = selected, image = $("why").lastChild;
+  const { page, turn, reader } = current.record, { char } = selected, image = $("why").lastChild;
+  const all = reader === "lines" ? pieces(current).find((some) => some.includes(selected)) : [selected];
   say("Looking inside ...");
   try {
-    const record = { text: char, page, turn, digits: [{ char, box }] };
+    const record = { text: char, page, turn, digits: [{ char, box: around(boxesOf(all)) }] };
     const png = await (await ask("api/explain", withRecord(record, current))).blob();
     URL.revokeObjectURL(image.src);
     image.src = URL.createObjectURL(png);
@@ -334,9 +400,34 @@ async function explain() {
 }
 
 export function corrected(page) {
-  const digits = digitsOf(page).map(({ node, chips, checked, ...digit }) => digit);
   const { lines, ...record } = page.record, text = textOf(page);
-  return { ...record, ...(text === record.text && { lines }), text, digits };
+  if (record.error) return page.record;
+  const known = ({ char, p = 1, box = null, corrected_from }) => ({ char, p, box, corrected_from });
+  const digits = page.tokens.filter(isDigit).map((token) =>
+    ({ ...known(token), margin: token.margin ?? 0, reason: token.reason ?? null }));
+  const others = digitsOf(page).filter((token) => !isDigit(token)).map(known);
+  const signs = [...(record.reader === "lines" ? [] : record.signs), ...others];
+  return { ...record, ...(text === record.text && { lines }), text, digits, signs };
+}
+
+// Lines in pieces, parted by wide gaps as the reader parts them.
+function pieces(page) {
+  const side = page.record.turn % 180 ? 2 : 3;
+  return linesOf(page).flatMap((line) => {
+    const size = Math.max(...boxesOf(line).map((box) => box[side]));
+    return split(line, ({ char }, n) =>
+      char === " " && apart(line[n - 1]?.box, line[n + 1]?.box) > 2.5 * size);
+  });
+}
+
+const boxesOf = (some) => some.flatMap(({ box }) => (box ? [box] : []));
+const apart = ([x, y, w, h] = [], [left, top, wide, high] = []) =>
+  Math.max(left - x - w, x - left - wide, top - y - h, y - top - high);
+
+function around(boxes) {
+  const [left, top] = [0, 1].map((side) => Math.min(...boxes.map((box) => box[side])));
+  const ends = [0, 1].map((side) => Math.max(...boxes.map((box) => box[side] + box[side + 2])));
+  return [left, top, ends[0] - left, ends[1] - top];
 }
 
 async function confirm() {
@@ -346,7 +437,10 @@ async function confirm() {
     say("Say first what each ? is, or that it is not a digit.", true);
     return;
   }
-  const record = corrected(page);
+  const isWhole = (some) => some[0].box && some.at(-1).box; // an end that was only typed has no place
+  const lines = pieces(page).map((some) =>
+    ({ text: spelled(some), box: isWhole(some) ? around(boxesOf(some)) : null }));
+  const record = { ...corrected(page), lines };
   try {
     const answer = await ask("api/corrections", withRecord(record, page));
     const kept = (await answer.json()).pages;

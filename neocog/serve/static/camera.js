@@ -1,6 +1,6 @@
 // The camera: frame after frame is sent, what was read is drawn over it.
 
-import { $, drawBoxes, read } from "./common.js";
+import { $, drawBoxes, read, tokens } from "./common.js";
 import { add } from "./app.js";
 
 const SIDE = 640; // long side of a frame that is sent, in pixels: that of neocog live
@@ -63,7 +63,8 @@ async function watch(mine) {
     try {
       const [record] = await read(await frame(SIDE), "camera", "&live=1");
       if (stream !== mine) return;
-      drawBoxes(video.parentNode, record.digits, [canvas.width, canvas.height]);
+      const shown = tokens(record).filter((token) => token.box);
+      drawBoxes(video.parentNode, shown, [canvas.width, canvas.height]);
       recent = [...recent, record.text].slice(-FRAMES);
       const votes = recent.filter((text) => text === record.text).length;
       if (votes >= AGREE) $("number").textContent = record.text;

@@ -39,6 +39,17 @@ export async function read(file, name, more = "") {
   return (await ask(`api/read?name=${encodeURIComponent(name)}${more}`, file)).json();
 }
 
+// The characters of a text: its digits, and signs where whole lines were read, have a box and p.
+export function tokens(record) {
+  const numbers = (record.lines ?? []).flatMap((line) => line.numbers ?? []);
+  const wholes = new Map(numbers.flatMap(({ p, chars }) => chars.map(({ box }) => [`${box}`, p])));
+  const left = [record.digits, record.reader === "lines" ? record.signs : []].map((some) =>
+    some.map((own) => ({ ...own, whole: wholes.get(`${own.box}`) })));
+  const parts = [...record.text].map((char) =>
+    left.find(([first]) => first?.char === char)?.shift() ?? { char });
+  return [...parts, ...left[0]];
+}
+
 export const isDoubtful = (digit) =>
   !digit.checked && (digit.char === "?" || digit.p < about.sure_p);
 
@@ -71,6 +82,6 @@ export function drawBoxes(stage, digits, size, pick) {
 
 export function describe(digit) {
   if (digit.checked) return `${digit.char}, corrected by you`;
-  const sure = `p ${digit.p.toFixed(2)}`;
+  const sure = `p ${digit.p.toFixed(2)}` + (digit.whole ? `, of the number ${digit.whole.toFixed(2)}` : "");
   return digit.reason ? `${digit.reason}, ${sure}` : sure;
 }

@@ -18,7 +18,7 @@ const table = (rows) => rows.map((row) => `${row.map(quoted).join(",")}\n`).join
 // No spreadsheet takes it for a formula (as in neocog.reading.formats).
 const inert = (value) => {
   const words = String(value ?? "");
-  return /^[=+\-@\t\r\n'＝＋－＠]/.test(words) && !/^[+-]?\d+([.,]\d+)*$/.test(words)
+  return /^[=+\-@\t\r\n'＝＋－＠]/.test(words) && !/^[+-]? ?\d+([., ]\d+)*%?$/.test(words)
     ? `'${words}` : words;
 };
 
@@ -28,9 +28,10 @@ const inOrder = (pages) => pages.map(corrected).sort((a, b) =>
 const COLUMNS = ["source", "page", "text", "n_digits", "n_rejected", "reasons", "least_p", "model",
   "error"];
 
-function row({ digits, ...record }) {
+function row({ digits, lines = [], ...record }) {
+  const numbers = lines.flatMap((line) => line.numbers ?? []), told = numbers.length ? numbers : digits;
   const reasons = [...new Set(digits.map((digit) => digit.reason).filter(Boolean))].sort();
-  const least = digits.length ? Math.min(...digits.map((digit) => digit.p)).toFixed(4) : "";
+  const least = told.length ? Math.min(...told.map((own) => own.p)).toFixed(4) : "";
   const more = { n_digits: digits.length, reasons: reasons.join(", "), least_p: least,
     n_rejected: digits.filter((digit) => digit.char === "?").length };
   return COLUMNS.map((name) => inert({ ...record, ...more }[name]));
