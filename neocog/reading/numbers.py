@@ -44,9 +44,11 @@ _STEP, _BEFORE = 4, 24  # column t of an answer looks at column 4 t - 24 of its 
 _REACH = 20  # columns of a strip on each side of a character's middle that may be its own
 _GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, which a wide gap parts:
 _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has none there
-_UPRIGHT = 0.7  # share of characters in right numbers, as expected, from which no turn of a page is looked at
+_CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
+_NUMBER = 0.5  # mean probability of a line's characters below which these are letters, or what else it is
+_UPRIGHT = 0.8  # share of characters in right numbers, as expected, from which no turn of a page is looked at
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
-_BETTER = 1.5  # times as many in right numbers, as expected, as it lies, before a page is turned
+_ODDS, _SENSE = 2.0, 0.3  # log odds by the finder, and share of right characters, from which it is turned
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,11 @@ def read_lines(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tup
     cut = strips(grey, marks)
     engine: Any = reader.engine
     answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
+    doubtful = [k for k, answer in enumerate(answers) if _likely(answer) < -_CLEARER]
+    again = engine.likelihoods([cut[k].alone for k in doubtful]) if doubtful else []
+    for k, answer in zip(doubtful, again, strict=True):
+        if _likely(answer) > _likely(answers[k]) + _CLEARER:
+            answers[k] = answer
     lines, read = [], set[int]()
     for _, some in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
         parts = list(some)
@@ -78,17 +85,23 @@ def read_lines(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tup
     return lines, len(set(digits.tolist()) - read)
 
 
+def _likely(logp: Logs) -> float:
+    """Log likelihood of the likeliest path."""
+    return float(logp.max(axis=1).sum())
+
+
 def _line(
     reader: "Reader", parts: Sequence[tuple[Strip, Logs]], marks: NDArray[np.float32]
 ) -> TextLine | None:
-    """What the strips of a line say together; None if no digit is among it."""
+    """What the strips of a line say together; None if no digit is among it, or it hardly is a number."""
     logs, places = list[Logs](), list[Place]()
     for strip, own in parts:
         logs += [own, _GAP]
         places += [(strip, t) for t in range(len(own) + 1)]
     logp = np.concatenate(logs[:-1])
     number, margin = _number(logp, reader)
-    if not any(char.isdigit() for char in number.text):
+    letters = margin is None and number.p < _NUMBER ** len(number.text)
+    if letters or not any(char.isdigit() for char in number.text):
         return None
     boxes = _boxes([(char.first, char.last) for char in number.chars], places, marks)
     chars = [_char(*pair, logp) for pair in zip(number.chars, boxes, strict=True)]
@@ -97,9 +110,7 @@ def _line(
     words = []
     for first, last in spans:
         p = number.p
-        if (
-            len(spans) > 1 and margin is None
-        ):  # the columns between the spaces say this word, if these are there
+        if len(spans) > 1 and margin is None:  # its columns say this word, if the spaces are there
             edges = [number.chars[k] for k in (first - 1, last) if 0 <= k < len(chars)]
             begin = edges[0].last + 1 if first else 0
             end = edges[-1].first if last < len(chars) else len(logp)
@@ -134,9 +145,7 @@ def _boxes(
     spans: Sequence[tuple[int, int]], places: Sequence[Place], marks: NDArray[np.float32]
 ) -> list[Box]:
     """The box of each character: of the mark in which it alone is, else of the ink between its neighbours."""
-    at = [
-        (places[first][0], _STEP * (places[first][1] + (last - first) / 2) - _BEFORE) for first, last in spans
-    ]
+    at = [(places[k][0], _STEP * (places[k][1] + (last - k) / 2) - _BEFORE) for k, last in spans]
     own = []
     for strip, middle in at:
         off = {k: strip.to_page(middle, ROWS / 2)[0] - marks[k, 0] - marks[k, 2] / 2 for k in strip.marks}
@@ -164,14 +173,16 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
     lines, left_out = read_lines(reader, grey, found)
     spent = time.perf_counter() - looked
     count, right = _worth(lines)
-    some = sum(len(line.chars) for line in lines) + left_out
-    if reader.rotate is None and some > 1 and right <= _UPRIGHT * count:
+    lone = [char.p for line in lines for char in line.chars][:2] + [0.0] * left_out
+    sure = len(lone) == 1 and lone[0] > _UPRIGHT
+    if reader.rotate is None and lone and not sure and right <= _UPRIGHT * count:
         others = [(degrees, grey := turned(page.grey, degrees), reader.look(grey)) for degrees in TURNS[1:]]
-        best, grey, found = max(others, key=lambda one: seen(one[2]))
-        other, out = read_lines(reader, grey, found)
-        more, better = _worth(other)
-        if more >= count and better > max(_BETTER * right, _UPRIGHT * more):
-            turn, lines, left_out = best, other, out
+        best, grey, marks = max(others, key=lambda one: seen(one[2]))
+        if seen(marks) > seen(found) + _ODDS:
+            other, out = read_lines(reader, grey, marks)
+            count, better = _worth(other)
+            if better > max(right, _SENSE * count):
+                turn, lines, left_out = best, other, out
     high, wide = page.grey.shape
 
     def placed(char: DigitReading) -> DigitReading:

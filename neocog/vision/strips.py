@@ -47,6 +47,7 @@ class StripSettings:
     noise: float = 0.08  #: how far a digit's middle is off its line,
     tilt: float = 0.06  #: a line's slope off that of the page,
     bend: float = 0.008  #: and a line off a straight one; all three as standard deviations
+    full: float = 2.5  #: a wide page less high than this is one line
     most: int = 400  #: strips of a page
 
 
@@ -59,6 +60,7 @@ class Strip:
     line: int  #: which line of the page it is of, from the top; strips of one go from left to right
     middle: Floats  #: where the middle of each column is on the page, x and y, (w, 2)
     down: Floats  #: what the next row is further on the page, (w, 2)
+    alone: Ink  #: ``ink`` of its digits and signs alone, without walls of cells and what else is around
 
     def to_page(self, columns: Any, rows: Any) -> Floats:
         """Where places of the strip are on the page, (..., 2) pixels, to a column; 0, 0 is its corner."""
@@ -75,10 +77,11 @@ class Strip:
         return x - wide / 2, y - high / 2, wide, high
 
 
-def ink_of(grey: NDArray[Any]) -> Ink:
+def ink_of(grey: NDArray[Any], kept: NDArray[np.bool_] | None = None) -> Ink:
     """Turn greys of a strip (48, w), dark on bright, 0 .. 255, into ink, 0 paper .. 1.
 
     The paper is the mean around of what is brightest close by; full ink is what only 3 % are darker than.
+    Where it is not ``kept`` (48, w) there is paper.
     """
     import cv2
 
@@ -86,6 +89,8 @@ def ink_of(grey: NDArray[Any]) -> Ink:
     grey = np.ascontiguousarray(grey, np.float32)
     paper = cv2.dilate(cv2.blur(grey, (3, 3), borderType=edge), np.ones((9, 9), np.uint8))
     away = np.maximum(cv2.blur(paper, (31, 31), borderType=edge) - grey, 0)
+    if kept is not None:
+        away *= kept
     ranks = (away.size - 1) * np.array([0.5, 0.97])
     order = np.partition(away, [int(rank) + k for rank in ranks for k in (0, 1)], axis=None)
     middle, full = np.interp(ranks, np.arange(away.size), order)
@@ -98,29 +103,45 @@ def strip_of(grey: Grey) -> Ink:
     """Return the ink, (48, w), of a picture (H, W) of one line of writing, and nothing else."""
     import cv2
 
-    grey = _tightened(grey)
+    grey = tightened(grey)
     wide = int(np.clip(round(grey.shape[1] * ROWS / grey.shape[0]), NARROWEST, WIDEST))
     how = cv2.INTER_AREA if grey.shape[0] > ROWS else cv2.INTER_LINEAR
-    return _dark(np.asarray(cv2.resize(grey, (wide, ROWS), interpolation=how), np.uint8))
+    return ink_of(_dark(np.asarray(cv2.resize(grey, (wide, ROWS), interpolation=how), np.uint8)))
 
 
-def _tightened(grey: Grey) -> Grey:
-    """Cut to the rows of the writing and a little more."""
+def tightened(grey: Grey) -> Grey:
+    """Cut a picture of one line to the rows of its writing and a little more."""
+    return grey[slice(*_rows(grey))]
+
+
+def _rows(grey: Grey) -> tuple[int, int]:
+    """Rows of the writing of a picture of one line, and a little more; printed rules are no writing."""
     import cv2
 
+    high, wide = grey.shape
     soft = cv2.GaussianBlur(grey, (0, 0), 1.0)
-    ink = np.maximum(cv2.absdiff(soft, np.full_like(soft, np.median(soft))), 20).astype(np.float32) - 20
-    ink[:, ink.mean(axis=0) > 0.6 * ink.max()] = 0  # rules from top to bottom
-    way = np.cumsum(ink.sum(axis=1, dtype=np.float64))
-    if way[-1] < 1:
-        return grey
-    top, foot = np.searchsorted(way, (0.02 * way[-1], 0.98 * way[-1])).tolist()
-    room = 0.22 * (foot - top + 1) + 2
-    return grey[max(0, int(top - room)) : int(foot + room) + 1]
+    side = max(9, high // 4 | 1)
+    ink = cv2.subtract(cv2.dilate(soft, np.ones((side, side), np.uint8)), soft)
+    dark = (ink > max(18.0, 0.4 * float(np.percentile(ink, 98)))).astype(np.uint8)
+    rules = np.zeros_like(dark)
+    for size in ((max(3, int(0.7 * high)), 1), (1, max(9, int(0.8 * high), int(0.45 * wide)))):
+        rules |= np.asarray(cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones(size, np.uint8)), np.uint8)
+    dark[np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8))) > 0] = 0
+    rows = np.zeros(high)
+    for _, top, _, tall, area in cv2.connectedComponentsWithStats(dark, connectivity=8)[2][1:].tolist():
+        neighbour = (top == 0 or top + tall == high) and tall < 0.35 * high
+        if tall >= 0.14 * high and area > 0.004 * high**2 and not neighbour:
+            rows[top : top + tall] += area / tall
+    if rows.sum() < 1:
+        return 0, high
+    way = np.cumsum(rows) / rows.sum()
+    first, last = (int(np.searchsorted(way, share)) for share in (0.02, 0.98))
+    room = 0.22 * (last - first + 1) + 2
+    return max(0, int(first - room)), min(high, int(last + room) + 1)
 
 
-def _dark(grey: Grey) -> Ink:
-    """Ink of a strip whose ink may be bright: if what stands out of the paper around it mostly is."""
+def _dark(grey: Grey) -> Grey:
+    """A strip with dark ink, of one whose ink may be bright: if what stands out of the paper mostly is."""
     import cv2
 
     inner = grey[ROWS // 8 : -ROWS // 8]
@@ -128,7 +149,7 @@ def _dark(grey: Grey) -> Ink:
     off = cv2.subtract(small, cv2.blur(small, (15, 15)), dtype=cv2.CV_32F)
     square = off * off
     bright = float((square * off).mean()) > _SKEWED * float(square.mean()) ** 1.5
-    return ink_of(255 - grey if bright else grey)
+    return 255 - grey if bright else grey
 
 
 def voted_slope(boxes: Boxes) -> float:
@@ -200,6 +221,9 @@ def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) ->
     """Cut the lines of a page (H, W) out; ``found`` counts in its pixels, `Strip.marks` in what is merged."""
     settings = settings or StripSettings()
     page = _Page(grey, merged(found[found.scores >= settings.least], FinderSettings()), settings)
+    tall = page.tall(range(len(page.boxes))) if page.digits.any() else 0.0
+    if len(grey) < min(page.wide, settings.full * tall) and page.wide < WIDEST / settings.tall * tall:
+        return [page.whole()]
     return list(islice(page.strips(), settings.most))
 
 
@@ -213,6 +237,7 @@ class _Page:
         self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
         self.sure = (found.kinds < 10) & (found.scores >= settings.score)
         self.digits = self.sure | (_HIGH[found.kinds] & (found.scores >= settings.score))
+        self.signs = found.kinds >= 10
         self.slope = voted_slope(self.boxes[self.digits])
 
     def strips(self) -> Iterator[Strip]:
@@ -231,7 +256,20 @@ class _Page:
                 parts = self.parts(line, rules)
             for part in parts:
                 at, down = self.path(part, *self.ends(part, rules))
-                yield Strip(_dark(self.seen(at, down)), tuple(part), number, at, down)
+                grey = _dark(self.seen(at, down))
+                ink = ink_of(grey)
+                alone = ink_of(grey, self.kept(ink, part, at, down))
+                yield Strip(ink, tuple(part), number, at, down, alone)
+
+    def whole(self) -> Strip:
+        """The page as one strip."""
+        grey = self.sizes[0]
+        (top, foot), ink = _rows(grey), strip_of(grey)
+        wide = ink.shape[1]
+        along = (np.arange(wide) + 0.5) * self.wide / wide
+        at = np.stack([along, np.full(wide, (top + foot) / 2)], axis=1)
+        down = np.tile((0.0, (foot - top) / ROWS), (wide, 1))
+        return Strip(ink, tuple(np.argsort(self.middle[:, 0], kind="stable").tolist()), 0, at, down, ink)
 
     def tall(self, part: Sequence[int]) -> float:
         """Height of the digits of a line."""
@@ -302,8 +340,26 @@ class _Page:
         down = np.stack([-rise, np.ones(wide)]) * unit / np.hypot(1, rise)
         return np.stack([along, y], axis=1), down.T
 
+    def kept(self, ink: Ink, part: Sequence[int], at: Floats, down: Floats) -> NDArray[np.bool_]:
+        """Where a strip's marks are, and strokes of which most is there, (48, w)."""
+        import cv2
+
+        inside = np.zeros(ink.shape, np.uint8)
+        for k in part:
+            if self.sure[k] or (self.signs[k] and self.boxes[k, 3] < 1.3 * self.tall(part)):
+                first, last = np.searchsorted(at[:, 0], (self.left[k], self.right[k]))
+                middle = at[min((first + last) // 2, len(at) - 1), 1]
+                off = self.boxes[k, 1] + (0, self.boxes[k, 3]) - middle
+                top, foot = np.clip(off / np.hypot(*down[0]) + ROWS / 2, 0, ROWS).astype(int)
+                inside[top : foot + 1, first:last] = 1
+        count, strokes = cv2.connectedComponents((ink > 0.3).astype(np.uint8))
+        most = np.bincount(strokes.ravel(), inside.ravel() - 0.5, count) > 0
+        most[0] = False
+        near = np.asarray(cv2.dilate(most[strokes].astype(np.uint8), np.ones((3, 3), np.uint8)), np.uint8)
+        return np.asarray((inside | near) > 0)
+
     def seen(self, middle: Floats, down: Floats, rows: int = ROWS) -> Grey:
-        """Greys along a strip, see `Strip`, (rows, w); beyond the page lies paper."""
+        """Greys along a strip, see `Strip`, (rows, w); beyond the page lies what is at its edge."""
         import cv2
 
         level = max(0, round(float(np.log2(np.hypot(*down[0])))))
@@ -317,9 +373,7 @@ class _Page:
         first, step = (middle * scale - 0.5).astype(np.float32), (down * scale).astype(np.float32)
         away = (np.arange(rows, dtype=np.float32) - np.float32((rows - 1) / 2))[:, None]
         x, y = (first[:, axis] + away * step[:, axis] for axis in (0, 1))
-        paper = float(np.median(page[tuple(np.clip(first, 0, size - 1).astype(int).T[::-1])]))
-        seen = cv2.remap(page, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=paper)
-        return np.asarray(seen, np.uint8)
+        return np.asarray(cv2.remap(page, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
 
 def _ranked(values: Floats, share: float) -> float:
