@@ -98,25 +98,36 @@ def strip_of(grey: Grey) -> Ink:
     """Return the ink, (48, w), of a picture (H, W) of one line of writing, and nothing else."""
     import cv2
 
-    grey = _tightened(grey)
+    grey = tightened(grey)
     wide = int(np.clip(round(grey.shape[1] * ROWS / grey.shape[0]), NARROWEST, WIDEST))
     how = cv2.INTER_AREA if grey.shape[0] > ROWS else cv2.INTER_LINEAR
     return _dark(np.asarray(cv2.resize(grey, (wide, ROWS), interpolation=how), np.uint8))
 
 
-def _tightened(grey: Grey) -> Grey:
-    """Cut to the rows of the writing and a little more."""
+def tightened(grey: Grey) -> Grey:
+    """Cut a picture of one line to the rows of its writing and a little more; printed rules are no writing."""
     import cv2
 
+    high, wide = grey.shape
     soft = cv2.GaussianBlur(grey, (0, 0), 1.0)
-    ink = np.maximum(cv2.absdiff(soft, np.full_like(soft, np.median(soft))), 20).astype(np.float32) - 20
-    ink[:, ink.mean(axis=0) > 0.6 * ink.max()] = 0  # rules from top to bottom
-    way = np.cumsum(ink.sum(axis=1, dtype=np.float64))
-    if way[-1] < 1:
+    side = max(9, high // 4 | 1)
+    ink = cv2.subtract(cv2.dilate(soft, np.ones((side, side), np.uint8)), soft)
+    dark = (ink > max(18.0, 0.4 * float(np.percentile(ink, 98)))).astype(np.uint8)
+    rules = np.zeros_like(dark)
+    for size in ((max(3, int(0.7 * high)), 1), (1, max(9, int(0.8 * high), int(0.45 * wide)))):
+        rules |= np.asarray(cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones(size, np.uint8)), np.uint8)
+    dark[np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8))) > 0] = 0
+    rows = np.zeros(high)
+    for _, top, _, tall, area in cv2.connectedComponentsWithStats(dark, connectivity=8)[2][1:].tolist():
+        neighbour = (top == 0 or top + tall == high) and tall < 0.35 * high
+        if tall >= 0.14 * high and area > 0.004 * high**2 and not neighbour:
+            rows[top : top + tall] += area / tall
+    if rows.sum() < 1:
         return grey
-    top, foot = np.searchsorted(way, (0.02 * way[-1], 0.98 * way[-1])).tolist()
-    room = 0.22 * (foot - top + 1) + 2
-    return grey[max(0, int(top - room)) : int(foot + room) + 1]
+    way = np.cumsum(rows) / rows.sum()
+    first, last = (int(np.searchsorted(way, share)) for share in (0.02, 0.98))
+    room = 0.22 * (last - first + 1) + 2
+    return grey[max(0, int(first - room)) : int(last + room) + 1]
 
 
 def _dark(grey: Grey) -> Ink:

@@ -20,6 +20,7 @@ from neocog.learning.formats import read_idx, read_labels_csv
 from neocog.learning.strokes import Strokes, read_strokes
 from neocog.network.lines import ALPHABET
 from neocog.vision.decode import decode
+from neocog.vision.strips import tightened
 
 Rng = np.random.Generator
 ByDigit = dict[int, list[int]]
@@ -174,27 +175,3 @@ def _of_height(grey: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
     how = cv2.INTER_AREA if len(grey) > rows else cv2.INTER_LINEAR
     size = (max(16, round(grey.shape[1] * rows / len(grey))), rows)
     return np.asarray(cv2.resize(grey, size, interpolation=how), np.uint8)
-
-
-def tightened(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Cut a picture of one line to the rows of its writing and a little more; printed rules do not count."""
-    high, wide = grey.shape
-    soft = cv2.GaussianBlur(grey, (0, 0), 1.0)
-    side = max(9, high // 4 | 1)
-    ink = cv2.subtract(cv2.dilate(soft, np.ones((side, side), np.uint8)), soft)
-    dark = (ink > max(18.0, 0.4 * float(np.percentile(ink, 98)))).astype(np.uint8)
-    rules = np.zeros_like(dark)
-    for size in ((max(3, int(0.7 * high)), 1), (1, max(9, int(0.8 * high), int(0.45 * wide)))):
-        rules |= np.asarray(cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones(size, np.uint8)), np.uint8)
-    dark[np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8))) > 0] = 0
-    rows = np.zeros(high)
-    for _, top, _, tall, area in cv2.connectedComponentsWithStats(dark, connectivity=8)[2][1:].tolist():
-        neighbour = (top == 0 or top + tall == high) and tall < 0.35 * high
-        if tall >= 0.14 * high and area > 0.004 * high**2 and not neighbour:
-            rows[top : top + tall] += area / tall
-    if rows.sum() < 1:
-        return grey
-    way = np.cumsum(rows) / rows.sum()
-    first, last = (int(np.searchsorted(way, share)) for share in (0.02, 0.98))
-    room = 0.22 * (last - first + 1) + 2
-    return grey[max(0, int(first - room)) : int(last + room) + 1]
