@@ -44,6 +44,7 @@ _STEP, _BEFORE = 4, 24  # column t of an answer looks at column 4 t - 24 of its 
 _REACH = 20  # columns of a strip on each side of a character's middle that may be its own
 _GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, which a wide gap parts:
 _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has none there
+_CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 _UPRIGHT = 0.7  # share of characters in right numbers, as expected, from which no turn of a page is looked at
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
 _BETTER = 1.5  # times as many in right numbers, as expected, as it lies, before a page is turned
@@ -68,6 +69,11 @@ def read_lines(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tup
     cut = strips(grey, marks)
     engine: Any = reader.engine
     answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
+    doubtful = [k for k, answer in enumerate(answers) if _likely(answer) < -_CLEARER]
+    again = engine.likelihoods([cut[k].alone for k in doubtful]) if doubtful else []
+    for k, answer in zip(doubtful, again, strict=True):
+        if _likely(answer) > _likely(answers[k]) + _CLEARER:
+            answers[k] = answer
     lines, read = [], set[int]()
     for _, some in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
         parts = list(some)
@@ -76,6 +82,11 @@ def read_lines(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tup
             read.update(*(strip.marks for strip, _ in parts))
     digits = np.flatnonzero((marks.kinds < 10) & (marks.scores >= StripSettings().score))
     return lines, len(set(digits.tolist()) - read)
+
+
+def _likely(logp: Logs) -> float:
+    """Log likelihood of the likeliest path."""
+    return float(logp.max(axis=1).sum())
 
 
 def _line(

@@ -35,7 +35,7 @@ class StripSettings:
 
     score: float = 0.35  #: of the finder, from which a digit makes a line
     least: float = 0.15  #: and from which a mark belongs to a line beside it
-    tall: float = 34.0  #: rows of a strip that a line's digits fill
+    tall: float = 36.0  #: rows of a strip that a line's digits fill
     spare: float = 1.0  #: what is read before the first mark and after the last
     gap: float = 2.5  #: a wider one parts two strips
     cell: float = 0.3  #: so does one as wide with a rule in it
@@ -59,6 +59,7 @@ class Strip:
     line: int  #: which line of the page it is of, from the top; strips of one go from left to right
     middle: Floats  #: where the middle of each column is on the page, x and y, (w, 2)
     down: Floats  #: what the next row is further on the page, (w, 2)
+    alone: Ink  #: ``ink`` of its digits and signs alone, without walls of cells and what else is around
 
     def to_page(self, columns: Any, rows: Any) -> Floats:
         """Where places of the strip are on the page, (..., 2) pixels, to a column; 0, 0 is its corner."""
@@ -75,10 +76,11 @@ class Strip:
         return x - wide / 2, y - high / 2, wide, high
 
 
-def ink_of(grey: NDArray[Any]) -> Ink:
+def ink_of(grey: NDArray[Any], kept: NDArray[np.bool_] | None = None) -> Ink:
     """Turn greys of a strip (48, w), dark on bright, 0 .. 255, into ink, 0 paper .. 1.
 
     The paper is the mean around of what is brightest close by; full ink is what only 3 % are darker than.
+    Where it is not ``kept`` (48, w) there is paper.
     """
     import cv2
 
@@ -86,6 +88,8 @@ def ink_of(grey: NDArray[Any]) -> Ink:
     grey = np.ascontiguousarray(grey, np.float32)
     paper = cv2.dilate(cv2.blur(grey, (3, 3), borderType=edge), np.ones((9, 9), np.uint8))
     away = np.maximum(cv2.blur(paper, (31, 31), borderType=edge) - grey, 0)
+    if kept is not None:
+        away *= kept
     ranks = (away.size - 1) * np.array([0.5, 0.97])
     order = np.partition(away, [int(rank) + k for rank in ranks for k in (0, 1)], axis=None)
     middle, full = np.interp(ranks, np.arange(away.size), order)
@@ -101,7 +105,7 @@ def strip_of(grey: Grey) -> Ink:
     grey = tightened(grey)
     wide = int(np.clip(round(grey.shape[1] * ROWS / grey.shape[0]), NARROWEST, WIDEST))
     how = cv2.INTER_AREA if grey.shape[0] > ROWS else cv2.INTER_LINEAR
-    return _dark(np.asarray(cv2.resize(grey, (wide, ROWS), interpolation=how), np.uint8))
+    return ink_of(_dark(np.asarray(cv2.resize(grey, (wide, ROWS), interpolation=how), np.uint8)))
 
 
 def tightened(grey: Grey) -> Grey:
@@ -130,8 +134,8 @@ def tightened(grey: Grey) -> Grey:
     return grey[max(0, int(first - room)) : int(last + room) + 1]
 
 
-def _dark(grey: Grey) -> Ink:
-    """Ink of a strip whose ink may be bright: if what stands out of the paper around it mostly is."""
+def _dark(grey: Grey) -> Grey:
+    """A strip with dark ink, of one whose ink may be bright: if what stands out of the paper mostly is."""
     import cv2
 
     inner = grey[ROWS // 8 : -ROWS // 8]
@@ -139,7 +143,7 @@ def _dark(grey: Grey) -> Ink:
     off = cv2.subtract(small, cv2.blur(small, (15, 15)), dtype=cv2.CV_32F)
     square = off * off
     bright = float((square * off).mean()) > _SKEWED * float(square.mean()) ** 1.5
-    return ink_of(255 - grey if bright else grey)
+    return 255 - grey if bright else grey
 
 
 def voted_slope(boxes: Boxes) -> float:
@@ -224,6 +228,7 @@ class _Page:
         self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
         self.sure = (found.kinds < 10) & (found.scores >= settings.score)
         self.digits = self.sure | (_HIGH[found.kinds] & (found.scores >= settings.score))
+        self.signs = found.kinds >= 10
         self.slope = voted_slope(self.boxes[self.digits])
 
     def strips(self) -> Iterator[Strip]:
@@ -242,7 +247,10 @@ class _Page:
                 parts = self.parts(line, rules)
             for part in parts:
                 at, down = self.path(part, *self.ends(part, rules))
-                yield Strip(_dark(self.seen(at, down)), tuple(part), number, at, down)
+                dark = _dark(self.seen(at, down))
+                ink = ink_of(dark)
+                alone = ink_of(dark, self.kept(ink, part, at, down))
+                yield Strip(ink, tuple(part), number, at, down, alone)
 
     def tall(self, part: Sequence[int]) -> float:
         """Height of the digits of a line."""
@@ -312,6 +320,23 @@ class _Page:
         rise = fit[1] + 2 * fit[2] * x
         down = np.stack([-rise, np.ones(wide)]) * unit / np.hypot(1, rise)
         return np.stack([along, y], axis=1), down.T
+
+    def kept(self, ink: Ink, part: Sequence[int], at: Floats, down: Floats) -> NDArray[np.bool_]:
+        """Where a strip's marks are, and strokes of which most is there, (48, w)."""
+        import cv2
+
+        inside = np.zeros(ink.shape, np.uint8)
+        for k in part:
+            if self.sure[k] or (self.signs[k] and self.boxes[k, 3] < 1.3 * self.tall(part)):
+                first, last = np.searchsorted(at[:, 0], (self.left[k], self.right[k]))
+                middle = at[min((first + last) // 2, len(at) - 1), 1]
+                off = self.boxes[k, 1] + (0, self.boxes[k, 3]) - middle
+                top, foot = np.clip(off / np.hypot(*down[0]) + ROWS / 2, 0, ROWS).astype(int)
+                inside[top : foot + 1, first:last] = 1
+        count, strokes = cv2.connectedComponents((ink > 0.3).astype(np.uint8))
+        most = np.bincount(strokes.ravel(), inside.ravel() - 0.5, count) > 0
+        most[0] = False
+        return np.asarray(inside | cv2.dilate(most[strokes].astype(np.uint8), np.ones((3, 3), np.uint8)), np.bool_)
 
     def seen(self, middle: Floats, down: Floats, rows: int = ROWS) -> Grey:
         """Greys along a strip, see `Strip`, (rows, w); beyond the page lies paper."""
