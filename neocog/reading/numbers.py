@@ -47,7 +47,7 @@ _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has 
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 _UPRIGHT = 0.7  # share of characters in right numbers, as expected, from which no turn of a page is looked at
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
-_BETTER = 1.5  # times as many in right numbers, as expected, as it lies, before a page is turned
+_BETTER, _SENSE = 1.5, 0.3  # a page is turned for so many times as many, and so large a share of its characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +175,14 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
     lines, left_out = read_lines(reader, grey, found)
     spent = time.perf_counter() - looked
     count, right = _worth(lines)
-    some = sum(len(line.chars) for line in lines) + left_out
-    if reader.rotate is None and some > 1 and right <= _UPRIGHT * count:
+    if reader.rotate is None and (lines or left_out) and right <= _UPRIGHT * count:
         others = [(degrees, grey := turned(page.grey, degrees), reader.look(grey)) for degrees in TURNS[1:]]
-        best, grey, found = max(others, key=lambda one: seen(one[2]))
-        other, out = read_lines(reader, grey, found)
-        more, better = _worth(other)
-        if more >= count and better > max(_BETTER * right, _UPRIGHT * more):
-            turn, lines, left_out = best, other, out
+        best, grey, marks = max(others, key=lambda one: seen(one[2]))
+        if seen(marks) > seen(found):
+            other, out = read_lines(reader, grey, marks)
+            count, better = _worth(other)
+            if better > max(_BETTER * right, _SENSE * count):
+                turn, lines, left_out = best, other, out
     high, wide = page.grey.shape
 
     def placed(char: DigitReading) -> DigitReading:

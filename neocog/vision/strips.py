@@ -35,7 +35,7 @@ class StripSettings:
 
     score: float = 0.35  #: of the finder, from which a digit makes a line
     least: float = 0.15  #: and from which a mark belongs to a line beside it
-    tall: float = 36.0  #: rows of a strip that a line's digits fill
+    tall: float = 34.0  #: rows of a strip that a line's digits fill
     spare: float = 1.0  #: what is read before the first mark and after the last
     gap: float = 2.5  #: a wider one parts two strips
     cell: float = 0.3  #: so does one as wide with a rule in it
