@@ -45,6 +45,7 @@ _REACH = 20  # columns of a strip on each side of a character's middle that may 
 _GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, which a wide gap parts:
 _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has none there
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
+_NUMBER = 0.5  # mean probability of a line's characters below which these are letters, or what else it is
 _UPRIGHT = 0.7  # share of characters in right numbers, as expected, from which no turn of a page is looked at
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
 _BETTER, _SENSE = 1.5, 0.3  # a page is turned for so many times as many, and so large a share of its characters
@@ -92,7 +93,7 @@ def _likely(logp: Logs) -> float:
 def _line(
     reader: "Reader", parts: Sequence[tuple[Strip, Logs]], marks: NDArray[np.float32]
 ) -> TextLine | None:
-    """What the strips of a line say together; None if no digit is among it."""
+    """What the strips of a line say together; None if no digit is among it, or it hardly is a number."""
     logs, places = list[Logs](), list[Place]()
     for strip, own in parts:
         logs += [own, _GAP]
@@ -100,6 +101,8 @@ def _line(
     logp = np.concatenate(logs[:-1])
     number, margin = _number(logp, reader)
     if not any(char.isdigit() for char in number.text):
+        return None
+    if margin is None and number.p < _NUMBER ** len(number.text):
         return None
     boxes = _boxes([(char.first, char.last) for char in number.chars], places, marks)
     chars = [_char(*pair, logp) for pair in zip(number.chars, boxes, strict=True)]
