@@ -48,7 +48,10 @@ _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among 
 _NUMBER = 0.5  # mean probability of a line's characters below which these are letters, or what else it is
 _UPRIGHT = 0.7  # share of characters in right numbers, as expected, from which no turn of a page is looked at
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
-_BETTER, _SENSE = 1.5, 0.3  # a page is turned for so many times as many, and so large a share of its characters
+_BETTER, _SENSE = (
+    1.5,
+    0.3,
+)  # a page is turned for so many times as many, and so large a share of its characters
 
 
 @dataclass(frozen=True, slots=True)

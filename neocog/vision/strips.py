@@ -47,6 +47,7 @@ class StripSettings:
     noise: float = 0.08  #: how far a digit's middle is off its line,
     tilt: float = 0.06  #: a line's slope off that of the page,
     bend: float = 0.008  #: and a line off a straight one; all three as standard deviations
+    full: float = 2.5  #: a wide page less high than this is one line
     most: int = 400  #: strips of a page
 
 
@@ -109,7 +110,12 @@ def strip_of(grey: Grey) -> Ink:
 
 
 def tightened(grey: Grey) -> Grey:
-    """Cut a picture of one line to the rows of its writing and a little more; printed rules are no writing."""
+    """Cut a picture of one line to the rows of its writing and a little more."""
+    return grey[slice(*_rows(grey))]
+
+
+def _rows(grey: Grey) -> tuple[int, int]:
+    """Rows of the writing of a picture of one line, and a little more; printed rules are no writing."""
     import cv2
 
     high, wide = grey.shape
@@ -127,11 +133,11 @@ def tightened(grey: Grey) -> Grey:
         if tall >= 0.14 * high and area > 0.004 * high**2 and not neighbour:
             rows[top : top + tall] += area / tall
     if rows.sum() < 1:
-        return grey
+        return 0, high
     way = np.cumsum(rows) / rows.sum()
     first, last = (int(np.searchsorted(way, share)) for share in (0.02, 0.98))
     room = 0.22 * (last - first + 1) + 2
-    return grey[max(0, int(first - room)) : int(last + room) + 1]
+    return max(0, int(first - room)), min(high, int(last + room) + 1)
 
 
 def _dark(grey: Grey) -> Grey:
@@ -215,6 +221,9 @@ def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) ->
     """Cut the lines of a page (H, W) out; ``found`` counts in its pixels, `Strip.marks` in what is merged."""
     settings = settings or StripSettings()
     page = _Page(grey, merged(found[found.scores >= settings.least], FinderSettings()), settings)
+    high, wide = grey.shape
+    if page.digits.any() and high < min(wide, settings.full * page.tall(range(len(page.boxes)))):
+        return [page.whole()]
     return list(islice(page.strips(), settings.most))
 
 
@@ -251,6 +260,16 @@ class _Page:
                 ink = ink_of(dark)
                 alone = ink_of(dark, self.kept(ink, part, at, down))
                 yield Strip(ink, tuple(part), number, at, down, alone)
+
+    def whole(self) -> Strip:
+        """The page as one strip."""
+        grey = self.sizes[0]
+        (top, foot), ink = _rows(grey), strip_of(grey)
+        wide = ink.shape[1]
+        along = (np.arange(wide) + 0.5) * self.wide / wide
+        at = np.stack([along, np.full(wide, (top + foot) / 2)], axis=1)
+        down = np.tile((0.0, (foot - top) / ROWS), (wide, 1))
+        return Strip(ink, tuple(np.argsort(self.middle[:, 0], kind="stable").tolist()), 0, at, down, ink)
 
     def tall(self, part: Sequence[int]) -> float:
         """Height of the digits of a line."""
@@ -336,10 +355,12 @@ class _Page:
         count, strokes = cv2.connectedComponents((ink > 0.3).astype(np.uint8))
         most = np.bincount(strokes.ravel(), inside.ravel() - 0.5, count) > 0
         most[0] = False
-        return np.asarray(inside | cv2.dilate(most[strokes].astype(np.uint8), np.ones((3, 3), np.uint8)), np.bool_)
+        return np.asarray(
+            inside | cv2.dilate(most[strokes].astype(np.uint8), np.ones((3, 3), np.uint8)), np.bool_
+        )
 
     def seen(self, middle: Floats, down: Floats, rows: int = ROWS) -> Grey:
-        """Greys along a strip, see `Strip`, (rows, w); beyond the page lies paper."""
+        """Greys along a strip, see `Strip`, (rows, w); beyond the page lies what is at its edge."""
         import cv2
 
         level = max(0, round(float(np.log2(np.hypot(*down[0])))))
@@ -353,9 +374,7 @@ class _Page:
         first, step = (middle * scale - 0.5).astype(np.float32), (down * scale).astype(np.float32)
         away = (np.arange(rows, dtype=np.float32) - np.float32((rows - 1) / 2))[:, None]
         x, y = (first[:, axis] + away * step[:, axis] for axis in (0, 1))
-        paper = float(np.median(page[tuple(np.clip(first, 0, size - 1).astype(int).T[::-1])]))
-        seen = cv2.remap(page, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=paper)
-        return np.asarray(seen, np.uint8)
+        return np.asarray(cv2.remap(page, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
 
 def _ranked(values: Floats, share: float) -> float:
