@@ -48,10 +48,8 @@ _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among 
 _NUMBER = 0.5  # mean probability of a line's characters below which these are letters, or what else it is
 _UPRIGHT = 0.7  # share of characters in right numbers, as expected, from which no turn of a page is looked at
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
-_BETTER, _SENSE = (
-    1.5,
-    0.3,
-)  # a page is turned for so many times as many, and so large a share of its characters
+_ODDS = 2.0  # a page is turned if the finder says so with these log odds,
+_BETTER, _SENSE = 1.5, 0.3  # and for so many times as many, and so large a share of its characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +182,7 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
     if reader.rotate is None and (lines or left_out) and right <= _UPRIGHT * count:
         others = [(degrees, grey := turned(page.grey, degrees), reader.look(grey)) for degrees in TURNS[1:]]
         best, grey, marks = max(others, key=lambda one: seen(one[2]))
-        if seen(marks) > seen(found):
+        if seen(marks) > seen(found) + _ODDS:
             other, out = read_lines(reader, grey, marks)
             count, better = _worth(other)
             if better > max(_BETTER * right, _SENSE * count):
