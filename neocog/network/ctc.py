@@ -369,9 +369,8 @@ def _around(
     """
     ended, blank = _prefixes(sums, codes)
     ends = _prefixes(sums[:, -1:] - sums[:, ::-1], codes[::-1])
-    starts, waits = (
-        part[::-1, ::-1] for part in ends
-    )  # columns t .. T-1: a character at t; a blank, or t is T
+    # columns t .. T-1: a character at t; a blank, or t is T
+    starts, waits = (part[::-1, ::-1] for part in ends)
     prefix, suffix = np.logaddexp(ended, blank), np.logaddexp(starts, waits)
     last, following = np.array([-1, *codes]), np.array([*codes, -1])
 
@@ -412,6 +411,5 @@ def _differences(text: str, other: str) -> Iterator[tuple[int, str]]:
         if kind == "insert" and other[begin:end].strip():
             yield 2 * low, LEFT_OUT
         elif kind == "replace" or (kind == "delete" and text[low:high].strip()):
-            yield from (
-                (2 * k + 1, TWO_ANSWERS if kind == "replace" else NO_CHARACTER) for k in range(low, high)
-            )
+            reason = TWO_ANSWERS if kind == "replace" else NO_CHARACTER
+            yield from ((2 * k + 1, reason) for k in range(low, high))

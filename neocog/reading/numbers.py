@@ -101,9 +101,8 @@ def _line(
         places += [(strip, t) for t in range(len(own) + 1)]
     logp = np.concatenate(logs[:-1])
     number, margin = _number(logp, reader)
-    if not any(char.isdigit() for char in number.text):
-        return None
-    if margin is None and number.p < _NUMBER ** len(number.text):
+    letters = margin is None and number.p < _NUMBER ** len(number.text)
+    if letters or not any(char.isdigit() for char in number.text):
         return None
     boxes = _boxes([(char.first, char.last) for char in number.chars], places, marks)
     chars = [_char(*pair, logp) for pair in zip(number.chars, boxes, strict=True)]
@@ -112,9 +111,7 @@ def _line(
     words = []
     for first, last in spans:
         p = number.p
-        if (
-            len(spans) > 1 and margin is None
-        ):  # the columns between the spaces say this word, if these are there
+        if len(spans) > 1 and margin is None:  # its columns say this word, if the spaces are there
             edges = [number.chars[k] for k in (first - 1, last) if 0 <= k < len(chars)]
             begin = edges[0].last + 1 if first else 0
             end = edges[-1].first if last < len(chars) else len(logp)
@@ -149,9 +146,7 @@ def _boxes(
     spans: Sequence[tuple[int, int]], places: Sequence[Place], marks: NDArray[np.float32]
 ) -> list[Box]:
     """The box of each character: of the mark in which it alone is, else of the ink between its neighbours."""
-    at = [
-        (places[first][0], _STEP * (places[first][1] + (last - first) / 2) - _BEFORE) for first, last in spans
-    ]
+    at = [(places[k][0], _STEP * (places[k][1] + (last - k) / 2) - _BEFORE) for k, last in spans]
     own = []
     for strip, middle in at:
         off = {k: strip.to_page(middle, ROWS / 2)[0] - marks[k, 0] - marks[k, 2] / 2 for k in strip.marks}

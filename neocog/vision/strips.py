@@ -256,9 +256,9 @@ class _Page:
                 parts = self.parts(line, rules)
             for part in parts:
                 at, down = self.path(part, *self.ends(part, rules))
-                dark = _dark(self.seen(at, down))
-                ink = ink_of(dark)
-                alone = ink_of(dark, self.kept(ink, part, at, down))
+                grey = _dark(self.seen(at, down))
+                ink = ink_of(grey)
+                alone = ink_of(grey, self.kept(ink, part, at, down))
                 yield Strip(ink, tuple(part), number, at, down, alone)
 
     def whole(self) -> Strip:
@@ -355,9 +355,8 @@ class _Page:
         count, strokes = cv2.connectedComponents((ink > 0.3).astype(np.uint8))
         most = np.bincount(strokes.ravel(), inside.ravel() - 0.5, count) > 0
         most[0] = False
-        return np.asarray(
-            inside | cv2.dilate(most[strokes].astype(np.uint8), np.ones((3, 3), np.uint8)), np.bool_
-        )
+        near = np.asarray(cv2.dilate(most[strokes].astype(np.uint8), np.ones((3, 3), np.uint8)), np.uint8)
+        return np.asarray((inside | near) > 0)
 
     def seen(self, middle: Floats, down: Floats, rows: int = ROWS) -> Grey:
         """Greys along a strip, see `Strip`, (rows, w); beyond the page lies what is at its edge."""
