@@ -85,6 +85,28 @@ def test_a_rule_between_cells_parts_them_and_is_not_read() -> None:
     assert [len(centres(strip)) for strip in found] == [3, 3]
 
 
+def test_a_wide_picture_of_one_line_is_a_strip_as_a_whole_if_that_is_not_too_long() -> None:
+    grey, boxes = page([("12 345", 30, 60)], shape=(80, 300))
+    (strip,) = strips(grey, marks(boxes[[0, 1, 3, 4]]))  # the last digit is not found
+    assert strip.marks == (0, 1, 2, 3)
+    np.testing.assert_array_equal(strip.ink, strip_of(grey))
+    left, top, wide, high = boxes[5]
+    columns = [np.abs(strip.middle[:, 0] - side).argmin() for side in (left, left + wide)]
+    assert np.abs(np.subtract(strip.box(*columns), (left, top, wide, high))).max() < 5
+    grey, boxes = page([("8" * 40, 30, 60)], shape=(80, 1600))
+    assert len(strips(grey, marks(boxes))) > 1
+
+
+def test_marks_alone_are_seen_without_the_walls_of_their_cells() -> None:
+    grey, boxes = page([("5273", 60, 190)])
+    walls = grey.copy()
+    for left, top, wide, high in boxes.astype(int):
+        cv2.rectangle(walls, (left - 5, top - 8), (left + wide + 4, top + high + 8), 40, 3)
+    (plain,), (strip,) = strips(grey, marks(boxes)), strips(walls, marks(boxes))
+    assert plain.ink.shape == strip.ink.shape
+    assert np.abs(strip.ink - plain.ink).mean() > 0.1 > 0.04 > np.abs(strip.alone - plain.ink).mean()
+
+
 def test_small_marks_belong_to_their_line() -> None:
     grey, boxes = page([("1805", 60, 90)])
     comma = [[210, 85, 6, 10]]

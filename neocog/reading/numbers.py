@@ -46,10 +46,9 @@ _GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, w
 _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has none there
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 _NUMBER = 0.5  # mean probability of a line's characters below which these are letters, or what else it is
-_UPRIGHT = 0.7  # share of characters in right numbers, as expected, from which no turn of a page is looked at
+_UPRIGHT = 0.8  # share of characters in right numbers, as expected, from which no turn of a page is looked at
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
-_ODDS = 2.0  # a page is turned if the finder says so with these log odds,
-_BETTER, _SENSE = 1.5, 0.3  # and for so many times as many, and so large a share of its characters
+_ODDS, _SENSE = 2.0, 0.3  # log odds by the finder, and share of right characters, from which it is turned
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +173,15 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
     lines, left_out = read_lines(reader, grey, found)
     spent = time.perf_counter() - looked
     count, right = _worth(lines)
-    if reader.rotate is None and (lines or left_out) and right <= _UPRIGHT * count:
+    lone = [char.p for line in lines for char in line.chars][:2] + [0.0] * left_out
+    sure = len(lone) == 1 and lone[0] > _UPRIGHT
+    if reader.rotate is None and lone and not sure and right <= _UPRIGHT * count:
         others = [(degrees, grey := turned(page.grey, degrees), reader.look(grey)) for degrees in TURNS[1:]]
         best, grey, marks = max(others, key=lambda one: seen(one[2]))
         if seen(marks) > seen(found) + _ODDS:
             other, out = read_lines(reader, grey, marks)
             count, better = _worth(other)
-            if better > max(_BETTER * right, _SENSE * count):
+            if better > max(right, _SENSE * count):
                 turn, lines, left_out = best, other, out
     high, wide = page.grey.shape
 

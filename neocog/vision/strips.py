@@ -221,8 +221,8 @@ def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) ->
     """Cut the lines of a page (H, W) out; ``found`` counts in its pixels, `Strip.marks` in what is merged."""
     settings = settings or StripSettings()
     page = _Page(grey, merged(found[found.scores >= settings.least], FinderSettings()), settings)
-    high, wide = grey.shape
-    if page.digits.any() and high < min(wide, settings.full * page.tall(range(len(page.boxes)))):
+    tall = page.tall(range(len(page.boxes))) if page.digits.any() else 0.0
+    if len(grey) < min(page.wide, settings.full * tall) and page.wide < WIDEST / settings.tall * tall:
         return [page.whole()]
     return list(islice(page.strips(), settings.most))
 
