@@ -74,7 +74,7 @@ def read_lines(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tup
     again = engine.likelihoods([cut[k].alone for k in doubtful]) if doubtful else []
     for k, answer in zip(doubtful, again, strict=True):
         if _likely(answer) > _likely(answers[k]) + _CLEARER:
-            answers[k] = answer
+            answers[k], cut[k] = answer, replace(cut[k], ink=cut[k].alone)
     lines, read = [], set[int]()
     for _, some in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
         parts = list(some)
