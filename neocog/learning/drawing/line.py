@@ -232,6 +232,7 @@ class _Line:
         self.foot: list[float] = []
         self.left: float | None = None
         self.loose = 0.0
+        self.ends: list[tuple[int, int]] = []  # columns of each character
 
     def write(self, shown: str, *, letters: bool, touching: bool = True) -> bool:
         """Write characters from left to right; False if one does not fit."""
@@ -288,6 +289,7 @@ class _Line:
                 self._tie(last, begin + origin)
             last = None if end is None else end + origin
             self.left = float(at) if self.left is None else self.left
+            self.ends.append((at, at + cover.shape[1]))
             gap, x, k = 0.0, float(self.edge.max()), k + len(char)
             if char.isdigit() or letters:
                 self.top.append(y + 3.0)
@@ -397,6 +399,26 @@ class _Line:
             for x in (left - rng.uniform(0.1, 0.5) * high, right + rng.uniform(0.08, 0.5) * high):
                 if rng.random() < 0.6:
                     draw(x, 0, x + rng.normal(0, 0.02) * rows, rows, int(rng.integers(1, 4)))
+        if rng.random() < 0.25 and self.loose > 0.15 and self.ends:  # a cell for each character
+            first, last = self.ends[0][0], self.ends[-1][1]
+            between = [(a[1] + b[0]) / 2 for a, b in pairwise(self.ends)]
+            spare = rng.uniform(0.15, 0.4, 4) * high
+            walls = [first - spare[0], *between, last + spare[1]]
+            above, below, width = top - spare[2], foot + spare[3], int(rng.integers(1, 4))
+            for x in walls:
+                draw(x, above, x + rng.normal(0, 1), below, width)
+            for row in (above, below)[: int(rng.integers(0, 3))]:
+                draw(walls[0], row, walls[-1], row + rng.normal(0, 2), width)
+        if rng.random() < 0.04:  # around the whole number
+            across, tall = (right - left) / 2 + rng.uniform(0.2, 0.6) * high, rng.uniform(0.65, 0.95) * high
+            middle, size = (int((left + right) / 2), int((top + foot) / 2)), (int(across), int(tall))
+            if rng.random() < 0.5:
+                cv2.ellipse(rules, middle, size, 0, 0, 360, 1.0, int(rng.integers(1, 4)), cv2.LINE_AA)
+            else:
+                (x, y), (w, h) = middle, size
+                cv2.rectangle(
+                    rules, (x - w, y - h), (x + w, y + h), 1.0, int(rng.integers(1, 4)), cv2.LINE_AA
+                )
         if rng.random() < 0.05 and self.loose > 0.2:
             for x in np.arange(left - 0.3 * high, right + high, high * rng.uniform(0.9, 1.4)):
                 draw(x, foot - rng.uniform(0, 0.3) * high, x, rows, 1)
