@@ -14,12 +14,12 @@ import pytest
 from PIL import Image
 from threadpoolctl import threadpool_info
 
-from neocog.errors import InputError, NeocogError, NothingToRead
+from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
 from neocog.live.announce import Rules
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
 from neocog.live.frame_reader import _LIVES, LONG_SIDE, FrameReader, RecentAnswers, Roi
 from neocog.live.pipeline import Pipeline, Settings, View, finder_threads
-from neocog.live.sources import FrameSource, Source, SourceLost, open_source
+from neocog.live.sources import FrameSource, Source, SourceLost, open_source, posed
 from neocog.live.video import Stream, without_password
 from neocog.network.decision import Answers
 from neocog.reading.reader import Reader
@@ -163,6 +163,24 @@ class TestPipeline:
         assert [view.frame.index for view in views] == list(range(len(frames)))[0 if every_view else -1 :]
         assert announced(views) == ["471", "2086"]
         assert pipeline.measures().dropped == 0
+
+    def test_what_is_shown_again_is_announced_again(self, reader: Reader) -> None:
+        gap = ("", 20)
+        frames = clip(("23", 20), gap, ("7", 25), gap, ("7", 25), gap, ("23", 20))
+        assert announced(seen_by(reader, frames)) == ["23", "7", "7", "23"]
+
+    def test_frames_are_mirrored_and_turned_before_all_else(self, reader: Reader) -> None:
+        frames = [np.rot90(frame)[::-1] for frame in clip(("471", 14))]
+        with Pipeline(open_source(frames), reader, Settings(rotate=270, mirror=True)) as pipeline:
+            views = list(pipeline)
+        assert announced(views) == ["471"]
+        assert views[0].frame.size == (320, 240)
+        for rotate in (0, 90, 180, 270):
+            for mirror in (False, True):
+                wanted = np.rot90(frames[0][:, ::-1] if mirror else frames[0], -rotate // 90)
+                assert (posed(frames[0].copy(), rotate=rotate, mirror=mirror) == wanted).all()
+        with pytest.raises(UsageError, match="0, 90, 180 or 270"):
+            Settings(rotate=45)
 
     def test_boxes_lie_on_the_digits_also_in_a_region(self, reader: Reader) -> None:
         frame = picture("4711")

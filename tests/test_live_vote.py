@@ -1,9 +1,11 @@
 """Live reading's heart: frames vote, lines are followed, a number is announced once and right."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import log
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,8 @@ from neocog.errors import UsageError
 from neocog.live.announce import Announcer, Rules
 from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import Settings
-from neocog.live.tracks import Agreement, Row, Tracker, align
+from neocog.live.tracks import Agreement, Row, Texts, Tracker, align
+from neocog.network.ctc import BLANK, total
 from neocog.reading.policy import Pattern
 from neocog.reading.records import DigitReading
 from tests.live_support import row
@@ -25,6 +28,12 @@ def places(text: str, *, x: int = 0, y: int = 100) -> Row:
     return row(text, x=x, y=y)
 
 
+def says(**texts: float) -> Texts:
+    """What a frame says of a line: probabilities of texts, whose _ is a slash; others have none."""
+    likely = {text.strip("n").replace("_", "/"): log(p) for text, p in texts.items()}
+    return Texts(np.full((12, BLANK + 1), -9.0, np.float32), likely)
+
+
 class Watcher:
     """Tracks and announces rows, thirty frames a second."""
 
@@ -35,10 +44,10 @@ class Watcher:
         self.frame = 0
         self.news: list[str] = []
 
-    def see(self, *rows: Row, times: int = 1) -> list[str]:
+    def see(self, *rows: Row, times: int = 1, texts: Sequence[Texts] = ()) -> list[str]:
         before = len(self.news)
         for _ in range(times):
-            tracks = self.tracker.update(rows)
+            tracks = self.tracker.update(rows, texts)
             news = self.announcer.update(tracks, self.frame / 30, BOUNDS, allows=self.allows)
             self.news += [one.text for one in news]
             self.frame += 1
@@ -119,13 +128,58 @@ class TestTracks:
         assert len({track.number for track in watcher.tracker.tracks}) == 1
 
 
+#: What frames of a line reader say of a line, and what they say together.
+WHOLES: dict[str, tuple[list[Texts | None], str, float]] = {
+    "a frame is not enough": ([says(n17=0.9)], "", 0.0),
+    "signs and all": ([says(n1_7=0.9, n17=0.1)] * 3, "1/7", 0.9),
+    "an empty frame": ([says(n17=0.9), None, says(n17=0.8), says(n17=0.6)], "17", 0.8),
+    "what is second everywhere": (
+        [says(n11=0.5, n17=0.4), says(n77=0.5, n17=0.4), says(n71=0.5, n17=0.4)],
+        "17",
+        0.4,
+    ),
+    "a sure frame counts more": ([says(n11=0.6, n17=0.4)] * 2 + [says(n17=0.98, n11=0.02)], "17", 0.4),
+    "one frame alone decides nothing": ([says(n17=0.9, n11=0.01)] * 4 + [says(n999=1.0)], "17", 0.9),
+    "old frames are forgotten": ([says(n11=0.99)] * 3 + [says(n17=0.99)] * 5, "17", 0.99),
+}
+
+
+class TestWholeTexts:
+    @pytest.mark.parametrize("name", WHOLES)
+    def test_the_sum_of_log_likelihoods_chooses(self, name: str) -> None:
+        frames, text, p = WHOLES[name]
+        watcher = Watcher()
+        for one in frames:
+            watcher.see(*[still("17")] * (one is not None), texts=[one] * (one is not None))
+        (track,) = watcher.tracker.tracks
+        assert (track.text, track.confidence) == (text, pytest.approx(p))
+
+    def test_texts_that_a_frame_did_not_propose_have_their_likelihood_in_it(self) -> None:
+        logp = np.full((3, BLANK + 1), -log(BLANK + 1), np.float32)
+        said = Texts(logp, {"17": -8.0})
+        assert said.of("23") == pytest.approx(total(logp, "23"), abs=1e-6)
+        assert said.of("2345") == -22.0, "one frame says no more against a text"
+
+    def test_a_number_is_announced_with_its_signs_and_the_characters_of_a_frame_that_read_it(self) -> None:
+        watcher = Watcher()
+        right, wrong = says(n12_03=0.9, n12103=0.05), says(n12103=0.6, n12_03=0.4)
+        for one in [right, wrong, right] * 4:
+            watcher.see(still(one.leading[0]), texts=[one])
+        assert watcher.news == ["12/03"]
+        assert "".join(char.char for char in watcher.tracker.tracks[0].shown) == "12/03"
+
+
 #: What is seen, how often, and what is announced.
 SCENES: dict[str, tuple[list[tuple[str, int]], list[str]]] = {
     "once": ([("471", 60)], ["471"]),
     "within half a second": ([("471", 15)], ["471"]),
     "two frames are too few": ([("471", 2), ("", 60)], []),
-    "a short absence makes no new number": ([("471", 20), ("", 20), ("471", 20)], ["471"]),
-    "a long absence does": ([("471", 20), ("", 90), ("471", 20)], ["471", "471"]),
+    "covered for a moment it is no new number": ([("471", 20), ("", 15), ("471", 20)], ["471"]),
+    "out of view it is": ([("471", 20), ("", 25), ("471", 20)], ["471", "471"]),
+    "the same twice in a row": (
+        [("23", 20), ("", 25), ("7", 30), ("", 25), ("7", 30), ("", 25), ("23", 20)],
+        ["23", "7", "7", "23"],
+    ),
     "a blur makes no new number": ([("471", 20), ("4?1", 300), ("471", 20)], ["471"]),
     "the next number": ([("12345678", 20), ("87650431", 20)], ["12345678", "87650431"]),
     "the next, nearly the same": ([("10000123", 90), ("10000124", 60)], ["10000123", "10000124"]),
@@ -178,6 +232,8 @@ VIEWS: dict[str, tuple[list[Row], int, list[str]]] = {
     "a single digit, a frame less": ([still("5", p=0.85)], 26, []),
     "a doubtful one for long": ([still("5", p=0.82)], 60, []),
     "a digit beside a number": ([still("4711"), still("5", y=300, p=0.85)], 60, ["4711"]),
+    "the same at two places": ([still("471"), still("471", y=299)], 20, ["471", "471"]),
+    "the same beside it": ([still("471"), still("471", x=289)], 20, ["471", "471"]),
     "nearly the same": ([still("10000123"), still("10000124", y=299)], 20, ["10000123", "10000124"]),
 }
 
@@ -272,7 +328,7 @@ class TestAnnouncements:
         watcher = Watcher(rules=Rules(again=0.5))
         for number in range(100, 200):
             watcher.see_all((str(number), 20), ("", 20))
-        assert len(watcher.announcer._last) <= 2
+        assert len(watcher.announcer._known) <= 2
         assert len(watcher.announcer.said) <= 2
 
 

@@ -21,10 +21,13 @@ from neocog.evaluation.evaluate import evaluate_pictures
 from neocog.learning.datasets import open_dataset
 from neocog.live.capture import Frame
 from neocog.live.frame_reader import FrameReader
+from neocog.live.pipeline import Pipeline
+from neocog.live.sources import open_source
 from neocog.network.lines import ALPHABET, LineModel, columns, from_digits
 from neocog.reading.formats import KINDS, Format
 from neocog.reading.policy import LinePattern, read_valid
 from neocog.reading.records import DigitReading, LineReading, NumberReading, PageReading, WordReading
+from tests.live_support import clip, picture
 from tests.support import page, run, tiny_model
 
 BLANK = len(ALPHABET)
@@ -219,6 +222,27 @@ def test_live_takes_whole_numbers() -> None:
     frames = FrameReader(reader_of("30,71"))
     seen = frames.recognise(frames.find(Frame(0, pixels, 0.0, 0.0)))
     assert ["".join(char.char for char in row) for row in seen.rows] == ["30,71"]
+
+
+class Table(Engine):
+    """It says 23 of a wide strip, with a space, and 7 of a narrow one."""
+
+    def likelihoods(self, strips: Sequence[NDArray[Any]]) -> list[NDArray[np.float32]]:
+        return [spelled("2 3" if s.shape[1] > 97 else "7", columns(s.shape[1])) for s in strips]
+
+
+def test_live_announces_what_stands_apart_in_a_row_and_what_is_shown_again() -> None:
+    cells = np.full((240, 1100, 3), 255, np.uint8)
+    for k, text in enumerate(("23", "7", "7", "23")):
+        np.minimum(cells, picture(text, size=(1100, 240), at=30 + 280 * k, tall=60), out=cells)
+    reader = reader_of("").changed(engine=Table(""))
+    for frames in (
+        [cells] * 15,
+        clip(("23", 20), ("", 20), ("7", 25), ("", 20), ("7", 25), ("", 20), ("23", 20)),
+    ):
+        with Pipeline(open_source(frames), reader) as views:
+            news = [one.text for view in views for one in view.news]
+        assert sorted(news) == ["2 3", "2 3", "7", "7"]
 
 
 @pytest.fixture

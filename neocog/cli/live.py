@@ -26,7 +26,9 @@ Model = option(
     "NAME|PATH",
     "A shipped model, or a file [default: neocog, on the CPU neocog-small; neocog-lines for lines].",
 )
-Agree = option("--agree", "K/N", "Show a digit if K of the last N frames agree on it.")
+Agree = option(
+    "--agree", "K/N", "Show a digit if K of the last N frames agree on it; with lines, a number if K see it."
+)
 Region = option("--roi", "X,Y,W,H", "Read only this part of the frame; in pixels, or as fractions.")
 Form = option("--pattern", "PATTERN", "Announce only numbers of this form, e.g. '####-##'.")
 Length = option("--length", "N", "Announce only numbers with this many digits.", min=1)
@@ -35,6 +37,8 @@ Fps = option("--fps", "N", "Frame rate of the camera, or of a folder of pictures
 ReplayFps = option(
     "--replay-fps", "N", "Play a file like a camera, at this rate; frames may be dropped.", min=1, max=1000
 )
+Rotate = option("--rotate", "0|90|180|270", "Turn frames clockwise before they are read and shown.")
+Mirror = option("--mirror", None, "Swap left and right, before frames are turned.")
 Headless = option("--headless", None, "Open no window.")
 Record = option("--record", "FILE", "Record the window to a video (mp4, m4v, mov, mkv, avi).")
 Jsonl = option("--jsonl", "FILE", "Append a JSON line for each number.")
@@ -55,6 +59,8 @@ def live(
     size: Annotated[str | None, Size] = None,
     fps: Annotated[float | None, Fps] = None,
     replay_fps: Annotated[float | None, ReplayFps] = None,
+    rotate: Annotated[int, Rotate] = 0,
+    mirror: Annotated[bool, Mirror] = False,
     headless: Annotated[bool, Headless] = False,
     record: Annotated[str | None, Record] = None,
     jsonl: Annotated[str | None, Jsonl] = None,
@@ -99,6 +105,8 @@ def live(
         rules=Rules() if expected is None else Rules(evidence=0.0),
         replay_fps=replay_fps,
         pace=not headless,
+        rotate=rotate,
+        mirror=mirror,
         every_view=headless and not (frames.live or replay_fps),
     )
     with _ended_by_signals():

@@ -1,5 +1,6 @@
-"""A number is announced once, after it stood still for long enough.
+"""A number is announced once for each place that it is shown at, after it stood still for long enough.
 
+It is new where no line has read it lately; one that was out of view for a moment comes back where it was.
 Never announced is a number that the border may cut off, or that is too little likely to be one. A text waits
 longer if its confidence is low, or if it is nearly one announced just before (a sheet that comes, goes or is
 blurred), and until it has been read far more often than any other reading of its line.
@@ -12,6 +13,7 @@ from math import log
 
 from neocog.live.tracks import Track
 from neocog.reading.records import Box
+from neocog.reading.words import around
 from neocog.text import edit_distance
 
 _EVEN = 0.5  # probability from which a digit is more likely right than wrong
@@ -32,7 +34,11 @@ class Rules:
     hold: int = 5  # frames for which a text must have been agreed on
     doubtful: int = 2  # times as long for each doubt
     sure: float = 0.8  # a confidence below this is a doubt
-    again: float = 2.0  # seconds out of view after which a number is new, and readings do not count
+    again: float = (
+        2.0  # seconds for which readings of lines count, and for which announced numbers are doubts
+    )
+    left: float = 0.5  # seconds out of view after which a number is new
+    near: float = 1.0  # and heights of its line; what is farther away is another one
     ahead: float = 2.0  # times as often as any other reading of its line a text must have been read
     evidence: float = log(49)  # log odds that its digits must have together
     #: enough for a text that has been agreed on for `long` frames, if no other number is in view
@@ -54,13 +60,24 @@ class Announcement:
     age_ms: float = 0.0  # from its arrival to the decision
 
 
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A number that was announced, and where and when it was in view."""
+
+    text: str
+    number: int  # of the track that read it last
+    box: Box
+    t: float
+    gone: bool = False  # whether that has been told
+
+
 class Announcer:
     """Finds what is new; ``gone`` are numbers out of view for so long that they would be new again."""
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
-        self._last: dict[str, float] = {}  # when each announced number was in view
-        self.said: dict[int, str] = {}  # what was announced last of each line that is followed, by number
+        self._known: list[_Known] = []
+        self._said: dict[int, _Known] = {}  # what was announced last of each line that is followed, by number
         self._readings: list[tuple[float, int, str]] = []
         self._began = 0.0  # what was in view before that is no doubt
         self.gone: tuple[str, ...] = ()
@@ -77,7 +94,7 @@ class Announcer:
         news = []
         for track in tracks:
             text, p, rules = track.text, track.confidence, self.rules
-            if not track.complete or text in self._last or not allows(text):
+            if not track.complete or self.said.get(track.number) == text or not allows(text):
                 continue
             enough = rules.evidence
             if track.steady >= rules.long and not any(
@@ -88,31 +105,49 @@ class Announcer:
                 continue
             if any(at_border(digit.box, bounds, rules) for digit in track.shown):
                 continue
-            known = (one for one, last in self._last.items() if last >= self._began)
-            doubts = (p < rules.sure) + any(alike(text, one) for one in known)
+            doubts = (p < rules.sure) + any(alike(text, k.text) for k in self._known if k.t >= self._began)
             if track.steady < rules.hold * rules.doubtful**doubts or self._disputed(track, tracks):
                 continue
-            self._last[text], self.said[track.number] = t, text
+            self._said[track.number] = _Known(text, track.number, around([one.box for one in track.shown]), t)
+            self._known.append(self._said[track.number])
             news.append(Announcement(track, text, p, t))
         return tuple(news)
 
+    @property
+    def said(self) -> dict[int, str]:
+        """What was announced last of each line that is followed, by its number."""
+        return {number: known.text for number, known in self._said.items()}
+
     def forget(self, t: float) -> None:
         """Begin with a new stream at ``t`` seconds: older readings do not count, announced numbers do."""
-        self.said, self._readings, self._began = {}, [], t
+        self._said, self._readings, self._began = {}, [], t
 
     def _remember(self, tracks: Sequence[Track], t: float) -> None:
         """Note what is in view, and forget what has been out of it for long."""
-        numbers = {track.number for track in tracks}
-        self.said = {number: text for number, text in self.said.items() if number in numbers}
+        boxes = {track.number: around([one.reading.box for one in track.digits]) for track in tracks}
+        self._said = {number: known for number, known in self._said.items() if number in boxes}
         for track in tracks:
-            if track.complete and track.text in self._last:
-                self.said[track.number] = track.text
-        self._last.update(dict.fromkeys(self.said.values(), t))
-        self.gone = tuple(text for text, last in self._last.items() if t - last > self.rules.again)
-        for text in self.gone:
-            del self._last[text]
+            if track.complete and (known := self._same(track, boxes[track.number], t)):
+                self._said[track.number] = known
+        for number, known in self._said.items():
+            known.number, known.box, known.t, known.gone = number, boxes[number], t, False
+        gone = [one for one in self._known if t - one.t > self.rules.left and not one.gone]
+        self.gone = tuple(one.text for one in gone)
+        for one in gone:
+            one.gone = True
+        self._known = [one for one in self._known if t - one.t <= self.rules.again]
         self._readings += [(t, track.number, track.read) for track in tracks if track.read]
         self._readings = [one for one in self._readings if t - one[0] <= self.rules.again]
+
+    def _same(self, track: Track, box: Box, t: float) -> _Known | None:
+        """The number announced that a line shows: its own, or one that was where it is just now."""
+        for known in self._known:
+            (x, y, wide, high), (left, top, w, h) = box, known.box
+            off = max(abs(x + wide / 2 - left - w / 2), abs(y + high / 2 - top - h / 2))
+            here = off <= self.rules.near * high and t - known.t <= self.rules.left
+            if known.text == track.text and (here or known.number == track.number):
+                return known
+        return None
 
     def _disputed(self, track: Track, tracks: Sequence[Track]) -> bool:
         """Whether frames read a line otherwise too often.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, NothingToRead
-from neocog.live.sources import Source, SourceLost
+from neocog.live.sources import Pixels, Source, SourceLost
 
 T = TypeVar("T")
 
@@ -91,8 +91,9 @@ class Capture(threading.Thread):
     """Takes frames from a source, which it opens, opens again when it is lost, and closes.
 
     ``pace`` is the rate at which frames are due; ``own_pace``: a file's frames at its own rate, waiting for
-    whoever is slow. In this thread ``tell`` receives what happened to the source (``"open"``, ``"lost"``,
-    ``"back"``) and what there is to say of it, ``note`` the milliseconds that decoding a frame took.
+    whoever is slow. ``change`` is done to each frame. In this thread ``tell`` receives what happened to the
+    source (``"open"``, ``"lost"``, ``"back"``) and what there is to say of it, ``note`` the milliseconds that
+    decoding a frame took.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Capture(threading.Thread):
         *,
         pace: float | None = None,
         own_pace: bool = False,
+        change: Callable[[Pixels], Pixels] = lambda pixels: pixels,
         tell: Callable[[str, str], None] = lambda state, text: None,
         note: Callable[[float], None] = lambda ms: None,
     ) -> None:
@@ -111,7 +113,7 @@ class Capture(threading.Thread):
         self.running = threading.Event()
         self.running.set()
         self._source, self._out, self._tell, self._note = source, out, tell, note
-        self._pace, self._own_pace = pace, own_pace
+        self._pace, self._own_pace, self._change = pace, own_pace, change
         self._ending = threading.Event()
         self._epoch, self._size = 0, (0, 0)
         self._start, self._due = 0.0, 0.0  # when the first frame came, and the next is due
@@ -152,7 +154,7 @@ class Capture(threading.Thread):
             if not self._source.grab():
                 return False
             arrived = time.perf_counter()
-            pixels = self._source.retrieve()
+            pixels = self._change(self._source.retrieve())
         except SourceLost as error:
             if self._ending.is_set():
                 return False

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.live.capture import Frame
-from neocog.live.tracks import Row
+from neocog.live.tracks import Row, Texts
 from neocog.network.decision import Answers
 from neocog.reading.numbers import read_lines
 from neocog.reading.policy import features
@@ -132,6 +132,7 @@ class FrameReading:
     ms: float = 0.0  # that choosing and recognising took
     page: Layout = field(default_factory=Layout)  # digits as they were cut out, as ``found``
     rows: tuple[Row, ...] = ()  # the lines from top to bottom, boxes in pixels of the frame
+    texts: tuple[Texts, ...] = ()  # and what each may be, of a line reader
 
 
 class FrameReader:
@@ -177,10 +178,11 @@ class FrameReader:
         start = time.perf_counter()
         left, top, *sides = seen.bounds
         if self._reader.line_model is not None:
-            lines, left_out = read_lines(self._reader, seen.grey, seen.found)
+            lines, left_out = read_lines(self._reader, seen.grey, seen.found, apart=True)
             rows = tuple(tuple(_moved(char, left, top) for char in line.chars) for line in lines)
+            texts = tuple(Texts(line.logp, line.texts, given=line.margin is not None) for line in lines)
             ms = 1e3 * (time.perf_counter() - start)
-            return replace(seen, page=Layout(left_out=left_out), rows=rows, ms=ms)
+            return replace(seen, page=Layout(left_out=left_out), rows=rows, texts=texts, ms=ms)
         self._recent.next_frame()
         page = lay_out(
             seen.grey, self._reader.finder, self._known,

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.errors import InputError, NeocogError
+from neocog.errors import InputError, NeocogError, UsageError
 from neocog.live.announce import Announcement, Announcer, Rules
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
 from neocog.live.frame_reader import FrameReader, FrameReading, Roi
-from neocog.live.sources import Source
+from neocog.live.sources import Source, posed
 from neocog.live.tracks import Agreement, Track, Tracker
 from neocog.network.parallel import cores, one_blas_thread
+from neocog.vision.page import TURNS
 
 if TYPE_CHECKING:
     from neocog.reading.policy import Pattern
@@ -55,7 +56,13 @@ class Settings:
     pattern: "Pattern | None" = None  # the form of numbers that may be announced; None for any
     replay_fps: float | None = None  # a file plays a camera of that rate: the newest frame only
     pace: bool = False  # a file is shown at its own rate, every frame of it
+    rotate: int = 0  # degrees clockwise, 0, 90, 180 or 270, by which frames are turned before all else
+    mirror: bool = False  # once left and right have changed places, if this is set
     every_view: bool = True  # else whoever takes the views gets the newest, and the news of all
+
+    def __post_init__(self) -> None:
+        if self.rotate not in TURNS:
+            raise UsageError(f"rotate {self.rotate}: expected 0, 90, 180 or 270 degrees")
 
     def allows(self, text: str) -> bool:
         """Whether a text, perhaps with places that are not known yet, may be announced."""
@@ -128,6 +135,7 @@ class Pipeline:
         self._ms: dict[str, float] = {}
         self.capture = Capture(
             source, self._frames, pace=settings.replay_fps, own_pace=settings.pace,
+            change=partial(posed, rotate=settings.rotate, mirror=settings.mirror),
             tell=tell, note=partial(self.note, "capture"),
         )  # fmt: skip
         self._error: BaseException | None = None
@@ -242,7 +250,7 @@ class Pipeline:
                 announcer.forget(frame.t)
                 self._frame_reader.forget()
                 epoch = frame.epoch
-            tracks = tracker.update(seen.rows)
+            tracks = tracker.update(seen.rows, seen.texts)
             news = announcer.update(tracks, frame.t, seen.bounds, allows=self.settings.allows)
             end = time.perf_counter()
             age = 1e3 * (end - frame.arrived)

@@ -174,3 +174,11 @@ def in_colours(frame: NDArray[Any]) -> Pixels:
         alpha = frame[:, :, 3:].astype(np.float32) / 255
         frame = (frame[:, :, :3] * alpha + 255 * (1 - alpha)).round().astype(np.uint8)
     return np.ascontiguousarray(frame)
+
+
+def posed(pixels: Pixels, *, rotate: int = 0, mirror: bool = False) -> Pixels:
+    """Return a frame (H, W, 3), left and right swapped if asked for, and then turned clockwise by degrees."""
+    import cv2
+
+    pixels = np.asarray(cv2.flip(pixels, 1), np.uint8) if mirror else pixels
+    return np.asarray(cv2.rotate(pixels, rotate // 90 - 1), np.uint8) if rotate else pixels

@@ -1,5 +1,7 @@
 """Lines of digits followed from frame to frame; each frame's reading is one vote.
 
+Frames vote on each digit; those of a line reader on the whole text, by the sum of its log likelihoods.
+
 A line is matched as a whole: a sheet moves with all its digits. For each likely shift the line as it was and
 as it may be now are aligned by dynamic programming; a pair costs the distance that the shift leaves between
 its places, and more for different characters, as does a digit without a partner. Costs are in heights of a
@@ -7,13 +9,17 @@ digit.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from math import hypot, inf, log
+from math import exp, hypot, inf, log
 from statistics import fmean, median
 
+import numpy as np
+from numpy.typing import NDArray
+
 from neocog.errors import UsageError
+from neocog.network.ctc import total
 from neocog.reading.records import REJECTED, DigitReading
 
 Row = tuple[DigitReading, ...]
@@ -36,6 +42,8 @@ _UNKNOWN = 0.15  # cost of a pair of which one was not recognised
 _FAR = 0.9  # no pair is further apart than so many heights
 _MOVED = 0.08  # cost of each height that the line has moved
 _SIZE = 1.7  # digits of one line grow or shrink at most so much from frame to frame
+_LEADING = 2  # texts of each frame that may be what a line says
+_FAR = 14.0  # the most that one frame can say against a text, in log likelihood
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,29 @@ class Agreement:
         return REJECTED, 0.0
 
 
+class Texts:
+    """What a line may be by one frame of a line reader; ``given``: only the likely ``texts`` may occur."""
+
+    def __init__(self, logp: NDArray[np.float32], texts: Mapping[str, float], *, given: bool = False) -> None:
+        self._logp, self._known = logp, dict(texts)
+        self._all = float(np.logaddexp.reduce(list(texts.values()))) if given else 0.0
+        self.leading = sorted(texts, key=lambda text: -texts[text])[:_LEADING]
+
+    def of(self, text: str) -> float:
+        """The log likelihood of a text, at least 14 below the best."""
+        if text not in self._known:
+            self._known[text] = total(self._logp, text)
+        return max(self._known[text], self._known[self.leading[0]] - _FAR) - self._all
+
+    @staticmethod
+    def decide(votes: "Sequence[Texts]") -> tuple[str, float]:
+        """Return the text with the largest sum over frames, and the median of its probabilities in them."""
+        some = sorted({text for vote in votes for text in vote.leading})
+        said = {text: [vote.of(text) for vote in votes] for text in some}
+        text = max(said, key=lambda text: sum(said[text]))
+        return text, round(exp(min(median(said[text]), 0.0)), 6)
+
+
 @dataclass(frozen=True, slots=True)
 class Digit:
     """One digit of a line that is followed.
@@ -99,6 +130,8 @@ class Track:
     step: Shift = (0.0, 0.0)  # by which it moved between the last two frames
     steady: int = 0  # frames for which its text has been complete and the same
     read: str = ""  # what the newest frame alone read, empty if it did not see the line
+    texts: tuple[Texts | None, ...] = ()  # what each of the last n frames of a line reader says, newest last
+    chosen: tuple[str, float] = ("", 0.0)  # by them, and its probability
 
     @property
     def shown(self) -> Row:
@@ -108,17 +141,21 @@ class Track:
     @property
     def text(self) -> str:
         """What the frames agree on, ``?`` where they do not."""
-        return "".join(digit.char for digit in self.shown)
+        return self.chosen[0] if self.texts else "".join(digit.char for digit in self.shown)
 
     @property
     def complete(self) -> bool:
         """Whether all is agreed on and no new digit is about to come or an old one to go."""
+        if self.texts:
+            return bool(self.text) and len(self.read) <= len(self.text)
         sure = bool(self.text) and REJECTED not in self.text
         return sure and all(digit.present or digit.votes[-1] is None for digit in self.digits)
 
     @property
     def confidence(self) -> float:
-        """Mean probability of the least probable digit."""
+        """Mean probability of the least probable digit; of a line reader, that of the text."""
+        if self.texts:
+            return self.chosen[1]
         return min((digit.p for digit in self.shown), default=0.0)
 
     @property
@@ -136,16 +173,20 @@ class Tracker:
         self.tracks: tuple[Track, ...] = ()
         self._numbers = count()
 
-    def update(self, rows: Sequence[Row]) -> tuple[Track, ...]:
-        """Take the lines of one frame; return the lines that are followed, top to bottom."""
+    def update(self, rows: Sequence[Row], texts: Sequence[Texts] = ()) -> tuple[Track, ...]:
+        """Take the lines of one frame, and what a line reader says of each; return those that are followed.
+
+        They go from top to bottom.
+        """
         matches, left = _match(self.tracks, rows)
         tracks = []
         for track in self.tracks:
             unseen = tuple((i, None) for i in range(len(track.digits)))
-            tracks.append(self._voted(track, *matches.get(track.number, ((), unseen))))
-        for row in left:
-            pairs = tuple((None, j) for j in range(len(row)))
-            tracks.append(self._voted(Track(next(self._numbers)), row, pairs))
+            number, pairs = matches.get(track.number, (None, unseen))
+            tracks.append(self._voted(track, rows, texts, number, pairs))
+        for number in left:
+            pairs = tuple((None, j) for j in range(len(rows[number])))
+            tracks.append(self._voted(Track(next(self._numbers)), rows, texts, number, pairs))
         alive = [track for track in tracks if track.digits]
         self.tracks = tuple(sorted(alive, key=lambda t: (t.digits[0].reading.box[1], t.number)))
         return self.tracks
@@ -154,13 +195,19 @@ class Tracker:
         """Forget all tracks (after a broken stream)."""
         self.tracks = ()
 
-    def _voted(self, track: Track, row: Row, pairs: Pairs) -> Track:
+    def _voted(
+        self, track: Track, rows: Sequence[Row], texts: Sequence[Texts], number: int | None, pairs: Pairs
+    ) -> Track:
         """Return a track with the votes of one more frame; none of its digits if none is left."""
+        row = rows[number] if number is not None else ()
         steps = [
             _step(track.digits[i].reading, row[j])
             for i, j in pairs if i is not None and j is not None
         ] or [(0.0, 0.0)]  # fmt: skip
         step = median([dx for dx, _ in steps]), median([dy for _, dy in steps])
+        if texts or track.texts:
+            after = self._chosen(track, row, texts[number] if number is not None else None, step)
+            return self._stood(track, after)
         digits = []
         for i, j in pairs:
             old = track.digits[i] if i is not None else None
@@ -168,7 +215,26 @@ class Tracker:
             if any(vote is not None for vote in digit.votes):
                 digits.append(digit)
         read = "".join(digit.char for digit in row)
-        after = replace(track, digits=tuple(digits), step=step, read=read)
+        return self._stood(track, replace(track, digits=tuple(digits), step=step, read=read))
+
+    def _chosen(self, track: Track, row: Row, said: Texts | None, step: Shift) -> Track:
+        """Return a track with what one more frame of a line reader says.
+
+        Its characters are those of the newest frame that alone read the text that is chosen.
+        """
+        texts = (*track.texts, said)[-self.agreement.n :]
+        votes = [one for one in texts if one is not None]
+        chosen = Texts.decide(votes) if len(votes) >= self.agreement.k else ("", 0.0)
+        read = said.leading[0] if said else ""
+        digits = tuple(replace(one, reading=_shifted(one.reading, step)) for one in track.digits)
+        if said and (read == chosen[0] or track.text != chosen[0] or not chosen[0]):
+            digits = tuple(Digit(one, (one,), True) for one in row)
+        return replace(
+            track, digits=digits if votes else (), step=step, read=read, texts=texts, chosen=chosen
+        )
+
+    def _stood(self, track: Track, after: Track) -> Track:
+        """Count the frames for which its text has been complete and the same."""
         same = track.complete and track.text == after.text
         steady = (track.steady + 1 if same else 1) if after.complete else 0
         return replace(after, steady=steady)
@@ -178,30 +244,34 @@ class Tracker:
         char, p = self.agreement.decide(votes)
         last = new or (old.reading if old else None)
         assert last is not None
-        x, y, width, height = last.box
-        if new is None:
-            x, y = round(x + step[0]), round(y + step[1])
+        box = last.box if new else _shifted(last, step).box
         seen = [vote.place for vote in votes if vote is not None]
         place = fmean(seen) if seen else 0.0
-        reading = DigitReading(char, p, last.margin, (x, y, width, height), place=place)
+        reading = DigitReading(char, p, last.margin, box, place=place)
         present = sum(vote is not None for vote in votes) >= self.agreement.k
         return Digit(reading, votes, present)
 
 
-def _match(tracks: Sequence[Track], rows: Sequence[Row]) -> tuple[dict[int, tuple[Row, Pairs]], list[Row]]:
-    """Find each track's row and how their digits pair, cheapest first; and the rows left over."""
+def _shifted(digit: DigitReading, step: Shift) -> DigitReading:
+    x, y, width, height = digit.box
+    return replace(digit, box=(round(x + step[0]), round(y + step[1]), width, height))
+
+
+def _match(tracks: Sequence[Track], rows: Sequence[Row]) -> tuple[dict[int, tuple[int, Pairs]], list[int]]:
+    """Find each track's row, by number, and how their digits pair, cheapest first; and the rows left over."""
     options = []
     for track in tracks:
         before = tuple(digit.reading for digit in track.digits)
         for number, row in enumerate(rows):
             pairs, cost = align(before, row, expected=track.step)
             options.append((cost, track.number, number, pairs))
-    matches: dict[int, tuple[Row, Pairs]] = {}
-    left = dict(enumerate(rows))
+    matches: dict[int, tuple[int, Pairs]] = {}
+    left = list(range(len(rows)))
     for cost, track_number, number, pairs in sorted(options, key=lambda option: option[:3]):
         if cost < _SAME and track_number not in matches and number in left:
-            matches[track_number] = left.pop(number), pairs
-    return matches, list(left.values())
+            matches[track_number] = number, pairs
+            left.remove(number)
+    return matches, left
 
 
 def align(old: Row, new: Row, *, expected: Shift = (0.0, 0.0)) -> tuple[Pairs, float]:

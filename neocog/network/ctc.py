@@ -13,8 +13,8 @@ n = 25. A text grows by a character c at all columns at once, t = 0 .. T, in log
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import groupby, islice
 from typing import Any, NamedTuple
@@ -141,6 +141,9 @@ class Number:
     margin: float  #: log likelihood over that of the second best text
     beside: float  #: log likelihood of the best text of all over that of the one that an automaton chose
     chars: tuple[Char, ...]
+    texts: Mapping[str, float] = field(
+        default_factory=dict
+    )  #: log likelihoods of it and what it was weighed with
 
     @property
     def doubtful(self) -> str:
@@ -238,6 +241,7 @@ def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None =
         max(0.0, best - max(others.values(), default=-np.inf)),
         max(0.0, beam(logp)[0][1] - best) if automaton else 0.0,
         tuple(chars),
+        {text: best} | others,
     )
 
 

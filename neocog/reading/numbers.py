@@ -1,7 +1,7 @@
 """Lines as wholes: a page's strips, what the ten layers say along them, text with its signs."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from math import prod
@@ -57,6 +57,8 @@ class TextLine:
 
     words: tuple[NumberReading, ...]
     margin: float | None  #: see `LineReading`; None where it is not what a pattern or a list allows
+    logp: Logs  #: log likelihoods that it was read from
+    texts: Mapping[str, float]  #: those of the likeliest texts
 
     @property
     def chars(self) -> tuple[DigitReading, ...]:
@@ -64,8 +66,13 @@ class TextLine:
         return tuple(char for word in self.words for char in word.chars)
 
 
-def read_lines(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tuple[list[TextLine], int]:
-    """Read the lines of a page (H, W) around marks that were found; and count the digits in none of them."""
+def read_lines(
+    reader: "Reader", grey: NDArray[np.uint8], found: Finding, *, apart: bool = False
+) -> tuple[list[TextLine], int]:
+    """Read the lines of a page (H, W) around marks that were found; and count the digits in none of them.
+
+    With ``apart`` each strip is a line of its own.
+    """
     marks = merged(found[found.scores >= StripSettings().least], FinderSettings())
     cut = strips(grey, marks)
     engine: Any = reader.engine
@@ -76,7 +83,9 @@ def read_lines(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tup
         if _likely(answer) > _likely(answers[k]) + _CLEARER:
             answers[k], cut[k] = answer, replace(cut[k], ink=cut[k].alone)
     lines, read = [], set[int]()
-    for _, some in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
+    for _, some in groupby(
+        zip(cut, answers, strict=True), key=lambda pair: id(pair[0]) if apart else pair[0].line
+    ):
         parts = list(some)
         if (line := _line(reader, parts, marks.boxes)) is not None:
             lines.append(line)
@@ -117,7 +126,7 @@ def _line(
             text = "".join(char.char for char in number.chars[first:last])
             p = float(np.exp(ctc.total(logp[begin : max(end, begin + 1)], text))) * prod(e.p for e in edges)
         words.append(_word(tuple(chars[first:last]), p))
-    return TextLine(tuple(words), margin)
+    return TextLine(tuple(words), margin, logp, number.texts)
 
 
 def _number(logp: Logs, reader: "Reader") -> tuple[ctc.Number, float | None]:
