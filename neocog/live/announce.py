@@ -1,6 +1,5 @@
-"""A number is announced once for each place that it is shown at, after it stood still for long enough.
+"""A number is announced after it stood still for long enough, once at each place until it has left.
 
-It is new where no line has read it lately; one that was out of view for a moment comes back where it was.
 Never announced is a number that the border may cut off, or that is too little likely to be one. A text waits
 longer if its confidence is low, or if it is nearly one announced just before (a sheet that comes, goes or is
 blurred), and until it has been read far more often than any other reading of its line.
@@ -34,11 +33,9 @@ class Rules:
     hold: int = 5  # frames for which a text must have been agreed on
     doubtful: int = 2  # times as long for each doubt
     sure: float = 0.8  # a confidence below this is a doubt
-    again: float = (
-        2.0  # seconds for which readings of lines count, and for which announced numbers are doubts
-    )
+    again: float = 2.0  # seconds for which readings count, and announced numbers are doubts
     left: float = 0.5  # seconds out of view after which a number is new
-    near: float = 1.0  # and heights of its line; what is farther away is another one
+    near: float = 1.0  # heights of its line; what is farther away is another one
     ahead: float = 2.0  # times as often as any other reading of its line a text must have been read
     evidence: float = log(49)  # log odds that its digits must have together
     #: enough for a text that has been agreed on for `long` frames, if no other number is in view
@@ -93,8 +90,8 @@ class Announcer:
         self._remember(tracks, t)
         news = []
         for track in tracks:
-            text, p, rules = track.text, track.confidence, self.rules
-            if not track.complete or self.said.get(track.number) == text or not allows(text):
+            text, p, rules, last = track.text, track.confidence, self.rules, self._said.get(track.number)
+            if not track.complete or (last and last.text == text) or not allows(text):
                 continue
             enough = rules.evidence
             if track.steady >= rules.long and not any(
@@ -108,8 +105,9 @@ class Announcer:
             doubts = (p < rules.sure) + any(alike(text, k.text) for k in self._known if k.t >= self._began)
             if track.steady < rules.hold * rules.doubtful**doubts or self._disputed(track, tracks):
                 continue
-            self._said[track.number] = _Known(text, track.number, around([one.box for one in track.shown]), t)
-            self._known.append(self._said[track.number])
+            new = _Known(text, track.number, around([one.box for one in track.shown]), t)
+            self._said[track.number] = new
+            self._known.append(new)
             news.append(Announcement(track, text, p, t))
         return tuple(news)
 

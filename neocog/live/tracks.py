@@ -43,7 +43,7 @@ _FAR = 0.9  # no pair is further apart than so many heights
 _MOVED = 0.08  # cost of each height that the line has moved
 _SIZE = 1.7  # digits of one line grow or shrink at most so much from frame to frame
 _LEADING = 2  # texts of each frame that may be what a line says
-_FAR = 14.0  # the most that one frame can say against a text, in log likelihood
+_AGAINST = 14.0  # the most that one frame can say against a text, in log likelihood
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Texts:
         """The log likelihood of a text, at least 14 below the best."""
         if text not in self._known:
             self._known[text] = total(self._logp, text)
-        return max(self._known[text], self._known[self.leading[0]] - _FAR) - self._all
+        return max(self._known[text], self._known[self.leading[0]] - _AGAINST) - self._all
 
     @staticmethod
     def decide(votes: "Sequence[Texts]") -> tuple[str, float]:
@@ -178,15 +178,17 @@ class Tracker:
 
         They go from top to bottom.
         """
+        said: Sequence[Texts | None] = texts or [None] * len(rows)
+        lines = list(zip(rows, said, strict=True))
         matches, left = _match(self.tracks, rows)
         tracks = []
         for track in self.tracks:
             unseen = tuple((i, None) for i in range(len(track.digits)))
             number, pairs = matches.get(track.number, (None, unseen))
-            tracks.append(self._voted(track, rows, texts, number, pairs))
+            tracks.append(self._voted(track, *((), None) if number is None else lines[number], pairs))
         for number in left:
             pairs = tuple((None, j) for j in range(len(rows[number])))
-            tracks.append(self._voted(Track(next(self._numbers)), rows, texts, number, pairs))
+            tracks.append(self._voted(Track(next(self._numbers)), *lines[number], pairs))
         alive = [track for track in tracks if track.digits]
         self.tracks = tuple(sorted(alive, key=lambda t: (t.digits[0].reading.box[1], t.number)))
         return self.tracks
@@ -195,19 +197,15 @@ class Tracker:
         """Forget all tracks (after a broken stream)."""
         self.tracks = ()
 
-    def _voted(
-        self, track: Track, rows: Sequence[Row], texts: Sequence[Texts], number: int | None, pairs: Pairs
-    ) -> Track:
+    def _voted(self, track: Track, row: Row, said: Texts | None, pairs: Pairs) -> Track:
         """Return a track with the votes of one more frame; none of its digits if none is left."""
-        row = rows[number] if number is not None else ()
         steps = [
             _step(track.digits[i].reading, row[j])
             for i, j in pairs if i is not None and j is not None
         ] or [(0.0, 0.0)]  # fmt: skip
         step = median([dx for dx, _ in steps]), median([dy for _, dy in steps])
-        if texts or track.texts:
-            after = self._chosen(track, row, texts[number] if number is not None else None, step)
-            return self._stood(track, after)
+        if said or track.texts:
+            return self._stood(track, self._chosen(track, row, said, step))
         digits = []
         for i, j in pairs:
             old = track.digits[i] if i is not None else None
