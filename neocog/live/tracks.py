@@ -93,16 +93,21 @@ class Texts:
         self._all = float(np.logaddexp.reduce(list(texts.values()))) if given else 0.0
         self.leading = sorted(texts, key=lambda text: -texts[text])[:_LEADING]
 
-    def of(self, text: str) -> float:
-        """The log likelihood of a text, at least 14 below the best."""
-        if text not in self._known:
+    def of(self, text: str, below: float | None = None) -> float:
+        """The log likelihood of a text, at least 14 below the best; ``below`` that if it is not known."""
+        best = self._known[self.leading[0]]
+        if text not in self._known and below is None:
             self._known[text] = total(self._logp, text)
-        return max(self._known[text], self._known[self.leading[0]] - _AGAINST) - self._all
+        return max(self._known.get(text, best - (below or 0.0)), best - _AGAINST) - self._all
 
     @staticmethod
     def decide(votes: "Sequence[Texts]") -> tuple[str, float]:
         """Return the text with the largest sum over frames, and the median of its probabilities in them."""
         some = sorted({text for vote in votes for text in vote.leading})
+        low, high = (
+            [sum(vote.of(text, below) for vote in votes) for text in some] for below in (_AGAINST, 0)
+        )
+        some = [text for text, most in zip(some, high, strict=True) if most >= max(low)]  # others cannot win
         said = {text: [vote.of(text) for vote in votes] for text in some}
         text = max(said, key=lambda text: sum(said[text]))
         return text, round(exp(min(median(said[text]), 0.0)), 6)
