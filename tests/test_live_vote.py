@@ -139,6 +139,11 @@ WHOLES: dict[str, tuple[list[Texts | None], str, float]] = {
         0.4,
     ),
     "a sure frame counts more": ([says(n11=0.6, n17=0.4)] * 2 + [says(n17=0.98, n11=0.02)], "17", 0.4),
+    "a space is not worth a quarrel": (
+        [says(**{"n1 7": 0.3, "n17": 0.2, "n11": 0.4})] * 2 + [says(n17=0.5, n11=0.4)],
+        "1 7",
+        0.5,
+    ),
     "one frame alone decides nothing": ([says(n17=0.9, n11=0.01)] * 4 + [says(n999=1.0)], "17", 0.9),
     "old frames are forgotten": ([says(n11=0.99)] * 3 + [says(n17=0.99)] * 5, "17", 0.99),
 }
@@ -159,6 +164,12 @@ class TestWholeTexts:
         said = Texts(logp, {"17": -8.0})
         assert said.of("23") == pytest.approx(total(logp, "23"), abs=1e-6)
         assert said.of("2345") == -22.0, "one frame says no more against a text"
+
+    def test_a_number_whose_space_comes_and_goes_is_announced_once(self) -> None:
+        watcher = Watcher()
+        for one in [says(**{"n1 745": 0.6, "n1745": 0.4}), says(**{"n1 745": 0.4, "n1745": 0.6})] * 20:
+            watcher.see(still("1745"), times=2, texts=[one])
+        assert len(watcher.news) == 1
 
     def test_a_number_is_announced_with_its_signs_and_the_characters_of_a_frame_that_read_it(self) -> None:
         watcher = Watcher()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 
-from neocog.live.tracks import Track
+from neocog.live.tracks import Track, bare
 from neocog.reading.records import Box
 from neocog.reading.words import around
 from neocog.text import edit_distance
@@ -91,7 +91,7 @@ class Announcer:
         news = []
         for track in tracks:
             text, p, rules, last = track.text, track.confidence, self.rules, self._said.get(track.number)
-            if not track.complete or (last and last.text == text) or not allows(text):
+            if not track.complete or (last and bare(last.text) == track.bare) or not allows(text):
                 continue
             enough = rules.evidence
             if track.steady >= rules.long and not any(
@@ -102,7 +102,9 @@ class Announcer:
                 continue
             if any(at_border(digit.box, bounds, rules) for digit in track.shown):
                 continue
-            doubts = (p < rules.sure) + any(alike(text, k.text) for k in self._known if k.t >= self._began)
+            doubts = (p < rules.sure) + any(
+                alike(track.bare, bare(k.text)) for k in self._known if k.t >= self._began
+            )
             if track.steady < rules.hold * rules.doubtful**doubts or self._disputed(track, tracks):
                 continue
             new = _Known(text, track.number, around([one.box for one in track.shown]), t)
@@ -143,7 +145,7 @@ class Announcer:
             (x, y, wide, high), (left, top, w, h) = box, known.box
             off = max(abs(x + wide / 2 - left - w / 2), abs(y + high / 2 - top - h / 2))
             here = off <= self.rules.near * high and t - known.t <= self.rules.left
-            if known.text == track.text and (here or known.number == track.number):
+            if bare(known.text) == track.bare and (here or known.number == track.number):
                 return known
         return None
 
@@ -155,10 +157,10 @@ class Announcer:
         """
         others = {other.number for other in tracks} - {track.number}
         counts = Counter(text for _, number, text in self._readings if number not in others)
-        own = counts.pop(track.text, 0)
+        own = counts.pop(track.bare, 0)
         for text, count in counts.items():
-            weight = _LONGER if len(text) > len(track.text) else 1
-            if rivals(track.text, text) and own < self.rules.ahead * weight * count:
+            weight = _LONGER if len(text) > len(track.bare) else 1
+            if rivals(track.bare, text) and own < self.rules.ahead * weight * count:
                 return True
         return False
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from neocog.live.frame_reader import FrameReading
 from neocog.live.pipeline import STAGES, Settings, View
+from neocog.live.tracks import bare
 from neocog.network.spec import LABELS
 from neocog.reading.records import REJECTED, Box, DigitReading
 from neocog.vision.finder import normalised
@@ -71,7 +72,7 @@ def _draw_numbers(out: Picture, view: View, settings: Settings) -> None:
     """Draw the agreed numbers large at the bottom; green once they are announced."""
     height, width = out.shape[:2]
     texts = [
-        (settings.shown(track.text), SURE if track.text == said else UNSURE)
+        (settings.shown(track.text), SURE if track.bare == bare(said or "") else UNSURE)
         for track, said in zip(view.tracks, view.said, strict=True)
         if track.text.strip(REJECTED) and settings.allows(track.text)
     ]

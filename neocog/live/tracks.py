@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from math import exp, hypot, inf, log
-from statistics import fmean, median
+from statistics import fmean, median, mode
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,13 +85,24 @@ class Agreement:
         return REJECTED, 0.0
 
 
+def bare(text: str) -> str:
+    """Return a text without its spaces."""
+    return text.replace(" ", "")
+
+
 class Texts:
-    """What a line may be by one frame of a line reader; ``given``: only the likely ``texts`` may occur."""
+    """What a line may be by one frame of a line reader; ``given``: only the likely ``texts`` may occur.
+
+    Texts that differ in spaces alone are one: whether there is a space is seldom sure.
+    """
 
     def __init__(self, logp: NDArray[np.float32], texts: Mapping[str, float], *, given: bool = False) -> None:
-        self._logp, self._known = logp, dict(texts)
+        self._logp, self._known, self.spelt = logp, dict[str, float](), dict[str, str]()
+        for text, value in sorted(texts.items(), key=lambda item: -item[1]):
+            self.spelt.setdefault(bare(text), text)
+            self._known[bare(text)] = float(np.logaddexp(self._known.get(bare(text), -inf), value))
         self._all = float(np.logaddexp.reduce(list(texts.values()))) if given else 0.0
-        self.leading = sorted(texts, key=lambda text: -texts[text])[:_LEADING]
+        self.leading = sorted(self._known, key=lambda text: -self._known[text])[:_LEADING]
 
     def of(self, text: str, below: float | None = None) -> float:
         """The log likelihood of a text, at least 14 below the best; ``below`` that if it is not known."""
@@ -110,7 +121,8 @@ class Texts:
         some = [text for text, most in zip(some, high, strict=True) if most >= max(low)]  # others cannot win
         said = {text: [vote.of(text) for vote in votes] for text in some}
         text = max(said, key=lambda text: sum(said[text]))
-        return text, round(exp(min(median(said[text]), 0.0)), 6)
+        spelt = mode(vote.spelt.get(text, text) for vote in votes)
+        return spelt, round(exp(min(median(said[text]), 0.0)), 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +146,7 @@ class Track:
     digits: tuple[Digit, ...] = ()
     step: Shift = (0.0, 0.0)  # by which it moved between the last two frames
     steady: int = 0  # frames for which its text has been complete and the same
-    read: str = ""  # what the newest frame alone read, empty if it did not see the line
+    read: str = ""  # what the newest frame alone read, spaces left out; empty if it did not see the line
     texts: tuple[Texts | None, ...] = ()  # what each of the last n frames of a line reader says, newest last
     chosen: tuple[str, float] = ("", 0.0)  # by them, and its probability
 
@@ -149,10 +161,15 @@ class Track:
         return self.chosen[0] if self.texts else "".join(digit.char for digit in self.shown)
 
     @property
+    def bare(self) -> str:
+        """Its text without spaces."""
+        return bare(self.text)
+
+    @property
     def complete(self) -> bool:
         """Whether all is agreed on and no new digit is about to come or an old one to go."""
         if self.texts:
-            return bool(self.text) and len(self.read) <= len(self.text)
+            return bool(self.text) and len(self.read) <= len(self.bare)
         sure = bool(self.text) and REJECTED not in self.text
         return sure and all(digit.present or digit.votes[-1] is None for digit in self.digits)
 
@@ -230,15 +247,14 @@ class Tracker:
         chosen = Texts.decide(votes) if len(votes) >= self.agreement.k else ("", 0.0)
         read = said.leading[0] if said else ""
         digits = tuple(replace(one, reading=_shifted(one.reading, step)) for one in track.digits)
-        if said and (read == chosen[0] or track.text != chosen[0] or not chosen[0]):
+        after = replace(track, step=step, read=read, texts=texts, chosen=chosen)
+        if said and (read == after.bare or track.bare != after.bare or not after.bare):
             digits = tuple(Digit(one, (one,), True) for one in row)
-        return replace(
-            track, digits=digits if votes else (), step=step, read=read, texts=texts, chosen=chosen
-        )
+        return replace(after, digits=digits if votes else ())
 
     def _stood(self, track: Track, after: Track) -> Track:
         """Count the frames for which its text has been complete and the same."""
-        same = track.complete and track.text == after.text
+        same = track.complete and track.bare == after.bare
         steady = (track.steady + 1 if same else 1) if after.complete else 0
         return replace(after, steady=steady)
 

@@ -87,7 +87,7 @@ def read_lines(
         zip(cut, answers, strict=True), key=lambda pair: id(pair[0]) if apart else pair[0].line
     ):
         parts = list(some)
-        if (line := _line(reader, parts, marks.boxes)) is not None:
+        if (line := _line(reader, parts, marks)) is not None:
             lines.append(line)
             read.update(*(strip.marks for strip, _ in parts))
     digits = np.flatnonzero((marks.kinds < 10) & (marks.scores >= StripSettings().score))
@@ -99,9 +99,7 @@ def _likely(logp: Logs) -> float:
     return float(logp.max(axis=1).sum())
 
 
-def _line(
-    reader: "Reader", parts: Sequence[tuple[Strip, Logs]], marks: NDArray[np.float32]
-) -> TextLine | None:
+def _line(reader: "Reader", parts: Sequence[tuple[Strip, Logs]], marks: Finding) -> TextLine | None:
     """What the strips of a line say together; None if no digit is among it, or it hardly is a number."""
     logs, places = list[Logs](), list[Place]()
     for strip, own in parts:
@@ -113,7 +111,7 @@ def _line(
     if letters or not any(char.isdigit() for char in number.text):
         return None
     boxes = _boxes([(char.first, char.last) for char in number.chars], places, marks)
-    chars = [_char(*pair, logp) for pair in zip(number.chars, boxes, strict=True)]
+    chars = [_char(char, *box, logp) for char, box in zip(number.chars, boxes, strict=True)]
     spaces = [-1, *(k for k, char in enumerate(chars) if char.char == " "), len(chars)]
     spans = [(before + 1, after) for before, after in pairwise(spaces) if before + 1 < after]
     words = []
@@ -142,25 +140,30 @@ def _word(chars: tuple[DigitReading, ...], p: float) -> NumberReading:
     return NumberReading("".join(c.char for c in chars), p, around([c.box for c in chars]), chars)
 
 
-def _char(char: ctc.Char, box: Box, logp: Logs) -> DigitReading:
-    """A character that was read, or ``?`` if it is doubtful or was perhaps left out."""
+def _char(char: ctc.Char, box: Box, score: float, logp: Logs) -> DigitReading:
+    """A character that was read, ``?`` if it is doubtful or was perhaps left out; ``score``: its mark's."""
     p = np.exp(logp[min(char.first, len(logp) - 1) : char.last + 1])
     second, first = np.sort(p[:, :BLANK].max(axis=0))[-2:].tolist()
     read = REJECTED if char.reason else char.char
-    return DigitReading(read, float(char.p), first - second, box, char.reason, 1 - float(p[:, BLANK].min()))
+    there = min(score, 1 - float(p[:, BLANK].min()))
+    return DigitReading(read, float(char.p), first - second, box, char.reason, there)
 
 
 def _boxes(
-    spans: Sequence[tuple[int, int]], places: Sequence[Place], marks: NDArray[np.float32]
-) -> list[Box]:
-    """The box of each character: of the mark in which it alone is, else of the ink between its neighbours."""
+    spans: Sequence[tuple[int, int]], places: Sequence[Place], found: Finding
+) -> list[tuple[Box, float]]:
+    """The box of each character: of the mark in which it alone is, else of the ink between its neighbours.
+
+    With it goes the score of the mark that it is in, 0.5 if it is in none.
+    """
+    marks = found.boxes
     at = [(places[k][0], _STEP * (places[k][1] + (last - k) / 2) - _BEFORE) for k, last in spans]
     own = []
     for strip, middle in at:
         off = {k: strip.to_page(middle, ROWS / 2)[0] - marks[k, 0] - marks[k, 2] / 2 for k in strip.marks}
         inside = [k for k in off if abs(off[k]) <= marks[k, 2] / 2]
         own.append(min(inside, key=lambda k: abs(off[k]), default=None))
-    out = list[Box]()
+    out = list[tuple[Box, float]]()
     for (strip, middle), mark in zip(at, own, strict=True):
         if mark is not None and own.count(mark) == 1:
             left, top, wide, high = marks[mark].tolist()
@@ -169,7 +172,8 @@ def _boxes(
             first = max([middle - _REACH, *(x for x in others if x < middle)])
             last = min([middle + _REACH, *(x for x in others if x > middle)])
             left, top, wide, high = strip.box(round(first), round(last))
-        out.append((round(left), round(top), max(1, round(wide)), max(1, round(high))))
+        box = round(left), round(top), max(1, round(wide)), max(1, round(high))
+        out.append((box, 0.5 if mark is None else float(found.scores[mark])))
     return out
 
 
