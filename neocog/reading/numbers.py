@@ -145,7 +145,7 @@ def _char(char: ctc.Char, box: Box, score: float, logp: Logs) -> DigitReading:
     p = np.exp(logp[min(char.first, len(logp) - 1) : char.last + 1])
     second, first = np.sort(p[:, :BLANK].max(axis=0))[-2:].tolist()
     read = REJECTED if char.reason else char.char
-    there = min(score, 1 - float(p[:, BLANK].min()))
+    there = min(score**2 / (score**2 + (1 - score) ** 2), 1 - float(p[:, BLANK].min()))
     return DigitReading(read, float(char.p), first - second, box, char.reason, there)
 
 
