@@ -88,6 +88,8 @@ def live(
     asked_size = _size(size)
     region = Roi.parse(roi) if roi else None
     agreement = Agreement.parse(agree)
+    if length and reader == "lines":
+        raise UsageError("--length counts digits of --reader digits; give --pattern, such as ##/##/####")
     form = PLACE * length if pattern is None and length else pattern
     kind = LinePattern if reader == "lines" else Pattern
     expected = None if form is None else kind(form)

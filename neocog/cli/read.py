@@ -25,7 +25,7 @@ Overlay = option(
 ReportFile = option("--report", "FILE.html", "Write an HTML page, the most uncertain pictures first.")
 Rotate = option(
     "--rotate", "auto|0|90|180|270",
-    "Turn pages clockwise; auto turns sideways pages that have at least 12 digits.",
+    "Turn pages clockwise; auto turns pages that are clearly not upright.",
 )  # fmt: skip
 DigitsOnly = option("--digits-only", None, "Leave signs and spaces out of the text.")
 Timings = option("--timings", None, "Add the time of each stage to JSON records.")

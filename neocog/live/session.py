@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from neocog.live.recorder import Recorder
 from neocog.live.sources import Source
 from neocog.live.tracks import Row
 from neocog.reading.pictures import identity
-from neocog.reading.records import REJECTED, PageReading
+from neocog.reading.records import REJECTED, PageReading, SignReading
 from neocog.text import tell, to_json
 
 if TYPE_CHECKING:
@@ -152,11 +152,16 @@ class Session:
         self, frame: int, t: float, age_ms: float, text: str, digits: Row, **more: Any
     ) -> dict[str, Any]:
         model, finder = self.reader.model.id, self.reader.finder.model.id
-        digits = tuple(digit for digit in digits if digit.char == REJECTED or digit.char.isdigit())
-        kind = self.reader.kind
-        page = PageReading(
-            self.source.name, text=text, digits=digits, model=model, finder=finder, reader=kind, **more
+        read = [digit.char == REJECTED or digit.char.isdigit() for digit in digits]
+        signs = tuple(
+            SignReading(sign.char, sign.p, sign.box)
+            for sign, digit in zip(digits, read, strict=True)
+            if not digit
         )
+        page = PageReading(
+            self.source.name, text=text, digits=tuple(compress(digits, read)), model=model, finder=finder,
+            signs=signs, reader=self.reader.kind, **more,
+        )  # fmt: skip
         return page.to_dict() | {"frame": frame, "t": round(t, 3), "age_ms": round(age_ms, 1)}
 
     def end_recording(self) -> None:

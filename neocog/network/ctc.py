@@ -16,19 +16,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import groupby, islice
+from itertools import compress, groupby, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from neocog.errors import UsageError
+from neocog.network.lines import ALPHABET
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 State = tuple[Any, ...]
 
-ALPHABET = "0123456789.,-/:+()=x*%# "
 BLANK = len(ALPHABET)
 PLACE = "#"  # a digit in a pattern
 TWO_ANSWERS = "two answers"
@@ -47,15 +47,16 @@ class Automaton:
     """Texts that may occur: those that have one of some patterns, those of a list, or those that do both.
 
     In a pattern ``#`` is a digit and every other character is itself; one that is not in the alphabet is not
-    looked for, and stands in the number as it is. UsageError if a pattern or a text cannot be read.
+    looked for, nor spaces beside it, and stands in the number as it is. UsageError if a pattern or a text cannot be read.
     """
 
     def __init__(self, patterns: Iterable[str] = (), texts: Iterable[str] | None = None) -> None:
         self._patterns: dict[str, str] = {}  # by what of them is looked for
         for form in patterns:
             if PLACE not in form or not form.isprintable() or len(form) > _LONGEST:
-                raise UsageError(f"pattern {form[:80]!r}: expected a # for each digit, such as ##-####")
-            self._patterns["".join(char for char in form if char in ALPHABET)] = form
+                wanted = f"a # for each digit, such as ##-####, {_LONGEST} characters at most"
+                raise UsageError(f"pattern {form[:80]!r}: expected {wanted}")
+            self._patterns["".join(compress(form, _looked_for(form)))] = form
         # A state is all texts with the same beginning: its patterns, or a range of the sorted list.
         self.start: State = tuple(self._patterns)
         self._columns: list[bytes] = []  # of the list, by place; 0 after the end
@@ -77,7 +78,8 @@ class Automaton:
             raise UsageError(f"valid texts: expected at most {_MOST}, of 50 characters each")
         readable = re.compile(f"[{re.escape(ALPHABET)}]{{1,{_LONGEST}}}").fullmatch
         if (wrong := next((text for text in some if not readable(text)), None)) is not None:
-            raise UsageError(f"valid text {wrong[:80]!r}: expected some of the characters {ALPHABET}")
+            wanted = f"1 to {_LONGEST} of the characters {ALPHABET}"
+            raise UsageError(f"valid text {some.index(wrong) + 1}, {wrong[:80]!r}: expected {wanted}")
         some = [text for text in some if self.accepts(text)] if self._patterns else some
         longest = max(map(len, some), default=0) + 1
         return np.sort(np.array(some, dtype=f"S{longest}")).view(np.uint8).reshape(len(some), longest)
@@ -104,9 +106,17 @@ class Automaton:
         """Return what is not looked for in a text's pattern, each with the place that it stands before."""
         for form, whole in self._patterns.items():
             if len(form) == len(text) and all(map(_fits, text, form)):
-                seen = [char in ALPHABET for char in whole]
+                seen = _looked_for(whole)
                 return [(sum(seen[:k]), char) for k, char in enumerate(whole) if not seen[k]]
         return []
+
+
+def _looked_for(form: str) -> list[bool]:
+    """Which characters of a pattern are: neither those that the alphabet lacks nor spaces beside them."""
+    seen = [True] * len(form)
+    for part in re.finditer(rf" *([^{re.escape(ALPHABET)}]+ *)+|^ +| +$", form):
+        seen[slice(*part.span())] = [False] * len(part[0])
+    return seen
 
 
 def _fits(char: str, form: str) -> bool:

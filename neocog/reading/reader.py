@@ -124,6 +124,8 @@ class Reader:
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
         self.engine = self.opened(device=device, precision=precision, plan=plan)
         usual: int = getattr(self.engine, "batch", 1)  # a line engine reads strip by strip
+        if batch is not None and reader == "lines":
+            raise UsageError("--batch is for --reader digits; leave it out")
         self.batch = usual if batch is None else batch
         if not isinstance(finder, FinderModel):
             finder = load_finder(find_model(finder or FINDER))
@@ -176,8 +178,10 @@ class Reader:
         """Find the digits of a grey page (H, W); the digit network answers for each of them.
 
         ``found`` is what `look` said of it, where it was asked before; ``settings`` are those of
-        the search, not of the finder.
+        the search, not of the finder. UsageError if the reader reads whole lines.
         """
+        if self.line_model is not None:
+            raise UsageError("find and places tell digits one at a time; use a Reader of digits, or read")
         return lay_out(
             grey, self.finder, self._known, count=self.pattern.digits if self.pattern else None,
             turn=self.rotate, weights=self.weights, settings=settings, found=found,

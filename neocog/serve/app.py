@@ -124,7 +124,7 @@ class Api:
                 raise HTTPException(409, f"nothing is saved: {why}") from None
             except OSError as error:
                 raise HTTPException(507, f"nothing is saved: {reason_of(error).lower()}") from None
-        return _json({"pages": count})
+        return _json({"pages": count, "lines": len(lines)})
 
     @asynccontextmanager
     async def _taken(self, request: Request) -> AsyncIterator[bytes]:

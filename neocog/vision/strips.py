@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.network.lines import NARROWEST, ROWS, WIDEST
 from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged
 
 Grey = NDArray[np.uint8]
@@ -20,9 +21,6 @@ Ink = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Boxes = NDArray[np.floating[Any]]
 """Left, top, width and height in pixels of the page, (N, 4)."""
-
-ROWS = 48
-NARROWEST, WIDEST = 16, 700
 
 _SKEWED = 0.15  # skewness of greys from which ink is bright
 _RULE = 10  # grey levels that a rule stands out of its paper

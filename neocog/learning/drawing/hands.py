@@ -19,6 +19,7 @@ from neocog.learning.allographs import styles_of
 from neocog.learning.formats import read_idx, read_labels_csv
 from neocog.learning.strokes import Strokes, read_strokes
 from neocog.network.lines import ALPHABET
+from neocog.text import tell
 from neocog.vision.decode import decode
 from neocog.vision.strips import tightened
 
@@ -166,8 +167,14 @@ def own_lines(folder: Path, rows: int) -> list[Real]:
     if not table.is_file():
         return []
     told = read_labels_csv(table)
-    pairs = [pair for pair in zip(told.files, told.texts or (), strict=True) if {*pair[1]} <= {*ALPHABET}]
-    return [(_of_height(next(decode(file)).grey, rows), text) for file, text in pairs]
+    if told.texts is None:
+        raise InputError(f"{table}: no column 'text', which says what stands in each line")
+    pairs = list(zip(told.files, told.texts, strict=True))
+    known = [(file, text) for file, text in pairs if text and {*text} <= {*ALPHABET}]
+    if len(known) < len(pairs):
+        less = len(pairs) - len(known)
+        tell(f"{less} of {len(pairs)} own lines are empty or have other characters: left out")
+    return [(_of_height(next(decode(file)).grey, rows), text) for file, text in known]
 
 
 def _of_height(grey: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
