@@ -47,7 +47,8 @@ class Automaton:
     """Texts that may occur: those that have one of some patterns, those of a list, or those that do both.
 
     In a pattern ``#`` is a digit and every other character is itself; one that is not in the alphabet is not
-    looked for, nor spaces beside it, and stands in the number as it is. UsageError if a pattern or a text cannot be read.
+    looked for, nor spaces beside it, and stands in the number as it is. UsageError if a pattern or a text
+    cannot be read.
     """
 
     def __init__(self, patterns: Iterable[str] = (), texts: Iterable[str] | None = None) -> None:
