@@ -174,7 +174,7 @@ def _reach(w: NDArray[np.float32], b: NDArray[np.float32], most: float) -> float
 
 
 def from_digits(model: Model, *, seed: int, inner: int = 160) -> LineModel:
-    """Return what learning starts from: a digit model's layers, its labels as characters, a random head."""
+    """Return a line model that has learned nothing yet: a digit model's layers, its labels, a random head."""
     rng, planes = np.random.default_rng(seed), model.planes[2]
     n = len(ALPHABET) + 1
     own = rng.normal(0, 0.05, (n, planes))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from neocog.errors import UsageError
 from neocog.network.ctc import Automaton
 from neocog.network.decision import Answers, all_scores
+from neocog.network.lines import ALPHABET
 from neocog.text import reason_of
 from neocog.vision.finder import SURE
 
@@ -105,7 +106,8 @@ class LinePattern(Pattern):
 
     def fits(self, chars: Sequence[str]) -> bool:
         """Whether a line has the form, wherever spaces stand."""
-        return Automaton([self.form.replace(" ", "")]).accepts("".join(chars).replace(" ", ""))
+        read = "".join(char for char in "".join(chars) if char in ALPHABET and char != " ")
+        return Automaton([self.form.replace(" ", "")]).accepts(read)
 
     def fill(self, chars: Sequence[str]) -> str:
         """Return the line as it is: its signs were read."""
@@ -114,6 +116,8 @@ class LinePattern(Pattern):
 
 def read_valid(path: str | Path) -> tuple[str, ...]:
     """Return the numbers that a file lists, one a line; UsageError if it cannot be read or is too large."""
+    if not Path(path).is_file():
+        raise UsageError(f"{path}: no file of valid numbers, one a line; give another --valid")
     try:
         with open(path, "rb") as stream:
             data = stream.read(MAX_VALID + 1)

@@ -9,6 +9,7 @@ import gzip
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from zipfile import BadZipFile
 
 import cv2
 import numpy as np
@@ -19,7 +20,7 @@ from neocog.learning.allographs import styles_of
 from neocog.learning.formats import read_idx, read_labels_csv
 from neocog.learning.strokes import Strokes, read_strokes
 from neocog.network.lines import ALPHABET
-from neocog.text import tell
+from neocog.text import reason_of, tell
 from neocog.vision.decode import decode
 from neocog.vision.strips import tightened
 
@@ -126,7 +127,7 @@ def _by_writer(name: str, labels: NDArray[np.int64], file: Path, held: bool) -> 
     try:
         writers = gzip.decompress(file.read_bytes()).decode().split()
     except (OSError, EOFError, ValueError) as error:
-        raise InputError(f"{file}: no list of writers ({error})") from None
+        raise InputError(f"{file}: no list of writers ({reason_of(error)})") from None
     by: dict[str, ByDigit] = {}
     for k, (label, writer) in enumerate(zip(labels.tolist(), writers, strict=False)):
         if (writer in HELD_WRITERS.get(name, ())) == held:
@@ -149,8 +150,11 @@ def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Real]:
     found: list[Real] = []
     seen: Counter[str] = Counter()
     for path in sorted((folder / "lines/free/lectaurep").glob("*.npz")):
-        with np.load(path) as file:  # each look into it unpacks
-            images, start, texts, pages = (file[name] for name in ("images", "start", "text", "page"))
+        try:
+            with np.load(path) as file:  # each look into it unpacks
+                images, start, texts, pages = (file[name] for name in ("images", "start", "text", "page"))
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            raise InputError(f"{path}: no lines of lectaurep ({reason_of(error)})") from None
         for k, (text, page) in enumerate(zip(map(str, texts), map(str, pages), strict=True)):
             text = text.replace(" ", "")
             seen[text] += (page in HELD_PAGES) == held
