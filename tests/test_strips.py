@@ -95,6 +95,8 @@ def test_a_wide_picture_of_one_line_is_a_strip_as_a_whole_if_that_is_not_too_lon
     assert np.abs(np.subtract(strip.box(*columns), (left, top, wide, high))).max() < 5
     grey, boxes = page([("8" * 40, 30, 60)], shape=(80, 1600))
     assert len(strips(grey, marks(boxes))) > 1
+    tight, boxes = page([("12345", 30, 50), ("67890", 30, 95)], shape=(100, 300))  # two lines are two
+    assert [len(strip.marks) for strip in strips(tight, marks(boxes))] == [5, 5]
 
 
 def test_marks_alone_are_seen_without_the_walls_of_their_cells() -> None:

@@ -116,7 +116,7 @@ def live(
             model = SMALL_MODEL if choose_device(device) == "cpu" else options.DEFAULT_MODEL
         opened = Reader(
             model, reader=reader, device=device, precision=precision, plan=plan,
-            min_p=min_p, pattern=form, finder=finder,
+            min_p=min_p, pattern=None if reader == "lines" else form, finder=finder,
         )  # fmt: skip
         session = Session(
             frames, opened, settings, None if headless else Window,

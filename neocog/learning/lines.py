@@ -54,8 +54,8 @@ class LineTraining:
     steps: int = 20_000
     columns: int = 60_000  #: of a step's strips together
     rate: float = 2e-3  #: largest rate of AdamW
-    core: float = 20.0  #: times that, for what the ten layers had learned before
-    signs: int = 3  #: planes that US4 gets for each sign
+    core: float = 15.0  #: times that, for what the ten layers had learned before
+    signs: int = 0  #: planes that US4 gets for each sign
     fresh: float = 160.0  #: new lines a step
     kept: int = 160  #: chunks of 240 lines to choose from
     real: float = 0.12  #: share of real lines

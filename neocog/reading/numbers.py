@@ -82,16 +82,19 @@ def read_lines(
     for k, answer in zip(doubtful, again, strict=True):
         if _likely(answer) > _likely(answers[k]) + _CLEARER:
             answers[k], cut[k] = answer, replace(cut[k], ink=cut[k].alone)
-    lines, read = [], set[int]()
+    lines, lost = list[TextLine](), 0
+    sure = (marks.kinds < 10) & (marks.scores >= StripSettings().score)
+    left_out = set(np.flatnonzero(sure).tolist())
     for _, some in groupby(
         zip(cut, answers, strict=True), key=lambda pair: id(pair[0]) if apart else pair[0].line
     ):
         parts = list(some)
         if (line := _line(reader, parts, marks)) is not None:
             lines.append(line)
-            read.update(*(strip.marks for strip, _ in parts))
-    digits = np.flatnonzero((marks.kinds < 10) & (marks.scores >= StripSettings().score))
-    return lines, len(set(digits.tolist()) - read)
+            its = left_out.intersection(k for strip, _ in parts for k in strip.marks)
+            left_out -= its
+            lost += max(0, len(its) - len(line.chars))  # more digits were seen than characters are read
+    return lines, len(left_out) + lost
 
 
 def _likely(logp: Logs) -> float:

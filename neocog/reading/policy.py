@@ -116,9 +116,9 @@ class LinePattern(Pattern):
 
 def read_valid(path: str | Path) -> tuple[str, ...]:
     """Return the numbers that a file lists, one a line; UsageError if it cannot be read or is too large."""
-    if Path(path).exists() and not Path(path).is_file():  # a pipe: it may never end
-        raise UsageError(f"{path}: no file of valid numbers, one a line; give another --valid")
     try:
+        if Path(path).is_fifo():  # it may never end
+            raise UsageError(f"{path}: no file of valid numbers, one a line; give another --valid")
         with open(path, "rb") as stream:
             data = stream.read(MAX_VALID + 1)
         if len(data) > MAX_VALID:

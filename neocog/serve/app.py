@@ -109,6 +109,7 @@ class Api:
             if [char for char in text if char in "0123456789"] != [char for char, _ in digits]:
                 raise HTTPException(400, "expected the same digits in the text as in digits")
             said = "".join(line for line, _ in lines)
+            # lines of another text are not kept: the answer counts those that are
             same = len(lines) <= MAX_LINES and "".join(said.split()) == "".join(text.split())
             lines, digits = [own for own in lines if own[1] and same], [own for own in digits if own[1]]
             marks |= {"boxes": [box for _, box in digits], "lines": [box for _, box in lines]}

@@ -220,7 +220,8 @@ def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) ->
     settings = settings or StripSettings()
     page = _Page(grey, merged(found[found.scores >= settings.least], FinderSettings()), settings)
     tall = page.tall(range(len(page.boxes))) if page.digits.any() else 0.0
-    if len(grey) < min(page.wide, settings.full * tall) and page.wide < WIDEST / settings.tall * tall:
+    low = len(grey) < min(page.wide, settings.full * tall) and page.wide < WIDEST / settings.tall * tall
+    if low and len(lines_of(page.boxes, page.digits, settings)) == 1:
         return [page.whole()]
     return list(islice(page.strips(), settings.most))
 
