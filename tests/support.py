@@ -20,9 +20,9 @@ from typer.testing import CliRunner, Result
 from neocog.cli import app
 from neocog.learning.selforganise import edge_references
 from neocog.network import fields, reference
-from neocog.network.lines import LineModel, from_digits
+from neocog.network.lines import ALPHABET, Head, LineModel
 from neocog.network.model import Model, SWeights
-from neocog.network.spec import preset
+from neocog.network.spec import REJECT, preset
 from neocog.network.u0 import u0_from_digits
 from neocog.vision.normalise import normalise
 
@@ -205,3 +205,19 @@ def scene(width: int = 60, height: int = 40, mode: str = "L") -> Image.Image:
     picture = Image.new("L", (width, height), 255)
     picture.paste(20, (5, 5, 20, 15))
     return picture.convert(mode)
+
+
+def from_digits(model: Model, *, seed: int, inner: int = 160) -> LineModel:
+    """Return a line model that has learned nothing yet: a digit model's layers, its labels, a random head."""
+    rng, planes = np.random.default_rng(seed), model.planes[2]
+    n = len(ALPHABET) + 1
+    own = rng.normal(0, 0.05, (n, planes))
+    own[np.where(model.labels == REJECT, n - 1, model.labels), np.arange(planes)] += 8
+    bias = np.zeros(n, np.float32)
+    bias[-1] = 2
+    w1 = rng.normal(0, np.sqrt(2 / (10 * planes)), (inner, 2 * planes, 5)).astype(np.float32)
+    w2 = rng.normal(0, np.sqrt(2 / (5 * inner)), (inner, inner, 5)).astype(np.float32)
+    w3 = rng.normal(0, 0.1 / np.sqrt(inner), (n, inner, 1)).astype(np.float32)
+    b1, b2, b3 = (np.zeros(len(w), np.float32) for w in (w1, w2, w3))
+    digits = replace(model, name=f"{model.name}-lines", card={}, version="")
+    return LineModel(digits, Head(own.astype(np.float32), bias, (w1, w2, w3), (b1, b2, b3)))

@@ -17,14 +17,14 @@ from neocog.cuda.compiler import build
 from neocog.cuda.lines import CudaLineEngine, LinePass, tiles_of
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import fields, reference
-from neocog.network.lines import NARROWEST, ROWS, WIDEST, columns, from_digits, log_likelihoods, strip_u0
+from neocog.network.lines import NARROWEST, ROWS, WIDEST, columns, log_likelihoods, strip_u0
 from neocog.network.model import load_model
 from neocog.network.spec import preset
 from neocog.reading.device import open_line_engine
 from tests import cuda_fake
 from tests.cuda_maps import PASS_BOUND, assert_adds_up
 from tests.cuda_support import SHIPPED
-from tests.support import few, glyph, tiny_model
+from tests.support import few, from_digits, glyph, tiny_model
 
 #: Largest error of a layer's map, as a share of its strongest response (C-cells: of its square).
 BOUND = {"fp32": 5e-5, "fp16": 2e-2}

@@ -10,11 +10,11 @@ import pytest
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import line_engine
 from neocog.network.line_engine import LineEngine
-from neocog.network.lines import LineModel, columns, from_digits, log_likelihoods
+from neocog.network.lines import LineModel, columns, log_likelihoods
 from neocog.network.model import load_model
 from neocog.network.reference import respond_line
 from neocog.network.u0 import u0_from_digits
-from tests.support import digits_of, tiny_model
+from tests.support import digits_of, from_digits, tiny_model
 
 Strip = np.ndarray[Any, np.dtype[Any]]
 

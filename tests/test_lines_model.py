@@ -13,10 +13,10 @@ from experiments.learning.ship import write_sums
 from neocog.errors import InputError, ModelError
 from neocog.network import lines, registry
 from neocog.network import model as digit_file
-from neocog.network.lines import ALPHABET, LineModel, from_digits, load_lines
+from neocog.network.lines import ALPHABET, LineModel, load_lines
 from neocog.network.reference import respond, respond_line
 from neocog.network.u0 import u0_from_digits
-from tests.support import digit_strip, digits_of, run, tiny_lines, tiny_model
+from tests.support import digit_strip, digits_of, from_digits, run, tiny_lines, tiny_model
 
 
 def test_an_isolated_digit_is_read_as_ever() -> None:

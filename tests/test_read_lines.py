@@ -23,12 +23,12 @@ from neocog.live.capture import Frame
 from neocog.live.frame_reader import FrameReader
 from neocog.live.pipeline import Pipeline
 from neocog.live.sources import open_source
-from neocog.network.lines import ALPHABET, LineModel, columns, from_digits
+from neocog.network.lines import ALPHABET, LineModel, columns
 from neocog.reading.formats import KINDS, Format
 from neocog.reading.policy import LinePattern, read_valid
 from neocog.reading.records import DigitReading, LineReading, NumberReading, PageReading, WordReading
 from tests.live_support import clip, picture
-from tests.support import page, run, tiny_model
+from tests.support import from_digits, page, run, tiny_model
 
 BLANK = len(ALPHABET)
 
@@ -108,6 +108,14 @@ def test_a_doubtful_character_is_rejected_for_a_reason() -> None:
     assert [digit.reason for digit in reading.digits] == [None, "two answers", None]
     assert reading.lines[0].numbers is not None
     assert reading.lines[0].numbers[0].p == pytest.approx(0.6, abs=0.01)
+
+
+def test_a_number_that_is_likelier_wrong_than_right_has_a_mark() -> None:
+    others = {f"at{k}": ("8", share) for k, share in enumerate((0.2, 0.3, 0.25))}
+    (number,) = reader_of("307", others, min_p=0.5).read(page("307")).lines[0].numbers or ()
+    assert number.p == pytest.approx(0.42, abs=0.01)
+    assert (number.text, number.chars[1].reason) == ("3?7", "the number is in doubt")
+    assert reader_of("307", others, min_p=0.4).read(page("307")).text == "307"
 
 
 @pytest.mark.parametrize("text", ["", "-", ", ."])

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.support import file_of, page, page_file, run, tiny_model
+from tests.support import file_of, from_digits, page, page_file, run, tiny_model
 
 pytest.importorskip("starlette")
 pytest.importorskip("httpx2")
@@ -32,7 +32,6 @@ from neocog import Reader
 from neocog.batch.sources import Item
 from neocog.batch.tasks import Task
 from neocog.learning.formats import read_idx, read_labels_csv
-from neocog.network.lines import from_digits
 from neocog.reading.formats import Format
 from neocog.serve import app, guard, server, work
 from neocog.serve.app import Api, make_app

@@ -29,7 +29,7 @@ from neocog.learning.drawing.hands import THANKS, Rng, load_hands, own_lines, re
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.drawing.line import draw_sign
 from neocog.learning.trainable import SILENT, Contrast, GentleRoot, SCells, profiles_of
-from neocog.network.ctc import best_path, fit_temperature
+from neocog.network.ctc import BLANK, best_path, fit_temperature
 from neocog.network.layers import banded
 from neocog.network.line_engine import LineEngine
 from neocog.network.lines import ALPHABET, BESIDE, MARGIN, ROWS, Head, LineModel, columns, load_lines
@@ -39,7 +39,6 @@ from neocog.network.spec import REJECT, CSpec
 from neocog.text import edit_distance, to_json
 
 Tensor = Any
-BLANK = len(ALPHABET)
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
 _SHARES = np.array(
     [0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from neocog.errors import InputError
 from neocog.network import model as files
 from neocog.network.model import Model, Precision, Refused, check_shape, tensor_of
-from neocog.network.spec import INPUT_SIZE, REJECT, NetworkSpec
+from neocog.network.spec import INPUT_SIZE, NetworkSpec
 
 Counts = TypeVar("Counts", int, NDArray[np.int64])
 
@@ -171,19 +171,3 @@ def _finish(digits: Model, header: files.Header, tensors: files.Tensors) -> Line
 def _reach(w: NDArray[np.float32], b: NDArray[np.float32], most: float) -> float:
     """The largest sum w x + b for |x| <= most."""
     return float(np.abs(w).reshape(len(w), -1).sum(axis=1, dtype=np.float64).max() * most + np.abs(b).max())
-
-
-def from_digits(model: Model, *, seed: int, inner: int = 160) -> LineModel:
-    """Return a line model that has learned nothing yet: a digit model's layers, its labels, a random head."""
-    rng, planes = np.random.default_rng(seed), model.planes[2]
-    n = len(ALPHABET) + 1
-    own = rng.normal(0, 0.05, (n, planes))
-    own[np.where(model.labels == REJECT, n - 1, model.labels), np.arange(planes)] += 8
-    bias = np.zeros(n, np.float32)
-    bias[-1] = 2
-    w1 = rng.normal(0, np.sqrt(2 / (10 * planes)), (inner, 2 * planes, 5)).astype(np.float32)
-    w2 = rng.normal(0, np.sqrt(2 / (5 * inner)), (inner, inner, 5)).astype(np.float32)
-    w3 = rng.normal(0, 0.1 / np.sqrt(inner), (n, inner, 1)).astype(np.float32)
-    b1, b2, b3 = (np.zeros(len(w), np.float32) for w in (w1, w2, w3))
-    digits = replace(model, name=f"{model.name}-lines", card={}, version="")
-    return LineModel(digits, Head(own.astype(np.float32), bias, (w1, w2, w3), (b1, b2, b3)))

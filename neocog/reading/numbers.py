@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from neocog.vision.decode import Page
 
 Logs = NDArray[np.float32]
-Place = tuple[Strip, int]
+Column = tuple[Strip, int]
 """A column of an answer: its strip, and its number there."""
 
-SPACE, BLANK = ALPHABET.index(" "), len(ALPHABET)
+SPACE, BLANK = ALPHABET.index(" "), ctc.BLANK
+IN_DOUBT = "the number is in doubt"  # as a whole: its likeliest place of an error
 FAR = 8.0
 """How far below the best text, in log likelihood, one that is allowed may be; on even rows of strings nine of
 ten patterns that mend a reading are nearer, a quarter of those with a digit too many or too few are not."""
@@ -74,14 +75,7 @@ def read_lines(
     With ``apart`` each strip is a line of its own.
     """
     marks = merged(found[found.scores >= StripSettings().least], FinderSettings())
-    cut = strips(grey, marks)
-    engine: Any = reader.engine
-    answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
-    doubtful = [k for k, answer in enumerate(answers) if _likely(answer) < -_CLEARER]
-    again = engine.likelihoods([cut[k].alone for k in doubtful]) if doubtful else []
-    for k, answer in zip(doubtful, again, strict=True):
-        if _likely(answer) > _likely(answers[k]) + _CLEARER:
-            answers[k], cut[k] = answer, replace(cut[k], ink=cut[k].alone)
+    cut, answers = answered(reader.engine, grey, marks)
     lines, lost = list[TextLine](), 0
     sure = (marks.kinds < 10) & (marks.scores >= StripSettings().score)
     left_out = set(np.flatnonzero(sure).tolist())
@@ -97,6 +91,21 @@ def read_lines(
     return lines, len(left_out) + lost
 
 
+def answered(engine: Any, grey: NDArray[np.uint8], marks: Finding) -> tuple[list[Strip], list[Logs]]:
+    """Cut the lines of a page (H, W) out, and say what they are likely to be.
+
+    A strip that is in doubt is the ink of its marks alone, if that is likelier.
+    """
+    cut = strips(grey, marks)
+    answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
+    doubtful = [k for k, answer in enumerate(answers) if _likely(answer) < -_CLEARER]
+    again = engine.likelihoods([cut[k].alone for k in doubtful]) if doubtful else []
+    for k, answer in zip(doubtful, again, strict=True):
+        if _likely(answer) > _likely(answers[k]) + _CLEARER:
+            answers[k], cut[k] = answer, replace(cut[k], ink=cut[k].alone)
+    return cut, answers
+
+
 def _likely(logp: Logs) -> float:
     """Log likelihood of the likeliest path."""
     return float(logp.max(axis=1).sum())
@@ -104,7 +113,7 @@ def _likely(logp: Logs) -> float:
 
 def _line(reader: "Reader", parts: Sequence[tuple[Strip, Logs]], marks: Finding) -> TextLine | None:
     """What the strips of a line say together; None if no digit is among it, or it hardly is a number."""
-    logs, places = list[Logs](), list[Place]()
+    logs, places = list[Logs](), list[Column]()
     for strip, own in parts:
         logs += [own, _GAP]
         places += [(strip, t) for t in range(len(own) + 1)]
@@ -126,7 +135,11 @@ def _line(reader: "Reader", parts: Sequence[tuple[Strip, Logs]], marks: Finding)
             end = edges[-1].first if last < len(chars) else len(logp)
             text = "".join(char.char for char in number.chars[first:last])
             p = float(np.exp(ctc.total(logp[begin : max(end, begin + 1)], text))) * prod(e.p for e in edges)
-        words.append(_word(tuple(chars[first:last]), p))
+        said = chars[first:last]
+        if p < reader.policy.min_p and not any(char.reason for char in said):
+            least = min(range(len(said)), key=lambda k: said[k].p)
+            said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
+        words.append(_word(tuple(said), p))
     return TextLine(tuple(words), margin, logp, number.texts)
 
 
@@ -153,7 +166,7 @@ def _char(char: ctc.Char, box: Box, score: float, logp: Logs) -> DigitReading:
 
 
 def _boxes(
-    spans: Sequence[tuple[int, int]], places: Sequence[Place], found: Finding
+    spans: Sequence[tuple[int, int]], places: Sequence[Column], found: Finding
 ) -> list[tuple[Box, float]]:
     """The box of each character: of the mark in which it alone is, else of the ink between its neighbours.
 
