@@ -127,16 +127,20 @@ def _line(reader: "Reader", parts: Sequence[tuple[Strip, Logs]], marks: Finding)
     spaces = [-1, *(k for k, char in enumerate(chars) if char.char == " "), len(chars)]
     spans = [(before + 1, after) for before, after in pairwise(spaces) if before + 1 < after]
     words = []
+    spaceless = number.text.replace(" ", "")
+    alike = [value for other, value in number.texts.items() if other.replace(" ", "") == spaceless]
+    likely = float(np.exp(alike).sum())
     for first, last in spans:
-        p = number.p
+        p, inner = number.p, max(number.p, likely)  # the second whether spaces are there or not
         if len(spans) > 1 and margin is None:  # its columns say this word, if the spaces are there
             edges = [number.chars[k] for k in (first - 1, last) if 0 <= k < len(chars)]
             begin = edges[0].last + 1 if first else 0
             end = edges[-1].first if last < len(chars) else len(logp)
             text = "".join(char.char for char in number.chars[first:last])
-            p = float(np.exp(ctc.total(logp[begin : max(end, begin + 1)], text))) * prod(e.p for e in edges)
+            inner = float(np.exp(ctc.total(logp[begin : max(end, begin + 1)], text)))
+            p = inner * prod(e.p for e in edges)
         said = chars[first:last]
-        if p < reader.policy.min_p and not any(char.reason for char in said):
+        if inner < reader.policy.min_p and not any(char.reason for char in said):
             least = min(range(len(said)), key=lambda k: said[k].p)
             said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
         words.append(_word(tuple(said), p))
