@@ -5,7 +5,8 @@ from typing import Any
 from torch import nn
 from torch.nn import functional
 
-from neocog.learning.lines import BLANK, LineTraining
+from neocog.learning.lines import LineTraining
+from neocog.network.ctc import BLANK
 
 Tensor = Any
 
