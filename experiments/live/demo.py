@@ -83,7 +83,7 @@ def main() -> None:
     parser = arguments(__doc__, clip=DEFAULT / "demo/demo.avi", busy=busy)
     parser.add_argument("docs", type=Path, nargs="?", default=Path("docs"))
     args = parser.parse_args()
-    reader = Reader("neocog-small", device="cpu")
+    reader = Reader(device="cpu")
     screen = read(args.clip, reader, None if args.busy else FPS)
     if screen.kept is None:
         parser.exit(1, "no number was announced\n")

@@ -2,7 +2,6 @@
 
     python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT]
     python -m experiments.live.measure rules CLIPS [NAME ...] [-o RESULT]
-    python -m experiments.live.measure alike CLIPS NAME  # what digits of two frames have in common
 
 CLIPS is the folder ``clips`` of what `experiments.reading.freeze` drew: photographs held before a
 camera and sheets with eight digits of MNIST's last 5 000 training digits, at 640x480 and 1280x720;
@@ -23,9 +22,7 @@ import os
 import resource
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +35,8 @@ from experiments.harness.record import write_results
 from neocog.live.announce import Announcer, Rules
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
+from neocog.live.tracks import bare
+from neocog.network.registry import LINES
 from neocog.reading.reader import Reader
 
 SLIDE = 8  # frames in which a sheet comes or goes
@@ -106,7 +105,7 @@ def play(
             ages.append(view.age_ms)
             recognise.append(view.seen.ms)
             find.append(view.seen.find_ms)
-            news += [(one.frame, one.text) for one in view.news]
+            news += [(one.frame, bare(one.text)) for one in view.news]
             if seconds and now - start > seconds:
                 break
         run, played = pipeline.measures(), pipeline.capture.count
@@ -179,7 +178,7 @@ def at_rest(shown: list[Showing], folder: Path, reader: Reader) -> list[set[str]
     out = []
     for showing in shown:
         picture = cv2.imread(str(folder / showing.still))
-        text = reader.read(np.ascontiguousarray(picture[:, :, ::-1])).plain
+        text = bare(reader.read(np.ascontiguousarray(picture[:, :, ::-1])).text)
         out.append(set(text.split("\n")) & set(showing.lines))
     return out
 
@@ -213,7 +212,7 @@ def rules(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict
                     break
         for row, count in zip(rows, counts, strict=True):
             announcer = Announcer(with_rule(row["rule"], row["value"]))
-            news = [(index, one.text) for index, t, tracks, bounds in seen
+            news = [(index, bare(one.text)) for index, t, tracks, bounds in seen
                     for one in announcer.update(tracks, t, bounds)]  # fmt: skip
             own = judge(shown, news, readable, len(seen))
             count.update({key: own[key] for key in ("readable", "right")})
@@ -230,31 +229,6 @@ def with_rule(name: str, value: float | None) -> Rules:
     return replace(Rules(), **{name: math.log(value) if name in ("evidence", "lasting") else value})
 
 
-def alike(path: Path, reader: Reader, seconds: float | None) -> Iterator[dict[str, Any]]:
-    """Tell how often the network answers alike for digits of two frames, by their cosine."""
-    engine, before = reader.engine, None
-    rows: list[tuple[float, bool]] = []
-    with Pipeline(open_source(path), reader, Settings()) as pipeline:
-        for view in pipeline:
-            digits = [place.digit for line in view.seen.page.lines for place in line.digits]
-            if digits:
-                flat = np.reshape(digits, (len(digits), -1)).astype(np.float32)
-                flat /= np.linalg.norm(flat, axis=1, keepdims=True) + 1e-9
-                label = engine.recognise(np.stack(digits)).label
-                if before is not None:
-                    cosine = flat @ before[0].T
-                    same = label == before[1][cosine.argmax(axis=1)]
-                    rows += zip(cosine.max(axis=1).tolist(), same.tolist(), strict=True)
-            before = (flat, label) if digits else None
-            if seconds and view.frame.t > seconds:
-                break
-    edges = (0.0, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.985, 1.01)
-    for low, high in pairwise(edges):
-        same = [one for cosine, one in rows if low <= cosine < high]
-        share = float(np.mean(same)) if same else None
-        yield {"cosine": [low, high], "pairs": len(same), "answered_alike": share}
-
-
 def processor_time() -> float:
     """Processor time in seconds, that of the search's process with it once that has ended."""
     both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -263,21 +237,16 @@ def processor_time() -> float:
 
 def main() -> None:
     parser = arguments(
-        __doc__, output=Path, model="neocog-small", device="cpu", fps=30.0,
+        __doc__, output=Path, model=LINES, device="cpu", fps=30.0,
         finder=(str, "a finder's file [default: the shipped one]"),
         every=(False, "every frame, as fast as it goes"),
         seconds=(float, "end each clip after so long"),
     )  # fmt: skip
-    parser.add_argument("what", choices=("run", "rules", "alike"))
+    parser.add_argument("what", choices=("run", "rules"))
     parser.add_argument("folder", type=Path, metavar="CLIPS")
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
     folder, names = args.folder, args.names
-    if args.what == "alike":
-        reader = Reader(args.model, device=args.device, finder=args.finder)
-        for row in alike(folder / f"{names[0]}.avi", reader, args.seconds):
-            print(json.dumps(row))
-        return
     rows = (rules if args.what == "rules" else run)(folder, names, args)
     if args.output:
         columns = OTHER_RULES if args.what == "rules" else COLUMNS

@@ -16,19 +16,10 @@ from neocog.cli.options import option
 from neocog.errors import NothingToRead, UsageError
 from neocog.text import printable, tell, to_json
 
-SMALL_MODEL = "neocog-small"
-
 Source = typer.Argument(
     metavar="[SOURCE]", help="Camera by number or name, video file, folder of pictures, http or rtsp URL."
 )
-Model = option(
-    "--model",
-    "NAME|PATH",
-    "A shipped model, or a file [default: neocog, on the CPU neocog-small; neocog-lines for lines].",
-)
-Agree = option(
-    "--agree", "K/N", "Show a digit if K of the last N frames agree on it; with lines, a number if K see it."
-)
+Agree = option("--agree", "K/N", "Show a number if K of the last N frames see it.")
 Region = option("--roi", "X,Y,W,H", "Read only this part of the frame; in pixels, or as fractions.")
 Form = option("--pattern", "PATTERN", "Announce only numbers of this form, e.g. '####-##'.")
 Length = option("--length", "N", "Announce only numbers with this many digits.", min=1)
@@ -47,8 +38,7 @@ Events = option("--events", None, "Print JSON events instead of numbers.")
 
 def live(
     source: Annotated[str, Source] = "0",
-    model: Annotated[str | None, Model] = None,
-    reader: options.Reader = "digits",
+    model: options.PageModel = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
@@ -81,18 +71,13 @@ def live(
     from neocog.live.sources import open_source
     from neocog.live.tracks import Agreement
     from neocog.live.window import Window, display_trouble
-    from neocog.reading.device import choose_device
-    from neocog.reading.policy import PLACE, LinePattern, Pattern
+    from neocog.reading.policy import Pattern
     from neocog.reading.reader import Reader
 
     asked_size = _size(size)
     region = Roi.parse(roi) if roi else None
     agreement = Agreement.parse(agree)
-    if length and reader == "lines":
-        raise UsageError("--length counts digits of --reader digits; give --pattern, such as ##/##/####")
-    form = PLACE * length if pattern is None and length else pattern
-    kind = LinePattern if reader == "lines" else Pattern
-    expected = None if form is None else kind(form)
+    expected = None if pattern is None else Pattern(pattern)
     if expected and length and expected.digits != length:
         raise UsageError(
             f"pattern '{pattern}' does not have {length} digits; leave out --pattern or --length"
@@ -104,7 +89,8 @@ def live(
     settings = Settings(
         agreement=agreement,
         pattern=expected,
-        rules=Rules() if expected is None else Rules(evidence=0.0),
+        length=length,
+        rules=Rules(evidence=0.0) if pattern or length else Rules(),
         replay_fps=replay_fps,
         pace=not headless,
         rotate=rotate,
@@ -112,12 +98,9 @@ def live(
         every_view=headless and not (frames.live or replay_fps),
     )
     with _ended_by_signals():
-        if model is None and reader != "lines":
-            model = SMALL_MODEL if choose_device(device) == "cpu" else options.DEFAULT_MODEL
         opened = Reader(
-            model, reader=reader, device=device, precision=precision, plan=plan,
-            min_p=min_p, pattern=None if reader == "lines" else form, finder=finder,
-        )  # fmt: skip
+            model, device=device, precision=precision, plan=plan, min_p=min_p, finder=finder
+        )
         session = Session(
             frames, opened, settings, None if headless else Window,
             roi=region, jsonl=jsonl, video=record, events=events, force=force,

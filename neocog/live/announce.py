@@ -12,7 +12,6 @@ from math import log
 
 from neocog.live.tracks import Track, bare
 from neocog.reading.records import Box
-from neocog.reading.words import around
 from neocog.text import edit_distance
 
 _EVEN = 0.5  # probability from which a digit is more likely right than wrong
@@ -100,14 +99,14 @@ class Announcer:
                 enough = min(enough, rules.lasting)
             if track.evidence < enough or p < _EVEN:
                 continue
-            if any(at_border(digit.box, bounds, rules) for digit in track.shown):
+            if any(at_border(char.box, bounds, rules) for char in track.chars):
                 continue
             doubts = (p < rules.sure) + any(
                 alike(track.bare, bare(k.text)) for k in self._known if k.t >= self._began
             )
             if track.steady < rules.hold * rules.doubtful**doubts or self._disputed(track, tracks):
                 continue
-            new = _Known(text, track.number, around([one.box for one in track.shown]), t)
+            new = _Known(text, track.number, track.box, t)
             self._said[track.number] = new
             self._known.append(new)
             news.append(Announcement(track, text, p, t))
@@ -124,7 +123,7 @@ class Announcer:
 
     def _remember(self, tracks: Sequence[Track], t: float) -> None:
         """Note what is in view, and forget what has been out of it for long."""
-        boxes = {track.number: around([one.reading.box for one in track.digits]) for track in tracks}
+        boxes = {track.number: track.box for track in tracks}
         self._said = {number: known for number, known in self._said.items() if number in boxes}
         for track in tracks:
             if track.complete and (known := self._same(track, boxes[track.number], t)):

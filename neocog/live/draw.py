@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from neocog.live.frame_reader import FrameReading
 from neocog.live.pipeline import STAGES, Settings, View
 from neocog.live.tracks import bare
-from neocog.network.spec import LABELS
+from neocog.network.lines import ALPHABET
 from neocog.reading.records import REJECTED, Box, DigitReading
-from neocog.vision.finder import normalised
+from neocog.vision.finder import SIGNS, FinderSettings, merged, normalised
 from neocog.vision.overlay import SURE_P
+from neocog.vision.strips import StripSettings
 
 Picture = NDArray[np.uint8]
 Colour = tuple[int, int, int]
@@ -72,9 +73,9 @@ def _draw_numbers(out: Picture, view: View, settings: Settings) -> None:
     """Draw the agreed numbers large at the bottom; green once they are announced."""
     height, width = out.shape[:2]
     texts = [
-        (settings.shown(track.text), SURE if track.bare == bare(said or "") else UNSURE)
+        (track.text, SURE if track.bare == bare(said or "") else UNSURE)
         for track, said in zip(view.tracks, view.said, strict=True)
-        if track.text.strip(REJECTED) and settings.allows(track.text)
+        if settings.allows(track.text)
     ]
     bottom = height - 10
     for text, colour in reversed(texts):
@@ -118,15 +119,15 @@ def _shade(out: Picture, box: Box) -> None:
 
 
 def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
-    """Draw every layer's response, ``"U0" .. "UC4"`` -> (1, K, H, W), to one digit, in ``height`` rows.
+    """Draw every layer's response, by name (K, H, W) or at last (K,), to one character, in ``height`` rows.
 
-    Each layer is as bright as its strongest response; UC4 has a bar for each digit.
+    Each layer is as bright as its strongest response; the last has a bar for each character.
     """
     bands = []
     for name, response in maps.items():
         label = np.zeros((_LABEL, _WIDTH, 3), np.uint8)
-        _write(label, f"{name}  {response.shape[1]} planes", (4, 13), 0.42, WHITE)
-        bands += [label, _bars(response[0, :, 0, 0]) if name == "UC4" else _band(name, response[0])]
+        _write(label, f"{name}  {len(response)} planes", (4, 13), 0.42, WHITE)
+        bands += [label, _bars(response) if response.ndim == 1 else _band(name, response)]
     return _fitted(np.concatenate(bands), height)
 
 
@@ -134,12 +135,14 @@ def candidates(seen: FrameReading, *, height: int) -> Picture:
     """Draw what the finder sees: the picture as its network gets it, digits, signs and scores."""
     grey = np.clip(128 + _CONTRAST * normalised(seen.grey), 0, 255).astype(np.uint8)
     out = np.asarray(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR), np.uint8)
-    for line in seen.page.lines:
-        marks = [(digit.box, f"{100 * digit.score:.0f}", SURE) for digit in line.digits]
-        for box, text, colour in [*marks, *((sign.box, sign.char, UNSURE) for sign in line.signs)]:
-            _rectangle(out, box, colour)
-            _write(out, text, (box[0], max(box[1] - 5, 10)), 0.4, colour)
-    draw_text(out, [f"{seen.page.left_out} more places are not sure enough"])
+    settings = StripSettings()
+    marks = merged(seen.found[seen.found.scores >= settings.least], FinderSettings())
+    for (x, y, w, h), score, kind in zip(marks.boxes.tolist(), marks.scores, marks.kinds, strict=True):
+        colour = SURE if kind < 10 and score >= settings.score else UNSURE
+        text = f"{100 * score:.0f}" if kind < 10 else SIGNS[kind - 10]
+        _rectangle(out, (round(x), round(y), round(w), round(h)), colour)
+        _write(out, text, (round(x), max(round(y) - 5, 10)), 0.4, colour)
+    draw_text(out, [f"{seen.left_out} more places are not sure enough"])
     return _fitted(out, height)
 
 
@@ -162,15 +165,15 @@ def _band(name: str, response: NDArray[np.float32]) -> Picture:
 
 
 def _bars(response: NDArray[np.float32]) -> Picture:
-    """Draw a bar for each digit's response."""
+    """Draw a bar for each character's response."""
     step = _WIDTH // max(len(response), 1)
     band = np.zeros((_BAR + 18, _WIDTH, 3), np.uint8)
     top = max(float(response.max()), 1e-9)
     for label, value in enumerate(response):
         high = round(_BAR * float(value) / top)
         colour = SURE if value == response.max() > 0 else (150, 150, 150)
-        band[_BAR - high : _BAR, label * step + 8 : (label + 1) * step - 8] = colour
-        name = str(label) if label < LABELS else "-"
+        band[_BAR - high : _BAR, label * step + 5 : (label + 1) * step - 5] = colour
+        name = ALPHABET[label] if label < 10 or len(response) == len(ALPHABET) else "-"
         _write(band, name, (label * step + step // 2 - 5, _BAR + 14), 0.45, WHITE)
     return band
 

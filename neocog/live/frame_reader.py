@@ -1,9 +1,8 @@
-"""One frame read as a still picture is; answers for digits that stand still are kept."""
+"""One frame read as a still picture is."""
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,14 +10,10 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.live.capture import Frame
-from neocog.live.tracks import Row, Texts
-from neocog.network.decision import Answers
+from neocog.live.tracks import Row, Vote
 from neocog.reading.numbers import read_lines
-from neocog.reading.policy import features
-from neocog.reading.records import REJECTED, Box, DigitReading
+from neocog.reading.records import Box
 from neocog.vision.finder import FinderSettings, Finding
-from neocog.vision.page import Layout, lay_out
-from neocog.vision.weigh import SearchSettings
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
@@ -26,20 +21,13 @@ if TYPE_CHECKING:
 LONG_SIDE = 640
 """A frame, or the region of it that is read, is searched at this long side, in pixels."""
 
-ALIKE = 0.95
-"""Cosine between two digits (28 x 28) from which they are one; of such pairs from two frames
-running the network takes 99 % for the same digit (``python -m experiments.live.measure alike``)."""
-
 _LEAST = 24  # pixels of a region's side
-#: Frames for which an answer holds, in turn: fewer than `neocog.live.announce.Rules.hold`.
-_LIVES = (3, 4)
 _SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every 33
 _LEGIBLE = 28  # pixels of the searched picture; with a lower digit, all of each frame is read
 _ENTIRE_EVERY = 4  # frames
 _ENTIRE = FinderSettings(long_side=LONG_SIDE, most=64, fine=math.inf)
 _USUAL = replace(_ENTIRE, fine=32.0)  # coarse to fine, less carefully than a picture: other frames vote
 _HURRIED = replace(_USUAL, clear=0.0)
-_SEARCH = SearchSettings(reduced=48)  # fewer pixels of large digits than of a picture's: it is quicker
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,44 +69,6 @@ class Roi:
         return box, None
 
 
-class RecentAnswers:
-    """Answers for the digits of the last frames, which may have changed a little."""
-
-    def __init__(self, recognise: Callable[[NDArray[np.uint8]], Answers]) -> None:
-        self._recognise, self._asked = recognise, 0
-        self.forget()
-
-    def forget(self) -> None:
-        """Keep no answer."""
-        self._answers = Answers.none()
-        self._digits = np.zeros((0, 28 * 28), np.float32)  # of length 1
-        self._left = np.zeros(0, np.int64)  # frames for which each answer still holds
-
-    def next_frame(self) -> None:
-        """Begin with a new frame: answers that are too old are forgotten."""
-        kept = self._left > 1
-        self._digits, self._answers = self._digits[kept], self._answers[kept]
-        self._left = self._left[kept] - 1
-
-    def recognise(self, digits: NDArray[np.uint8]) -> Answers:
-        """Answer for digits (N, 28, 28); only those that are new are computed."""
-        flat = digits.reshape(len(digits), -1).astype(np.float32)
-        flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1.0)
-        rows = np.full(len(digits), -1)
-        if len(self._digits):
-            alike = flat @ self._digits.T
-            rows = np.where(alike.max(axis=1) >= ALIKE, alike.argmax(axis=1), -1)
-        new = np.flatnonzero(rows < 0)
-        if len(new):
-            rows[new] = len(self._answers) + np.arange(len(new))
-            self._answers = Answers.join([self._answers, self._recognise(digits[new])])
-            self._digits = np.concatenate([self._digits, flat[new]])
-            lives = np.take(_LIVES, self._asked + np.arange(len(new)), mode="wrap")
-            self._left = np.concatenate([self._left, lives])
-            self._asked += len(new)
-        return self._answers[rows]
-
-
 @dataclass(frozen=True, slots=True)
 class FrameReading:
     """What one frame alone reads."""
@@ -129,10 +79,14 @@ class FrameReading:
     found: Finding  # what the finder's network says of it, boxes in pixels of the region
     entire: bool  # whether all of it was searched for the smallest digits
     find_ms: float
-    ms: float = 0.0  # that choosing and recognising took
-    page: Layout = field(default_factory=Layout)  # digits as they were cut out, as ``found``
-    rows: tuple[Row, ...] = ()  # the lines from top to bottom, boxes in pixels of the frame
-    texts: tuple[Texts, ...] = ()  # and what each may be, of a line reader
+    ms: float = 0.0  # that reading its lines took
+    votes: tuple[Vote, ...] = ()  # of its lines from top to bottom, boxes in pixels of the frame
+    left_out: int = 0  # places that may be digits and are in no line
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Its lines, character by character."""
+        return tuple(vote.chars for vote in self.votes)
 
 
 class FrameReader:
@@ -144,8 +98,6 @@ class FrameReader:
 
     def __init__(self, reader: "Reader", *, hurry: bool = False) -> None:
         self._reader, self._hurry, self._count = reader, hurry, 0
-        self._recent = RecentAnswers(lambda digits: reader.engine.recognise(digits, batch=reader.batch))
-        self.forget = self._recent.forget  # where another stream begins
         self._ms = 0.0  # that finding takes, running mean
         self._small = False  # whether the last entire frame had digits that are hardly legible
 
@@ -174,35 +126,17 @@ class FrameReader:
         return FrameReading(frame, bounds, grey, found, entire, ms)
 
     def recognise(self, seen: FrameReading) -> FrameReading:
-        """Choose the digits of a frame among what was found, and recognise them."""
+        """Read the lines of a frame around what was found."""
         start = time.perf_counter()
         left, top, *sides = seen.bounds
-        if self._reader.line_model is not None:
-            lines, left_out = read_lines(self._reader, seen.grey, seen.found, apart=True)
-            rows = tuple(tuple(_moved(char, left, top) for char in line.chars) for line in lines)
-            texts = tuple(Texts(line.logp, line.texts, given=line.margin is not None) for line in lines)
-            ms = 1e3 * (time.perf_counter() - start)
-            return replace(seen, page=Layout(left_out=left_out), rows=rows, texts=texts, ms=ms)
-        self._recent.next_frame()
-        page = lay_out(
-            seen.grey, self._reader.finder, self._known,
-            weights=self._reader.weights, settings=_SEARCH, found=seen.found,
-        )  # fmt: skip
-        digits = [_moved(digit, left, top) for digit in self._reader.recognise(page.lines)]
+        lines, left_out = read_lines(self._reader, seen.grey, seen.found, apart=True)
+        votes = []
+        for line in lines:
+            boxes = [(x + left, y + top, w, h) for x, y, w, h in (char.box for char in line.chars)]
+            chars = tuple(replace(char, box=box) for char, box in zip(line.chars, boxes, strict=True))
+            votes.append(Vote(chars, line.logp, line.texts, given=line.margin is not None))
         if seen.entire:
-            heights = [digit.box[3] for digit in digits if digit.char != REJECTED]
+            heights = [c.box[3] for vote in votes for c in vote.chars if c.char.isdigit()]
             self._small = min(heights, default=math.inf) * LONG_SIDE < _LEGIBLE * max(sides)
-        rest = iter(digits)
-        rows = tuple(tuple(next(rest) for _ in line.digits) for line in page.lines)
         ms = 1e3 * (time.perf_counter() - start)
-        return replace(seen, page=page, rows=rows, ms=ms)
-
-    def _known(
-        self, digits: NDArray[np.uint8], guesses: NDArray[np.float32]
-    ) -> tuple[Answers, NDArray[np.float64]]:
-        answers = self._recent.recognise(digits)
-        return answers, features(answers, self._reader.model, guesses)
-
-
-def _moved(digit: DigitReading, x: int, y: int) -> DigitReading:
-    return replace(digit, box=(digit.box[0] + x, digit.box[1] + y, *digit.box[2:]))
+        return replace(seen, votes=tuple(votes), left_out=left_out, ms=ms)

@@ -54,6 +54,7 @@ class Settings:
     agreement: Agreement = field(default_factory=Agreement)
     rules: Rules = field(default_factory=Rules)
     pattern: "Pattern | None" = None  # the form of numbers that may be announced; None for any
+    length: int | None = None  # their digits
     replay_fps: float | None = None  # a file plays a camera of that rate: the newest frame only
     pace: bool = False  # a file is shown at its own rate, every frame of it
     rotate: int = 0  # degrees clockwise, 0, 90, 180 or 270, by which frames are turned before all else
@@ -65,12 +66,9 @@ class Settings:
             raise UsageError(f"rotate {self.rotate}: expected 0, 90, 180 or 270 degrees")
 
     def allows(self, text: str) -> bool:
-        """Whether a text, perhaps with places that are not known yet, may be announced."""
-        return bool(text) and (self.pattern is None or self.pattern.fits(text))
-
-    def shown(self, text: str) -> str:
-        """Return a text with the signs of the pattern in it."""
-        return self.pattern.fill(text) if self.pattern else text
+        """Whether a text may be announced."""
+        fits = self.pattern is None or self.pattern.fits(text)
+        return bool(text) and fits and self.length in (None, sum(map(str.isdigit, text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +246,8 @@ class Pipeline:
             if frame.epoch != epoch:
                 tracker.forget()
                 announcer.forget(frame.t)
-                self._frame_reader.forget()
                 epoch = frame.epoch
-            tracks = tracker.update(seen.rows, seen.texts)
+            tracks = tracker.update(seen.votes)
             news = announcer.update(tracks, frame.t, seen.bounds, allows=self.settings.allows)
             end = time.perf_counter()
             age = 1e3 * (end - frame.arrived)
@@ -270,13 +267,25 @@ class Pipeline:
 
 
 def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
-    """Return every layer's response to the middle digit of a frame's first line."""
+    """Return every layer's response to the middle character of a frame's first line, see `draw.layers`."""
     from neocog.network.u0 import u0_from_digits
+    from neocog.vision.crops import cut_out
+    from neocog.vision.strips import strip_of
 
-    if not seen.page.lines:
+    if not seen.votes:
         return None
-    places = seen.page.lines[0].digits
-    return reader.engine.maps(u0_from_digits(places[len(places) // 2].digit[None]))
+    chars = seen.votes[0].chars
+    (left, top, *_), (x, y, w, h) = seen.bounds, chars[len(chars) // 2].box
+    if reader.line_model is None:
+        box = np.array([[x - left, y - top, w, h]], np.float32)
+        maps = reader.engine.maps(u0_from_digits(cut_out(seen.grey, box)))
+        return {name: response[0] for name, response in maps.items()} | {"UC4": maps["UC4"][0, :, 0, 0]}
+    more = h // 8
+    part = seen.grey[max(y - top - more, 0) : y - top + h + more, max(x - left - more, 0) : x - left + w + more]
+    maps = dict(reader.engine.maps(strip_of(part)))
+    z = maps.pop("Z")  # of each column, the blank being last
+    p = np.exp(z - z.max(axis=0))
+    return maps | {"UC4": (p / p.sum(axis=0))[:-1].max(axis=1)}
 
 
 def finder_threads(device: str) -> int:

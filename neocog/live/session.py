@@ -144,7 +144,7 @@ class Session:
         """Return the record of one frame as it was read alone, and the numbers agreed on."""
         rows = view.seen.rows
         text = "\n".join("".join(digit.char for digit in row) for row in rows)
-        digits, left_out = tuple(chain(*rows)), view.seen.page.left_out
+        digits, left_out = tuple(chain(*rows)), view.seen.left_out
         record = self._record_of(view.frame.index, view.frame.t, view.age_ms, text, digits, left_out=left_out)
         return record | {"agreed": [track.text for track in view.tracks if track.text]}
 
@@ -192,7 +192,7 @@ class Session:
         for news in view.news:
             self._announce(news)
         for text in view.gone:
-            self._event({"event": "gone", "text": self.settings.shown(text)})
+            self._event({"event": "gone", "text": text})
         start = time.perf_counter()
         if recorder := self.recorder:
             if recorder.written == 0:  # before its first frame a source may not know its rate
@@ -206,8 +206,7 @@ class Session:
             self.pipeline.note("draw", 1e3 * (time.perf_counter() - start))
 
     def _announce(self, news: Announcement) -> None:
-        text = self.settings.shown(news.text)
-        record = self._record_of(news.frame, news.t, news.age_ms, text, news.track.shown)
+        record = self._record_of(news.frame, news.t, news.age_ms, news.text, news.track.chars)
         record["confidence"] = round(news.confidence, 4)
         if self._lines is not None:
             with self._complaining():
@@ -215,7 +214,7 @@ class Session:
         if self._events:
             self._event({"event": "reading", **record})
         else:
-            print(text, flush=True)
+            print(news.text, flush=True)
 
     @contextmanager
     def _complaining(self, clean_up: Callable[[], None] = lambda: None) -> Iterator[None]:
