@@ -80,7 +80,7 @@ def explain_line(picture: "Picture", *, line: int = 1, model: "str | Path | Line
     grey = next(pages_of(picture, LONG_SIDE)).grey
     found, _ = answered(engine, grey, look(grey, LazyFinder(load_finder(find_model(FINDER)))))
     if not found:
-        raise NothingToRead("no line in the picture; give one that 'neocog read --reader lines' reads")
+        raise NothingToRead("no line in the picture; give one that 'neocog read' reads")
     if not 1 <= line <= len(found):
         raise UsageError(f"line {line} does not exist; choose 1 to {len(found)}")
     return explain_strip(found[line - 1].ink, engine)

@@ -269,7 +269,7 @@ class Pipeline:
 def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
     """Return every layer's response to the middle character of a frame's first line, see `draw.layers`."""
     from neocog.network.u0 import u0_from_digits
-    from neocog.vision.crops import cut_out
+    from neocog.vision.crops import digit_of_box
     from neocog.vision.strips import strip_of
 
     if not seen.votes:
@@ -277,8 +277,8 @@ def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
     chars = seen.votes[0].chars
     (left, top, *_), (x, y, w, h) = seen.bounds, chars[len(chars) // 2].box
     if reader.line_model is None:
-        box = np.array([[x - left, y - top, w, h]], np.float32)
-        maps = reader.engine.maps(u0_from_digits(cut_out(seen.grey, box)))
+        box = np.array([x - left, y - top, w, h], np.float32)
+        maps = reader.engine.maps(u0_from_digits(digit_of_box(seen.grey, box)[None]))
         return {name: response[0] for name, response in maps.items()} | {"UC4": maps["UC4"][0, :, 0, 0]}
     more = h // 8
     part = seen.grey[max(y - top - more, 0) : y - top + h + more, max(x - left - more, 0) : x - left + w + more]
