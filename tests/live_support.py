@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from math import log
 from typing import Any
 
 import cv2
@@ -13,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.live.sources import Source
-from neocog.live.tracks import Row
+from neocog.live.tracks import Vote
+from neocog.network.ctc import BLANK
 from neocog.reading.records import DigitReading
 from tests.support import STROKES
 
 Frame = NDArray[np.uint8]
 
-MODEL = "neocog-small"
+MODEL = "neocog-small"  # quicker than lines
 
 
 def picture(text: str, *, size: tuple[int, int] = (320, 240), at: int = 30, tall: int = 48) -> Frame:
@@ -44,11 +46,13 @@ def clip(*parts: tuple[str, int], size: tuple[int, int] = (320, 240)) -> list[Fr
     return frames
 
 
-def row(text: str, *, x: int = 0, y: int = 0, p: float = 0.995, tall: int = 40) -> Row:
-    """A line of a frame, its digits 30 columns apart."""
-    return tuple(
+def vote(text: str, *, x: int = 0, y: int = 0, p: float = 0.995, tall: int = 40, **others: float) -> Vote:
+    """What a frame says of a line, its characters 30 columns apart; ``others``: n12_3=0.1 for 12/3."""
+    chars = tuple(
         DigitReading(char, p, 0.5, (x + 30 * n, y, 24, tall), place=p) for n, char in enumerate(text)
     )
+    texts = {other.strip("n").replace("_", "/"): log(value) for other, value in others.items()}
+    return Vote(chars, np.full((2 * len(text), BLANK + 1), -9.0, np.float32), {text: log(p)} | texts)
 
 
 class Scripted(Source):

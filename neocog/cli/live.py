@@ -98,9 +98,7 @@ def live(
         every_view=headless and not (frames.live or replay_fps),
     )
     with _ended_by_signals():
-        opened = Reader(
-            model, device=device, precision=precision, plan=plan, min_p=min_p, finder=finder
-        )
+        opened = Reader(model, device=device, precision=precision, plan=plan, min_p=min_p, finder=finder)
         session = Session(
             frames, opened, settings, None if headless else Window,
             roi=region, jsonl=jsonl, video=record, events=events, force=force,

@@ -275,13 +275,13 @@ def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
     if not seen.votes:
         return None
     chars = seen.votes[0].chars
-    (left, top, *_), (x, y, w, h) = seen.bounds, chars[len(chars) // 2].box
+    x, y, w, h = np.subtract(chars[len(chars) // 2].box, (*seen.bounds[:2], 0, 0)).tolist()
     if reader.line_model is None:
-        box = np.array([x - left, y - top, w, h], np.float32)
-        maps = reader.engine.maps(u0_from_digits(digit_of_box(seen.grey, box)[None]))
+        digit = digit_of_box(seen.grey, np.array([x, y, w, h], np.float32))
+        maps = reader.engine.maps(u0_from_digits(digit[None]))
         return {name: response[0] for name, response in maps.items()} | {"UC4": maps["UC4"][0, :, 0, 0]}
     more = h // 8
-    part = seen.grey[max(y - top - more, 0) : y - top + h + more, max(x - left - more, 0) : x - left + w + more]
+    part = seen.grey[max(y - more, 0) : y + h + more, max(x - more, 0) : x + w + more]
     maps = dict(reader.engine.maps(strip_of(part)))
     z = maps.pop("Z")  # of each column, the blank being last
     p = np.exp(z - z.max(axis=0))

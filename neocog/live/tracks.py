@@ -26,6 +26,7 @@ Row = tuple[DigitReading, ...]
 Shift = tuple[float, float]
 """Columns and rows by which a line moves."""
 
+_STILL: Shift = (0.0, 0.0)
 _SUREST = 0.999  # probability; what is beyond it is as sure
 _SAME = 0.55  # lines of two frames are one line below this cost
 _ALONE = 0.6  # cost of a character without a partner
@@ -66,8 +67,8 @@ def bare(text: str) -> str:
 class Vote:
     """What one frame says of a line: its characters, and how likely texts are by its columns' likelihoods.
 
-    With ``given`` only ``texts`` may occur. Those that differ in spaces alone are one: whether there is a space
-    is seldom sure.
+    With ``given`` only ``texts`` may occur. Those that differ in spaces alone are one: whether there is a
+    space is seldom sure.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Track:
 
     number: int  # tells it from other lines
     chars: Row = ()  # of the newest frame that alone read what is chosen, moved on with the line
-    step: Shift = (0.0, 0.0)  # by which it moved between the last two frames
+    step: Shift = _STILL  # by which it moved between the last two frames
     steady: int = 0  # frames for which its text has been complete and the same
     read: str = ""  # what the newest frame alone read, spaces left out; empty if it did not see the line
     votes: tuple[Vote | None, ...] = ()  # of the last n frames, newest last
@@ -158,9 +159,9 @@ class Tracker:
                 left.remove(place)
         tracks = []
         for track in self.tracks:
-            at, step = found.get(track.number, (None, (0.0, 0.0)))
+            at, step = found.get(track.number, (None, _STILL))
             tracks.append(self._voted(track, None if at is None else votes[at], step))
-        tracks += [self._voted(Track(next(self._numbers)), votes[place], (0.0, 0.0)) for place in sorted(left)]
+        tracks += [self._voted(Track(next(self._numbers)), votes[at], _STILL) for at in sorted(left)]
         alive = [track for track in tracks if any(track.votes)]
         self.tracks = tuple(sorted(alive, key=lambda track: (track.chars[0].box[1], track.number)))
         return self.tracks
@@ -203,7 +204,7 @@ def _moved(track: Track, new: Row) -> tuple[float, Shift]:
     middles = [fmean(one[axis] for one in b) - fmean(one[axis] for one in a) for axis in (0, 1)]
     many, few, way = (a, b, 1) if len(a) >= len(b) else (b, a, -1)
     best, tall = (2 * _ALONE, expected), max(tall, 1)
-    for dx, dy in (expected, (0.0, 0.0), *ends, middles):  # what is likely
+    for dx, dy in (expected, _STILL, *ends, middles):  # what is likely
         costs = [
             min(
                 hypot(x + way * dx - u, y + way * dy - v) / tall
