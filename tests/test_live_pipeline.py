@@ -15,9 +15,8 @@ from PIL import Image
 from threadpoolctl import threadpool_info
 
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
-from neocog.live.announce import Rules
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
-from neocog.live.frame_reader import _LIVES, LONG_SIDE, FrameReader, RecentAnswers, Roi
+from neocog.live.frame_reader import LONG_SIDE, FrameReader, Roi
 from neocog.live.pipeline import Pipeline, Settings, View, finder_threads
 from neocog.live.sources import FrameSource, Source, SourceLost, open_source, posed
 from neocog.live.video import Stream, without_password
@@ -194,29 +193,6 @@ class TestPipeline:
             x, y, w, h = whole
             assert (frame[y : y + h, x : x + w] < 120).any()
 
-    def test_digits_that_stand_still_are_recognised_now_and_then(self, reader: Reader) -> None:
-        asked: list[int] = []
-
-        def recognise(digits: np.ndarray) -> Answers:
-            asked.append(len(digits))
-            return reader.engine.recognise(digits)
-
-        recent = RecentAnswers(recognise)
-        digits, others = np.zeros((2, 3, 28, 28), np.uint8)
-        for place in range(3):
-            digits[place, 4:24, 4 + 6 * place : 8 + 6 * place] = 255
-            others[place, 4 + 6 * place : 8 + 6 * place, 4:24] = 255
-        first = recent.recognise(digits)
-        for _ in range(12):
-            recent.next_frame()
-            answers = recent.recognise(np.minimum(digits, 250)[::-1])
-            assert answers.label.tolist() == first.label.tolist()[::-1]
-        assert sum(asked) == 3 + 9
-        assert max(asked[1:]) < 3, "they do not fall due together"
-        assert max(_LIVES) < Rules().hold, "no single answer is announced"
-        recent.recognise(others)
-        assert asked[-1] == 3
-
     def test_frames_are_searched_coarse_to_fine(self, reader, monkeypatch):
         size, asked = (1280, 720), [0]
         network = OpenCV.__call__
@@ -289,7 +265,7 @@ class TestPipeline:
         assert maps is not None
         assert list(maps) == ["U0", "UG", *(f"U{c}{n}" for n in (1, 2, 3) for c in "SC"),
                               "US4", "UC4"]  # fmt: skip
-        assert maps["U0"].shape == (1, 1, 65, 65)
+        assert maps["U0"].shape == (1, 65, 65)
 
 
 class TestCapture:

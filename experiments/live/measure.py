@@ -35,7 +35,6 @@ from experiments.harness.record import write_results
 from neocog.live.announce import Announcer, Rules
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
-from neocog.live.tracks import bare
 from neocog.network.registry import LINES
 from neocog.reading.reader import Reader
 
@@ -105,7 +104,7 @@ def play(
             ages.append(view.age_ms)
             recognise.append(view.seen.ms)
             find.append(view.seen.find_ms)
-            news += [(one.frame, bare(one.text)) for one in view.news]
+            news += [(one.frame, digits_of(one.text)) for one in view.news]
             if seconds and now - start > seconds:
                 break
         run, played = pipeline.measures(), pipeline.capture.count
@@ -173,12 +172,17 @@ def judge(
     }  # fmt: skip
 
 
+def digits_of(text: str) -> str:
+    """A text without signs and spaces: what is written down of the sheets has none."""
+    return "".join(filter(str.isdigit, text))
+
+
 def at_rest(shown: list[Showing], folder: Path, reader: Reader) -> list[set[str]]:
     """For each showing, the lines that are read right in one picture of it."""
     out = []
     for showing in shown:
         picture = cv2.imread(str(folder / showing.still))
-        text = bare(reader.read(np.ascontiguousarray(picture[:, :, ::-1])).text)
+        text = reader.read(np.ascontiguousarray(picture[:, :, ::-1])).plain
         out.append(set(text.split("\n")) & set(showing.lines))
     return out
 
@@ -212,7 +216,7 @@ def rules(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict
                     break
         for row, count in zip(rows, counts, strict=True):
             announcer = Announcer(with_rule(row["rule"], row["value"]))
-            news = [(index, bare(one.text)) for index, t, tracks, bounds in seen
+            news = [(index, digits_of(one.text)) for index, t, tracks, bounds in seen
                     for one in announcer.update(tracks, t, bounds)]  # fmt: skip
             own = judge(shown, news, readable, len(seen))
             count.update({key: own[key] for key in ("readable", "right")})

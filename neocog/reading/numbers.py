@@ -98,7 +98,8 @@ def of_strips(
     reader: "Reader", grey: NDArray[np.uint8], marks: Finding, *, apart: bool
 ) -> Iterator[tuple[list[int], Logs, partial[list[tuple[Box, float]]]]]:
     """Yield lines as `neocog.reading.boxes.of_boxes` does, their strips read one after another."""
-    cut, answers = answered(reader.engine, grey, marks)
+    settings = StripSettings(full=0.0) if apart else None  # a camera's frame is more than one line
+    cut, answers = answered(reader.engine, grey, marks, settings)
     for _, parts in groupby(
         zip(cut, answers, strict=True), key=lambda pair: id(pair[0]) if apart else pair[0].line
     ):
@@ -110,12 +111,14 @@ def of_strips(
         yield own, np.concatenate(logs[:-1]), partial(_boxes, places=places, found=marks)
 
 
-def answered(engine: Any, grey: NDArray[np.uint8], marks: Finding) -> tuple[list[Strip], list[Logs]]:
+def answered(
+    engine: Any, grey: NDArray[np.uint8], marks: Finding, settings: StripSettings | None = None
+) -> tuple[list[Strip], list[Logs]]:
     """Cut the lines of a page (H, W) out, and say what they are likely to be.
 
     A strip that is in doubt is the ink of its marks alone, if that is likelier.
     """
-    cut = strips(grey, marks)
+    cut = strips(grey, marks, settings)
     answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
     doubtful = [k for k, answer in enumerate(answers) if _likely(answer) < -_CLEARER]
     again = engine.likelihoods([cut[k].alone for k in doubtful]) if doubtful else []

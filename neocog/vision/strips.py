@@ -138,12 +138,15 @@ def _rows(grey: Grey) -> tuple[int, int]:
     return max(0, int(first - room)), min(high, int(last + room) + 1)
 
 
-def _dark(grey: Grey) -> Grey:
-    """A strip with dark ink, of one whose ink may be bright: if what stands out of the paper mostly is."""
+def _dark(grey: Grey, first: int = 0, last: int | None = None) -> Grey:
+    """A strip with dark ink, of one whose ink may be bright: if what stands out of the paper mostly is.
+
+    Digits stand from column ``first`` to ``last``; beside them the paper may end.
+    """
     import cv2
 
-    inner = grey[ROWS // 8 : -ROWS // 8]
-    small = cv2.resize(inner, (grey.shape[1] // 2, ROWS * 3 // 8), interpolation=cv2.INTER_AREA)
+    inner = grey[ROWS // 8 : -ROWS // 8, first:last]
+    small = cv2.resize(inner, (inner.shape[1] // 2, ROWS * 3 // 8), interpolation=cv2.INTER_AREA)
     off = cv2.subtract(small, cv2.blur(small, (15, 15)), dtype=cv2.CV_32F)
     square = off * off
     bright = float((square * off).mean()) > _SKEWED * float(square.mean()) ** 1.5
@@ -255,7 +258,9 @@ class _Page:
                 parts = self.parts(line, rules)
             for part in parts:
                 at, down = self.path(part, *self.ends(part, rules))
-                grey = _dark(self.seen(at, down))
+                own = [k for k in part if self.digits[k]]
+                ends = np.searchsorted(at[:, 0], (self.left[own].min(), self.right[own].max()))
+                grey = _dark(self.seen(at, down), *ends.tolist())
                 ink = ink_of(grey)
                 alone = ink_of(grey, self.kept(ink, part, at, down))
                 yield Strip(ink, tuple(part), number, at, down, alone)
