@@ -78,7 +78,7 @@ def live(
     region = Roi.parse(roi) if roi else None
     agreement = Agreement.parse(agree)
     expected = None if pattern is None else Pattern(pattern)
-    if expected and length and expected.digits != length:
+    if pattern and length and pattern.count("#") != length:
         raise UsageError(
             f"pattern '{pattern}' does not have {length} digits; leave out --pattern or --length"
         )
