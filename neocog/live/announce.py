@@ -16,7 +16,7 @@ from neocog.text import edit_distance
 
 _EVEN = 0.5  # probability from which a digit is more likely right than wrong
 _NEAR = 4  # texts are alike that differ in at most one of so many digits
-_RIVAL = 3  # readings of one line are rivals that do; more, since places may be unknown in them
+_RIVAL = 3  # readings of one line are rivals that do, or of which one has the other in it
 _LEAST = 3  # and have at least so many
 _LONGER = 2  # a reading with more digits counts so often: a mark is missed more easily than made up
 
@@ -92,12 +92,10 @@ class Announcer:
             text, p, rules, last = track.text, track.confidence, self.rules, self._said.get(track.number)
             if not track.complete or (last and bare(last.text) == track.bare) or not allows(text):
                 continue
-            enough = rules.evidence
-            if track.steady >= rules.long and not any(
-                other.evidence >= rules.evidence for other in tracks if other is not track
-            ):
-                enough = min(enough, rules.lasting)
-            if track.evidence < enough or p < _EVEN:
+            sure = track.evidence >= rules.evidence
+            if not sure and track.steady >= rules.long and track.lasting >= rules.lasting:
+                sure = all(one.evidence < rules.evidence for one in tracks if one is not track)
+            if not sure or p < _EVEN:
                 continue
             if any(at_border(char.box, bounds, rules) for char in track.chars):
                 continue
@@ -188,8 +186,8 @@ def alike(a: str, b: str) -> bool:
 def rivals(a: str, b: str) -> bool:
     """Whether two texts may be two readings of one line.
 
-    >>> rivals("354108745", "35?8745"), rivals("642", "61"), rivals("123456", "654321")
-    (True, False, False)
+    >>> rivals("354108745", "358745"), rivals("8745", "354108745"), rivals("642", "61"), rivals("1234", "4321")
+    (True, True, False, False)
     """
     shorter, longer = sorted((len(a), len(b)))
-    return shorter >= _LEAST and edit_distance(a, b) <= longer // _RIVAL
+    return shorter >= _LEAST and (a in b or b in a or edit_distance(a, b) <= longer // _RIVAL)

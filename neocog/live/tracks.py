@@ -28,6 +28,7 @@ Shift = tuple[float, float]
 
 _STILL: Shift = (0.0, 0.0)
 _SUREST = 0.999  # probability; what is beyond it is as sure
+_SURE = 0.95  # the same of a text: there are things that are no digit but look like one
 _SAME = 0.55  # lines of two frames are one line below this cost
 _ALONE = 0.6  # cost of a character without a partner
 _OTHER = 0.45  # cost of a pair of different characters
@@ -131,9 +132,18 @@ class Track:
 
     @property
     def evidence(self) -> float:
-        """Log odds of its characters' places, added up: how surely there is a number at all."""
-        p = [min(max(char.place, 1 - _SUREST), _SUREST) for char in self.chars]
-        return sum(log(one / (1 - one)) for one in p)
+        """Log odds of its digits' places by the finder, added up: how surely there is a number at all."""
+        return sum(_log_odds(char.place, _SUREST) for char in self.chars if char.char.isdigit())
+
+    @property
+    def lasting(self) -> float:
+        """These and what the text's probability says of it, which counts once it has stayed for long."""
+        return self.evidence + _log_odds(self.confidence, _SURE)
+
+
+def _log_odds(p: float, surest: float) -> float:
+    p = min(max(p, 1 - surest), surest)
+    return log(p / (1 - p))
 
 
 class Tracker:
