@@ -15,13 +15,16 @@ from PIL import Image
 from threadpoolctl import threadpool_info
 
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
+from neocog.live.announce import Rules
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
-from neocog.live.frame_reader import LONG_SIDE, FrameReader, Roi
+from neocog.live.frame_reader import _LIVES, LONG_SIDE, FrameReader, Roi
 from neocog.live.pipeline import Pipeline, Settings, View, finder_threads
 from neocog.live.sources import FrameSource, Source, SourceLost, open_source, posed
 from neocog.live.video import Stream, without_password
 from neocog.network.decision import Answers
+from neocog.reading.numbers import read_lines
 from neocog.reading.reader import Reader
+from neocog.vision.finder import Finding
 from neocog.vision.finder_model import OpenCV
 from tests.live_support import MODEL, Scripted, clip, picture, save_video
 from tests.support import until
@@ -192,6 +195,30 @@ class TestPipeline:
             assert np.abs(np.subtract(whole, part)).max() <= 8
             x, y, w, h = whole
             assert (frame[y : y + h, x : x + w] < 120).any()
+
+    def test_lines_that_look_the_same_are_read_now_and_then(self, reader, monkeypatch):
+        read: list[int] = []
+
+        def counting(reader: Reader, grey: np.ndarray, found: Finding, **options: bool) -> object:
+            lines, left_out = read_lines(reader, grey, found, **options)
+            read.append(len(lines))
+            return lines, left_out
+
+        monkeypatch.setattr("neocog.live.frame_reader.read_lines", counting)
+        numbers = ["471", "2086"]
+        frames = [np.vstack([picture(one, at=30 + n % 3) for one in numbers]) for n in range(12)]
+        views = seen_by(reader, frames)
+        for n, view in enumerate(views):
+            assert [vote.leading[0] for vote in view.seen.votes] == numbers
+            lefts = [row[0].box[0] for row in view.seen.rows]
+            assert (
+                np.abs(np.subtract(lefts, [row[0].box[0] for row in views[0].seen.rows]) - n % 3).max() <= 3
+            )
+        assert read[1] == 2
+        assert sum(read[1:]) <= 8, "a reading holds for three or four frames"
+        assert max(_LIVES) < Rules().hold, "no single answer is announced"
+        other = seen_by(reader, [*frames, np.vstack([picture("355"), picture("2086")])])[-1]
+        assert [vote.leading[0] for vote in other.seen.votes] == ["355", "2086"]
 
     def test_frames_are_searched_coarse_to_fine(self, reader, monkeypatch):
         size, asked = (1280, 720), [0]

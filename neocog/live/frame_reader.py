@@ -1,7 +1,8 @@
-"""One frame read as a still picture is."""
+"""One frame read as a still picture is; readings of lines that stand still are kept."""
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.live.capture import Frame
-from neocog.live.tracks import Row, Vote
+from neocog.live.tracks import Row, Vote, moved
 from neocog.reading.numbers import read_lines
 from neocog.reading.records import Box
-from neocog.vision.finder import FinderSettings, Finding
+from neocog.reading.words import around
+from neocog.vision.finder import FinderSettings, Finding, merged
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
@@ -22,6 +24,10 @@ LONG_SIDE = 640
 """A frame, or the region of it that is read, is searched at this long side, in pixels."""
 
 _LEAST = 24  # pixels of a region's side
+_LIVES = (3, 4)  # frames for which a reading holds, in turn: fewer than `neocog.live.announce.Rules.hold`
+_ROWS = 24  # to which a line is scaled to see whether it is the same
+_ALIKE = 0.95  # correlation from which it is
+_SURE = 0.35  # scores of marks that count
 _SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every 33
 _LEGIBLE = 28  # pixels of the searched picture; with a lower digit, all of each frame is read
 _ENTIRE_EVERY = 4  # frames
@@ -89,6 +95,97 @@ class FrameReading:
         return tuple(vote.chars for vote in self.votes)
 
 
+@dataclass(slots=True)
+class _Held:
+    """What was read of a line, for some frames more, while its place looks as it did."""
+
+    vote: Vote
+    place: Box  # in pixels of the region
+    looks: NDArray[np.uint8]  # small
+    marks: int  # of the finder around it
+    left: int
+
+
+class RecentLines:
+    """Lines of the last frames, which may have moved a little: while one looks the same its reading holds."""
+
+    def __init__(self) -> None:
+        self._held = list[_Held]()
+        self._bounds: Box | None = None
+        self._count = 0
+
+    def take(self, seen: "FrameReading") -> tuple[list[Vote], Finding]:
+        """Return the lines that still hold, and what was found elsewhere."""
+        found, held = seen.found, self._held if seen.bounds == self._bounds else []
+        marks = merged(found[found.scores >= _SURE], _USUAL) if held else found
+        votes, rest = list[Vote](), np.ones(len(found), np.bool_)
+        self._held, self._bounds = [], seen.bounds
+        for one in held:
+            moved = _moved(one, seen.grey) if one.left > 0 else None
+            if moved is None:
+                continue
+            dx, dy = moved
+            x, y, w, h = one.place
+            one.place = x + dx, y + dy, w, h
+            if _around(one.place, marks).sum() != one.marks:
+                continue
+            one.vote = one.vote.moved(dx, dy)
+            one.left -= 1
+            rest &= ~_around(one.place, found)
+            votes.append(one.vote)
+            self._held.append(one)
+        return votes, found[rest]
+
+    def keep(self, seen: "FrameReading", votes: Sequence[Vote]) -> None:
+        """Hold what was read just now."""
+        marks = merged(seen.found[seen.found.scores >= _SURE], _USUAL) if votes else seen.found
+        for vote in votes:
+            x, y, w, h = around([char.box for char in vote.chars])
+            place = x - seen.bounds[0], y - seen.bounds[1], w, h
+            looks = _small(seen.grey, place, h)
+            if looks is not None:
+                left = _LIVES[self._count % len(_LIVES)] - 1
+                self._held.append(_Held(vote, place, looks, int(_around(place, marks).sum()), left))
+                self._count += 1
+
+
+def _small(grey: NDArray[np.uint8], place: Box, tall: int, edge: int = 0) -> NDArray[np.uint8] | None:
+    """A place, and an ``edge`` around it, scaled so that ``tall`` rows are 24, and blurred; None beyond the picture."""
+    import cv2
+
+    x, y, w, h = place
+    x, y, w, h = x - edge, y - edge, w + 2 * edge, h + 2 * edge
+    if min(x, y) < 0 or x + w > grey.shape[1] or y + h > grey.shape[0]:
+        return None
+    size = [max(2, round(side * _ROWS / tall)) for side in (w, h)]
+    small = cv2.resize(grey[y : y + h, x : x + w], size, interpolation=cv2.INTER_AREA)
+    return np.asarray(cv2.blur(small, (3, 3)), np.uint8)
+
+
+def _moved(one: _Held, grey: NDArray[np.uint8]) -> tuple[int, int] | None:
+    """By how many columns and rows a line has moved; None if it is not there any more, or changed."""
+    import cv2
+
+    tall = one.place[3]
+    edge = max(1, tall // 4)
+    window = _small(grey, one.place, tall, edge)
+    if window is None:
+        return None
+    _, alike, _, at = cv2.minMaxLoc(cv2.matchTemplate(window, one.looks, cv2.TM_CCOEFF_NORMED))
+    if alike < _ALIKE:
+        return None
+    sides = zip(at, one.place[2:], window.shape[::-1], strict=True)
+    dx, dy = (round(start * (side + 2 * edge) / small - edge) for start, side, small in sides)
+    return dx, dy
+
+
+def _around(place: Box, found: Finding) -> NDArray[np.bool_]:
+    """Which marks have their middle in a line, or beside it."""
+    x, y, w, h = place
+    middle = found.boxes[:, :2] + found.boxes[:, 2:] / 2
+    return (middle > [x - h, y]).all(axis=1) & (middle < [x + w + h, y + h]).all(axis=1)
+
+
 class FrameReader:
     """Reads frame after frame; `find` and `recognise` may run in two threads.
 
@@ -100,6 +197,7 @@ class FrameReader:
         self._reader, self._hurry, self._count = reader, hurry, 0
         self._ms = 0.0  # that finding takes, running mean
         self._small = False  # whether the last entire frame had digits that are hardly legible
+        self._recent = RecentLines()
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
@@ -129,12 +227,14 @@ class FrameReader:
         """Read the lines of a frame around what was found."""
         start = time.perf_counter()
         left, top, *sides = seen.bounds
-        lines, left_out = read_lines(self._reader, seen.grey, seen.found, apart=True)
-        votes = []
+        votes, rest = self._recent.take(seen)
+        lines, left_out = read_lines(self._reader, seen.grey, rest, apart=True)
+        new = []
         for line in lines:
-            boxes = [(x + left, y + top, w, h) for x, y, w, h in (char.box for char in line.chars)]
-            chars = tuple(replace(char, box=box) for char, box in zip(line.chars, boxes, strict=True))
-            votes.append(Vote(chars, line.logp, line.texts, given=line.margin is not None))
+            chars = moved(line.chars, left, top)
+            new.append(Vote(chars, line.logp, line.texts, given=line.margin is not None))
+        self._recent.keep(seen, new)
+        votes = sorted([*votes, *new], key=lambda vote: vote.chars[0].box[1])
         if seen.entire:
             heights = [c.box[3] for vote in votes for c in vote.chars if c.char.isdigit()]
             self._small = min(heights, default=math.inf) * LONG_SIDE < _LEGIBLE * max(sides)

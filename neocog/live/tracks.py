@@ -7,6 +7,7 @@ their distances from where it leads, in heights of a digit, and more where anoth
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
 from math import exp, hypot, inf, log
@@ -65,6 +66,12 @@ def bare(text: str) -> str:
     return text.replace(" ", "")
 
 
+def moved(row: Row, dx: float, dy: float) -> Row:
+    """Return a line that has moved by columns and rows."""
+    boxes = [(round(x + dx), round(y + dy), w, h) for x, y, w, h in (char.box for char in row)]
+    return tuple(replace(char, box=box) for char, box in zip(row, boxes, strict=True))
+
+
 class Vote:
     """What one frame says of a line: its characters, and how likely texts are by its columns' likelihoods.
 
@@ -88,6 +95,12 @@ class Vote:
         if text not in self._known and below is None:
             self._known[text] = total(self._logp, text)
         return max(self._known.get(text, best - (below or 0.0)), best - _AGAINST) - self._all
+
+    def moved(self, dx: int, dy: int) -> "Vote":
+        """Return the same vote, of a line that has moved by so many columns and rows."""
+        other = copy(self)
+        other.chars = moved(self.chars, dx, dy)
+        return other
 
     @staticmethod
     def decide(votes: "Sequence[Vote]") -> tuple[str, float]:
@@ -189,10 +202,7 @@ class Tracker:
         if vote and (read == bare(text) or track.bare != bare(text) or not text):
             chars = vote.chars
         else:
-            chars = tuple(
-                replace(char, box=(round(char.box[0] + step[0]), round(char.box[1] + step[1]), *char.box[2:]))
-                for char in track.chars
-            )
+            chars = moved(track.chars, *step)
         after = Track(track.number, chars, step, 0, read, votes, text, p)
         same = track.complete and track.bare == after.bare
         return replace(after, steady=(track.steady + 1 if same else 1) if after.complete else 0)
