@@ -12,7 +12,7 @@ from neocog.live.pipeline import STAGES, Settings, View
 from neocog.live.tracks import bare
 from neocog.network.lines import ALPHABET
 from neocog.reading.records import REJECTED, Box, DigitReading
-from neocog.vision.finder import SIGNS, FinderSettings, merged, normalised
+from neocog.vision.finder import SIGNS, normalised
 from neocog.vision.overlay import SURE_P
 from neocog.vision.strips import StripSettings
 
@@ -136,7 +136,7 @@ def candidates(seen: FrameReading, *, height: int) -> Picture:
     grey = np.clip(128 + _CONTRAST * normalised(seen.grey), 0, 255).astype(np.uint8)
     out = np.asarray(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR), np.uint8)
     settings = StripSettings()
-    marks = merged(seen.found[seen.found.scores >= settings.least], FinderSettings())
+    marks = seen.found[seen.found.scores >= settings.least]
     for (x, y, w, h), score, kind in zip(marks.boxes.tolist(), marks.scores, marks.kinds, strict=True):
         colour = SURE if kind < 10 and score >= settings.score else UNSURE
         text = f"{100 * score:.0f}" if kind < 10 else SIGNS[kind - 10]

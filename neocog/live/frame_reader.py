@@ -15,7 +15,7 @@ from neocog.live.tracks import Row, Vote, moved
 from neocog.reading.numbers import read_lines
 from neocog.reading.records import Box
 from neocog.reading.words import around
-from neocog.vision.finder import FinderSettings, Finding, merged
+from neocog.vision.finder import FinderSettings, Finding
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
@@ -117,7 +117,7 @@ class RecentLines:
     def take(self, seen: "FrameReading") -> tuple[list[Vote], Finding]:
         """Return the lines that still hold, and what was found elsewhere."""
         found, held = seen.found, self._held if seen.bounds == self._bounds else []
-        marks = merged(found[found.scores >= _SURE], _USUAL) if held else found
+        marks = found[found.scores >= _SURE]
         votes, rest = list[Vote](), np.ones(len(found), np.bool_)
         self._held, self._bounds = [], seen.bounds
         for one in held:
@@ -138,7 +138,7 @@ class RecentLines:
 
     def keep(self, seen: "FrameReading", votes: Sequence[Vote]) -> None:
         """Hold what was read just now."""
-        marks = merged(seen.found[seen.found.scores >= _SURE], _USUAL) if votes else seen.found
+        marks = seen.found[seen.found.scores >= _SURE]
         for vote in votes:
             x, y, w, h = around([char.box for char in vote.chars])
             place = x - seen.bounds[0], y - seen.bounds[1], w, h

@@ -25,7 +25,7 @@ from neocog.reading.records import (
     WordReading,
 )
 from neocog.reading.words import around
-from neocog.vision.finder import FinderSettings, Finding, merged
+from neocog.vision.finder import Finding
 from neocog.vision.page import TURNS, seen, turned, turned_back
 from neocog.vision.strips import Strip, StripSettings, strips
 
@@ -76,16 +76,12 @@ def read_lines(
 
     With ``apart`` what stands far apart is a line of its own.
     """
-    marks = merged(found[found.scores >= StripSettings().least], FinderSettings())
+    marks = found[found.scores >= StripSettings().least]
     lines, lost = list[TextLine](), 0
     sure = (marks.kinds < 10) & (marks.scores >= StripSettings().score)
     left_out = set(np.flatnonzero(sure).tolist())
-    said = (
-        of_boxes(reader, grey, marks, _GAP[0], apart=apart)
-        if reader.line_model is None
-        else (of_strips(reader, grey, marks, apart=apart))
-    )
-    for own, logp, boxes in said:
+    of = of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
+    for own, logp, boxes in of(reader, grey, marks, apart=apart):
         if (line := _line(reader, logp, boxes)) is not None:
             lines.append(line)
             its = left_out.intersection(own)
