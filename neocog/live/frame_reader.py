@@ -150,7 +150,7 @@ class RecentLines:
 
 
 def _small(grey: NDArray[np.uint8], place: Box, tall: int, edge: int = 0) -> NDArray[np.uint8] | None:
-    """A place, and an ``edge`` around it, scaled so that ``tall`` rows are 24, and blurred; None beyond the picture."""
+    """A place and an ``edge`` around it, blurred, ``tall`` rows as 24; None beyond the picture."""
     import cv2
 
     x, y, w, h = place
