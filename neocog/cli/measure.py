@@ -35,8 +35,7 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    model: options.ReadingModel = None,
-    reader: options.Reader = "digits",
+    model: options.PageModel = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
@@ -60,23 +59,25 @@ def evaluate(
     from neocog.learning.datasets import Digits, open_dataset
     from neocog.reading.reader import Reader
 
-    def opened() -> Reader:
-        return Reader(model, reader=reader, device=device, precision=precision, plan=plan, batch=batch)
+    def opened(usual: str | None = None) -> Reader:
+        return Reader(model or usual, device=device, precision=precision, plan=plan, batch=batch)
+
+    def of_digits(what: str) -> Reader:
+        reader = opened(options.DEFAULT_MODEL)
+        if signs or reader.kind == "lines":
+            raise UsageError(f"{what}: isolated digits; leave --signs and models of lines out")
+        return reader
 
     if report is not None:
-        if reader == "lines" or signs:
-            raise UsageError("--report measures digits; leave --reader lines and --signs out")
         if split is not None:
             raise typer.BadParameter("--report chooses the parts itself; leave --split out")
-        failures = _report(path, report, limit, as_json, opened)
+        failures = _report(path, report, limit, as_json, lambda: of_digits("--report"))
     elif path is None:
         raise typer.BadParameter("name a data set, or give --report DIR", param_hint="PATH")
     else:
         dataset = open_dataset(path, split=split)[:limit]
         if isinstance(dataset, Digits):
-            if reader == "lines" or signs:
-                raise UsageError(f"{dataset.name}: isolated digits; leave --reader lines and --signs out")
-            failures = _evaluate_digits(opened(), dataset, as_json)
+            failures = _evaluate_digits(of_digits(dataset.name), dataset, as_json)
         else:
             if signs and dataset.texts is None:
                 raise UsageError(f"{dataset.name}: no column 'text' in its labels.csv; leave --signs out")

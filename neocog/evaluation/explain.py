@@ -136,14 +136,19 @@ def explain(
         if picture.dtype != np.uint8:
             raise InputError(f"got a digit of {picture.dtype}, expected uint8, ink 255 on paper 0")
         return explain_digit(picture, Engine(loaded), count=count)
+    from neocog.reading.pictures import pages_of
     from neocog.reading.reader import Reader
+    from neocog.vision.crops import digit_of_box
+    from neocog.vision.finder import LONG_SIDE
 
-    places = Reader(loaded, device="cpu").places(picture)
-    if not places:
+    grey = next(pages_of(picture, LONG_SIDE)).grey
+    digits = Reader(loaded, device="cpu", rotate=0).read(grey).digits
+    if not digits:
         raise NothingToRead("no digits in the picture; give one that 'neocog read' finds digits in")
-    if not 1 <= digit <= len(places):
-        raise UsageError(f"digit {digit} does not exist; choose 1 to {len(places)}")
-    return explain_digit(places[digit - 1].digit, Engine(loaded), count=count)
+    if not 1 <= digit <= len(digits):
+        raise UsageError(f"digit {digit} does not exist; choose 1 to {len(digits)}")
+    box = np.array(digits[digit - 1].box, np.float32)
+    return explain_digit(digit_of_box(grey, box), Engine(loaded), count=count)
 
 
 def explain_digit(digit: NDArray[np.uint8], engine: Engine, *, count: int = COUNT) -> Explanation:

@@ -72,15 +72,14 @@ def explain_line(picture: "Picture", *, line: int = 1, model: "str | Path | Line
     from neocog.network.registry import FINDER, find_model
     from neocog.reading.numbers import answered
     from neocog.reading.pictures import pages_of
-    from neocog.vision.finder import LONG_SIDE
+    from neocog.vision.finder import LONG_SIDE, find
     from neocog.vision.finder_model import LazyFinder, load_finder
-    from neocog.vision.page import look
 
     engine = LineEngine(model if isinstance(model, LineModel) else load_lines(model))
     grey = next(pages_of(picture, LONG_SIDE)).grey
-    found, _ = answered(engine, grey, look(grey, LazyFinder(load_finder(find_model(FINDER)))))
+    found, _ = answered(engine, grey, find(grey, LazyFinder(load_finder(find_model(FINDER)))))
     if not found:
-        raise NothingToRead("no line in the picture; give one that 'neocog read --reader lines' reads")
+        raise NothingToRead("no line in the picture; give one that 'neocog read' reads")
     if not 1 <= line <= len(found):
         raise UsageError(f"line {line} does not exist; choose 1 to {len(found)}")
     return explain_strip(found[line - 1].ink, engine)

@@ -47,9 +47,8 @@ MULTIPLE = 16
 class FinderSettings:
     """How a picture is searched.
 
-    The sizes are those that the network is trained for, ``small`` is chosen by
-    ``experiments/reading/tune.py --small``, ``fine`` and ``clear`` by ``--coarse``; the others
-    bound the work, and order what the reader's search weighs again.
+    The sizes are those that the network is trained for, the choice of ``small``, ``fine`` and
+    ``clear`` is in ``experiments/reading/README.md``; the others bound the work.
     """
 
     long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
@@ -62,7 +61,6 @@ class FinderSettings:
     overlap: float = 0.4  #: share of the union of two boxes from which they are one mark
     inside: float = 0.75  #: share of the smaller of two boxes from which they are one mark
     most: int = 800  #: boxes of one page that are looked at, the best: noise takes no longer
-    apart: bool = False  #: whether a digit and a sign at one place are two marks
     #: score of a digit at a smaller size from which a CPU reads only parts of the largest (0: always)
     clear: float = 0.9
     #: longer side, in pixels of the largest size, below which there is a part around a digit
@@ -254,9 +252,6 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
     found = the_best(found, settings.most)
     union, smaller, _ = overlaps(found.boxes, found.boxes)
     other = (union <= settings.overlap) & (smaller <= settings.inside)
-    if settings.apart:
-        digits = found.kinds < 10
-        other |= digits[:, None] != digits
     alive = np.ones(len(found), np.bool_)
     kept = []
     for i in range(len(found)):
@@ -295,12 +290,6 @@ def of_union(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float
     common = _common(a, b)
     union = (a[:, 2] * a[:, 3])[:, None] + b[:, 2] * b[:, 3] - common
     return np.asarray(common / np.maximum(union, 1e-6, out=union), np.float32)
-
-
-def of_smaller(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What boxes have in common of the smaller one, as `overlaps` has it."""
-    smaller = np.minimum((a[:, 2] * a[:, 3])[:, None], b[:, 2] * b[:, 3])
-    return np.asarray(_common(a, b) / np.maximum(smaller, 1e-6, out=smaller), np.float32)
 
 
 def _common(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:

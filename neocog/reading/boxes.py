@@ -1,0 +1,87 @@
+"""Lines read box by box: what finder and digit network say of each, as log likelihoods of a line."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.network.ctc import BLANK
+from neocog.network.decision import all_scores
+from neocog.network.lines import ALPHABET
+from neocog.network.spec import LABELS
+from neocog.reading.records import Box
+from neocog.vision.crops import cut_out
+from neocog.vision.finder import SIGNS, SURE, Finding
+from neocog.vision.strips import StripSettings, lines_of
+
+if TYPE_CHECKING:
+    from neocog.reading.reader import Reader
+
+_NEVER = -30.0  # log likelihood
+_LEAST = 1e-4  # and least probability
+_FINDER, _NETWORK = 2.0, 0.25  # how much log odds count that there is a digit
+
+
+def of_boxes(
+    reader: "Reader", grey: NDArray[np.uint8], marks: Finding, *, gap: NDArray[np.float32], apart: bool
+) -> Iterator[tuple[list[int], NDArray[np.float32], partial[list[tuple[Box, float]]]]]:
+    """Yield lines of a page (H, W): their marks, log likelihoods (T, n), and what gives characters' boxes.
+
+    Every mark has a column; between two is one for nothing, or where they are far apart ``gap`` (n,).
+    """
+    settings = StripSettings()
+    sure = (marks.kinds < 10) & (marks.scores >= settings.score)
+    lines = lines_of(marks.boxes, sure, settings)
+    logs, among = np.zeros((len(marks), BLANK + 1), np.float32), sorted(chain(*lines))
+    logs[among] = likelihoods(reader, grey, marks[among])
+    nothing = np.where(np.arange(BLANK + 1) == BLANK, 0, _NEVER).astype(np.float32)
+    for line in lines:
+        tall = float(np.median(marks.boxes[line, 3][sure[line]]))
+        ends = marks.boxes[line, 0] + marks.boxes[line, 2]
+        gaps = (marks.boxes[line[1:], 0] - np.maximum.accumulate(ends)[:-1]) / tall
+        # one more digit would fit into a space, as far from both neighbours as those of the line usually are
+        space = np.median(marks.boxes[line, 2]) / tall + 2 * np.clip(np.median([*gaps] or 0), 0, 1)
+        cuts = (np.flatnonzero(gaps > settings.gap) + 1).tolist() if apart else []
+        for first, last in pairwise([0, *cuts, len(line)]):
+            part, columns = line[first:last], [logs[line[first]]]
+            for mark, wide in zip(part[1:], gaps[first : last - 1] > space, strict=True):
+                columns += [gap if wide else nothing, logs[mark]]
+            yield part, np.stack(columns), partial(_boxes, part=part, marks=marks)
+
+
+def likelihoods(reader: "Reader", grey: NDArray[np.uint8], marks: Finding) -> NDArray[np.float32]:
+    """Return log likelihoods of what each of N marks is, (N, n): a digit, its sign, or nothing.
+
+    The finder's log odds and the network's are added: that it is a digit, and which one.
+    """
+    scores = np.clip(marks.scores.astype(np.float64), _LEAST, 1 - _LEAST)
+    odds = _FINDER * np.log(scores / (1 - scores))
+    out = np.full((len(marks), BLANK + 1), _NEVER)
+    out[:, BLANK] = 0
+    for k, kind in enumerate(marks.kinds.tolist()):
+        if kind >= 10 and SIGNS[kind - 10] in ALPHABET:
+            out[k, ALPHABET.index(SIGNS[kind - 10])] = odds[k]
+    digits = np.flatnonzero(marks.kinds < 10)
+    if len(digits):
+        model = reader.model
+        answers = reader.engine.recognise(cut_out(grey, marks.boxes[digits]), batch=reader.batch)
+        said = all_scores(answers, model) / model.temperature
+        some = np.logaddexp.reduce(said[:, :LABELS], axis=1)
+        if model.classes > LABELS:  # it has learned what is no digit
+            odds[digits] += _NETWORK * np.clip(some - said[:, LABELS], -SURE, SURE)
+        which = said[:, :LABELS] - some[:, None] + marks.guesses[digits]
+        which -= np.logaddexp.reduce(which, axis=1, keepdims=True)
+        out[digits, :LABELS] = which + odds[digits, None]
+    out -= np.logaddexp.reduce(out, axis=1, keepdims=True)
+    return np.asarray(np.maximum(out, _NEVER), np.float32)
+
+
+def _boxes(spans: list[tuple[int, int]], *, part: list[int], marks: Finding) -> list[tuple[Box, float]]:
+    """The box of each character, from its first column to its last, and the finder's score of it."""
+    own = [part[(first + last) // 4] for first, last in spans]
+    boxes = np.rint(marks.boxes[own]).astype(int)
+    boxes[:, 2:] = np.maximum(boxes[:, 2:], 1)
+    return list(zip(map(tuple, boxes.tolist()), marks.scores[own].tolist(), strict=True))
