@@ -19,8 +19,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.emulator.arguments import check_launch
 from neocog.cuda import cache as builds
-from neocog.cuda.arguments import check_launch
 from neocog.cuda.compiler import fingerprint, source_path
 from neocog.cuda.kernel import Kernel, Launch, kernel_folder
 from neocog.errors import DeviceError

@@ -125,10 +125,10 @@ class Sections:
 
     def in_flight(self) -> list[Row]:
         counts = (1, 2) if self.quick else (1, 2, 4, 8, 16)
-        return future.in_flight(self.engine.runners[0], self.digits, counts)
+        return future.in_flight(self.engine.runner, self.digits, counts)
 
     def overlap(self) -> list[Row]:
-        return future.overlap(self.engine.runners[0], self.digits, 4 if self.quick else 64)
+        return future.overlap(self.engine.runner, self.digits, 4 if self.quick else 64)
 
     def devices(self) -> list[Row]:
         each, repeats, seconds = (64, 2, 0.2) if self.quick else (4096, 128, 4.0)

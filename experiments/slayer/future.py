@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from experiments.harness.record import asked
 from experiments.harness.run import progress
 from experiments.network.ours import OurSide
+from neocog.cuda.devices import count as there
 from neocog.cuda.engine import CudaEngine
 from neocog.cuda.lanes import PassLane, Timed, enqueue
 from neocog.cuda.passes import ANSWER_COLUMNS, Pass
-from neocog.cuda.runner import Runner
+from neocog.cuda.runner import Runner, bucket_of
 from neocog.evaluation.timing import milliseconds
 from neocog.network.model import Model
 
@@ -115,7 +116,7 @@ def _pipeline(gpu: Any, main: Any, lines: Sequence[Any], passes: Sequence[Pass])
 
 def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
     """Time many characters from host to host: with several lanes transfers go beside work."""
-    gpu, batch = runner.gpu, runner.bucket(runner.chunk)
+    gpu, batch = runner.gpu, bucket_of(runner.chunk, runner.plan.part)
     rows: list[Row] = []
     with runner.lock, gpu.current():
         lanes = [runner.lane(batch, i) for i in range(3)]
@@ -150,10 +151,13 @@ def devices(engine: CudaEngine, digits: Digits, each: int, repeats: int, seconds
     many = np.ascontiguousarray(digits[np.arange(each) % len(digits)])
     single = 0.0
     for count in _GPUS:
-        if count > len(engine.runners):
-            progress(f"{count} GPUs: there are {len(engine.runners)}")
+        if count > there():
+            progress(f"{count} GPUs: there are {there()}")
             continue
-        runners = engine.runners[:count]
+        runners = [
+            CudaEngine(engine.model, device=f"cuda:{number}", precision=engine.precision).runner
+            for number in range(count)
+        ]
         outs = [np.empty((each, ANSWER_COLUMNS), np.float32) for _ in runners]
         with ThreadPoolExecutor(count) as pool:
             spent = []
@@ -188,7 +192,7 @@ def _run_all(batches: Sequence[Digits], runner: Runner, out: NDArray[np.float32]
 
 def energy(engine: CudaEngine, digits: Digits, seconds: float, number: int) -> list[Row]:
     """Measure power while the GPU idles and while it recognises; none without nvidia-smi."""
-    runner = engine.runners[0]
+    runner = engine.runner
     works: dict[str, tuple[int, float]] = {
         "idle": (0, 0.0),
         "8 characters, 30 frames a second": (DIGITS, 1.0 / FRAMES),

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Launch, Layout, Machine
-from neocog.cuda.rounding import of_bf16
 from neocog.cuda.steps import Step
 from neocog.errors import InputError
 from neocog.network.arrays import to_numpy
@@ -43,7 +42,7 @@ def form(layer: str, layouts: Mapping[str, Layout], batch: int) -> tuple[tuple[i
     if layer in _ENDS:
         shape, dtype = _ENDS[layer]
         return (batch, *shape), np.dtype(dtype)
-    return layouts[layer].shape(batch), layouts[layer].storage
+    return layouts[layer].shape(batch), np.dtype(layouts[layer].dtype)
 
 
 class Stage(NamedTuple):
@@ -148,10 +147,5 @@ class Pass:
         """
         layout, array = self._layouts[layer], to_numpy(self.arrays[layer])
         inside = slice(layout.border, layout.border + layout.size)
-        values = as_float32(array[:, inside, inside, : layout.planes], layout)
-        return np.ascontiguousarray(values.transpose(0, 3, 1, 2))
-
-
-def as_float32(values: NDArray[Any], layout: Layout) -> NDArray[np.float32]:
-    """Return maps as they are stored, as float32."""
-    return np.array(of_bf16(values) if layout.dtype == "bfloat16" else values, np.float32)
+        values = array[:, inside, inside, : layout.planes].transpose(0, 3, 1, 2)
+        return np.ascontiguousarray(values, np.float32)

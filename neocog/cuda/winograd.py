@@ -4,24 +4,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch, up
-from neocog.cuda.rounding import tf32
 from neocog.cuda.steps import Forms
 from neocog.cuda.winograd_transforms import TILES, Parts, Split, cook_toom, transform_filters
 from neocog.errors import UsageError
 from neocog.network.arrays import array_module
 
-Operand = Literal["fp32", "tf32", "fp16", "tf32x3", "fp16x3"]
-#: In the order of OPERAND in the kernels; all but the first are of tensor cores.
-_OPERANDS: tuple[Operand, ...] = ("fp32", "tf32", "fp16", "tf32x3", "fp16x3")
-#: Bytes of the Winograd domain that dense layers work on at a time.
-DENSE_BYTES = 2 << 30
-#: What pairs of halves may become in the Winograd domain: half of the largest half.
-_LARGEST_HALF = 2.0**15
 #: Of the kernels of ``winograd.cu`` beside the product: STAGE, threads, most registers.
 _STAGES = {"input_transform": (1, 96), "output_transform": (3, 128), "s_output_transform": (3, 128)}
 _PRODUCT_STAGE, _THREADS = 2, 128
@@ -37,7 +29,7 @@ class Shape:
     width: int  # rows (and columns) of the input, border included
     channels: int  # as stored
     planes: int  # as stored, a multiple of 8
-    source: int = 0  # types of both maps: 0 float32, 1 half, 2 bfloat16
+    source: int = 0  # types of both maps: 0 float32, 1 half
     target: int = 0
 
     @property
@@ -58,27 +50,26 @@ class Response(NamedTuple):
 class Convolution:
     """A convolution and the way it is computed; a UsageError if the parts do not go together.
 
-    ``operand`` ``fp32`` is multiplied on CUDA cores, the others on tensor cores; ``tf32x3`` and
-    ``fp16x3`` give float32 results, every float32 as the sum of two TF32 numbers or halves.
+    ``operand`` ``fp32`` is multiplied on CUDA cores, the others on tensor cores; ``tf32x3`` gives float32
+    results, every float32 as the sum of two TF32 numbers.
     """
+
+    #: OPERAND in the kernels.
+    operands: ClassVar[dict[str, int]] = {"fp32": 0, "fp16": 2, "tf32x3": 3}
 
     shape: Shape
     split: Split  # parts of its filters
     m: int  # outputs of a tile along an axis, 2 to 5
-    operand: Operand = "fp32"
-    largest: tuple[float, float] = (1.0, 1.0)  # |input| and |filter| that fp16x3 takes
-    thread_wise: bool = False  # neighbouring threads transform the sub-inputs of one tile: no part of size m
+    operand: str = "fp32"
+    #: Bytes of the Winograd domain that are worked on at a time. What fits an H200's L2 cache (50 MB)
+    #: takes 5 to 20 % longer for many digits: its launches are short.
+    most: int = 128 << 20
 
     def __post_init__(self) -> None:
-        if self.operand not in _OPERANDS:
-            raise UsageError(f"operand {self.operand!r}: choose {', '.join(_OPERANDS)}")
+        if self.operand not in self.operands:
+            raise UsageError(f"operand {self.operand!r}: choose {', '.join(self.operands)}")
         if self.m not in TILES:
             raise UsageError(f"tiles of {self.m}x{self.m} outputs: choose 2 to 5")
-        if self.thread_wise and self.m in self.split.sizes:
-            raise UsageError(
-                f"parts {self.split.sizes} share inputs with tiles of {self.m}x{self.m}; choose "
-                "other tiles for thread-wise indexing"
-            )
         if self.shape.planes % 8 or self.shape.kernel != self.split.kernel:
             raise UsageError(
                 f"got {self.shape.planes} planes and filters of {self.shape.kernel}, split for "
@@ -94,7 +85,12 @@ class Convolution:
     @property
     def arch(self) -> int:
         """Least compute capability of the transforms."""
-        return 80 if self.operand in ("tf32", "tf32x3") else 75
+        return 80 if self.operand.startswith("tf32") else 75
+
+    @property
+    def pairs(self) -> bool:
+        """Whether an operand is the sum of two numbers."""
+        return self.operand.endswith("x3")
 
     @property
     def tiles(self) -> int:
@@ -110,9 +106,9 @@ class Convolution:
     def row_bytes(self) -> int:
         """Bytes of channels that the tensor cores' loader takes at a time."""
         held = self.shape.channels * self.itemsize
-        if self.operand in ("tf32x3", "fp16x3") and held % 128 == 0:  # whole lines of the cache
+        if self.pairs and held % 128 == 0:  # whole lines of the cache
             return 128
-        return 64 if held > 32 or self.operand == "fp16x3" else 32
+        return 64 if held > 32 else 32
 
     @property
     def channels(self) -> int:
@@ -135,24 +131,15 @@ class Convolution:
             return self.tiles + group.count - 1
         return self.tiles * group.count
 
-    def images_at_a_time(self, batch: int, most: int = DENSE_BYTES) -> int:
-        """Return how many images go through the kernels together, V and W in ``most`` bytes."""
+    def images_at_a_time(self, batch: int) -> int:
+        """Return how many images go through the kernels together, V and W in `most` bytes."""
         v = self.starts * self.channels * self.itemsize
         w = self.split.points(self.m) * self.tiles**2 * self.shape.planes * 4
-        return min(batch, max(1, most // (v + w)))
+        return min(batch, max(1, self.most // (v + w)))
 
-    @cached_property
-    def scales(self) -> tuple[float, float]:
-        """Powers of two that V and U of ``fp16x3`` are multiplied by."""
-        out = []
-        for matrix, largest in zip((2, 1), self.largest, strict=True):
-            sums = [abs(cook_toom(self.m, g.size)[matrix]).sum(1).max() for g in self.split.groups]
-            out.append(2.0 ** math.floor(math.log2(_LARGEST_HALF / (max(sums) ** 2 * largest))))
-        return out[0], out[1]
-
-    def scratch(self, batch: int, most: int = DENSE_BYTES) -> Forms:
-        """Return shape and dtype of V and W, in ``most`` bytes."""
-        images = self.images_at_a_time(batch, most)
+    def scratch(self, batch: int) -> Forms:
+        """Return shape and dtype of V and W, in `most` bytes."""
+        images = self.images_at_a_time(batch)
         w = images * self.split.points(self.m) * self.tiles**2 * self.shape.planes
         dtype = np.float16 if self.operand == "fp16" else np.float32
         return {
@@ -162,7 +149,11 @@ class Convolution:
 
     # -- filters -----------------------------------------------------------------------------------
     def filters(self, w: Array) -> Array:
-        """Return U of filters (K, C, k, k): transformed in float64, rounded once to the operand.
+        """Return U of filters (K, C, k, k): transformed in float64, rounded once to the operand."""
+        return self.transformed(w).astype(np.float16 if self.operand == "fp16" else np.float32)
+
+    def transformed(self, w: Array) -> Array:
+        """Return U of filters (K, C, k, k) in float64.
 
         Of NumPy or CuPy. Each point holds (channels, planes); on tensor cores (planes, channels).
         """
@@ -172,16 +163,7 @@ class Convolution:
         padded[:, :, :channels, :planes] = w.transpose(2, 3, 1, 0)
         if self.on_tensor_cores:
             padded = xp.ascontiguousarray(padded.swapaxes(2, 3))
-        u = transform_filters(padded, self.split, self.m)
-        if self.operand == "fp16":
-            return u.astype(np.float16)
-        if self.operand == "fp16x3":  # for 8 channels their higher halves, then the lower ones
-            u = u * self.scales[1]
-            high = u.astype(np.float16)
-            halves = [high, (u - high.astype(np.float64)).astype(np.float16)]
-            both = [half.reshape(*u.shape[:-1], -1, 1, 8) for half in halves]
-            return xp.concatenate(both, axis=-2).view(np.float32).reshape(u.shape)
-        return tf32(u) if self.operand == "tf32" else u.astype(np.float32)
+        return transform_filters(padded, self.split, self.m)
 
     # -- launches ----------------------------------------------------------------------------------
     def launches(
@@ -193,15 +175,13 @@ class Convolution:
         scratch: dict[str, Array],
         processors: int,
         response: Response | None = None,
-        *,
-        most: int = DENSE_BYTES,
     ) -> list[Launch]:
         """Return the launches: source (B, width, width, C) -> target (B, out, out, planes).
 
-        ``scratch`` is of the same ``most`` bytes; arrays may be None where launches are only named.
+        Arrays may be None where launches are only named.
         """
         out: list[Launch] = []
-        images = self.images_at_a_time(batch, most)
+        images = self.images_at_a_time(batch)
         for first in range(0, batch, images):
             part = slice(first, min(first + images, batch))
             maps = _cut(source, part), u, _cut(target, part)
@@ -220,10 +200,7 @@ class Convolution:
         """Return the launches of as many images as go together; maps: source, U, target."""
         count, (source, u, target) = np.int32(images), maps
         v, w = scratch["winograd_v"], scratch["winograd_w"]
-        starts, pairs = max(map(self._axis_starts, self.split.groups)), len(self.split.groups) ** 2
-        order = {"THREAD_WISE": 1} if self.thread_wise else {}
-        if self.thread_wise:
-            starts, pairs = self.tiles * len(self.split.sizes), 1
+        starts, pairs, order = self._order()
         start = Launch(
             self._kernel("input_transform", MAP=self.shape.source, **order),
             (-(-images * starts**2 * self.channels // _THREADS), pairs, 1),
@@ -238,15 +215,17 @@ class Convolution:
         )
         return [start, Launch(kernel, grid, (v, u, w, count)), inverse]
 
+    def _order(self) -> tuple[int, int, dict[str, int]]:
+        """Return input tiles along an axis, pairs of groups, and defines, of the input's transform."""
+        return max(map(self._axis_starts, self.split.groups)), len(self.split.groups) ** 2, {}
+
     def geometry(self) -> Iterator[tuple[str, int | float | str]]:
         """Yield the definitions that all kernels share (see ``winograd.cuh``)."""
         shape = self.shape
         yield from (("M", self.m), ("KSIZE", shape.kernel), ("TILES", self.tiles))
         yield from (("WIDTH", shape.width), ("CHANNELS", shape.channels), ("CV", self.channels))
         yield from (("OUT", shape.out), ("KM", shape.planes))
-        yield "OPERAND", _OPERANDS.index(self.operand)
-        if self.operand == "fp16x3":
-            yield from zip(("V_SCALE", "U_SCALE"), (f"{s!r}f" for s in self.scales), strict=True)
+        yield "OPERAND", self.operands[self.operand]
         for i in range(2):
             there = i < len(self.split.groups)
             group = self.split.groups[i if there else 0]
@@ -299,7 +278,7 @@ class Convolution:
         if self.on_tensor_cores:
             # eight warps of whole 16x16 fragments; float32's sums and totals fill the registers
             sizes = [(bm, bn) for bm, bn in sizes if bm > 32 or bn % 64 == 0] + [(16, 128)]
-            if self.operand in ("tf32x3", "fp16x3"):
+            if self.pairs:
                 sizes = [(bm, bn) for bm, bn in sizes if bm * bn <= 8192]
         return min(sizes, key=cost)
 

@@ -46,8 +46,8 @@ class Reader:
     model : str, Path or Model
         Name of a shipped model, a model file, or a loaded model (for lines a `LineModel`).
     device : str
-        Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU; the finder on the
-        first) or ``"cuda:N"``.
+        Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (the first GPU) or
+        ``"cuda:N"``.
     precision, plan : str, optional
         As :func:`neocog.reading.device.open_engine`.
     min_p : float, optional
