@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
+from experiments.harness.rounding import bf16, of_bf16
 from neocog.cuda.kernel import Kernel, Launch
-from neocog.cuda.rounding import bf16, of_bf16
 from neocog.errors import DeviceError, InputError
 
 Run = Callable[..., None]

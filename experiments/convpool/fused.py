@@ -290,8 +290,8 @@ def conv_avgpool(x: Array, w: Array, pool: int, *, padding: int = 0, precision: 
 
     The same as ``avg_pool2d(conv2d(x, w, padding=padding), pool)`` of PyTorch: places that fill
     no whole box are left out. ``x`` (B, C, H, W) and ``w`` (K, C, k, k), k of 1 .. 11, are both of the
-    type of the precision (`DTYPES`); ``pool`` is 2 .. 4. Returns (B, K, (H + 2 padding - k + 1) // pool, ...),
-    a view of channel-last memory.
+    type of the precision (`DTYPES`); ``pool`` is 2 .. 4. Returns (B, K, (H + 2 padding - k + 1) // pool,
+    ...), a view of channel-last memory.
     """
     from neocog.cuda.launcher import gpu
 
@@ -319,7 +319,7 @@ class ConvAvgPool:
     ) -> None:
         if w.ndim != 4 or w.shape[2] != w.shape[3] or w.shape[2] not in range(1, 12) or pool not in (2, 3, 4):
             raise InputError(
-                f"got filters {w.shape} and pooling {pool}, expected (planes, channels, k, k), k of 1 to 11, 2 to 4"
+                f"got filters {w.shape}, pooling {pool}; expected (planes, channels, k, k), k 1 to 11; 2 to 4"
             )
         self.pool, self.padding, self.box = pool, padding, pool if box is None else box
         self.precision, self._machine, self._w, self._tiling = precision, machine, w, tiling

@@ -35,7 +35,7 @@ _SHORTER = 0.997  # another way of launching has to be this much better
 
 
 class Launchings:
-    """Times a runner's pass of digits (B, 28, 28) by which of its stages are late; answers stay on the device."""
+    """Times a runner's pass of digits (B, 28, 28), answers left on the device, by which stages are late."""
 
     def __init__(self, runner: Runner, digits: Any) -> None:
         self._runner, self._digits = runner, digits
