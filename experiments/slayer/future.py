@@ -148,15 +148,16 @@ def devices(engine: CudaEngine, digits: Digits, each: int, repeats: int, seconds
     Each takes ``repeats`` batches from a thread; then for some ``seconds`` their power is measured.
     """
     rows: list[Row] = []
+    numbers = range(there()) if engine.device == "cuda" else [engine.gpu.number]
     many = np.ascontiguousarray(digits[np.arange(each) % len(digits)])
     single = 0.0
     for count in _GPUS:
-        if count > there():
-            progress(f"{count} GPUs: there are {there()}")
+        if count > len(numbers):
+            progress(f"{count} GPUs: there are {len(numbers)}")
             continue
         runners = [
             CudaEngine(engine.model, device=f"cuda:{number}", precision=engine.precision).runner
-            for number in range(count)
+            for number in numbers[:count]
         ]
         outs = [np.empty((each, ANSWER_COLUMNS), np.float32) for _ in runners]
         with ThreadPoolExecutor(count) as pool:
