@@ -1,4 +1,4 @@
-"""What is checked before a kernel is launched, plans, builds kept: nothing here needs a GPU."""
+"""Launches, devices, plans, builds kept: nothing here needs a GPU."""
 
 import ctypes
 import os
@@ -11,84 +11,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.emulator.arguments import check_launch, parameters
 from neocog.cuda import cache, devices, launcher
-from neocog.cuda.kernel import Kernel, Launch
+from neocog.cuda.kernel import Kernel
 from neocog.cuda.plan import STAGES, Shelf, plan_of
-from neocog.errors import DeviceError, InputError, UsageError
+from neocog.errors import DeviceError, UsageError
 from neocog.network.model import load_model
 from neocog.network.parallel import cores
 from neocog.reading import device as batch_device
 from neocog.reading.device import open_engine
 from tests import cuda_fake
-from tests.cuda_support import ARCHITECTURES, PRECISIONS, all_kernels, machine
+from tests.cuda_support import ARCHITECTURES, PRECISIONS, machine
 from tests.support import few, tiny_model
-
-OUT = np.zeros(256, np.float32)
-ARGS = (OUT, np.float32(1), np.int32(2))
-
-
-@pytest.fixture(scope="module")
-def probe(tmp_path_factory):
-    path = tmp_path_factory.mktemp("kernels") / "probe.cu"
-    path.write_text("KERNEL(256) probe(float* out, float factor, int rounds) {}\n")
-    return Kernel(str(path), "probe")
-
-
-def check(kernel, args=ARGS, grid=(1, 1, 1)):
-    check_launch(Launch(kernel, grid, args), xp=np, arch=90, shared=232448)
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (ARGS[:2], "got 2 arguments, expected 3"),
-        ((OUT.astype(np.float64), *ARGS[1:]), "out: got float64, expected float32"),
-        ((OUT[::2], *ARGS[1:]), "expected a C-contiguous array"),
-        ((OUT[:0], *ARGS[1:]), "an empty array"),
-        ((np.float32(1), *ARGS[1:]), "got a number, expected an array"),
-        ((OUT, OUT, np.int32(2)), "factor: got an array"),
-        ((OUT, np.float32(1), np.int64(2)), "rounds: got int64, expected int32"),
-        ((OUT, np.float32(1), 2), "got a int, expected a numpy array or NumPy number"),
-        ((OUT, None, np.int32(2)), "got a NoneType"),
-    ],
-)
-def test_wrong_arguments_are_named(probe, args, words):
-    check(probe)
-    check(probe, (None, *ARGS[1:]))
-    with pytest.raises(InputError, match="kernel probe") as caught:
-        check(probe, args)
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "grid", "words"),
-    [
-        ({"arch": 100}, (1, 1, 1), "needs compute capability 10.0"),
-        ({"arch": 80, "features": "a"}, (1, 1, 1), "needs compute capability 8.0"),
-        ({"shared": 300_000}, (1, 1, 1), "shared memory"),
-        ({"threads": 2048}, (1, 1, 1), "2048 threads"),
-        ({}, (1, 70_000, 1), "use a smaller batch"),
-        ({}, (0, 1, 1), "a grid of"),
-        ({"file": "none.cu"}, (1, 1, 1), "none.cu: missing"),
-    ],
-)
-def test_what_the_device_cannot_do_is_named(probe, change, grid, words):
-    with pytest.raises(DeviceError, match=words):
-        check(replace(probe, **change), grid=grid)
-
-
-def test_maps_are_of_the_type_of_the_build():
-    for code, wanted in ((0, "float32"), (1, "float16"), (2, "uint16")):
-        first, *_ = parameters("c_direct_sum.cu", "c_direct", code)
-        assert (first.pointer, first.elements) == (True, (wanted,))
-
-
-def test_a_kernel_of_two_builds_takes_what_either_takes(tmp_path):
-    source = tmp_path / "two.cu"
-    source.write_text("KERNEL(32) two(const float* x) {}\nKERNEL(32) two(const u8* x) {}\n")
-    found = parameters(str(source), "two", 0)
-    assert set(found[0].elements) == {"float32", "uint8"}
 
 
 def test_a_kernel_of_newer_devices_is_refused():
@@ -296,10 +229,3 @@ def test_a_folder_that_others_can_write_to_is_not_used(tmp_path, monkeypatch):
     own.chmod(0o700)
     monkeypatch.setattr(os, "geteuid", lambda: own.stat().st_uid + 1)
     assert (cache.load("y") is None) == (own.stat().st_uid != 0)
-
-
-@pytest.mark.slow
-def test_every_kernels_parameters_can_be_told():
-    for kernel in all_kernels(models=("neocog-small",), batches=(8,)):
-        if not kernel.file.startswith("winograd"):  # lists of several lengths, by #if
-            assert parameters(kernel.file, kernel.name, 0) is not None, kernel
