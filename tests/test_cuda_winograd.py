@@ -8,12 +8,20 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
-from neocog.cuda import winograd_transforms
 from neocog.cuda.kernel import up
 from neocog.cuda.s_winograd import WinogradS
 from neocog.cuda.steps import layouts
-from neocog.cuda.winograd import Convolution, Shape
-from neocog.cuda.winograd_transforms import PART_SIZES, TILES, Split, best_tile, cook_toom, uniform
+from neocog.cuda.winograd import (
+    PART_SIZES,
+    TILES,
+    Convolution,
+    Shape,
+    Split,
+    best_tile,
+    cook_toom,
+    transform_filters,
+    uniform,
+)
 from neocog.errors import UsageError
 from neocog.network import reference
 from tests.cuda_maps import excitable_model, read, responses, s_wanted, sparse, stored
@@ -94,7 +102,7 @@ def test_the_s_layers_take_a_quarter_of_the_multiplications():
 def test_every_filter_from_3_to_25_is_split(kernel):
     split = uniform(kernel)
     assert sum(g.size * g.count for g in split.groups) - kernel in (0, 1, 2)
-    assert winograd_transforms.transform_filters(np.ones((kernel, kernel, 1)), split, 3).shape[0] == (
+    assert transform_filters(np.ones((kernel, kernel, 1)), split, 3).shape[0] == (
         25 * split.groups[0].count ** 2
     )
 

@@ -19,8 +19,7 @@ from experiments.winograd.filters import filter_split, filter_split_kernel
 from experiments.winograd.lanes import METRIC, active, lanes_by_formula, operations, paper_split, read_profile
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way, in_paper_layout
 from neocog.cuda import devices, launcher
-from neocog.cuda.winograd import Shape
-from neocog.cuda.winograd_transforms import Split
+from neocog.cuda.winograd import Shape, Split
 from neocog.errors import InputError, UsageError
 from tests import cuda_fake
 from tests.cuda_maps import uncleared

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from experiments.winograd.dense import Dense
 from experiments.winograd.filters import filter_split_shared
 from neocog.cuda.kernel import shared_limit
-from neocog.cuda.winograd import Shape
-from neocog.cuda.winograd_transforms import Split
+from neocog.cuda.winograd import Shape, Split
 from neocog.errors import UsageError
 
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from experiments.harness.rounding import tf32
 from neocog.cuda.kernel import Array
-from neocog.cuda.winograd import Convolution
-from neocog.cuda.winograd_transforms import cook_toom
+from neocog.cuda.winograd import Convolution, cook_toom
 from neocog.errors import UsageError
 from neocog.network.arrays import array_module
 

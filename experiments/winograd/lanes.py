@@ -31,8 +31,7 @@ from experiments.winograd.filters import (
     warps_of,
 )
 from neocog.cuda.kernel import Kernel, Machine
-from neocog.cuda.winograd import Shape
-from neocog.cuda.winograd_transforms import Split, cook_toom
+from neocog.cuda.winograd import Shape, Split, cook_toom
 from neocog.errors import InputError, NeocogError
 
 _SECTOR, _FLOAT, _BANKS = 32, 4, 32

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from experiments.winograd.count import Count, choose, counts, direct_flops, seconds
 from experiments.winograd.dense import Dense
-from neocog.cuda.winograd import Shape
-from neocog.cuda.winograd_transforms import Split
+from neocog.cuda.winograd import Shape, Split
 from neocog.network.arrays import array_module
 
 KERNEL = 7

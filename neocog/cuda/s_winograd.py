@@ -6,8 +6,7 @@ import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Machine, shared_limit, up
 from neocog.cuda.steps import Forms, LayerStep, Place
-from neocog.cuda.winograd import Convolution, Response, Shape
-from neocog.cuda.winograd_transforms import Split, best_tile, transform_filters, uniform
+from neocog.cuda.winograd import Convolution, Response, Shape, Split, best_tile, transform_filters, uniform
 from neocog.network.layers import s_constants
 
 _STRIP = 4  # cells of a column that a thread of the inhibition makes, at most
