@@ -29,7 +29,6 @@ class Dense(Convolution):
     thread_wise: bool = False  # neighbouring threads transform the sub-inputs of one tile: no part of size m
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.thread_wise and self.m in self.split.sizes:
             raise UsageError(
                 f"parts {self.split.sizes} share inputs with tiles of {self.m}x{self.m}; choose "

@@ -65,12 +65,10 @@ class Shape:
 
     @property
     def tiles(self) -> int:
-        """Tiles of 8 cells a row."""
         return -(-self.out // 8)
 
     @property
     def all_groups(self) -> int:
-        """Groups of 16 planes."""
         return -(-self.channels // 16)
 
     @property
@@ -94,11 +92,9 @@ class Shape:
         return min(rows + self.live - 1, whole)
 
     def threads(self, t: Tiling) -> int:
-        """Threads of a block."""
         return 32 * self.tiles * t.groups * (1 if t.stream else t.rows)
 
     def blocks(self, t: Tiling, batch: int) -> int:
-        """Blocks of a launch."""
         return -(-self.out // t.rows) * -(-self.all_groups // t.groups) * batch
 
     def shared(self, t: Tiling) -> int:

@@ -43,7 +43,6 @@ class Decide(Step):
         return Kernel("decide.cu", "decide", defines, 32 * classes, 4 * words, registers=96)
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        """One launch, a block for each digit."""
         return [Launch(self.kernel(), (batch, 1, 1), (source, target, *self._tables, self._temperature))]
 
 

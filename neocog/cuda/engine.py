@@ -56,7 +56,6 @@ class CudaEngine:
 
     @property
     def where(self) -> str:
-        """Device and its name, for people."""
         return f"{self.device} ({self.gpu.name})"
 
     def check(self) -> None:
@@ -90,7 +89,8 @@ class CudaEngine:
         out = np.empty((len(digits), ANSWER_COLUMNS), np.float32)
         with self._failing(), self._lock:
             self.runner.run(digits, out, batch or self.batch)
-        return _answers(out)
+        label, margin, p = out[:, LABELS].astype(np.int64), out[:, LABELS + 1], out[:, LABELS + 2]
+        return Answers(label=label, score=out[:, :LABELS], margin=margin, p=p)
 
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
         """Return every layer's response to pictures, as :meth:`neocog.network.engine.Engine.maps`.
@@ -123,13 +123,3 @@ def precision_on(arch: int, wanted: str | None = None) -> Precision:
     if wanted is None:
         return "fp16" if arch >= _HALVES_ARCH else "fp32"
     return known_precision(wanted)
-
-
-def _answers(out: NDArray[np.float32]) -> Answers:
-    """Return rows of answers as columns, views of them."""
-    return Answers(
-        label=out[:, LABELS].astype(np.int64),
-        score=out[:, :LABELS],
-        margin=out[:, LABELS + 1],
-        p=out[:, LABELS + 2],
-    )

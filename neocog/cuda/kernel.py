@@ -77,9 +77,10 @@ class Machine(Protocol):
     xp: Any  # numpy or cupy
     arch: int  # compute capability, e.g. 90
     processors: int
+    shared: int  # most bytes of shared memory of a block
 
     def launch(self, launch: Launch) -> None:
-        """Check and enqueue one launch."""
+        """Enqueue one launch."""
 
     def current(self) -> AbstractContextManager[None]:
         """Make this the thread's current device within the block."""

@@ -65,7 +65,6 @@ class Lane:
         self.download()
 
     def capture(self) -> Any:
-        """Return all of it as a graph."""
         with self.gpu.current(), captured(self.stream) as graphs:
             self.enqueue()
         graphs[0].upload(self.stream)
@@ -175,7 +174,6 @@ class Timed:
         return elapsed(self._gpu, self.stream, self.replay, times) / self._repeats
 
     def median(self, rounds: int, times: int = 1) -> float:
-        """Return the median of some :meth:`elapsed`."""
         return float(np.median([self.elapsed(times) for _ in range(rounds)]))
 
     def replay(self) -> None:

@@ -52,7 +52,6 @@ class Gpu:
         self._lock = threading.Lock()
 
     def current(self) -> AbstractContextManager[Any]:
-        """Make this the thread's current device within the block."""
         return cast("AbstractContextManager[Any]", self.xp.cuda.Device(self.number))
 
     def failing(self, device: str) -> "Failing":

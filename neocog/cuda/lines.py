@@ -227,7 +227,6 @@ class LinePass:
         return Launch(kernel, (-(-c.size // rows), len(places), slabs), (us, uc, profiles, places))
 
     def _heads(self, us4: Array, places: Array) -> tuple[tuple[Launch, ...], tuple[Launch, ...]]:
-        """The launches of UC4 and of the three layers of the head."""
         layout, count = self.layouts["US4"], len(places)
         (inner, seen, _), (n, last, _) = self._head[0][0], self._head[2][0]
         widths = {"UC4": seen, "inner": inner, "last": last, "Z": n}

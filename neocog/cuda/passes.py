@@ -111,7 +111,8 @@ class Pass:
 
     def _add(self, index: int, step: Step, digits: slice) -> None:
         count = digits.stop - digits.start
-        source, target = (self._slice(layer, digits) for layer in (step.reads, step.writes))
+        ends = (self.arrays[layer] for layer in (step.reads, step.writes))
+        source, target = (array[digits] if len(array) == self.batch else array[:count] for array in ends)
         late = stage_name(step) in self._late
         if (index, count) not in self._scratch:
             self._scratch[index, count] = {
@@ -122,13 +123,8 @@ class Pass:
             kernel = replace(kernel, carveout=self._several)
             self._order.append((index, launch._replace(kernel=kernel)))
 
-    def _slice(self, layer: str, digits: slice) -> Array:
-        array, count = self.arrays[layer], digits.stop - digits.start
-        return array[digits] if len(array) == self.batch else array[:count]
-
     @property
     def launches(self) -> Iterator[Launch]:
-        """Every launch, in order."""
         return self.up_to(len(self.stages))
 
     def up_to(self, stages: int) -> Iterator[Launch]:
@@ -136,7 +132,6 @@ class Pass:
         return (launch for index, launch in self._order if index < stages)
 
     def run(self) -> None:
-        """Launch every step, one after another."""
         for launch in self.launches:
             self.machine.launch(launch)
 

@@ -4,7 +4,6 @@
 papers do it: direct sums in UC1 .. UC3, channel-wise decomposed Winograd in US2 .. US4.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,9 +54,7 @@ class Plan:
     late: Mapping[int, Sequence[str]]  # by least batch
 
     def late_at(self, batch: int) -> tuple[str, ...]:
-        """Return the stages whose kernels let the next one begin only when they end, where launches are
-        programmatic.
-        """
+        """Return the stages whose kernels let the next one begin only when they end."""
         return tuple(self.late[max(least for least in self.late if least <= max(batch, 1))])
 
     def preferred(self, stage: str) -> tuple[str, ...]:
@@ -95,11 +92,10 @@ class Shelf:
     def does(self, stage: str, version: str, batch: int, *, reads: str | None = None) -> bool:
         """Whether a version can do a stage here, and reads ``reads`` (UG: digits)."""
         wanted = reads or ("digits" if stage == "UG" else None)
-        shared = getattr(self.machine, "shared", math.inf)
         try:
             step = self.step(stage, version)
             return (wanted is None or step.reads == wanted) and all(
-                kernel.runs_on(self.machine.arch) and kernel.shared <= shared
+                kernel.runs_on(self.machine.arch) and kernel.shared <= self.machine.shared
                 for kernel in kernels_of(step, batch)
             )
         except (UsageError, DeviceError):

@@ -32,13 +32,6 @@ class Fused:
         u = np.ascontiguousarray(u.transpose(2, 0, 1, 5, 4, 7, 3, 6, 8))
         self._u = machine.xp.asarray(u)
 
-    @staticmethod
-    def takes(convolution: Convolution) -> bool:
-        """Whether it can compute a layer."""
-        types = (convolution.shape.source, convolution.shape.target)
-        sizes = set(convolution.split.sizes)
-        return convolution.operand == "fp16" and types == (1, 1) and sizes == {convolution.m}
-
     def launch(self, batch: int, source: Array, target: Array, response: Response) -> Launch:
         """Return the launch for a batch, with a block for every multiprocessor if it is small."""
         # two blocks to a multiprocessor, one loads while the other multiplies; where filters are
@@ -84,7 +77,8 @@ class WinogradS(LayerStep):
         self._theta = np.float32(theta)
         self._silence = machine.xp.asarray(padded)
         self._c = machine.xp.asarray(np.ascontiguousarray(model.s[layer].c, dtype=np.float32))
-        one = Fused.takes(self.convolution)
+        halves = operand == "fp16" and source.code == target.code == 1
+        one = halves and set(self.convolution.split.sizes) == {self.convolution.m}
         self._fused = Fused(machine, self.convolution, np.asarray(a)) if one else None
         if not one:
             self._u = machine.xp.asarray(self.convolution.filters(np.asarray(a)))

@@ -45,7 +45,6 @@ class Tiling:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
         return 32 * self.wm * self.wn * self.wk
 
 
@@ -90,7 +89,6 @@ class Shape:
         return rows if self.pair else rows * self.kernel // (2 if self.joined else 1)
 
     def cells(self, tiling: Tiling) -> int:
-        """Cells of a block."""
         return tiling.group * tiling.rows * self.out
 
     def passes(self, tiling: Tiling) -> int:
@@ -98,11 +96,9 @@ class Shape:
         return -(-self.cells(tiling) // (tiling.wm * tiling.mt * 16))
 
     def slices(self, tiling: Tiling) -> int:
-        """Blocks along the planes."""
         return -(-self.planes // (8 * tiling.wn * tiling.nt))
 
     def blocks(self, tiling: Tiling, batch: int) -> tuple[int, int, int]:
-        """Return the grid."""
         bands = -(-self.out // tiling.rows)
         return -(-batch // tiling.group) * bands, self.slices(tiling), tiling.ksplit
 
@@ -116,7 +112,6 @@ class Shape:
         return t.wm * t.wn * t.mt * -(-t.nt // 2) * 256 + up(self.cells(t), 4)
 
     def shared(self, tiling: Tiling) -> int:
-        """Bytes of shared memory of a block."""
         cell_bytes = self.chunk(tiling).cell_bytes
         pitch = cell_bytes + (0 if self.pair or self.joined else 16)
         in_rows = tiling.rows + self.kernel // tiling.ksplit - 1
@@ -169,17 +164,12 @@ def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     measured = _tuned().get(shape, {}) if serves(arch, processors) else {}
     if near := [b for b in measured if max(b, batch) <= _NEAR * min(b, batch)]:
         return measured[min(near, key=lambda b: abs(math.log2(b / batch)))]
-    beside = [*_beside(measured, batch), _best(shape, batch, arch, processors)]
-    return min(beside, key=lambda t: estimate(shape, t, batch, arch, processors))
-
-
-def _beside(measured: dict[int, Tiling], batch: int) -> Iterator[Tiling]:
-    """Yield the tilings measured at the next smaller and the next larger batch."""
     smaller, larger = [b for b in measured if b < batch], [b for b in measured if b > batch]
-    if smaller:
-        yield measured[max(smaller)]
+    beside = [measured[max(smaller)]] if smaller else []
     if larger and all(measured[b].group <= batch for b in larger):
-        yield measured[min(larger)]
+        beside.append(measured[min(larger)])
+    beside.append(_best(shape, batch, arch, processors))
+    return min(beside, key=lambda t: estimate(shape, t, batch, arch, processors))
 
 
 def serves(arch: int, processors: int) -> bool:
@@ -304,7 +294,6 @@ def _variants(shape: Shape, t: Tiling) -> Iterator[Tiling]:
 
 
 def registers(shape: Shape, t: Tiling) -> int:
-    """Estimate the registers of a thread."""
     parts = 2 if shape.mode == 3 else 1
     if t.wgmma:
         operands = 8 * t.mt * parts * t.depth

@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Kernel, Launch, up
 from neocog.cuda.steps import Forms
-from neocog.errors import UsageError
 from neocog.network.arrays import array_module
 
-#: Output tiles and part sizes that are offered.
+#: Output tiles that are offered.
 TILES = (2, 3, 4, 5)
-PART_SIZES = (1, 2, 3, 4)
 
 # Interpolation points after 0, 1, -1 (the last point is always infinity), by n: the sets with the
 # least float32 error among 2, -2, 1/2, -1/2, 4, -4, 1/4, -1/4.
@@ -70,21 +68,12 @@ class Parts:
 class Split:
     """A k x k filter as parts along each axis, the same for rows and columns.
 
-    ``sizes`` are the taps of each part, largest first; where they sum to more than k the filter is
-    padded with zeros behind.
+    ``sizes`` are the taps of each part, 1 to 4, at most two of them different, largest first; where they sum
+    to more than k the filter is padded with zeros behind.
     """
 
     kernel: int
     sizes: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        fits = self.kernel <= sum(self.sizes) < self.kernel + max(self.sizes, default=0)
-        known = set(self.sizes) <= set(PART_SIZES) and len(set(self.sizes)) <= 2
-        if not fits or not known or list(self.sizes) != sorted(self.sizes, reverse=True):
-            raise UsageError(
-                f"parts {self.sizes} do not make a {self.kernel}x{self.kernel} filter: give at "
-                f"most two sizes of 1 to 4, largest first, that sum to {self.kernel} or little more"
-            )
 
     @property
     def groups(self) -> tuple[Parts, ...]:
@@ -165,7 +154,6 @@ class Shape:
 
     @property
     def out(self) -> int:
-        """Rows (and columns) of the output."""
         return self.width - self.kernel + 1
 
 
@@ -179,7 +167,7 @@ class Response(NamedTuple):
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution and the way it is computed; a UsageError if the parts do not go together.
+    """A convolution and the way it is computed.
 
     ``operand`` ``fp32`` is multiplied on CUDA cores, the others on tensor cores; ``tf32x3`` gives float32
     results, every float32 as the sum of two TF32 numbers.
@@ -196,18 +184,6 @@ class Convolution:
     #: takes 5 to 20 % longer for many digits: its launches are short.
     most: int = 128 << 20
 
-    def __post_init__(self) -> None:
-        if self.operand not in self.operands:
-            raise UsageError(f"operand {self.operand!r}: choose {', '.join(self.operands)}")
-        if self.m not in TILES:
-            raise UsageError(f"tiles of {self.m}x{self.m} outputs: choose 2 to 5")
-        if self.shape.planes % 8 or self.shape.kernel != self.split.kernel:
-            raise UsageError(
-                f"got {self.shape.planes} planes and filters of {self.shape.kernel}, split for "
-                f"filters of {self.split.kernel}; the number of planes must be a multiple of "
-                "8, and the filter sizes equal"
-            )
-
     # -- sizes -------------------------------------------------------------------------------------
     @property
     def on_tensor_cores(self) -> bool:
@@ -215,7 +191,6 @@ class Convolution:
 
     @property
     def arch(self) -> int:
-        """Least compute capability of the transforms."""
         return 80 if self.operand.startswith("tf32") else 75
 
     @property
@@ -225,12 +200,10 @@ class Convolution:
 
     @property
     def tiles(self) -> int:
-        """Tiles along an axis."""
         return -(-self.shape.out // self.m)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an operand."""
         return 2 if self.operand == "fp16" else 4
 
     @property
@@ -369,7 +342,6 @@ class Convolution:
                 yield f"{name}{i}", numbers if there else "0.0f"
 
     def _kernel(self, name: str, **more: int) -> Kernel:
-        """One of the kernels of ``winograd.cu`` beside the product."""
         stage, registers = _STAGES[name]
         defines = (*self.geometry(), *more.items(), ("STAGE", stage))
         return Kernel("winograd.cu", name, defines, _THREADS, arch=self.arch, registers=registers)
