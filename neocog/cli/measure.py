@@ -193,8 +193,7 @@ def timing(
 ) -> None:
     """Measure how long a digit, or a strip of five, takes, and which stages take it.
 
-    On CUDA, a stage's time is the difference of the pass with and without it. "of roof": the
-    roofline time of its operations or bytes on this device, divided by the measured time.
+    On CUDA, a stage's time is the difference of the pass with and without it.
     """
     from neocog.errors import UsageError
     from neocog.evaluation.timing import measure
@@ -223,18 +222,12 @@ def timing(
 def _show_times(times: "Timing") -> None:
     each = "digit" if times.digits == 1 else "strip"
     heads = ("ms a batch", "p95", "p99", f"ms a {each}")
-    bound = any(stage.bound is not None for stage in times.stages)
-    last = "   share" + ("   of roof" if bound else "")
-    print(f"{'stage':10s}" + "".join(f"{head:>12}" for head in heads) + last)
+    print(f"{'stage':10s}" + "".join(f"{head:>12}" for head in heads) + "   share")
     for stage in times.page:
         print(_time_line(stage, times.batch) + "  (a page)")
     whole = sum(stage.ms for stage in times.stages) or 1.0
     for stage in times.stages:
-        line = f"{_time_line(stage, times.batch)} {100 * stage.ms / whole:6.1f} %"
-        if stage.bound is not None and stage.roofline is not None:
-            line += f"  {100 * stage.roofline:5.1f} %  {stage.bound.version}"
-            line += f", {stage.bound.flops / 1e6:.2f} MFLOP, {stage.bound.bytes / 1e6:.3f} MB"
-        print(line)
+        print(f"{_time_line(stage, times.batch)} {100 * stage.ms / whole:6.1f} %")
     print(
         f"whole pass: {times.each():.5f} ms a {each} "
         f"(95 % of {len(times.passes)} passes within {times.each(95):.5f}, "
