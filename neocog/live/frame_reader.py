@@ -183,7 +183,8 @@ def _around(place: Box, found: Finding) -> NDArray[np.bool_]:
     """Which marks have their middle in a line, or beside it."""
     x, y, w, h = place
     middle = found.boxes[:, :2] + found.boxes[:, 2:] / 2
-    return (middle > [x - h, y]).all(axis=1) & (middle < [x + w + h, y + h]).all(axis=1)
+    inside = (middle > [x - h, y]) & (middle < [x + w + h, y + h])
+    return np.asarray(inside.all(axis=1))
 
 
 class FrameReader:

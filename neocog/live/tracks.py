@@ -209,31 +209,29 @@ class Tracker:
 
 
 def _moved(track: Track, new: Row) -> tuple[float, Shift]:
-    """How a line most likely has moved if it is ``new`` now, and the cost of that for each character.
+    """The cost, for each character, of a line being ``new`` now, and by how much it then has moved.
 
     The cost is near 0 for the same line, above 0.6 for another.
     """
     old, expected = track.chars, track.step
-    tall, grown = (median([char.box[3] for char in row]) for row in (old, new))
-    if not 1 / _SIZE < grown / max(tall, 1) < _SIZE:
+    tall, grown = (max(1, median([char.box[3] for char in row])) for row in (old, new))
+    if not 1 / _SIZE < grown / tall < _SIZE:
         return 2 * _ALONE, expected
-    a, b = (
-        [(x + w / 2, y + h / 2, char.char) for char in row for x, y, w, h in [char.box]] for row in (old, new)
-    )
-    ends = [(b[k][0] - a[k][0], b[k][1] - a[k][1]) for k in (0, -1)]
-    middles = [fmean(one[axis] for one in b) - fmean(one[axis] for one in a) for axis in (0, 1)]
-    many, few, way = (a, b, 1) if len(a) >= len(b) else (b, a, -1)
-    best, tall = (2 * _ALONE, expected), max(tall, 1)
-    for dx, dy in (expected, _STILL, *ends, middles):  # what is likely
-        costs = [
-            min(
-                hypot(x + way * dx - u, y + way * dy - v) / tall
-                + _OTHER * (c != d and REJECTED not in (c, d))
-                for u, v, d in few
-            )
-            for x, y, c in many
+    a, b = ([(x + w / 2, y + h / 2) for x, y, w, h in (char.box for char in row)] for row in (old, new))
+    steps = [(b[k][0] - a[k][0], b[k][1] - a[k][1]) for k in (0, -1)]  # of the ends
+    (x, y), (u, v) = ((fmean(xs), fmean(ys)) for xs, ys in (zip(*a, strict=True), zip(*b, strict=True)))
+    best = 2 * _ALONE, expected
+    for dx, dy in (expected, _STILL, *steps, (u - x, v - y)):  # what is likely
+        apart = [
+            [
+                hypot(x + dx - u, y + dy - v) / tall
+                + _OTHER * (one.char != other.char and REJECTED not in (one.char, other.char))
+                for (u, v), other in zip(b, new, strict=True)
+            ]
+            for (x, y), one in zip(a, old, strict=True)
         ]
-        cost = fmean(min(one, _ALONE) for one in costs)
+        longer = apart if len(old) >= len(new) else zip(*apart, strict=True)
+        cost = fmean(min(_ALONE, *row) for row in longer)
         cost += _MOVED * hypot(dx - expected[0], dy - expected[1]) / tall
         if cost < best[0]:
             best = cost, (dx, dy)
