@@ -15,7 +15,7 @@ from PIL import Image
 from threadpoolctl import threadpool_info
 
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
-from neocog.live.announce import Rules
+from neocog.live.announce import HOLD
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
 from neocog.live.frame_reader import _LIVES, LONG_SIDE, FrameReader, Roi
 from neocog.live.pipeline import Pipeline, Settings, View, finder_threads
@@ -216,7 +216,7 @@ class TestPipeline:
             )
         assert read[1] == 2
         assert sum(read[1:]) <= 8, "a reading holds for three or four frames"
-        assert max(_LIVES) < Rules().hold, "no single answer is announced"
+        assert max(_LIVES) < HOLD, "no single answer is announced"
         other = seen_by(reader, [*frames, np.vstack([picture("355"), picture("2086")])])[-1]
         assert [vote.leading[0] for vote in other.seen.votes] == ["355", "2086"]
 

@@ -276,10 +276,10 @@ class TestAnnouncements:
             assert news == (["98504383"] if renewed else [])
 
     def test_memory_does_not_grow(self) -> None:
-        watcher = Watcher(rules=Rules(again=0.5))
+        watcher = Watcher()
         for number in range(100, 200):
             watcher.see_all((str(number), 20), ("", 20))
-        assert len(watcher.announcer._known) <= 2
+        assert len(watcher.announcer._known) <= 3
         assert len(watcher.announcer.said) <= 2
 
 

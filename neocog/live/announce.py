@@ -14,6 +14,18 @@ from neocog.live.tracks import Track, bare
 from neocog.reading.records import Box
 from neocog.text import edit_distance
 
+HOLD = 5
+"""Frames for which a text must have been agreed on."""
+
+_DOUBTFUL = 2  # times as long for each doubt
+_SURE = 0.8  # a confidence below this is a doubt
+_AGAIN = 2.0  # seconds for which readings count, and announced numbers are doubts
+_LEFT = 0.5  # seconds out of view after which a number is new
+_APART = 1.0  # heights of its line; what is farther away is another one
+_AHEAD = 2.0  # times as often as any other reading of its line a text must have been read
+_BORDER = (
+    0.1  # digits are at the border nearer than this share of their height, if that is less than `nearest`
+)
 _EVEN = 0.5  # probability from which a digit is more likely right than wrong
 _NEAR = 4  # texts are alike that differ in at most one of so many digits
 _RIVAL = 3  # readings of one line are rivals that do, or of which one has the other in it
@@ -26,22 +38,14 @@ class Rules:
     """When a number is announced (``python -m experiments.live.measure rules`` tells what others announce).
 
     A desk has something like a digit everywhere, but seldom several: with the default ``evidence`` one in
-    fifty such numbers may be none; of texts that stay the same for ``long`` frames, one in six.
+    fifty such numbers may be none, of texts that stay the same for ``long`` frames one in six.
     """
 
-    hold: int = 5  # frames for which a text must have been agreed on
-    doubtful: int = 2  # times as long for each doubt
-    sure: float = 0.8  # a confidence below this is a doubt
-    again: float = 2.0  # seconds for which readings count, and announced numbers are doubts
-    left: float = 0.5  # seconds out of view after which a number is new
-    near: float = 1.0  # heights of its line; what is farther away is another one
-    ahead: float = 2.0  # times as often as any other reading of its line a text must have been read
     evidence: float = log(49)  # log odds that its digits must have together
-    #: enough for a text that has been agreed on for `long` frames, if no other number is in view
+    #: enough, with those of its text, if it was agreed on for `long` frames and no other number is in view
     lasting: float = log(5)
     long: int = 20
-    border: float = 0.1  # digits are at the border nearer than this share of their height
-    nearest: float = 0.02  # and this share of the frame's shorter side
+    nearest: float = 0.02  # digits are at the border nearer than this share of the frame's shorter side
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +101,12 @@ class Announcer:
                 sure = all(one.evidence < rules.evidence for one in tracks if one is not track)
             if not sure or p < _EVEN:
                 continue
-            if any(at_border(char.box, bounds, rules) for char in track.chars):
+            if any(_at_border(char.box, bounds, rules.nearest) for char in track.chars):
                 continue
-            doubts = (p < rules.sure) + any(
+            doubts = (p < _SURE) + any(
                 alike(track.bare, bare(k.text)) for k in self._known if k.t >= self._began
             )
-            if track.steady < rules.hold * rules.doubtful**doubts or self._disputed(track, tracks):
+            if track.steady < HOLD * _DOUBTFUL**doubts or self._disputed(track, tracks):
                 continue
             new = _Known(text, track.number, track.box, t)
             self._said[track.number] = new
@@ -128,20 +132,20 @@ class Announcer:
                 self._said[track.number] = known
         for number, known in self._said.items():
             known.number, known.box, known.t, known.gone = number, boxes[number], t, False
-        gone = [one for one in self._known if t - one.t > self.rules.left and not one.gone]
+        gone = [one for one in self._known if t - one.t > _LEFT and not one.gone]
         self.gone = tuple(one.text for one in gone)
         for one in gone:
             one.gone = True
-        self._known = [one for one in self._known if t - one.t <= self.rules.again]
+        self._known = [one for one in self._known if t - one.t <= _AGAIN]
         self._readings += [(t, track.number, track.read) for track in tracks if track.read]
-        self._readings = [one for one in self._readings if t - one[0] <= self.rules.again]
+        self._readings = [one for one in self._readings if t - one[0] <= _AGAIN]
 
     def _same(self, track: Track, box: Box, t: float) -> _Known | None:
         """The number announced that a line shows: its own, or one that was where it is just now."""
         for known in self._known:
             (x, y, wide, high), (left, top, w, h) = box, known.box
             off = max(abs(x + wide / 2 - left - w / 2), abs(y + high / 2 - top - h / 2))
-            here = off <= self.rules.near * high and t - known.t <= self.rules.left
+            here = off <= _APART * high and t - known.t <= _LEFT
             if bare(known.text) == track.bare and (here or known.number == track.number):
                 return known
         return None
@@ -157,18 +161,17 @@ class Announcer:
         own = counts.pop(track.bare, 0)
         for text, count in counts.items():
             weight = _LONGER if len(text) > len(track.bare) else 1
-            if rivals(track.bare, text) and own < self.rules.ahead * weight * count:
+            if rivals(track.bare, text) and own < _AHEAD * weight * count:
                 return True
         return False
 
 
-def at_border(box: Box, bounds: Box, rules: Rules) -> bool:
+def _at_border(box: Box, bounds: Box, nearest: float) -> bool:
     """Whether a digit may be cut off by the border of what is read."""
     left, top, wide, high = bounds
     x, y, width, height = box[0] - left, box[1] - top, *box[2:]
-    margin = max(1.0, min(rules.border * height, rules.nearest * min(wide, high)))
-    beyond = x + width > wide - margin or y + height > high - margin
-    return beyond or x < margin or y < margin
+    margin = max(1.0, min(_BORDER * height, nearest * min(wide, high)))
+    return min(x, y, wide - x - width, high - y - height) < margin
 
 
 def alike(a: str, b: str) -> bool:
