@@ -102,7 +102,7 @@ class _Held:
     vote: Vote
     place: Box  # in pixels of the region
     looks: NDArray[np.uint8]  # small
-    marks: int  # of the finder around it
+    beside: int  # marks beside it that may be its digits
     left: int
 
 
@@ -127,11 +127,11 @@ class RecentLines:
             dx, dy = moved
             x, y, w, h = one.place
             one.place = x + dx, y + dy, w, h
-            if _around(one.place, marks).sum() != one.marks:
+            if _beside(one.place, marks) > one.beside:
                 continue
             one.vote = one.vote.moved(dx, dy)
             one.left -= 1
-            rest &= ~_around(one.place, found)
+            rest &= ~_around(one.place, found, one.place[3] // 2)  # farther ones may be of another line
             votes.append(one.vote)
             self._held.append(one)
         return votes, found[rest]
@@ -145,7 +145,7 @@ class RecentLines:
             looks = _small(seen.grey, place, h)
             if looks is not None:
                 left = _LIVES[self._count % len(_LIVES)] - 1
-                self._held.append(_Held(vote, place, looks, int(_around(place, marks).sum()), left))
+                self._held.append(_Held(vote, place, looks, _beside(place, marks), left))
                 self._count += 1
 
 
@@ -179,12 +179,17 @@ def _moved(one: _Held, grey: NDArray[np.uint8]) -> tuple[int, int] | None:
     return dx, dy
 
 
-def _around(place: Box, found: Finding) -> NDArray[np.bool_]:
-    """Which marks have their middle in a line, or beside it."""
+def _around(place: Box, found: Finding, wider: int) -> NDArray[np.bool_]:
+    """Which marks have their middle in a line, or beside it, ``wider`` pixels at most."""
     x, y, w, h = place
     middle = found.boxes[:, :2] + found.boxes[:, 2:] / 2
-    inside = (middle > [x - h, y]) & (middle < [x + w + h, y + h])
+    inside = (middle > [x - wider, y]) & (middle < [x + w + wider, y + h])
     return np.asarray(inside.all(axis=1))
+
+
+def _beside(place: Box, marks: Finding) -> int:
+    """How many marks stand beside a line, less than its height away."""
+    return int(_around(place, marks, place[3]).sum() - _around(place, marks, 0).sum())
 
 
 class FrameReader:
