@@ -259,8 +259,9 @@ class _Page:
             for part in parts:
                 at, down = self.path(part, *self.ends(part, rules))
                 own = [k for k in part if self.digits[k]]
-                ends = np.searchsorted(at[:, 0], (self.left[own].min(), self.right[own].max()))
-                grey = _dark(self.seen(at, down), max(0, int(ends[0]) - 2), int(ends[1]) + 2)
+                own_ends = self.left[own].min(), self.right[own].max()
+                first, last = np.searchsorted(at[:, 0], own_ends).tolist()
+                grey = _dark(self.seen(at, down), max(0, first - 2), last + 2)
                 ink = ink_of(grey)
                 alone = ink_of(grey, self.kept(ink, part, at, down))
                 yield Strip(ink, tuple(part), number, at, down, alone)
