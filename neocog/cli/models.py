@@ -16,7 +16,7 @@ app = typer.Typer(help="List, describe and check models.", no_args_is_help=True,
 @app.command("list", cls=options.Command)
 def list_them(as_json: options.Json = False) -> None:
     """List the shipped models: how well they read, and how fast here, on the CPU."""
-    from neocog.evaluation.about import about
+    from neocog.evaluation.health import about
     from neocog.network.registry import list_files, models_dir
 
     files = list_files()
@@ -59,7 +59,7 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """Show what a model reads, how well, how fast, and where it comes from."""
-    from neocog.evaluation.about import about
+    from neocog.evaluation.health import about
 
     facts = about(name)
     if as_json:
@@ -94,7 +94,7 @@ def verify(
     ] = None,
 ) -> None:
     """Check that models are complete and unchanged."""
-    from neocog.evaluation.about import verify as verify_it
+    from neocog.evaluation.health import verify as verify_it
     from neocog.network.registry import list_files, models_dir, shipped_digests
 
     shipped = {Path(name).stem for name in shipped_digests(models_dir())}
