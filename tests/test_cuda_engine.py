@@ -455,8 +455,6 @@ def test_the_commands_on_a_gpu():
     assert (facts["device"], facts["precision"], facts["batch"]) == ("cuda", "fp16", 8)
     stages = {stage["name"]: stage for stage in facts["stages"]}
     assert list(stages) == ["upload", *STAGES, "launch", "host"]
-    assert all(stages[name]["flops"] > 0 and stages[name]["roofline"] > 0 for name in STAGES[:-1])
-    assert "of roof" in run(*words).stdout
     absent = run("timing", "--device", "cuda:99")
     assert absent.exit_code == 5
     assert "'cuda:99' does not exist" in absent.stderr

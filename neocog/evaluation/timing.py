@@ -15,7 +15,7 @@ from neocog.network.lines import MARGIN, ROWS
 from neocog.network.u0 import DIGIT_SIZE, made_digits, u0_from_digits
 
 if TYPE_CHECKING:
-    from neocog.network.engine import AnyEngine, Bound
+    from neocog.network.engine import AnyEngine
 
 WARM_UP = 3  # passes that are not counted
 LEAST = 5  # passes that are counted, however slow
@@ -35,27 +35,16 @@ class StageTime:
     ms: float  # the median; ``p95`` and ``p99`` are percentiles
     p95: float
     p99: float
-    bound: "Bound | None" = None  # its roofline on this device
 
     @classmethod
-    def of(cls, name: str, ms: NDArray[np.float64], bound: "Bound | None" = None) -> "StageTime":
+    def of(cls, name: str, ms: NDArray[np.float64]) -> "StageTime":
         """Summarise some measurements."""
-        middle, p95, p99 = np.percentile(ms, (50.0, 95.0, 99.0)).tolist()
-        return cls(name, middle, p95, p99, bound)
-
-    @property
-    def roofline(self) -> float | None:
-        """Share of the roofline that is reached, 0 to 1."""
-        return self.bound.ms / self.ms if self.bound and self.ms > 0 else None
+        return cls(name, *np.percentile(ms, (50.0, 95.0, 99.0)).tolist())
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog timing --json`` prints it."""
-        facts: dict[str, Any] = {"name": self.name, "ms": round(self.ms, 5)}
-        facts |= {"ms_p95": round(self.p95, 5), "ms_p99": round(self.p99, 5)}
-        if self.bound is not None:
-            facts |= {"version": self.bound.version, "flops": self.bound.flops}
-            facts |= {"bytes": self.bound.bytes, "roofline": round(self.roofline or 0.0, 4)}
-        return facts
+        rounded = (round(ms, 5) for ms in (self.ms, self.p95, self.p99))
+        return {"name": self.name, **dict(zip(("ms", "ms_p95", "ms_p99"), rounded, strict=True))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +93,7 @@ def measure(engine: Any, *, batch: int, seconds: float = 3.0) -> Timing:
     whole = StageTime.of("host", np.array(passes))
     spent = sum(float(np.median(ms)) for ms in times.values())
     slower = max(1.0, spent / whole.ms)  # while the stages were timed
-    bounds: dict[str, Bound] = {} if lines else engine.bounds(batch)
-    stages = [StageTime.of(name, ms / slower, bounds.get(name)) for name, ms in times.items()]
+    stages = [StageTime.of(name, ms / slower) for name, ms in times.items()]
     rest = max(0.0, whole.ms - spent / slower)
     stages.append(StageTime("host", rest, rest + whole.p95 - whole.ms, rest + whole.p99 - whole.ms))
     page = () if lines else page_times(engine, batch, repeats=min(len(passes), LEAST))
