@@ -48,7 +48,6 @@ Events = option("--events", None, "Print JSON events instead of numbers.")
 def live(
     source: Annotated[str, Source] = "0",
     model: Annotated[str | None, Model] = None,
-    reader: options.Reader = "digits",
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
@@ -81,19 +80,15 @@ def live(
     from neocog.live.sources import open_source
     from neocog.live.tracks import Agreement
     from neocog.live.window import Window, display_trouble
-    from neocog.reading.device import choose_device
-    from neocog.reading.policy import PLACE, LinePattern, Pattern
+    from neocog.reading.policy import Pattern
     from neocog.reading.reader import Reader
 
     asked_size = _size(size)
     region = Roi.parse(roi) if roi else None
     agreement = Agreement.parse(agree)
-    if length and reader == "lines":
-        raise UsageError("--length counts digits of --reader digits; give --pattern, such as ##/##/####")
-    form = PLACE * length if pattern is None and length else pattern
-    kind = LinePattern if reader == "lines" else Pattern
-    expected = None if form is None else kind(form)
-    if expected and length and expected.digits != length:
+    form = "#" * length if pattern is None and length else pattern
+    expected = None if form is None else Pattern(form)
+    if form and length and form.count("#") != length:
         raise UsageError(
             f"pattern '{pattern}' does not have {length} digits; leave out --pattern or --length"
         )
@@ -112,11 +107,9 @@ def live(
         every_view=headless and not (frames.live or replay_fps),
     )
     with _ended_by_signals():
-        if model is None and reader != "lines":
-            model = SMALL_MODEL if choose_device(device) == "cpu" else options.DEFAULT_MODEL
         opened = Reader(
-            model, reader=reader, device=device, precision=precision, plan=plan,
-            min_p=min_p, pattern=None if reader == "lines" else form, finder=finder,
+            model, device=device, precision=precision, plan=plan,
+            min_p=min_p, finder=finder,
         )  # fmt: skip
         session = Session(
             frames, opened, settings, None if headless else Window,

@@ -34,8 +34,7 @@ Report = option("--report", "DIR", "Measure on every set found; write report.jso
 
 def evaluate(
     path: Annotated[str | None, Set] = None,
-    model: options.ReadingModel = None,
-    reader: options.Reader = "digits",
+    model: options.PageModel = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
@@ -57,14 +56,12 @@ def evaluate(
 
     def opened(what: str = "") -> Reader:
         """The reader; with ``what``, one of digits, which that is."""
-        if what and signs:
-            raise UsageError(f"{what}; leave --signs out")
-        if what and (reader == "lines" or (model and kind_of(find_model(model)) == "lines")):
-            raise UsageError(f"{what}; give a digit model, such as {DEFAULT}")
         usual = DEFAULT if what else None
-        return Reader(
-            model or usual, reader=reader, device=device, precision=precision, plan=plan, batch=batch
-        )
+        opened = Reader(model or usual, device=device, precision=precision, plan=plan, batch=batch)
+        if what and (signs or opened.kind == "lines"):
+            wrong = "leave --signs out" if signs else f"give a digit model, such as {DEFAULT}"
+            raise UsageError(f"{what}; {wrong}")
+        return opened
 
     if report is not None:
         if split is not None:

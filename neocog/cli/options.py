@@ -24,15 +24,12 @@ def option(names: str, metavar: str | None, words: str, **more: Any) -> Any:
 
 
 Model = Annotated[str, option("--model", "NAME|PATH", "A shipped model, or a model file.")]
-ReadingModel = Annotated[str | None, option(
-    "--model", "NAME|PATH", f"A shipped model, or a model file [default: {DEFAULT}; {LINES} for lines].",
-)]  # fmt: skip
-Reader = Annotated[str, option(
-    "--reader", "digits|lines", "Read a digit at a time, or whole numbers with their signs.",
+PageModel = Annotated[str | None, option(
+    "--model", "NAME|PATH",
+    f"A shipped model, or a model file; a digit model reads pages box by box [default: {LINES}].",
 )]  # fmt: skip
 Valid = Annotated[
-    str | None,
-    option("--valid", "FILE", "With --reader lines: the numbers that may occur, one on each line."),
+    str | None, option("--valid", "FILE", "A list of the numbers that may occur, one on each line.")
 ]
 Device = Annotated[str, option("--device", "auto|cpu|cuda|cuda:N", "Where the network runs.")]
 Precision = Annotated[
@@ -55,7 +52,7 @@ MaxError = Annotated[str | None, option(
     "Choose the threshold of ? so that at most this fraction of the printed digits is wrong, e.g. 0.1%.",
 )]  # fmt: skip
 Pattern = Annotated[
-    str | None, option("--pattern", "FORM", "Form of each line, # for a digit, e.g. '##-####'.")
+    str | None, option("--pattern", "FORM", "Form of each line, # for a digit, e.g. '##/##/####'.")
 ]
 Finder = Annotated[
     str | None,

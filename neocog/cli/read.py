@@ -7,6 +7,7 @@ import typer
 
 from neocog.cli import options
 from neocog.cli.options import option
+from neocog.network.registry import DEFAULT
 
 Inputs = typer.Argument(
     metavar="INPUT",
@@ -29,7 +30,7 @@ Rotate = option(
 )  # fmt: skip
 DigitsOnly = option("--digits-only", None, "Leave signs and spaces out of the text.")
 Timings = option("--timings", None, "Add the time of each stage to JSON records.")
-Isolated = option("--isolated", None, "Each picture is one digit; skip the search.")
+Isolated = option("--isolated", None, f"Each picture is one digit [default model: {DEFAULT}].")
 Verbose = option("--verbose -v", None, "Name each file that is skipped, and why.")
 Quiet = option("--quiet -q", None, "Print only results and errors.")
 Null = option("--null -0", None, "Names in lists and on stdin are separated by NUL bytes.")
@@ -46,8 +47,7 @@ Ray = option("--ray", "ADDRESS", "Read on the Ray cluster at ADDRESS or 'auto'."
 
 def read(
     inputs: Annotated[list[str], Inputs],
-    model: options.ReadingModel = None,
-    reader: options.Reader = "digits",
+    model: options.PageModel = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
@@ -93,16 +93,13 @@ def read(
     if json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other; leave one out")
     form = "json" if json else form
-    if isolated and pattern is not None:
-        raise UsageError(
-            "--pattern is for lines, but with --isolated each picture is one digit; leave one out"
-        )
+    for name, value in (("pattern", pattern), ("valid", valid)):
+        if isolated and value is not None:
+            raise UsageError(f"--{name} is for pages, but --isolated reads digits; leave one out")
     if rotate not in ("auto", "0", "90", "180", "270"):
         raise UsageError(f"--rotate {rotate}: expected auto, 0, 90, 180 or 270")
     if isolated and rotate != "auto":
         raise UsageError("--rotate is for pages, but --isolated turns nothing; leave one out")
-    if isolated and reader == "lines":
-        raise UsageError("--reader lines is for pages, but --isolated reads digits; leave one out")
     if isolated and form in ("hocr", "alto"):
         raise UsageError(f"--format {form} is for pages, but --isolated reads digits; leave one out")
     if output == "-":
@@ -118,10 +115,13 @@ def read(
     if ray is not None:  # the cluster has the networks
         device, precision, plan = "cpu", None, "default"
     opened = Reader(
-        model, reader=reader, device=device, precision=precision, plan=plan, batch=batch, finder=finder,
-        valid=valid, min_p=min_p, max_error=None if max_error is None else parse_share(max_error),
-        pattern=pattern, rotate=None if rotate == "auto" else int(rotate), digits_only=digits_only,
+        model or (DEFAULT if isolated else None), device=device, precision=precision, plan=plan, batch=batch,
+        finder=finder, min_p=min_p, max_error=None if max_error is None else parse_share(max_error),
+        pattern=pattern, valid=valid, rotate=None if rotate == "auto" else int(rotate),
+        digits_only=digits_only,
     )  # fmt: skip
+    if isolated and opened.kind == "lines":
+        raise UsageError(f"model {opened.model.name} reads lines, but --isolated digits; leave one out")
     begin = time.perf_counter()
     with ReadingBar(request.count, to_file=output is not None, quiet=quiet) as bar:
         tally = read_all(request, opened, watch=bar.add)

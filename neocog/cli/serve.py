@@ -22,8 +22,7 @@ def serve(
     certificate: Annotated[str | None, Certificate] = None,
     key: Annotated[str | None, Key] = None,
     corrections: Annotated[str | None, Corrections] = None,
-    model: options.ReadingModel = None,
-    reader: options.Reader = "digits",
+    model: options.PageModel = None,
     device: options.Device = "auto",
     min_p: options.MinP = None,
     max_error: options.MaxError = None,
@@ -46,7 +45,7 @@ def serve(
         raise UsageError("--key needs --certificate")
     with server.listen(host, port) as listener:
         opened = Reader(
-            model, reader=reader, device=device, min_p=min_p, pattern=pattern, valid=valid, finder=finder,
+            model, device=device, min_p=min_p, pattern=pattern, valid=valid, finder=finder,
             max_error=None if max_error is None else parse_share(max_error),
         )  # fmt: skip
         server.serve(opened, listener, corrections=corrections, certificate=certificate, key=key)

@@ -72,7 +72,7 @@ def explain_line(picture: "Picture", *, line: int = 1, model: "str | Path | Line
     from neocog.vision.finder import LONG_SIDE
     from neocog.vision.page import turned
 
-    reader = Reader(model, device="cpu", reader="lines")
+    reader = Reader(model, device="cpu")
     grey = next(pages_of(picture, LONG_SIDE)).grey
     grey = turned(grey, reader.read(grey).turn)
     found, _ = answered(reader.engine, grey, reader.look(grey))

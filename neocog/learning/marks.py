@@ -14,8 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from neocog.learning import drawings
 from neocog.learning.drawings import Line, turned
-from neocog.vision.normalise import BOX, SIDE, normalise
-from neocog.vision.weigh import SearchSettings
+from neocog.vision.normalise import BOX, SIDE, WIDENED, normalise
 
 Ink = NDArray[np.floating[Any]]
 Digits = NDArray[np.uint8]
@@ -88,7 +87,7 @@ def as_written(ink: Ink) -> Digits:
     """Bring ink into MNIST's form as sets of digits do, its strokes as wide as they are."""
     body = inside(ink.astype(np.float32))
     long = max((ink if body is None else body).shape)
-    return normalise(ink, stroke=SearchSettings().widened / BOX * long)
+    return normalise(ink, stroke=WIDENED / BOX * long)
 
 
 def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:

@@ -12,7 +12,7 @@ from neocog.live.pipeline import STAGES, Settings, View
 from neocog.live.tracks import bare
 from neocog.network.spec import LABELS
 from neocog.reading.records import REJECTED, Box, DigitReading
-from neocog.vision.finder import normalised
+from neocog.vision.finder import SIGNS, FinderSettings, merged, normalised
 from neocog.vision.overlay import SURE_P
 
 Picture = NDArray[np.uint8]
@@ -134,12 +134,14 @@ def candidates(seen: FrameReading, *, height: int) -> Picture:
     """Draw what the finder sees: the picture as its network gets it, digits, signs and scores."""
     grey = np.clip(128 + _CONTRAST * normalised(seen.grey), 0, 255).astype(np.uint8)
     out = np.asarray(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR), np.uint8)
-    for line in seen.page.lines:
-        marks = [(digit.box, f"{100 * digit.score:.0f}", SURE) for digit in line.digits]
-        for box, text, colour in [*marks, *((sign.box, sign.char, UNSURE) for sign in line.signs)]:
-            _rectangle(out, box, colour)
-            _write(out, text, (box[0], max(box[1] - 5, 10)), 0.4, colour)
-    draw_text(out, [f"{seen.page.left_out} more places are not sure enough"])
+    found = merged(seen.found, FinderSettings())
+    for box, score, kind in zip(
+        found.boxes.round().astype(int).tolist(), found.scores, found.kinds, strict=True
+    ):
+        _rectangle(out, box, SURE if kind < 10 else UNSURE)
+        text = f"{100 * score:.0f}" if kind < 10 else SIGNS[kind - 10]
+        _write(out, text, (box[0], max(box[1] - 5, 10)), 0.4, SURE if kind < 10 else UNSURE)
+    draw_text(out, [f"{seen.left_out} more places are not sure enough"])
     return _fitted(out, height)
 
 

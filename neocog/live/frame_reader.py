@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +14,8 @@ from neocog.live.capture import Frame
 from neocog.live.tracks import Row, Texts
 from neocog.network.decision import Answers
 from neocog.reading.numbers import read_lines
-from neocog.reading.policy import features
 from neocog.reading.records import REJECTED, Box, DigitReading
 from neocog.vision.finder import FinderSettings, Finding
-from neocog.vision.page import Layout, lay_out
-from neocog.vision.weigh import SearchSettings
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
@@ -39,7 +36,6 @@ _ENTIRE_EVERY = 4  # frames
 _ENTIRE = FinderSettings(long_side=LONG_SIDE, most=64, fine=math.inf)
 _USUAL = replace(_ENTIRE, fine=32.0)  # coarse to fine, less carefully than a picture: other frames vote
 _HURRIED = replace(_USUAL, clear=0.0)
-_SEARCH = SearchSettings(reduced=48)  # fewer pixels of large digits than of a picture's: it is quicker
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +96,7 @@ class RecentAnswers:
         self._digits, self._answers = self._digits[kept], self._answers[kept]
         self._left = self._left[kept] - 1
 
-    def recognise(self, digits: NDArray[np.uint8]) -> Answers:
+    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers:
         """Answer for digits (N, 28, 28); only those that are new are computed."""
         flat = digits.reshape(len(digits), -1).astype(np.float32)
         flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1.0)
@@ -130,9 +126,9 @@ class FrameReading:
     entire: bool  # whether all of it was searched for the smallest digits
     find_ms: float
     ms: float = 0.0  # that choosing and recognising took
-    page: Layout = field(default_factory=Layout)  # digits as they were cut out, as ``found``
+    left_out: int = 0  # digits that were found and that no line has
     rows: tuple[Row, ...] = ()  # the lines from top to bottom, boxes in pixels of the frame
-    texts: tuple[Texts, ...] = ()  # and what each may be, of a line reader
+    texts: tuple[Texts, ...] = ()  # and what each may be
 
 
 class FrameReader:
@@ -145,6 +141,8 @@ class FrameReader:
     def __init__(self, reader: "Reader", *, hurry: bool = False) -> None:
         self._reader, self._hurry, self._count = reader, hurry, 0
         self._recent = RecentAnswers(lambda digits: reader.engine.recognise(digits, batch=reader.batch))
+        if reader.line_model is None:
+            self._reader = reader.changed(engine=self._recent)
         self.forget = self._recent.forget  # where another stream begins
         self._ms = 0.0  # that finding takes, running mean
         self._small = False  # whether the last entire frame had digits that are hardly legible
@@ -177,31 +175,15 @@ class FrameReader:
         """Choose the digits of a frame among what was found, and recognise them."""
         start = time.perf_counter()
         left, top, *sides = seen.bounds
-        if self._reader.line_model is not None:
-            lines, left_out = read_lines(self._reader, seen.grey, seen.found, apart=True)
-            rows = tuple(tuple(_moved(char, left, top) for char in line.chars) for line in lines)
-            texts = tuple(Texts(line.logp, line.texts, given=line.margin is not None) for line in lines)
-            ms = 1e3 * (time.perf_counter() - start)
-            return replace(seen, page=Layout(left_out=left_out), rows=rows, texts=texts, ms=ms)
         self._recent.next_frame()
-        page = lay_out(
-            seen.grey, self._reader.finder, self._known,
-            weights=self._reader.weights, settings=_SEARCH, found=seen.found,
-        )  # fmt: skip
-        digits = [_moved(digit, left, top) for digit in self._reader.recognise(page.lines)]
+        lines, left_out = read_lines(self._reader, seen.grey, seen.found, apart=True)
+        rows = tuple(tuple(_moved(char, left, top) for char in line.chars) for line in lines)
+        texts = tuple(Texts(line.logp, line.texts, given=line.margin is not None) for line in lines)
         if seen.entire:
-            heights = [digit.box[3] for digit in digits if digit.char != REJECTED]
+            heights = [char.box[3] for line in lines for char in line.chars if char.char != REJECTED]
             self._small = min(heights, default=math.inf) * LONG_SIDE < _LEGIBLE * max(sides)
-        rest = iter(digits)
-        rows = tuple(tuple(next(rest) for _ in line.digits) for line in page.lines)
         ms = 1e3 * (time.perf_counter() - start)
-        return replace(seen, page=page, rows=rows, ms=ms)
-
-    def _known(
-        self, digits: NDArray[np.uint8], guesses: NDArray[np.float32]
-    ) -> tuple[Answers, NDArray[np.float64]]:
-        answers = self._recent.recognise(digits)
-        return answers, features(answers, self._reader.model, guesses)
+        return replace(seen, left_out=left_out, rows=rows, texts=texts, ms=ms)
 
 
 def _moved(digit: DigitReading, x: int, y: int) -> DigitReading:

@@ -70,7 +70,7 @@ class Settings:
 
     def shown(self, text: str) -> str:
         """Return a text with the signs of the pattern in it."""
-        return self.pattern.fill(text) if self.pattern else text
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,11 +272,13 @@ class Pipeline:
 def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
     """Return every layer's response to the middle digit of a frame's first line."""
     from neocog.network.u0 import u0_from_digits
+    from neocog.vision.crops import digit_of_box
 
-    if not seen.page.lines:
+    if reader.line_model is not None or not seen.rows:
         return None
-    places = seen.page.lines[0].digits
-    return reader.engine.maps(u0_from_digits(places[len(places) // 2].digit[None]))
+    x, y, *size = seen.rows[0][len(seen.rows[0]) // 2].box
+    box = np.array([x - seen.bounds[0], y - seen.bounds[1], *size], np.float32)
+    return reader.engine.maps(u0_from_digits(digit_of_box(seen.grey, box)[None]))
 
 
 def finder_threads(device: str) -> int:

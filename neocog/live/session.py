@@ -144,7 +144,7 @@ class Session:
         """Return the record of one frame as it was read alone, and the numbers agreed on."""
         rows = view.seen.rows
         text = "\n".join("".join(digit.char for digit in row) for row in rows)
-        digits, left_out = tuple(chain(*rows)), view.seen.page.left_out
+        digits, left_out = tuple(chain(*rows)), view.seen.left_out
         record = self._record_of(view.frame.index, view.frame.t, view.age_ms, text, digits, left_out=left_out)
         return record | {"agreed": [track.text for track in view.tracks if track.text]}
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from math import prod
 from pathlib import Path
 from typing import Any, Literal, get_args
 from xml.etree import ElementTree as ET
@@ -38,7 +37,7 @@ _NUMBER = re.compile(r"[+-]? ?\d+([., ]\d+)*%?")  # and is no number gets an apo
 _HOCR_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <html xmlns="http://www.w3.org/1999/xhtml"><head><title>neocog</title>
 <meta charset="utf-8"/><meta name="ocr-system" content="neocog"/>
-<meta name="ocr-capabilities" content="ocr_page ocr_line ocrx_word{0}"/></head><body>
+<meta name="ocr-capabilities" content="ocr_page ocr_line ocrx_word ocrx_cinfo"/></head><body>
 """
 _TAILS = {"json": "\n]\n", "hocr": "</body></html>\n", "alto": "</Layout></alto>\n"}
 
@@ -84,8 +83,7 @@ class Format:
             return _csv_line(self.columns)
         if self.kind == "alto":
             return _alto_head(self.source)
-        chars = " ocrx_cinfo" if (self.settings or {}).get("reader") == "lines" else ""
-        return {"json": "[", "hocr": _HOCR_HEAD.format(chars)}.get(self.kind, "")
+        return {"json": "[", "hocr": _HOCR_HEAD}.get(self.kind, "")
 
     @property
     def tail(self) -> str:
@@ -136,7 +134,7 @@ def inert(cell: str | int) -> str | int:
 
 
 def _row(reading: PageReading) -> dict[str, str | int]:
-    numbers = [number for line in reading.lines for number in line.numbers or ()]
+    numbers = [number for line in reading.lines for number in line.numbers]
     lowest = min((own.p for own in numbers or reading.digits), default=None)
     return {
         "source": printable(reading.source),
@@ -212,15 +210,13 @@ def _alto_page(reading: PageReading) -> str:
 
 def _words(line: LineReading, reading: PageReading) -> Iterator[tuple[WordReading, float, Chars]]:
     """Words of a line, how probably each is right, 0 for signs alone, and the characters of a number."""
-    numbers = None if line.numbers is None else iter(line.numbers)
+    numbers = iter(line.numbers)
     for word in line.words:
-        first, last = word.digits or (0, -1)
-        digits = reading.digits[first : last + 1]
-        if numbers is None or not digits:
-            yield word, prod(digit.p for digit in digits) if digits else 0.0, ()
+        if word.digits is None:
+            yield word, 0.0, ()
             continue
-        number = next(numbers)
-        yield word, number.p, number.chars if number.text == word.text else digits
+        number, (first, last) = next(numbers), word.digits
+        yield word, number.p, number.chars if number.text == word.text else reading.digits[first : last + 1]
 
 
 def _bbox(box: Box) -> str:

@@ -1,8 +1,9 @@
 """Lines as wholes: a page's strips, what the ten layers say along them, text with its signs."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from neocog.network import ctc
 from neocog.network.lines import ALPHABET, ROWS
+from neocog.reading.boxes import of_boxes
 from neocog.reading.records import (
     REJECTED,
     Box,
@@ -72,23 +74,40 @@ def read_lines(
 ) -> tuple[list[TextLine], int]:
     """Read the lines of a page (H, W) around marks that were found; and count the digits in none of them.
 
-    With ``apart`` each strip is a line of its own.
+    With ``apart`` what stands far apart is a line of its own.
     """
     marks = merged(found[found.scores >= StripSettings().least], FinderSettings())
-    cut, answers = answered(reader.engine, grey, marks)
     lines, lost = list[TextLine](), 0
     sure = (marks.kinds < 10) & (marks.scores >= StripSettings().score)
     left_out = set(np.flatnonzero(sure).tolist())
-    for _, some in groupby(
-        zip(cut, answers, strict=True), key=lambda pair: id(pair[0]) if apart else pair[0].line
-    ):
-        parts = list(some)
-        if (line := _line(reader, parts, marks)) is not None:
+    said = (
+        of_boxes(reader, grey, marks, _GAP[0], apart=apart)
+        if reader.line_model is None
+        else (of_strips(reader, grey, marks, apart=apart))
+    )
+    for own, logp, boxes in said:
+        if (line := _line(reader, logp, boxes)) is not None:
             lines.append(line)
-            its = left_out.intersection(k for strip, _ in parts for k in strip.marks)
+            its = left_out.intersection(own)
             left_out -= its
             lost += max(0, len(its) - len(line.chars))  # more digits were seen than characters are read
     return lines, len(left_out) + lost
+
+
+def of_strips(
+    reader: "Reader", grey: NDArray[np.uint8], marks: Finding, *, apart: bool
+) -> Iterator[tuple[list[int], Logs, partial[list[tuple[Box, float]]]]]:
+    """Yield lines as `neocog.reading.boxes.of_boxes` does, their strips read one after another."""
+    cut, answers = answered(reader.engine, grey, marks)
+    for _, parts in groupby(
+        zip(cut, answers, strict=True), key=lambda pair: id(pair[0]) if apart else pair[0].line
+    ):
+        own, logs, places = list[int](), list[Logs](), list[Column]()
+        for strip, logp in parts:
+            own += strip.marks
+            logs += [logp, _GAP]
+            places += [(strip, t) for t in range(len(logp) + 1)]
+        yield own, np.concatenate(logs[:-1]), partial(_boxes, places=places, found=marks)
 
 
 def answered(engine: Any, grey: NDArray[np.uint8], marks: Finding) -> tuple[list[Strip], list[Logs]]:
@@ -111,18 +130,13 @@ def _likely(logp: Logs) -> float:
     return float(logp.max(axis=1).sum())
 
 
-def _line(reader: "Reader", parts: Sequence[tuple[Strip, Logs]], marks: Finding) -> TextLine | None:
-    """What the strips of a line say together; None if no digit is among it, or it hardly is a number."""
-    logs, places = list[Logs](), list[Column]()
-    for strip, own in parts:
-        logs += [own, _GAP]
-        places += [(strip, t) for t in range(len(own) + 1)]
-    logp = np.concatenate(logs[:-1])
+def _line(reader: "Reader", logp: Logs, boxes_of: Callable[..., list[tuple[Box, float]]]) -> TextLine | None:
+    """What a line says; None if no digit is among it, or it hardly is a number."""
     number, margin = _number(logp, reader)
     letters = margin is None and number.p < _NUMBER ** len(number.text)
     if letters or not any(char.isdigit() for char in number.text):
         return None
-    boxes = _boxes([(char.first, char.last) for char in number.chars], places, marks)
+    boxes = boxes_of([(char.first, char.last) for char in number.chars])
     chars = [_char(char, *box, logp) for char, box in zip(number.chars, boxes, strict=True)]
     spaces = [-1, *(k for k, char in enumerate(chars) if char.char == " "), len(chars)]
     spans = [(before + 1, after) for before, after in pairwise(spaces) if before + 1 < after]
@@ -244,7 +258,7 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
         model=reader.model.id, signs=tuple(signs), left_out=left_out, turn=turn, lines=tuple(told),
         ms={"decode": 1e3 * (start - began), "find": ms - 1e3 * spent, "recognise": 1e3 * spent},
         finder=reader.finder.model.id, size=(round(wide / page.scale), round(high / page.scale)),
-        fits=fits, reader="lines",
+        fits=fits, reader=reader.kind,
     )  # fmt: skip
 
 

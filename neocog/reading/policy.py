@@ -1,30 +1,24 @@
-"""What finder and digit network say together; when an answer is rejected: "?"; what lines look like."""
+"""When an answer is rejected: "?"; what numbers may be: their form, lists of them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.network.ctc import Automaton
-from neocog.network.decision import Answers, all_scores
+from neocog.network.decision import Answers
 from neocog.network.lines import ALPHABET
 from neocog.text import reason_of
-from neocog.vision.finder import SURE
 
 if TYPE_CHECKING:
     from neocog.network.model import Model
-    from neocog.vision.search import Mark
-    from neocog.vision.weigh import Weights
 
 NO_RESPONSE = "no response"
 TWO_ANSWERS = "two answers"
 NOT_A_DIGIT = "not a digit"
-PLACE = "#"
-"""A digit in a `Pattern`."""
 
 MAX_VALID = 2**22
 """Bytes of a list of valid numbers."""
@@ -69,49 +63,22 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The form of a line, such as ``##-####``: a # for each digit.
+    """The form of a line, such as ``##/##/####`` or ``#.###,##``: a # for each digit.
 
-    Other characters stand in the text as they are; they are not looked for in the picture, where dashes and
-    dots are no digits anyway. UsageError if there is no ``#``, or there are digits or line ends among them.
+    UsageError if there is no ``#``, or there are digits or line ends among the other characters.
     """
 
     form: str
 
     def __post_init__(self) -> None:
-        if PLACE not in self.form:
-            raise UsageError(f"pattern {self.form!r}: expected a # for each digit, such as ##-####")
-        if any(char.isdigit() or not char.isprintable() for char in self.form):
+        if any(char.isdigit() for char in self.form):
             raise UsageError(f"pattern {self.form!r}: a pattern cannot hold digits; write # for each digit")
+        Automaton([self.form])
 
-    @property
-    def digits(self) -> int:
-        return self.form.count(PLACE)
-
-    def fits(self, chars: Sequence[str]) -> bool:
-        """Whether a line of so many characters, ``?`` among them, has the form."""
-        return len(chars) == self.digits
-
-    def fill(self, chars: Sequence[str]) -> str:
-        """Return the line with the fixed characters in it; as it is where it does not fit."""
-        if not self.fits(chars):
-            return "".join(chars)
-        rest = iter(chars)
-        return "".join(next(rest) if char == PLACE else char for char in self.form)
-
-
-class LinePattern(Pattern):
-    """A `Pattern` whose other characters are read as digits are, such as ``##/##/####`` or ``#.###,##``."""
-
-    __slots__ = ()
-
-    def fits(self, chars: Sequence[str]) -> bool:
-        """Whether a line has the form, wherever spaces stand."""
-        read = "".join(char for char in "".join(chars) if char in ALPHABET and char != " ")
+    def fits(self, text: str) -> bool:
+        """Whether a text has the form, wherever spaces stand."""
+        read = "".join(char for char in text if char in ALPHABET and char != " ")
         return Automaton([self.form.replace(" ", "")]).accepts(read)
-
-    def fill(self, chars: Sequence[str]) -> str:
-        """Return the line as it is: its signs were read."""
-        return "".join(chars)
 
 
 def read_valid(path: str | Path) -> tuple[str, ...]:
@@ -131,51 +98,6 @@ def read_valid(path: str | Path) -> tuple[str, ...]:
     except OSError as error:
         why = reason_of(error).lower()
     raise UsageError(f"{path}: no list of valid numbers, one a line ({why}); give another --valid")
-
-
-def features(found: Answers, model: "Model", guesses: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return what the digit network says of places, (B, 3), see `neocog.vision.weigh.NETWORK`.
-
-    These are log odds of the best digit and the second, of any digit and none, and the logarithm of
-    how probably finder and network take it for the same digit. ``guesses`` (B, 10) are log
-    probabilities of the digits by the finder.
-    """
-    rows = np.ascontiguousarray(found.score)  # in another order of memory, sums differ in the last bit
-    score = all_scores(replace(found, score=rows), model) / model.temperature
-    digits, none = score[:, :-1], score[:, -1]
-    first, second = np.sort(digits, axis=1)[:, :-3:-1].T
-    any_digit = np.logaddexp.reduce(digits, axis=1)
-    same = np.logaddexp.reduce(digits - any_digit[:, None] + guesses, axis=1)
-    told = np.minimum(first - second, SURE), np.clip(any_digit - none, -SURE, SURE), np.maximum(same, -SURE)
-    return np.stack(told, axis=1)
-
-
-def weighed(found: Answers, model: "Model", places: "Sequence[Mark]", weights: "Weights") -> Answers:
-    """Return answers whose label and probability count what the finder and the page say of places.
-
-    Also where the network alone would have said that it is none, the label is that of the likeliest
-    digit, with a margin of 0; a place without any response stays without an answer. The probability
-    is that the place holds this digit, and at most that none beside it was left out.
-    """
-    guesses = np.stack([place.guesses for place in places])
-    score = combined(found, model, guesses, weights)
-    best = 1 / np.exp(score - score.max(axis=1, keepdims=True)).sum(axis=1)
-    silent = (found.label < 0) & (found.margin <= 0)
-    p = np.minimum(best * [place.p for place in places], [place.whole for place in places])
-    return Answers(
-        np.where(silent, -1, score.argmax(axis=1)).astype(np.int64),
-        found.score,
-        np.where((found.label < 0) & ~silent, 0, found.margin).astype(found.margin.dtype),
-        np.where(silent, 0.0, p).astype(np.float32),
-    )
-
-
-def combined(
-    found: Answers, model: "Model", guesses: NDArray[np.floating], weights: "Weights"
-) -> NDArray[np.float64]:
-    """Return log probabilities of the digits by network and finder, but for a constant, (B, 10)."""
-    score = weights.trust * found.score.astype(np.float64) / model.temperature
-    return np.asarray(score + weights.guess * guesses)
 
 
 def threshold_for(card: Mapping[str, Any], max_error: float) -> float:

@@ -68,7 +68,7 @@ class WordReading:
 
 @dataclass(frozen=True, slots=True)
 class NumberReading:
-    """A word that holds digits as the line reader reads it, with the signs in it."""
+    """A word that holds digits, with the signs in it."""
 
     text: str
     p: float  #: probability that all of it is right
@@ -88,15 +88,14 @@ class LineReading:
     text: str
     box: Box
     words: tuple[WordReading, ...]
-    numbers: tuple[NumberReading, ...] | None = None  #: of the line reader alone
+    numbers: tuple[NumberReading, ...] = ()  #: its words that hold digits
     #: log likelihood above that of the next text that a pattern or a list allows; infinite if there is none
     margin: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         words = [{"text": w.text, "box": list(w.box), "digits": list(w.digits or ())} for w in self.words]
         record: dict[str, Any] = {"text": self.text, "box": list(self.box), "words": words}
-        if self.numbers is not None:
-            record["numbers"] = [number.to_dict() for number in self.numbers]
+        record["numbers"] = [number.to_dict() for number in self.numbers]
         if self.margin is not None:
             record["margin"] = round(self.margin, 4)
         return record
@@ -122,7 +121,7 @@ class PageReading:
     finder: str = ""  #: name and version of what found the digits; empty where nothing was searched for
     size: tuple[int, int] | None = None  #: of the upright picture; None where nothing was searched for
     lines: tuple[LineReading, ...] = ()  #: what ``text`` is made of
-    reader: str = "digits"  #: what read it: a digit at a time, or whole ``lines``
+    reader: str = "digits"  #: what read it: a model of ``digits``, one at a time, or of whole ``lines``
     picture: Any = field(default=None, repr=False, compare=False)  #: what `Reader.read` was given
 
     def __str__(self) -> str:

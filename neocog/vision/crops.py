@@ -5,7 +5,6 @@ neighbours, rules and outlines of cells. The rest is brought into the form of MN
 (`neocog.vision.normalise`).
 """
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,12 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.vision.normalise import SIDE, Ink, normalise
-from neocog.vision.weigh import SearchSettings
 
 Grey = NDArray[np.uint8]
 Inner = tuple[int, int, int, int]
 """Where a box lies in a crop: left, top, width, height."""
 
+_REDUCED = 72  # pixels that a larger box is reduced to before its ink is told
+_MARGIN = 0.2  # what is cut out around a box, of its longer side
+_RIM = 0.12  # share of a box's sides where its contrast is not told: a cell's outline is there
+_PAPER = 0.18  # of full contrast: what is no ink yet
+_INK = 0.72  # and what is full ink
+_EXTREME = 0.03  # share of a box's pixels that are darker than its ink counts
+_PART = 0.35  # amount of ink from which pixels hang together
+_SLACK = 0.06  # how far ink may stand out of its box, of the longer side
+_LINE = 0.3  # how much longer than a box a line is that is no part of a digit; at most twice the margin
+_SPECK = 0.04  # least area of a part of a digit, of the largest one's
 _REST = 0.3  # of the ink in a box; if less is left without lines, these are strokes
 _FAINTEST = 2.0  # grey levels between paper and ink
 _NOTHING = 1e-9  # where they do not differ
@@ -28,65 +36,29 @@ _GRID = 20  # rows and columns of the pixels of a crop whose paper is looked at
 
 def digit_of_box(grey: Grey, box: NDArray[np.float32]) -> Grey:
     """Cut out the digit in a box (left, top, width, height): (28, 28), ink 255; 0 without contrast."""
-    digits, _ = cut_out(grey, np.asarray(box)[None])
-    return np.asarray(digits[0], np.uint8)
+    return np.asarray(cut_out(grey, np.asarray(box)[None])[0], np.uint8)
 
 
-def cut_out(
-    grey: Grey, boxes: NDArray[np.float32], settings: SearchSettings | None = None
-) -> tuple[Grey, NDArray[np.float64]]:
-    """Cut out the digits in boxes (N, 4); return them, (N, 28, 28), and contrasts in grey levels, (N,)."""
-    crops = crops_of(grey, boxes, settings)
-    digits = np.array([crop.digit() for crop in crops], np.uint8).reshape(-1, SIDE, SIDE)
-    return digits, np.array([crop.contrast for crop in crops])
-
-
-@dataclass(frozen=True, slots=True)
-class Crop:
-    """What lies in and around a box of a picture, and its contrast; the digit is cut out later."""
-
-    away: Ink  # how far each pixel is from the paper, in grey levels
-    inner: Inner  # where the box lies in it
-    full: float  # how far full ink is from the paper; dark ink below 0
-    settings: SearchSettings
-
-    @property
-    def contrast(self) -> float:
-        return abs(self.full)
-
-    def digit(self) -> Grey:
-        if self.contrast < _FAINTEST:
-            return np.zeros((SIDE, SIDE), np.uint8)
-        settings = self.settings
-        ink = self.away / np.float32(self.full) - np.float32(settings.paper)
-        ink = np.clip(ink / np.float32(settings.ink - settings.paper), 0, 1)
-        return normalise(_own(ink, self.inner, settings), settings=settings)
-
-
-def crops_of(grey: Grey, boxes: NDArray[np.float32], settings: SearchSettings | None = None) -> list[Crop]:
-    """Return what lies in boxes (N, 4)."""
-    settings = settings or SearchSettings()
+def cut_out(grey: Grey, boxes: NDArray[np.float32]) -> Grey:
+    """Cut out the digits in boxes (N, 4), see `digit_of_box`: (N, 28, 28)."""
     # left, top, right and bottom of the boxes with a margin: at least one pixel
     x, y, wide, high = np.asarray(boxes, np.float64).T
-    edge = settings.margin * np.maximum(wide, high) + 2
+    edge = _MARGIN * np.maximum(wide, high) + 2
     left = np.clip(np.trunc(x - edge), 0, grey.shape[1] - 1)
     top = np.clip(np.trunc(y - edge), 0, grey.shape[0] - 1)
     right = np.clip(np.ceil(x + wide + edge), left + 1, grey.shape[1])
     bottom = np.clip(np.ceil(y + high + edge), top + 1, grey.shape[0])
     around = np.stack([left, top, right, bottom], axis=1).astype(np.int64)
-    papers = _papers(grey, around, boxes)
-    return [
-        _crop_of(grey, box, corners, paper, settings)
-        for box, corners, paper in zip(boxes.tolist(), around.tolist(), papers, strict=True)
-    ]
+    cut = zip(boxes.tolist(), around.tolist(), _papers(grey, around, boxes), strict=True)
+    return np.array([_digit(grey, *one) for one in cut], np.uint8).reshape(-1, SIDE, SIDE)
 
 
-def _crop_of(grey: Grey, box: list[float], corners: list[int], paper: Ink, settings: SearchSettings) -> Crop:
+def _digit(grey: Grey, box: list[float], corners: list[int], paper: Ink) -> Grey:
     import cv2
 
     (x, y, wide, high), (left, top, right, bottom) = box, corners
     seen = grey[top:bottom, left:right]
-    scale = min(1.0, settings.reduced / max(wide, high))
+    scale = min(1.0, _REDUCED / max(wide, high))
     if scale < 1:
         size = (max(1, round(seen.shape[1] * scale)), max(1, round(seen.shape[0] * scale)))
         seen = np.asarray(cv2.resize(seen, size, interpolation=cv2.INTER_AREA), np.uint8)
@@ -94,40 +66,43 @@ def _crop_of(grey: Grey, box: list[float], corners: list[int], paper: Ink, setti
     inner = at[0], at[1], max(1, at[2]), max(1, at[3])
     rows, columns = (_places(side) for side in seen.shape)
     away = seen.astype(np.float32) - (paper[0] + paper[1] * rows)[:, None] - paper[2] * columns
-    full, middle = _greys(away, inner, settings)
+    full, middle = _greys(away, inner)
     # if most of the box would be ink, and so would be what lies just around it, the paper further out
     # is the heavy outline of a cell: then that is the paper
-    if middle / full > _MOST and (beside := _beside(away, inner, settings)) / full > _MOST:
+    if middle / full > _MOST and (beside := _beside(away, inner)) / full > _MOST:
         away -= np.float32(beside)
-        full, _ = _greys(away, inner, settings)
-    return Crop(away, inner, full, settings)
+        full, _ = _greys(away, inner)
+    if abs(full) < _FAINTEST:
+        return np.zeros((SIDE, SIDE), np.uint8)
+    ink = np.clip((away / np.float32(full) - np.float32(_PAPER)) / np.float32(_INK - _PAPER), 0, 1)
+    return normalise(_own(ink, inner))
 
 
-def _greys(away: Ink, inner: Inner, settings: SearchSettings) -> tuple[float, float]:
+def _greys(away: Ink, inner: Inner) -> tuple[float, float]:
     """How far from the paper full ink in a box is, and the box's middle grey; dark ink below 0."""
     (x, y, wide, high) = inner
-    down, right = int(settings.rim * high), int(settings.rim * wide)
+    down, right = int(_RIM * high), int(_RIM * wide)
     within = away[y + down : y + high - down, x + right : x + wide - right]
     if not within.size:
         return _NOTHING, 0.0
-    few, half = int(settings.extreme * within.size), within.size // 2
+    few, half = int(_EXTREME * within.size), within.size // 2
     ordered = np.partition(within, (few, half, within.size - 1 - few), axis=None)
     dark, middle, bright = (float(ordered[k]) for k in (few, half, within.size - 1 - few))
     return (bright if bright > -dark else dark) or _NOTHING, middle
 
 
-def _beside(away: Ink, inner: Inner, settings: SearchSettings) -> float:
+def _beside(away: Ink, inner: Inner) -> float:
     """How far from the paper most of what lies just around a box is; 0 if nothing does."""
-    (x, y, wide, high), edge = inner, _slack(inner, settings) + 1
+    (x, y, wide, high), edge = inner, _slack(inner) + 1
     ring = np.zeros(away.shape, np.bool_)
     ring[max(0, y - edge) : y + high + edge, max(0, x - edge) : x + wide + edge] = True
     ring[y : y + high, x : x + wide] = False
     return float(np.median(away[ring])) if ring.any() else 0.0
 
 
-def _slack(box: Inner, settings: SearchSettings) -> int:
+def _slack(box: Inner) -> int:
     """Pixels that ink may stand out of a box."""
-    return max(1, round(settings.slack * max(box[2:])))
+    return max(1, round(_SLACK * max(box[2:])))
 
 
 @cache
@@ -174,16 +149,16 @@ def _medians(values: Ink, among: NDArray[np.bool_]) -> Ink:
     return np.asarray(ordered[np.arange(len(values)), middle], np.float32)
 
 
-def _own(ink: Ink, inner: Inner, settings: SearchSettings) -> Ink:
+def _own(ink: Ink, inner: Inner) -> Ink:
     """Take away lines that go on beyond the box, and marks that lie outside for the most part.
 
     What holds most of the ink in the box stays: a digit may touch the outline of its cell.
     """
     import cv2
 
-    (x, y, wide, high), slack = inner, _slack(inner, settings)
-    body = ink > settings.part
-    if (lines := _lines(body, inner, settings)) is not None:
+    (x, y, wide, high), slack = inner, _slack(inner)
+    body = ink > _PART
+    if (lines := _lines(body, inner)) is not None:
         ink = np.where(lines, np.float32(0), ink)
         body &= ~lines
     count, labels, stats, _ = cv2.connectedComponentsWithStats(  # a crop has less than 2**16 parts
@@ -194,14 +169,14 @@ def _own(ink: Ink, inner: Inner, settings: SearchSettings) -> Ink:
     area = stats[:, cv2.CC_STAT_AREA]
     keep = (within > 0.5 * area) | (within > 0.5 * within[1:].sum())
     keep[0] = False
-    keep &= area >= settings.speck * max(1, int(area[1:].max(initial=1)))
+    keep &= area >= _SPECK * max(1, int(area[1:].max(initial=1)))
     near = np.asarray(cv2.dilate(keep.astype(np.uint8)[labels], np.ones((3, 3), np.uint8))) > 0
     own = np.zeros_like(ink)
     own[inside] = np.where(near[inside], ink[inside], np.float32(0))
     return own
 
 
-def _lines(ink: NDArray[np.bool_], inner: Inner, settings: SearchSettings) -> NDArray[np.bool_] | None:
+def _lines(ink: NDArray[np.bool_], inner: Inner) -> NDArray[np.bool_] | None:
     """Where straight lines in a box or beside it are longer than the box: rules and outlines.
 
     Not where a stroke crosses them; and not if little but them is in the box: a 1 may be one.
@@ -213,8 +188,8 @@ def _lines(ink: NDArray[np.bool_], inner: Inner, settings: SearchSettings) -> ND
         return cv2.morphologyEx(of, way, shape, borderType=edge, borderValue=0)
 
     body, (x, y, wide, high) = ink.astype(np.uint8), inner
-    beyond = round(settings.line * max(wide, high))
-    reach = 2 * _slack(inner, settings) + 3
+    beyond = round(_LINE * max(wide, high))
+    reach = 2 * _slack(inner) + 3
     lines: Any = np.zeros_like(body)
     if cv2.reduce(body, 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S).max() >= wide + beyond:
         lines |= opened_or_closed(cv2.MORPH_OPEN, body, 1, wide + beyond)

@@ -2,7 +2,7 @@
 
 MNIST fits a digit into 20 x 20 pixels, keeping its shape, and lays it into 28 x 28 so that its
 centre of mass is the centre of the field (LeCun et al. 1998, doi:10.1109/5.726791). A pen much
-finer or broader than those of MNIST is brought nearer to them (see `SearchSettings`).
+finer or broader than those of MNIST is brought nearer to them.
 """
 
 import math
@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.weigh import SearchSettings
-
 SIDE = 28
 BOX = 20
+WIDENED = 2.3
+"""Stroke width, in pixels of the 28 x 28 field, to which thinner ones than 1.7 are widened."""
+
+_THIN, _THICK, _THINNED = 1.7, 3.4, 3.0  # and those thicker than 3.4 are thinned to 3
 
 _FINE = 4  # working pixels per pixel of the result while strokes are widened or thinned
 _ENLARGED = 64  # pixels that coarse pictures are enlarged to
@@ -23,9 +25,7 @@ _HALF = 0.499  # symmetric digits of even size fall on one side whatever their l
 Ink = NDArray[np.float32]
 
 
-def normalise(
-    ink: NDArray[Any], *, stroke: float | None = None, settings: SearchSettings | None = None
-) -> NDArray[np.uint8]:
+def normalise(ink: NDArray[Any], *, stroke: float | None = None) -> NDArray[np.uint8]:
     """Bring one digit, ink (h, w) from 0 for paper to 1, into the form of MNIST's, (28, 28) uint8.
 
     Ink is 255 on 0, at most 20 pixels high and wide, the centre of mass within half a pixel of row
@@ -37,7 +37,7 @@ def normalise(
     width = stroke_width(patch) if stroke is None else stroke
     scale = BOX * _FINE / max(patch.shape)
     patch = _resize(patch, BOX * _FINE)
-    patch = _adjust_stroke(patch, width * scale, settings or SearchSettings())
+    patch = _adjust_stroke(patch, width * scale)
     patch = _resize(patch, BOX)
     dark = patch[patch > 0.15]
     full = float(np.sort(dark)[int(0.85 * dark.size)]) if dark.size else 1.0
@@ -73,14 +73,14 @@ def _resize(patch: Ink, side: int) -> Ink:
     return np.asarray(cv2.resize(patch, size, interpolation=method), dtype=np.float32)
 
 
-def _adjust_stroke(patch: Ink, width: float, settings: SearchSettings) -> Ink:
+def _adjust_stroke(patch: Ink, width: float) -> Ink:
     """Widen or thin strokes of ``width`` fine pixels that are far from MNIST's."""
     import cv2
 
-    thin = width < settings.thin * _FINE
-    if not thin and width <= settings.thick * _FINE:
+    thin = width < _THIN * _FINE
+    if not thin and width <= _THICK * _FINE:
         return patch
-    goal = (settings.widened if thin else settings.thinned) * _FINE
+    goal = (WIDENED if thin else _THINNED) * _FINE
     reach = round(abs(goal - width))
     if reach < 1:
         return patch
