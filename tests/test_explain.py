@@ -87,7 +87,7 @@ def test_pictures_and_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("turn", [90, 180, 270])
 def test_a_turned_page_is_explained_upright(turn: int) -> None:
-    lying = np.ascontiguousarray(np.rot90(page("38472"), turn // 90))
+    lying = np.ascontiguousarray(np.rot90(page("38472\n90516\n27483"), turn // 90))
     found = explain(lying, digit=2, model="neocog-small")
     assert (found.label, np.abs(found.digit.astype(int) - digits_of("8")[0]).mean() < 30) == (8, True)
 

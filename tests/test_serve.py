@@ -455,7 +455,7 @@ def test_a_digit_is_explained(client: TestClient) -> None:
 
 
 def test_a_line_is_explained() -> None:
-    reader = Reader(from_digits(tiny_model(), seed=0, inner=4), reader="lines", device="cpu")
+    reader = Reader(from_digits(tiny_model(), seed=0, inner=4), device="cpu")
     marks = {"page": 0, "turn": 0, "boxes": [[120, 120, 240, 60]], "lines": [[120, 120, 240, 60]]}
     item = Item("a.png", json.dumps({"what": "explain", "marks": marks}), data=page_file("3071"))
     answer = ServeJob(reader, Format("jsonl")).do(Task(0, (item,)))
