@@ -36,18 +36,12 @@ def list_them(as_json: options.Json = False) -> None:
         return
     print(f"{'name':14s}{'kind':8s}{'MNIST':>9}{'USPS':>9}{'ms here':>9}{'MiB':>7}  reads")
     for told in found:
-        right = told.get("accuracy", {})
-        shares = "".join(_cell(right.get(name), 100, " %") for name in ("MNIST", "USPS"))
-        numbers = f"{shares}{_cell(told.get('ms'), 1)}{told['bytes'] / 2**20:7.2f}"
-        print(
-            printable(
-                f"{told['name']:14s}{told.get('kind', '-'):8s}{numbers}  {told.get('error') or told['reads']}"
-            )
-        )
-
-
-def _cell(value: float | None, times: float, unit: str = "") -> str:
-    return f"{'-' if value is None else f'{times * value:.2f}{unit}':>9}"
+        shares = (told.get("accuracy", {}).get(name) for name in ("MNIST", "USPS"))
+        cells = ["-" if share is None else f"{100 * share:.2f} %" for share in shares]
+        cells.append("-" if "ms" not in told else f"{told['ms']:.2f}")
+        numbers = "".join(f"{cell:>9}" for cell in cells) + f"{told['bytes'] / 2**20:7.2f}"
+        about_it = told.get("error") or told["reads"]
+        print(printable(f"{told['name']:14s}{told.get('kind', '-'):8s}{numbers}  {about_it}"))
 
 
 @app.command("show", cls=options.Command)
