@@ -19,8 +19,8 @@ from neocog.errors import InputError, UsageError
 from neocog.reading import addresses
 from neocog.reading.formats import Format, kind_of
 from neocog.reading.reader import Reader
-from neocog.reading.records import DigitReading, PageReading, SignReading
-from neocog.reading.words import cells, into_words, one_each, upright
+from neocog.reading.records import DigitReading, LineReading, NumberReading, PageReading, WordReading
+from neocog.reading.words import around, cells, upright
 from neocog.vision import decode as vision_decode
 from neocog.vision import documents
 from neocog.vision.decode import decode, is_light
@@ -28,67 +28,47 @@ from neocog.vision.page import turned_back
 from tests.support import file_of, page, page_file, run
 
 SIZE = (400, 300)
+Word = tuple[int, int, str]
 
 
-def line(row: int, *words: tuple[int, str]) -> tuple[list[DigitReading], list[SignReading]]:
-    """Words of digits 10 pixels apart, 20 high, and ``:`` and ``-`` between them."""
-    digits, signs = [], []
-    for left, text in words:
-        for k, char in enumerate(text):
-            box = (left + 12 * k, row, 10, 20)
-            if char.isdigit():
-                digits.append(DigitReading(char, 0.9, 0.5, box))
-            else:
-                signs.append(SignReading(char, 0.8, box))
-    return digits, signs
-
-
-def read(*rows: tuple[list[DigitReading], list[SignReading]], turn: int = 0) -> PageReading:
-    lines = into_words(rows, turn=turn, size=SIZE)
-    digits = tuple(digit for row, _ in rows for digit in row)
-    text = "\n".join(one.text for one in lines)
-    return PageReading("a.png", 0, text, digits, "m", turn=turn, finder="f", size=SIZE, lines=lines)
+def read(*rows: list[Word], turn: int = 0) -> PageReading:
+    """A page of words, from the left and the top on: characters 10 wide and 20 high, 12 apart."""
+    size = SIZE if turn in (0, 180) else SIZE[::-1]
+    digits, lines = list[DigitReading](), []
+    for row in rows:
+        words, numbers = [], []
+        for left, top, text in row:
+            boxes = [turned_back((left + 12 * k, top, 10, 20), turn, *size) for k in range(len(text))]
+            chars = tuple(DigitReading(char, 0.9, 0.5, box) for char, box in zip(text, boxes, strict=True))
+            first, box = len(digits), around(boxes)
+            digits += [char for char in chars if char.char.isdigit()]
+            words.append(WordReading(text, box, (first, len(digits) - 1)))
+            numbers.append(NumberReading(text, 0.9 ** len(text), box, chars))
+        box = around([word.box for word in words])
+        lines.append(LineReading(" ".join(text for *_, text in row), box, tuple(words), tuple(numbers)))
+    text = "\n".join(line.text for line in lines)
+    return PageReading(
+        "a.png", 0, text, tuple(digits), "m", turn=turn, finder="f", size=size, lines=tuple(lines)
+    )
 
 
 TABLE = (
-    line(10, (20, "123"), (140, "45"), (300, "6")),
-    line(60, (20, "7"), (302, "89")),
-    line(110, (22, "11"), (134, "222"), (290, "3333")),
+    [(20, 10, "123"), (140, 10, "45"), (300, 10, "6")],
+    [(20, 60, "7"), (302, 60, "89")],
+    [(22, 110, "11"), (134, 110, "222"), (290, 110, "3333")],
 )
 
 
-def test_wide_gaps_are_spaces_and_words_have_boxes() -> None:
+def test_words_have_boxes() -> None:
     reading = read(*TABLE)
     assert reading.text == "123 45 6\n7 89\n11 222 3333"
     assert reading.plain == "123456\n789\n112223333"
     record = reading.to_dict()
     assert record["size"] == [400, 300]
-    assert record["lines"][1] == {
-        "text": "7 89", "box": [20, 60, 304, 20],
-        "words": [{"text": "7", "box": [20, 60, 10, 20], "digits": [6, 6]},
-                  {"text": "89", "box": [302, 60, 22, 20], "digits": [7, 8]}],
-    }  # fmt: skip
-
-
-def test_cells_of_a_form_are_no_words() -> None:
-    far = line(10, *((20 + 36 * k, char) for k, char in enumerate("31415926")))
-    assert read(far).text == "31415926", "one digit in each cell: the gaps are usual"
-
-
-def test_signs_are_in_the_text_where_they_are_sure() -> None:
-    rows = [line(10, (20, "12:30"), (200, "4-5"))]
-    rows.append(line(60, (20, "1.5")))
-    assert read(*rows).text == "12:30 4-5\n15", "of a point the finder is never so sure"
-    (only,) = into_words(rows[:1], turn=0, size=SIZE, digits_only=True)
-    assert (only.text, [word.text for word in only.words]) == ("123045", ["1230", "45"])
-
-
-def test_two_dots_are_a_colon_and_a_sign_is_told_once() -> None:
-    low, high = SignReading(".", 0.7, (50, 30, 4, 4)), SignReading(".", 0.6, (51, 15, 4, 4))
-    dash, again = SignReading("-", 0.9, (80, 20, 12, 3)), SignReading("-", 0.5, (82, 21, 12, 3))
-    found = one_each([again, high, low, dash], 0, SIZE)
-    assert [(sign.char, sign.p) for sign in found] == [(":", 0.6), ("-", 0.9)]
-    assert found[0].box == (50, 15, 5, 19)
+    line = record["lines"][1]
+    assert (line["text"], line["box"]) == ("7 89", [20, 60, 304, 20])
+    assert line["words"] == [{"text": "7", "box": [20, 60, 10, 20], "digits": [6, 6]},
+                             {"text": "89", "box": [302, 60, 22, 20], "digits": [7, 8]}]  # fmt: skip
 
 
 def test_columns_are_tabs_and_empty_cells_stay(tmp_path: Path) -> None:
@@ -105,17 +85,12 @@ def test_columns_are_tabs_and_empty_cells_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("turn", [0, 90, 180, 270])
-def test_a_page_on_its_side_has_the_same_words(turn: int) -> None:
-    wide, high = SIZE if turn in (0, 180) else SIZE[::-1]
-    rows = []
-    for digits, signs in TABLE:
-        assert not signs
-        boxes = [turned_back(digit.box, turn, wide, high) for digit in digits]
-        assert [upright(box, turn, (wide, high)) for box in boxes] == [d.box for d in digits]
-        rows.append(([DigitReading(d.char, d.p, d.margin, box)
-                      for d, box in zip(digits, boxes, strict=True)], []))  # fmt: skip
-    lines = into_words(rows, turn=turn, size=(wide, high))
-    assert [one.text for one in lines] == ["123 45 6", "7 89", "11 222 3333"]
+def test_a_page_on_its_side_has_the_same_columns(turn: int) -> None:
+    reading = read(*TABLE, turn=turn)
+    assert reading.size is not None
+    boxes = [upright(digit.box, turn, reading.size) for digit in reading.digits]
+    assert boxes == [digit.box for digit in read(*TABLE).digits]
+    assert cells(reading) == [["123", "45", "6"], ["7", "", "89"], ["11", "222", "3333"]]
 
 
 def test_hocr_and_alto_are_well_formed(tmp_path: Path) -> None:
@@ -125,7 +100,7 @@ def test_hocr_and_alto_are_well_formed(tmp_path: Path) -> None:
         sink.put(sink.form.render(odd))
     root = ET.parse(tmp_path / "a.hocr").getroot()
     words = [e for e in root.iter() if e.get("class") == "ocrx_word"]
-    assert [word.text for word in words[:3]] == ["123", "45", "6"]
+    assert ["".join(word.itertext()) for word in words[:3]] == ["123", "45", "6"]
     assert words[0].get("title") == "bbox 20 10 54 30; x_wconf 73"
     with open_sink(Format("alto", names=False, source='a"<\x1b>.png'), tmp_path / "a.xml") as sink:
         sink.put(sink.form.render(reading))

@@ -25,7 +25,7 @@ from neocog.live.pipeline import Pipeline
 from neocog.live.sources import open_source
 from neocog.network.lines import ALPHABET, LineModel, columns
 from neocog.reading.formats import KINDS, Format
-from neocog.reading.policy import LinePattern, read_valid
+from neocog.reading.policy import read_valid
 from neocog.reading.records import DigitReading, LineReading, NumberReading, PageReading, WordReading
 from tests.live_support import clip, picture
 from tests.support import from_digits, page, run, tiny_model
@@ -67,7 +67,7 @@ def line_model() -> LineModel:
 
 
 def reader_of(text: str, others: dict[str, tuple[str, float]] | None = None, **options: Any) -> Reader:
-    reader = Reader(line_model(), reader="lines", device="cpu", rotate=0, **options)
+    reader = Reader(line_model(), device="cpu", rotate=0, **options)
     return reader.changed(engine=Engine(text, **(others or {})))
 
 
@@ -106,13 +106,12 @@ def test_a_doubtful_character_is_rejected_for_a_reason() -> None:
     reading = reader_of("307", {"at1": ("8", 0.4)}, min_p=0.7).read(page("307"))
     assert reading.text == "3?7"
     assert [digit.reason for digit in reading.digits] == [None, "two answers", None]
-    assert reading.lines[0].numbers is not None
     assert reading.lines[0].numbers[0].p == pytest.approx(0.6, abs=0.01)
 
 
 def test_a_number_that_is_likelier_wrong_than_right_has_a_mark() -> None:
     others = {f"at{k}": ("8", share) for k, share in enumerate((0.2, 0.3, 0.25))}
-    (number,) = reader_of("307", others, min_p=0.5).read(page("307")).lines[0].numbers or ()
+    (number,) = reader_of("307", others, min_p=0.5).read(page("307")).lines[0].numbers
     assert number.p == pytest.approx(0.42, abs=0.01)
     assert (number.text, number.chars[1].reason) == ("3?7", "the number is in doubt")
     assert reader_of("307", others, min_p=0.4).read(page("307")).text == "307"
@@ -141,12 +140,6 @@ def test_patterns_and_lists_choose_by_likelihood(options: Any, text: str, fits: 
     assert (reading.text, reading.fits) == (text, fits)
     assert (reading.lines[0].margin is not None) == (fits is True)
     assert "fits" in reading.to_dict() or not options
-
-
-def test_pattern_in_words() -> None:
-    form = LinePattern("##/##")
-    assert [form.fits(text) for text in ("12/30", "12 / 30", "12130", "12/3")] == [True, True, False, False]
-    assert form.fill("12/30") == "12/30"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +172,6 @@ def test_every_format_takes_the_signs() -> None:
 
 def test_numbers_have_their_own_p_and_characters() -> None:
     reading = reader_of("1,2 -5", {"at2": ("", 0.3)}, min_p=0).read(page("1225"))
-    assert reading.lines[0].numbers is not None
     first, second = (number.p for number in reading.lines[0].numbers)
     assert first < 0.75 < second
     told = {kind: Format(kind, names=False, source="x").render(reading) for kind in KINDS}
@@ -194,8 +186,7 @@ def test_numbers_have_their_own_p_and_characters() -> None:
     words = ["".join(span.itertext()) for span in spans if span.get("class") == "ocrx_word"]
     assert words == ["1,2", "-5"]
     assert sum(span.get("class") == "ocrx_cinfo" for span in spans) == 5
-    settings = {"reader": "lines"}
-    assert "ocrx_cinfo" in Format("hocr", settings=settings).head
+    assert "ocrx_cinfo" in Format("hocr").head
 
 
 def test_a_column_of_amounts_is_one_column() -> None:
@@ -211,8 +202,6 @@ def test_a_column_of_amounts_is_one_column() -> None:
         lines.append(LineReading("12,30", box, (word,), (number,)))
     reading = PageReading("a.png", digits=tuple(digits), lines=tuple(lines), size=(200, 500), reader="lines")
     assert Format("tsv", names=False).render(reading) == "12,30\n" * 6
-    without = replace(reading, lines=tuple(replace(line, numbers=None) for line in lines))
-    assert Format("tsv", names=False).render(without) != "12,30\n" * 6
 
 
 def test_digits_only_leaves_signs_and_spaces_out() -> None:
@@ -269,31 +258,30 @@ def test_eval_compares_signs(labelled: Path) -> None:
     assert (whole["exact"], whole["cer"]) == (0.5, 0.125)
 
 
-def test_the_commands_take_a_reader(labelled: Path, tmp_path: Path) -> None:
-    model = tmp_path / "lines.safetensors"
-    line_model().save(model)
+def test_the_model_decides_how_commands_read(labelled: Path, tmp_path: Path, model: str) -> None:
+    lines = tmp_path / "lines.safetensors"
+    line_model().save(lines)
     picture = labelled / "a.png"
-    asked = ("--reader", "lines", "--device", "cpu")
-    done = run("read", picture, "--format", "jsonl", *asked, "--model", model, "--min-p", "0")
-    assert done.exit_code == 0
-    assert json.loads(done.stdout)["settings"] == {"min_p": 0.0, "reader": "lines"}
-    same = run(
-        "read", picture, "--format", "jsonl", *asked, "--model", model, "--min-p", "0", "--workers", "1"
-    )
-    assert same.stdout == done.stdout
-    done = run("eval", labelled, "--signs", "--json", *asked, "--model", model)
-    assert "exact_text" in json.loads(done.stdout)
+    asked = ("read", picture, "--format", "jsonl", "--device", "cpu", "--min-p", "0")
+    for name, kind in ((lines, "lines"), (model, "digits")):
+        done = run(*asked, "--model", name)
+        assert done.exit_code == 0
+        record = json.loads(done.stdout)
+        assert (record["settings"], record["reader"]) == ({"min_p": 0.0}, kind)
+        assert run(*asked, "--model", name, "--workers", "1").stdout == done.stdout
+        done = run("eval", labelled, "--signs", "--json", "--device", "cpu", "--model", name)
+        assert "exact_text" in json.loads(done.stdout)
     (tmp_path / "valid.txt").write_text("AB\n")
     for code, *words in (
-        (2, "read", picture, "--reader", "words"),
-        (2, "read", picture, *asked, "--isolated"),
-        (2, "read", picture, "--valid", tmp_path / "valid.txt"),
-        (2, "read", picture, *asked, "--model", model, "--valid", tmp_path / "valid.txt"),
-        (4, "read", picture, *asked, "--model", "no-such"),
-        (4, "read", picture, *asked, "--model", "neocog"),
-        (4, "read", picture, "--model", model),
-        (2, "eval", "sklearn", *asked, "--model", model),
-        (2, "eval", "--report", tmp_path / "report", *asked),
+        (2, "read", picture, "--isolated", "--model", lines),
+        (2, "read", picture, "--isolated", "--valid", tmp_path / "valid.txt"),
+        (2, "read", picture, "--model", lines, "--valid", tmp_path / "valid.txt"),
+        (2, "read", picture, "--model", lines, "--precision", "fp16"),
+        (2, "read", picture, "--model", lines, "--batch", "5"),
+        (4, "read", picture, "--model", "no-such"),
+        (2, "eval", "sklearn", "--model", lines),
+        (2, "eval", "sklearn", "--signs"),
+        (2, "eval", "--report", tmp_path / "report", "--model", lines),
     ):
         done = run(*words)
         assert (done.exit_code, len(done.stderr.splitlines())) == (code, 1), words

@@ -7,7 +7,6 @@ from neocog.learning.datasets import open_dataset
 from neocog.learning.pages.conditions import BLANK, BLANK_HELD_BACK, CONDITIONS, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page
 from neocog.reading.reader import Reader
-from neocog.vision.decode import to_grey
 from tests.support import few, run
 
 LABELS = np.array([0, 1, 7], np.uint8)
@@ -51,14 +50,14 @@ def reader():
 @pytest.mark.parametrize("condition", ["plain", "defocus", "white_on_black", "drawn_box"])
 def test_digits_are_found(condition, digits, reader):
     picture, text = page(condition, digits)
-    found = sum(len(line.digits) for line in reader.find(to_grey(picture)).lines)
+    found = len(reader.read(picture).digits)
     assert found == pytest.approx(len(text.replace("\n", "")), rel=0.15)
 
 
 @pytest.mark.parametrize("condition", few([c for c in BLANK if c != "drawing"], "print"))
 def test_nothing_is_found_where_nothing_is_written(condition, digits, reader):
     pages = [page(condition, digits, seed)[0] for seed in (1, 2, 3)]
-    assert sum(bool(reader.find(to_grey(picture)).lines) for picture in pages) <= 1
+    assert sum(bool(reader.read(picture).digits) for picture in pages) <= 1
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from experiments.harness.record import write_results
 from experiments.lines.peers import RapidOCR, Tesseract
 from experiments.lines.score import Row, by_line, compared, of_signs, paired, plain, summary
 from neocog.errors import UsageError
+from neocog.network.registry import DEFAULT
 from neocog.reading.reader import Reader
 
 SITUATIONS = ("decimal_", "times_", "date_", "fraction_", "iban_", "minus_")
@@ -72,8 +73,8 @@ def held_out(folder: Path, _: str) -> Iterator[Case]:
 class Whole:
     """A page by the reader that users have; a line as a page."""
 
-    def __init__(self, model: str | None = None, **options: Any) -> None:
-        self.reader = Reader(model, device="cpu", **options)
+    def __init__(self, model: str = DEFAULT) -> None:
+        self.reader = Reader(model, device="cpu")
         self.version = self.reader.model.id
         self.line = self.page = lambda pixels: self.reader.read(pixels).text
 
@@ -90,7 +91,7 @@ class Lines:
         engine = open_line_engine(loaded, device="cpu")
         self.version = loaded.id
         self.line = lambda pixels: beam(engine.likelihoods([strip_of(to_grey(pixels))])[0])[0][0]
-        self.page = Whole(model, reader="lines").page
+        self.page = Whole(model).page
 
 
 def opened(word: str, model: str) -> Any:

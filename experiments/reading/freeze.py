@@ -59,16 +59,6 @@ for task in wanted:
     Image.fromarray(np.asarray(one.picture)).save(out / file)
     rows.append((file, task.kind, one.text, "" if one.marks is None else json.dumps(one.marks.tolist())))
 """
-_SIGNS = """
-from experiments.documents.signs import CELLS, FORMATS, SEED, make_amounts, make_form, open_digits
-digits = open_digits(Path(sys.argv[3]) / "mnist", split="train")[-5000:]
-for number in range(600):
-    make, kinds = ((make_amounts, FORMATS), (make_form, CELLS))[number % 2]
-    kind, rng = list(kinds)[number // 2 % len(kinds)], np.random.default_rng([SEED, number])
-    grey, text, marks = make(kind, digits.images, digits.labels, rng)
-    Image.fromarray(grey).save(Path(sys.argv[2], f"{number:03d}.png"))
-    rows.append((f"{number:03d}.png", kind, text, json.dumps(marks.tolist())))
-"""
 _DOCUMENTS = """
 from experiments.documents.measure import documents
 for number, (kind, one) in enumerate(documents(Path(sys.argv[3]), sys.argv[1] == "documents_develop")):
@@ -89,7 +79,7 @@ from experiments.live import measure
 sys.argv = ["measure", "make", sys.argv[3], sys.argv[2], "--only", *{_CLIPS!r}]
 measure.main()
 """
-_WITH_LABELS = {"documents": _DOCUMENTS, "documents_develop": _DOCUMENTS, "signs": _SIGNS} | dict.fromkeys(
+_WITH_LABELS = {"documents": _DOCUMENTS, "documents_develop": _DOCUMENTS} | dict.fromkeys(
     ("timed", "conditions", "blank", "forms", "amounts", "turned", "letters"), _PAGES
 )
 SETS = {"clips": _LIVE, "demo": _DEMO} | {
@@ -173,10 +163,7 @@ def freeze(out: Path, data: Path, *, record: bool = False) -> None:
                 zip(SETS, pool.map(lambda name: one(name, known=known.get(name)), SETS), strict=True)
             )
     if record:
-        value = {
-            "commit": COMMIT,
-            "seeds": {"pages": 31, "documents": 41, "signs": 77, "clips": 20261121, "demo": 11},
-        }
+        value = {"commit": COMMIT, "seeds": {"pages": 31, "documents": 41, "clips": 20261121, "demo": 11}}
         KNOWN.write_text(json.dumps(value | {"sets": found}, indent=1) + "\n")
 
 

@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 from neocog.network.ctc import BLANK
 from neocog.network.decision import all_scores
 from neocog.network.lines import ALPHABET
+from neocog.network.spec import LABELS
 from neocog.reading.records import Box
 from neocog.vision.crops import cut_out
-from neocog.vision.finder import SIGNS, Finding
+from neocog.vision.finder import SIGNS, SURE, Finding
 from neocog.vision.strips import StripSettings, lines_of
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
 
 _NEVER = -30.0  # log likelihood
-_LEAST = 1e-4  # and probability of what a box may be all the same
-_SPACE = 1.0  # heights of a gap in which one stands: a digit would fit in
+_LEAST = 1e-4  # and least probability
+_FINDER, _NETWORK = 2.0, 0.25  # how much log odds count that there is a digit
 
 
 def of_boxes(
@@ -39,10 +40,14 @@ def of_boxes(
         tall = float(np.median(marks.boxes[line, 3][sure[line]]))
         ends = marks.boxes[line, 0] + marks.boxes[line, 2]
         gaps = (marks.boxes[line[1:], 0] - np.maximum.accumulate(ends)[:-1]) / tall
+        # where one more digit would fit in, as far from both neighbours as digits of the line usually are
+        space = (
+            np.median(marks.boxes[line, 2]) / tall + 2 * np.clip(np.median(gaps), 0, 1) if len(gaps) else 0
+        )
         cuts = (np.flatnonzero(gaps > settings.gap) + 1).tolist() if apart else []
         for first, last in pairwise([0, *cuts, len(line)]):
             part, columns = line[first:last], [logs[line[first]]]
-            for mark, wide in zip(part[1:], gaps[first : last - 1] > _SPACE, strict=True):
+            for mark, wide in zip(part[1:], gaps[first : last - 1] > space, strict=True):
                 columns += [gap if wide else nothing, logs[mark]]
             yield part, np.stack(columns), partial(_boxes, part=part, marks=marks)
 
@@ -50,23 +55,28 @@ def of_boxes(
 def likelihoods(reader: "Reader", grey: NDArray[np.uint8], marks: Finding) -> NDArray[np.float32]:
     """Return log likelihoods of what each of N marks is, (N, n): a digit, its sign, or nothing.
 
-    The finder says whether it is something, and which sign; the network, which digit, and whether it is one.
+    The finder's log odds and the network's are added: that it is a digit, and which one.
     """
-    p = np.clip(marks.scores.astype(np.float64), _LEAST, 1 - _LEAST)
-    p = p**2 / (p**2 + (1 - p) ** 2)  # the finder's scores are too near one half
+    scores = np.clip(marks.scores.astype(np.float64), _LEAST, 1 - _LEAST)
+    odds = _FINDER * np.log(scores / (1 - scores))
     out = np.full((len(marks), BLANK + 1), _NEVER)
-    out[:, BLANK] = np.log(1 - p)
+    out[:, BLANK] = 0
     for k, kind in enumerate(marks.kinds.tolist()):
         if kind >= 10 and SIGNS[kind - 10] in ALPHABET:
-            out[k, ALPHABET.index(SIGNS[kind - 10])] = np.log(p[k])
+            out[k, ALPHABET.index(SIGNS[kind - 10])] = odds[k]
     digits = np.flatnonzero(marks.kinds < 10)
     if len(digits):
+        model = reader.model
         answers = reader.engine.recognise(cut_out(grey, marks.boxes[digits]), batch=reader.batch)
-        score = all_scores(answers, reader.model)[:, :10] / reader.model.temperature
-        score -= np.logaddexp.reduce(score, axis=1, keepdims=True)
-        out[digits, :10] = score + np.log(p[digits, None])
-    out = np.maximum(out - np.logaddexp.reduce(out, axis=1, keepdims=True), _NEVER)
-    return np.asarray(out, np.float32)
+        said = all_scores(answers, model) / model.temperature
+        some = np.logaddexp.reduce(said[:, :LABELS], axis=1)
+        if model.classes > LABELS:  # it has learned what is no digit
+            odds[digits] += _NETWORK * np.clip(some - said[:, LABELS], -SURE, SURE)
+        which = said[:, :LABELS] - some[:, None] + marks.guesses[digits]
+        which -= np.logaddexp.reduce(which, axis=1, keepdims=True)
+        out[digits, :LABELS] = which + odds[digits, None]
+    out -= np.logaddexp.reduce(out, axis=1, keepdims=True)
+    return np.asarray(np.maximum(out, _NEVER), np.float32)
 
 
 def _boxes(spans: list[tuple[int, int]], *, part: list[int], marks: Finding) -> list[tuple[Box, float]]:

@@ -47,9 +47,8 @@ MULTIPLE = 16
 class FinderSettings:
     """How a picture is searched.
 
-    The sizes are those that the network is trained for, ``small`` is chosen by
-    ``experiments/reading/tune.py --small``, ``fine`` and ``clear`` by ``--coarse``; the others
-    bound the work, and order what the reader's search weighs again.
+    The sizes are those that the network is trained for, the choice of ``small``, ``fine`` and
+    ``clear`` is in ``experiments/reading/README.md``; the others bound the work.
     """
 
     long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
