@@ -2,7 +2,6 @@
 
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -48,9 +47,9 @@ def about(name: str | Path) -> dict[str, Any]:
         )
     else:
         if kind == "lines":
-            whole, strips = load_lines(name), made_strips(1)
+            whole, strips = load_lines(name), list(made_strips(1))
             model, reader = whole.digits, LineEngine(whole)
-            reads = f"a line of numbers: {' '.join(whole.alphabet)} (timed: {strips.shape[2]} columns)"
+            reads = f"a line of numbers: {' '.join(whole.alphabet)} (timed: {strips[0].shape[1]} columns)"
             work = lambda: reader.likelihoods(strips)  # noqa: E731
         else:
             whole = model = load_model(name)
@@ -136,9 +135,6 @@ def examine() -> Iterator[Check]:
     if not shown:
         shown = sys.platform if sys.platform in ("win32", "darwin") else "none; reading files needs none"
     yield Check("display", "ok", shown)
-    missing = Check("g++", "warn", "not found: tests that compile are skipped", "apt install g++ for them")
-    compiler = shutil.which("g++")
-    yield Check("g++", "ok", compiler) if compiler else missing
 
 
 def _numpy() -> Check:
