@@ -33,6 +33,11 @@ from neocog.learning.pages.page import make_page
 from neocog.learning.teacher.bank import GLYPHS, Bank
 from neocog.learning.teacher.page import draw_page
 from neocog.learning.variants import variants
+from neocog.network.registry import FINDER, find_model
+from neocog.vision.crops import cut_out
+from neocog.vision.decode import decode
+from neocog.vision.finder import LONG_SIDE, find
+from neocog.vision.finder_model import LazyFinder, load_finder
 from tests.support import STROKES, run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,18 +92,28 @@ def answers() -> Any:
 
 
 def records() -> Any:
-    reader, found = Reader(device="cpu"), {}
-    for name, path in pictures():
-        page = reader.read(path)
-        marks = [[[mark.char, mark.p, list(mark.box)] for mark in some] for some in (page.digits, page.signs)]
-        about = f"turned by {page.turn}, size {page.size}"
-        found[name] = {"text": page.text, "about": about, "digits": marks[0], "signs": marks[1]}
+    """What a model of lines reads of each picture, and one of digits."""
+    found: dict[str, Any] = {}
+    for reader in (Reader(device="cpu"), Reader("neocog", device="cpu")):
+        for name, path in pictures():
+            page = reader.read(path)
+            marks = [
+                [[mark.char, mark.p, list(mark.box)] for mark in some] for some in (page.digits, page.signs)
+            ]
+            about = f"turned by {page.turn}, size {page.size}"
+            told = {"text": page.text, "about": about, "digits": marks[0], "signs": marks[1]}
+            found[f"{reader.kind} {name}"] = told
     return found
 
 
 def crops() -> Any:
-    reader = Reader(device="cpu")
-    return {name: digest(*(place.digit for place in reader.places(path))) for name, path in pictures()}
+    """Digests of the digits that the finder sees in each picture, cut out."""
+    finder, found = LazyFinder(load_finder(find_model(FINDER))), {}
+    for name, path in pictures():
+        grey = next(decode(path, long_side=LONG_SIDE)).grey
+        marks = find(grey, finder)
+        found[name] = digest(cut_out(grey, marks[marks.kinds < 10].boxes))
+    return found
 
 
 def commands() -> Any:
