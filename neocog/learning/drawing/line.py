@@ -24,8 +24,10 @@ _FAR = 10**4
 _PLAIN = [c for c in LETTERS if c not in "OoIlSsZzBbqgxXDQ"]  # letters that no hand takes for a digit
 _SLIM = ".,:-="  # signs under or over which no digit may slip
 _SMALL = {"x": 0.62, "+": 0.75, "=": 0.8, "*": 0.6}
-_NEGATIVE = 0.05
+_NEGATIVE = 0.08
 """Share of lines that hold no number: their answer is empty."""
+_IN_FRAMES = 0.25  # of lines of digits alone
+_FRAMES = ("cells", "boxes", "boxes", "rings", "brackets", "corners", "under", "ticks", "fields")
 
 Strokes = list[NDArray[np.float32]]
 Point = NDArray[np.float32]
@@ -43,7 +45,7 @@ class Hand:
         self.pen = any_pen(rng)
         self.width = max(1.3, _HIGH * min(self.pen.width, 0.16))
         self.by_pen = rng.random() < 0.45
-        self.in_style = rng.random() < (0.45 if self.by_pen else 0.06)
+        self.in_style = rng.random() < (0.5 if self.by_pen else 0.16)
         self.styles: dict[int, int] = {}
         one = rng.random() < (0.0 if mixed else 0.8)
         if self.by_pen:
@@ -58,7 +60,7 @@ class Hand:
         self.slash = (rng.uniform(0.9, 1.5), rng.uniform(0.2, 0.75), rng.uniform(-0.1, 0.25))
         self.dash = (rng.uniform(0.2, 0.75), rng.uniform(0.4, 0.62))
         self.dot = rng.uniform(0.8, 1.7)
-        self.comma = (rng.uniform(0.1, 0.34), rng.uniform(0.02, 0.22))
+        self.comma = (rng.uniform(0.16, 0.36), rng.uniform(0.02, 0.22))
         self.curl = rng.random() < 0.5
         self.form: dict[str, tuple[float, float]] = {}
 
@@ -72,7 +74,7 @@ class Hand:
             return cover, left, top, None, None
         width = self.width if digit else self.width * rng.uniform(0.75, 1.25)
         if char in ".:":
-            width = max(0.045 * high, self.width * self.dot * rng.uniform(0.85, 1.15))
+            width = max(0.06 * high, self.width * self.dot * rng.uniform(0.85, 1.15))
         return self.drawn(self.digit(char, high) if digit else self.sign(char, high), width)
 
     def drawn(self, strokes: Strokes, width: float) -> tuple[Cover, int, int, Point | None, Point | None]:
@@ -191,8 +193,10 @@ def draw_line(
         text = "" if negative else any_text(rng, kind)
         hand = Hand(hands, rng, mixed=mixed)
         shown = _no_number(rng) if negative else text
-        line = _Line(hand, len(shown))
-        if line.write(shown, letters=negative, touching=touching):
+        framed = text.isdigit() and len(text) < 14 and rng.random() < _IN_FRAMES
+        framed |= not shown and rng.random() < 0.6
+        line = _Line(hand, len(shown) + 4 * framed)
+        if line.fill(text) if framed else line.write(shown, letters=negative, touching=touching):
             return line.strip(text), text
 
 
@@ -218,7 +222,9 @@ def _no_number(rng: Rng) -> str:
         return ""
     if kind < 0.5:
         return "".join(rng.choice(_PLAIN, int(rng.integers(2, 9))))
-    return "".join(c if c in LETTERS and c not in "OoIlxX" else "e" for c in any_word(rng))
+    word = any_word(rng)
+    unlike = "" if len(word) > 3 else "OoIlxX"  # a word tells its letters from digits
+    return "".join(c if c in LETTERS and c not in unlike else "e" for c in word)
 
 
 class _Line:
@@ -226,19 +232,21 @@ class _Line:
 
     def __init__(self, hand: Hand, count: int) -> None:
         self.hand, self.rng = hand, hand.rng
-        self.field = np.zeros((_FIELD, int(count * _HIGH * 1.5 + 500)), np.float32)
+        self.field = np.zeros((_FIELD, int(count * _HIGH * 1.9 + 500)), np.float32)
         self.edge = np.full(_FIELD, -_FAR)  # column of the last ink of each row
         self.top: list[float] = []
         self.foot: list[float] = []
         self.left: float | None = None
         self.loose = 0.0
         self.ends: list[tuple[int, int]] = []  # columns of each character
+        self.frames: list[tuple[float, float]] = []  # and of each frame, filled or not
 
     def write(self, shown: str, *, letters: bool, touching: bool = True) -> bool:
         """Write characters from left to right; False if one does not fit."""
         rng, hand = self.rng, self.hand
-        ways = [rng.uniform(-0.12, 0.03), rng.uniform(0.02, 0.2), rng.uniform(0.2, 0.75)]
-        self.loose = float(rng.choice(ways, p=[0.38, 0.47, 0.15]))
+        ways = [rng.uniform(*way) for way in ((-0.12, 0.03), (0.02, 0.2), (0.2, 0.75), (0.75, 1.6))]
+        self.loose = float(rng.choice(ways, p=[0.37, 0.45, 0.14, 0.04]))
+        large = rng.uniform(1.25, 1.6) if rng.random() < 0.05 else 1.0  # of the first digit
         spaced, touch = rng.uniform(0.55, 1.1) + max(self.loose, 0), rng.random() < 0.5 and touching
         wave, small = rng.normal(0, 0.03), rng.random() < 0.15
         cents = shown.rfind("," if "," in shown else ".")
@@ -255,6 +263,7 @@ class _Line:
             if twins and shown[k : k + 2] == "00":
                 char = "00"
             size = _HIGH * float(np.clip(rng.normal(1, 0.07), 0.72, 1.3))
+            size *= large if k == 0 and char.isdigit() else 1
             if small and char == "0":
                 size *= rng.uniform(0.42, 0.8)
             lift = rng.normal(0, 0.04) * _HIGH + wave * (x - _MARGIN)
@@ -271,7 +280,7 @@ class _Line:
             column = self._column(cover, y, slim, gap)
             want = (self.loose + rng.normal(0, 0.05)) * _HIGH
             if slim or (k > 0 and shown[k - 1] == "/"):
-                want = max(want, rng.uniform(0.02, 0.22) * _HIGH)
+                want = max(want, rng.uniform(0.04, 0.25) * _HIGH)
             elif not gap and not touch:
                 want = max(want, 2.0)
             if self.left is None:
@@ -295,6 +304,101 @@ class _Line:
                 self.top.append(y + 3.0)
                 self.foot.append(y + len(cover) - 3.0)
         return True
+
+    def fill(self, digits: str) -> bool:
+        """Write digits into frames, some of which stay empty; False if one does not fit."""
+        rng, hand = self.rng, self.hand
+        pitch, across = rng.uniform(0.85, 1.9) * _HIGH, rng.uniform(0.75, 1.0)
+        slots = list(digits)
+        for _ in range(int(rng.integers(1, 4)) if rng.random() < 0.4 or not digits else 0):
+            slots.insert(int(rng.integers(len(slots) + 1)), "")
+        for k, char in enumerate(slots):
+            left = _MARGIN + k * pitch
+            self.frames.append((left, left + pitch * across))
+            if not char:
+                continue
+            size = _HIGH * float(np.clip(rng.normal(0.97, 0.09), 0.7, 1.3))
+            cover, _, above, *_ = hand.character(char, size)
+            y = int(_BASE + rng.normal(0, 0.06) * _HIGH + above)
+            at = round(left + (pitch * across - cover.shape[1]) / 2 + rng.normal(0, 0.08) * pitch)
+            if y < 0 or y + len(cover) > _FIELD or not self._put(cover, at, y):
+                return False
+            self.ends.append((at, at + cover.shape[1]))
+            self.top.append(y + 3.0)
+            self.foot.append(y + len(cover) - 3.0)
+        self.left = float(min(_MARGIN, self.ends[0][0] if self.ends else _MARGIN))
+        return True
+
+    def _framed(self, top: float, foot: float) -> Cover:
+        """Draw the frames of one kind: full ink where a line is."""
+        rng, rules = self.rng, np.zeros_like(self.field)
+        kind, width = str(rng.choice(_FRAMES)), int(np.exp(rng.uniform(0, np.log(9))))
+        spare = rng.uniform(0.05, 0.5, 2) * _HIGH
+        y0, y1 = top - spare[0], foot + spare[1]
+        lean = rng.uniform(-0.4, 0.4) * (y1 - y0) if rng.random() < 0.15 else 0.0
+        dashed, double = rng.random() < 0.12, rng.random() < 0.1
+        part = rng.uniform(0.15, 0.35) * (y1 - y0)  # of corners, brackets and ticks
+
+        def draw(*way: tuple[float, float]) -> None:
+            points = [np.array([x + lean * ((y0 + y1) / 2 - y) / (y1 - y0), y]) for x, y in way]
+            for a, b in pairwise(points):
+                pieces = max(1, int(np.hypot(*(b - a)) / 9)) if dashed else 1
+                for k in range(pieces):
+                    ends = [a + (b - a) * k / pieces, a + (b - a) * (k + (0.5 if dashed else 1)) / pieces]
+                    (u, v), (w, z) = np.round(ends).astype(int).tolist()
+                    cv2.line(rules, (u, v), (w, z), 1.0, width, cv2.LINE_AA)
+
+        first, last = self.frames[0][0], self.frames[-1][1]
+        for at, (x0, x1) in enumerate(self.frames):
+            if kind == "cells":
+                x1 = self.frames[at + 1][0] if at + 1 < len(self.frames) else x1
+                draw((x0, y0), (x0, y1))
+                if at + 1 == len(self.frames):
+                    draw((x1, y0), (x1, y1))
+            elif kind == "rings":
+                middle = int((x0 + x1) / 2), int((y0 + y1) / 2)
+                size = int((x1 - x0) / 2), int((y1 - y0) / 2)
+                cv2.ellipse(rules, middle, size, 0, 0, 360, 1.0, width, cv2.LINE_AA)
+            elif kind == "brackets":
+                draw((x0 + part / 2, y0), (x0, y0), (x0, y1), (x0 + part / 2, y1))
+                draw((x1 - part / 2, y0), (x1, y0), (x1, y1), (x1 - part / 2, y1))
+            elif kind == "corners":
+                for x, inward in ((x0, part), (x1, -part)):
+                    for y, down in ((y0, part), (y1, -part)):
+                        draw((x + inward, y), (x, y), (x, y + down))
+            elif kind == "under":
+                draw((x0, y1), (x1, y1))
+            elif kind == "ticks":
+                draw((x0, y1 - part), (x0, y1), (x1, y1), (x1, y1 - part))
+            else:
+                draw((x0, y0), (x1, y0), (x1, y1), (x0, y1), (x0, y0))
+                if kind == "fields":
+                    grey = rng.uniform(0.08, 0.28)
+                    inside = rules[int(y0) : int(y1), int(x0) : int(x1)]
+                    np.maximum(inside, grey, out=inside)
+                elif double:
+                    x0, y2, x1, y3 = np.add(
+                        (x0, y0, x1, y1), (width + rng.uniform(2, 5)) * np.array([1, 1, -1, -1])
+                    )
+                    draw((x0, y2), (x1, y2), (x1, y3), (x0, y3), (x0, y2))
+        if kind == "cells":
+            for y in (y0, y1)[: int(rng.integers(0, 3))]:
+                draw((first, y), (last, y))
+        return rules
+
+    def _caption(self, left: float, right: float, top: float, foot: float) -> None:
+        """Print a word in small letters over or under the line; an end of the strip may cut it."""
+        rng, size = self.rng, self.rng.uniform(0.25, 0.6)
+        word = any_word(rng) + " " + any_word(rng)
+        high = cv2.getTextSize(word, cv2.FONT_HERSHEY_SIMPLEX, size, 1)[0][1]
+        far = rng.uniform(0.3, 0.55) * _HIGH
+        row = top - far if rng.random() < 0.4 else foot + far + high
+        at, letters = (
+            (int(rng.uniform(left - 0.5 * _HIGH, right)), int(row)),
+            np.zeros(self.field.shape, np.uint8),
+        )
+        cv2.putText(letters, word, at, cv2.FONT_HERSHEY_SIMPLEX, size, 255, 1, cv2.LINE_AA)
+        np.maximum(self.field, letters / np.float32(255), out=self.field)
 
     def _column(self, cover: Cover, y: int, slim: bool, gap: float) -> float:
         """Column at which a cover would touch what stands before it."""
@@ -340,8 +444,16 @@ class _Line:
             for _ in range(int(rng.integers(1, 4))):  # a scribble
                 way = np.cumsum(rng.normal(0, 0.5 * high, (int(rng.integers(4, 20)), 2)), 0)
                 self._polyline(way * [1.2, 0.3] + [(left + right) / 2, _BASE - high / 2])
-        field = np.maximum(self.field, self._rules(left, right, top, foot) * rng.uniform(0.3, 1))
-        above, below = rng.uniform(-0.03, 0.5, 2) * high
+        if rng.random() < (0.3 if self.frames else 0.05):
+            self._caption(left, right, top, foot)
+        if self.frames:
+            left, right = min(left, self.frames[0][0]), max(right, self.frames[-1][1])
+            field = self.field * rng.uniform(0.5, 1)  # a frame may be darker than the writing
+            field = np.maximum(field, self._framed(top, foot) * rng.uniform(0.35, 1))
+            above, below = rng.uniform(-0.03, 0.9, 2) * high
+        else:
+            field = np.maximum(self.field, self._rules(left, right, top, foot) * rng.uniform(0.3, 1))
+            above, below = rng.uniform(-0.03, 0.5, 2) * high
         tight = rng.random(2) < 0.3  # the cut may touch the ink
         before, after = np.where(tight, rng.uniform(-0.06, 0.1, 2), rng.uniform(0.02, 1.0, 2)) * high
         cut = field[

@@ -4,7 +4,7 @@ import numpy as np
 
 Rng = np.random.Generator
 
-_LENGTHS = (0.05, 0.07, 0.13, 0.17, 0.17, 0.14, 0.1, 0.07, 0.05, 0.03, 0.02)
+_LENGTHS = (0.09, 0.07, 0.12, 0.16, 0.16, 0.13, 0.1, 0.07, 0.05, 0.03, 0.02)
 
 
 def any_text(rng: Rng, kind: str | None = None) -> str:
@@ -37,6 +37,8 @@ def _number(rng: Rng) -> str:
     count = 1 + int(rng.choice(len(_LENGTHS), p=_LENGTHS))
     if kind < 0.3 and count > 3:
         return _grouped(_digits(rng, count), str(rng.choice([".", ",", ".", " "])))
+    if count == 1 and rng.random() < 0.2:
+        return "1"
     return _digits(rng, count)
 
 
@@ -50,8 +52,8 @@ def _amount(rng: Rng) -> str:
     text = whole + point + cents if kind < 0.72 else whole + point + "-" if kind < 0.8 else whole
     if rng.random() < 0.12:
         text = str(rng.choice(["-", "+", "- "])) + text
-    ends = ["%", " %", "-", "=", ".-", " -", "--", ".", "*", "#"]
-    if rng.random() < 0.2:
+    ends = ["%", " %", "-", "=", ".-", " -", "--", ".", "*", "#", ",", " =", ".=", ",-", ".--"]
+    if rng.random() < 0.3:
         text += str(rng.choice(ends))
     if rng.random() < 0.06:
         text = str(rng.choice(["#", "*", "=", "-"])) + text
