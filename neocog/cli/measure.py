@@ -1,7 +1,7 @@
 """``neocog eval`` and ``timing``: how well and how fast."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,6 @@ from neocog.text import tell, to_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from neocog.evaluation.timing import StageTime
     from neocog.learning.datasets import Digits, LabelledPictures
     from neocog.reading.reader import Reader
 
@@ -197,23 +196,24 @@ def timing(
     times = measure(engine, batch=batch, seconds=seconds)
     if as_json:
         about = {"device": engine.device, "model": engine.model.id, "precision": engine.precision}
-        print(to_json({**times.to_dict(), **about, "where": engine.where}))
+        print(to_json({**times, **about, "where": engine.where}))
         return
 
-    def row(stage: "StageTime") -> str:
-        spent = (stage.ms, stage.p95, stage.p99, stage.ms / batch)
-        return f"{stage.name:10s}" + "".join(f"{ms:12.4f}" for ms in spent)
+    def row(stage: dict[str, Any]) -> str:
+        spent = (stage["ms"], stage["ms_p95"], stage["ms_p99"], stage["ms"] / batch)
+        return f"{stage['name']:10s}" + "".join(f"{ms:12.4f}" for ms in spent)
 
-    each = "digit" if times.digits == 1 else "strip"
+    each = "strip" if lines else "digit"
     print(f"{engine.model.id} on {engine.where}, batch {batch}, {engine.precision}")
     heads = ("ms a batch", "p95", "p99", f"ms a {each}")
     print(f"{'stage':10s}" + "".join(f"{head:>12}" for head in heads) + "   share")
-    for stage in times.page:
+    for stage in times["page"]:
         print(f"{row(stage)}  (a page)")
-    whole = sum(stage.ms for stage in times.stages) or 1.0
-    for stage in times.stages:
-        print(f"{row(stage)} {100 * stage.ms / whole:6.1f} %")
+    whole = sum(stage["ms"] for stage in times["stages"]) or 1.0
+    for stage in times["stages"]:
+        print(f"{row(stage)} {100 * stage['ms'] / whole:6.1f} %")
+    middle, p95, p99 = (times[f"ms_per_{each}{end}"] for end in ("", "_p95", "_p99"))
     print(
-        f"whole pass: {times.each():.5f} ms a {each} (95 % of {len(times.passes)} passes within "
-        f"{times.each(95):.5f}, 99 % within {times.each(99):.5f})"
+        f"whole pass: {middle:.5f} ms a {each} (95 % of {times['passes']} passes within {p95:.5f}, "
+        f"99 % within {p99:.5f})"
     )
