@@ -213,18 +213,17 @@ KERNEL(THREADS) rank(const Mark* marks, const u32* count, Mark* best) {
     if (me < n && before < MOST) best[before] = mark;
 }
 
-// Of marks that overlap the best stays alive: one block, marks in their order. If digits and signs are
-// `apart`, neither is in the other's way.
-KERNEL(THREADS) suppress(Mark* best, float overlap, float inside, int apart) {
+// Of marks that overlap the best stays alive: one block, marks in their order.
+KERNEL(THREADS) suppress(Mark* best, float overlap, float inside) {
     __shared__ float4 corners[MOST];  // left, top, right, bottom
     __shared__ float areas[MOST];
-    __shared__ u8 alive[MOST], digit[MOST];
+    __shared__ u8 alive[MOST];
     wait_for_previous();
     const int n = min(best[MOST].kind, MOST);
     for (int i = threadIdx.x; i < n; i += THREADS) {
         const Mark m = best[i];
         corners[i] = make_float4(m.left, m.top, m.left + m.wide, m.top + m.high);
-        areas[i] = m.wide * m.high, alive[i] = 1, digit[i] = m.kind < 10;
+        areas[i] = m.wide * m.high, alive[i] = 1;
     }
     for (int i = 0; i < n; i++) {
         __syncthreads();
@@ -232,7 +231,7 @@ KERNEL(THREADS) suppress(Mark* best, float overlap, float inside, int apart) {
         const float4 a = corners[i];
         const float area = areas[i];
         for (int j = threadIdx.x; j < n; j += THREADS) {
-            if (j <= i || (apart && digit[j] != digit[i])) continue;
+            if (j <= i) continue;
             const float4 b = corners[j];
             const float wide = fmaxf(fminf(a.z, b.z) - fmaxf(a.x, b.x), 0.0f);
             const float common = wide * fmaxf(fminf(a.w, b.w) - fmaxf(a.y, b.y), 0.0f);

@@ -185,7 +185,7 @@ def last_only():
 @pytest.mark.usefixtures("emulator")
 def test_marks_are_those_of_the_cpu(most, order):
     emulator = Emulator(order=order)
-    settings = FinderSettings(largest=60, most=most, apart=most > 9)
+    settings = FinderSettings(largest=60, most=most)
     shape = (100, 200)
     frame = Frame(network_of(emulator, last_only()), shape, settings)
     maps = launch_of(frame, "peaks").args[2]

@@ -93,7 +93,7 @@ class Frame:
             launch("peaks", len(places), places, scales, maps, least, self.marks, self.count,
                    threads=64),
             launch("rank", -(-len(self.marks) // _THREADS), self.marks, self.count, self.best),
-            launch("suppress", 1, self.best, *shares, np.int32(settings.apart)),
+            launch("suppress", 1, self.best, *shares),
         ]  # fmt: skip
 
 

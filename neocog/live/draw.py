@@ -12,7 +12,7 @@ from neocog.live.pipeline import STAGES, Settings, View
 from neocog.live.tracks import bare
 from neocog.network.spec import LABELS
 from neocog.reading.records import REJECTED, Box, DigitReading
-from neocog.vision.finder import SIGNS, FinderSettings, merged, normalised
+from neocog.vision.finder import SIGNS, normalised
 from neocog.vision.overlay import SURE_P
 
 Picture = NDArray[np.uint8]
@@ -134,7 +134,7 @@ def candidates(seen: FrameReading, *, height: int) -> Picture:
     """Draw what the finder sees: the picture as its network gets it, digits, signs and scores."""
     grey = np.clip(128 + _CONTRAST * normalised(seen.grey), 0, 255).astype(np.uint8)
     out = np.asarray(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR), np.uint8)
-    found = merged(seen.found, FinderSettings())
+    found = seen.found
     for box, score, kind in zip(
         found.boxes.round().astype(int).tolist(), found.scores, found.kinds, strict=True
     ):

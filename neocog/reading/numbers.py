@@ -25,7 +25,7 @@ from neocog.reading.records import (
     WordReading,
 )
 from neocog.reading.words import around
-from neocog.vision.finder import FinderSettings, Finding, merged
+from neocog.vision.finder import Finding
 from neocog.vision.page import TURNS, seen, turned, turned_back
 from neocog.vision.strips import Strip, StripSettings, strips
 
@@ -76,7 +76,7 @@ def read_lines(
 
     With ``apart`` what stands far apart is a line of its own.
     """
-    marks = merged(found[found.scores >= StripSettings().least], FinderSettings())
+    marks = found[found.scores >= StripSettings().least]
     lines, lost = list[TextLine](), 0
     sure = (marks.kinds < 10) & (marks.scores >= StripSettings().score)
     left_out = set(np.flatnonzero(sure).tolist())

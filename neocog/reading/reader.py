@@ -21,9 +21,9 @@ from neocog.reading.numbers import read_page
 from neocog.reading.pictures import Picture, is_several, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import Pattern, Policy, read_valid
 from neocog.reading.records import REJECTED, Box, DigitReading, PageReading
-from neocog.vision.finder import LONG_SIDE, FinderSettings, Finding
+from neocog.vision.finder import LONG_SIDE, FinderSettings, Finding, find
 from neocog.vision.finder_model import FinderModel, load_finder
-from neocog.vision.page import TURNS, look
+from neocog.vision.page import TURNS
 
 if TYPE_CHECKING:
     from neocog.network.engine import AnyEngine
@@ -157,7 +157,7 @@ class Reader:
 
     def look(self, grey: NDArray[np.uint8], *, settings: FinderSettings | None = None) -> Finding:
         """Return what the finder's network takes for digits and signs on a grey page (H, W)."""
-        return look(grey, self.finder, settings)
+        return find(grey, self.finder, settings)
 
     def judge(self, answers: Answers, boxes: Sequence[Box]) -> tuple[DigitReading, ...]:
         """Return B answers, of digits that each have a picture of their own, or why they are rejected."""

@@ -61,7 +61,6 @@ class FinderSettings:
     overlap: float = 0.4  #: share of the union of two boxes from which they are one mark
     inside: float = 0.75  #: share of the smaller of two boxes from which they are one mark
     most: int = 800  #: boxes of one page that are looked at, the best: noise takes no longer
-    apart: bool = False  #: whether a digit and a sign at one place are two marks
     #: score of a digit at a smaller size from which a CPU reads only parts of the largest (0: always)
     clear: float = 0.9
     #: longer side, in pixels of the largest size, below which there is a part around a digit
@@ -253,9 +252,6 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
     found = the_best(found, settings.most)
     union, smaller, _ = overlaps(found.boxes, found.boxes)
     other = (union <= settings.overlap) & (smaller <= settings.inside)
-    if settings.apart:
-        digits = found.kinds < 10
-        other |= digits[:, None] != digits
     alive = np.ones(len(found), np.bool_)
     kept = []
     for i in range(len(found)):

@@ -1,24 +1,15 @@
-"""Pages as they are turned to be read, and what the finder sees on them."""
+"""Pages as they are turned to be read."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import FinderSettings, Finding, Network, find, merged
+from neocog.vision.finder import FinderSettings, Finding
 
 TURNS = (0, 90, 180, 270)
 
-_ALIKE = 0.8  # share of the union of two boxes from which they are one
-
 Grey = NDArray[np.uint8]
-
-
-def look(grey: Grey, network: Network, settings: FinderSettings | None = None) -> Finding:
-    """Return all boxes that may be digits or signs, also those that overlap."""
-    settings = replace(settings or FinderSettings(), overlap=_ALIKE, inside=np.inf, apart=True)
-    return find(grey, network, settings)
 
 
 def turned(grey: Grey, degrees: int) -> Grey:
@@ -27,9 +18,8 @@ def turned(grey: Grey, degrees: int) -> Grey:
 
 def seen(found: Finding) -> float:
     """Log odds of all that the finder takes for digits, together."""
-    settings = FinderSettings()
-    some = found[(found.kinds < 10) & (found.scores >= settings.score)]
-    scores = merged(some, settings).scores.astype(np.float64).clip(1e-6, 1 - 1e-6)
+    some = found.scores[(found.kinds < 10) & (found.scores >= FinderSettings().score)]
+    scores = some.astype(np.float64).clip(1e-6, 1 - 1e-6)
     return float(np.log(scores / (1 - scores)).sum())
 
 

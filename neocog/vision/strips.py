@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network.lines import NARROWEST, ROWS, WIDEST
-from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged
+from neocog.vision.finder import SIGNS, Finding
 
 Grey = NDArray[np.uint8]
 Ink = NDArray[np.float32]
@@ -216,9 +216,9 @@ def lines_of(boxes: Boxes, digits: NDArray[np.bool_], settings: StripSettings) -
 
 
 def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) -> list[Strip]:
-    """Cut the lines of a page (H, W) out; ``found`` counts in its pixels, `Strip.marks` in what is merged."""
+    """Cut the lines of a page (H, W) out; `Strip.marks` counts what of ``found`` is likely enough."""
     settings = settings or StripSettings()
-    page = _Page(grey, merged(found[found.scores >= settings.least], FinderSettings()), settings)
+    page = _Page(grey, found[found.scores >= settings.least], settings)
     tall = page.tall(range(len(page.boxes))) if page.digits.any() else 0.0
     low = len(grey) < min(page.wide, settings.full * tall) and page.wide < WIDEST / settings.tall * tall
     if low and len(lines_of(page.boxes, page.digits, settings)) == 1:
