@@ -69,13 +69,13 @@ def explain_line(picture: "Picture", *, line: int = 1, model: "str | Path | Line
     from neocog.reading.numbers import answered
     from neocog.reading.pictures import pages_of
     from neocog.reading.reader import Reader
-    from neocog.vision.finder import LONG_SIDE, find
+    from neocog.vision.finder import LONG_SIDE
     from neocog.vision.page import turned
 
     reader = Reader(model, device="cpu")
     grey = next(pages_of(picture, LONG_SIDE)).grey
     grey = turned(grey, reader.read(grey).turn)
-    found, _ = answered(reader.engine, grey, find(grey, reader.finder))
+    found, _ = answered(reader.engine, grey, reader.look(grey))
     if not found:
         raise NothingToRead("no line in the picture; give one that 'neocog read' reads")
     if not 1 <= line <= len(found):
