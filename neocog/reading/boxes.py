@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +26,7 @@ _FINDER, _NETWORK = 2.0, 0.25  # how much log odds count that there is a digit
 
 
 def of_boxes(
-    reader: "Reader", grey: NDArray[np.uint8], marks: Finding, gap: NDArray[np.float32], *, apart: bool
+    reader: "Reader", grey: NDArray[np.uint8], marks: Finding, *, gap: NDArray[np.float32], apart: bool
 ) -> Iterator[tuple[list[int], NDArray[np.float32], partial[list[tuple[Box, float]]]]]:
     """Yield lines of a page (H, W): their marks, log likelihoods (T, n), and what gives characters' boxes.
 
@@ -34,16 +34,16 @@ def of_boxes(
     """
     settings = StripSettings()
     sure = (marks.kinds < 10) & (marks.scores >= settings.score)
-    logs = likelihoods(reader, grey, marks)
+    lines = lines_of(marks.boxes, sure, settings)
+    logs, among = np.zeros((len(marks), BLANK + 1), np.float32), sorted(chain(*lines))
+    logs[among] = likelihoods(reader, grey, marks[among])
     nothing = np.where(np.arange(BLANK + 1) == BLANK, 0, _NEVER).astype(np.float32)
-    for line in lines_of(marks.boxes, sure, settings):
+    for line in lines:
         tall = float(np.median(marks.boxes[line, 3][sure[line]]))
         ends = marks.boxes[line, 0] + marks.boxes[line, 2]
         gaps = (marks.boxes[line[1:], 0] - np.maximum.accumulate(ends)[:-1]) / tall
-        # where one more digit would fit in, as far from both neighbours as digits of the line usually are
-        space = (
-            np.median(marks.boxes[line, 2]) / tall + 2 * np.clip(np.median(gaps), 0, 1) if len(gaps) else 0
-        )
+        # one more digit would fit into a space, as far from both neighbours as those of the line usually are
+        space = np.median(marks.boxes[line, 2]) / tall + 2 * np.clip(np.median([*gaps] or 0), 0, 1)
         cuts = (np.flatnonzero(gaps > settings.gap) + 1).tolist() if apart else []
         for first, last in pairwise([0, *cuts, len(line)]):
             part, columns = line[first:last], [logs[line[first]]]

@@ -80,12 +80,8 @@ def read_lines(
     lines, lost = list[TextLine](), 0
     sure = (marks.kinds < 10) & (marks.scores >= StripSettings().score)
     left_out = set(np.flatnonzero(sure).tolist())
-    said = (
-        of_boxes(reader, grey, marks, _GAP[0], apart=apart)
-        if reader.line_model is None
-        else (of_strips(reader, grey, marks, apart=apart))
-    )
-    for own, logp, boxes in said:
+    of = of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
+    for own, logp, boxes in of(reader, grey, marks, apart=apart):
         if (line := _line(reader, logp, boxes)) is not None:
             lines.append(line)
             its = left_out.intersection(own)

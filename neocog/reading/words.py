@@ -8,20 +8,10 @@ from statistics import median
 import numpy as np
 
 from neocog.reading.records import Box, PageReading
+from neocog.vision.page import turned_back
 from neocog.vision.strips import voted_slope
 
 _WIDEST = 1.0  # heights between neighbours in one number: cells of forms are not as far apart
-
-
-def upright(box: Box, turn: int, size: tuple[int, int]) -> Box:
-    """Return a box of a picture (width, height) where it lies once the page is turned."""
-    x, y, w, h = box
-    wide, high = size
-    if turn == 90:
-        return high - y - h, x, h, w
-    if turn == 180:
-        return wide - x - w, high - y - h, w, h
-    return (y, wide - x - w, h, w) if turn == 270 else box
 
 
 def cells(reading: PageReading) -> list[list[str]]:
@@ -29,12 +19,12 @@ def cells(reading: PageReading) -> list[list[str]]:
 
     Two words of a line that stand in one column are one cell.
     """
-    size = reading.size
-    if not reading.lines or size is None:
+    if not reading.lines or reading.size is None:
         return [[line] for line in reading.text.split("\n")] if reading.text else []
+    size = reading.size[::-1] if reading.turn % 180 else reading.size
 
     def lying(box: Box) -> Box:
-        return upright(box, reading.turn, size)
+        return turned_back(box, -reading.turn % 360, *size)  # where it lies on the page as it was read
 
     rows = list[list[Box]]()
     for line in reading.lines:

@@ -292,12 +292,6 @@ def of_union(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float
     return np.asarray(common / np.maximum(union, 1e-6, out=union), np.float32)
 
 
-def of_smaller(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What boxes have in common of the smaller one, as `overlaps` has it."""
-    smaller = np.minimum((a[:, 2] * a[:, 3])[:, None], b[:, 2] * b[:, 3])
-    return np.asarray(_common(a, b) / np.maximum(smaller, 1e-6, out=smaller), np.float32)
-
-
 def _common(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
     """Pixels that boxes (N, 4) and (M, 4) share, (N, M)."""
     sides = []
