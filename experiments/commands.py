@@ -130,7 +130,6 @@ def bench_convpool(
     quick: Quick = False,
     output: Output = None,
     seconds: Seconds = USUAL_SECONDS,
-    tilings: Annotated[Path | None, option("--tilings", "FILE", "Write our fastest tilings to FILE.")] = None,
     device: Cuda = "cuda",
     as_json: options.Json = False,
 ) -> None:
@@ -139,14 +138,8 @@ def bench_convpool(
     Every system is checked against float64 before it is timed; exit code 1 if one of ours is
     wrong or fails.
     """
-    from experiments.convpool import experiment
-
-    _ready({"-o": output, "--tilings": tilings})
-    result = _run("convpool", cpu, quick, device, seconds, output)
-    if tilings is not None:
-        with atomic_write(tilings) as stream:
-            stream.write(experiment.tilings(result).encode())
-    _told("convpool", result, as_json)
+    _ready({"-o": output})
+    _told("convpool", _run("convpool", cpu, quick, device, seconds, output), as_json)
 
 
 @app.command("winograd")

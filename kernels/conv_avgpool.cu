@@ -49,7 +49,7 @@ DEVICE void advance(Ring<count>& ring) {
 }
 #endif
 
-// x (batch, height, width, channels); weights packed by neocog/cuda/convpool.py; out (batch,
+// x (batch, height, width, channels); weights packed by experiments/convpool/fused.py; out (batch,
 // out_height, out_width, planes). partial and arrivals serve SPLIT.
 KERNEL(BOUNDS)
 conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t* __restrict__ out,

@@ -1,6 +1,7 @@
 """Which cases of a kernel are slow, and every kernel that ships."""
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import get_args
@@ -34,6 +35,13 @@ def first(count, cases):
     return [pytest.param(*case, marks=[slow] * (at >= count)) for at, case in enumerate(cases)]
 
 
+def use(runner, **changes):
+    """Have a runner go by a changed plan."""
+    runner.plan = replace(runner.plan, **changes)
+    runner.chunk = runner.plan.chunk
+    runner._lanes.clear()
+
+
 #: A test that runs kernels on the CPU in emulators of its own.
 emulated = pytest.mark.usefixtures("emulator")
 
@@ -57,7 +65,7 @@ def all_kernels(models=SHIPPED, precisions=PRECISIONS, batches=(1, 8, 64, 256), 
         for precision in precisions:
             shelf = plan.Shelf(machine(arch), shipped(model), precision)
             for stage in plan.STAGES:
-                known = plan.versions(plan.kind_of(stage))
+                known = plan.VERSIONS[plan.kind_of(stage)]
                 for version in _usual(shelf, stage) if usual else known:
                     for kernel in _kernels(shelf, stage, version, batches):
                         fits = kernel.runs_on(arch) and kernel.shared <= SHARED[arch] * 1024
@@ -67,10 +75,9 @@ def all_kernels(models=SHIPPED, precisions=PRECISIONS, batches=(1, 8, 64, 256), 
 
 
 def _usual(shelf, stage):
-    """Return the version of a stage that a device nobody knows takes."""
-    usable = shelf.usable(stage, 8, reads="digits" if stage == "UG" else None)
-    wanted = plan.shipped("", shelf.precision).preferred(stage, 8)
-    return [name for name in wanted if name in usable][:1] or usable
+    """Return the version of a stage that the default plan takes."""
+    wanted = plan.plan_of("default", shelf.precision).preferred(stage)
+    return [name for name in wanted if shelf.does(stage, name, 8)][:1]
 
 
 def _kernels(shelf, stage, version, batches):

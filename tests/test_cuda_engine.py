@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from types import SimpleNamespace
@@ -20,8 +19,8 @@ from neocog.cuda.engine import CudaEngine
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.launcher import gpu
 from neocog.cuda.passes import Pass
-from neocog.cuda.plan import STAGES, Shelf, kind_of, shipped, versions
-from neocog.cuda.steps import Step, Work
+from neocog.cuda.plan import STAGES, VERSIONS, Shelf, kind_of, plan_of
+from neocog.cuda.steps import Step
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from neocog.network.decision import Decision
@@ -31,14 +30,14 @@ from neocog.network.u0 import made_digits, u0_from_digits
 from neocog.reading.device import open_engine
 from tests import cuda_maps
 from tests.cuda_maps import PASS_BOUND, assert_adds_up, assert_maps_agree, some_digits
-from tests.cuda_support import PRECISIONS, SHIPPED
+from tests.cuda_support import PRECISIONS, SHIPPED, use
 from tests.support import few, run, tiny_model
 
 #: Largest error of a layer fed with the reference's input, as a share of its strongest response.
-STEP_BOUND = {"fp32": 1e-5, "tf32": 5e-3, "fp16": 5e-3, "bf16": 4e-2}
+STEP_BOUND = {"fp32": 1e-5, "fp16": 5e-3}
 WINOGRAD_FP32 = 5e-5
 #: Answers whose margin is below this share of the best score may differ.
-NEAR = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 6e-2}
+NEAR = {"fp32": 1e-4, "fp16": 1e-2}
 
 
 def model_of(name):
@@ -67,7 +66,7 @@ def assert_answers_agree(engine, other, digits):
 def test_whole_pass_in_the_emulator(emulator, precision):
     model, digits = tiny_model(), some_digits(3)[1:]
     shelf = Shelf(emulator, model, precision)
-    work = Pass(emulator, shelf.choose(shipped("", precision), 2), shelf.layouts, 2)
+    work = Pass(emulator, shelf.choose(plan_of("default", precision), 2), shelf.layouts, 2)
     work.arrays["digits"][...] = digits
     for name, layout in shelf.layouts.items():
         work.arrays[name][...] = cuda_maps.poisoned(layout, 2)
@@ -97,9 +96,6 @@ class Adding(Step):
     def launches(self, batch, source, target, scratch):
         assert len(source) == len(target) == len(scratch["sums"]) == batch
         return [Launch(Kernel("", self.writes), (1, 1, 1), (source, target))]
-
-    def work(self):
-        return Work(0.0, 0.0)
 
 
 def test_a_large_batch_goes_in_parts_up_to_uc3():
@@ -154,7 +150,7 @@ def test_every_version_of_every_step(name, stage, precision, batch):
     shelf = Shelf(machine, model_of(name), precision)
     maps = {layer: values[:batch] for layer, values in reference_of(name, 5).items()}
     tried = 0
-    for version in versions(kind_of(stage)):
+    for version in VERSIONS[kind_of(stage)]:
         try:
             step = shelf.step(stage, version)
             work = Pass(machine, [step], shelf.layouts, batch)
@@ -230,8 +226,7 @@ def test_odd_batches():
 def test_parts_are_as_the_whole(part):
     engine, digits = engine_of("neocog-small"), made_digits(300)
     want = engine.recognise(digits)
-    runner = engine.runners[0]
-    runner.use(replace(runner.plan, chunk=512, part=part))
+    use(engine.runner, chunk=512, part=part)
     for _ in range(20):
         np.testing.assert_allclose(engine.recognise(digits).score, want.score, atol=2e-2)
     many = engine.recognise(np.tile(digits, (7, 1, 1)))  # 2100: whole chunks and a rest
@@ -249,15 +244,12 @@ def test_replays_are_identical(replays):
 
 @pytest.mark.gpu
 def test_wrong_use_fails_before_a_launch(monkeypatch):
-    import cupy
-
     engine, digits = engine_of(), some_digits(2)
-    monkeypatch.setattr(engine.runners[0], "run", None)
-    on_device = cupy.zeros((2, 28, 28), np.float32), cupy.zeros((2, 27, 28), np.uint8)
-    for wrong in (digits.astype(np.float32), digits[0], digits[:, :27], *on_device):
+    monkeypatch.setattr(engine.runner, "run", None)
+    for wrong in (digits.astype(np.float32), digits[0], digits[:, :27]):
         with pytest.raises(InputError, match="expected uint8"):
             engine.recognise(wrong)
-    with pytest.raises(InputError, match="got a list"):
+    with pytest.raises(InputError, match="got digits as list"):
         engine.recognise([1, 2])
     with pytest.raises(InputError, match=r"expected \(B, 65, 65\)"):
         engine.maps(np.zeros((65, 65)))
@@ -266,28 +258,12 @@ def test_wrong_use_fails_before_a_launch(monkeypatch):
 
 
 @pytest.mark.gpu
-def test_arrays_of_the_device_and_dlpack():
-    import cupy
-
+def test_digits_of_any_order_in_memory():
     engine, digits = engine_of("neocog-small", "fp32"), some_digits(300)
     want = engine.recognise(digits)
-    on_device = cupy.asarray(digits)
-    strided = cupy.asarray(np.stack([digits, digits], axis=1))[:, 0]
     read_only = digits.copy()
     read_only.flags.writeable = False
-    for given in (on_device, strided, digits[::-1][::-1], read_only):
-        np.testing.assert_array_equal(engine.recognise(given).score, want.score)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:  # what is still on its way is waited for
-        late = cupy.zeros_like(on_device)
-        for _ in range(50):
-            late[...] = 255 - on_device
-        late[...] = on_device
-        np.testing.assert_array_equal(engine.recognise(late).score, want.score)
-    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
-    np.testing.assert_array_equal(engine.recognise(torch.from_numpy(digits)).score, want.score)
-    if torch.cuda.is_available():
-        given = torch.from_numpy(digits).cuda()
+    for given in (np.stack([digits, digits], axis=1)[:, 0], digits[::-1][::-1], read_only):
         np.testing.assert_array_equal(engine.recognise(given).score, want.score)
 
 
@@ -301,7 +277,7 @@ def test_nothing_is_compiled_or_allocated_once_warm(monkeypatch):
     def refuse(*_):
         raise AssertionError("allocated or compiled")
 
-    machine = engine.runners[0].gpu
+    machine = engine.runner.gpu
     monkeypatch.setattr(machine, "_load", refuse)
     monkeypatch.setattr(machine, "launch", refuse)
     cupy.cuda.set_allocator(refuse)
@@ -379,48 +355,10 @@ def test_two_processes_at_once_and_a_quick_start():
 
 
 @pytest.mark.gpu
-def test_all_gpus_share_a_large_batch():
-    import cupy
-
-    if cupy.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("needs two GPUs")
-    digits = np.tile(some_digits(50), (80, 1, 1))
-    engine = open_engine(load_model("neocog-small"), device="cuda")
-    second = open_engine(load_model("neocog-small"), device="cuda:1")
-    want = engine_of("neocog-small").recognise(digits)
-    np.testing.assert_allclose(engine.recognise(digits).score, want.score, atol=2e-2)
-    np.testing.assert_array_equal(second.recognise(digits).score, want.score)
-    with cupy.cuda.Device(1):
-        there = cupy.asarray(digits)
-    np.testing.assert_allclose(engine.recognise(there).score, want.score, atol=2e-2)
-    np.testing.assert_allclose(engine_of("neocog-small").recognise(there).score, want.score, atol=2e-2)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("plan", ["card", "US1=winograd,UC1=separable"])
-def test_plans_answer_alike(plan):
-    engine = engine_of("neocog-small", "fp32", plan=plan)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_card_answers_as_the_cpu(precision):
+    engine = engine_of("neocog-small", precision, plan="card")
     assert_answers_agree(engine, Engine(load_model("neocog-small")), some_digits(40))
-
-
-@pytest.mark.gpu
-def test_a_measured_plan_is_found_again(monkeypatch, capsys):
-    from neocog.cuda import plan
-
-    kept = {}  # kernels stay where they are
-    builds = SimpleNamespace(load=kept.get, store=kept.__setitem__)
-    monkeypatch.setattr(plan, "builds", builds)
-    digits = some_digits(20)
-    engine = engine_of("tiny", "fp16", plan="auto")
-    assert "timing the kernels" in capsys.readouterr().err
-    assert engine.runners[0].measured
-    again = engine_of("tiny", "fp16")
-    assert again.runners[0].plan.table.keys() == engine.runners[0].plan.table.keys()
-    assert again.runners[0].plan.name == "measured"
-    assert engine_of("tiny", "fp16", plan="auto").batch == engine.batch
-    assert capsys.readouterr().err == ""
-    np.testing.assert_array_equal(again.recognise(digits).score, engine.recognise(digits).score)
-    assert len(kept) == 1
 
 
 @pytest.mark.gpu
@@ -455,6 +393,7 @@ def test_the_commands_on_a_gpu():
     assert (facts["device"], facts["precision"], facts["batch"]) == ("cuda", "fp16", 8)
     stages = {stage["name"]: stage for stage in facts["stages"]}
     assert list(stages) == ["upload", *STAGES, "launch", "host"]
+    assert all(stage["ms"] >= 0 for stage in stages.values())
     absent = run("timing", "--device", "cuda:99")
     assert absent.exit_code == 5
     assert "'cuda:99' does not exist" in absent.stderr

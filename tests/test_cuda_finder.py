@@ -247,7 +247,7 @@ def test_a_page_gives_the_marks_that_the_cpu_finds(emulator):
 @pytest.fixture
 def faked(monkeypatch, emulator):
     cuda_fake.install(monkeypatch, emulator)
-    monkeypatch.setattr(finder, "numbers", lambda device: (0,))
+    monkeypatch.setattr(finder, "number_of", lambda device: 0)
     monkeypatch.setattr(finder, "gpu", Gpu)
     g = last_only()
     return CudaFinder(g.nodes, g.tensors)

@@ -1,15 +1,12 @@
 """The engine on a device that is none: chunks, memory, failures; kernels run in the emulator."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
-from neocog.cuda.engine import shares_of
 from neocog.cuda.lanes import PassLane
 from neocog.cuda.passes import ANSWER_COLUMNS
-from neocog.cuda.plan import STAGES
+from neocog.cuda.plan import PLANS, STAGES
 from neocog.cuda.runner import LANES, bucket_of
 from neocog.errors import DeviceError, InputError
 from neocog.network import reference
@@ -18,29 +15,30 @@ from neocog.network.u0 import u0_from_digits
 from neocog.reading.device import open_engine
 from tests import cuda_fake
 from tests.cuda_maps import PASS_BOUND, assert_adds_up, assert_maps_agree, some_digits
+from tests.cuda_support import use
 from tests.support import tiny_model
 
 
 @pytest.mark.slow
 def test_the_engine_on_a_fake_device(emulator, monkeypatch):
-    cupy = cuda_fake.install(monkeypatch, emulator)
+    cuda_fake.install(monkeypatch, emulator)
     model, digits = tiny_model(), some_digits(4)[1:]
     engine = open_engine(model, precision="fp32")
     assert (engine.device, engine.precision) == ("cuda", "fp32")
     want = Engine(model).recognise(digits)
-    for given in (digits, cupy.asarray(digits)):  # two chunks, the second half full
-        got = engine.recognise(given, batch=2)
-        np.testing.assert_allclose(got.score, want.score, atol=PASS_BOUND["fp32"])
-        np.testing.assert_array_equal(got.label, want.label)
-        np.testing.assert_allclose(got.margin, want.margin, atol=PASS_BOUND["fp32"])
-    runner = engine.runners[0]
-    runner.use(replace(runner.plan, chunk=4, part=1))  # three passes of one digit, one decision
+    got = engine.recognise(digits, batch=2)  # two chunks, the second half full
+    np.testing.assert_allclose(got.score, want.score, atol=PASS_BOUND["fp32"])
+    np.testing.assert_array_equal(got.label, want.label)
+    np.testing.assert_allclose(got.margin, want.margin, atol=PASS_BOUND["fp32"])
+    use(engine.runner, chunk=4, part=1)  # three passes of one digit, one decision
     np.testing.assert_allclose(engine.recognise(digits).score, got.score, atol=1e-6)
     u0 = u0_from_digits(digits[:1])
     assert_maps_agree(engine.maps(u0), reference.respond(u0, model), "fp32")
     assert len(engine.recognise(digits[:0])) == 0
     with pytest.raises(InputError, match="expected uint8"):
-        engine.recognise(cupy.zeros((2, 28, 27), np.uint8))
+        engine.recognise(np.zeros((2, 28, 27), np.uint8))
+    with pytest.raises(InputError, match="got digits as list, expected a NumPy array"):
+        engine.recognise([1, 2])
     monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)  # times need no maps
     times = engine.stage_times(digits[:2], repeats=1)
     assert list(times) == ["upload", *STAGES, "launch", "total"]
@@ -54,17 +52,6 @@ def test_buckets_are_powers_of_two_up_to_a_part_and_whole_parts_beyond():
     assert [bucket_of(n) for n in (0, 1, 2, 3, 8, 9, 33, 256)] == [1, 1, 2, 4, 8, 16, 64, 256]
     assert [bucket_of(n, 64) for n in (33, 64, 65, 128, 129, 500)] == [64, 64, 128, 128, 192, 512]
     assert [bucket_of(n, 100) for n in (64, 65, 101)] == [64, 100, 200]
-
-
-def test_shares_are_whole_chunks_and_cover_all():
-    assert shares_of(100, 32, 1) == [slice(0, 100)]
-    assert shares_of(100, 32, 4) == [slice(0, 100)]
-    for count in (4096, 4097, 999):
-        shares = shares_of(count, 64, 3)
-        assert len(shares) == 3
-        assert [share.start for share in shares] == [0, *(share.stop for share in shares[:-1])]
-        assert shares[-1].stop == count
-        assert all(share.start % 64 == 0 for share in shares)
 
 
 @pytest.fixture
@@ -87,8 +74,8 @@ def weighing(emulator, monkeypatch):
 
 def dealt(engine, count, batch, chunk, part=64):
     """Have digits weighed in chunks; return the runner."""
-    runner = engine.runners[0]
-    runner.use(replace(runner.plan, chunk=chunk, part=part))
+    runner = engine.runner
+    use(runner, chunk=chunk, part=part)
     digits = np.zeros((count, 28, 28), np.uint8)
     digits[:, 0, 0] = np.arange(count) % 251
     for some in (digits, digits[:3]):
@@ -106,7 +93,7 @@ def test_chunks_come_back_where_they_belong(weighing, batch):
 
 
 def test_answers_are_not_copied(weighing, monkeypatch):
-    cuda, kinds = weighing.runners[0].gpu.xp.cuda, list[int]()
+    cuda, kinds = weighing.runner.gpu.xp.cuda, list[int]()
     copy = cuda.runtime.memcpyAsync
     monkeypatch.setattr(cuda.runtime, "memcpyAsync", lambda *args: kinds.append(args[3]) or copy(*args))
     dealt(weighing, 7, 64, chunk=64)
@@ -145,7 +132,7 @@ def bound_memory(engine, monkeypatch, most):
     """Let all lanes together hold so many digits at most."""
 
     def lane(gpu, steps, layouts, batch, *more):
-        if batch + sum(key[0] for key in engine.runners[0]._lanes) > most:
+        if batch + sum(key[0] for key in engine.runner._lanes) > most:
             raise cuda_fake.OutOfMemoryError
         return PassLane(gpu, steps, layouts, batch, *more)
 
@@ -175,7 +162,7 @@ def test_a_run_that_breaks_off_leaves_no_old_answers(weighing, monkeypatch, erro
         patch.setattr(PassLane, where, breaks)
         with pytest.raises((KeyboardInterrupt, DeviceError)):
             engine.recognise(digits, batch=1)
-    assert all(lane.waiting is None for lane in engine.runners[0]._lanes.values())
+    assert all(lane.waiting is None for lane in engine.runner._lanes.values())
     again = engine.recognise(digits[::-1], batch=1)
     np.testing.assert_array_equal(again.score[:, 0], want[::-1])
 
@@ -192,14 +179,12 @@ def test_failures_of_the_device_are_told_in_a_line(emulator, monkeypatch, capsys
     monkeypatch.setattr("neocog.cuda.runner.Runner.run", fail)
     monkeypatch.setattr("neocog.cuda.runner.Runner.maps", fail)
     monkeypatch.setattr("neocog.cuda.plan.Shelf.choose", fail)
-    monkeypatch.setattr("neocog.cuda.roofline.peaks", fail)
     digits, u0 = some_digits(2), np.zeros((1, 65, 65))
-    for name, given in {"check": (), "recognise": [digits], "maps": [u0], "stage_times": [digits],
-                        "bounds": [2]}.items():  # fmt: skip
+    for name, given in {"check": (), "recognise": [digits], "maps": [u0], "stage_times": [digits]}.items():
         with pytest.raises(DeviceError, match=r"^device 'cuda' failed: out of luck$"):
             getattr(engine, name)(*given)
     monkeypatch.setattr(engine, "recognise", lambda digits: None)
-    monkeypatch.setattr("neocog.cuda.measure.stage_times", fail)
+    monkeypatch.setattr("neocog.cuda.engine.stage_times", fail)
     with pytest.raises(DeviceError, match=r"out of luck$"):
         engine.stage_times(some_digits(2))
     monkeypatch.setattr("neocog.cuda.engine.Runner", fail)
@@ -218,31 +203,8 @@ def test_auto_takes_the_cpu_where_a_step_cannot_be_done(emulator, monkeypatch, c
     assert open_engine(tiny_model(), precision="fp32").device == "cuda"
     monkeypatch.setattr(cuda_fake.Device, "compute_capability", "75")
     assert open_engine(tiny_model(), precision="fp32").device == "cuda"
-    assert open_engine(tiny_model(), plan="US1=tensor").device == "cpu"
+    monkeypatch.setitem(PLANS, "card", {"US1": ("tensor",)})
+    assert open_engine(tiny_model(), plan="card").device == "cpu"
     why, unused = capsys.readouterr().err.splitlines()
     assert "US1 cannot be done by tensor" in why
-    assert "plan 'US1=tensor' is for CUDA" in unused
-
-
-@pytest.mark.parametrize("error", [cuda_fake.CUDAError, cuda_fake.OutOfMemoryError])
-def test_a_version_that_the_device_does_not_take_is_left_out(emulator, monkeypatch, error):
-    from neocog.cuda import launcher, measure
-
-    cuda_fake.install(monkeypatch, emulator)
-    monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)
-    monkeypatch.setattr(measure, "Timed", cuda_fake.Quick)
-    engine = open_engine(tiny_model(), device="cuda", precision="fp32")
-    whole = measure._anchor_times(engine.runners[0], 8)
-    load = launcher.Gpu._load
-
-    def refusing(self, kernel, built):
-        def refused(*given, **named):
-            raise error("too many resources requested\nmore words")
-
-        return refused if kernel.name == "inhibition" else load(self, kernel, built)
-
-    monkeypatch.setattr(launcher.Gpu, "_load", refusing)
-    engine.runners[0].gpu._functions.clear()
-    rest = measure._anchor_times(engine.runners[0], 8)
-    assert {name for name in whole["US1"] if name not in rest["US1"]} == {"winograd", "winograd-cuda-cores"}
-    assert rest["UC4"] == whole["UC4"]
+    assert "plan 'card' is for CUDA" in unused

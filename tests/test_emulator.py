@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
+from experiments.harness.rounding import bf16, of_bf16
 from neocog.cuda.kernel import Kernel, Launch
-from neocog.cuda.rounding import bf16, of_bf16
 from neocog.errors import DeviceError, InputError
 
 Run = Callable[..., None]
@@ -272,11 +272,20 @@ def test_rounding_to_half_bf16_and_tf32(run):
         ((np.zeros((4, 4), F32)[:, 1], np.int32(1)), "contiguous"),
         ((np.zeros(4, F32), np.int64(1)), "int64"),
         ((np.zeros(4, F32), 1), "got a int"),
+        ((np.zeros(0, F32), np.int32(1)), r"got shape \(0,\)"),
+        ((F32(1), np.int32(1)), "got a float32, expected a ndarray"),
+        ((np.zeros(4, F32), np.zeros(1, np.int32)), "got a ndarray"),
     ],
 )
 def test_arguments_are_held_against_the_kernel(run, args, message):
-    with pytest.raises((DeviceError, InputError), match=message):
+    with pytest.raises(InputError, match=message):
         run("float* y, int n", "y[0] = n;", *args)
+
+
+@pytest.mark.parametrize("options", [{"threads": 2048}, {"shared": 300_000}, {"blocks": 0}])
+def test_what_no_device_takes_is_refused(run, options):
+    with pytest.raises(DeviceError, match=r"kernel probe for 75: .* are not for 90"):
+        run("float* y", "y[0] = 1;", np.zeros(4, F32), **options)
 
 
 def test_a_kernel_that_does_not_build_is_one_line(run):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from experiments.convpool import experiment as convpool
+from experiments.convpool.fused import Tiling
 from experiments.convpool.systems import CHECK, SYSTEMS, Case, operations, quick_cases, standard_cases
 from experiments.harness.pages import text
 from experiments.harness.run import Request
 from neocog.cuda import launcher
-from neocog.cuda.convpool_tilings import Tiling
 from neocog.errors import DeviceError
 from tests import cuda_fake
 from tests.support import run
@@ -112,9 +112,6 @@ def test_every_system_computes_the_same(precisions):
         assert "GPU alone" in row["systems"]["winograd"]["why"]
         assert row["ratio"]["naive"] == 1
         assert row["systems"]["naive"]["warm_us"] == pytest.approx(125)  # two replays in 0.25 ms
-    held = json.loads(convpool.tilings(result))
-    planes = [row[held["fields"].index("tiling.planes")] for row in held["rows"]]
-    assert planes == [SMALL.planes] * len(cases)
     assert json.loads(json.dumps(result)) == result
     assert "a fake" in text("convpool", result)
 
@@ -148,16 +145,11 @@ def test_the_command_counts_without_a_gpu(tmp_path):
 
 
 def test_places_are_looked_at_first(tmp_path, monkeypatch):
-    path = tmp_path / "deep" / "tilings.json"
-    words = ["bench", "convpool", "--cpu"]
-    done = run(*words, "--tilings", path)
-    assert (done.exit_code, json.loads(path.read_text())["rows"]) == (0, [])
     monkeypatch.setattr(convpool, "measure", None)
-    for option, place in (("--tilings", path / "x.json"), ("-o", tmp_path)):
-        done = run(*words, option, place)
-        assert done.exit_code == 2
-        assert done.stderr.endswith(f"; choose another {option}\n")
-        assert done.stderr.count("\n") == 1
+    done = run("bench", "convpool", "--cpu", "-o", tmp_path)
+    assert done.exit_code == 2
+    assert done.stderr.endswith("; choose another -o\n")
+    assert done.stderr.count("\n") == 1
 
 
 def test_without_a_gpu_one_line_says_so(monkeypatch):

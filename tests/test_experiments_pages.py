@@ -93,7 +93,7 @@ def test_what_was_not_measured_is_told(stored: dict[str, Any]) -> None:
     for line in ("| a | no time was left |", "| section c | no |"):
         assert line in told
     empty = {"sections": {}, "digits": "d", "date": "2026", "command": "c", "model": "m"}
-    assert "| energy | not measured |" in text("slayer", empty)
+    assert "| the ladder | not measured |" in text("slayer", empty)
     assert "cannot be shown" in text("slayer", {"old": 1})
     assert "| convpool | it failed |" in text("convpool", {"failed": "it failed"})
 

@@ -3,8 +3,6 @@
 import json
 import shutil
 import sys
-import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from experiments.slayer import cpu as slayer_cpu
 from experiments.slayer import future as slayer_future
 from experiments.slayer import gpu as slayer_gpu
 from experiments.slayer import silence as slayer_silence
-from experiments.slayer.counters import read
 from experiments.slayer.cpu import Rival, rivals
 from experiments.slayer.experiment import ON_CPU, ON_GPU, check_sections, faults, measure, merged
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks, sized
@@ -137,7 +134,6 @@ def device(emulator, monkeypatch, tmp_path):
     for module in (ours, slayer_future):
         monkeypatch.setattr(module, "Timed", cuda_fake.Quick)
     monkeypatch.setattr("experiments.harness.record.driver", lambda: "1.2")
-    monkeypatch.setattr("experiments.harness.ncu.shutil", SimpleNamespace(which=lambda n: None))
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))  # no MNIST there
 
 
@@ -145,23 +141,13 @@ def device(emulator, monkeypatch, tmp_path):
 def test_everything_runs_on_the_device_that_is_named(tmp_path, monkeypatch):
     asked = []
 
-    def powered(work, seconds, *numbers):
-        asked.extend(numbers)
-        return 100.0, work(0.0) + 8, 0.5
-
     def engine(model, **options):
         asked.append(int(options["device"].partition(":")[2]))
         return ours_engine(model, **options)
 
-    def profiled(*given, number):
-        asked.append(number)
-        return []
-
     ours_engine = ours.CudaEngine
     cuda_fake.Located(sys.modules["cupy"])
     monkeypatch.setattr(ours, "CudaEngine", engine)
-    monkeypatch.setattr(slayer_future, "powered", powered)
-    monkeypatch.setattr("experiments.slayer.experiment.counters", profiled)
     kept = []
     sections = (*ON_GPU, "cpu_frame")
     options = Request(device="cuda:1", quick=True, sizes=("3/4/5",), sections=sections)
@@ -172,10 +158,17 @@ def test_everything_runs_on_the_device_that_is_named(tmp_path, monkeypatch):
     assert len(kept) == 3 + len(ON_GPU) + 1  # of the ladder's parts too
     back = json.loads(kept[-1])
     told = text("slayer", back)
-    for words in ("| T1 | ", "| skip | ", "ours, auto, fp16", "threads:", "GPU's time", "watts",
-                  "characters in flight", "a fake"):  # fmt: skip
+    for words in (
+        "| T1 | ",
+        "| skip | ",
+        "ours, auto, fp16",
+        "threads:",
+        "GPU's time",
+        "in flight",
+        "a fake",
+    ):
         assert words in told
-    assert len(systems(back)) == 6 + 3
+    assert len(systems(back)) == 6 + 2
     pytest.importorskip("matplotlib", reason="needs neocog[bench]")
     figures = draw("slayer", back, tmp_path / "figures")
     assert [figure.name for figure in figures] == ["slayer-threads.svg", "slayer-ladder.svg"]
@@ -205,25 +198,6 @@ def test_sections_are_checked_before_anything_runs():
             networks([size])
 
 
-def test_power_is_that_of_the_later_part(monkeypatch):
-    said = iter([10.0] * 3 + [50.0] * 1000)
-
-    def slow(number):
-        time.sleep(0.01)
-        return next(said)
-
-    def work(end):
-        time.sleep(max(0.0, end - time.perf_counter()))
-        return 7
-
-    monkeypatch.setattr(slayer_future, "power", slow)
-    watts, done, took = slayer_future.powered(work, 0.3, 0)
-    assert (watts, done) == (50.0, 7)
-    assert took >= 0.3
-    monkeypatch.setattr(slayer_future, "power", lambda number: None)
-    assert slayer_future.powered(work, 0.01, 0)[0] is None
-
-
 def test_earlier_sections_stay():
     first = {"machine": "a", "model": "m@1", "sections": {"cpu": [1], "ladder": [2]}}
     second = {"machine": "b", "model": "m@2", "sections": {"cpu": [3]}, "failures": {}}
@@ -247,20 +221,6 @@ def test_every_section_tells_which_model_it_is_of():
                   "| cpu_frame | `c` | a | whole passes of m@1 |",
                   "| character | `d` | b | whole passes of m@2, fp16 |"):  # fmt: skip
         assert words in told
-
-
-def test_what_a_profiler_says_is_read():
-    text = (
-        '==PROF== noise\n"ID","Kernel Name","gpu__time_duration.sum","smsp__inst_executed.sum"\n'
-        '"","","usecond","inst"\n"0","s_paper_v","1.5","10"\n"1","s_paper_t1","2.5","1,000"\n'
-        '"2","s_paper_t3","3,000","5"\n'
-    )
-    rows = list(read(text))
-    assert [row["system"] for row in rows] == ["T1", "T3"]
-    assert rows[0]["us"] == pytest.approx(2.5)
-    assert rows[0]["1000 warp instructions"] == pytest.approx(1.0)
-    assert rows[1]["us"] == pytest.approx(3000.0)
-    assert list(read("nothing")) == []
 
 
 # -- the command -----------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from experiments.gpu import tune
-from neocog.cuda import tuned
-from neocog.cuda.plan import PLANS, Plan
+from neocog.cuda import tilings
+from neocog.cuda.plan import plan_of
 from neocog.cuda.runner import Runner
 from neocog.cuda.tilings import TUNED, Shape, Tiling
 
@@ -37,7 +37,7 @@ def test_tilings_for_few_digits_are_ordered_by_the_whole_pass(
             return ("UC1",)
 
     monkeypatch.setattr(tune, "Launchings", Ways)
-    runner = SimpleNamespace(plan=Plan(), shelf=SimpleNamespace(step=lambda *_: step))
+    runner = SimpleNamespace(plan=plan_of("default", "fp16"), shelf=SimpleNamespace(step=lambda *_: step))
     tried: list[Any] = [{"tiling": asdict(quick), "us": 4.0}, {"tiling": asdict(slow), "us": 5.0},
              {"tiling": asdict(quick), "failed": "no memory"}]  # fmt: skip
     found = tune.within_pass(cast(Runner, runner), [tried], np.zeros((8, 28, 28)), 1)
@@ -45,15 +45,18 @@ def test_tilings_for_few_digits_are_ordered_by_the_whole_pass(
     assert [row.get("pass_us") for row in tried] == [30.0, 40.0, None]
     assert step.tilings == {8: slow}
 
-    files = {"PLANS": PLANS, "TUNED": TUNED, "RESULTS": tune.RESULTS}
+    files = {"TUNED": TUNED, "RESULTS": tune.RESULTS}
     for name, file in files.items():
         monkeypatch.setattr(tune, name, Path(shutil.copy(file, tmp_path)))
     about = {"model": "m", "precision": "fp16", "batch": 8, "date": "2026-01-31", "commit": "abc"}
     shape = (6, 27, 32, 22, 80, 0)
     tune.ship([{**about, "layer": 1, "shape": shape, "tried": tried},
                {**about, "layer": "all", **found}])  # fmt: skip
-    assert json.loads(tune.PLANS.read_text())["default"]["fp16"]["late"]["8"] == ["UC1"]
     kept = [row for row in json.loads(tune.RESULTS.read_text())["rows"] if row["model"] == "m"]
     assert [(row["layer"], row["pass_us"]) for row in kept] == [(1, 30.0), (1, 40.0), ("all", 30.0)]
-    assert (Shape(*shape), slow) in [(s, t) for s, t, row in tuned.rows(tune.TUNED, Shape, Tiling)
-                                     if row["batch"] == 8]  # fmt: skip
+    before = json.loads(TUNED.read_text())
+    monkeypatch.setattr(tilings, "TUNED", tune.TUNED)
+    assert tilings._tuned.__wrapped__()[Shape(*shape)][8] == slow
+    after = json.loads(tune.TUNED.read_text())
+    assert before.keys() == after.keys()
+    assert len(before["rows"]) == len(after["rows"])

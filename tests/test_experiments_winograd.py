@@ -1,5 +1,6 @@
 """``bench winograd``: lanes, counts, report; the whole of it dry on a GPU that is not there."""
 
+import itertools
 import json
 
 import numpy as np
@@ -11,13 +12,22 @@ from experiments.harness.run import Request
 from experiments.winograd import experiment as winograd
 from experiments.winograd import gpu as winograd_gpu
 from experiments.winograd import lanes as winograd_lanes
+from experiments.winograd.conv2d import conv2d_winograd
+from experiments.winograd.count import choose, counts, direct_flops
+from experiments.winograd.dense import Dense
+from experiments.winograd.filters import filter_split, filter_split_kernel
 from experiments.winograd.lanes import METRIC, active, lanes_by_formula, operations, paper_split, read_profile
-from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way
+from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way, in_paper_layout
 from neocog.cuda import devices, launcher
-from neocog.errors import InputError
+from neocog.cuda.winograd import Shape, Split
+from neocog.errors import InputError, UsageError
 from tests import cuda_fake
-from tests.cuda_support import emulated
+from tests.cuda_maps import uncleared
+from tests.cuda_support import ARCHITECTURES, SHARED, emulated, first
 from tests.support import run
+from tests.test_cuda_winograd import correlate, relative
+from tests.test_cuda_winograd import layer as made
+from tests.test_cuda_winograd import run as launched
 
 SMALL = Layer(5, 8, 8)
 
@@ -202,3 +212,107 @@ def test_a_wrong_result_is_not_timed(gpu, monkeypatch):
     assert row["us"] is None
     assert "wrong by" in row["failed"]
     assert winograd.faults({"layers": [row]})
+
+
+# -- all ways of the kernels -----------------------------------------------------------------------
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("operand", "sizes", "m", "size", "channels", "planes", "bound"),
+    first(2, [
+        ("tf32", (4, 3), 4, 9, 10, 24, 1e-2), ("fp16x3", (4, 4), 4, 14, 40, 72, 1e-5),
+        ("fp16x3", (4, 3), 2, 9, 6, 40, 1e-5), ("fp16x3", (4, 3), 4, 9, 32, 96, 1e-5),
+        ("tf32", (4, 3), 4, 9, 40, 40, 1e-2),
+    ]),
+)  # fmt: skip
+def test_operands_of_the_experiment_alone(operand, sizes, m, size, channels, planes, bound, rng):
+    way = {"size": size, "channels": channels, "planes": planes, "operand": operand, "kind": Dense}
+    if operand == "fp16x3":
+        way["largest"] = (1000.0, 0.1)
+    plan, x, w = made(rng, Split(min(7, sum(sizes)), sizes), m, **way)
+    x, w = 1000 * x, w * np.float32(0.1 / abs(w).max())
+    assert relative(launched(plan, x, w), correlate(x, w)) < bound
+
+
+def test_parts_that_share_inputs_have_no_thread_wise_order():
+    with pytest.raises(UsageError, match="share inputs"):
+        Dense(Shape(7, 13, 8, 8), Split(7, (3, 3, 1)), 3, thread_wise=True)
+
+
+@emulated
+@pytest.mark.parametrize("indexing", ["channel-wise", "thread-wise"])
+@pytest.mark.parametrize("operand", ["fp32", "tf32x3"])
+def test_filters_in_the_papers_layout(indexing, operand, rng):
+    plan, _, w = made(rng, Split(7, (3, 3, 1)), 2, size=4, channels=3, planes=13, operand=operand, kind=Dense)
+    wanted = in_paper_layout(plan, plan.filters(w), 13, 3)
+    u = np.zeros_like(wanted)
+    Emulator().launch(filter_split(plan, w, u, indexing, paper_layout=True))
+    assert relative(u, wanted) < 1e-6
+
+
+@emulated
+@pytest.mark.parametrize(("sizes", "m"), first(1, [((3, 3, 1), 2), ((4, 3), 2)]))
+def test_inputs_transformed_thread_wise(sizes, m, rng):
+    plan, x, w = made(rng, Split(7, sizes), m, size=5, channels=10, batch=2, thread_wise=True, kind=Dense)
+    assert relative(launched(plan, x, w), correlate(x, w)) < 2e-5
+
+
+# -- for everybody ---------------------------------------------------------------------------------
+@emulated
+@pytest.mark.parametrize(
+    ("batch", "channels", "height", "width", "planes", "kernel", "padding"),
+    first(2, [(2, 5, 9, 6, 11, 7, None), (1, 3, 8, 8, 4, 3, 0), (1, 17, 5, 12, 9, 6, 2),
+              (1, 2, 30, 26, 3, 25, None), (1, 2, 9, 12, 3, 31, None)]),
+)  # fmt: skip
+def test_conv2d_winograd(batch, channels, height, width, planes, kernel, padding, rng):
+    x = rng.standard_normal((batch, channels, height, width)).astype(np.float32)
+    w = rng.standard_normal((planes, channels, kernel, kernel)).astype(np.float32)
+    y = conv2d_winograd(x, w, padding=padding, machine=uncleared(Emulator()))
+    border = (kernel - 1) // 2 if padding is None else padding
+    padded = np.pad(x, ((0, 0), (0, 0), (border, border), (border, border)))
+    wanted = correlate(padded.transpose(0, 2, 3, 1), w).transpose(0, 3, 1, 2)
+    assert y.shape == wanted.shape
+    assert relative(y, wanted) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "padding"),
+    [((1, 2, 8, 8), (3, 2, 7, 5), None), ((1, 2, 8, 8), (3, 4, 7, 7), None), ((1, 2, 8, 8), (3, 2, 7, 7), -1),
+     ((1, 2, 4, 8), (3, 2, 7, 7), 1)],
+)  # fmt: skip
+def test_what_conv2d_winograd_cannot_do_is_told_in_a_line(x, w, padding):
+    with pytest.raises(InputError, match="expected float32, as many channels"):
+        conv2d_winograd(np.zeros(x, "f4"), np.zeros(w, "f4"), padding=padding, machine=Emulator())
+
+
+@pytest.mark.parametrize("kernel", [*range(3, 26), 31, 51])
+def test_a_plan_is_chosen_for_every_filter(kernel):
+    for batch, size in ((1, 7), (64, 56)):
+        plan = choose(Shape(kernel, size + kernel - 1, 96, 96), batch)
+        assert plan.split.kernel == kernel
+        assert plan.operand == "tf32x3"
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_chosen_plan_runs_on_every_architecture(arch):
+    for kernel, size, channels in itertools.product((*range(3, 26), 31, 51), (7, 28), (16, 384)):
+        plan = choose(Shape(kernel, size + kernel - 1, channels, channels), 4, arch=arch)
+        launches = plan.launches(4, None, None, None, dict.fromkeys(plan.scratch(4)), 68)
+        kernels = [filter_split_kernel(plan, "channel-wise"), *(one.kernel for one in launches)]
+        for one in kernels:
+            assert one.arch <= arch
+            assert one.shared <= 1024 * SHARED[arch], (kernel, size, channels, plan.split, plan.m)
+
+
+def test_operations_of_a_layer_are_counted():
+    """Table 2's last layer, 4+3 split: 13 x 13 products for each tile of 4 x 4."""
+    plan = Dense(Shape(7, 13, 384, 768), Split(7, (4, 3)), 4, "tf32x3")
+    steps = counts(plan, batch=2)
+    assert steps[1].flops == 2 * 2 * 4 * 169 * 384 * 768
+    assert steps[1].bytes == 169 * 384 * 768 * 4
+    assert direct_flops(plan, 2) == 2 * 49 * 384 * 768 * 49 * 2
+    assert choose(plan.shape, 2, arch=75).operand == "fp32"

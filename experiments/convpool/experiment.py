@@ -6,10 +6,9 @@ from experiments.convpool import systems
 from experiments.convpool.systems import Case
 from experiments.convpool.tables import plots, tables
 from experiments.harness.run import Request, Result, Save
-from neocog.cuda import tuned
 from neocog.errors import DeviceError
 
-__all__ = ["faults", "measure", "plots", "tables", "tilings"]
+__all__ = ["faults", "measure", "plots", "tables"]
 
 _QUICK_SECONDS = 45.0
 
@@ -41,13 +40,6 @@ def measure(request: Request, save: Save, *, cases: Iterable[Case] | None = None
     seconds = min(request.seconds, _QUICK_SECONDS) if request.quick else request.seconds
     run_cases(device, list(chosen), result, seconds=seconds, save=save)
     return result
-
-
-def tilings(result: Result) -> str:
-    """Return the tilings of ours that were the quickest, as ``neocog.cuda`` takes them."""
-    found = (row["systems"].get("ours", {}).get("tiling") for row in result.get("rows", ()))
-    own = [tiling for tiling in found if tiling]
-    return tuned.text(own, "neocog bench convpool --tilings FILE")
 
 
 def faults(result: Result) -> list[str]:

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 
 from experiments.convpool.cudnn import CudnnWinograd
+from experiments.convpool.fused import Shape, Tiling, kernel
 from experiments.convpool.systems import KERNEL, LABELS, POOL, SYSTEMS, Case, contenders, operations
 from experiments.convpool.ways import LAYOUTS, Operands, Run, type_of
 from experiments.harness.run import Result, Save, progress, tried
-from neocog.cuda import tuned
-from neocog.cuda.convpool_tilings import Shape, Tiling, kernel
 from neocog.errors import NeocogError
 
 #: Largest error, of the largest value, that a system may make against float64 on its operands.
@@ -70,9 +69,6 @@ def measure(device: Any, case: Case) -> Result:
             continue
         found[system.name] = entry = best(device, check, fits, ways)
         entry.pop("run", None)
-        if system.name == "ours" and "how" in entry:
-            tilings = {tiling.words(): tiling for tiling in _tilings(device, case, POOL)}
-            entry["tiling"] = tuned.row(_shape(case, POOL), tilings[entry["how"]])
         if "us" in entry:
             c, n = case.channels, case.size
             work = case.batch * operations(system.counted, ci=c, co=c, n=n)

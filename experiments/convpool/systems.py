@@ -4,15 +4,14 @@ The paper (Bulletin of Networking, Computing, Systems, and Software 8(1), 45-49,
 library's convolution and pooling with two rewrites: pooling is linear, so it may be moved into the
 filter (k + p - 1 taps a side at stride p: the *fused filter*) or in front of the convolution (sums
 of p x p inputs, then k taps at stride p: the *direct sum*). Each by a library's convolution and as
-a matrix product. Ours is the direct sum in one kernel (:mod:`neocog.cuda.convpool`).
+a matrix product. Ours is the direct sum in one kernel (:mod:`experiments.convpool.fused`).
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
-from neocog.cuda.convpool_tilings import Shape, Tiling, candidates
-from neocog.cuda.steps import Precision
+from experiments.convpool.fused import Precision, Shape, Tiling, candidates
 
 SIZE, KERNEL, POOL, PADDING = 32, 3, 2, 1  # the paper's section V
 CHANNELS = (32, 64, 128, 256, 512)

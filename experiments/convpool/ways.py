@@ -11,11 +11,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from experiments.convpool.fused import MAPS, ConvAvgPool, Precision, Tiling
 from experiments.convpool.systems import KERNEL, PADDING, POOL, Case
-from neocog.cuda.convpool import ConvAvgPool
-from neocog.cuda.convpool_tilings import MAPS, Tiling
 from neocog.cuda.kernel import Kernel, Launch
-from neocog.cuda.steps import Precision
 
 Tensor = Any
 Run = Callable[[], Tensor]
@@ -120,7 +118,7 @@ class Operands:
 
     # -- ours ----------------------------------------------------------------------------------
     def ours(self, tiling: Tiling | None = None) -> Run:
-        """Return ours with a tiling, or with the one that the package chooses."""
+        """Return ours with a tiling, or with the one that ranks best."""
         return self._layer_run(POOL, tiling, self.device.array(self._stored))
 
     def ours_two(self, tiling: Tiling) -> Run:

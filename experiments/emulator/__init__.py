@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda import cache as builds
-from neocog.cuda.arguments import check_launch
 from neocog.cuda.compiler import fingerprint, source_path
 from neocog.cuda.kernel import Kernel, Launch, kernel_folder
-from neocog.errors import DeviceError
+from neocog.errors import DeviceError, InputError
 
 #: The order in which the threads of a block run; an integer shuffles them with that seed.
 Order = Literal["forward", "reversed"] | int
@@ -38,6 +37,12 @@ _HEADERS = Path(__file__).parent
 _MESSAGE = 1024  # bytes
 _GUARD = 64 * 1024  # bytes watched before and behind every array
 _UNTOUCHED = 0xA5
+#: Types that a value may have, by the kernel's (see emulation_launch.h): kind and bytes; structures take any.
+_TYPES = {
+    "f4": ("float32",), "f8": ("float64",), "i4": ("int32",), "u1": ("uint8",), "u2": ("uint16", "float16"),
+    "u4": ("uint32", "int32", "float32"), "u8": ("uint64",),
+}  # fmt: skip
+_LIMITS = (2**31 - 1, 65535, 65535)  # blocks of a grid along x, y, z
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +80,27 @@ class Emulator:
     def launch(self, launch: Launch) -> None:
         """Check one launch and run it to its end.
 
-        A DeviceError says what a GPU would not forgive: kernel, block, thread and line.
+        A DeviceError says what a GPU would not forgive: kernel, block, thread and line. An InputError says
+        that an argument has another type, is not C-contiguous or is empty: a GPU reads whatever lies there.
         """
         kernel = launch.kernel
-        check_launch(launch, xp=np, arch=self.arch, shared=self.shared)
+        fits = kernel.shared <= self.shared and 1 <= kernel.threads <= 1024
+        fits = fits and all(1 <= n <= most for n, most in zip(launch.grid, _LIMITS, strict=True))
+        if not fits or not kernel.runs_on(self.arch):
+            raise DeviceError(
+                f"kernel {kernel.name} for {kernel.arch}{kernel.features}: {kernel.threads} threads, "
+                f"{kernel.shared} bytes and a grid of {launch.grid} are not for {self.arch}"
+            )
         built = _build(kernel)
+        if len(launch.args) != len(built.arguments):
+            raise InputError(
+                f"kernel {kernel.name}: got {len(launch.args)} arguments, expected {len(built.arguments)}"
+            )
         arrays: dict[int, _Guarded] = {}
         words: list[ctypes.c_char_p | ctypes.c_void_p | ctypes.Array[Any]] = []
         for i, (wanted, value) in enumerate(zip(built.arguments, launch.args, strict=True)):
             where = f"kernel {kernel.name}, argument {i}"
+            _check_argument(where, wanted, value)
             if wanted[0] in "rw":
                 words.append(ctypes.c_void_p(self._address(where, wanted, value, arrays)))
             else:
@@ -126,6 +143,18 @@ class _Guarded:
             own[...] = values
         elif not np.array_equal(values, own):
             raise DeviceError(f"{self.where}: the kernel wrote to an array that is only read")
+
+
+def _check_argument(where: str, wanted: str, value: Any) -> None:
+    kind = np.ndarray if wanted[0] in "rw" else np.generic
+    if not isinstance(value, kind):
+        raise InputError(f"{where}: got a {type(value).__name__}, expected a {kind.__name__} of NumPy")
+    types = _TYPES.get(wanted.lstrip("rw"))
+    if types and str(value.dtype) not in types:
+        raise InputError(f"{where}: got {value.dtype}, expected {' or '.join(types)}")
+    if value.size == 0 or not value.flags.c_contiguous:
+        shape, strides = value.shape, value.strides
+        raise InputError(f"{where}: got shape {shape}, strides {strides}, expected a C-contiguous array")
 
 
 def _run(built: _Built, launch: Launch, words: list[Any], order: Order, workers: int) -> None:

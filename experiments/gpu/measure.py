@@ -30,7 +30,7 @@ from experiments.harness.arguments import data_and_output
 from experiments.harness.record import commit, today, without_places, write_results
 from experiments.harness.run import told
 from experiments.network.gpu import PEERS, compare_on_gpu
-from experiments.network.ours import StepRun
+from experiments.network.ours import StepRun, usable
 from experiments.network.peers import layer_times
 from experiments.slayer.gpu import limit
 from neocog.cuda.engine import CudaEngine
@@ -52,7 +52,7 @@ COLUMNS = {
 
 LAYERS = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4")
 ERROR_DIGITS = 16
-#: Digits of 10 000 whose decision may change in 16 bits or TF32.
+#: Digits of 10 000 whose decision may change in 16 bits.
 MAY_CHANGE = 5
 
 
@@ -156,11 +156,11 @@ def errors(run: Run) -> Iterator[dict[str, Any]]:
         want = maps_of(run, name)
         for precision in run.args.precisions:
             engine = CudaEngine(model, device="cuda:0", precision=precision)
-            runner = engine.runner(0)
+            runner = engine.runner
             shelf, about = runner.shelf, {"model": model.id, "precision": precision}
             planned = {s.writes: s.version for s in shelf.choose(runner.plan, ERROR_DIGITS)}
             for stage in LAYERS:
-                all_of_them = shelf.usable(stage, ERROR_DIGITS)
+                all_of_them = usable(shelf, stage, ERROR_DIGITS)
                 for version in all_of_them if model is run.main else [planned[stage]]:
                     try:
                         error = StepRun(shelf, shelf.step(stage, version), want).error(want)
@@ -181,13 +181,13 @@ def s_versions(run: Run) -> Iterator[dict[str, Any]]:
     want, batches = maps_of(run, run.args.models[0]), run.args.step_batches
     for precision in run.args.precisions:
         engine = CudaEngine(run.main, device="cuda:0", precision=precision, plan=run.args.plans[0])
-        runner = engine.runner(0)
+        runner = engine.runner
         shelf = runner.shelf
         for stage in ("US1", "US2", "US3", "US4"):
             before = {batch: Repeated(run, run.args.models[0], batch) for batch in batches}
             planned = {batch: {s.writes: s.version for s in shelf.choose(runner.plan, batch)}
                        for batch in batches}  # fmt: skip
-            for version in shelf.usable(stage, 8):
+            for version in usable(shelf, stage, 8):
                 row: dict[str, Any] = {"precision": precision, "layer": stage, "version": version}
                 try:
                     step = shelf.step(stage, version)
@@ -197,7 +197,8 @@ def s_versions(run: Run) -> Iterator[dict[str, Any]]:
                 except Exception as failure:
                     yield failed(failure, run.main, precision, stage, version)
                     continue
-                flops = step.work().flops
+                s, t, taps = step.source, step.target, step.taps
+                flops = 2.0 * t.size**2 * taps**2 * (t.planes * s.planes + 1) + 2.0 * s.size**2 * s.planes
                 yield row | {
                     "error": error,
                     "us_step": us,
@@ -217,12 +218,12 @@ def c_layers(run: Run) -> Iterator[dict[str, Any]]:
     """C-layers: our direct sum in one kernel, and the ways PyTorch has."""
     for precision in run.args.precisions:
         shelf = Shelf(gpu(0), run.main, precision)
-        width = 4 if precision in ("fp32", "tf32") else 2
+        width = 4 if precision == "fp32" else 2
         for stage, batch in product(("UC1", "UC2", "UC3"), run.args.step_batches):
             maps = Repeated(run, run.args.models[0], batch)
             moved = width * (maps[_before(stage)].size + maps[stage].size)
             us: dict[str, float] = {}
-            for version in shelf.usable(stage, batch):
+            for version in usable(shelf, stage, batch):
                 try:
                     step = shelf.step(stage, version)
                     us[f"neocog {version}"] = StepRun(shelf, step, maps).microseconds()
@@ -284,7 +285,7 @@ def parse() -> argparse.Namespace:
     parser = data_and_output(
         __doc__, models=(models, "the versions of the first one's layers are timed"),
         batches=[1, 8, 64, 1024, 4096], step_batches=[1, 8, 256],
-        precisions=["fp32", "tf32", "fp16"], rounds=20,
+        precisions=["fp32", "fp16"], rounds=20,
         plans=(["default", "card"], "the first is shown beside others"),
         compile_until=(300.0, "seconds after which torch.compile takes no further part"),
     )  # fmt: skip

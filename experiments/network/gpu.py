@@ -23,7 +23,7 @@ from neocog.network.u0 import made_digits
 Digits = NDArray[np.uint8]
 
 #: Largest difference of a score that is allowed to be rounding, relative to the strongest score.
-TOLERANCES = {"fp32": 2e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
+TOLERANCES = {"fp32": 2e-4, "fp16": 2e-2}
 PEERS = ("torch", "compile")
 _TURN_MS = 3.0  # what one turn of a side takes, about
 _MOST_REPEATS = 200  # passes of a turn: more would not fit a stream's queue of launches
@@ -182,11 +182,11 @@ def differences_from_cpu(
 def _precision(wanted: str | None, number: int) -> str:
     if wanted in TOLERANCES:
         return wanted
-    from neocog.cuda.devices import numbers
+    from neocog.cuda.devices import number_of
     from neocog.cuda.engine import precision_on
     from neocog.cuda.launcher import gpu
 
-    return precision_on(gpu(numbers(f"cuda:{number}")[0]).arch, wanted)
+    return precision_on(gpu(number_of(f"cuda:{number}")).arch, wanted)
 
 
 def _check_peers(peers: Sequence[str], number: int) -> None:

@@ -12,8 +12,7 @@ from neocog.cuda.kernel import Array, Layout
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass
-from neocog.cuda.plan import Shelf
-from neocog.cuda.rounding import bf16
+from neocog.cuda.plan import VERSIONS, Shelf, kind_of
 from neocog.cuda.runner import LANES
 from neocog.cuda.steps import Step
 from neocog.network.arrays import to_numpy
@@ -31,7 +30,7 @@ class OurSide:
     ) -> None:
         self._batch = batch
         self._engine = CudaEngine(model, device=f"cuda:{number}", precision=precision, plan=plan)
-        runner = self._engine.runner(number)
+        runner = self._engine.runner
         self._gpu = gpu = runner.gpu
         with gpu.current():
             chunk = self.chunk = min(batch, runner.chunk)
@@ -129,10 +128,14 @@ class StepRun:
             return 1e3 * Timed(self._gpu, work, repeats).median(rounds)
 
 
+def usable(shelf: Shelf, stage: str, batch: int) -> list[str]:
+    """Return the versions that can do a stage."""
+    return [version for version in VERSIONS[kind_of(stage)] if shelf.does(stage, version, batch)]
+
+
 def stored(maps: NDArray[np.floating[Any]], layout: Layout) -> NDArray[Any]:
     """Return maps (B, K, H, W) as a layout stores them, border and spare channels 0."""
     out = np.zeros(layout.shape(len(maps)), np.float32)
     inside = slice(layout.border, layout.border + layout.size)
     out[:, inside, inside, : layout.planes] = maps.transpose(0, 2, 3, 1)
-    held: NDArray[Any] = bf16(out) if layout.dtype == "bfloat16" else out.astype(layout.storage)
-    return held
+    return out.astype(layout.dtype)

@@ -15,7 +15,6 @@ from typing import Any
 from experiments.harness.run import Request, Result, Save, progress
 from experiments.slayer import cpu as slayer_cpu
 from experiments.slayer import future
-from experiments.slayer.counters import counters
 from experiments.slayer.gpu import Bench, best_places
 from experiments.slayer.inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
 from experiments.slayer.silence import silence
@@ -107,12 +106,6 @@ class Sections:
             keep("rows", size, bench.ours(batches))
         return found
 
-    def counters(self) -> list[Row]:
-        """Hardware counters of the ladder, the block sizes those that the trial found."""
-        size = next(iter(self.fed))
-        places = best_places([row for row in self.tried if row["planes"] == size])
-        return counters(size, places, self.request.data, number=self.request.number)
-
     def compact(self) -> list[Row]:
         """Our tensor-core kernel with silent cells left out and not."""
         batches = (8,) if self.quick else (1, 8, 256)
@@ -125,23 +118,15 @@ class Sections:
 
     def in_flight(self) -> list[Row]:
         counts = (1, 2) if self.quick else (1, 2, 4, 8, 16)
-        return future.in_flight(self.engine.runners[0], self.digits, counts)
+        return future.in_flight(self.engine.runner, self.digits, counts)
 
     def overlap(self) -> list[Row]:
-        return future.overlap(self.engine.runners[0], self.digits, 4 if self.quick else 64)
-
-    def devices(self) -> list[Row]:
-        each, repeats, seconds = (64, 2, 0.2) if self.quick else (4096, 128, 4.0)
-        return future.devices(self.engine, self.digits, each, repeats, seconds)
-
-    def energy(self) -> list[Row]:
-        seconds = 0.4 if self.quick else 4.0
-        return future.energy(self.engine, self.digits, seconds, self.request.number)
+        return future.overlap(self.engine.runner, self.digits, 4 if self.quick else 64)
 
 
 #: Sections that need no GPU, and those that do, in order.
 ON_CPU = ("silence", "accesses", "cpu", "cpu_frame")
-ON_GPU = ("ladder", "counters", "compact", "character", "in_flight", "overlap", "devices", "energy")
+ON_GPU = ("ladder", "compact", "character", "in_flight", "overlap")
 
 
 def measure(request: Request, save: Save) -> Result:

@@ -12,12 +12,13 @@ import numpy as np
 from experiments.harness.processes import build_all
 from experiments.harness.run import progress, synchronise, tried
 from experiments.network.gpu import TOLERANCES
-from experiments.network.ours import StepRun
+from experiments.network.ours import StepRun, usable
 from experiments.slayer.inputs import STAGES, Fed, error
 from experiments.slayer.ladder import VERSIONS, Ladder
 from neocog.cuda.kernel import Kernel
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.plan import Plan, Shelf, kernels_of, parse_plan, versions
+from neocog.cuda.plan import VERSIONS as KINDS
+from neocog.cuda.plan import Shelf, kernels_of, plan_of
 from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import Precision, Step
 from neocog.errors import DeviceError, InputError, UsageError
@@ -69,7 +70,7 @@ class Bench:
         model = self.fed.model
         shelves: list[tuple[Shelf, Sequence[str]]] = [(Ladder(self.gpu, model), tuple(VERSIONS))]
         for precision in PRECISIONS:
-            shelves.append((Shelf(self.gpu, model, precision), tuple(versions("US"))))
+            shelves.append((Shelf(self.gpu, model, precision), tuple(KINDS["US"])))
         for shelf, names in shelves:
             for stage, version, batch in product(STAGES, names, {_CHECKED, *batches}):
                 with suppress(DeviceError, InputError, UsageError):
@@ -126,9 +127,8 @@ class Bench:
         return {"error": wrong, "passed": wrong <= limit(shelf.precision, step.version), "us": us}
 
     def ours(self, batches: Sequence[int]) -> list[Row]:
-        """Check and time every version of our S-layers; say which plans, auto and card, take it."""
+        """Check and time every version of our S-layers; say which is the quickest, and which card takes."""
         rows: list[Row] = []
-        card = parse_plan("card") or Plan()
         for precision, stage in product(PRECISIONS, STAGES):
             shelf = Shelf(self.gpu, self.fed.model, precision)
             found = [
@@ -136,12 +136,12 @@ class Bench:
                     {"stage": stage, "system": f"ours {version}", "precision": precision},
                     *(self._timed, shelf, shelf.step(stage, version), batches),
                 )
-                for version in shelf.usable(stage, 1)
+                for version in usable(shelf, stage, 1)
             ]
             right = [row for row in found if row["passed"]]
             for n in map(str, batches):
                 least = min(right, key=lambda row: float(row["us"][n]), default=None)
-                (taken,) = shelf.choose(card, int(n), stages=(stage,))
+                (taken,) = shelf.choose(plan_of("card", precision), int(n), stages=(stage,))
                 for row in found:
                     plans = row.setdefault("plans", {}).setdefault(n, [])
                     plans += ["auto"] * (row is least)

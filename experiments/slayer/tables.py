@@ -15,22 +15,19 @@ MANY = "256"
 SHOWN = ("T1", "T3", "T4", "T5", "T5, u > 0", "skip", "ours, auto, fp32", "ours, auto, fp16")
 #: What the sections on a GPU measure, in words.
 _ON_GPU = {
-    "ladder": "the ladder", "counters": "hardware counters",
-    "compact": "silent cells left out on tensor cores",
+    "ladder": "the ladder", "compact": "silent cells left out on tensor cores",
     "character": "one whole character and a frame's eight on the GPU, from host to host",
-    "in_flight": "characters in flight", "overlap": "transfers beside work", "devices": "several GPUs",
-    "energy": "energy",
+    "in_flight": "characters in flight", "overlap": "transfers beside work",
 }  # fmt: skip
 
 
 def tables(result: Row) -> dict[str, Table]:
+    """The sections counters, devices and energy are of earlier commits, whose code measured them."""
     sections = result["sections"]
     ladder, tried = (rows_of(result, "ladder", part) for part in ("rows", "trial"))
     cores, cpu = sections.get("cpu", ()), sections.get("cpu_frame", ())
     silence = sections.get("silence", ())
     absent = [words for name, words in _ON_GPU.items() if not sections.get(name)]
-    counted = {row["gpus"] for row in sections.get("devices", ())}
-    absent += [f"{count} GPUs" for count in (1, 2, 4) if counted and count not in counted]
     return {
         "measured": _measured(result), **_ladders(ladder),
         "counters": _counters(sections.get("counters", ())), "threads": _threads(tried), **cpu_tables(cores),

@@ -15,13 +15,12 @@ import numpy as np
 
 from experiments.harness.run import synchronise, tried
 from experiments.winograd import layers
-from experiments.winograd.layers import BOTH_HALVES, CACHED_BYTES, LAYOUTS, TOLERANCE, Data, Way
+from experiments.winograd.count import seconds
+from experiments.winograd.filters import ORDERS, Indexing, filter_split
+from experiments.winograd.layers import BOTH_HALVES, LAYOUTS, TOLERANCE, Data, Way
 from neocog.cuda.kernel import Array, Kernel, Launch
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.winograd import DENSE_BYTES
-from neocog.cuda.winograd_count import seconds
-from neocog.cuda.winograd_filters import ORDERS, Indexing, filter_split
 from neocog.errors import NeocogError
 
 ROTATED = 120 << 20  # bytes that the passes of a graph read before they come to the first again
@@ -60,7 +59,7 @@ class Ours:
         """Yield a row for each way with filters transformed before."""
         for way in ways:
             plan, batch = way.plan(self.data.layer), self.data.batch
-            if way.cached and plan.images_at_a_time(batch, CACHED_BYTES) == batch:
+            if way.cached and plan.images_at_a_time(batch) == batch:
                 continue  # one piece: the same as without
             found = self._tried(self._fixed, way)
             yield {**self._about(way), "chosen": way == chosen, **found}
@@ -101,8 +100,7 @@ class Ours:
         self, way: Way, x: Array, u: Array, y: Array, scratch: Any, *, thread_wise: bool = False
     ) -> list[Launch]:
         plan = replace(way.plan(self.data.layer), thread_wise=thread_wise)
-        most, processors = CACHED_BYTES if way.cached else DENSE_BYTES, self.gpu.processors
-        return plan.launches(self.data.batch, x, u, y, scratch, processors, most=most)
+        return plan.launches(self.data.batch, x, u, y, scratch, self.gpu.processors)
 
     def _about(self, way: Way) -> dict[str, Any]:
         layer = self.data.layer
@@ -134,8 +132,7 @@ class Ours:
             pool().free_all_blocks()
 
     def _scratch(self, way: Way) -> dict[str, Array]:
-        most = CACHED_BYTES if way.cached else DENSE_BYTES
-        forms = way.plan(self.data.layer).scratch(self.data.batch, most)
+        forms = way.plan(self.data.layer).scratch(self.data.batch)
         return {name: self.gpu.xp.zeros(*form) for name, form in forms.items()}
 
     def _error(self, y: Array, precision: str) -> float:

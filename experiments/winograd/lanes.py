@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.harness import ncu
-from neocog.cuda.kernel import Kernel, Machine
-from neocog.cuda.winograd import Convolution, Shape
-from neocog.cuda.winograd_filters import (
+from experiments.winograd.dense import Dense
+from experiments.winograd.filters import (
     BLOCK_FAST,
     BLOCK_SLOW,
     INDEXINGS,
@@ -31,7 +30,8 @@ from neocog.cuda.winograd_filters import (
     filter_split_kernel,
     warps_of,
 )
-from neocog.cuda.winograd_transforms import Split, cook_toom
+from neocog.cuda.kernel import Kernel, Machine
+from neocog.cuda.winograd import Shape, Split, cook_toom
 from neocog.errors import InputError, NeocogError
 
 _SECTOR, _FLOAT, _BANKS = 32, 4, 32
@@ -56,8 +56,8 @@ def paper_split(kernel: int) -> Split:
     return Split(kernel, (3,) * (kernel // 3) + rest)
 
 
-def filter_plan(kernel: int, channels: int, planes: int) -> Convolution:
-    return Convolution(Shape(kernel, kernel + TILE - 1, channels, planes), paper_split(kernel), TILE)
+def filter_plan(kernel: int, channels: int, planes: int) -> Dense:
+    return Dense(Shape(kernel, kernel + TILE - 1, channels, planes), paper_split(kernel), TILE)
 
 
 class Active(NamedTuple):
@@ -218,7 +218,7 @@ class Traffic:
 
 
 @lru_cache(maxsize=64)
-def traffic(plan: Convolution, indexing: Indexing, *, paper_layout: bool = False) -> Traffic:
+def traffic(plan: Dense, indexing: Indexing, *, paper_layout: bool = False) -> Traffic:
     """Count the sectors of Algorithm 1, filters (K, C, k, k), where channels fill the blocks."""
     read = written = lanes = accesses = 0
     for load, times, sectors, active in _accesses(plan, indexing, paper_layout):
@@ -236,9 +236,7 @@ def traffic(plan: Convolution, indexing: Indexing, *, paper_layout: bool = False
     return Traffic(*means, int(banks), spread * size, kernel.shared)
 
 
-def _accesses(
-    plan: Convolution, indexing: Indexing, paper_layout: bool
-) -> Iterator[tuple[bool, int, int, int]]:
+def _accesses(plan: Dense, indexing: Indexing, paper_layout: bool) -> Iterator[tuple[bool, int, int, int]]:
     """Yield loads and stores of warps: whether it is a load, how often, its sectors, its lanes."""
     sizes, size = plan.split.sizes, plan.split.kernel
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -270,7 +268,7 @@ def _accesses(
 
 
 def _warps(
-    plan: Convolution, indexing: Indexing, paper_layout: bool
+    plan: Dense, indexing: Indexing, paper_layout: bool
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
     """Yield each warp's filters by their place in w and in U, and their sub-filters."""
     subfilters = len(plan.split.sizes) ** 2

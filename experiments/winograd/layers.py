@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.winograd import Convolution, Operand, Shape
-from neocog.cuda.winograd_count import Count, choose, counts, direct_flops, seconds
-from neocog.cuda.winograd_transforms import Split
+from experiments.winograd.count import Count, choose, counts, direct_flops, seconds
+from experiments.winograd.dense import Dense
+from neocog.cuda.winograd import Shape, Split
 from neocog.network.arrays import array_module
 
 KERNEL = 7
@@ -56,7 +56,7 @@ class Way(NamedTuple):
     what: str
     sizes: tuple[int, ...]
     m: int
-    operand: Operand = "tf32x3"
+    operand: str = "tf32x3"
     cached: bool = False
 
     @property
@@ -72,10 +72,11 @@ class Way(NamedTuple):
         pieces = ", in pieces that stay in the L2 cache" if self.cached else ""
         return f"{self.what}: {split}, tiles {self.m}x{self.m}{cores}{pieces}"
 
-    def plan(self, layer: Layer) -> Convolution:
+    def plan(self, layer: Layer) -> Dense:
         """Return how a layer is computed; half maps go with half operands."""
         shape = layer.shape(half=self.operand == "fp16")
-        return Convolution(shape, Split(KERNEL, self.sizes), self.m, self.operand)
+        most = CACHED_BYTES if self.cached else Dense.most
+        return Dense(shape, Split(KERNEL, self.sizes), self.m, self.operand, most)
 
 
 PAPER_WAY = Way("3x3 parts and the rest (the paper's)", (3, 3, 1), 2)
@@ -126,8 +127,8 @@ class Data:
         return gap if np.isfinite(gap) else float("inf")
 
 
-def in_paper_layout(plan: Convolution, u: Any, planes: int, channels: int) -> Any:
-    """Return ``Convolution.filters`` as Algorithm 1 stores them, (C, K, n, n, sub-filters)."""
+def in_paper_layout(plan: Dense, u: Any, planes: int, channels: int) -> Any:
+    """Return ``Dense.filters`` as Algorithm 1 stores them, (C, K, n, n, sub-filters)."""
     split, m = plan.split, plan.m
     side, most = len(split.sizes), m + split.groups[0].size - 1
     if plan.on_tensor_cores:
@@ -170,7 +171,7 @@ def count_rows(batches: tuple[int, ...] = BATCHES) -> list[dict[str, Any]]:
     return rows
 
 
-def _step(step: Count, plan: Convolution, steps: tuple[Count, ...]) -> dict[str, Any]:
+def _step(step: Count, plan: Dense, steps: tuple[Count, ...]) -> dict[str, Any]:
     return {
         "step": step.name, "gflop": step.flops / 1e9, "megabytes": step.bytes / 1e6,
         "between_megabytes": step.between / 1e6, "floor_us": 1e6 * step.seconds(plan, steps[1].between),

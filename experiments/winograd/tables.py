@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from experiments.harness.pages import MEASURED, Column, Plot, Row, Table, measured, show, span, table
+from experiments.winograd.filters import INDEXINGS, ORDERS, OWN_BANKS, Indexing
 from experiments.winograd.lanes import Traffic, traffic
 from experiments.winograd.layers import BOTH_HALVES, LAYERS, LAYOUTS, PAPER_GAIN, PAPER_WAY, WAYS
-from neocog.cuda.winograd_filters import INDEXINGS, ORDERS, OWN_BANKS, Indexing
 
 ALGORITHM = "Algorithm 1"
 _ON_HOST = re.compile(r"cu(da)?[A-Z][a-z]|Activity |Mem(set|cpy) ")  # calls, not kernels

@@ -58,7 +58,6 @@ class FixedBatches:
         if missing := -count % self.step:
             empty = np.zeros((missing, *digits.shape[1:]), digits.dtype)
             digits = np.concatenate([digits, empty])
-        # pass by pass: several GPUs would divide more among themselves as its number asks
         passes = [
             self._engine.recognise(digits[first : first + self.batch], batch=self.batch)
             for first in range(0, len(digits), self.batch)

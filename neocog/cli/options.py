@@ -33,13 +33,11 @@ Valid = Annotated[
 ]
 Device = Annotated[str, option("--device", "auto|cpu|cuda|cuda:N", "Where the network runs.")]
 Precision = Annotated[
-    str | None,
-    option("--precision", "fp32|tf32|fp16|bf16", "Number format on CUDA [default: fp16; fp32 on old GPUs]."),
+    str | None, option("--precision", "fp32|fp16", "Number format on CUDA [default: fp16; fp32 on old GPUs].")
 ]
-Plan = Annotated[str, option(
-    "--plan", "default|auto|card|STAGE=VERSION,...|FILE",
-    "CUDA kernel for each stage; auto measures all of them once and keeps the fastest.",
-)]  # fmt: skip
+Plan = Annotated[
+    str, option("--plan", "default|card", "CUDA kernels: the fastest, or direct sums and Winograd (slower).")
+]
 Batch = Annotated[
     int | None, option("--batch", "N", "Digits per batch [default: chosen for the device].", min=1)
 ]

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from neocog.cuda.c_direct_sum import combined
 from neocog.cuda.kernel import Array, Kernel, Launch, named, register_limit, shared_limit, up
-from neocog.cuda.rounding import bf16, of_bf16
 from neocog.cuda.steps import LayerStep, Place
 from neocog.errors import UsageError
 
@@ -66,26 +65,21 @@ class Shape:
 
     @property
     def tiles(self) -> int:
-        """Tiles of 8 cells a row."""
         return -(-self.out // 8)
 
     @property
     def all_groups(self) -> int:
-        """Groups of 16 planes."""
         return -(-self.channels // 16)
 
     @property
-    def parts(self) -> int:  # halves of an input
+    def parts(self) -> int:
+        """Halves of an input, and of a weight."""
         return 2 if self.code == 0 else 1
-
-    @property
-    def weight_parts(self) -> int:
-        return 1 if self.code == 1 else 2
 
     @property
     def resident(self) -> bool:
         """Whether a thread of ``c_stream`` has registers for its share of the weights."""
-        return self.weight_parts == 1 and 2 * self.live * self.depth * 2 <= _WEIGHT_REGISTERS
+        return self.parts == 1 and 2 * self.live * self.depth * 2 <= _WEIGHT_REGISTERS
 
     @property
     def registers(self) -> int:
@@ -98,11 +92,9 @@ class Shape:
         return min(rows + self.live - 1, whole)
 
     def threads(self, t: Tiling) -> int:
-        """Threads of a block."""
         return 32 * self.tiles * t.groups * (1 if t.stream else t.rows)
 
     def blocks(self, t: Tiling, batch: int) -> int:
-        """Blocks of a launch."""
         return -(-self.out // t.rows) * -(-self.all_groups // t.groups) * batch
 
     def shared(self, t: Tiling) -> int:
@@ -110,7 +102,7 @@ class Shape:
         seen = 16 * (self.tiles + self.depth - 1)
         line = up(max(self.size + self.padding, seen - self.padding), 8) * 32
         ring = t.stages * 2 * t.steps * t.groups * line + max(seen * 32 - line, 0)
-        row_words = self.weight_parts * 32 * 2 * self.depth  # of packed weights
+        row_words = self.parts * 32 * 2 * self.depth  # of packed weights
         weights = 0 if t.stream and self.resident else (2 * self.live + 1) * row_words * 4
         return self.parts * ring + weights
 
@@ -154,7 +146,7 @@ def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     per_scheduler = -(-warps * resident // 4)
     products = 2 * shape.depth * shape.live
     chain = 2 * shape.depth * _LATENCY
-    step = max(chain, per_scheduler * (products * _PRODUCT * (shape.parts + shape.weight_parts - 1) + 60))
+    step = max(chain, per_scheduler * (products * _PRODUCT * (2 * shape.parts - 1) + 60))
     loaded = 2 * pairs * shape.size * t.groups * 32 * shape.parts * resident / _BYTES_PER_CYCLE
     waves = -(-blocks // (processors * resident))
     return waves * (max(pairs * step, loaded) + _START)
@@ -165,7 +157,7 @@ def _estimate_of_band(shape: Shape, t: Tiling, blocks: int, processors: int) -> 
     resident = max(1, min(2048 // shape.threads(t), 232448 // (shape.shared(t) + 1024)))
     together = min(resident, -(-blocks // processors))
     waves = -(-blocks // (processors * together))
-    parts = shape.parts + shape.weight_parts - 1
+    parts = 2 * shape.parts - 1
     products = 2 * shape.live * shape.depth * parts * warps * _PRODUCT / 4
     chain = 2 * shape.live * shape.depth * _LATENCY * parts / (2 if shape.parts == 1 else 1)
     loaded = 2 * shape.pairs(t.rows) * shape.size * t.groups * 32 * shape.parts
@@ -193,9 +185,8 @@ def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
 class TensorC(LayerStep):
     """UC1 .. UC3 as banded matrix products on tensor cores; any blur up to 34 taps.
 
-    Operands are of 16 bits. Of float32 maps (fp32 and tf32) inputs and weights are sums of two
-    halves each, of bf16 the weights are sums of two; sums are float32. ``tiling`` is taken instead
-    of what :func:`choose` picks.
+    Operands are halves; of float32 maps inputs and weights are sums of two halves each. Sums are
+    float32. ``tiling`` is taken instead of what :func:`choose` picks.
     """
 
     kind = "C"
@@ -245,7 +236,7 @@ def pack(a: NDArray[np.float64], shape: Shape) -> tuple[float, NDArray[np.uint32
     """Pack a_C (taps, taps) as the banded operands of its rows, in the order of a warp's lanes.
 
     Returns what sums of products are multiplied by, and the words, flat: row of a_C (to an even
-    number, then one of silence), higher and lower parts (but for fp16), lane, step, two words.
+    number, then one of silence), higher and lower halves (in fp32), lane, step, two words.
     """
     rows = np.zeros((2 * shape.live + 1, shape.taps))
     rows[: shape.taps] = a
@@ -253,19 +244,11 @@ def pack(a: NDArray[np.float64], shape: Shape) -> tuple[float, NDArray[np.uint32
     banded = np.zeros((len(rows), 16 * shape.depth, 8))
     for cell in range(8):
         banded[:, 2 * cell : 2 * cell + shape.taps, cell] = rows
-    if shape.weight_parts == 1:
-        scale = _best_scale(a)
-    else:
-        scale = float(2.0 ** np.floor(np.log2(np.abs(a).max() or 1.0)))
+    scale = _best_scale(a) if shape.parts == 1 else float(2.0 ** np.floor(np.log2(np.abs(a).max() or 1.0)))
     parts, left = [], banded / scale
-    for _ in range(shape.weight_parts):
-        if shape.code != 2:
-            half = left.astype(np.float16)
-            parts.append(half.view(np.uint16))
-            left = left - half
-        else:
-            parts.append(bf16(left))
-            left = left - of_bf16(parts[-1])
+    for _ in range(shape.parts):
+        parts.append(left.astype(np.float16))
+        left = left - parts[-1]
     bits = np.stack(parts, axis=1).reshape(len(rows), len(parts), shape.depth, 2, 4, 2, 8)
     # ... step, half of its depth, t, first or second, g -> lane 4 g + t, step, half, first, second
     lanes = np.ascontiguousarray(bits.transpose(0, 1, 6, 4, 2, 3, 5))

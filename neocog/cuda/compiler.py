@@ -1,20 +1,15 @@
 """Kernels for a GPU: built by NVRTC, with no GPU and no CUDA toolkit, and kept on the disk."""
 
 import hashlib
-import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from neocog.cuda import cache as builds
-from neocog.cuda.cache import cache_folder
 from neocog.cuda.kernel import Kernel, kernel_folder
 from neocog.errors import DeviceError
-from neocog.text import to_json
-
-__all__ = ["Built", "build", "cache_folder"]
 
 _INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _OPTIONS = ("-std=c++17", "-ftz=true", "--ptxas-options=-v")
@@ -25,14 +20,10 @@ _INSTALL = "install neocog[cuda13] (or [cuda12])"
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A built kernel; the figures are 0 for PTX and where ptxas told nothing."""
+    """A built kernel."""
 
     cubin: bytes  # what the driver loads: a cubin, or PTX for a GPU newer than this NVRTC
-    registers: int  # of a thread
-    spills: int  # bytes of registers
-    stack: int  # bytes of the frame
-    shared: int  # bytes of static shared memory
-    log: str  # what NVRTC printed
+    log: str  # what NVRTC printed, as registers and spills
 
 
 def build(
@@ -49,15 +40,13 @@ def build(
         *define_options(kernel),
         *(f"-D{name}={value}" for name, value in defines),
     )
-    name = f"{fingerprint(kernel, *options, 'NVRTC', *map(str, _version()))}.cubin"
+    name = f"{fingerprint(kernel, *options, 'NVRTC', *map(str, _version()))}.built"
     content = builds.load(name)
     if content is not None:
-        about, _, cubin = content.partition(b"\n")
-        return Built(cubin=cubin, **json.loads(about))
+        log, _, cubin = content.partition(b"\0")
+        return Built(cubin, log.decode())
     built = _compile(kernel, options)
-    figures = asdict(built)
-    cubin = figures.pop("cubin")
-    builds.store(name, to_json(figures).encode() + b"\n" + cubin)
+    builds.store(name, built.log.encode() + b"\0" + built.cubin)
     return built
 
 
@@ -119,35 +108,17 @@ def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
             raise DeviceError(
                 f"kernel {kernel.name} does not build: {first.strip()}; use --device cpu"
             ) from None
-        log = str(nvrtc.getProgramLog(program))
+        log = str(nvrtc.getProgramLog(program)).rstrip("\0")
         if any(option.startswith("-arch=compute") for option in options):
-            return Built(nvrtc.getPTX(program), 0, 0, 0, 0, log)
-        return _read_log(kernel, nvrtc.getCUBIN(program), log)
+            return Built(nvrtc.getPTX(program), log)
+        cubin = nvrtc.getCUBIN(program)
+        if f".text.{kernel.name}\0".encode() not in cubin:  # the name of its section
+            raise DeviceError(f"kernel {kernel.name} is not in {kernel.file}; reinstall neocog")
+        return Built(cubin, log)
     finally:
         nvrtc.destroyProgram(program)
 
 
-def _read_log(kernel: Kernel, cubin: bytes, log: str) -> Built:
-    """Return the build with the figures that ptxas printed for the kernel; 0 if it did not."""
-    if f".text.{kernel.name}\0".encode() not in cubin:  # the name of its section
-        raise DeviceError(f"kernel {kernel.name} is not in {kernel.file}; reinstall neocog")
-    sections = re.split(r"Compiling entry function '(\w+)'", log)
-    text = dict(zip(sections[1::2], sections[2::2], strict=True)).get(kernel.name, "")
-
-    def figure(pattern: str) -> int:
-        return sum(int(number) for number in re.findall(pattern, text))
-
-    return Built(
-        cubin=cubin,
-        registers=figure(r"Used (\d+) registers"),
-        spills=figure(r"(\d+) bytes spill stores") + figure(r"(\d+) bytes spill loads"),
-        stack=figure(r"(\d+) bytes stack frame"),
-        shared=figure(r"(\d+) bytes smem"),
-        log=log,
-    )
-
-
-# -- sources ---------------------------------------------------------------------------------------
 def source_path(kernel: Kernel) -> Path:
     """Return the path of a kernel's source; a DeviceError if there is no such file."""
     path = kernel_folder() / kernel.file

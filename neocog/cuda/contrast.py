@@ -5,9 +5,8 @@ from typing import ClassVar
 import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch, up
-from neocog.cuda.steps import Place, Step, Work
+from neocog.cuda.steps import Place, Step
 from neocog.network.fields import contrast_kernel
-from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import DIGIT_SIZE
 
 
@@ -55,13 +54,6 @@ class Contrast(Step):
         kernel = self.kernel(*shape)
         grid = (-(-size // (shape[0] * shape[1])), 1, batch)
         return [Launch(kernel, grid, (source, target, self._weights))]
-
-    def work(self) -> Work:
-        """The kernel at every cell; input and UG once."""
-        t = self._target
-        flops = 2.0 * self._spec.kernel**2 * t.size**2
-        read = INPUT_SIZE**2 * 4 if self.from_u0 else DIGIT_SIZE**2
-        return Work(flops, float(read + t.size**2 * 2 * t.storage.itemsize))
 
 
 class ContrastOfU0(Contrast):

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch, up
-from neocog.cuda.steps import Place, Step, Work
+from neocog.cuda.steps import Place, Step
 
 #: Most responses of a digit that shared memory holds.
 _HELD = 8_000
@@ -43,13 +43,7 @@ class Decide(Step):
         return Kernel("decide.cu", "decide", defines, 32 * classes, 4 * words, registers=96)
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        """One launch, a block for each digit."""
         return [Launch(self.kernel(), (batch, 1, 1), (source, target, *self._tables, self._temperature))]
-
-    def work(self) -> Work:
-        """A comparison a response."""
-        responses = float(self._source.size**2 * self._source.planes)
-        return Work(responses, responses * 4 + 64)
 
 
 #: By name.

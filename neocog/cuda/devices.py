@@ -66,8 +66,8 @@ def count() -> int:
     return int(cupy.cuda.runtime.getDeviceCount())
 
 
-def numbers(device: str) -> tuple[int, ...]:
-    """Return the devices that ``"cuda"`` (all of them) or ``"cuda:N"`` stands for.
+def number_of(device: str) -> int:
+    """Return the number of the device ``"cuda"`` (the first one) or ``"cuda:N"``.
 
     A DeviceError if there is no such device, or none can be used.
     """
@@ -77,14 +77,11 @@ def numbers(device: str) -> tuple[int, ...]:
     reason = trouble()
     if reason is not None:
         raise DeviceError(f"device '{device}': {reason}")
-    there = count()
-    if found[1] is None:
-        return tuple(range(there))
-    number = int(found[1])
+    number, there = int(found[1] or 0), count()
     if number >= there:
         have = "cuda:0 only" if there == 1 else f"cuda:0 .. cuda:{there - 1}"
         raise DeviceError(f"device '{device}' does not exist; available: {have}")
-    return (number,)
+    return number
 
 
 def _spoken(version: int) -> str:

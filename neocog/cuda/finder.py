@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.devices import numbers
+from neocog.cuda.devices import number_of
 from neocog.cuda.finder_network import FinderNetwork, Node, tile_table
 from neocog.cuda.kernel import Kernel, Launch, up
 from neocog.cuda.lanes import Lane, elapsed, pinned
@@ -145,7 +145,7 @@ class CudaFinder:
     """
 
     def __init__(self, nodes: Sequence[Node], tensors: Mapping[str, Maps], *, device: str = "cuda") -> None:
-        self._gpu = gpu(numbers(device)[0])
+        self._gpu = gpu(number_of(device))
         self._lock = threading.Lock()
         self._frames: OrderedDict[_Key, _FrameLane] = OrderedDict()
         with self._at_work():

@@ -145,7 +145,6 @@ class FinderNetwork:
         return _Conv(node, weight, bias[0] if bias else np.zeros(len(weight), np.float32), relu)
 
     def _before(self, conv: _Conv) -> _Conv | None:
-        """Return the convolution that a 1x1 alone reads from."""
         source = conv.node["inputs"][0]
         return self._conv(source) if conv.pointwise and self._alone(source) else None
 

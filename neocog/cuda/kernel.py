@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 Array = Any  # a NumPy array (emulator) or a CuPy array (GPU)
 
 #: Most bytes of shared memory of a block, by compute capability.
@@ -79,9 +77,10 @@ class Machine(Protocol):
     xp: Any  # numpy or cupy
     arch: int  # compute capability, e.g. 90
     processors: int
+    shared: int  # most bytes of shared memory of a block
 
     def launch(self, launch: Launch) -> None:
-        """Check and enqueue one launch."""
+        """Enqueue one launch."""
 
     def current(self) -> AbstractContextManager[None]:
         """Make this the thread's current device within the block."""
@@ -95,21 +94,16 @@ class Layout:
     size: int  # rows and columns of the layer
     border: int  # silent cells on every side, held at 0: the padding of the layer that reads the maps
     channels: int  # planes stored, those beyond ``planes`` held at 0
-    dtype: str = "float32"  # or float16, or bfloat16 (stored as uint16)
+    dtype: str = "float32"  # or float16
 
     @property
     def width(self) -> int:
         return self.size + 2 * self.border
 
     @property
-    def storage(self) -> np.dtype[Any]:
-        """The array's type; bfloat16 is kept as its 16 bits."""
-        return np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype)
-
-    @property
     def code(self) -> int:
-        """MAP in the kernels: 0 float, 1 half, 2 bfloat16."""
-        return ("float32", "float16", "bfloat16").index(self.dtype)
+        """MAP in the kernels: 0 float, 1 half."""
+        return ("float32", "float16").index(self.dtype)
 
     def shape(self, batch: int) -> tuple[int, int, int, int]:
         """Return the shape of the array that holds the maps of ``batch`` digits."""

@@ -55,24 +55,18 @@ class Lane:
         down = self.gpu.xp.cuda.runtime.memcpyDeviceToHost
         self._copy(self.told.ctypes.data, self._target.data.ptr, self.told.nbytes, down)
 
-    def take(self, given: Array) -> None:
-        across = self.gpu.xp.cuda.runtime.memcpyDeviceToDevice
-        self._copy(self._source.data.ptr, given.data.ptr, given.nbytes, across)
-
     def _copy(self, to: int, source: int, size: int, kind: int) -> None:
         self.gpu.xp.cuda.runtime.memcpyAsync(to, source, size, kind, self.stream.ptr)
 
-    def enqueue(self, *, upload: bool = True) -> None:
+    def enqueue(self) -> None:
         """Enqueue all of it on the current stream, which is the lane's."""
-        if upload:
-            self.upload()
+        self.upload()
         enqueue(self.gpu, self.launches)
         self.download()
 
-    def capture(self, *, upload: bool = True) -> Any:
-        """Return all of it as a graph."""
+    def capture(self) -> Any:
         with self.gpu.current(), captured(self.stream) as graphs:
-            self.enqueue(upload=upload)
+            self.enqueue()
         graphs[0].upload(self.stream)
         self.stream.synchronize()
         return graphs[0]
@@ -107,7 +101,6 @@ class PassLane(Lane):
                 self.work.run()  # once uncaptured: what goes wrong does so here
                 stream.synchronize()
             self._graph = self.capture()
-        self._graph_on_device: Any = None
 
     def fill(self, digits: NDArray[np.uint8]) -> None:
         """Put digits where the pass takes them from; the lane has none on their way."""
@@ -122,15 +115,6 @@ class PassLane(Lane):
         """Start on digits of the host; ``place`` is where their answers go."""
         self.fill(digits)
         self._graph.launch(self.stream)
-        self.waiting = (place, len(digits))
-
-    def submit_on_device(self, digits: Array, place: int, ready: Any) -> None:
-        """Start on digits of this device once the event ``ready`` has come."""
-        if self._graph_on_device is None:
-            self._graph_on_device = self.capture(upload=False)
-        self.stream.wait_event(ready)
-        self.take(digits)
-        self._graph_on_device.launch(self.stream)
         self.waiting = (place, len(digits))
 
     def collect(self, out: NDArray[np.float32]) -> None:
@@ -190,7 +174,6 @@ class Timed:
         return elapsed(self._gpu, self.stream, self.replay, times) / self._repeats
 
     def median(self, rounds: int, times: int = 1) -> float:
-        """Return the median of some :meth:`elapsed`."""
         return float(np.median([self.elapsed(times) for _ in range(rounds)]))
 
     def replay(self) -> None:

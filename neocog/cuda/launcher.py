@@ -1,4 +1,4 @@
-"""The one place that compiles, checks and launches kernels on a GPU."""
+"""The one place that compiles and launches kernels on a GPU."""
 
 import ctypes
 import threading
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from neocog.cuda.arguments import check_launch
 from neocog.cuda.devices import driver_library
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.errors import DeviceError
@@ -53,7 +52,6 @@ class Gpu:
         self._lock = threading.Lock()
 
     def current(self) -> AbstractContextManager[Any]:
-        """Make this the thread's current device within the block."""
         return cast("AbstractContextManager[Any]", self.xp.cuda.Device(self.number))
 
     def failing(self, device: str) -> "Failing":
@@ -61,13 +59,12 @@ class Gpu:
         return Failing(self.xp.cuda, device)
 
     def launch(self, launch: Launch, *, follows: bool = False) -> None:
-        """Check and enqueue one launch on the current stream of this device.
+        """Enqueue one launch on the current stream of this device.
 
         ``follows``: the operation before it on the stream is a kernel of the same pass; only then
-        may it be set up before that one ends. An InputError or DeviceError says if the launch does
-        not fit the kernel, or the kernel cannot be compiled or launched.
+        may it be set up before that one ends. Arguments are not checked (the emulator does): a wrong one
+        reads whatever lies there. A DeviceError says if the kernel cannot be compiled or launched.
         """
-        check_launch(launch, xp=self.xp, arch=self.arch, shared=self.shared, device=self.number)
         kernel = launch.kernel
         function = self.function(kernel)
         if follows and self.programmatic:
@@ -102,6 +99,11 @@ class Gpu:
     def _build(self, kernel: Kernel) -> "Built":
         from neocog.cuda.compiler import build
 
+        if not kernel.runs_on(self.arch):
+            raise DeviceError(
+                f"kernel {kernel.name}: needs compute capability {kernel.arch / 10:.1f}, the device has "
+                f"{self.arch / 10:.1f}; choose another --plan or --precision"
+            )
         defines = (("PROGRAMMATIC", 1),) if self.programmatic else ()
         return build(kernel, self.arch, defines=defines)
 

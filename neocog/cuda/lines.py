@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.devices import numbers
+from neocog.cuda.devices import number_of
 from neocog.cuda.kernel import Array, Kernel, Launch, Machine, named, up
 from neocog.cuda.lanes import Timed, captured, enqueue
 from neocog.cuda.launcher import gpu
-from neocog.cuda.passes import as_float32
 from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import Precision, known_precision, layouts
 from neocog.cuda.tilings import Tiling
@@ -158,7 +157,7 @@ class LinePass:
         for i, (s, places) in enumerate(zip(self._s, tables[:4], strict=True)):
             count = len(places)
             before, after = (
-                self._array(name, count, *self.layouts[name].shape(1)[1:], dtype=self.layouts[name].storage)
+                self._array(name, count, *self.layouts[name].shape(1)[1:], dtype=self.layouts[name].dtype)
                 for name in (s.reads, s.writes)
             )
             out[s.reads] = ((self._c_cells if i else self._contrasts)(i, source, before, places),)
@@ -185,7 +184,7 @@ class LinePass:
                 rows = slice(layout.border, layout.border + layout.size)
                 maps = to_numpy(self._room[name][: len(tiles.places)])
                 found = maps[tile, rows, column, : layout.planes].transpose(2, 1, 0)
-                out[name] = np.ascontiguousarray(as_float32(found, layout))
+                out[name] = np.ascontiguousarray(found, np.float32)
         inside = slice(_APART, _APART + int(tiles.cells[0]))
         uc4, z = (to_numpy(self._room[name][inside]).T for name in ("UC4", "Z"))
         return {**out, "UC4": uc4.reshape(2, -1, uc4.shape[1]), "Z": z}
@@ -228,7 +227,6 @@ class LinePass:
         return Launch(kernel, (-(-c.size // rows), len(places), slabs), (us, uc, profiles, places))
 
     def _heads(self, us4: Array, places: Array) -> tuple[tuple[Launch, ...], tuple[Launch, ...]]:
-        """The launches of UC4 and of the three layers of the head."""
         layout, count = self.layouts["US4"], len(places)
         (inner, seen, _), (n, last, _) = self._head[0][0], self._head[2][0]
         widths = {"UC4": seen, "inner": inner, "last": last, "Z": n}
@@ -268,7 +266,7 @@ class CudaLineEngine:
     def __init__(self, model: LineModel, *, device: str = "cuda", precision: str | None = None) -> None:
         self.model, self.device = model, device
         self.precision: Precision = known_precision(precision or "fp32")
-        self._gpu = gpu(numbers(device)[0])
+        self._gpu = gpu(number_of(device))
         if self._gpu.arch < 80:
             raise DeviceError(f"device '{device}': lines need compute capability 8.0; use --device cpu")
         self._lock = threading.Lock()

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Launch, Layout, Machine
-from neocog.cuda.rounding import of_bf16
 from neocog.cuda.steps import Step
 from neocog.errors import InputError
 from neocog.network.arrays import to_numpy
@@ -43,7 +42,7 @@ def form(layer: str, layouts: Mapping[str, Layout], batch: int) -> tuple[tuple[i
     if layer in _ENDS:
         shape, dtype = _ENDS[layer]
         return (batch, *shape), np.dtype(dtype)
-    return layouts[layer].shape(batch), layouts[layer].storage
+    return layouts[layer].shape(batch), np.dtype(layouts[layer].dtype)
 
 
 class Stage(NamedTuple):
@@ -112,7 +111,8 @@ class Pass:
 
     def _add(self, index: int, step: Step, digits: slice) -> None:
         count = digits.stop - digits.start
-        source, target = (self._slice(layer, digits) for layer in (step.reads, step.writes))
+        ends = (self.arrays[layer] for layer in (step.reads, step.writes))
+        source, target = (array[digits] if len(array) == self.batch else array[:count] for array in ends)
         late = stage_name(step) in self._late
         if (index, count) not in self._scratch:
             self._scratch[index, count] = {
@@ -123,13 +123,8 @@ class Pass:
             kernel = replace(kernel, carveout=self._several)
             self._order.append((index, launch._replace(kernel=kernel)))
 
-    def _slice(self, layer: str, digits: slice) -> Array:
-        array, count = self.arrays[layer], digits.stop - digits.start
-        return array[digits] if len(array) == self.batch else array[:count]
-
     @property
     def launches(self) -> Iterator[Launch]:
-        """Every launch, in order."""
         return self.up_to(len(self.stages))
 
     def up_to(self, stages: int) -> Iterator[Launch]:
@@ -137,7 +132,6 @@ class Pass:
         return (launch for index, launch in self._order if index < stages)
 
     def run(self) -> None:
-        """Launch every step, one after another."""
         for launch in self.launches:
             self.machine.launch(launch)
 
@@ -148,10 +142,5 @@ class Pass:
         """
         layout, array = self._layouts[layer], to_numpy(self.arrays[layer])
         inside = slice(layout.border, layout.border + layout.size)
-        values = as_float32(array[:, inside, inside, : layout.planes], layout)
-        return np.ascontiguousarray(values.transpose(0, 3, 1, 2))
-
-
-def as_float32(values: NDArray[Any], layout: Layout) -> NDArray[np.float32]:
-    """Return maps as they are stored, as float32."""
-    return np.array(of_bf16(values) if layout.dtype == "bfloat16" else values, np.float32)
+        values = array[:, inside, inside, : layout.planes].transpose(0, 3, 1, 2)
+        return np.ascontiguousarray(values, np.float32)

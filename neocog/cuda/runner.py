@@ -7,11 +7,11 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, up
+from neocog.cuda.kernel import up
 from neocog.cuda.lanes import PassLane
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass
-from neocog.cuda.plan import Plan, Shelf, Store, shipped
+from neocog.cuda.plan import Plan, Shelf
 from neocog.cuda.steps import Precision
 from neocog.errors import DeviceError
 from neocog.network.model import Model
@@ -29,28 +29,15 @@ def bucket_of(count: int, part: int = 0) -> int:
 
 
 class Runner:
-    """A model on one GPU; ``wanted`` is asked for on top of the default plan."""
+    """A model on one GPU, by a plan."""
 
-    def __init__(self, gpu: Gpu, model: Model, precision: Precision, wanted: Plan | None) -> None:
-        self.gpu, self.model = gpu, model
+    def __init__(self, gpu: Gpu, model: Model, precision: Precision, plan: Plan) -> None:
+        self.gpu, self.plan = gpu, plan
         self.shelf = Shelf(gpu, model, precision)
-        self.store = Store(gpu.name, model, precision)
-        default = self.store.load()
-        self.measured = default is not None
-        default = default or shipped(gpu.name, precision)
-        self.plan = (wanted or Plan()).over(default)
-        self.chunk = self.plan.chunk
+        self.chunk = plan.chunk
         self._lanes: dict[tuple[int, int], PassLane] = {}
         self._most_lanes = LANES
         self.lock = threading.RLock()
-
-    def use(self, plan: Plan) -> None:
-        with self.lock:
-            self.plan, self.chunk = plan, plan.chunk
-            self._lanes.clear()
-
-    def bucket(self, count: int) -> int:
-        return bucket_of(count, self.plan.part)
 
     def lane(self, bucket: int, index: int = 0) -> PassLane:
         """Return a lane for batches of a size, made when it is first asked for."""
@@ -62,8 +49,8 @@ class Runner:
                 self._lanes[key] = PassLane(self.gpu, steps, layouts, bucket, part, late)
         return self._lanes[key]
 
-    def run(self, digits: Array, out: NDArray[np.float32], chunk: int) -> None:
-        """Recognise digits (N, 28, 28) of the host or this device into ``out``, (N, 16).
+    def run(self, digits: NDArray[np.uint8], out: NDArray[np.float32], chunk: int) -> None:
+        """Recognise digits (N, 28, 28) into ``out``, (N, 16).
 
         If it breaks off, what is on its way is waited for and thrown away. A DeviceError says if
         the device has no memory even for one digit.
@@ -75,22 +62,15 @@ class Runner:
                 self._break_off()
                 raise
 
-    def _deal(self, digits: Array, out: NDArray[np.float32], chunk: int) -> None:
-        ready = None
-        if not isinstance(digits, np.ndarray):
-            digits = self.gpu.xp.ascontiguousarray(digits)
-            ready = self.gpu.xp.cuda.get_current_stream().record()
+    def _deal(self, digits: NDArray[np.uint8], out: NDArray[np.float32], chunk: int) -> None:
         busy: deque[PassLane] = deque()
         start, turn = 0, 0
         while start < len(digits):
             some = digits[start : start + min(chunk, self.chunk)]
-            lane = self._next(self.bucket(len(some)), turn, busy, out)
+            lane = self._next(bucket_of(len(some), self.plan.part), turn, busy, out)
             if lane is None:
                 continue  # smaller chunks from now on
-            if ready is None:
-                lane.submit(some, start)
-            else:
-                lane.submit_on_device(some, start, ready)
+            lane.submit(some, start)
             busy.append(lane)
             start, turn = start + len(some), turn + 1
         for lane in busy:

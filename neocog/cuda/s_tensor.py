@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Kernel, Launch, named
-from neocog.cuda.rounding import bf16, tf32
-from neocog.cuda.steps import MODES, Forms, LayerStep, Place
+from neocog.cuda.steps import Forms, LayerStep, Place, Precision
 from neocog.cuda.tilings import Shape, Tiling, choose, clustered
 from neocog.network.layers import s_constants
+
+#: MODE in the kernel: products of halves, or of two halves a number.
+_MODES: dict[Precision, int] = {"fp16": 0, "fp32": 3}
 
 
 class TensorS(LayerStep):
@@ -28,7 +30,7 @@ class TensorS(LayerStep):
         machine, model, layer, _, precision = place
         kernel, s, t = model.spec.s[layer].kernel, self.source, self.target
         self.taps = kernel
-        self.shape = Shape(kernel, s.width, s.channels, t.size, t.channels, MODES[precision])
+        self.shape = Shape(kernel, s.width, s.channels, t.size, t.channels, _MODES[precision])
         weights = model.s[layer]
         a, theta, silence = s_constants(weights)
         self._a, self._silence = np.asarray(a, dtype=np.float64), np.asarray(silence)
@@ -114,16 +116,15 @@ def pack(a: NDArray[np.float64], shape: Shape, tiling: Tiling) -> NDArray[np.uin
     """
     slices = shape.slices(tiling) * tiling.wn
     columns = _columns(tiling.nt)
-    inner = 8 if shape.mode == 2 else 16
-    depth = shape.taps(tiling) * tiling.ksplit * shape.steps * inner
+    depth = shape.taps(tiling) * tiling.ksplit * shape.steps * 16
     full = np.zeros((slices * tiling.nt * 8, depth))
     runs = _window_runs(a, shape)
     if tiling.chunks > 1:  # a chunk of the channels of all taps, then the next
         runs = runs.reshape(len(a), shape.taps(tiling), tiling.chunks, -1).transpose(0, 2, 1, 3)
     full[: len(a)] = runs.reshape(len(a), -1)
     # (slice of a block, warp, tile, column) x (part, tap and step, depth of a step)
-    full = full.reshape(slices, tiling.nt * 8, tiling.ksplit, -1, inner)
-    full = full[:, columns].reshape(slices // tiling.wn, tiling.wn, tiling.nt, 8, tiling.ksplit, -1, inner)
+    full = full.reshape(slices, tiling.nt * 8, tiling.ksplit, -1, 16)
+    full = full[:, columns].reshape(slices // tiling.wn, tiling.wn, tiling.nt, 8, tiling.ksplit, -1, 16)
     # -> block slice, part, step, warp, tile, column, depth
     full = full.transpose(0, 4, 5, 1, 2, 3, 6)
     words = [
@@ -149,20 +150,12 @@ def _window_runs(a: NDArray[np.float64], shape: Shape) -> NDArray[np.float64]:
         return out.reshape(k, -1)
     run = np.zeros((k, shape.kernel, 8, 2))
     run[:, :, : shape.kernel] = a.transpose(0, 2, 3, 1)
-    if shape.mode == 2:  # a step is four cells, first their on sides, then their off sides
-        run = run.reshape(k, shape.kernel, 2, 4, 2).transpose(0, 1, 2, 4, 3)
     return run.reshape(k, -1)
 
 
 def _operands(full: NDArray[np.float64], mode: int) -> Iterator[NDArray[np.uint32]]:
     """Yield the operand's words: (..., depth) -> (..., 8) words a column, higher halves first."""
-    if mode == 2:
-        yield tf32(full).view(np.uint32)
-        return
     high = full.astype(np.float16)
-    if mode == 1:
-        yield np.ascontiguousarray(bf16(full)).view(np.uint32)
-        return
     yield np.ascontiguousarray(high).view(np.uint32)
     if mode == 3:
         yield np.ascontiguousarray((full - high.astype(np.float64)).astype(np.float16)).view(np.uint32)

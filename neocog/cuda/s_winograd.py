@@ -5,16 +5,11 @@ from typing import ClassVar
 import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Machine, shared_limit, up
-from neocog.cuda.steps import Forms, LayerStep, Place, Precision
-from neocog.cuda.winograd import Convolution, Operand, Response, Shape
-from neocog.cuda.winograd_transforms import Split, best_tile, transform_filters, uniform
-from neocog.errors import UsageError
+from neocog.cuda.steps import Forms, LayerStep, Place
+from neocog.cuda.winograd import Convolution, Response, Shape, Split, best_tile, transform_filters, uniform
 from neocog.network.layers import s_constants
 
 _STRIP = 4  # cells of a column that a thread of the inhibition makes, at most
-#: Bytes of the Winograd domain that are worked on at a time. What fits an H200's L2 cache (50 MB)
-#: takes 5 to 20 % longer for many digits: its launches are short.
-S_BYTES = 128 << 20
 #: A plane that stays silent whatever comes.
 _SILENT = 1e30
 
@@ -36,13 +31,6 @@ class Fused:
         u = u.reshape(points**2, parts**2, -1, 2, 8, self._depth // 16, 2, 4, 2)
         u = np.ascontiguousarray(u.transpose(2, 0, 1, 5, 4, 7, 3, 6, 8))
         self._u = machine.xp.asarray(u)
-
-    @staticmethod
-    def takes(convolution: Convolution) -> bool:
-        """Whether it can compute a layer."""
-        types = (convolution.shape.source, convolution.shape.target)
-        sizes = set(convolution.split.sizes)
-        return convolution.operand == "fp16" and types == (1, 1) and sizes == {convolution.m}
 
     def launch(self, batch: int, source: Array, target: Array, response: Response) -> Launch:
         """Return the launch for a batch, with a block for every multiprocessor if it is small."""
@@ -66,24 +54,21 @@ class WinogradS(LayerStep):
     """US1 .. US4 by decomposed Winograd convolution.
 
     On tensor cores from compute capability 8.0 on, in ``fp32`` every number as the sum of two of
-    TF32, in ``bf16`` with TF32 operands; else on CUDA cores. Parts and tiles are those of
-    :func:`way` where ``split`` and ``m`` are not given.
+    TF32; else on CUDA cores.
     """
 
     kind = "S"
     version: ClassVar[str] = "winograd"
 
-    def __init__(self, *place: *Place, split: Split | None = None, m: int | None = None) -> None:
+    def __init__(self, *place: *Place) -> None:
         super().__init__(*place)
         machine, model, layer, _, precision = place
         source, target = self.source, self.target
         self.taps = kernel = model.spec.s[layer].kernel
-        operand = self.operand_of(precision, machine.arch)
-        parts, tile = way(kernel, target.size, operand)
+        operand = "fp32" if machine.arch < 80 else "fp16" if precision == "fp16" else "tf32x3"
         self.convolution = Convolution(
             Shape(kernel, source.width, source.channels, target.channels, source.code, target.code),
-            split or parts,
-            m or tile,
+            *way(kernel, target.size, operand),
             operand,
         )
         a, theta, silence = s_constants(model.s[layer])
@@ -92,35 +77,25 @@ class WinogradS(LayerStep):
         self._theta = np.float32(theta)
         self._silence = machine.xp.asarray(padded)
         self._c = machine.xp.asarray(np.ascontiguousarray(model.s[layer].c, dtype=np.float32))
-        one = Fused.takes(self.convolution)
+        halves = operand == "fp16" and source.code == target.code == 1
+        one = halves and set(self.convolution.split.sizes) == {self.convolution.m}
         self._fused = Fused(machine, self.convolution, np.asarray(a)) if one else None
         if not one:
             self._u = machine.xp.asarray(self.convolution.filters(np.asarray(a)))
 
-    @staticmethod
-    def operand_of(precision: Precision, arch: int) -> Operand:
-        if arch < 80:
-            return "fp32"
-        of: dict[Precision, Operand] = {"fp32": "tf32x3", "fp16": "fp16"}
-        return of.get(precision, "tf32")
-
-    @property
-    def on_tensor_cores(self) -> bool:
-        return self.convolution.on_tensor_cores
-
     def scratch(self, batch: int) -> Forms:
         size = self.target.size
-        domain = {} if self._fused else self.convolution.scratch(batch, S_BYTES)
+        domain = {} if self._fused else self.convolution.scratch(batch)
         return {"v": ((batch, size, size), np.float32), **domain}
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        """Inhibition, then the convolution: in one kernel, or in pieces of `S_BYTES`."""
+        """Inhibition, then the convolution: in one kernel, or in pieces."""
         first = self._inhibition(batch, source, scratch["v"])
         response = Response(scratch["v"], self._silence, self._theta)
         if self._fused:
             return [first, self._fused.launch(batch, source, target, response)]
         given = batch, source, self._u, target, scratch, self.machine.processors, response
-        return [first, *self.convolution.launches(*given, most=S_BYTES)]
+        return [first, *self.convolution.launches(*given)]
 
     def _inhibition(self, batch: int, source: Array, v: Array) -> Launch:
         """Return the launch of v (B, size, size) float32 (Ikeda et al. 2011, equation 2)."""
@@ -140,10 +115,10 @@ class WinogradS(LayerStep):
         return Launch(kernel, grid, (source, self._c, v))
 
 
-def way(kernel: int, size: int, operand: Operand) -> tuple[Split, int]:
+def way(kernel: int, size: int, operand: str) -> tuple[Split, int]:
     """Return parts and tiles of a layer of size x size cells.
 
-    In float32 those of least multiplications. In 16 bits and TF32 products are nearly free, and
+    In float32 those of least multiplications. In 16 bits products are nearly free, and
     parts as large as the tiles share their inputs, so that least is moved: 2x2 in US2 and US3,
     whose transforms only add and subtract what a cell sees itself; 3x3 in US4, whose windows are
     never nearly silent (in US2 its error is 9e-2 of the strongest response, in US4 5e-4).
@@ -155,20 +130,4 @@ def way(kernel: int, size: int, operand: Operand) -> tuple[Split, int]:
     return uniform(kernel, side), side
 
 
-class WinogradOnCudaCores(WinogradS):
-    """The same in float32 on CUDA cores, where :class:`WinogradS` takes tensor cores."""
-
-    version: ClassVar[str] = "winograd-cuda-cores"
-
-    @staticmethod
-    def operand_of(precision: Precision, arch: int) -> Operand:
-        """Return ``"fp32"``; a UsageError in other precisions and below compute capability 8.0."""
-        if precision != "fp32" or arch < 80:
-            raise UsageError(
-                "winograd-cuda-cores: expected fp32 and compute capability 8.0 or later, got "
-                f"{precision} and {arch / 10:.1f}; use winograd"
-            )
-        return "fp32"
-
-
-VERSIONS: dict[str, type[WinogradS]] = {step.version: step for step in (WinogradS, WinogradOnCudaCores)}
+VERSIONS = {"winograd": WinogradS}

@@ -4,7 +4,6 @@ How maps lie in memory is settled here, per precision, so that any version of a 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from neocog.cuda.kernel import Array, Launch, Layout, Machine, up
@@ -12,15 +11,11 @@ from neocog.errors import UsageError
 from neocog.network.model import Model
 from neocog.network.spec import NetworkSpec
 
-#: ``fp32``: float32 maps and results within the float32 bounds; ``tf32``: float32 maps, operands of
-#: products rounded to TF32; ``fp16``, ``bf16``: maps and operands in 16 bits. Sums are float32.
-Precision = Literal["fp32", "tf32", "fp16", "bf16"]
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16")
-#: Operand types of the tensor-core kernels, MODE in their sources.
-MODES: dict[Precision, int] = {"fp16": 0, "bf16": 1, "tf32": 2, "fp32": 3}
-
-_STORED = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-
+#: ``fp32``: float32 maps and results within the float32 bounds; ``fp16``: maps and operands in 16 bits.
+#: Sums are float32.
+Precision = Literal["fp32", "fp16"]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
+_STORED: dict[Precision, str] = {"fp32": "float32", "fp16": "float16"}
 #: What a step is for: machine, model, layer (0 .. 3 for US1 .. US4 and UC1 .. UC4), layouts of all
 #: layers, precision.
 Place = tuple[Machine, Model, int, dict[str, Layout], Precision]
@@ -54,14 +49,6 @@ def layouts(spec: NetworkSpec, planes: tuple[int, int, int], precision: Precisio
     return out
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a step does for one digit, for the roofline: operations and least bytes moved."""
-
-    flops: float
-    bytes: float
-
-
 class Step(ABC):
     """One step of the pass: reads the maps of one layer, writes those of another.
 
@@ -71,11 +58,6 @@ class Step(ABC):
     version: ClassVar[str]  # name of the way it computes, e.g. "tensor", "winograd"
     reads: str  # a layer, "digits" (uint8 28x28) or "U0"
     writes: str  # a layer or "answers"
-
-    @property
-    def on_tensor_cores(self) -> bool:
-        """Whether tensor cores make its products."""
-        return "tensor" in self.version
 
     def scratch(self, batch: int) -> Forms:
         """Return shape and dtype of each buffer that the step needs for itself, by name."""
@@ -89,13 +71,9 @@ class Step(ABC):
         written; spare channels may be written with 0, the border is not touched.
         """
 
-    @abstractmethod
-    def work(self) -> Work:
-        """Return what the step does for one digit, by the plain equations."""
-
 
 class LayerStep(Step):
-    """A step of an S- or C-layer: its layouts, and its work."""
+    """A step of an S- or C-layer, and its layouts."""
 
     kind: ClassVar[str]  # "S" or "C"
     taps: int  # of the layer's kernel a side
@@ -108,14 +86,3 @@ class LayerStep(Step):
         self.reads, self.writes = (before, s) if self.kind == "S" else (s, c)
         self.source, self.target = layouts[self.reads], layouts[self.writes]
         self.padding = (spec.s if self.kind == "S" else spec.c)[layer].padding
-
-    def work(self) -> Work:
-        """Excitation and inhibition of every S-cell, or a_C at every C-cell; both maps once."""
-        s, t = self.source, self.target
-        if self.kind == "S":
-            flops = 2.0 * t.size**2 * self.taps**2 * (t.planes * s.planes + 1)
-            flops += 2.0 * s.size**2 * s.planes  # planes summed
-        else:
-            flops = t.size**2 * t.planes * (2.0 * self.taps**2 + 2)
-        moved = (float(m.size**2 * m.planes * m.storage.itemsize) for m in (s, t))
-        return Work(flops, sum(moved))

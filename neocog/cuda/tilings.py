@@ -1,15 +1,17 @@
 """How the work of ``kernels/s_tensor.cu`` is dealt to blocks and warps, and which way is best."""
 
 import hashlib
+import json
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from neocog.cuda import cache as builds
-from neocog.cuda import tuned
 from neocog.cuda.kernel import shared_limit, up
 from neocog.errors import UsageError
+from neocog.text import to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,6 @@ class Tiling:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
         return 32 * self.wm * self.wn * self.wk
 
 
@@ -56,7 +57,7 @@ class Shape:
     channels: int
     out: int
     planes: int
-    mode: int
+    mode: int  # 0: products of halves; 3: of numbers that are two halves each
 
     @property
     def pair(self) -> bool:
@@ -66,19 +67,17 @@ class Shape:
     @property
     def joined(self) -> bool:
         """Whether two neighbouring taps count as one: a cell ends in half a step."""
-        return not self.pair and self.mode != 2 and self.channels % 16 != 0
+        return not self.pair and self.channels % 16 != 0
 
     @property
     def cell_bytes(self) -> int:
-        """Bytes of a cell's channels in shared memory, one of the two halves of MODE 3."""
-        return self.channels * (4 if self.mode == 2 else 2)
+        """Bytes of a cell's channels in shared memory, of one of the two halves of mode 3."""
+        return 2 * self.channels
 
     @property
     def steps(self) -> int:
         """Products of 32 bytes' depth a tap."""
-        if self.pair:
-            return 2 if self.mode == 2 else 1
-        return self.cell_bytes * (2 if self.joined else 1) // 32
+        return 1 if self.pair else self.cell_bytes * (2 if self.joined else 1) // 32
 
     def chunk(self, tiling: Tiling) -> "Shape":
         """Return the shape with those channels that are in shared memory at a time."""
@@ -90,7 +89,6 @@ class Shape:
         return rows if self.pair else rows * self.kernel // (2 if self.joined else 1)
 
     def cells(self, tiling: Tiling) -> int:
-        """Cells of a block."""
         return tiling.group * tiling.rows * self.out
 
     def passes(self, tiling: Tiling) -> int:
@@ -98,11 +96,9 @@ class Shape:
         return -(-self.cells(tiling) // (tiling.wm * tiling.mt * 16))
 
     def slices(self, tiling: Tiling) -> int:
-        """Blocks along the planes."""
         return -(-self.planes // (8 * tiling.wn * tiling.nt))
 
     def blocks(self, tiling: Tiling, batch: int) -> tuple[int, int, int]:
-        """Return the grid."""
         bands = -(-self.out // tiling.rows)
         return -(-batch // tiling.group) * bands, self.slices(tiling), tiling.ksplit
 
@@ -116,7 +112,6 @@ class Shape:
         return t.wm * t.wn * t.mt * -(-t.nt // 2) * 256 + up(self.cells(t), 4)
 
     def shared(self, tiling: Tiling) -> int:
-        """Bytes of shared memory of a block."""
         cell_bytes = self.chunk(tiling).cell_bytes
         pitch = cell_bytes + (0 if self.pair or self.joined else 16)
         in_rows = tiling.rows + self.kernel // tiling.ksplit - 1
@@ -149,8 +144,9 @@ _HEARD = 0.45
 _STAGES = (81, 36, 27, 18, 12, 9, 6, 3, 2, 1)
 
 
-#: Tilings measured on an H200: rows of shape, batch, tiling.
+#: Tilings measured on an H200: a row of batch, `Shape` and `Tiling` each, and the command that makes them.
 TUNED = Path(__file__).with_name("tuned.json")
+_PROCESSORS = 132  # of an H200
 #: A measured tiling serves batches up to this factor away.
 _NEAR = 1.5
 #: Multiprocessors that a cluster of blocks runs on, at least, and the most blocks of one.
@@ -165,29 +161,27 @@ def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     Between measured batches the least :func:`estimate` counts, among the tilings measured on
     either side and the one that ranks best of all. A UsageError if none fits the device.
     """
-    measured: dict[int, Tiling] = {}
-    if tuned.serves(arch, processors):
-        measured = _tuned().get(replace(shape, mode=0) if shape.mode == 1 else shape, {})
-    if near := tuned.nearest(measured, batch, _NEAR):
-        return near
-    beside = [*_beside(measured, batch), _best(shape, batch, arch, processors)]
+    measured = _tuned().get(shape, {}) if serves(arch, processors) else {}
+    if near := [b for b in measured if max(b, batch) <= _NEAR * min(b, batch)]:
+        return measured[min(near, key=lambda b: abs(math.log2(b / batch)))]
+    smaller, larger = [b for b in measured if b < batch], [b for b in measured if b > batch]
+    beside = [measured[max(smaller)]] if smaller else []
+    if larger and all(measured[b].group <= batch for b in larger):
+        beside.append(measured[min(larger)])
+    beside.append(_best(shape, batch, arch, processors))
     return min(beside, key=lambda t: estimate(shape, t, batch, arch, processors))
 
 
-def _beside(measured: dict[int, Tiling], batch: int) -> Iterator[Tiling]:
-    """Yield the tilings measured at the next smaller and the next larger batch."""
-    smaller, larger = [b for b in measured if b < batch], [b for b in measured if b > batch]
-    if smaller:
-        yield measured[max(smaller)]
-    if larger and all(measured[b].group <= batch for b in larger):
-        yield measured[min(larger)]
+def serves(arch: int, processors: int) -> bool:
+    """Whether a device is like the one that was measured."""
+    return arch == 90 and abs(processors - _PROCESSORS) <= _PROCESSORS // 10
 
 
 @cache
 def _tuned() -> dict[Shape, dict[int, Tiling]]:
     table: dict[Shape, dict[int, Tiling]] = {}
-    for shape, tiling, row in tuned.rows(TUNED, Shape, Tiling):
-        table.setdefault(shape, {})[row["batch"]] = tiling
+    for batch, *row in json.loads(TUNED.read_text(encoding="utf-8"))["rows"]:
+        table.setdefault(Shape(*row[:6]), {})[batch] = Tiling(*row[6:])
     return table
 
 
@@ -197,17 +191,18 @@ def _best(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     what = repr((shape, batch, arch, processors)).encode() + Path(__file__).read_bytes()
     name = f"tiling-{hashlib.sha256(what).hexdigest()[:32]}.json"
 
-    def best() -> Tiling:
-        some = candidates(shape, batch, arch)
-        found = min(some, key=lambda t: estimate(shape, t, batch, arch, processors), default=None)
-        if found is None:
-            raise UsageError(
-                f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} "
-                f"channels fits {shared_limit(arch)} bytes of shared memory; use --plan card"
-            )
-        return found
-
-    return builds.kept(name, Tiling, best)
+    content = builds.load(name)
+    if content is not None:
+        return Tiling(**json.loads(content))
+    some = candidates(shape, batch, arch)
+    found = min(some, key=lambda t: estimate(shape, t, batch, arch, processors), default=None)
+    if found is None:
+        raise UsageError(
+            f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} "
+            f"channels fits {shared_limit(arch)} bytes of shared memory; use --plan card"
+        )
+    builds.store(name, to_json(asdict(found)).encode())
+    return found
 
 
 def candidates(shape: Shape, batch: int, arch: int) -> Iterator[Tiling]:
@@ -299,7 +294,6 @@ def _variants(shape: Shape, t: Tiling) -> Iterator[Tiling]:
 
 
 def registers(shape: Shape, t: Tiling) -> int:
-    """Estimate the registers of a thread."""
     parts = 2 if shape.mode == 3 else 1
     if t.wgmma:
         operands = 8 * t.mt * parts * t.depth
@@ -326,7 +320,7 @@ def clustered(shape: Shape, t: Tiling, batch: int, arch: int, processors: int) -
     """
     x, y, _ = shape.blocks(t, batch)
     room = processors // _TOGETHER * (_TOGETHER * resident(shape, t, arch) // t.ksplit)
-    return tuned.serves(arch, processors) and 1 < t.ksplit <= _TOGETHER and x * y <= room
+    return serves(arch, processors) and 1 < t.ksplit <= _TOGETHER and x * y <= room
 
 
 def estimate(shape: Shape, t: Tiling, batch: int, arch: int, processors: int) -> float:
@@ -356,7 +350,7 @@ def estimate(shape: Shape, t: Tiling, batch: int, arch: int, processors: int) ->
     cells = shape.cells(t)
     pixels = t.group * (t.rows + shape.kernel // t.ksplit - 1) * shape.width
     moved = taps * t.chunks * shape.tap_words(t) * 4.0 * (passes if taps > t.stage else 1)
-    moved += pixels * shape.cell_bytes * (2 if shape.mode >= 2 else 1)
+    moved += pixels * shape.cell_bytes * parts
     moved += cells * t.nt * t.wn * 32 * (2 if t.ksplit > 1 else 0)
     planes = t.nt * t.wn * 8
     issued = pixels * shape.cell_bytes * 1.25 + cells * shape.kernel**2 / t.ksplit * 3

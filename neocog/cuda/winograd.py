@@ -1,27 +1,139 @@
-"""Decomposed Winograd convolution: how ``kernels/winograd*.cu`` are specialised and launched."""
+"""Decomposed Winograd convolution: how ``kernels/winograd*.cu`` are specialised and launched.
+
+F(m, r) gives m outputs of a correlation with r taps from n = m + r - 1 products, y = A^T [(G g) * (B^T d)];
+in two dimensions Y = A^T [sum over parts and channels of (G g G^T) * (B^T d B)] A (Cook-Toom transforms). The
+error of the transforms grows fast with n, so filters larger than 4x4 are split into parts of at most 4x4
+whose products are summed before the inverse transform (Lee and Kwak: decomposable Winograd convolution).
+"""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, NamedTuple
+from fractions import Fraction
+from functools import cache, cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Kernel, Launch, up
-from neocog.cuda.rounding import tf32
 from neocog.cuda.steps import Forms
-from neocog.cuda.winograd_transforms import TILES, Parts, Split, cook_toom, transform_filters
-from neocog.errors import UsageError
 from neocog.network.arrays import array_module
 
-Operand = Literal["fp32", "tf32", "fp16", "tf32x3", "fp16x3"]
-#: In the order of OPERAND in the kernels; all but the first are of tensor cores.
-_OPERANDS: tuple[Operand, ...] = ("fp32", "tf32", "fp16", "tf32x3", "fp16x3")
-#: Bytes of the Winograd domain that dense layers work on at a time.
-DENSE_BYTES = 2 << 30
-#: What pairs of halves may become in the Winograd domain: half of the largest half.
-_LARGEST_HALF = 2.0**15
+#: Output tiles that are offered.
+TILES = (2, 3, 4, 5)
+
+# Interpolation points after 0, 1, -1 (the last point is always infinity), by n: the sets with the
+# least float32 error among 2, -2, 1/2, -1/2, 4, -4, 1/4, -1/4.
+_MORE_POINTS = {5: ("2",), 6: ("-2", "1/2"), 7: ("2", "-2", "-1/4"), 8: ("2", "-2", "1/2", "-1/2")}
+
+
+def points(n: int) -> tuple[Fraction, ...]:
+    """Return the n - 1 finite interpolation points for tiles of n points."""
+    return tuple(Fraction(p) for p in ("0", "1", "-1", *_MORE_POINTS.get(n, ())))[: n - 1]
+
+
+@cache
+def cook_toom(m: int, r: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return A^T (m, n), G (n, r) and B^T (n, n) of F(m, r) as Fractions: m outputs, r taps."""
+    a = points(m + r - 1)
+    output = [[p**i for p in a] + [Fraction(int(i == m - 1))] for i in range(m)]
+    others = [a[:j] + a[j + 1 :] for j in range(len(a))]
+    scale = [math.prod((p - q for q in rest), start=Fraction(1)) for p, rest in zip(a, others, strict=True)]
+    filters = [[p**i / s for i in range(r)] for p, s in zip(a, scale, strict=True)]
+    filters.append([Fraction(int(i == r - 1)) for i in range(r)])
+    inputs = [[*_polynomial(rest), Fraction(0)] for rest in others]
+    inputs.append(_polynomial(a))
+    return np.array(output), np.array(filters), np.array(inputs)
+
+
+def _polynomial(roots: tuple[Fraction, ...]) -> list[Fraction]:
+    """Coefficients of prod (x - root), lowest power first."""
+    out = [Fraction(1)]
+    for root in roots:
+        out = [x - root * y for x, y in zip([Fraction(0), *out], [*out, Fraction(0)], strict=True)]
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """``count`` parts of ``size`` taps side by side along one axis, the first at tap ``first``."""
+
+    size: int
+    count: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A k x k filter as parts along each axis, the same for rows and columns.
+
+    ``sizes`` are the taps of each part, 1 to 4, at most two of them different, largest first; where they sum
+    to more than k the filter is padded with zeros behind.
+    """
+
+    kernel: int
+    sizes: tuple[int, ...]
+
+    @property
+    def groups(self) -> tuple[Parts, ...]:
+        """The parts by size, largest first: one or two groups."""
+        out, first = [], 0
+        for size in sorted(set(self.sizes), reverse=True):
+            count = self.sizes.count(size)
+            out.append(Parts(size, count, first))
+            first += size * count
+        return tuple(out)
+
+    def points(self, m: int) -> int:
+        """Return the points of all groups in the Winograd domain, for tiles of m x m outputs."""
+        return sum(m + g.size - 1 for g in self.groups) ** 2
+
+    def multiplications(self, m: int) -> int:
+        """Return the multiplications of a tile of m x m outputs, one channel to one plane."""
+        return sum(m + size - 1 for size in self.sizes) ** 2
+
+    def per_output(self, m: int, size: int | None = None) -> float:
+        """Return multiplications per output; with ``size``, waste at its rim included."""
+        if size is None:
+            return self.multiplications(m) / m**2
+        return self.multiplications(m) * (-(-size // m)) ** 2 / size**2
+
+
+def uniform(kernel: int, size: int = 3) -> Split:
+    """Return a k x k filter split into parts of one size, padded with zeros if need be."""
+    return Split(kernel, (size,) * -(-kernel // size))
+
+
+def best_tile(split: Split, size: int) -> int:
+    """Return the m of least multiplications for size x size outputs; the smaller one of equals."""
+    return min(TILES, key=lambda m: (split.per_output(m, size), m))
+
+
+def transform_filters(w: Any, split: Split, m: int) -> Any:
+    """Return filters (k, k, ...) in the Winograd domain, U = G g G^T for every part, in float64.
+
+    Of NumPy or CuPy. The first axis of what is returned: for each pair of groups (rows, columns),
+    for each point, for each part (row, column).
+    """
+    xp = array_module(w)
+    spare = sum(split.sizes) - split.kernel
+    w = xp.pad(w.astype(np.float64), ((0, spare), (0, spare), *((0, 0),) * (w.ndim - 2)))
+    rest = w.shape[2:]
+    out = []
+    for y in split.groups:
+        gy = xp.asarray(cook_toom(m, y.size)[1].astype(np.float64))
+        rows = w[y.first : y.first + y.size * y.count].reshape(y.count, y.size, *w.shape[1:])
+        for x in split.groups:
+            gx = xp.asarray(cook_toom(m, x.size)[1].astype(np.float64))
+            taps = rows[:, :, x.first : x.first + x.size * x.count]
+            taps = taps.reshape(y.count, y.size, x.count, x.size, -1)
+            half = xp.tensordot(gy, taps, axes=([1], [1]))  # point, part, part, tap, filter
+            u = xp.tensordot(gx, half, axes=([1], [3])).transpose(1, 0, 2, 3, 4)
+            out.append(u.reshape(-1, *rest))
+    return xp.concatenate(out)
+
+
 #: Of the kernels of ``winograd.cu`` beside the product: STAGE, threads, most registers.
 _STAGES = {"input_transform": (1, 96), "output_transform": (3, 128), "s_output_transform": (3, 128)}
 _PRODUCT_STAGE, _THREADS = 2, 128
@@ -37,12 +149,11 @@ class Shape:
     width: int  # rows (and columns) of the input, border included
     channels: int  # as stored
     planes: int  # as stored, a multiple of 8
-    source: int = 0  # types of both maps: 0 float32, 1 half, 2 bfloat16
+    source: int = 0  # types of both maps: 0 float32, 1 half
     target: int = 0
 
     @property
     def out(self) -> int:
-        """Rows (and columns) of the output."""
         return self.width - self.kernel + 1
 
 
@@ -56,35 +167,22 @@ class Response(NamedTuple):
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution and the way it is computed; a UsageError if the parts do not go together.
+    """A convolution and the way it is computed.
 
-    ``operand`` ``fp32`` is multiplied on CUDA cores, the others on tensor cores; ``tf32x3`` and
-    ``fp16x3`` give float32 results, every float32 as the sum of two TF32 numbers or halves.
+    ``operand`` ``fp32`` is multiplied on CUDA cores, the others on tensor cores; ``tf32x3`` gives float32
+    results, every float32 as the sum of two TF32 numbers.
     """
+
+    #: OPERAND in the kernels.
+    operands: ClassVar[dict[str, int]] = {"fp32": 0, "fp16": 2, "tf32x3": 3}
 
     shape: Shape
     split: Split  # parts of its filters
     m: int  # outputs of a tile along an axis, 2 to 5
-    operand: Operand = "fp32"
-    largest: tuple[float, float] = (1.0, 1.0)  # |input| and |filter| that fp16x3 takes
-    thread_wise: bool = False  # neighbouring threads transform the sub-inputs of one tile: no part of size m
-
-    def __post_init__(self) -> None:
-        if self.operand not in _OPERANDS:
-            raise UsageError(f"operand {self.operand!r}: choose {', '.join(_OPERANDS)}")
-        if self.m not in TILES:
-            raise UsageError(f"tiles of {self.m}x{self.m} outputs: choose 2 to 5")
-        if self.thread_wise and self.m in self.split.sizes:
-            raise UsageError(
-                f"parts {self.split.sizes} share inputs with tiles of {self.m}x{self.m}; choose "
-                "other tiles for thread-wise indexing"
-            )
-        if self.shape.planes % 8 or self.shape.kernel != self.split.kernel:
-            raise UsageError(
-                f"got {self.shape.planes} planes and filters of {self.shape.kernel}, split for "
-                f"filters of {self.split.kernel}; the number of planes must be a multiple of "
-                "8, and the filter sizes equal"
-            )
+    operand: str = "fp32"
+    #: Bytes of the Winograd domain that are worked on at a time. What fits an H200's L2 cache (50 MB)
+    #: takes 5 to 20 % longer for many digits: its launches are short.
+    most: int = 128 << 20
 
     # -- sizes -------------------------------------------------------------------------------------
     @property
@@ -93,26 +191,28 @@ class Convolution:
 
     @property
     def arch(self) -> int:
-        """Least compute capability of the transforms."""
-        return 80 if self.operand in ("tf32", "tf32x3") else 75
+        return 80 if self.operand.startswith("tf32") else 75
+
+    @property
+    def pairs(self) -> bool:
+        """Whether an operand is the sum of two numbers."""
+        return self.operand.endswith("x3")
 
     @property
     def tiles(self) -> int:
-        """Tiles along an axis."""
         return -(-self.shape.out // self.m)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an operand."""
         return 2 if self.operand == "fp16" else 4
 
     @property
     def row_bytes(self) -> int:
         """Bytes of channels that the tensor cores' loader takes at a time."""
         held = self.shape.channels * self.itemsize
-        if self.operand in ("tf32x3", "fp16x3") and held % 128 == 0:  # whole lines of the cache
+        if self.pairs and held % 128 == 0:  # whole lines of the cache
             return 128
-        return 64 if held > 32 or self.operand == "fp16x3" else 32
+        return 64 if held > 32 else 32
 
     @property
     def channels(self) -> int:
@@ -135,24 +235,15 @@ class Convolution:
             return self.tiles + group.count - 1
         return self.tiles * group.count
 
-    def images_at_a_time(self, batch: int, most: int = DENSE_BYTES) -> int:
-        """Return how many images go through the kernels together, V and W in ``most`` bytes."""
+    def images_at_a_time(self, batch: int) -> int:
+        """Return how many images go through the kernels together, V and W in `most` bytes."""
         v = self.starts * self.channels * self.itemsize
         w = self.split.points(self.m) * self.tiles**2 * self.shape.planes * 4
-        return min(batch, max(1, most // (v + w)))
+        return min(batch, max(1, self.most // (v + w)))
 
-    @cached_property
-    def scales(self) -> tuple[float, float]:
-        """Powers of two that V and U of ``fp16x3`` are multiplied by."""
-        out = []
-        for matrix, largest in zip((2, 1), self.largest, strict=True):
-            sums = [abs(cook_toom(self.m, g.size)[matrix]).sum(1).max() for g in self.split.groups]
-            out.append(2.0 ** math.floor(math.log2(_LARGEST_HALF / (max(sums) ** 2 * largest))))
-        return out[0], out[1]
-
-    def scratch(self, batch: int, most: int = DENSE_BYTES) -> Forms:
-        """Return shape and dtype of V and W, in ``most`` bytes."""
-        images = self.images_at_a_time(batch, most)
+    def scratch(self, batch: int) -> Forms:
+        """Return shape and dtype of V and W, in `most` bytes."""
+        images = self.images_at_a_time(batch)
         w = images * self.split.points(self.m) * self.tiles**2 * self.shape.planes
         dtype = np.float16 if self.operand == "fp16" else np.float32
         return {
@@ -162,7 +253,11 @@ class Convolution:
 
     # -- filters -----------------------------------------------------------------------------------
     def filters(self, w: Array) -> Array:
-        """Return U of filters (K, C, k, k): transformed in float64, rounded once to the operand.
+        """Return U of filters (K, C, k, k): transformed in float64, rounded once to the operand."""
+        return self.transformed(w).astype(np.float16 if self.operand == "fp16" else np.float32)
+
+    def transformed(self, w: Array) -> Array:
+        """Return U of filters (K, C, k, k) in float64.
 
         Of NumPy or CuPy. Each point holds (channels, planes); on tensor cores (planes, channels).
         """
@@ -172,16 +267,7 @@ class Convolution:
         padded[:, :, :channels, :planes] = w.transpose(2, 3, 1, 0)
         if self.on_tensor_cores:
             padded = xp.ascontiguousarray(padded.swapaxes(2, 3))
-        u = transform_filters(padded, self.split, self.m)
-        if self.operand == "fp16":
-            return u.astype(np.float16)
-        if self.operand == "fp16x3":  # for 8 channels their higher halves, then the lower ones
-            u = u * self.scales[1]
-            high = u.astype(np.float16)
-            halves = [high, (u - high.astype(np.float64)).astype(np.float16)]
-            both = [half.reshape(*u.shape[:-1], -1, 1, 8) for half in halves]
-            return xp.concatenate(both, axis=-2).view(np.float32).reshape(u.shape)
-        return tf32(u) if self.operand == "tf32" else u.astype(np.float32)
+        return transform_filters(padded, self.split, self.m)
 
     # -- launches ----------------------------------------------------------------------------------
     def launches(
@@ -193,15 +279,13 @@ class Convolution:
         scratch: dict[str, Array],
         processors: int,
         response: Response | None = None,
-        *,
-        most: int = DENSE_BYTES,
     ) -> list[Launch]:
         """Return the launches: source (B, width, width, C) -> target (B, out, out, planes).
 
-        ``scratch`` is of the same ``most`` bytes; arrays may be None where launches are only named.
+        Arrays may be None where launches are only named.
         """
         out: list[Launch] = []
-        images = self.images_at_a_time(batch, most)
+        images = self.images_at_a_time(batch)
         for first in range(0, batch, images):
             part = slice(first, min(first + images, batch))
             maps = _cut(source, part), u, _cut(target, part)
@@ -220,10 +304,7 @@ class Convolution:
         """Return the launches of as many images as go together; maps: source, U, target."""
         count, (source, u, target) = np.int32(images), maps
         v, w = scratch["winograd_v"], scratch["winograd_w"]
-        starts, pairs = max(map(self._axis_starts, self.split.groups)), len(self.split.groups) ** 2
-        order = {"THREAD_WISE": 1} if self.thread_wise else {}
-        if self.thread_wise:
-            starts, pairs = self.tiles * len(self.split.sizes), 1
+        starts, pairs, order = self._order()
         start = Launch(
             self._kernel("input_transform", MAP=self.shape.source, **order),
             (-(-images * starts**2 * self.channels // _THREADS), pairs, 1),
@@ -238,15 +319,17 @@ class Convolution:
         )
         return [start, Launch(kernel, grid, (v, u, w, count)), inverse]
 
+    def _order(self) -> tuple[int, int, dict[str, int]]:
+        """Return input tiles along an axis, pairs of groups, and defines, of the input's transform."""
+        return max(map(self._axis_starts, self.split.groups)), len(self.split.groups) ** 2, {}
+
     def geometry(self) -> Iterator[tuple[str, int | float | str]]:
         """Yield the definitions that all kernels share (see ``winograd.cuh``)."""
         shape = self.shape
         yield from (("M", self.m), ("KSIZE", shape.kernel), ("TILES", self.tiles))
         yield from (("WIDTH", shape.width), ("CHANNELS", shape.channels), ("CV", self.channels))
         yield from (("OUT", shape.out), ("KM", shape.planes))
-        yield "OPERAND", _OPERANDS.index(self.operand)
-        if self.operand == "fp16x3":
-            yield from zip(("V_SCALE", "U_SCALE"), (f"{s!r}f" for s in self.scales), strict=True)
+        yield "OPERAND", self.operands[self.operand]
         for i in range(2):
             there = i < len(self.split.groups)
             group = self.split.groups[i if there else 0]
@@ -259,7 +342,6 @@ class Convolution:
                 yield f"{name}{i}", numbers if there else "0.0f"
 
     def _kernel(self, name: str, **more: int) -> Kernel:
-        """One of the kernels of ``winograd.cu`` beside the product."""
         stage, registers = _STAGES[name]
         defines = (*self.geometry(), *more.items(), ("STAGE", stage))
         return Kernel("winograd.cu", name, defines, _THREADS, arch=self.arch, registers=registers)
@@ -299,7 +381,7 @@ class Convolution:
         if self.on_tensor_cores:
             # eight warps of whole 16x16 fragments; float32's sums and totals fill the registers
             sizes = [(bm, bn) for bm, bn in sizes if bm > 32 or bn % 64 == 0] + [(16, 128)]
-            if self.operand in ("tf32x3", "fp16x3"):
+            if self.pairs:
                 sizes = [(bm, bn) for bm, bn in sizes if bm * bn <= 8192]
         return min(sizes, key=cost)
 

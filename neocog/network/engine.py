@@ -6,7 +6,7 @@ maps of a few digits stay in the core's cache. Of a single part the largest prod
 """
 
 import time
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,18 +24,6 @@ Array = Any
 BATCH = 32
 #: Digits that one thread takes through the layers at a time.
 PART = 4
-
-
-class Bound(NamedTuple):
-    """What a stage does for a batch, and the least time that the device needs for it.
-
-    ``version`` names the kernels, ``ms`` is the roofline: see :mod:`neocog.cuda.roofline`.
-    """
-
-    version: str
-    flops: float
-    bytes: float
-    ms: float
 
 
 class AnyEngine(Protocol):
@@ -64,9 +52,6 @@ class AnyEngine(Protocol):
 
     def stage_times(self, digits: NDArray[np.uint8], *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage, as :meth:`Engine.stage_times`."""
-
-    def bounds(self, batch: int) -> dict[str, Bound]:
-        """Return what each stage does for a batch, by stage, where that is known."""
 
 
 class Layers:
@@ -172,9 +157,6 @@ class Engine:
         with one_blas_thread():
             passes = [self._timed_pass(digits) for _ in range(repeats + 2)][2:]
         return {name: np.array([times[name] for times in passes]) for name in passes[0]}
-
-    def bounds(self, batch: int) -> dict[str, Bound]:
-        return {}
 
     def _respond(self, digits: NDArray[np.uint8]) -> Array:
         parts, within = self._split(digits)

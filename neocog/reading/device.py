@@ -22,7 +22,7 @@ _FINDER_ARCH = 80  # compute capability, times ten, that the finder's kernels ne
 
 
 def choose_device(name: str) -> str:
-    """Turn "auto", "cpu", "cuda" (every GPU) or "cuda:N" into a device that can read.
+    """Turn "auto", "cpu", "cuda" (the first GPU) or "cuda:N" into a device that can read.
 
     ``auto`` is CUDA where it can be used, else the CPU; if there is an NVIDIA driver all the same, the reason
     is told on stderr, once. UsageError if there is no device of that name, DeviceError if it is not there.
@@ -34,7 +34,7 @@ def choose_device(name: str) -> str:
     from neocog.cuda import devices
 
     if name != "auto":
-        devices.numbers(name)
+        devices.number_of(name)
         return name
     reason = devices.trouble()
     if reason is None:
@@ -55,7 +55,7 @@ def open_engine(
     """Return the engine of a device, named as for `choose_device`.
 
     ``precision`` is fp16 by default on CUDA where the device multiplies matrices of it, and fp32 on the
-    CPU. Plans: :func:`neocog.cuda.plan.parse_plan`. The CPU takes ``threads``, all cores by default.
+    CPU. Plans: ``"default"``, ``"card"``. The CPU takes ``threads``, all cores by default.
     """
     from neocog.network.engine import Engine
 
@@ -124,10 +124,10 @@ def finder_beside(engine: "AnyEngine", model: "FinderModel") -> "LazyFinder":
     from neocog.vision.finder_model import LazyFinder
 
     if engine.device != "cpu":
-        from neocog.cuda.devices import numbers
+        from neocog.cuda.devices import number_of
         from neocog.cuda.launcher import gpu
 
-        number = numbers(engine.device)[0]
+        number = number_of(engine.device)
         if gpu(number).arch >= _FINDER_ARCH:
             return finder_on(model, f"cuda:{number}")
     return LazyFinder(model)
@@ -147,9 +147,9 @@ def check_names(precision: str | None, plan: str) -> None:
 
         precision_on(0, precision)
     if plan != "default":
-        from neocog.cuda.plan import parse_plan
+        from neocog.cuda.plan import plan_of
 
-        parse_plan(plan)
+        plan_of(plan, "fp32")
 
 
 @cache

@@ -41,8 +41,8 @@ class Reader:
         Name of a shipped model, a model file, or a loaded model; ``neocog-lines`` by default. A line
         model reads whole numbers with their signs; a digit model reads pages box by box.
     device : str
-        Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU; the finder on the
-        first) or ``"cuda:N"``.
+        Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (the first GPU) or
+        ``"cuda:N"``.
     precision, plan : str, optional
         As :func:`neocog.reading.device.open_engine`.
     min_p : float, optional

@@ -4,8 +4,8 @@ from typing import Literal
 
 import numpy as np
 
+from experiments.winograd.dense import Dense
 from neocog.cuda.kernel import Array, Kernel, Launch
-from neocog.cuda.winograd import Convolution
 
 Indexing = Literal["channel-wise", "thread-wise", "channel-wise, own banks"]
 #: The two orders that the paper compares, and the first without its conflicts of banks.
@@ -29,7 +29,7 @@ def filter_grid(indexing: Indexing, fast: int, slow: int, subfilters: int) -> tu
     return (-(-fast // BLOCK_FAST) * subfilters, -(-slow // BLOCK_SLOW), 1)
 
 
-def filter_split_shared(plan: Convolution) -> int:
+def filter_split_shared(plan: Dense) -> int:
     """Return the bytes of shared memory that a block of :func:`filter_split` takes."""
     largest = plan.split.groups[0].size
     held = (largest * largest + (plan.m + largest - 1) * largest) | 1
@@ -37,7 +37,7 @@ def filter_split_shared(plan: Convolution) -> int:
 
 
 def filter_split_kernel(
-    plan: Convolution, indexing: Indexing, *, census: bool = False, paper_layout: bool = False
+    plan: Dense, indexing: Indexing, *, census: bool = False, paper_layout: bool = False
 ) -> Kernel:
     """Return the kernel of :func:`filter_split`."""
     defines: tuple[tuple[str, int | float | str], ...] = (
@@ -54,7 +54,7 @@ def filter_split_kernel(
 
 
 def filter_split(
-    plan: Convolution,
+    plan: Dense,
     w: Array,
     u: Array,
     indexing: Indexing,
@@ -64,7 +64,7 @@ def filter_split(
 ) -> Launch:
     """Return the launch that makes U of filters (K, C, k, k), Algorithm 1 of Lee and Kwak.
 
-    ``u`` is as `Convolution.filters` gives it; where it has more channels or planes than ``w`` the
+    ``u`` is as `Dense.filters` gives it; where it has more channels or planes than ``w`` the
     rest stays as it is. ``census`` (warps, 4) uint32, zeros, gets the lanes of each warp that
     transformed sub-filters of each size. With ``paper_layout`` ``u`` is the paper's, (C, K, n, n,
     sub-filters), n points of the largest part; the products here do not take it.

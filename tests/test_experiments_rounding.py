@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from neocog.cuda.rounding import bf16, of_bf16, tf32
+from experiments.harness.rounding import bf16, of_bf16, tf32
 
 NUMBERS = np.random.default_rng(0).normal(size=(40, 50)).astype(np.float32) * 1e3
 

@@ -8,10 +8,10 @@ tiles, by the bytes of the transformed filters where there are few.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from experiments.winograd.dense import Dense
+from experiments.winograd.filters import filter_split_shared
 from neocog.cuda.kernel import shared_limit
-from neocog.cuda.winograd import Convolution, Operand, Shape
-from neocog.cuda.winograd_filters import filter_split_shared
-from neocog.cuda.winograd_transforms import Split
+from neocog.cuda.winograd import Shape, Split
 from neocog.errors import UsageError
 
 
@@ -19,7 +19,7 @@ from neocog.errors import UsageError
 class Rates:
     """What a GPU does at most."""
 
-    flops: dict[Operand, float]  # operations a second; tf32x3 and fp16x3 take three products for one
+    flops: dict[str, float]  # operations a second; tf32x3 and fp16x3 take three products for one
     memory: float  # bytes a second
     cache: float  # bytes a second
     cached: int  # bytes of a kernel's results that the next one still finds in the L2 cache
@@ -57,7 +57,7 @@ class Count:
     bytes: float  # from and to memory: input, filters, output
     between: float  # bytes of V and W, which the kernels hand over
 
-    def seconds(self, plan: Convolution, scratch: float, rates: Rates = H200) -> float:
+    def seconds(self, plan: Dense, scratch: float, rates: Rates = H200) -> float:
         """Return the least time; ``scratch`` is how many bytes of V and W there are in all."""
         at = rates.cache if scratch <= rates.cached else rates.memory
         moved = self.bytes / rates.memory + self.between / at
@@ -65,7 +65,7 @@ class Count:
         return rates.launch + max(moved, self.flops / rate)
 
 
-def counts(plan: Convolution, batch: int) -> tuple[Count, ...]:
+def counts(plan: Dense, batch: int) -> tuple[Count, ...]:
     """Return the counts of the three kernels for ``batch`` images."""
     shape, m = plan.shape, plan.m
     points, tiles = plan.split.points(m), plan.tiles**2
@@ -88,14 +88,14 @@ def counts(plan: Convolution, batch: int) -> tuple[Count, ...]:
     )
 
 
-def seconds(plan: Convolution, batch: int, rates: Rates = H200) -> float:
+def seconds(plan: Dense, batch: int, rates: Rates = H200) -> float:
     """Return the least time of a convolution by its counts; see :class:`Count`."""
     steps = counts(plan, batch)
     scratch = steps[1].between
     return sum(step.seconds(plan, scratch, rates) for step in steps)
 
 
-def direct_flops(plan: Convolution, batch: int) -> float:
+def direct_flops(plan: Dense, batch: int) -> float:
     """Return the operations of the direct convolution, 2 k^2 C K for an output."""
     shape = plan.shape
     return 2.0 * shape.kernel**2 * shape.channels * shape.planes * shape.out**2 * batch
@@ -112,7 +112,7 @@ def splits(kernel: int) -> Iterator[Split]:
     yield from (Split(kernel, sizes) for sizes in sorted(found))
 
 
-def choose(shape: Shape, batch: int, *, arch: int = 90, operand: Operand = "tf32x3") -> Convolution:
+def choose(shape: Shape, batch: int, *, arch: int = 90, operand: str = "tf32x3") -> Dense:
     """Return the way of least time by count for a convolution of ``batch`` images.
 
     Below compute capability 8.0 products run on the CUDA cores, in float32. A UsageError if filters
@@ -120,8 +120,8 @@ def choose(shape: Shape, batch: int, *, arch: int = 90, operand: Operand = "tf32
     """
     if not LEAST_TAPS <= shape.kernel <= MOST_TAPS:
         raise UsageError(f"filters of {shape.kernel}x{shape.kernel}: choose 3x3 to 51x51")
-    held: Operand = operand if arch >= 80 else "fp32"
-    plans = [Convolution(shape, split, m, held) for split in splits(shape.kernel) for m in CHOSEN_TILES]
+    held = operand if arch >= 80 else "fp32"
+    plans = [Dense(shape, split, m, held) for split in splits(shape.kernel) for m in CHOSEN_TILES]
     limit = shared_limit(arch)  # below 8.0 parts of 4 are too large to be transformed
     plans = [plan for plan in plans if filter_split_shared(plan) <= limit]
     return min(plans, key=lambda plan: seconds(plan, batch, _REACHED))

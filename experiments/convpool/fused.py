@@ -1,23 +1,31 @@
-"""How ``kernels/conv_avgpool.cu`` deals a convolution with pooling to blocks and warps."""
+"""Convolution and average pooling as one operation: ``kernels/conv_avgpool.cu``.
+
+The mean of p x p neighbouring results of a convolution is the convolution, at stride p, of the
+means of p x p neighbouring inputs (the *direct sum* of the paper): p^2 times fewer products. One kernel
+does it, with no map in between. :func:`candidates` are the ways to deal it to blocks and warps.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
-from pathlib import Path
+from typing import Any, Literal
 
-from neocog.cuda import tuned
-from neocog.cuda.kernel import Kernel, named, shared_limit, up
-from neocog.cuda.steps import MODES, Precision
-from neocog.errors import UsageError
+import numpy as np
 
+from experiments.harness.rounding import tf32
+from neocog.cuda.kernel import Array, Kernel, Launch, Machine, named, shared_limit, up
+from neocog.errors import InputError, UsageError
+from neocog.network.arrays import array_module
+
+#: ``tf32``: float32 whose products are of TF32; ``fp32``: each number as two of TF32; sums are float32.
+Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+#: Type of the arrays by precision; bfloat16 is held as its 16 bits.
+DTYPES: dict[Precision, str] = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "uint16"}
+_MODES: dict[Precision, int] = {"fp16": 0, "bf16": 1, "tf32": 2, "fp32": 3}  # MODE in the kernel
 #: MAP in the kernels, by operand type.
 MAPS: dict[Precision, int] = {"fp16": 1, "bf16": 2, "tf32": 0, "fp32": 0}
 #: Columns that ``kernels/wgmma_wide.cuh`` has an instruction for.
 _COLUMNS = (32, 64, 128, 256)
-#: Tilings measured on an H200, as ``neocog bench convpool --tilings`` writes them.
-TUNED = Path(__file__).with_name("convpool_tuned.json")
-_NEAR = 2.0  # a measured tiling serves batches up to this factor away
 _BARRIER_BYTES = 16
 _STATIC = 128  # bytes of shared memory beside the dynamic
 _OTHERS = 50  # registers of a thread beside sums and operands
@@ -39,7 +47,7 @@ class Shape:
 
     @property
     def mode(self) -> int:
-        return MODES[self.precision]
+        return _MODES[self.precision]
 
     @property
     def values(self) -> int:
@@ -130,11 +138,10 @@ class Tiling:
     def words(self) -> str:
         """Say it in short."""
         text = f"{64 * self.patches}x{self.planes}, {self.units} units, {self.stages} stages"
-        if self.split > 1:
-            text += f", split {self.split}"
-        if not self.wgmma:
-            return text + f", mma.sync {self.warps[0]}x{self.warps[1]}"
-        return text + f", wgmma {self.groups}+{self.producers}"
+        text += f", split {self.split}" * (self.split > 1)
+        if self.wgmma:
+            return text + f", wgmma {self.groups}+{self.producers}"
+        return text + f", mma.sync {self.warps[0]}x{self.warps[1]}"
 
 
 def kernel(shape: Shape, tiling: Tiling) -> Kernel:
@@ -181,23 +188,6 @@ def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
             f"the {most} bytes of shared memory of a block; use a smaller filter"
         )
     return sorted(set(found), key=lambda tiling: estimate(shape, tiling, processors))
-
-
-@cache
-def choose(shape: Shape, arch: int, processors: int) -> Tiling:
-    """Return the tiling measured for about this batch, else what :func:`candidates` ranks first."""
-    measured = _tuned().get(replace(shape, batch=0), {}) if tuned.serves(arch, processors) else {}
-    if near := tuned.nearest(measured, shape.batch, _NEAR):
-        return near
-    return candidates(shape, arch, processors)[0]
-
-
-@cache
-def _tuned() -> dict[Shape, dict[int, Tiling]]:
-    table: dict[Shape, dict[int, Tiling]] = {}
-    for shape, tiling, _ in tuned.rows(TUNED, Shape, Tiling):
-        table.setdefault(replace(shape, batch=0), {})[shape.batch] = tiling
-    return table
 
 
 def _all(shape: Shape, arch: int) -> Iterator[Tiling]:
@@ -293,3 +283,142 @@ def estimate(shape: Shape, tiling: Tiling, processors: int) -> float:
     together = 1 if tiling.wgmma else max(1, min(shared_limit(80) // max(shape.shared(tiling), 1), 2))
     waves = -(-shape.items(tiling) // (processors * together))
     return float(waves * together**0.5 * (share * chunk + around))
+
+
+def conv_avgpool(x: Array, w: Array, pool: int, *, padding: int = 0, precision: Precision = "fp32") -> Array:
+    """Convolve, then average over ``pool`` x ``pool`` places, as one operation on the GPU of CuPy arrays.
+
+    The same as ``avg_pool2d(conv2d(x, w, padding=padding), pool)`` of PyTorch: places that fill
+    no whole box are left out. ``x`` (B, C, H, W) and ``w`` (K, C, k, k), k of 1 .. 11, are both of the
+    type of the precision (`DTYPES`); ``pool`` is 2 .. 4. Returns (B, K, (H + 2 padding - k + 1) // pool,
+    ...), a view of channel-last memory.
+    """
+    from neocog.cuda.launcher import gpu
+
+    return ConvAvgPool(w, pool, padding=padding, precision=precision, machine=gpu(int(w.device.id)))(x)
+
+
+class ConvAvgPool:
+    """:func:`conv_avgpool` whose weights are packed once, on ``machine``.
+
+    Packed weights and scratch are kept from call to call: all calls go on one stream, or wait for
+    one another. ``box`` places a side are averaged in front of the product: ``pool`` if not given, 1
+    for inputs that are averaged already. ``tiling`` is taken instead of the first of `candidates`.
+    """
+
+    def __init__(
+        self,
+        w: Array,
+        pool: int,
+        *,
+        machine: Machine,
+        precision: Precision,
+        padding: int = 0,
+        box: int | None = None,
+        tiling: Tiling | None = None,
+    ) -> None:
+        if w.ndim != 4 or w.shape[2] != w.shape[3] or w.shape[2] not in range(1, 12) or pool not in (2, 3, 4):
+            raise InputError(
+                f"got filters {w.shape}, pooling {pool}; expected (planes, channels, k, k), k 1 to 11; 2 to 4"
+            )
+        self.pool, self.padding, self.box = pool, padding, pool if box is None else box
+        self.precision, self._machine, self._w, self._tiling = precision, machine, w, tiling
+        self.planes, self.inputs, self.kernel = int(w.shape[0]), int(w.shape[1]), int(w.shape[2])
+        self._packed: dict[tuple[int, int], Array] = {}
+        self._scratch: dict[tuple[int, int], tuple[Array, Array]] = {}
+
+    def __call__(self, x: Array) -> Array:
+        """Return the pooled convolution of x (B, C, H, W), a view of channel-last memory."""
+        machine = self._machine
+        for name, array in (("x", x), ("w", self._w)):
+            if str(array.dtype) != DTYPES[self.precision]:
+                raise InputError(f"{name}: got {array.dtype}, expected {DTYPES[self.precision]}")
+        least = self.kernel + self.box - 1
+        if x.ndim != 4 or x.shape[1] != self.inputs or min(x.shape[2:]) + 2 * self.padding < least:
+            raise InputError(
+                f"got {x.shape}, expected (batch, {self.inputs}, {least} or more, {least} or more)"
+            )
+        with machine.current():
+            stored = self.stored(x)
+            s = self.shape(stored.shape)
+            out = machine.xp.empty((s.batch, s.out_height, s.out_width, s.planes), stored.dtype)
+            machine.launch(self.launch(stored, out))
+        return out.transpose(0, 3, 1, 2)
+
+    def stored(self, x: Array) -> Array:
+        """Return x (B, C, H, W) as the kernel reads it: channel-last, in whole units."""
+        xp = array_module(x)
+        last = x.transpose(0, 2, 3, 1)
+        channels = up(self.inputs, 16 // last.dtype.itemsize)
+        if channels == self.inputs:
+            return last if last.flags.c_contiguous else xp.ascontiguousarray(last)
+        filled = xp.zeros((*last.shape[:3], channels), last.dtype)
+        filled[..., : self.inputs] = last
+        return filled
+
+    def shape(self, stored: tuple[int, ...]) -> Shape:
+        """Return the sizes for an input as the kernel reads it, (B, H, W, C)."""
+        batch, height, width, channels = stored
+        outer = self.kernel + self.box - 1  # what one output sees
+        rows, columns = ((n + 2 * self.padding - outer) // self.pool + 1 for n in (height, width))
+        return Shape(
+            *(batch, channels, self.planes, rows, columns),
+            kernel=self.kernel,
+            pool=self.pool,
+            box=self.box,
+            precision=self.precision,
+        )
+
+    def launch(self, stored: Array, out: Array) -> Launch:
+        """Return the launch for x as :meth:`stored` gives it, into out (B, H', W', K)."""
+        machine, shape = self._machine, self.shape(stored.shape)
+        tiling = self._tiling or candidates(shape, machine.arch, machine.processors)[0]
+        items = shape.items(tiling)
+        lasting = tiling.wgmma and tiling.split == 1  # blocks take item after item
+        blocks = min(items, machine.processors) if lasting else items
+        numbers = (*stored.shape, shape.out_height, shape.out_width, self.planes, self.padding, tiling.split)
+        args = (
+            *(stored, self._weights(machine.xp, shape, tiling), out),
+            *self._parts(machine.xp, shape, tiling),
+            *(np.int32(n) for n in numbers),
+        )
+        return Launch(kernel(shape, tiling), (blocks, 1, 1), args)
+
+    def _parts(self, xp: Any, shape: Shape, tiling: Tiling) -> tuple[Array, Array]:
+        """Parts of sums, and counts of blocks that came (0 before and after a launch)."""
+        groups = max(tiling.groups, 1)
+        sums = tiling.patches * 64 * tiling.planes * shape.items(tiling) if tiling.split > 1 else 1
+        counts = shape.tiles(tiling) * shape.slices(tiling) * groups
+        key = sums, counts
+        if key not in self._scratch:
+            self._scratch[key] = xp.empty(sums, np.float32), xp.zeros(counts, np.uint32)
+        return self._scratch[key]
+
+    def _weights(self, xp: Any, shape: Shape, tiling: Tiling) -> Array:
+        key = (tiling.planes, tiling.units)
+        if key not in self._packed:
+            self._packed[key] = pack(xp, self._w, shape, tiling)
+        return self._packed[key]
+
+
+def pack(xp: Any, w: Array, shape: Shape, tiling: Tiling) -> Array:
+    """Pack filters (K, C, k, k) in the order in which blocks take them.
+
+    Returns 32-bit words, flat: slice of planes, chunk of channels, tap, (fp32: higher, lower part,) unit,
+    plane, channel of the unit. Planes are dealt so that a lane ends with eight neighbouring ones.
+    """
+    planes, inputs = w.shape[:2]
+    slices, chunks, taps = shape.slices(tiling), shape.chunks(tiling), shape.kernel**2
+    values = shape.values
+    full = xp.zeros((slices * tiling.planes, taps, chunks * tiling.units * values), w.dtype)
+    full[:planes, :, :inputs] = w.reshape(planes, inputs, taps).transpose(0, 2, 1)
+    column = np.arange(tiling.planes)
+    tile, n = column // 8, column % 8
+    dealt = xp.asarray(32 * (tile // 4) + 8 * (n // 2) + 2 * (tile % 4) + n % 2)
+    full = full.reshape(slices, tiling.planes, taps, chunks, tiling.units, values)[:, dealt]
+    full = full.transpose(0, 3, 2, 4, 1, 5)  # slice, chunk, tap, unit, plane, channel
+    if shape.mode >= 2:
+        high = tf32(full)
+        parts = [high] if shape.mode == 2 else [high, tf32(full - high)]
+        full = xp.stack(parts, axis=3)
+    return xp.ascontiguousarray(full).reshape(-1).view(np.uint32)

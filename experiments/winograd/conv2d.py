@@ -1,0 +1,57 @@
+"""A convolution for any maps and filters: ``conv2d_winograd``, by decomposed Winograd on tensor cores."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from experiments.winograd.count import LEAST_TAPS, MOST_TAPS, choose
+from experiments.winograd.filters import filter_split
+from neocog.cuda.kernel import Array, Machine, up
+from neocog.cuda.winograd import Shape
+from neocog.errors import InputError
+
+_chosen = lru_cache(maxsize=256)(choose)
+
+
+def conv2d_winograd(x: Any, w: Any, *, padding: int | None = None, machine: Machine | None = None) -> Array:
+    """Convolve maps with filters (as deep learning has it: no filter is turned), stride 1.
+
+    ``x`` (B, C, H, W) and ``w`` (K, C, k, k), k from 3 to 51, are float32 arrays of CuPy. ``padding`` zeros
+    are around each map, (k - 1) // 2 if not given. The result is a CuPy array (B, K, H + 2 padding - k + 1,
+    W + 2 padding - k + 1), errors below 5e-5 of the largest output. It runs on the GPU that ``x`` lies on.
+    InputError if shapes or types do not fit.
+
+    Filters are split into parts of at most 4x4 whose products are summed in the Winograd domain
+    (Lee and Kwak 2025, section II; Huang et al. 2020), on tensor cores with every float32 as the
+    sum of two TF32 numbers. Split and tile are chosen by a count of operations and bytes. The
+    filters are transformed on the device in every call, threads ordered channel-wise (Algorithm 1).
+    """
+    planes, channels, kernel = (int(n) for n in w.shape[:3])
+    border = (kernel - 1) // 2 if padding is None else padding
+    batch, _, height, width = (int(n) for n in x.shape)
+    rows, columns = (n + 2 * border - kernel + 1 for n in (height, width))
+    fits = w.shape[1:] == (x.shape[1], kernel, kernel) and LEAST_TAPS <= kernel <= MOST_TAPS
+    if not fits or min(rows, columns, border + 1) < 1 or not x.dtype == w.dtype == np.float32:
+        raise InputError(
+            f"got maps {x.shape} of {x.dtype}, filters {w.shape} of {w.dtype} and padding {border}, expected "
+            f"float32, as many channels, filters of 3x3 to 51x51 that are no larger than the maps"
+        )
+    if machine is None:
+        from neocog.cuda.launcher import gpu
+
+        machine = gpu(int(x.device.id))
+    xp = machine.xp
+    with machine.current():
+        side = max(height, width) + 2 * border  # tiles are counted for a square
+        held = xp.zeros((batch, side, side, channels), np.float32)
+        inside = slice(border, border + height), slice(border, border + width)
+        held[:, inside[0], inside[1]] = x.transpose(0, 2, 3, 1)
+        plan = _chosen(Shape(kernel, side, channels, up(planes, 8)), batch, arch=machine.arch)
+        u = xp.zeros((plan.split.multiplications(plan.m) * plan.channels * plan.shape.planes,), np.float32)
+        machine.launch(filter_split(plan, xp.ascontiguousarray(w), u, "channel-wise"))
+        y = xp.empty((batch, plan.shape.out, plan.shape.out, plan.shape.planes), np.float32)
+        scratch = {name: xp.empty(*form) for name, form in plan.scratch(batch).items()}
+        for launch in plan.launches(batch, held, u, y, scratch, machine.processors):
+            machine.launch(launch)
+        return xp.ascontiguousarray(y[:, :rows, :columns, :planes].transpose(0, 3, 1, 2))
