@@ -6,6 +6,7 @@ import io
 import json
 import re
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -260,6 +261,59 @@ def test_no_more_connections_are_held_than_the_system_allows(monkeypatch: Any, c
         for connection in accepted:
             connection.close()
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_who_sends_no_whole_header_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn
+    from uvicorn.server import ServerState
+
+    monkeypatch.setattr(guard, "HEADER", 0.2)
+
+    async def echo(scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        head = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": body})
+
+    async def heard(*parts: bytes) -> bytes:
+        config, state = uvicorn.Config(echo, log_config=None), ServerState()
+        made = await asyncio.get_running_loop().create_server(
+            lambda: guard.Connection(config, state, {}), "127.0.0.1", 0
+        )
+        async with made:
+            reader, writer = await asyncio.open_connection(*made.sockets[0].getsockname())
+            for part in parts:
+                writer.write(part)
+                await asyncio.sleep(0.3 if part.endswith(b"\r\n\r\n") else 0.05)
+            said = await asyncio.wait_for(reader.read(), 3)  # keeping alive would take 5
+            writer.close()
+            assert not state.connections
+        return said
+
+    whole = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
+    assert asyncio.run(heard()) == b""
+    assert asyncio.run(heard(b"GET / HT", b"TP/1.1\r\n")) == b""
+    assert asyncio.run(heard(whole, b"bo")).endswith(b"\r\n\r\nbo")  # the rest is not waited for
+    assert asyncio.run(heard(whole, b"body", b"GET")).endswith(b"\r\n\r\nbody")
+
+
+def test_errors_of_connections_are_one_line_and_tls_has_a_deadline(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(guard, "_told", {})
+    monkeypatch.setattr(guard, "HEADER", 0.2)
+
+    async def silent() -> bytes:
+        loop, context = asyncio.get_running_loop(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        for _ in range(99):
+            loop.call_exception_handler({"message": "no room", "exception": OSError(24, "too many")})
+        async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0, ssl=context) as made:
+            reader, writer = await asyncio.open_connection(*made.sockets[0].getsockname())
+            said = await asyncio.wait_for(reader.read(), 3)
+            writer.close()
+        return said
+
+    with asyncio.Runner(loop_factory=guard.Loop) as runner:
+        assert runner.run(silent()) == b""
+    assert capsys.readouterr().err == "neocog: no room: OSError(24, 'too many')\n"
 
 
 def test_what_takes_too_long_is_given_up(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

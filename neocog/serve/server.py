@@ -57,7 +57,7 @@ def serve(
     from neocog.batch.run import usual_workers
     from neocog.serve.app import Api, make_app
     from neocog.serve.corrections import Corrections
-    from neocog.serve.guard import tell_rarely
+    from neocog.serve.guard import Connection, Loop
     from neocog.serve.work import Service
 
     kept = None if corrections is None else Corrections(corrections)
@@ -76,7 +76,7 @@ def serve(
             api.signs += reader.pattern.form
         app = make_app(api, token=token, names=(machine, f"{machine}.local"))
         config = uvicorn.Config(
-            app, http="h11", ws="none", lifespan="off", log_config=None, log_level="critical",
+            app, http=Connection, ws="none", lifespan="off", log_config=None, log_level="critical",
             access_log=False, server_header=False, backlog=BACKLOG, timeout_graceful_shutdown=2,
             ssl_certfile=certificate, ssl_keyfile=key, ssl_keyfile_password="-",
         )  # fmt: skip
@@ -91,10 +91,7 @@ def serve(
         shown = f"[{host}]" if ":" in host else host
         scheme, path = "http" if certificate is None else "https", "" if token is None else f"{token}/"
         tell(f"open {scheme}://{shown}:{port}/{path} (Ctrl-C ends it)")
-        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:  # it asks `Listener`
-            runner.get_loop().set_exception_handler(
-                lambda _, told: tell_rarely(told["message"], f"{told['message']}: {told.get('exception')!r}")
-            )
+        with asyncio.Runner(loop_factory=Loop) as runner:
             runner.run(server.serve(sockets=[listener]))
         service.check()
 
