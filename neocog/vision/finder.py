@@ -267,7 +267,7 @@ def agreed(told: Finding, found: Finding) -> Finding:
     They are weighted by their scores; those that are told are among these.
     """
     digits, also = told.kinds < 10, found[found.kinds < 10]
-    share = np.where(of_union(told.boxes[digits], also.boxes) >= SAME_PLACE, also.scores, 0)
+    share = np.where(overlaps(told.boxes[digits], also.boxes)[0] >= SAME_PLACE, also.scores, 0)
     guesses = told.guesses.copy()
     guesses[digits] = share @ also.guesses / share.sum(axis=1, keepdims=True)
     guesses[digits] -= np.log(np.exp(guesses[digits]).sum(axis=1, keepdims=True))
@@ -277,27 +277,15 @@ def agreed(told: Finding, found: Finding) -> Finding:
 
 def overlaps(a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
     """What boxes (N, 4), (M, 4) share: of their union, of the smaller one, of the first; (N, M) each."""
-    common = _common(a, b)
-    first, second = a[:, 2] * a[:, 3], b[:, 2] * b[:, 3]
-    smaller = np.minimum(first[:, None], second)
-    union = first[:, None] + second - common
-    wholes = (union, smaller, first[:, None])
-    return tuple(np.asarray(common / np.maximum(whole, 1e-6), np.float32) for whole in wholes)
-
-
-def of_union(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What boxes have in common of their union, as `overlaps` has it."""
-    common = _common(a, b)
-    union = (a[:, 2] * a[:, 3])[:, None] + b[:, 2] * b[:, 3] - common
-    return np.asarray(common / np.maximum(union, 1e-6, out=union), np.float32)
-
-
-def _common(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Pixels that boxes (N, 4) and (M, 4) share, (N, M)."""
     sides = []
     for axis in (0, 1):
         low, high = a[:, axis], a[:, axis] + a[:, axis + 2]
         shared = np.minimum(high[:, None], b[:, axis] + b[:, axis + 2])
         shared -= np.maximum(low[:, None], b[:, axis])
         sides.append(np.maximum(shared, 0, out=shared))
-    return np.asarray(sides[0] * sides[1], np.float32)
+    common = sides[0] * sides[1]
+    first, second = a[:, 2] * a[:, 3], b[:, 2] * b[:, 3]
+    smaller = np.minimum(first[:, None], second)
+    union = first[:, None] + second - common
+    wholes = (union, smaller, first[:, None])
+    return tuple(np.asarray(common / np.maximum(whole, 1e-6), np.float32) for whole in wholes)
