@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neocog.evaluation.evaluate import NO_ANSWER, PictureScore, evaluate_digits
-from neocog.evaluation.timing import StageTime, Timing, digit_boxes, made_page, page_times
+from neocog.evaluation.timing import digit_boxes, made_page, measure, page_times
 from neocog.learning.formats import Digits
 from neocog.network.decision import answers
 from neocog.network.engine import Engine
@@ -81,12 +81,11 @@ def test_edit_distance_is_a_distance(a: str, b: str, c: str) -> None:
 
 
 def test_timing_is_per_batch_and_per_digit() -> None:
-    stages = (StageTime("US1", 6.0, 7.0, 8.0), StageTime("UC1", 2.0, 2.0, 2.0))
-    times = Timing(stages, np.array([8.0, 8.0, 16.0]), 8)
-    facts = times.to_dict()
-    assert [(stage["name"], stage["ms"]) for stage in facts["stages"]] == [("US1", 6), ("UC1", 2)]
-    assert (facts["ms_per_digit"], facts["batch"]) == (1.0, 8)
-    assert 1.0 < facts["ms_per_digit_p95"] <= facts["ms_per_digit_p99"] <= 2.0
+    facts = measure(Engine(tiny_model()), batch=2, seconds=0)
+    assert [stage["name"] for stage in facts["stages"]][:2] == ["U0", "UG"]
+    assert sum(stage["ms"] for stage in facts["stages"]) == pytest.approx(2 * facts["ms_per_digit"], abs=1e-3)
+    assert facts["ms_per_digit"] <= facts["ms_per_digit_p95"] <= facts["ms_per_digit_p99"]
+    assert (facts["passes"], facts["batch"]) == (5, 2)
 
 
 def test_digits_are_made_alike_each_time_and_the_made_page_holds_them() -> None:
@@ -98,5 +97,5 @@ def test_digits_are_made_alike_each_time_and_the_made_page_holds_them() -> None:
     crops = [digit_of_box(page, box) for box in digit_boxes(12)]
     assert all(crop.max() == 255 for crop in crops)
     assert not digit_of_box(page, digit_boxes(13)[-1]).any()
-    names = [stage.name for stage in page_times(Engine(tiny_model()), 3, repeats=1)]
+    names = [stage["name"] for stage in page_times(Engine(tiny_model()), 3, repeats=1)]
     assert names == ["decode", "find", "normalise"]

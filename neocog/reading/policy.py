@@ -90,12 +90,14 @@ def read_valid(path: str | Path) -> tuple[str, ...]:
             data = stream.read(MAX_VALID + 1)
         if len(data) > MAX_VALID:
             raise UsageError(f"{path}: more than {MAX_VALID >> 20} MiB of valid numbers; list fewer")
-        return tuple(filter(None, map(str.strip, data.decode("utf-8-sig").splitlines())))
-    except (OSError, UnicodeDecodeError) as error:
+        if b"\0" not in data:
+            return tuple(filter(None, map(str.strip, data.decode("utf-8-sig").splitlines())))
+        why = "not text"
+    except UnicodeDecodeError:
+        why = "not UTF-8 text"
+    except OSError as error:
         why = reason_of(error).lower()
-        raise UsageError(
-            f"{path}: no list of valid numbers, one a line ({why}); give another --valid"
-        ) from None
+    raise UsageError(f"{path}: no list of valid numbers, one a line ({why}); give another --valid")
 
 
 def threshold_for(card: Mapping[str, Any], max_error: float) -> float:
