@@ -36,6 +36,16 @@ def edits(first: str, second: str) -> tuple[int, dict[int, int]]:
     return int(cost), dict(pairs)
 
 
+def own_parts(written: str, words: Sequence[str]) -> list[str]:
+    """Return what is written where each word was read; a character between two that neither has is both's."""
+    pairs, at, out = edits("".join(words), written)[1], 0, []
+    for word in words:
+        first, at = at, at + len(word)
+        low = max((j for i, j in pairs.items() if i < first), default=-1) + 1
+        out.append(written[low : min((j for i, j in pairs.items() if i >= at), default=len(written))])
+    return out
+
+
 def compared(written: str, read: str, *, signs: bool, spaces: bool) -> Row:
     """Compare one `plain` line; ``signs`` and ``spaces``: whether its label has those that are written.
 

@@ -116,6 +116,7 @@ def _evaluate_pictures(
     if signs and pictures.texts:
         score = replace(score, expected=pictures.texts, signs=True)
         facts |= {f"{name}_text": score.to_dict()[name] for name in ("cer", "exact")}
+    facts["risk"] = score.risk
     if as_json:
         print(to_json({**facts, **_about(reader), "wrong": score.wrong}))
         return score.failures
@@ -134,6 +135,11 @@ def _evaluate_pictures(
         print(
             f"with signs, spaces and line ends {_rate(facts['cer_text'])}   "
             f"pictures read exactly {100 * facts['exact_text']:.1f} %"
+        )
+    for row in facts["risk"]:
+        print(
+            f"numbers with p from {row['p']:g}: {100 * row['coverage']:.1f} % of the pictures, "
+            f"{row['wrong']:g} wrong (at most {100 * row['limit']:.2g} %, 95 % sure)"
         )
     return score.failures
 
