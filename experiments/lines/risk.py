@@ -32,9 +32,11 @@ from neocog.vision.strips import strip_of
 
 Row = dict[str, Any]
 TRIED = np.unique(np.round(1 - np.geomspace(0.8, 0.001, 80), 4)).tolist()  # thresholds of p
+MOST = 1000  # lines of a set
 RISKS = (0.005, 0.01, 0.02, 0.05)
-SILENT = 1 / 200  # signs that are lost or wrong without a "?", of real lines and of drawn ones: see `usual`
-COLUMNS = {"set": "set", "way": "read as", "numbers": "numbers|,", "wrong": "wrong|,", "missed": "lines without|,",
+SILENT = 1 / 200  # signs that are lost or wrong without a "?", of real lines and of drawn ones: min_p
+COLUMNS = {"set": "set", "way": "read as", "numbers": "numbers|,", "wrong": "wrong|,",
+           "missed": "lines without|,",
            **{f"at_{risk}": f"printed at {risk:.1%} wrong|.1%" for risk in RISKS}}  # fmt: skip
 
 
@@ -100,7 +102,7 @@ def curve(rows: Sequence[Row]) -> Row:
 
 
 def trade(sets: dict[str, list[Row]]) -> list[Row]:
-    """What a ``min_p`` costs in each set, and in the mean of those with signs: printed, wrong, signs wrong."""
+    """What a ``min_p`` costs in each set and in the mean of those with signs: printed, wrong, wrong signs."""
     signed, out = [name for name in sets if not name.startswith("strings")], list[Row]()
     for p in np.arange(0.3, 0.96, 0.05).round(2).tolist():
         shares: dict[str, list[float]] = {}
@@ -134,13 +136,14 @@ def main() -> None:
     found: dict[str, dict[str, list[Row]]] = {way: {} for way in ways}
     for name in args.sets.split(","):
         cases = [case for case in pictures_of(name, args.data, args.drawn) if case[0] not in doubtful]
+        cases = cases[:: -(-len(cases) // MOST)]
         for way, numbers in ways.items():
             found[way][name] = [
                 row for _, pixels, text in cases for row in judged(name, text, [*numbers(reader, pixels)])
             ]
     rows = [
-        {"set": name, "way": way, "numbers": sum(row["p"] > 0 for row in some), "wrong": counted(some, 1e-9)[1],
-         "missed": sum(row["p"] == 0 for row in some), **curve(some)}
+        {"set": name, "way": way, "numbers": sum(row["p"] > 0 for row in some),
+         "wrong": counted(some, 1e-9)[1], "missed": sum(row["p"] == 0 for row in some), **curve(some)}
         for way, sets in found.items() for name, some in sets.items()
     ]  # fmt: skip
     for row in [*rows, *(own := table(found["page"])), *(costs := trade(found["page"]))]:

@@ -80,10 +80,11 @@ class PictureScore:
 
     @property
     def risk(self) -> list[dict[str, float]]:
-        """Pictures whose numbers all have a p from a threshold on, wrong ones, and the limit of their share."""
+        """Pictures whose numbers all have a p from a threshold on, wrong ones, the limit of their share."""
+        numbers = [[n.p for line in own.lines for n in line.numbers or ()] for own in self.readings]
         p = np.array([
-            0.0 if "?" in own.text else min((n.p for line in own.lines for n in line.numbers or ()), default=0.0)
-            for own in self.readings
+            0.0 if "?" in own.text else min(some, default=0.0)
+            for own, some in zip(self.readings, numbers, strict=True)
         ])  # fmt: skip
         out = []
         for threshold in _THRESHOLDS:

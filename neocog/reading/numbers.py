@@ -49,6 +49,7 @@ _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has 
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 _NUMBER = 0.5  # mean probability of a line's characters below which these are letters, or what else it is
 _UPRIGHT = 0.8  # share of characters in right numbers, as expected, from which no turn of a page is looked at
+_PART = 0.5  # of numbers with another mark beside them that are wrong, of lines of registers: 30 of 67
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
 _ODDS, _SENSE = 2.0, 0.3  # log odds by the finder, and share of right characters, from which it is turned
 
@@ -129,7 +130,7 @@ def _likely(logp: Logs) -> float:
 def _line(
     reader: "Reader", logp: Logs, boxes_of: Callable[..., list[tuple[Box, float]]], others: Finding
 ) -> TextLine | None:
-    """What a line says; None if no digit is among it, or it hardly is a number. ``others``: marks not its own."""
+    """What a line says, ``others`` being no marks of it; None if it has no digit, or hardly is a number."""
     number, margin = _number(logp, reader)
     letters = margin is None and number.p < _NUMBER ** len(number.text)
     if letters or not any(char.isdigit() for char in number.text):
@@ -150,7 +151,7 @@ def _line(
             text = "".join(char.char for char in number.chars[first:last])
             p = float(np.exp(ctc.total(logp[begin : max(end, begin + 1)], text)))
         said = chars[first:last]
-        p *= 1 - _beside(around([char.box for char in said]), others)
+        p *= 1 - _PART * _beside(around([char.box for char in said]), others)
         if p < reader.policy.min_p and not any(char.reason for char in said):
             least = min(range(len(said)), key=lambda k: said[k].p)
             said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
@@ -159,7 +160,7 @@ def _line(
 
 
 def _beside(box: Box, others: Finding) -> float:
-    """Score of the likeliest of other marks that is beside a number, and half as high: perhaps a part of it."""
+    """Score of the likeliest mark that is beside a number, half as high, and perhaps a part of it."""
     left, top, wide, high = box
     x, y, w, h = others.boxes.T
     shared = np.minimum(top + high, y + h) - np.maximum(top, y)

@@ -108,7 +108,8 @@ class Reader:
         self.model: Model = model
         if max_error is not None and self.line_model is None:
             raise UsageError(
-                f"max_error speaks of whole numbers, but {model.name} reads digits; leave it out, or add --isolated"
+                f"max_error speaks of whole numbers, but {model.name} reads digits; "
+                "leave it out, or add --isolated"
             )
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
         self.engine = self.opened(device=device, precision=precision, plan=plan)
