@@ -66,6 +66,8 @@ def test_what_is_written_where_a_word_was_read():
     assert own_parts("12,50", ["12", "50"]) == ["12,", ",50"]
     assert own_parts("3750", ["37", "50"]) == ["37", "50"]
     assert own_parts("750", ["50"]) == ["750"]
+    assert own_parts("19 07 01", ["19", "0", "01"]) == ["19", "07", "01"]
+    assert own_parts("12 500", ["12500"]) == ["12500"]
     assert own_parts("", ["3"]) == [""]
 
 
@@ -84,6 +86,6 @@ def test_each_set_counts_the_same_in_the_table():
     row = risk.table({"few": few, "many": many})[-1]
     assert 0.5 < row["p"] <= 0.9
     assert row["risk"] == pytest.approx((0 + 10 / 1000) / 2)
-    assert row["error"] == pytest.approx(upper_limit(1, 200), abs=1e-5)
+    assert row["error"] == pytest.approx(upper_limit(363 / 200, 363), abs=1e-5)  # 4 / (1/100 + 1/1000)
     assert risk.curve(many)["at_0.01"] == 1
     assert risk.curve(few)["at_0.05"] == pytest.approx(100 / 110)

@@ -3,8 +3,8 @@
     python -m experiments.lines.risk DATA -o RESULT --drawn FOLDER [--reader MODEL] [--models FOLDER]
         [--sets strings:even,lectaurep,drawn]
 
-With ``--models`` the model is written into that folder, with the table in its card and ``min_p`` chosen
-anew, and the folder's SHA256SUMS.
+With ``--models`` the model is written into that folder, with the table in its card, and the folder's
+SHA256SUMS; with ``--min-p`` its card also has another ``min_p``: the result's ``trade`` says what it costs.
 """
 
 import os
@@ -34,7 +34,6 @@ Row = dict[str, Any]
 TRIED = np.unique(np.round(1 - np.geomspace(0.8, 0.001, 80), 4)).tolist()  # thresholds of p
 MOST = 1000  # lines of a set
 RISKS = (0.005, 0.01, 0.02, 0.05)
-SILENT = 1 / 200  # signs that are lost or wrong without a "?", of real lines and of drawn ones: min_p
 COLUMNS = {"set": "set", "way": "read as", "numbers": "numbers|,", "wrong": "wrong|,",
            "missed": "lines without|,",
            **{f"at_{risk}": f"printed at {risk:.1%} wrong|.1%" for risk in RISKS}}  # fmt: skip
@@ -59,7 +58,9 @@ def judged(name: str, written: str, told: Sequence[tuple[str, float]]) -> list[R
     kept = DIGITS if name.startswith("strings") else DIGITS + SIGNS  # labels of cheques have no signs
     words = [only(word, kept) for word, _ in told]
     rows = []
-    for word, own, (_, p) in zip(words, own_parts(only(plain(written), kept), words), told, strict=True):
+    for word, own, (_, p) in zip(
+        words, own_parts(only(plain(written), kept + " "), words), told, strict=True
+    ):
         signs = [only(text, SIGNS) for text in (word, own)], [only(text, DIGITS) for text in (word, own)]
         silent = word != own and (signs[0][0] != signs[0][1] or signs[1][0] == signs[1][1])
         if only(word, DIGITS):
@@ -74,19 +75,20 @@ def counted(rows: Sequence[Row], p: float) -> tuple[int, int, int]:
 
 
 def table(sets: dict[str, list[Row]]) -> list[Row]:
-    """Return what each threshold of p costs: each set counts the same, as many numbers as the least has.
+    """Return what each threshold of p costs; each set counts the same, however many numbers it has.
 
-    ``error`` is the upper limit of the mean of the sets' shares of wrong numbers, seen in that many. Only
-    thresholds with a lower one than all below them are kept.
+    ``error`` is the upper limit of the mean of S sets' shares of wrong numbers, as if seen in n numbers of
+    one set, n = S^2 / sum(1 / n_s): their share varies as much as that mean. Only thresholds with a lower
+    one than all below them are kept.
     """
     out: list[Row] = []
     for p in TRIED:
         counts = {name: counted(rows, p) for name, rows in sets.items()}
-        least = len(counts) * min(printed for printed, _, _ in counts.values())
-        if not least:
+        if not all(printed for printed, _, _ in counts.values()):
             break
+        n = int(len(counts) ** 2 / sum(1 / printed for printed, _, _ in counts.values()))
         risk = float(np.mean([wrong / printed for printed, wrong, _ in counts.values()]))
-        error = round(upper_limit(risk * least, least), 5)
+        error = round(upper_limit(risk * n, n), 5)
         if not out or error < out[-1]["error"]:
             coverage = float(np.mean([counts[name][0] / len(rows) for name, rows in sets.items()]))
             out.append({"p": p, "error": error, "risk": round(risk, 5), "coverage": round(coverage, 4),
@@ -115,10 +117,9 @@ def trade(sets: dict[str, list[Row]]) -> list[Row]:
     return out
 
 
-def written_into(model: LineModel, folder: Path, rows: list[Row], min_p: float, about: Row) -> str:
-    """Write a model with its tables and return its name and version; its weights are kept as they are."""
-    card = model.card | {"reading": {"min_p": min_p}, "rejection": about | {"table": rows}}
-    saved = replace(model, card=card).save(folder / f"{model.name}{SUFFIX}", precision="fp16")
+def written_into(model: LineModel, folder: Path, **card: Any) -> str:
+    """Write a model with more in its card and return its name and version."""
+    saved = replace(model, card=model.card | card).save(folder / f"{model.name}{SUFFIX}", precision="fp16")
     write_sums(folder)
     return saved.id
 
@@ -127,7 +128,7 @@ def main() -> None:
     args = data_and_output(
         __doc__, reader=("neocog-lines", "the line model, a name or a file"), drawn=(Path("drawn"), "folder"),
         sets=("strings:even,lectaurep,drawn", "what is read; strings:odd only if it is named"),
-        models=(Path(), "folder of models that the model with its tables goes into"),
+        models=(Path(), "folder that the model with its table goes into"), min_p=(0.0, "for its card"),
     ).parse_args()  # fmt: skip
     cv2.setNumThreads(1)
     model = load_lines(args.reader)
@@ -148,15 +149,12 @@ def main() -> None:
     ]  # fmt: skip
     for row in [*rows, *(own := table(found["page"])), *(costs := trade(found["page"]))]:
         print(", ".join(f"{key} {round(v, 4) if isinstance(v, float) else v}" for key, v in row.items()))
-    min_p = next((row["min_p"] for row in costs if row["mean sign"] <= SILENT), costs[-1]["min_p"])
-    print(f"min_p {min_p}")
     if args.models != Path():
-        about = {
-            "numbers": {row["set"]: row["numbers"] for row in rows if row["way"] == "page"},
-            "date": today(),
-        }
-        print(written_into(model, args.models, own, min_p, about))
-    write_results(args.output, rows, columns=COLUMNS, table=own, trade=costs, min_p=min_p, reader=model.id)
+        numbers = {row["set"]: row["numbers"] for row in rows if row["way"] == "page"}
+        card: Row = {"rejection": {"numbers": numbers, "date": today(), "table": own}}
+        card |= {"reading": {"min_p": args.min_p}} if args.min_p else {}
+        print(written_into(model, args.models, **card))
+    write_results(args.output, rows, columns=COLUMNS, table=own, trade=costs, reader=model.id)
 
 
 if __name__ == "__main__":

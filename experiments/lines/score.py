@@ -37,12 +37,14 @@ def edits(first: str, second: str) -> tuple[int, dict[int, int]]:
 
 
 def own_parts(written: str, words: Sequence[str]) -> list[str]:
-    """Return what is written where each word was read; a character between two that neither has is both's."""
-    pairs, at, out = edits("".join(words), written)[1], 0, []
+    """Return what is written where each word was read, without spaces; what is between two is both's."""
+    read, at, out = " ".join(words), 0, list[str]()
+    pairs = {i: j for i, j in edits(read, written)[1].items() if read[i] != " " or written[j] == " "}
     for word in words:
-        first, at = at, at + len(word)
+        first, at = at, at + len(word) + 1
         low = max((j for i, j in pairs.items() if i < first), default=-1) + 1
-        out.append(written[low : min((j for i, j in pairs.items() if i >= at), default=len(written))])
+        high = min((j for i, j in pairs.items() if i >= at - 1), default=len(written))
+        out.append(written[low:high].replace(" ", ""))
     return out
 
 

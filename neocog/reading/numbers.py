@@ -151,7 +151,7 @@ def _line(
             text = "".join(char.char for char in number.chars[first:last])
             p = float(np.exp(ctc.total(logp[begin : max(end, begin + 1)], text)))
         said = chars[first:last]
-        p *= 1 - _PART * _beside(around([char.box for char in said]), others)
+        p = min(p, 1 - _PART * _beside(around([char.box for char in said]), others))
         if p < reader.policy.min_p and not any(char.reason for char in said):
             least = min(range(len(said)), key=lambda k: said[k].p)
             said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
