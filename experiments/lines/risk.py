@@ -49,7 +49,8 @@ def page_numbers(reader: Reader, pixels: Any) -> Iterator[tuple[str, float]]:
 
 def strip_numbers(reader: Reader, pixels: Any) -> Iterator[tuple[str, float]]:
     """The same of the whole picture as one strip, its text as one number."""
-    number = ctc.number(reader.engine.likelihoods([strip_of(to_grey(pixels))])[0], bound=0.0)
+    engine: Any = reader.engine
+    number = ctc.number(engine.likelihoods([strip_of(to_grey(pixels))])[0], bound=0.0)
     yield number.text.replace(" ", ""), number.p
 
 
@@ -150,8 +151,8 @@ def main() -> None:
     for row in [*rows, *(own := table(found["page"])), *(costs := trade(found["page"]))]:
         print(", ".join(f"{key} {round(v, 4) if isinstance(v, float) else v}" for key, v in row.items()))
     if args.models != Path():
-        numbers = {row["set"]: row["numbers"] for row in rows if row["way"] == "page"}
-        card: Row = {"rejection": {"numbers": numbers, "date": today(), "table": own}}
+        counts = {row["set"]: row["numbers"] for row in rows if row["way"] == "page"}
+        card: Row = {"rejection": {"numbers": counts, "date": today(), "table": own}}
         card |= {"reading": {"min_p": args.min_p}} if args.min_p else {}
         print(written_into(model, args.models, **card))
     write_results(args.output, rows, columns=COLUMNS, table=own, trade=costs, reader=model.id)
