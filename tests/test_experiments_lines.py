@@ -67,6 +67,7 @@ def test_what_is_written_where_a_word_was_read():
     assert own_parts("3750", ["37", "50"]) == ["37", "50"]
     assert own_parts("750", ["50"]) == ["750"]
     assert own_parts("19 07 01", ["19", "0", "01"]) == ["19", "07", "01"]
+    assert own_parts("587", ["587", "7"]) == ["587", ""]
     assert own_parts("12 500", ["12500"]) == ["12500"]
     assert own_parts("", ["3"]) == [""]
 

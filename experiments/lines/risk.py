@@ -8,7 +8,7 @@ SHA256SUMS; with ``--min-p`` its card also has another ``min_p``: the result's `
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,19 +39,21 @@ COLUMNS = {"set": "set", "way": "read as", "numbers": "numbers|,", "wrong": "wro
            **{f"at_{risk}": f"printed at {risk:.1%} wrong|.1%" for risk in RISKS}}  # fmt: skip
 
 
-def page_numbers(reader: Reader, pixels: Any) -> Iterator[tuple[str, float]]:
-    """Yield words of a picture, each with its p; 0 for one without a digit."""
+def page_numbers(reader: Reader, pixels: Any) -> list[tuple[str, float]]:
+    """Return words of a picture from left to right, each with its p; 0 for one without a digit."""
+    found = []
     for line in reader.read(pixels).lines:
         numbers = iter(line.numbers or ())
         for word in line.words:
-            yield (word.text, 0.0) if word.digits is None else (word.text, next(numbers).p)
+            found.append((word.box[0], word.text, 0.0 if word.digits is None else next(numbers).p))
+    return [(text, p) for _, text, p in sorted(found)]
 
 
-def strip_numbers(reader: Reader, pixels: Any) -> Iterator[tuple[str, float]]:
-    """The same of the whole picture as one strip, its text as one number."""
+def strip_numbers(reader: Reader, pixels: Any) -> list[tuple[str, float]]:
+    """Return the same of the whole picture as one strip, its text as one number."""
     engine: Any = reader.engine
     number = ctc.number(engine.likelihoods([strip_of(to_grey(pixels))])[0], bound=0.0)
-    yield number.text.replace(" ", ""), number.p
+    return [(number.text.replace(" ", ""), number.p)]
 
 
 def judged(name: str, written: str, told: Sequence[tuple[str, float]]) -> list[Row]:
@@ -141,7 +143,7 @@ def main() -> None:
         cases = cases[:: -(-len(cases) // MOST)]
         for way, numbers in ways.items():
             found[way][name] = [
-                row for _, pixels, text in cases for row in judged(name, text, [*numbers(reader, pixels)])
+                row for _, pixels, text in cases for row in judged(name, text, numbers(reader, pixels))
             ]
     rows = [
         {"set": name, "way": way, "numbers": sum(row["p"] > 0 for row in some),
