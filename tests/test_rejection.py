@@ -89,7 +89,7 @@ def test_the_reader_takes_its_thresholds_from_the_card() -> None:
     with pytest.raises(UsageError, match="bears 1% or more"):
         Reader(model, max_error=0.005)
     digits = replace(tiny_model(), card=model.card)
-    with pytest.raises(UsageError, match="tiny reads digits; leave it out, or add --isolated"):
+    with pytest.raises(UsageError, match="tiny reads digits; leave it out"):
         Reader(digits, max_error=0.05)
     assert Policy.of(digits, max_error=0.05).min_p == 0.3
 

@@ -35,7 +35,7 @@ TRIED = np.unique(np.round(1 - np.geomspace(0.8, 0.001, 80), 4)).tolist()  # thr
 MOST = 1000  # lines of a set
 RISKS = (0.005, 0.01, 0.02, 0.05)
 COLUMNS = {"set": "set", "way": "read as", "numbers": "numbers|,", "wrong": "wrong|,",
-           "missed": "lines without|,",
+           "missed": "lines missed|,",
            **{f"at_{risk}": f"printed at {risk:.1%} wrong|.1%" for risk in RISKS}}  # fmt: skip
 
 

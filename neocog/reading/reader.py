@@ -109,7 +109,7 @@ class Reader:
         if max_error is not None and self.line_model is None:
             raise UsageError(
                 f"max_error speaks of whole numbers, but {model.name} reads digits; "
-                "leave it out, or add --isolated"
+                "leave it out (read --isolated takes it)"
             )
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
         self.engine = self.opened(device=device, precision=precision, plan=plan)
