@@ -13,7 +13,7 @@ from neocog.learning.formats import Digits
 from neocog.network.decision import answers
 from neocog.network.engine import Engine
 from neocog.network.u0 import made_digits
-from neocog.reading.records import PageReading
+from neocog.reading.records import LineReading, NumberReading, PageReading
 from neocog.text import edit_distance
 from neocog.vision.crops import digit_of_box
 from tests.support import digits_of, tiny_model
@@ -61,6 +61,17 @@ def test_picture_score() -> None:
     ]
     blank = PictureScore((PageReading("a", text="7"), PageReading("b", text="")), ("", ""), 1.0).to_dict()
     assert (blank["n_digits"], blank["cer"], blank["exact"]) == (0, None, 0.5)
+
+
+def test_risk_of_pictures_by_the_least_p_of_their_numbers() -> None:
+    def read(text: str, *p: float) -> PageReading:
+        numbers = tuple(NumberReading("7", one, (0, 0, 1, 1), ()) for one in p)
+        return PageReading("a", text=text, lines=(LineReading(text, (0, 0, 1, 1), (), numbers),))
+
+    readings = read("7", 0.99), read("77", 0.97, 0.6), read("?", 0.99), PageReading("b", text="")
+    rows = PictureScore(readings, ("7", "71", "1", "2"), 1.0).risk
+    assert [(row["p"], row["coverage"], row["wrong"]) for row in rows[:2]] == [(0.5, 0.5, 1), (0.8, 0.25, 0)]
+    assert [row["limit"] for row in rows[:2]] == [pytest.approx(0.95**0.5, abs=1e-4), 0.95]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from neocog.network import parallel, reference
 from neocog.network.fields import bell
 from neocog.network.model import Model, from_bytes, to_bytes
 from neocog.network.spec import preset
-from neocog.reading.reader import Reader
+from neocog.reading.policy import Policy
 from tests.support import few
 
 SPEC = preset("fukushima2003")
@@ -68,7 +68,7 @@ def test_a_model_has_a_table_of_errors(digits: Digits) -> None:
     model = learn("neocog-small", digits)
     rejection = model.card["rejection"]
     assert (rejection["digits"], rejection["marks"]) == (60, 60)
-    assert Reader(from_bytes(to_bytes(model), source="m"), max_error=0.5).policy.min_p > 0
+    assert Policy.of(from_bytes(to_bytes(model), source="m"), max_error=0.5).min_p > 0
     assert {"p", "error", "marks"} < set(rejection["table"][0])
     images, labels = digits
     kept = Mix.of(images[160:], labels[160:])

@@ -109,6 +109,7 @@ def _evaluate_pictures(
     if signs and pictures.texts:
         score = replace(score, expected=pictures.texts, signs=True)
         facts |= {f"{name}_text": score.to_dict()[name] for name in ("cer", "exact")}
+    facts["risk"] = score.risk
     if as_json:
         about = {"model": reader.model.id, "device": reader.engine.device}
         print(to_json({**facts, **about, "wrong": score.wrong}))
@@ -125,6 +126,11 @@ def _evaluate_pictures(
     if signs:
         words = f"with signs, spaces and line ends {_rate(facts['cer_text'])}"
         print(f"{words}   {exact.format(100 * facts['exact_text'])}")
+    for row in facts["risk"]:
+        print(
+            f"numbers with p from {row['p']:g}: {100 * row['coverage']:.1f} % of the pictures, "
+            f"{row['wrong']:g} wrong (at most {100 * row['limit']:.2g} %, 95 % sure)"
+        )
     return score.failures
 
 
