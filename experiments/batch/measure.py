@@ -39,7 +39,7 @@ from neocog.batch.tasks import Block
 from neocog.evaluation.evaluate import evaluate_digits
 from neocog.evaluation.timing import measure
 from neocog.learning.datasets import Digits, open_digits
-from neocog.learning.pages.page import make_page
+from neocog.learning.made import bank_of, make_page
 from neocog.network.parallel import cores
 from neocog.reading.formats import Format
 from neocog.reading.reader import Reader
@@ -181,15 +181,15 @@ def write_archive(digits: Digits, path: Path, count: int) -> None:
 
 
 def memory(bench: Bench) -> Iterator[Row]:
-    """Run ``neocog read`` on large pages of one digit, and watch its memory."""
+    """Run ``neocog read`` on large pages, and watch its memory."""
     count: int = bench.args.photos
-    folder, digits = bench.folder / "photos", bench.digits("validation")
+    folder, bank = bench.folder / "photos", bank_of(bench.digits("validation"))
     folder.mkdir()
     for number in range(count):
         path = folder / f"photo{number}.jpg"
         if number < PHOTOS:
             random = np.random.default_rng(number)
-            picture, _ = make_page("one_digit", digits.images, digits.labels, random)
+            picture, _ = make_page(bank, "plain", random)
             Image.fromarray(picture).convert("RGB").resize(PHOTO).save(path)
         else:
             os.link(folder / f"photo{number % PHOTOS}.jpg", path)

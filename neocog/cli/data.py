@@ -55,10 +55,10 @@ def make_pages(
 ) -> None:
     """Draw test pages of handwriting and their labels.csv.
 
-    They have shadows, folds, ruled paper, blur and so on. These conditions are also used to measure
-    the reader. Blank conditions are used only if listed in --conditions.
+    They have shadows, folds, ruled paper, blur and so on. Empty pages are drawn only if --conditions
+    has "empty".
     """
-    from neocog.learning.pages.page import known_conditions, pen_digits, write_pages
+    from neocog.learning.made import known_conditions, pen_digits, write_pages
 
     names = known_conditions([name for name in conditions.split(",") if name])
     pens = pen_digits(digits, tell=tell)

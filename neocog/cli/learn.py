@@ -27,7 +27,7 @@ SPLITS = ("learning", "train")
 USUALLY = Settings()
 _PANEL = "Recipes by gradient"
 #: Options that a finder, and a reader of lines, have a use for.
-_OF_A_FINDER = "finder fonts chunks data output seed minutes device checkpoints start"
+_OF_A_FINDER = "finder fonts chunks data output seed device checkpoints start"
 _OF_LINES = "lines steps data output seed minutes device checkpoints start precision"
 #: Options of one of these alone.
 _ALONE = {"fonts": "--finder", "chunks": "--finder", "steps": "--lines"}
@@ -92,7 +92,7 @@ Finder = option(
     "folder with mnist and hands/free): a convolutional network of 294 000 weights. --start continues from a "
     "finder's file, or from the run.safetensors of another run.",
 )  # fmt: skip
-Chunks = option("--chunks", "N", "Train on this many chunks of 4 096 pages instead of for --minutes.", min=1)
+Chunks = option("--chunks", "N", "Chunks of 4 096 pages that a finder learns from.", min=1)
 Lines = option(
     "--lines", None,
     "Train a reader of whole lines instead, on lines drawn with the digits of --data (a folder with mnist, "
@@ -139,7 +139,7 @@ def train(
     """
     sources = ((o, context.get_parameter_source(o.name or "")) for o in context.command.params)
     given: list[Any] = [option for option, source in sources if source and source.name != "DEFAULT"]
-    run: dict[str, Any] = {"seed": seed, "minutes": minutes, "folder": checkpoints, "start": start}
+    run: dict[str, Any] = {"seed": seed, "folder": checkpoints, "start": start}
     if finder is not None:
         folder = _only("--finder", _OF_A_FINDER, given, data)
         _learn_finder(finder, folder, *_where(output, device, "--finder"), chunks=chunks, fonts=fonts, **run)
@@ -237,7 +237,6 @@ def _by_gradient(
     from neocog.network.parallel import cores
     from neocog.network.spec import LABELS
 
-    settings = replace(settings, precision="fp32" if device == "cpu" else "tf32")
     if start is not None:
         settings = replace(settings, soft_share=0.0)
     settings.check()
@@ -249,7 +248,7 @@ def _by_gradient(
         kept, start, recipe_of(recipe, planes), mix, seed=settings.seed, reject=reject, progress=Counter
     )
     marks = begin.classes > LABELS
-    pools = Pools.draw(mix, validation, settings, marks=marks, jobs=cores())
+    pools = Pools.draw(mix, settings, marks=marks, jobs=cores())
 
     def report(figures: dict[str, float]) -> None:
         _say(", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in figures.items()))
@@ -292,7 +291,7 @@ def _only(what: str, used: str, given: list[Any], sets: list[str]) -> Path:
 
 
 def _learn_finder(
-    front: str, data: Path, place: str, device: str, *, seed: int, chunks: int, minutes: float | None,
+    front: str, data: Path, place: str, device: str, *, seed: int, chunks: int,
     folder: str | None, fonts: str | None, start: str | None,
 ) -> None:  # fmt: skip
     """Train a finder and write its file; a run in ``folder`` goes on where it stopped."""
@@ -304,7 +303,7 @@ def _learn_finder(
     if front != "wide":
         raise UsageError(f"finder '{front}' is unknown: choose wide")
     if start is not None and not Path(start).is_file():
-        raise UsageError(f"--start {start}: no such file; give a finder's file or a run.safetensors")
+        raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
     runs = Path(folder or Path(place).with_suffix(".run"))
     sources = hashlib.sha256(f"{data.resolve()} {fonts}".encode()).hexdigest()[:8]
     bank = runs / f"bank-{sources}.npz"
@@ -314,13 +313,11 @@ def _learn_finder(
         build_bank(data, fonts=_fonts(fonts)).save(bank)
     usual, cuda = FinderTraining(), device == "cuda"
     settings = replace(
-        usual, seed=seed, chunks=chunks, mixed=cuda, start=start,
-        seconds=None if minutes is None else 60 * minutes,
-        rate=usual.rate * (1 if start is None else _GENTLER),
-    )  # fmt: skip
+        usual, seed=seed, chunks=chunks, start=start, rate=usual.rate * (_GENTLER if start else 1)
+    )
     workers = cores() if cuda else max(1, cores() // 2)
     graph = train_finder(bank, runs, settings, device=device, workers=workers, tell=_say).graph()
-    card = {"front": front, "seed": seed, "minutes": minutes, "chunks": chunks, "start": start}
+    card = {"front": front, "seed": seed, "chunks": chunks, "start": start}
     save_finder(Path(place), graph.nodes, graph.tensors, card)
     print(f"{place}  {load_finder(place).id}  {os.path.getsize(place):,} bytes")
 
@@ -346,15 +343,14 @@ def _learn_lines(
 
 
 def _fonts(fonts: str | None) -> list[Path]:
-    from neocog.learning.pages.conditions import FACES
+    from neocog.learning.teacher.bank import FACES
 
     if fonts is None:
         return []
     found = sorted(file for end in ("ttf", "otf") for file in Path(fonts).glob(f"*.{end}"))
     if not found:
         raise UsageError(f"--fonts {fonts}: holds no .ttf or .otf file")
-    kept = {name for names in FACES.values() for name in names.split()}
     for file in found:
-        if file.stem in kept:
-            raise UsageError(f"--fonts {fonts}: {file.name} is held out for measuring (pages/conditions.py)")
+        if file.stem in FACES:
+            raise UsageError(f"--fonts {fonts}: {file.name} is held out for measuring (teacher/bank.py)")
     return found
