@@ -1,6 +1,4 @@
-"""``python -m neocog`` and the command: the current folder is left, and Ctrl-C is one line."""
-
-import os
+"""``python -m neocog`` and the command; the current folder is left before anything is imported."""
 
 from neocog.programs import leave_folder
 
@@ -8,13 +6,9 @@ leave_folder()
 
 
 def main() -> None:
-    try:
-        from neocog.cli import main as run
+    from neocog.cli import main as run
 
-        run()
-    except KeyboardInterrupt:  # before a command begins, or after it: there is nothing to clean up
-        os.write(2, b"neocog: interrupted\n")
-        os._exit(130)
+    run()
 
 
 if __name__ == "__main__":

@@ -83,6 +83,12 @@ def test_what_is_kept(tmp_path: Path) -> None:
         done = read_done(out, model="m", settings={"min_p": 0.4})  # records may tell no settings
         assert (done.end, done.inputs, done.pages, done.failed) == (len(first), 1, 2, 1)
         assert [done.take("a"), done.take("a"), done.take("b")] == [True, False, False]
+    out.write_bytes(lines_of(A).replace(b"}", b',"settings":{"min_p":0.4,"valid":"0123abcd"}}'))
+    for given in ({"min_p": 0.4}, {"min_p": 0.4, "valid": "4567"}):
+        with pytest.raises(
+            UsageError, match="written with another --valid, or none; give that list or choose"
+        ):
+            read_done(out, model="m", settings=given)
     out.write_bytes(lines_of(A, A, B))  # an input that was named twice
     done = read_done(out, model="m")
     assert [done.take("a") for _ in range(3)] == [True, True, False]

@@ -144,6 +144,9 @@ def test_eval_pictures(tmp_path: Path, model: str) -> None:
     assert result.exit_code == 0
     assert said(result).endswith(": c.png left out: no digit in its label")
     assert "character error rate -   pictures read exactly 0.0 %" in result.stdout
+    (tmp_path / "labels.csv").write_text("file,digits,text\nb.png,56,\n")  # nothing is written there
+    facts = json.loads(run("eval", tmp_path, "--model", model, "--json", "--signs").stdout)
+    assert (facts["exact"], facts["exact_text"], facts["wrong"][0]["written"]) == (1, 0, "")
 
 
 def test_timing(model: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neocog.evaluation.confidence import BINS, Confidence
+from neocog.evaluation.confidence import BINS, Confidence, upper_limit
 
 
 def made(p: list[float], right: list[bool]) -> Confidence:
@@ -75,3 +75,17 @@ def test_a_long_curve_is_thinned_and_keeps_its_ends() -> None:
     assert points[-1]["coverage"] == 1
     coverages = [point["coverage"] for point in points]
     assert coverages == sorted(coverages)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "n", "limit"),  # of tables; those for none wrong are 1 - 0.05^(1/n)
+    [(0, 10, 0.25887), (0, 300, 0.00994), (1, 20, 0.21611), (5, 100, 0.10225), (10, 10, 1.0)],
+)
+def test_upper_limits(wrong: int, n: int, limit: float) -> None:
+    assert upper_limit(wrong, n) == pytest.approx(limit, abs=1e-5)
+
+
+def test_limits_between_whole_numbers_lie_between_theirs() -> None:
+    limits = [upper_limit(wrong / 4, 200) for wrong in range(40)]
+    assert limits == sorted(limits)
+    assert upper_limit(3, 200, sure=0.5) < upper_limit(3, 200) < upper_limit(3, 200, sure=0.99)

@@ -70,7 +70,7 @@ def test_who_is_kept_apart_teaches_nothing(hands_dir: Path, hands: Hands) -> Non
     assert hands.counts(2) == {"mnist": 20, "swiss": 20, "pendigits": 20, "lectaurep": 2}
 
 
-def test_corrected_lines_are_learned_from(tmp_path: Path) -> None:
+def test_corrected_lines_are_learned_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert own_lines(tmp_path, 64) == []
     kept = Corrections(tmp_path)
     kept.save(
@@ -81,6 +81,7 @@ def test_corrected_lines_are_learned_from(tmp_path: Path) -> None:
     (tmp_path / "own").rename(tmp_path / "lines/own")
     ((grey, text),) = own_lines(tmp_path, 64)
     assert (text, len(grey)) == ("-307", 64)
+    assert capsys.readouterr().err.endswith(": empty, or with a character that no line has (÷)\n")
 
 
 @pytest.mark.data

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neocog.evaluation.evaluate import NO_ANSWER, PictureScore, evaluate_digits
-from neocog.evaluation.timing import StageTime, Timing, digit_boxes, made_page, page_times
+from neocog.evaluation.timing import digit_boxes, made_page, measure, page_times
 from neocog.learning.formats import Digits
 from neocog.network.decision import answers
 from neocog.network.engine import Engine
 from neocog.network.u0 import made_digits
-from neocog.reading.records import PageReading
+from neocog.reading.records import LineReading, NumberReading, PageReading
 from neocog.text import edit_distance
 from neocog.vision.crops import digit_of_box
 from tests.support import digits_of, tiny_model
@@ -63,6 +63,17 @@ def test_picture_score() -> None:
     assert (blank["n_digits"], blank["cer"], blank["exact"]) == (0, None, 0.5)
 
 
+def test_risk_of_pictures_by_the_least_p_of_their_numbers() -> None:
+    def read(text: str, *p: float) -> PageReading:
+        numbers = tuple(NumberReading("7", one, (0, 0, 1, 1), ()) for one in p)
+        return PageReading("a", text=text, lines=(LineReading(text, (0, 0, 1, 1), (), numbers),))
+
+    readings = read("7", 0.99), read("77", 0.97, 0.6), read("?", 0.99), PageReading("b", text="")
+    rows = PictureScore(readings, ("7", "71", "1", "2"), 1.0).risk
+    assert [(row["p"], row["coverage"], row["wrong"]) for row in rows[:2]] == [(0.5, 0.5, 1), (0.8, 0.25, 0)]
+    assert [row["limit"] for row in rows[:2]] == [pytest.approx(0.95**0.5, abs=1e-4), 0.95]
+
+
 @pytest.mark.parametrize(
     ("left", "right", "edits", "beside"),
     [("", "123", 3, 3), ("1234", "134", 1, 1), ("12", "21", 2, 2), ("07946", "0?94", 2, 2),
@@ -81,12 +92,11 @@ def test_edit_distance_is_a_distance(a: str, b: str, c: str) -> None:
 
 
 def test_timing_is_per_batch_and_per_digit() -> None:
-    stages = (StageTime("US1", 6.0, 7.0, 8.0), StageTime("UC1", 2.0, 2.0, 2.0))
-    times = Timing(stages, np.array([8.0, 8.0, 16.0]), 8)
-    facts = times.to_dict()
-    assert [(stage["name"], stage["ms"]) for stage in facts["stages"]] == [("US1", 6), ("UC1", 2)]
-    assert (facts["ms_per_digit"], facts["batch"]) == (1.0, 8)
-    assert 1.0 < facts["ms_per_digit_p95"] <= facts["ms_per_digit_p99"] <= 2.0
+    facts = measure(Engine(tiny_model()), batch=2, seconds=0)
+    assert [stage["name"] for stage in facts["stages"]][:2] == ["U0", "UG"]
+    assert sum(stage["ms"] for stage in facts["stages"]) == pytest.approx(2 * facts["ms_per_digit"], abs=1e-3)
+    assert facts["ms_per_digit"] <= facts["ms_per_digit_p95"] <= facts["ms_per_digit_p99"]
+    assert (facts["passes"], facts["batch"]) == (5, 2)
 
 
 def test_digits_are_made_alike_each_time_and_the_made_page_holds_them() -> None:
@@ -98,5 +108,5 @@ def test_digits_are_made_alike_each_time_and_the_made_page_holds_them() -> None:
     crops = [digit_of_box(page, box) for box in digit_boxes(12)]
     assert all(crop.max() == 255 for crop in crops)
     assert not digit_of_box(page, digit_boxes(13)[-1]).any()
-    names = [stage.name for stage in page_times(Engine(tiny_model()), 3, repeats=1)]
+    names = [stage["name"] for stage in page_times(Engine(tiny_model()), 3, repeats=1)]
     assert names == ["decode", "find", "normalise"]

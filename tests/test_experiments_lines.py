@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from experiments.lines import measure
-from experiments.lines.score import by_line, compared, of_signs, paired, plain, share, summary
+from experiments.lines import measure, risk
+from experiments.lines.score import by_line, compared, of_signs, own_parts, paired, plain, share, summary
+from neocog.evaluation.confidence import upper_limit
 
 
 def of(written, read, signs=True):
@@ -55,3 +56,37 @@ def test_answers_of_odd_rows_are_not_shown(capsys):
     for name in ("strings:even", "strings:odd"):
         assert measure.read(reader, name, ("a.png", None, "8"), "reader")[0]["wrong"] == 1
     assert capsys.readouterr().out == "reader, a.png: 8 read as 7\n"
+
+
+def numbers(*rows):
+    return [{"p": p, "right": right, "sign": False} for p, right in rows]
+
+
+def test_what_is_written_where_a_word_was_read():
+    assert own_parts("12,50", ["12", "50"]) == ["12,", ",50"]
+    assert own_parts("3750", ["37", "50"]) == ["37", "50"]
+    assert own_parts("750", ["50"]) == ["750"]
+    assert own_parts("19 07 01", ["19", "0", "01"]) == ["19", "07", "01"]
+    assert own_parts("587", ["587", "7"]) == ["587", ""]
+    assert own_parts("12 500", ["12500"]) == ["12500"]
+    assert own_parts("", ["3"]) == [""]
+
+
+def test_numbers_are_judged_with_their_signs_where_the_label_has_them():
+    told = [("12,5", 0.9), ("-", 0.0), ("7", 0.8)]
+    assert risk.judged("lectaurep", "12.57", told)[0] == {"p": 0.9, "right": False, "sign": True}
+    assert [row["right"] for row in risk.judged("strings:even", "1257", told)] == [True, True]
+    (lost,) = risk.judged("drawn", "1257", [("257", 0.7)])
+    assert (lost["right"], lost["sign"]) == (False, False)
+    assert risk.judged("drawn", "12", []) == [{"p": 0.0, "right": False, "sign": False}]
+
+
+def test_each_set_counts_the_same_in_the_table():
+    few = numbers(*[(0.9, True)] * 100, *[(0.5, False)] * 10)
+    many = numbers(*[(0.9, True)] * 990, *[(0.9, False)] * 10)
+    row = risk.table({"few": few, "many": many})[-1]
+    assert 0.5 < row["p"] <= 0.9
+    assert row["risk"] == pytest.approx((0 + 10 / 1000) / 2)
+    assert row["error"] == pytest.approx(upper_limit(363 / 200, 363), abs=1e-5)  # 4 / (1/100 + 1/1000)
+    assert risk.curve(many)["at_0.01"] == 1
+    assert risk.curve(few)["at_0.05"] == pytest.approx(100 / 110)

@@ -178,7 +178,7 @@ def test_what_fails_is_noted_while_the_device_works() -> None:
 def test_without_the_source_a_line_says_where_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("neocog.cli.bench._SOURCE", tmp_path)
+    monkeypatch.setattr("neocog.cli.tools._SOURCE", tmp_path)
     for words in (["bench", "slayer", "--device", "cpu"], ["bench", "--help"]):
         done = command(*words)
         assert done.exit_code == 2

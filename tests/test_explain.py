@@ -13,7 +13,7 @@ from neocog.evaluation.explain import LAYERS, changed, explain, explain_digit, s
 from neocog.network import reference
 from neocog.network.engine import Engine
 from neocog.network.u0 import u0_from_digits
-from tests.support import digits_of, run, save_page, tiny_model
+from tests.support import digits_of, page, run, save_page, tiny_model
 
 
 def test_scores_from_any_layer() -> None:
@@ -70,8 +70,8 @@ def test_left_falls_with_each_piece_and_the_runner_up_wins_with_what_it_lacked()
 
 
 def test_pictures_and_words(tmp_path: Path) -> None:
-    page = save_page(tmp_path / "page.png", "38")
-    words = ["explain", page, "--digit", "2", "--model", "neocog-small"]
+    scan = save_page(tmp_path / "page.png", "38")
+    words = ["explain", scan, "--digit", "2", "--model", "neocog-small"]
     out = run(*words, "-o", tmp_path / "why.png", "--maps", tmp_path / "maps.jpg")
     assert out.exit_code == 0
     assert out.stdout.startswith("read as 8")
@@ -85,8 +85,15 @@ def test_pictures_and_words(tmp_path: Path) -> None:
     assert set(facts["pieces"]) == set(LAYERS)
 
 
+@pytest.mark.parametrize("turn", [90, 180, 270])
+def test_a_turned_page_is_explained_upright(turn: int) -> None:
+    lying = np.ascontiguousarray(np.rot90(page("38472\n90516\n27483"), turn // 90))
+    found = explain(lying, digit=2, model="neocog-small")
+    assert (found.label, np.abs(found.digit.astype(int) - digits_of("8")[0]).mean() < 30) == (8, True)
+
+
 def test_what_cannot_be_explained(tmp_path: Path) -> None:
-    page = save_page(tmp_path / "page.png", "38")
+    scan = save_page(tmp_path / "page.png", "38")
     Image.new("L", (200, 200), 230).save(tmp_path / "empty.png")
     absent = run("explain", tmp_path / "absent.png")
     assert absent.exit_code == 1
@@ -94,7 +101,7 @@ def test_what_cannot_be_explained(tmp_path: Path) -> None:
     assert run("explain", tmp_path / "empty.png").exit_code == 3
     assert neocog.explain is explain
     with pytest.raises(UsageError, match="digit 3 does not exist; choose 1 to 2"):
-        explain(page, digit=3)
+        explain(scan, digit=3)
     with pytest.raises(NothingToRead, match="no digits"):
         explain(tmp_path / "empty.png")
     with pytest.raises(NothingToRead, match="nothing to explain"):

@@ -57,7 +57,9 @@ def test_a_line_of_a_page(model: Path, tmp_path: Path) -> None:
     facts = json.loads(run(*words, "--json").stdout)
     assert facts["model"].startswith("tiny-lines@")
     assert facts["text"] == "".join(c["char"] for c in facts["characters"])
-    assert "--maps is for models of digits" in run(*words, "--maps", tmp_path / "maps.png").stderr
+    for option, value, own in (("--maps", tmp_path / "maps.png", words), ("--digit", "1", words),
+                               ("--line", "1", (*words[:-1], "neocog-small"))):  # fmt: skip
+        assert f"{option} is not for model" in run(*own, option, value).stderr
     with pytest.raises(UsageError, match="line 2 does not exist; choose 1 to 1"):
         explain_line(page, line=2, model=tiny_lines())
     Image.new("L", (200, 200), 230).save(tmp_path / "empty.png")

@@ -4,7 +4,6 @@ import math
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from safetensors.numpy import save
 
 from neocog.errors import InputError, ModelError
 from neocog.learning.finder.boxes import compared
-from neocog.learning.pages.pen import trace
+from neocog.learning.strokes import trace
 from neocog.learning.teacher.bank import GLYPHS, SOURCES, Bank, build_bank, last_fifth, load_bank
 from neocog.learning.teacher.canvas import Canvas, any_hand
 from neocog.learning.teacher.page import any_style, draw_page
@@ -432,42 +431,6 @@ def test_every_engine_answers_alike(tmp_path: Path) -> None:
     assert answer.shape == wanted.shape == (networks.OUTPUTS, 16, 24)
     assert np.abs(answer - wanted).max() < 0.05  # the file holds halves
     assert isinstance(find(grey, OpenCV(model)), Finding)
-    taken = networks.FinderNetwork().eval()
-    taken.take(model.tensors)  # its normalisations are folded: they are set anew for these pages
-    pages = torch.from_numpy(np.random.default_rng(1).normal(size=(4, 1, 64, 96)).astype("f4"))
-    with torch.no_grad():
-        before = taken(pages)
-        taken.normalise(pages)
-        as_read, as_learned = taken.eval()(pages), taken.train()(pages)
-    for after in (as_read, as_learned):
-        assert torch.abs(after - before).max() < 0.01 * torch.abs(before).max()
-    with pytest.raises(ValueError, match="another network"):
-        taken.take({"w0": model.tensors["w0"]})
-
-
-def test_a_step_that_cannot_be_compiled_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
-    from neocog.learning.finder.networks import FinderNetwork
-    from neocog.learning.finder.targets import Targets
-    from neocog.learning.finder.training import _Graph
-
-    told: list[str] = []
-    network = FinderNetwork()
-    optimiser = torch.optim.AdamW(network.parameters())
-    run: Any = SimpleNamespace(network=network, learner=network, optimiser=optimiser, tell=told.append)
-
-    def captured(_: Any, run: Any) -> Any:
-        if run.learner is not run.network:
-            raise RuntimeError("no compiler\nand more")
-        return SimpleNamespace(replay=lambda: None), (None, None)
-
-    monkeypatch.setattr(_Graph, "_captured", captured)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch, "compile", lambda _: object())
-    none = torch.zeros(1)
-    _Graph(run, none, Targets(*[none] * len(Targets._fields)), none)
-    assert told[-1] == "steps are not compiled: no compiler"
-    assert run.learner is network
 
 
 def test_what_is_learned_while_ways_are_tried_is_forgotten() -> None:

@@ -50,8 +50,7 @@ def test_the_command_has_no_defaults_of_its_own() -> None:
     told = inspect.signature(train).parameters
     usual = Settings()
     for name in {field.name for field in fields(Settings)} & set(told) - {"augmentation"}:
-        if name != "precision":  # of the file there, of the products here
-            assert told[name].default == getattr(usual, name), name
+        assert told[name].default == getattr(usual, name), name
     assert told["augmentation"].default == USUAL
     assert usual.augmentation == PRESETS[USUAL]
 

@@ -111,6 +111,20 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(
         assert all(torch.equal(parts[part][name], tensor) for name, tensor in tensors.items())
 
 
+def test_own_lines_that_are_too_wide_are_told(
+    hands_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = [(np.zeros((64, width), np.uint8), "1") for width in (999, 99)]
+    monkeypatch.setattr(lines, "own_lines", lambda *_: own)
+    network, settings, told = (
+        lines.LineNetwork(tiny_model(), inner=8),
+        lines.LineTraining(**TINY),
+        list[str](),
+    )
+    lines.LineRun(network, hands_dir, tmp_path, settings, workers=1, tell=told.append)
+    assert told == ["1 of 2 own lines are wider than 544 columns: left out"]
+
+
 def train(data: Path, output: Path, *words: object) -> Result:
     return run("train", "--lines", "--data", data, "-o", output, *map(str, words))
 

@@ -12,7 +12,6 @@ from experiments.reading.measure import faults, honest, placed, summary, sure
 from experiments.reading.sets import samples
 from neocog.cli.learn import _fonts
 from neocog.errors import InputError, NeocogError, UsageError
-from neocog.learning.pages.conditions import FACES
 from neocog.learning.teacher import bank, layouts
 from neocog.reading.records import DigitReading, PageReading
 from neocog.vision.finder import FinderSettings
@@ -35,7 +34,7 @@ def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
     assert not set(FORMATS.split()) & set(layouts.FORMATS)
     assert not [name for name in CELLS.split() if f'"{name}"' in text]
     assert not {"crohme", "ardis", "unipen", "orand", "minichazer", "usps"} & set(bank.SOURCES)
-    for face in " ".join(FACES.values()).split():
+    for face in bank.FACES:
         (tmp_path / f"{face}.ttf").touch()
         with pytest.raises(UsageError, match="held out"):
             _fonts(str(tmp_path))

@@ -24,9 +24,11 @@ from neocog.live.frame_reader import FrameReader
 from neocog.live.pipeline import Pipeline
 from neocog.live.sources import open_source
 from neocog.network.lines import ALPHABET, LineModel, columns
+from neocog.reading import numbers
 from neocog.reading.formats import KINDS, Format
 from neocog.reading.policy import read_valid
 from neocog.reading.records import DigitReading, LineReading, NumberReading, PageReading, WordReading
+from neocog.vision.finder import Finding
 from tests.live_support import clip, picture
 from tests.support import from_digits, page, run, tiny_model
 
@@ -144,8 +146,8 @@ def test_patterns_and_lists_choose_by_likelihood(options: Any, text: str, fits: 
 
 @pytest.mark.parametrize(
     ("data", "why"),
-    [(b"12\nAB12\n", "'AB12'"), (b"\n\n", "no text may"), (b"\xff\xfe1", "utf-8"), (b"1\n" * 2**22, "MiB"),
-     (None, "no such file")],
+    [(b"12\nAB12\n", "'AB12'"), (b"\n\n", "no text may"), (b"\xff\xfe1", "not UTF-8 text"),
+     (b"12\0\1", "not text"), (b"1\n" * 2**22, "MiB"), (None, "no such file")],
 )  # fmt: skip
 def test_a_list_of_valid_numbers_is_checked(data: bytes | None, why: str, tmp_path: Path) -> None:
     path = tmp_path / "valid.txt"
@@ -285,3 +287,14 @@ def test_the_model_decides_how_commands_read(labelled: Path, tmp_path: Path, mod
     ):
         done = run(*words)
         assert (done.exit_code, len(done.stderr.splitlines())) == (code, 1), words
+
+
+@pytest.mark.parametrize(
+    ("box", "score"),  # of a mark beside the number (100, 100) to (200, 150)
+    [((60, 95, 30, 60), 0.8), ((210, 110, 20, 40), 0.8), ((120, 90, 20, 60), 0.8), ((260, 100, 30, 50), 0.0),
+     ((210, 130, 10, 10), 0.0), ((210, 145, 30, 60), 0.0)],
+)  # fmt: skip
+def test_a_mark_beside_a_number_is_perhaps_a_part_of_it(box: tuple[int, ...], score: float) -> None:
+    marks = Finding(np.float32([box]), np.float32([0.8]), np.array([7]), np.zeros((1, 10), np.float32))
+    assert numbers._beside((100, 100, 100, 50), marks) == pytest.approx(score)
+    assert numbers._beside((100, 100, 100, 50), marks[:0]) == 0

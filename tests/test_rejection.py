@@ -9,9 +9,10 @@ from neocog.errors import UsageError
 from neocog.learning.calibrate import calibrated, risk_row, risk_table
 from neocog.learning.mix import Mix
 from neocog.network.decision import Answers, answers
+from neocog.network.lines import LineModel
 from neocog.reading.policy import Policy, parse_share, threshold_for
 from neocog.reading.reader import Reader
-from tests.support import digits_of, tiny_model
+from tests.support import digits_of, from_digits, tiny_model
 
 
 def told(p: list[float], label: list[int]) -> Answers:
@@ -48,9 +49,9 @@ def test_thresholds_fall_with_the_error_that_is_allowed() -> None:
     p = rng.uniform(0.5, 1, 4000)
     label = np.where(rng.random(4000) < (1 - p) / 20, 1, 0)
     table = risk_table(told(p.tolist(), label.tolist()), np.zeros(4000, int))
-    card = {"rejection": {"table": [asdict(row) for row in table]}}
+    model = replace(tiny_model(), card={"rejection": {"table": [asdict(row) for row in table]}})
     allowed = [0.008, 0.01, 0.02]
-    found = [threshold_for(card, error) for error in allowed]
+    found = [threshold_for(model, error) for error in allowed]
     assert found == sorted(found, reverse=True)
     for threshold, error in zip(found, allowed, strict=True):
         assert (label[p >= threshold] != 0).mean() <= error
@@ -59,27 +60,38 @@ def test_thresholds_fall_with_the_error_that_is_allowed() -> None:
     assert max(row.p for row in table if row.coverage >= 1) <= p.min()
 
 
-def test_errors_that_nothing_shows_cannot_be_asked_for() -> None:
-    card = {"rejection": {"table": [{"p": 0.9, "error": 0.001}]}}
-    assert threshold_for(card, 0.002) == 0.9
-    with pytest.raises(UsageError, match="no error rate below"):
-        threshold_for(card, 0.0001)
+def with_table(*rows: dict[str, float]) -> LineModel:
+    card = {"reading": {"min_p": 0.3}, "rejection": {"table": [*rows]}}
+    return replace(from_digits(tiny_model(), seed=0, inner=4), card=card)
+
+
+def test_errors_that_the_table_does_not_bear_cannot_be_asked_for() -> None:
+    model = replace(tiny_model(), card={"rejection": {"table": [{"p": 0.9, "error": 0.00613}]}})
+    assert threshold_for(model, 0.0062) == 0.9
+    with pytest.raises(
+        UsageError, match=r"max_error 0.1%: the table of tiny bears 0.62% or more; ask for that"
+    ):
+        threshold_for(model, 0.001)
     with pytest.raises(UsageError, match="no table"):
-        threshold_for({}, 0.01)
+        threshold_for(tiny_model(), 0.01)
     with pytest.raises(UsageError, match="a share between"):
-        threshold_for(card, 0.0)
+        threshold_for(model, 0.0)
 
 
 def test_the_reader_takes_its_thresholds_from_the_card() -> None:
-    table = [{"p": 0.99, "error": 0.001}, {"p": 0.2, "error": 0.02}]
-    card = {"reading": {"min_p": 0.3}, "rejection": {"table": table}}
-    model = replace(tiny_model(), card=card)
+    model = with_table({"p": 0.2, "error": 0.05}, {"p": 0.99, "error": 0.01})
     assert Reader(model).policy.min_p == 0.3
     assert Reader(model, min_p=0.1).policy.min_p == 0.1
-    assert Reader(model, max_error=0.001).policy.min_p == 0.99
-    assert Reader(model, max_error=0.05).policy.min_p == 0.3
+    assert Reader(model, max_error=0.01).policy.min_p == 0.99
+    assert Reader(model, max_error=0.06).policy.min_p == 0.3
     with pytest.raises(UsageError, match="give one of them"):
         Reader(model, max_error=0.05, min_p=0.2)
+    with pytest.raises(UsageError, match="bears 1% or more"):
+        Reader(model, max_error=0.005)
+    digits = replace(tiny_model(), card=model.card)
+    with pytest.raises(UsageError, match="tiny reads digits; leave it out"):
+        Reader(digits, max_error=0.05)
+    assert Policy.of(digits, max_error=0.05).min_p == 0.3
 
 
 def test_a_calibrated_model_knows_its_risks() -> None:
@@ -89,7 +101,7 @@ def test_a_calibrated_model_knows_its_risks() -> None:
     assert rejection["digits"] == rejection["marks"] == 30
     assert rejection["table"][0]["errors"] == 0
     assert rejection["table"][0]["error"] == pytest.approx(1 / 31, abs=1e-5)
-    assert Reader(model, max_error=0.05).policy.min_p >= rejection["table"][0]["p"]
+    assert Policy.of(model, max_error=0.05).min_p >= rejection["table"][0]["p"]
 
 
 @pytest.mark.parametrize(("words", "share"), [("0.1%", 0.001), (" 2 %", 0.02), ("0.005", 0.005)])

@@ -45,7 +45,7 @@ def test_the_package_imports_nothing_that_is_not_in_the_wheel() -> None:
         for name in imported(file)
         if name.partition(".")[0] in ("experiments", "tests")
     }
-    assert found == {"neocog/cli/bench.py"}
+    assert found == {"neocog/cli/tools.py"}
 
 
 def test_the_public_api_is_documented() -> None:

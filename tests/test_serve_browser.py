@@ -146,6 +146,12 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
         assert digits_shown(browser) == "-0794,50\n+2\n8/9"
         browser.click("#confirm")
         browser.wait_for("document.getElementById('said').textContent.includes('is saved')")
+        browser.run("[...document.querySelectorAll('#list button')]"
+                    ".find((node) => node.innerText.includes('b.tif, page 1')).click()")  # fmt: skip
+        browser.wait_for("document.querySelectorAll('#stage .box').length === 1")
+        browser.run("document.querySelector('#stage .box').click()")  # it may be drawn once more
+        browser.type("body", DELETE)  # the last digit of its page
+        assert digits_shown(browser) == ""
         for form in ("csv", "jsonl"):
             browser.click(f"[data-form={form}]")
         until(lambda: (tmp_path / "digits.jsonl").exists())
@@ -158,7 +164,7 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
         assert 100 < picture.width < 2 * picture.height < 200
     assert len((server.kept / "digits" / "train-writers.txt").read_text().split()) == 5
     with (tmp_path / "digits.csv").open(newline="") as stream:
-        assert next(csv.DictReader(stream))["text"] == "'-0794,50\n+2\n8/9"
+        assert [row["text"] for row in csv.DictReader(stream)] == ["'-0794,50\n+2\n8/9", "", "56"]
     record = json.loads((tmp_path / "digits.jsonl").read_text().splitlines()[0])
     assert "".join(digit["char"] for digit in record["digits"] if digit["box"]) == "07942"
     assert [sign["char"] for sign in record["signs"]] == ["+"]

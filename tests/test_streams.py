@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full or left, Ctrl-C at any time, and words of strangers."""
+"""Standard streams that are closed, full or left, Ctrl-C, and words of strangers."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import few, run, save_page
+from tests.support import run, save_page
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
 
@@ -74,26 +74,6 @@ def test_an_error_of_the_system_is_no_quiet_end(model: str, monkeypatch: pytest.
     monkeypatch.setattr("neocog.batch.run.read_all", broken)
     result = run("read", "a.png", "--model", model)
     assert (result.exit_code, result.stderr) == (6, "neocog: Broken pipe\n")
-
-
-@pytest.mark.parametrize("number", few([3, 60, 160, 260], 60))
-def test_ctrl_c_while_modules_are_imported(number: int, read: str, tmp_path: Path) -> None:
-    """It comes with the Nth module after Python's own."""
-    (tmp_path / "sitecustomize.py").write_text(f"""
-import os, signal, sys
-class Finder:
-    left = {number}
-    def find_spec(self, name, path=None, target=None):
-        if hasattr(sys.modules.get("neocog.programs"), "leave_folder"):
-            Finder.left -= 1
-            if not Finder.left:
-                os.kill(os.getpid(), signal.SIGINT)
-sys.meta_path.insert(0, Finder())
-signal.signal(signal.SIGINT, signal.default_int_handler)
-""")
-    done = shell(read, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.getcwd()}"})
-    assert done.returncode == 130
-    assert done.stderr in ("neocog: interrupted\n", "")  # typer says nothing while it begins
 
 
 def test_ctrl_c_of_a_background_job_stays_ignored(read: str) -> None:

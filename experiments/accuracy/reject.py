@@ -5,7 +5,7 @@
 DATA holds mnist/. Thresholds come from the table in a model's card, that is from the validation
 digits alone: the highest one that answers 99 % of them, and the highest one that answers 99.65 %.
 Errors and question marks are counted on MNIST's test digits, marks among 2 000 of kinds and fonts
-that nothing was learned from (``neocog/learning/held_out.py``; matplotlib's fonts are wanted),
+that nothing was learned from (``neocog/learning/negatives.py``; matplotlib's fonts are wanted),
 made with pieces of validation digits. --quick reads a tenth.
 """
 
@@ -21,8 +21,7 @@ from experiments.harness.record import write_results
 from neocog.errors import UsageError
 from neocog.learning.calibrate import RiskRow, risk_row
 from neocog.learning.datasets import Digits, open_digits
-from neocog.learning.held_out import font_files
-from neocog.learning.negatives import negatives
+from neocog.learning.negatives import font_files, negatives
 from neocog.network.arrays import module_of_device
 from neocog.network.model import Model, load_model
 from neocog.network.parallel import cores

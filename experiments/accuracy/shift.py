@@ -109,7 +109,7 @@ def main() -> None:
     args = parser.parse_args()
     digits = open_digits(args.data / "mnist", split="test")
     if args.limit:
-        from neocog.evaluation.measures import spread
+        from neocog.evaluation.report import spread
 
         digits = spread(digits, args.limit)
     table: list[dict[str, Any]] = []

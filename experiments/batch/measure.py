@@ -9,7 +9,7 @@ archive    digits in a zip archive in memory: the rate of a warm run, and which 
 memory     photo-sized pictures: how far memory grows
 
 Rows of other sections that FILE holds already stay in it. What takes long is done with less by
-``--count`` (digits of archive) and ``--photos``; ``--gpus 1 2 4`` reads the archive on so many.
+``--count`` (digits of archive) and ``--photos``.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from neocog.batch.tasks import Block
 from neocog.evaluation.evaluate import evaluate_digits
 from neocog.evaluation.timing import measure
 from neocog.learning.datasets import Digits, open_digits
-from neocog.learning.pages.page import make_page
+from neocog.learning.made import bank_of, make_page
 from neocog.network.parallel import cores
 from neocog.reading.formats import Format
 from neocog.reading.reader import Reader
@@ -82,7 +82,7 @@ def best_rate(bench: Bench) -> tuple[float, int]:
 
 def rate_at(bench: Bench, batch: int) -> float:
     """Digits a second, as timing measures them."""
-    return 1e3 / measure(bench.reader.engine, batch=batch, seconds=1.0).each()
+    return 1e3 / float(measure(bench.reader.engine, batch=batch, seconds=1.0)["ms_per_digit"])
 
 
 class Watch:
@@ -140,12 +140,7 @@ def isolated(bench: Bench) -> Iterator[Row]:
 
 
 def archive(bench: Bench) -> Iterator[Row]:
-    if len(bench.args.gpus) > 1:
-        yield from on_each(bench)
-        return
     count: int = bench.args.count
-    gpus = bench.args.gpus[0] if bench.args.gpus else None
-    on = "" if gpus is None else f" on {gpus} GPU{'s' * (gpus > 1)}"
     place = Path("/dev/shm")
     if not os.access(place, os.W_OK) or shutil.disk_usage(place).free < SHARED * count:
         place = bench.folder  # just written, it is in the page cache
@@ -157,10 +152,10 @@ def archive(bench: Bench) -> Iterator[Row]:
         timed(bench, small, Path(name) / "small.jsonl")  # kernels and workers' first pages
         tally, watch, wall, own = timed(bench, large, Path(name) / "large.jsonl")
     rate, workers = watch.rate, bench.args.workers or cores()
-    yield row("archive", f"digits a second of {count} in a zip, once it runs{on}", f"{rate:.0f}",
+    yield row("archive", f"digits a second of {count} in a zip, once it runs", f"{rate:.0f}",
               f"{RATE_WANTED} on an H200 with 16 cores", rate >= RATE_WANTED,
               rate=rate, rate_with_start=count / wall, workers=workers, best=best,
-              batch=batch, gpus=gpus)  # fmt: skip
+              batch=batch)  # fmt: skip
     busy = {
         "decode, share of the workers": tally.seconds["decode"] / workers,
         "records, share of the workers": tally.seconds["write"] / workers,
@@ -170,22 +165,7 @@ def archive(bench: Bench) -> Iterator[Row]:
         "processor time of the process that gathers and writes, in cores": own,
     }
     for stage, seconds in busy.items():
-        yield row("archive", stage + on, f"{seconds / wall:.0%}", "", None, gpus=gpus)
-
-
-def on_each(bench: Bench) -> Iterator[Row]:
-    """The section on 1, 2, ... GPUs, each in a process that sees no others."""
-    for gpus in bench.args.gpus:
-        output = bench.folder / f"archive{gpus}.json"
-        seen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(gpus)))}
-        words = ["--sections", "archive", "--gpus", gpus, "--count", bench.args.count]
-        words += ["--model", bench.args.model, "--device", "cuda"]
-        if bench.args.workers is not None:
-            words += ["--workers", bench.args.workers]
-        command = [sys.executable, "-m", "experiments.batch.measure", bench.args.data]
-        command += ["-o", output, *words]
-        subprocess.run([*map(str, command)], env=os.environ | seen, check=True)
-        yield from json.loads(output.read_text())["rows"]
+        yield row("archive", stage, f"{seconds / wall:.0%}", "", None)
 
 
 def write_archive(digits: Digits, path: Path, count: int) -> None:
@@ -201,15 +181,15 @@ def write_archive(digits: Digits, path: Path, count: int) -> None:
 
 
 def memory(bench: Bench) -> Iterator[Row]:
-    """Run ``neocog read`` on large pages of one digit, and watch its memory."""
+    """Run ``neocog read`` on large pages, and watch its memory."""
     count: int = bench.args.photos
-    folder, digits = bench.folder / "photos", bench.digits("validation")
+    folder, bank = bench.folder / "photos", bank_of(bench.digits("validation"))
     folder.mkdir()
     for number in range(count):
         path = folder / f"photo{number}.jpg"
         if number < PHOTOS:
             random = np.random.default_rng(number)
-            picture, _ = make_page("one_digit", digits.images, digits.labels, random)
+            picture, _ = make_page(bank, "plain", random)
             Image.fromarray(picture).convert("RGB").resize(PHOTO).save(path)
         else:
             os.link(folder / f"photo{number % PHOTOS}.jpg", path)
@@ -247,7 +227,6 @@ def row(section: str, what: str, found: str, wanted: str, met: bool | None, **mo
 def main() -> None:
     parser = data_and_output(__doc__, model="neocog", device="auto", workers=int, count=200_000, photos=1000)
     parser.add_argument("--sections", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
-    parser.add_argument("--gpus", type=int, nargs="+", default=[])
     args = parser.parse_args()
     rows: list[Row] = []
     if args.output.exists():  # sections that are not measured anew stay

@@ -55,10 +55,10 @@ def load_pools(path: Path) -> Pools:
         return Pools(**found)
 
 
-def draw_pools(args: argparse.Namespace, seed: int, mix: Mix, kept: Mix) -> None:
+def draw_pools(args: argparse.Namespace, seed: int, mix: Mix) -> None:
     """Draw pools for several jobs, with crops of made pages where --crops names what makes them."""
     settings = Settings(seed=seed, variants=0.2, marks=0.2, pool=args.pool)
-    pools = Pools.draw(mix, kept, settings, marks=True, jobs=args.cores)
+    pools = Pools.draw(mix, settings, marks=True, jobs=args.cores)
     values = asdict(pools)
     if args.crops:
         cut = crops(args.pages, *args.crops, seed=seed, jobs=args.cores)
@@ -76,7 +76,7 @@ def learn(job: str, args: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     mix, kept = mixes(args)
     settings = Settings(
-        seed=int(seed), minutes=args.minutes, last=args.last, precision=args.precision,
+        seed=int(seed), minutes=args.minutes, last=args.last,
         augmentation=augmentation(args.augmentation),
         soft_share=0.0 if start else Settings().soft_share,
         **{name: getattr(args, name) for name in _OPTIONS},
@@ -136,7 +136,6 @@ def options() -> argparse.ArgumentParser:
         last=(False, "keep the network at the end"),
         augmentation=USUAL, device="cuda", cores=os.cpu_count() or 1,
     )  # fmt: skip
-    parser.add_argument("--precision", choices=("fp32", "tf32"), default="tf32")
     parser.add_argument("--sets", nargs="+", default=["mnist"], metavar="SET[:WEIGHT]")
     parser.add_argument("--crops", type=Path, nargs=2, metavar=("BANK", "FINDER"),
                         help="draw crops of made pages as well")  # fmt: skip
@@ -148,8 +147,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         if args.draw:
-            mix, kept = mixes(args)
-            draw_pools(args, int(args.jobs[0].split(":")[1]), mix, kept)
+            draw_pools(args, int(args.jobs[0].split(":")[1]), mixes(args)[0])
             return 0
         for job in args.jobs:
             learn(job, args)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.top import Top, _lengths, _metric, _normalised, _planes_first, views
+from neocog.learning.selforganise import Top, _lengths, _metric, _normalised, _planes_first, views
 from neocog.network.arrays import array_module, to_numpy
 from neocog.network.decision import planes_of_labels
 from neocog.network.model import Model

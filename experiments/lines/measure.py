@@ -70,6 +70,19 @@ def held_out(folder: Path, _: str) -> Iterator[Case]:
                 yield f"{path.name} {k}", pixels, text.replace(" ", "")
 
 
+def pictures_of(name: str, data: Path, drawn: Path) -> list[Case]:
+    """Return the pictures of a set by its name; ``drawn`` is the folder of drawn lines."""
+    folder = {"drawn": drawn, "lectaurep": data / "lines/free/lectaurep"}.get(name)
+    folder = folder or data / name.partition(":")[0]
+    return list((held_out if name == "lectaurep" else labelled)(folder, name))
+
+
+def doubtful_files() -> set[str]:
+    """Return the pictures whose labels are surely not what is written."""
+    labels = json.loads(Path(__file__).with_name("doubtful.json").read_text())
+    return {one["file"] for some in labels.values() for one in some if not one.get("unsure")}
+
+
 class Whole:
     """A page by the reader that users have; a line as a page."""
 
@@ -154,14 +167,11 @@ def main() -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
     words = [word for word in f"{args.readers},{args.peers}".split(",") if word not in ("", "none")]
     readers = {word: opened(word, args.reader) for word in words}
-    labels = json.loads(Path(__file__).with_name("doubtful.json").read_text())
-    doubtful = {one["file"] for some in labels.values() for one in some if not one.get("unsure")}
+    doubtful = doubtful_files()
     rows, signs = list[Row](), list[Row]()
     answers: dict[str, dict[str, dict[str, str]]] = {}
     for name in args.sets.split(","):
-        folder = {"drawn": args.drawn, "lectaurep": args.data / "lines/free/lectaurep"}.get(name)
-        folder = folder or args.data / name.partition(":")[0]
-        pictures = list((held_out if name == "lectaurep" else labelled)(folder, name))
+        pictures = pictures_of(name, args.data, args.drawn)
         for word, reader in readers.items():
             found = [row for case in pictures for row in read(reader, name, case, word * args.show)]
             ms = [row["ms"] for row in found if "ms" in row]

@@ -101,6 +101,8 @@ def _check_same(
         asked = f"the model {record['model']}, now {model}; give that model"
     elif finder is not None and record.get("finder", finder) != finder:
         asked = f"the finder {record['finder']}, now {finder}; give that one (--finder)"
+    elif settings is not None and found is not None and found.get("valid") != settings.get("valid"):
+        asked = "another --valid, or none; give that list"
     elif settings is not None and found is not None and found != settings:
         asked = f"{_options(found)}, now {_options(settings)}; give the same options"
     if asked:

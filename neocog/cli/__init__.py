@@ -23,20 +23,7 @@ import typer
 from typer.core import TyperGroup
 
 from neocog.batch.sources import is_picture_name
-from neocog.cli import (
-    bench,
-    data,
-    doctor,
-    explain,
-    export,
-    learn,
-    live,
-    measure,
-    models,
-    options,
-    read,
-    serve,
-)
+from neocog.cli import data, learn, live, measure, models, options, read, serve, tools
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
 from neocog.reading.addresses import is_address
@@ -125,12 +112,12 @@ app.command("serve", cls=options.Command)(serve.serve)
 app.command("train", cls=options.Command)(learn.train)
 app.command("eval", cls=options.Command)(measure.evaluate)
 app.command("timing", cls=options.Command)(measure.timing)
-app.command("bench", context_settings=bench.SETTINGS)(bench.bench)
+app.command("bench", context_settings=tools.OF_BENCH)(tools.bench)
 app.add_typer(models.app, name="models")
 app.add_typer(data.app, name="data")
-app.command("explain", cls=options.Command)(explain.explain)
-app.command("export", cls=options.Command)(export.export)
-app.command("doctor", cls=options.Command)(doctor.doctor)
+app.command("explain", cls=options.Command)(tools.explain)
+app.command("export", cls=options.Command)(tools.export)
+app.command("doctor", cls=options.Command)(tools.doctor)
 
 
 def main() -> None:

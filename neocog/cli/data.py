@@ -13,18 +13,23 @@ from neocog.text import tell
 app = typer.Typer(help="Download data sets, make test pages.", no_args_is_help=True, rich_markup_mode=None)
 
 
+Name = typer.Argument(metavar="NAME", help="The set: mnist.")
+Source = option("--from", "DIR", "Copy from this folder instead of downloading.")
+To = option("--to", "DIR", "Destination folder [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist].")
+Out = typer.Argument(metavar="OUT", help="Folder to write to.")
+Conditions = option("--conditions", "A,B", "Conditions to use in turn [default: all with digits].")
+Written = option(
+    "--digits", "PATH",
+    "Digits to write with: the folder of MNIST, or another set of single digits [default: the downloaded "
+    "MNIST, else scikit-learn's].",
+)  # fmt: skip
+
+
 @app.command("fetch", cls=options.Command)
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The set: mnist.")],
-    source: Annotated[
-        str | None, option("--from", "DIR", "Copy from this folder instead of downloading.")
-    ] = None,
-    to: Annotated[
-        str | None,
-        option(
-            "--to", "DIR", "Destination folder [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist]."
-        ),
-    ] = None,
+    name: Annotated[str, Name],
+    source: Annotated[str | None, Source] = None,
+    to: Annotated[str | None, To] = None,
 ) -> None:
     """Download a data set, check it, and print its folder. Files that are there and right stay."""
     from neocog.cli.progress import Counter
@@ -42,28 +47,18 @@ def fetch(
 
 @app.command("make-pages", cls=options.Command)
 def make_pages(
-    folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write to.")],
+    folder: Annotated[Path, Out],
     count: Annotated[int, option("--count", "N", "Pages in all.", min=1)] = 100,
-    conditions: Annotated[
-        str, option("--conditions", "A,B", "Conditions to use in turn [default: all with digits].")
-    ] = "",
+    conditions: Annotated[str, Conditions] = "",
     seed: Annotated[int, option("--seed", "N", "The same seed gives the same pages.", min=0)] = 0,
-    digits: Annotated[
-        str | None,
-        option(
-            "--digits",
-            "PATH",
-            "Digits to write with: the folder of MNIST, or another set of single digits "
-            "[default: the downloaded MNIST, else scikit-learn's].",
-        ),
-    ] = None,
+    digits: Annotated[str | None, Written] = None,
 ) -> None:
     """Draw test pages of handwriting and their labels.csv.
 
-    They have shadows, folds, ruled paper, blur and so on. These conditions are also used to measure
-    the reader. Blank conditions are used only if listed in --conditions.
+    They have shadows, folds, ruled paper, blur and so on. Empty pages are drawn only if --conditions
+    has "empty".
     """
-    from neocog.learning.pages.page import known_conditions, pen_digits, write_pages
+    from neocog.learning.made import known_conditions, pen_digits, write_pages
 
     names = known_conditions([name for name in conditions.split(",") if name])
     pens = pen_digits(digits, tell=tell)

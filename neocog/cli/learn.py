@@ -27,12 +27,11 @@ SPLITS = ("learning", "train")
 USUALLY = Settings()
 _PANEL = "Recipes by gradient"
 #: Options that a finder, and a reader of lines, have a use for.
-_OF_A_FINDER = "finder fonts chunks data output seed minutes device checkpoints start"
+_OF_A_FINDER = "finder fonts chunks data output seed device checkpoints start"
 _OF_LINES = "lines steps data output seed minutes device checkpoints start precision"
 #: Options of one of these alone.
 _ALONE = {"fonts": "--finder", "chunks": "--finder", "steps": "--lines"}
 _GENTLER = 0.5  # of a finder's rate, where a run begins with learned weights
-
 
 _gradient = partial(option, rich_help_panel=_PANEL)
 
@@ -46,21 +45,23 @@ def _list(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 Data = option(
     "--data", "PATH[:WEIGHT]",
-    "Labelled digits: a folder of IDX files (MNIST's form), of USPS text (zip.train), or of "
-    "folders 0 to 9 with a picture per digit; or the name mnist. For several sets, weights say how "
-    "often each set is shown: --data mnist:2 --data SWISS.",
+    "Labelled digits: a folder of IDX files (MNIST's form), of USPS text (zip.train), or of folders 0 to 9 "
+    "with a picture per digit; or the name mnist. For several sets, weights say how often each set is "
+    "shown: --data mnist:2 --data SWISS.",
 )  # fmt: skip
 Limit = option("--limit", "N", "Use the first N digits; with several sets, N digits drawn by weight.", min=1)
 Split = option(
     "--split", "|".join(SPLITS),
-    "learning: training digits minus validation digits, which calibrate the probabilities. train: "
-        "all training digits (no calibration).",
+    "learning: training digits minus validation digits, which calibrate the probabilities. train: all "
+    "training digits (no calibration).",
 )  # fmt: skip
-Device = option(
-    "--device", "auto|cpu|cuda", "Where to compute; cuda needs CuPy, auto uses it if it is installed."
-)
+Device = option("--device", "auto|cpu|cuda", "Where to compute; cuda needs CuPy, auto uses it if installed.")
 Variants = _gradient(
     "--variants", "SHARE", "Fraction of a batch that looks like a coarse scan or a crop of the reader.", min=0
 )
@@ -71,32 +72,27 @@ Changes = _gradient(
 Checkpoints = _gradient(
     "--checkpoints", "FOLDER", "Folder for checkpoints and curves; the same command resumes from it."
 )
-Minutes = _gradient(
-    "--minutes", "N", "Train for so many minutes instead; with --lines, stop then, the run kept."
-)
+Minutes = _gradient("--minutes", "N", "Train for so many minutes; with --lines, stop then, the run kept.")
 Lean = _gradient(
-    "--lean",
-    "BONUS",
+    "--lean", "BONUS",
     "Bonus for the logit of 'no digit' in training; a larger one makes the planes for it respond less.",
-)
+)  # fmt: skip
 Recipes = option("--recipes", None, "List the recipes.", callback=_list, is_eager=True)
 Pool = _gradient("--pool", "N", "Number of variants, and of marks, drawn before training.", min=0)
 Marks = _gradient(
     "--marks",
     "SHARE",
-    "Fraction of a batch that is not a digit; a larger one makes the model reject more.",
+    "Fraction of a batch that is no digit; a larger one makes the model reject more.",
     min=0,
 )
 Last = _gradient("--last", None, "Keep the last network, not the best on validation digits.")
-
 Finder = option(
     "--finder", "wide",
-    "Train the digit finder instead, on synthetic pages written with the strokes and scans of "
-    "--data (a folder with mnist and hands/free): a convolutional network of 294 000 "
-    "weights. --start continues from a finder's file, or from the "
-    "run.safetensors of another run.",
+    "Train the digit finder instead, on synthetic pages written with the strokes and scans of --data (a "
+    "folder with mnist and hands/free): a convolutional network of 294 000 weights. --start continues from a "
+    "finder's file, or from the run.safetensors of another run.",
 )  # fmt: skip
-Chunks = option("--chunks", "N", "Train on this many chunks of 4 096 pages instead of for --minutes.", min=1)
+Chunks = option("--chunks", "N", "Chunks of 4 096 pages that a finder learns from.", min=1)
 Lines = option(
     "--lines", None,
     "Train a reader of whole lines instead, on lines drawn with the digits of --data (a folder with mnist, "
@@ -141,37 +137,38 @@ def train(
     On a CPU, the same seed and name give the same file. For gradient recipes this
     also requires the same OMP_NUM_THREADS and no --minutes. On a GPU, two runs differ slightly.
     """
-    from neocog.learning import recipes as learning
-    from neocog.learning.mix import open_mix
-    from neocog.learning.recipes import STARTS
-
     sources = ((o, context.get_parameter_source(o.name or "")) for o in context.command.params)
     given: list[Any] = [option for option, source in sources if source and source.name != "DEFAULT"]
+    run: dict[str, Any] = {"seed": seed, "folder": checkpoints, "start": start}
     if finder is not None:
-        _learn_finder(
-            finder, data, output, given, seed=seed, chunks=chunks, minutes=minutes,
-            device=device, folder=checkpoints, fonts=fonts, start=start,
-        )  # fmt: skip
+        folder = _only("--finder", _OF_A_FINDER, given, data)
+        _learn_finder(finder, folder, *_where(output, device, "--finder"), chunks=chunks, fonts=fonts, **run)
         return
     if precision not in ("fp16", "fp32"):
         raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
     if lines:
-        _learn_lines(
-            data, output, given, seed=seed, steps=steps, minutes=minutes, device=device,
-            folder=checkpoints, start=start, precision=precision,
-        )  # fmt: skip
+        folder = _only("--lines", _OF_LINES, given, data)
+        _learn_lines(folder, *_where(output, device, "--lines"), steps=steps, precision=precision, **run)
         return
+    from neocog.learning import recipes as learning
+    from neocog.learning.mix import open_mix
+    from neocog.network.arrays import module_of_device
+
     for o in given:
         if o.name in _ALONE:
             raise UsageError(f"{o.opts[0]} is an option of {_ALONE[o.name]} alone; leave it out")
     if split not in SPLITS:
         raise UsageError(f"split '{split}' is not for learning: choose {' or '.join(SPLITS)}")
-    xp = None if recipe in STARTS else _module(recipe, device)
+    by_gradient = recipe in learning.STARTS
+    xp: Any = None if by_gradient else module_of_device(device)
+    if not by_gradient and recipe not in learning.RECIPES:
+        names = ", ".join((*learning.RECIPES, *learning.STARTS))
+        raise UsageError(f"recipe '{recipe}' is unknown: choose one of {names}")
     options = [o.opts[0] for o in given if getattr(o, "rich_help_panel", None) == _PANEL]
-    if options and xp is not None:
+    if options and not by_gradient:
         raise UsageError(
             f"recipe '{recipe}' does not use gradients, so {', '.join(options)} would have no "
-            f"effect; leave it out, or give --recipe {' or '.join(STARTS)}"
+            f"effect; leave it out, or give --recipe {' or '.join(learning.STARTS)}"
         )
     useless = [option for option in ("--planes", "--reject") if option in options]
     if "--start" in options and useless:
@@ -188,21 +185,19 @@ def train(
             reason = str(error)
     if apart is None:
         tell(f"the probabilities are not calibrated: {reason}")
-    if xp is None:
+    if by_gradient:
         settings = Settings(
-            seed=seed, epochs=epochs, minutes=minutes, batch=batch, rate=rate, lean=lean,
-            marks=marks, variants=variants, pool=pool, last=last,
-            augmentation=strengths(augmentation),
+            seed=seed, epochs=epochs, minutes=minutes, batch=batch, rate=rate, lean=lean, marks=marks,
+            variants=variants, pool=pool, last=last, augmentation=strengths(augmentation),
         )  # fmt: skip
         model = _by_gradient(
-            recipe, mix, apart, settings, planes=planes, reject=reject, start=start,
-            folder=checkpoints, device=device,
+            recipe, mix, apart, settings, planes=planes, reject=reject, start=start, folder=checkpoints,
+            device=device,
         )  # fmt: skip
     else:
 
         def stage(name: str, figures: dict[str, Any]) -> None:
-            words = ", ".join(f"{key} {value}" for key, value in figures.items())
-            print(f"{name:10s} {words}", file=sys.stderr)
+            _say(f"{name:10s} {', '.join(f'{key} {value}' for key, value in figures.items())}")
 
         model = learning.train(
             learning.RECIPES[recipe], mix.images, mix.labels, seed=seed, validation=apart,
@@ -223,16 +218,8 @@ def _place(output: str) -> str:
     return place
 
 
-def _module(recipe: str, device: str) -> Any:
-    """Return numpy or cupy, once it is sure that there is such a recipe without gradients."""
-    from neocog.learning.recipes import RECIPES, STARTS
-    from neocog.network.arrays import module_of_device
-
-    xp = module_of_device(device)
-    if recipe not in RECIPES:
-        names = ", ".join((*RECIPES, *STARTS))
-        raise UsageError(f"recipe '{recipe}' is unknown: choose one of {names}")
-    return xp
+def _where(output: str, device: str, what: str) -> tuple[str, str]:
+    return _place(output), _torch_device(device, what)
 
 
 def _by_gradient(
@@ -250,7 +237,6 @@ def _by_gradient(
     from neocog.network.parallel import cores
     from neocog.network.spec import LABELS
 
-    settings = replace(settings, precision="fp32" if device == "cpu" else "tf32")
     if start is not None:
         settings = replace(settings, soft_share=0.0)
     settings.check()
@@ -262,11 +248,10 @@ def _by_gradient(
         kept, start, recipe_of(recipe, planes), mix, seed=settings.seed, reject=reject, progress=Counter
     )
     marks = begin.classes > LABELS
-    pools = Pools.draw(mix, validation, settings, marks=marks, jobs=cores())
+    pools = Pools.draw(mix, settings, marks=marks, jobs=cores())
 
     def report(figures: dict[str, float]) -> None:
-        words = ", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in figures.items())
-        print(words, file=sys.stderr, flush=True)
+        _say(", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in figures.items()))
 
     run = Finetuner(
         begin, mix, validation, settings, device=device, folder=folder, report=report, pools=pools
@@ -295,45 +280,6 @@ def _torch_device(name: str, what: str) -> str:
     return "cuda" if there and name != "cpu" else "cpu"
 
 
-def _learn_finder(
-    front: str, sets: list[str], output: str, given: list[Any], *, seed: int, chunks: int,
-    minutes: float | None, device: str, folder: str | None, fonts: str | None, start: str | None,
-) -> None:  # fmt: skip
-    """Train a finder and write its file; a run in ``folder`` goes on where it stopped."""
-    data = _only("--finder", _OF_A_FINDER, given, sets)
-    place, device = _place(output), _torch_device(device, "--finder")
-    from neocog.learning.finder.training import FinderTraining, train_finder
-    from neocog.learning.teacher.bank import build_bank
-    from neocog.network.parallel import cores
-    from neocog.vision.finder_model import load_finder, save_finder
-
-    if front != "wide":
-        raise UsageError(f"finder '{front}' is unknown: choose wide")
-    if start is not None and not Path(start).is_file():
-        raise UsageError(f"--start {start}: no such file; give a finder's file or a run.safetensors")
-    runs = Path(folder or Path(place).with_suffix(".run"))
-    sources = hashlib.sha256(f"{data.resolve()} {fonts}".encode()).hexdigest()[:8]
-    bank = runs / f"bank-{sources}.npz"
-    if not bank.is_file():
-        print("tracing the strokes of the scanned digits, once", file=sys.stderr)
-        runs.mkdir(parents=True, exist_ok=True)
-        build_bank(data, fonts=_fonts(fonts)).save(bank)
-    usual, cuda = FinderTraining(), device == "cuda"
-    settings = replace(
-        usual, seed=seed, chunks=chunks, mixed=cuda, start=start,
-        seconds=None if minutes is None else 60 * minutes,
-        rate=usual.rate * (1 if start is None else _GENTLER),
-    )  # fmt: skip
-    network = train_finder(
-        bank, runs, settings, device=device, workers=cores() if cuda else max(1, cores() // 2),
-        tell=lambda text: print(text, file=sys.stderr),
-    )  # fmt: skip
-    graph = network.graph()
-    card = {"front": front, "seed": seed, "minutes": minutes, "chunks": chunks, "start": start}
-    save_finder(Path(place), graph.nodes, graph.tensors, card)
-    print(f"{place}  {load_finder(place).id}  {os.path.getsize(place):,} bytes")
-
-
 def _only(what: str, used: str, given: list[Any], sets: list[str]) -> Path:
     """The one folder of data that ``what`` learns from, once it is sure that it uses all options."""
     useless = [option.opts[0] for option in given if option.name not in used.split()]
@@ -344,23 +290,51 @@ def _only(what: str, used: str, given: list[Any], sets: list[str]) -> Path:
     return Path(sets[0])
 
 
+def _learn_finder(
+    front: str, data: Path, place: str, device: str, *, seed: int, chunks: int,
+    folder: str | None, fonts: str | None, start: str | None,
+) -> None:  # fmt: skip
+    """Train a finder and write its file; a run in ``folder`` goes on where it stopped."""
+    from neocog.learning.finder.training import FinderTraining, train_finder
+    from neocog.learning.teacher.bank import build_bank
+    from neocog.network.parallel import cores
+    from neocog.vision.finder_model import load_finder, save_finder
+
+    if front != "wide":
+        raise UsageError(f"finder '{front}' is unknown: choose wide")
+    if start is not None and not Path(start).is_file():
+        raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
+    runs = Path(folder or Path(place).with_suffix(".run"))
+    sources = hashlib.sha256(f"{data.resolve()} {fonts}".encode()).hexdigest()[:8]
+    bank = runs / f"bank-{sources}.npz"
+    if not bank.is_file():
+        _say("tracing the strokes of the scanned digits, once")
+        runs.mkdir(parents=True, exist_ok=True)
+        build_bank(data, fonts=_fonts(fonts)).save(bank)
+    usual, cuda = FinderTraining(), device == "cuda"
+    settings = replace(
+        usual, seed=seed, chunks=chunks, start=start, rate=usual.rate * (_GENTLER if start else 1)
+    )
+    workers = cores() if cuda else max(1, cores() // 2)
+    graph = train_finder(bank, runs, settings, device=device, workers=workers, tell=_say).graph()
+    card = {"front": front, "seed": seed, "chunks": chunks, "start": start}
+    save_finder(Path(place), graph.nodes, graph.tensors, card)
+    print(f"{place}  {load_finder(place).id}  {os.path.getsize(place):,} bytes")
+
+
 def _learn_lines(
-    sets: list[str], output: str, given: list[Any], *, seed: int, steps: int, minutes: float | None,
-    device: str, folder: str | None, start: str | None, precision: str,
+    data: Path, place: str, device: str, *, seed: int, steps: int, minutes: float | None,
+    folder: str | None, start: str | None, precision: str,
 ) -> None:  # fmt: skip
     """Train a reader of lines and write its file, or keep the run; one in ``folder`` goes on."""
-    data = _only("--lines", _OF_LINES, given, sets)
-    place, device = _place(output), _torch_device(device, "--lines")
     from neocog.learning import lines
     from neocog.network.parallel import cores
 
     cuda, runs = device == "cuda", Path(folder or Path(place).with_suffix(".run"))
     settings = lines.LineTraining(seed=seed, steps=steps, mixed=cuda)
     network = lines.start(start or "neocog", settings, data, device=device)
-    run = lines.LineRun(
-        network, data, runs, settings, device=device, workers=cores() if cuda else max(1, cores() // 2),
-        tell=lambda text: print(text, file=sys.stderr, flush=True),
-    )  # fmt: skip
+    workers = cores() if cuda else max(1, cores() // 2)
+    run = lines.LineRun(network, data, runs, settings, device=device, workers=workers, tell=_say)
     if not run.learn(minutes=minutes):
         tell(f"{runs} keeps the run, {run.step} of {steps} steps: the same command goes on with it")
         return
@@ -369,15 +343,14 @@ def _learn_lines(
 
 
 def _fonts(fonts: str | None) -> list[Path]:
-    from neocog.learning.pages.conditions import FACES
+    from neocog.learning.teacher.bank import FACES
 
     if fonts is None:
         return []
     found = sorted(file for end in ("ttf", "otf") for file in Path(fonts).glob(f"*.{end}"))
     if not found:
         raise UsageError(f"--fonts {fonts}: holds no .ttf or .otf file")
-    kept = {name for names in FACES.values() for name in names.split()}
     for file in found:
-        if file.stem in kept:
-            raise UsageError(f"--fonts {fonts}: {file.name} is held out for measuring (pages/conditions.py)")
+        if file.stem in FACES:
+            raise UsageError(f"--fonts {fonts}: {file.name} is held out for measuring (teacher/bank.py)")
     return found

@@ -1,40 +1,38 @@
 """``neocog eval`` and ``timing``: how well and how fast."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from neocog.cli import options
 from neocog.cli.options import option
 from neocog.cli.progress import Counter
+from neocog.errors import UsageError
+from neocog.network.registry import DEFAULT, find_model, kind_of
 from neocog.text import tell, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from neocog.evaluation.timing import StageTime, Timing
     from neocog.learning.datasets import Digits, LabelledPictures
     from neocog.reading.reader import Reader
 
+Set = typer.Argument(
+    metavar="PATH", show_default=False,
+    help="A labelled set: IDX, USPS, folders 0 to 9, labels.csv; or the name mnist or sklearn. With "
+    "--report, a folder with some of mnist, usps, photos and strings [default: NEOCOG_DATA].",
+)  # fmt: skip
 Split = option(
     "--split", "test|train|validation|learning", "Part of the set [default: test, if the set has parts]."
 )
 Limit = option("--limit", "N", "Only the first N.", min=1)
 Signs = option("--signs", None, "Compare the whole text of pictures too: signs, spaces and line ends.")
+Report = option("--report", "DIR", "Measure on every set found; write report.json and report.html to DIR.")
 
 
 def evaluate(
-    path: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PATH",
-            help="A labelled set: IDX, USPS, folders 0 to 9, labels.csv; or the name mnist or "
-            "sklearn. With --report, a folder with some of mnist, usps, photos and strings "
-            "[default: NEOCOG_DATA].",
-            show_default=False,
-        ),
-    ] = None,
+    path: Annotated[str | None, Set] = None,
     model: options.PageModel = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -44,10 +42,7 @@ def evaluate(
     batch: options.Batch = None,
     signs: Annotated[bool, Signs] = False,
     as_json: options.Json = False,
-    report: Annotated[
-        str | None,
-        option("--report", "DIR", "Measure on every set found; write report.json and report.html to DIR."),
-    ] = None,
+    report: Annotated[str | None, Report] = None,
 ) -> None:
     """Measure how well a model reads a labelled set.
 
@@ -55,29 +50,28 @@ def evaluate(
     character error rate, and the share of pictures read exactly. With --report: every set
     found, corruptions, marks that are not digits, risk against coverage, calibration, mistakes.
     """
-    from neocog.errors import UsageError
     from neocog.learning.datasets import Digits, open_dataset
     from neocog.reading.reader import Reader
 
-    def opened(usual: str | None = None) -> Reader:
-        return Reader(model or usual, device=device, precision=precision, plan=plan, batch=batch)
-
-    def of_digits(what: str) -> Reader:
-        reader = opened(options.DEFAULT_MODEL)
-        if signs or reader.kind == "lines":
-            raise UsageError(f"{what}: isolated digits; leave --signs and models of lines out")
-        return reader
+    def opened(what: str = "") -> Reader:
+        """The reader; with ``what``, one of digits, which that is."""
+        usual = DEFAULT if what else None
+        opened = Reader(model or usual, device=device, precision=precision, plan=plan, batch=batch)
+        if what and (signs or opened.kind == "lines"):
+            wrong = "leave --signs out" if signs else f"give a digit model, such as {DEFAULT}"
+            raise UsageError(f"{what}; {wrong}")
+        return opened
 
     if report is not None:
         if split is not None:
             raise typer.BadParameter("--report chooses the parts itself; leave --split out")
-        failures = _report(path, report, limit, as_json, lambda: of_digits("--report"))
+        failures = _report(path, report, limit, as_json, opened)
     elif path is None:
         raise typer.BadParameter("name a data set, or give --report DIR", param_hint="PATH")
     else:
         dataset = open_dataset(path, split=split)[:limit]
         if isinstance(dataset, Digits):
-            failures = _evaluate_digits(of_digits(dataset.name), dataset, as_json)
+            failures = _evaluate_digits(opened(f"{dataset.name}: isolated digits"), dataset, as_json)
         else:
             if signs and dataset.texts is None:
                 raise UsageError(f"{dataset.name}: no column 'text' in its labels.csv; leave --signs out")
@@ -91,10 +85,9 @@ def evaluate(
 def _evaluate_digits(reader: "Reader", digits: "Digits", as_json: bool) -> list[str]:
     from neocog.evaluation.evaluate import evaluate_digits
 
-    progress = Counter("digits")
-    score = evaluate_digits(reader.engine, digits, batch=reader.batch, progress=progress)
+    score = evaluate_digits(reader.engine, digits, batch=reader.batch, progress=Counter("digits"))
     if as_json:
-        print(to_json({**score.to_dict(), **_about(reader)}))
+        print(to_json({**score.to_dict(), "model": reader.model.id, "device": reader.engine.device}))
         return []
     wrong = score.n - round(score.accuracy * score.n)
     print(f"{digits.name}: {score.n} digits read by {reader.model.id} in {score.seconds:.1f} s")
@@ -116,49 +109,52 @@ def _evaluate_pictures(
     if signs and pictures.texts:
         score = replace(score, expected=pictures.texts, signs=True)
         facts |= {f"{name}_text": score.to_dict()[name] for name in ("cer", "exact")}
+    facts["risk"] = score.risk
     if as_json:
-        print(to_json({**facts, **_about(reader), "wrong": score.wrong}))
+        about = {"model": reader.model.id, "device": reader.engine.device}
+        print(to_json({**facts, **about, "wrong": score.wrong}))
         return score.failures
     for reading, expected, edits in score.mistakes:
         if edits:
-            read = reading.text.replace("\n", " | ")
-            written = expected.replace("\n", " | ")
+            written, read = (text.replace("\n", " | ") for text in (expected, reading.text))
             print(f"{reading.source}\n    written {written}\n    read    {read}")
     counts = f"{facts['n']} pictures, {facts['n_digits']} digits"
     print(f"{pictures.name}: {counts}, read by {reader.model.id}")
-    print(
-        f"character error rate {_rate(facts['cer'])}   "
-        f"pictures read exactly {100 * facts['exact']:.1f} %   in {facts['seconds']:.1f} s"
-    )
+    exact = "pictures read exactly {:.1f} %"
+    words = f"character error rate {_rate(facts['cer'])}   {exact.format(100 * facts['exact'])}"
+    print(f"{words}   in {facts['seconds']:.1f} s")
     if signs:
+        words = f"with signs, spaces and line ends {_rate(facts['cer_text'])}"
+        print(f"{words}   {exact.format(100 * facts['exact_text'])}")
+    for row in facts["risk"]:
         print(
-            f"with signs, spaces and line ends {_rate(facts['cer_text'])}   "
-            f"pictures read exactly {100 * facts['exact_text']:.1f} %"
+            f"numbers with p from {row['p']:g}: {100 * row['coverage']:.1f} % of the pictures, "
+            f"{row['wrong']:g} wrong (at most {100 * row['limit']:.2g} %, 95 % sure)"
         )
     return score.failures
 
 
 def _report(
-    path: str | None, folder: str, limit: int | None, as_json: bool, opened: "Callable[[], Reader]"
+    path: str | None, folder: str, limit: int | None, as_json: bool, opened: "Callable[[str], Reader]"
 ) -> list[str]:
     from neocog.evaluation.report import check_report, find_sets, measure, write
 
+    reader = opened("--report measures digits")
     sets = find_sets(path, limit=limit)
     check_report(folder)
     for pictures in sets.pictures.values():
         _say_left_out(pictures)
-    report = measure(opened(), sets, limit=limit, told=Counter)
+    report = measure(reader, sets, limit=limit, told=Counter)
     data, page = write(report, folder)
     facts = report.summary()
     if as_json:
         print(to_json({**facts, "report": str(data)}))
         return report.failures
     for name, found in facts["sets"].items():
+        words = f"accuracy {100 * found.get('accuracy', 0):.2f} % of {found['n']} digits"
         if "cer" in found:
             words = f"character error rate {_rate(found['cer'])}, "
             words += f"exact {100 * found['exact']:.1f} % of {found['n']} pictures"
-        else:
-            words = f"accuracy {100 * found['accuracy']:.2f} % of {found['n']} digits"
         print(f"{name:12s} {words}")
     for name, why in facts["missing"].items():
         print(f"{name:12s} missing: {why}")
@@ -167,8 +163,7 @@ def _report(
 
 
 def _say_left_out(pictures: "LabelledPictures") -> None:
-    names = pictures.left_out
-    if names:
+    if names := pictures.left_out:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         tell(f"{pictures.name}: {', '.join(names[:3])}{more} left out: no digit in its label")
 
@@ -176,10 +171,6 @@ def _say_left_out(pictures: "LabelledPictures") -> None:
 def _rate(share: float | None) -> str:
     """The character error rate, which there is none of where no digit is written."""
     return "-" if share is None else f"{100 * share:.2f} %"
-
-
-def _about(reader: "Reader") -> dict[str, str]:
-    return {"model": reader.model.id, "device": reader.engine.device}
 
 
 def timing(
@@ -195,11 +186,9 @@ def timing(
 
     On CUDA, a stage's time is the difference of the pass with and without it.
     """
-    from neocog.errors import UsageError
     from neocog.evaluation.timing import measure
     from neocog.network.lines import load_lines
     from neocog.network.model import load_model
-    from neocog.network.registry import find_model, kind_of
     from neocog.reading.device import open_engine, open_line_engine
 
     lines = kind_of(find_model(model)) == "lines"
@@ -213,28 +202,24 @@ def timing(
     times = measure(engine, batch=batch, seconds=seconds)
     if as_json:
         about = {"device": engine.device, "model": engine.model.id, "precision": engine.precision}
-        print(to_json({**times.to_dict(), **about, "where": engine.where}))
-    else:
-        print(f"{engine.model.id} on {engine.where}, batch {batch}, {engine.precision}")
-        _show_times(times)
+        print(to_json({**times, **about, "where": engine.where}))
+        return
 
+    def row(stage: dict[str, Any]) -> str:
+        spent = (stage["ms"], stage["ms_p95"], stage["ms_p99"], stage["ms"] / batch)
+        return f"{stage['name']:10s}" + "".join(f"{ms:12.4f}" for ms in spent)
 
-def _show_times(times: "Timing") -> None:
-    each = "digit" if times.digits == 1 else "strip"
+    each = "strip" if lines else "digit"
+    print(f"{engine.model.id} on {engine.where}, batch {batch}, {engine.precision}")
     heads = ("ms a batch", "p95", "p99", f"ms a {each}")
     print(f"{'stage':10s}" + "".join(f"{head:>12}" for head in heads) + "   share")
-    for stage in times.page:
-        print(_time_line(stage, times.batch) + "  (a page)")
-    whole = sum(stage.ms for stage in times.stages) or 1.0
-    for stage in times.stages:
-        print(f"{_time_line(stage, times.batch)} {100 * stage.ms / whole:6.1f} %")
+    for stage in times["page"]:
+        print(f"{row(stage)}  (a page)")
+    whole = sum(stage["ms"] for stage in times["stages"]) or 1.0
+    for stage in times["stages"]:
+        print(f"{row(stage)} {100 * stage['ms'] / whole:6.1f} %")
+    middle, p95, p99 = (times[f"ms_per_{each}{end}"] for end in ("", "_p95", "_p99"))
     print(
-        f"whole pass: {times.each():.5f} ms a {each} "
-        f"(95 % of {len(times.passes)} passes within {times.each(95):.5f}, "
-        f"99 % within {times.each(99):.5f})"
+        f"whole pass: {middle:.5f} ms a {each} (95 % of {times['passes']} passes within {p95:.5f}, "
+        f"99 % within {p99:.5f})"
     )
-
-
-def _time_line(stage: "StageTime", batch: int) -> str:
-    spent = (stage.ms, stage.p95, stage.p99, stage.ms / batch)
-    return f"{stage.name:10s}" + "".join(f"{ms:12.4f}" for ms in spent)

@@ -16,7 +16,7 @@ app = typer.Typer(help="List, describe and check models.", no_args_is_help=True,
 @app.command("list", cls=options.Command)
 def list_them(as_json: options.Json = False) -> None:
     """List the shipped models: how well they read, and how fast here, on the CPU."""
-    from neocog.evaluation.about import about
+    from neocog.evaluation.health import about
     from neocog.network.registry import list_files, models_dir
 
     files = list_files()
@@ -36,18 +36,12 @@ def list_them(as_json: options.Json = False) -> None:
         return
     print(f"{'name':14s}{'kind':8s}{'MNIST':>9}{'USPS':>9}{'ms here':>9}{'MiB':>7}  reads")
     for told in found:
-        right = told.get("accuracy", {})
-        shares = "".join(_cell(right.get(name), 100, " %") for name in ("MNIST", "USPS"))
-        numbers = f"{shares}{_cell(told.get('ms'), 1)}{told['bytes'] / 2**20:7.2f}"
-        print(
-            printable(
-                f"{told['name']:14s}{told.get('kind', '-'):8s}{numbers}  {told.get('error') or told['reads']}"
-            )
-        )
-
-
-def _cell(value: float | None, times: float, unit: str = "") -> str:
-    return f"{'-' if value is None else f'{times * value:.2f}{unit}':>9}"
+        shares = (told.get("accuracy", {}).get(name) for name in ("MNIST", "USPS"))
+        cells = ["-" if share is None else f"{100 * share:.2f} %" for share in shares]
+        cells.append("-" if "ms" not in told else f"{told['ms']:.2f}")
+        numbers = "".join(f"{cell:>9}" for cell in cells) + f"{told['bytes'] / 2**20:7.2f}"
+        about_it = told.get("error") or told["reads"]
+        print(printable(f"{told['name']:14s}{told.get('kind', '-'):8s}{numbers}  {about_it}"))
 
 
 @app.command("show", cls=options.Command)
@@ -59,7 +53,7 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """Show what a model reads, how well, how fast, and where it comes from."""
-    from neocog.evaluation.about import about
+    from neocog.evaluation.health import about
 
     facts = about(name)
     if as_json:
@@ -94,7 +88,7 @@ def verify(
     ] = None,
 ) -> None:
     """Check that models are complete and unchanged."""
-    from neocog.evaluation.about import verify as verify_it
+    from neocog.evaluation.health import verify as verify_it
     from neocog.network.registry import list_files, models_dir, shipped_digests
 
     shipped = {Path(name).stem for name in shipped_digests(models_dir())}

@@ -43,11 +43,16 @@ Batch = Annotated[
 ]
 MinP = Annotated[
     float | None,
-    option("--min-p", "P", "Print ? for a digit whose probability is below P [default: the model's own]."),
+    option(
+        "--min-p",
+        "P",
+        "Print ? for a number, or digit, whose probability is below P [default: the model's own].",
+    ),
 ]
 MaxError = Annotated[str | None, option(
     "--max-error", "SHARE",
-    "Choose the threshold of ? so that at most this fraction of the printed digits is wrong, e.g. 0.1%.",
+    "Choose the threshold of ? so that at most this fraction of the printed numbers is wrong, e.g. 2%; "
+    "with --isolated, of the printed digits.",
 )]  # fmt: skip
 Pattern = Annotated[
     str | None, option("--pattern", "FORM", "Form of each line, # for a digit, e.g. '##/##/####'.")

@@ -51,14 +51,11 @@ class Counter:
                 def render(self, task: progress.Task) -> Text:
                     return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
 
-            named, note = (
-                progress.TextColumn("{task.description}"),
-                progress.TextColumn("{task.fields[note]}"),
-            )
-            done, left = progress.MofNCompleteColumn(), progress.TimeRemainingColumn()
+            named, note = map(progress.TextColumn, ("{task.description}", "{task.fields[note]}"))
             self._bar = progress.Progress(
-                named, progress.BarColumn(), done, Rate(), left, note,
-                console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False,
+                named, progress.BarColumn(), progress.MofNCompleteColumn(), Rate(),
+                progress.TimeRemainingColumn(), note, console=Console(stderr=True), transient=True,
+                redirect_stdout=False, redirect_stderr=False,
             )  # fmt: skip
             self._task = self._bar.add_task(self._what, total=None, note="")
             atexit.register(self._bar.stop)  # whatever ends the command, the cursor comes back

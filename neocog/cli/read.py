@@ -86,7 +86,7 @@ def read(
     from neocog.cli.progress import ReadingBar
     from neocog.errors import UsageError
     from neocog.reading.formats import Format, kind_of
-    from neocog.reading.policy import parse_share
+    from neocog.reading.policy import Policy, parse_share
     from neocog.reading.reader import Reader
     from neocog.text import tell
 
@@ -114,14 +114,17 @@ def read(
     )  # fmt: skip
     if ray is not None:  # the cluster has the networks
         device, precision, plan = "cpu", None, "default"
+    share = None if max_error is None else parse_share(max_error)
     opened = Reader(
         model or (DEFAULT if isolated else None), device=device, precision=precision, plan=plan, batch=batch,
-        finder=finder, min_p=min_p, max_error=None if max_error is None else parse_share(max_error),
+        finder=finder, min_p=min_p, max_error=None if isolated else share,
         pattern=pattern, valid=valid, rotate=None if rotate == "auto" else int(rotate),
         digits_only=digits_only,
     )  # fmt: skip
     if isolated and opened.kind == "lines":
         raise UsageError(f"model {opened.model.name} reads lines, but --isolated digits; leave one out")
+    if isolated and share is not None:
+        opened = opened.changed(policy=Policy.of(opened.model, min_p=min_p, max_error=share))
     begin = time.perf_counter()
     with ReadingBar(request.count, to_file=output is not None, quiet=quiet) as bar:
         tally = read_all(request, opened, watch=bar.add)

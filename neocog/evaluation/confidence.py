@@ -6,6 +6,7 @@ probability 0, is never taken, and counts as wrong where all digits are counted.
 """
 
 from dataclasses import dataclass
+from math import lgamma
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,27 @@ from numpy.typing import NDArray
 #: Bins of equal width of the reliability diagram and of ECE.
 BINS = 15
 _POINTS = 200  # of a curve that is kept
+
+
+def upper_limit(wrong: float, n: int, *, sure: float = 0.95) -> float:
+    """Return the upper limit of a share of which ``wrong`` of n were seen (Clopper and Pearson 1934).
+
+    It is one-sided; between whole numbers of wrong ones it is interpolated.
+    """
+    whole = int(wrong)
+    if wrong > whole:
+        low, high = (upper_limit(k, n, sure=sure) for k in (whole, whole + 1))
+        return low + (wrong - whole) * (high - low)
+    if whole >= n:
+        return 1.0
+    k = np.arange(whole + 1)
+    ways = np.array([lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1) for i in k.tolist()])
+    low, high = whole / n, 1.0
+    for _ in range(50):  # P(at most so many wrong) falls with the share
+        share = (low + high) / 2
+        p = np.exp(ways + k * np.log(share) + (n - k) * np.log1p(-share)).sum()
+        low, high = (share, high) if p > 1 - sure else (low, share)
+    return high
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.evaluation.confidence import upper_limit
 from neocog.text import edit_distance
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from neocog.reading.records import PageReading
 
 NO_ANSWER = 10  # column of the confusion matrix
+_THRESHOLDS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 _CHUNK = 512  # digits between two calls of progress
 
 Progress = Callable[[int, int], None]
@@ -75,6 +77,23 @@ class PictureScore:
             {"file": own.source, "written": written, "read": own.text, "error": own.error}
             for own, written, _ in self.mistakes
         ]
+
+    @property
+    def risk(self) -> list[dict[str, float]]:
+        """Pictures whose numbers all have a p from a threshold on, wrong ones, the limit of their share."""
+        numbers = [[n.p for line in own.lines for n in line.numbers or ()] for own in self.readings]
+        p = np.array([
+            0.0 if "?" in own.text else min(some, default=0.0)
+            for own, some in zip(self.readings, numbers, strict=True)
+        ])  # fmt: skip
+        out = []
+        for threshold in _THRESHOLDS:
+            wrong = np.array(self.distances, int)[p >= threshold] > 0
+            if len(wrong):
+                limit = round(upper_limit(int(wrong.sum()), len(wrong)), 5)
+                coverage = round(len(wrong) / len(p), 5)
+                out.append({"p": threshold, "coverage": coverage, "wrong": int(wrong.sum()), "limit": limit})
+        return out
 
     @property
     def failures(self) -> list[str]:

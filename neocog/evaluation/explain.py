@@ -9,22 +9,22 @@ has learned.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from math import ceil, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 
 from neocog.errors import InputError, NothingToRead, UsageError
 from neocog.network.decision import answers
 from neocog.network.engine import Engine
 from neocog.network.model import Model, load_model
-from neocog.network.spec import LABELS, NetworkSpec
-from neocog.network.u0 import DIGIT_SIZE, MARGIN, u0_from_digits
+from neocog.network.spec import LABELS, REJECT, NetworkSpec
+from neocog.network.u0 import DIGIT_SIZE, ENLARGED, MARGIN, u0_from_digits
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from neocog.reading.pictures import Picture
 
 Floats = NDArray[np.float32]
@@ -34,6 +34,13 @@ REACH = 2  # rows and columns between a piece's strongest cell and the others: w
 COUNT = 8  # pieces named for each layer
 _MOST = 24  # pieces that are raised at most until the runner-up wins
 _TRIED = 16  # pieces that mattered most before are tried again after one is gone; all would take seconds
+
+_SIDE = 300  # pixels of a panel
+_GAP = 14
+_HEAD, _LINE = 44, 18  # rows above a panel, and of a line below
+_FOR, _LACKING = (213, 94, 0), (0, 114, 178)  # apart for most colour-blind readers (Okabe and Ito)
+_WIDTH = 1120  # of the sheet of maps
+_LARGEST = 136  # pixels of a map
 
 
 def name(label: int) -> str:
@@ -96,17 +103,71 @@ class Explanation:
         facts["pieces"] = {layer: [asdict(p) for p in own] for layer, own in self.pieces.items()}
         return facts | {"needed": [asdict(piece) for piece in self.needed]}
 
-    def plot(self) -> "Image":
-        """Draw the pieces over the ink, a panel for each layer and one for the runner-up."""
-        from neocog.evaluation.explain_plot import overview
+    def plot(self) -> Image.Image:
+        """Draw the ink with the scores, a panel for each layer, and what the runner-up lacked."""
+        panels = [self._scores()]
+        for layer, pieces in self.pieces.items():
+            title, what = f"{layer}: what carried {name(self.label)}", "score lost without a place"
+            what += " of UC3" if layer == "US4" else "; left without 1 .. n"
+            panels.append(self._panel(layer, title, what, pieces, _FOR))
+        title, what = f"UC3: what {name(self.runner_up)} lacked", "lead lost with a place; left with 1 .. n"
+        panels.append(self._panel("needed", title, what, self.needed, _LACKING))
+        high = max(panel.height for panel in panels)
+        out = Image.new("RGB", (len(panels) * (_SIDE + _GAP) + _GAP, high + 2 * _GAP), "white")
+        for number, panel in enumerate(panels):
+            out.paste(panel, (_GAP + number * (_SIDE + _GAP), _GAP))
+        return out
 
-        return overview(self)
+    def plot_maps(self) -> Image.Image:
+        """Draw every plane of every layer, square roots of shares of its strongest response."""
+        bands = [_band(layer, own[0]) for layer, own in self.maps.items() if layer != "UC4"]
+        return Image.fromarray(np.concatenate([np.asarray(band) for band in bands]))
 
-    def plot_maps(self) -> "Image":
-        """Draw every plane of every layer."""
-        from neocog.evaluation.explain_plot import all_maps
+    def _panel(
+        self, layer: str, title: str, what: str, pieces: Sequence[Piece], colour: tuple[int, int, int]
+    ) -> Image.Image:
+        heat = self.heat[layer][MARGIN : MARGIN + ENLARGED, MARGIN : MARGIN + ENLARGED]
+        strength = _resized(heat / max(float(heat.max()), 1e-9))[..., None]
+        shade = 1 - strength * (1 - np.array(colour) / 255)  # ink shows through
+        out, draw = self._empty(title, what, len(pieces), shade)
+        marked = () if layer == "US4" else pieces
+        for number, piece in reversed(list(enumerate(marked, start=1))):
+            x, y = (_SIDE * (at + 0.5) / DIGIT_SIZE for at in piece.ink)
+            y += _HEAD
+            draw.ellipse((x - 9, y - 9, x + 9, y + 9), fill=colour, outline="white")
+            draw.text((x, y), str(number), fill="white", font=ImageFont.load_default(12), anchor="mm")
+        for number, piece in enumerate(pieces, start=1):
+            words = f"{number}  plane {piece.plane}: {100 * max(piece.left, 0):.0f} % left"
+            words += f", then {name(piece.answer)}" if piece.answer != self.label else ""
+            at = (2, _HEAD + _SIDE + number * _LINE - 12)
+            draw.text(at, words, fill="black", font=ImageFont.load_default(13))
+        return out
 
-        return all_maps(self.maps)
+    def _scores(self) -> Image.Image:
+        """The ink, and a bar for each label's score."""
+        title = f"read as {name(self.label)}, p {self.p:.3f}"
+        what = f"next {name(self.runner_up)}; below, the scores of UC4"
+        out, draw = self._empty(title, what, len(self.scores), 1)
+        font, most = ImageFont.load_default(13), max(float(self.scores.max()), 1e-9)
+        for label, score in enumerate(self.scores):
+            top = _HEAD + _SIDE + (label + 1) * _LINE - 12
+            colour = {self.label: _FOR, self.runner_up: _LACKING}.get(label, (150, 150, 150))
+            draw.text((2, top), name(label) if label < REJECT else "none", fill="black", font=font)
+            draw.rectangle((40, top + 3, 40 + 190 * float(score) / most, top + 13), fill=colour)
+            draw.text((240, top), f"{score:.3f}", fill="black", font=font)
+        return out
+
+    def _empty(
+        self, title: str, what: str, lines: int, shade: NDArray[np.float64] | int
+    ) -> tuple[Image.Image, ImageDraw.ImageDraw]:
+        """A panel with its titles and the digit, as dark ink, but not so dark that colours drown."""
+        out = Image.new("RGB", (_SIDE, _HEAD + _SIDE + (lines + 1) * _LINE), "white")
+        paper = (255 - 0.62 * _resized(self.digit.astype(np.float32)))[..., None]
+        out.paste(Image.fromarray((shade * paper.repeat(3, axis=2)).astype(np.uint8)), (0, _HEAD))
+        draw = ImageDraw.Draw(out)
+        draw.text((2, 0), title, fill="black", font=ImageFont.load_default(17))
+        draw.text((2, 22), what, fill=(90, 90, 90), font=ImageFont.load_default(13))
+        return out, draw
 
 
 def explain(
@@ -142,13 +203,13 @@ def explain(
     from neocog.vision.finder import LONG_SIDE
 
     grey = next(pages_of(picture, LONG_SIDE)).grey
-    digits = Reader(loaded, device="cpu", rotate=0).read(grey).digits
-    if not digits:
+    reading = Reader(loaded, device="cpu").read(grey)
+    if not reading.digits:
         raise NothingToRead("no digits in the picture; give one that 'neocog read' finds digits in")
-    if not 1 <= digit <= len(digits):
-        raise UsageError(f"digit {digit} does not exist; choose 1 to {len(digits)}")
-    box = np.array(digits[digit - 1].box, np.float32)
-    return explain_digit(digit_of_box(grey, box), Engine(loaded), count=count)
+    if not 1 <= digit <= len(reading.digits):
+        raise UsageError(f"digit {digit} does not exist; choose 1 to {len(reading.digits)}")
+    lying = digit_of_box(grey, np.array(reading.digits[digit - 1].box, np.float32))
+    return explain_digit(np.rot90(lying, -reading.turn // 90), Engine(loaded), count=count)
 
 
 def explain_digit(digit: NDArray[np.uint8], engine: Engine, *, count: int = COUNT) -> Explanation:
@@ -287,3 +348,31 @@ def _heat(spec: NetworkSpec, layer: str, shares: Floats) -> Floats:
     distance = np.arange(spec.size("U0"))[:, None] - at
     spread = np.exp(-0.5 * (distance / (0.6 * (at[1] - at[0]))) ** 2)
     return np.asarray(spread @ shares @ spread.T, np.float32)
+
+
+def _resized(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    image = Image.fromarray(values.astype(np.float32))
+    return np.asarray(image.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR))
+
+
+def _band(layer: str, response: NDArray[np.float32]) -> Image.Image:
+    """The maps (K, H, W) of one layer."""
+    import cv2
+
+    planes, size = response.shape[:2]
+    across = max(8, ceil(sqrt(2 * planes)))
+    tile = min(_LARGEST, _WIDTH // across) - 2
+    band = Image.new("RGB", (_WIDTH, _HEAD + ceil(planes / across) * (tile + 2)), "black")
+    draw = ImageDraw.Draw(band)
+    strongest = max(float(response.max()), 1e-9)
+    words = f"{layer}   {planes} x {size} x {size}, strongest response {strongest:.3f}"
+    draw.text((2, 14), words, fill="white", font=ImageFont.load_default(17))
+    for plane, values in enumerate(response):
+        grey = (255 * np.sqrt(values / strongest)).astype(np.uint8)
+        large = cv2.resize(grey, (tile, tile), interpolation=cv2.INTER_NEAREST)
+        colours = np.asarray(cv2.applyColorMap(large, cv2.COLORMAP_INFERNO))[..., ::-1]
+        left, top = plane % across * (tile + 2), _HEAD + plane // across * (tile + 2)
+        band.paste(Image.fromarray(np.ascontiguousarray(colours)), (left, top))
+        draw.text((left + 3, top + 1), str(plane), fill=(170, 170, 170), font=ImageFont.load_default(11))
+        draw.rectangle((left, top, left + tile - 1, top + tile - 1), outline=(60, 60, 60))
+    return band

@@ -6,20 +6,19 @@ and of what the head makes of the columns around, see `neocog.network.lines.Head
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 
 from neocog.errors import NothingToRead, UsageError
 from neocog.evaluation.explain import name
 from neocog.network import ctc
 from neocog.network.line_engine import LineEngine
-from neocog.network.lines import ALPHABET, LineModel, columns, load_lines, log_likelihoods
+from neocog.network.lines import ALPHABET, LineModel, columns, log_likelihoods
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from neocog.reading.pictures import Picture
 
 _COUNT = 3  # planes named for each character
@@ -48,10 +47,8 @@ class LineExplanation:
         """As ``neocog explain --json`` prints it."""
         return self.facts
 
-    def plot(self) -> "Image":
+    def plot(self) -> Image.Image:
         """Draw the characters over the ink, and below how probable each and none is, by columns."""
-        from PIL import Image, ImageDraw, ImageFont
-
         high, wide = (_LARGER * size for size in self.ink.shape)
         shares = self.probabilities[-_FIRST // _STEP :].T  # of the columns that look at the strip
         ink, cells = (Image.fromarray((255 - 255 * part).astype(np.uint8)) for part in (self.ink, shares))
@@ -69,20 +66,21 @@ class LineExplanation:
 
 def explain_line(picture: "Picture", *, line: int = 1, model: "str | Path | LineModel") -> LineExplanation:
     """Explain how a strip of a picture was read, from the top; UsageError if there are not so many."""
-    from neocog.network.registry import FINDER, find_model
     from neocog.reading.numbers import answered
     from neocog.reading.pictures import pages_of
-    from neocog.vision.finder import LONG_SIDE, find
-    from neocog.vision.finder_model import LazyFinder, load_finder
+    from neocog.reading.reader import Reader
+    from neocog.vision.finder import LONG_SIDE
+    from neocog.vision.page import turned
 
-    engine = LineEngine(model if isinstance(model, LineModel) else load_lines(model))
+    reader = Reader(model, device="cpu")
     grey = next(pages_of(picture, LONG_SIDE)).grey
-    found, _ = answered(engine, grey, find(grey, LazyFinder(load_finder(find_model(FINDER)))))
+    grey = turned(grey, reader.read(grey).turn)
+    found, _ = answered(reader.engine, grey, reader.look(grey))
     if not found:
         raise NothingToRead("no line in the picture; give one that 'neocog read' reads")
     if not 1 <= line <= len(found):
         raise UsageError(f"line {line} does not exist; choose 1 to {len(found)}")
-    return explain_strip(found[line - 1].ink, engine)
+    return explain_strip(found[line - 1].ink, cast(LineEngine, reader.engine))
 
 
 def explain_strip(ink: NDArray[np.float32], engine: LineEngine) -> LineExplanation:

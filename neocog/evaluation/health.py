@@ -1,20 +1,110 @@
-"""Whether this machine has what neocog needs, each point with what to do about it."""
+"""What a model's file is and whether it is whole; whether this machine has what neocog needs."""
 
 import os
 import platform
-import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from neocog.errors import DeviceError, ModelError, NeocogError
+from neocog.evaluation.timing import made_page, made_strips, milliseconds
+from neocog.network.engine import Engine
+from neocog.network.line_engine import LineEngine
+from neocog.network.lines import MULTIPLE, ROWS, load_lines
+from neocog.network.model import load_model
 from neocog.network.parallel import cores
+from neocog.network.registry import DEFAULT, FINDER, check_digest, find_model, kind_of, list_files, models_dir
+from neocog.network.u0 import made_digits
 
+_TESTS = {"test": "MNIST", "usps": "USPS", "sklearn": "scikit-learn"}  # the cards' names for sets
+_PASSES, _BATCH = 6, 8  # the first pass is not counted
 _SAME_SCORE = 0.05  # of the scores of 16-bit maps and of float32
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+
+
+def about(name: str | Path) -> dict[str, Any]:
+    """Return facts of a model, or of the finder; ModelError if the file is missing or broken.
+
+    ``ms`` is the time of a digit (of a line, of a page) on this machine's CPU, measured now.
+    """
+    path = find_model(name)
+    kind, count, more = kind_of(path), 1, dict[str, Any]()
+    whole: Any
+    work: Callable[[], object]
+    if kind == "finder":
+        from neocog.vision.finder import find
+        from neocog.vision.finder_model import LazyFinder, load_finder
+
+        whole, page = load_finder(path), made_page(made_digits(50))
+        finder, (high, wide) = LazyFinder(whole), page.shape
+        reads, work = (
+            f"where digits and signs stand on a page (timed: {wide} x {high})",
+            lambda: find(page, finder),
+        )
+    else:
+        if kind == "lines":
+            whole, strips = load_lines(name), list(made_strips(1))
+            model, reader = whole.digits, LineEngine(whole)
+            reads = f"a line of numbers: {' '.join(whole.alphabet)} (timed: {strips[0].shape[1]} columns)"
+            work = lambda: reader.likelihoods(strips)  # noqa: E731
+        else:
+            whole = model = load_model(name)
+            engine, digits, count = Engine(model), made_digits(_BATCH), _BATCH
+            reads = f"one digit of 28 x 28 pixels{', and tells what is none' if model.classes > 10 else ''}"
+            work = lambda: engine.recognise(digits, batch=_BATCH)  # noqa: E731
+        more = {"planes": list(model.planes), "preset": model.spec.name, "psi": model.psi}
+        more["thresholds"] = [layer.threshold for layer in model.s]
+    accuracy = whole.card.get("accuracy", {})
+    return {
+        "id": whole.id,
+        "reads": reads,
+        "accuracy": {_TESTS[key]: accuracy[key] for key in _TESTS if key in accuracy},
+        "ms": float(np.median([milliseconds(work) for _ in range(_PASSES)][1:])) / count,
+        **more,
+        "kind": kind,
+        "path": str(path),
+        "bytes": path.stat().st_size,
+        "card": whole.card,
+    }
+
+
+def verify(name: str) -> str:
+    """Compare a model's file with its digest, load it, and try it on silence and on ink; return what it is.
+
+    ModelError if it cannot be loaded, is not as it was shipped, or answers wrongly.
+    """
+    path = find_model(name)
+    shipped = "as shipped" if check_digest(path) else "not compared: no digest was shipped with it"
+    if path.stem == FINDER or (kind := kind_of(path)) == "finder":
+        try:
+            from neocog.vision.finder import find
+            from neocog.vision.finder_model import LazyFinder, load_finder
+
+            (finder := LazyFinder(load_finder(path))).opened()
+        except ImportError as error:
+            raise ModelError(f"finder {path}: cannot run without OpenCV ({error})") from None
+        if len(find(np.full((200, 300), 230, np.uint8), finder)):
+            raise ModelError(f"finder {path}: finds digits on an empty page")
+        if not len(find(made_page(made_digits(15)), finder)):
+            raise ModelError(f"finder {path}: finds nothing on a page; train it again")
+        return f"{finder.model.id}  {shipped}"
+    if kind == "lines":
+        lines, paper = load_lines(name), np.zeros((ROWS, MULTIPLE), np.float32)
+        if (LineEngine(lines).likelihoods([paper])[0].argmax(axis=1) != lines.blank).any():
+            raise ModelError(f"model {name}: reads something on empty paper")
+        return f"{lines.id}  planes {'/'.join(map(str, lines.digits.planes))}  {shipped}"
+    model = load_model(name)
+    digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
+    answers = Engine(model).recognise(digits, batch=len(digits))
+    if answers.label[0] != -1:
+        raise ModelError(f"model {name}: reads {answers.label[0]} in an empty picture")
+    if not np.isfinite(answers.score).all() or (answers.label[1:] < 0).all():
+        raise ModelError(f"model {name}: finds no digit in drawn digits; train it again")
+    return f"{model.id}  planes {'/'.join(map(str, model.planes))}  {shipped}"
 
 
 class Check(NamedTuple):
@@ -32,15 +122,19 @@ def examine() -> Iterator[Check]:
     yield Check("python", "ok", f"{found}, {cores()} cores")
     yield _numpy()
     yield _opencv()
-    yield from _models()
+    entries = list_files()
+    if not entries:
+        yield Check("models", "fail", f"none in {models_dir()}", "install neocog again")
+    for entry in entries:
+        try:
+            yield Check("model", "ok", verify(entry.stem))
+        except ModelError as error:
+            yield Check("model", "fail", str(error), "install neocog again")
     yield from _gpu()
     shown = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
     if not shown:
         shown = sys.platform if sys.platform in ("win32", "darwin") else "none; reading files needs none"
     yield Check("display", "ok", shown)
-    missing = Check("g++", "warn", "not found: tests that compile are skipped", "apt install g++ for them")
-    compiler = shutil.which("g++")
-    yield Check("g++", "ok", compiler) if compiler else missing
 
 
 def _numpy() -> Check:
@@ -65,26 +159,11 @@ def _opencv() -> Check:
     except ImportError as error:  # a missing libGL shows here
         advice = "on a bare server: apt-get install libgl1 libglib2.0-0 libsm6"
         return Check("opencv", "fail", f"cannot be imported: {error}", advice)
-    listed = ", ".join(f"{name} {own}" for name, own in there.items())
-    told = f"{cv2.__version__} ({listed or 'no wheel'})"
+    told = f"{cv2.__version__} ({', '.join(f'{n} {own}' for n, own in there.items()) or 'no wheel'})"
     if len(there) < 2:
         return Check("opencv", "ok", told)
     advice = f"two wheels overwrite each other: pip uninstall {' '.join(there)}, then install one"
     return Check("opencv", "warn", told, advice)
-
-
-def _models() -> Iterator[Check]:
-    from neocog.evaluation.about import verify
-    from neocog.network.registry import list_files, models_dir
-
-    entries = list_files()
-    if not entries:
-        yield Check("models", "fail", f"none in {models_dir()}", "install neocog again")
-    for entry in entries:
-        try:
-            yield Check("model", "ok", verify(entry.stem))
-        except ModelError as error:
-            yield Check("model", "fail", str(error), "install neocog again")
 
 
 def _gpu() -> Iterator[Check]:
@@ -101,34 +180,25 @@ def _gpu() -> Iterator[Check]:
     import cupy
 
     from neocog.cuda.launcher import gpu
+    from neocog.reading.device import open_engine
 
     spoken = f"{driver // 1000}.{driver % 1000 // 10}"
     yield Check("gpu", "ok", f"CuPy {cupy.__version__}, a driver that supports CUDA {spoken}")
+    model, digits = load_model(DEFAULT), made_digits(16)
     for number in range(devices.count()):
+        name = f"cuda:{number}"
         try:
             device = gpu(number)
             memory = cupy.cuda.runtime.getDeviceProperties(number)["totalGlobalMem"]
             found = (
-                f"cuda:{number} {device.name}, compute capability {device.arch / 10:.1f}, "
+                f"{name} {device.name}, compute capability {device.arch / 10:.1f}, "
                 f"{device.processors} multiprocessors, {memory / 2**30:.0f} GiB"
             )
             yield Check("gpu", "ok", found)
-            yield Check("kernels", "ok", _verify_kernels(f"cuda:{number}"))
+            engine = open_engine(model, device=name)  # compiles what it needs
+            off = float(np.abs(engine.recognise(digits).score - Engine(model).recognise(digits).score).max())
+            if not off <= _SAME_SCORE:
+                raise DeviceError(f"device '{name}': its scores differ from the CPU's by {off:.3f}")
+            yield Check("kernels", "ok", f"{model.id} at {engine.precision} on {name} answers as on the CPU")
         except NeocogError as error:
             yield Check("gpu", "warn", str(error), "use --device cpu until it is repaired")
-
-
-def _verify_kernels(device: str) -> str:
-    """Let a GPU answer some digits, compile what it needs, and hold it against the CPU."""
-    from neocog.network.engine import Engine
-    from neocog.network.model import load_model
-    from neocog.network.registry import DEFAULT
-    from neocog.network.u0 import made_digits
-    from neocog.reading.device import open_engine
-
-    model, digits = load_model(DEFAULT), made_digits(16)
-    engine = open_engine(model, device=device)
-    off = float(np.abs(engine.recognise(digits).score - Engine(model).recognise(digits).score).max())
-    if not off <= _SAME_SCORE:
-        raise DeviceError(f"device '{device}': its scores differ from the CPU's by {off:.3f}")
-    return f"{model.id} at {engine.precision} on {device} answers as on the CPU"

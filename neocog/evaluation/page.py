@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
 from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
-from neocog.evaluation.measures import Facts
 
 if TYPE_CHECKING:
     from neocog.evaluation.evaluate import PictureScore
-    from neocog.evaluation.report import Report
+    from neocog.evaluation.report import Facts, Report
     from neocog.learning.datasets import Digits
 
 NAMES = {
@@ -81,11 +80,11 @@ def page(report: "Report") -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
-def _table(rows: Sequence[Facts]) -> str:
+def _table(rows: "Sequence[Facts]") -> str:
     """Rows of equal keys as a table; figures at a threshold become columns of their own."""
     flat = []
     for row in rows:
-        cells: Facts = {}
+        cells: dict[str, Any] = {}
         for key, value in row.items():
             if not isinstance(value, dict):
                 cells[key] = value
@@ -132,7 +131,7 @@ def _sheet(images: NDArray[np.uint8], captions: Sequence[str], columns: int, abo
     return _png(figure, about)
 
 
-def _draw_risk(axes: Any, own: Facts, what: str) -> None:
+def _draw_risk(axes: Any, own: "Facts", what: str) -> None:
     points = [(row["coverage"], 100 * row["risk"]) for row in own["risk_coverage"]]
     last = points[-1][1] if points else 0.0
     left = 0.9 if last < 3 else 0.5 if last < 15 else 0.0  # where readers look
@@ -143,7 +142,7 @@ def _draw_risk(axes: Any, own: Facts, what: str) -> None:
     axes.grid(alpha=0.3)
 
 
-def _digits(name: str, own: Facts, digits: "Digits") -> str:
+def _digits(name: str, own: "Facts", digits: "Digits") -> str:
     figure, (risk, reliability) = _figure(2)
     _draw_risk(risk, own, "digits")
     rows, worst, counts = own["reliability"], own["worst"], np.array(own["confusion"])
@@ -170,7 +169,7 @@ def _digits(name: str, own: Facts, digits: "Digits") -> str:
     )
 
 
-def _corruptions(own: Facts, digits: "Digits") -> str:
+def _corruptions(own: "Facts", digits: "Digits") -> str:
     figure, (axes,) = _figure()
     for name, values in own["accuracy"].items():
         axes.plot(STRENGTHS, values, "o-", label=name, markersize=3)
@@ -190,7 +189,7 @@ def _corruptions(own: Facts, digits: "Digits") -> str:
     )
 
 
-def _pictures(name: str, own: Facts, score: "PictureScore") -> str:
+def _pictures(name: str, own: "Facts", score: "PictureScore") -> str:
     from PIL import Image
 
     from neocog.vision.decode import decode

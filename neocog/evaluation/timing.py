@@ -3,7 +3,6 @@
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,64 +23,20 @@ _ENLARGED = 2  # of the digits on the made page
 _ROW = 10  # digits of a line of the made page
 _MOST_ON_PAGE = 50
 _PAPER, _INK = 235, 40
+_PERCENTILES = (50.0, 95.0, 99.0)
 _ON_STRIP, _PITCH = 5, 38  # digits of a made strip, and columns of each
 
 
-@dataclass(frozen=True, slots=True)
-class StageTime:
-    """Milliseconds of one stage for a whole batch."""
+def measure(engine: Any, *, batch: int, seconds: float = 3.0) -> dict[str, Any]:
+    """Time whole passes of an engine of digits or of lines, and single stages, in milliseconds.
 
-    name: str
-    ms: float  # the median; ``p95`` and ``p99`` are percentiles
-    p95: float
-    p99: float
-
-    @classmethod
-    def of(cls, name: str, ms: NDArray[np.float64]) -> "StageTime":
-        """Summarise some measurements."""
-        middle, p95, p99 = np.percentile(ms, (50.0, 95.0, 99.0)).tolist()
-        return cls(name, middle, p95, p99)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``neocog timing --json`` prints it."""
-        ms = {"ms": self.ms, "ms_p95": self.p95, "ms_p99": self.p99}
-        return {"name": self.name, **{name: round(value, 5) for name, value in ms.items()}}
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Times of one engine at one batch size."""
-
-    stages: tuple[StageTime, ...]  # of the network, in order; they add up to the median pass
-    passes: NDArray[np.float64]  # ms of each whole pass, from digits to answers
-    batch: int  # digits, or strips, per pass
-    page: tuple[StageTime, ...] = ()  # finding so many digits
-    digits: int = 1  # of each of the batch
-
-    def each(self, percentile: float = 50.0) -> float:
-        """Milliseconds of each digit, or strip, over the passes."""
-        return float(np.percentile(self.passes, percentile)) / self.batch
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``neocog timing --json`` prints it; a stage's ``ms`` is for the whole batch."""
-        facts: dict[str, Any] = {name: [stage.to_dict() for stage in getattr(self, name)]
-                                 for name in ("stages", "page")}  # fmt: skip
-        for name, percentile in (("", 50.0), ("_p95", 95.0), ("_p99", 99.0)):
-            facts[f"ms_per_digit{name}"] = round(self.each(percentile) / self.digits, 6)
-            if self.digits > 1:
-                facts[f"ms_per_strip{name}"] = round(self.each(percentile), 6)
-        return {**facts, "passes": len(self.passes), "batch": self.batch}
-
-
-def measure(engine: Any, *, batch: int, seconds: float = 3.0) -> Timing:
-    """Time whole passes of an engine of digits or of lines, and single stages.
-
-    Passes are made for so many seconds, and `LEAST` at least; a strip has five digits.
-
-    The last, ``host``, is what a pass takes beyond its stages, which are made shorter if they add up to more.
+    Passes are made for so many seconds, and `LEAST` at least; a strip has five digits. Returns what ``neocog
+    timing --json`` prints: ``stages`` for a whole batch, which add up to the median pass, ``page`` for
+    finding so many digits. The last stage, ``host``, is what a pass takes beyond the others, which are made
+    shorter if they add up to more.
     """
     lines = hasattr(engine, "likelihoods")
-    made = made_strips(batch) if lines else made_digits(batch)
+    made = list(made_strips(batch)) if lines else made_digits(batch)
     whole_pass = partial(engine.likelihoods, made) if lines else partial(engine.recognise, made, batch=batch)
     for _ in range(WARM_UP):
         whole_pass()
@@ -91,14 +46,25 @@ def measure(engine: Any, *, batch: int, seconds: float = 3.0) -> Timing:
         passes.append(milliseconds(whole_pass))
     times = engine.stage_times(made, repeats=min(len(passes), MOST_STAGES))
     times.pop("total")
-    whole = StageTime.of("host", np.array(passes))
+    whole, *late = np.percentile(passes, _PERCENTILES)
     spent = sum(float(np.median(ms)) for ms in times.values())
-    slower = max(1.0, spent / whole.ms)  # while the stages were timed
-    stages = [StageTime.of(name, ms / slower) for name, ms in times.items()]
-    rest = max(0.0, whole.ms - spent / slower)
-    stages.append(StageTime("host", rest, rest + whole.p95 - whole.ms, rest + whole.p99 - whole.ms))
-    page = () if lines else page_times(engine, batch, repeats=min(len(passes), LEAST))
-    return Timing(tuple(stages), np.array(passes), batch, page, _ON_STRIP if lines else 1)
+    slower = max(1.0, spent / whole)  # while the stages were timed
+    stages = [_stage(name, np.percentile(ms / slower, _PERCENTILES)) for name, ms in times.items()]
+    rest = max(0.0, whole - spent / slower)
+    stages.append(_stage("host", np.array([rest, *(rest + ms - whole for ms in late)])))
+    page = [] if lines else page_times(engine, batch, repeats=min(len(passes), LEAST))
+    facts: dict[str, Any] = {"stages": stages, "page": page}
+    for end_of_name, ms in zip(("", "_p95", "_p99"), (whole, *late), strict=True):
+        facts[f"ms_per_digit{end_of_name}"] = round(float(ms) / batch / (_ON_STRIP if lines else 1), 6)
+        if lines:
+            facts[f"ms_per_strip{end_of_name}"] = round(float(ms) / batch, 6)
+    return {**facts, "passes": len(passes), "batch": batch}
+
+
+def _stage(name: str, ms: NDArray[np.float64]) -> dict[str, Any]:
+    """One stage: its median, 95th and 99th percentile."""
+    values = (round(float(value), 5) for value in ms)
+    return {"name": name, **dict(zip(("ms", "ms_p95", "ms_p99"), values, strict=True))}
 
 
 def made_strips(count: int) -> NDArray[np.float32]:
@@ -108,7 +74,7 @@ def made_strips(count: int) -> NDArray[np.float32]:
     return ink.transpose(0, 2, 1, 3).reshape(count, ROWS, -1)
 
 
-def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> tuple[StageTime, ...]:
+def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> list[dict[str, Any]]:
     """Time decoding a made page, finding, and normalising, in milliseconds for ``count`` digits."""
     from PIL import Image
 
@@ -132,7 +98,7 @@ def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> tupl
         }
         rows = [[milliseconds(one) for one in work.values()] for _ in range(repeats + 1)]
     times = np.array(rows[1:]) * (count / held)
-    return tuple(StageTime.of(name, ms) for name, ms in zip(work, times.T, strict=True))
+    return [_stage(name, np.percentile(ms, _PERCENTILES)) for name, ms in zip(work, times.T, strict=True)]
 
 
 def made_page(digits: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -42,10 +42,7 @@ class Dice:
 
 
 def augment(digits: Tensor, how: Augmentation, generator: Tensor) -> Tensor:
-    """Change digits (B, 28, 28) uint8, ink 255, and lay them into U0, (B, 65, 65) float32, ink 1. The
-    ``generator`` is one of PyTorch, on the device of the digits. Without any change this is U0 of the digits,
-    but for the outermost pixels.
-    """
+    """Change digits (B, 28, 28) uint8, ink 255, and lay them into U0, (B, 65, 65) float32, ink 1."""
     dice = Dice(generator, len(digits))
     ink = digits.float() / 255
     if how.neighbour:

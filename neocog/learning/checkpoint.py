@@ -52,21 +52,19 @@ def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
             return parts, json.loads(metadata["state"])
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         reason = str(error).partition("\n")[0]
-        raise ModelError(f"checkpoint {path}: cannot be used ({reason}); remove it to start again") from None
+        raise ModelError(
+            f"checkpoint {path}: cannot be used ({reason}); name another, or remove it to start again"
+        ) from None
 
 
 def check_same(path: Path, known: dict[str, Any], given: dict[str, Any]) -> None:
-    """See that what a file's run follows from (``known``) is what was given now; values by name. UsageError
-    if any differs; the message names the file and tells which.
-    """
+    """See that what a file's run follows from is what was given now, else UsageError tells what differs."""
     then, now = _flat(known), _flat(given)
     other = [name for name in {**then, **now} if then.get(name) != now.get(name)]
     if other:
         had, came = (", ".join(f"{n} {values.get(n)}" for n in other) for values in (then, now))
-        raise UsageError(
-            f"{path} is from a run with other options ({had}, not {came}); use the same options "
-            "or another folder"
-        )
+        change = "use the same options or another folder"
+        raise UsageError(f"{path} is from a run with other options ({had}, not {came}); {change}")
 
 
 def _flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
@@ -81,36 +79,21 @@ def _flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def start_of_run(
-    place: Path | None,
-    named: str | None,
-    recipe: Recipe,
-    mix: Mix,
-    *,
-    seed: int,
-    reject: int,
+    place: Path | None, named: str | None, recipe: Recipe, mix: Mix, *, seed: int, reject: int,
     progress: Progress | None = None,
-) -> tuple[Model, bytes]:
-    """Return what a run begins with, and its file: one kept at ``place``, one named, or a new one. UsageError
-    if the one that is kept is another; the message names the file.
-    """
+) -> tuple[Model, bytes]:  # fmt: skip
+    """Return a run's start and its file: at ``place``, named, or new; UsageError if the first two differ."""
     model = load_model(named) if named is not None else None
     if place is None or not place.exists():
         if named is not None and model is not None:
             return model, find_model(named).read_bytes()
-        made = start_model(recipe, mix, seed=seed, reject=reject, progress=progress)
-        data = to_bytes(made)
+        data = to_bytes(start_model(recipe, mix, seed=seed, reject=reject, progress=progress))
         return from_bytes(data, source=recipe.name), data
-    kept = load_model(place)
+    kept, instead = load_model(place), "give the --start of the run in that folder, or another --checkpoints"
     if model is not None and kept.id != model.id:
-        raise UsageError(
-            f"{place} is {kept.id}, not {model.id}; give the options of the run there, or another "
-            "--checkpoints"
-        )
+        raise UsageError(f"{place} is {kept.id}, not {model.id}; {instead}")
     if model is None and "finetuning" in kept.card:
-        raise UsageError(
-            f"{place} is {kept.id}, a model trained by gradient, not a new start; give the --start "
-            "of the run in that folder, or another folder"
-        )
+        raise UsageError(f"{place} is {kept.id}, a model trained by gradient, not a new start; {instead}")
     if model is None:
         given = described(recipe, mix.digest, seed=seed, reject=reject)
         check_same(place, {name: kept.card.get(name) for name in given}, given)

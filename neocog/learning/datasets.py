@@ -9,13 +9,11 @@
 Digits of other sizes are brought to MNIST's form: the longer side 20, centred by their centre of mass.
 """
 
-import hashlib
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +47,8 @@ _WRITERS = "train-writers.txt"  # a writer a line, beside IDX files; plain or gz
 def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | LabelledPictures:
     """Read a part (``split``) of the labelled set at ``path``: a file, a folder, sklearn or mnist.
 
-    Parts are train, test, ``validation`` and ``learning`` (`rows_of_part`). Without one: the test part where
-    there is one, else all. A set without parts may be learned from as a whole; it has no test or validation
-    part. UsageError if there is no part of that name; InputError if nothing is there, the format is not
-    known, a file is malformed, or the set is too small for a validation part.
+    Without one: the test part where there is one, else all. A set without parts may be learned from as a
+    whole. UsageError if there is no part of that name; InputError if the set or that part cannot be read.
     """
     if split not in (None, *SPLITS):
         raise UsageError(f"split '{split}' is unknown: choose one of {', '.join(SPLITS)}")
@@ -60,14 +56,21 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
     if os.path.isdir(place):
         return _open_folder(place, split)
     if os.path.exists(place):
-        return _open_file(place, split)
+        if place.suffix == ".csv":
+            return _whole(read_labels_csv(place), split)
+        if split == "test" and place.name.startswith(_TEST):
+            split = None  # it is that part
+        if _is_usps(place.name):
+            return _whole(read_usps(place), split)
+        if begins_as_idx(place):
+            return _whole(read_idx(place), split)
+        raise InputError(f"{path}: neither IDX, USPS text nor a labels.csv; give one of these or a folder")
     if str(path) == "sklearn":
         return _whole(read_sklearn(), split)
-    if str(path) != "mnist":
-        raise InputError(f"{path}: no such file or folder; give the path of a data set, mnist or sklearn")
-    raise InputError(
-        f"mnist: not at {fetch.default_folder('mnist')}; run 'neocog data fetch mnist' or give its folder"
-    )
+    what = "no such file or folder; give the path of a data set, mnist or sklearn"
+    if str(path) == "mnist":
+        what = f"not at {fetch.default_folder('mnist')}; run 'neocog data fetch mnist' or give its folder"
+    raise InputError(f"{path}: {what}")
 
 
 def open_digits(path: str | Path, *, split: str | None = None) -> Digits:
@@ -81,20 +84,13 @@ def open_digits(path: str | Path, *, split: str | None = None) -> Digits:
     return dataset
 
 
-def digest(images: NDArray[np.uint8], labels: NDArray[Any]) -> str:
-    """Tell a set of digits from others: how many, and 8 hex digits of SHA-256 of all there is."""
-    seen = hashlib.sha256(str(images.shape).encode())
-    seen.update(images.tobytes())
-    seen.update(labels.astype(np.int64).tobytes())
-    return f"{len(images)} ({seen.hexdigest()[:8]})"
-
-
 def fetched_mnist() -> Path | None:
     """Where ``neocog data fetch mnist`` put MNIST; None if none of its files of pictures is there."""
     folder = fetch.default_folder("mnist")
-    with suppress(OSError):  # it is not there, or may not be listed
+    try:
         return folder if any(map(_is_idx_images, os.listdir(folder))) else None
-    return None
+    except OSError:  # it is not there, or may not be listed
+        return None
 
 
 def place_of(path: str | Path) -> Path:
@@ -106,11 +102,10 @@ def place_of(path: str | Path) -> Path:
 
 
 def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> NDArray[np.int64]:
-    """Return which digits of a training file, with these labels, a part holds.
+    """Return which digits of a training file, with these labels, a part holds; InputError if it is empty.
 
     The validation part is the last 5 000, but at most a twelfth. Where a file beside them tells who wrote
     each it is the last fifth of the writers (`last_writers`), or of one writer the last fifth of each label.
-    InputError if it is empty, or there is not one writer for each digit.
     """
     kept = np.zeros(len(labels), bool)
     if split not in ("learning", "validation"):
@@ -136,15 +131,10 @@ def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> 
 
 
 def last_writers(writers: Sequence[str]) -> NDArray[np.bool_] | None:
-    """Tell which digits the last fifth of the writers wrote, in the order in which they begin. None where all
-    are of one writer, or of some that are not told apart.
-    """
+    """Tell which digits the last fifth of the writers wrote; None where all are of one writer."""
     names, first, own = np.unique(writers, return_index=True, return_inverse=True)
     turn = np.argsort(np.argsort(first))[own]
     return turn >= len(names) - -(-len(names) // WRITERS_SHARE) if len(names) > 1 else None
-
-
-# --- which format -----------------------------------------------------------------------------
 
 
 def _open_folder(folder: Path, split: str | None) -> Digits | LabelledPictures:
@@ -154,17 +144,17 @@ def _open_folder(folder: Path, split: str | None) -> Digits | LabelledPictures:
         raise InputError(f"{folder}: {error.strerror}") from error
     if "labels.csv" in names:
         return _whole(read_labels_csv(folder / "labels.csv"), split)
-    for is_kind in (_is_idx_images, _is_usps):
+    for usps, is_kind in ((False, _is_idx_images), (True, _is_usps)):
         if files := [name for name in names if is_kind(name)]:
-            return _part(folder, files, split, usps=is_kind is _is_usps)
+            return _part(folder, files, split, usps=usps)
     if any((folder / str(label)).is_dir() for label in range(10)):
         return _whole(read_class_folders(folder), split)
-    sets = [name for name in SETS if name in names]
-    if sets:
-        raise InputError(
-            f"{folder}: holds several sets, expected one; give {folder / sets[0]} or the "
-            f"like, or measure all of them: neocog eval {folder} --report DIR"
-        )
+    for name in SETS:
+        if name in names:
+            raise InputError(
+                f"{folder}: holds several sets, expected one; give {folder / name} or the "
+                f"like, or measure all of them: neocog eval {folder} --report DIR"
+            )
     raise InputError(
         f"{folder}: no data set here, expected IDX files (train-images...), USPS text (zip.train), "
         "folders 0 to 9, or a labels.csv"
@@ -173,10 +163,7 @@ def _open_folder(folder: Path, split: str | None) -> Digits | LabelledPictures:
 
 def _part(folder: Path, files: list[str], split: str | None, *, usps: bool) -> Digits:
     """Read a part of a folder of IDX or USPS files; without a split the test part, or else any."""
-    if split in (None, "test"):
-        begin: str | tuple[str, ...] = "zip.test" if usps else _TEST[:2]
-    else:
-        begin = "zip.train" if usps else "train-images"
+    begin = _TEST if split in (None, "test") else ("train-images", "zip.train")
     # where both a plain and a gz file lie there, the plain one comes first and is faster
     of_part = [name for name in files if name.startswith(begin)] or (files if split is None else [])
     if not of_part:
@@ -188,18 +175,6 @@ def _part(folder: Path, files: list[str], split: str | None, *, usps: bool) -> D
     part = split or file.partition("-")[0].replace("t10k", "test")
     digits = replace(read_idx(folder / file), name=f"{folder.name} {part}")
     return digits[rows_of_part(folder, digits.labels, split)]
-
-
-def _open_file(path: Path, split: str | None) -> Digits | LabelledPictures:
-    if path.suffix == ".csv":
-        return _whole(read_labels_csv(path), split)
-    if split == "test" and path.name.startswith(_TEST):
-        split = None  # it is that part
-    if _is_usps(path.name):
-        return _whole(read_usps(path), split)
-    if begins_as_idx(path):
-        return _whole(read_idx(path), split)
-    raise InputError(f"{path}: neither IDX, USPS text nor a labels.csv; give one of these or a folder")
 
 
 def _is_idx_images(name: str) -> bool:

@@ -15,13 +15,10 @@ from neocog.files import atomic_write
 TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 16
 
-Progress = Callable[[str, int, int], None]
-"""Called with a file's name, its bytes that are here, and the bytes that it has in all."""
+Progress = Callable[[str, int, int], None]  # called with a file's name, its bytes so far and in all
 
 
 class RemoteFile(NamedTuple):
-    """One file of a set: its name, its length in bytes and its MD5 sum."""
-
     name: str
     size: int
     md5: str
@@ -53,18 +50,13 @@ def default_folder(name: str) -> Path:
 
 
 def fetch(
-    name: str,
-    *,
-    to: str | Path | None = None,
-    source: str | Path | None = None,
-    mirrors: Sequence[str] = MIRRORS,
-    progress: Progress = lambda name, here, size: None,
-) -> Path:
+    name: str, *, to: str | Path | None = None, source: str | Path | None = None,
+    mirrors: Sequence[str] = MIRRORS, progress: Progress = lambda name, here, size: None,
+) -> Path:  # fmt: skip
     """Bring the files of a set, a key of `SETS`, into a folder (`default_folder`); return the folder.
 
-    They are copied from the folder ``source``, or come from the mirrors in this order. A file that is there
-    and right is left alone; one gets its name only when it is whole. UsageError if the set is not known;
-    InputError if no source has a right copy of some file, or the folder cannot be written.
+    They come from the folder ``source``, or the mirrors in this order; what is there and right stays.
+    UsageError if the set is not known; InputError if no source has a right copy, or the folder is closed.
     """
     if name not in SETS:
         raise UsageError(f"'{name}' cannot be fetched: choose one of {', '.join(SETS)}")
@@ -72,7 +64,7 @@ def fetch(
     try:
         for file in SETS[name]:
             place = folder / file.name
-            if not (_length(place) == file.size and file.is_right(place.read_bytes())):
+            if not _is_there(place, file):
                 data = _download(file, mirrors, progress) if source is None else _read(file, Path(source))
                 folder.mkdir(parents=True, exist_ok=True)
                 with atomic_write(place) as stream:
@@ -83,15 +75,19 @@ def fetch(
     return folder
 
 
+def _is_there(place: Path, file: RemoteFile) -> bool:
+    return place.is_file() and place.stat().st_size == file.size and file.is_right(place.read_bytes())
+
+
 def _read(file: RemoteFile, source: Path) -> bytes:
     origin = source / file.name
     if not origin.is_file():
         raise InputError(f"{origin}: does not exist; --from needs the folder with the four .gz files")
-    if _length(origin) != file.size or not file.is_right(data := origin.read_bytes()):
+    if not _is_there(origin, file):
         raise InputError(
             f"{origin}: not the expected file ({file.size} bytes, md5 {file.md5}); get another copy"
         )
-    return data
+    return origin.read_bytes()
 
 
 def _download(file: RemoteFile, mirrors: Sequence[str], report: Progress) -> bytearray:
@@ -114,7 +110,3 @@ def _download(file: RemoteFile, mirrors: Sequence[str], report: Progress) -> byt
         f"{file.name}: download failed from all mirrors: {'; '.join(reasons)}; "
         "try again later, or copy the files by hand and use --from DIR"
     )
-
-
-def _length(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0

@@ -9,8 +9,7 @@ a checkpoint ends as if it had never stopped.
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from neocog.learning.negatives import negatives
 from neocog.learning.settings import Settings
 from neocog.learning.trainable import Trainable
 from neocog.learning.variants import variants
-from neocog.network.decision import answers, labels_of
+from neocog.network.decision import labels_of
 from neocog.network.model import Model
 from neocog.network.spec import LABELS, REJECT
 from neocog.text import to_json
@@ -42,11 +41,12 @@ Figures = dict[str, float]
 #: Rates of the kinds of parameters, as shares of the rate.
 _SHARES = {"direction": 1.0, "c_log": 0.3, "length": 0.3, "threshold": 0.3, "profiles": 0.1,
            "temperature": 0.3}  # fmt: skip
-_HELD_MARKS = 1000  # held-out marks that are measured with
+_WARM_UP = 0.05  # share of the time in which the rate rises
+_SOFT = 0.02  # width of the smooth maximum over planes and places
+_CLIP = 1.0  # longest gradient
 _OFTEN = 4  # variants, and marks, for a digit at most
 _SOURCE = 20_000  # digits of a mix that marks are made of
 _EVALUATED = 500  # digits at a time that are validated
-_REJECTED = 0.005  # share of digits that may be rejected where marks are counted that pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,35 +56,26 @@ class Pools:
     variants: Digits  #: (V, 28, 28), by other pens, as scanners and cameras hand them over
     answers: NDArray[np.int64]  #: (V,), what they are
     marks: Digits  #: (M, 28, 28), marks that are no digits
-    held: Digits  #: (H, 28, 28), those of kinds and fonts that are measured with alone
 
     @classmethod
-    def draw(cls, mix: Mix, validation: Mix, settings: Settings, *, marks: bool, jobs: int = 1) -> "Pools":
+    def draw(cls, mix: Mix, settings: Settings, *, marks: bool, jobs: int = 1) -> "Pools":
         """Draw those that the settings, and a model with planes that reject, have use for."""
         seed, most = settings.seed, min(settings.pool, _OFTEN * len(mix))
         seen, answers = variants(most if settings.variants else 0, mix, seed=seed, jobs=jobs)
         count = most if marks and settings.marks else 0
         source = mix.some(min(_SOURCE, len(mix)), seed=seed) if len(mix.hands) > 1 else mix
-        learned = negatives(count, source.images, source.labels, seed=seed, jobs=jobs)[0]
-        first, few = validation.hands[0].digits, min(_HELD_MARKS, count)
-        held = negatives(few, first.images, first.labels, seed=seed, held=True)[0]
-        return cls(seen, answers, learned, held)
+        return cls(seen, answers, negatives(count, source.images, source.labels, seed=seed, jobs=jobs)[0])
 
 
 class Batches:
-    """Digits, marks that are none, and batches of them, which follow from the seed and the number of a step
-    alone.
-
-    ``shown`` (V, 28, 28) are the validation digits, ``held`` (M, 28, 28) marks to measure with, or None.
-    UsageError if there are too few digits for a step.
-    """
+    """Batches of digits, variants and marks, which follow from the seed and the number of a step alone."""
 
     def __init__(self, mix: Mix, validation: Mix, settings: Settings, pools: Pools, device: Any) -> None:
         self._settings, self._device, self.validation = settings, device, validation
         self._digits, self._labels = self._tensor(mix.images), self._tensor(mix.labels)
         self._sizes, self._shares = self._tensor(np.array(mix.sizes)), self._tensor(mix.shares)
         self._first = self._tensor(np.cumsum((0, *mix.sizes))[:-1])
-        self.shown, self.held = self._tensor(validation.images), None
+        self.shown = self._tensor(validation.images)
         self._per_step = settings.batch
         #: pictures and labels of each pool, and how many of them a step shows
         self._pools: list[tuple[Tensor, Tensor, int]] = []
@@ -96,8 +87,6 @@ class Batches:
                 count = settings.pictures(share)
                 self._per_step -= count
                 self._pools.append((self._tensor(pictures), self._tensor(labels), count))
-        if len(pools.marks):
-            self.held = self._tensor(pools.held)
         if len(mix) < self._per_step:
             raise UsageError(
                 f"got {len(mix)} digits, a step needs {self._per_step}; give more digits or a smaller batch"
@@ -151,25 +140,16 @@ class Position:
 class Finetuner:
     """One run of gradient learning: of ``mix``, from ``start``, on a ``device`` of PyTorch.
 
-    The mean over the sets of ``validation`` measures the run and chooses the epoch that is kept. In
-    ``folder`` it leaves a checkpoint and curves, and goes on from a checkpoint that lies there. ``report`` is
-    told the figures of each epoch; ``pools`` may have been drawn before. UsageError if a setting makes no
-    sense, there are fewer digits than a batch, or the checkpoint is of another run; ModelError if it cannot
-    be read.
+    ``validation`` measures it and chooses the epoch that is kept. In ``folder`` it leaves a checkpoint and
+    curves, and goes on from them; ``report`` is told the figures of each epoch. UsageError if a setting makes
+    no sense, there are fewer digits than a batch, or the checkpoint is of another run.
     """
 
     def __init__(
-        self,
-        start: Model,
-        mix: Mix,
-        validation: Mix,
-        settings: Settings,
-        *,
-        device: str = "cpu",
-        folder: str | Path | None = None,
-        report: Callable[[Figures], None] | None = None,
+        self, start: Model, mix: Mix, validation: Mix, settings: Settings, *, device: str = "cpu",
+        folder: str | Path | None = None, report: Callable[[Figures], None] | None = None,
         pools: Pools | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         settings.check()
         self.settings, self.device = settings, torch.device(device)
         self._start, self._report = start, report or (lambda figures: None)
@@ -189,7 +169,7 @@ class Finetuner:
         ]
         self._optimizer = torch.optim.Adam(groups, lr=settings.rate, betas=(0.9, 0.99))
         marks = start.classes > LABELS
-        pools = pools or Pools.draw(mix, validation, settings, marks=marks)
+        pools = pools or Pools.draw(mix, settings, marks=marks)
         self.batches = Batches(mix, validation, settings, pools, self.device)
         self._lean = torch.zeros(start.classes, device=self.device)
         self._lean[LABELS:] = settings.lean
@@ -202,32 +182,27 @@ class Finetuner:
         place, settings, epoch = self.position, self.settings, self.batches.epoch_steps
         begun = time.monotonic() - place.seconds
         losses: list[Tensor] = []
-        with _tf32(settings.precision == "tf32"):
-            while not place.finished:
-                losses.append(self._step(self._passed()))
-                place.step += 1
-                place.seconds = time.monotonic() - begun
-                place.finished = self._passed() >= 1
-                if place.step % epoch == 0 or place.finished:
-                    self._end_epoch(losses)
-                    losses.clear()
-                elif place.step % 20 == 0:  # the clock must not run ahead of the GPU
-                    float(losses[-1])
-                if place.step % settings.save_every == 0 or place.finished:
-                    self._save()
+        _tf32(True)
+        while not place.finished:
+            losses.append(self._step(self._passed()))
+            place.step += 1
+            place.seconds = time.monotonic() - begun
+            place.finished = self._passed() >= 1
+            if place.step % epoch == 0 or place.finished:
+                self._end_epoch(losses)
+                losses.clear()
+            elif place.step % 20 == 0:  # the clock must not run ahead of the GPU
+                float(losses[-1])
+            if place.step % settings.save_every == 0 or place.finished:
+                self._save()
         return self.model()
 
     def model(self) -> Model:
-        """Return the network of the best epoch (of the last, with the setting ``last``), its probabilities
-        calibrated.
-
-        Of the start's card the recipe stays, and how the start was learned by gradient; all else is of
-        another network.
-        """
+        """Return the network of the best epoch (with ``last`` of the last), its probabilities calibrated."""
         kept, batches, step = copy.deepcopy(self.mean), self.batches, self.position.step
         kept.load_state_dict(self._kept)
-        with _tf32(False):
-            scores = self._scores(kept, batches.shown)
+        _tf32(False)
+        scores = self._scores(kept, batches.shown)
         learned = asdict(self.settings)
         del learned["minutes"], learned["save_every"]
         learned |= {"epochs": round(step / batches.epoch_steps, 1), "steps": step}
@@ -251,31 +226,26 @@ class Finetuner:
 
     def _step(self, passed: float) -> Tensor:
         settings, place = self.settings, self.position
-        rise = settings.warm_up  # the rate goes up in a line, then down as a cosine
-        if passed < rise:
-            rate = settings.rate * max(passed / rise, 0.02)
+        if passed < _WARM_UP:  # the rate goes up in a line, then down as a cosine
+            rate = settings.rate * max(passed / _WARM_UP, 0.02)
         else:
-            rate = settings.rate * (0.5 * (1 + math.cos(math.pi * (passed - rise) / (1 - rise))))
+            rate = settings.rate * (0.5 * (1 + math.cos(math.pi * (passed - _WARM_UP) / (1 - _WARM_UP))))
         for group in self._optimizer.param_groups:
             group["lr"] = rate * group["share"]
         u0, labels = self.batches.batch(place.step)
-        responses = self.network(u0, soft=settings.soft if passed < settings.soft_share else 0.0)
+        responses = self.network(u0, soft=_SOFT if passed < settings.soft_share else 0.0)
         logits = responses / self.network.temperature.exp() + self._lean
-        losses = functional.cross_entropy(
-            logits, labels, label_smoothing=settings.smoothing, reduction="none"
-        )
-        loss = losses.mean()
+        wrong = functional.cross_entropy(logits, labels, label_smoothing=settings.smoothing, reduction="none")
+        loss = wrong.mean()
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
         self._optimizer.step()
         self.network.constrain()
         keep = min(settings.mean, (1 + place.step) / (10 + place.step))
         with torch.no_grad():
             torch._foreach_lerp_(list(self.mean.parameters()), list(self.network.parameters()), 1 - keep)
         return loss.detach()
-
-    # --- measuring --------------------------------------------------------------------------------
 
     def _end_epoch(self, steps: list[Tensor]) -> None:
         place, batches, mean = self.position, self.batches, float(torch.stack(steps).mean())
@@ -299,13 +269,6 @@ class Finetuner:
             "validation_loss": loss,
             "validation_accuracy": accuracy,
         }
-        if batches.held is not None:  # marks that pass where 0.5 % of digits do not
-            temperature = float(self.mean.temperature.exp())
-            both = (scores, self._scores(self.mean, batches.held))
-            digits, marks = (answers(part, temperature=temperature) for part in both)
-            least = max(float(np.quantile(digits.p, _REJECTED, method="higher")), 1e-9)
-            figures["passed_marks"] = float((marks.p >= least).mean())
-            figures["rejected_digits"] = float((scores.argmax(axis=1) >= LABELS).mean())
         self.curves.append(figures)
         better = (accuracy, -loss) > (place.kept_accuracy, -place.kept_loss)
         if better or self.settings.last:
@@ -318,8 +281,6 @@ class Finetuner:
         parts = [network(network.enlarged(part)).cpu() for part in digits.split(_EVALUATED)]
         found: NDArray[np.float32] = torch.cat(parts).numpy()
         return found
-
-    # --- checkpoints ------------------------------------------------------------------------------
 
     def _save(self) -> None:
         if self._folder is None:
@@ -348,16 +309,9 @@ class Finetuner:
         self._optimizer.load_state_dict(adam)
 
 
-@contextmanager
-def _tf32(allowed: bool) -> Iterator[None]:
-    """Allow TF32 in products on a GPU, or do not, within a block."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
+def _tf32(allowed: bool) -> None:
+    """Allow TF32 in products on a GPU, or do not."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
 def _state(network: Any) -> dict[str, Tensor]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,6 @@ USPS_SIDE = 16
 
 _IDX_IMAGES = 0x803  # unsigned bytes, three dimensions
 _IDX_LABELS = 0x801  # unsigned bytes, one dimension
-_CHUNK = 1 << 20
 MAX_DIGITS = 500_000  # of a set, 392 MB: some bytes of gz must not fill the memory
 MAX_TEXT = 32 << 20  # bytes of USPS as text (15 MB), or of a table of labels
 _USPS_LINE = 1 + USPS_SIDE * USPS_SIDE
@@ -63,17 +61,11 @@ class LabelledPictures:
         return LabelledPictures(self.files[index], self.expected[index], self.name, self.left_out, texts)
 
 
-# --- IDX --------------------------------------------------------------------------------------
-
-
 def read_idx(images: Path, labels: Path | None = None) -> Digits:
-    """Read a pair of IDX files, plain or gz; without ``labels`` the file beside named like it. InputError if
-    a file is missing, of another kind, cut short or too long, or the two disagree.
-    """
+    """Read a pair of IDX files, plain or gz; without ``labels`` the file beside; else InputError."""
     pictures = _idx_array(images, _IDX_IMAGES)
     if pictures.shape[1:] != (SIDE, SIDE):
-        rows, columns = pictures.shape[1:]
-        raise InputError(f"{images}: pictures of {rows}x{columns}, expected {SIDE}x{SIDE}")
+        raise InputError(f"{images}: pictures of {pictures.shape[1:]}, expected {SIDE}x{SIDE}")
     if labels is None:
         name = images.name.replace("images", "labels").replace("idx3", "idx1")
         beside = [images.with_name(n) for n in (name, name.removesuffix(".gz"), f"{name}.gz")]
@@ -102,16 +94,14 @@ def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
     head = _bytes(path, size)
     if len(head) < size:
         raise InputError(f"{path}: ends inside its header ({len(head)} bytes); fetch it again")
-    numbers = np.frombuffer(head, ">u4")
-    if numbers[0] != magic:
+    kind, *shape = np.frombuffer(head, ">u4").tolist()
+    if kind != magic:
         what = "pictures" if magic == _IDX_IMAGES else "labels"
-        raise InputError(f"{path}: starts with {int(numbers[0]):#010x}, expected {magic:#010x} (IDX {what})")
-    shape = tuple(int(number) for number in numbers[1:])
-    wanted = math.prod(shape)
-    if wanted > MAX_DIGITS * SIDE * SIDE:
+        raise InputError(f"{path}: starts with {kind:#010x}, expected {magic:#010x} (IDX {what})")
+    if (wanted := math.prod(shape)) > MAX_DIGITS * SIDE * SIDE:
+        most = f"{MAX_DIGITS} digits of {SIDE}x{SIDE}"
         raise InputError(
-            f"{path}: the header promises {wanted} bytes, expected at most {MAX_DIGITS} digits of "
-            f"{SIDE}x{SIDE}; split the set"
+            f"{path}: the header promises {wanted} bytes, expected at most {most}; split the set"
         )
     data = _bytes(path, size + wanted + 1)
     if len(data) - size != wanted:
@@ -120,12 +110,12 @@ def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8, offset=size).reshape(shape)
 
 
-# --- USPS -------------------------------------------------------------------------------------
-
-
 def read_usps(path: Path) -> Digits:
     """Read USPS as text: per line a label and 16x16 values, -1 paper and 1 ink; InputError if it is not."""
-    text, wanted = _text(path), f"expected lines of {_USPS_LINE} numbers (a label and 16x16 values)"
+    text, wanted = (
+        _bytes(path, MAX_TEXT),
+        f"expected lines of {_USPS_LINE} numbers (a label and 16x16 values)",
+    )
     if not text.strip():
         raise InputError(f"{path}: empty, {wanted}")
     if re.search(rb"[^\n]{10001}", text):  # before a line of millions of numbers is taken apart
@@ -140,16 +130,13 @@ def read_usps(path: Path) -> Digits:
     if not (np.abs(rows[:, 1:]) <= 1.0).all() or not np.isin(rows[:, 0], np.arange(10)).all():
         raise InputError(f"{path}: a label outside 0..9 or a value outside -1..1; not USPS text")
     ink = (rows[:, 1:].reshape(-1, USPS_SIDE, USPS_SIDE) + 1.0) / 2.0
-    return Digits(_normalised(ink), rows[:, 0].astype(np.int64), path.name)
-
-
-# --- pictures ---------------------------------------------------------------------------------
+    return Digits(
+        np.stack([normalise(enlarged(digit)) for digit in ink]), rows[:, 0].astype(np.int64), path.name
+    )
 
 
 def read_class_folders(folder: Path) -> Digits:
-    """Read folders named 0 to 9 with one digit in each picture; InputError if one cannot be read, or none is.
-    The first picture of every folder comes before the second of any, so that the first few hold every label.
-    """
+    """Read folders named 0 to 9 with a digit in each picture, the folders by turns; else InputError."""
     from neocog.vision.decode import decode
 
     columns = [
@@ -172,9 +159,9 @@ def read_class_folders(folder: Path) -> Digits:
 
 
 def read_labels_csv(path: Path) -> LabelledPictures:
-    """Read a ``labels.csv``: a column ``file``, and ``digits`` or ``text`` for what stands there. Where
-    nothing stands the value is empty. Rows whose value is text without a digit are left out. InputError if a
-    column or all rows are missing, a row is cut short, or the file is not text.
+    """Read a ``labels.csv``: a column ``file``, and ``digits`` or ``text`` for what stands there.
+
+    Rows whose value is text without a digit are left out. InputError if it is no such table, or has no rows.
     """
     text = read_text(path, "a table of labels")
     table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
@@ -187,10 +174,10 @@ def read_labels_csv(path: Path) -> LabelledPictures:
             raise InputError(f"{path}: columns 'file' and 'digits' or 'text' are needed; it has {have}")
         for count, row in enumerate(table, 1):
             name, shown = row["file"], row[answer]
-            if not name or shown is None:  # the row is cut short
-                raise InputError(f"{path}: row {count + 1} lacks its file or its {answer}")
-            if "\0" in name:
-                raise InputError(f"{path}: row {count + 1} names a file with a zero byte in its name")
+            if not name or shown is None or "\0" in name:
+                raise InputError(
+                    f"{path}: row {count + 1} lacks its file or its {answer}, or it has a zero byte"
+                )
             if count > MAX_DIGITS:
                 raise InputError(f"{path}: more than {MAX_DIGITS} rows; split the set")
             digits = "".join(char for char in shown if char in "0123456789")
@@ -220,48 +207,33 @@ def read_sklearn() -> Digits:
         raise UsageError("'sklearn' needs scikit-learn: pip install scikit-learn") from error
     pictures, labels = load_digits(return_X_y=True)
     ink = np.asarray(pictures, np.float32).reshape(-1, 8, 8) / 16.0
-    return Digits(_normalised(ink), np.asarray(labels, np.int64), "sklearn")
-
-
-def _normalised(ink: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Bring ``(N, H, W)`` ink 0..1 to ``(N, 28, 28)`` in MNIST's form."""
-    return np.stack([normalise(enlarged(digit)) for digit in ink])
-
-
-# --- files ------------------------------------------------------------------------------------
+    made = np.stack([normalise(enlarged(digit)) for digit in ink])
+    return Digits(made, np.asarray(labels, np.int64), "sklearn")
 
 
 def read_text(path: Path, wanted: str) -> str:
     """Return a text, plain or gz; InputError if it is not UTF-8, or too long."""
     try:
-        return _text(path).decode("utf-8-sig")
+        return _bytes(path, MAX_TEXT).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text, expected {wanted}") from error
 
 
-def _text(path: Path) -> bytearray:
-    data = _bytes(path, MAX_TEXT + 1)
-    if len(data) > MAX_TEXT:
-        raise InputError(f"{path}: a text of more than {MAX_TEXT >> 20} MiB; split the set")
-    return data
-
-
-def _bytes(path: Path, most: int) -> bytearray:
-    """At most so many bytes of a regular file, gz unpacked, in pieces: no header claims the memory."""
+def _bytes(path: Path, most: int) -> bytes:
+    """The first bytes of a regular file, gz unpacked; InputError if a text (of `MAX_TEXT`) has more."""
     if not path.is_file():  # a folder, or a pipe that would never answer
         raise InputError(f"{path}: not a regular file; give a file or its folder")
-    data = bytearray()
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            stream: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=file) if packed else file
-            while piece := stream.read(min(_CHUNK, most - len(data))):
-                data += piece
-        return data
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            with gzip.open(file) if packed else file as stream:
+                data = stream.read(most + (most == MAX_TEXT))
     except EOFError as error:
         raise InputError(f"{path}: cut short (the gz stream has no end); fetch it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path}: damaged gz stream ({error}); fetch it again") from error
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    if most == MAX_TEXT < len(data):
+        raise InputError(f"{path}: a text of more than {MAX_TEXT >> 20} MiB; split the set")
+    return data

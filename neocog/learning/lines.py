@@ -24,7 +24,16 @@ from neocog.errors import UsageError
 from neocog.files import atomic_write, check_output
 from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
 from neocog.learning.drawing import photo
-from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, drawn_lines, line_pool
+from neocog.learning.drawing.bank import (
+    CHUNK,
+    WIDTHS,
+    Bank,
+    Line,
+    by_width,
+    drawn_lines,
+    line_pool,
+    width_class,
+)
 from neocog.learning.drawing.hands import THANKS, Rng, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.drawing.line import draw_sign
@@ -290,6 +299,8 @@ class LineRun:
         *, device: str = "cpu", workers: int = 2, tell: Callable[[str], None] = print,
     ) -> None:  # fmt: skip
         hands, real, own = load_hands(data), real_lines(data, DRAWN), own_lines(data, DRAWN)
+        if long := sum(width_class(line) is None for line in own):
+            tell(f"{long} of {len(own)} own lines are wider than {WIDTHS[-1]} columns: left out")
         check_output(folder, "--checkpoints", folder=True, make=True)
         self.settings, self.folder, self.tell, self.place = settings, folder, tell, device
         self.data, self.workers, self.real = data, workers, by_width(real + own)

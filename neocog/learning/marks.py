@@ -64,9 +64,7 @@ def inked(field: NDArray[np.uint8]) -> Ink:
 def draw_lines(
     rng: Random, lines: Sequence[Line], angle: float = 0.0, pens: tuple[int, int] = (3, 11)
 ) -> Ink:
-    """Draw open lines, coordinates 0 .. 1 in the middle of the field, turned about it. ``pens`` are the least
-    width of the pen in pixels, and one more than the largest.
-    """
+    """Draw open lines, coordinates 0 .. 1, by a pen of ``pens`` (least width, most + 1) pixels."""
     field, pen = blank(), int(rng.integers(*pens))
     for line in lines:
         place = turned(line, angle) if angle else line
@@ -91,9 +89,7 @@ def as_written(ink: Ink) -> Digits:
 
 
 def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
-    """Slant, stretch, turn and bend a drawing (FIELD, FIELD), and give it another pen. A strength of 1 leaves
-    letters legible.
-    """
+    """Slant, stretch, turn and bend a drawing (FIELD, FIELD); letters stay legible up to 1."""
     angle = strength * rng.normal(0, 0.12)
     shear, wide = strength * rng.normal(0, 0.2), np.exp(strength * rng.normal(0, 0.18))
     cos, sin = np.cos(angle), np.sin(angle)
@@ -132,9 +128,7 @@ def from_outline(char: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) 
     return np.asarray(picture, dtype=np.float32) / 255
 
 
-@cache
-def _own_font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(60)
+_own_font = cache(partial(ImageFont.load_default, 60))
 
 
 def _character(rng: Random, characters: str) -> Ink:

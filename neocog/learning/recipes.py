@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
-from neocog.learning import selforganise, top
+from neocog.learning import selforganise
 from neocog.learning.calibrate import calibrated
 from neocog.learning.mix import Mix
 from neocog.learning.negatives import negatives
@@ -35,12 +35,6 @@ from neocog.text import to_json
 
 MiddleRule = Literal["winning", "silent"]
 TopRule = Literal["supervised", "every", "competition"]
-
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "preset": PRESETS,
-    "middle": get_args(MiddleRule),
-    "top": get_args(TopRule),
-}
 
 Array = Any
 Digits = NDArray[np.uint8]
@@ -70,33 +64,16 @@ class Recipe:
     per_label: int = 20  #: planes of each label (top "competition")
 
     def __post_init__(self) -> None:
-        for name in ("thresholds", "limits"):
-            if isinstance(pair := getattr(self, name), list):  # of a card
-                object.__setattr__(self, name, tuple(pair))
-        for name, known in _CHOICES.items():
-            self._want(name, getattr(self, name) in known, f"one of {', '.join(known)}")
-        for name in ("middle_digits", "passes", "per_label"):
-            self._want(name, _is_count(getattr(self, name)), "a whole number, 1 or more")
-        self._want("cut", self.cut == 0 or _is_share(self.cut), "a number, 0 to below 1")
-        pair, wanted = self.thresholds, "two numbers between 0 and 1, of US2 and US3"
-        self._want("thresholds", pair is None or _are_two(pair, _is_share), wanted)
-        wanted = "two whole numbers, 1 or more, of US2 and US3"
-        self._want("limits", self.limits is None or _are_two(self.limits, _is_count), wanted)
-
-    def _want(self, name: str, right: bool, wanted: str) -> None:
-        want(right, f"recipe {self.name!r}: {name} {getattr(self, name)!r}", wanted)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and 0 < value < 1
-
-
-def _are_two(values: Any, right: Any) -> bool:
-    return isinstance(values, tuple) and len(values) == 2 and all(map(right, values))
+        limits, thresholds = self.limits or (1, 1), self.thresholds or (0.5, 0.5)
+        counts = (self.middle_digits, self.passes, self.per_label, *limits)
+        known = (self.preset in PRESETS, self.middle in get_args(MiddleRule), self.top in get_args(TopRule))
+        right = all(known) and len(limits) == len(thresholds) == 2 and 0 <= self.cut < 1
+        right = right and all(0 < share < 1 for share in thresholds)
+        right = right and all(isinstance(count, int) and count >= 1 for count in counts)
+        wanted = (
+            "rules and a preset that there are, two thresholds and limits, shares below 1, counts from 1 on"
+        )
+        want(right, f"{self}", wanted)
 
 
 def _by_name(*recipes: Recipe) -> dict[str, Recipe]:
@@ -106,90 +83,42 @@ def _by_name(*recipes: Recipe) -> dict[str, Recipe]:
 #: Every recipe without gradients by name.
 RECIPES = _by_name(
     Recipe("fukushima2003", "the published rules of 2003 as they stand"),
-    Recipe(
-        "fukushima",
-        "the published rules of 2003, at the published 39/110 planes of US2, US3",
-        limits=(39, 110),
-    ),
-    Recipe(
-        "ikeda2011",
-        "the network of Ikeda et al. 2011: 16/26/78/70 planes, no surrounds",
-        preset="ikeda2011",
-        top="competition",
-        thresholds=(0.85, 0.9),  # at which as many planes are learned
-        limits=(26, 78),
-        per_label=7,
-    ),
+    Recipe("fukushima", "the published rules of 2003, at the published 39/110 planes of US2, US3",
+           limits=(39, 110)),
+    Recipe("ikeda2011", "the network of Ikeda et al. 2011: 16/26/78/70 planes, no surrounds",
+           preset="ikeda2011", top="competition", thresholds=(0.85, 0.9), limits=(26, 78), per_label=7),
     Recipe("nearest", "US2, US3 of 2003; every digit a plane of US4", top="every"),
-    Recipe(
-        "silent",
-        "add-if-silent (2013) below, no surrounds; every digit a plane",
-        preset="neocog",
-        middle="silent",
-        top="every",
-        thresholds=(0.75, 0.82),
-        limits=(100, 300),
-    ),
-    Recipe(
-        "neocog",
-        "26/78 planes by the rules of 2003; 30 planes a label compete",
-        top="competition",
-        limits=(26, 78),
-        per_label=30,
-    ),
-    Recipe(
-        "neocog-small",
-        "the same with the papers' 16/26/78/70 planes: 7 a label",
-        top="competition",
-        limits=(26, 78),
-        per_label=7,
-    ),
-)
+    Recipe("silent", "add-if-silent (2013) below, no surrounds; every digit a plane", preset="neocog",
+           middle="silent", top="every", thresholds=(0.75, 0.82), limits=(100, 300)),
+    Recipe("neocog", "26/78 planes by the rules of 2003; 30 planes a label compete", top="competition",
+           limits=(26, 78), per_label=30),
+    Recipe("neocog-small", "the same with the papers' 16/26/78/70 planes: 7 a label", top="competition",
+           limits=(26, 78), per_label=7),
+)  # fmt: skip
 
 _FINETUNED = Recipe(
-    "finetuned",
-    "40/160/100 planes by add-if-silent and competition, then by gradient (needs PyTorch)",
-    preset="neocog",
-    middle="silent",
-    top="competition",
-    thresholds=(0.74, 0.79),
-    limits=(40, 160),
+    "finetuned", "40/160/100 planes by add-if-silent and competition, then by gradient (needs PyTorch)",
+    preset="neocog", middle="silent", top="competition", thresholds=(0.74, 0.79), limits=(40, 160),
     per_label=10,
-)
+)  # fmt: skip
 
 #: What gradient learning starts from, by name.
 STARTS = _by_name(
     _FINETUNED,
-    replace(
-        _FINETUNED,
-        name="finetuned-small",
-        about="the same with the papers' 16/26/78/70 planes",
-        thresholds=(0.72, 0.76),
-        limits=(26, 78),
-        per_label=7,
-    ),
-)
+    replace(_FINETUNED, name="finetuned-small", about="the same with the papers' 16/26/78/70 planes",
+            thresholds=(0.72, 0.76), limits=(26, 78), per_label=7),
+)  # fmt: skip
 
 
 def train(
-    recipe: Recipe,
-    images: Digits,
-    labels: Labels,
-    *,
-    seed: int = 0,
-    validation: Mix | None = None,
-    progress: Progress | None = None,
-    on_stage: OnStage | None = None,
-    xp: Any = np,
-) -> Model:
-    """Learn a network from digits (N, 28, 28) uint8, ink 255 on paper 0, labelled 0 .. 9; ``seed`` fixes all
-    choices.
+    recipe: Recipe, images: Digits, labels: Labels, *, seed: int = 0, validation: Mix | None = None,
+    progress: Progress | None = None, on_stage: OnStage | None = None, xp: Any = np,
+) -> Model:  # fmt: skip
+    """Learn a network from digits (N, 28, 28) uint8, ink 255 on paper 0, labelled 0 .. 9; ``seed`` fixes all.
 
-    On ``validation``, digits kept apart, the scale of the probabilities and the table of errors are set.
-    ``progress`` is called with a stage's name and returns a callable that is told ``(done, total)``;
-    ``on_stage`` is told each stage's name and figures. ``xp`` is numpy or cupy. UsageError if it is no
-    recipe, there are no digits, or not a label 0 .. 9 for each; InputError if the digits have another shape
-    or type.
+    On ``validation``, digits kept apart, the probabilities are calibrated. ``progress`` is called with a
+    stage's name and returns what is told ``(done, total)``; ``on_stage`` is told each stage's figures. ``xp``
+    is numpy or cupy. UsageError or InputError if they are no labelled digits.
     """
     if not isinstance(recipe, Recipe):
         raise UsageError(f"got recipe {recipe!r}, expected a Recipe, such as RECIPES['neocog']")
@@ -203,8 +132,8 @@ def train(
     if validation is None:
         return model
     model = calibrated(model, validation, xp=xp, tell=learning.progress("validation"))
-    right = model.card["validation_accuracy"]
-    learning.on_stage("UC4", {"validation": right, "temperature": model.temperature})
+    told = {"validation": model.card["validation_accuracy"], "temperature": model.temperature}
+    learning.on_stage("UC4", told)
     return model
 
 
@@ -222,18 +151,12 @@ def _labelled(images: Digits, labels: Labels) -> tuple[Digits, Labels]:
 
 
 class LayerByLayer:
-    """One run of a recipe: the layers learned so far, bottom up. Call its methods within
-    :func:`neocog.network.parallel.one_blas_thread`.
-    """
+    """One run of a recipe: the layers learned so far, bottom up; within `one_blas_thread`."""
 
     def __init__(
-        self,
-        recipe: Recipe,
-        seed: int = 0,
-        progress: Progress | None = None,
-        on_stage: OnStage | None = None,
-        xp: Any = np,
-    ) -> None:
+        self, recipe: Recipe, seed: int = 0, progress: Progress | None = None,
+        on_stage: OnStage | None = None, xp: Any = np,
+    ) -> None:  # fmt: skip
         self.recipe, self.seed, self.xp = recipe, seed, xp
         self.spec: NetworkSpec = preset(recipe.preset)
         self.progress = progress or (lambda what: _silent)
@@ -257,30 +180,23 @@ class LayerByLayer:
         return maps
 
     def model(self, recipe: Recipe, maps: Array, labels: Labels) -> Model:
-        """Learn US4 on maps of UC3, (N, 13, 13, K3), and return the whole network. The recipe may differ from
-        that of the layers below in what concerns US4.
-        """
+        """Learn US4 on maps of UC3, (N, 13, 13, K3), by a recipe; return the whole network."""
         spec = self.spec.s[3]
         if recipe.top == "every":
-            found = top.every_view(maps, labels, spec)
+            found = selforganise.every_view(maps, labels, spec)
         elif recipe.top == "competition":
             rng = np.random.default_rng([self.seed, 4])
-            found = top.compete_within_labels(maps, labels, spec, per_label=recipe.per_label, rng=rng)
+            found = selforganise.compete_within_labels(
+                maps, labels, spec, per_label=recipe.per_label, rng=rng
+            )
         else:
-            found = top.learn_supervised(maps, labels, spec, passes=recipe.passes)
+            found = selforganise.learn_supervised(maps, labels, spec, passes=recipe.passes)
         self.on_stage("US4", {"planes": len(found.labels), "digits": len(maps)})
-        s4 = _weights(spec, found.references)
         s1, s2, s3 = self._weights
         b1, b2, b3 = self._blurs
-        return Model(
-            name=recipe.name,
-            spec=self.spec,
-            s=(s1, s2, s3, s4),
-            blurs=(b1, b2, b3),
-            labels=found.labels,
-            psi=self.spec.psi,
-            card={"recipe": asdict(recipe), "seed": self.seed, "digits": len(maps)},
-        )
+        card = {"recipe": asdict(recipe), "seed": self.seed, "digits": len(maps)}
+        layers, blurs = (s1, s2, s3, _weights(spec, found.references)), (b1, b2, b3)
+        return Model(recipe.name, self.spec, layers, blurs, found.labels, psi=self.spec.psi, card=card)
 
     def _learn_middle(self, stage: int, images: Digits) -> None:
         recipe, spec = self.recipe, self.spec.s[stage]
@@ -318,12 +234,9 @@ class LayerByLayer:
 
 
 def score(
-    model: Model,
-    images: Digits,
-    xp: Any = np,
-    tell: Callable[[int, int], None] | None = None,
+    model: Model, images: Digits, xp: Any = np, tell: Callable[[int, int], None] | None = None,
     scores: Callable[[Array], Array] | None = None,
-) -> NDArray[np.float32]:
+) -> NDArray[np.float32]:  # fmt: skip
     """A model's scores for isolated digits, (N, 10), on NumPy or CuPy; ``scores`` are UC4's if not given."""
     layers, scores = Layers(model, xp), scores or Decision(model, xp).scores
 
@@ -349,12 +262,10 @@ def _in_batches(
 
 
 def _silent(done: int, total: int) -> None:
-    """Tell nobody."""
+    pass
 
 
-@cache
-def _parallel() -> ParallelMap:
-    return ParallelMap()
+_parallel = cache(ParallelMap)
 
 
 def _weights(spec: SSpec, references: NDArray[np.float32]) -> SWeights:
@@ -364,10 +275,7 @@ def _weights(spec: SSpec, references: NDArray[np.float32]) -> SWeights:
 
 
 def recipe_of(name: str, planes: str | None = None) -> Recipe:
-    """Return a start's recipe, one of ``STARTS``, with other plane counts if they are given. ``planes`` is
-    K2/K3/K4, e.g. ``"40/160/100"``; K4 is a multiple of 10. UsageError if there is no such recipe, or the
-    counts make no sense.
-    """
+    """Return a start's recipe, with other plane counts K2/K3/K4 if given; UsageError if there is none."""
     if name not in STARTS:
         raise UsageError(f"start {name!r} is unknown: choose {', '.join(STARTS)}")
     if planes is None:
@@ -382,17 +290,12 @@ def recipe_of(name: str, planes: str | None = None) -> Recipe:
 
 
 def start_model(
-    recipe: Recipe,
-    mix: Mix,
-    *,
-    seed: int = 0,
-    reject: int = 0,
-    count: int = DIGITS,
+    recipe: Recipe, mix: Mix, *, seed: int = 0, reject: int = 0, count: int = DIGITS,
     progress: Progress | None = None,
-) -> Model:
-    """Learn the start without gradients, on the CPU: the same seed, the same start on any cores. It learns
-    from ``count`` digits of the mix, chosen by the seed and the sets' weights. ``reject`` planes of US4
-    answer to what is no digit; they start from marks that are none. ``progress`` is that of :func:`train`.
+) -> Model:  # fmt: skip
+    """Learn the start without gradients, on the CPU, from ``count`` digits of the mix: the same on any cores.
+
+    ``reject`` planes of US4 answer to what is no digit; they start from marks that are none.
     """
     if len(mix.hands) > 1:
         digits = mix.some(count, seed=seed)
@@ -411,7 +314,7 @@ def start_model(
     seen = np.concatenate([engine.maps(u0_from_digits(part))["UC3"] for part in parts])
     maps = np.ascontiguousarray(seen.transpose(0, 2, 3, 1))  # (N, 13, 13, K3)
     with one_blas_thread():  # sums over as many threads as there are cores differ by their number
-        found = top.compete_within_labels(maps, none, model.spec.s[3], per_label=reject, rng=rng)
+        found = selforganise.compete_within_labels(maps, none, model.spec.s[3], per_label=reject, rng=rng)
     s4 = replace(model.s[3], reference=np.concatenate([model.s[3].reference, found.references]))
     own = np.full(len(found.labels), REJECT, dtype=np.int64)
     return replace(model, s=(*model.s[:3], s4), labels=np.concatenate([model.labels, own]))

@@ -1,4 +1,4 @@
-"""US1 from ideal edges; self-organisation of US2 and US3: the rule of 2003, add-if-silent of 2013.
+"""US1 from ideal edges; US2 and US3 by the rule of 2003 or add-if-silent of 2013; US4 with labels.
 
 US1 are sixteen edge detectors, each learned from one ideal straight edge (Fukushima 2003). Check values with
 q = 100 (2003, learned kernels): b = 134.1 at 0 degrees, 112.6 at 22.5, 114.6 at 45, each within 1 %. US2 and
@@ -6,16 +6,17 @@ US3 run on NumPy and on CuPy arrays alike; maps are channel-last, (H, W, K) of o
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.arrays import array_module
+from neocog.network.arrays import array_module, to_numpy
 from neocog.network.fields import bell
 from neocog.network.reference import contrast, windows
-from neocog.network.spec import INPUT_SIZE, Bell, NetworkSpec, SSpec
+from neocog.network.spec import INPUT_SIZE, LABELS, Bell, NetworkSpec, SSpec
 
 Array = Any
 
@@ -28,10 +29,7 @@ _FINE = 32
 
 
 def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
-    """Return a (65, 65) picture, 1 on one side of a straight edge, anti-aliased. The edge's normal stands at
-    ``angle`` degrees from the column axis towards the row axis; row and column of a point that it runs
-    through are ``centre``, in cells of U0.
-    """
+    """Return a (65, 65) picture, 1 on one side of an edge through (centre, centre), normal at ``angle``."""
     fine = (np.arange(INPUT_SIZE * _FINE) + 0.5) / _FINE - 0.5 - centre
     direction = np.deg2rad(angle)
     across = np.cos(direction) * fine
@@ -45,10 +43,7 @@ def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
 
 @cache
 def edge_references(spec: NetworkSpec) -> NDArray[np.float32]:
-    """Return the reference vectors of US1, shape (16, 2, 6, 6); they cannot be written to. For each
-    orientation X is what the cell in the middle of US1 sees, through UG, of an ideal edge of height 1 through
-    the centre of its receptive field.
-    """
+    """Return X of US1, (16, 2, 6, 6): what its middle cell sees of ideal edges through UG."""
     s = spec.s[0]
     cell = spec.size("US1") // 2
     # The window of that cell starts at row cell - padding of UG; UG's row r lies on U0's row
@@ -66,23 +61,16 @@ def edge_references(spec: NetworkSpec) -> NDArray[np.float32]:
 
 
 def learn(
-    maps: Iterable[Array],
-    spec: SSpec,
-    *,
-    threshold: float | None = None,
-    cut: float = 0.55,
-    limit: int | None = None,
-    winners_learn: bool = True,
-) -> "Planes":
-    """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003), for each digit of
-    ``maps``.
+    maps: Iterable[Array], spec: SSpec, *, threshold: float | None = None, cut: float = 0.55,
+    limit: int | None = None, winners_learn: bool = True,
+) -> "Planes":  # fmt: skip
+    """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003), for each of the maps.
 
     (1) The layer responds at its learning threshold; at each place the strongest plane wins if nothing
     stronger lies within radius 3.1; each plane's strongest winner is its seed cell, and the plane adds what
     that cell sees to its reference vector. (2) The layer responds again and vetoes its surroundings in the
     seed-selecting plane; (3) while anything is left there, a new plane is born at its maximum, responds and
-    vetoes in turn. Without ``winners_learn`` (1) is left out: planes are born where every other is silent
-    (add-if-silent, 2013).
+    vetoes in turn. Without ``winners_learn`` (1) is left out (add-if-silent, 2013).
 
     ``maps`` are (H, W, K'). ``cut`` is the share of the seed-selecting plane's maximum that counts as nothing
     (not published for digits; 0.4 for letters). Learning stops at ``limit`` planes, if there is one.
@@ -130,8 +118,7 @@ def _vetoed(seed: Any, windows: "Windows", response: Any) -> Any:
 
 
 class Windows:
-    """What the S-cells above one layer (H, W, K') see, one row for each of the N ``cells`` whose input is not
-    silent.
+    """What the N ``cells`` above a layer (H, W, K') whose input is not silent see.
 
     ``seen`` (N, kernel * kernel * K'), taps first, is 0 where c is 0; ``v`` (N,) is their inhibition,
     ``seed`` (N,) their cells of the seed-selecting plane before its cut: the sum of 1e-4 gamma^(r^2/A^2) u.
@@ -160,9 +147,7 @@ class Windows:
 
 
 class Planes:
-    """A growing set of cell-planes of one S-layer, above one of ``inputs`` planes (K'). They respond with the
-    learning threshold, on numpy or cupy (``xp``).
-    """
+    """A growing set of cell-planes of one S-layer, above K' planes, at the learning threshold."""
 
     def __init__(self, inputs: int, spec: SSpec, *, threshold: float | None = None, xp: Any = np) -> None:
         self.spec, self.inputs, self._xp = spec, inputs, xp
@@ -200,9 +185,7 @@ class Planes:
         self._b[k] = self._xp.sqrt((self._a[k] * self._x[k]).sum() * self.spec.q)
 
     def respond(self, seen: Array, v: Array, *, first: int = 0) -> Array:
-        """Return the responses (N, K) of planes ``first`` and on (eq. 1). ``seen`` (N, kernel * kernel * K')
-        is what the cells see, ``v`` (N,) their inhibition.
-        """
+        """Return the responses (N, K) of planes ``first`` and on (eq. 1); ``v`` (N,) is inhibition."""
         planes = slice(first, len(self))
         e = seen @ self._a[planes].T
         theta = self.threshold
@@ -254,3 +237,105 @@ def correlate(plane: Array, weights: NDArray[np.float64]) -> Array:
         if weight:
             out += np.float32(weight) * plane[..., y : y + h, x : x + w]
     return out
+
+
+# --- US4: planes with labels, above maps of UC3 (N, 13, 13, K3), of which its middle cell sees 9 x 9 x K3
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """Planes of US4: reference vectors (K4, K3, 9, 9) and labels (K4,)."""
+
+    references: NDArray[np.float32]
+    labels: NDArray[np.int64]
+
+
+def learn_supervised(maps: Array, labels: NDArray[np.int64], spec: SSpec, *, passes: int = 4) -> Top:
+    """The rule of Fukushima (2003), over the digits in order, ``passes`` times: if the strongest plane is
+    right it adds what its cell sees, else a plane of the right label is born at the seed's maximum.
+    """
+    xp = array_module(maps)
+    planes = Planes(maps.shape[3], spec, xp=xp)
+    c = bell(spec.kernel, spec.c)
+    v = xp.sqrt(correlate((maps**2).sum(axis=3), c)).reshape(len(maps), -1)
+    seed = to_numpy(correlate(maps.sum(axis=3), c).reshape(len(maps), -1).argmax(axis=1))
+    for _ in range(passes):
+        for i, label in enumerate(labels.tolist()):
+            seen = windows_of(maps[i], spec.kernel).reshape(v.shape[1], -1)
+            if len(planes):
+                response = planes.respond(seen, v[i])
+                cell, plane = divmod(int(response.argmax()), len(planes))
+                if planes.labels[plane] == label and response[cell, plane] > 0:
+                    planes.learn(plane, seen[cell])
+                    continue
+            planes.add(seen[int(seed[i])], label=label)
+    references = to_numpy(planes.references()) * (c > 0).astype(np.float32)
+    return Top(np.ascontiguousarray(references), np.array(planes.labels, dtype=np.int64))
+
+
+def every_view(maps: Array, labels: NDArray[np.int64], spec: SSpec) -> Top:
+    """Let every digit be a plane: its view is the reference vector."""
+    seen = views(maps, spec)
+    return Top(_planes_first(seen, maps.shape[3], spec), labels.astype(np.int64))
+
+
+def compete_within_labels(
+    maps: Array, labels: NDArray[np.int64], spec: SSpec, *, per_label: int, rng: np.random.Generator,
+    rounds: int = 20,
+) -> Top:  # fmt: skip
+    """Let ``per_label`` planes of each label, begun with one digit's view each, compete for its digits.
+
+    In a round each digit is won by its label's strongest plane, and a plane becomes the sum of the normalised
+    views that it won; one that wins nothing stays.
+    """
+    xp = array_module(maps)
+    weight = _metric(spec, maps.shape[3], xp)
+    found: list[Array] = []
+    owner: list[int] = []
+    for label in range(LABELS):
+        own = np.flatnonzero(labels == label)
+        if not len(own):
+            continue
+        seen = _normalised(views(maps[xp.asarray(own)], spec) * weight)
+        start = rng.permutation(len(own))[:per_label]
+        planes = seen[xp.asarray(start)]
+        for _ in range(rounds):
+            winner = (seen @ planes.T).argmax(axis=1)
+            member = (winner == xp.arange(len(planes))[:, None]).astype(np.float32)
+            won = member.any(axis=1)[:, None]
+            planes = xp.where(won, _normalised(member @ seen), planes)
+        found.append(planes)
+        owner += [label] * len(planes)
+    x = xp.concatenate(found) / xp.maximum(weight, 1e-20) * (weight > 0)
+    return Top(_planes_first(100 * x, maps.shape[3], spec), np.array(owner, dtype=np.int64))
+
+
+def views(maps: Array, spec: SSpec) -> Array:
+    """Return what the middle cell of US4 sees of UC3: (N, 9 * 9 * K3) float32, taps first."""
+    k = spec.kernel
+    first = (maps.shape[1] - k) // 2
+    middle = maps[:, first : first + k, first : first + k]
+    return middle.astype(np.float32).reshape(len(maps), -1)
+
+
+def _metric(spec: SSpec, planes: int, xp: Any) -> Array:
+    """sqrt(c) for every element of a view: cosines of weighted views are those of the S-cells."""
+    c = bell(spec.kernel, spec.c).astype(np.float32).ravel()
+    return xp.asarray(np.sqrt(np.repeat(c, planes)))
+
+
+def _lengths(x: Array) -> Array:
+    xp = array_module(x)
+    return xp.maximum(xp.sqrt((x * x).sum(axis=1, keepdims=True)), 1e-20)
+
+
+def _normalised(x: Array) -> Array:
+    return x / _lengths(x)
+
+
+def _planes_first(x: Array, planes: int, spec: SSpec) -> NDArray[np.float32]:
+    """(K, ky kx K') -> (K, K', ky, kx), on the host, silent where c is 0."""
+    k = spec.kernel
+    laid_out = to_numpy(x).reshape(len(x), k, k, planes).transpose(0, 3, 1, 2)
+    heard = (bell(k, spec.c) > 0).astype(np.float32)
+    return np.ascontiguousarray(laid_out * heard, dtype=np.float32)

@@ -5,7 +5,6 @@ The defaults were compared with others on validation digits by ``experiments/lea
 
 import math
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Literal
 
 from neocog.errors import UsageError
 
@@ -22,9 +21,7 @@ REJECTING = 20
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """How strongly :mod:`neocog.learning.augment` changes digits; 0 leaves a change out. Lengths are in
-    pixels of U0 (65 x 65, where a digit is 40 high), angles in degrees.
-    """
+    """How strongly digits are changed; 0: not at all. Lengths in pixels of U0, angles in degrees."""
 
     shift: float = 3.0  #: largest move, each way
     far: float = 0.15  #: share of digits moved by up to ``far_shift`` instead
@@ -94,9 +91,7 @@ class Settings:
     minutes: float | None = None  #: how long to learn by the clock
     batch: int = 512  #: pictures of a step
     rate: float = 0.06  #: largest rate of Adam; reference vectors have entries near 1
-    warm_up: float = 0.05  #: share of the time in which the rate rises
-    soft: float = 0.02  #: width of the smooth maximum over planes and places that takes the place
-    soft_share: float = 0.3  #: of the strongest response for this share of the time
+    soft_share: float = 0.3  #: of the time in which a smooth maximum stands for the strongest response
     smoothing: float = 0.01  #: label smoothing
     mean: float = 0.999  #: weight of the past in the running mean of the weights
     marks: float = 0.15  #: share that is no digit, where the model has planes that reject
@@ -104,12 +99,10 @@ class Settings:
     #: reject learn to do with less, so that a digit is not refused where doubt is slight
     variants: float = 0.15  #: share of digits as coarse scanners and the reader hand them over
     pool: int = 20_000  #: marks, and variants, that are drawn before learning
-    clip: float = 1.0  #: longest gradient
     augmentation: Augmentation = PRESETS[USUAL]  #: how digits and marks are changed
     varied: float = 1.0  #: how much of it variants and marks get, which are varied already
     last: bool = False  #: keep the running mean at the end, not the best epoch by validation
     save_every: int = 2000  #: steps between checkpoints
-    precision: Literal["fp32", "tf32"] = "tf32"  #: of the products on a GPU
 
     def pictures(self, share: float) -> int:
         """Return how many pictures of a batch a share of it is."""
@@ -118,21 +111,15 @@ class Settings:
     def check(self) -> None:
         """Raise UsageError where a value makes no sense, or no digit is left in a step."""
         length = self.epochs if self.minutes is None else self.minutes
-        sizes = self.batch >= 2 and 0 < length < math.inf and 0 < self.rate < math.inf
         want(0 <= self.seed < 2**32, f"seed {self.seed}", f"0 to {2**32 - 1}")
-        want(
-            sizes,
-            f"batch {self.batch}, {length} epochs or minutes, rate {self.rate}",
-            "2 or more, above 0, above 0, all finite",
-        )
+        came = f"batch {self.batch}, {length} epochs or minutes, rate {self.rate}"
+        sizes = self.batch >= 2 and 0 < length < math.inf and 0 < self.rate < math.inf
+        want(sizes, came, "2 or more, above 0, above 0, all finite")
         want(math.isfinite(self.lean), f"lean {self.lean}", "a finite number")
         want(0 <= self.varied < math.inf, f"varied {self.varied}", "a number, 0 or more")
         for name in ("marks", "variants", "smoothing"):
             value = getattr(self, name)
             want(0 <= value <= 1, f"{name} {value}", "a share, 0 to 1")
         marks, variants = self.pictures(self.marks), self.pictures(self.variants)
-        want(
-            marks + variants < self.batch,
-            f"a step of {self.batch} pictures has {marks} marks and {variants} variants",
-            "a digit at least: give a larger batch or smaller shares",
-        )
+        came = f"a step of {self.batch} pictures has {marks} marks and {variants} variants"
+        want(marks + variants < self.batch, came, "a digit at least: give a larger batch or smaller shares")

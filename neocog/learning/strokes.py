@@ -1,4 +1,4 @@
-"""The path of a pen, drawn again with any pen: wide or fine, round or flat, pressed or worn.
+"""The path of a pen, drawn again with any pen, wide or fine, round or flat; and that of a scanned digit.
 
 A set of pen strokes is a file ``strokes.npz`` beside the pictures of the same digits:
 ``points`` (P, 2) int16, x to the right and y down, the long side of a digit 0 .. 1000; stroke j is
@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +26,13 @@ _FINE = 2  # working pixels per pixel of the field
 _LONG = 1000.0  # long side of a digit in the file
 _WIDTHS = (1 / 50, 1 / 6)  # width of the pen, as a share of the digit's long side
 _FINEST = 1 / 60
+
+_THINNED = 84  # of the field in which a 28 x 28 scan is thinned, in pixels
+_STEP = 3  # pixels of that field between two points of a stroke
+_DEEPER, _FULL = 1.5, 0.03  # pixels over a stroke's middle, and share of the ink, of a full loop
+_SPUR = 5  # shorter strokes are an artefact of thinning, unless there are no others
+_AROUND = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
+_NEAR = tuple(sorted(_AROUND))
 
 Ink = NDArray[np.float32]
 Line = NDArray[np.float64]
@@ -71,11 +79,7 @@ def read_strokes(path: Path) -> Strokes:
 
 
 def written(lines: list[Line], rng: Random, *, whole: bool = False) -> Ink:
-    """Write strokes, each (n, 2), by another hand, with a pen that is chosen at random. Returns ink 1 on
-    paper 0, (FIELD, FIELD). ``whole`` strokes hang together, as those of a scan do, so that none moves alone.
-    """
-    import cv2
-
+    """Write strokes (n, 2) by another hand and pen: ink 1, (FIELD, FIELD); ``whole``: none moves alone."""
     least = _FINEST if rng.random() < 0.1 else _WIDTHS[0]
     width = float(np.exp(rng.uniform(np.log(least), np.log(_WIDTHS[1]))))
     size = _FINE * FIELD
@@ -148,8 +152,6 @@ def _by_another_hand(lines: list[Line], rng: Random) -> list[Line]:
 
 
 def _draw(field: Any, points: Line, width: float) -> None:
-    import cv2
-
     at = np.round(8 * points).astype(np.int32)
     cv2.polylines(field, [at], False, 255, max(1, round(width)), cv2.LINE_AA, 3)
 
@@ -169,8 +171,6 @@ def _round(field: Any, lines: list[Line], width: float, rng: Random) -> None:
 
 def _pressed(field: Any, lines: list[Line], width: float, rng: Random) -> None:
     """A pen that is pressed more here than there, or more on its way down (a pointed nib)."""
-    import cv2
-
     nib = rng.random() < 0.4
     depth = rng.uniform(0.2, 0.6)
     for line in lines:
@@ -191,8 +191,6 @@ def _pressed(field: Any, lines: list[Line], width: float, rng: Random) -> None:
 
 def _flat(field: Any, lines: list[Line], width: float, rng: Random) -> None:
     """A flat nib or marker: its edge keeps one direction, ends are cut straight."""
-    import cv2
-
     angle = np.deg2rad(rng.uniform(-80, 80) if rng.random() < 0.3 else rng.uniform(-60, -20))
     edge = 0.6 * width * np.array([np.cos(angle), np.sin(angle)])
     for line in lines:
@@ -205,3 +203,87 @@ def _flat(field: Any, lines: list[Line], width: float, rng: Random) -> None:
 
 _PENS = (_round, _pressed, _flat)
 _OFTEN = (0.5, 0.3, 0.2)
+
+
+# --- scans --------------------------------------------------------------------------------------
+
+
+def skeleton(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Thin a mask to a line one pixel wide. Zhang and Suen 1984, doi:10.1145/357994.358023."""
+    image = np.pad(mask, 1).astype(np.uint8)
+    inner, (high, wide) = image[1:-1, 1:-1], mask.shape
+    while True:
+        before = inner.copy()
+        for first in (True, False):
+            around = np.stack([image[1 + r :, 1 + c :][:high, :wide] for r, c in _AROUND])
+            up, right, down, left = around[::2]
+            count = around.sum(axis=0)
+            turns = (around < np.roll(around, -1, axis=0)).sum(axis=0)  # from paper to ink
+            kept = right & down & (up | left) if first else up & left & (right | down)
+            inner[(count >= 2) & (count <= 6) & (turns == 1) & (kept == 0)] = 0
+        if np.array_equal(inner, before):
+            return inner.astype(bool)
+
+
+def trace(scan: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
+    """Return the strokes of a scanned digit (28, 28), ink 255: each (n, 2) points in a field of 84 x 84.
+
+    There are none without ink, or where a loop that ran full is no line, and a 9 would become a bar.
+    """
+    large = cv2.resize(scan, (_THINNED, _THINNED), interpolation=cv2.INTER_CUBIC)
+    soft = cv2.GaussianBlur(large, (0, 0), 1.2)
+    bodies = [(soft > level).astype(np.uint8) for level in (110, 80, 50)]
+    parts = [cv2.connectedComponents(body)[0] for body in bodies]
+    line = skeleton(bodies[parts.index(min(parts))] > 0)  # faint strokes do not break the line
+    depth = np.asarray(cv2.distanceTransform(bodies[0], cv2.DIST_L2, 5), np.float32)
+    full = depth > (np.median(depth[line]) if line.any() else np.inf) + _DEEPER
+    if full.sum() > _FULL * (depth > 0).sum():
+        return []
+    todo = {(int(r), int(c)) for r, c in np.argwhere(line)}
+    done: set[tuple[int, int]] = set()
+    paths: list[list[tuple[int, int]]] = []
+    while todo:
+        ordered = sorted(todo)  # from an end of a line, or any point of a ring
+        start = next((at for at in ordered if len(_beside(at, todo)) == 1), ordered[0])
+        paths.append(_walk(start, todo, done))
+    long = [path for path in paths if len(path) >= _SPUR] or paths[:1]
+    return [_smooth(np.array(path, np.float32)[:, ::-1]) for path in long if len(path) > 1]
+
+
+def _beside(at: tuple[int, int], where: set[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [(at[0] + r, at[1] + c) for r, c in _NEAR if (at[0] + r, at[1] + c) in where]
+
+
+def _walk(
+    at: tuple[int, int], todo: set[tuple[int, int]], done: set[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Follow a line as straight as it goes; its ends join what was walked before."""
+    path = [*_beside(at, done)[:1], at]
+    todo.discard(at)
+    while ahead := _beside(at, todo):
+        back = path[max(0, len(path) - 5)]
+        way = (at[0] - back[0], at[1] - back[1])
+        here = at
+        at = max(ahead, key=lambda p: (p[0] - here[0]) * way[0] + (p[1] - here[1]) * way[1])
+        path.append(at)
+        todo.discard(at)
+        for beside in _beside(here, todo):  # corners of a stair are no strokes of their own
+            if abs(beside[0] - at[0]) + abs(beside[1] - at[1]) == 1 and len(_beside(beside, todo)) == 0:
+                todo.discard(beside)
+    path += [p for p in _beside(at, done) if p not in path[-3:]][:1]
+    if len(path) > 8 and max(abs(path[0][0] - at[0]), abs(path[0][1] - at[1])) == 1:
+        path.append(path[0])  # a ring
+    done.update(path)
+    return path
+
+
+def _smooth(path: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Every third point of a line without its stairs; the ends stay."""
+    if len(path) > 4:
+        wide = np.pad(path, ((2, 2), (0, 0)), mode="edge")
+        several = np.stack([wide[k : k + len(path)] for k in range(5)])
+        mean = np.asarray(several.mean(axis=0), np.float32)
+        mean[0], mean[-1] = path[0], path[-1]
+        path = mean
+    keep = np.unique(np.r_[np.arange(0, len(path), _STEP), len(path) - 1])
+    return np.asarray(path[keep], np.float32)

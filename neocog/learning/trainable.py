@@ -38,9 +38,7 @@ _NEVER = -1e4
 
 
 def silence_of(weights: SWeights) -> float:
-    """Return the inhibition v below which a window holds no stroke, but noise of convolutions. Contrast may
-    be slight (1e-5); later layers start near 0.01.
-    """
+    """Return the inhibition v below which a window holds no stroke, but noise of convolutions."""
     return 1e-5 if weights.reference.shape[1] == 2 else 1e-3
 
 
@@ -114,9 +112,7 @@ class SCells(nn.Module):  # type: ignore[misc]
 
 
 class CCells(nn.Module):  # type: ignore[misc]
-    """One layer of C-cells, (B, K, H, W) -> (B, K, H', W'), as two products with banded matrices. UsageError
-    if the blur it starts from is no outer product of profiles >= 0.
-    """
+    """C-cells, (B, K, H, W) -> (B, K, H', W'), as two banded products; UsageError if the blur is none."""
 
     def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: Psi) -> None:
         super().__init__()
@@ -145,9 +141,9 @@ class CCells(nn.Module):  # type: ignore[misc]
 
 
 class Trainable(nn.Module):  # type: ignore[misc]
-    """A model whose reference vectors, c, thresholds and blurs learn: U0 -> responses by label. Planes of US4
-    are sorted by label. ``channels_last`` lays out the maps that the products see: on a GPU it keeps cuDNN
-    from its convolutions by Fourier transforms, whose noise drowns faint windows.
+    """A model whose reference vectors, c, thresholds and blurs learn; planes of US4 are sorted by label.
+
+    ``channels_last`` keeps cuDNN from convolutions by Fourier transforms, whose noise drowns faint windows.
     """
 
     def __init__(self, model: Model, *, channels_last: bool = False) -> None:

@@ -7,7 +7,6 @@ without a change to its strokes. Some have other styles (`neocog.learning.allogr
 not looked at.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -18,8 +17,7 @@ from neocog.learning.allographs import allograph, any_allograph
 from neocog.learning.blocks import in_blocks
 from neocog.learning.marks import AS_WRITTEN, FIELD, as_written, by_hand, inside
 from neocog.learning.mix import Mix
-from neocog.learning.pages.pen import trace
-from neocog.learning.strokes import fitted, written
+from neocog.learning.strokes import fitted, trace, written
 from neocog.vision.normalise import enlarged, normalise, stroke_width
 
 Digits = NDArray[np.uint8]
@@ -34,29 +32,18 @@ _BLOCK = 2000
 _LEAST = 25 * 255  # a picture with less ink is seen again
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """How often each is done; see ``experiments/learning/finetune.py``, which measures variants."""
-
-    drawn: float = 0.2  #: an allograph is drawn in place of a digit that was written
-    by_path: float = 0.8  #: written anew by the path of the pen, where it is known
-    traced: float = 0.15  #: strokes of a scan are found and written anew
-    bent: float = 0.6  #: other scans are bent as by another hand
-    uneven: float = 0.2  #: ink is uneven
-    crowded: float = 0.12  #: something stands beside the digit
-    stretched: float = 0.06  #: stretched to its box, as some forms' cells are
-    coarse: float = 0.2  #: seen by coarse scanners
-    clean: float = 0.4  #: seen as it is; the rest is seen by cameras
-
-
-_SHARES = Shares()
+# how often each is done; see ``experiments/learning/finetune.py``, which measures variants
+_DRAWN = 0.2  # an allograph is drawn in place of a digit that was written
+_BY_PATH = 0.8  # written anew by the path of the pen, where it is known
+_TRACED = 0.15  # strokes of a scan are found and written anew
+_BENT = 0.6  # other scans are bent as by another hand
+_UNEVEN, _CROWDED = 0.2, 0.12  # ink is uneven; something stands beside the digit
+_STRETCHED = 0.06  # stretched to its box, as some forms' cells are
+_COARSE, _CLEAN = 0.2, 0.4  # seen by coarse scanners; as it is; the rest is seen by cameras
 
 
 def variants(count: int, mix: Mix, *, seed: int = 0, jobs: int = 1) -> tuple[Digits, NDArray[np.int64]]:
-    """Return variants (count, 28, 28) of digits, chosen and changed at random, and what they are. Sets come
-    as often as their weights say. The same seed gives the same variants, on any number of processes
-    (``jobs``).
-    """
+    """Return variants (count, 28, 28) of digits, drawn by the sets' weights, and what they are."""
     made, answers = zip(*in_blocks(_block, count, _BLOCK, mix, seed, jobs=jobs), strict=True)
     return np.concatenate(made), np.concatenate(answers)
 
@@ -67,13 +54,13 @@ def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray
     for place, (which, at) in enumerate(zip(*mix.draw(size, rng), strict=True)):
         hand = mix.hands[which]
         answers[place] = hand.digits.labels[at]
-        if rng.random() < _SHARES.drawn:
+        if rng.random() < _DRAWN:
             answers[place], style = any_allograph(rng)
             lines = allograph(int(answers[place]), style, rng)
             ink = written(fitted([line.astype(np.float64) for line in lines]), rng)
-        elif hand.strokes is not None and hand.rows is not None and rng.random() < _SHARES.by_path:
+        elif hand.strokes is not None and hand.rows is not None and rng.random() < _BY_PATH:
             ink = written(hand.strokes.lines(int(hand.rows[at])), rng)
-        elif rng.random() < _SHARES.traced and (lines := trace(hand.digits.images[at])):
+        elif rng.random() < _TRACED and (lines := trace(hand.digits.images[at])):
             ink = written(fitted([line.astype(np.float64) for line in lines]), rng, whole=True)
         else:
             ink, body = np.zeros((FIELD, FIELD), np.float32), _cropped(hand.digits.images[at])
@@ -81,14 +68,14 @@ def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray
                 large = _resized(body, _HIGH)
                 top, left = ((FIELD - side) // 2 for side in large.shape)
                 ink[top : top + large.shape[0], left : left + large.shape[1]] = large
-            if rng.random() < _SHARES.bent:
+            if rng.random() < _BENT:
                 ink = by_hand(ink, rng, 0.6)
         if ink.max() < 0.5:
             made[place], answers[place] = hand.digits.images[at], hand.digits.labels[at]
             continue
-        if rng.random() < _SHARES.uneven:
+        if rng.random() < _UNEVEN:
             ink = _uneven(ink, rng)
-        if rng.random() < _SHARES.crowded:
+        if rng.random() < _CROWDED:
             other = mix.hands[int(rng.integers(len(mix.hands)))].digits.images
             ink = _crowded(ink, other[rng.integers(len(other))], rng)
         for _ in range(4):
@@ -179,12 +166,12 @@ def _seen(ink: Ink, rng: np.random.Generator) -> Digits:
     body, how = inside(ink), rng.random()
     if body is None:
         body = ink
-    if rng.random() < _SHARES.stretched:
+    if rng.random() < _STRETCHED:
         side = max(body.shape)
         body = np.asarray(cv2.resize(body, (max(body.shape[1], side // 2), side)), np.float32)
-    if how < _SHARES.coarse:
+    if how < _COARSE:
         body = _scanned(body, rng)
-    elif how > _SHARES.coarse + _SHARES.clean:
+    elif how > _COARSE + _CLEAN:
         body = _photographed(body, rng)
     return as_written(body) if rng.random() < AS_WRITTEN else normalise(body)
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, pairwise
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +49,7 @@ _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has 
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 _NUMBER = 0.5  # mean probability of a line's characters below which these are letters, or what else it is
 _UPRIGHT = 0.8  # share of characters in right numbers, as expected, from which no turn of a page is looked at
+_PART = 0.5  # of numbers with another mark beside them that are wrong, of lines of registers: 30 of 67
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
 _ODDS, _SENSE = 2.0, 0.3  # log odds by the finder, and share of right characters, from which it is turned
 
@@ -82,7 +82,8 @@ def read_lines(
     left_out = set(np.flatnonzero(sure).tolist())
     of = of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
     for own, logp, boxes in of(reader, grey, marks, apart=apart):
-        if (line := _line(reader, logp, boxes)) is not None:
+        others = marks[:0] if apart else marks[np.setdiff1d(np.arange(len(marks)), own)]
+        if (line := _line(reader, logp, boxes, others)) is not None:
             lines.append(line)
             its = left_out.intersection(own)
             left_out -= its
@@ -129,8 +130,10 @@ def _likely(logp: Logs) -> float:
     return float(logp.max(axis=1).sum())
 
 
-def _line(reader: "Reader", logp: Logs, boxes_of: Callable[..., list[tuple[Box, float]]]) -> TextLine | None:
-    """What a line says; None if no digit is among it, or it hardly is a number."""
+def _line(
+    reader: "Reader", logp: Logs, boxes_of: Callable[..., list[tuple[Box, float]]], others: Finding
+) -> TextLine | None:
+    """What a line says, ``others`` being no marks of it; None if it has no digit, or hardly is a number."""
     number, margin = _number(logp, reader)
     letters = margin is None and number.p < _NUMBER ** len(number.text)
     if letters or not any(char.isdigit() for char in number.text):
@@ -144,20 +147,29 @@ def _line(reader: "Reader", logp: Logs, boxes_of: Callable[..., list[tuple[Box, 
     alike = [value for other, value in number.texts.items() if other.replace(" ", "") == spaceless]
     likely = float(np.exp(alike).sum())
     for first, last in spans:
-        p, inner = number.p, max(number.p, likely)  # the second whether spaces are there or not
-        if len(spans) > 1 and margin is None:  # its columns say this word, if the spaces are there
-            edges = [number.chars[k] for k in (first - 1, last) if 0 <= k < len(chars)]
-            begin = edges[0].last + 1 if first else 0
-            end = edges[-1].first if last < len(chars) else len(logp)
+        p = max(number.p, likely)  # whether spaces are there or not
+        if len(spans) > 1 and margin is None:  # its columns say this word
+            begin = number.chars[first - 1].last + 1 if first else 0
+            end = number.chars[last].first if last < len(chars) else len(logp)
             text = "".join(char.char for char in number.chars[first:last])
-            inner = float(np.exp(ctc.total(logp[begin : max(end, begin + 1)], text)))
-            p = inner * prod(e.p for e in edges)
+            p = float(np.exp(ctc.total(logp[begin : max(end, begin + 1)], text)))
         said = chars[first:last]
-        if inner < reader.policy.min_p and not any(char.reason for char in said):
+        p = min(p, 1 - _PART * _beside(around([char.box for char in said]), others))
+        if p < reader.policy.min_p and not any(char.reason for char in said):
             least = min(range(len(said)), key=lambda k: said[k].p)
             said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
         words.append(_word(tuple(said), p))
     return TextLine(tuple(words), margin, logp, number.texts)
+
+
+def _beside(box: Box, others: Finding) -> float:
+    """Score of the likeliest mark that is beside a number, half as high, and perhaps a part of it."""
+    left, top, wide, high = box
+    x, y, w, h = others.boxes.T
+    shared = np.minimum(top + high, y + h) - np.maximum(top, y)
+    gap = np.maximum(x - left - wide, left - x - w)
+    near = (2 * h > high) & (shared > 0.4 * np.minimum(high, h)) & (gap < high)
+    return float(others.scores[near].max(initial=0))
 
 
 def _number(logp: Logs, reader: "Reader") -> tuple[ctc.Number, float | None]:

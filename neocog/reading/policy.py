@@ -1,9 +1,9 @@
 """When an answer is rejected: "?"; what numbers may be: their form, lists of them."""
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,15 +38,15 @@ class Policy:
     def of(cls, model: "Model", *, min_p: float | None = None, max_error: float | None = None) -> "Policy":
         """Return what a model's card says, or what is asked for instead; UsageError if both are.
 
-        The card may hold ``reading`` (values of this class) and ``rejection``, the table of
-        :func:`neocog.learning.calibrate.risk_table`, for ``max_error``: see `threshold_for`.
+        The card may hold ``reading`` (values of this class) and ``rejection``, for ``max_error``: a table of
+        isolated digits (:func:`neocog.learning.calibrate.risk_table`), of a line model one of numbers.
         """
         if min_p is not None and max_error is not None:
             raise UsageError("min_p and max_error set the same threshold; give one of them")
         reading = model.card.get("reading", {})
         usual = cls(**{name: reading[name] for name in cls.__slots__ if name in reading})
         if max_error is not None:
-            min_p = max(usual.min_p, threshold_for(model.card, max_error))
+            min_p = max(usual.min_p, threshold_for(model, max_error))
         return usual if min_p is None else cls(min_p)
 
     def reason(self, answers: Answers, index: int) -> str | None:
@@ -90,32 +90,33 @@ def read_valid(path: str | Path) -> tuple[str, ...]:
             data = stream.read(MAX_VALID + 1)
         if len(data) > MAX_VALID:
             raise UsageError(f"{path}: more than {MAX_VALID >> 20} MiB of valid numbers; list fewer")
-        return tuple(filter(None, map(str.strip, data.decode("utf-8-sig").splitlines())))
-    except (OSError, UnicodeDecodeError) as error:
+        if b"\0" not in data:
+            return tuple(filter(None, map(str.strip, data.decode("utf-8-sig").splitlines())))
+        why = "not text"
+    except UnicodeDecodeError:
+        why = "not UTF-8 text"
+    except OSError as error:
         why = reason_of(error).lower()
-        raise UsageError(
-            f"{path}: no list of valid numbers, one a line ({why}); give another --valid"
-        ) from None
+    raise UsageError(f"{path}: no list of valid numbers, one a line ({why}); give another --valid")
 
 
-def threshold_for(card: Mapping[str, Any], max_error: float) -> float:
-    """Return the lowest probability from which errors are at most so frequent.
+def threshold_for(model: "Model", max_error: float) -> float:
+    """Return the lowest probability from which at most so many answers are wrong, as the model's table says.
 
-    Errors are those of digits that the model was not learned from, one counted more than were
-    seen: of a few thousand digits, none wrong does not mean that none ever is. UsageError if the
-    card has no table, or no row of it is so good.
+    UsageError if its card has no table, or no row of it bears so few errors: of a few thousand answers,
+    none wrong does not mean that none ever is.
     """
     if not 0 < max_error < 1:
-        raise UsageError(f"max_error {max_error}: expected a share between 0 and 1, e.g. 0.001")
-    rows = card.get("rejection", {}).get("table", [])
+        raise UsageError(f"max_error {max_error}: expected a share between 0 and 1, e.g. 0.01")
+    rows = model.card.get("rejection", {}).get("table", [])
     if not rows:
-        raise UsageError("the model's card has no table of errors; give min_p instead of max_error")
+        raise UsageError(f"{model.name}: its card has no table of errors; give min_p instead of max_error")
     good = [row["p"] for row in rows if row["error"] <= max_error]
     if not good:
-        least = min(row["error"] for row in rows)
+        least = math.ceil(1e4 * min(row["error"] for row in rows)) / 100  # such a bound can be had
         raise UsageError(
-            f"max_error {100 * max_error:.4g}%: the model's table has no error rate below "
-            f"{least:.3%}; ask for that or more"
+            f"max_error {100 * max_error:.4g}%: the table of {model.name} bears {least:.4g}% or more; "
+            "ask for that"
         )
     return float(min(good))
 

@@ -48,8 +48,8 @@ class Reader:
     min_p : float, optional
         Reject answers of a lower probability, instead of what the model's card says; see `Policy`.
     max_error : float, optional
-        Largest share of wrong digits (of those answered) that may be expected, e.g. 0.001; the
-        threshold comes from the table in the model's card.
+        Largest share of the printed numbers that may be wrong, e.g. 0.02; the threshold comes from the
+        table in the card of the line model. Not for digit models, which read no whole numbers.
     batch : int, optional
         Digits per pass of the network, as many as the device likes by default.
     finder : str, Path or FinderModel, optional
@@ -70,7 +70,7 @@ class Reader:
     ModelError
         If the model or the finder is missing or broken.
     UsageError
-        If the thresholds make no sense, or the card shows no errors as rare as ``max_error``.
+        If the thresholds make no sense, or the card's table does not bear ``max_error``.
     DeviceError
         If the device is not there.
 
@@ -106,6 +106,11 @@ class Reader:
         if isinstance(model, LineModel):  # `model` are its ten layers, under its name
             model = replace(model.digits, card=model.card, version=model.version)
         self.model: Model = model
+        if max_error is not None and self.line_model is None:
+            raise UsageError(
+                f"max_error speaks of whole numbers, but {model.name} reads digits; "
+                "leave it out (read --isolated takes it)"
+            )
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
         self.engine = self.opened(device=device, precision=precision, plan=plan)
         usual: int = getattr(self.engine, "batch", 1)  # a line engine reads strip by strip

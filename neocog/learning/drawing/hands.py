@@ -176,8 +176,11 @@ def own_lines(folder: Path, rows: int) -> list[Real]:
     pairs = list(zip(told.files, told.texts, strict=True))
     known = [(file, text) for file, text in pairs if text and {*text} <= {*ALPHABET}]
     if len(known) < len(pairs):
-        less = len(pairs) - len(known)
-        tell(f"{less} of {len(pairs)} own lines are empty or have other characters: left out")
+        less, others = len(pairs) - len(known), "".join(sorted({*"".join(told.texts)} - {*ALPHABET}))
+        tell(
+            f"{less} of {len(pairs)} own lines are left out: empty, or with a character that no line has"
+            f"{others and f' ({others[:20]})'}"
+        )
     return [(_of_height(next(decode(file)).grey, rows), text) for file, text in known]
 
 

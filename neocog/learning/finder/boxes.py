@@ -7,13 +7,11 @@ from neocog.vision.finder import FinderSettings, Finding, overlaps
 
 
 def compared(found: Finding, marks: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Count what was found of a page with ``marks`` (M, 5): label, middle, width, height; label -1 counts for
-    nothing.
+    """Count what was found of a page with ``marks`` (M, 5): label (-1: any), middle, size.
 
     Returns (7,): digits that stand there; of them found; marks told as digits that are none; signs among
     these; signs that stand there; 1 if nothing was told of an empty page; 1 if it is empty.
     """
-    marks = marks[marks[:, 0] >= -1]
     boxes = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)
     digit, sign = (marks[:, 0] >= 0) & (marks[:, 0] < 10), marks[:, 0] >= 10
     told = found[found.kinds < 10]

@@ -13,7 +13,6 @@ class Graph:
 
     nodes: list[dict[str, Any]] = field(default_factory=list)
     tensors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-    convolutions: list[Any] = field(default_factory=list)  #: the modules that were appended
 
     def tensor(self, values: Any) -> str:
         """Keep weights; return their name."""

@@ -8,10 +8,8 @@ digit and sign, the largest of which tells what it is.
 
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import nn
 
 from neocog.learning.finder.graph import Graph
@@ -27,9 +25,7 @@ PLANES = 28, 56, 96, 192, 5
 
 
 def normalised(grey: Tensor, extents: Tensor | None = None) -> Tensor:
-    """(g - mean) / sqrt(variance + FLOOR^2) over a window of WINDOW pixels; (B, H, W) uint8. The same as
-    :func:`neocog.vision.finder.normalised`; 0 beyond the pictures' extents (B, 2).
-    """
+    """As `neocog.vision.finder.normalised`, of (B, H, W) uint8; 0 beyond the pictures' extents (B, 2)."""
     g = grey.float()[:, None]
     mean = _box(g)
     variance = (_box(g * g) - mean * mean).clamp_min(0)
@@ -48,10 +44,7 @@ def _box(x: Tensor) -> Tensor:
 
 
 class ConvNorm(nn.Module):  # type: ignore[misc]
-    """A convolution, batch normalisation, and a rectifier if wanted. With ``dense`` a depthwise convolution
-    is computed as a full one: tensor cores learn a hundred times the products sooner than the kernels for
-    depthwise ones learn theirs.
-    """
+    """A convolution, normalised; ``dense``: a depthwise one computed as a full one, for tensor cores."""
 
     def __init__(self, planes: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1,
                  rectify: bool = True, padding: int | None = None) -> None:  # fmt: skip
@@ -79,27 +72,7 @@ class ConvNorm(nn.Module):  # type: ignore[misc]
         bias = self.norm.bias - self.norm.running_mean * gain
         x = g.conv(x, weight.detach().cpu(), bias.detach().cpu(), stride=self.conv.stride[0],
                    groups=self.conv.groups, padding=self.padding)  # fmt: skip
-        g.convolutions.append(self)
         return g.add("Relu", x) if self.rectify else x
-
-    def take(self, weight: Tensor, bias: Tensor) -> None:
-        """Be a convolution that has its normalisation folded in already."""
-        norm = self.norm
-        self.conv.weight.copy_(weight)
-        norm.bias.copy_(bias)
-        norm.weight.fill_(1.0)
-        norm.running_mean.zero_()
-        norm.running_var.fill_(1 - norm.eps)
-
-    def normalise(self, x: Tensor) -> None:
-        """Normalise by what the convolution gives for an input; the same map comes out."""
-        y, norm = self.conv(x), self.norm
-        mean, variance = y.mean((0, 2, 3)), y.var((0, 2, 3))
-        gain = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
-        norm.bias.add_(gain * (mean - norm.running_mean))
-        norm.weight.copy_(gain * torch.sqrt(variance + norm.eps))
-        norm.running_mean.copy_(mean)
-        norm.running_var.copy_(variance)
 
 
 class Block(nn.Module):  # type: ignore[misc]
@@ -201,30 +174,3 @@ class FinderNetwork(nn.Module):  # type: ignore[misc]
         g = Graph()
         self.head.graph(g, *self.front.graph(g, "x"))
         return g
-
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def take(self, tensors: dict[str, NDArray[np.float32]]) -> None:
-        """Take the weights of a finder's file, normalisations folded in; see `graph`. ValueError if they are
-        those of another network.
-        """
-        g = self.graph()
-        if {name: v.shape for name, v in g.tensors.items()} != {name: v.shape for name, v in tensors.items()}:
-            raise ValueError("it is of another network")
-        given = [torch.from_numpy(tensors[name]) for name in g.tensors]
-        *folded, weight, bias = given
-        for number, part in enumerate(g.convolutions):
-            part.take(*folded[2 * number : 2 * number + 2])
-        self.head.out.weight.copy_(weight)
-        self.head.out.bias.copy_(bias)
-
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def normalise(self, x: Tensor) -> None:
-        """Normalise each convolution by what it gives for pages (B, 1, H, W), to the same maps."""
-        hooks = [
-            part.register_forward_pre_hook(lambda part, given: part.normalise(*given))
-            for part in self.modules()
-            if isinstance(part, ConvNorm)
-        ]
-        self.eval()(x)
-        for hook in hooks:
-            hook.remove()

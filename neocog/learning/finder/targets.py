@@ -33,9 +33,7 @@ class Targets(NamedTuple):
 
 
 def targets(marks: Tensor, side: int, largest: float) -> Targets:
-    """What is wanted at every place of pages of ``side`` pixels with ``marks`` (B, M, 5). ``largest`` is the
-    longer side of the largest digits that one size of a picture is asked for, in pixels.
-    """
+    """What is wanted of pages with ``marks`` (B, M, 5), of digits up to ``largest`` pixels long."""
     label, x, y, wide, high = marks.unbind(-1)
     count = side // CELL
     at = (torch.arange(count, device=marks.device) + 0.5) * CELL
@@ -77,9 +75,7 @@ def targets(marks: Tensor, side: int, largest: float) -> Targets:
 
 
 def loss(out: Tensor, wanted: Targets) -> tuple[Tensor, Tensor]:
-    """Focal loss of the heat (Zhou et al. 2019, eq. 1), L1 of the boxes, entropy of the kinds. Returns its
-    mean over the batch, and how wrong each page is, (B,): its focal loss by digit.
-    """
+    """Focal loss (Zhou et al. 2019, eq. 1), L1, entropy: their mean, and how wrong each page is (B,)."""
     logits = out[:, DIGIT : SIGN + 1]
     p = torch.sigmoid(logits)
     hit = F.softplus(-logits) * (1 - p) ** 2

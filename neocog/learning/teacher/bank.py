@@ -20,8 +20,7 @@ from neocog.errors import InputError
 from neocog.files import atomic_write
 from neocog.learning.datasets import VALIDATION, last_writers
 from neocog.learning.formats import read_idx
-from neocog.learning.pages.pen import trace
-from neocog.learning.strokes import FILE, Strokes, read_strokes
+from neocog.learning.strokes import FILE, Strokes, read_strokes, trace
 
 Line = NDArray[np.float32]
 Digit = tuple[list[Line], int, int, bool]
@@ -36,6 +35,14 @@ TRACED = {"mnist": 6000, "swiss": 3000, "bhmsds": 1500, "optdigits": 1900}
 
 GLYPHS = string.ascii_letters + "&?!§$€@"
 """Characters of a typeface that are printed; printed digits are no handwriting and left out."""
+
+FACES = (
+    "dkg Breip femkeklaver Rufscript010 SteveHand Delphine Kristi Humor-Sans AmaticSC-Regular "
+    "BecauseWeBuild-Regular BecauseWeLearn-Regular BecauseWeMentor-Regular BecauseWeOrganize-Regular "
+    "Caladea-Regular EBGaramond12-Regular LinLibertine_R LinLibertine_RB LinBiolinum_R Inconsolata "
+    "Cantarell-Regular OpenSans-Regular Lato-Regular"
+).split()
+"""Typefaces that only measure, by the names of their files: no page is printed in them."""
 
 GLYPH_HEIGHT = 44
 _STEP = 35.0  # between two points of a stroke; a pen's tablet gives many where it went slowly
@@ -94,9 +101,9 @@ def load_bank(path: str | Path) -> Bank:
 
 
 def build_bank(data: Path, *, fonts: Sequence[Path] = ()) -> Bank:
-    """Make a bank of the sets `SOURCES` in a folder: ``mnist``, the others in ``hands/free``. What is missing
-    is left out. ``fonts`` are files of typefaces; none are needed, letters are also written by hand.
-    InputError if there is no set at all, or one is broken.
+    """Make a bank of those of the sets `SOURCES` in a folder: ``mnist``, the others in ``hands/free``.
+
+    ``fonts`` are files of typefaces, if any. InputError if there is no set at all, or one is broken.
     """
     digits: list[Digit] = []
     scans: list[Scan] = []
@@ -113,7 +120,7 @@ def build_bank(data: Path, *, fonts: Sequence[Path] = ()) -> Bank:
     digits = [digit for digit in digits if digit[0]]
     if not digits:
         raise InputError(f"{data} holds none of the sets {', '.join(SOURCES)}")
-    return _packed(digits, scans, fonts)
+    return packed(digits, scans, fonts)
 
 
 def last_fifth(groups: Sequence[str]) -> NDArray[np.bool_]:
@@ -154,7 +161,8 @@ def _scanned(folder: Path) -> Iterable[Scan]:
         yield digits.images[i], int(digits.labels[i]), bool(held[i])
 
 
-def _packed(digits: Sequence[Digit], scans: Sequence[Scan], fonts: Sequence[Path]) -> Bank:
+def packed(digits: Sequence[Digit], scans: Sequence[Scan], fonts: Sequence[Path] = ()) -> Bank:
+    """Make a bank of digits as strokes, of scans, and of files of typefaces."""
     points, strokes, samples = [], [0], [0]
     for lines, *_ in digits:
         whole = np.concatenate(lines)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.allographs import allograph, styles_of
-from neocog.learning.pages.page import overlap
 from neocog.learning.strokes import rounded
 from neocog.learning.teacher.bank import GLYPHS, Bank
 from neocog.learning.teacher.pen import Cover, Line, Pen, Rng, ink, shape
@@ -113,12 +112,12 @@ class Canvas:
 
     def lay(self, cover: Cover, x: int, y: int, contrast: float) -> None:
         """Lay ink over the page, cut at its edge: darker, or brighter with ``bright_ink``."""
-        part, place = overlap(cover, self.image, x, y)
+        part, place = _overlap(cover, self.image, x, y)
         place += (np.float32(255 if self.bright_ink else 8) - place) * (part * np.float32(contrast))
 
     def _seen(self, cover: Cover, x: int, y: int, contrast: float) -> bool:
         """Whether ink will stand off what it is laid on: its texture, and a few grey levels."""
-        part, place = overlap(cover, self.image, x, y)
+        part, place = _overlap(cover, self.image, x, y)
         inked = part > 0.5 * part.max(initial=0)
         if not inked.any():
             return False
@@ -127,9 +126,7 @@ class Canvas:
 
     def draw(self, lines: Sequence[Line], pen: Pen, high: float, *, least: float = 0.4,
              vary: bool = False) -> tuple[Cover, int, int]:  # fmt: skip
-        """Draw strokes as in digits ``high`` pixels high; return their cover, its column and row. ``least``
-        is the least width of the stroke in pixels; with ``vary`` the contrast varies.
-        """
+        """Draw strokes as in digits ``high`` pixels high; return their cover, column and row."""
         cover, left, top = ink(lines, max(pen.width * high, least), pen, self.rng)
         self.lay(cover, left, top, pen.contrast * (self.rng.uniform(0.9, 1.0) if vary else 1))
         return cover, left, top
@@ -137,9 +134,8 @@ class Canvas:
     def digit(self, label: int | None, x: float, y: float, high: float, hand: Hand, pen: Pen,
               angle: float = 0.0, *, left: bool = False,
               bars: float = _BARS) -> Box | None:  # fmt: skip
-        """Write a digit, or any, whose middle is at (x, y); return its box, None if it has none. It is
-        ``high`` pixels high before it is slanted and stands on a line at an angle (radians). With ``left`` it
-        begins at x. ``bars`` is the share of ones that are one straight stroke.
+        """Write a digit, or any, whose middle (with ``left``: left) is at (x, y), ``high`` pixels high, at
+        an angle; return its box, if any. ``bars`` is the share of ones that are one straight stroke.
         """
         rng, bank = self.rng, self.bank
         if len(hand.scans) and high < 130:
@@ -176,9 +172,8 @@ class Canvas:
     def shape(self, character: str, x: float, y: float, high: float, hand: Hand, pen: Pen,
               angle: float = 0.0, *, cursive: bool = False,
               letter: bool = False) -> float:  # fmt: skip
-        """Write a sign or a letter by hand, its left at x and capitals' middle at y. ``cursive`` joins its
-        first two strokes; ``letter`` says that it is no sign though one looks like it (x). Returns the width
-        that it takes, in pixels.
+        """Write a sign or a letter, its left at x, capitals' middle at y; return its width. ``cursive`` joins
+        two strokes; ``letter`` says that it is no sign though one looks like it (x).
         """
         rng = self.rng
         sign = character in SIGNS and not letter
@@ -276,6 +271,13 @@ class Canvas:
         self.marks.append((label, *box))
         self.take(*box)
         return box
+
+
+def _overlap(cover: Cover, image: Cover, x: int, y: int) -> tuple[Cover, Cover]:
+    """A cover at column x, row y, cut at the image's edge, and the part of the image below it."""
+    x0, y0 = max(x, 0), max(y, 0)
+    place = image[y0 : max(y + cover.shape[0], 0), x0 : max(x + cover.shape[1], 0)]
+    return cover[y0 - y :, x0 - x :][: place.shape[0], : place.shape[1]], place
 
 
 def _scan(scan: NDArray[np.uint8], high: float, hand: Hand) -> Cover:

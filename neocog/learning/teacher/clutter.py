@@ -122,4 +122,4 @@ _DRAWINGS: tuple[drawings.Drawing, ...] = (
     drawings.figure, drawings.figure, drawings.figure, drawings.zigzag, drawings.plant, _house,
     _closed, _closed, _branch, _branch,
 )  # fmt: skip
-"""None of the kinds of `neocog.learning.held_out`: crops of pages teach the digit network too."""
+"""None of the kinds of `neocog.learning.negatives.HELD`: crops of pages teach the digit network too."""

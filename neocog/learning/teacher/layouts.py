@@ -53,11 +53,9 @@ def _any_format(rng: Rng) -> str:
 def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, hand: Hand,
                pen: Pen, *, gap: float, angle: float = 0.0,
                restless: float = 0.05, joined: float = _JOINED) -> float:  # fmt: skip
-    """Write characters from (x, y) on, y the middle of the line; return where it ends. ``#`` is any digit, a
-    space a gap.
+    """Write characters from (x, y) on, y the middle of the line (``#``: any digit); return where it ends.
 
-    The gap between marks and how restless (standard deviation) heights and rows are are shares of the height;
-    ``joined`` is the probability that strokes join some of the digits.
+    ``gap`` and ``restless`` (of heights and rows) are shares of the height; ``joined`` is a probability.
     """
     rng, (x, y), begin = canvas.rng, at, at[0]
     slope = np.tan(angle)

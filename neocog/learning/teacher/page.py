@@ -5,23 +5,19 @@ A page on which a finder was wrong is drawn again by its seed with another varia
 kind of page, pen, size and paper, other digits at other places.
 """
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from multiprocessing import get_context
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.teacher import camera, paper
+from neocog.learning.teacher import paper
 from neocog.learning.teacher.bank import Bank, load_bank
 from neocog.learning.teacher.canvas import IGNORE, Box, Canvas, any_hand
 from neocog.learning.teacher.clutter import blots, clutter, strikes
 from neocog.learning.teacher.layouts import LAYOUTS
-from neocog.learning.teacher.pen import Pen, Rng, any_pen, log_uniform
+from neocog.learning.teacher.pen import Pen, Rng, any_pen, line_kernel, log_uniform, noise
 
 SIDE = 256
 SMALLEST, LARGEST = 10.0, 215.0
@@ -34,17 +30,8 @@ _TIGHT = {"single": 0.7, "amount": 1.0}  # of those, else 0.35: just around what
 _SHOWN = 0.6  # of a box that must lie on the page for its mark to count
 _ENLARGED = 0.5  # of the small pictures, twice at most, as `neocog.vision.finder.find` does
 
-MOST_MARKS = 256
-"""Marks of a page that are kept; pages of more are rare."""
-
-NO_MARK = -9.0
-"""Label of rows of marks that are not there."""
-
 Mark = tuple[int, float, float, float, float]
 """Label, left, top, width and height of a mark, in pixels."""
-
-_PART = 32  # pages that a process draws at a time
-_banks: list[Bank] = []  # of a process
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +84,23 @@ def any_style(rng: Rng) -> Style:
 
 
 def draw_page(bank: Bank, seed: int, variation: int = 0, *, side: int = SIDE, held: bool = False) -> Page:
-    """Draw a page of ``side`` (at most 1000) rows and columns, written with a bank. ``seed`` decides the
-    style, ``variation`` with it everything else: the same bytes for the same arguments, bank and version of
-    OpenCV. If ``held``, the hands of the validation part write it.
+    """Draw a page of ``side`` (at most 1000) pixels. ``seed`` decides the style, ``variation`` with it all
+    else: the same bytes for the same arguments, bank and OpenCV. ``held``: hands of the validation part.
     """
     style = any_style(np.random.default_rng([seed, 0]))
     rng = np.random.default_rng([seed, 1 + variation])
-    canvas = _ground(bank, style, rng, side, held)
+    canvas = ground(bank, style.on, rng, side, held=held)
     _write(canvas, style)
     subject = _on_a_card(canvas) if style.layout == "card" else None
     sizes = [max(mark[3], mark[4]) for mark in canvas.marks if 0 <= mark[0] < 10]
     smallest = min(sizes, default=min(style.high, 60.0))
-    image = np.clip(canvas.image, 0, 255)
-    camera.light(image, rng)
-    image = camera.lens(np.clip(image, 0, 255), rng, smallest)
-    picture = camera.sensor(image, rng, smallest)
+    picture = photographed(canvas.image, rng, smallest)
     if subject is not None:
         left, top, wide, high = _around(subject, rng, side)
     else:
         left, top, wide, high = _cut(canvas.marks, style.layout, rng, side)
     inner = picture[top : top + high, left : left + wide]
-    marks = _kept([(m[0], m[1] - left, m[2] - top, *m[3:]) for m in canvas.marks], inner)
+    marks = kept([(m[0], m[1] - left, m[2] - top, *m[3:]) for m in canvas.marks], inner)
     if (factor := min(2.0, side / max(high, wide))) > 1 and rng.random() < _ENLARGED:
         size = int(wide * factor), int(high * factor)
         inner = np.asarray(cv2.resize(inner, size, interpolation=cv2.INTER_CUBIC), np.uint8)
@@ -127,9 +110,8 @@ def draw_page(bank: Bank, seed: int, variation: int = 0, *, side: int = SIDE, he
     return Page(np.asarray(whole, np.uint8), marks, (high, wide))
 
 
-def _ground(bank: Bank, style: Style, rng: Rng, side: int, held: bool) -> Canvas:
-    """Paper, or another surface, before anything is written."""
-    on = style.on
+def ground(bank: Bank, on: frozenset[str], rng: Rng, side: int, *, held: bool = False) -> Canvas:
+    """Paper, or another surface, with what of `_SHARES` is on, before anything is written."""
     image = paper.surface(side, rng) if "surface" in on else paper.blank_paper(side, rng)
     if "bright" in on:
         image *= np.float32(rng.uniform(0.08, 0.45))
@@ -191,9 +173,7 @@ def _around(card: Box, rng: Rng, side: int) -> tuple[int, int, int, int]:
 
 
 def _cut(marks: list[Mark], layout: str, rng: Rng, side: int) -> tuple[int, int, int, int]:
-    """Left, top, width and height of the part that is the picture: mostly all of it. The finder reads large
-    pictures much reduced, and people photograph one digit in a strip.
-    """
+    """Left, top, width, height of the part that is the picture: mostly all, at times a digit in a strip."""
     if rng.random() > _CUT.get(layout, 0.28):
         return 0, 0, side, side
     long = log_uniform(rng, _SMALLEST_PICTURE, side)
@@ -216,7 +196,7 @@ def _cut(marks: list[Mark], layout: str, rng: Rng, side: int) -> tuple[int, int,
     return left, int(np.clip(y - height / 2, 0, side - height)), width, height
 
 
-def _kept(marks: list[Mark], picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+def kept(marks: list[Mark], picture: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Boxes cut at the page's edge; of what is cut off, tiny or faded away nothing is asked."""
     rows = []
     high_side, wide_side = picture.shape
@@ -235,54 +215,102 @@ def _kept(marks: list[Mark], picture: NDArray[np.uint8]) -> NDArray[np.float32]:
     return np.array(rows, np.float32).reshape(-1, 5)
 
 
-@dataclass(frozen=True, slots=True)
-class Pages:
-    """N pages, see `Page`."""
-
-    images: NDArray[np.uint8]  #: (N, side, side)
-    marks: NDArray[np.float32]  #: (N, MOST_MARKS, 5), what is left are rows of `NO_MARK`
-    seeds: NDArray[np.int64]  #: (N, 2) seed and variation
-    extents: NDArray[np.int64]  #: (N, 2) rows and columns of each; what lies beyond is not of it
-
-    def __len__(self) -> int:
-        return len(self.seeds)
+def photographed(image: NDArray[np.float32], rng: Rng, smallest: float) -> NDArray[np.uint8]:
+    """Photograph a page whose smallest digits are so many pixels high."""
+    image = np.clip(image, 0, 255)
+    _light(image, rng)
+    return _sensor(_lens(np.clip(image, 0, 255), rng, smallest), rng, smallest)
 
 
-@contextmanager
-def page_pool(bank: Path, workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that draw pages with a bank; InputError if it cannot be read."""
-    load_bank(bank)
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _prepare, (bank,))
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
+def _light(image: NDArray[np.float32], rng: Rng) -> None:
+    """Light that falls off, shadows with soft or hard edges, spots of glare."""
+    side = len(image)
+    line = np.linspace(-1, 1, side, dtype=np.float32)
+    if rng.random() < 0.6:
+        a, b = rng.normal(0, 0.22, 2)
+        field = 1 + np.float32(a) * line[None] + np.float32(b) * line[:, None]
+        if rng.random() < 0.4:
+            c = np.float32(rng.uniform(0, 0.3))
+            field = field - c * (line[None] ** 2 + line[:, None] ** 2) / 2
+        image *= np.clip(field, 0.25, 1.6)
+    if rng.random() < 0.3:
+        depth, shade = np.float32(rng.uniform(0.15, 0.65)), np.zeros((side // 2, side // 2), np.float32)
+        if rng.random() < 0.75:
+            corners = rng.uniform(-0.5, 1.5, (int(rng.integers(3, 6)), 2)) * (side // 2)
+            cv2.fillPoly(shade, [cv2.convexHull(corners.astype(np.int32))], 1.0)
+        else:  # bars
+            step, angle = rng.uniform(8, 60), rng.uniform(0, np.pi)
+            half = np.arange(side // 2, dtype=np.float32)
+            phase = (np.cos(angle) * half[None] + np.sin(angle) * half[:, None]) / step
+            shade[:] = (phase % 1) < rng.uniform(0.3, 0.7)
+        shade = np.asarray(cv2.GaussianBlur(shade, (0, 0), log_uniform(rng, 0.5, 14)))
+        image *= 1 - depth * np.asarray(cv2.resize(shade, (side, side), interpolation=cv2.INTER_LINEAR))
+    if rng.random() < 0.1:
+        x, y = rng.uniform(-1, 1, 2)
+        reach = rng.uniform(0.08, 0.6)
+        spot = np.exp(-((line[None] - x) ** 2 + (line[:, None] - y) ** 2) / np.float32(reach**2))
+        image += (255 - image) * np.float32(rng.uniform(0.2, 0.75)) * spot.astype(np.float32)
 
 
-def order(
-    pool: ProcessPoolExecutor, seeds: NDArray[np.int64], *, side: int, held: bool = False
-) -> list[Future[Pages]]:
-    """Ask for pages of seeds and variations, (N, 2)."""
-    parts = [seeds[at : at + _PART] for at in range(0, len(seeds), _PART)]
-    return [pool.submit(_draw, part, side, held) for part in parts]
+def _lens(image: NDArray[np.float32], rng: Rng, smallest: float) -> NDArray[np.float32]:
+    """Blur by focus or motion, as far as marks of ``smallest`` pixels stay legible."""
+    kind = rng.random()
+    if kind < 0.55:
+        most = min(0.09 * smallest, 6.0)
+        sigma = rng.uniform(0.3, max(0.5, most)) if rng.random() < 0.5 else rng.uniform(0.3, 0.9)
+        return np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
+    if kind >= 0.75:
+        return image
+    if kind < 0.65:  # a disc, as a lens out of focus gives
+        reach = max(1, round(rng.uniform(0.3, 1) * min(0.16 * smallest, 9)))
+        kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1,) * 2)
+    else:
+        reach = max(2, round(rng.uniform(0.3, 1) * min(0.28 * smallest, 21)))
+        kernel = line_kernel(reach | 1, rng.uniform(0, np.pi))
+    return np.asarray(cv2.filter2D(image, -1, kernel / np.float32(kernel.sum())), np.float32)
 
 
-def drawn(parts: Sequence[Future[Pages]]) -> Pages:
-    """Wait for the pages that were asked for, in their order."""
-    pages = [part.result() for part in parts]
-    return Pages(*(np.concatenate([getattr(p, f.name) for p in pages]) for f in fields(Pages)))
+def _sensor(image: NDArray[np.float32], rng: Rng, smallest: float) -> NDArray[np.uint8]:
+    """Few pixels, noise, a tone curve, sharpening, JPEG; dark on bright or bright on dark."""
+    side = len(image)
+    if rng.random() < 0.2 and smallest > 14:
+        share = max(rng.uniform(0.35, 1), 10 / smallest)
+        small = max(16, round(side * share))
+        down = cv2.resize(image, (small, small), interpolation=cv2.INTER_AREA)
+        way = cv2.INTER_NEAREST if rng.random() < 0.15 else cv2.INTER_LINEAR
+        image = np.asarray(cv2.resize(down, (side, side), interpolation=way), np.float32)
+    if rng.random() < 0.15:
+        soft = cv2.GaussianBlur(image, (0, 0), rng.uniform(0.8, 2.5))
+        image = image + np.float32(rng.uniform(0.3, 1.8)) * (image - soft)
+    if rng.random() < 0.3:
+        gamma = np.float32(np.exp(rng.normal(0, 0.35)))
+        image = np.float32(255) * (np.clip(image, 0, 255) / np.float32(255)) ** gamma
+    if rng.random() < 0.12:
+        image = np.float32(255) - image
+    strength = log_uniform(rng, 0.3, 9)
+    grain = noise((side, side), rng)
+    if rng.random() < 0.3:
+        soft = cv2.GaussianBlur(grain, (0, 0), 0.8)
+        grain = np.asarray(soft, np.float32) * np.float32(1.6)
+    image = image + np.float32(strength) * grain
+    if rng.random() < 0.12:  # a dark picture
+        image = image * np.float32(rng.uniform(0.15, 0.5)) + np.float32(rng.uniform(0, 30))
+    picture = np.clip(image, 0, 255).astype(np.uint8)
+    if rng.random() < 0.45:
+        _, file = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, int(rng.integers(12, 95))])
+        picture = np.asarray(cv2.imdecode(file, cv2.IMREAD_UNCHANGED), np.uint8)
+    return picture
 
 
-def _prepare(bank: Path) -> None:
+_banks: list[Bank] = []  # of a process that draws
+
+
+def prepare(bank: Path) -> None:
+    """Let this process draw with a bank."""
     cv2.setNumThreads(1)
     _banks.append(load_bank(bank))
 
 
-def _draw(seeds: NDArray[np.int64], side: int, held: bool) -> Pages:
-    marks = np.zeros((len(seeds), MOST_MARKS, 5), np.float32)
-    marks[:, :, 0] = NO_MARK
-    pages = [draw_page(_banks[0], *seed, side=side, held=held) for seed in seeds.tolist()]
-    for row, page in zip(marks, pages, strict=True):
-        row[: len(page.marks)] = page.marks[:MOST_MARKS]
-    extents = np.array([page.extent for page in pages], np.int64)
-    return Pages(np.stack([page.image for page in pages]), marks, seeds, extents)
+def draw_pages(seeds: list[tuple[int, int]], side: int, held: bool) -> list[Page]:
+    """Draw pages of seeds and variations in a process that is prepared."""
+    return [draw_page(_banks[-1], *seed, side=side, held=held) for seed in seeds]

@@ -21,7 +21,13 @@ def blank_paper(side: int, rng: Rng) -> Image:
         image += np.float32(log_uniform(rng, 0.6, 14)) * octaves(side, cells, rng.uniform(0.5, 1.4), rng)
     kind = rng.random()
     if kind < 0.12:
-        _flecks(image, rng)
+        rough = cv2.GaussianBlur(noise((side, side), rng), (0, 0), rng.uniform(0.6, 1.6))
+        spots = np.clip((np.asarray(rough) / float(rough.std()) - rng.uniform(2.2, 3.2)) * 2, 0, 1)
+        image -= np.float32(rng.uniform(20, 90)) * spots
+        for _ in range(int(rng.integers(0, 25))):  # dark flecks and short fibres
+            x, y = rng.uniform(0, side, 2)
+            points = np.cumsum(np.r_[[(x, y)], rng.normal(0, 4, (4, 2))], axis=0)
+            _path(image, points, float(image[int(y), int(x)]) - rng.uniform(8, 50), 1)
     elif kind < 0.28:
         fine_pattern(image, rng)
     return image
@@ -30,18 +36,6 @@ def blank_paper(side: int, rng: Rng) -> Image:
 def _path(image: Image, points: NDArray[np.float64], level: float, thick: int) -> None:
     at = points.astype(np.int32)
     cv2.polylines(image, [at], False, level, max(1, thick), cv2.LINE_AA)
-
-
-def _flecks(image: Image, rng: Rng) -> None:
-    """Recycled paper: dark flecks and short fibres."""
-    side = len(image)
-    rough = cv2.GaussianBlur(noise((side, side), rng), (0, 0), rng.uniform(0.6, 1.6))
-    spots = np.clip((np.asarray(rough) / float(rough.std()) - rng.uniform(2.2, 3.2)) * 2, 0, 1)
-    image -= np.float32(rng.uniform(20, 90)) * spots
-    for _ in range(int(rng.integers(0, 25))):
-        x, y = rng.uniform(0, side, 2)
-        points = np.cumsum(np.r_[[(x, y)], rng.normal(0, 4, (4, 2))], axis=0)
-        _path(image, points, float(image[int(y), int(x)]) - rng.uniform(8, 50), 1)
 
 
 def fine_pattern(image: Image, rng: Rng) -> None:
@@ -231,9 +225,7 @@ def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:
 def card_on(
     image: Image, under: Image, around: tuple[float, float, float, float], rng: Rng
 ) -> tuple[float, float, float, float]:
-    """Leave of a page a card ``around`` a box (left, top, width, height) on a surface ``under`` it. At times
-    a thumb holds it. Returns the card's own box.
-    """
+    """Leave a card ``around`` a box, on a surface ``under`` it, at times held by a thumb; return its box."""
     left, top, wide, high = around
     middle = np.array([left + wide / 2, top + high / 2])
     corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * (wide / 2, high / 2)

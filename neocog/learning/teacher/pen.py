@@ -50,10 +50,7 @@ def any_pen(rng: Rng) -> Pen:
 
 
 def ink(lines: Sequence[Line], width: float, pen: Pen, rng: Rng) -> tuple[Cover, int, int]:
-    """Draw strokes, each (n, 2) points (x, y) in pixels of the page, ``width`` pixels wide. Returns their
-    cover by ink (h, w), 0 .. 1, and column and row of its upper left pixel. The pen gives pressure, nib and
-    grain; its own width is not looked at.
-    """
+    """Draw strokes (n, 2), (x, y), ``width`` pixels wide: cover by ink (h, w), its column and row."""
     zoom = 4 if width < 1.5 else 2 if width < 5 else 1
     edge = width * (1 + pen.pressure) / 2 + 1.5
     whole = np.concatenate(lines)
@@ -174,9 +171,7 @@ LIKE_DIGITS = "OoIlSsZzBbqgDQYyJjTtViGCcUuLePp"
 
 @cache
 def shape(character: str) -> tuple[Line, list[int]]:
-    """Strokes of a sign or a letter: points (n, 2), where its strokes begin, and n. The points (x, y) are 0
-    .. 1 from the top of capitals to the baseline.
-    """
+    """Strokes of a sign or a letter: points (n, 2), 0 .. 1 from top to baseline, and where they begin."""
     strokes = (_SIGN_LINES.get(character) or _LETTER_LINES[character]).split()
     points = [[(int(at[0]), int(at[1])) for at in stroke.split("-")] for stroke in strokes]
     cuts = np.cumsum([0, *map(len, points)]).tolist()

@@ -92,7 +92,7 @@ addEventListener("paste", (event) => add(named(event.clipboardData.files)));
 
 const worth = (digit) => isDoubtful(digit) - (digit.char === "?" ? -1 : digit.p);
 const byDoubt = (page) => digitsOf(page).sort((a, b) => worth(b) - worth(a));
-const digitsOf = (page) => page.tokens.filter((token) => token.box); // and signs of whole lines
+const digitsOf = (page) => page.tokens.filter((token) => token.box);
 const spelled = (some) => some.map((token) => token.char).join("");
 export const textOf = (page) => spelled(page.tokens);
 const isDigit = (token) => /[0-9?]/.test(token.char);
@@ -405,8 +405,7 @@ export function corrected(page) {
   const known = ({ char, p = 1, box = null, corrected_from }) => ({ char, p, box, corrected_from });
   const digits = page.tokens.filter(isDigit).map((token) =>
     ({ ...known(token), margin: token.margin ?? 0, reason: token.reason ?? null }));
-  const others = digitsOf(page).filter((token) => !isDigit(token)).map(known);
-  const signs = [...(record.reader === "lines" ? [] : record.signs), ...others];
+  const signs = digitsOf(page).filter((token) => !isDigit(token)).map(known);
   return { ...record, ...(text === record.text && { lines }), text, digits, signs };
 }
 

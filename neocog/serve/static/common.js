@@ -39,11 +39,11 @@ export async function read(file, name, more = "") {
   return (await ask(`api/read?name=${encodeURIComponent(name)}${more}`, file)).json();
 }
 
-// The characters of a text: its digits, and signs where whole lines were read, have a box and p.
+// The characters of a text: its digits and signs have a box and p.
 export function tokens(record) {
   const numbers = (record.lines ?? []).flatMap((line) => line.numbers ?? []);
   const wholes = new Map(numbers.flatMap(({ p, chars }) => chars.map(({ box }) => [`${box}`, p])));
-  const left = [record.digits, record.reader === "lines" ? record.signs : []].map((some) =>
+  const left = [record.digits, record.signs ?? []].map((some) =>
     some.map((own) => ({ ...own, whole: wholes.get(`${own.box}`) })));
   const parts = [...record.text].map((char) =>
     left.find(([first]) => first?.char === char)?.shift() ?? { char });

@@ -1,1 +1,0 @@
-"""Made pages: handwriting under hard conditions, drawn from single digits."""
