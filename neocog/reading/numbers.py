@@ -26,7 +26,7 @@ from neocog.reading.records import (
 from neocog.reading.words import around
 from neocog.vision.finder import Finding
 from neocog.vision.page import TURNS, seen, turned, turned_back
-from neocog.vision.strips import Strip, StripSettings, strips
+from neocog.vision.strips import FRAME, Strip, StripSettings, strips
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
@@ -95,8 +95,7 @@ def of_strips(
     reader: "Reader", grey: NDArray[np.uint8], marks: Finding, *, apart: bool
 ) -> Iterator[tuple[list[int], Logs, partial[list[tuple[Box, float]]]]]:
     """Yield lines as `neocog.reading.boxes.of_boxes` does, their strips read one after another."""
-    settings = StripSettings(full=0.0) if apart else None  # a camera's frame is more than one line
-    cut, answers = answered(reader.engine, grey, marks, settings)
+    cut, answers = answered(reader.engine, grey, marks, FRAME if apart else None)
     for _, parts in groupby(
         zip(cut, answers, strict=True), key=lambda pair: id(pair[0]) if apart else pair[0].line
     ):

@@ -49,6 +49,10 @@ class StripSettings:
     most: int = 400  #: strips of a page
 
 
+FRAME = StripSettings(full=0.0)
+"""Of a camera's frame, which shows more than one line."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Strip:
     """A piece of a line of writing."""
