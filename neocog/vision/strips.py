@@ -145,16 +145,18 @@ def _rows(grey: Grey) -> tuple[int, int]:
 def _dark(grey: Grey, first: int = 0, last: int | None = None) -> Grey:
     """A strip with dark ink, of one whose ink may be bright: if what stands out of the paper mostly is.
 
-    Digits stand from column ``first`` to ``last``; beside them the paper may end.
+    It is so along the strip and between its digits, from column ``first`` to ``last``: beside them the paper
+    may end, between them stand walls of cells.
     """
     import cv2
 
-    inner = grey[ROWS // 8 : -ROWS // 8, first:last]
-    small = cv2.resize(inner, (inner.shape[1] // 2, ROWS * 3 // 8), interpolation=cv2.INTER_AREA)
-    off = cv2.subtract(small, cv2.blur(small, (15, 15)), dtype=cv2.CV_32F)
-    square = off * off
-    bright = float((square * off).mean()) > _SKEWED * float(square.mean()) ** 1.5
-    return 255 - grey if bright else grey
+    for inner in (grey[ROWS // 8 : -ROWS // 8], grey[ROWS // 8 : -ROWS // 8, first:last]):
+        small = cv2.resize(inner, (inner.shape[1] // 2, ROWS * 3 // 8), interpolation=cv2.INTER_AREA)
+        off = cv2.subtract(small, cv2.blur(small, (15, 15)), dtype=cv2.CV_32F)
+        square = off * off
+        if not float((square * off).mean()) > _SKEWED * float(square.mean()) ** 1.5:
+            return grey
+    return 255 - grey
 
 
 def voted_slope(boxes: Boxes) -> float:
