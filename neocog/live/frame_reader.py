@@ -24,7 +24,7 @@ LONG_SIDE = 640
 """A frame, or the region of it that is read, is searched at this long side, in pixels."""
 
 _LEAST = 24  # pixels of a region's side
-_LIVES = (3, 4)  # frames for which a reading holds, in turn: fewer than `neocog.live.announce.HOLD`
+_LIVES = (2, 3)  # frames for which a reading holds, in turn: no single one is then agreed on for `HOLD`
 _ROWS = 24  # to which a line is scaled to see whether it is the same
 _ALIKE = 0.95  # correlation from which it is
 _SURE = 0.35  # scores of marks that count
