@@ -26,20 +26,19 @@ def step_of(ink: Mask, free: Mask, digits: Any, least: float, most: float) -> tu
     import cv2
 
     high, wide = ink.shape
+    steps = np.arange(round(least), min(round(most), wide // 2) + 1)
+    even = np.abs(np.exp(2j * np.pi * np.asarray(digits) / steps[:, None]).mean(axis=1)) > _EVEN
     rule = np.ones((1, round(2 * least)), np.uint8)  # what goes through comes again after any step
     outer = ink & free & (cv2.morphologyEx(ink.astype(np.uint8), cv2.MORPH_OPEN, rule) == 0)
-    first, last = round(least), min(round(most), wide // 2)
-    if last < first or len(digits) < 2 or outer.sum() < _LEAST * ink.sum():
+    if not even.any() or outer.sum() < _LEAST * ink.sum():
         return None
-    size = 2 * high, wide + 3 * last + 8
+    size = 2 * high, wide + 3 * int(steps[-1]) + 8
     near = wider(outer)
     of, *to = (np.fft.rfft2(mask, size) for mask in (outer, near, free))
     again, seen = (np.fft.irfft2(of.conj() * other, size) for other in to)
     shares = again / np.maximum(seen, _LEAST * outer.sum())  # of what could come again, by rows and columns
     drift = np.arange(-_DRIFT, _DRIFT + 1)
     best = shares[drift].max(axis=0)
-    steps = np.arange(first, last + 1)
-    even = np.abs(np.exp(2j * np.pi * np.asarray(digits) / steps[:, None]).mean(axis=1)) > _EVEN
     steps = steps[even & (best[steps] >= best[steps - 1]) & (best[steps] >= best[steps + 1])]
     found, told = None, _AGAIN
     for step in sorted(steps[np.argsort(-best[steps])][:5].tolist()):

@@ -229,7 +229,7 @@ def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) ->
     page = _Page(grey, found[found.scores >= settings.least], settings)
     tall = page.tall(range(len(page.boxes))) if page.digits.any() else 0.0
     low = len(grey) < min(page.wide, settings.full * tall) and page.wide < WIDEST / settings.tall * tall
-    if low and len(lines_of(page.boxes, page.digits, settings)) == 1:
+    if low and page.one_line():
         return [page.whole()]
     return list(islice(page.strips(), settings.most))
 
@@ -244,7 +244,7 @@ class _Page:
         self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
         self.sure = (found.kinds < 10) & (found.scores >= settings.score)
         self.digits = self.sure | (_HIGH[found.kinds] & (found.scores >= settings.score))
-        self.signs = found.kinds >= 10
+        self.signs, self.scores = found.kinds >= 10, found.scores
         self.slope = voted_slope(self.boxes[self.digits])
 
     def strips(self) -> Iterator[Strip]:
@@ -274,6 +274,14 @@ class _Page:
                     ink = ink_of(grey, plain)
                 alone = ink_of(grey, plain & self.kept(ink, part, at, down))
                 yield Strip(ink, tuple(part), number, at, down, alone)
+
+    def one_line(self) -> bool:
+        """Whether there is little above and below the line that most marks are of: a third, by scores."""
+        lines = lines_of(self.boxes, self.digits, self.settings)
+        ends = [(self.left[line].min(), self.right[line].max(), self.scores[line].sum()) for line in lines]
+        left, right, most = max(ends, key=lambda one: one[2])
+        over = [score for first, last, score in ends if first < right and last > left]
+        return bool(sum(over) < 4 / 3 * most)
 
     def whole(self) -> Strip:
         """The page as one strip."""
@@ -307,8 +315,10 @@ class _Page:
 
     def cells(self, line: list[int], at: Floats, down: Floats, seen: Grey) -> tuple[Floats | None, list[int]]:
         """Pixels, x and y, from each cell of a form to the next, if a line has cells; its marks but print."""
-        dark = ink_of(_dark(seen)) > _INK
         digits = np.searchsorted(at[:, 0], self.middle[[k for k in line if self.sure[k]], 0])
+        if len(digits) < 2:
+            return None, line
+        dark = ink_of(_dark(seen)) > _INK
         least, most = (share * self.settings.tall for share in _CELL)
         found = step_of(dark, self.free(line, at, down, _BAND), digits, least, most)
         if found is None:
