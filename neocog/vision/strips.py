@@ -27,10 +27,7 @@ _SKEWED = 0.15  # skewness of greys from which ink is bright
 _INK = 0.2  # from which ink may be print
 _BAND = 64  # rows around a line in which rules and cells are looked for
 _CELL = 0.7, 2.6  # how far it is from a cell to the next, in heights of digits
-_OWN = (
-    0.6,
-    0.3,
-)  # share of the ink of most digits that is no print if there are cells; of each that is a digit
+_OWN = 0.6, 0.3  # shares of the ink that is no print: of most digits if there are cells, of each digit
 _RULE = 10  # grey levels that a rule stands out of its paper
 _HIGH = np.isin(np.arange(10 + len(SIGNS)), [10 + SIGNS.index(sign) for sign in "/()"])  # as digits are
 
@@ -248,7 +245,7 @@ class _Page:
         self.slope = voted_slope(self.boxes[self.digits])
 
     def strips(self) -> Iterator[Strip]:
-        for number, line in enumerate(lines_of(self.boxes, self.digits, self.settings)):
+        for number, line in enumerate(self.lines()):
             band = self.band(line)
             cells, shown = self.cells(line, *band)
             rules, tall = self.rules(*band), self.tall(shown)
@@ -275,9 +272,13 @@ class _Page:
                 alone = ink_of(grey, plain & self.kept(ink, part, at, down))
                 yield Strip(ink, tuple(part), number, at, down, alone)
 
+    def lines(self) -> list[list[int]]:
+        """`lines_of` digits; a stem of a 7 that is taken for a sign would lead off them."""
+        return lines_of(self.boxes, self.sure if self.sure.any() else self.digits, self.settings)
+
     def one_line(self) -> bool:
         """Whether there is little above and below the line that most marks are of: a third, by scores."""
-        lines = lines_of(self.boxes, self.digits, self.settings)
+        lines = self.lines()
         ends = [(self.left[line].min(), self.right[line].max(), self.scores[line].sum()) for line in lines]
         left, right, most = max(ends, key=lambda one: one[2])
         over = [score for first, last, score in ends if first < right and last > left]
