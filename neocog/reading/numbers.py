@@ -137,9 +137,9 @@ def _line(
     score: float,
     others: Finding,
 ) -> TextLine | None:
-    """What a line says; None if it has no digit, or hardly is a number: p and the mean ``score`` of its marks.
+    """What a line says; None if it has no digit, or hardly is a number, by p and ``score``.
 
-    ``others``: no marks of it.
+    ``score``: the mean of its marks; ``others``: no marks of it.
     """
     number, margin = _number(logp, reader)
     letters = margin is None and number.p ** (1 / max(1, len(number.text))) * score < _NUMBER
