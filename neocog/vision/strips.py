@@ -25,6 +25,7 @@ Boxes = NDArray[np.floating[Any]]
 
 _SKEWED = 0.15  # skewness of greys from which ink is bright
 _INK = 0.2  # from which ink may be print
+_FULL = 0.5  # from which it is no blurred edge
 _BAND = 64  # rows around a line in which rules and cells are looked for
 _CELL = 0.7, 2.6  # how far it is from a cell to the next, in heights of digits
 _OWN = 0.6, 0.3  # shares of the ink that is no print: of most digits if there are cells, of each digit
@@ -267,7 +268,7 @@ class _Page:
                 ink = ink_of(grey)
                 plain = np.ones(ink.shape, np.bool_)
                 if cells is not None:
-                    plain = ~self.print(ink > _INK, line, at, down, cells)
+                    plain = ~self.print(ink, line, at, down, cells)
                     ink = ink_of(grey, plain)
                 alone = ink_of(grey, plain & self.kept(ink, part, at, down))
                 yield Strip(ink, tuple(part), number, at, down, alone)
@@ -319,13 +320,14 @@ class _Page:
         digits = np.searchsorted(at[:, 0], self.middle[[k for k in line if self.sure[k]], 0])
         if len(digits) < 2:
             return None, line
-        dark = ink_of(_dark(seen)) > _INK
+        ink = ink_of(_dark(seen))
+        dark = ink > _INK
         least, most = (share * self.settings.tall for share in _CELL)
         found = step_of(dark, self.free(line, at, down, _BAND), digits, least, most)
         if found is None:
             return None, line
         step = found[0] * (at[-1] - at[0]) / (len(at) - 1) + found[1] * down[len(at) // 2]
-        plain, own = dark & ~self.print(dark, line, at, down, step), dict[int, float]()
+        plain, own = dark & ~self.print(ink, line, at, down, step), dict[int, float]()
         for k in line:
             inside = self.covered([k], at, down, _BAND)
             own[k] = float((plain & inside).sum() / max(1, (dark & inside).sum()))
@@ -404,18 +406,20 @@ class _Page:
         return ~self.covered([k for k in line if self.sure[k] or low[k]], at, down, rows)
 
     def print(
-        self, dark: NDArray[np.bool_], line: Sequence[int], at: Floats, down: Floats, step: Floats
+        self, ink: Ink, line: Sequence[int], at: Floats, down: Floats, step: Floats
     ) -> NDArray[np.bool_]:
         """Where ink (H, w) comes again in the cells around, so it is print, but for strokes across it."""
         import cv2
 
-        looked, again = np.zeros((2, len(AROUND), *dark.shape), np.bool_)
+        dark = ink > _INK
+        looked, again = np.zeros((2, len(AROUND), *ink.shape), np.bool_)
         for n, k in enumerate(AROUND):
             there = at + k * step
             on_page = (there[:, 0] >= 0) & (there[:, 0] < self.wide)
             looked[n] = self.free(line, there, down, len(dark)) & on_page
             again[n] = looked[n] & wider(ink_of(_dark(self.seen(there, down, len(dark)))) > _INK)
-        out = wider(dark & repeated(looked, again))
+        out = dark & repeated(looked, again)
+        out |= wider(out) & (ink < _FULL)  # and its blurred edge
         strokes = cv2.morphologyEx((dark & ~out).astype(np.uint8), cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
         return np.asarray(out & (strokes == 0))
 
