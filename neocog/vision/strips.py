@@ -254,14 +254,9 @@ class _Page:
             walls &= (self.boxes[:, 2] < 0.4 * tall) & ~self.sure
             kept = [k for k in shown if not walls[k]]
             own = kept if self.digits[kept].any() else shown
-            parts = self.parts(own, rules, self.settings.gap)
-            ends = [(self.left[part].min(), self.right[part].max()) for part in parts]
-            crossed = np.diff(np.searchsorted(rules, ends)).sum()
-            between = np.diff(np.searchsorted(rules, (ends[0][0], ends[-1][1]))).sum() - crossed
-            comb = len(parts) > 1 and median(map(len, parts)) < 2
-            if cells is not None or crossed > between or comb:  # squares, too
+            if cells is not None:  # walls are no rules
                 rules = rules[:0]
-                parts = self.parts(own, rules, self.settings.gap if cells is None else np.inf)
+            parts = self.parts(own, rules, self.settings.gap if cells is None else np.inf)
             for part in parts:
                 at, down = self.path(part, *self.ends(part, rules))
                 grey = _dark(self.seen(at, down))
