@@ -414,7 +414,8 @@ class _Page:
             looked[n] = self.free(line, there, down, len(dark)) & on_page
             again[n] = looked[n] & wider(ink_of(_dark(self.seen(there, down, len(dark)))) > _INK)
         out = dark & repeated(looked, again)
-        out |= wider(out) & (ink < _FULL)  # and its blurred edge
+        free = self.free(line, at, down, len(ink))
+        out |= wider(out) & (free | (ink < _FULL))  # and its edge, but for what may be a stroke
         strokes = cv2.morphologyEx((dark & ~out).astype(np.uint8), cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
         return np.asarray(out & (strokes == 0))
 
