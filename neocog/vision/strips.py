@@ -4,7 +4,7 @@ The finder's marks that stand at one height make a line. It is parted where mark
 rule stands between them; each part is bent straight and scaled by the height of its digits.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import median
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network.lines import NARROWEST, ROWS, WIDEST
+from neocog.vision.cells import AROUND, repeated, step_of, wider
 from neocog.vision.finder import SIGNS, Finding
 
 Grey = NDArray[np.uint8]
@@ -23,6 +24,11 @@ Boxes = NDArray[np.floating[Any]]
 """Left, top, width and height in pixels of the page, (N, 4)."""
 
 _SKEWED = 0.15  # skewness of greys from which ink is bright
+_INK = 0.2  # from which ink may be print
+_FULL = 0.5  # from which it is no blurred edge
+_BAND = 64  # rows around a line in which rules and cells are looked for
+_CELL = 0.7, 2.6  # how far it is from a cell to the next, in heights of digits
+_OWN = 0.6, 0.3  # shares of the ink that is no print: of most digits if there are cells, of each digit
 _RULE = 10  # grey levels that a rule stands out of its paper
 _HIGH = np.isin(np.arange(10 + len(SIGNS)), [10 + SIGNS.index(sign) for sign in "/()"])  # as digits are
 
@@ -230,7 +236,7 @@ def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) ->
     page = _Page(grey, found[found.scores >= settings.least], settings)
     tall = page.tall(range(len(page.boxes))) if page.digits.any() else 0.0
     low = len(grey) < min(page.wide, settings.full * tall) and page.wide < WIDEST / settings.tall * tall
-    if low and len(lines_of(page.boxes, page.digits, settings)) == 1:
+    if low and page.one_line():
         return [page.whole()]
     return list(islice(page.strips(), settings.most))
 
@@ -245,23 +251,21 @@ class _Page:
         self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
         self.sure = (found.kinds < 10) & (found.scores >= settings.score)
         self.digits = self.sure | (_HIGH[found.kinds] & (found.scores >= settings.score))
-        self.signs = found.kinds >= 10
+        self.signs, self.scores = found.kinds >= 10, found.scores
         self.slope = voted_slope(self.boxes[self.digits])
 
     def strips(self) -> Iterator[Strip]:
-        for number, line in enumerate(lines_of(self.boxes, self.digits, self.settings)):
-            rules, tall = self.rules(line), self.tall(line)
+        for number, line in enumerate(self.lines()):
+            band = self.band(line)
+            cells, shown = self.cells(line, *band)
+            rules, tall = self.rules(*band), self.tall(shown)
             walls = np.searchsorted(rules, self.right) > np.searchsorted(rules, self.left)
             walls &= (self.boxes[:, 2] < 0.4 * tall) & ~self.sure
-            kept = [k for k in line if not walls[k]]
-            line = kept if self.digits[kept].any() else line
-            parts = self.parts(line, rules)
-            ends = [(self.left[part].min(), self.right[part].max()) for part in parts]
-            crossed = np.diff(np.searchsorted(rules, ends)).sum()
-            between = np.diff(np.searchsorted(rules, (ends[0][0], ends[-1][1]))).sum() - crossed
-            if crossed > between or (len(parts) > 1 and median(map(len, parts)) < 2):  # squares, a comb
+            kept = [k for k in shown if not walls[k]]
+            own = kept if self.digits[kept].any() else shown
+            if cells is not None:  # walls are no rules
                 rules = rules[:0]
-                parts = self.parts(line, rules)
+            parts = self.parts(own, rules, self.settings.gap if cells is None else np.inf)
             for part in parts:
                 at, down = self.path(part, *self.ends(part, rules))
                 own = [k for k in part if self.digits[k]]
@@ -269,8 +273,24 @@ class _Page:
                 first, last = np.searchsorted(at[:, 0], own_ends).tolist()
                 grey = _dark(self.seen(at, down), max(0, first - 2), last + 2)
                 ink = ink_of(grey)
-                alone = ink_of(grey, self.kept(ink, part, at, down))
+                plain = np.ones(ink.shape, np.bool_)
+                if cells is not None:
+                    plain = ~self.print(ink, line, at, down, cells)
+                    ink = ink_of(grey, plain)
+                alone = ink_of(grey, plain & self.kept(ink, part, at, down))
                 yield Strip(ink, tuple(part), number, at, down, alone)
+
+    def lines(self) -> list[list[int]]:
+        """`lines_of` digits; a stem of a 7 that is taken for a sign would lead off them."""
+        return lines_of(self.boxes, self.sure if self.sure.any() else self.digits, self.settings)
+
+    def one_line(self) -> bool:
+        """Whether there is little above and below the line that most marks are of: a third, by scores."""
+        lines = self.lines()
+        ends = [(self.left[line].min(), self.right[line].max(), self.scores[line].sum()) for line in lines]
+        left, right, most = max(ends, key=lambda one: one[2])
+        over = [score for first, last, score in ends if first < right and last > left]
+        return bool(sum(over) < 4 / 3 * most)
 
     def whole(self) -> Strip:
         """The page as one strip."""
@@ -286,20 +306,43 @@ class _Page:
         """Height of the digits of a line."""
         return _ranked(self.boxes[[k for k in part if self.digits[k]] or part, 3], 0.9)
 
-    def rules(self, line: list[int]) -> Floats:
+    def band(self, line: list[int]) -> tuple[Floats, Floats, Grey]:
+        """What is on and around a line: `Strip.middle`, `Strip.down`, and greys (_BAND, w)."""
+        edge = 2 * self.tall(line)
+        at, down = self.path(line, self.left[line].min() - edge, self.right[line].max() + edge, 8 * WIDEST)
+        return at, down, self.seen(at, down, _BAND)
+
+    def rules(self, at: Floats, _: Floats, seen: Grey) -> Floats:
         """Columns of the page at which rules cross a line, and go on above and below; from left to right."""
         import cv2
 
-        edge = self.settings.spare * self.tall(line)
-        at, down = self.path(line, self.left[line].min() - edge, self.right[line].max() + edge, coarse=2)
-        seen = self.seen(at, down, 32)
         found = np.zeros(len(at), np.bool_)
         for way in (cv2.MORPH_BLACKHAT, cv2.MORPH_TOPHAT):
-            thin = cv2.morphologyEx(seen, way, np.ones((1, 9), np.uint8))
-            found |= (cv2.dilate(thin, np.ones((1, 3), np.uint8)) > _RULE).mean(axis=0) > 0.9
+            thin = cv2.morphologyEx(seen, way, np.ones((1, 17), np.uint8))
+            found |= (cv2.dilate(thin, np.ones((1, 5), np.uint8)) > _RULE).mean(axis=0) > 0.9
         return np.asarray(at[found, 0])
 
-    def parts(self, line: list[int], rules: Floats) -> list[list[int]]:
+    def cells(self, line: list[int], at: Floats, down: Floats, seen: Grey) -> tuple[Floats | None, list[int]]:
+        """Pixels, x and y, from each cell of a form to the next, if a line has cells; its marks but print."""
+        digits = np.searchsorted(at[:, 0], self.middle[[k for k in line if self.sure[k]], 0])
+        if len(digits) < 2:
+            return None, line
+        ink = ink_of(_dark(seen))
+        dark = ink > _INK
+        least, most = (share * self.settings.tall for share in _CELL)
+        found = step_of(dark, self.free(line, at, down, _BAND), digits, least, most)
+        if found is None:
+            return None, line
+        step = found[0] * (at[-1] - at[0]) / (len(at) - 1) + found[1] * down[len(at) // 2]
+        plain, own = dark & ~self.print(ink, line, at, down, step), dict[int, float]()
+        for k in line:
+            inside = self.covered([k], at, down, _BAND)
+            own[k] = float((plain & inside).sum() / max(1, (dark & inside).sum()))
+        if median(own[k] for k in line if self.digits[k]) < _OWN[0]:
+            return None, line
+        return step, [k for k in line if own[k] > _OWN[1]]
+
+    def parts(self, line: list[int], rules: Floats, gap: float) -> list[list[int]]:
         """Cut a line where a gap is wide, and at the widest while it is too long; each part has a digit."""
         out, todo = [], [line]
         while todo:
@@ -307,7 +350,7 @@ class _Page:
             left, right, tall = self.left[part], np.maximum.accumulate(self.right[part]), self.tall(part)
             gaps, long = (left[1:] - right[:-1]) / tall, right[-1] - left.min()
             ruled = np.searchsorted(rules, left[1:]) > np.searchsorted(rules, right[:-1])
-            wide = gaps > np.where(ruled, self.settings.cell, self.settings.gap)
+            wide = gaps > np.where(ruled, self.settings.cell, gap)
             if wide.any() or (len(gaps) and long > (WIDEST / self.settings.tall - 3) * tall):
                 off = np.abs((left[1:] + right[:-1] - left.min() - right[-1]) / long)
                 k = int((gaps - off + 1e6 * wide).argmax()) + 1  # of equal gaps the one in the middle
@@ -329,7 +372,9 @@ class _Page:
             out.append(way * max(min(stops), end + 0.1 * tall))
         return out[0], out[1]
 
-    def path(self, part: Sequence[int], left: float, right: float, coarse: int = 1) -> tuple[Floats, Floats]:
+    def path(
+        self, part: Sequence[int], left: float, right: float, most: int = WIDEST
+    ) -> tuple[Floats, Floats]:
         """`Strip.middle` and `Strip.down`: a parabola through the middles of the digits, ridge regression."""
         settings, tall = self.settings, self.tall(part)
         own = [k for k in part if self.digits[k] and self.boxes[k, 3] > 0.6 * tall] or list(part)
@@ -341,9 +386,9 @@ class _Page:
         fit[1] += self.slope
         off = self.boxes[own, 1] - level - tall * (fit @ powers)
         top, foot = _ranked(off, 0.1), _ranked(off + self.boxes[own, 3], 0.9)
-        unit = coarse * (foot - top) / settings.tall / np.hypot(1, fit[1])
+        unit = (foot - top) / settings.tall / np.hypot(1, fit[1])
         wide = round((right - left) * np.hypot(1, fit[1]) / unit)
-        wide = min(max(wide, NARROWEST), WIDEST if coarse == 1 else 8 * WIDEST)
+        wide = min(max(wide, NARROWEST), most)
         along = left + (np.arange(wide) + 0.5) * (right - left) / wide
         x = (along - centre) / tall
         y = level + (top + foot) / 2 + tall * (fit @ np.vander(x, 3, increasing=True).T)
@@ -351,18 +396,48 @@ class _Page:
         down = np.stack([-rise, np.ones(wide)]) * unit / np.hypot(1, rise)
         return np.stack([along, y], axis=1), down.T
 
+    def covered(self, marks: Iterable[int], at: Floats, down: Floats, rows: int = ROWS) -> NDArray[np.bool_]:
+        """Where boxes of marks are on a strip, (rows, w)."""
+        inside = np.zeros((rows, len(at)), np.bool_)
+        for k in marks:
+            first, last = np.searchsorted(at[:, 0], (self.left[k], self.right[k]))
+            middle = at[min((first + last) // 2, len(at) - 1), 1]
+            off = self.boxes[k, 1] + (0, self.boxes[k, 3]) - middle
+            top, foot = np.clip(off / np.hypot(*down[0]) + rows / 2, 0, rows).astype(int)
+            inside[top : foot + 1, first:last] = True
+        return inside
+
+    def free(self, line: Sequence[int], at: Floats, down: Floats, rows: int) -> NDArray[np.bool_]:
+        """Where none of a line's digits and low signs is, (rows, w); a high sign may be a wall."""
+        low = self.signs & (self.boxes[:, 3] < 0.6 * self.tall(line))
+        return ~self.covered([k for k in line if self.sure[k] or low[k]], at, down, rows)
+
+    def print(
+        self, ink: Ink, line: Sequence[int], at: Floats, down: Floats, step: Floats
+    ) -> NDArray[np.bool_]:
+        """Where ink (H, w) comes again in the cells around, so it is print, but for strokes across it."""
+        import cv2
+
+        dark = ink > _INK
+        looked, again = np.zeros((2, len(AROUND), *ink.shape), np.bool_)
+        for n, k in enumerate(AROUND):
+            there = at + k * step
+            on_page = (there[:, 0] >= 0) & (there[:, 0] < self.wide)
+            looked[n] = self.free(line, there, down, len(dark)) & on_page
+            again[n] = looked[n] & wider(ink_of(_dark(self.seen(there, down, len(dark)))) > _INK)
+        out = dark & repeated(looked, again)
+        free = self.free(line, at, down, len(ink))
+        out |= wider(out) & (free | (ink < _FULL))  # and its edge, but for what may be a stroke
+        strokes = cv2.morphologyEx((dark & ~out).astype(np.uint8), cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
+        return np.asarray(out & (strokes == 0))
+
     def kept(self, ink: Ink, part: Sequence[int], at: Floats, down: Floats) -> NDArray[np.bool_]:
         """Where a strip's marks are, and strokes of which most is there, (48, w)."""
         import cv2
 
-        inside = np.zeros(ink.shape, np.uint8)
-        for k in part:
-            if self.sure[k] or (self.signs[k] and self.boxes[k, 3] < 1.3 * self.tall(part)):
-                first, last = np.searchsorted(at[:, 0], (self.left[k], self.right[k]))
-                middle = at[min((first + last) // 2, len(at) - 1), 1]
-                off = self.boxes[k, 1] + (0, self.boxes[k, 3]) - middle
-                top, foot = np.clip(off / np.hypot(*down[0]) + ROWS / 2, 0, ROWS).astype(int)
-                inside[top : foot + 1, first:last] = 1
+        low = 1.3 * self.tall(part)
+        own = [k for k in part if self.sure[k] or (self.signs[k] and self.boxes[k, 3] < low)]
+        inside = self.covered(own, at, down)
         count, strokes = cv2.connectedComponents((ink > 0.3).astype(np.uint8))
         most = np.bincount(strokes.ravel(), inside.ravel() - 0.5, count) > 0
         most[0] = False
