@@ -132,7 +132,7 @@ def test_eval_pictures(tmp_path: Path, model: str) -> None:
     assert result.exit_code == 1
     assert "no.png" in said(result)
     facts = json.loads(result.stdout.splitlines()[-1])
-    assert list(facts) == ["n", "n_digits", "cer", "exact", "seconds", "model", "device", "wrong"]
+    assert list(facts) == ["n", "n_digits", "cer", "exact", "seconds", "risk", "model", "device", "wrong"]
     wrong = [(Path(row["file"]).name, row["written"], row["read"]) for row in facts["wrong"]]
     assert wrong == [("b.png", "57", "56"), ("no.png", "89", "")]
     assert (facts["n"], facts["n_digits"], facts["cer"]) == (3, 8, pytest.approx(3 / 8))

@@ -148,7 +148,8 @@ def train(
         raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
     if lines:
         folder = _only("--lines", _OF_LINES, given, data)
-        _learn_lines(folder, *_where(output, device, "--lines"), steps=steps, precision=precision, **run)
+        _learn_lines(folder, *_where(output, device, "--lines"), steps=steps, minutes=minutes,
+                     precision=precision, **run)  # fmt: skip
         return
     from neocog.learning import recipes as learning
     from neocog.learning.mix import open_mix

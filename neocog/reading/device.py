@@ -88,8 +88,7 @@ def open_line_engine(
     model: "LineModel", *, device: str = "auto", threads: int | None = None
 ) -> "LineEngine | CudaLineEngine":
     """Return what reads strips on a device, named as for `choose_device`; the CPU takes ``threads``."""
-    # auto is the CPU until the engine as it is now has run on a GPU
-    chosen = "cpu" if device == "auto" else choose_device(device)
+    chosen = choose_device(device)
     if chosen != "cpu":
         from neocog.cuda.lines import CudaLineEngine
 
