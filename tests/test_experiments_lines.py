@@ -74,7 +74,8 @@ def test_what_is_written_where_a_word_was_read():
 
 def test_numbers_are_judged_with_their_signs_where_the_label_has_them():
     told = [("12,5", 0.9), ("-", 0.0), ("7", 0.8)]
-    assert risk.judged("lectaurep", "12.57", told)[0] == {"p": 0.9, "right": False, "sign": True}
+    assert risk.judged("lectaurep", "12.57", told)[0] == {"p": 0.9, "right": True, "sign": True}  # no doubt
+    assert risk.judged("drawn", "12:50", [("1250", 0.9)]) == [{"p": 0.9, "right": False, "sign": True}]
     assert [row["right"] for row in risk.judged("strings:even", "1257", told)] == [True, True]
     (lost,) = risk.judged("drawn", "1257", [("257", 0.7)])
     assert (lost["right"], lost["sign"]) == (False, False)

@@ -26,6 +26,7 @@ from neocog.evaluation.confidence import upper_limit
 from neocog.network import ctc
 from neocog.network.lines import LineModel, load_lines
 from neocog.network.registry import SUFFIX
+from neocog.reading.numbers import bare, likely
 from neocog.reading.reader import Reader
 from neocog.vision.decode import to_grey
 from neocog.vision.strips import strip_of
@@ -53,7 +54,7 @@ def strip_numbers(reader: Reader, pixels: Any) -> list[tuple[str, float]]:
     """Return the same of the whole picture as one strip, its text as one number."""
     engine: Any = reader.engine
     number = ctc.number(engine.likelihoods([strip_of(to_grey(pixels))])[0], bound=0.0)
-    return [(number.text.replace(" ", ""), number.p)]
+    return [(number.text.replace(" ", ""), likely(number.text, number.texts))]
 
 
 def judged(name: str, written: str, told: Sequence[tuple[str, float]]) -> list[Row]:
@@ -67,7 +68,7 @@ def judged(name: str, written: str, told: Sequence[tuple[str, float]]) -> list[R
         signs = [only(text, SIGNS) for text in (word, own)], [only(text, DIGITS) for text in (word, own)]
         silent = word != own and (signs[0][0] != signs[0][1] or signs[1][0] == signs[1][1])
         if only(word, DIGITS):
-            rows.append({"p": p, "right": word == own, "sign": silent})
+            rows.append({"p": p, "right": bare(word) == bare(own), "sign": silent})
     return rows or [{"p": 0.0, "right": False, "sign": False}]
 
 

@@ -217,7 +217,7 @@ def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None =
     Other texts, those that `beam` finds and all that have one character more, less or another, count by their
     likelihood against the characters where they differ. A character with a probability below ``bound`` is
     doubtful; where texts with something more between two have a share above 1 - ``bound``, a doubtful ``""``
-    stands. Whether a space is there or nothing is no doubt.
+    stands. Whether a space is there or nothing, a point or a comma, is no doubt.
     """
     others, sums = dict(beam(logp, automaton=automaton)), _sums(logp)
     if not others:
@@ -422,6 +422,7 @@ def _near(sums: Array, text: str, least: float) -> tuple[list[tuple[int, int]], 
 
 def _differences(text: str, other: str) -> Iterator[tuple[int, str]]:
     """Yield where two texts differ and why: 2k is before character k, 2k + 1 the character."""
+    text, other = text.replace(",", "."), other.replace(",", ".")
     for kind, low, high, begin, end in SequenceMatcher(None, text, other, autojunk=False).get_opcodes():
         if kind == "insert" and other[begin:end].strip():
             yield 2 * low, LEFT_OUT

@@ -152,16 +152,13 @@ def _line(
     spaces = [-1, *(k for k, char in enumerate(chars) if char.char == " "), len(chars)]
     spans = [(before + 1, after) for before, after in pairwise(spaces) if before + 1 < after]
     words = []
-    spaceless = number.text.replace(" ", "")
-    alike = [value for other, value in number.texts.items() if other.replace(" ", "") == spaceless]
-    likely = float(np.exp(alike).sum())
     for first, last in spans:
-        p = max(number.p, likely)  # whether spaces are there or not
+        p = max(number.p, likely(number.text, number.texts))
         if len(spans) > 1 and margin is None:  # its columns say this word
             begin = number.chars[first - 1].last + 1 if first else 0
             end = number.chars[last].first if last < len(chars) else len(logp)
             text = "".join(char.char for char in number.chars[first:last])
-            p = float(np.exp(ctc.total(logp[begin : max(end, begin + 1)], text)))
+            p = likely(text, dict(ctc.beam(logp[begin : max(end, begin + 1)])))
         said = chars[first:last]
         p = min(p, 1 - _PART * _beside(around([char.box for char in said]), others))
         if p < reader.policy.min_p and not any(char.reason for char in said):
@@ -169,6 +166,16 @@ def _line(
             said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
         words.append(_word(tuple(said), p))
     return TextLine(tuple(words), margin, logp, number.texts)
+
+
+def bare(number: str) -> str:
+    """A number but for what is no doubt of it: its spaces, a point or a comma, signs at its end."""
+    return number.replace(" ", "").replace(",", ".").rstrip(".-=*#")
+
+
+def likely(number: str, texts: Mapping[str, float]) -> float:
+    """Probability of a `bare` number among ``texts`` with their log likelihoods."""
+    return float(np.exp([value for other, value in texts.items() if bare(other) == bare(number)]).sum())
 
 
 def _beside(box: Box, others: Finding) -> float:
