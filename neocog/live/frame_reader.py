@@ -25,6 +25,7 @@ LONG_SIDE = 640
 
 _LEAST = 24  # pixels of a region's side
 _LIVES = (2, 3)  # frames for which a reading holds, in turn: no single one is then agreed on for `HOLD`
+_AGAIN = 10.0  # widths of lines, in their heights, that are read again in a frame; others hold for one more
 _ROWS = 24  # to which a line is scaled to see whether it is the same
 _ALIKE = 0.95  # correlation from which it is
 _SURE = 0.35  # scores of marks that count
@@ -119,10 +120,12 @@ class RecentLines:
         found, held = seen.found, self._held if seen.bounds == self._bounds else []
         marks = found[found.scores >= _SURE]
         votes, rest = list[Vote](), np.ones(len(found), np.bool_)
-        self._held, self._bounds = [], seen.bounds
-        for one in held:
-            moved = _moved(one, seen.grey) if one.left > 0 else None
-            if moved is None:
+        self._held, self._bounds, again = [], seen.bounds, 0.0
+        for one in held:  # the longest held first
+            if one.left <= 0 and (again < _AGAIN or one.left < 0):
+                again += 1 + one.place[2] / one.place[3]
+                continue
+            if (moved := _moved(one, seen.grey)) is None:
                 continue
             dx, dy = moved
             x, y, w, h = one.place
