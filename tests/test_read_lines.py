@@ -146,7 +146,7 @@ def test_patterns_and_lists_choose_by_likelihood(options: Any, text: str, fits: 
 
 @pytest.mark.parametrize(
     ("data", "why"),
-    [(b"12\nAB12\n", "'AB12'"), (b"\n\n", "no text may"), (b"\xff\xfe1", "not UTF-8 text"),
+    [(b"12\nAB12\n", "'AB12'"), (b"\n\n", "it is empty"), (b"\xff\xfe1", "not UTF-8 text"),
      (b"12\0\1", "not text"), (b"1\n" * 2**22, "MiB"), (None, "no such file")],
 )  # fmt: skip
 def test_a_list_of_valid_numbers_is_checked(data: bytes | None, why: str, tmp_path: Path) -> None:

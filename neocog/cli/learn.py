@@ -89,8 +89,8 @@ Last = _gradient("--last", None, "Keep the last network, not the best on validat
 Finder = option(
     "--finder", "wide",
     "Train the digit finder instead, on synthetic pages written with the strokes and scans of --data (a "
-    "folder with mnist and hands/free): a convolutional network of 294 000 weights. --start continues from a "
-    "finder's file, or from the run.safetensors of another run.",
+    "folder with mnist and hands/free): a convolutional network of 294 000 weights. --start continues from "
+    "the run.safetensors of another run.",
 )  # fmt: skip
 Chunks = option("--chunks", "N", "Chunks of 4 096 pages that a finder learns from.", min=1)
 Lines = option(

@@ -86,11 +86,12 @@ def live(
     if not headless and (trouble := display_trouble()):
         tell(f"{trouble}: reading without a window (--headless)")
         headless = True
+    surest = max(0.5, min_p or 0.0)  # a number that is likelier wrong is not announced
     settings = Settings(
         agreement=agreement,
         pattern=expected,
         length=length,
-        rules=Rules(evidence=0.0) if pattern or length else Rules(),
+        rules=Rules(evidence=0.0, min_p=surest) if pattern or length else Rules(min_p=surest),
         replay_fps=replay_fps,
         pace=not headless,
         rotate=rotate,

@@ -128,8 +128,8 @@ def _evaluate_pictures(
         print(f"{words}   {exact.format(100 * facts['exact_text'])}")
     for row in facts["risk"]:
         print(
-            f"numbers with p from {row['p']:g}: {100 * row['coverage']:.1f} % of the pictures, "
-            f"{row['wrong']:g} wrong (at most {100 * row['limit']:.2g} %, 95 % sure)"
+            f"pictures whose numbers all have p from {row['p']:g}: {100 * row['coverage']:.1f} %, "
+            f"{row['wrong']:g} wrong (at most {100 * row['limit']:.1f} %, 95 % sure)"
         )
     return score.failures
 

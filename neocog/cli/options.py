@@ -33,13 +33,24 @@ Valid = Annotated[
 ]
 Device = Annotated[str, option("--device", "auto|cpu|cuda|cuda:N", "Where the network runs.")]
 Precision = Annotated[
-    str | None, option("--precision", "fp32|fp16", "Number format on CUDA [default: fp16; fp32 on old GPUs].")
+    str | None,
+    option(
+        "--precision",
+        "fp32|fp16",
+        "Number format on CUDA, of digit models [default: fp16; fp32 on old GPUs].",
+    ),
 ]
 Plan = Annotated[
-    str, option("--plan", "default|card", "CUDA kernels: the fastest, or direct sums and Winograd (slower).")
+    str,
+    option(
+        "--plan",
+        "default|card",
+        "CUDA kernels of digit models: the fastest, or direct sums and Winograd (slower).",
+    ),
 ]
 Batch = Annotated[
-    int | None, option("--batch", "N", "Digits per batch [default: chosen for the device].", min=1)
+    int | None,
+    option("--batch", "N", "Digits per batch of a digit model [default: chosen for the device].", min=1),
 ]
 MinP = Annotated[
     float | None,
@@ -51,8 +62,8 @@ MinP = Annotated[
 ]
 MaxError = Annotated[str | None, option(
     "--max-error", "SHARE",
-    "Choose the threshold of ? so that at most this fraction of the printed numbers is wrong, e.g. 2%; "
-    "with --isolated, of the printed digits.",
+    "Choose the threshold of ? so that at most this fraction of the printed numbers (of digits that were "
+    "cut out: of the digits) is wrong, e.g. 2%. Numbers read where none is written do not count.",
 )]  # fmt: skip
 Pattern = Annotated[
     str | None, option("--pattern", "FORM", "Form of each line, # for a digit, e.g. '##/##/####'.")

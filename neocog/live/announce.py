@@ -26,7 +26,6 @@ _AHEAD = 2.0  # times as often as any other reading of its line a text must have
 _BORDER = (
     0.1  # digits are at the border nearer than this share of their height, if that is less than `nearest`
 )
-_EVEN = 0.5  # probability from which a digit is more likely right than wrong
 _NEAR = 4  # texts are alike that differ in at most one of so many digits
 _RIVAL = 3  # readings of one line are rivals that do, or of which one has the other in it
 _LEAST = 3  # and have at least so many
@@ -41,6 +40,7 @@ class Rules:
     fifty such numbers may be none, of texts that stay the same for ``long`` frames one in six.
     """
 
+    min_p: float = 0.5  # probability of its text
     evidence: float = log(49)  # log odds that its digits must have together
     #: enough, with those of its text, if it was agreed on for `long` frames and no other number is in view
     lasting: float = log(5)
@@ -99,7 +99,7 @@ class Announcer:
             sure = track.evidence >= rules.evidence
             if not sure and track.steady >= rules.long and track.lasting >= rules.lasting:
                 sure = all(one.evidence < rules.evidence for one in tracks if one is not track)
-            if not sure or p < _EVEN:
+            if not sure or p < rules.min_p:
                 continue
             if any(_at_border(char.box, bounds, rules.nearest) for char in track.chars):
                 continue

@@ -241,7 +241,7 @@ def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None =
     for at, doubt in enumerate(doubts):
         p = max(0.0, 1 - sum(doubt.values()))
         why = max(doubt, key=doubt.__getitem__) if p < bound else None
-        if at % 2 or why:
+        if at % 2 or (why and not automaton):  # a form has no place for more
             chars.append(Char(text[at // 2] if at % 2 else "", p, edges[at], edges[at + 1], why))
     for before, char in reversed(automaton.unread(text) if automaton else []):
         places = [k for k, other in enumerate(chars) if other.char] + [len(chars)]

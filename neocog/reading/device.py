@@ -4,7 +4,10 @@ import re
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neocog.errors import DeviceError, UsageError
+from neocog.network.lines import ROWS
 from neocog.text import tell
 
 if TYPE_CHECKING:
@@ -93,7 +96,9 @@ def open_line_engine(
         from neocog.cuda.lines import CudaLineEngine
 
         try:
-            return CudaLineEngine(model, device=chosen)
+            engine = CudaLineEngine(model, device=chosen)
+            engine.likelihoods([np.zeros((ROWS, 32), np.float32)])  # it runs, or says why not
+            return engine
         except DeviceError as error:
             if device != "auto":
                 raise

@@ -90,9 +90,10 @@ def read_valid(path: str | Path) -> tuple[str, ...]:
             data = stream.read(MAX_VALID + 1)
         if len(data) > MAX_VALID:
             raise UsageError(f"{path}: more than {MAX_VALID >> 20} MiB of valid numbers; list fewer")
-        if b"\0" not in data:
-            return tuple(filter(None, map(str.strip, data.decode("utf-8-sig").splitlines())))
-        why = "not text"
+        numbers = tuple(filter(None, map(str.strip, data.decode("utf-8-sig").splitlines())))
+        if numbers and b"\0" not in data:
+            return numbers
+        why = "not text" if numbers else "it is empty"
     except UnicodeDecodeError:
         why = "not UTF-8 text"
     except OSError as error:
