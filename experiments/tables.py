@@ -275,11 +275,6 @@ VIEWS: dict[str, tuple[str, Callable[[Result], Result]]] = {
          "wrong": "wrong", "risk": "wrong, of those printed|.1%"},
         lambda result: result.get("risk", ()),
     )),
-    "reading-honest": ("reading", shown(
-        {"pages": "pages", "from": "p from", "digits": "digits printed", "p": "mean p|.1%",
-         "right": "right|.1%"},
-        lambda result: result.get("honest", ()),
-    )),
     "reading-time": ("reading", shown(
         {"kind": "what", "pictures": "pictures", "median_ms": "median, ms",
          "worst_ms": "worst, ms", "decode_ms": "decoding, not included, ms",
