@@ -53,7 +53,7 @@ _UPRIGHT = 0.8  # share of characters in right numbers, as expected, from which 
 _PART = 0.5  # of numbers with another mark beside them that are wrong, of lines of registers: 30 of 67
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
 _ODDS = 3.0  # log odds by the finder from which it is turned: one page in 20 is not upright,
-_SENSE = 0.3  # and share of right characters
+_SENSE = 0.6  # and share of right characters, more than three: letters on their side have less
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
         if seen(marks) > seen(found) + _ODDS:
             other, out = read_lines(reader, grey, marks)
             count, better = _worth(other)
-            if better > max(right, _SENSE * count):
+            if better > max(right, _SENSE * count, _LONG):
                 turn, lines, left_out = best, other, out
     high, wide = page.grey.shape
 
