@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.reading import freeze
-from experiments.reading.measure import faults, honest, placed, summary, sure
+from experiments.reading.measure import faults, placed, summary
 from experiments.reading.sets import samples
 from neocog.cli.learn import _fonts
 from neocog.errors import InputError, NeocogError, UsageError
@@ -54,18 +54,6 @@ def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
 )
 def test_errors_are_told_apart(read: str, written: str, found: dict[str, int]) -> None:
     assert faults(read, written).items() >= found.items()
-
-
-def test_probabilities_stand_beside_what_is_right() -> None:
-    digits = [DigitReading(char, p, 1.0, (0, 0, 9, 9)) for char, p in
-              (("1", 0.97), ("7", 0.5), ("?", 0.1), ("3", 0.98))]  # fmt: skip
-    found = sure(PageReading("a", digits=tuple(digits)), "17?3", "1243")
-    assert found == [(0.97, True), (0.5, False), (0.98, True)]
-    rows = [{"set": "photos", "sure": found}, {"set": "forms", "sure": found[:1]}]
-    lines = honest(rows)
-    assert [(line["from"], line["digits"], line["right"]) for line in lines] == [
-        (0.4, 1, 0.0), (0.95, 2, 1.0), (0.95, 1, 1.0)]  # fmt: skip
-    assert lines[1]["p"] == pytest.approx(0.975)
 
 
 def test_a_sign_that_is_printed_is_counted() -> None:

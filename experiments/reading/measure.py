@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -79,7 +78,6 @@ def look(one: Sample) -> Row:
         row["as_upright"] = reading.plain == upright.plain
     if one.set not in ("letters", "blank"):
         row |= faults(read, one.text)
-        row["sure"] = sure(reading, read, one.text)
     if one.marks is not None:
         row |= placed(reading, one.marks)
     return row
@@ -90,15 +88,6 @@ def stand_for(read: str, written: str) -> tuple[float, dict[int, int]]:
     differs = np.array(list(read))[:, None] != np.array(list(written))
     cost, pairs = aligned(differs.reshape(len(read), len(written)))
     return cost, dict(pairs)
-
-
-def sure(reading: PageReading, read: str, written: str) -> list[tuple[float, bool]]:
-    """Return the probability of each digit that was printed, and whether it is right."""
-    as_what = stand_for(read, written)[1]
-    return [
-        (mark.p, i in as_what and mark.char == written[as_what[i]])
-        for i, mark in enumerate(reading.digits) if mark.char != REJECTED
-    ]  # fmt: skip
 
 
 def faults(read: str, written: str) -> dict[str, int]:
@@ -182,21 +171,6 @@ def risk(rows: list[Row]) -> list[Row]:
     return out
 
 
-def honest(rows: list[Row]) -> list[Row]:
-    """How many digits are right of those printed with about the same probability."""
-    out = []
-    for kind, names in (("photographs and cheques", ("photos", "strings")),
-                        ("made pages", ("conditions", "forms", "amounts"))):  # fmt: skip
-        pairs = [one for row in rows if row["set"] in names for one in row["sure"]]
-        p, right = np.array(pairs).reshape(-1, 2).T
-        for low, high in pairwise((0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 1.01)):
-            some = (p >= low) & (p < high)
-            if some.any():
-                row = {"pages": kind, "from": low, "digits": int(some.sum())}
-                out.append(row | {"p": float(p[some].mean()), "right": float(right[some].mean())})
-    return out
-
-
 def times(data: Path, folder: Path) -> list[Row]:
     """Milliseconds on two cores, decoding apart, each the better of two; memory at the end."""
     reader = _STATE["reader"]
@@ -234,11 +208,11 @@ def times(data: Path, folder: Path) -> list[Row]:
 
 
 def main() -> None:
-    default = ",".join(["time", "photos", "strings", *FROZEN])
+    default = ",".join(["time", "photos", "strings:even", *FROZEN])
     parser = data_and_output(
         __doc__, model=(str, "of the digits; the shipped one by default"),
         finder=(str, "a file of weights; the shipped one by default"),
-        sets=(default, f"by default {default}; strings:even: one kind"),
+        sets=(default, f"by default {default}; of strings odd rows only if they are named"),
         frozen=(DEFAULT, "folder of the made pages"), jobs=(cores(), "processes that read"),
     )  # fmt: skip
     args = parser.parse_args()
@@ -255,12 +229,9 @@ def main() -> None:
         read = dict(zip(order, pool.map(look, [todo[k] for k in order]), strict=True))
     rows = [read[k] for k in sorted(read)]
     lines, reader = summary(rows), make()
-    honesty = honest(rows)
-    for row in rows:
-        row.pop("sure", None)
     write_results(
         args.output, lines, columns=COLUMNS, formats={"cer": ".1%"}, model=reader.model.id,
-        finder=reader.finder.model.id, times=timed, risk=risk(rows), honest=honesty,
+        finder=reader.finder.model.id, times=timed, risk=risk(rows),
         wrong=[row for row in rows if row["set"] != "photos_b" and (
                row.get("wrong") or (row["printed"] and "wrong" not in row)
                or row.get("signs_printed") or (row["turn"] and row["set"] != "turned"))],
