@@ -92,7 +92,7 @@ def test_the_real_sets_are_kept_apart(data_dir: Path) -> None:
 
 
 FORMS = {"number": r"\d[\d., ]*", "date": r"[\d./ -]+", "time": r"\d+[:.]\d\d[\d:.-]*", "grade": r"\d+/\d+",
-         "groups": r"\d{4}( \d{4})+", "sum": r"\d+ ?[-+x=:/].*\d", "phone": r"[+(]?[\d()/ .-]+"}  # fmt: skip
+         "groups": r"\d{4}( \d{4})+", "sum": r"\d+ ?[-+x=:/÷].*\d", "phone": r"[+(]?[\d()/ .-]+"}  # fmt: skip
 
 
 def test_texts_are_of_their_kind() -> None:

@@ -24,9 +24,39 @@ _FAR = 10**4
 _PLAIN = [c for c in LETTERS if c not in "OoIlSsZzBbqgxXDQ"]  # letters that no hand takes for a digit
 _SLIM = ".,:-="  # signs under or over which no digit may slip
 _SMALL = {"x": 0.62, "+": 0.75, "=": 0.8, "*": 0.6}
-_NEGATIVE = 0.08
+_NEGATIVE = 0.1
 """Share of lines that hold no number: their answer is empty."""
 _IN_FRAMES = 0.25  # of lines of digits alone
+_CURSIVE = {
+    letter: np.array([[int(x) / 9, (3 - int(y)) / 3] for x, y in points.split()], np.float32)
+    for letter, points in {
+        "a": "86 46 15 13 43 85 86 84 93",
+        "b": "04 49 39 33 53 75 55 85",
+        "c": "75 46 15 13 43 84",
+        "d": "86 46 15 13 43 85 89 84 93",
+        "e": "04 55 66 46 24 33 63 84",
+        "f": "04 69 49 40 31 53 84",
+        "g": "86 46 15 13 43 85 86 81 50 31 94",
+        "h": "04 49 39 33 35 56 75 73 94",
+        "i": "04 36 33 43 64",
+        "j": "05 56 51 30 11 64",
+        "k": "04 49 39 33 35 66 54 83 94",
+        "l": "04 58 49 29 24 43 64",
+        "m": "05 26 23 25 46 53 55 76 83 94",
+        "n": "05 26 23 25 56 73 94",
+        "o": "46 15 13 43 75 46 55 85",
+        "p": "05 26 20 26 56 65 43 24 84",
+        "r": "05 26 36 56 53 84",
+        "s": "04 46 55 63 33 84",
+        "t": "04 38 33 43 64",
+        "u": "05 23 43 66 63 84",
+        "v": "05 26 43 66 96",
+        "w": "05 23 43 55 63 76 96",
+        "x": "05 26 63 94",
+        "y": "05 26 34 64 76 61 40 21 84",
+        "z": "05 26 66 23 63 50 31 84",
+    }.items()
+}  # joined letters: 0 the baseline, 1 that of small letters, up negative
 _FRAMES = ("cells", "boxes", "boxes", "rings", "brackets", "corners", "under", "ticks", "fields")
 
 Strokes = list[NDArray[np.float32]]
@@ -115,7 +145,12 @@ class Hand:
         def about(spread: float = 0.03) -> float:
             return float(rng.normal(0, spread))
 
-        if char == "/":
+        if char == "÷":
+            lines = [
+                [[0, -0.5], [0.45, -0.5 + about()]],
+                *([[0.22, y], [0.24, y + 0.02]] for y in (-0.74, -0.26)),
+            ]
+        elif char == "/":
             tall, lean, sink = self.slash
             lines = [[[lean + about(), sink - tall], [about(), sink]]]
         elif char == "-":
@@ -193,10 +228,18 @@ def draw_line(
         text = "" if negative else any_text(rng, kind)
         hand = Hand(hands, rng, mixed=mixed)
         shown = _no_number(rng) if negative else text
+        for sign in "÷" * text.count("÷"):  # no character of ours: any of four, so that none is sure
+            text = text.replace(sign, "+-:/"[rng.integers(4)], 1)
         framed = text.isdigit() and len(text) < 14 and rng.random() < _IN_FRAMES
         framed |= not shown and rng.random() < 0.6
         line = _Line(hand, len(shown) + 4 * framed)
-        if line.fill(text) if framed else line.write(shown, letters=negative, touching=touching):
+        if framed:
+            fits = line.fill(text)
+        elif negative and rng.random() < 0.4:
+            fits = line.join(shown)
+        else:
+            fits = line.write(shown, letters=negative, touching=touching)
+        if fits:
             return line.strip(text), text
 
 
@@ -214,6 +257,10 @@ def draw_sign(hands: Hands, rng: Rng, char: str) -> tuple[NDArray[np.uint8], flo
             strip = np.asarray(cv2.resize(cut, size, interpolation=cv2.INTER_AREA))
             middle = (80 + (last - first) / 2) * ROWS / len(cut)
             return np.clip(strip * 255, 0, 255).astype(np.uint8), middle
+
+
+def _any_letters(rng: Rng) -> str:
+    return "".join(rng.choice([*_CURSIVE], int(rng.integers(3, 10))))
 
 
 def _no_number(rng: Rng) -> str:
@@ -303,6 +350,36 @@ class _Line:
             if char.isdigit() or letters:
                 self.top.append(y + 3.0)
                 self.foot.append(y + len(cover) - 3.0)
+        return True
+
+    def join(self, word: str) -> bool:
+        """Write a word in joined letters, some of which may fill the strip; False if it does not fit."""
+        rng, hand = self.rng, self.hand
+        small = _HIGH * rng.uniform(0.35, 1.0)  # height of small letters
+        wide = rng.uniform(0.6, 1.1)
+        strokes, at = list[NDArray[np.float32]](), 0.0
+        for part in word.lower().split() or [_any_letters(rng)]:
+            path = list[NDArray[np.float32]]()
+            for char in part:
+                letter = _CURSIVE.get(char, _CURSIVE["e"])
+                path.append((letter + rng.normal(0, 0.05, letter.shape)) * [wide, 1] + [at, 0])
+                if char in "ij" and rng.random() < 0.8:
+                    strokes.append(np.float32([[at + 0.3, -1.5], [at + 0.33, -1.5]]))
+                if char in "tf" and rng.random() < 0.8:
+                    strokes.append(np.float32([[at, -1.2], [at + 0.6, -1.25]]))
+                at += letter[:, 0].max() * wide
+            whole, count = np.concatenate(path), 5
+            along = np.linspace(0, len(whole) - 1, count * len(whole))
+            curve = np.stack([np.interp(along, np.arange(len(whole)), axis) for axis in whole.T], 1)
+            strokes.insert(0, cv2.GaussianBlur(curve, (1, 9), 0, borderType=cv2.BORDER_REPLICATE))
+            at += rng.uniform(0.4, 1.0)
+        strokes = [(stroke * small).astype(np.float32) for stroke in strokes]
+        cover, _, above, *_ = hand.drawn(strokes, hand.width or 5)
+        if not self._put(cover, _MARGIN, int(_BASE + above)):
+            return False
+        self.left = float(_MARGIN)
+        self.top.append(_BASE - small * rng.choice([1, 1, 2]))
+        self.foot.append(_BASE + small * rng.choice([0, 0, 1]))
         return True
 
     def fill(self, digits: str) -> bool:

@@ -114,7 +114,7 @@ def _sum(rng: Rng) -> str:
     kind = rng.random()
     if kind < 0.35:
         return f"{a}+{b}={a + b}" if rng.random() < 0.5 else f"{a} x {b} = {a * b}"
-    mark = str(rng.choice(["+", "-", "x", "=", " x ", " + ", ":", "/"]))
+    mark = str(rng.choice(["+", "-", "x", "=", " x ", " + ", ":", "/", "÷"]))
     return f"{_digits(rng, int(rng.integers(1, 4)))}{mark}{_digits(rng, int(rng.integers(1, 4)))}"
 
 
