@@ -76,6 +76,26 @@ def test_a_large_picture_is_reduced_as_a_small_one(mode):
     assert difference.max() <= (12 if mode == "JPEG" else 2)
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "array"])
+def test_a_page_has_its_other_sizes(kind, tmp_path):
+    noise = np.random.default_rng(3).integers(0, 256, (75, 101, 3), np.uint8)
+    whole = Image.fromarray(np.kron(noise, np.ones((20, 20, 1), np.uint8)))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    source = np.rot90(np.asarray(whole), -1)
+    if kind != "array":
+        source = tmp_path / "a"
+        source.write_bytes(file_of(whole, kind, exif=exif))
+    found = next(pages_of(source, 200))  # the file is closed
+    assert found.size == (1500, 2020)
+    assert found.grey.shape == (200, 149)
+    assert found.finer().shape == (2020, 1500)
+    found.grey[:] = 0  # it is kept, and no other size is made of it
+    half = found.finer(1010)
+    assert half.shape == (1010, 750)
+    assert np.abs(half[::10, ::10].astype(int) - found.finer()[::20, ::20]).mean() < 25
+
+
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_a_turned_page_is_reduced_alike(turns):
     noise = np.random.default_rng(2).integers(0, 256, (96, 128), np.uint8)
@@ -133,7 +153,7 @@ def test_refusals_are_one_line(data, says, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "JPEG2000"])
 def test_the_size_is_checked_before_pixels_are_decoded(kind, monkeypatch):
-    monkeypatch.setattr(vision_decode, "_page", lambda *_: pytest.fail("it was decoded"))
+    monkeypatch.setattr(vision_decode, "_pixels", lambda *_: pytest.fail("it was decoded"))
     data = file_of(scene(mode="RGB"), kind)
     check_size(data, max_pixels=2400)
     for take in (lambda: check_size(data, max_pixels=2399), lambda: next(decode(data, max_pixels=2399))):

@@ -81,7 +81,7 @@ class PictureFolder:
             with _saving(path, "--save-overlay"):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with atomic_write(path) as stream:
-                    image = draw_overlay(page.pixels, reading.digits, scale=page.scale)
+                    image = draw_overlay(page.pixels, reading.digits, scales=page.scales)
                     image.save(stream, format="JPEG" if end == "jpg" else "PNG")
 
     def save_all(self, readings: Iterable[tuple[Item, Sequence[PageReading]]]) -> Iterator[str]:
@@ -140,7 +140,7 @@ def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:
         with suppress(Exception):
             if reading.error is None:
                 page = next(pages)
-                drawn = draw_overlay(page.pixels, reading.digits, scale=page.scale)
+                drawn = draw_overlay(page.pixels, reading.digits, scales=page.scales)
                 drawn.save(picture, "JPEG", quality=_QUALITY)
         yield Card(reading, picture.getvalue())
 

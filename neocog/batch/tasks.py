@@ -191,8 +191,7 @@ def _read_isolated(
         try:
             for page in pages_of(item.picture(), LONG_SIDE):
                 digits.append(isolated_digit(page.grey))
-                height, width = (round(side / page.scale) for side in page.grey.shape)
-                boxes.append((0, 0, width, height))
+                boxes.append((0, 0, *page.size))
                 pages.append(page.index)
                 beat()
         except Exception as error:

@@ -261,8 +261,9 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
 
     def placed(char: DigitReading) -> DigitReading:
         """Count its box in pixels of the picture."""
-        x, y, w, h = (round(side / page.scale) for side in turned_back(char.box, turn, wide, high))
-        return replace(char, box=(x, y, w, h))
+        x, y, w, h = turned_back(char.box, turn, wide, high)
+        across, down = page.scales
+        return replace(char, box=(round(x / across), round(y / down), round(w / across), round(h / down)))
 
     digits, signs, told = list[DigitReading](), list[SignReading](), list[LineReading]()
     for line in lines:
@@ -284,8 +285,7 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
         source=source, page=page.index, text="\n".join(line.text for line in told), digits=tuple(digits),
         model=reader.model.id, signs=tuple(signs), left_out=left_out, turn=turn, lines=tuple(told),
         ms={"decode": 1e3 * (start - began), "find": ms - 1e3 * spent, "recognise": 1e3 * spent},
-        finder=reader.finder.model.id, size=(round(wide / page.scale), round(high / page.scale)),
-        fits=fits, reader=reader.kind,
+        finder=reader.finder.model.id, size=page.size, fits=fits, reader=reader.kind,
     )  # fmt: skip
 
 
