@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from PIL import EpsImagePlugin, Image
+from PIL import EpsImagePlugin, Image, ImageDraw, ImageFont
 
 from experiments.attacks.pictures import bombs, tiff_of
 from neocog.errors import InputError
@@ -149,6 +149,48 @@ def test_refusals_are_one_line(data, says, monkeypatch):
     with pytest.raises(InputError, match=says) as caught:
         list(decode(data))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ink", ["white", (255, 230, 60), (90, 90, 90), "black"])
+def test_bright_ink_on_nothing_is_on_dark_paper(ink):
+    layer = Image.new("RGBA", (300, 200), (0, 0, 0, 0))
+    ImageDraw.Draw(layer).text((60, 40), "47", ink, ImageFont.load_default(90))
+    bright = ink not in ("black", (90, 90, 90))
+    found = [only_page(file_of(layer)), to_grey(np.asarray(layer)), only_page(file_of(layer), long_side=99)]
+    if bright:
+        found.append(only_page(file_of(layer.quantize(8))))
+    for grey in found:
+        assert grey[0, 0] == (0 if bright else 255)
+        assert np.ptp(grey) > 150
+    card = Image.new("RGBA", layer.size, "white")  # with dark ink, in a picture without a ground
+    card.paste("black", mask=layer)
+    layer.paste(card.resize((150, 100)), (70, 50))
+    assert only_page(file_of(layer))[0, 0] == 255
+
+
+@pytest.mark.parametrize(
+    ("kind", "dpi", "high"),
+    [("TIFF", (204, 98), 250), ("PNG", (204, 98), 250), ("JPEG", (204, 98), 250), ("TIFF", (204, 196), 120),
+     ("TIFF", (98, 204), 120), ("JPEG", (300, 1), 120), ("PNG", (300, 300), 120)],
+)  # fmt: skip
+def test_pixels_are_square_as_the_resolution_says(kind, dpi, high):
+    page = next(decode(file_of(scene(160, 120, "L"), kind, dpi=dpi)))
+    wide = 333 if dpi == (98, 204) else 160
+    assert (page.size, page.grey.shape) == ((160, 120), (high, wide))
+    assert page.scales == (wide / 160, high / 120)
+    assert page.scale == 1.0
+    small = next(decode(file_of(scene(160, 120, "L"), kind, dpi=dpi), long_side=80))
+    assert max(small.grey.shape) == 80
+    assert small.grey.shape[0] / small.grey.shape[1] == pytest.approx(high / wide, abs=0.01)
+    assert small.finer().shape == (high, wide)
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "JPEG"])
+def test_a_turned_fax(kind):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    page = next(decode(file_of(scene(160, 120, "L"), kind, dpi=(204, 98), exif=exif)))
+    assert (page.size, page.grey.shape) == ((120, 160), (160, 250))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "JPEG2000"])

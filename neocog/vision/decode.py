@@ -1,9 +1,9 @@
 """Picture files into pages: Pillow decodes, `neocog.vision.documents` draws PDF.
 
-A page is turned upright by its EXIF orientation; transparent places become white paper, deep and palette
-pictures eight bits. A JPEG is decoded at a reduced size, of at least its long side, when less than its full
-size is wanted; `Page.finer` has the rest. The process bounds memory and time: a picture that is not light
-(`is_light`) belongs in a worker.
+A page is turned upright by its EXIF orientation, and stretched if its resolution says that its pixels are not
+square; transparent places become paper, deep and palette pictures eight bits. A JPEG is decoded at a reduced
+size, of at least its long side, when less than its full size is wanted; `Page.finer` has the rest. The
+process bounds memory and time: a picture that is not light (`is_light`) belongs in a worker.
 """
 
 import io
@@ -112,7 +112,7 @@ def decode(
 
             for index, drawn, size in pdf_pages(stream, max_pixels, long_side, pages):
                 pixels = drawn if channel is None else grey_of(drawn, channel)
-                yield Page(index, pixels, size, partial(_again, source, max_pixels, index, None))
+                yield Page(index, pixels, size, partial(_again, source, max_pixels, index, None, (1.0, 1.0)))
             return
         image = _opened(stream, kind, max_pixels)
         for index in count() if pages is None else pages:
@@ -124,10 +124,11 @@ def decode(
                 except EOFError:
                     return
                 check_page(index, image.size, max_pixels)
-                size = image.size
-                pixels = _pixels(image, long_side, channel)
+                size, shape = image.size, _shape(image)
+                pixels = _pixels(image, shape, long_side, channel)
                 size = image.size if image.format == "TIFF" else size  # that Pillow has turned itself
-            again = partial(_again, source, max_pixels, index, image if image.size == size else None)
+            whole = image if image.size == size else None
+            again = partial(_again, source, max_pixels, index, whole, shape)
             yield Page(index, pixels, size[::-1] if _turn(image) >= 5 else size, again)
 
 
@@ -209,7 +210,7 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
     array = _eight_bits(array)
     if array.shape[2:] == (4,):
         alpha = array[:, :, 3:].astype(np.float32) / 255
-        array = (array[:, :, :3] * alpha + 255 * (1 - alpha)).round().astype(np.uint8)
+        array = (array[:, :, :3] * alpha + _paper(array) * (1 - alpha)).round().astype(np.uint8)
     return grey_of(array, ink_channel(array))
 
 
@@ -335,38 +336,81 @@ def _is_light_tiff(data: bytes) -> bool:
 
 
 def _again(
-    source: Source, max_pixels: int, index: int, image: Image.Image | None,
+    source: Source, max_pixels: int, index: int, image: Image.Image | None, shape: tuple[float, float],
     long_side: int | None, channel: int,
 ) -> NDArray[np.uint8]:  # fmt: skip
     """A page's grey, from its image if that is still at the page, else from its file."""
     if image is not None and image.tell() == index:
         with damage():
-            return _pixels(image, long_side, channel)
+            return _pixels(image, shape, long_side, channel)
     again = decode(source, max_pixels=max_pixels, long_side=long_side, pages=[index], channel=channel)
     with closing(again):
         return next(again).pixels
 
 
-def _pixels(image: Image.Image, long_side: int | None, channel: int | None = None) -> NDArray[np.uint8]:
+def _pixels(
+    image: Image.Image, shape: tuple[float, float], long_side: int | None, channel: int | None = None
+) -> NDArray[np.uint8]:
     """An upright page, grey or RGB, or a channel of it; by strips: no second copy of a large one is made."""
+    import cv2
+
     if long_side is not None:
         image.draft(None, (long_side, long_side))
-    times = max(1, max(image.size) // (2 * long_side)) if long_side else 1
-    rows, most = times * max(1, _STRIP // (image.width * times)), None
+    size = [max(1, round(side * more)) for side, more in zip(image.size, shape, strict=True)]
+    times = max(1, int(max(size) / max(shape)) // (2 * long_side)) if long_side else 1
+    rows, most, paper = times * max(1, _STRIP // (image.width * times)), None, 255
     boxes = [(0, top, image.width, min(image.height, top + rows)) for top in range(0, image.height, rows)]
     if image.mode in _DEEP:
         most = max(float(_finite(np.asarray(image.crop(box))).max()) for box in boxes)
+    elif _has_alpha(image):
+        image.load()
+        few = image.resize([min(side, _SURVEY) for side in image.size], Image.Resampling.NEAREST)
+        paper = _paper(np.asarray(few.convert("RGBA")))
     pixels = np.empty(0, np.uint8)
     for box in boxes:
-        strip = _flat(image.crop(box), most)
+        strip = _flat(image.crop(box), most, paper)
         part = np.asarray(strip.reduce(times) if times > 1 else strip)
         part = part if channel is None else grey_of(part, channel)
         if not pixels.size:
             pixels = np.empty((-(-image.height // times), *part.shape[1:]), np.uint8)
         pixels[box[1] // times :][: len(part)] = part
-    pixels = pixels if long_side is None else at_most(pixels, long_side)
+    if shape != (1.0, 1.0):  # first what is reduced, then what is stretched
+        factor = min(1.0, (long_side or inf) / max(size))
+        size = [max(1, round(side * factor)) for side in size]
+        less = [min(sides) for sides in zip(size, pixels.shape[1::-1], strict=True)]
+        for goal, how in ((less, cv2.INTER_AREA), (size, cv2.INTER_LINEAR)):
+            pixels = np.asarray(cv2.resize(pixels, goal, interpolation=how), np.uint8)
+    elif long_side is not None:
+        pixels = at_most(pixels, long_side)
     turn = _TURNS.get(_turn(image))
     return pixels if turn is None else np.asarray(Image.fromarray(pixels).transpose(turn))
+
+
+def _shape(image: Image.Image) -> tuple[float, float]:
+    """How much a page is stretched, across and down, as its resolution says: a fax has 204 x 98 dpi.
+
+    One that is nearly square or hardly true says nothing.
+    """
+    names = ("dpi", "aspect", "resolution", "jfif_density")
+    stated = next((image.info[name] for name in names if name in image.info), (1, 1))
+    with suppress(TypeError, ValueError, ArithmeticError):
+        ratio = float(stated[0]) / float(stated[1])
+        if image.format == "TIFF" and _turn(image) >= 5:  # Pillow has turned its size alone
+            ratio = 1 / ratio
+        more = max(ratio, 1 / ratio)
+        if 1.2 < more < 4 and image.width * image.height * more < MAX_PIXELS:
+            return max(1.0, 1 / ratio), max(1.0, ratio)
+    return 1.0, 1.0
+
+
+def _has_alpha(image: Image.Image) -> bool:
+    return image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info
+
+
+def _paper(layer: NDArray[np.uint8]) -> int:
+    """The grey of paper behind pixels in RGBA (H, W, 4): black if all ink is bright, else white."""
+    ink = layer[layer[:, :, 3] > 127, :3]
+    return 0 if len(ink) and np.percentile(ink @ np.array([0.299, 0.587, 0.114]), 1) > 127 else 255
 
 
 def _turn(image: Image.Image) -> int:
@@ -374,13 +418,13 @@ def _turn(image: Image.Image) -> int:
     return turn if (turn := image.getexif().get(_ORIENTATION)) in _TURNS else 1
 
 
-def _flat(image: Image.Image, most: float | None = None) -> Image.Image:
-    """A grey or RGB picture of its own; transparent places are white, ``most`` is the largest deep value."""
+def _flat(image: Image.Image, most: float | None, paper: int) -> Image.Image:
+    """A grey or RGB picture of its own; transparent places are paper, ``most`` is the largest deep value."""
     if image.mode in _DEEP:
         return Image.fromarray(_eight_bits(np.asarray(image), most))
-    if image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info:
+    if _has_alpha(image):
         layer = image.convert("RGBA")
-        flat = Image.new("RGB", layer.size, "white")
+        flat = Image.new("RGB", layer.size, (paper, paper, paper))
         flat.paste(layer, mask=layer.getchannel("A"))
         return flat
     return image.convert("L" if image.mode in {"1", "L"} else "RGB")
