@@ -25,7 +25,7 @@ from neocog.reading.records import (
 )
 from neocog.reading.words import around
 from neocog.vision.finder import Finding
-from neocog.vision.page import TURNS, seen, turned, turned_back
+from neocog.vision.page import TURNS, on_front, seen, turned, turned_back
 from neocog.vision.strips import FRAME, Strip, StripSettings, strips
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def read_lines(
     With ``apart`` what stands far apart is a line of its own.
     """
     marks = found[found.scores >= StripSettings().least]
-    lines, lost = list[TextLine](), 0
+    front = on_front(grey, marks)
+    lines, lost = list[TextLine](), int((marks.scores[~front] >= StripSettings().score).sum())
+    marks = marks[front]
     sure = (marks.kinds < 10) & (marks.scores >= StripSettings().score)
     left_out = set(np.flatnonzero(sure).tolist())
     of = of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
