@@ -253,7 +253,7 @@ def test_red_on_green_of_one_brightness_is_seen() -> None:
 
 
 BOMBS = dict(bombs())
-LIGHT_BOMBS = {"exif.jpg", "exif.png", "nothing.jpg"}  # they cost little
+LIGHT_BOMBS = {"exif.jpg", "exif.png", "exif.webp", "nothing.jpg"}  # they cost little
 
 WORKER = """
 import os, pickle, resource, signal, sys
@@ -322,6 +322,9 @@ LIGHT = {
     "PNG": file_of(scene(4000, 3000), "PNG"),
     "PNG and more": file_of(scene(), "PNG") + bytes(999),
     "TIFF": file_of(scene(4000, 3000), "TIFF"),
+    **{kind: file_of(scene(4000, 3000), kind) for kind in ("BMP", "WEBP", "GIF")},
+    "WebP without loss": file_of(scene(4000, 2999), "WEBP", lossless=True),
+    "WebP and more": file_of(scene(4000, 3000), "WEBP", exif=Image.Exif()),
     "text": b"no picture",  # it is refused at once
     "nothing": b"",
 }
@@ -332,7 +335,11 @@ HEAVY = {
     "TIFF": file_of(Image.new("L", (9000, 6000)), "TIFF"),
     "TIFF with JPEG data": file_of(scene(), "TIFF", compression="jpeg"),
     "TIFF whose width is another number": file_of(scene(), "TIFF").replace(b"\0\1\4\0", b"\0\1\11\0", 1),
-    **{kind: file_of(scene(), kind) for kind in FORMATS if kind not in ("JPEG", "PNG", "TIFF")},
+    **{kind: file_of(scene(), kind) for kind in ("PPM", "JPEG2000")},
+    **{f"large {kind}": file_of(Image.new("1", (4001, 3001)), kind) for kind in ("BMP", "WEBP", "GIF")},
+    "WebP without loss": file_of(Image.new("1", (4001, 3001)), "WEBP", lossless=True),
+    "large frame": file_of(scene(), "GIF").replace(b",\0\0\0\0", b",\xff\xff\xff\xff", 1),
+    "BMP that is packed": bytes([*file_of(scene(), "BMP")[:30], 1, *file_of(scene(), "BMP")[31:]]),
 }
 
 

@@ -138,7 +138,7 @@ def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
 
 
 def is_light(source: Source) -> bool:
-    """Whether any process may decode a picture: a small PNG, JPEG, TIFF, or what is refused as no picture."""
+    """Whether any process may decode a picture: it is small, or is refused as no picture."""
     try:
         with _stream(source) as stream:
             if stream.seek(0, io.SEEK_END) > LIGHT_FILE:
@@ -152,7 +152,9 @@ def is_light(source: Source) -> bool:
         return pixels * max(1, scans / 3) <= LIGHT_JPEG and scans <= MAX_SCANS and exif <= _MAX_EXIF
     if data.startswith((b"II*\0", b"MM\0*")):
         return _is_light_tiff(data)
-    return _is_light_png(data) if data.startswith(_PNG) else not _HEAVY.match(data)
+    if data.startswith(_PNG):
+        return _is_light_png(data)
+    return _pixels_of(data) <= LIGHT_PNG or not _HEAVY.match(data)
 
 
 def kind_of(stream: IO[bytes]) -> str:
@@ -312,6 +314,31 @@ def _is_light_png(data: bytes) -> bool:
             return False  # the latter is EXIF too, and may be packed
         at += 12 + length
     return False
+
+
+def _pixels_of(data: bytes) -> float:
+    """Pixels of a BMP that is not packed, a WebP of little EXIF, or a GIF, by its header; else infinite."""
+    begin, wide, high = data[:64].ljust(64, b"\0"), inf, inf
+    if data.startswith(b"BM") and begin[14] >= 40 and begin[30:34] in (b"\0\0\0\0", b"\3\0\0\0"):
+        wide, high = struct.unpack_from("<2i", begin, 18)
+    elif begin[8:16] == b"WEBPVP8X" and not (begin[20] & 8 and len(data) > _MAX_EXIF):
+        wide, high = (1 + int.from_bytes(begin[at : at + 3], "little") for at in (24, 27))
+    elif begin[8:16] == b"WEBPVP8L":
+        wide, high = (1 + (int.from_bytes(begin[21:25], "little") >> at & 0x3FFF) for at in (0, 14))
+    elif begin[8:16] == b"WEBPVP8 ":
+        wide, high = (side & 0x3FFF for side in struct.unpack_from("<2H", begin, 26))
+    elif data.startswith(b"GIF8"):
+        at, inside = 13 + (6 << (begin[10] & 7) if begin[10] & 128 else 0), False
+        for length in (data[at : at + 1] for _ in range(256)):  # blocks before the first frame
+            if inside and length:
+                at, inside = at + 1 + length[0], length[0] > 0
+            elif length == b"!":
+                at, inside = at + 2, True
+        if not inside and data[at : at + 1] == b"," and len(data) > at + 9:
+            left, top, *frame = struct.unpack_from("<4H", data, at + 1)  # it may lie beyond the picture
+            whole = struct.unpack_from("<2H", begin, 6)
+            wide, high = max(whole[0], left + frame[0]), max(whole[1], top + frame[1])
+    return abs(wide * high)
 
 
 def _is_light_tiff(data: bytes) -> bool:
