@@ -1,9 +1,7 @@
 """Passes of the network: their size, and who shares them.
 
-Products of another shape may be summed in another order. Where digits of many pictures share a
-pass, and which ones do is a matter of chance, every pass is filled up with empty digits to a fixed
-size: a digit's answer is then the same, to the last bit, whatever stands beside it. On the CPU the
-size is a whole number of digits for each thread, on CUDA the whole pass.
+Products of another shape may be summed in another order. So every pass is filled up with empty digits to a
+fixed size: a digit's answer is then the same, to the last bit, whatever stands beside it.
 """
 
 import threading
@@ -31,10 +29,9 @@ _LEAST_ON_CPU = 32
 
 
 class FixedBatches:
-    """An engine whose passes are all of one size.
+    """An engine whose passes are all of one size: on the CPU some digits for each thread, on CUDA the batch.
 
-    ``batch``: most digits of a pass, as many as the device and the pictures like by default;
-    ``isolated``: whether these are isolated digits, which fill passes of any size.
+    ``batch``: most digits of a pass, as the device likes by default; ``isolated`` digits fill any pass.
     """
 
     def __init__(self, engine: "AnyEngine", *, batch: int | None = None, isolated: bool = True) -> None:
@@ -74,11 +71,9 @@ def in_passes(engine: Any, *, batch: int | None = None, isolated: bool = True) -
 
 
 class Batcher:
-    """Answers questions of many threads in batches.
+    """Answers questions of many threads in batches: one that waits answers for all, up to a size of ``most``.
 
-    One of the threads that wait answers for all of them, up to a batch of size ``most``: no
-    question waits for company, and the busier it is, the fuller the batches. ``answer`` takes a
-    list of questions and returns as many answers.
+    No question waits for company. ``answer`` takes a list of questions and returns as many answers.
     """
 
     def __init__(self, answer: Callable[[list[Any]], Sequence[Any]], *, most: int = 1) -> None:

@@ -446,7 +446,7 @@ def _turn(image: Image.Image) -> int:
 
 
 def _flat(image: Image.Image, most: float | None, paper: int) -> Image.Image:
-    """A grey or RGB picture of its own; transparent places are paper, ``most`` is the largest deep value."""
+    """Make a strip grey or RGB; transparent places are paper, ``most`` is the largest deep value."""
     if image.mode in _DEEP:
         return Image.fromarray(_eight_bits(np.asarray(image), most))
     if _has_alpha(image):
@@ -454,7 +454,7 @@ def _flat(image: Image.Image, most: float | None, paper: int) -> Image.Image:
         flat = Image.new("RGB", layer.size, (paper, paper, paper))
         flat.paste(layer, mask=layer.getchannel("A"))
         return flat
-    return image.convert("L" if image.mode in {"1", "L"} else "RGB")
+    return image if image.mode in {"L", "RGB"} else image.convert("L" if image.mode == "1" else "RGB")
 
 
 def _eight_bits(array: NDArray[Any], most: float | None = None) -> NDArray[np.uint8]:
