@@ -43,13 +43,10 @@ class OutOfTime(Exception):
 
 
 class Worker(Protocol):
-    """Does tasks, here or on a cluster."""
+    """Does tasks, here or on a cluster; WorkerDied if it dies over one, or does not start."""
 
-    def start(self) -> None:
-        """Start or restart the worker; WorkerDied if it does not start."""
-
-    def do(self, task: Task) -> list[Block]:
-        """Do a task; WorkerDied if the worker dies over it."""
+    def start(self) -> None: ...
+    def do(self, task: Task) -> list[Block]: ...
 
 
 class WorkerProcess:
@@ -81,6 +78,7 @@ class WorkerProcess:
             except OSError as error:
                 raise EndedEarly(f"worker processes cannot be started: {error}; try again") from None
         timer = threading.Timer(STARTS, self.process.kill)
+        timer.daemon = True
         timer.start()
         try:
             kind, what = self._exchange(self._pool.begin, STARTS)

@@ -5,6 +5,7 @@ import json
 import shlex
 from array import array
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,14 +112,13 @@ def _options(settings: Mapping[str, Any]) -> str:
 
 def _record(line: bytes) -> dict[str, Any] | None:
     """One line as a record, or None where it is none, or not all of one."""
-    try:
+    with suppress(ValueError, RecursionError):  # brackets may be nested without end
         record = json.loads(line)
-    except (ValueError, RecursionError):  # brackets may be nested without end
-        return None
-    if not isinstance(record, dict) or record.get("schema") != SCHEMA or "error" not in record:
-        return None
-    kinds = {"source": str, "page": int, "model": str} | ({"settings": dict} if "settings" in record else {})
-    return record if all(isinstance(record.get(name), kind) for name, kind in kinds.items()) else None
+        if isinstance(record, dict) and record.get("schema") == SCHEMA and "error" in record:
+            kinds = {"source": str, "page": int, "model": str, "settings": dict}
+            if all(isinstance(({"settings": {}} | record).get(name), kind) for name, kind in kinds.items()):
+                return record
+    return None
 
 
 def _hash(source: str) -> int:
