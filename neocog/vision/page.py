@@ -28,7 +28,7 @@ def seen(found: Finding) -> float:
 
 
 def on_front(grey: Grey, found: Finding) -> NDArray[np.bool_]:
-    """Which of N marks are written on a page (H, W): others show through from its back, faint and soft."""
+    """Which of N marks are written on a page (H, W): faint and soft digits show through from its back."""
     import cv2
 
     smooth, front = cv2.blur(grey, (3, 3)), np.ones(len(found), np.bool_)
@@ -38,7 +38,10 @@ def on_front(grey: Grey, found: Finding) -> NDArray[np.bool_]:
     ends = np.array([cv2.minMaxLoc(smooth[place])[:2] for place in places]).reshape(-1, 2)
     contrast = (ends[:, 1] - ends[:, 0]) / (ends[:, 1] + 1)
     strong = contrast > np.percentile(contrast, 90) / 2 if len(found) else front
-    if strong.sum() < 2 or not (faint := contrast < _FAINT * np.median(contrast[strong])).any():
+    faint = (
+        (found.kinds < 10) & (contrast < _FAINT * np.median(contrast[strong])) if strong.sum() > 1 else ~front
+    )
+    if not faint.any():
         return front
 
     def sharpness(k: int) -> float:
