@@ -174,6 +174,8 @@ def test_ink_from_the_back_is_left_out_and_faint_pencil_is_not() -> None:
     lines, left_out = read_lines(Reader(tiny_model(), device="cpu"), grey, found)
     assert ([char.char for char in lines[0].chars], left_out) == ([*"30715"], 1)
     assert on_front(grey, found[:0]).tolist() == []
+    found.boxes[:2, :2] = (-90, -90), (9999, 9999)  # beyond the page
+    assert on_front(grey, found)[2:4].all()
 
 
 def test_a_pattern_in_words() -> None:

@@ -33,7 +33,9 @@ def on_front(grey: Grey, found: Finding) -> NDArray[np.bool_]:
 
     smooth, front = cv2.blur(grey, (3, 3)), np.ones(len(found), np.bool_)
     x, y, w, h = np.rint(found.boxes.T).astype(int)
-    spans = zip(np.maximum(0, y - 2), y + h + 2, np.maximum(0, x - 2), x + w + 2, strict=True)
+    tops, lefts = np.clip(y - 2, 0, grey.shape[0] - 1), np.clip(x - 2, 0, grey.shape[1] - 1)
+    feet, rights = np.maximum(y + h + 2, tops + 1), np.maximum(x + w + 2, lefts + 1)
+    spans = zip(tops.tolist(), feet.tolist(), lefts.tolist(), rights.tolist(), strict=True)
     places = [np.s_[top:foot, left:right] for top, foot, left, right in spans]
     ends = np.array([cv2.minMaxLoc(smooth[place])[:2] for place in places]).reshape(-1, 2)
     contrast = (ends[:, 1] - ends[:, 0]) / (ends[:, 1] + 1)
