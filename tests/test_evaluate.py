@@ -1,5 +1,6 @@
 """The figures of an evaluation, from answers that are known."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neocog.evaluation.evaluate import NO_ANSWER, PictureScore, evaluate_digits
+from neocog.evaluation.evaluate import NO_ANSWER, PictureScore, evaluate_digits, evaluate_pictures
 from neocog.evaluation.timing import digit_boxes, made_page, measure, page_times
-from neocog.learning.formats import Digits
+from neocog.learning.formats import Digits, LabelledPictures
 from neocog.network.decision import answers
 from neocog.network.engine import Engine
 from neocog.network.u0 import made_digits
+from neocog.reading.reader import Reader
 from neocog.reading.records import LineReading, NumberReading, PageReading
 from neocog.text import edit_distance
 from neocog.vision.crops import digit_of_box
-from tests.support import digits_of, tiny_model
+from tests.support import digits_of, page_file, tiny_model
 
 
 class Parrot:
@@ -28,6 +30,17 @@ class Parrot:
         label = digits[:, 0, 0].astype(np.int64)
         score = np.eye(11, 10, dtype=np.float32)[np.minimum(label, 10)]
         return answers(score, temperature=0.1)
+
+
+def test_all_pages_of_a_picture_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "a.tif").write_bytes(page_file("12", "34", kind="TIFF"))
+    reader = Reader(tiny_model(), device="cpu")
+    pages = list(reader.read_pages(tmp_path / "a.tif"))
+    score = evaluate_pictures(reader, LabelledPictures((tmp_path / "a.tif",), ("1234",), "made"))
+    (found,) = score.readings
+    assert len(pages) == 2
+    assert (found.text, found.error) == ("\n".join(page.text for page in pages), None)
+    assert len(found.digits) == sum(len(page.digits) for page in pages) > 2
 
 
 def test_confusion_and_accuracy_where_no_answer_is_never_right() -> None:

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from PIL import EpsImagePlugin, Image
+from PIL import EpsImagePlugin, Image, ImageDraw, ImageFont
 
 from experiments.attacks.pictures import bombs, tiff_of
 from neocog.errors import InputError
@@ -76,6 +76,26 @@ def test_a_large_picture_is_reduced_as_a_small_one(mode):
     assert difference.max() <= (12 if mode == "JPEG" else 2)
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "array"])
+def test_a_page_has_its_other_sizes(kind, tmp_path):
+    noise = np.random.default_rng(3).integers(0, 256, (75, 101, 3), np.uint8)
+    whole = Image.fromarray(np.kron(noise, np.ones((20, 20, 1), np.uint8)))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    source = np.rot90(np.asarray(whole), -1)
+    if kind != "array":
+        source = tmp_path / "a"
+        source.write_bytes(file_of(whole, kind, exif=exif))
+    found = next(pages_of(source, 200))  # the file is closed
+    assert found.size == (1500, 2020)
+    assert found.grey.shape == (200, 149)
+    assert found.finer().shape == (2020, 1500)
+    found.grey[:] = 0  # it is kept, and no other size is made of it
+    half = found.finer(1010)
+    assert half.shape == (1010, 750)
+    assert np.abs(half[::10, ::10].astype(int) - found.finer()[::20, ::20]).mean() < 25
+
+
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_a_turned_page_is_reduced_alike(turns):
     noise = np.random.default_rng(2).integers(0, 256, (96, 128), np.uint8)
@@ -131,9 +151,51 @@ def test_refusals_are_one_line(data, says, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("ink", ["white", (255, 230, 60), (90, 90, 90), "black"])
+def test_bright_ink_on_nothing_is_on_dark_paper(ink):
+    layer = Image.new("RGBA", (300, 200), (0, 0, 0, 0))
+    ImageDraw.Draw(layer).text((60, 40), "47", ink, ImageFont.load_default(90))
+    bright = ink not in ("black", (90, 90, 90))
+    found = [only_page(file_of(layer)), to_grey(np.asarray(layer)), only_page(file_of(layer), long_side=99)]
+    if bright:
+        found.append(only_page(file_of(layer.quantize(8))))
+    for grey in found:
+        assert grey[0, 0] == (0 if bright else 255)
+        assert np.ptp(grey) > 150
+    card = Image.new("RGBA", layer.size, "white")  # with dark ink, in a picture without a ground
+    card.paste("black", mask=layer)
+    layer.paste(card.resize((150, 100)), (70, 50))
+    assert only_page(file_of(layer))[0, 0] == 255
+
+
+@pytest.mark.parametrize(
+    ("kind", "dpi", "high"),
+    [("TIFF", (204, 98), 250), ("PNG", (204, 98), 250), ("JPEG", (204, 98), 250), ("TIFF", (204, 196), 120),
+     ("TIFF", (98, 204), 120), ("JPEG", (300, 1), 120), ("PNG", (300, 300), 120)],
+)  # fmt: skip
+def test_pixels_are_square_as_the_resolution_says(kind, dpi, high):
+    page = next(decode(file_of(scene(160, 120, "L"), kind, dpi=dpi)))
+    wide = 333 if dpi == (98, 204) else 160
+    assert (page.size, page.grey.shape) == ((160, 120), (high, wide))
+    assert page.scales == (wide / 160, high / 120)
+    assert page.scale == 1.0
+    small = next(decode(file_of(scene(160, 120, "L"), kind, dpi=dpi), long_side=80))
+    assert max(small.grey.shape) == 80
+    assert small.grey.shape[0] / small.grey.shape[1] == pytest.approx(high / wide, abs=0.01)
+    assert small.finer().shape == (high, wide)
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "JPEG"])
+def test_a_turned_fax(kind):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    page = next(decode(file_of(scene(160, 120, "L"), kind, dpi=(204, 98), exif=exif)))
+    assert (page.size, page.grey.shape) == ((120, 160), (160, 250))
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "JPEG2000"])
 def test_the_size_is_checked_before_pixels_are_decoded(kind, monkeypatch):
-    monkeypatch.setattr(vision_decode, "_page", lambda *_: pytest.fail("it was decoded"))
+    monkeypatch.setattr(vision_decode, "_pixels", lambda *_: pytest.fail("it was decoded"))
     data = file_of(scene(mode="RGB"), kind)
     check_size(data, max_pixels=2400)
     for take in (lambda: check_size(data, max_pixels=2399), lambda: next(decode(data, max_pixels=2399))):
@@ -191,7 +253,7 @@ def test_red_on_green_of_one_brightness_is_seen() -> None:
 
 
 BOMBS = dict(bombs())
-LIGHT_BOMBS = {"exif.jpg", "exif.png", "nothing.jpg"}  # they cost little
+LIGHT_BOMBS = {"exif.jpg", "exif.png", "exif.webp", "nothing.jpg"}  # they cost little
 
 WORKER = """
 import os, pickle, resource, signal, sys
@@ -260,6 +322,9 @@ LIGHT = {
     "PNG": file_of(scene(4000, 3000), "PNG"),
     "PNG and more": file_of(scene(), "PNG") + bytes(999),
     "TIFF": file_of(scene(4000, 3000), "TIFF"),
+    **{kind: file_of(scene(4000, 3000), kind) for kind in ("BMP", "WEBP", "GIF")},
+    "WebP without loss": file_of(scene(4000, 2999), "WEBP", lossless=True),
+    "WebP and more": file_of(scene(4000, 3000), "WEBP", exif=Image.Exif()),
     "text": b"no picture",  # it is refused at once
     "nothing": b"",
 }
@@ -270,7 +335,11 @@ HEAVY = {
     "TIFF": file_of(Image.new("L", (9000, 6000)), "TIFF"),
     "TIFF with JPEG data": file_of(scene(), "TIFF", compression="jpeg"),
     "TIFF whose width is another number": file_of(scene(), "TIFF").replace(b"\0\1\4\0", b"\0\1\11\0", 1),
-    **{kind: file_of(scene(), kind) for kind in FORMATS if kind not in ("JPEG", "PNG", "TIFF")},
+    **{kind: file_of(scene(), kind) for kind in ("PPM", "JPEG2000")},
+    **{f"large {kind}": file_of(Image.new("1", (4001, 3001)), kind) for kind in ("BMP", "WEBP", "GIF")},
+    "WebP without loss": file_of(Image.new("1", (4001, 3001)), "WEBP", lossless=True),
+    "large frame": file_of(scene(), "GIF").replace(b",\0\0\0\0", b",\xff\xff\xff\xff", 1),
+    "BMP that is packed": bytes([*file_of(scene(), "BMP")[:30], 1, *file_of(scene(), "BMP")[31:]]),
 }
 
 

@@ -12,7 +12,7 @@ from neocog.reading.policy import Pattern
 from neocog.reading.reader import Reader
 from neocog.vision.crops import cut_out, digit_of_box
 from neocog.vision.finder import SIGNS, Finding
-from neocog.vision.page import TURNS, turned_back
+from neocog.vision.page import TURNS, on_front, turned_back
 from tests.support import glyph, page, tiny_model
 
 Boxes = list[tuple[float, float, float, float]]
@@ -160,6 +160,22 @@ def test_each_digit_has_its_box() -> None:
 def test_patterns_and_lists_hold_for_boxes_too(options: Any, text: str, allowed: bool) -> None:
     lines, _ = read_lines(Reader(tiny_model(), device="cpu", **options), *written("3071"))
     assert ("".join(char.char for char in lines[0].chars), lines[0].margin is not None) == (text, allowed)
+
+
+def test_ink_from_the_back_is_left_out_and_faint_pencil_is_not() -> None:
+    import cv2
+
+    grey, found = written("3071 8 5")
+    for left, soft in ((240, True), (320, False)):
+        place = np.s_[50:110, left - 10 : left + 50]
+        faint = 220 - (220 - grey[place].astype(np.float32)) * 0.25
+        grey[place] = cv2.GaussianBlur(faint, (0, 0), 2.5) if soft else faint
+    assert on_front(grey, found).tolist() == [True] * 4 + [False, True]
+    lines, left_out = read_lines(Reader(tiny_model(), device="cpu"), grey, found)
+    assert ([char.char for char in lines[0].chars], left_out) == ([*"30715"], 1)
+    assert on_front(grey, found[:0]).tolist() == []
+    found.boxes[:2, :2] = (-90, -90), (9999, 9999)  # beyond the page
+    assert on_front(grey, found)[2:4].all()
 
 
 def test_a_pattern_in_words() -> None:

@@ -1,13 +1,12 @@
 """Passes of the network: their size, and who shares them.
 
-Products of another shape may be summed in another order. Where digits of many pictures share a
-pass, and which ones do is a matter of chance, every pass is filled up with empty digits to a fixed
-size: a digit's answer is then the same, to the last bit, whatever stands beside it. On the CPU the
-size is a whole number of digits for each thread, on CUDA the whole pass.
+Products of another shape may be summed in another order. So every pass is filled up with empty digits to a
+fixed size: a digit's answer is then the same, to the last bit, whatever stands beside it.
 """
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import pairwise
@@ -30,10 +29,9 @@ _LEAST_ON_CPU = 32
 
 
 class FixedBatches:
-    """An engine whose passes are all of one size.
+    """An engine whose passes are all of one size: on the CPU some digits for each thread, on CUDA the batch.
 
-    ``batch``: most digits of a pass, as many as the device and the pictures like by default;
-    ``isolated``: whether these are isolated digits, which fill passes of any size.
+    ``batch``: most digits of a pass, as the device likes by default; ``isolated`` digits fill any pass.
     """
 
     def __init__(self, engine: "AnyEngine", *, batch: int | None = None, isolated: bool = True) -> None:
@@ -72,59 +70,38 @@ def in_passes(engine: Any, *, batch: int | None = None, isolated: bool = True) -
     return FixedBatches(engine, batch=batch, isolated=isolated)
 
 
-_Question = tuple[Any, int, Future[Any]]  # what, its size, and where the answer goes
-
-
 class Batcher:
-    """Answers questions of many threads in batches.
+    """Answers questions of many threads in batches: one that waits answers for all, up to a size of ``most``.
 
-    One of the threads that wait answers for all of them, up to a batch of size ``most``: no
-    question waits for company, and the busier it is, the fuller the batches. ``answer`` takes a
-    list of questions and returns as many answers.
+    No question waits for company. ``answer`` takes a list of questions and returns as many answers.
     """
 
     def __init__(self, answer: Callable[[list[Any]], Sequence[Any]], *, most: int = 1) -> None:
         self.busy = 0.0  # seconds of work
-        self._answer, self._most = answer, most
-        self._changed = threading.Condition()  # for all that follows
-        self._waiting: list[_Question] = []
-        self._at_work = self._closed = False
+        self._answer, self._most, self._closed = answer, most, False
+        self._waiting: deque[tuple[Any, int, Future[Any]]] = deque()  # what, its size, where the answer goes
+        self._at_work = threading.Lock()
 
     def ask(self, what: Any, *, size: int = 1) -> Any:
         """Return the answer, or raise what went wrong; EndedEarly if nothing is answered any more."""
         future: Future[Any] = Future()
-        with self._changed:
-            self._waiting.append((what, size, future))
+        self._waiting.append((what, size, future))
         while not future.done():
-            with self._changed:
-                self._changed.wait_for(lambda: future.done() or not self._at_work)
-                if future.done():
-                    break
-                batch, self._at_work = self._next_batch(), True
-            try:
-                self._answer_batch(batch)
-            finally:
-                with self._changed:
-                    self._at_work = False
-                    self._changed.notify_all()
+            with self._at_work:
+                if not future.done():
+                    self._answer_batch()
         return future.result()
 
     def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.wait_for(lambda: not self._at_work, timeout=10.0)
+        self._closed = True
+        if self._at_work.acquire(timeout=10.0):
+            self._at_work.release()
 
-    def _next_batch(self) -> list[_Question]:
-        """Take the questions that came first, as many as fit into a batch, one at least."""
-        count, size = 1, self._waiting[0][1]
-        while count < len(self._waiting) and size + self._waiting[count][1] <= self._most:
-            size += self._waiting[count][1]
-            count += 1
-        batch, self._waiting = self._waiting[:count], self._waiting[count:]
-        return batch
-
-    def _answer_batch(self, batch: list[_Question]) -> None:
-        start = time.perf_counter()
+    def _answer_batch(self) -> None:
+        """Answer the questions that came first, as many as fit into a batch, one at least."""
+        start, batch = time.perf_counter(), [self._waiting.popleft()]
+        while self._waiting and sum(own[1] for own in batch) + self._waiting[0][1] <= self._most:
+            batch.append(self._waiting.popleft())
         try:
             if self._closed:
                 raise EndedEarly("the run has ended")

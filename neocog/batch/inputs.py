@@ -32,11 +32,7 @@ MAX_NAME = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Share ``number``, from 1, of ``count`` shares of the inputs.
-
-    The SHA-256 of an input's key, its path relative to what was named, chooses the share: it is the
-    same on every machine, and does not change when other inputs come or go.
-    """
+    """Share ``number``, from 1, of ``count`` shares: the SHA-256 of an input's key chooses it."""
 
     number: int
     count: int
@@ -63,12 +59,11 @@ def find_inputs(
     look_into: bool = True,
     skipped: Skipped = lambda name, why: None,
 ) -> Iterator[Item]:
-    """Yield what the words of a command line stand for (docs/batch.md), one after another, as it is found.
+    """Yield what the words of a command line stand for (docs/batch.md), as it is found.
 
-    ``null``: names in lists and on stdin end with a zero byte; without ``look_into`` an archive is
-    an item itself; ``skipped`` is told of files in folders and archives that are not read.
-    UsageError if a list cannot be opened, or folders are too deep for a pattern; NothingToRead,
-    after the last word, if none stood for a picture.
+    ``null``: names in lists and on stdin end with a zero byte; without ``look_into`` an archive is an item
+    itself; ``skipped`` is told of files that are not read. UsageError if a list or pattern cannot be read;
+    NothingToRead, after the last word, if none stood for a picture.
     """
     found = False
     for word in words:
@@ -90,10 +85,8 @@ def find_inputs(
                 found = True
                 yield item
     if not found:
-        raise NothingToRead(
-            "no pictures found; name pictures, or folders, archives or lists with pictures "
-            "(png, jpg, tif, ...)"
-        )
+        where = "name pictures, or folders, archives or lists with pictures (png, jpg, tif, ...)"
+        raise NothingToRead(f"no pictures found; {where}")
 
 
 def is_one_file(words: list[str]) -> bool:
@@ -150,9 +143,8 @@ def _folder(named: str, skipped: Skipped) -> Iterator[Item]:
             with os.scandir(folder) as entries:
                 listed = sorted((e.name, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in entries)
         except OSError as error:
-            yield Item(
-                folder, below or ".", trouble=f"the folder cannot be listed ({reason_of(error).lower()})"
-            )
+            why = f"the folder cannot be listed ({reason_of(error).lower()})"
+            yield Item(folder, below or ".", trouble=why)
             continue
         folders = []
         for name, is_folder, is_link in listed:
@@ -181,10 +173,9 @@ def _listed(word: str, null: bool) -> Iterator[str]:
 
 
 def _names(word: str, stream: IO[bytes], null: bool, block: bytes = b"") -> Iterator[str]:
-    """Names that end with a line, or with a zero byte; none is waited for once it is whole.
+    """Names that end with a line, or with a zero byte, as they come; of a far too long one a part.
 
-    Of one that is longer than any system takes a part is kept: it fails as any other that cannot
-    be opened. ``block`` is what was read before.
+    ``block`` is what was read before.
     """
     end, rest = b"\0" if null else b"\n", b""
     read = getattr(stream, "read1", stream.read)
@@ -194,9 +185,8 @@ def _names(word: str, stream: IO[bytes], null: bool, block: bytes = b"") -> Iter
             block, rest = b"", rest[:MAX_NAME]
             yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
     except OSError as error:
-        raise EndedEarly(
-            f"{word}: the list breaks off ({reason_of(error).lower()}); pass the complete list"
-        ) from None
+        why = reason_of(error).lower()
+        raise EndedEarly(f"{word}: the list breaks off ({why}); pass the complete list") from None
     if rest:
         yield os.fsdecode(rest)
 
@@ -212,13 +202,12 @@ def _begin(stream: IO[bytes], null: bool) -> bytes:
 
 
 def _piped(begin: bytes, stream: IO[bytes]) -> Item:
-    blocks, size = [begin], len(begin)
-    while size <= MAX_BYTES and (block := stream.read(MAX_NAME)):
-        blocks.append(block)
-        size += len(block)
-    if size > MAX_BYTES:
+    data = bytearray(begin)
+    while len(data) <= MAX_BYTES and (block := stream.read(MAX_NAME)):
+        data += block
+    if len(data) > MAX_BYTES:
         return Item(STDIN, STDIN, trouble=f"has more than {MAX_BYTES:,} bytes; make it smaller")
-    return Item(STDIN, STDIN, data=b"".join(blocks))
+    return Item(STDIN, STDIN, data=bytes(data))
 
 
 def _stdin() -> IO[bytes]:
@@ -239,10 +228,8 @@ def _matching(pattern: str) -> Iterator[str]:
     try:
         names = sorted(glob.iglob(pattern, recursive=True))
     except RecursionError:
-        raise UsageError(
-            f"{pattern}: the folders are nested too deeply for a pattern; name the folder itself"
-        ) from None
+        deep = "the folders are nested too deeply for a pattern; name the folder itself"
+        raise UsageError(f"{pattern}: {deep}") from None
     for name in names:
-        if anywhere and (os.path.isdir(name) or not is_picture_name(os.path.basename(name))):
-            continue
-        yield name
+        if not anywhere or (is_picture_name(os.path.basename(name)) and not os.path.isdir(name)):
+            yield name

@@ -30,8 +30,7 @@ class Sink:
         self.form, self.seconds = form, 0.0
         self.again = False  # whether the last input of an earlier run has been written anew
         self._path, self._stdout = path, sys.stdout  # which others may turn elsewhere, to keep it clean
-        self._files: list[AppendFile] = []  # the one that is written last
-        self._part = ""
+        self._files, self._part = list[AppendFile](), ""  # the one that is written is the last
         self._size, self._watched = 0, False  # bytes that the file has at least; whether its path leads to it
         self._begun = self._ended = False
         self._tail = self._last = b""  # records of the last input of an earlier run, and how they begin
@@ -52,9 +51,8 @@ class Sink:
                     raise UsageError(f"{self._path}: another run has just ended; start again")
                 self._part = part
         except OSError as error:
-            raise UsageError(
-                f"{self._path}: cannot be written ({error.strerror}); choose another -o"
-            ) from None
+            why = f"cannot be written ({error.strerror})"
+            raise UsageError(f"{self._path}: {why}; choose another -o") from None
 
     def resume(self, done: Done) -> None:
         """Go on behind the records that the file has, without what was torn at its end.
@@ -127,10 +125,8 @@ class Sink:
                 raise UsageError(f"{self._path}: another run has written it meanwhile; choose another -o")
             file = self._files[-1]
             if file.size < self._size or (self._watched and not file.stands()):
-                raise EndedEarly(
-                    f"{self._path}: was removed, replaced or shortened during the run; records are missing, "
-                    "read again"
-                )
+                what = "was removed, replaced or shortened during the run"
+                raise EndedEarly(f"{self._path}: {what}; records are missing, read again")
             if not self._begun and file.regular:
                 os.ftruncate(file.handle, 0)
             self._begun = True
@@ -179,12 +175,13 @@ def defer_interrupt() -> Iterator[None]:
         yield
         return
     came: list[tuple[int, FrameType | None]] = []
-    before = signal.signal(
-        signal.SIGINT,
-        lambda number, frame: (
-            before(number, frame) if came and callable(before) else came.append((number, frame))
-        ),
-    )
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append((number, frame))
+        if len(came) > 1 and callable(before):  # it is asked for twice
+            before(number, frame)
+
+    before = signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:

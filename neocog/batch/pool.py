@@ -1,8 +1,6 @@
 """Worker processes: they decode and find, the networks stay here; none can lose a picture.
 
 Each worker has a thread here, which gives it tasks, answers its questions and takes its records.
-A worker that is silent for too long is killed from here: a decoder that holds Python's lock, or a
-process that was stopped, cannot end itself.
 """
 
 import os
@@ -11,15 +9,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import inf
 from typing import IO, Any, Protocol, cast
 
 from neocog.batch.tasks import Block, Job, Task
-from neocog.batch.worker import BEAT, ERROR, MEMORY, NO_MEMORY, QUESTION
+from neocog.batch.worker import ERROR, MEMORY, NO_MEMORY, QUESTION
 from neocog.errors import EndedEarly, NeocogError
 from neocog.programs import python
 
@@ -30,7 +28,6 @@ there (26 for a JPEG 2000 of 64 million pixels, 4 for any other kind of 130 mill
 STARTS = 60.0
 """Seconds that a worker may take to start."""
 
-_LOOK = 0.5  # seconds between two looks at the workers, at most
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _HELD = 2**29  # bytes of pictures in the tasks that workers have
 _LIVES = 2  # times that a worker may die over an input, the second time with it alone
@@ -46,13 +43,10 @@ class OutOfTime(Exception):
 
 
 class Worker(Protocol):
-    """Does tasks, here or on a cluster."""
+    """Does tasks, here or on a cluster; WorkerDied if it dies over one, or does not start."""
 
-    def start(self) -> None:
-        """Start or restart the worker; WorkerDied if it does not start."""
-
-    def do(self, task: Task) -> list[Block]:
-        """Do a task; WorkerDied if the worker dies over it."""
+    def start(self) -> None: ...
+    def do(self, task: Task) -> list[Block]: ...
 
 
 class WorkerProcess:
@@ -62,9 +56,8 @@ class WorkerProcess:
     """
 
     def __init__(self, pool: "Pool") -> None:
-        self._pool, self._lock, self._closed, self._silent = pool, threading.Lock(), False, False
-        self._due = inf  # the look of the pool before which the next word of it has to come
-        self._end = inf  # and the one before which all that it does has to be done
+        self._pool, self._lock, self._closed, self._given_up = pool, threading.Lock(), False, False
+        self._deadline = threading.Timer(0, self.give_up)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -74,7 +67,6 @@ class WorkerProcess:
                 raise EndedEarly("the run has ended")
             if self.process is not None:
                 self._death(self.process)
-            self._silent = False
             try:
                 self.process = subprocess.Popen(
                     python("-c", "from neocog.batch.worker import main; main()"),
@@ -85,73 +77,68 @@ class WorkerProcess:
                 )
             except OSError as error:
                 raise EndedEarly(f"worker processes cannot be started: {error}; try again") from None
-        kind, what = self._exchange(self._pool.begin, STARTS)
+        timer = threading.Timer(STARTS, self.process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            kind, what = self._exchange(self._pool.begin, STARTS)
+        finally:
+            timer.cancel()
         if kind == ERROR:
             raise EndedEarly(f"worker processes cannot be started: {what}")
 
     def do(self, task: Task) -> list[Block]:
         """See `Worker`; OutOfTime at the deadline."""
-        if self._pool.looks >= self._end:
+        if self._given_up:
             raise OutOfTime
         kind, what = self._exchange(pickle.dumps(task), self._pool.patience)
         while kind == QUESTION:
-            answer = pickle.dumps(self._pool.ask(*what))
-            kind, what = self._exchange(answer, self._pool.patience)
+            kind, what = self._exchange(pickle.dumps(self._pool.ask(*what)), self._pool.patience)
         if kind == ERROR and isinstance(what, NeocogError):
             raise what
         if kind == ERROR:
             raise EndedEarly(f"a worker process failed: {what}; start again (neocog read: with --resume)")
         return [what]
 
-    def set_deadline(self, seconds: float = inf) -> None:
+    def set_deadline(self, seconds: float | None = None) -> None:
         """Have all that it does from now on take at most ``seconds`` in total."""
-        self._end = self._pool.looks + 1 + seconds / self._pool.every
+        self._deadline.cancel()
+        self._given_up = False
+        if seconds is not None:
+            self._deadline = threading.Timer(seconds, self.give_up)
+            self._deadline.daemon = True
+            self._deadline.start()
 
     def give_up(self) -> None:
         """End what it does: `do` raises OutOfTime on its thread."""
-        self._end = 0
-        self.kill()
-
-    def kill(self) -> None:
-        if (process := self.process) is not None:
-            process.kill()
+        self._given_up = True
+        if self.process is not None:
+            self.process.kill()
 
     def close(self) -> None:
         """End it; no other takes its place."""
+        self._deadline.cancel()
         with self._lock:
             self._closed = True
             if self.process is not None:
                 self._death(self.process)
 
-    def look(self) -> None:
-        """Kill it if it is silent or busy for too long."""
-        if self._pool.looks >= min(self._due, self._end):
-            self._silent = True
-            self.kill()
-
     def _exchange(self, message: bytes, patience: float) -> tuple[str, Any]:
-        """Send a message and return what comes next, each word within so many seconds."""
-        process = self.process
+        """Send a message and return what comes next; a worker that needs longer ends itself."""
+        process, since = self.process, time.monotonic()
         assert process is not None
         stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-        looks = 1 + patience / self._pool.every
-        self._due = self._pool.looks + looks
         try:
             with suppress(OSError, ValueError):  # receiving says what became of it
                 stdin.write(message)
                 stdin.flush()
-            while True:
-                kind, what = pickle.load(stdout)
-                self._due = self._pool.looks + looks
-                if kind != BEAT:
-                    return kind, what
+            kind, what = pickle.load(stdout)
+            return kind, what
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
             how = self._death(process)
-            if self._silent:
+            if time.monotonic() - since > patience:
                 how = f"took longer than {patience:.3g} s"
-            raise OutOfTime if self._pool.looks >= self._end else WorkerDied(how) from None
-        finally:
-            self._due = inf
+            raise OutOfTime if self._given_up else WorkerDied(how) from None
 
     def _death(self, process: "subprocess.Popen[bytes]") -> str:
         """End a process for good, and return how it died."""
@@ -170,8 +157,7 @@ class WorkerProcess:
 class Pool:
     """Worker processes for a job; a context manager. ``ask`` answers their questions, from many threads.
 
-    One that has a task and is silent for ``patience`` seconds is killed. These are counted in looks
-    at the workers: while this process itself was stopped, nobody listened.
+    One that works on a page for ``patience`` seconds ends itself.
     """
 
     def __init__(
@@ -179,29 +165,17 @@ class Pool:
     ) -> None:
         from neocog.network.parallel import cores
 
-        self.ask, self.looks = ask, 0
-        self.patience = (patience or PATIENCE) * max(1.0, workers / cores())
-        self.every = min(_LOOK, self.patience / 20)  # seconds between two looks
+        self.ask, self.patience = ask, (patience or PATIENCE) * max(1.0, workers / cores())
         path = [place for place in sys.path if os.path.isabs(place)]
-        begin = job.with_engine(None), self.patience / 20, 2 * self.patience
-        self.begin = pickle.dumps(path) + pickle.dumps(begin)
+        self.begin = pickle.dumps(path) + pickle.dumps((job.with_engine(None), self.patience))
         self.workers = [WorkerProcess(self) for _ in range(workers)]
-        self._closed = threading.Event()
-        threading.Thread(target=self._watch, daemon=True).start()
 
     def __enter__(self) -> "Pool":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closed.set()
         for worker in self.workers:
             worker.close()
-
-    def _watch(self) -> None:
-        while not self._closed.wait(self.every):
-            self.looks += 1
-            for worker in self.workers:
-                worker.look()
 
 
 def start(worker: Worker) -> None:

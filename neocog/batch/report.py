@@ -5,15 +5,14 @@ import hashlib
 import heapq
 import html
 import io
+import os
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path, PurePosixPath
 from string import Template
-from typing import TYPE_CHECKING
 
 from neocog.batch.sources import Item
 from neocog.errors import UsageError
@@ -22,9 +21,6 @@ from neocog.reading.pictures import Files, pages_of, what_went_wrong
 from neocog.reading.records import LARGEST, REJECTED, PageReading
 from neocog.text import printable
 from neocog.vision.overlay import SURE_P, draw_overlay
-
-if TYPE_CHECKING:
-    from neocog.vision.decode import Page
 
 MOST = 1000
 """Pages that a report shows: the most doubtful ones."""
@@ -40,20 +36,16 @@ _KINDS = ("error", "misfit", "rejected", "empty", "read")  # of pages, the most 
 
 
 class PictureFolder:
-    """A folder that pictures of pages are saved into, with what was read drawn over them.
+    """A folder of pictures of pages, with what was read drawn over them, that writes over no source.
 
-    A picture is named after its input, below the folder that was named: the same on every run,
-    whatever else is read; ``a.jpg`` becomes ``a.read.jpg``, others ``.read.png``. Where inputs
-    differ by their endings or folders alone, where it is not known beforehand what comes, and to the
-    beginning of a name that is too long, eight digits of the SHA-256 of the source are added. It may
-    be the folder that the pictures are read from: no source is ever written over.
-
-    ``inputs`` are the sources and keys that are known beforehand. UsageError if the folder cannot be made.
+    A picture is named after its input, below the folder that was named: ``a.jpg`` becomes ``a.read.jpg``,
+    others ``.read.png``. Where inputs differ by their endings or folders alone, where they are not known
+    beforehand, and behind a name that is too long, eight digits of the SHA-256 of the source follow: names
+    are the same on every run. ``inputs``: sources and keys that are known. UsageError if it cannot be made.
     """
 
     def __init__(self, folder: str | Path, *, inputs: Iterable[tuple[str, str]] = ()) -> None:
-        self.folder = Path(folder)
-        inputs = list(inputs)
+        self.folder, inputs = Path(folder), list(inputs)
         self._sources = Files(source for source, _ in inputs)
         self._names: dict[str, str | None] = {}  # without endings; the source, if it is one
         for source, key in inputs:
@@ -61,46 +53,34 @@ class PictureFolder:
             self._names[stem] = source if self._names.get(stem, source) == source else None
         check_output(self.folder, "--save-overlay", folder=True, make=True)
 
-    def save(self, *readings: PageReading, item: Item | None = None) -> None:
-        """Decode the pages of a picture once more, and save what was read.
-
-        Readings with an error are left out; ``item`` is the file of their source by default. UsageError if a
-        file cannot be written or is one that is read, InputError if a page cannot be had.
-        """
-        left = {reading.page: reading for reading in readings if reading.error is None}
-        if not left:
-            return
-        source = readings[0].source
-        item = item or Item(source, source)
-        end = "jpg" if source.lower().endswith(_PHOTOGRAPHS) else "png"
-        for page in pages_of(item.picture(), LARGEST, sorted(left)):
-            reading = left[page.index]
-            path = self.folder / f"{self._name(reading, item.key)}.read.{end}"
-            if path in self._sources or path in Files([source]):
-                raise UsageError(f"{path}: is also an input; choose another --save-overlay")
-            with _saving(path, "--save-overlay"):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with atomic_write(path) as stream:
-                    image = draw_overlay(page.pixels, reading.digits, scale=page.scale)
-                    image.save(stream, format="JPEG" if end == "jpg" else "PNG")
-
     def save_all(self, readings: Iterable[tuple[Item, Sequence[PageReading]]]) -> Iterator[str]:
-        """Save the pages of inputs; yield what could not be drawn, and why."""
+        """Decode pages once more and save what was read; yield what could not be drawn, and why."""
         for item, pages in readings:
             try:
-                self.save(*pages, item=item)
+                self._save(item, {page.page: page for page in pages if page.error is None})
             except Exception as error:  # it may be another picture by now, the disk be full
                 why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
                 yield f"{printable(item.source)}: not drawn: {printable(why)}"
 
-    def _name(self, reading: PageReading, key: str) -> str:
+    def _save(self, item: Item, readings: dict[int, PageReading]) -> None:
+        end = "jpg" if item.source.lower().endswith(_PHOTOGRAPHS) else "png"
+        for page in pages_of(item.picture(), LARGEST, sorted(readings)) if readings else ():
+            path = self.folder / f"{self._name(item, page.index)}.read.{end}"
+            if path in self._sources or path in Files([item.source]):
+                raise UsageError(f"{path}: is also an input; choose another --save-overlay")
+            with _saving(path, "--save-overlay"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with atomic_write(path) as stream:
+                    image = draw_overlay(page.pixels, readings[page.index].digits, scales=page.scales)
+                    image.save(stream, format="JPEG" if end == "jpg" else "PNG")
+
+    def _name(self, item: Item, index: int) -> str:
         """A name, without an ending, for the picture of a page."""
-        source, stem = reading.source, _stem(reading.source, key)
-        page = f"-p{reading.page}" if reading.page else ""
-        several = self._names.get(stem) != source or (page and stem + page in self._names)
+        stem, page = _stem(item.source, item.key), f"-p{index}" if index else ""
+        several = self._names.get(stem) != item.source or (page and stem + page in self._names)
         parts = stem.split("/")
-        if several or any(len(_bytes_of(part)) > _LONG for part in parts):
-            digest = hashlib.sha256(_bytes_of(source)).hexdigest()
+        if several or any(len(os.fsencode(part)) > _LONG for part in parts):
+            digest = hashlib.sha256(os.fsencode(item.source)).hexdigest()
             stem = "/".join(part[:_SHORT] for part in parts) + f"-{digest[:8]}"
         return stem + page
 
@@ -120,27 +100,52 @@ class Card:
         """
         digits = self.reading.digits
         rejected = sum(digit.char == REJECTED for digit in digits)
-        if self.reading.error is not None:
-            return 0, 0.0
-        if not digits:
-            return 3, 0.0
+        if self.reading.error is not None or not digits:
+            return (3, 0.0) if self.reading.error is None else (0, 0.0)
         if rejected or self.reading.fits is False:
             return 1 if self.reading.fits is False else 2, -rejected / len(digits)
         return 4, min(digit.p for digit in digits)
 
+    def to_html(self) -> str:
+        """It as an article: each digit with its probability, doubtful ones marked."""
+        reading, picture, note, text = self.reading, "", self.reading.error, ""
+        if self.picture:
+            data = base64.b64encode(self.picture).decode("ascii")
+            picture = f'<img src="data:image/jpeg;base64,{data}" alt="" loading="lazy">'
+        if note is None and not reading.digits:
+            note = "no digits found"
+        elif note is None:
+            misfit = ["does not fit the pattern"] if reading.fits is False else []
+            lowest = min(digit.p for digit in reading.digits)
+            note = ", ".join([*misfit, *reading.reasons, f"least probable digit {lowest:.2f}"])
+        digits = iter(reading.digits)
+        digit = next(digits, None)
+        for char in reading.text:
+            if digit is None or char != digit.char:  # a line end, or what a pattern puts between digits
+                text += html.escape(char)
+                continue
+            said = f"p {digit.p:.2f}" + (f", {digit.reason}" if digit.reason else "")
+            shade = "no" if char == REJECTED else "sure" if digit.p >= SURE_P else "unsure"
+            text += f'<span class="{shade}" title="{html.escape(said)}">{char}</span>'
+            digit = next(digits, None)
+        name = printable(reading.source) + (f" page {reading.page + 1}" if reading.page else "")
+        return (
+            f'<article class="{_KINDS[self.doubt[0]]}">{picture}<pre>{text}</pre>\n'
+            f"<small>{html.escape(name)}</small><small>{html.escape(note)}</small></article>\n"
+        )
+
 
 def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:
     """Make the cards of an input's pages; each page is decoded once more, small."""
-    pages: Iterator[Page] = iter(())
-    with suppress(Exception):  # it may have vanished since it was read, or be another one
-        known = [reading.page for reading in readings if reading.error is None]
-        pages = pages_of(item.picture(), _THUMBNAIL, known)
+    pages = None
     for reading in readings:
         picture = io.BytesIO()
-        with suppress(Exception):
+        with suppress(Exception):  # it may have vanished since it was read, or be another one
             if reading.error is None:
+                known = [own.page for own in readings if own.error is None]
+                pages = pages or pages_of(item.picture(), _THUMBNAIL, known)
                 page = next(pages)
-                drawn = draw_overlay(page.pixels, reading.digits, scale=page.scale)
+                drawn = draw_overlay(page.pixels, reading.digits, scales=page.scales)
                 drawn.save(picture, "JPEG", quality=_QUALITY)
         yield Card(reading, picture.getvalue())
 
@@ -155,34 +160,27 @@ class Report:
         check_output(path, "--report")
         self.path, self._most = Path(path), most
         self._kept: list[tuple[tuple[float, ...], int, Card]] = []
-        self._numbers = count()
-        self._counts = [0] * len(_KINDS)
+        self._numbers, self._counts = count(), [0] * len(_KINDS)
 
     def add(self, card: Card) -> None:
         kind, much = card.doubt
         self._counts[kind] += 1
-        entry = ((-kind, -much), -next(self._numbers), card)  # the least doubtful leaves first
-        if len(self._kept) < self._most:
-            heapq.heappush(self._kept, entry)
-        else:
-            heapq.heappushpop(self._kept, entry)
+        heapq.heappush(self._kept, ((-kind, -much), -next(self._numbers), card))
+        if len(self._kept) > self._most:  # the least doubtful leaves
+            heapq.heappop(self._kept)
 
     def save(self) -> None:
         """Write the file if a page has come; UsageError if it cannot be written."""
-        if not any(self._counts):
+        if not (total := sum(self._counts)):
             return
         cards = [card for *_, card in sorted(self._kept, reverse=True, key=lambda e: e[:2])]
-        left = sum(self._counts) - len(cards)
-        errors, misfits, rejected, empty, read = self._counts
+        counts = {kind: f"{n:,}" for kind, n in zip(_KINDS, self._counts, strict=True)}
+        misfits = f" {counts.pop('misfit')} do not fit the pattern," if self._counts[1] else ""
+        model, left = cards[0].reading.model if cards else "", total - len(cards)
+        more = f"<p>{left:,} more pages, none more doubtful than these, are not shown.</p>" if left else ""
         with _saving(self.path, "--report"), atomic_write(self.path) as stream:
-            text = _HEAD.substitute(
-                total=f"{sum(self._counts):,}", errors=f"{errors:,}", rejected=f"{rejected:,}",
-                misfits=f" {misfits:,} do not fit the pattern," if misfits else "",
-                empty=f"{empty:,}", read=f"{read:,}",
-                model=html.escape(next((c.reading.model for c in cards), "")),
-            )  # fmt: skip
-            more = f"<p>{left:,} more pages, none more doubtful than these, are not shown.</p>"
-            for part in (text, *map(_card, cards), f"</main>{more if left else ''}</body></html>\n"):
+            head = _HEAD.substitute(counts, total=f"{total:,}", misfits=misfits, model=html.escape(model))
+            for part in (head, *(card.to_html() for card in cards), f"</main>{more}</body></html>\n"):
                 stream.write(part.encode("utf-8", "backslashreplace"))
 
 
@@ -201,42 +199,6 @@ def _stem(source: str, key: str) -> str:
     *folders, last = PurePosixPath(key).parts
     kept = [folder for folder in folders if folder not in ("/", "..")]
     return "/".join(_UNSAFE.sub("_", part) for part in (*kept, PurePosixPath(last).stem))
-
-
-def _bytes_of(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
-
-
-def _card(card: Card) -> str:
-    reading, picture, note = card.reading, "", card.reading.error
-    if card.picture:
-        data = base64.b64encode(card.picture).decode("ascii")
-        picture = f'<img src="data:image/jpeg;base64,{data}" alt="" loading="lazy">'
-    if note is None and not reading.digits:
-        note = "no digits found"
-    elif note is None:
-        misfit = ["does not fit the pattern"] if reading.fits is False else []
-        lowest = min(digit.p for digit in reading.digits)
-        note = ", ".join([*misfit, *reading.reasons, f"least probable digit {lowest:.2f}"])
-    name = printable(reading.source) + (f" page {reading.page + 1}" if reading.page else "")
-    return _CARD.substitute(
-        kind=_KINDS[card.doubt[0]], picture=picture, text=_text(reading), name=html.escape(name),
-        note=html.escape(note or ""),
-    )  # fmt: skip
-
-
-def _text(reading: PageReading) -> str:
-    """The text, each digit with its probability, doubtful ones marked."""
-    out, left = "", deque(reading.digits)
-    for char in reading.text:
-        if not left or char != left[0].char:  # a line end, or what a pattern puts between digits
-            out += html.escape(char)
-            continue
-        digit = left.popleft()
-        said = f"p {digit.p:.2f}" + (f", {digit.reason}" if digit.reason else "")
-        shade = "no" if char == REJECTED else "sure" if digit.p >= SURE_P else "unsure"
-        out += f'<span class="{shade}" title="{html.escape(said)}">{char}</span>'
-    return out
 
 
 _HEAD = Template("""<!DOCTYPE html>
@@ -258,11 +220,8 @@ pre { font: 20px/1.3 ui-monospace, monospace; margin: 0; white-space: pre-wrap }
 small { color: #555; display: block }
 </style></head><body>
 <h1>$total pages</h1>
-<p>$errors could not be read,$misfits $rejected have rejected places
+<p>$error could not be read,$misfits $rejected have rejected places
 (<span class="no">?</span>), $empty have no digits, $read were read throughout. Doubts come first.
 Model $model.</p>
 <main>
-""")
-_CARD = Template("""<article class="$kind">$picture<pre>$text</pre>
-<small>$name</small><small>$note</small></article>
 """)

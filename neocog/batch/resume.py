@@ -5,6 +5,7 @@ import json
 import shlex
 from array import array
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,19 +35,15 @@ class Done:
     _left: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def take(self, source: str) -> bool:
-        """Whether an input is done already; named as often as it has records, it is so often.
+        """Whether an input is done already, as often as it has records.
 
-        A name is known by 64 bits of its hash: among ten million, one is taken for another with
-        a probability of 3e-6.
+        Of ten million names, known by 64 bits of a hash, one is taken for another with a probability of 3e-6.
         """
-        if not len(self._known):
-            return False
         name = np.uint64(_hash(source))
         place = int(np.searchsorted(self._known, name))
-        if place == len(self._known) or self._known[place] != name or not self._left[place]:
-            return False
-        self._left[place] -= 1
-        return True
+        done = (self._known[place : place + 1] == name) & (self._left[place : place + 1] > 0)
+        self._left[place : place + 1] -= done
+        return bool(done.any())
 
 
 def read_done(
@@ -54,10 +51,8 @@ def read_done(
 ) -> Done:
     """Read an output file of JSON lines back; one that is not there holds nothing.
 
-    A last line without its end was torn, and does not count. Inputs are written one after another,
-    all pages together: only the last one may have more pages. UsageError if the file cannot be read,
-    is no output of neocog, is damaged, or was written with another ``model``, ``finder`` or other
-    ``settings``; records that tell no settings or finder pass.
+    A last line that was torn does not count. Only the last input may have more pages. UsageError if the file
+    is no output of neocog, damaged, or written with another ``model``, ``finder`` or other ``settings``.
     """
     try:
         stream = open(path, "rb")  # noqa: SIM115
@@ -110,25 +105,20 @@ def _check_same(
 
 
 def _options(settings: Mapping[str, Any]) -> str:
-    """Settings as the options that ask for them.
-
-    >>> _options({"min_p": 0.4, "isolated": True})
-    '--min-p 0.4 --isolated'
-    """
+    """Settings as the options that ask for them: ``--min-p 0.4 --isolated``."""
     pairs = (("--" + name.replace("_", "-"), value) for name, value in settings.items())
     return " ".join(name if value is True else f"{name} {shlex.quote(str(value))}" for name, value in pairs)
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
     """One line as a record, or None where it is none, or not all of one."""
-    try:
+    with suppress(ValueError, RecursionError):  # brackets may be nested without end
         record = json.loads(line)
-    except (ValueError, RecursionError):  # brackets may be nested without end
-        return None
-    if not isinstance(record, dict) or record.get("schema") != SCHEMA or "error" not in record:
-        return None
-    kinds = {"source": str, "page": int, "model": str} | ({"settings": dict} if "settings" in record else {})
-    return record if all(isinstance(record.get(name), kind) for name, kind in kinds.items()) else None
+        if isinstance(record, dict) and record.get("schema") == SCHEMA and "error" in record:
+            kinds = {"source": str, "page": int, "model": str, "settings": dict}
+            if all(isinstance(({"settings": {}} | record).get(name), kind) for name, kind in kinds.items()):
+                return record
+    return None
 
 
 def _hash(source: str) -> int:

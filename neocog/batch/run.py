@@ -86,7 +86,7 @@ class Request:
 
     @property
     def sources(self) -> list[tuple[str, str]]:
-        """All files that are known to be read beforehand, by their keys, archives unopened."""
+        """All files that are known to be read beforehand, and their keys, archives unopened."""
         named = [word for word in self.inputs if not comes_once(word)]
         with suppress(NothingToRead):  # that is told later
             found = find_inputs(named, null=self.null, look_into=False)
@@ -144,30 +144,33 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
     tally, done = Tally(), Done()
+    folder = PictureFolder(request.overlay, inputs=request.sources) if request.overlay else None
+    report = Report(request.report) if request.report else None
+
+    def save() -> None:
+        try:
+            if report:
+                report.save()
+        except UsageError as error:  # which does not change how the run ends otherwise
+            tally.unsaved += 1
+            watch(Block(messages=[str(error)]))
+
+    def skipped(name: str, why: str) -> None:
+        tally.skipped += 1
+        if request.verbose:
+            watch(Block(messages=[f"{name}: skipped ({why})"]))
+
+    def items() -> Iterator[Item]:
+        for item in request.items(done, skipped):
+            tally.found += 1
+            yield item
+
     with ExitStack() as stack:
-        folder = report = None
-        if request.overlay is not None:
-            folder = PictureFolder(request.overlay, inputs=request.sources)
-        if request.report is not None:
-            report = Report(request.report)
-
-            def save(report: Report = report) -> None:
-                try:
-                    report.save()
-                except UsageError as error:  # which does not change how the run ends otherwise
-                    tally.unsaved += 1
-                    watch(Block(messages=[str(error)]))
-
-            stack.callback(save)
+        stack.callback(save)
         job = Job(
-            reader,
-            replace(request.form, settings=settings),
-            isolated=request.isolated,
-            keep=folder is not None,
-            cards=report is not None,
-            batch=request.batch,
-            quiet=request.quiet,
-        )
+            reader, replace(request.form, settings=settings), isolated=request.isolated, keep=bool(folder),
+            cards=bool(report), batch=request.batch, quiet=request.quiet,
+        )  # fmt: skip
         sink = stack.enter_context(open_sink(job.form, request.output))
         if request.resume and request.output is not None:
             finder = None if request.isolated else reader.finder.model.id
@@ -178,40 +181,27 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             earlier = Block(inputs=done.inputs, pages=done.pages, failed=done.failed)
             tally.add(earlier)
             watch(earlier)
-
-        def skipped(name: str, why: str) -> None:
-            tally.skipped += 1
-            if request.verbose:
-                watch(Block(messages=[f"{name}: skipped ({why})"]))
-
-        def items() -> Iterator[Item]:
-            for item in request.items(done, skipped):
-                tally.found += 1
-                yield item
-
         if request.cluster is not None:
             run = request.cluster.reading(job, items(), ordered=request.ordered)
         else:
             workers = request.workers
-            if workers is None and any(map(comes_once, request.inputs)):
-                # nobody knows how many names will come, nor when
+            if workers is None and any(map(comes_once, request.inputs)):  # who knows how many come, and when
                 workers = usual_workers(reader.engine.device)
             run = reading(job, items(), workers=workers, ordered=request.ordered, tally=tally)
         for block in stack.enter_context(run):
             sink.put(block.text)
             tally.add(block)
-            if folder is not None:
+            if folder:
                 troubles = list(folder.save_all(block.readings))
                 block.messages += troubles
                 tally.unsaved += len(troubles)
             watch(block)
-            if report is not None:
-                for card in block.cards:
-                    report.add(card)
+            for card in block.cards:
+                assert report
+                report.add(card)
         if tally.found != (read := tally.inputs - done.inputs):
-            raise EndedEarly(
-                f"internal error: {tally.found} inputs gave only {read} records; rerun with --resume"
-            )
+            told = f"{tally.found} inputs gave only {read} records"
+            raise EndedEarly(f"internal error: {told}; rerun with --resume")
         if done.last is not None and not sink.again:
             tally.add(Counts(inputs=1, pages=done.last_pages, failed=done.last_failed))
         tally.spend("output", sink.seconds)
@@ -220,13 +210,9 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
 
 @contextmanager
 def reading(
-    job: Job,
-    items: Iterable[Item],
-    *,
-    workers: int | None = None,
-    ordered: bool = False,
+    job: Job, items: Iterable[Item], *, workers: int | None = None, ordered: bool = False,
     tally: Tally | None = None,
-) -> Iterator[Blocks]:
+) -> Iterator[Blocks]:  # fmt: skip
     """Read inputs; the block's value yields their records as they come.
 
     ``workers`` are the processes that decode and find; 0: this one, and one more for pictures that
@@ -234,8 +220,7 @@ def reading(
     time. UsageError if there cannot be so many workers, EndedEarly if they cannot be started.
     """
     if workers is None:
-        items = iter(items)
-        begin: list[Item] = []
+        items, begin = iter(items), list[Item]()
         while len(begin) <= FEW and sum(len(one.data or b"") for one in begin) < _AT_HAND:
             if (item := next(items, None)) is None:
                 workers = 0
@@ -246,10 +231,8 @@ def reading(
     if not 0 <= workers <= _MOST_WORKERS:
         raise UsageError(f"got {workers} workers, expected 0 (none) to {_MOST_WORKERS}")
     if workers > (most := _most_workers()):
-        raise UsageError(
-            f"got {workers} workers, but the limit of open files allows {most}; use fewer "
-            "workers or raise the limit (ulimit -n)"
-        )
+        told = f"got {workers} workers, but the limit of open files allows {most}"
+        raise UsageError(f"{told}; use fewer workers or raise the limit (ulimit -n)")
     job = job.with_engine(in_passes(job.reader.engine, batch=job.batch, isolated=job.isolated))
     tasks = into_tasks(items, job.size)
     with ExitStack() as stack:

@@ -11,8 +11,7 @@ from neocog.reading.pictures import PICTURE_SUFFIXES
 if TYPE_CHECKING:
     from zipfile import ZipInfo
 
-ZIP = (".zip",)
-TAR = (".tar",)
+ZIP, TAR = (".zip",), (".tar",)
 PACKED_TAR = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 """How the names of archives that are read end."""
 

@@ -34,6 +34,7 @@ class Task:
 
     @property
     def held(self) -> int:
+        """Bytes of its inputs that are at hand."""
         return sum(len(item.data or b"") for item in self.items)
 
 
@@ -135,17 +136,14 @@ class Job:
 
 def into_tasks(items: Iterable[Item], size: int) -> Iterator[Task]:
     """Cut inputs into tasks of ``size``, or of fewer where their bytes are at hand and many."""
-    chunk: list[Item] = []
-    first = held = 0
+    task = Task(0, ())
     for item in items:
-        chunk.append(item)
-        held += len(item.data or b"")
-        if len(chunk) == size or held > _HELD:
-            yield Task(first, tuple(chunk))
-            first += len(chunk)
-            chunk, held = [], 0
-    if chunk:
-        yield Task(first, tuple(chunk))
+        task = Task(task.first, (*task.items, item))
+        if len(task.items) == size or task.held > _HELD:
+            yield task
+            task = Task(task.first + len(task.items), ())
+    if task.items:
+        yield task
 
 
 def in_order(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -164,7 +162,7 @@ def _read_pages(
 ) -> Iterator[tuple[Item, tuple[PageReading, ...]]]:
     """Read pictures one after another, page by page."""
     for item in items:
-        readings: list[PageReading] = []
+        readings = list[PageReading]()
         try:
             for reading in reader.read_many([item.picture()]):
                 readings.append(replace(reading, source=item.source))
@@ -191,8 +189,7 @@ def _read_isolated(
         try:
             for page in pages_of(item.picture(), LONG_SIDE):
                 digits.append(isolated_digit(page.grey))
-                height, width = (round(side / page.scale) for side in page.grey.shape)
-                boxes.append((0, 0, width, height))
+                boxes.append((0, 0, *page.size))
                 pages.append(page.index)
                 beat()
         except Exception as error:

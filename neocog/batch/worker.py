@@ -13,7 +13,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,7 +20,6 @@ from typing import IO, Any
 from neocog.errors import NeocogError
 
 READY, QUESTION, BLOCK, ERROR = "ready", "question", "block", "error"  # what a worker sends
-BEAT = "beat"  # it is at work
 
 NO_MEMORY = 75
 """Exit code of a worker that asked for more memory than it may have."""
@@ -58,8 +56,8 @@ def main() -> None:
     os.dup2(null, 1)  # what decoders print is no record
     try:
         sys.path[:] = pickle.load(received)
-        job, pause, longest = pickle.load(received)
-        _work(job, pause, longest, null, received, sent)
+        job, patience = pickle.load(received)
+        _work(job, patience, null, received, sent)
     except (EOFError, pickle.UnpicklingError):
         os._exit(0)
     except Exception as error:
@@ -68,12 +66,8 @@ def main() -> None:
         os._exit(1)
 
 
-def _work(job: Any, pause: float, longest: float, null: int, received: IO[bytes], sent: IO[bytes]) -> None:
-    """Do tasks; say that this process is at work after ``pause`` seconds without a word.
-
-    Whoever started it kills it where that takes too long. Should that process be killed itself
-    while a decoder keeps this one from noticing, this one ends after ``longest`` seconds.
-    """
+def _work(job: Any, patience: float, null: int, received: IO[bytes], sent: IO[bytes]) -> None:
+    """Do tasks; end this process, whatever a decoder holds, if a page takes ``patience`` seconds."""
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     heard = 0.0
 
@@ -89,12 +83,13 @@ def _work(job: Any, pause: float, longest: float, null: int, received: IO[bytes]
     def begin() -> None:
         nonlocal heard
         heard = time.monotonic()
-        with suppress(RuntimeError):  # no memory for its thread
-            faulthandler.dump_traceback_later(longest, exit=True, file=null)
+        try:
+            faulthandler.dump_traceback_later(patience, exit=True, file=null)
+        except RuntimeError:  # no memory for its thread
+            os._exit(NO_MEMORY)
 
     def beat() -> None:
-        if time.monotonic() - heard > pause:
-            _send(sent, BEAT)
+        if time.monotonic() - heard > patience / 20:
             begin()
 
     def ask(*question: Any) -> Any:

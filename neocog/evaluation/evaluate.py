@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -146,11 +147,19 @@ def evaluate_digits(
 def evaluate_pictures(
     reader: "Reader", pictures: "LabelledPictures", *, progress: Progress | None = None
 ) -> PictureScore:
-    """Read pictures (their first page) and keep what was read beside what stands there."""
+    """Read pictures, all pages of each, and keep what was read beside what stands there."""
     readings = []
     start = time.perf_counter()
     for done, file in enumerate(pictures.files, 1):
-        readings.append(next(iter(reader.read_many([file]))))
+        pages = list(reader.read_many([file]))
+        text, error = (
+            "\n".join(page.text for page in pages),
+            next(filter(None, (p.error for p in pages)), None),
+        )
+        digits, lines = (
+            tuple(chain(*parts)) for parts in zip(*((p.digits, p.lines) for p in pages), strict=True)
+        )
+        readings.append(replace(pages[0], text=text, digits=digits, lines=lines, error=error))
         if progress:
             progress(done, len(pictures))
     return PictureScore(tuple(readings), pictures.expected, time.perf_counter() - start)

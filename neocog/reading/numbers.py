@@ -25,7 +25,7 @@ from neocog.reading.records import (
 )
 from neocog.reading.words import around
 from neocog.vision.finder import Finding
-from neocog.vision.page import TURNS, seen, turned, turned_back
+from neocog.vision.page import TURNS, on_front, seen, turned, turned_back
 from neocog.vision.strips import FRAME, Strip, StripSettings, strips
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def read_lines(
     With ``apart`` what stands far apart is a line of its own.
     """
     marks = found[found.scores >= StripSettings().least]
-    lines, lost = list[TextLine](), 0
+    front = on_front(grey, marks)
+    lines, lost = list[TextLine](), int((marks.scores[~front] >= StripSettings().score).sum())
+    marks = marks[front]
     sure = (marks.kinds < 10) & (marks.scores >= StripSettings().score)
     left_out = set(np.flatnonzero(sure).tolist())
     of = of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
@@ -261,8 +263,9 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
 
     def placed(char: DigitReading) -> DigitReading:
         """Count its box in pixels of the picture."""
-        x, y, w, h = (round(side / page.scale) for side in turned_back(char.box, turn, wide, high))
-        return replace(char, box=(x, y, w, h))
+        x, y, w, h = turned_back(char.box, turn, wide, high)
+        across, down = page.scales
+        return replace(char, box=(round(x / across), round(y / down), round(w / across), round(h / down)))
 
     digits, signs, told = list[DigitReading](), list[SignReading](), list[LineReading]()
     for line in lines:
@@ -284,8 +287,7 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
         source=source, page=page.index, text="\n".join(line.text for line in told), digits=tuple(digits),
         model=reader.model.id, signs=tuple(signs), left_out=left_out, turn=turn, lines=tuple(told),
         ms={"decode": 1e3 * (start - began), "find": ms - 1e3 * spent, "recognise": 1e3 * spent},
-        finder=reader.finder.model.id, size=(round(wide / page.scale), round(high / page.scale)),
-        fits=fits, reader=reader.kind,
+        finder=reader.finder.model.id, size=page.size, fits=fits, reader=reader.kind,
     )  # fmt: skip
 
 

@@ -81,18 +81,15 @@ def check_file(path: str | Path) -> None:
 
 def _page(pixels: NDArray[Any], long_side: int) -> "Page":
     """Reduce pixels as those of a file are, before anyone asks how high the picture is."""
-    from PIL import Image
+    from neocog.vision.decode import Page, at_most, grey_of, to_grey
 
-    from neocog.vision.decode import Page, at_most, to_grey
+    plain = pixels.dtype == np.uint8 and pixels.shape[2:] in ((), (3,)) and pixels.size
+    whole = pixels if plain else to_grey(pixels)
 
-    plain = pixels.dtype == np.uint8 and pixels.shape[2:] in ((), (3,))
-    full = max(pixels.shape[:2], default=0)
-    if not plain or not full:
-        pixels = to_grey(pixels)
-    if full <= long_side:
-        return Page(0, pixels, 1.0)
-    pixels = at_most(Image.fromarray(pixels), long_side)
-    return Page(0, pixels, max(pixels.shape[:2]) / full)
+    def finer(long_side: int | None, channel: int) -> NDArray[np.uint8]:
+        return grey_of(whole if long_side is None else at_most(whole, long_side), channel)
+
+    return Page(0, at_most(whole, long_side), whole.shape[1::-1], finer)
 
 
 def _pixels(image: "Image") -> NDArray[Any]:

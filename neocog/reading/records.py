@@ -201,7 +201,7 @@ class PageReading:
 
         picture = self.source if self.picture is None else self.picture
         for page in pages_of(picture, long_side, pages=[self.page]):
-            return draw_overlay(page.pixels, self.digits, scale=page.scale)
+            return draw_overlay(page.pixels, self.digits, scales=page.scales)
         raise InputError(f"{self.source} has no page {self.page + 1}")
 
     @property

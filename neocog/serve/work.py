@@ -241,10 +241,10 @@ def _cut(
     found = _page(item, page, LONG_SIDE)
     digits = np.zeros((len(boxes), 28, 28), np.uint8)
     for place, box in enumerate(boxes):
-        lying = digit_of_box(found.grey, np.array(box, np.float32) * np.float32(found.scale))
+        lying = digit_of_box(found.grey, np.array(box, np.float32) * np.array(2 * found.scales, np.float32))
         digits[place] = np.rot90(lying, -turn // 90)
     strips = list[NDArray[np.uint8]]()
-    for x, y, w, h in np.array(lines).reshape(-1, 4) * found.scale:
+    for x, y, w, h in np.array(lines).reshape(-1, 4) * (2 * found.scales):
         room = _ROOM * (w if turn % 180 else h)
         left, right, top, foot = (max(0, round(v)) for v in (x - room, x + w + room, y - room, y + h + room))
         strips.append(np.rot90(found.grey[top:foot, left:right], -turn // 90))

@@ -1,18 +1,19 @@
 """Picture files into pages: Pillow decodes, `neocog.vision.documents` draws PDF.
 
-A page is turned upright by its EXIF orientation; transparent places become white paper, deep and palette
-pictures eight bits. A JPEG is decoded at a reduced size when less than its full size is wanted. The process
-bounds memory and time: a picture that is not light (`is_light`) belongs in a worker.
+A page is turned upright by its EXIF orientation, and stretched if its resolution says that its pixels are not
+square; transparent places become paper, deep and palette pictures eight bits. A JPEG is decoded at a reduced
+size, of at least its long side, when less than its full size is wanted; `Page.finer` has the rest. The
+process bounds memory and time: a picture that is not light (`is_light`) belongs in a worker.
 """
 
 import io
 import re
 import struct
 import warnings
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -50,6 +51,7 @@ _TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
           4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270,
           7: Image.Transpose.TRANSVERSE, 8: Image.Transpose.ROTATE_90}  # fmt: skip
 _STRIP = 2**20  # pixels of a large picture that are made grey or RGB at a time
+LUMA = 3  # in place of a channel of RGB
 _SURVEY = 320  # long side at which the channels of a colour picture are compared
 
 
@@ -58,13 +60,36 @@ class Page:
     """One page of a picture file."""
 
     index: int  #: number of the page in its file, from 0
-    pixels: NDArray[np.uint8]  #: of the upright page, grey (H, W) or RGB (H, W, 3)
-    scale: float  #: pixels of the page per pixel of the upright picture, 1.0 if it is not reduced
+    pixels: NDArray[np.uint8]  #: of the upright page, grey (H, W) or RGB (H, W, 3), reduced or not
+    size: tuple[int, int]  #: width and height of the upright picture in its own pixels
+    again: Callable[[int | None, int], NDArray[np.uint8]]  #: its grey with a long side, from a channel
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """Pixels of the page per pixel of the picture, across and down."""
+        return self.pixels.shape[1] / self.size[0], self.pixels.shape[0] / self.size[1]
+
+    @property
+    def scale(self) -> float:
+        """The smaller of `scales`: 1.0 if the page is not reduced."""
+        return min(self.scales)
+
+    @cached_property
+    def channel(self) -> int:
+        """The channel in which ink stands out most, 0 to 2, or `LUMA`."""
+        return ink_channel(self.pixels)
 
     @cached_property
     def grey(self) -> NDArray[np.uint8]:
-        """The page as it is read (H, W), 0 black to 255 white: see `to_grey`."""
-        return to_grey(self.pixels)
+        """The page as it is read (H, W), 0 black to 255 white."""
+        return grey_of(self.pixels, self.channel)
+
+    def finer(self, long_side: int | None = None) -> NDArray[np.uint8]:
+        """Return the page's grey (H, W) with another long side, None for all of its pixels.
+
+        A JPEG is decoded again; of other files the decoded pixels are still at hand.
+        """
+        return self.again(long_side, self.channel)
 
 
 def decode(
@@ -73,17 +98,21 @@ def decode(
     max_pixels: int = MAX_PIXELS,
     long_side: int | None = None,
     pages: Iterable[int] | None = None,
+    channel: int | None = None,
 ) -> Generator[Page, None, None]:
     """Yield the pages of a picture file, all or those of the numbers given; reduced to a long side if given.
 
     TIFF and PDF have several; of an animation the first frame is the only one. A number that the file does
-    not have ends it. InputError if the file is missing, empty, no picture, damaged or too large.
+    not have ends it. With a channel (see `grey_of`) the pages are grey. InputError if the file
+    is missing, empty, no picture, damaged or too large.
     """
     with _stream(source) as stream:
         if (kind := kind_of(stream)) == "PDF":
             from neocog.vision.documents import pdf_pages
 
-            yield from pdf_pages(stream, max_pixels, long_side, pages)
+            for index, drawn, size in pdf_pages(stream, max_pixels, long_side, pages):
+                pixels = drawn if channel is None else grey_of(drawn, channel)
+                yield Page(index, pixels, size, partial(_again, source, max_pixels, index, None, (1.0, 1.0)))
             return
         image = _opened(stream, kind, max_pixels)
         for index in count() if pages is None else pages:
@@ -95,8 +124,12 @@ def decode(
                 except EOFError:
                     return
                 check_page(index, image.size, max_pixels)
-                page = _page(image, index, long_side)
-            yield page
+                size, shape = image.size, _shape(image)
+                pixels = _pixels(image, shape, long_side, channel)
+                size = image.size if image.format == "TIFF" else size  # that Pillow has turned itself
+            whole = image if image.size == size else None
+            again = partial(_again, source, max_pixels, index, whole, shape)
+            yield Page(index, pixels, size[::-1] if _turn(image) >= 5 else size, again)
 
 
 def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
@@ -105,7 +138,7 @@ def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
 
 
 def is_light(source: Source) -> bool:
-    """Whether any process may decode a picture: a small PNG, JPEG, TIFF, or what is refused as no picture."""
+    """Whether any process may decode a picture: it is small, or is refused as no picture."""
     try:
         with _stream(source) as stream:
             if stream.seek(0, io.SEEK_END) > LIGHT_FILE:
@@ -119,7 +152,9 @@ def is_light(source: Source) -> bool:
         return pixels * max(1, scans / 3) <= LIGHT_JPEG and scans <= MAX_SCANS and exif <= _MAX_EXIF
     if data.startswith((b"II*\0", b"MM\0*")):
         return _is_light_tiff(data)
-    return _is_light_png(data) if data.startswith(_PNG) else not _HEAVY.match(data)
+    if data.startswith(_PNG):
+        return _is_light_png(data)
+    return _pixels_of(data) <= LIGHT_PNG or not _HEAVY.match(data)
 
 
 def kind_of(stream: IO[bytes]) -> str:
@@ -166,8 +201,6 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
     They are (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), grey, RGB or RGBA; uint8, uint16, bool, or floats from
     0 to 1. InputError if they are not.
     """
-    import cv2
-
     array = np.asarray(picture)
     array = array[:, :, 0] if array.shape[2:] == (1,) else array
     shape_fits = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
@@ -177,34 +210,50 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
             "(H, W), (H, W, 3) or (H, W, 4)"
         )
     array = _eight_bits(array)
-    if array.ndim == 2:
-        return np.ascontiguousarray(array)
-    if array.shape[2] == 4:
+    if array.shape[2:] == (4,):
         alpha = array[:, :, 3:].astype(np.float32) / 255
-        array = (array[:, :, :3] * alpha + 255 * (1 - alpha)).round().astype(np.uint8)
-    luma = np.asarray(cv2.cvtColor(array, cv2.COLOR_RGB2GRAY), np.uint8)
-    small, shrink = array, _SURVEY / max(luma.shape)
-    if shrink < 1:
-        high, wide = (max(1, round(side * shrink)) for side in luma.shape)
-        small = np.asarray(cv2.resize(array, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
-    if np.ptp(small.astype(np.int16), axis=2).max() < 40:
-        return luma
-    of_luma, *of_channels = map(_detail, (cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), *cv2.split(small)))
-    best = int(np.argmax(of_channels))
-    return np.ascontiguousarray(array[:, :, best]) if of_channels[best] > of_luma else luma
+        array = (array[:, :, :3] * alpha + _paper(array) * (1 - alpha)).round().astype(np.uint8)
+    return grey_of(array, ink_channel(array))
 
 
-def at_most(frame: Image.Image, long_side: int) -> NDArray[np.uint8]:
-    """Return a grey or RGB picture reduced to a long side, each pixel the mean of its area."""
+def ink_channel(pixels: NDArray[np.uint8]) -> int:
+    """Return the channel of grey or RGB pixels in which ink stands out most, 0 to 2, or `LUMA`."""
     import cv2
 
-    if max(frame.size) >= 2 * long_side:
-        frame = frame.reduce(max(frame.size) // long_side)
-    pixels, factor = np.asarray(frame), long_side / max(frame.size)
+    if pixels.ndim == 2:
+        return LUMA
+    small, shrink = pixels, _SURVEY / max(pixels.shape)
+    if shrink < 1:
+        size = [max(1, round(side * shrink)) for side in pixels.shape[1::-1]]
+        small = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+    if np.ptp(small.astype(np.int16), axis=2).max() < 40:
+        return LUMA
+    details = [*map(_detail, cv2.split(small)), _detail(cv2.cvtColor(small, cv2.COLOR_RGB2GRAY))]
+    best = int(np.argmax(details[:LUMA]))
+    return best if details[best] > details[LUMA] else LUMA
+
+
+def grey_of(pixels: NDArray[np.uint8], channel: int) -> NDArray[np.uint8]:
+    """Return the luma or a channel of grey or RGB pixels."""
+    import cv2
+
+    if pixels.ndim == 2 or channel < LUMA:
+        return np.ascontiguousarray(pixels if pixels.ndim == 2 else pixels[:, :, channel])
+    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
+
+
+def at_most(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
+    """Return grey or RGB pixels reduced to a long side, each the mean of its area."""
+    import cv2
+
+    wide, high = pixels.shape[1::-1]
+    if max(wide, high) >= 2 * long_side:
+        pixels = np.asarray(Image.fromarray(pixels).reduce(max(wide, high) // long_side))
+    factor = long_side / max(pixels.shape[:2])
     if factor >= 1:
         return pixels
-    wide, high = (max(1, round(side * factor)) for side in frame.size)
-    return np.asarray(cv2.resize(pixels, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
+    size = [max(1, round(side * factor)) for side in pixels.shape[1::-1]]
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _stream(source: Source) -> AbstractContextManager[IO[bytes]]:
@@ -267,6 +316,31 @@ def _is_light_png(data: bytes) -> bool:
     return False
 
 
+def _pixels_of(data: bytes) -> float:
+    """Pixels of a BMP that is not packed, a WebP of little EXIF, or a GIF, by its header; else infinite."""
+    begin, wide, high = data[:64].ljust(64, b"\0"), inf, inf
+    if data.startswith(b"BM") and begin[14] >= 40 and begin[30:34] in (b"\0\0\0\0", b"\3\0\0\0"):
+        wide, high = struct.unpack_from("<2i", begin, 18)
+    elif begin[8:16] == b"WEBPVP8X" and not (begin[20] & 8 and len(data) > _MAX_EXIF):
+        wide, high = (1 + int.from_bytes(begin[at : at + 3], "little") for at in (24, 27))
+    elif begin[8:16] == b"WEBPVP8L":
+        wide, high = (1 + (int.from_bytes(begin[21:25], "little") >> at & 0x3FFF) for at in (0, 14))
+    elif begin[8:16] == b"WEBPVP8 ":
+        wide, high = (side & 0x3FFF for side in struct.unpack_from("<2H", begin, 26))
+    elif data.startswith(b"GIF8"):
+        at, inside = 13 + (6 << (begin[10] & 7) if begin[10] & 128 else 0), False
+        for length in (data[at : at + 1] for _ in range(256)):  # blocks before the first frame
+            if inside and length:
+                at, inside = at + 1 + length[0], length[0] > 0
+            elif length == b"!":
+                at, inside = at + 2, True
+        if not inside and data[at : at + 1] == b"," and len(data) > at + 9:
+            left, top, *frame = struct.unpack_from("<4H", data, at + 1)  # it may lie beyond the picture
+            whole = struct.unpack_from("<2H", begin, 6)
+            wide, high = max(whole[0], left + frame[0]), max(whole[1], top + frame[1])
+    return abs(wide * high)
+
+
 def _is_light_tiff(data: bytes) -> bool:
     order, at, pixels = "<" if data.startswith(b"II") else ">", 4, 0.0
     with suppress(struct.error):  # it is cut short
@@ -288,42 +362,99 @@ def _is_light_tiff(data: bytes) -> bool:
     return False
 
 
-def _page(image: Image.Image, index: int, long_side: int | None) -> Page:
-    full = max(image.size)
+def _again(
+    source: Source, max_pixels: int, index: int, image: Image.Image | None, shape: tuple[float, float],
+    long_side: int | None, channel: int,
+) -> NDArray[np.uint8]:  # fmt: skip
+    """A page's grey, from its image if that is still at the page, else from its file."""
+    if image is not None and image.tell() == index:
+        with damage():
+            return _pixels(image, shape, long_side, channel)
+    again = decode(source, max_pixels=max_pixels, long_side=long_side, pages=[index], channel=channel)
+    with closing(again):
+        return next(again).pixels
+
+
+def _pixels(
+    image: Image.Image, shape: tuple[float, float], long_side: int | None, channel: int | None = None
+) -> NDArray[np.uint8]:
+    """An upright page, grey or RGB, or a channel of it; by strips: no second copy of a large one is made."""
+    import cv2
+
     if long_side is not None:
         image.draft(None, (long_side, long_side))
-    frame = _reduced(image, long_side)
-    if (turn := _TURNS.get(image.getexif().get(_ORIENTATION, 1))) is not None:
-        frame = frame.transpose(turn)
-    pixels = np.asarray(frame) if long_side is None else at_most(frame, long_side)
-    return Page(index, pixels, max(pixels.shape[:2]) / full)
-
-
-def _reduced(image: Image.Image, long_side: int | None) -> Image.Image:
-    """A grey or RGB picture, brought near a long side by strips: no further copy of a large one is made."""
-    times = max(image.size) // (2 * long_side) if long_side else 1
-    if times < 2:
-        return _flat(image)
-    rows, most = times * max(1, _STRIP // (image.width * times)), None
+    size = [max(1, round(side * more)) for side, more in zip(image.size, shape, strict=True)]
+    times = max(1, int(max(size) / max(shape)) // (2 * long_side)) if long_side else 1
+    rows, most, paper = times * max(1, _STRIP // (image.width * times)), None, 255
     boxes = [(0, top, image.width, min(image.height, top + rows)) for top in range(0, image.height, rows)]
     if image.mode in _DEEP:
         most = max(float(_finite(np.asarray(image.crop(box))).max()) for box in boxes)
-    small = Image.new(_flat(image.crop((0, 0, 1, 1))).mode, [-(-side // times) for side in image.size])
+    elif _has_alpha(image):
+        image.load()
+        few = image.resize([min(side, _SURVEY) for side in image.size], Image.Resampling.NEAREST)
+        paper = _paper(np.asarray(few.convert("RGBA")))
+    pixels = np.empty(0, np.uint8)
     for box in boxes:
-        small.paste(_flat(image.crop(box), most).reduce(times), (0, box[1] // times))
-    return small
+        strip = _flat(image.crop(box), most, paper)
+        part = np.asarray(strip.reduce(times) if times > 1 else strip)
+        part = part if channel is None else grey_of(part, channel)
+        if not pixels.size:
+            pixels = np.empty((-(-image.height // times), *part.shape[1:]), np.uint8)
+        pixels[box[1] // times :][: len(part)] = part
+    if shape != (1.0, 1.0):  # first what is reduced, then what is stretched
+        factor = min(1.0, (long_side or inf) / max(size))
+        size = [max(1, round(side * factor)) for side in size]
+        less = [min(sides) for sides in zip(size, pixels.shape[1::-1], strict=True)]
+        for goal, how in ((less, cv2.INTER_AREA), (size, cv2.INTER_LINEAR)):
+            pixels = np.asarray(cv2.resize(pixels, goal, interpolation=how), np.uint8)
+    elif long_side is not None:
+        pixels = at_most(pixels, long_side)
+    turn = _TURNS.get(_turn(image))
+    return pixels if turn is None else np.asarray(Image.fromarray(pixels).transpose(turn))
 
 
-def _flat(image: Image.Image, most: float | None = None) -> Image.Image:
-    """A grey or RGB picture of its own; transparent places are white, ``most`` is the largest deep value."""
+def _shape(image: Image.Image) -> tuple[float, float]:
+    """How much a page is stretched, across and down, as its resolution says: a fax has 204 x 98 dpi.
+
+    One that is nearly square or hardly true says nothing.
+    """
+    names = ("dpi", "aspect", "resolution", "jfif_density")
+    stated = next((image.info[name] for name in names if name in image.info), (1, 1))
+    with suppress(TypeError, ValueError, ArithmeticError):
+        ratio = float(stated[0]) / float(stated[1])
+        if image.format == "TIFF" and _turn(image) >= 5:  # Pillow has turned its size alone
+            ratio = 1 / ratio
+        more = max(ratio, 1 / ratio)
+        if 1.2 < more < 4 and image.width * image.height * more < MAX_PIXELS:
+            return max(1.0, 1 / ratio), max(1.0, ratio)
+    return 1.0, 1.0
+
+
+def _has_alpha(image: Image.Image) -> bool:
+    return image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info
+
+
+def _paper(layer: NDArray[np.uint8]) -> int:
+    """The grey of paper behind pixels in RGBA (H, W, 4): black if all ink is bright, else white."""
+    ink = layer[layer[:, :, 3] > 127, :3]
+    return 0 if len(ink) and np.percentile(ink @ np.array([0.299, 0.587, 0.114]), 1) > 127 else 255
+
+
+def _turn(image: Image.Image) -> int:
+    """Its orientation as EXIF counts them, 1 to 8; 1 too if that is no number among them."""
+    return turn if (turn := image.getexif().get(_ORIENTATION)) in _TURNS else 1
+
+
+def _flat(image: Image.Image, most: float | None, paper: int) -> Image.Image:
+    """Make a strip grey or RGB; transparent places are paper, ``most`` is the largest deep value."""
     if image.mode in _DEEP:
         return Image.fromarray(_eight_bits(np.asarray(image), most))
-    if image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info:
+    if _has_alpha(image):
         layer = image.convert("RGBA")
-        flat = Image.new("RGB", layer.size, "white")
+        flat = Image.new("RGB", layer.size, (paper, paper, paper))
         flat.paste(layer, mask=layer.getchannel("A"))
         return flat
-    return image.convert("L" if image.mode in {"1", "L"} else "RGB")
+    return image if image.mode in {"L", "RGB"} else image.convert("L" if image.mode == "1" else "RGB")
 
 
 def _eight_bits(array: NDArray[Any], most: float | None = None) -> NDArray[np.uint8]:

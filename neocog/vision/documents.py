@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from neocog.errors import InputError
-from neocog.vision.decode import Page, check_page, damage
+from neocog.vision.decode import check_page, damage
 
 DPI = 200
 """A page's boxes count in pixels of this resolution."""
@@ -21,8 +22,8 @@ _ONE_AT_A_TIME = threading.Lock()  # pdfium is not thread-safe
 
 def pdf_pages(
     stream: IO[bytes], max_pixels: int, long_side: int | None, pages: Iterable[int] | None
-) -> Iterator[Page]:
-    """Draw the pages of a PDF file whose numbers are given, or all: see `neocog.vision.decode.decode`."""
+) -> Iterator[tuple[int, NDArray[np.uint8], tuple[int, int]]]:
+    """Draw pages of a PDF file as `neocog.vision.decode.decode`: number, pixels, size in pixels of `DPI`."""
     try:
         import pypdfium2
     except ImportError:
@@ -42,7 +43,7 @@ def pdf_pages(
                 return
             with damage(), _ONE_AT_A_TIME:
                 page = _drawn(document, index, max_pixels, long_side)
-            yield page
+            yield index, *page
     finally:
         with _ONE_AT_A_TIME:
             document.close()
@@ -64,14 +65,15 @@ def register(kind: str) -> None:
     pillow_heif.register_heif_opener()
 
 
-def _drawn(document: Any, index: int, max_pixels: int, long_side: int | None) -> Page:
-    """A page in colours, drawn at twice its long side at most; its scale is pixels per pixel of `DPI`."""
+def _drawn(
+    document: Any, index: int, max_pixels: int, long_side: int | None
+) -> tuple[NDArray[np.uint8], tuple[int, int]]:
+    """A page in colours, drawn at twice its long side at most, and its size."""
     page = document[index]
     try:
         wide, high = (max(1, round(side * DPI / _POINTS)) for side in page.get_size())
         check_page(index, (wide, high), max_pixels)
-        full = max(wide, high)
-        finer = 1.0 if long_side is None else min(1.0, _FINER * long_side / full)
+        finer = 1.0 if long_side is None else min(1.0, _FINER * long_side / max(wide, high))
         bitmap = page.render(scale=finer * DPI / _POINTS, rev_byteorder=True)
         image = bitmap.to_pil().convert("RGB")
         if long_side is not None:
@@ -80,4 +82,4 @@ def _drawn(document: Any, index: int, max_pixels: int, long_side: int | None) ->
         bitmap.close()
     finally:
         page.close()
-    return Page(index, pixels, max(image.size) / full)
+    return pixels, (wide, high)

@@ -14,11 +14,14 @@ SURE_P = 0.9
 _SURE, _UNSURE, _REJECTED = (0, 140, 60), (215, 120, 0), (200, 30, 30)
 
 
-def draw_overlay(picture: NDArray[Any], digits: Sequence[Any], *, scale: float = 1.0) -> "Image":
+def draw_overlay(
+    picture: NDArray[Any], digits: Sequence[Any], *, scales: tuple[float, float] = (1.0, 1.0)
+) -> "Image":
     """Draw the box and the reading of every digit over a picture (H, W) or (H, W, 3); return it in RGB.
 
-    Digits have ``char``, ``p`` and ``box`` (left, top, width, height, or None); ``scale`` is pixels of the
-    picture per pixel of a box. Green is sure (p at least `SURE_P`), orange unsure, red (``?``) rejected.
+    Digits have ``char``, ``p`` and ``box`` (left, top, width, height, or None); ``scales`` are pixels of the
+    picture per pixel of a box, across and down. Green is sure (p at least `SURE_P`), orange unsure, red
+    (``?``) rejected.
     """
     from PIL import Image, ImageDraw, ImageFont
 
@@ -28,7 +31,7 @@ def draw_overlay(picture: NDArray[Any], digits: Sequence[Any], *, scale: float =
     for digit in digits:
         if digit.box is None:
             continue
-        x, y, w, h = (value * scale for value in digit.box)
+        x, y, w, h = (value * scale for value, scale in zip(digit.box, 2 * scales, strict=True))
         colour = _REJECTED if digit.char == "?" else _SURE if digit.p >= SURE_P else _UNSURE
         draw.rectangle((x - pen, y - pen, x + w + pen, y + h + pen), outline=colour, width=pen)
         size = min(max(0.45 * h, 14.0), max(image.size) / 12)
