@@ -28,7 +28,7 @@ _NEGATIVE = 0.1
 """Share of lines that hold no number: their answer is empty."""
 _IN_FRAMES = 0.25  # of lines of digits alone
 _CURSIVE = {
-    letter: np.array([[int(x) / 9, (3 - int(y)) / 3] for x, y in points.split()], np.float32)
+    letter: np.array([[int(at[0]) / 9, (3 - int(at[1])) / 3] for at in points.split()], np.float32)
     for letter, points in {
         "a": "86 46 15 13 43 85 86 84 93",
         "b": "04 49 39 33 53 75 55 85",
@@ -362,16 +362,18 @@ class _Line:
             path = list[NDArray[np.float32]]()
             for char in part:
                 letter = _CURSIVE.get(char, _CURSIVE["e"])
-                path.append((letter + rng.normal(0, 0.05, letter.shape)) * [wide, 1] + [at, 0])
+                moved = (letter + rng.normal(0, 0.05, letter.shape)) * [wide, 1] + [at, 0]
+                path.append(moved.astype(np.float32))
                 if char in "ij" and rng.random() < 0.8:
-                    strokes.append(np.float32([[at + 0.3, -1.5], [at + 0.33, -1.5]]))
+                    strokes.append(np.array([[at + 0.3, -1.5], [at + 0.33, -1.5]], np.float32))
                 if char in "tf" and rng.random() < 0.8:
-                    strokes.append(np.float32([[at, -1.2], [at + 0.6, -1.25]]))
+                    strokes.append(np.array([[at, -1.2], [at + 0.6, -1.25]], np.float32))
                 at += letter[:, 0].max() * wide
             whole, count = np.concatenate(path), 5
             along = np.linspace(0, len(whole) - 1, count * len(whole))
             curve = np.stack([np.interp(along, np.arange(len(whole)), axis) for axis in whole.T], 1)
-            strokes.insert(0, cv2.GaussianBlur(curve, (1, 9), 0, borderType=cv2.BORDER_REPLICATE))
+            smooth = cv2.GaussianBlur(curve, (1, 9), 0, borderType=cv2.BORDER_REPLICATE)
+            strokes.insert(0, smooth.astype(np.float32))
             at += rng.uniform(0.4, 1.0)
         strokes = [(stroke * small).astype(np.float32) for stroke in strokes]
         cover, _, above, *_ = hand.drawn(strokes, hand.width or 5)
