@@ -5,9 +5,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from experiments.gpu.latency import clusters
 
 from experiments.emulator import Emulator
-from experiments.gpu.latency import clusters
 from neocog.cuda import tilings
 from neocog.cuda.kernel import shared_limit
 from neocog.cuda.lanes import enqueue

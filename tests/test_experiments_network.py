@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
 from experiments.network.gpu import GpuComparison, compare_on_gpu, differences_from_cpu, race, trips
+
 from neocog.cuda.kernel import Layout
 from neocog.errors import NeocogError, UsageError
 from neocog.network.engine import Engine

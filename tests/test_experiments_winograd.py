@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from experiments.winograd.dense import Dense
 
 from experiments.emulator import Emulator
 from experiments.harness.pages import draw, tables_of
@@ -14,7 +15,6 @@ from experiments.winograd import gpu as winograd_gpu
 from experiments.winograd import lanes as winograd_lanes
 from experiments.winograd.conv2d import conv2d_winograd
 from experiments.winograd.count import choose, counts, direct_flops
-from experiments.winograd.dense import Dense
 from experiments.winograd.filters import filter_split, filter_split_kernel
 from experiments.winograd.lanes import METRIC, active, lanes_by_formula, operations, paper_split, read_profile
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way, in_paper_layout

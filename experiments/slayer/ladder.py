@@ -111,10 +111,7 @@ class T1(PaperS):
     version = "T1"
     rung = 1
     kernel_name = "s_paper_t1"
-
-    @property
-    def threads(self) -> int:
-        return 256
+    threads = 256
 
     def scratch(self, batch: int) -> Forms:
         return {"v": ((batch * self.target.size**2,), np.float32)}
