@@ -41,8 +41,9 @@ class Device:
         if not torch.cuda.is_available():
             raise DeviceError("PyTorch finds no GPU: --device cpu tells what needs none")
         self.machine: Machine = gpu(number)
-        torch.cuda.set_device(number)
-        self.machine.xp.cuda.Device(number).use()
+        if number:
+            torch.cuda.set_device(number)
+            self.machine.xp.cuda.Device(number).use()
         self.cache = int(getattr(torch.cuda.get_device_properties(number), "L2_cache_size", 60 << 20))
         self._flushed = torch.empty(2 * self.cache, dtype=torch.uint8, device=self.name)
         self._flush_ms: float | None = None

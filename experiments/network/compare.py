@@ -102,7 +102,9 @@ def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ())
     A NeocogError says if two do not compute the same; then nothing is timed.
     """
     engine = Engine(model)
-    sides = {"neocog": lambda digits: engine.recognise(digits, batch=batch).score}
+    sides: dict[str, Callable[[Digits], Any]] = {
+        "neocog": lambda digits: engine.recognise(digits, batch=batch).score
+    }
     compared, differences = made_digits(_COMPARED), dict[str, float]()
     for peer in dict.fromkeys(peers):
         if peer not in PEERS:
