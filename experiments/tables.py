@@ -63,7 +63,7 @@ def accuracy(result: Result) -> Result:
     """What each recipe reaches with all the digits it is meant for."""
     frame = pd.DataFrame(result["rows"])
     wanted = frame["recipe"].map({"fukushima": 3000}).fillna(55_000)
-    frame = frame[(frame["part"] != "sizes") & (frame["digits"] == wanted)].sort_values("test", kind="stable")
+    frame = frame[frame["digits"] == wanted].sort_values("test", kind="stable")
     frame["bytes_fp16"] = [f"{size / 1e6:.1f} MB" for size in frame["bytes_fp16"]]
     formats = result["formats"]
     columns = {key: f"{head}|{formats.get(key, '')}" for key, head in result["columns"].items()}
@@ -73,7 +73,7 @@ def accuracy(result: Result) -> Result:
 
 def learning_curve(result: Result) -> Result:
     """Accuracy on the test set by digits learned from."""
-    frame = pd.DataFrame(result["rows"]).dropna(subset="test")
+    frame = pd.DataFrame(result["rows"])
     wide = frame.pivot_table("test", ["recipe", "rule"], "digits", sort=False).reset_index()
     wide.columns = wide.columns.map(str)
     sizes = {str(n): f"{n:,}|.2%".replace(",", " ") for n in (400, 3000, 10_000, 55_000)}
@@ -169,41 +169,10 @@ def readme_speed(result: Result) -> Result:
     return of_rows(result, rows, columns, runs=runs, machine="", date=dates)
 
 
-def reading_rows(digits: bool, *kinds: str) -> Callable[[Result], list[Result]]:
-    """Choose the sets whose pages hold digits, or those whose pages hold none."""
-    return lambda result: [
-        row | {"set": row["set"] if row["kind"] == "all" else f"{row['set']}, {row['kind']}"}
-        for row in result["rows"]
-        if row.get("kind") in kinds and ("digits" in row) is digits
-    ]
-
-
 #: table -> (result file, what makes the table of it)
 VIEWS: dict[str, tuple[str, Callable[[Result], Result]]] = {
     "accuracy": ("learning", accuracy),
     "learning-curve": ("learning", learning_curve),
-    "reading-sets": ("reading", view(
-        {"set": "set", "pictures": "pictures", "digits": "digits", "cer": "CER", "exact": "exact",
-         "missed": "missed", "extra": "extra", "misread": "misread", "refused": "?",
-         "signs_kept": "no sign as a digit", "as_upright": "same as upright"},
-        reading_rows(True, "all", "even", "odd"),
-    )),
-    "reading-empty": ("reading", view(
-        {"set": "set", "pictures": "pictures", "letters": "letters", "printed": "digits printed",
-         "any": "pages with a digit"},
-        reading_rows(False, "all"),
-    )),
-    "strings": ("reading", view(
-        {"min_p": "threshold", "strings": "strings", "answered": "printed without ?",
-         "wrong": "wrong", "risk": "wrong, of those printed|.1%"},
-        lambda result: result.get("risk", ()),
-    )),
-    "reading-time": ("reading", view(
-        {"kind": "what", "pictures": "pictures", "median_ms": "median, ms",
-         "worst_ms": "worst, ms", "decode_ms": "decoding, not included, ms",
-         "peak_mb": "peak memory, MB"},
-        lambda result: result.get("times", ()),
-    )),
     "gpu": ("gpu", gpu_speed),
     "gpu-short": ("gpu", view(
         {"model": "model", "batch": "batch", "neocog": "plan default, us per digit",
