@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+from neocog.errors import UsageError
+
+try:
+    import pandas as pd
+except ImportError:
+    raise UsageError("pandas is not installed; install neocog[bench]") from None
 
 NONE = "–"  # a cell that has no value
 _PART = re.compile(r"(<!-- table ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -79,8 +84,11 @@ class Plot:
 
     def draw(self, file: Path) -> None:
         """Draw it as SVG: the same file from the same numbers."""
-        import matplotlib
-        from matplotlib.figure import Figure
+        try:
+            import matplotlib
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise UsageError("matplotlib is not installed; install neocog[bench]") from None
 
         with matplotlib.rc_context({"svg.hashsalt": file.name, "svg.fonttype": "none"}):
             figure = Figure(figsize=(6.4, 4.0), layout="constrained")
