@@ -24,12 +24,3 @@ HEARD = {"all": 0.057, "US1": 0.078, "US2": 0.046, "US3": 0.052, "US4": 0.063}
 ACCESSES = (2.0, 1.9, 0.0, 0.14, 0.11, 0.11, 0.056)
 #: Section 6.4: one character in milliseconds: CPU F, GPU, its transfers; what was wanted.
 CHARACTER_MS = {"CPU F": 27.3, "GPU T": 3.4, "transfers": 0.27, "wanted": 4.1}
-#: Table 1: year, who, what on, picture, what it says, seconds of a character.
-EARLIER = (
-    (1990, "Ito, Fukushima, Miyake", "38 nCUBE processors", "19x19", "8 characters/s", 1 / 8),
-    (1991, "Omori, Sato", "4 transputers", "17x17", "3 s", 3.0),
-    (2004, "Kimura, Takahashi, Nakamura", "FPGA", "27x20", "9 frames/s", 1 / 9),
-    (2008, "Poli et al., 6 layers", "GPU", "57x57", "118 ms", 0.118),
-    (2008, "Billconan, Kavinguy, 5 layers", "GPU", "29x29", "1.6 ms", 1.6e-3),
-    (2011, "Ikeda et al., 10 layers", "GTX 280", "65x65", "3.4 ms", 3.4e-3),
-)

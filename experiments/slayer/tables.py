@@ -34,7 +34,7 @@ def tables(result: Row) -> dict[str, pd.DataFrame]:
         found["silence"] = shown(both, columns)
     if sections.keys() & {"character", "cpu_frame"}:
         found["character"] = _character(sections)
-    return {**found, "systems": _systems(result)}
+    return found
 
 
 def rows_of(result: Row, part: str) -> pd.DataFrame:
@@ -157,26 +157,6 @@ def _character(sections: Row) -> pd.DataFrame:
     return shown(
         rows, {"": "", "one": "one character", "eight": "eight", "take": "eight, 30 times a second, take"}
     )
-
-
-def _systems(result: Row) -> pd.DataFrame:
-    """The paper's Table 1, the paper itself, ours as measured."""
-    keys = ("year", "system", "on", "picture", "a character", "second")
-    rows: list[Row] = [dict(zip(keys, row, strict=True)) for row in paper.EARLIER]
-    ours = [("cpu_frame", "ms_1", 1e-3, "one core of "), ("character", "in_all_us", 1e-6, "")]
-    for name, key, unit, where in ours:
-        if name not in result["sections"]:
-            continue
-        made = made_on(result, name)
-        machine = (made.get("cpu") or made["machine"]).partition(" of ")[2] if where else made["machine"]
-        rows += [{"year": result["date"][:4], "system": made.get("model"), "on": f"{where}{machine}",
-                  "picture": "65x65", "a character": f"{1e3 * unit * row[key]:.2g} ms",
-                  "second": unit * row[key]}
-                 for row in result["sections"][name][:1]]  # fmt: skip
-    for row in rows:
-        rate = 1 / row["second"]
-        row["second"] = f"{rate:.2g}" if rate < 10 else f"{rate:,.0f}".replace(",", " ")
-    return shown(rows, {**{key: key for key in keys[:5]}, "second": "characters a second"})
 
 
 def plots(result: Row) -> dict[str, Plot]:
