@@ -169,15 +169,16 @@ def model_of(name, *, top=24, silent=True):
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_every_form_computes_the_equations(name, channels_last):
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
-    from experiments.network.torch_network import C_FORMS, US4_FORMS, Network
+    from experiments.network.torch_network import FORMS, Network
 
     model, digits = model_of(name), made_digits(2)
     want = reference.respond(u0_from_digits(digits), model)
-    for c_form, us4_form in zip(C_FORMS, US4_FORMS, strict=True):
-        network = Network(model, c_form=c_form, us4_form=us4_form).freeze(channels_last=channels_last)
+    for turn in range(2):
+        forms = {name: own[turn] for name, own in FORMS.items()}
+        network = Network(model, forms).freeze(channels_last=channels_last)
         for layer, maps in network.maps(torch.from_numpy(digits)).items():
             error = np.abs(maps.numpy() - want[layer]).max() / want[layer].max()
-            assert error <= comparing.TOLERANCES["fp32"], (layer, network.words)
+            assert error <= comparing.TOLERANCES["fp32"], (layer, forms)
 
 
 def test_scores_are_the_strongest_planes():

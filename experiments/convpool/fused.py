@@ -237,18 +237,11 @@ _LATENCY = 1200.0  # cycles from asking for the weights of a tap to having them
 
 def estimate(shape: Shape, tiling: Tiling, processors: int) -> float:
     """Return a guess at the cycles of a launch, to rank tilings by."""
-    taps, steps = shape.kernel**2, tiling.units // 2
-    products = 2 * shape.parts - 1
-    moved = 0.0  # bytes of shared memory
-    if tiling.wgmma:
-        cycles = tiling.planes / 2 * shape.parts
-        moved += products * steps * taps * tiling.patches * (2048 + 32 * tiling.planes)
-        multiply = products * steps * taps * tiling.patches * cycles
-        loaders = tiling.producers - 1
-    else:
-        cycles = tiling.planes * shape.parts  # half of the rate
-        multiply = products * steps * taps * tiling.patches * cycles
-        loaders = tiling.threads // 32
+    taps = shape.kernel**2
+    loaders = tiling.producers - 1 if tiling.wgmma else tiling.threads // 32
+    products = (2 * shape.parts - 1) * tiling.units // 2 * taps * tiling.patches  # of 64 cells by 16 bytes
+    multiply = products * tiling.planes * shape.parts / (2 if tiling.wgmma else 1)
+    moved = float(products * (2048 + 32 * tiling.planes) * tiling.wgmma)  # bytes of shared memory
     sums = tiling.patches * shape.side**2 * tiling.units
     adding = sums * _SUM_INSTRUCTIONS / 32 / (loaders * _ISSUED)
     moved += 16 * sums * (shape.box + 1 + shape.parts) + taps * shape.stage_bytes(tiling)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,22 +155,6 @@ PEERS = {"onnxruntime": _onnxruntime, "torch": _torch}
 
 
 # -- on a GPU --------------------------------------------------------------------------------------
-class Side(Protocol):
-    """One way to compute the answers of a batch on a GPU, ready to run again and again."""
-
-    def load(self, digits: Digits) -> None:
-        """Put a batch of digits (B, 28, 28) where the passes read it."""
-
-    def elapsed(self, repeats: int) -> float:
-        """Return milliseconds of one pass by the GPU's own clock, over ``repeats`` in a row."""
-
-    def scores(self) -> NDArray[np.float32]:
-        """Return the scores (B, 10) of the digits last loaded."""
-
-    def trip(self, digits: Digits) -> NDArray[np.float32]:
-        """Return scores of digits that lie on the host: transfers, one pass, waiting."""
-
-
 def compare_on_gpu(
     model: Model,
     *,
@@ -185,7 +169,7 @@ def compare_on_gpu(
     """Time our passes by some ``plans`` and the peers' on this machine's GPU.
 
     ``digits``: what is read, made ones if not given; how much is silent, and so the time, depends on it. A
-    NeocogError says if a side computes something else.
+    NeocogError says if a side computes something else. A side has the methods of :class:`OurSide`.
     """
     from experiments.network.ours import OurSide
     from neocog.cuda.devices import number_of
@@ -205,7 +189,7 @@ def compare_on_gpu(
         from experiments.network.peers import quickest
 
         makers |= {p: partial(quickest, model, sets[0], precision, number, p == "compile") for p in peers}
-    sides: dict[str, Side] = {}
+    sides: dict[str, Any] = {}
     notes: dict[str, str] = {}
     for name, make in makers.items():
         progress(f"{name} {precision} batch {batch}")
@@ -221,7 +205,7 @@ def compare_on_gpu(
     return Comparison(model.id, batch, precision, passes, differences, trips=trips, notes=notes)
 
 
-def race(sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int) -> tuple[Times, Times]:
+def race(sides: Mapping[str, Any], sets: Sequence[Digits], *, rounds: int) -> tuple[Times, Times]:
     """Return milliseconds of passes and of trips by side; a clock that slows down slows all."""
     repeats = {}
     for name, side in sides.items():
@@ -240,7 +224,7 @@ def race(sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int) -> t
 
 
 def differences_from_cpu(
-    model: Model, sides: Mapping[str, Side], digits: Digits, tolerance: float
+    model: Model, sides: Mapping[str, Any], digits: Digits, tolerance: float
 ) -> dict[str, float]:
     """Return how far each side's scores are from the CPU engine's, by the strongest."""
     few = digits[:_COMPARED]

@@ -71,20 +71,24 @@ class OurSide:
         )
 
     def load(self, digits: NDArray[np.uint8]) -> None:
+        """Put a batch of digits (B, 28, 28) where the passes read it."""
         with self._gpu.current():
             self._digits[...] = self._gpu.xp.asarray(digits)
             self._gpu.xp.cuda.get_current_stream().synchronize()
 
     def elapsed(self, repeats: int) -> float:
+        """Return milliseconds of one pass by the GPU's own clock, over ``repeats`` in a row."""
         return self._timed.elapsed(repeats)
 
     def scores(self) -> NDArray[np.float32]:
+        """Return the scores (B, 10) of the digits last loaded."""
         self._timed.replay()
         self._timed.stream.synchronize()
         found: NDArray[np.float32] = to_numpy(self._answers)[:, :LABELS]
         return found
 
     def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return scores of digits that lie on the host: transfers, one pass, waiting."""
         found: NDArray[np.float32] = self._engine.recognise(digits, batch=self._batch).score
         return found
 

@@ -2,11 +2,12 @@
 
 Written as PyTorch code that is meant to be fast: UG and the C-layers as products with banded matrices
 (or the C-layers as one convolution of all planes, ``stacked``), the planes of an inhibition summed before
-its one convolution, US4 by cuDNN or as one product of copied windows. These were nearly always the quickest
-forms on an H200 (commit bfe9938 has more of them); :mod:`experiments.network.peers` takes the best. Layers
+its one convolution, US4 by cuDNN or as one product of copied windows. These were the quickest forms on an
+H200 in 25 of 32 cases (commit bfe9938 has more of them); :mod:`experiments.network.peers` takes the best. Layers
 are (B, K, H, W), in either memory format.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ from neocog.network.u0 import enlarging_matrix
 
 Tensor = Any
 
-C_FORMS = ("products", "stacked")
-US4_FORMS = ("windows", "conv")
+#: Forms of the layers that have several, the usual one first.
+FORMS = dict.fromkeys(("UC1", "UC2", "UC3"), ("products", "stacked")) | {"US4": ("windows", "conv")}
 #: Singular values below this share of the largest are rounding, not rank.
 _RANK = 1e-7
 
@@ -150,26 +151,23 @@ class Scores(nn.Module):  # type: ignore[misc]
 class Network(nn.Module):  # type: ignore[misc]
     """A model as a PyTorch module: digits (B, 28, 28) uint8 -> scores (B, 10) float32."""
 
-    def __init__(self, model: Model, *, c_form: str = C_FORMS[0], us4_form: str = US4_FORMS[0]) -> None:
+    def __init__(self, model: Model, forms: Mapping[str, str] | None = None) -> None:
         super().__init__()
         spec = model.spec
+        self.forms = {name: usual for name, (usual, _) in FORMS.items()} | dict(forms or {})
         layers: dict[str, nn.Module] = {}
         for i in range(4):
-            layers[f"US{i + 1}"] = SLayer(spec.s[i], model.s[i], us4_form if i == 3 else "conv")
+            s, c = f"US{i + 1}", f"UC{i + 1}"
+            layers[s] = SLayer(spec.s[i], model.s[i], self.forms.get(s, "conv"))
             if i < 3:
-                size = spec.size(f"US{i + 1}")
-                layers[f"UC{i + 1}"] = CLayer(spec.c[i], model.blurs[i], size, model.psi, c_form)
-        self.contrast, self.layers, self.decide = (
-            Contrast(spec.contrast),
-            nn.ModuleDict(layers),
-            Scores(model),
-        )
-        self.words = f"C-layers {c_form}, US4 {us4_form}"
+                layers[c] = CLayer(spec.c[i], model.blurs[i], spec.size(s), model.psi, self.forms[c])
+        self.contrast, self.decide = Contrast(spec.contrast), Scores(model)
+        self.layers = nn.ModuleDict(layers)
 
     def freeze(self, dtype: Any = torch.float32, *, channels_last: bool = False) -> "Network":
         """Make the module ready for recognition alone; maps after UG have the given type."""
         self.requires_grad_(False)
-        self.dtype, self.words = dtype, f"{self.words}, channels {'last' if channels_last else 'first'}"
+        self.dtype = dtype
         self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
         for layer in self.layers.values():
             layer.freeze(dtype, self.memory_format)
