@@ -1,9 +1,9 @@
 """The ten layers as a PyTorch module for recognition, from digits to scores.
 
-Written as PyTorch code that is meant to be fast: UG and the C-layers as products with banded matrices
-(or the C-layers as one convolution of all planes, ``stacked``), the planes of an inhibition summed before
-its one convolution, US4 by cuDNN or as one product of copied windows. These were the quickest forms on an
-H200 in 25 of 32 cases (commit bfe9938 has more of them); :mod:`experiments.network.peers` takes the best. Layers
+Written as PyTorch code that is meant to be fast: UG and the C-layers as products with banded matrices (or
+a C-layer as one convolution of all planes, ``stacked``), the planes of an inhibition summed before its one
+convolution, US4 by cuDNN or as one product of copied windows. These were the quickest forms on an H200 in
+25 of 32 cases (commit bfe9938 has more of them); :mod:`experiments.network.peers` takes the best. Layers
 are (B, K, H, W), in either memory format.
 """
 
