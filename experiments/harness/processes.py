@@ -1,4 +1,4 @@
-"""Work spread over processes; the memory of a process and of all that descend from it."""
+"""Work spread over processes, kernels that are built so."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
