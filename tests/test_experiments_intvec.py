@@ -1,4 +1,4 @@
-"""Interpolating vectors against brute force; the delta rule."""
+"""Interpolating vectors against brute force."""
 
 from dataclasses import replace
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.learning import intvec
-from experiments.learning.curve import learned
-from experiments.learning.intvec import Interpolated, signed_sums
+from experiments.learning.intvec import Interpolated
 from neocog.learning.datasets import open_digits
 from neocog.learning.recipes import RECIPES, LayerByLayer, score
 from neocog.network.decision import Decision
@@ -83,25 +82,12 @@ def test_many_planes_are_cut_to_the_strongest(monkeypatch: pytest.MonkeyPatch) -
     assert (fewer[:, :2] >= Decision(model).scores(us4)[:, :2] - 1e-6).all()
 
 
-def test_linear_adds_gains_at_the_middle() -> None:
-    gains = np.array([1, -2] + [1] * 8, dtype=np.float32)
-    model = replace(tiny_model(), labels=np.array([3, 3, 4, 5, 6, 7, 8, 9, 0, 1]))
-    us4 = np.zeros((1, 5, 5, 10), dtype=np.float32)
-    us4[0, 2, 2, :3] = [0.9, 0.2, 0.4]
-    us4[0, 0, 0, 5] = 1  # elsewhere: does not count
-    score = signed_sums(us4, model, gains)[0]
-    np.testing.assert_allclose(score[[3, 4, 7]], [0.5, 0.4, 0], atol=1e-6)
-
-
-def test_other_tops_learn() -> None:
+def test_pairs_read_what_was_learned() -> None:
     digits = open_digits("sklearn", split="train")
     images, labels = digits.images[:220], digits.labels[:220].astype(np.int64)
     recipe = replace(RECIPES["nearest"], middle_digits=20, limits=(16, 30))
     shared = LayerByLayer(recipe)
     with one_blas_thread():
-        maps = shared.below(images[:160])
-    for rule in ("linear", "pairs"):
-        with one_blas_thread():
-            model, scores = learned(shared, recipe, rule, maps, labels[:160], np)
-        found = score(model, images[160:], scores=scores).argmax(axis=1)
-        assert (found == labels[160:]).mean() > 0.75
+        model = shared.model(recipe, shared.below(images[:160]), labels[:160])
+    found = score(model, images[160:], scores=Interpolated(model, "pairs")).argmax(axis=1)
+    assert (found == labels[160:]).mean() > 0.75

@@ -1,4 +1,4 @@
-"""Sides of a comparison on a GPU: compared first, timed in turn; here with sides that are made."""
+"""The network beside onnxruntime and PyTorch: compared first, then timed in turn; GPU sides are made here."""
 
 import json
 import sys
@@ -7,11 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.network.gpu import GpuComparison, compare_on_gpu, differences_from_cpu, race, trips
+from experiments.network import compare as comparing
+from experiments.network.compare import Comparison, compare, compare_on_gpu, differences_from_cpu, race
 from neocog.cuda.kernel import Layout
 from neocog.errors import NeocogError, UsageError
+from neocog.network import fields, reference
 from neocog.network.engine import Engine
-from neocog.network.u0 import made_digits
+from neocog.network.model import Model, SWeights
+from neocog.network.spec import PRESETS, preset
+from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import run, tiny_model
 
 
@@ -20,8 +24,7 @@ class MadeSide:
 
     def __init__(self, ms, off=0.0):
         self.ms, self.off = ms, off
-        self.loaded = []
-        self.repeats = []
+        self.loaded, self.repeats = [], []
         self._engine = Engine(tiny_model(), threads=1)
 
     def load(self, digits):
@@ -39,50 +42,67 @@ class MadeSide:
         return self._engine.recognise(digits).score + np.float32(self.off)
 
 
+def test_ratio_is_theirs_by_our_fastest():
+    passes = {"neocog default": [2.0], "neocog card": [8.0], "torch": [6.0]}
+    result = Comparison("m", 2, "fp16", {k: np.array(v) for k, v in passes.items()}, {"torch": 1e-4})
+    facts = json.loads(json.dumps(result.to_dict()))
+    assert facts["ratios"] == {"torch": 3.0}
+    assert facts["ms_per_digit"]["neocog default"] == 1.0
+    assert list(result.lines())[-1] == "neocog is 3.00 times as fast as torch"
+
+
+# -- on the CPU ------------------------------------------------------------------------------------
+def test_neocog_alone():
+    result = compare(tiny_model(), batch=2, rounds=3)
+    assert (list(result.passes), result.ratios(), result.differences) == (["neocog"], {}, {})
+    with pytest.raises(UsageError, match="no peer 'abacus'"):
+        compare(tiny_model(), batch=2, rounds=1, peers=["abacus"])
+
+
+@pytest.mark.parametrize("peer", ["onnxruntime", "torch"])
+def test_beside_a_peer(peer, tmp_path, monkeypatch):
+    pytest.importorskip(peer, reason="needs neocog[bench]")
+    pytest.importorskip("onnx", reason="needs neocog[onnx]")
+    tiny_model().save(tmp_path / "tiny.safetensors")
+    words = ["bench", "network", "--peers", peer, "--batch", "2", "--rounds", "2"]
+    words += ["--model", str(tmp_path / "tiny.safetensors")]
+    facts = json.loads(run(*words, "--json").stdout.splitlines()[-1])
+    assert set(facts["ms_per_digit"]) == {"neocog", peer}
+    assert facts["differences"][peer] <= comparing.TOLERANCES["fp32"]
+    assert f"times as fast as {peer}" in run(*words).stdout
+    monkeypatch.setitem(comparing.TOLERANCES, "fp32", -1.0)
+    with pytest.raises(NeocogError, match="nothing was timed"):
+        compare(tiny_model(), batch=2, rounds=2, peers=[peer])
+
+
+# -- on a GPU --------------------------------------------------------------------------------------
 def test_sides_take_turns_on_every_input():
     sides = {"ours": MadeSide(0.01), "theirs": MadeSide(1.0)}
     sets = [made_digits(2, seed=seed) for seed in range(3)]
-    times = race(sides, sets, rounds=6)
-    assert {name: len(ms) for name, ms in times.items()} == {"ours": 6, "theirs": 6}
+    passes, trips = race(sides, sets, rounds=6)
+    assert {name: len(ms) for name, ms in passes.items()} == {"ours": 6, "theirs": 6}
+    assert all((ms > 0).all() for ms in trips.values())
     for side in sides.values():
         assert set(side.loaded) == {int(digits.sum()) for digits in sets}
     assert sides["ours"].repeats[-1] > sides["theirs"].repeats[-1]
-    assert all((ms > 0).all() for ms in trips(sides, sets, rounds=2).values())
 
 
 def test_a_side_that_computes_something_else_stops_the_comparison():
     digits = made_digits(3)[np.arange(6) % 3]  # a batch may repeat what is compared
     near, far = {"near": MadeSide(1.0, 1e-7)}, {"far": MadeSide(1.0, 0.1)}
-    found = differences_from_cpu(tiny_model(), near, digits, 1e-4)
-    assert found["near"] < 1e-5
+    assert differences_from_cpu(tiny_model(), near, digits, 1e-4)["near"] < 1e-5
     with pytest.raises(NeocogError, match="far computes other scores"):
         differences_from_cpu(tiny_model(), far, digits, 1e-4)
 
 
-def test_ratio_is_theirs_by_our_fastest():
-    passes = {"neocog auto": [0.01], "neocog direct": [0.04], "torch": [0.03]}
-    result = GpuComparison(
-        "m", "fp16", 2, {k: np.array(v) for k, v in passes.items()}, dict.fromkeys(passes, 0.0)
-    )
-    assert result.ratios() == {"torch": pytest.approx(3.0)}
-    facts = json.loads(json.dumps(result.to_dict()))
-    assert facts["us_per_digit"]["neocog auto"] == 5.0
-    assert list(result.lines())[-1] == "neocog is 3.00 times as fast as torch"
-
-
-def test_unknown_peer_on_the_gpu():
+@pytest.mark.parametrize("there", [0, 1])
+def test_peers_that_cannot_run_on_the_gpu(monkeypatch, there):
     with pytest.raises(UsageError, match="'onnxruntime' does not run on a GPU"):
         compare_on_gpu(tiny_model(), batch=1, precision="fp32", plans=(), peers=["onnxruntime"])
-
-
-@pytest.mark.parametrize("there", [0, 1])
-def test_torch_that_finds_no_gpu(monkeypatch, there):
     cuda = SimpleNamespace(is_available=lambda: there > 0, device_count=lambda: there)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, __version__="2.9.0+cpu"))
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=rf"torch 2.9.0\+cpu does not find GPU {there}; install"):
         compare_on_gpu(tiny_model(), batch=1, precision="fp32", peers=["compile"], number=there)
-    assert f"torch 2.9.0+cpu does not find GPU {there}; install" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("arch", "wanted"), [(75, "fp32"), (90, "fp16")])
@@ -109,8 +129,7 @@ def test_maps_are_stored_as_a_step_reads_them(dtype):
     assert (held.shape, held.dtype) == (layout.shape(2), layout.dtype)
     values = held.astype(np.float32)
     inside = values[:, 2:7, 2:7, :3].transpose(0, 3, 1, 2)
-    rounding = {"float32": 0, "float16": 2**-11}[dtype]
-    np.testing.assert_allclose(inside, maps, rtol=rounding)
+    np.testing.assert_allclose(inside, maps, rtol={"float32": 0, "float16": 2**-11}[dtype])
     assert values.sum() == pytest.approx(inside.sum(), rel=1e-5)  # nothing beside them
 
 
@@ -118,7 +137,57 @@ def test_maps_are_stored_as_a_step_reads_them(dtype):
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_ours_beside_torch_on_the_gpu(precision):
     pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
-    result = compare_on_gpu(tiny_model(), batch=5, precision=precision, peers=["torch"], rounds=2, host=True)
-    assert set(result.passes) == {"neocog default", "torch"}
-    assert set(result.trips) == set(result.passes)
-    assert all(result.us(name) > 0 for name in result.passes)
+    result = compare_on_gpu(tiny_model(), batch=5, precision=precision, peers=["torch"], rounds=2)
+    assert set(result.passes) == set(result.trips) == {"neocog default", "torch"}
+    assert all(result.per_digit(name) > 0 for name in result.passes)
+
+
+# -- the network in PyTorch ------------------------------------------------------------------------
+def model_of(name, *, top=24, silent=True):
+    """A model of a preset whose planes have seen windows at random, the last one none at all."""
+    spec, random = preset(name), np.random.default_rng(0)
+    u = reference.contrast(u0_from_digits(made_digits(4, seed=1)), spec.contrast)
+    blurs = tuple(fields.blur_kernel(c).astype(np.float32) for c in spec.c)
+    layers = []
+    for stage, s in enumerate(spec.s):
+        seen = reference.windows(u, s.kernel, s.padding)
+        busy = np.argwhere((seen**2).sum(axis=(1, 4, 5)) > 0)
+        planes = spec.orientations if stage == 0 else (5, 7, top)[stage - 1]
+        places = busy[random.choice(len(busy), planes, replace=False)]
+        x = np.stack([seen[n, :, row, column] for n, row, column in places]).astype(np.float32)
+        x[-1] *= not silent
+        layers.append(SWeights(x, fields.bell(s.kernel, s.c).astype(np.float32), s.threshold, s.q))
+        w = layers[-1]
+        u = reference.s_response(u, w.reference, w.c, threshold=w.threshold, q=w.q, padding=s.padding)
+        if stage < 3:
+            u = reference.c_response(u, blurs[stage], padding=spec.c[stage].padding, kind=spec.psi)
+    labels = np.arange(top) % 9  # no plane for label 9
+    return Model("made", spec, tuple(layers), blurs, labels, psi=spec.psi)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_every_form_computes_the_equations(name, channels_last):
+    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+    from experiments.network.torch_network import FORMS, Network
+
+    model, digits = model_of(name), made_digits(2)
+    want = reference.respond(u0_from_digits(digits), model)
+    for turn in range(2):
+        forms = {name: own[turn] for name, own in FORMS.items()}
+        network = Network(model, forms).freeze(channels_last=channels_last)
+        for layer, maps in network.maps(torch.from_numpy(digits)).items():
+            error = np.abs(maps.numpy() - want[layer]).max() / want[layer].max()
+            assert error <= comparing.TOLERANCES["fp32"], (layer, forms)
+
+
+def test_scores_are_the_strongest_planes():
+    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+    from experiments.network.torch_network import Network
+
+    model, digits = model_of("neocog", silent=False), made_digits(5, seed=3)
+    us4 = reference.respond(u0_from_digits(digits), model)["US4"]
+    want = reference.strongest_of_label(us4, model.labels)
+    for dtype, near in ((torch.float32, 2e-5), (torch.float16, 0.05)):
+        got = Network(model).freeze(dtype)(torch.from_numpy(digits)).numpy()
+        np.testing.assert_allclose(got, want, atol=near)

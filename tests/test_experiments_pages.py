@@ -7,167 +7,101 @@ from typing import Any
 
 import pytest
 
-from experiments.convpool.systems import counts
-from experiments.harness import run
-from experiments.harness.pages import (
-    FOLDER,
-    fill,
-    markdown,
-    page_of,
-    span,
-    table,
-    tables_of,
-    text,
-    write_pages,
-)
-from experiments.harness.run import Request, tried
-from experiments.slayer.tables import systems_of
-from experiments.winograd.lanes import traffic
-from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS
-from neocog.errors import DeviceError, InputError, UsageError
-from tests.support import run as command
+pd = pytest.importorskip("pandas", reason="needs neocog[bench]")
 
-NAMES = ("convpool", "winograd", "slayer")
+from experiments.commands import _merged, page_of  # noqa: E402
+from experiments.harness.pages import fill, markdown, shown, span, text  # noqa: E402
+from experiments.harness.run import FOLDER, NAMES, load, of, tried  # noqa: E402
+from neocog.errors import DeviceError, InputError  # noqa: E402
+from tests.support import run  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def stored() -> dict[str, Any]:
     """What was measured."""
-    return run.load([FOLDER / name / "results" / f"{name}.json" for name in NAMES])
+    return {name: load(FOLDER / name / "results" / f"{name}.json") for name in NAMES}
 
 
-def nothing(result: Any) -> None:
-    pass
-
-
-# -- pages -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_hold_the_tables_of_the_stored_results(stored: dict[str, Any], name: str) -> None:
     page = (FOLDER / name / "README.md").read_text()
-    assert page_of(name, stored[name]) == page, "run python -m experiments.tables"
-    there = set(re.findall(r"<!-- table (.*?) -->", page))
-    assert there == {*tables_of(name, stored[name]), "missing"}
-    assert not re.search(r"\b(nan|None|inf)\b", page)
+    assert page_of(stored[name]) == page, "run python -m experiments.tables"
+    assert set(re.findall(r"<!-- table (.*?) -->", page)) == set(of(name).tables(stored[name]))
+    assert not re.search(r"\b(nan|None|inf|Not measured)\b", page)
     assert "not in our copy" in " ".join(page.split())
 
 
-def test_pages_and_plots_are_written_beside_each_other(stored: dict[str, Any], tmp_path: Path) -> None:
+def test_pages_and_plots_are_written_beside_each_other(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs neocog[bench]")
-    files = write_pages(stored, tmp_path / "deep" / "README.md")
-    assert set(files) == set((tmp_path / "deep").rglob("*.*"))
+    results = [FOLDER / name / "results" / f"{name}.json" for name in NAMES]
+    assert run("bench", "report", *results, "-o", tmp_path).exit_code == 0
     for name in NAMES:
-        page = (tmp_path / "deep" / name / "README.md").read_text()
+        page = (tmp_path / name / "README.md").read_text()
         assert page == (FOLDER / name / "README.md").read_text()
         for link in re.findall(r"!\[.*\]\((.*)\)", page):
-            assert "<svg" in (tmp_path / "deep" / name / link).read_text()
+            assert "<svg" in (tmp_path / name / link).read_text()
 
 
 def test_numbers_of_the_pages_are_those_of_the_results(stored: dict[str, Any]) -> None:
-    rows = stored["slayer"]["sections"]["ladder"]["rows"]
-    own = systems_of([row for row in rows if row["planes"] == "26/78/70"], "1")
-    t1, t5 = (sum(row["us"]["1"] for row in own[name].values()) for name in ("T1", "T5"))
-    assert f" {t5:.1f} | {t1 / t5:.2f} |" in text("slayer", stored["slayer"])
-    (row,) = (
-        row
-        for row in stored["convpool"]["rows"]
-        if (row["channels"], row["batch"], row["precision"]) == (512, 64, "fp32")
-    )
+    rows = [r for r in stored["slayer"]["sections"]["ladder"]["rows"] if r["planes"] == "26/78/70"]
+    t1, t5 = (sum(r["us"]["1"] for r in rows if r["system"] == name) for name in ("T1", "T5"))
+    assert f" {t5:.1f} | {t1 / t5:.2f} |" in text(of("slayer").tables(stored["slayer"]))
+    (row,) = (r for r in stored["convpool"]["rows"]
+              if (r["channels"], r["batch"], r["precision"]) == (512, 64, "fp32"))  # fmt: skip
     base = min(row["systems"][name]["us"] for name in ("naive", "winograd"))
-    assert f"| {base / row['systems']['ours']['us']:.2f} |" in text("convpool", stored["convpool"])
-    us = {
-        row["indexing"]: row["us"]
-        for row in stored["winograd"]["changing"]
-        if (row["layer"], row["batch"], row["way"]) == (LAYERS[3].name, 1, PAPER_WAY.name)
-    }
+    ours = base / row["systems"]["ours"]["us"]
+    assert f"| {ours:.2f} |" in text(of("convpool").tables(stored["convpool"]))
+    us = {r["indexing"]: r["us"] for r in stored["winograd"]["changing"]
+          if (r["layer"], r["batch"]) == ("7x7 384->768", 1) and "the paper's" in r["way"]}  # fmt: skip
     saved = 100 * (1 - us["channel-wise"] / us["thread-wise"])
-    assert f" | {saved:.0f} % | " in text("winograd", stored["winograd"])
-    assert "cudaLaunchKernel" not in text("winograd", stored["winograd"])
-
-
-def test_what_was_not_measured_is_told(stored: dict[str, Any]) -> None:
-    found = stored["winograd"]
-    found = found | {"layers": [row for row in found["layers"] if "halves" not in row["way"]]}
-    assert "counted but not measured" in text("winograd", found)
-    rest = {"not_run": ["a"], "failures": {"c": "no"}}
-    told = text("slayer", stored["slayer"] | rest)
-    for line in ("| a | no time was left |", "| section c | no |"):
-        assert line in told
-    empty = {"sections": {}, "digits": "d", "date": "2026", "command": "c", "model": "m"}
-    assert "| the ladder | not measured |" in text("slayer", empty)
-    assert "cannot be shown" in text("slayer", {"old": 1})
-    assert "| convpool | it failed |" in text("convpool", {"failed": "it failed"})
+    assert f" | {saved:.0f} % | " in text(of("winograd").tables(stored["winograd"]))
 
 
 def test_a_table_is_made_of_records() -> None:
-    columns = {"a": "a", "b, us": "b|.1f", "both": lambda row: f"{row['a']}{row['b']}"}
-    rows = table(columns, [{"a": 1, "b": 2.25}, {"a": 3, "b": None}])
-    assert markdown(rows).splitlines()[2:] == ["| 1 | 2.2 | 12.25 |", "| 3 | – | 3None |"]
+    table = shown([{"a": 1, "b": 2.25}, {"a": 3, "b": None}, {}], {"a": "a", "b": "b, us|.1f"})
+    assert markdown(table).splitlines()[2:] == ["| 1 | 2.2 |", "| 3 | – |", "| – | – |"]
     assert fill("<!-- table x y -->\nold\n<!-- end -->", str.upper).split("\n")[1] == "X Y"
     assert (span([], ".1f"), span([1, 1.01], ".1f"), span([1, 2, None], ".0f")) == ("–", "1.0", "1 to 2")
 
 
-# -- running ---------------------------------------------------------------------------------------
-def test_all_experiments_run_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def convpool(request: Request, save: Any) -> Any:
-        assert request.command == "all of it --only convpool"
-        save({"rows": []})
-        return {"command": "c", "machine": "m", "experiment": "convpool", "counts": counts()}
-
-    def broken(request: Request, save: Any) -> Any:
-        save({"sections": {}})
-        raise DeviceError("no such thing")
-
-    monkeypatch.setattr("experiments.convpool.experiment.measure", convpool)
-    monkeypatch.setattr("experiments.slayer.experiment.measure", broken)
-    kept: list[str] = []
-    found = run.run_all(
-        ("convpool", "slayer"),
-        Request(quick=True, command="all of it"),
-        lambda results: kept.append(json.dumps(results)),
-    )
-    assert len(kept) == 4
-    assert found["slayer"]["sections"] == {}  # what it has so far stays
-    assert run.faults(found) == ["slayer: DeviceError: no such thing"]
-    path, single = tmp_path / "results.json", tmp_path / "convpool.json"
-    path.write_text(kept[-1])
-    write_pages(run.load([path]), tmp_path / "README.md")
-    assert "| 512 | 4832362496 |" in (tmp_path / "convpool" / "README.md").read_text()
-    assert "DeviceError" in (tmp_path / "slayer" / "README.md").read_text()
-    single.write_text(json.dumps(found["convpool"]))
-    assert list(run.load([single])) == ["convpool"]
+def test_earlier_sections_stay() -> None:
+    first = _merged({}, {"machine": "a", "model": "m@1", "sections": {"cpu": [1], "ladder": [2]}})
+    both = _merged(first, {"machine": "b", "model": "m@2", "sections": {"cpu": [3]}})
+    assert both["sections"] == {"cpu": [3], "ladder": [2]}
+    assert (both["from"]["cpu"]["machine"], both["from"]["ladder"]["machine"]) == ("b", "a")
 
 
-def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "none.json"
-    for words in ("{}", "[]", "no"):
-        path.write_text(words)
-        with pytest.raises(InputError, match=r"none\.json"):
-            run.load([path])
+@pytest.mark.parametrize(
+    ("content", "code", "message"),
+    [("nope", 1, "not JSON"), ('{"experiment": "winograd"}', 1, "a result of winograd"),
+     ("[]", 1, "no result of"), (None, 2, "cannot be written")],
+)  # fmt: skip
+def test_a_file_that_cannot_take_the_result_is_told_first(
+    content: str | None, code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments.slayer.experiment.measure", None)
+    path = tmp_path / "file"
+    path.write_text(content or "")
+    done = run("bench", "slayer", "--device", "cpu", "-o", path if content else path / "out.json")
+    assert (done.exit_code, done.output.count("\n")) == (code, 1), done.output
+    assert message in done.output
+    assert path.read_text() == (content or "")
+
+
+def test_the_command_writes_and_prints(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "winograd.json"
+    done = run("bench", "winograd", "--device", "cpu", "--quick", "-o", path)
+    assert done.exit_code == 0, done.output
+    assert "direct GFLOP" in done.output
+    found = load(path)
+    assert found["command"] == "neocog bench winograd --device cpu --quick"
+    assert found["counts"][0]["direct_gflop"] == pytest.approx(2e-9 * 49 * 96 * 96 * 56**2)
     with pytest.raises(InputError, match=r"missing\.json"):
-        run.load([tmp_path / "missing.json"])
-    with pytest.raises(UsageError, match="no experiment 'x'"):
-        run.run_all(("x",), Request(), nothing)
+        load(tmp_path / "missing.json")
+    done = run("bench", "convpool", "--device", "cpu", "--json")
+    assert json.loads(done.stdout)["counts"][-1]["direct"] == 1_209_925_632
 
 
-# -- counts ----------------------------------------------------------------------------------------
-def test_sectors_of_the_filter_transform() -> None:
-    layer = LAYERS[0]
-    paper = {o: traffic(PAPER_WAY.plan(layer), o)
-             for o in ("channel-wise", "thread-wise", "channel-wise, own banks")}  # fmt: skip
-    wise, thread = paper["channel-wise"], paper["thread-wise"]
-    assert wise.least_read == 49 * 4 / 32
-    assert wise.least_written == wise.written == 100 * 4 / 32  # (4 + 4 + 2)^2 points
-    assert wise.read == 49  # a lane's neighbour is a filter further
-    assert (wise.lanes, wise.banks, thread.banks) == (32, 8, 1)
-    assert thread.lanes < 32 / 2
-    assert thread.written > 2 * wise.written
-    assert paper["channel-wise, own banks"].banks == 1
-    four = next(way for way in WAYS if way.sizes == (4, 4)).plan(layer)
-    assert wise.spread == 512 * 49 * 4
-    assert traffic(four, "thread-wise").written == traffic(four, "channel-wise").written
-
-
-# -- the harness -----------------------------------------------------------------------------------
 def test_what_fails_is_noted_while_the_device_works() -> None:
     assert tried(lambda: {"us": 1.0}, lambda: 1 / 0) == {"us": 1.0}
     assert tried(lambda: 1 / 0, lambda: None) == {"failed": "ZeroDivisionError: division by zero"}
@@ -175,12 +109,14 @@ def test_what_fails_is_noted_while_the_device_works() -> None:
         tried(lambda: 1 / 0, lambda: 1 / 0)
 
 
-def test_without_the_source_a_line_says_where_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_source_or_a_gpu_a_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("neocog.reading.device.choose_device", lambda name: "cuda")
+    monkeypatch.setattr("neocog.cuda.devices.trouble", lambda: "no driver; more")
+    done = run("bench", "winograd")
+    assert (done.exit_code, done.stderr) == (5, "neocog: no driver; --device cpu does what needs no GPU\n")
     monkeypatch.setattr("neocog.cli.tools._SOURCE", tmp_path)
     for words in (["bench", "slayer", "--device", "cpu"], ["bench", "--help"]):
-        done = command(*words)
+        done = run(*words)
         assert done.exit_code == 2
         assert "need a clone" in done.stderr
         assert done.stderr.count("\n") == 1

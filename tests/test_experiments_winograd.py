@@ -7,24 +7,21 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
-from experiments.harness.pages import draw, tables_of
 from experiments.harness.run import Request
 from experiments.winograd import experiment as winograd
 from experiments.winograd import gpu as winograd_gpu
 from experiments.winograd import lanes as winograd_lanes
 from experiments.winograd.conv2d import conv2d_winograd
-from experiments.winograd.count import choose, counts, direct_flops
-from experiments.winograd.dense import Dense
-from experiments.winograd.filters import filter_split, filter_split_kernel
-from experiments.winograd.lanes import METRIC, active, lanes_by_formula, operations, paper_split, read_profile
+from experiments.winograd.count import choose, counts
+from experiments.winograd.filters import Dense, filter_split
+from experiments.winograd.lanes import active, lanes_by_formula, operations, paper_split
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way, in_paper_layout
-from neocog.cuda import devices, launcher
+from neocog.cuda import launcher
 from neocog.cuda.winograd import Shape, Split
 from neocog.errors import InputError, UsageError
 from tests import cuda_fake
 from tests.cuda_maps import uncleared
 from tests.cuda_support import ARCHITECTURES, SHARED, emulated, first
-from tests.support import run
 from tests.test_cuda_winograd import correlate, relative
 from tests.test_cuda_winograd import layer as made
 from tests.test_cuda_winograd import run as launched
@@ -70,81 +67,12 @@ def test_the_kernels_census_is_the_formula(kernel, planes):
         assert np.array_equal(found, wanted)
 
 
-RAW = f'''==PROF== Connected to process 7
-"ID","Kernel Name","{METRIC}"
-"","","thread/inst"
-"0","filter_split","31.9"
-"1","other","12"
-"2","filter_split","14.25"
-'''
-
-
-def test_another_profile_is_refused():
-    with pytest.raises(InputError, match="of filter_split"):
-        read_profile('"ID","Kernel Name"\n"0","other"\n', [])
-    with pytest.raises(InputError, match="2 launches, expected 3"):
-        read_profile(RAW, [{}, {}, {}])
-
-
-def test_a_profile_is_added_to_a_result(tmp_path):
-    path, told = tmp_path / "out.json", tmp_path / "lanes.csv"
-    done = run("bench", "winograd", "--cpu", "--quick", "-o", path)
-    told.write_text(RAW)
-    command = ["bench", "winograd", "--profile", told]
-    done = run(*command, "-o", path)
-    assert "has no lanes" in done.output + str(done.exception)
-    done = run(*command)
-    assert "name it with --output" in done.output + str(done.exception)
-    rows = [
-        {"figure": 4, "filter": 7, "channels": 64, "lanes": 32.0, "plain": 8.0, "paper": ""}
-        | {"indexing": indexing, "profiler": None}
-        for indexing in ("channel-wise", "thread-wise")
-    ]
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"lanes": rows}))
-    done = run(*command, "-o", path)
-    assert done.exit_code == 0, done.output
-    assert "31.9, 14.2" in done.output
-    assert json.loads(path.read_text())["lanes"][1]["profiler"] == 14.25
-
-
 # -- counts ----------------------------------------------------------------------------------------
 def test_every_layer_and_batch_has_a_chosen_way():
     for layer in LAYERS:
         for batch in (1, 16, 64):
             way = chosen_way(layer, batch)
-            assert way.precision == "fp32"
             assert way.plan(layer).split.per_output(way.m, layer.size) < 49
-
-
-def test_launches_alone_need_a_gpu_too(monkeypatch):
-    asked = []
-    monkeypatch.setattr(devices, "trouble", lambda: "no GPU is there")
-    monkeypatch.setattr(winograd, "run_launches", lambda number: asked.append(number) or 2)
-    command = ["bench", "winograd", "--launches", "--device"]
-    assert run(*command, "cuda:1").exit_code == 0
-    monkeypatch.undo()
-    monkeypatch.setattr(devices, "trouble", lambda: "no GPU is there")
-    done = run(*command, "cuda:0")
-    assert (done.exit_code, asked) == (5, [1])
-    assert "no GPU is there" in done.output
-
-
-def test_without_a_gpu_operations_are_counted(tmp_path):
-    path = tmp_path / "out.json"
-    done = run("bench", "winograd", "--cpu", "--quick", "-o", path)
-    assert done.exit_code == 0, done.output
-    assert "direct GFLOP" in done.output
-    found = json.loads(path.read_text())
-    assert len(found["counts"]) >= 4 * 10
-    assert found["counts"][0]["direct_gflop"] == pytest.approx(2 * 49 * 96 * 96 * 56**2 / 1e9)
-    assert found["facts"]["commit"]
-
-
-def test_without_a_gpu_it_says_what_to_add(monkeypatch):
-    monkeypatch.setattr("neocog.cuda.devices.trouble", lambda: "no driver; use --device cpu")
-    done = run("bench", "winograd")
-    assert done.exit_code != 0
-    assert "add --cpu" in done.output + str(done.exception)
 
 
 def test_what_is_expected_of_a_layer():
@@ -178,64 +106,40 @@ def gpu(monkeypatch):
 
 @pytest.mark.slow
 @emulated
-def test_a_dry_run_of_everything(gpu, tmp_path):
+def test_a_dry_run_of_everything(gpu):
     saved = []
     result = winograd.run_on_gpu(
-        Request("cuda"),
-        lambda found: saved.append(json.dumps(found)),
-        gpu=gpu,
-        peers=False,
-        layers=(SMALL,),
-        batches=(2,),
-        ways=(WAYS[0], WAYS[4]),
-    )
+        Request("cuda"), gpu, lambda found: saved.append(json.dumps(found)), peers=False, layers=(SMALL,),
+        batches=(2,), ways=(WAYS[0], WAYS[1]),
+    )  # fmt: skip
     assert not winograd.faults(result)
-    assert json.loads(saved[-1]) == json.loads(json.dumps(result))
-    assert [row["lanes"] < 32 for row in result["lanes"]] == [True, True]  # 8 of 32 filters
+    assert json.loads(saved[-1]).items() <= json.loads(json.dumps(result)).items()
+    assert result["lanes"][0]["channel-wise"] < 32  # 8 of 32 filters
     assert all(row["us"] > 0 for row in result["layers"])
     assert sum(row["chosen"] for row in result["layers"]) == 1
     ways = {row["way"] for row in result["changing"]}
     assert PAPER_WAY.name in ways
-    assert len(result["changing"]) == 4 * len(ways)  # inputs thread-wise too
-    assert len(result["filters"]) == 6 * len(ways)  # in two layouts
-    assert {"lanes", "ways", "changing", "filters"} <= tables_of("winograd", result).keys()
-    assert winograd.run_launches(gpu) == 2
-    pytest.importorskip("matplotlib", reason="needs neocog[bench]")
-    assert [path.name for path in draw("winograd", result, tmp_path)]
+    assert len(result["changing"]) == 3 * len(ways)  # inputs thread-wise too
+    assert len(result["filters"]) == 4  # in two layouts
+    peers = [{"layer": SMALL.name, "batch": 2, "way": way, "us": 1.0} for way in ("cuDNN", "FFT")]
+    result |= {"counts": [], "layers": [*result["layers"], *peers]}
+    assert {"lanes", "ways", "changing", "filters"} <= winograd.tables(result).keys()
+    assert set(winograd.plots(result)) == {"lanes", "layers", "saved"}
 
 
 @emulated
 def test_a_wrong_result_is_not_timed(gpu, monkeypatch):
-    monkeypatch.setattr(winograd_gpu, "TOLERANCE", {"fp32": 1e-9})
+    monkeypatch.setattr(winograd_gpu.right, "__defaults__", (1e-9,))
     one = winograd_gpu.Ours(gpu, Data(SMALL, 2), rounds=1)
     (row,) = one.rows([WAYS[0]], WAYS[0])
-    assert row["us"] is None
+    assert "us" not in row
     assert "wrong by" in row["failed"]
     assert winograd.faults({"layers": [row]})
 
 
-# -- all ways of the kernels -----------------------------------------------------------------------
 @pytest.fixture
 def rng():
     return np.random.default_rng(7)
-
-
-@emulated
-@pytest.mark.parametrize(
-    ("operand", "sizes", "m", "size", "channels", "planes", "bound"),
-    first(2, [
-        ("tf32", (4, 3), 4, 9, 10, 24, 1e-2), ("fp16x3", (4, 4), 4, 14, 40, 72, 1e-5),
-        ("fp16x3", (4, 3), 2, 9, 6, 40, 1e-5), ("fp16x3", (4, 3), 4, 9, 32, 96, 1e-5),
-        ("tf32", (4, 3), 4, 9, 40, 40, 1e-2),
-    ]),
-)  # fmt: skip
-def test_operands_of_the_experiment_alone(operand, sizes, m, size, channels, planes, bound, rng):
-    way = {"size": size, "channels": channels, "planes": planes, "operand": operand, "kind": Dense}
-    if operand == "fp16x3":
-        way["largest"] = (1000.0, 0.1)
-    plan, x, w = made(rng, Split(min(7, sum(sizes)), sizes), m, **way)
-    x, w = 1000 * x, w * np.float32(0.1 / abs(w).max())
-    assert relative(launched(plan, x, w), correlate(x, w)) < bound
 
 
 def test_parts_that_share_inputs_have_no_thread_wise_order():
@@ -302,8 +206,8 @@ def test_a_chosen_plan_runs_on_every_architecture(arch):
     for kernel, size, channels in itertools.product((*range(3, 26), 31, 51), (7, 28), (16, 384)):
         plan = choose(Shape(kernel, size + kernel - 1, channels, channels), 4, arch=arch)
         launches = plan.launches(4, None, None, None, dict.fromkeys(plan.scratch(4)), 68)
-        kernels = [filter_split_kernel(plan, "channel-wise"), *(one.kernel for one in launches)]
-        for one in kernels:
+        split = filter_split(plan, np.zeros((channels, channels, 1, 1)), None, "channel-wise")
+        for one in (launch.kernel for launch in (split, *launches)):
             assert one.arch <= arch
             assert one.shared <= 1024 * SHARED[arch], (kernel, size, channels, plan.split, plan.m)
 
@@ -314,5 +218,4 @@ def test_operations_of_a_layer_are_counted():
     steps = counts(plan, batch=2)
     assert steps[1].flops == 2 * 2 * 4 * 169 * 384 * 768
     assert steps[1].bytes == 169 * 384 * 768 * 4
-    assert direct_flops(plan, 2) == 2 * 49 * 384 * 768 * 49 * 2
     assert choose(plan.shape, 2, arch=75).operand == "fp32"

@@ -1,8 +1,6 @@
 """The sets that measure reading: what they are made of, apart from what is learned from."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from neocog.cli.learn import _fonts
 from neocog.errors import InputError, NeocogError, UsageError
 from neocog.learning.teacher import bank, layouts
 from neocog.reading.records import DigitReading, PageReading
-from neocog.vision.finder import FinderSettings
 from tests import support
 
 FORMATS = """
@@ -100,11 +97,3 @@ def test_a_frozen_set_is_drawn_where_it_is_not_right(tmp_path: Path, monkeypatch
     monkeypatch.setattr(freeze, "FONTS", {"fonts-none": "None"})
     with pytest.raises(InputError, match="apt-get install fonts-none"):
         freeze.fonts(tmp_path)
-
-
-def test_what_was_chosen_is_in_the_code() -> None:
-    def result(name: str) -> Any:
-        return json.loads((Path(freeze.__file__).parent / f"results/{name}.json").read_text())
-
-    assert FinderSettings().small == result("tune_small")["small"]
-    assert f"{FinderSettings().fine:g}, {FinderSettings().clear:g}" == result("tune_coarse")["best"]

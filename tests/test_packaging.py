@@ -1,6 +1,7 @@
 """What a stranger meets first: the wheel, the start-up time, the README and its commands."""
 
 import csv
+import importlib
 import re
 import resource
 import shutil
@@ -153,3 +154,13 @@ def test_wheel_finds_its_model_outside_the_checkout(tmp_path):
     assert place.parent.name == "_models"
     assert tmp_path in place.parents
     assert (place.parent.parent / "_kernels").is_dir()
+
+
+@pytest.mark.parametrize("page", ["security.md", "serve.md"])
+def test_the_page_tells_the_bounds_that_hold(page):
+    text = (ROOT / "docs" / page).read_text()
+    rows = re.findall(r"^\| .* \| ([\d ]+) \| `([\w.]+)` \|$", text, re.MULTILINE)
+    assert len(rows) >= 8
+    for value, place in rows:
+        module, _, name = place.rpartition(".")
+        assert int(value.replace(" ", "")) == getattr(importlib.import_module(module), name), place

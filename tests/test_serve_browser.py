@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -16,7 +17,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from experiments.harness.processes import family, size_of
 from neocog.learning.formats import read_labels_csv
 from tests.chromium import INSTALLED, Chromium
 from tests.support import page, page_file, save_page, until
@@ -37,7 +37,19 @@ class Server:
     @property
     def memory(self) -> float:
         """Megabytes of it and of its workers, what they share counted once."""
-        return sum(map(size_of, family(self.process.pid)))
+        parents: dict[int, list[int]] = {}
+        for place in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                parent = int(place.read_text().rpartition(")")[2].split()[1])
+                parents.setdefault(parent, []).append(int(place.parent.name))
+        found, kilobytes = [self.process.pid], 0
+        for known in found:
+            found += parents.get(known, [])
+            with suppress(OSError):
+                kilobytes += int(
+                    re.findall(r"Pss:\s*(\d+)", Path(f"/proc/{known}/smaps_rollup").read_text())[0]
+                )
+        return kilobytes / 1024
 
 
 @pytest.fixture

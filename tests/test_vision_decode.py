@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image, ImageDraw, ImageFont
 
-from experiments.attacks.pictures import bombs, tiff_of
 from neocog.errors import InputError
 from neocog.reading.pictures import pages_of
 from neocog.vision import decode as vision_decode
 from neocog.vision.decode import FORMATS, LIGHT_FILE, check_size, decode, is_light, to_grey
+from tests.bombs import bombs, tiff_of
 from tests.support import file_of, page, page_file, scene
 
 

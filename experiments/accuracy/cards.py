@@ -6,9 +6,8 @@
 DATA holds mnist/ and, as far as wanted, usps/, photos/ and strings/. Each file is measured as it is going to
 be shipped (fp16, unless --precision fp32), then written anew with the card; the model and its id stay the
 same, and so does what the card holds of learning and of thresholds. With --reports each model's report goes
-to DIR/NAME. --parts digits or --parts pictures measures one half and keeps the other, if it was measured on
-the same model: for a machine that has a GPU but no pictures, say. The tables of docs/models.md are made from
-results/models.json, where rows of models that are not measured stay (--output).
+to DIR/NAME. The tables of docs/models.md are made from results/models.json, where rows of models that are not
+measured stay (--output).
 """
 
 import json
@@ -35,19 +34,13 @@ LARGEST = 4 * 2**20
 _SETS = {"mnist": "test", "usps": "usps", "sklearn": "sklearn"}
 _PICTURES = ("n", "n_digits", "cer", "exact")
 _ABOUT = ("model", "date", "neocog", "device", "precision", "min_p")
-#: Entries of the card that each half of the measurements fills.
-PARTS = {
-    "digits": ("accuracy", "forced", "confusion", "risk_coverage", "calibration",
-               "fixed_on_validation", "robustness", "marks"),
-    "pictures": ("pictures",),
-}  # fmt: skip
 
 
 def measured(facts: dict[str, Any]) -> dict[str, Any]:
     """The part of a card that comes from a report."""
     digits = facts["digits"]
     about = {key: facts[key] for key in _ABOUT}
-    card: dict[str, Any] = {"measured": {part: about for part in PARTS if facts[part]}}
+    card: dict[str, Any] = {"measured": {part: about for part in ("digits", "pictures") if facts[part]}}
     if facts["pictures"]:
         card["pictures"] = {
             name: {key: own[key] for key in _PICTURES} for name, own in facts["pictures"].items()
@@ -76,19 +69,6 @@ def measured(facts: dict[str, Any]) -> dict[str, Any]:
         marks = facts["marks"]
         card["marks"] = {"n": marks["n"], "read_as_digits": round(marks["read_as_digits"], 5)}
     return card
-
-
-def with_measured(card: dict[str, Any], model: str, new: dict[str, Any]) -> dict[str, Any]:
-    """A card with new measurements; old ones stay if they are of this model and not made anew."""
-    before = card.get("measured", {})
-    kept = {
-        part: about
-        for part, about in before.items()
-        if part in PARTS and part not in new["measured"] and about.get("model") == model
-    }
-    stale = {key for part, keys in PARTS.items() if part not in kept for key in keys}
-    rest = {key: value for key, value in card.items() if key not in stale}
-    return {**rest, **new, "measured": {**kept, **new["measured"]}}
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
@@ -133,8 +113,7 @@ def write_card(
     report = measure(Reader(shipped, device=device), sets, limit=limit)
     if reports is not None:
         write(report, reports / shipped.name)
-    card = {"data": LEARNED_FROM, **shipped.card}
-    card = with_measured(card, shipped.id, measured(report.facts))
+    card = {"data": LEARNED_FROM, **shipped.card, **measured(report.facts)}
     saved = replace(shipped, card=card).save(path, precision=precision)
     if path.stat().st_size > LARGEST:
         print(f"{path}: {path.stat().st_size} bytes, more than {LARGEST}", file=sys.stderr)
@@ -162,13 +141,8 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("models", nargs="+", help="model files, or names of shipped ones")
     parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     args = parser.parse_args()
     sets = find_sets(args.data, limit=args.limit)
-    if "digits" not in args.parts:
-        sets = replace(sets, digits={}, validation=None)
-    if "pictures" not in args.parts:
-        sets = replace(sets, pictures={})
     for name, why in sets.missing.items():
         print(f"{name}: {why}", file=sys.stderr)
     work = partial(_row_of, sets=sets, device=args.device, precision=args.precision,

@@ -4,7 +4,7 @@
 
 DATA holds mnist/, hands/free (of which the writers kept apart are read) and, as far as wanted,
 hands/measure and usps/. ``--validation`` reads only what may decide something: the digits kept
-apart of each set that is learned from, and marks held back. Digits stand on their own: no digit is
+apart of each set that is learned from. Digits stand on their own: no digit is
 the answer at odds of 300 to 1 only, and then a wrong one. --what says what these models are, and
 tables are made by it: "ships"; "without-styles", before it learned digits in other styles; "seed",
 another seed of that; "mnist-alone". Rows of other models stay in the file.
@@ -25,15 +25,11 @@ from experiments.learning.ship import LEARNED
 from neocog.errors import InputError, UsageError
 from neocog.evaluation.evaluate import NO_ANSWER, confusion_of
 from neocog.learning.datasets import Digits, open_digits
-from neocog.learning.negatives import negatives
 from neocog.learning.recipes import score
 from neocog.network.arrays import module_of_device
 from neocog.network.decision import answers, of_lone_digits
-from neocog.network.model import Model, load_model
+from neocog.network.model import load_model
 from neocog.network.registry import find_model, kind_of
-
-MARKS, SEED = 1000, 33
-REFUSED = 0.005  # share of validation digits refused where marks are counted
 
 COLUMNS = {"model": "model", "set": "set", "digits": "digits", "right": "right|.2%",
            "refused": "refused|.2%", "confused": "most frequent mistakes"}  # fmt: skip
@@ -62,16 +58,12 @@ def only_measured(data: Path) -> dict[str, Digits]:
     return sets
 
 
-def read(model: Model, images: np.ndarray, xp: Any) -> Any:
-    return of_lone_digits(answers(score(model, images, xp), temperature=model.temperature), model)
-
-
-def measure(name: str, *, sets: dict[str, Digits], marks: np.ndarray, gpu: bool) -> Any:
-    """Rows of one model, and the share of marks that pass."""
-    model, xp = load_model(name), module_of_device("cuda" if gpu else "cpu")
-    rows, apart = [], []
+def measure(name: str, *, sets: dict[str, Digits], gpu: bool) -> list[dict[str, Any]]:
+    """Rows of one model."""
+    model, rows = load_model(name), []
     for key, digits in sets.items():
-        found = read(model, digits.images, xp)
+        scores = score(model, digits.images, module_of_device("cuda" if gpu else "cpu"))
+        found = of_lone_digits(answers(scores, temperature=model.temperature), model)
         confusion = confusion_of(digits.labels, found.label)
         rows.append({
             "model": model.id, "set": key, "digits": len(digits),
@@ -79,20 +71,7 @@ def measure(name: str, *, sets: dict[str, Digits], marks: np.ndarray, gpu: bool)
             "refused": float(confusion[:, NO_ANSWER].mean() * 10 / len(digits)),
             "confused": leading(confusion),
         })  # fmt: skip
-        if key.endswith("kept apart"):
-            apart.append(np.where(found.label < 0, 0, found.p))
-    passed = read(model, marks, xp) if len(marks) else None
-    if passed is None or not apart:
-        return rows, None
-    p = float(np.quantile(np.concatenate(apart), REFUSED, method="higher"))
-    return rows, float(((passed.label >= 0) & (passed.p >= p)).mean())
-
-
-def merged(path: Path, rows: list[dict[str, Any]], passed: dict[str, Any]) -> Any:
-    """Rows and shares of marks with those of other models that a result file holds already."""
-    old = json.loads(path.read_text()) if path.is_file() else {"rows": [], "passed": {}}
-    kept = [row for row in old["rows"] if row["model"] not in passed]
-    return kept + rows, old["passed"] | passed
+    return rows
 
 
 def leading(confusion: np.ndarray) -> str:
@@ -114,22 +93,17 @@ def main() -> None:
     apart = kept_apart(args.data)
     sets = apart if args.validation else apart | only_measured(args.data)
     sets = {name: digits[: args.limit] for name, digits in sets.items()}
-    first = next(iter(apart.values()))
-    marks, _, _ = negatives(min(MARKS, args.limit or MARKS), first.images, first.labels, seed=SEED, held=True)
-    work = partial(measure, sets=sets, marks=marks, gpu=args.gpu)
-    rows, passed = [], {}
+    work, rows = partial(measure, sets=sets, gpu=args.gpu), list[dict[str, Any]]()
     models = [name for name in args.models if kind_of(find_model(name)) == "digits"]
-    for own, marks_passed in spread(work, models, args.jobs):
+    for own in spread(work, models, args.jobs):
         rows += [row | {"what": args.what} for row in own]
-        passed[own[0]["model"]] = marks_passed
         for row in own:
             print(f"{row['model']:30} {row['set']:24} {row['digits']:6} right {row['right']:.2%}  "
                   f"refused {row['refused']:.2%}  {row['confused']}", flush=True)  # fmt: skip
-        kept = [row["right"] for row in own if row["set"].endswith("kept apart")]
-        print(f"{own[0]['model']:30} mean of those kept apart {np.mean(kept):.3%}, marks that pass "
-              f"{marks_passed:.2%}", flush=True)  # fmt: skip
-    rows, passed = merged(args.output, rows, passed)
-    write_results(args.output, rows, columns=COLUMNS, passed=passed, gpu=args.gpu)
+    measured = {row["model"] for row in rows}
+    earlier = json.loads(args.output.read_text())["rows"] if args.output.is_file() else []
+    rows = [row for row in earlier if row["model"] not in measured] + rows
+    write_results(args.output, rows, columns=COLUMNS, gpu=args.gpu)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,13 @@ from neocog.cuda.kernel import Array, Kernel, Launch, Machine, named, shared_lim
 from neocog.errors import InputError, UsageError
 from neocog.network.arrays import array_module
 
-#: ``tf32``: float32 whose products are of TF32; ``fp32``: each number as two of TF32; sums are float32.
-Precision = Literal["fp32", "tf32", "fp16", "bf16"]
-#: Type of the arrays by precision; bfloat16 is held as its 16 bits.
-DTYPES: dict[Precision, str] = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "uint16"}
-_MODES: dict[Precision, int] = {"fp16": 0, "bf16": 1, "tf32": 2, "fp32": 3}  # MODE in the kernel
+#: ``fp32``: each number as two of TF32; sums are float32.
+Precision = Literal["fp32", "fp16"]
+#: Type of the arrays by precision.
+DTYPES: dict[Precision, str] = {"fp32": "float32", "fp16": "float16"}
+_MODES: dict[Precision, int] = {"fp16": 0, "fp32": 3}  # MODE in the kernel
 #: MAP in the kernels, by operand type.
-MAPS: dict[Precision, int] = {"fp16": 1, "bf16": 2, "tf32": 0, "fp32": 0}
+MAPS: dict[Precision, int] = {"fp16": 1, "fp32": 0}
 #: Columns that ``kernels/wgmma_wide.cuh`` has an instruction for.
 _COLUMNS = (32, 64, 128, 256)
 _BARRIER_BYTES = 16
@@ -46,18 +46,14 @@ class Shape:
     precision: Precision
 
     @property
-    def mode(self) -> int:
-        return _MODES[self.precision]
-
-    @property
     def values(self) -> int:
         """Channels in 16 bytes."""
-        return 8 if self.mode <= 1 else 4
+        return 8 if self.precision == "fp16" else 4
 
     @property
     def parts(self) -> int:
         """Numbers that an operand is the sum of."""
-        return 2 if self.mode == 3 else 1
+        return 1 if self.precision == "fp16" else 2
 
     @property
     def patches(self) -> int:
@@ -147,8 +143,8 @@ class Tiling:
 def kernel(shape: Shape, tiling: Tiling) -> Kernel:
     """Return the kernel, specialised; sizes beside filter and pooling come with the launch."""
     defines = {
-        "MODE": shape.mode, "MAP": MAPS[shape.precision], "KSIZE": shape.kernel, "STRIDE": shape.pool,
-        "BOX": shape.box, **named(tiling, "patches planes units stages"),
+        "MODE": _MODES[shape.precision], "MAP": MAPS[shape.precision], "KSIZE": shape.kernel,
+        "STRIDE": shape.pool, "BOX": shape.box, **named(tiling, "patches planes units stages"),
         "SPLIT": int(tiling.split > 1), "WGMMA": int(tiling.wgmma),
     }  # fmt: skip
     if tiling.wgmma:
@@ -157,31 +153,19 @@ def kernel(shape: Shape, tiling: Tiling) -> Kernel:
     else:
         defines |= {"WARPS_M": tiling.warps[0], "WARPS_N": tiling.warps[1]}
     return Kernel(
-        "conv_avgpool.cu",
-        "conv_avgpool",
-        tuple(defines.items()),
-        threads=tiling.threads,
-        shared=shape.shared(tiling),
-        arch=90 if tiling.wgmma else 80,
-        features="a" if tiling.wgmma else "",
+        "conv_avgpool.cu", "conv_avgpool", tuple(defines.items()), threads=tiling.threads,
+        shared=shape.shared(tiling), arch=90 if tiling.wgmma else 80, features="a" if tiling.wgmma else "",
         registers=min(255, 65536 // tiling.threads // 8 * 8),
-    )
+    )  # fmt: skip
 
 
 def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
-    """Return the tilings that fit a device, the best first by :func:`estimate`.
-
-    A UsageError if none fits: the device is too old, or the filter too large for its shared memory.
-    """
+    """Return the tilings that fit a device, the best first by :func:`estimate`; UsageError if none fits."""
     if arch < 80:
         raise UsageError(f"compute capability {arch / 10:.1f}: convolution with pooling needs 8.0 or above")
     most = shared_limit(arch) - _STATIC
-    found = [
-        tiling
-        for tiling in _all(shape, arch)
-        if shape.shared(tiling) <= most
-        for tiling in _splits(shape, tiling, processors)
-    ]
+    found = [split for tiling in _all(shape, arch) if shape.shared(tiling) <= most
+             for split in _splits(shape, tiling, processors)]  # fmt: skip
     if not found:
         raise UsageError(
             f"a filter of {shape.kernel}x{shape.kernel} with pooling {shape.pool} does not fit "
@@ -209,9 +193,7 @@ def _wgmma(shape: Shape, patches: int, planes: int, units: int) -> Iterator[Tili
         return
     producers = 8 if sums <= 64 else 4  # more would take registers from those that multiply
     for buffers in ((2, 2), (2, 1), (1, 1)):
-        tiling = Tiling(
-            *(patches, planes, units, 2, 1, True, groups, producers), sums=buffers[0], raws=buffers[1]
-        )
+        tiling = Tiling(patches, planes, units, 2, 1, True, groups, producers, *buffers)
         room = shared_limit(90) - _STATIC - shape.shared(tiling) - 128
         if room < 0:
             continue
@@ -255,18 +237,11 @@ _LATENCY = 1200.0  # cycles from asking for the weights of a tap to having them
 
 def estimate(shape: Shape, tiling: Tiling, processors: int) -> float:
     """Return a guess at the cycles of a launch, to rank tilings by."""
-    taps, steps = shape.kernel**2, tiling.units // 2
-    products = 3 if shape.parts == 2 else 1
-    moved = 0.0  # bytes of shared memory
-    if tiling.wgmma:
-        cycles = tiling.planes / 2 * (2 if shape.mode >= 2 else 1)
-        moved += products * steps * taps * tiling.patches * (2048 + 32 * tiling.planes)
-        multiply = products * steps * taps * tiling.patches * cycles
-        loaders = tiling.producers - 1
-    else:
-        cycles = tiling.planes * (2 if shape.mode >= 2 else 1)  # half of the rate
-        multiply = products * steps * taps * tiling.patches * cycles
-        loaders = tiling.threads // 32
+    taps = shape.kernel**2
+    loaders = tiling.producers - 1 if tiling.wgmma else tiling.threads // 32
+    products = (2 * shape.parts - 1) * tiling.units // 2 * taps * tiling.patches  # of 64 cells by 16 bytes
+    multiply = products * tiling.planes * shape.parts / (2 if tiling.wgmma else 1)
+    moved = float(products * (2048 + 32 * tiling.planes) * tiling.wgmma)  # bytes of shared memory
     sums = tiling.patches * shape.side**2 * tiling.units
     adding = sums * _SUM_INSTRUCTIONS / 32 / (loaders * _ISSUED)
     moved += 16 * sums * (shape.box + 1 + shape.parts) + taps * shape.stage_bytes(tiling)
@@ -307,16 +282,9 @@ class ConvAvgPool:
     """
 
     def __init__(
-        self,
-        w: Array,
-        pool: int,
-        *,
-        machine: Machine,
-        precision: Precision,
-        padding: int = 0,
-        box: int | None = None,
-        tiling: Tiling | None = None,
-    ) -> None:
+        self, w: Array, pool: int, *, machine: Machine, precision: Precision, padding: int = 0,
+        box: int | None = None, tiling: Tiling | None = None,
+    ) -> None:  # fmt: skip
         if w.ndim != 4 or w.shape[2] != w.shape[3] or w.shape[2] not in range(1, 12) or pool not in (2, 3, 4):
             raise InputError(
                 f"got filters {w.shape}, pooling {pool}; expected (planes, channels, k, k), k 1 to 11; 2 to 4"
@@ -361,13 +329,8 @@ class ConvAvgPool:
         batch, height, width, channels = stored
         outer = self.kernel + self.box - 1  # what one output sees
         rows, columns = ((n + 2 * self.padding - outer) // self.pool + 1 for n in (height, width))
-        return Shape(
-            *(batch, channels, self.planes, rows, columns),
-            kernel=self.kernel,
-            pool=self.pool,
-            box=self.box,
-            precision=self.precision,
-        )
+        sizes = (batch, channels, self.planes, rows, columns, self.kernel, self.pool, self.box)
+        return Shape(*sizes, self.precision)
 
     def launch(self, stored: Array, out: Array) -> Launch:
         """Return the launch for x as :meth:`stored` gives it, into out (B, H', W', K)."""
@@ -377,11 +340,10 @@ class ConvAvgPool:
         lasting = tiling.wgmma and tiling.split == 1  # blocks take item after item
         blocks = min(items, machine.processors) if lasting else items
         numbers = (*stored.shape, shape.out_height, shape.out_width, self.planes, self.padding, tiling.split)
-        args = (
-            *(stored, self._weights(machine.xp, shape, tiling), out),
-            *self._parts(machine.xp, shape, tiling),
-            *(np.int32(n) for n in numbers),
-        )
+        if (key := (tiling.planes, tiling.units)) not in self._packed:
+            self._packed[key] = pack(machine.xp, self._w, shape, tiling)
+        parts = self._parts(machine.xp, shape, tiling)
+        args = (stored, self._packed[key], out, *parts, *map(np.int32, numbers))
         return Launch(kernel(shape, tiling), (blocks, 1, 1), args)
 
     def _parts(self, xp: Any, shape: Shape, tiling: Tiling) -> tuple[Array, Array]:
@@ -393,12 +355,6 @@ class ConvAvgPool:
         if key not in self._scratch:
             self._scratch[key] = xp.empty(sums, np.float32), xp.zeros(counts, np.uint32)
         return self._scratch[key]
-
-    def _weights(self, xp: Any, shape: Shape, tiling: Tiling) -> Array:
-        key = (tiling.planes, tiling.units)
-        if key not in self._packed:
-            self._packed[key] = pack(xp, self._w, shape, tiling)
-        return self._packed[key]
 
 
 def pack(xp: Any, w: Array, shape: Shape, tiling: Tiling) -> Array:
@@ -417,8 +373,7 @@ def pack(xp: Any, w: Array, shape: Shape, tiling: Tiling) -> Array:
     dealt = xp.asarray(32 * (tile // 4) + 8 * (n // 2) + 2 * (tile % 4) + n % 2)
     full = full.reshape(slices, tiling.planes, taps, chunks, tiling.units, values)[:, dealt]
     full = full.transpose(0, 3, 2, 4, 1, 5)  # slice, chunk, tap, unit, plane, channel
-    if shape.mode >= 2:
+    if shape.parts == 2:
         high = tf32(full)
-        parts = [high] if shape.mode == 2 else [high, tf32(full - high)]
-        full = xp.stack(parts, axis=3)
+        full = xp.stack([high, tf32(full - high)], axis=3)
     return xp.ascontiguousarray(full).reshape(-1).view(np.uint32)

@@ -1,9 +1,10 @@
 """A convolution and average pooling in the ways that PyTorch has, and with kernels of ours.
 
-All compute the same, from x (B, ci, n, n) and w (co, ci, k, k) to (B, co, n', n').
+All compute the same, from x (B, ci, n, n) and w (co, ci, k, k) to (B, co, n', n'). PyTorch's tensors and
+CuPy's arrays share memory; kernels of both go onto PyTorch's stream, so that one CUDA graph holds them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,9 +12,14 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from experiments.convpool.fused import MAPS, ConvAvgPool, Precision, Tiling
+from experiments.convpool.cudnn import CudnnWinograd
+from experiments.convpool.fused import MAPS, ConvAvgPool, Tiling
 from experiments.convpool.systems import KERNEL, PADDING, POOL, Case
-from neocog.cuda.kernel import Kernel, Launch
+from experiments.harness.processes import build_all
+from experiments.network.peers import TYPES, Graph, set_precision
+from neocog.cuda.kernel import Array, Kernel, Launch, Machine
+from neocog.cuda.launcher import gpu
+from neocog.errors import DeviceError
 
 Tensor = Any
 Run = Callable[[], Tensor]
@@ -21,6 +27,74 @@ Run = Callable[[], Tensor]
 _THREADS, _ROWS = 256, 8  # as kernels/box_sums.cu
 #: Memory formats of a library.
 LAYOUTS = {"channels last": torch.channels_last, "channels first": torch.contiguous_format}
+_GRAPH_MS, _MOST_REPEATS = 0.4, 40  # what one graph of repeats lasts, about
+_SAMPLES = 7
+_FLUSHED = 6  # runs in a graph that empties the L2 cache in front of each
+
+
+class Device:
+    """GPU ``number`` through PyTorch and CuPy, from then on the current one of both."""
+
+    name = "cuda"
+
+    def __init__(self, number: int = 0) -> None:
+        if not torch.cuda.is_available():
+            raise DeviceError("PyTorch finds no GPU: --device cpu tells what needs none")
+        self.machine: Machine = gpu(number)
+        if number:
+            torch.cuda.set_device(number)
+            self.machine.xp.cuda.Device(number).use()
+        self.cache = int(getattr(torch.cuda.get_device_properties(number), "L2_cache_size", 60 << 20))
+        self._flushed = torch.empty(2 * self.cache, dtype=torch.uint8, device=self.name)
+        self._flush_ms: float | None = None
+        self.wait, self.free = torch.cuda.synchronize, torch.cuda.empty_cache
+
+    def facts(self) -> dict[str, Any]:
+        return {"torch": torch.__version__, "CUDA": torch.version.cuda,
+                "cuDNN": str(torch.backends.cudnn.version())}  # fmt: skip
+
+    def contenders(self, case: Case, box: int) -> list[Tiling]:
+        found = case.contenders(box, self.machine.arch, self.machine.processors)
+        return found[: 1 if box == 1 else None]
+
+    def warm(self, kernels: Any) -> None:
+        build_all(self.machine, kernels)
+        self.machine.prepare(kernels)  # type: ignore[attr-defined]
+
+    def array(self, tensor: Tensor) -> Array:
+        """Return a contiguous tensor as the array that our kernels take, in the same memory."""
+        return self.machine.xp.from_dlpack(tensor)
+
+    def launch(self, launch: Launch) -> None:
+        with self.machine.xp.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+            self.machine.launch(launch)
+
+    def result(self, run: Run) -> Tensor:
+        with torch.no_grad():
+            found = run()
+        self.wait()
+        return found
+
+    def microseconds(self, run: Run, *, samples: int = _SAMPLES) -> float:
+        """Return the time of one run among many: the median over replays of a CUDA graph."""
+        once = Graph(run).elapsed(1)
+        repeats = int(np.clip(_GRAPH_MS / max(once, 1e-3), 1, _MOST_REPEATS))
+        graph = Graph(lambda: [run() for _ in range(repeats)][-1])
+        return 1e3 * graph.median(samples, 2) / repeats
+
+    def flushed_microseconds(self, run: Run) -> float:
+        """Return the time of one run that finds the L2 cache full of other things."""
+
+        def flush_and(run: Run) -> Tensor:
+            for _ in range(_FLUSHED):
+                self._flushed.zero_()
+                found = run()
+            return found
+
+        if self._flush_ms is None:
+            self._flush_ms = Graph(lambda: flush_and(lambda: None)).median(3 * _SAMPLES, 2)
+        spent = Graph(lambda: flush_and(run)).median(_SAMPLES, 2) - self._flush_ms
+        return 1e3 * max(spent, 0.0) / _FLUSHED
 
 
 def naive(x: Tensor, w: Tensor) -> Tensor:
@@ -31,27 +105,26 @@ def fused(x: Tensor, w: Tensor) -> Tensor:
     return functional.conv2d(x, w, stride=POOL, padding=PADDING)
 
 
-def fused_filter(w: Tensor) -> Tensor:
-    """Return the filter (co, ci, k + p - 1, k + p - 1) that convolves and averages at once."""
-    out = w.new_zeros((*w.shape[:2], KERNEL + POOL - 1, KERNEL + POOL - 1))
-    for dy in range(POOL):
-        for dx in range(POOL):
-            out[:, :, dy : dy + KERNEL, dx : dx + KERNEL] += w / POOL**2
-    return out
-
-
 class Operands:
     """Inputs and filters of a case on a device, and the systems that multiply them."""
 
-    def __init__(self, device: Any, case: Case, dtype: Any) -> None:
-        self.device, self.case, self.dtype = device, case, dtype
+    def __init__(self, device: Device, case: Case) -> None:
+        self.device, self.case, self.dtype = device, case, TYPES[case.precision]
+        set_precision(case.precision)
         random = torch.Generator(device=device.name).manual_seed(0)
         n, c = case.size, case.channels
         make = partial(torch.randn, generator=random, device=device.name, dtype=torch.float32)
-        self.x = make((case.batch, n, n, c)).to(dtype).permute(0, 3, 1, 2)  # channel-last memory
-        self.w = (make((c, c, KERNEL, KERNEL)) / c).to(dtype)
-        # the fused filter is summed before it is rounded
-        self.fused = fused_filter(self.w.float()).to(dtype)
+        self.stored = make((case.batch, n, n, c)).to(self.dtype)
+        self.x = self.stored.permute(0, 3, 1, 2)  # channel-last memory
+        self.w = (make((c, c, KERNEL, KERNEL)) / c).to(self.dtype)
+        # the fused filter (co, ci, k + p - 1, k + p - 1), which is summed before it is rounded
+        whole = torch.zeros((c, c, KERNEL + POOL - 1, KERNEL + POOL - 1), device=device.name)
+        for i in range(POOL**2):
+            dy, dx = divmod(i, POOL)
+            whole[:, :, dy : dy + KERNEL, dx : dx + KERNEL] += self.w.float() / POOL**2
+        self.fused = whole.to(self.dtype)
+        self._map = MAPS[case.precision]
+        self._values = 8 if self._map else 4  # channels in 16 bytes
 
     def expected(self, pictures: list[int]) -> Tensor:
         """Return the results of some pictures in float64, of the operands as they are."""
@@ -62,115 +135,84 @@ class Operands:
         finally:
             library.benchmark = before
 
-    # -- the library ---------------------------------------------------------------------------
-    def stock(self, system: str, how: str) -> Run:
+    def ways(self, system: str) -> Mapping[str, Callable[[], Run]]:
+        """Return what makes each way of a system, by how it runs: memory format, algorithm, tiling."""
+        if system in ("naive", "fused"):
+            return {how: partial(self._stock, system, how) for how in LAYOUTS}
+        if system == "winograd":
+            return {how: partial(self._winograd, how) for how in ("WINOGRAD", "WINOGRAD_NONFUSED")}
+        if system == "compiled":
+            x, w = (self._as(tensor, "channels last") for tensor in (self.x, self.w))
+            return {"channels last": lambda: partial(torch.compile(naive, dynamic=False), x, w)}
+        if system == "direct":
+            return {"channels last": self._direct}
+        if system.endswith("_gemm"):
+            return {"rows of windows": partial(self._product, system)}
+        box = 1 if system == "ours_two" else POOL
+        tilings = self.device.contenders(self.case, box)
+        return {tiling.words(): partial(self._ours, box, tiling) for tiling in tilings}
+
+    def _as(self, tensor: Tensor, how: str) -> Tensor:
+        return tensor.contiguous(memory_format=LAYOUTS[how])
+
+    def _winograd(self, how: str) -> Run:
+        return CudnnWinograd(self.device, self, how).run
+
+    def _stock(self, system: str, how: str) -> Run:
         function, filters = {"naive": (naive, self.w), "fused": (fused, self.fused)}[system]
-        x, w = (t.contiguous(memory_format=LAYOUTS[how]) for t in (self.x, filters))
-        return partial(function, x, w)
+        return partial(function, self._as(self.x, how), self._as(filters, how))
 
-    def compiled(self) -> Run:
-        run = torch.compile(naive, dynamic=False)
-        x, w = (t.contiguous(memory_format=torch.channels_last) for t in (self.x, self.w))
-        return partial(run, x, w)
-
-    # -- own kernels in front of the library ---------------------------------------------------
-    def direct(self) -> Run:
-        """Return the direct sum by box sums of our own and the library's strided convolution."""
+    def _direct(self) -> Run:
+        """The direct sum by box sums of our own and the library's strided convolution."""
         sums, launch = self._sums()
-        w = self.w.contiguous(memory_format=torch.channels_last)
-        seen = sums.permute(0, 3, 1, 2)
+        seen, w = sums.permute(0, 3, 1, 2), self._as(self.w, "channels last")
+        return self._after(launch, lambda: functional.conv2d(seen, w, stride=POOL))
 
-        def run() -> Tensor:
-            self.device.launch(launch)
-            return functional.conv2d(seen, w, stride=POOL)
-
-        return run
-
-    def product(self, system: str) -> Run:
-        """Return the fused filter or the direct sum as gathering and a matrix product."""
-        box = POOL if system == "direct_gemm" else 1
-        taps = KERNEL + POOL - box
-        filters = self.w if box > 1 else self.fused
-        c, case = self.case.channels, self.case
+    def _product(self, system: str) -> Run:
+        """The fused filter or the direct sum as gathering and a matrix product."""
+        box, filters = (POOL, self.w) if system == "direct_gemm" else (1, self.fused)
+        taps, c, case = KERNEL + POOL - box, self.case.channels, self.case
         rows = self._empty(case.batch * case.out**2, taps**2 * c)
         columns = filters.permute(2, 3, 1, 0).reshape(taps**2 * c, -1).contiguous()
         defines = {"MAP": self._map, "BOX": box, "KSIZE": taps, "STRIDE": POOL}
         kernel = Kernel("box_sums.cu", "gather", tuple(defines.items()), _THREADS, arch=80)
         sizes = (case.batch, case.size, case.size, c, case.out, case.out, PADDING)
-        items = case.batch * case.out**2 * (c // self._values)
-        launch = self._launch(kernel, items, (self._stored, rows), sizes, taps**2)
+        launch = self._launch(kernel, case.batch * case.out**2, (self.stored, rows), sizes, taps**2)
+        shape = (case.batch, case.out, case.out, -1)
+        return self._after(launch, lambda: (rows @ columns).view(shape).permute(0, 3, 1, 2))
 
-        def run() -> Tensor:
-            self.device.launch(launch)
-            return (rows @ columns).view(case.batch, case.out, case.out, -1).permute(0, 3, 1, 2)
-
-        return run
+    def _ours(self, box: int, tiling: Tiling) -> Run:
+        """Ours with a tiling; with ``box`` 1 of sums that were written first."""
+        case, array = self.case, self.device.array
+        layer = ConvAvgPool(array(self.w), POOL, padding=PADDING if box > 1 else 0, precision=case.precision,
+                            box=box, tiling=tiling, machine=self.device.machine)  # fmt: skip
+        out = self._empty(case.batch, case.out, case.out, case.channels)
+        sums, first = (self.stored, None) if box > 1 else self._sums()
+        launch = layer.launch(array(sums), array(out))
+        run = self._after(launch, lambda: out.permute(0, 3, 1, 2))
+        return run if first is None else self._after(first, run)
 
     def _sums(self) -> tuple[Tensor, Launch]:
         """Return the map of box sums, and the launch that writes it."""
-        case, c = self.case, self.case.channels
-        side = case.size + 2 * PADDING - POOL + 1
-        sums = self._empty(case.batch, side, side, c)
+        case, side = self.case, self.case.size + 2 * PADDING - POOL + 1
+        sums = self._empty(case.batch, side, side, case.channels)
         kernel = Kernel("box_sums.cu", "box_sums", (("MAP", self._map), ("BOX", POOL)), _THREADS, arch=80)
-        items = case.batch * -(-side // _ROWS) * side * (c // self._values)
-        sizes = (case.batch, case.size, case.size, c, PADDING)
-        return sums, self._launch(kernel, items, (self._stored, sums), sizes)
+        sizes = (case.batch, case.size, case.size, case.channels, PADDING)
+        return sums, self._launch(kernel, case.batch * -(-side // _ROWS) * side, (self.stored, sums), sizes)
 
-    # -- ours ----------------------------------------------------------------------------------
-    def ours(self, tiling: Tiling | None = None) -> Run:
-        """Return ours with a tiling, or with the one that ranks best."""
-        return self._layer_run(POOL, tiling, self.device.array(self._stored))
-
-    def ours_two(self, tiling: Tiling) -> Run:
-        sums, first = self._sums()
-        run = self._layer_run(1, tiling, self.device.array(sums))
-
-        def both() -> Tensor:
-            self.device.launch(first)
-            return run()
-
-        return both
-
-    def _layer_run(self, box: int, tiling: Tiling | None, stored: Any) -> Run:
-        case = self.case
-        layer = ConvAvgPool(
-            self.device.array(self.w), POOL, padding=PADDING if box > 1 else 0,
-            precision=case.precision, box=box, tiling=tiling, machine=self.device.machine,
-        )  # fmt: skip
-        out = self._empty(case.batch, case.out, case.out, case.channels)
-        launch = layer.launch(stored, self.device.array(out))
-        seen = out.permute(0, 3, 1, 2)
-
+    def _after(self, launch: Launch, then: Run) -> Run:
         def run() -> Tensor:
             self.device.launch(launch)
-            return seen
+            return then()
 
         return run
-
-    # -- helpers -------------------------------------------------------------------------------
-    @property
-    def _stored(self) -> Tensor:
-        return self.x.permute(0, 2, 3, 1)
-
-    @property
-    def _map(self) -> int:
-        return MAPS[self.case.precision]
-
-    @property
-    def _values(self) -> int:
-        """Channels in 16 bytes."""
-        return 4 if self._map == 0 else 8
 
     def _empty(self, *shape: int) -> Tensor:
         return torch.zeros(shape, dtype=self.dtype, device=self.device.name)
 
     def _launch(
-        self, kernel: Kernel, items: int, tensors: tuple[Tensor, ...], sizes: tuple[int, ...], rows: int = 1
+        self, kernel: Kernel, places: int, tensors: tuple[Tensor, ...], sizes: tuple[int, ...], rows: int = 1
     ) -> Launch:
+        blocks = -(-places * (self.case.channels // self._values) // _THREADS)
         arrays = tuple(self.device.array(tensor) for tensor in tensors)
-        numbers = tuple(np.int32(n) for n in sizes)
-        return Launch(kernel, (-(-items // _THREADS), rows, 1), (*arrays, *numbers))
-
-
-def type_of(precision: Precision) -> Any:
-    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
+        return Launch(kernel, (blocks, rows, 1), (*arrays, *map(np.int32, sizes)))

@@ -32,28 +32,23 @@ def write_results(
 
     ``columns``: the heads of what is shown of a row, by key; "head|format" for numbers.
     """
-    heads = {key: head.partition("|") for key, head in columns.items()}
-    own = {key: form for key, (_, _, form) in heads.items() if form}
     # the command that runs the script from the top folder, however it was called
     script = Path(sys.argv[0])
-    words = [f"python -m experiments.{script.parent.name}.{script.stem}"]
-    result = {
-        "command": " ".join([*words, *without_places(sys.argv[1:])]), "machine": machine(gpu),
-        "date": today(), "commit": commit(), "versions": versions(), **more,
-        "columns": {key: head for key, (head, _, _) in heads.items()}, "formats": own | (formats or {}),
-        "rows": rows,
-    }  # fmt: skip
+    command = " ".join([f"python -m experiments.{script.parent.name}.{script.stem}",
+                        *without_places(sys.argv[1:])])  # fmt: skip
+    result = {**facts(command, gpu=gpu), **more, "columns": columns, "formats": formats or {}, "rows": rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows", file=sys.stderr)
 
 
-def about(command: str, *, gpu: bool, number: int = 0) -> dict[str, Any]:
-    """Return what a result of ``neocog bench`` tells of its making."""
-    facts = {"command": command, "machine": machine(gpu, number), "cpu": machine(False)}
+def facts(command: str, *, gpu: bool, number: int = 0) -> dict[str, Any]:
+    """Return what a result tells of its making."""
+    found = {"command": command, "machine": machine(gpu, number)}
     if gpu:
-        facts["driver"] = driver()
-    return {**facts, "date": today(), "commit": commit(), "versions": versions()}
+        query = ("--query-gpu=driver_version", "--format=csv,noheader", "-i", "0")
+        found |= {"cpu": machine(False), "driver": asked("nvidia-smi", *query)}
+    return {**found, "date": today(), "commit": commit(), "versions": versions()}
 
 
 def today() -> str:
@@ -67,25 +62,17 @@ def machine(gpu: bool, number: int = 0) -> str:
 
         name: str = cupy.cuda.runtime.getDeviceProperties(number)["name"].decode()
         return name
-    return f"{cores()} cores of {processor()}"
-
-
-def processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.is_file() else ""
     found = re.search(r"^model name\s*:(.*)", text, re.MULTILINE)
-    return found[1].strip() if found else platform.processor() or platform.machine()
-
-
-def driver() -> str:
-    return asked("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0")
+    return f"{cores()} cores of {found[1].strip() if found else platform.processor() or platform.machine()}"
 
 
 def commit() -> str:
     """Return the commit the code is of; NEOCOG_COMMIT names it where there is no repository."""
     here = str(Path(__file__).parent)
-    return os.environ.get("NEOCOG_COMMIT") or \
-        asked("git", "-C", here, "rev-parse", "--short", "HEAD") or "unknown"  # fmt: skip
+    named = os.environ.get("NEOCOG_COMMIT") or asked("git", "-C", here, "rev-parse", "--short", "HEAD")
+    return named or "unknown"
 
 
 def asked(*command: str) -> str:

@@ -4,15 +4,16 @@ One thread, their own settings. Of a line RapidOCR uses its recogniser alone, of
 tesseract reads one line (psm 7) or a block (psm 6), digits and signs alone.
 """
 
+import shutil
+import subprocess
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 
 from experiments.harness.record import asked
 from experiments.lines.score import DIGITS, SIGNS
-from experiments.reading.peers import tesseract
 from neocog.errors import UsageError
 
 
@@ -45,8 +46,18 @@ class RapidOCR:
 
 class Tesseract:
     def __init__(self) -> None:
-        if (read := tesseract(DIGITS + SIGNS)) is None:
+        if shutil.which("tesseract") is None:
             raise UsageError("tesseract is not installed: apt-get install tesseract-ocr")
         self.version = asked("tesseract", "--version").partition("\n")[0]
-        self.line = lambda pixels: read(Path(), pixels[:, :, ::-1], True)
-        self.page = lambda pixels: read(Path(), pixels[:, :, ::-1], False)
+
+    def read(self, pixels: Any, mode: str) -> str:
+        command = ["tesseract", "stdin", "stdout", "--psm", mode]
+        command += ["-c", f"tessedit_char_whitelist={DIGITS + SIGNS}"]
+        data = cv2.imencode(".png", pixels[:, :, ::-1])[1].tobytes()
+        return subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode()
+
+    def line(self, pixels: Any) -> str:
+        return self.read(pixels, "7")
+
+    def page(self, pixels: Any) -> str:
+        return self.read(pixels, "6")

@@ -1,150 +1,87 @@
-"""The same network in neocog and in others on the CPU, in one run: first compared, then timed.
+"""The same network in neocog and in others, in one run: first compared, then timed in turn.
 
-All sides go from digits to answers. They are timed in turn on as many threads, a few passes
-at a time; the first pass after a change of sides finds the caches full of the other side and is
-not counted.
+On the CPU all sides go from digits to answers, on as many threads. On a GPU they go from uint8 digits on the
+GPU to scores on the GPU, each as one CUDA graph; the scores of the very pass that is timed are held against
+those of the CPU engine first.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.harness.run import progress, told
 from neocog.errors import NeocogError, UsageError
 from neocog.evaluation.timing import WARM_UP, milliseconds
-from neocog.network.decision import Answers, answers
 from neocog.network.engine import Engine
 from neocog.network.model import Model
 from neocog.network.u0 import made_digits
 
-TOLERANCE = 2e-4  # of a whole float32 pass, relative to the strongest response
-PAUSE = 0.02  # seconds before a turn: onnxruntime's threads spin on for a while after theirs
-TURN = 4  # passes that count in a turn
-COMPARED = 64  # digits that the outputs are compared on
+#: Largest difference of a score that is allowed to be rounding, relative to the strongest score.
+TOLERANCES = {"fp32": 2e-4, "fp16": 2e-2}
+GPU_PEERS = ("torch", "compile")
+_PAUSE = 0.02  # seconds before a turn: onnxruntime's threads spin on for a while after theirs
+_TURN = 4  # passes that count in a turn on the CPU
+_TURN_MS = 3.0  # what one turn of a side on a GPU takes, about
+_MOST_REPEATS = 200  # passes of a turn: more would not fit a stream's queue of launches
+_INPUT_SETS = 4
+_COMPARED = 64  # digits that the scores are compared on; larger batches repeat them
 
 Digits = NDArray[np.uint8]
-Side = Callable[[Digits], Answers]
+Times = dict[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Milliseconds of each pass by side; ``difference``: of scores, by the strongest."""
+    """Milliseconds of passes by side; differences of scores from neocog's on the CPU, by the strongest."""
 
     model: str
     batch: int
-    threads: int
-    passes: dict[str, NDArray[np.float64]]
-    difference: float | None
+    precision: str
+    passes: Times
+    differences: dict[str, float]
+    threads: int = 0
+    trips: Times = field(default_factory=dict)  # on a GPU, from host to host
+    notes: dict[str, str] = field(default_factory=dict)  # how a peer ran
 
     def per_digit(self, side: str, percentile: float = 50.0) -> float:
+        """Return milliseconds."""
         return float(np.percentile(self.passes[side], percentile)) / self.batch
 
     def ratios(self) -> dict[str, float]:
-        return ratios(self.passes)
+        """Return the time of each peer by our quickest: above 1, ours is faster."""
+        ours = [self.per_digit(name) for name in self.passes if name.startswith("neocog")]
+        return {
+            name: self.per_digit(name) / min(ours) for name in self.passes if not name.startswith("neocog")
+        }
 
     def to_dict(self) -> dict[str, Any]:
-        ratios = {side: round(ratio, 3) for side, ratio in self.ratios().items()}
         return {
-            "model": self.model, "batch": self.batch, "threads": self.threads,
-            "passes": len(self.passes["neocog"]),
-            "ms_per_digit": {side: round(self.per_digit(side), 4) for side in self.passes},
-            "ms_per_digit_p95": {side: round(self.per_digit(side, 95), 4) for side in self.passes},
-            "ratio": ratios.get("onnxruntime"), "ratios": ratios, "difference": self.difference,
+            "model": self.model, "batch": self.batch, "precision": self.precision, "threads": self.threads,
+            "ms_per_digit": {side: round(self.per_digit(side), 6) for side in self.passes},
+            "ms_per_digit_p95": {side: round(self.per_digit(side, 95), 6) for side in self.passes},
+            "ratios": {side: round(ratio, 3) for side, ratio in self.ratios().items()},
+            "trip_ms": {side: round(float(np.median(ms)), 5) for side, ms in self.trips.items()},
+            "differences": self.differences, "notes": self.notes,
         }  # fmt: skip
 
     def lines(self) -> Iterator[str]:
-        yield f"{self.model}, batch {self.batch}, {self.threads} threads, digits to answers"
-        if self.difference is not None:
-            yield f"scores differ by {self.difference:.1e} of the strongest"
-        yield f"{'':14s} {'median':>10} {'95 %':>10}   ms a digit"
+        where = f"{self.threads} threads, digits to answers" if self.threads else "one CUDA graph a pass"
+        yield f"{self.model}, batch {self.batch}, {self.precision}, {where}"
+        yield f"{'':22s}{'us a digit':>12}{'95 %':>12}{'difference':>12}"
         for side in self.passes:
-            yield f"{side:14s} {self.per_digit(side):10.3f} {self.per_digit(side, 95):10.3f}"
+            us, slow = (1e3 * self.per_digit(side, percentile) for percentile in (50, 95))
+            yield f"{side:22s}{us:12.3f}{slow:12.3f}{self.differences.get(side, 0.0):12.1e}"
+        for side, ms in self.trips.items():
+            yield f"{side:22s}{1e3 * float(np.median(ms)):12.1f} us from host to host"
         for side, ratio in self.ratios().items():
             yield f"neocog is {ratio:.2f} times as fast as {side}"
-
-
-def ratios(passes: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
-    """Return the time of each peer by our quickest: above 1, ours is faster."""
-    ms = {name: float(np.median(times)) for name, times in passes.items()}
-    ours = [one for name, one in ms.items() if name.startswith("neocog")]
-    return {n: one / min(ours) for n, one in ms.items() if ours and not n.startswith("neocog")}
-
-
-def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ()) -> Comparison:
-    """Time neocog, and the same network in ``peers``, in turns of `TURN` passes.
-
-    A NeocogError says if two do not compute the same; then nothing is timed.
-    """
-    engine = Engine(model)
-    sides: dict[str, Side] = {"neocog": lambda digits: engine.recognise(digits, batch=batch)}
-    compared = made_digits(COMPARED)
-    differences: list[float] = []
-    for peer in dict.fromkeys(peers):
-        if peer not in PEERS:
-            raise UsageError(f"no peer {peer!r} on the CPU; choose {', '.join(PEERS)}")
-        sides[peer] = PEERS[peer](model, engine.threads)
-        got, want = (side(compared).score for side in (sides[peer], sides["neocog"]))
-        differences.append(difference(peer, got, want, TOLERANCE))
-    digits = made_digits(batch)
-    for side in sides.values():
-        for _ in range(WARM_UP):
-            side(digits)
-    passes: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            time.sleep(PAUSE)
-            side(digits)
-            passes[name] += [milliseconds(partial(side, digits)) for _ in range(TURN)]
-    measured = {name: np.array(times) for name, times in passes.items()}
-    return Comparison(model.id, batch, engine.threads, measured, max(differences, default=None))
-
-
-def session(onnx: bytes, threads: int) -> Any:
-    """Return an onnxruntime session on the CPU."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise UsageError("onnxruntime is not installed; install neocog[onnx]") from None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(onnx, options, providers=["CPUExecutionProvider"])
-
-
-def _onnxruntime(model: Model, threads: int) -> Side:
-    from neocog.network.onnx import model_to_onnx
-
-    run = session(model_to_onnx(model), threads).run
-
-    def answer(digits: Digits) -> Answers:
-        score = run(["scores"], {"digits": digits})[0]
-        return answers(score, temperature=model.temperature)
-
-    return answer
-
-
-def _torch(model: Model, threads: int) -> Side:
-    try:
-        import torch
-    except ImportError:
-        raise UsageError("torch is not installed; install neocog[bench]") from None
-    from experiments.network.torch_network import Network
-
-    torch.set_num_threads(threads)
-    network = Network(model).freeze()
-
-    def answer(digits: Digits) -> Answers:
-        with torch.no_grad():
-            score = network(torch.from_numpy(digits)).numpy()
-        return answers(score, temperature=model.temperature)
-
-    return answer
-
-
-PEERS = {"onnxruntime": _onnxruntime, "torch": _torch}
+        for side, note in self.notes.items():
+            yield f"{side}: {note}"
 
 
 def difference(name: str, got: NDArray[np.float32], want: NDArray[np.float32], tolerance: float) -> float:
@@ -156,3 +93,160 @@ def difference(name: str, got: NDArray[np.float32], want: NDArray[np.float32], t
             f"where {tolerance:.0e} is allowed; nothing was timed"
         )
     return found
+
+
+# -- on the CPU ------------------------------------------------------------------------------------
+def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ()) -> Comparison:
+    """Time neocog, and the same network in ``peers``, in turns of some passes.
+
+    A NeocogError says if two do not compute the same; then nothing is timed.
+    """
+    engine = Engine(model)
+    sides: dict[str, Callable[[Digits], Any]] = {
+        "neocog": lambda digits: engine.recognise(digits, batch=batch).score
+    }
+    compared, differences = made_digits(_COMPARED), dict[str, float]()
+    for peer in dict.fromkeys(peers):
+        if peer not in PEERS:
+            raise UsageError(f"no peer {peer!r} on the CPU; choose {', '.join(PEERS)}")
+        sides[peer] = PEERS[peer](model, engine.threads)
+        got, want = (sides[side](compared) for side in (peer, "neocog"))
+        differences[peer] = difference(peer, got, want, TOLERANCES["fp32"])
+    digits = made_digits(batch)
+    for side in sides.values():
+        for _ in range(WARM_UP):
+            side(digits)
+    passes: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            time.sleep(_PAUSE)
+            side(digits)  # finds the caches full of the other side
+            passes[name] += [milliseconds(partial(side, digits)) for _ in range(_TURN)]
+    measured = {name: np.array(times) for name, times in passes.items()}
+    return Comparison(model.id, batch, "fp32", measured, differences, engine.threads)
+
+
+def _onnxruntime(model: Model, threads: int) -> Callable[[Digits], Any]:
+    from neocog.network.onnx import model_to_onnx
+
+    try:
+        import onnxruntime
+    except ImportError:
+        raise UsageError("onnxruntime is not installed; install neocog[onnx]") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(model_to_onnx(model), options, providers=["CPUExecutionProvider"])
+    return lambda digits: session.run(["scores"], {"digits": digits})[0]
+
+
+def _torch(model: Model, threads: int) -> Callable[[Digits], Any]:
+    try:
+        import torch
+    except ImportError:
+        raise UsageError("torch is not installed; install neocog[bench]") from None
+    from experiments.network.torch_network import Network
+
+    torch.set_num_threads(threads)
+    network: Any = Network(model).freeze()
+    return lambda digits: network(torch.from_numpy(digits)).numpy()
+
+
+PEERS = {"onnxruntime": _onnxruntime, "torch": _torch}
+
+
+# -- on a GPU --------------------------------------------------------------------------------------
+def compare_on_gpu(
+    model: Model,
+    *,
+    batch: int,
+    precision: str | None = None,
+    plans: Sequence[str] = ("default",),
+    peers: Sequence[str] = GPU_PEERS,
+    rounds: int = 30,
+    number: int = 0,
+    digits: Digits | None = None,
+) -> Comparison:
+    """Time our passes by some ``plans`` and the peers' on this machine's GPU.
+
+    ``digits``: what is read, made ones if not given; how much is silent, and so the time, depends on it. A
+    NeocogError says if a side computes something else. A side has the methods of :class:`OurSide`.
+    """
+    from experiments.network.ours import OurSide
+    from neocog.cuda.devices import number_of
+    from neocog.cuda.engine import precision_on
+    from neocog.cuda.launcher import gpu
+
+    _check_peers(peers, number)
+    if precision not in TOLERANCES:
+        precision = precision_on(gpu(number_of(f"cuda:{number}")).arch, precision)
+    few = min(batch, _COMPARED)
+    seen = [made_digits(few, seed=i) if digits is None else digits[i * few : (i + 1) * few]
+            for i in range(_INPUT_SETS)]  # fmt: skip
+    sets = [some[np.arange(batch) % few] for some in seen]
+    ours = partial(OurSide, model, batch, precision=precision, number=number)
+    makers: dict[str, Callable[[], Any]] = {f"neocog {plan}": partial(ours, plan=plan) for plan in plans}
+    if peers:
+        from experiments.network.peers import quickest
+
+        makers |= {p: partial(quickest, model, sets[0], precision, number, p == "compile") for p in peers}
+    sides: dict[str, Any] = {}
+    notes: dict[str, str] = {}
+    for name, make in makers.items():
+        progress(f"{name} {precision} batch {batch}")
+        try:
+            sides[name] = make()
+        except Exception as error:  # a side that fails must not cost the run of the others
+            if name.startswith("neocog") and len(plans) == 1:
+                raise
+            notes[name] = f"did not run: {told(error)}"
+    notes |= {name: side.words for name, side in sides.items() if hasattr(side, "words")}
+    differences = differences_from_cpu(model, sides, sets[0], TOLERANCES[precision])
+    passes, trips = race(sides, sets, rounds=rounds)
+    return Comparison(model.id, batch, precision, passes, differences, trips=trips, notes=notes)
+
+
+def race(sides: Mapping[str, Any], sets: Sequence[Digits], *, rounds: int) -> tuple[Times, Times]:
+    """Return milliseconds of passes and of trips by side; a clock that slows down slows all."""
+    repeats = {}
+    for name, side in sides.items():
+        side.load(sets[0])
+        repeats[name] = int(np.clip(_TURN_MS / max(side.elapsed(3), 1e-3), 3, _MOST_REPEATS))
+    passes: dict[str, list[float]] = {name: [] for name in sides}
+    trips: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(rounds):
+        for name, side in sides.items():
+            digits = sets[turn % len(sets)]
+            side.load(digits)
+            passes[name].append(side.elapsed(repeats[name]))
+            trips[name] += [milliseconds(partial(side.trip, digits)) for _ in range(4)][1:]
+    return ({name: np.array(ms) for name, ms in passes.items()},
+            {name: np.array(ms) for name, ms in trips.items()})  # fmt: skip
+
+
+def differences_from_cpu(
+    model: Model, sides: Mapping[str, Any], digits: Digits, tolerance: float
+) -> dict[str, float]:
+    """Return how far each side's scores are from the CPU engine's, by the strongest."""
+    few = digits[:_COMPARED]
+    want = Engine(model).recognise(few).score[np.arange(len(digits)) % len(few)]
+    found: dict[str, float] = {}
+    for name, side in sides.items():
+        side.load(digits)
+        found[name] = difference(name, side.scores(), want, tolerance)
+    return found
+
+
+def _check_peers(peers: Sequence[str], number: int) -> None:
+    if unknown := set(peers) - set(GPU_PEERS):
+        raise UsageError(f"peer {sorted(unknown)[0]!r} does not run on a GPU; choose {', '.join(GPU_PEERS)}")
+    if not peers:
+        return
+    try:
+        import torch
+    except ImportError:
+        raise UsageError("torch is not installed; install neocog[bench]") from None
+    if number >= (torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        raise UsageError(
+            f"torch {torch.__version__} does not find GPU {number}; install a torch for the CUDA "
+            f"of the driver, or leave out --peers {','.join(peers)}"
+        )

@@ -12,18 +12,16 @@ from neocog.cuda.kernel import Array, Layout
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass
-from neocog.cuda.plan import VERSIONS, Shelf, kind_of
+from neocog.cuda.plan import Shelf
 from neocog.cuda.runner import LANES
 from neocog.cuda.steps import Step
 from neocog.network.arrays import to_numpy
 from neocog.network.model import Model
 from neocog.network.spec import LABELS
 
-Maps = Mapping[str, NDArray[np.floating[Any]]]
-
 
 class OurSide:
-    """``batch`` digits a pass of our engine, chunks dealt to lanes; a Side of ``gpu.py``."""
+    """``batch`` digits a pass of our engine, chunks dealt to lanes; a Side of ``compare.py``."""
 
     def __init__(
         self, model: Model, batch: int, *, precision: str, plan: str = "default", number: int = 0
@@ -39,17 +37,14 @@ class OurSide:
             lanes = min(LANES, -(-batch // chunk))
             self._passes = [Pass(gpu, steps, layouts, chunk, part, late) for _ in range(lanes)]
             self._streams = [gpu.xp.cuda.Stream(non_blocking=True) for _ in range(lanes)]
-            self._digits, self._answers = (self._ends(name) for name in ("digits", "answers"))
+            own = self._passes[0].arrays
+            if chunk < batch:  # of the whole batch; chunks are cut from it
+                own = {name: gpu.xp.zeros((batch, *own[name].shape[1:]), own[name].dtype)
+                       for name in ("digits", "answers")}  # fmt: skip
+            self._digits, self._answers = own["digits"], own["answers"]
             for work in self._passes:
                 gpu.prepare(launch.kernel for launch in work.launches)
             self._timed = Timed(gpu, self._record)
-
-    def _ends(self, name: str) -> Array:
-        """Return the array of the whole batch: the pass's own, or one that chunks are cut from."""
-        own = self._passes[0].arrays[name]
-        if self.chunk == self._batch:
-            return own
-        return self._gpu.xp.zeros((self._batch, *own.shape[1:]), own.dtype)
 
     def _record(self) -> None:
         if self.chunk == self._batch:
@@ -61,15 +56,12 @@ class OurSide:
             stream.wait_event(begin)
             with stream:
                 for start in range(lane * self.chunk, self._batch, step):
-                    self._chunk(work, slice(start, min(start + self.chunk, self._batch)))
+                    part = slice(start, min(start + self.chunk, self._batch))
+                    count = part.stop - start
+                    self._copy(work.arrays["digits"][:count], self._digits[part])
+                    enqueue(self._gpu, work.launches)
+                    self._copy(self._answers[part], work.arrays["answers"][:count])
             here.wait_event(stream.record())
-
-    def _chunk(self, work: Pass, part: slice) -> None:
-        """Enqueue a pass over some of the digits."""
-        count = part.stop - part.start
-        self._copy(work.arrays["digits"][:count], self._digits[part])
-        enqueue(self._gpu, work.launches)
-        self._copy(self._answers[part], work.arrays["answers"][:count])
 
     def _copy(self, target: Array, source: Array) -> None:
         runtime = self._gpu.xp.cuda.runtime
@@ -79,20 +71,24 @@ class OurSide:
         )
 
     def load(self, digits: NDArray[np.uint8]) -> None:
+        """Put a batch of digits (B, 28, 28) where the passes read it."""
         with self._gpu.current():
             self._digits[...] = self._gpu.xp.asarray(digits)
             self._gpu.xp.cuda.get_current_stream().synchronize()
 
     def elapsed(self, repeats: int) -> float:
+        """Return milliseconds of one pass by the GPU's own clock, over ``repeats`` in a row."""
         return self._timed.elapsed(repeats)
 
     def scores(self) -> NDArray[np.float32]:
+        """Return the scores (B, 10) of the digits last loaded."""
         self._timed.replay()
         self._timed.stream.synchronize()
         found: NDArray[np.float32] = to_numpy(self._answers)[:, :LABELS]
         return found
 
     def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return scores of digits that lie on the host: transfers, one pass, waiting."""
         found: NDArray[np.float32] = self._engine.recognise(digits, batch=self._batch).score
         return found
 
@@ -118,19 +114,10 @@ class StepRun:
             found: NDArray[np.float32] = to_numpy(self._pass.maps(self.step.writes))
             return found
 
-    def error(self, want: Maps) -> float:
-        r = want[self.step.writes]
-        return float(np.abs(self.maps() - r).max() / np.abs(r).max())
-
     def microseconds(self, *, repeats: int = 10, rounds: int = 7) -> float:
         work = partial(enqueue, self._gpu, tuple(self._pass.launches))
         with self._gpu.current():
             return 1e3 * Timed(self._gpu, work, repeats).median(rounds)
-
-
-def usable(shelf: Shelf, stage: str, batch: int) -> list[str]:
-    """Return the versions that can do a stage."""
-    return [version for version in VERSIONS[kind_of(stage)] if shelf.does(stage, version, batch)]
 
 
 def stored(maps: NDArray[np.floating[Any]], layout: Layout) -> NDArray[Any]:

@@ -1,55 +1,32 @@
 """The same network in PyTorch on a GPU, as fast as PyTorch runs it: the peer of our passes.
 
-Every pass is one CUDA graph, captured from eager PyTorch or from torch.compile. Before that the
-fastest of what PyTorch offers is sought for the batch at hand: memory format, the form of each
-layer (see :mod:`experiments.network.torch_network`), cuDNN's algorithm, and how many digits go
-through the layers at a time.
+Every pass is one CUDA graph, captured from eager PyTorch or from torch.compile. Before that the fastest of
+what PyTorch offers is sought for the batch at hand: memory format, and the form of each layer (see
+:mod:`experiments.network.torch_network`); cuDNN tries its algorithms.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from experiments.harness.run import progress
-from experiments.network.torch_network import Network
+from experiments.network.torch_network import FORMS, Network
 from neocog.network.model import Model
 from neocog.network.spec import LABELS
 
 Tensor = Any
 
-TYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-CHUNKS = (256, 1024)  # digits at a time that are tried for larger batches
+TYPES = {"fp32": torch.float32, "fp16": torch.float16}
 _WARM_UP = 3
-_ASKED = 2  # times that a profiler is asked: the first may come too early for it
 _RECOMPILE = 1000  # beyond its usual limit of 8 shapes torch.compile silently runs eager code
 _HOLD = 20_000  # cycles for each pass that the GPU waits, so that launches queue up behind
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """How PyTorch runs a batch fastest: memory format, form by layer, digits at a time."""
-
-    channels_last: bool
-    forms: dict[str, str] = field(default_factory=dict)
-    chunk: int = 1
-    ms: float = 0.0
-
-    def words(self) -> str:
-        layout = "channels last" if self.channels_last else "channels first"
-        forms = ", ".join(f"{name} {form}" for name, form in self.forms.items())
-        return f"{layout}, {self.chunk} digits at a time, {forms}"
-
-
 def set_precision(precision: str) -> None:
     """Allow TF32 in matrix products and convolutions, or not; let cuDNN try its algorithms."""
-    allowed = precision != "fp32"
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    torch.backends.cudnn.allow_tf32 = allowed
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "fp32"
     torch.backends.cudnn.benchmark = True
 
 
@@ -88,58 +65,26 @@ class Graph:
         return float(np.median([self.elapsed(repeats) for _ in range(rounds)]))
 
 
-def kernels_of(run: Callable[[], Tensor]) -> list[str]:
-    """Return the names of the kernels of a call, the longest first; none if nobody tells."""
-    from torch.profiler import ProfilerActivity, profile
-
-    def spent(event: Any) -> float:
-        names = ("self_device_time_total", "self_cuda_time_total")  # of newer and older PyTorch
-        return float(next((getattr(event, name) for name in names if hasattr(event, name)), 0.0))
-
-    try:
-        with torch.no_grad():
-            run()  # the library may still try its algorithms
-            for _ in range(_ASKED):
-                with profile(activities=[ProfilerActivity.CUDA]) as told:
-                    run()
-                    torch.cuda.synchronize()
-                events = sorted(told.key_averages(), key=spent, reverse=True)
-                if names := [str(event.key)[:90] for event in events if spent(event) > 0]:
-                    return names
-    except Exception:  # a name is not worth a run: profilers fail in many ways
-        return []
-    return []
-
-
 class TorchSide:
-    """A network as a captured pass, ``chunk`` digits at a time; a Side of ``gpu.py``."""
+    """A network as a captured pass; a Side of ``compare.py``."""
 
-    def __init__(self, network: Network, batch: int, *, chunk: int, compiled: bool = False) -> None:
-        self._network = network
-        # kept for the life of the graph: it launches the kernels that belong to it
-        self._run = network
+    def __init__(self, network: Network, batch: int, *, compiled: bool = False) -> None:
+        self.words, self._run = f"{network.memory_format}, {network.forms}", network
         if compiled:
             torch._dynamo.config.recompile_limit = _RECOMPILE
-            self._run = torch.compile(network, dynamic=False)
+            self._run = torch.compile(network, dynamic=False)  # kept: the graph launches its kernels
         self._host = torch.empty((batch, 28, 28), dtype=torch.uint8, pin_memory=True)
         classes = network.decide.classes
         self._answer = torch.empty((batch, classes), dtype=torch.float32, pin_memory=True)
         self._digits = torch.zeros((batch, 28, 28), dtype=torch.uint8, device="cuda")
-        parts = self._digits.split(chunk)
-        self._graph = Graph(
-            lambda: (
-                self._run(self._digits) if len(parts) == 1 else torch.cat([self._run(part) for part in parts])
-            )
-        )
-
-    def load(self, digits: NDArray[np.uint8]) -> None:
-        self._digits.copy_(torch.from_numpy(digits))
-
-    def elapsed(self, repeats: int) -> float:
-        return self._graph.elapsed(repeats)
+        self._graph = Graph(lambda: self._run(self._digits))
+        self.elapsed = self._graph.elapsed
 
     def median(self) -> float:
         return self._graph.median(5, 3)
+
+    def load(self, digits: NDArray[np.uint8]) -> None:
+        self._digits.copy_(torch.from_numpy(digits))
 
     def scores(self) -> NDArray[np.float32]:
         self._graph.replay()
@@ -156,90 +101,34 @@ class TorchSide:
         return found
 
 
-def make_network(model: Model, precision: str, choice: Choice) -> Network:
-    set_precision(precision)
-    network = Network(model)
-    network.to("cuda")
-    network.freeze(TYPES[precision], channels_last=choice.channels_last)
-    network.take(choice.forms)
-    return network
-
-
-def choices(model: Model, digits: NDArray[np.uint8], precision: str) -> list[Choice]:
-    """Find the fastest forms and chunks of eager PyTorch in each memory format, fastest first."""
-    batch = len(digits)
-    best: list[Choice] = []
-    for channels_last in (False, True):
-        choice = Choice(channels_last)
-        network = make_network(model, precision, choice)
-        first = torch.from_numpy(digits[: CHUNKS[-1]]).cuda()
-        forms = _fastest_forms(network, first)
-        found: list[Choice] = []
-        for chunk in sorted({min(c, batch) for c in (*CHUNKS, batch)}):
-            side = TorchSide(network, batch, chunk=chunk)
-            side.load(digits)
-            found.append(Choice(channels_last, forms, chunk, side.median()))
-            del side
-        torch.cuda.empty_cache()
-        best.append(min(found, key=lambda choice: choice.ms))
-    best.sort(key=lambda choice: choice.ms)
-    progress(f"torch {precision} batch {batch}: {best[0].words()}, {1e3 * best[0].ms:.1f} us")
-    return best
-
-
 def quickest(
-    model: Model, digits: NDArray[np.uint8], precision: str, found: Sequence[Choice], *, compiled: bool
-) -> tuple[TorchSide, Choice]:
-    """Return the quickest side and how it runs; what is compiled is tried in every choice."""
-    whole = replace(found[0], chunk=len(digits))
-    tried = [*found, *[whole] * (whole not in found)] if compiled else list(found[:1])
-    sides = [
-        TorchSide(make_network(model, precision, c), len(digits), chunk=c.chunk, compiled=compiled)
-        for c in tried
-    ]
-    times = []
-    for side in sides:
-        side.load(digits)
-        times.append(side.median())
-    best = int(np.argmin(times))
-    return sides[best], replace(tried[best], ms=times[best])
+    model: Model, digits: NDArray[np.uint8], precision: str, number: int, compiled: bool
+) -> TorchSide:
+    """Return the quickest side; compiled are the forms that are quickest in either memory format."""
+    torch.cuda.set_device(number)
+    set_precision(precision)
 
+    def side(channels_last: bool, forms: dict[str, str], compiled: bool = False) -> TorchSide:
+        network = Network(model, forms)
+        network.to("cuda")
+        network.freeze(TYPES[precision], channels_last=channels_last)
+        found = TorchSide(network, len(digits), compiled=compiled)
+        found.load(digits)
+        return found
 
-def layer_times(model: Model, layer: str, before: NDArray[np.float32], precision: str) -> dict[str, float]:
-    """Return microseconds of a layer fed with maps (B, K, H, W) by form and memory format."""
-    times: dict[str, float] = {}
+    def ms(channels_last: bool, forms: dict[str, str]) -> float:
+        found = side(channels_last, forms).median()
+        torch.cuda.empty_cache()
+        return found
+
+    ways: list[tuple[float, bool, dict[str, str]]] = []
     for channels_last in (False, True):
-        network = make_network(model, precision, Choice(channels_last))
-        part = dict(network.parts())[layer]
-        seen = torch.from_numpy(before).cuda().to(network.dtype)
-        seen = seen.contiguous(memory_format=network.memory_format)
-        for form, ms in _form_times(part, partial(part, seen), 10).items():
-            times[form + ", channels last" * channels_last] = 1e3 * ms
-    return times
-
-
-def _form_times(part: Any, run: Callable[[], Tensor], repeats: int) -> dict[str, float]:
-    """Return milliseconds of a layer by form; forms that do not run at this size are left out."""
-    times: dict[str, float] = {}
-    for form in part.forms:
-        part.form = form
-        try:
-            graph = Graph(lambda: [run() for _ in range(repeats)][-1])
-            times[form] = graph.median(3, 3) / repeats
-        except RuntimeError:  # this size is beyond what the library's kernel takes
-            torch.cuda.synchronize()
-    return times
-
-
-def _fastest_forms(network: Network, digits: Tensor) -> dict[str, str]:
-    """Time each form of each layer on the layer's own input; leave the network in the fastest."""
-    with torch.no_grad():
-        maps = {"digits": digits, **network.maps(digits)}
-    before = "digits"
-    for name, part in network.parts():
-        run = partial(network.ug if name == "UG" else part, maps[before])
-        if len(part.forms) > 1:
-            times = _form_times(part, run, 2)
-            part.form = min(times, key=lambda form: times[form])
-        before = name
-    return network.forms()
+        forms = {name: usual for name, (usual, _) in FORMS.items()}
+        least = ms(channels_last, forms)
+        for name, (_, other) in FORMS.items():
+            if (took := ms(channels_last, forms | {name: other})) < least:
+                least, forms = took, forms | {name: other}
+        ways.append((least, channels_last, forms))
+    ways.sort(key=lambda way: way[0])
+    sides = [side(*way[1:], compiled=compiled) for way in ways[: 1 + compiled]]
+    return min(sides, key=TorchSide.median)

@@ -1,12 +1,13 @@
 """The ten layers as a PyTorch module for recognition, from digits to scores.
 
-Written as PyTorch code that is meant to be fast: convolutions by cuDNN, the planes of an
-inhibition summed before its one convolution, a C-layer as one strided convolution. Where a layer
-can be written in several ways that PyTorch runs at different speeds, its ``form`` chooses, and
-:mod:`experiments.network.peers` takes the fastest for each size. Layers are (B, K, H, W), in either
-memory format.
+Written as PyTorch code that is meant to be fast: UG and the C-layers as products with banded matrices (or
+a C-layer as one convolution of all planes, ``stacked``), the planes of an inhibition summed before its one
+convolution, US4 by cuDNN or as one product of copied windows. These were the quickest forms on an H200 in
+25 of 32 cases (commit bfe9938 has more of them); :mod:`experiments.network.peers` takes the best. Layers
+are (B, K, H, W), in either memory format.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,38 +26,30 @@ from neocog.network.u0 import enlarging_matrix
 
 Tensor = Any
 
+#: Forms of the layers that have several, the usual one first.
+FORMS = dict.fromkeys(("UC1", "UC2", "UC3"), ("products", "stacked")) | {"US4": ("windows", "conv")}
 #: Singular values below this share of the largest are rounding, not rank.
 _RANK = 1e-7
 
 
 class Contrast(nn.Module):  # type: ignore[misc]
-    """Digits (B, 28, 28) uint8 -> UG (B, 2, 71, 71), by convolution or banded matrices."""
-
-    forms = ("conv", "products")
+    """Digits (B, 28, 28) uint8 -> UG (B, 2, 71, 71)."""
 
     def __init__(self, spec: ContrastSpec) -> None:
         super().__init__()
-        self.form = "conv"
-        self.padding, self.silence = spec.padding, spec.silence
-        a, enlarge = contrast_kernel(spec), enlarging_matrix()
-        down, across = _factors(a, INPUT_SIZE, spec.padding, 1)
+        self.silence = spec.silence
+        enlarge = enlarging_matrix()
+        down, across = _factors(contrast_kernel(spec), INPUT_SIZE, spec.padding, 1)
         self.rank = len(down)
         # ink is 255 times too dark until here, so that the enlarged digit is exact in TF32 as well
-        self.register_buffer("enlarge", _float(enlarge))
-        self.register_buffer("kernel", _float(np.stack([a, -a])[:, None] / 255))
         self.register_buffer("down", _float(np.concatenate([d @ enlarge for d in down])))
         self.register_buffer("across", _float(np.concatenate([(s @ enlarge).T for s in across]) / 255))
 
     def forward(self, digits: Tensor) -> Tensor:
         ink = digits.float()
-        if self.form == "conv":
-            u0 = self.enlarge @ ink @ self.enlarge.T
-            y = functional.conv2d(u0[:, None], self.kernel, padding=self.padding)
-        else:
-            half = (self.down @ ink).view(len(ink), self.rank, -1, ink.shape[2])
-            one = half.transpose(1, 2).flatten(2) @ self.across
-            y = torch.stack([one, -one], dim=1)
-        return functional.threshold(y, self.silence, 0.0)
+        half = (self.down @ ink).view(len(ink), self.rank, -1, ink.shape[2])
+        one = half.transpose(1, 2).flatten(2) @ self.across
+        return functional.threshold(torch.stack([one, -one], dim=1), self.silence, 0.0)
 
 
 class SLayer(nn.Module):  # type: ignore[misc]
@@ -66,10 +59,9 @@ class SLayer(nn.Module):  # type: ignore[misc]
     silence: Tensor
     c: Tensor
 
-    def __init__(self, spec: SSpec, weights: SWeights) -> None:
+    def __init__(self, spec: SSpec, weights: SWeights, form: str = "conv") -> None:
         super().__init__()
-        self.form, self.forms = "conv", ("conv", "windows") if spec.padding == 0 else ("conv",)
-        self.padding, self.silent_below = spec.padding, silence_of(weights)
+        self.form, self.padding, self.silent_below = form, spec.padding, silence_of(weights)
         a, theta, silence = s_constants(weights)
         self.theta = float(theta)
         self.register_buffer("a", _float(a))
@@ -104,45 +96,33 @@ class SLayer(nn.Module):  # type: ignore[misc]
 class CLayer(nn.Module):  # type: ignore[misc]
     """C-cells: psi(max(0, a_C * u)) at stride 2, (B, K, H, W) -> (B, K, H', W').
 
-    Forms: ``depthwise``, one grouped convolution; ``stacked``, the same with every plane a picture
-    of its own; ``pooled``, blur and 2x2 average apart; ``products``, two products with banded
-    matrices, for the sum of outer products that a_C is.
+    Forms: ``stacked``, one convolution with every plane a picture of its own; ``products``, two products
+    with banded matrices, for the sum of outer products that a_C is.
     """
 
-    forms = ("depthwise", "stacked", "pooled", "products")
-
-    def __init__(self, spec: CSpec, blur: NDArray[np.float32], planes: int, size: int, psi: Psi) -> None:
+    def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: Psi, form: str) -> None:
         super().__init__()
-        self.form = "depthwise"
-        self.padding, self.stride, self.psi = spec.padding, spec.stride, psi
+        self.form, self.psi, self.padding, self.stride = form, psi, spec.padding, spec.stride
         a = pooled(blur.astype(np.float64))
         down, across = _factors(a, size, spec.padding, spec.stride)
         self.rank = len(down)
-        self.register_buffer("kernel", _float(a).repeat(planes, 1, 1, 1))
-        self.register_buffer("blur", _float(blur).repeat(planes, 1, 1, 1))
+        self.register_buffer("kernel", _float(a)[None, None])
         self.register_buffer("down", _float(np.concatenate(down)))
         self.register_buffer("across", _float(np.concatenate([s.T for s in across])))
 
     def freeze(self, dtype: Any, memory_format: Any) -> None:
-        for name in ("kernel", "blur", "down", "across"):
+        for name in ("kernel", "down", "across"):
             setattr(self, name, getattr(self, name).to(dtype))
 
     def forward(self, u: Tensor) -> Tensor:
-        y = functional.relu(getattr(self, f"_{self.form}")(u))
+        y = functional.relu(self._products(u) if self.form == "products" else self._stacked(u))
         return y.sqrt() if self.psi == "sqrt" else y / (1 + y)
-
-    def _depthwise(self, u: Tensor) -> Tensor:
-        return functional.conv2d(u, self.kernel, stride=self.stride, padding=self.padding, groups=u.shape[1])
 
     def _stacked(self, u: Tensor) -> Tensor:
         n, k = u.shape[:2]
         planes = u.reshape(n * k, 1, *u.shape[2:])
-        y = functional.conv2d(planes, self.kernel[:1], stride=self.stride, padding=self.padding)
+        y = functional.conv2d(planes, self.kernel, stride=self.stride, padding=self.padding)
         return y.view(n, k, *y.shape[2:])
-
-    def _pooled(self, u: Tensor) -> Tensor:
-        y = functional.conv2d(u, self.blur, padding=self.padding, groups=u.shape[1])
-        return functional.avg_pool2d(y, self.stride)
 
     def _products(self, u: Tensor) -> Tensor:
         n, k, h, w = u.shape
@@ -171,54 +151,35 @@ class Scores(nn.Module):  # type: ignore[misc]
 class Network(nn.Module):  # type: ignore[misc]
     """A model as a PyTorch module: digits (B, 28, 28) uint8 -> scores (B, 10) float32."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, forms: Mapping[str, str] | None = None) -> None:
         super().__init__()
         spec = model.spec
-        self.contrast = Contrast(spec.contrast)
-        layers: list[nn.Module] = []
+        self.forms = {name: usual for name, (usual, _) in FORMS.items()} | dict(forms or {})
+        layers: dict[str, nn.Module] = {}
         for i in range(4):
-            layers.append(SLayer(spec.s[i], model.s[i]))
+            s, c = f"US{i + 1}", f"UC{i + 1}"
+            layers[s] = SLayer(spec.s[i], model.s[i], self.forms.get(s, "conv"))
             if i < 3:
-                planes, size = len(model.s[i].reference), spec.size(f"US{i + 1}")
-                layers.append(CLayer(spec.c[i], model.blurs[i], planes, size, model.psi))
-        self.layers = nn.ModuleList(layers)
-        self.names = [f"U{'SC'[i % 2]}{i // 2 + 1}" for i in range(len(layers))]
-        self.decide = Scores(model)
-        self.dtype, self.memory_format = torch.float32, torch.contiguous_format
+                layers[c] = CLayer(spec.c[i], model.blurs[i], spec.size(s), model.psi, self.forms[c])
+        self.contrast, self.decide = Contrast(spec.contrast), Scores(model)
+        self.layers = nn.ModuleDict(layers)
 
     def freeze(self, dtype: Any = torch.float32, *, channels_last: bool = False) -> "Network":
         """Make the module ready for recognition alone; maps after UG have the given type."""
-        self.eval()
         self.requires_grad_(False)
         self.dtype = dtype
         self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
-        for layer in self.layers:
+        for layer in self.layers.values():
             layer.freeze(dtype, self.memory_format)
         return self
 
-    def parts(self) -> list[tuple[str, Any]]:
-        return [("UG", self.contrast), *zip(self.names, self.layers, strict=True)]
-
-    def forms(self) -> dict[str, str]:
-        return {name: part.form for name, part in self.parts() if len(part.forms) > 1}
-
-    def take(self, forms: dict[str, str]) -> None:
-        for name, part in self.parts():
-            part.form = forms.get(name, part.form)
-
-    def ug(self, digits: Tensor) -> Tensor:
-        return self.contrast(digits).to(self.dtype).contiguous(memory_format=self.memory_format)
-
     def forward(self, digits: Tensor) -> Tensor:
-        u = self.ug(digits)
-        for layer in self.layers:
-            u = layer(u)
-        return self.decide(u)
+        return self.decide(self.maps(digits)["US4"])
 
     def maps(self, digits: Tensor) -> dict[str, Tensor]:
-        u = self.ug(digits)
+        u = self.contrast(digits).to(self.dtype).contiguous(memory_format=self.memory_format)
         out = {"UG": u}
-        for name, layer in zip(self.names, self.layers, strict=True):
+        for name, layer in self.layers.items():
             u = out[name] = layer(u)
         return out
 

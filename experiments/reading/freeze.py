@@ -1,13 +1,12 @@
 """Draws every made page, document and clip that a figure rests on, as they were at one commit.
 
-    python -m experiments.reading.freeze [OUT] [--data DATA] [--record]
+    python -m experiments.reading.freeze [OUT] [--data DATA]
 
 Each set becomes a folder of OUT, `frozen` by default: pictures and labels.csv (clips: videos, and JSON files
 that say what they show). They are drawn by the code of `COMMIT`, taken from this clone's history, whatever
 today's generators draw. frozen.json says how many files each set has and their digest; a set that is there
 and right is not drawn again. DATA (or NEOCOG_DATA) holds mnist, photos, hands/measure/crohme and
-hands/free/pendigits. The letters are printed in fonts of the Debian packages of `FONTS`. `--record` writes
-frozen.json instead of comparing with it.
+hands/free/pendigits. The letters are printed in fonts of the Debian packages of `FONTS`.
 """
 
 import hashlib
@@ -138,10 +137,10 @@ def draw(name: str, out: Path, data: Path, code: Path, known: dict[str, Any] | N
     return found
 
 
-def freeze(out: Path, data: Path, *, record: bool = False) -> None:
+def freeze(out: Path, data: Path) -> None:
     """Draw all sets that are not there; NeocogError tells what is missing or comes out otherwise."""
-    known = {} if record else json.loads(KNOWN.read_text())["sets"]
-    if not record and all((out / name).is_dir() and told(out / name) == known[name] for name in SETS):
+    known = json.loads(KNOWN.read_text())["sets"]
+    if all((out / name).is_dir() and told(out / name) == known[name] for name in SETS):
         return
     if missing := [folder for folder in NEEDS if not (data / folder).is_dir()]:
         raise InputError(f"{data} has no folder {missing[0]}: give --data DATA or set NEOCOG_DATA")
@@ -159,22 +158,15 @@ def freeze(out: Path, data: Path, *, record: bool = False) -> None:
         subprocess.run(["tar", "-x", "-C", code], input=archive.stdout, check=True)
         with ThreadPoolExecutor(cores()) as pool:
             one = partial(draw, out=out, data=both, code=code)
-            found = dict(
-                zip(SETS, pool.map(lambda name: one(name, known=known.get(name)), SETS), strict=True)
-            )
-    if record:
-        value = {"commit": COMMIT, "seeds": {"pages": 31, "documents": 41, "clips": 20261121, "demo": 11}}
-        KNOWN.write_text(json.dumps(value | {"sets": found}, indent=1) + "\n")
+            list(pool.map(lambda name: one(name, known=known[name]), SETS))
 
 
 def main() -> None:
-    parser = arguments(
-        __doc__, data=Path(os.environ.get("NEOCOG_DATA", "data")), record=(False, "write frozen.json")
-    )
+    parser = arguments(__doc__, data=Path(os.environ.get("NEOCOG_DATA", "data")))
     parser.add_argument("out", type=Path, nargs="?", default=DEFAULT)
     args = parser.parse_args()
     try:
-        freeze(args.out.resolve(), args.data, record=args.record)
+        freeze(args.out.resolve(), args.data)
     except NeocogError as error:
         sys.exit(f"{error}")
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
-from experiments.reading.align import aligned
+from experiments.lines.score import edits
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import FROZEN, Sample, digits_of, frozen, samples
 from neocog.learning.finder.boxes import compared
@@ -83,23 +83,16 @@ def look(one: Sample) -> Row:
     return row
 
 
-def stand_for(read: str, written: str) -> tuple[float, dict[int, int]]:
-    """Return the errors of the cheapest alignment, and which character each one stands for."""
-    differs = np.array(list(read))[:, None] != np.array(list(written))
-    cost, pairs = aligned(differs.reshape(len(read), len(written)))
-    return cost, dict(pairs)
-
-
 def faults(read: str, written: str) -> dict[str, int]:
     """Count the errors of the cheapest alignment by kind."""
-    cost, as_what = stand_for(read, written)
+    cost, as_what = edits(read, written)
     found = Counter[str](missed=len(written) - len(as_what))
     for i, char in enumerate(read):
         if i not in as_what or char != written[as_what[i]]:
             kind = "misread" if i in as_what else "extra"
             found["refused" if char == REJECTED else kind] += 1
     mixed = cost > 0 and sorted(read) == sorted(written)
-    return {"wrong": int(cost), **+found, **({"out_of_order": 1} if mixed else {})}
+    return {"wrong": cost, **+found, **({"out_of_order": 1} if mixed else {})}
 
 
 def placed(reading: PageReading, marks: np.ndarray) -> dict[str, int]:
@@ -157,18 +150,6 @@ def summed(name: str, some: list[Row]) -> Row:
     if name == "turned":
         line["as_upright"] = total("as_upright")
     return line
-
-
-def risk(rows: list[Row]) -> list[Row]:
-    """What is left of the errors of strings where "?" is allowed, by the least probability."""
-    some = [row for row in rows if row["set"] == "strings" and row["kind"] == "odd"]
-    out = []
-    for least in (0.0, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995) if some else ():
-        sure = [row["wrong"] > 0 for row in some
-                if row["p"] >= least and row["read"] and REJECTED not in row["read"]]  # fmt: skip
-        out.append({"min_p": least, "strings": len(some), "answered": len(sure),
-                    "wrong": sum(sure), "risk": sum(sure) / max(len(sure), 1)})  # fmt: skip
-    return out
 
 
 def times(data: Path, folder: Path) -> list[Row]:
@@ -231,7 +212,7 @@ def main() -> None:
     lines, reader = summary(rows), make()
     write_results(
         args.output, lines, columns=COLUMNS, formats={"cer": ".1%"}, model=reader.model.id,
-        finder=reader.finder.model.id, times=timed, risk=risk(rows),
+        finder=reader.finder.model.id, times=timed,
         wrong=[row for row in rows if row["set"] != "photos_b" and (
                row.get("wrong") or (row["printed"] and "wrong" not in row)
                or row.get("signs_printed") or (row["turn"] and row["set"] != "turned"))],

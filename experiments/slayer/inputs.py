@@ -28,35 +28,32 @@ PAPER_DIGITS = 400
 def sized(model: Model, planes: Sequence[int]) -> Model:
     """Return a network of K2, K3, K4 planes, taken evenly from a model's, repeated if too few."""
     layers, before = [model.s[0]], np.arange(len(model.s[0].reference))
-    labels = model.labels
     for i, (layer, count) in enumerate(zip(model.s[1:], planes, strict=True), start=1):
-        there = np.arange(len(layer.reference))
-        if i == 3:
-            there = np.flatnonzero(labels != REJECT)
+        there = np.arange(len(layer.reference)) if i < 3 else np.flatnonzero(model.labels != REJECT)
         kept = there[np.arange(count) * len(there) // count if count <= len(there)
                      else np.arange(count) % len(there)]  # fmt: skip
         x = np.ascontiguousarray(layer.reference[kept][:, before])
         layers.append(SWeights(x, layer.c, layer.threshold, layer.q))
         before = kept
-    s1, s2, s3, s4 = layers
     name = f"{model.name} {'/'.join(map(str, planes))}"
-    return replace(model, name=name, s=(s1, s2, s3, s4), labels=labels[before], version="")
+    s1, s2, s3, s4 = layers
+    return replace(model, name=name, s=(s1, s2, s3, s4), labels=model.labels[before], version="")
 
 
 def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
     """Return networks by ``"K2/K3/K4"``, and models, by name or file, as they are."""
     found = {}
     for size in sizes:
-        if not re.fullmatch(r"[1-9]\d*(/[1-9]\d*){2}", size):
-            try:
-                found[Path(size).stem] = load_model(size)
-            except NeocogError as error:
-                raise UsageError(
-                    f"a network of size {size!r}, expected K2/K3/K4, such as 26/78/70, or a model ({error})"
-                ) from None
+        if re.fullmatch(r"[1-9]\d*(/[1-9]\d*){2}", size):
+            model = load_model(SIZES.get(size, "neocog-small"))
+            found[size] = sized(model, [int(k) for k in size.split("/")])
             continue
-        planes = [int(k) for k in size.split("/")]
-        found[size] = sized(load_model(SIZES.get(size, "neocog-small")), planes)
+        try:
+            found[Path(size).stem] = load_model(size)
+        except NeocogError as error:
+            raise UsageError(
+                f"a network of size {size!r}, expected K2/K3/K4, such as 26/78/70, or a model ({error})"
+            ) from None
     return found
 
 
@@ -65,13 +62,12 @@ def find_digits(data: Path | None, count: int) -> tuple[NDArray[np.uint8], str]:
     from neocog.learning.datasets import open_digits
 
     try:
-        source = str(data / "mnist") if data is not None else "mnist"
-        images = open_digits(source, split="train").images[:count]
-        return images, f"the first {len(images)} training digits of MNIST"
+        images = open_digits(str(data / "mnist") if data is not None else "mnist", split="train").images
     except (NeocogError, OSError):
         if data is not None:
             raise
         return made_digits(count, seed=7), f"{count} made digits (MNIST is not here)"
+    return images[:count], f"the first {count} training digits of MNIST"
 
 
 class Fed:
@@ -79,7 +75,6 @@ class Fed:
 
     def __init__(self, model: Model, digits: NDArray[np.uint8]) -> None:
         self.model, self.digits = model, digits
-        self._want: dict[tuple[str, int], NDArray[np.float64]] = {}
 
     @cached_property
     def maps(self) -> dict[str, NDArray[np.float32]]:
@@ -92,14 +87,18 @@ class Fed:
 
     def want(self, stage: str, count: int) -> NDArray[np.float64]:
         """Return the stage's responses to the first digits' maps, float64 (count, K, H, W)."""
-        if (stage, count) not in self._want:
-            i = int(stage[-1]) - 1
-            layer, padding = self.model.s[i], self.model.spec.s[i].padding
-            given = (self.maps[STAGES[stage]][:count], layer.reference, layer.c)
-            self._want[stage, count] = reference.s_response(
-                *(x.astype(np.float64) for x in given), threshold=layer.threshold, q=layer.q, padding=padding
-            )
-        return self._want[stage, count]
+        i = int(stage[-1]) - 1
+        layer, padding = self.model.s[i], self.model.spec.s[i].padding
+        given = (self.maps[STAGES[stage]][:count], layer.reference, layer.c)
+        return reference.s_response(
+            *(x.astype(np.float64) for x in given), threshold=layer.threshold, q=layer.q, padding=padding
+        )
+
+    def heard(self) -> dict[str, float]:
+        """Return the share of each S-layer's inputs that are not silent, and of all (Table 8)."""
+        heard = {stage: self.maps[layer] > 0 for stage, layer in STAGES.items()}
+        counts = sum(some.sum() for some in heard.values()) / sum(some.size for some in heard.values())
+        return {stage: float(some.mean()) for stage, some in heard.items()} | {"all": float(counts)}
 
 
 def error(got: NDArray[Any], want: NDArray[np.float64]) -> float:

@@ -4,7 +4,7 @@ Ikeda et al. (2011), section 5. They are there to be measured, not to recognise 
 silent border, one character at a time was what they were made for.
 """
 
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,42 +27,55 @@ _EVERYWHERE = 10**6  # DISC where no tap is left out
 _USUAL_THREADS = 64
 
 
-def paper_layouts(spec: NetworkSpec, planes: tuple[int, int, int]) -> dict[str, Layout]:
-    """Return the layout of UG .. US4 as the paper's kernels have them: float32, no border."""
-    layers = (spec.orientations, *planes)
-    counts = (2, *(k for own in layers for k in (own, own)))
-    names = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4")
-    return {name: Layout(k, spec.size(name), 0, k) for name, k in zip(names, counts, strict=False)}
+class Rung(NamedTuple):
+    """VERSION and kernel of ``s_paper.cu``, and what it is fed with."""
+
+    number: int
+    kernel: str
+    padded: bool = False  # planes are padded to whole warps
+    listed: bool = False  # a cell's inputs are a list in constant memory
+    defines: tuple[tuple[str, int], ...] = ()
+
+
+#: Rungs by name, in the order of the paper's Table 5; ``skip`` is ours.
+VERSIONS = {
+    "T1": Rung(1, "s_paper_t1"),  # one thread gathers one cell
+    "T3": Rung(3, "s_paper_t3"),  # a block is all planes of one place, inhibition with excitation
+    "T4": Rung(4, "s_paper_shared"),  # neighbouring places share their input in shared memory
+    "T5": Rung(5, "s_paper_shared", listed=True),
+    "T5, u > 0": Rung(5, "s_paper_shared", listed=True, defines=(("ZERO_TEST", 1),)),  # tests for silence
+    "B": Rung(5, "s_paper_shared", padded=True, listed=True),
+    "skip": Rung(6, "s_paper_skip", padded=True),  # inputs that are heard are listed first
+}
 
 
 class PaperS(LayerStep):
     """US1 .. US4 by one rung; ``places`` are the neighbouring cells that a block computes."""
 
     kind = "S"
-    rung: ClassVar[int]
-    kernel_name: ClassVar[str]
-    #: Whether planes are padded to whole warps.
-    padded: ClassVar[bool] = False
-    #: More that its kernel is built with.
-    defines: ClassVar[dict[str, str | int]] = {}
 
     def __init__(
-        self, machine: Machine, model: Model, layer: int, layouts: dict[str, Layout], places: int = 0
+        self,
+        machine: Machine,
+        model: Model,
+        layer: int,
+        layouts: dict[str, Layout],
+        version: str,
+        places: int,
     ) -> None:
         super().__init__(machine, model, layer, layouts, "fp32")
+        self.version, self.rung = version, VERSIONS[version]  # type: ignore[misc]
         self.taps = model.spec.s[layer].kernel
         a, self._theta, silence = s_constants(model.s[layer])
         self._c = np.ascontiguousarray(model.s[layer].c, dtype=np.float32)
-        self.stride = up(len(a), _WARP) if self.padded else len(a)
+        self.stride = up(len(a), _WARP) if self.rung.padded else len(a)
         if self.stride > _MOST_THREADS:
-            raise UsageError(
-                f"S version {self.version!r}: {len(a)} planes, a block has {_MOST_THREADS} threads"
-            )
+            raise UsageError(f"S version {version!r}: {len(a)} planes, a block has {_MOST_THREADS} threads")
         usual = max(1, _USUAL_THREADS // self.stride)
         self.places = places or max((n for n in self.choices() if n <= usual), default=1)
         if self.places not in self.choices():
             raise UsageError(
-                f"S version {self.version!r}: {self.places} places a block do not fit "
+                f"S version {version!r}: {self.places} places a block do not fit "
                 f"{self.writes}; choose {self.choices()[:1]} .. {self.choices()[-1:]}"
             )
         taps = np.zeros((self.taps**2, a.shape[1], self.stride), np.float32)
@@ -71,163 +84,75 @@ class PaperS(LayerStep):
         self._weights, self._silence = xp.asarray(taps), xp.asarray(np.asarray(silence))
         self._c_there = xp.asarray(self._c)
 
+    def split(self, batch: int) -> int:
+        """Return how many groups of threads share a place, so that few characters keep a GPU busy."""
+        if self.rung.number < 6:
+            return 1
+        wanted = _BUSY_THREADS // (batch * self.target.size**2 * self.stride)
+        most = min(max(1, wanted), _MOST_THREADS // self.stride, _MOST_GROUPS)
+        return 1 << (most.bit_length() - 1)
+
     @property
     def threads(self) -> int:
-        return self.places * self.stride
+        return 256 if self.rung.number == 1 else self.places * self.split(1) * self.stride
 
     def choices(self) -> list[int]:
+        """Return the places that a block may have; they play no part in T1."""
+        most = 1 if self.rung.number == 3 else self.target.size
+        if self.rung.number > 3:
+            most = min(most, _MOST_THREADS // (self.stride * self.split(1)))
         limit = getattr(self.machine, "shared", 48 * 1024)
-        most = min(self.target.size, _MOST_THREADS // self.stride)
-        return [n for n in range(1, most + 1) if self._shared(n) <= limit]
+        return [n for n in range(1, most + 1) if max(self._shared(n, s) for s in {1, self.split(1)}) <= limit]
 
-    def _shared(self, places: int) -> int:
-        return 0
+    def _shared(self, places: int, split: int) -> int:
+        """Return the bytes of shared memory of a block."""
+        if self.rung.number < 4:
+            return 0
+        if self.rung.number < 6:
+            return 4 * (places + self.taps - 1) * self.taps * self.source.planes
+        warps = split * self.stride // _WARP
+        listed = places * warps * up(-(-(self.taps**2) * self.source.planes // warps), _WARP)
+        return 4 * listed + 8 * places * warps + 2 * listed
 
-    def _grid(self, batch: int) -> tuple[int, int, int]:
-        strips = -(-self.target.size // self.places)
-        return self.target.size * strips, 1, batch
+    def scratch(self, batch: int) -> Forms:
+        return {"v": ((batch * self.target.size**2,), np.float32)} if self.rung.number == 1 else {}
 
     def _built(self, name: str, threads: int, shared: int = 0, **more: str | int) -> Kernel:
         defines: dict[str, str | int] = {
-            "VERSION": self.rung, "KSIZE": self.taps, "PAD": self.padding, "SIZE": self.source.size,
+            "VERSION": self.rung.number, "KSIZE": self.taps, "PAD": self.padding, "SIZE": self.source.size,
             "DEPTH": self.source.planes, "OUT": self.target.size, "PLANES": self.target.planes,
-            "STRIDE": self.stride, "DISC": connecting_area(self._c),
+            "STRIDE": self.stride, "DISC": connecting_area(self._c), **dict(self.rung.defines), **more,
         }  # fmt: skip
-        defines |= self.defines | more
-        registers = _REGISTERS if self.rung >= 4 else _MANY_REGISTERS
+        registers = _REGISTERS if self.rung.number >= 4 else _MANY_REGISTERS
         return Kernel("s_paper.cu", name, tuple(defines.items()), threads, shared, registers=registers)
 
-    def kernel(self) -> Kernel:
-        return self._built(self.kernel_name, self.threads, self._shared(self.places))
-
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        args = (source, self._weights, self._c_there, self._silence, target, self._theta)
-        return [Launch(self.kernel(), self._grid(batch), args)]
+        size, ends = self.target.size, (self._silence, target, self._theta)
+        if self.rung.number == 1:  # inhibition in a launch of its own
+            v, blocks = scratch["v"], -(-(size**2) // 256)
+            inhibition = self._built("s_paper_v", self.threads)
+            kernel = self._built(self.rung.kernel, self.threads)
+            cells = (-(-(size**2) * self.target.planes // 256), 1, batch)
+            return [Launch(inhibition, (blocks, 1, batch), (source, self._c_there, v)),
+                    Launch(kernel, cells, (source, self._weights, v, *ends))]  # fmt: skip
+        more: dict[str, str | int] = {"SPLIT": self.split(batch)} if self.rung.number == 6 else {}
+        more |= self._list() if self.rung.listed else {}
+        split = self.split(batch)
+        threads, shared = self.places * split * self.stride, self._shared(self.places, split)
+        kernel = self._built(self.rung.kernel, threads, shared, **more)
+        grid = (size * -(-size // self.places), 1, batch)
+        return [Launch(kernel, grid, (source, self._weights, self._c_there, *ends))]
 
-
-class T1(PaperS):
-    """One thread gathers one cell."""
-
-    version = "T1"
-    rung = 1
-    kernel_name = "s_paper_t1"
-
-    @property
-    def threads(self) -> int:
-        return 256
-
-    def scratch(self, batch: int) -> Forms:
-        return {"v": ((batch * self.target.size**2,), np.float32)}
-
-    def choices(self) -> list[int]:
-        """Return 1 .. the places that the usual threads make: they play no part."""
-        return list(range(1, self.target.size + 1))
-
-    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        cells = self.target.size**2
-        v = scratch["v"]
-        inhibition = self._built("s_paper_v", self.threads)
-        first = Launch(inhibition, (-(-cells // 256), 1, batch), (source, self._c_there, v))
-        args = (source, self._weights, v, self._silence, target, self._theta)
-        grid = (-(-cells * self.target.planes // 256), 1, batch)
-        return [first, Launch(self.kernel(), grid, args)]
-
-
-class T3(PaperS):
-    """A block is all planes of one place, inhibition with excitation."""
-
-    version = "T3"
-    rung = 3
-    kernel_name = "s_paper_t3"
-
-    def choices(self) -> list[int]:
-        return [1]
-
-
-class T4(PaperS):
-    """Neighbouring places share their input in shared memory."""
-
-    version = "T4"
-    rung = 4
-    kernel_name = "s_paper_shared"
-
-    def _shared(self, places: int) -> int:
-        return 4 * (places + self.taps - 1) * self.taps * self.source.planes
-
-
-class T5(T4):
-    """The list of a cell's inputs in constant memory."""
-
-    version = "T5"
-    rung = 5
-
-    def kernel(self) -> Kernel:
-        """Return the kernel, the list in its source."""
+    def _list(self) -> dict[str, str | int]:
+        """Return the list of a cell's inputs, for the kernel's source."""
         k, depth = self.taps, self.source.planes
         taps = [tap for tap in range(k * k) if self._c.flat[tap] > 0]
-        lists: dict[str, str | int] = {
+        return {
             "INPUTS": len(taps),
             "INPUTS_AT": ",".join(str((tap % k * k + tap // k) * depth) for tap in taps),
             "INPUTS_TAP": ",".join(str(tap * depth * self.stride) for tap in taps),
             "INPUTS_C": ",".join(f"{float(self._c.flat[tap]):.9e}f" for tap in taps),
         }
-        return self._built(self.kernel_name, self.threads, self._shared(self.places), **lists)
-
-
-class T5Heard(T5):
-    """As T5, silent inputs passed over."""
-
-    version = "T5, u > 0"
-    defines: ClassVar = {"ZERO_TEST": 1}
-
-
-class B(T5):
-    """As T5, planes padded to a multiple of 32 threads."""
-
-    version = "B"
-    padded = True
-
-
-class Skip(PaperS):
-    """Ours: inputs that are heard are listed, silent ones cost nothing."""
-
-    version = "skip"
-    rung = 6
-    kernel_name = "s_paper_skip"
-    padded = True
-
-    def split(self, batch: int) -> int:
-        """Return how many groups of threads share a place, so that few characters keep it busy."""
-        wanted = _BUSY_THREADS // (batch * self.target.size**2 * self.stride)
-        most = _MOST_THREADS // self.stride
-        return 1 << (min(max(1, wanted), most, _MOST_GROUPS).bit_length() - 1)
-
-    @property
-    def threads(self) -> int:
-        return self.places * self.split(1) * self.stride
-
-    def choices(self) -> list[int]:
-        most = _MOST_THREADS // (self.stride * self.split(1))
-        return [places for places in super().choices() if places <= most]
-
-    def _shared(self, places: int) -> int:
-        return max(self._bytes(places, split) for split in {1, self.split(1)})
-
-    def _bytes(self, places: int, split: int) -> int:
-        warps = split * self.stride // _WARP
-        listed = places * warps * up(-(-(self.taps**2) * self.source.planes // warps), _WARP)
-        return 4 * listed + 8 * places * warps + 2 * listed
-
-    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        split = self.split(batch)
-        threads, shared = self.places * split * self.stride, self._bytes(self.places, split)
-        kernel = self._built(self.kernel_name, threads, shared, SPLIT=split)
-        args = (source, self._weights, self._c_there, self._silence, target, self._theta)
-        return [Launch(kernel, self._grid(batch), args)]
-
-
-#: Rungs by name, in the order of the paper's Table 5; ``skip`` is ours.
-VERSIONS: dict[str, type[PaperS]] = {cls.version: cls for cls in (T1, T3, T4, T5, T5Heard, B, Skip)}
 
 
 def connecting_area(c: Any) -> int:
@@ -241,16 +166,22 @@ def connecting_area(c: Any) -> int:
 
 
 class Ladder(Shelf):
-    """The paper's S-layers as a shelf of steps; ``places`` a block by stage and version."""
+    """The paper's S-layers as a shelf of steps; ``places`` a block by stage and version.
+
+    Maps of UG .. US4 are as the paper's kernels have them: float32, no border.
+    """
 
     def __init__(
         self, machine: Machine, model: Model, places: dict[tuple[str, str], int] | None = None
     ) -> None:
         super().__init__(machine, model, "fp32")
-        self.layouts = paper_layouts(model.spec, model.planes)
+        spec: NetworkSpec = model.spec
+        counts = (2, *(k for own in (spec.orientations, *model.planes) for k in (own, own)))
+        names = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4")
+        self.layouts = {n: Layout(k, spec.size(n), 0, k) for n, k in zip(names, counts, strict=False)}
         self.places = dict(places or {})
 
     def step(self, stage: str, version: str) -> PaperS:
         """Return a step, made anew each time: ``places`` may have changed."""
         layer, places = int(stage[-1]) - 1, self.places.get((stage, version), 0)
-        return VERSIONS[version](self.machine, self.model, layer, self.layouts, places)
+        return PaperS(self.machine, self.model, layer, self.layouts, version, places)

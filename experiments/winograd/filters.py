@@ -1,22 +1,39 @@
 """Filters transformed on the device, threads in the orders of Lee and Kwak's Algorithm 1."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from experiments.winograd.dense import Dense
 from neocog.cuda.kernel import Array, Kernel, Launch
+from neocog.cuda.winograd import Convolution
+from neocog.errors import UsageError
 
-Indexing = Literal["channel-wise", "thread-wise", "channel-wise, own banks"]
-#: The two orders that the paper compares, and the first without its conflicts of banks.
+Indexing = Literal["channel-wise", "thread-wise"]
+#: The two orders that the paper compares.
 INDEXINGS: tuple[Indexing, ...] = ("channel-wise", "thread-wise")
-OWN_BANKS: Indexing = "channel-wise, own banks"
-ORDERS: tuple[Indexing, ...] = (*INDEXINGS, OWN_BANKS)
 #: Threads of a block along the channels that lie side by side in U (Algorithm 1: along filters, K),
 #: and along the others (lines 2 and 3).
 BLOCK_FAST, BLOCK_SLOW = 64, 8
 WARP = 32
 _THREADS = BLOCK_FAST * BLOCK_SLOW
+
+
+@dataclass(frozen=True)
+class Dense(Convolution):
+    """A `Convolution` of a dense layer; its inputs are transformed by the paper's two orders too."""
+
+    most: int = 2 << 30
+    thread_wise: bool = False  # neighbouring threads transform the sub-inputs of one tile: no part of size m
+
+    def __post_init__(self) -> None:
+        if self.thread_wise and self.m in self.split.sizes:
+            raise UsageError(f"parts {self.split.sizes} share inputs with tiles of {self.m}x{self.m}")
+
+    def _order(self) -> tuple[int, int, dict[str, int]]:
+        if self.thread_wise:
+            return self.tiles * len(self.split.sizes), 1, {"THREAD_WISE": 1}
+        return super()._order()
 
 
 def filter_grid(indexing: Indexing, fast: int, slow: int, subfilters: int) -> tuple[int, int, int]:
@@ -34,23 +51,6 @@ def filter_split_shared(plan: Dense) -> int:
     largest = plan.split.groups[0].size
     held = (largest * largest + (plan.m + largest - 1) * largest) | 1
     return _THREADS * held * 4
-
-
-def filter_split_kernel(
-    plan: Dense, indexing: Indexing, *, census: bool = False, paper_layout: bool = False
-) -> Kernel:
-    """Return the kernel of :func:`filter_split`."""
-    defines: tuple[tuple[str, int | float | str], ...] = (
-        *plan.geometry(),
-        ("INDEXING", ORDERS.index(indexing)),
-        ("CENSUS", int(census)),
-        ("CHANNELS_FAST", int(plan.on_tensor_cores and not paper_layout)),
-        *((("PAPER_LAYOUT", 1),) if paper_layout else ()),
-    )
-    name = "filter_census" if census else "filter_split"
-    shared = filter_split_shared(plan)
-    arch = 80 if plan.operand == "tf32" else 75
-    return Kernel("winograd_filters.cu", name, defines, _THREADS, shared, arch, registers=128)
 
 
 def filter_split(
@@ -71,10 +71,17 @@ def filter_split(
     """
     planes, channels = w.shape[:2]
     along_channels = plan.on_tensor_cores and not paper_layout
+    defines: tuple[tuple[str, int | float | str], ...] = (
+        *plan.geometry(), ("INDEXING", INDEXINGS.index(indexing)), ("CENSUS", int(census is not None)),
+        ("CHANNELS_FAST", int(along_channels)), *((("PAPER_LAYOUT", 1),) if paper_layout else ()),
+    )  # fmt: skip
+    name = "filter_split" if census is None else "filter_census"
+    kernel = Kernel(
+        "winograd_filters.cu", name, defines, _THREADS, filter_split_shared(plan), 75, registers=128
+    )
     sides = (channels, planes) if along_channels else (planes, channels)
-    grid = filter_grid(indexing, *sides, len(plan.split.sizes) ** 2)
-    kernel = filter_split_kernel(plan, indexing, census=census is not None, paper_layout=paper_layout)
     ends = (w, u) if census is None else (w, u, census)
+    grid = filter_grid(indexing, *sides, len(plan.split.sizes) ** 2)
     return Launch(kernel, grid, (*ends, np.int32(planes), np.int32(channels)))
 
 

@@ -1,24 +1,22 @@
-"""Ours of ``bench winograd`` on a GPU: every way is held against float64, then timed.
+"""``bench winograd`` on a GPU: every way, and cuDNN and FFT, held against float64, then timed.
 
 Passes of one graph go through copies of input and filters that together exceed the L2 cache, so
 that no pass finds what it reads there; a real network would have other layers in between.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import product
+from itertools import count, product
 from typing import Any
 
 import numpy as np
 
 from experiments.harness.run import synchronise, tried
-from experiments.winograd import layers
 from experiments.winograd.count import seconds
-from experiments.winograd.filters import ORDERS, Indexing, filter_split
-from experiments.winograd.layers import BOTH_HALVES, LAYOUTS, TOLERANCE, Data, Way
-from neocog.cuda.kernel import Array, Kernel, Launch
+from experiments.winograd.filters import INDEXINGS, Indexing, filter_split
+from experiments.winograd.layers import KERNEL, TOLERANCE, Data, Way, in_paper_layout
+from neocog.cuda.kernel import Array, Launch
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.errors import NeocogError
@@ -29,8 +27,13 @@ _PASSES = 16  # least passes of a graph whose passes are short
 _SHORT = 200.0  # microseconds
 _TURN = 3.0  # milliseconds of one measurement, about
 ROUNDS = 7
+#: Order of threads with inputs transformed thread-wise too.
+BOTH_HALVES = "thread-wise, inputs too"
+#: What the transform of filters alone writes, and whether that is the paper's layout.
+LAYOUTS = {"filters (K, C, 7, 7)": False, "the paper's layout (C, K, n, n, sub-filters)": True}
 #: Largest error of filters that a kernel transforms in float32.
 FILTER_TOLERANCE = 1e-5
+_MOST_SPECTRUM = 8 << 30  # bytes of spectra that are tried
 
 
 def copies_of(working: float) -> int:
@@ -39,8 +42,7 @@ def copies_of(working: float) -> int:
 
 def passes_of(copies: int, microseconds: float) -> int:
     """Return passes of a graph: all copies, and many if they are short."""
-    least = _PASSES if microseconds < _SHORT else 1
-    return copies * math.ceil(least / copies)
+    return copies * math.ceil((_PASSES if microseconds < _SHORT else 1) / copies)
 
 
 def turns(ms: float) -> int:
@@ -48,98 +50,59 @@ def turns(ms: float) -> int:
     return max(1, min(50, round(_TURN / max(ms, 1e-3))))
 
 
+def right(error: float, most: float = TOLERANCE) -> float:
+    if not error < most:
+        raise NeocogError(f"wrong by {error:.1e} of the largest: not timed")
+    return error
+
+
 class Ours:
     """One layer at one batch size on a GPU; a time is the median of ``rounds``."""
 
     def __init__(self, gpu: Gpu, data: Data, *, rounds: int = ROUNDS) -> None:
         self.gpu, self.data, self.rounds = gpu, data, rounds
-        self._inputs: dict[bool, Array] = {}
 
     def rows(self, ways: Sequence[Way], chosen: Way) -> Iterator[dict[str, Any]]:
         """Yield a row for each way with filters transformed before."""
         for way in ways:
-            plan, batch = way.plan(self.data.layer), self.data.batch
-            if way.cached and plan.images_at_a_time(batch) == batch:
-                continue  # one piece: the same as without
-            found = self._tried(self._fixed, way)
-            yield {**self._about(way), "chosen": way == chosen, **found}
+            per_output = way.plan(self.data.layer).split.per_output(way.m, self.data.layer.size)
+            more = {"chosen": way == chosen, "multiplications": per_output}
+            yield self._row(way, self._fixed) | more
 
     def changing(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
         """Yield rows of the convolution with filters that change, in each order of threads."""
         for way in ways:
-            shared = way.m in way.sizes  # tiles and parts of one size have no such order
-            for order in (*ORDERS, *(() if shared else (BOTH_HALVES,))):
-                row = self._tried(self._changing, way, order)
-                yield {**self._about(way), "indexing": order, **row}
+            both = () if way.m in way.sizes else (BOTH_HALVES,)  # tiles and parts of one size: no such order
+            for order in (*INDEXINGS, *both):
+                yield self._row(way, self._changing, order) | {"indexing": order}
 
-    def filters(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
-        """Yield rows of the transform of the filters alone, in each way that there is."""
-        for way, (kernel, paper_layout) in product(ways, LAYOUTS.items()):
-            for indexing in ORDERS:
-                row = self._tried(self._split_alone, way, indexing, paper_layout)
-                yield {**self._about(way), "kernel": kernel, "indexing": indexing, **row}
+    def filters(self, way: Way) -> Iterator[dict[str, Any]]:
+        """Yield rows of the transform of the filters alone, in each layout and order."""
+        for (layout, paper), indexing in product(LAYOUTS.items(), INDEXINGS):
+            yield self._row(way, self._alone, indexing, paper) | {"layout": layout, "indexing": indexing}
 
-    def kernels(self, ways: Sequence[Way], changing: Sequence[Way]) -> set[Kernel]:
-        """Return every kernel that the rows take; no array is needed to name them."""
-        found: set[Kernel] = set()
-        for way in {*ways, *changing}:
-            plan = way.plan(self.data.layer)
-            nothing = dict.fromkeys(plan.scratch(1))
-            launches = self._launches(way, None, None, None, nothing)
-            if way in changing:
-                launches += [
-                    filter_split(plan, self.data.w, None, order, paper_layout=paper)
-                    for order, paper in product(ORDERS, LAYOUTS.values())
-                ]
-                if way.m not in way.sizes:
-                    launches += self._launches(way, None, None, None, nothing, thread_wise=True)
-            found |= {launch.kernel for launch in launches}
-        return found
+    def _row(self, way: Way, work: Callable[..., dict[str, Any]], *more: Any) -> dict[str, Any]:
+        found = tried(partial(work, way, *more), partial(synchronise, self.gpu))
+        return {"layer": self.data.layer.name, "batch": self.data.batch, "way": way.name, **found}
 
-    def _launches(
-        self, way: Way, x: Array, u: Array, y: Array, scratch: Any, *, thread_wise: bool = False
-    ) -> list[Launch]:
-        plan = replace(way.plan(self.data.layer), thread_wise=thread_wise)
-        return plan.launches(self.data.batch, x, u, y, scratch, self.gpu.processors)
+    def _copies(self, array: Array, copies: int) -> list[Array]:
+        first = self.gpu.xp.asarray(array)
+        return [first, *(first.copy() for _ in range(copies - 1))]
 
-    def _about(self, way: Way) -> dict[str, Any]:
-        layer = self.data.layer
-        return {
-            "layer": layer.name, "batch": self.data.batch, "way": way.name, "precision": way.precision,
-            "multiplications": way.plan(layer).split.per_output(way.m, layer.size),
-        }  # fmt: skip
-
-    def _tried(self, run: Any, way: Way, *more: Any) -> dict[str, Any]:
-        return {"us": None, **tried(partial(run, way, *more), partial(synchronise, self.gpu))}
-
-    # -- arrays ------------------------------------------------------------------------------------
-    def _maps(self, way: Way, copies: int) -> tuple[list[Array], Array]:
-        """Copies of the input, and an output that holds no answer yet."""
-        xp, layer = self.gpu.xp, self.data.layer
-        half = way.operand == "fp16"
-        if half not in self._inputs:
-            self._inputs[half] = xp.asarray(self.data.x.astype(np.float16) if half else self.data.x)
-        x = self._inputs[half]
-        shape = (self.data.batch, layer.size, layer.size, layer.planes)
-        y = xp.zeros(shape, np.float16 if half else np.float32)
+    def _passes(
+        self, way: Way, x: list[Array], u: list[Array], *, thread_wise: bool = False
+    ) -> tuple[Array, list[list[Launch]]]:
+        """Return an output that holds no answer yet, and the launches of a pass by copy."""
+        plan, layer = way.plan(self.data.layer, thread_wise=thread_wise), self.data.layer
+        y = self.gpu.xp.zeros((self.data.batch, layer.size, layer.size, layer.planes), np.float32)
         y[...] = np.nan
-        return [x, *(x.copy() for _ in range(copies - 1))], y
+        scratch = {name: self.gpu.xp.zeros(*form) for name, form in plan.scratch(self.data.batch).items()}
+        return y, [plan.launches(self.data.batch, xi, ui, y, scratch, self.gpu.processors)
+                   for xi, ui in zip(x, u, strict=True)]  # fmt: skip
 
-    def free(self) -> None:
-        self._inputs.clear()
-        pool = getattr(self.gpu.xp, "get_default_memory_pool", None)
-        if pool is not None:
-            pool().free_all_blocks()
-
-    def _scratch(self, way: Way) -> dict[str, Array]:
-        forms = way.plan(self.data.layer).scratch(self.data.batch)
-        return {name: self.gpu.xp.zeros(*form) for name, form in forms.items()}
-
-    def _error(self, y: Array, precision: str) -> float:
-        error = self.data.error(y[self.data.checked].get())
-        if not error < TOLERANCE[precision]:
-            raise NeocogError(f"wrong by {error:.1e} of the largest output: not timed")
-        return error
+    def _error(self, y: Array, passes: list[list[Launch]]) -> float:
+        enqueue(self.gpu, passes[-1])
+        return right(self.data.error(y[self.data.checked].get()))
 
     def _time(self, passes: Sequence[list[Launch]], count: int) -> float:
         def record() -> None:
@@ -149,56 +112,107 @@ class Ours:
         timed = Timed(self.gpu, record)
         return 1e3 * timed.median(self.rounds, turns(timed.elapsed())) / count
 
-    # -- what is timed -----------------------------------------------------------------------------
     def _fixed(self, way: Way) -> dict[str, Any]:
         plan = way.plan(self.data.layer)
-        u = self.gpu.xp.asarray(plan.filters(self.gpu.xp.asarray(self.data.w)))
+        u = plan.filters(self.gpu.xp.asarray(self.data.w))
         copies = copies_of(self.data.x.nbytes + u.nbytes)
-        x, y = self._maps(way, copies)
-        scratch = self._scratch(way)
-        sets = [u, *(u.copy() for _ in range(copies - 1))]
-        passes = [self._launches(way, xi, ui, y, scratch) for xi, ui in zip(x, sets, strict=True)]
-        enqueue(self.gpu, passes[-1])
-        error = self._error(y, way.precision)
-        floor = 1e6 * seconds(plan, self.data.batch)
-        us = self._time(passes, passes_of(copies, floor))
-        return {"us": us, "error": error, "launches": len(passes[0]), "floor_us": floor}
+        y, passes = self._passes(way, self._copies(self.data.x, copies), self._copies(u, copies))
+        error, floor = self._error(y, passes), 1e6 * seconds(plan, self.data.batch)
+        return {"us": self._time(passes, passes_of(copies, floor)), "error": error, "floor_us": floor}
 
     def _changing(self, way: Way, order: str) -> dict[str, Any]:
         plan, both = way.plan(self.data.layer), order == BOTH_HALVES
-        indexing: Indexing = "thread-wise" if both else order  # type: ignore[assignment]
-        shape = (plan.split.multiplications(plan.m), plan.shape.planes, plan.channels)
-        u = self.gpu.xp.zeros(shape, np.float32)
+        indexing: Indexing = "channel-wise" if order == "channel-wise" else "thread-wise"
+        u = self.gpu.xp.zeros(
+            (plan.split.multiplications(plan.m), plan.shape.planes, plan.channels), np.float32
+        )
         copies = copies_of(self.data.x.nbytes + self.data.w.nbytes)
-        x, y = self._maps(way, copies)
-        w = [self.gpu.xp.asarray(self.data.w)]
-        w += [w[0].copy() for _ in range(copies - 1)]
-        scratch = self._scratch(way)
-        transforms = [[filter_split(plan, wi, u, indexing)] for wi in w]
-        passes = [
-            first + self._launches(way, xi, u, y, scratch, thread_wise=both)
-            for first, xi in zip(transforms, x, strict=True)
-        ]
-        enqueue(self.gpu, passes[-1])
-        error = self._error(y, way.precision)
+        y, rest = self._passes(way, self._copies(self.data.x, copies), [u] * copies, thread_wise=both)
+        transforms = [[filter_split(plan, w, u, indexing)] for w in self._copies(self.data.w, copies)]
+        passes = [first + more for first, more in zip(transforms, rest, strict=True)]
+        error = self._error(y, passes)
         us = self._time(passes, passes_of(copies, 1e6 * seconds(plan, self.data.batch)))
         alone = self._time(transforms, passes_of(copies, 1.0))
         return {"us": us, "filters_us": alone, "share": alone / us, "error": error}
 
-    def _split_alone(self, way: Way, indexing: Indexing, paper_layout: bool) -> dict[str, Any]:
+    def _alone(self, way: Way, indexing: Indexing, paper_layout: bool) -> dict[str, Any]:
         xp, plan = self.gpu.xp, way.plan(self.data.layer)
         given = xp.asarray(self.data.w)
         wanted = plan.filters(given)
         if paper_layout:
-            wanted = layers.in_paper_layout(plan, wanted, *given.shape[:2])
-        u = xp.zeros(wanted.shape, wanted.dtype)
-        moved = given.nbytes + wanted.nbytes
-        copies = copies_of(moved)
+            wanted = in_paper_layout(plan, wanted, *given.shape[:2])
+        u, copies = xp.zeros(wanted.shape, wanted.dtype), copies_of(given.nbytes + wanted.nbytes)
         split = partial(filter_split, plan, u=u, indexing=indexing, paper_layout=paper_layout)
-        passes = [[split(w=given.copy())] for _ in range(copies)]
+        passes = [[split(w=w)] for w in self._copies(given, copies)]
         enqueue(self.gpu, passes[-1])
-        error = float(abs(u - wanted).max() / abs(wanted).max())
-        if not error < FILTER_TOLERANCE:
-            raise NeocogError(f"filters are wrong by {error:.1e}: not timed")
-        us = self._time(passes, passes_of(copies, 1.0))
-        return {"us": us, "error": error, "gigabytes_s": moved / us / 1e3}
+        error = right(float(abs(u - wanted).max() / abs(wanted).max()), FILTER_TOLERANCE)
+        return {"us": self._time(passes, passes_of(copies, 1.0)), "error": error}
+
+
+class Peers:
+    """The same layer in PyTorch: cuDNN, and FFT."""
+
+    def __init__(self, data: Data, *, rounds: int = ROUNDS) -> None:
+        import torch
+
+        from experiments.network.peers import set_precision
+
+        self.torch, self.data, self.rounds = torch, data, rounds
+        inside = slice(KERNEL // 2, KERNEL // 2 + data.layer.size)
+        x = np.ascontiguousarray(data.x[:, inside, inside].transpose(0, 3, 1, 2))
+        self._x, self._w = torch.from_numpy(x).cuda(), torch.from_numpy(data.w).cuda()
+        set_precision("fp32")
+
+    def rows(self) -> list[dict[str, Any]]:
+        about = {"layer": self.data.layer.name, "batch": self.data.batch}
+        return [about | {"way": way} | tried(run, self.torch.cuda.synchronize)
+                for way, run in (("cuDNN", self._cudnn), ("FFT", self._fft))]  # fmt: skip
+
+    def _cudnn(self) -> dict[str, Any]:
+        """The better of both memory formats."""
+        copies, found = copies_of(4 * (self._x.numel() + self._w.numel())), []
+        for form in (self.torch.contiguous_format, self.torch.channels_last):
+            calls: list[Callable[[], Any]] = []
+            for _ in range(copies):
+                x, w = (t.to(t.dtype, copy=True, memory_format=form) for t in (self._x, self._w))
+                calls.append(partial(self.torch.nn.functional.conv2d, x, w, padding=KERNEL // 2))
+            found.append(self._time(calls))
+        return min(found, key=lambda one: float(one["us"]))
+
+    def _fft(self) -> dict[str, Any]:
+        """Spectra of whole maps; those of the filters are taken before, as they stay the same."""
+        torch, layer, border = self.torch, self.data.layer, KERNEL // 2
+        least = layer.size + KERNEL - 1
+        # cuFFT does best with even products of 2, 3, 5 and 7: these divide a high power of 210
+        side = next(size for size in count(least + least % 2, 2) if pow(210, 20, size) == 0)
+        places = side * (side // 2 + 1)
+        spectrum = places * layer.channels * layer.planes * 8
+        if spectrum > _MOST_SPECTRUM:
+            raise NeocogError(f"spectra of the filters take {spectrum >> 30} GB: not tried")
+        w = torch.fft.rfft2(self._w, s=(side, side)).conj().permute(2, 3, 1, 0)
+        w = w.reshape(places, layer.channels, layer.planes).contiguous()
+
+        def convolve(x: Any, w: Any) -> Any:
+            padded = torch.nn.functional.pad(x, (border, side - layer.size - border) * 2)
+            seen = torch.fft.rfft2(padded).permute(2, 3, 0, 1).reshape(places, -1, layer.channels)
+            y = torch.bmm(seen, w).reshape(side, side // 2 + 1, -1, layer.planes)
+            out = torch.fft.irfft2(y.permute(2, 3, 0, 1), s=(side, side))
+            return out[:, :, : layer.size, : layer.size].contiguous()
+
+        copies = copies_of(self._x.numel() * 4 + spectrum)
+        return self._time([partial(convolve, self._x.clone(), w.clone()) for _ in range(copies)])
+
+    def _time(self, calls: list[Callable[[], Any]]) -> dict[str, Any]:
+        """Microseconds of a call, the calls taken in turn, and its error; checked first."""
+        from experiments.network.peers import Graph
+
+        with self.torch.no_grad():
+            y = calls[0]()[self.data.checked].permute(0, 2, 3, 1)
+        error, copies = right(self.data.error(y.float().cpu().numpy())), len(calls)
+
+        def graph(count: int) -> Graph:
+            return Graph(lambda: [calls[i % copies]() for i in range(count)][-1])
+
+        passes = passes_of(copies, 1e3 * graph(copies).elapsed(1) / copies)
+        whole = graph(passes)
+        return {"us": 1e3 * whole.median(self.rounds, turns(whole.elapsed(1))) / passes, "error": error}

@@ -1,36 +1,24 @@
 """The layers of Lee and Kwak's Table 2, and the ways that ``bench winograd`` runs them."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.winograd.count import Count, choose, counts, direct_flops, seconds
-from experiments.winograd.dense import Dense
+from experiments.winograd.count import choose, counts, seconds
+from experiments.winograd.filters import Dense
 from neocog.cuda.winograd import Shape, Split
 from neocog.network.arrays import array_module
 
 KERNEL = 7
 BATCHES = (1, 16, 64)
 #: Largest error that is let pass, of the largest output.
-TOLERANCE = {"fp32": 5e-5, "tf32": 2e-2, "fp16": 2e-2}
-#: The paper's figure for a whole convolution, channel-wise against thread-wise (its section IV).
-PAPER_GAIN = "11-15 %"
-#: Bytes of V and W that a way in pieces works on at a time.
-CACHED_BYTES = 30 << 20
-#: Order of threads with inputs transformed thread-wise too.
-BOTH_HALVES = "thread-wise, inputs too"
-#: What the transform of filters alone writes, and whether that is the paper's layout.
-LAYOUTS = {
-    "Algorithm 1, filters (K, C, 7, 7)": False,
-    "Algorithm 1, the paper's layout (C, K, n, n, sub-filters)": True,
-}
+TOLERANCE = 5e-5
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """A layer of Table 2: rows (and columns) of the output, channels in and out."""
 
     size: int
@@ -41,65 +29,44 @@ class Layer:
     def name(self) -> str:
         return f"{self.size}x{self.size} {self.channels}->{self.planes}"
 
-    def shape(self, *, half: bool = False) -> Shape:
-        """Return it for a plan; the input has its padding of 3 as a border."""
-        width = self.size + KERNEL - 1
-        return Shape(KERNEL, width, self.channels, self.planes, int(half), int(half))
+    @property
+    def shape(self) -> Shape:
+        """Its shape for a plan; the input has its padding of 3 as a border."""
+        return Shape(KERNEL, self.size + KERNEL - 1, self.channels, self.planes)
 
 
 LAYERS = (Layer(56, 96, 96), Layer(28, 96, 192), Layer(14, 192, 384), Layer(7, 384, 768))
 
 
 class Way(NamedTuple):
-    """A way to compute a layer; ``cached``: so many images that V and W stay in the L2 cache."""
+    """A way to compute a layer in float32."""
 
     what: str
     sizes: tuple[int, ...]
     m: int
-    operand: str = "tf32x3"
-    cached: bool = False
-
-    @property
-    def precision(self) -> str:
-        return "fp32" if self.operand in ("tf32x3", "fp16x3") else self.operand
 
     @property
     def name(self) -> str:
-        split = "+".join(map(str, self.sizes))
-        cores = ", global on CUDA cores" if self.operand == "fp32" else ""
-        if self.operand == "fp16x3":
-            cores = ", pairs of halves (range known)"
-        pieces = ", in pieces that stay in the L2 cache" if self.cached else ""
-        return f"{self.what}: {split}, tiles {self.m}x{self.m}{cores}{pieces}"
+        return f"{self.what}: {'+'.join(map(str, self.sizes))}, tiles {self.m}x{self.m}"
 
-    def plan(self, layer: Layer) -> Dense:
-        """Return how a layer is computed; half maps go with half operands."""
-        shape = layer.shape(half=self.operand == "fp16")
-        most = CACHED_BYTES if self.cached else Dense.most
-        return Dense(shape, Split(KERNEL, self.sizes), self.m, self.operand, most)
+    def plan(self, layer: Layer, *, thread_wise: bool = False) -> Dense:
+        split = Split(KERNEL, self.sizes)
+        return Dense(layer.shape, split, self.m, "tf32x3", thread_wise=thread_wise)
 
 
 PAPER_WAY = Way("3x3 parts and the rest (the paper's)", (3, 3, 1), 2)
-SHARED = "shared input transform"
 WAYS = (
-    Way(SHARED, (4, 4), 4), Way(SHARED, (4, 4), 4, cached=True), Way("4+3 split", (4, 3), 4),
-    Way("4+3 split", (4, 3), 2), Way(SHARED, (4, 4), 4, "fp16x3"), Way("4+3 split", (4, 3), 4, "fp16x3"),
-    Way("4+3 split", (4, 3), 2, "fp16x3"), Way("3x3 parts and the rest", (3, 3, 1), 4), PAPER_WAY,
-    Way("padded to 9x9", (3, 3, 3), 4), Way(SHARED, (3, 3, 3), 3), Way(SHARED, (4, 4), 4, "fp32"),
-    Way("4+3 split", (4, 3), 4, "fp32"), Way(SHARED, (4, 4), 4, "tf32"), Way("4+3 split", (4, 3), 2, "tf32"),
-    Way(SHARED, (4, 4), 4, "fp16"), Way("4+3 split", (4, 3), 2, "fp16"),
+    Way("shared input transform", (4, 4), 4), Way("4+3 split", (4, 3), 4), Way("4+3 split", (4, 3), 2),
+    Way("3x3 parts and the rest", (3, 3, 1), 4), PAPER_WAY, Way("padded to 9x9", (3, 3, 3), 4),
+    Way("shared input transform", (3, 3, 3), 3),
 )  # fmt: skip
-#: What ``--quick`` runs.
-QUICK_WAYS = (*WAYS[:1], *WAYS[2:4], *(way for way in WAYS[4:] if way.what == SHARED and way.sizes == (4, 4)))
 
 
 def chosen_way(layer: Layer, batch: int) -> Way:
-    """Return the float32 way that the count chooses, before anything is timed."""
-    plan = choose(layer.shape(), batch)
-    for way in WAYS:
-        if not way.cached and (way.sizes, way.m, way.operand) == (plan.split.sizes, plan.m, plan.operand):
-            return way
-    return Way("chosen by count", plan.split.sizes, plan.m)
+    """Return the way that the count chooses, before anything is timed."""
+    plan = choose(layer.shape, batch)
+    known = (way for way in WAYS if (way.sizes, way.m) == (plan.split.sizes, plan.m))
+    return next(known, Way("chosen by count", plan.split.sizes, plan.m))
 
 
 class Data:
@@ -122,8 +89,7 @@ class Data:
 
     def error(self, y: NDArray[Any]) -> float:
         """Return the largest error of the checked images, of the largest; infinite for NaN."""
-        gap = float(np.abs(y.astype(np.float64) - self._wanted).max())
-        gap /= float(np.abs(self._wanted).max())
+        gap = float(np.abs(y.astype(np.float64) - self._wanted).max() / np.abs(self._wanted).max())
         return gap if np.isfinite(gap) else float("inf")
 
 
@@ -149,30 +115,17 @@ def in_paper_layout(plan: Dense, u: Any, planes: int, channels: int) -> Any:
     return out.reshape(channels, planes, most, most, side * side)
 
 
-def count_rows(batches: tuple[int, ...] = BATCHES) -> list[dict[str, Any]]:
-    """Return operations, bytes and least time on an H200 of every way of every layer."""
+def count_rows(batches: Sequence[int] = BATCHES) -> list[dict[str, Any]]:
+    """Return operations, bytes and least time on an H200 of the chosen way of every layer."""
     rows = []
-    for layer in LAYERS:
-        for batch in batches:
-            chosen = chosen_way(layer, batch)
-            for way in dict.fromkeys((*WAYS, chosen)):
-                if way.cached:  # the same work
-                    continue
-                plan = way.plan(layer)
-                steps = counts(plan, batch)
-                rows.append({
-                    "layer": layer.name, "batch": batch, "way": way.name, "precision": way.precision,
-                    "chosen": way == chosen,
-                    "multiplications": plan.split.per_output(way.m, layer.size),
-                    "direct_gflop": direct_flops(plan, batch) / 1e9,
-                    "steps": [_step(step, plan, steps) for step in steps],
-                    "floor_us": 1e6 * seconds(plan, batch),
-                })  # fmt: skip
+    for layer, batch in product(LAYERS, batches):
+        way = chosen_way(layer, batch)
+        plan = way.plan(layer)
+        steps, taps = counts(plan, batch), KERNEL**2 * layer.channels * layer.planes
+        rows.append({
+            "layer": layer.name, "batch": batch, "way": way.name,
+            "direct_gflop": 2e-9 * taps * layer.size**2 * batch, "gflop": 1e-9 * steps[1].flops,
+            "megabytes": 1e-6 * sum(step.bytes for step in steps),
+            "between_megabytes": 1e-6 * steps[1].between, "floor_us": 1e6 * seconds(plan, batch),
+        })  # fmt: skip
     return rows
-
-
-def _step(step: Count, plan: Dense, steps: tuple[Count, ...]) -> dict[str, Any]:
-    return {
-        "step": step.name, "gflop": step.flops / 1e9, "megabytes": step.bytes / 1e6,
-        "between_megabytes": step.between / 1e6, "floor_us": 1e6 * step.seconds(plan, steps[1].between),
-    }  # fmt: skip

@@ -279,7 +279,7 @@ def _drawn(drawing: drawings.Drawing, pens: tuple[int, int] = (3, 11), by_hand_o
     return draw
 
 
-#: Kinds to learn from, with their shares; ``experiments/accuracy/reject.py`` measures what passes.
+#: Kinds to learn from, with their shares; ``experiments/accuracy/reject.py`` of commit bfe9938 measures it.
 KINDS: dict[str, tuple[Draw, float]] = {
     "letter": (letter, 7), "sign": (sign, 3.5), "word": (word, 1.5),
     "pair": (partial(side_by_side, count=2), 3), "part_of_next": (part_of_next, 1),

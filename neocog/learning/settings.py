@@ -1,6 +1,7 @@
 """How a network learns by gradient: settings, and how strongly digits are changed.
 
-The defaults were compared with others on validation digits by ``experiments/learning/finetune.py``.
+The defaults were compared with others on validation digits by ``experiments/learning/finetune.py`` of
+commit bfe9938.
 """
 
 import math

@@ -32,7 +32,7 @@ _BLOCK = 2000
 _LEAST = 25 * 255  # a picture with less ink is seen again
 
 
-# how often each is done; see ``experiments/learning/finetune.py``, which measures variants
+# how often each is done; see ``experiments/learning/finetune.py`` of commit bfe9938, which measures variants
 _DRAWN = 0.2  # an allograph is drawn in place of a digit that was written
 _BY_PATH = 0.8  # written anew by the path of the pen, where it is known
 _TRACED = 0.15  # strokes of a scan are found and written anew

@@ -1,71 +1,15 @@
-"""Pictures that attack their reader: damaged at random, and bombs of every format."""
+"""Pictures that attack their reader: bombs of every format."""
 
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
 from PIL import Image
 
-from neocog.vision.decode import FORMATS
-from tests.support import file_of, page, scene
+from tests.support import file_of, scene
 
 Case = tuple[str, bytes]  # the name of a file, and what it holds
 Tag = tuple[int, int, int, int]  # of a TIFF: number, type, count, value
-_SUFFIX = {"PNG": "png", "JPEG": "jpg", "TIFF": "tif", "BMP": "bmp", "GIF": "gif", "PPM": "ppm",
-           "WEBP": "webp", "JPEG2000": "jp2"}  # fmt: skip
-_HUGE = (0x7FFFFFFF, 0xFFFFFFFF, 65_535, 1 << 20, 0)
-
-
-def whole(kind: str) -> bytes:
-    """A picture of two digits in a format."""
-    picture = Image.fromarray(page("12")).convert("RGB").resize((90, 60))
-    more = {"save_all": True, "append_images": [picture]} if kind in ("TIFF", "GIF") else {}
-    return file_of(picture, kind, **more)
-
-
-def damaged(count: int, *, seed: int = 0) -> Iterator[Case]:
-    """Yield so many pictures, every format in turn, each damaged in one of five ways."""
-    random = np.random.default_rng(seed)
-    formats = {kind: whole(kind) for kind in FORMATS}
-    for number in range(count):
-        kind = list(formats)[number % len(formats)]
-        way = ("flipped", "cut", "swapped", "lying", "noisy")[number // len(formats) % 5]
-        data = bytearray(formats[kind])
-        _damage(data, way, random)
-        yield f"{number:04}-{way}.{_SUFFIX[kind]}", bytes(data)
-
-
-def changed(
-    data: bytes | bytearray, random: np.random.Generator, *, flips: Any, reach: int, cut: bool = False
-) -> bytes:
-    """Return data with so many bits flipped among its first bytes, perhaps cut at some place."""
-    out = bytearray(data[: random.integers(1, len(data))] if cut else data)
-    for _ in range(flips):
-        out[random.integers(min(reach, len(out)))] ^= 1 << random.integers(8)
-    return bytes(out)
-
-
-def _damage(data: bytearray, way: str, random: np.random.Generator) -> None:
-    if way == "flipped":  # a few bits, half of the time near the beginning
-        reach = len(data) if random.random() < 0.5 else 200
-        data[:] = changed(data, random, flips=random.integers(1, 9), reach=reach)
-    elif way == "cut":
-        del data[random.integers(1, len(data)) :]
-    elif way == "swapped":  # two stretches change places, or one is there twice
-        size = int(random.integers(4, max(5, len(data) // 4)))
-        first, second = (slice(at, at + size) for at in random.integers(0, len(data) - size, 2).tolist())
-        data[first], data[second] = data[second], data[first]
-        if random.random() < 0.5:
-            data[first.start : first.start] = data[second]
-    elif way == "lying":  # a number of the header becomes huge
-        form = ("<H", ">H", "<I", ">I")[random.integers(4)]
-        value = int(random.choice(_HUGE)) & (0xFFFFFFFF if form[1] == "I" else 0xFFFF)
-        struct.pack_into(form, data, int(random.integers(min(80, len(data) - 4))), value)
-    else:
-        keep = int(random.integers(8, min(100, len(data))))
-        data[keep:] = random.bytes(len(data) - keep)
 
 
 def bombs() -> Iterator[Case]:
@@ -113,20 +57,6 @@ def bombs() -> Iterator[Case]:
     yield "wide.png", _between("PNG", 8, _chunk(b"IHDR", wide))
 
 
-def large_bombs() -> Iterator[Case]:
-    """Yield small files of whose pixels or pages decoders have much to do, within the limits on pixels."""
-    yield "png-11500.png", _png(11_500, 11_500, 11_500 * 11_501)
-    yield "png-text.png", _png(8, 8, 72, more=40 * _chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(2**26), 1)))
-    data = bytearray(file_of(Image.new("P", (4, 4)), "GIF"))
-    struct.pack_into("<HH", data, 6, 11_000, 11_000)
-    yield "gif.gif", bytes(data)
-    yield "ppm.ppm", b"P6 11000 11000 255\n" + bytes(1000)
-    yield "tif-near.tif", _pages(11_000, 11_000, 1)
-    yield "tif-pages.tif", _pages(16, 16, 2_600)
-    yield "tif-large-pages.tif", _pages(9_000, 9_000, 10)
-    yield "tif-circle.tif", tiff_of(16, 16, following=8) + bytes(256)
-
-
 def directory(*tags: Tag, following: int = 0) -> bytes:
     """A TIFF's directory, and where the following one lies."""
     packed = b"".join(struct.pack("<HHII", *tag) for tag in sorted(tags))
@@ -152,36 +82,12 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def _png(width: int, height: int, rows: int, *, more: bytes = b"") -> bytes:
-    head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + head
-        + more
-        + _chunk(b"IDAT", zlib.compress(bytes(rows), 1))
-        + _chunk(b"IEND", b"")
-    )
-
-
 def _large_webp() -> bytes:
     """An animation on a large canvas, whose frames are small."""
     frames = [scene(mode="RGBA"), scene(mode="RGBA").rotate(90)]
     data = bytearray(file_of(frames[0], "WEBP", save_all=True, append_images=frames[1:]))
     data[24:30] = (11_499).to_bytes(3, "little") * 2
     return bytes(data)
-
-
-def _pages(width: int, height: int, count: int) -> bytes:
-    """A TIFF of pages of zeros, packed, that share their bytes."""
-    packed = zlib.compress(bytes(width * min(height, 2**27 // width)), 1)
-    first = 8 + len(packed) + len(packed) % 2
-    tags = ((259, 4, 1, 8), (279, 4, 1, len(packed)))
-    size = len(tiff_of(width, height, *tags)) - 8
-    parts = [b"II*\0" + struct.pack("<I", first) + packed.ljust(first - 8, b"\0")]
-    for number in range(1, count + 1):
-        following = first + number * size if number < count else 0
-        parts.append(tiff_of(width, height, *tags, following=following)[8:])
-    return b"".join(parts)
 
 
 def _scans(side: int, count: int) -> bytes:
