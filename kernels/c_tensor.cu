@@ -18,8 +18,7 @@
 //      right of a row are those left of the next.
 //   4  responses are transposed among the lanes (movmatrix), so that neighbouring planes are stored
 //      together.
-//   5  Weights of half precision are rounded at a scale that suits them (pack in c_tensor.py), those
-//      of bfloat16 are the sum of two.
+//   5  Weights of half precision are rounded at a scale that suits them (pack in c_tensor.py).
 //   6  MAP 0: float32 results from half operands. Each operand is the sum of two halves; the three
 //      products that matter are summed a row of the input at a time, the small ones first, and rows
 //      are added in float32 (tensor cores cut sums off, they do not round).
@@ -40,8 +39,7 @@
 #define WARPS (TILES * GROUPS)
 #endif
 #define THREADS (WARPS * 32)
-#define PARTS (MAP == 0 ? 2 : 1)     // halves of an input
-#define WEIGHT_PARTS (MAP == 1 ? 1 : 2)
+#define PARTS (MAP == 0 ? 2 : 1)     // halves of an input and of a weight
 #define CELL 32                      // bytes of 16 planes
 #define SEEN (16 * (TILES + NB - 1)) // columns that the tiles see
 #define LAST_COLUMN (SIZE + PADDING > SEEN - PADDING ? SIZE + PADDING : SEEN - PADDING)
@@ -50,7 +48,7 @@
 #define TAIL ((SEEN * CELL > LINE ? SEEN * CELL - LINE : 0))
 #define INPUT (STAGES * STAGE + TAIL)            // bytes of one half of the ring
 #define AHEAD (STAGES - 1)  // stages that are under way
-#define WEIGHT_ROW (WEIGHT_PARTS * 32 * 2 * NB)         // words of a row of weights
+#define WEIGHT_ROW (PARTS * 32 * 2 * NB)         // words of a row of weights
 #define SILENT_ROW (2 * LIVE)                    // the row of weights that is 0
 #define PER_COLUMN (GROUPS * (MAP == 0 ? 4 : 2)) // 16 bytes each
 #define PER_ROW (SIZE * PER_COLUMN)
@@ -63,21 +61,7 @@ DEVICE float saturated(float x) {
     return PSI == 0 ? sqrt_of(x) : __fdividef(x, 1.0f + x);
 }
 
-DEVICE void product(float (&d)[4], const u32 (&a)[4], uint2 b) {
-#if MAP == 2
-    mma_bf16(d, a, b.x, b.y);
-#else
-    mma_half(d, a, b.x, b.y);
-#endif
-}
-
-DEVICE u32 pair_of(float first, float second) {
-#if MAP == 2
-    return (u32)bf16_of(first) | (u32)bf16_of(second) << 16;
-#else
-    return half2_of(first, second);
-#endif
-}
+DEVICE void product(float (&d)[4], const u32 (&a)[4], uint2 b) { mma_half(d, a, b.x, b.y); }
 
 // -- the ring of input rows ----------------------------------------------------------------------
 // Where 8 planes (`half` of 16) of a column lie in its row.
@@ -211,9 +195,7 @@ template <int N, int SUMS, class Weight, class Slot>
 DEVICE void multiply(float (&sum)[SUMS][4], const u32 (&a)[PARTS][NB][4], Weight weight, Slot slot) {
 #if MAP
     UNROLL for (int b = 0; b < NB; b++)
-        UNROLL for (int part = WEIGHT_PARTS - 1; part >= 0; part--)
-            UNROLL for (int n = 0; n < N; n++)
-                product(sum[slot(n, b)], a[0][b], weight(n, part, b));
+        UNROLL for (int n = 0; n < N; n++) product(sum[slot(n, b)], a[0][b], weight(n, 0, b));
 #else
     float row[N][4];
     UNROLL for (int n = 0; n < N; n++)
@@ -234,8 +216,8 @@ DEVICE void respond(const Band& band, const float (&sum)[4], int row, float scal
     UNROLL for (int i = 0; i < 4; i++) x[i] = saturated(sum[i] * scale);
     map_t* to = band.cells + row * (UC_WIDTH * UC_CHANNELS);
 #if MAP
-    const u32 upper = transpose_matrix(pair_of(x[0], x[1]));
-    const u32 lower = transpose_matrix(pair_of(x[2], x[3]));
+    const u32 upper = transpose_matrix(half2_of(x[0], x[1]));
+    const u32 lower = transpose_matrix(half2_of(x[2], x[3]));
     if (band.writes) {
         *(u32*)to = upper;
         if (band.both) *(u32*)(to + 8) = lower;

@@ -147,12 +147,9 @@ DEVICE float error_at(const float* window) {
 #if MAP == 0
 typedef float2 pair_t;
 DEVICE pair_t pair_of(float on, float off) { return make_float2(on, off); }
-#elif MAP == 1
-typedef u32 pair_t;
-DEVICE pair_t pair_of(float on, float off) { return half2_of(on, off); }
 #else
 typedef u32 pair_t;
-DEVICE pair_t pair_of(float on, float off) { return bf16_of(on) | (u32)bf16_of(off) << 16; }
+DEVICE pair_t pair_of(float on, float off) { return half2_of(on, off); }
 #endif
 
 // The columns that a thread sees of one row.

@@ -23,7 +23,7 @@ typedef unsigned long long u64;
 #define PRAGMA(text) _Pragma(#text)
 #define NO_UNROLL _Pragma("unroll 1")
 
-// -- half and bfloat16, two to a register: the lower half holds the first value -------------------
+// -- half, two to a register: the lower half holds the first value --------------------------------
 DEVICE u32 half2_of(float first, float second) {
     u32 r;
 #if __CUDA_ARCH__ >= 800
@@ -50,11 +50,6 @@ DEVICE float float_of_half(u16 value) {
     asm("{ .reg .f16 a; mov.b16 a, %1; cvt.f32.f16 %0, a; }" : "=f"(r) : "h"(value));
     return r;
 }
-DEVICE float float_of_bf16(u16 value) { return __uint_as_float((u32)value << 16); }
-DEVICE u16 bf16_of(float value) {  // to nearest, ties to even; finite values
-    u32 bits = __float_as_uint(value);
-    return (u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
 DEVICE u32 tf32_of(float value) {
     u32 r;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(value));
@@ -78,13 +73,6 @@ DEVICE void mma_half(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {  // m16
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-DEVICE void mma_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {  // m16n8k16
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -164,7 +152,7 @@ DEVICE const float* in_block(const float* own, int rank) {
 #endif
 #endif  // NEOCOG_EMULATED
 
-// -- the type of the maps between layers: MAP is 0 float, 1 half, 2 bfloat16 ----------------------
+// -- the type of the maps between layers: MAP is 0 float, 1 half ----------------------------------
 #ifndef MAP
 #define MAP 0
 #endif
@@ -176,10 +164,6 @@ DEVICE map_t to_map(float value) { return value; }
 typedef u16 map_t;
 DEVICE float of_map(map_t value) { return float_of_half(value); }
 DEVICE map_t to_map(float value) { return half_of(value); }
-#else
-typedef u16 map_t;
-DEVICE float of_map(map_t value) { return float_of_bf16(value); }
-DEVICE map_t to_map(float value) { return bf16_of(value); }
 #endif
 
 // Response of an S-cell: excitation e = sum a' u, inhibition v (see s_constants in layers.py).

@@ -35,7 +35,7 @@
 //  12  CLUSTER: blocks that share a window (KSPLIT) read each other's shared memory, where all of
 //      them find room at once: no way through global memory, and each responds for a part.
 //
-// Operands: MODE 0 half, 1 bfloat16, 2 TF32, 3 float32 as two halves. Sums are float32.
+// Operands: MODE 0 half, 3 float32 as two halves. Sums are float32.
 #include "s_tensor.cuh"
 
 // maps (batch, IN_W, IN_W, IN_C); weights packed by neocog/cuda/s_tensor.py; c (KSIZE, KSIZE);
@@ -207,11 +207,11 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                     }
                     UNROLL for (int n = 0; n < NT; n++) {
                         if (SPLIT_HALF) {
-                            product(sum[m][n], a[PARTS - 1], held[i][0][n][0], held[i][0][n][1]);
-                            product(sum[m][n], a[0], held[i][PARTS - 1][n][0],
+                            mma_half(sum[m][n], a[PARTS - 1], held[i][0][n][0], held[i][0][n][1]);
+                            mma_half(sum[m][n], a[0], held[i][PARTS - 1][n][0],
                                     held[i][PARTS - 1][n][1]);
                         }
-                        product(sum[m][n], a[0], held[i][0][n][0], held[i][0][n][1]);
+                        mma_half(sum[m][n], a[0], held[i][0][n][0], held[i][0][n][1]);
                     }
                 }
             }
@@ -232,12 +232,12 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                 UNROLL for (int m = 0; m < MT; m++) {
                     if (SPLIT_HALF) {
                         UNROLL for (int n = 0; n < NT; n++) {
-                            product(sum[m][n], a[PARTS - 1][m], b[0][n][0], b[0][n][1]);
-                            product(sum[m][n], a[0][m], b[PARTS - 1][n][0], b[PARTS - 1][n][1]);
+                            mma_half(sum[m][n], a[PARTS - 1][m], b[0][n][0], b[0][n][1]);
+                            mma_half(sum[m][n], a[0][m], b[PARTS - 1][n][0], b[PARTS - 1][n][1]);
                         }
                     }
                     UNROLL for (int n = 0; n < NT; n++)
-                        product(sum[m][n], a[0][m], b[0][n][0], b[0][n][1]);
+                        mma_half(sum[m][n], a[0][m], b[0][n][0], b[0][n][1]);
                 }
             };
 #if DEPTH > 1  // the next step's operands come while this one's are multiplied

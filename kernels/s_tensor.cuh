@@ -10,7 +10,6 @@
 // a stage of weights; DEPTH steps of operands a warp holds;
 // COMPACT 1 where only cells that may respond are computed; WGMMA 1 where a warpgroup of four warps
 // computes tiles of 64 cells (WM then counts warps, a multiple of 4).
-#define WIDE (MODE == 2)
 #define SPLIT_HALF (MODE == 3)
 #define PARTS (SPLIT_HALF ? 2 : 1)
 #define PAIR (IN_C == 2)  // UG: a row of the window, on and off side by side, is one run of values
@@ -18,14 +17,14 @@
 #define CHUNKS 1
 #endif
 #define CHUNK (IN_C / CHUNKS)
-#define CELL_BYTES (CHUNK * (WIDE ? 4 : 2))
+#define CELL_BYTES (CHUNK * 2)
 // Channels that end in half a step of the product: two neighbouring taps count as one, since their
 // channels follow each other and fill whole steps. Such cells need no gap either.
-#define JOINED (!WIDE && !PAIR && CHUNK % 16 != 0)
+#define JOINED (!PAIR && CHUNK % 16 != 0)
 #define JOIN (JOINED ? 2 : 1)
 // 16 bytes between cells keep the eight rows of an ldmatrix in different banks
 #define PITCH (PAIR || JOINED ? CELL_BYTES : CELL_BYTES + 16)
-#define UNIT (PAIR ? 2 : MODE <= 1 ? 8 : 4)  // channels that one thread loads at a time
+#define UNIT (PAIR ? 2 : SPLIT_HALF ? 4 : 8)  // channels that one thread loads at a time
 #define PARTS_OF_CELL (CHUNK / UNIT)
 #define KY_PER (KSIZE / KSPLIT)
 #define IN_ROWS (ROWS + KY_PER - 1)
@@ -33,7 +32,7 @@
 #define CELLS (GROUP * ROWS * OUT)
 #define BANDS ((OUT + ROWS - 1) / ROWS)
 #define TAPS (PAIR ? KY_PER : KY_PER * KSIZE / JOIN)
-#define STEPS (PAIR ? (WIDE ? 2 : 1) : CELL_BYTES * JOIN / 32)  // products of depth 16 (8: TF32) a tap
+#define STEPS (PAIR ? 1 : CELL_BYTES * JOIN / 32)  // products of depth 16 a tap
 #define STAGES ((TAPS + STAGE_TAPS - 1) / STAGE_TAPS)  // of a chunk
 #define ALL_STAGES (CHUNKS * STAGES)
 #define WITHIN_CHUNK(stage) (CHUNKS > 1 ? (stage) % STAGES : (stage))
@@ -75,40 +74,13 @@ typedef float out_t;
 typedef u16 out_t;
 #endif
 
-DEVICE u32 pair_of(float first, float second) {
-#if OUT_MAP == 2
-    return (u32)bf16_of(first) | (u32)bf16_of(second) << 16;
-#else
-    return half2_of(first, second);
-#endif
-}
-
-// Square of the pair (or single value) that 32 bits hold.
+// Square of the pair that 32 bits hold.
 DEVICE float square(u32 bits) {
-#if MODE == 0 || MODE == 3
     float2 x = floats_of_half2(bits);
     return x.x * x.x + x.y * x.y;
-#elif MODE == 1
-    float a = __uint_as_float(bits << 16), b = __uint_as_float(bits & 0xffff0000u);
-    return a * a + b * b;
-#else
-    float a = __uint_as_float(bits);
-    return a * a;
-#endif
 }
 
-#if !WGMMA
-DEVICE void product(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-#if MODE == 1
-    mma_bf16(d, a, b0, b1);
-#elif MODE == 2
-    mma_tf32(d, a, b0, b1);
-#else
-    mma_half(d, a, b0, b1);
-#endif
-}
-#endif
-
+#if SPLIT_HALF
 // Write one part of the input, as operands: 16 bytes of float32 maps (PAIR: 8).
 #if PAIR
 typedef float2 part_t;
@@ -116,25 +88,21 @@ typedef float2 part_t;
 typedef float4 part_t;
 #endif
 DEVICE void put(u8* to, int i, part_t u) {
-#if PAIR && SPLIT_HALF
+#if PAIR
     const u32 high = half2_of(u.x, u.y);
     const float2 held = floats_of_half2(high);
     ((u32*)to)[i] = high;
     ((u32*)(to + INPUT_BYTES))[i] = half2_of(u.x - held.x, u.y - held.y);
-#elif PAIR
-    ((uint2*)to)[i] = make_uint2(tf32_of(u.x), tf32_of(u.y));
-#elif SPLIT_HALF
+#else
     u8* at = to + i / (CHUNK / 4) * PITCH + i % (CHUNK / 4) * 8;
     const u32 xy = half2_of(u.x, u.y), zw = half2_of(u.z, u.w);
     const float2 a = floats_of_half2(xy), b = floats_of_half2(zw);
     *(uint2*)at = make_uint2(xy, zw);
     *(uint2*)(at + INPUT_BYTES) =
         make_uint2(half2_of(u.x - a.x, u.y - a.y), half2_of(u.z - b.x, u.w - b.y));
-#else
-    u8* at = to + i / (CHUNK / 4) * PITCH + i % (CHUNK / 4) * 16;
-    *(uint4*)at = make_uint4(tf32_of(u.x), tf32_of(u.y), tf32_of(u.z), tf32_of(u.w));
 #endif
 }
+#endif
 
 // Which unit of the map is the i-th of a chunk's.
 DEVICE int unit_of(int i) {
@@ -149,7 +117,7 @@ DEVICE void load_input(u8* input, const map_t* maps, int digit, int batch, int r
         if (digit + g >= batch) break;
         const map_t* from = maps + ((u64)(digit + g) * IN_W + row) * IN_W * IN_C + chunk * CHUNK;
         u8* to = input + g * IN_ROWS * IN_W * PITCH;
-#if MODE <= 1
+#if !SPLIT_HALF
         NO_UNROLL for (int i = threadIdx.x; i < count; i += THREADS) {
 #if PAIR
             u8* at = to + i * 4;
@@ -301,10 +269,10 @@ template <int tiles>
 DEVICE void product(float (&d)[tiles][4], const u32 (&a)[4], const u32* from) {
     if constexpr (tiles > 10) {
         constexpr int low = tiles == 12 ? 6 : 10;
-        wgmma<MODE, low>(*(float(*)[low][4])&d[0], a, from);
-        wgmma<MODE, tiles - low>(*(float(*)[tiles - low][4])&d[low], a, from + low * 64);
+        wgmma<low>(*(float(*)[low][4])&d[0], a, from);
+        wgmma<tiles - low>(*(float(*)[tiles - low][4])&d[low], a, from + low * 64);
     } else {
-        wgmma<MODE, tiles>(d, a, from);
+        wgmma<tiles>(d, a, from);
     }
 }
 #endif
@@ -327,10 +295,7 @@ DEVICE void load_stage(u32* to, const u32* weights, int stage) {
 
 // The A operand of one tile of 16 cells.
 DEVICE void load_cells(u32 (&a)[4], const u8* from, const u8* from_lower) {
-#if PAIR && MODE == 2
-    uint2 upper = *(const uint2*)from, lower = *(const uint2*)from_lower;
-    a[0] = upper.x, a[1] = lower.x, a[2] = upper.y, a[3] = lower.y;
-#elif PAIR
+#if PAIR
     a[0] = *(const u32*)from, a[1] = *(const u32*)from_lower;
     a[2] = *(const u32*)(from + 4 * CELL_BYTES), a[3] = *(const u32*)(from_lower + 4 * CELL_BYTES);
 #else
@@ -354,7 +319,7 @@ DEVICE void store(out_t* out, const float (&x)[4]) {
 #if OUT_MAP == 0
     *(float4*)out = make_float4(x[0], x[1], x[2], x[3]);
 #else
-    *(uint2*)out = make_uint2(pair_of(x[0], x[1]), pair_of(x[2], x[3]));
+    *(uint2*)out = make_uint2(half2_of(x[0], x[1]), half2_of(x[2], x[3]));
 #endif
 }
 
@@ -362,7 +327,7 @@ DEVICE void store_two(out_t* out, float first, float second) {
 #if OUT_MAP == 0
     *(float2*)out = make_float2(first, second);
 #else
-    *(u32*)out = pair_of(first, second);
+    *(u32*)out = half2_of(first, second);
 #endif
 }
 

@@ -12,8 +12,8 @@
 // One kernel that keeps V and W in registers was 1.1 to 4 times slower in every layer, and is gone.
 // winograd_fused.cu keeps V in shared memory, for parts as large as the tiles.
 //
-// Filters that stay the same are transformed once, in float64; winograd_filters.cu is for filters
-// that change.
+// Filters that stay the same are transformed once, in float64; experiments/winograd/winograd_filters.cu
+// is for filters that change.
 //
 // STAGE is the kernel to build: 1 input_transform, 2 product, 3 the outputs. THREAD_WISE: inputs in the
 // order that Lee and Kwak compare with (the channel varies fastest within a warp otherwise).

@@ -1,4 +1,4 @@
-"""Convolution and average pooling as one operation: ``kernels/conv_avgpool.cu``.
+"""Convolution and average pooling as one operation: ``conv_avgpool.cu``.
 
 The mean of p x p neighbouring results of a convolution is the convolution, at stride p, of the
 means of p x p neighbouring inputs (the *direct sum* of the paper): p^2 times fewer products. One kernel
@@ -8,6 +8,7 @@ does it, with no map in between. :func:`candidates` are the ways to deal it to b
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ DTYPES: dict[Precision, str] = {"fp32": "float32", "fp16": "float16"}
 _MODES: dict[Precision, int] = {"fp16": 0, "fp32": 3}  # MODE in the kernel
 #: MAP in the kernels, by operand type.
 MAPS: dict[Precision, int] = {"fp16": 1, "fp32": 0}
-#: Columns that ``kernels/wgmma_wide.cuh`` has an instruction for.
+#: Columns that ``wgmma_wide.cuh`` has an instruction for.
 _COLUMNS = (32, 64, 128, 256)
 _BARRIER_BYTES = 16
 _STATIC = 128  # bytes of shared memory beside the dynamic
@@ -153,7 +154,7 @@ def kernel(shape: Shape, tiling: Tiling) -> Kernel:
     else:
         defines |= {"WARPS_M": tiling.warps[0], "WARPS_N": tiling.warps[1]}
     return Kernel(
-        "conv_avgpool.cu", "conv_avgpool", tuple(defines.items()), threads=tiling.threads,
+        str(Path(__file__).with_name("conv_avgpool.cu")), "conv_avgpool", tuple(defines.items()), threads=tiling.threads,
         shared=shape.shared(tiling), arch=90 if tiling.wgmma else 80, features="a" if tiling.wgmma else "",
         registers=min(255, 65536 // tiling.threads // 8 * 8),
     )  # fmt: skip

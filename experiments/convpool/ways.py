@@ -6,6 +6,7 @@ CuPy's arrays share memory; kernels of both go onto PyTorch's stream, so that on
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ from neocog.errors import DeviceError
 Tensor = Any
 Run = Callable[[], Tensor]
 
-_THREADS, _ROWS = 256, 8  # as kernels/box_sums.cu
+_FILE = str(Path(__file__).with_name("box_sums.cu"))
+_THREADS, _ROWS = 256, 8  # as there
 #: Memory formats of a library.
 LAYOUTS = {"channels last": torch.channels_last, "channels first": torch.contiguous_format}
 _GRAPH_MS, _MOST_REPEATS = 0.4, 40  # what one graph of repeats lasts, about
@@ -175,7 +177,7 @@ class Operands:
         rows = self._empty(case.batch * case.out**2, taps**2 * c)
         columns = filters.permute(2, 3, 1, 0).reshape(taps**2 * c, -1).contiguous()
         defines = {"MAP": self._map, "BOX": box, "KSIZE": taps, "STRIDE": POOL}
-        kernel = Kernel("box_sums.cu", "gather", tuple(defines.items()), _THREADS, arch=80)
+        kernel = Kernel(_FILE, "gather", tuple(defines.items()), _THREADS, arch=80)
         sizes = (case.batch, case.size, case.size, c, case.out, case.out, PADDING)
         launch = self._launch(kernel, case.batch * case.out**2, (self.stored, rows), sizes, taps**2)
         shape = (case.batch, case.out, case.out, -1)
@@ -196,7 +198,7 @@ class Operands:
         """Return the map of box sums, and the launch that writes it."""
         case, side = self.case, self.case.size + 2 * PADDING - POOL + 1
         sums = self._empty(case.batch, side, side, case.channels)
-        kernel = Kernel("box_sums.cu", "box_sums", (("MAP", self._map), ("BOX", POOL)), _THREADS, arch=80)
+        kernel = Kernel(_FILE, "box_sums", (("MAP", self._map), ("BOX", POOL)), _THREADS, arch=80)
         sizes = (case.batch, case.size, case.size, case.channels, PADDING)
         return sums, self._launch(kernel, case.batch * -(-side // _ROWS) * side, (self.stored, sums), sizes)
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from experiments.harness.run import progress
 from experiments.slayer.inputs import STAGES, Fed, error
-from neocog.cuda.kernel import kernel_folder
 from neocog.errors import DeviceError
 from neocog.evaluation.timing import milliseconds
 from neocog.network.engine import Engine
@@ -43,7 +42,7 @@ def built(counting: bool = False) -> ctypes.CDLL:
     compiler = next((path for name in names if name and (path := shutil.which(name))), None)
     if compiler is None:
         raise DeviceError("no C compiler is found to build the CPU rivals: install gcc, or name one in CC")
-    source = kernel_folder() / "cpu" / "s_layer.c"
+    source = Path(__file__).with_name("s_layer.c")
     with tempfile.TemporaryDirectory() as folder:  # loaded, a library needs its file no more
         target = Path(folder) / "s_layer.so"
         flags = (*_FLAGS, *["-DCOUNT"] * counting)

@@ -1,9 +1,10 @@
-"""The GPU paper's own S-kernels: how ``kernels/s_paper.cu`` is specialised, fed and launched.
+"""The GPU paper's own S-kernels: how ``s_paper.cu`` is specialised, fed and launched.
 
 Ikeda et al. (2011), section 5. They are there to be measured, not to recognise with: maps have no
 silent border, one character at a time was what they were made for.
 """
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,7 +125,8 @@ class PaperS(LayerStep):
             "STRIDE": self.stride, "DISC": connecting_area(self._c), **dict(self.rung.defines), **more,
         }  # fmt: skip
         registers = _REGISTERS if self.rung.number >= 4 else _MANY_REGISTERS
-        return Kernel("s_paper.cu", name, tuple(defines.items()), threads, shared, registers=registers)
+        source = str(Path(__file__).with_name("s_paper.cu"))
+        return Kernel(source, name, tuple(defines.items()), threads, shared, registers=registers)
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         size, ends = self.target.size, (self._silence, target, self._theta)

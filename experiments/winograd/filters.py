@@ -1,6 +1,7 @@
 """Filters transformed on the device, threads in the orders of Lee and Kwak's Algorithm 1."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -76,9 +77,8 @@ def filter_split(
         ("CHANNELS_FAST", int(along_channels)), *((("PAPER_LAYOUT", 1),) if paper_layout else ()),
     )  # fmt: skip
     name = "filter_split" if census is None else "filter_census"
-    kernel = Kernel(
-        "winograd_filters.cu", name, defines, _THREADS, filter_split_shared(plan), 75, registers=128
-    )
+    source, shared = str(Path(__file__).with_name("winograd_filters.cu")), filter_split_shared(plan)
+    kernel = Kernel(source, name, defines, _THREADS, shared, 75, registers=128)
     sides = (channels, planes) if along_channels else (planes, channels)
     ends = (w, u) if census is None else (w, u, census)
     grid = filter_grid(indexing, *sides, len(plan.split.sizes) ** 2)

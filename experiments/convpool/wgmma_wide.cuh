@@ -96,12 +96,7 @@ DEVICE void products_visible(float (&d)[tiles][4]) {
         asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])::"memory");
 }
 
-// names of the sums
-#define SUMS_4 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define SUMS_8 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
-    "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+// names of the sums, beyond those of wgmma.cuh
 #define SUMS_16 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
     "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, " \
@@ -116,11 +111,8 @@ DEVICE void products_visible(float (&d)[tiles][4]) {
     "%87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, " \
     "%103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, " \
     "%117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-#define TILE_1(n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
-#define TILE_4(n) TILE_1(n), TILE_1(n + 1), TILE_1(n + 2), TILE_1(n + 3)
+#define TILE_4(n) TILE(n), TILE(n + 1), TILE(n + 2), TILE(n + 3)
 #define TILE_8(n) TILE_4(n), TILE_4(n + 4)
-#define TILES_4 TILE_4(0)
-#define TILES_8 TILE_8(0)
 #define TILES_16 TILES_8, TILE_8(8)
 #define TILES_32 TILES_16, TILE_8(16), TILE_8(24)
 #define WIDE(tiles, columns, types, a, b, add, more, ...) \
