@@ -1,7 +1,8 @@
 """C-cells on tensor cores: how ``kernels/c_tensor.cu`` is specialised, fed and launched."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from dataclasses import astuple, dataclass, replace
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from neocog.cuda.c_direct_sum import combined
 from neocog.cuda.kernel import Array, Kernel, Launch, named, register_limit, shared_limit, up
 from neocog.cuda.steps import LayerStep, Place
+from neocog.cuda.tilings import tilings
 from neocog.errors import UsageError
 
 #: Widest kernel: a row of it then reaches over three steps of 16 columns.
@@ -18,12 +20,6 @@ _MOST_TAPS = 34
 _WEIGHT_REGISTERS = 80
 #: Scales tried for weights that are rounded once.
 _SCALES = 1025
-#: Bytes of input that a multiprocessor takes in a clock cycle when all of them read.
-_BYTES_PER_CYCLE = 25.0
-#: Clock cycles: until a product's sum can be added to, between two products of a warp.
-_LATENCY, _PRODUCT = 33.0, 3.2
-#: Clock cycles of a block's start: silence, first input, last responses.
-_START = 1500.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +90,6 @@ class Shape:
     def threads(self, t: Tiling) -> int:
         return 32 * self.tiles * t.groups * (1 if t.stream else t.rows)
 
-    def blocks(self, t: Tiling, batch: int) -> int:
-        return -(-self.out // t.rows) * -(-self.all_groups // t.groups) * batch
-
     def shared(self, t: Tiling) -> int:
         """Bytes of shared memory of a block: the ring, and weights unless they are registers."""
         seen = 16 * (self.tiles + self.depth - 1)
@@ -107,79 +100,30 @@ class Shape:
         return self.parts * ring + weights
 
 
-def candidates(shape: Shape, arch: int) -> Iterator[Tiling]:
-    """Yield the tilings that fit the device."""
-    limit = shared_limit(arch)
-    for bands in range(1, shape.out + 1):
-        rows = -(-shape.out // bands)
-        if rows * (bands - 1) >= shape.out:
-            continue
-        pairs = shape.pairs(rows)
-        for groups in range(1, shape.all_groups + 1):
-            if shape.all_groups % groups or 32 * shape.tiles * groups > 512:
-                continue
-            if rows <= 6:
-                tiling = Tiling(False, rows, groups, pairs, 1)
-                if shape.shared(tiling) <= limit and shape.threads(tiling) <= 768:
-                    yield tiling
-            yield from _streams(shape, rows, groups, limit)
-
-
-def _streams(shape: Shape, rows: int, groups: int, limit: int) -> Iterator[Tiling]:
-    """Yield the deepest ring with which two blocks share a multiprocessor, else one."""
-    for blocks in (2, 1):
-        for stages in (8, 4, 2):
-            t = Tiling(True, rows, groups, 1, stages, blocks)
-            enough = shape.registers <= register_limit(shape.threads(t) * blocks)
-            if enough and blocks * (shape.shared(t) + 1024) <= limit + 1024:
-                yield t
-                return
-
-
-def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
-    """Estimate the time of a launch in clock cycles, to rank tilings (rates of an H200)."""
-    blocks = shape.blocks(t, batch)
-    pairs, warps = shape.pairs(t.rows), shape.threads(t) // 32
-    if not t.stream:
-        return _estimate_of_band(shape, t, blocks, processors)
-    resident = max(1, min(t.blocks, -(-blocks // processors)))
-    per_scheduler = -(-warps * resident // 4)
-    products = 2 * shape.depth * shape.live
-    chain = 2 * shape.depth * _LATENCY
-    step = max(chain, per_scheduler * (products * _PRODUCT * (2 * shape.parts - 1) + 60))
-    loaded = 2 * pairs * shape.size * t.groups * 32 * shape.parts * resident / _BYTES_PER_CYCLE
-    waves = -(-blocks // (processors * resident))
-    return waves * (max(pairs * step, loaded) + _START)
-
-
-def _estimate_of_band(shape: Shape, t: Tiling, blocks: int, processors: int) -> float:
-    warps = shape.threads(t) // 32
-    resident = max(1, min(2048 // shape.threads(t), 232448 // (shape.shared(t) + 1024)))
-    together = min(resident, -(-blocks // processors))
-    waves = -(-blocks // (processors * together))
-    parts = 2 * shape.parts - 1
-    products = 2 * shape.live * shape.depth * parts * warps * _PRODUCT / 4
-    chain = 2 * shape.live * shape.depth * _LATENCY * parts / (2 if shape.parts == 1 else 1)
-    loaded = 2 * shape.pairs(t.rows) * shape.size * t.groups * 32 * shape.parts
-    brought = max(loaded / _BYTES_PER_CYCLE, loaded / 16 * 20 / min(warps, 16) / 8)
-    return waves * (together * max(products, brought) + chain + _START)
-
-
-def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
-    """Return the tiling that :func:`estimate` likes best; a UsageError if none fits.
-
-    Bands are taken where all of them run at once and streams are slow: those of float32 wait for
-    each load, which goes through registers; of more than four warps, two share a scheduler.
-    """
-    some = list(candidates(shape, arch))
-    if shape.parts > 1 or shape.tiles > 4:
-        some = [t for t in some if not t.stream and shape.blocks(t, batch) <= processors] or some
-    best = min(some, key=lambda t: estimate(shape, t, batch, processors), default=None)
-    if best is None:
+@cache
+def choose(shape: Shape, batch: int, arch: int) -> Tiling:
+    """Return the tiling of this shape, or of the nearest one that fits; a UsageError if none does."""
+    some = []
+    for row in tilings("c", astuple(shape), batch, arch):
+        t = Tiling(*row)
+        t = replace(t, rows=min(t.rows, shape.out), groups=math.gcd(t.groups, shape.all_groups))
+        some.append(t if t.stream else replace(t, steps=shape.pairs(t.rows)))
+    some += [Tiling(True, shape.out, 1, 1, stages, 1) for stages in (8, 4, 2)]
+    found = next((t for t in some if fits(shape, t, arch)), None)
+    if found is None:
         raise UsageError(
             f"C version 'tensor' does not fit {shared_limit(arch)} bytes of shared memory: choose box"
         )
-    return best
+    return found
+
+
+def fits(shape: Shape, t: Tiling, arch: int) -> bool:
+    """Whether a device has the registers and the memory for a tiling."""
+    threads, limit = shape.threads(t), shared_limit(arch)
+    if not t.stream:
+        return threads <= 768 and shape.shared(t) <= limit
+    enough = threads <= 512 and shape.registers <= register_limit(threads * t.blocks)
+    return enough and t.blocks * (shape.shared(t) + 1024) <= limit + 1024
 
 
 class TensorC(LayerStep):
@@ -211,7 +155,7 @@ class TensorC(LayerStep):
     def tiling(self, batch: int) -> Tiling:
         if self._tiling is not None:
             return self._tiling
-        return choose(self.shape, batch, self.machine.arch, self.machine.processors)
+        return choose(self.shape, batch, self.machine.arch)
 
     def kernel(self, tiling: Tiling) -> Kernel:
         s, t = self.shape, self.target

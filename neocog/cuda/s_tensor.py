@@ -47,8 +47,7 @@ class TensorS(LayerStep):
 
     def tiling(self, batch: int) -> Tiling:
         if batch not in self.tilings:
-            machine = self.machine
-            self.tilings[batch] = choose(self.shape, batch, machine.arch, machine.processors)
+            self.tilings[batch] = choose(self.shape, batch, self.machine.arch)
         return self.tilings[batch]
 
     def kernel(self, tiling: Tiling, batch: int) -> Kernel:
