@@ -5,7 +5,8 @@ from types import ModuleType
 
 import numpy as np
 
-from experiments.network.ours import stored as stored
+from experiments.gpu.interpret import poisoned, read
+from experiments.network.ours import stored
 from neocog.network import fields, reference
 from neocog.network.model import SWeights
 from neocog.network.spec import preset
@@ -29,22 +30,6 @@ def uncleared(machine):
     return machine
 
 
-def poisoned(layout, batch):
-    """A target for ``batch`` digits: NaN where a kernel must write, 0 elsewhere."""
-    out = np.zeros(layout.shape(batch), layout.dtype)
-    inside(out, layout)[...] = np.nan
-    return out
-
-
-def read(array, layout):
-    """Float64 maps (B, K, H, W) of a layout's array, whose border and spare channels must be 0."""
-    whole = array.astype(np.float64)
-    maps = inside(whole, layout).transpose(0, 3, 1, 2).copy()
-    inside(whole, layout)[...] = 0
-    assert not whole.any()
-    return maps
-
-
 def responses(machine, step, lay, source):
     """What a step makes of ``source``, its target and its scratch poisoned."""
     batch, target = len(source), lay[step.writes]
@@ -59,28 +44,9 @@ def error_of(machine, step, lay, *, active=0.3, batch=2):
     """Largest error of a layer's step on maps at random, as a share of its strongest response."""
     source = lay[step.reads]
     held = stored(sparse((batch, source.planes, source.size, source.size), active=active), source)
-    wanted = (s_wanted if step.kind == "S" else c_wanted)(step.model, step.layer, read(held, source))
+    wanted = reference.layer(step.writes, read(held, source), step.model)
     assert (wanted > 0).any()
     return float(np.abs(responses(machine, step, lay, held) - wanted).max() / wanted.max())
-
-
-def s_wanted(model, layer, maps):
-    """What the equations of an S-layer make of maps."""
-    w, padding = model.s[layer], model.spec.s[layer].padding
-    x, c = w.reference.astype(np.float64), w.c.astype(np.float64)
-    return reference.s_response(maps, x, c, threshold=w.threshold, q=w.q, padding=padding)
-
-
-def c_wanted(model, layer, maps):
-    """What the equations of a C-layer make of maps."""
-    blur = model.blurs[layer].astype(np.float64)
-    return reference.c_response(maps, blur, padding=model.spec.c[layer].padding, kind=model.psi)
-
-
-def inside(array, layout):
-    """The cells of the layer, (B, H, W, K), a view."""
-    b, size = layout.border, layout.size
-    return array[:, b : b + size, b : b + size, : layout.planes]
 
 
 def sparse(shape, *, seed=1, active=0.3):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
+from experiments.gpu.interpret import poisoned, read
+from experiments.network.ours import stored
 from neocog.cuda.lanes import enqueue
 from neocog.cuda.launcher import gpu
 from neocog.cuda.passes import Pass
@@ -15,8 +17,9 @@ from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import layouts
 from neocog.cuda.tilings import Shape, Tiling, _table, choose, clustered, fits, serves
 from neocog.errors import UsageError
+from neocog.network import reference
 from neocog.network.model import load_model
-from tests.cuda_maps import excitable_model, poisoned, read, s_wanted, some_digits, sparse, stored
+from tests.cuda_maps import excitable_model, some_digits, sparse
 from tests.cuda_support import first, thinned
 
 BOUND = {"fp32": 1e-5, "fp16": 1e-3}
@@ -39,7 +42,7 @@ def compare(emulator, step, model, lay, held, bound):
     """The step's responses to ``held`` maps, twice, beside the equations'."""
     layer, batch = int(step.writes[-1]) - 1, len(held)
     source, target = lay[step.reads], lay[step.writes]
-    wanted = s_wanted(model, layer, read(held, source))
+    wanted = reference.layer(f"US{layer + 1}", read(held, source), model)
     assert (wanted > 0).mean() > 0.05
     scratch = {n: np.zeros(s, dtype=d) for n, (s, d) in step.scratch(batch).items()}
     for _ in range(2):  # the second finds the counters as the first left them

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
+from experiments.gpu.interpret import read
+from experiments.network.ours import stored
 from neocog.cuda.kernel import up
 from neocog.cuda.s_winograd import WinogradS
 from neocog.cuda.steps import layouts
@@ -22,7 +24,7 @@ from neocog.cuda.winograd import (
     uniform,
 )
 from neocog.network import reference
-from tests.cuda_maps import excitable_model, read, responses, s_wanted, sparse, stored
+from tests.cuda_maps import excitable_model, responses, sparse
 from tests.cuda_support import emulated, first
 from tests.support import few
 from tests.test_cubins import fault
@@ -170,7 +172,7 @@ def respond(step, layer, model, lay, batch, silent=0):
     maps = sparse((batch, source.planes, source.size, source.size), active=0.5)
     maps[:, :, :silent] = 0
     held = stored(maps, source)
-    wanted = s_wanted(model, layer, read(held, source))
+    wanted = reference.layer(f"US{layer + 1}", read(held, source), model)
     assert 0.02 < (wanted > 0).mean() < 0.98
     return responses(Emulator(), step, lay, held), wanted
 

@@ -85,7 +85,7 @@ class Pass:
             if step.reads != written:
                 raise InputError(f"internal error: a step expects {step.reads}, got {written}")
             written = step.writes
-        self.machine, self.batch, self._layouts = machine, batch, layouts
+        self.machine, self.batch, self.layouts = machine, batch, layouts
         self.part, self._late = min(part or batch, batch), frozenset(late)
         self._several = len(steps) > 1  # one alone overlaps with none
         self.arrays: dict[str, Array] = {}
@@ -140,7 +140,7 @@ class Pass:
 
         Of a pass in parts UG .. US3 are those of the last part.
         """
-        layout, array = self._layouts[layer], to_numpy(self.arrays[layer])
+        layout, array = self.layouts[layer], to_numpy(self.arrays[layer])
         inside = slice(layout.border, layout.border + layout.size)
         values = array[:, inside, inside, : layout.planes].transpose(0, 3, 1, 2)
         return np.ascontiguousarray(values, np.float32)

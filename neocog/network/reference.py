@@ -6,6 +6,7 @@ not flipped. Equation numbers are those of Fukushima (2003) and Ikeda et al. (20
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from neocog.network.spec import LABELS, REJECT, ContrastSpec, Psi
 from neocog.network.u0 import check_u0
 
 Maps = NDArray[np.float64]
+#: Layers whose maps are computed one from the other.
+LAYERS = ("U0", "UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4")
 
 
 def windows(
@@ -138,12 +141,18 @@ def respond_line(strip: NDArray[Any], model: LineModel) -> Mapping[str, Maps]:
     """
     u0 = strip_u0(strip).astype(np.float64)
     maps = {name: u[0] for name, u in _layers(u0[None], model.digits, dense=True).items()}
-    uc4 = maps["UC4"] = np.stack([maps["US4"].max(axis=1), maps["US4"].mean(axis=1)])
+    maps["UC4"] = np.stack([maps["US4"].max(axis=1), maps["US4"].mean(axis=1)])
+    maps["Z"] = head_of(maps["UC4"], model)
+    return maps
+
+
+def head_of(uc4: Maps, model: LineModel) -> Maps:
+    """Z, what the head makes of UC4 along a strip: (2, K4, T) -> (n, T)."""
     head, x = model.head, uc4.reshape(-1, uc4.shape[2])
     for w, b in zip(head.weights, head.biases, strict=True):
         x = convolution(np.maximum(x, 0), w, b)  # UC4 is not negative
-    maps["Z"] = head.own.astype(np.float64) @ uc4[0] + head.bias[:, None] + x
-    return maps
+    z: Maps = head.own.astype(np.float64) @ uc4[0] + head.bias[:, None] + x
+    return z
 
 
 def convolution(x: Maps, w: NDArray[Any], b: NDArray[Any]) -> Maps:
@@ -156,23 +165,30 @@ def convolution(x: Maps, w: NDArray[Any], b: NDArray[Any]) -> Maps:
 
 def _layers(u0: Maps, model: Model, *, dense: bool) -> dict[str, Maps]:
     """The maps of U0 (B, 65, W) .. US4; ``dense`` as along a strip."""
-    spec, maps = model.spec, {"U0": u0[:, None]}
-    u = maps["UG"] = contrast(u0, spec.contrast)
-    for stage in range(4):
-        s, layer = spec.s[stage], model.s[stage]
-        last = dense and stage == 3
-        u = maps[f"US{stage + 1}"] = s_response(
+    maps = {"U0": u0[:, None]}
+    for before, name in pairwise(LAYERS):
+        maps[name] = layer(name, maps[before], model, dense=dense)
+    return maps
+
+
+def layer(name: str, u: Maps, model: Model, *, dense: bool = False) -> Maps:
+    """One of UG .. US4 from the layer before, (B, K', H, W) -> (B, K, H', W'); ``dense`` as along a strip."""
+    spec = model.spec
+    if name == "UG":
+        return contrast(u[:, 0], spec.contrast)
+    stage = int(name[2]) - 1
+    last = dense and stage == 3
+    if name.startswith("US"):
+        s, own = spec.s[stage], model.s[stage]
+        return s_response(
             np.pad(u, ((0, 0), (0, 0), (0, 0), (BESIDE, BESIDE))) if last else u,
-            layer.reference.astype(np.float64),
-            layer.c.astype(np.float64),
-            threshold=layer.threshold,
-            q=layer.q,
+            own.reference.astype(np.float64),
+            own.c.astype(np.float64),
+            threshold=own.threshold,
+            q=own.q,
             padding=s.padding,
             dilation=2 if last else 1,
         )
-        if stage < 3:
-            blur, c = model.blurs[stage].astype(np.float64), spec.c[stage]
-            across = 1 if dense and stage == 2 else c.stride
-            u = c_response(u, blur, padding=c.padding, kind=model.psi, across=across)
-            maps[f"UC{stage + 1}"] = u
-    return maps
+    blur, c = model.blurs[stage].astype(np.float64), spec.c[stage]
+    across = 1 if dense and stage == 2 else c.stride
+    return c_response(u, blur, padding=c.padding, kind=model.psi, across=across)
