@@ -35,11 +35,11 @@ def first(count, cases):
     return [pytest.param(*case, marks=[slow] * (at >= count)) for at, case in enumerate(cases)]
 
 
-def use(runner, **changes):
-    """Have a runner go by a changed plan."""
-    runner.plan = replace(runner.plan, **changes)
-    runner.chunk = runner.plan.chunk
-    runner._lanes.clear()
+def use(engine, **changes):
+    """Have an engine go by a changed plan."""
+    engine.plan = replace(engine.plan, **changes)
+    engine.chunk = engine.plan.chunk
+    engine._lanes.clear()
 
 
 #: A test that runs kernels on the CPU in emulators of its own.

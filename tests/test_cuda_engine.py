@@ -151,7 +151,7 @@ def test_odd_batches():
 def test_parts_are_as_the_whole(part):
     engine, digits = engine_of("neocog-small"), made_digits(300)
     want = engine.recognise(digits)
-    use(engine.runner, chunk=512, part=part)
+    use(engine, chunk=512, part=part)
     for _ in range(20):
         np.testing.assert_allclose(engine.recognise(digits).score, want.score, atol=2e-2)
     many = engine.recognise(np.tile(digits, (7, 1, 1)))  # 2100: whole chunks and a rest
@@ -170,7 +170,7 @@ def test_replays_are_identical(replays):
 @pytest.mark.gpu
 def test_wrong_use_fails_before_a_launch(monkeypatch):
     engine, digits = engine_of(), some_digits(2)
-    monkeypatch.setattr(engine.runner, "run", None)
+    monkeypatch.setattr(engine, "_deal", None)
     for wrong in (digits.astype(np.float32), digits[0], digits[:, :27]):
         with pytest.raises(InputError, match="expected uint8"):
             engine.recognise(wrong)
@@ -202,7 +202,7 @@ def test_nothing_is_compiled_or_allocated_once_warm(monkeypatch):
     def refuse(*_):
         raise AssertionError("allocated or compiled")
 
-    machine = engine.runner.gpu
+    machine = engine.gpu
     monkeypatch.setattr(machine, "_load", refuse)
     monkeypatch.setattr(machine, "launch", refuse)
     cupy.cuda.set_allocator(refuse)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
+from neocog.cuda.engine import LANES, bucket_of
 from neocog.cuda.lanes import PassLane
 from neocog.cuda.passes import ANSWER_COLUMNS
 from neocog.cuda.plan import PLANS, STAGES
-from neocog.cuda.runner import LANES, bucket_of
 from neocog.errors import DeviceError, InputError
 from neocog.network import reference
 from neocog.network.engine import Engine
@@ -30,7 +30,7 @@ def test_the_engine_on_a_fake_device(emulator, monkeypatch):
     np.testing.assert_allclose(got.score, want.score, atol=PASS_BOUND["fp32"])
     np.testing.assert_array_equal(got.label, want.label)
     np.testing.assert_allclose(got.margin, want.margin, atol=PASS_BOUND["fp32"])
-    use(engine.runner, chunk=4, part=1)  # three passes of one digit, one decision
+    use(engine, chunk=4, part=1)  # three passes of one digit, one decision
     np.testing.assert_allclose(engine.recognise(digits).score, got.score, atol=1e-6)
     u0 = u0_from_digits(digits[:1])
     assert_maps_agree(engine.maps(u0), reference.respond(u0, model), "fp32")
@@ -73,17 +73,16 @@ def weighing(emulator, monkeypatch):
 
 
 def dealt(engine, count, batch, chunk, part=64):
-    """Have digits weighed in chunks; return the runner."""
-    runner = engine.runner
-    use(runner, chunk=chunk, part=part)
+    """Have digits weighed in chunks; return the engine."""
+    use(engine, chunk=chunk, part=part)
     digits = np.zeros((count, 28, 28), np.uint8)
     digits[:, 0, 0] = np.arange(count) % 251
     for some in (digits, digits[:3]):
         found = engine.recognise(some, batch=batch).score[:, 0]
         np.testing.assert_array_equal(found, some[:, 0, 0])
-    assert len({index for _, index in runner._lanes}) <= LANES
-    assert all(lane.waiting is None for lane in runner._lanes.values())
-    return runner
+    assert len({index for _, index in engine._lanes}) <= LANES
+    assert all(lane.waiting is None for lane in engine._lanes.values())
+    return engine
 
 
 @pytest.mark.parametrize("batch", [1, 3, 64, 10_000])
@@ -93,7 +92,7 @@ def test_chunks_come_back_where_they_belong(weighing, batch):
 
 
 def test_answers_are_not_copied(weighing, monkeypatch):
-    cuda, kinds = weighing.runner.gpu.xp.cuda, list[int]()
+    cuda, kinds = weighing.gpu.xp.cuda, list[int]()
     copy = cuda.runtime.memcpyAsync
     monkeypatch.setattr(cuda.runtime, "memcpyAsync", lambda *args: kinds.append(args[3]) or copy(*args))
     dealt(weighing, 7, 64, chunk=64)
@@ -103,16 +102,16 @@ def test_answers_are_not_copied(weighing, monkeypatch):
 def test_large_batches_keep_several_lanes_at_work(weighing, monkeypatch):
     used, submit = [], PassLane.submit
     monkeypatch.setattr(PassLane, "submit", lambda *args: used.append(args[0]) or submit(*args))
-    runner = dealt(weighing, 128 * LANES, 64, chunk=64)
-    lanes = [runner.lane(64, index) for index in range(LANES)]
+    engine = dealt(weighing, 128 * LANES, 64, chunk=64)
+    lanes = [engine.lane(64, index) for index in range(LANES)]
     assert [used.count(lane) for lane in lanes] == [2] * LANES
 
 
 @pytest.mark.parametrize("room", range(1, LANES))
 def test_little_memory_makes_fewer_lanes(weighing, monkeypatch, room):
     bound_memory(weighing, monkeypatch, 64 * room + 4)
-    runner = dealt(weighing, 128 * LANES, 64, chunk=64)
-    assert sum(batch == 64 for batch, _ in runner._lanes) == room
+    engine = dealt(weighing, 128 * LANES, 64, chunk=64)
+    assert sum(batch == 64 for batch, _ in engine._lanes) == room
 
 
 @pytest.mark.parametrize("memory", [1, 5, 64, 100, 127])
@@ -132,11 +131,11 @@ def bound_memory(engine, monkeypatch, most):
     """Let all lanes together hold so many digits at most."""
 
     def lane(gpu, steps, layouts, batch, *more):
-        if batch + sum(key[0] for key in engine.runner._lanes) > most:
+        if batch + sum(key[0] for key in engine._lanes) > most:
             raise cuda_fake.OutOfMemoryError
         return PassLane(gpu, steps, layouts, batch, *more)
 
-    monkeypatch.setattr("neocog.cuda.runner.PassLane", lane)
+    monkeypatch.setattr("neocog.cuda.engine.PassLane", lane)
 
 
 # --- failures ----------------------------------------------------------------------------------
@@ -162,7 +161,7 @@ def test_a_run_that_breaks_off_leaves_no_old_answers(weighing, monkeypatch, erro
         patch.setattr(PassLane, where, breaks)
         with pytest.raises((KeyboardInterrupt, DeviceError)):
             engine.recognise(digits, batch=1)
-    assert all(lane.waiting is None for lane in engine.runner._lanes.values())
+    assert all(lane.waiting is None for lane in engine._lanes.values())
     again = engine.recognise(digits[::-1], batch=1)
     np.testing.assert_array_equal(again.score[:, 0], want[::-1])
 
@@ -176,18 +175,18 @@ def test_failures_of_the_device_are_told_in_a_line(emulator, monkeypatch, capsys
     def fail(*_, **__):
         raise error("out of luck\nmore words")
 
-    monkeypatch.setattr("neocog.cuda.runner.Runner.run", fail)
-    monkeypatch.setattr("neocog.cuda.runner.Runner.maps", fail)
+    for name in ("_deal", "_maps"):
+        monkeypatch.setattr(f"neocog.cuda.engine.CudaEngine.{name}", fail)
     monkeypatch.setattr("neocog.cuda.plan.Shelf.choose", fail)
     digits, u0 = some_digits(2), np.zeros((1, 65, 65))
     for name, given in {"check": (), "recognise": [digits], "maps": [u0], "stage_times": [digits]}.items():
         with pytest.raises(DeviceError, match=r"^device 'cuda' failed: out of luck$"):
             getattr(engine, name)(*given)
     monkeypatch.setattr(engine, "recognise", lambda digits: None)
-    monkeypatch.setattr("neocog.cuda.engine.stage_times", fail)
+    monkeypatch.setattr("neocog.cuda.engine.CudaEngine._samples", fail)
     with pytest.raises(DeviceError, match=r"out of luck$"):
         engine.stage_times(some_digits(2))
-    monkeypatch.setattr("neocog.cuda.engine.Runner", fail)
+    monkeypatch.setattr("neocog.cuda.engine.Shelf", fail)
     with pytest.raises(DeviceError, match=r"out of luck$"):
         open_engine(tiny_model(), device="cuda")
     capsys.readouterr()

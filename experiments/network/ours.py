@@ -13,7 +13,7 @@ from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass
 from neocog.cuda.plan import Shelf
-from neocog.cuda.runner import LANES
+from neocog.cuda.engine import LANES
 from neocog.cuda.steps import Step
 from neocog.network.arrays import to_numpy
 from neocog.network.model import Model
@@ -28,7 +28,7 @@ class OurSide:
     ) -> None:
         self._batch = batch
         self._engine = CudaEngine(model, device=f"cuda:{number}", precision=precision, plan=plan)
-        runner = self._engine.runner
+        runner = self._engine
         self._gpu = gpu = runner.gpu
         with gpu.current():
             chunk = self.chunk = min(batch, runner.chunk)

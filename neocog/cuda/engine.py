@@ -1,16 +1,21 @@
 """The engine on a CUDA device: digits in, answers out; maps and stage times as on the CPU."""
 
+import math
 import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from neocog.cuda.devices import number_of
+from neocog.cuda.kernel import up
+from neocog.cuda.lanes import PassLane, Timed, enqueue
 from neocog.cuda.launcher import Failing, gpu
-from neocog.cuda.measure import stage_times
-from neocog.cuda.passes import ANSWER_COLUMNS
-from neocog.cuda.plan import kernels_of, plan_of
-from neocog.cuda.runner import Runner
+from neocog.cuda.passes import ANSWER_COLUMNS, Pass
+from neocog.cuda.plan import Shelf, kernels_of, plan_of
 from neocog.cuda.steps import Precision, known_precision
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.decision import Answers, Decision
@@ -19,8 +24,12 @@ from neocog.network.model import Model
 from neocog.network.spec import LABELS
 from neocog.network.u0 import check_digits
 
+#: Lanes that share a large batch: one's tensor cores work while another's maps move.
+LANES = 4
+_MAPS_AT_ONCE = 32  # pictures
 _TYPICAL = 8  # digits of a page, as a power of two
 _HALVES_ARCH = 80  # compute capability that has 16-bit matrix products
+_SAMPLE_MS, _OF = 2.0, 3  # least milliseconds of a sample of a stage; samples that a time is the median of
 
 
 class CudaEngine:
@@ -43,16 +52,19 @@ class CudaEngine:
         self.model, self.device = model, device
         self.gpu = gpu(number_of(device), programmatic)
         self.precision: Precision = precision_on(self.gpu.arch, precision)
-        wanted = plan_of(plan, self.precision)
-        self._lock = threading.Lock()
+        self.plan = plan_of(plan, self.precision)
+        self.chunk = self.plan.chunk  # less where there is less memory
+        self.lock = threading.RLock()
         self._decision = Decision(model)
+        self._lanes: dict[tuple[int, int], PassLane] = {}  # by digits and number
+        self._most_lanes = LANES
         with self._failing():
-            self.runner = Runner(self.gpu, model, self.precision, wanted)
+            self.shelf = Shelf(self.gpu, model, self.precision)
 
     @property
     def batch(self) -> int:
         """Digits that go through the pass together when more come and no batch is named."""
-        return self.runner.chunk
+        return self.chunk
 
     @property
     def where(self) -> str:
@@ -60,11 +72,10 @@ class CudaEngine:
 
     def check(self) -> None:
         """Choose every step, compile and load the first kernel; a DeviceError if that fails."""
-        runner = self.runner
         try:
             with self._failing(), self.gpu.current():
                 for batch in (1, _TYPICAL):
-                    steps = runner.shelf.choose(runner.plan, batch)
+                    steps = self.shelf.choose(self.plan, batch)
                 self.gpu.prepare(kernels_of(steps[0], _TYPICAL))
         except UsageError as error:
             raise DeviceError(f"device '{self.device}': {error}") from None
@@ -77,7 +88,8 @@ class CudaEngine:
 
         A digit's answer does not depend on those beside it; passes of different sizes may take
         different versions of a step, whose last bits may differ. Raises InputError for another
-        shape or type, UsageError for a batch below 1, DeviceError if the device fails.
+        shape or type, UsageError for a batch below 1, DeviceError if the device fails or has no
+        memory even for one digit.
         """
         if batch is not None and batch < 1:
             raise UsageError(f"got a batch of {batch} digits, expected 1 or more")
@@ -87,8 +99,17 @@ class CudaEngine:
         if len(digits) == 0:
             return Answers.none()
         out = np.empty((len(digits), ANSWER_COLUMNS), np.float32)
-        with self._failing(), self._lock:
-            self.runner.run(digits, out, batch or self.batch)
+        with self._failing(), self.lock, self.gpu.current():
+            try:
+                self._deal(digits, out, batch or self.chunk)
+            except BaseException:  # the next digits do not get the answers of these
+                lanes = tuple(self._lanes.values())
+                for lane in lanes:  # all of them first: waiting may be broken off too
+                    lane.waiting = None
+                for lane in lanes:
+                    with suppress(Exception):  # what went wrong first is told
+                        lane.stream.synchronize()
+                raise
         label, margin, p = out[:, LABELS].astype(np.int64), out[:, LABELS + 1], out[:, LABELS + 2]
         return Answers(label=label, score=out[:, :LABELS], margin=margin, p=p)
 
@@ -98,8 +119,10 @@ class CudaEngine:
         ``u0`` (B, 65, 65) has ink 1 on paper 0; each of U0, UG, US1 .. UC4 is float32 (B, K, H, W).
         """
         u = pictures(u0)
-        with self._failing(), self._lock:
-            out = {"U0": u[:, None], **self.runner.maps(u)}
+        with self._failing(), self.lock, self.gpu.current():
+            starts = range(0, max(1, len(u)), _MAPS_AT_ONCE)
+            parts = [self._maps(u[start : start + _MAPS_AT_ONCE]) for start in starts]
+        out = {"U0": u[:, None], **{name: np.concatenate([p[name] for p in parts]) for name in parts[0]}}
         us4 = out["US4"].transpose(0, 2, 3, 1)
         out["UC4"] = self._decision.scores(us4)[:, :, None, None]
         return out
@@ -109,13 +132,115 @@ class CudaEngine:
 
         ``total`` is the pass from the upload to the answers on the host; the stages add up to it.
         A batch larger than a chunk is measured by the chunk and counted as so many chunks.
+
+        Events between the kernels of a pass would cost as much as the kernels do. Instead the kernels are
+        captured up to each stage: UG; UG and US1; and so on. A stage takes what its kernels take longer than
+        those before it. A copy in front disturbs the kernels behind it, so it comes last: the upload is what
+        all kernels take longer with it, and what a replay of the engine's own graph takes beyond is launch.
         """
         check_digits(digits)
         self.recognise(digits)
-        count = min(len(digits), self.runner.chunk)
-        with self._failing(), self._lock:
-            times = stage_times(self.runner, digits[:count], repeats=repeats)
-        return {name: ms * (len(digits) / count) for name, ms in times.items()}
+        count = min(len(digits), self.chunk)
+        with self._failing(), self.lock, self.gpu.current():
+            lane = self.lane(bucket_of(count, self.plan.part))
+            lane.fill(digits[:count])
+            lane.upload()  # passes without an upload take these digits too
+            samples = self._samples(lane)
+            rows = np.median(
+                [[[one() for _ in range(_OF)] for one in samples] for _ in range(repeats + 1)], axis=2
+            )[1:]
+        names = [stage.name for stage in lane.work.stages]
+        rows = np.maximum.accumulate(rows, axis=1) * (len(digits) / count)  # one more stage takes no less
+        spent = np.diff(rows, axis=1, prepend=0).T
+        times = dict(zip([*names, "upload", "launch"], spent, strict=True))
+        return {**{name: times[name] for name in ("upload", *names, "launch")}, "total": rows[:, -1]}
+
+    def _samples(self, lane: PassLane) -> list[Callable[[], float]]:
+        """Return what measures the parts of a pass, each with one more stage, and the whole pass."""
+        held = 32 if lane.batch <= 64 else 4  # passes a graph, so that its launch does not count
+        # the kernels up to each stage, then the upload too
+        works: list[Callable[[], object]] = [
+            partial(enqueue, self.gpu, tuple(lane.work.up_to(n + 1))) for n in range(len(lane.work.stages))
+        ]
+        timed = [Timed(self.gpu, work, held, lane.stream) for work in (*works, lane.enqueue)]
+        times = [max(1, math.ceil(_SAMPLE_MS / held / max(t.elapsed(), 1e-6))) for t in timed]
+
+        def own() -> float:
+            for _ in range(times[-1]):
+                timed[-1].replay()  # the device is at work while the graphs are launched
+            return lane.elapsed(held * times[-1])
+
+        return [*(partial(t.elapsed, n) for t, n in zip(timed, times, strict=True)), own]
+
+    def lane(self, bucket: int, index: int = 0) -> PassLane:
+        """Return a lane for batches of a size, made when it is first asked for."""
+        key = (bucket, index)
+        if key not in self._lanes:
+            with self.gpu.current():
+                steps = self.shelf.choose(self.plan, bucket)
+                part, late = self.plan.part, self.plan.late_at(bucket)
+                self._lanes[key] = PassLane(self.gpu, steps, self.shelf.layouts, bucket, part, late)
+        return self._lanes[key]
+
+    def _deal(self, digits: NDArray[np.uint8], out: NDArray[np.float32], chunk: int) -> None:
+        """Recognise digits into ``out`` (N, 16): chunks go to lanes in turn."""
+        busy: deque[PassLane] = deque()
+        start, turn = 0, 0
+        while start < len(digits):
+            some = digits[start : start + min(chunk, self.chunk)]
+            bucket = bucket_of(len(some), self.plan.part)
+            try:
+                lane = self.lane(bucket, turn % self._most_lanes)
+            except self.gpu.xp.cuda.memory.OutOfMemoryError:
+                for other in busy:
+                    other.collect(out)
+                busy.clear()
+                self._make_room(bucket)
+                continue  # smaller chunks or fewer lanes from now on
+            if lane.waiting is not None:
+                lane.collect(out)
+                busy.remove(lane)
+            lane.submit(some, start)
+            busy.append(lane)
+            start, turn = start + len(some), turn + 1
+        for lane in busy:
+            lane.collect(out)
+
+    def _make_room(self, bucket: int) -> None:
+        """Give memory back, then do with the lanes that are there, then with smaller chunks."""
+        others = [key for key in self._lanes if key[0] != bucket]
+        for key in others:
+            del self._lanes[key]
+        self.gpu.xp.get_default_memory_pool().free_all_blocks()
+        if others:
+            return
+        if held := len(self._lanes):  # all of this size, the first ones
+            self._most_lanes = held
+        elif bucket > 1:
+            self._lanes.clear()
+            self.chunk = bucket // 2
+        else:
+            raise DeviceError(
+                f"device 'cuda:{self.gpu.number}': no memory left for one digit; end other "
+                "programs on it, or use --device cpu"
+            )
+
+    def _maps(self, u0: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        bucket = bucket_of(len(u0))
+        padded = np.zeros((bucket, *u0.shape[1:]), np.float32)
+        padded[: len(u0)] = u0
+        with self.gpu.xp.cuda.Stream(non_blocking=True):
+            steps = self.shelf.choose(self.plan, bucket, first="U0")
+            work = Pass(self.gpu, steps, self.shelf.layouts, bucket)
+            work.arrays["U0"].set(padded)
+            work.run()
+            return {name: work.maps(name)[: len(u0)] for name in self.shelf.layouts}
+
+
+def bucket_of(count: int, part: int = 0) -> int:
+    """Return the batch of the pass that takes ``count`` digits: a power of two, or whole parts."""
+    power = 1 << max(0, count - 1).bit_length()
+    return up(count, part) if part and power > part else power
 
 
 def precision_on(arch: int, wanted: str | None = None) -> Precision:
