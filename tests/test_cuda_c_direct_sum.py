@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
-from neocog.cuda.c_direct_sum import VERSIONS, Tiling
+from neocog.cuda.c_direct_sum import DirectSumC, SeparableC, Tiling
 from neocog.cuda.steps import layouts
 from neocog.errors import UsageError
 from neocog.network import fields
@@ -16,6 +16,8 @@ from neocog.network.spec import preset
 from tests.cuda_maps import error_of
 from tests.cuda_support import thinned
 from tests.support import tiny_model
+
+VERSIONS = {"separable": SeparableC, "box": DirectSumC}
 
 
 def model_of(name, blur=None):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neocog.cuda.contrast import VERSIONS
+from neocog.cuda.plan import VERSIONS
 from neocog.cuda.steps import layouts
 from neocog.network import reference
 from neocog.network.u0 import u0_from_digits
@@ -32,7 +32,7 @@ def digits(count):
 def step_of(version, emulator, precision):
     model = tiny_model()
     lay = layouts(model.spec, model.planes, precision)
-    return VERSIONS[version](emulator, model, 0, lay, precision), lay
+    return VERSIONS["UG"][version](emulator, model, 0, lay, precision), lay
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ import pytest
 
 from neocog.cuda.engine import CudaEngine
 from neocog.cuda.kernel import Kernel, Launch
-from neocog.cuda.passes import Pass
-from neocog.cuda.plan import STAGES, Shelf
+from neocog.cuda.plan import STAGES, Pass, Shelf
 from neocog.cuda.steps import Step
 from neocog.errors import InputError, UsageError
 from neocog.network import reference

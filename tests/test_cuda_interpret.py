@@ -6,8 +6,7 @@ import pytest
 from experiments.gpu.interpret import digit_stages, interpret, line_stages, twin
 from neocog.cuda.launcher import gpu
 from neocog.cuda.lines import LinePass
-from neocog.cuda.passes import Pass
-from neocog.cuda.plan import PLANS, STAGES, VERSIONS, Shelf, kind_of, plan_of
+from neocog.cuda.plan import PLANS, STAGES, VERSIONS, Pass, Shelf, kind_of, plan_of
 from neocog.errors import DeviceError, UsageError
 from neocog.network import reference
 from neocog.network.model import load_model

@@ -6,8 +6,7 @@ import pytest
 from experiments.emulator import Emulator
 from neocog.cuda.engine import LANES, bucket_of
 from neocog.cuda.lanes import PassLane
-from neocog.cuda.passes import ANSWER_COLUMNS
-from neocog.cuda.plan import PLANS, STAGES
+from neocog.cuda.plan import ANSWER_COLUMNS, PLANS, STAGES
 from neocog.errors import DeviceError, InputError
 from neocog.network import reference
 from neocog.network.engine import Engine

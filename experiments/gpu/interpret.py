@@ -20,7 +20,7 @@ from experiments.harness.arguments import arguments
 from experiments.network.ours import stored
 from neocog.cuda.kernel import Launch, Layout, Machine
 from neocog.cuda.lines import LinePass
-from neocog.cuda.passes import Pass
+from neocog.cuda.plan import Pass
 from neocog.network import reference
 from neocog.network.arrays import to_numpy
 from neocog.network.decision import Decision

@@ -7,13 +7,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.engine import CudaEngine
+from neocog.cuda.engine import LANES, CudaEngine
 from neocog.cuda.kernel import Array, Layout
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.passes import Pass
-from neocog.cuda.plan import Shelf
-from neocog.cuda.engine import LANES
+from neocog.cuda.plan import Pass, Shelf
 from neocog.cuda.steps import Step
 from neocog.network.arrays import to_numpy
 from neocog.network.model import Model

@@ -129,7 +129,3 @@ def combined(blur: NDArray[Any]) -> NDArray[np.float64]:
     a = pooled(blur.astype(np.float64))
     a[np.abs(a) < _NOTHING * np.abs(a).max()] = 0
     return a
-
-
-#: By name, the quickest first.
-VERSIONS: dict[str, type[DirectSumC]] = {cls.version: cls for cls in (SeparableC, DirectSumC)}

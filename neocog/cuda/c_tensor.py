@@ -209,7 +209,3 @@ def _best_scale(a: NDArray[np.float64]) -> float:
     scales = top / np.geomspace(1.0, 2.0, _SCALES)
     errors = [(a / s).astype(np.float16).astype(np.float64) * s - a for s in scales]
     return float(scales[int(np.argmin([(e**2).sum() + e.sum() ** 2 for e in errors]))])
-
-
-#: By name.
-VERSIONS: dict[str, type[TensorC]] = {TensorC.version: TensorC}

@@ -61,7 +61,3 @@ class ContrastOfU0(Contrast):
 
     version: ClassVar[str] = "u0"
     from_u0: ClassVar[bool] = True
-
-
-#: By name.
-VERSIONS: dict[str, type[Contrast]] = {cls.version: cls for cls in (Contrast, ContrastOfU0)}

@@ -44,7 +44,3 @@ class Decide(Step):
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         return [Launch(self.kernel(), (batch, 1, 1), (source, target, *self._tables, self._temperature))]
-
-
-#: By name.
-VERSIONS: dict[str, type[Decide]] = {Decide.version: Decide}

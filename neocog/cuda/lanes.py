@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Launch, Layout
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.passes import Pass, form
+from neocog.cuda.plan import Pass, form
 from neocog.cuda.steps import Step
 
 # One capture at a time: what a second thread does to the device could break it off.
@@ -76,7 +76,7 @@ class PassLane(Lane):
     """Recognises up to ``batch`` digits at a time; fewer may come.
 
     ``steps`` (from digits to answers), ``layouts``, ``part`` and ``late`` are those of
-    :class:`neocog.cuda.passes.Pass`. CuPy's OutOfMemoryError says that there is no memory for it.
+    :class:`neocog.cuda.plan.Pass`. CuPy's OutOfMemoryError says that there is no memory for it.
     """
 
     def __init__(

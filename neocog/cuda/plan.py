@@ -1,28 +1,39 @@
-"""Which version of each step makes the pass, and how many digits go through it together.
+"""Which version of each step makes the pass, how many digits go through it together, and the pass itself.
 
 `default`: tensor cores, from compute capability 8.0 on; below, Winograd and direct sums. `card`, as two
-papers do it: direct sums in UC1 .. UC3, channel-wise decomposed Winograd in US2 .. US4.
+papers do it: direct sums in UC1 .. UC3, channel-wise decomposed Winograd in US2 .. US4. Nothing here knows
+whether the machine is a GPU or the emulator.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from neocog.cuda import c_direct_sum, c_tensor, contrast, decide, s_tensor, s_winograd
-from neocog.cuda.kernel import Kernel, Machine
-from neocog.cuda.passes import takes_all
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.cuda.c_direct_sum import DirectSumC, SeparableC
+from neocog.cuda.c_tensor import TensorC
+from neocog.cuda.contrast import Contrast, ContrastOfU0
+from neocog.cuda.decide import Decide
+from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.s_tensor import TensorS
+from neocog.cuda.s_winograd import WinogradS
 from neocog.cuda.steps import Precision, Step, layouts
-from neocog.errors import DeviceError, UsageError
+from neocog.errors import DeviceError, InputError, UsageError
+from neocog.network.arrays import to_numpy
 from neocog.network.model import Model
+from neocog.network.spec import INPUT_SIZE
+from neocog.network.u0 import DIGIT_SIZE
 
 #: Stages of the pass, in order; UC4 is the strongest planes and the decision.
 STAGES = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4", "UC4")
-#: What constructs a step, by kind of stage and version.
-VERSIONS: dict[str, Mapping[str, Any]] = {
-    "UG": contrast.VERSIONS,
-    "US": {**s_winograd.VERSIONS, **s_tensor.VERSIONS},
-    "UC": {**c_direct_sum.VERSIONS, **c_tensor.VERSIONS},
-    "UC4": decide.VERSIONS,
+#: Steps by kind of stage and version.
+VERSIONS: dict[str, dict[str, Any]] = {
+    "UG": {"digits": Contrast, "u0": ContrastOfU0},
+    "US": {"winograd": WinogradS, "tensor": TensorS},
+    "UC": {"separable": SeparableC, "box": DirectSumC, "tensor": TensorC},
+    "UC4": {"warps": Decide},
 }
 #: By name: versions in order of preference, by stage or kind of stage.
 PLANS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -31,11 +42,19 @@ PLANS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 #: Digits that go through the pass together when more come, and of them those that do through UG .. UC3.
 _CHUNKS: dict[Precision, tuple[int, int]] = {"fp32": (640, 128), "fp16": (1024, 256)}
-#: Late stages by least batch, measured on an H200 (``python -m experiments.gpu.latency``).
+#: Late stages by least batch, measured on an H200 (``python -m experiments.gpu.latency`` of commit bfe99381).
 _LATE: dict[Precision, dict[int, tuple[str, ...]]] = {
     "fp32": {1: (), 8: ("UC1",), 64: ("US1", "US2"), 256: ("US1", "US2", "UC3")},
     "fp16": {1: (), 8: ("UC1", "US3"), 64: ("US1", "US3", "US4"), 256: ("US1", "US2")},
 }
+#: Columns of the answers: 10 scores, label, margin, probability; the rest is spare.
+ANSWER_COLUMNS = 16
+_ENDS: dict[str, tuple[tuple[int, ...], str]] = {
+    "digits": ((DIGIT_SIZE, DIGIT_SIZE), "uint8"),
+    "U0": ((INPUT_SIZE, INPUT_SIZE), "float32"),
+    "answers": ((ANSWER_COLUMNS,), "float32"),
+}
+_WHOLE = ("US4", "UC4")  # stages that take all digits of a pass at once, where others take them in parts
 
 
 def kind_of(stage: str) -> str:
@@ -112,7 +131,7 @@ class Shelf:
         steps = []
         for stage in stages:
             reads = first if stage == "UG" else None
-            count = batch if takes_all(stage) else min(batch, plan.part)
+            count = batch if stage in _WHOLE else min(batch, plan.part)
             names = plan.preferred(stage)
             version = next((name for name in names if self.does(stage, name, count, reads=reads)), None)
             if version is None:
@@ -129,3 +148,106 @@ def kernels_of(step: Step, batch: int) -> list[Kernel]:
     """Return the kernels of a step for a batch; no array is needed to name them."""
     nothing: dict[str, Any] = dict.fromkeys(step.scratch(batch))
     return [launch.kernel for launch in step.launches(batch, None, None, nothing)]
+
+
+class Stage(NamedTuple):
+    """One step with its launches, those of all parts."""
+
+    name: str  # the layer that it writes, UC4 for the answers
+    step: Step
+    launches: tuple[Launch, ...]
+
+
+class Pass:
+    """Arrays and launches of a pass for batches of one size.
+
+    A large batch goes through UG .. UC3 in parts: their maps are large, and a few digits' stay
+    in the L2 cache. The parts share one set of arrays and of scratch, and each writes its slice
+    of UC3. US4 and the decision then take the whole batch at once: they stream large weights and
+    tables, which are read the less often the more digits they serve.
+
+    Arrays are filled with 0 once: borders and spare channels stay so. ``part`` digits go through
+    UG .. UC3 together (0: all), the last part takes the rest; ``late`` are stages whose kernels let
+    the next one begin only when they end; ``answers``, if given, is where these go.
+
+    The next part overwrites maps that kernels of this part read. With programmatic launches too
+    they have been read by then: every kernel waits for the end of the kernel in front of it
+    before it writes, which has itself waited so; what is two or more kernels back is over.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        steps: Sequence[Step],
+        layouts: Mapping[str, Layout],
+        batch: int,
+        part: int = 0,
+        late: Collection[str] = (),
+        answers: Array | None = None,
+    ) -> None:
+        for step, before in zip(steps[1:], steps[:-1], strict=True):
+            if step.reads != before.writes:
+                raise InputError(f"internal error: a step expects {step.reads}, got {before.writes}")
+        self.machine, self.batch, self.layouts = machine, batch, layouts
+        self.part = min(part or batch, batch)
+        self.arrays: dict[str, Array] = {}
+        names = ["UC4" if step.writes == "answers" else step.writes for step in steps]
+        in_parts = sum(name not in _WHOLE for name in names)
+        for i, layer in enumerate([steps[0].reads, *(step.writes for step in steps)]):
+            # for a part what only parts write and read, for all digits the other layers
+            shape, dtype = form(layer, layouts, self.part if 0 < i < in_parts else batch)
+            given = answers if layer == "answers" else None
+            self.arrays[layer] = machine.xp.zeros(shape, dtype) if given is None else given
+        scratch: dict[tuple[int, int], dict[str, Array]] = {}
+        #: Place of the stage and launch, in the order in which they are launched.
+        self._order: list[tuple[int, Launch]] = []
+        parts = [
+            (slice(start, min(start + self.part, batch)), range(in_parts))
+            for start in range(0, batch if in_parts else 0, self.part)
+        ]
+        for digits, some in (*parts, (slice(0, batch), range(in_parts, len(steps)))):
+            count = digits.stop - digits.start
+            for i in some:
+                ends = (self.arrays[layer] for layer in (steps[i].reads, steps[i].writes))
+                source, target = (array[digits] if len(array) == batch else array[:count] for array in ends)
+                if (i, count) not in scratch:
+                    forms = steps[i].scratch(count).items()
+                    scratch[i, count] = {name: machine.xp.zeros(*kind) for name, kind in forms}
+                for launch in steps[i].launches(count, source, target, scratch[i, count]):
+                    kernel = launch.kernel.late() if names[i] in late else launch.kernel
+                    kernel = replace(kernel, carveout=len(steps) > 1)  # one alone overlaps with none
+                    self._order.append((i, launch._replace(kernel=kernel)))
+        self.stages = tuple(
+            Stage(name, step, tuple(found for j, found in self._order if j == i))
+            for i, (name, step) in enumerate(zip(names, steps, strict=True))
+        )
+
+    @property
+    def launches(self) -> Iterator[Launch]:
+        return self.up_to(len(self.stages))
+
+    def up_to(self, stages: int) -> Iterator[Launch]:
+        """Return the launches of the first so many stages, in the order of the pass."""
+        return (launch for index, launch in self._order if index < stages)
+
+    def run(self) -> None:
+        for launch in self.launches:
+            self.machine.launch(launch)
+
+    def maps(self, layer: str) -> NDArray[np.float32]:
+        """Return a layer on the host, float32 (B, K, H, W), without border and spare channels.
+
+        Of a pass in parts UG .. US3 are those of the last part.
+        """
+        layout, array = self.layouts[layer], to_numpy(self.arrays[layer])
+        inside = slice(layout.border, layout.border + layout.size)
+        values = array[:, inside, inside, : layout.planes].transpose(0, 3, 1, 2)
+        return np.ascontiguousarray(values, np.float32)
+
+
+def form(layer: str, layouts: Mapping[str, Layout], batch: int) -> tuple[tuple[int, ...], Any]:
+    """Return shape and type of the array that holds a layer for ``batch`` digits."""
+    if layer in _ENDS:
+        shape, dtype = _ENDS[layer]
+        return (batch, *shape), np.dtype(dtype)
+    return layouts[layer].shape(batch), np.dtype(layouts[layer].dtype)

@@ -175,6 +175,3 @@ def _core_matrices(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """(..., tile, column, 8 words) -> (..., words): half of the depth, column, 4 words."""
     lead = words.shape[:-3]
     return np.moveaxis(words.reshape(*lead, -1, 8, 2, 4), -2, -3).reshape(*lead, -1)
-
-
-VERSIONS = {"tensor": TensorS}

@@ -128,6 +128,3 @@ def way(kernel: int, size: int, operand: str) -> tuple[Split, int]:
         return split, best_tile(split, size)
     side = 2 if kernel % 2 == 0 else 3
     return uniform(kernel, side), side
-
-
-VERSIONS = {"winograd": WinogradS}

@@ -140,7 +140,7 @@ def _table() -> dict[str, Any]:
     return content
 
 
-def tilings(kind: str, shape: Sequence[int], batch: int, arch: int) -> Iterator[list[int]]:
+def tilings(kind: str, shape: Sequence[int], batch: int, arch: int) -> Iterator[list[Any]]:
     """Yield the tilings of ``tilings.json`` for a batch: that of the shape, then of those least unlike it.
 
     ``kind`` is ``"s"`` or ``"c"``; of other architectures than 90 the memory of a block counts.
