@@ -43,7 +43,6 @@ DEVICE int place_of(const Tile& tile, int y, int x, int halved) {
     return halved ? tile.first / 4 + y / 2 * (tile.wide / 2) + x / 2 : tile.first + y * tile.wide + x;
 }
 
-#ifdef CHAIN
 // A convolution with all that follows it place by place:
 //   DEPTHWISE  1: a depthwise convolution of CI channels comes first, rectified if RELU0
 //   LAYERS     0 .. 2 products: the first takes windows of the source (places of the depthwise maps),
@@ -224,36 +223,3 @@ KERNEL(THREADS) chain(const Tile* tiles, const u16* source, const u32* weights, 
     }
 #endif
 }
-#endif  // CHAIN
-
-#ifdef POINTWISE
-// One value of the target from one of a and one of b. OP: 0 a, 1 rectified, 2 square root, 3 sum,
-// 4 product, 5 quotient, 6 a's PLANES_A planes and then b's. PLANES of the target; CA, CB, CO stored
-// channels; HALF_A, HALF_B: the map is at half the resolution.
-KERNEL(THREADS) pointwise(const Tile* tiles, const u16* a, const u16* b, target_t* target) {
-    start_next();
-    const Tile tile = tiles[blockIdx.x];
-    wait_for_previous();
-    for (int i = threadIdx.x; i < ROWS * ACROSS * CO; i += THREADS) {
-        const int c = i % CO, place = i / CO;
-        const int y = tile.top + place / ACROSS, x = tile.left + place % ACROSS;
-        if (y >= tile.high || x >= tile.wide) continue;
-        const u16* of_a = a + (u64)place_of(tile, y, x, HALF_A) * CA;
-        const u16* of_b = b + (u64)place_of(tile, y, x, HALF_B) * CB;
-        float value = 0.0f;  // spare channels stay silent
-        if (c < PLANES) {
-#if OP == 6
-            value = float_of_half(c < PLANES_A ? of_a[c] : of_b[c - PLANES_A]);
-#else
-            value = float_of_half(of_a[c]);
-            if (OP == 1) value = fmaxf(value, 0.0f);
-            if (OP == 2) value = sqrtf(value);
-            if (OP == 3) value += float_of_half(of_b[c]);
-            if (OP == 4) value *= float_of_half(of_b[c]);
-            if (OP == 5) value /= float_of_half(of_b[c]);
-#endif
-        }
-        put(target + (u64)place_of(tile, y, x, 0) * CO + c, value);
-    }
-}
-#endif  // POINTWISE

@@ -54,15 +54,11 @@ def graph_of(seed=0):
     a = g.add("Relu", conv(a, 12, 20, 4, stride=2, padding=1))
     inner = g.add("Relu", conv(conv(a, 20, 20, 5, groups=20, padding=2), 20, 28, 1))
     block = g.add("Add", a, conv(inner, 28, 20, 1))
-    square, field = g.add("Mul", block, block), rng.random((1, 20, 3, 3)) / 20
-    energy = g.conv(square, field, np.full(1, 0.1), padding=2, dilation=2)
-    inhibition = g.conv(g.add("Sqrt", energy), rng.random((20, 1, 1, 1)), np.ones(20))
-    ratio = g.add("Div", conv(block, 20, 20, 3, padding=1, groups=2), g.add("Add", inhibition, a))
-    both = g.add("Concat", g.add("Relu", ratio), block)
+    both = g.add("Relu", conv(block, 20, 40, 3, padding=1, groups=2))
     low = conv(conv(both, 40, 40, 4, stride=2, padding=1, groups=40), 40, 16, 1)
     side = g.add("Add", conv(both, 40, 16, 1), g.add("Resize", low))
-    plain = g.add("Add", g.add("Resize", low), g.add("Relu", side))
-    g.conv(g.add("Relu", conv(plain, 16, 24, 1)), rng.normal(size=(30, 24, 1, 1)) / 4)
+    wide = g.add("Add", side, conv(side, 16, 16, 3, padding=2, dilation=2))
+    g.conv(g.add("Relu", conv(g.add("Relu", wide), 16, 24, 1)), rng.normal(size=(30, 24, 1, 1)) / 4)
     return g
 
 
@@ -79,11 +75,7 @@ def computed(g, x):
 
 OPERATIONS = {
     "Relu": lambda a: np.maximum(a, 0),
-    "Sqrt": np.sqrt,
     "Add": np.add,
-    "Mul": np.multiply,
-    "Div": np.divide,
-    "Concat": lambda *a: np.concatenate(a),
     "Resize": lambda a: a.repeat(2, axis=1).repeat(2, axis=2),
 }
 
@@ -285,6 +277,8 @@ UNFIT = {
     "side": lambda g: g.conv("x", np.ones((30, 1, 3, 3))),
     "planes": lambda g: g.conv("x", np.ones((30, 2, 4, 4)), stride=4),
     "weights": lambda g: g.add("Add", "x", g.tensor(np.ones(1))),
+    "operation": lambda g: g.add("Sqrt", "x"),
+    "alone": lambda g: g.add("Relu", "x"),
     "sizes": lambda g: g.add("Add", g.conv("x", np.ones((30, 1, 4, 4)), stride=4), "x"),
 }
 

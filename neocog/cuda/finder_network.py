@@ -19,11 +19,8 @@ from neocog.errors import ModelError
 Node = Mapping[str, Any]
 Weights = NDArray[np.float32]
 
-FILE = "finder_network.cu"
 ROWS, ACROSS = 4, 16  # places of a tile
 _WIDEST = 256  # planes of two products whose sums a warp can hold
-_POINTWISE = {"Relu": 1, "Sqrt": 2, "Add": 3, "Mul": 4, "Div": 5, "Concat": 6}
-_COPY = 0
 
 
 class Step(NamedTuple):
@@ -32,7 +29,7 @@ class Step(NamedTuple):
     kernel: Kernel
     reads: tuple[str, ...]
     writes: str
-    weights: NDArray[np.uint32] | None
+    weights: NDArray[np.uint32]
 
 
 class Maps(NamedTuple):
@@ -94,40 +91,26 @@ class FinderNetwork:
             self.maps[node["output"]] = self._shape(node)
         self.steps: list[Step] = []
         self._make(self.output)
-        self._held = [
-            None if step.weights is None else machine.xp.asarray(step.weights) for step in self.steps
-        ]
-
-    # -- shapes ----------------------------------------------------------------------------------
+        self._held = [machine.xp.asarray(step.weights) for step in self.steps]
 
     def _shape(self, node: Node) -> Maps:
         op, name = node["op"], node["output"]
         given = node["inputs"][:1] if op == "Conv" else node["inputs"]
-        if any(one not in self.maps for one in given):
-            raise ModelError(f"finder, operation {name!r} is not supported on the GPU; use --device cpu")
-        maps = [self.maps[one] for one in given]
-        first = maps[0]
-        if op == "Conv":
-            return self._conv_shape(node, first)
-        if op == "Resize" and first.cell % 2 == 0:
-            return first._replace(cell=first.cell // 2)
-        if op == "Concat" and len(maps) == 2 and maps[1].cell == first.cell:
-            return first._replace(planes=first.planes + maps[1].planes)
-        if op in _POINTWISE and op != "Concat" and len(set(maps)) == 1:
-            return first
+        maps = [self.maps[one] for one in given if one in self.maps]
+        if len(maps) == len(given) and len(set(maps)) == 1:
+            first = maps[0]
+            if op == "Conv":
+                weight, stride = self._tensors[node["inputs"][1]], node["stride"]
+                planes, per_group, high, wide = weight.shape
+                edge = 2 * node["padding"] - node["dilation"] * (high - 1) - 1
+                fits = node["groups"] >= 1 and per_group * node["groups"] == first.planes
+                if fits and high == wide and stride >= 1 and -stride <= edge <= -1:
+                    return Maps(planes, first.cell * stride)
+            elif op == "Resize" and first.cell % 2 == 0:
+                return first._replace(cell=first.cell // 2)
+            elif op in ("Relu", "Add"):
+                return first
         raise ModelError(f"finder, operation {name!r} ({op}) is not supported on the GPU; use --device cpu")
-
-    def _conv_shape(self, node: Node, maps: Maps) -> Maps:
-        weight, stride = self._tensors[node["inputs"][1]], node["stride"]
-        planes, per_group, high, wide = weight.shape
-        edge = 2 * node["padding"] - node["dilation"] * (high - 1) - 1
-        fits = node["groups"] >= 1 and per_group * node["groups"] == maps.planes
-        if not (fits and high == wide and stride >= 1 and -stride <= edge <= -1):
-            raise ModelError(
-                f"finder, operation {node['output']!r}: {weight.shape} at stride {stride} of "
-                f"{maps.planes} planes; use --device cpu"
-            )
-        return Maps(planes, maps.cell * stride)
 
     # -- fusing: from the output back, what is used once goes into the launch that uses it -------
 
@@ -155,8 +138,8 @@ class FinderNetwork:
         main, skip, halved, end = self._sum(name)
         last = self._conv(main)
         if last is None:
-            self._pointwise(name)
-            return
+            op = self._by[name]["op"]
+            raise ModelError(f"finder, operation {name!r} ({op}) alone has no kernel; use --device cpu")
         layers, depthwise = ([], last) if last.depthwise else ([last], None)
         while layers and depthwise is None and (before := self._before(layers[0])):
             planes = sum(len(conv.weight) for conv in (before, *layers))
@@ -210,7 +193,7 @@ class FinderNetwork:
             widths[0] = up(widths[0], 8)
         begins.pop("TAPS0", None)
         defines = {
-            "CHAIN": 1, "CI": ci, "DEPTHWISE": int(depthwise is not None), "LAYERS": len(layers),
+            "CI": ci, "DEPTHWISE": int(depthwise is not None), "LAYERS": len(layers),
             "KSIZE": first.weight.shape[2], "STRIDE": first.node["stride"],
             "PADDING": first.node["padding"], "DILATION": first.node["dilation"],
             "RELU0": int(depthwise is not None and depthwise.relu),
@@ -218,32 +201,9 @@ class FinderNetwork:
             **{f"RELU{i}": int(conv.relu) for i, conv in enumerate(layers, 1)},
             "SKIP": 0 if skip is None else 2 if halved else 1, "RELU_END": int(end), **begins,
         }  # fmt: skip
-        reads = (source, skip or source)
-        return Step(self._kernel("chain", name, defines), reads, name, np.concatenate(parts))
-
-    def _pointwise(self, name: str) -> None:
-        """Append one operation by itself; enlarging is done where its result is read."""
-        node = self._by[name]
-        reads, halved = list(node["inputs"]), [0, 0]
-        for i, one in enumerate(reads):
-            twice = node if node["op"] == "Resize" else self._by.get(one)
-            if twice and twice["op"] == "Resize" and (twice is node or self._alone(one)):
-                reads[i], halved[i] = twice["inputs"][0], 1
-        a, b = reads[0], reads[-1]
-        for one in (a, b):
-            self._make(one)
-        target = self.maps[name]
-        defines = {
-            "POINTWISE": 1, "OP": _POINTWISE.get(node["op"], _COPY), "PLANES": target.planes,
-            "PLANES_A": self.maps[a].planes, "CA": self.maps[a].stored,
-            "CB": self.maps[b].stored, "CO": target.stored,
-            "HALF_A": halved[0], "HALF_B": halved[len(reads) - 1],
-        }  # fmt: skip
-        self.steps.append(Step(self._kernel("pointwise", name, defines), (a, b), name, None))
-
-    def _kernel(self, kernel: str, name: str, defines: dict[str, int]) -> Kernel:
-        last = {"TARGET_FLOAT": int(name == self.output)}
-        return Kernel(FILE, kernel, tuple({**defines, "ROWS": ROWS, **last}.items()), 32 * ROWS, arch=80)
+        defines |= {"ROWS": ROWS, "TARGET_FLOAT": int(name == self.output)}
+        kernel = Kernel("finder_network.cu", "chain", tuple(defines.items()), 32 * ROWS, arch=80)
+        return Step(kernel, (source, skip or source), name, np.concatenate(parts))
 
     # -- launches --------------------------------------------------------------------------------
 
@@ -270,9 +230,8 @@ class FinderNetwork:
             else:
                 arrays[step.writes] = free[size].pop()
             table, (a, b) = tiles[maps.cell], (arrays[one] for one in step.reads)
-            grid, weights = (len(table), 1, 1), self._held[i]
-            more = (a, b) if weights is None else (a, weights, b)
-            out.append(Launch(step.kernel, grid, (table, *more, arrays[step.writes])))
+            args = (table, a, self._held[i], b, arrays[step.writes])
+            out.append(Launch(step.kernel, (len(table), 1, 1), args))
             for one in {*step.reads} - {"x"}:
                 if last_read[one] == i:
                     free.setdefault(arrays[one].size, []).append(arrays[one])
