@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from neocog.cuda import cache, compiler
+from neocog.cuda import compiler
 from neocog.cuda.compiler import build
 from neocog.cuda.kernel import Kernel
 from neocog.errors import DeviceError
@@ -117,7 +117,7 @@ def test_a_damaged_build_is_made_again(kernel, tmp_path, damage):
     (path,) = builds(tmp_path)
     path.write_bytes(damage(path.read_bytes()))
     assert build(kernel, 80).cubin == first.cubin
-    assert cache.load(path.name) is not None
+    assert compiler.load(path.name) is not None
 
 
 def test_a_folder_that_takes_no_files_is_no_error(kernel, tmp_path, monkeypatch):
@@ -129,19 +129,19 @@ def test_a_folder_that_takes_no_files_is_no_error(kernel, tmp_path, monkeypatch)
 def test_where_builds_lie(monkeypatch, tmp_path):
     monkeypatch.delenv("NEOCOG_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.cache_folder() == tmp_path / "neocog" / "cubins"
+    assert compiler.cache_folder() == tmp_path / "neocog" / "cubins"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache.cache_folder() == tmp_path / ".cache" / "neocog" / "cubins"
+    assert compiler.cache_folder() == tmp_path / ".cache" / "neocog" / "cubins"
 
 
 def test_a_user_without_a_home_has_a_folder_of_the_process(monkeypatch):
     for name in ("NEOCOG_CACHE", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(cache.Path, "home", Mock(side_effect=RuntimeError))
-    assert cache.load("x") is None
-    cache.store("x", b"y")
-    assert cache.load("x") == b"y"
+    monkeypatch.setattr(compiler.Path, "home", Mock(side_effect=RuntimeError))
+    assert compiler.load("x") is None
+    compiler.store("x", b"y")
+    assert compiler.load("x") == b"y"
 
 
 def test_several_at_once(kernel):

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from neocog.cuda import cache, devices, launcher
+from neocog.cuda import compiler, devices, launcher
 from neocog.cuda.kernel import Kernel
 from neocog.cuda.plan import STAGES, Shelf, plan_of
 from neocog.errors import DeviceError, UsageError
@@ -219,13 +219,13 @@ def test_a_version_that_nothing_does_is_told_in_a_line():
 def test_a_folder_that_others_can_write_to_is_not_used(tmp_path, monkeypatch):
     own = tmp_path / "builds"
     monkeypatch.setenv("NEOCOG_CACHE", str(own))
-    cache.store("y", b"build")
-    assert cache.load("y") == b"build"
+    compiler.store("y", b"build")
+    assert compiler.load("y") == b"build"
     assert [stat.S_IMODE(path.stat().st_mode) for path in (own, own / "y")] == [0o700, 0o600]
     own.chmod(0o777)
-    cache.store("z", b"")
-    assert cache.load("y") is None
+    compiler.store("z", b"")
+    assert compiler.load("y") is None
     assert not (own / "z").exists()
     own.chmod(0o700)
     monkeypatch.setattr(os, "geteuid", lambda: own.stat().st_uid + 1)
-    assert (cache.load("y") is None) == (own.stat().st_uid != 0)
+    assert (compiler.load("y") is None) == (own.stat().st_uid != 0)

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda import cache as builds
+from neocog.cuda import compiler as builds
 from neocog.cuda.compiler import fingerprint, source_path
 from neocog.cuda.kernel import Kernel, Launch, kernel_folder
 from neocog.errors import DeviceError, InputError

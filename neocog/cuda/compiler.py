@@ -1,21 +1,28 @@
-"""Kernels for a GPU: built by NVRTC, with no GPU and no CUDA toolkit, and kept on the disk."""
+"""Kernels for a GPU: built by NVRTC, with no GPU and no CUDA toolkit, and kept on the disk.
+
+Each file that is kept ends in a digest of itself, so that a damaged one is seen. It is code that will be run:
+a folder that others can write to is not used.
+"""
 
 import hashlib
+import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from neocog.cuda import cache as builds
 from neocog.cuda.kernel import Kernel, kernel_folder
 from neocog.errors import DeviceError
+from neocog.files import atomic_write
 
 _INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _OPTIONS = ("-std=c++17", "-ftz=true", "--ptxas-options=-v")
 #: NVRTC may keep builds of its own, and has no figures of one that it takes from there.
 _NO_CACHE, _NO_CACHE_SINCE = "--no-cache", (13, 0)
-_INSTALL = "install neocog[cuda13] (or [cuda12])"
+_DIGEST = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +48,12 @@ def build(
         *(f"-D{name}={value}" for name, value in defines),
     )
     name = f"{fingerprint(kernel, *options, 'NVRTC', *map(str, _version()))}.built"
-    content = builds.load(name)
+    content = load(name)
     if content is not None:
         log, _, cubin = content.partition(b"\0")
         return Built(cubin, log.decode())
     built = _compile(kernel, options)
-    builds.store(name, built.log.encode() + b"\0" + built.cubin)
+    store(name, built.log.encode() + b"\0" + built.cubin)
     return built
 
 
@@ -59,7 +66,9 @@ def _nvrtc() -> Any:
         nvrtc.getVersion()
     except Exception as error:  # CuPy's own errors cannot be named before it is imported
         what = str(error).strip().partition("\n")[0]
-        raise DeviceError(f"kernels cannot be built because NVRTC is missing ({what}); {_INSTALL}") from None
+        raise DeviceError(
+            f"kernels cannot be built because NVRTC is missing ({what}); install neocog[cuda13] (or [cuda12])"
+        ) from None
     return nvrtc
 
 
@@ -91,8 +100,7 @@ def _target(kernel: Kernel, arch: int) -> str:
 
 
 def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
-    nvrtc = _nvrtc()
-    path = source_path(kernel)
+    nvrtc, path = _nvrtc(), source_path(kernel)
     more = [_NO_CACHE] if _version() >= _NO_CACHE_SINCE else []
     # given so, the compiler looks for no file where the program happens to run
     files = {file.name.encode(): file.read_bytes() for file in _files(path)[1:]}
@@ -104,10 +112,8 @@ def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
             nvrtc.compileProgram(program, (*options, *more))
         except nvrtc.NVRTCError as error:
             lines = nvrtc.getProgramLog(program).splitlines()
-            first = next((line for line in lines if "error" in line), str(error))
-            raise DeviceError(
-                f"kernel {kernel.name} does not build: {first.strip()}; use --device cpu"
-            ) from None
+            first = next((line for line in lines if "error" in line), str(error)).strip()
+            raise DeviceError(f"kernel {kernel.name} does not build: {first}; use --device cpu") from None
         log = str(nvrtc.getProgramLog(program)).rstrip("\0")
         if any(option.startswith("-arch=compute") for option in options):
             return Built(nvrtc.getPTX(program), log)
@@ -154,3 +160,48 @@ def _files(source: Path, headers: Path | None = None) -> list[Path]:
             if file is not None and file not in found:
                 found.append(file)
     return found
+
+
+def cache_folder() -> Path:
+    """Return the folder of builds: ``NEOCOG_CACHE``, or ``neocog/cubins`` below ``XDG_CACHE_HOME`` or
+    ``~/.cache``; for a user without a home a folder that goes with this process.
+    """
+    if named := os.environ.get("NEOCOG_CACHE"):
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "neocog" / "cubins"
+    except RuntimeError:
+        return Path(_passing().name)
+
+
+@cache
+def _passing() -> "TemporaryDirectory[str]":
+    return TemporaryDirectory(prefix="neocog-")
+
+
+def load(name: str) -> bytes | None:
+    """Return what was stored as ``name``; None if there is nothing, or it is damaged."""
+    folder = cache_folder()
+    try:
+        data = (folder / name).read_bytes() if _ours(folder) else b""
+    except OSError:
+        return None
+    content, digest = data[:-_DIGEST], data[-_DIGEST:]
+    return content if hashlib.sha256(content).digest() == digest else None
+
+
+def store(name: str, content: bytes) -> None:
+    """Write ``content`` as ``name`` in one step; a folder that takes no file is no error."""
+    with suppress(OSError):
+        folder = cache_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _ours(folder):
+            with atomic_write(folder / name, mode=0o600) as stream:
+                stream.write(content + hashlib.sha256(content).digest())
+
+
+def _ours(folder: Path) -> bool:
+    """Whether nobody but this user and root can put files into a folder."""
+    about = folder.stat()
+    return not hasattr(os, "geteuid") or (about.st_uid in (0, os.geteuid()) and not about.st_mode & 0o022)

@@ -29,15 +29,8 @@ class Lane:
     copied from ``given`` and to ``told``, the host's. Without a ``target`` they write to ``told``.
     """
 
-    def __init__(
-        self,
-        gpu: Gpu,
-        launches: Iterable[Launch],
-        source: Array,
-        target: Array | None,
-        told: NDArray[Any],
-        stream: Any = None,
-    ) -> None:
+    def __init__(self, gpu: Gpu, launches: Iterable[Launch], source: Array, target: Array | None,
+                 told: NDArray[Any], stream: Any = None) -> None:  # fmt: skip
         self.gpu, self.launches = gpu, tuple(launches)
         self.stream = stream or gpu.xp.cuda.Stream(non_blocking=True)
         self._source, self._target = source, target
@@ -45,24 +38,18 @@ class Lane:
         gpu.prepare(launch.kernel for launch in self.launches)
 
     def upload(self) -> None:
-        up = self.gpu.xp.cuda.runtime.memcpyHostToDevice
-        self._copy(self._source.data.ptr, self.given.ctypes.data, self.given.nbytes, up)
-
-    def download(self) -> None:
-        """Enqueue the way of the answers to the host, if they are not written there."""
-        if self._target is None:
-            return
-        down = self.gpu.xp.cuda.runtime.memcpyDeviceToHost
-        self._copy(self.told.ctypes.data, self._target.data.ptr, self.told.nbytes, down)
-
-    def _copy(self, to: int, source: int, size: int, kind: int) -> None:
-        self.gpu.xp.cuda.runtime.memcpyAsync(to, source, size, kind, self.stream.ptr)
+        runtime, given = self.gpu.xp.cuda.runtime, self.given
+        to, kind = self._source.data.ptr, runtime.memcpyHostToDevice
+        runtime.memcpyAsync(to, given.ctypes.data, given.nbytes, kind, self.stream.ptr)
 
     def enqueue(self) -> None:
         """Enqueue all of it on the current stream, which is the lane's."""
         self.upload()
         enqueue(self.gpu, self.launches)
-        self.download()
+        if self._target is not None:
+            runtime, told, source = self.gpu.xp.cuda.runtime, self.told, self._target.data.ptr
+            kind = runtime.memcpyDeviceToHost
+            runtime.memcpyAsync(told.ctypes.data, source, told.nbytes, kind, self.stream.ptr)
 
     def capture(self) -> Any:
         with self.gpu.current(), captured(self.stream) as graphs:
@@ -79,15 +66,8 @@ class PassLane(Lane):
     :class:`neocog.cuda.plan.Pass`. CuPy's OutOfMemoryError says that there is no memory for it.
     """
 
-    def __init__(
-        self,
-        gpu: Gpu,
-        steps: Sequence[Step],
-        layouts: dict[str, Layout],
-        batch: int,
-        part: int = 0,
-        late: Collection[str] = (),
-    ) -> None:
+    def __init__(self, gpu: Gpu, steps: Sequence[Step], layouts: dict[str, Layout], batch: int,
+                 part: int = 0, late: Collection[str] = ()) -> None:  # fmt: skip
         self.batch = batch
         self.waiting: tuple[int, int] | None = None
         with gpu.current():
@@ -119,12 +99,11 @@ class PassLane(Lane):
 
     def collect(self, out: NDArray[np.float32]) -> None:
         """Wait for the answers, if any are on their way, and put them where they go."""
-        if self.waiting is None:
-            return
-        place, count = self.waiting
-        self.stream.synchronize()
-        self.waiting = None
-        out[place : place + count] = self.told[:count]
+        if self.waiting is not None:
+            place, count = self.waiting
+            self.stream.synchronize()
+            self.waiting = None
+            out[place : place + count] = self.told[:count]
 
 
 def enqueue(gpu: Gpu, launches: Iterable[Launch]) -> None:

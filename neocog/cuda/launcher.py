@@ -65,30 +65,23 @@ class Gpu:
         may it be set up before that one ends. Arguments are not checked (the emulator does): a wrong one
         reads whatever lies there. A DeviceError says if the kernel cannot be compiled or launched.
         """
-        kernel = launch.kernel
-        function = self.function(kernel)
+        kernel, function = launch.kernel, self.function(launch.kernel)
         if follows and self.programmatic:
-            stream = self.xp.cuda.get_current_stream().ptr
-            _launch_programmatic(function.ptr, launch, stream)
-        else:
-            block = (kernel.threads, 1, 1)
-            try:
-                function(launch.grid, block, launch.args, shared_mem=kernel.shared)
-            except self.xp.cuda.driver.CUDADriverError as error:
-                why = f"launch failed ({_first_line(error)})"
-                raise DeviceError(f"kernel {kernel.name}: {why}") from None
+            _launch_programmatic(function.ptr, launch, self.xp.cuda.get_current_stream().ptr)
+            return
+        try:
+            function(launch.grid, (kernel.threads, 1, 1), launch.args, shared_mem=kernel.shared)
+        except self.xp.cuda.driver.CUDADriverError as error:
+            raise DeviceError(f"kernel {kernel.name}: launch failed ({_first_line(error)})") from None
 
     def prepare(self, kernels: Iterable[Kernel]) -> None:
         """Compile and load kernels, several at a time."""
         with self._lock:
             missing = [k for k in dict.fromkeys(kernels) if k not in self._functions]
-            if len(missing) > 1:
+            if missing:
                 with ThreadPoolExecutor(min(len(missing), cores())) as pool:
-                    builds = list(pool.map(self._build, missing))
-            else:
-                builds = [self._build(kernel) for kernel in missing]
-            for kernel, built in zip(missing, builds, strict=True):
-                self._functions[kernel] = self._load(kernel, built)
+                    for kernel, built in zip(missing, pool.map(self._build, missing), strict=True):
+                        self._functions[kernel] = self._load(kernel, built)
 
     def function(self, kernel: Kernel) -> Any:
         """Return a kernel's function, compiled and loaded once per device."""
@@ -147,8 +140,7 @@ class Failing:
         cuda = self._cuda
         failures = (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError, cuda.memory.OutOfMemoryError)
         if isinstance(error, failures):
-            why = f"device '{self._device}' failed: {_first_line(error)}"
-            raise DeviceError(why) from None
+            raise DeviceError(f"device '{self._device}' failed: {_first_line(error)}") from None
 
 
 @cache
@@ -167,13 +159,9 @@ class _Config(ctypes.Structure):
     """CUlaunchConfig."""
 
     _fields_ = (
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(_Attribute)),
-        ("count", ctypes.c_uint),
-    )
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_Attribute)), ("count", ctypes.c_uint),
+    )  # fmt: skip
 
 
 _STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
@@ -182,12 +170,8 @@ _STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATI
 @cache
 def _driver() -> Any:
     library = driver_library()
-    library.cuLaunchKernelEx.argtypes = (
-        ctypes.POINTER(_Config),
-        ctypes.c_void_p,
-        ctypes.POINTER(ctypes.c_void_p),
-        ctypes.c_void_p,
-    )
+    pointer = ctypes.c_void_p
+    library.cuLaunchKernelEx.argtypes = ctypes.POINTER(_Config), pointer, ctypes.POINTER(pointer), pointer
     library.cuLaunchKernelEx.restype = ctypes.c_int
     return library
 

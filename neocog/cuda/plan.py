@@ -175,16 +175,9 @@ class Pass:
     before it writes, which has itself waited so; what is two or more kernels back is over.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        steps: Sequence[Step],
-        layouts: Mapping[str, Layout],
-        batch: int,
-        part: int = 0,
-        late: Collection[str] = (),
-        answers: Array | None = None,
-    ) -> None:
+    def __init__(self, machine: Machine, steps: Sequence[Step], layouts: Mapping[str, Layout],
+                 batch: int, part: int = 0, late: Collection[str] = (),
+                 answers: Array | None = None) -> None:  # fmt: skip
         for step, before in zip(steps[1:], steps[:-1], strict=True):
             if step.reads != before.writes:
                 raise InputError(f"internal error: a step expects {step.reads}, got {before.writes}")
