@@ -11,13 +11,13 @@ from experiments.emulator import Emulator
 from experiments.gpu.interpret import read
 from experiments.network.ours import stored
 from neocog.cuda.kernel import up
-from neocog.cuda.s_winograd import WinogradS
 from neocog.cuda.steps import layouts
 from neocog.cuda.winograd import (
     TILES,
     Convolution,
     Shape,
     Split,
+    WinogradS,
     best_tile,
     cook_toom,
     transform_filters,

@@ -24,13 +24,9 @@ _SCALES = 1025
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a layer is dealt to blocks.
+    """How a layer is dealt to blocks."""
 
-    With ``stream`` warps go down the input, the sums moving on (``c_stream``); else each warp has
-    one row of a tile (``c_band``).
-    """
-
-    stream: bool
+    stream: bool  # warps go down the input, sums moving on (c_stream); else each has a row (c_band)
     rows: int  # of cells, of a block
     groups: int  # of 16 planes, of a block
     steps: int  # pairs of input rows a stage
@@ -127,10 +123,9 @@ def fits(shape: Shape, t: Tiling, arch: int) -> bool:
 
 
 class TensorC(LayerStep):
-    """UC1 .. UC3 as banded matrix products on tensor cores; any blur up to 34 taps.
+    """UC1 .. UC3 as banded matrix products of halves on tensor cores; any blur up to 34 taps.
 
-    Operands are halves; of float32 maps inputs and weights are sums of two halves each. Sums are
-    float32. ``tiling`` is taken instead of what :func:`choose` picks.
+    Of float32 maps inputs and weights are sums of two halves. ``tiling`` is taken instead of a chosen one.
     """
 
     kind = "C"
@@ -177,10 +172,9 @@ class TensorC(LayerStep):
 
 
 def pack(a: NDArray[np.float64], shape: Shape) -> tuple[float, NDArray[np.uint32]]:
-    """Pack a_C (taps, taps) as the banded operands of its rows, in the order of a warp's lanes.
+    """Return a scale and a_C (taps, taps) as the banded operands of its rows, in the order of a warp's lanes.
 
-    Returns what sums of products are multiplied by, and the words, flat: row of a_C (to an even
-    number, then one of silence), higher and lower halves (in fp32), lane, step, two words.
+    Words are flat: row (to an even number, then one of silence), halves (fp32: two), lane, step, two words.
     """
     rows = np.zeros((2 * shape.live + 1, shape.taps))
     rows[: shape.taps] = a
@@ -202,8 +196,7 @@ def pack(a: NDArray[np.float64], shape: Shape) -> tuple[float, NDArray[np.uint32
 def _best_scale(a: NDArray[np.float64]) -> float:
     """Return the scale at which rounding to half changes the weights and their sum least.
 
-    Surround and centre of a_C cancel, and its few different values err alike wherever they stand:
-    at a scale that suits them a layer errs a third as much as at a power of two.
+    The few different values of a_C err alike: so a layer errs a third as much as at a power of two.
     """
     top = float(np.abs(a).max()) or 1.0
     scales = top / np.geomspace(1.0, 2.0, _SCALES)

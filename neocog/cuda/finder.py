@@ -45,9 +45,8 @@ _KEPT = 64  # sizes of pictures whose graphs are kept, some 12 MB each
 class Frame:
     """Arrays and launches for pictures of one size: ``grey`` (H, W) uint8 in, ``best`` out.
 
-    ``best`` (most + 1, MARK_WORDS) float32 are marks in their order: left, top, width, height, score,
-    as whole numbers kind, order, whether no better one overlaps it, and log probabilities of the ten
-    digits; the last row's kind is how many came.
+    ``best`` (most + 1, MARK_WORDS) float32: left, top, width, height, score, as whole numbers kind, order,
+    alive (no better one overlaps), log probabilities of ten digits; the last row's kind: how many came.
     """
 
     def __init__(self, network: FinderNetwork, shape: tuple[int, int], settings: FinderSettings) -> None:

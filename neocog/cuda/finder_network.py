@@ -1,4 +1,4 @@
-"""The finder's network as launches of ``kernels/finder_network.cu``: few, for all sizes at once.
+"""The finder's network as launches of ``kernels/finder_network.cu``, each for all sizes at once.
 
 What belongs together place by place (depthwise, 1x1, 1x1, rectifier, sum) is one launch. Maps are
 halves, channel-last, those of one size of the picture after those of the size before.
@@ -75,11 +75,7 @@ class _Conv:
 
 
 class FinderNetwork:
-    """A finder's graph, planned for a machine: nodes as a ``FinderModel`` has, weights by name.
-
-    A ModelError says that it has what the kernels do not know: maps added to weights, convolutions
-    whose maps are not exactly 1 / stride of the side.
-    """
+    """The nodes of a ``FinderModel``, planned for a machine; ModelError for what no kernel knows."""
 
     def __init__(self, machine: Machine, nodes: Sequence[Node], tensors: Mapping[str, Weights]) -> None:
         self.machine, self._tensors = machine, tensors
@@ -112,7 +108,7 @@ class FinderNetwork:
                 return first
         raise ModelError(f"finder, operation {name!r} ({op}) is not supported on the GPU; use --device cpu")
 
-    # -- fusing: from the output back, what is used once goes into the launch that uses it -------
+    # Fusing: from the output back, what is used once goes into the launch that uses it.
 
     def _alone(self, name: str) -> bool:
         return name in self._by and self._uses[name] == 1 and name != self.output
@@ -205,14 +201,8 @@ class FinderNetwork:
         kernel = Kernel("finder_network.cu", "chain", tuple(defines.items()), 32 * ROWS, arch=80)
         return Step(kernel, (source, skip or source), name, np.concatenate(parts))
 
-    # -- launches --------------------------------------------------------------------------------
-
     def launches(self, sides: Sequence[tuple[int, int]]) -> tuple[Array, Array, list[Launch]]:
-        """Return the network's input and output for some pictures, and its launches.
-
-        ``sides`` are rows and columns of each picture, multiples of the network's coarsest cell.
-        The input is float16, the pictures one after another; the output float32 (places, channels).
-        """
+        """Return input (float16), output (places, channels) and launches of the network for pictures."""
         xp, places = self.machine.xp, sum(h * w for h, w in sides)
         tiles = {
             maps.cell: xp.asarray(tile_table(sides, maps.cell))
@@ -242,10 +232,7 @@ class FinderNetwork:
 def tile_table(
     sides: Sequence[tuple[int, int]], cell: int, rows: int = ROWS, columns: int = ACROSS
 ) -> NDArray[np.int32]:
-    """Return a row for each tile: first place, rows, columns of its size, top, left, size.
-
-    A size (H, W) has H / cell x W / cell places; tiles are ``rows`` x ``columns`` of them.
-    """
+    """Return a row for each tile of H / cell x W / cell places: first, rows, columns, top, left, size."""
     tables, first = [], 0
     for level, (h, w) in enumerate((h // cell, w // cell) for h, w in sides):
         tops, lefts = np.meshgrid(range(0, h, rows), range(0, w, columns), indexing="ij")

@@ -1,9 +1,4 @@
-"""What a kernel is and what a launch of it is, for a GPU and for the emulator alike.
-
-A *step* of the pass (see :mod:`neocog.cuda.steps`) says which launches it makes; a *machine*
-compiles and launches them: :class:`neocog.cuda.launcher.Gpu` with CuPy, or the emulator of the
-tests with a C++ compiler and NumPy arrays.
-"""
+"""What a kernel is and what a launch of it is, for a GPU and for the emulator alike."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -33,11 +28,7 @@ def register_limit(threads: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One kernel, specialised.
-
-    With ``carveout`` it asks for as much shared memory and as little L1 cache as there can be: kernels
-    that overlap need the same division, which a multiprocessor changes only when it is idle.
-    """
+    """One kernel, specialised."""
 
     file: str  # source below ``kernels/``, or an absolute path
     name: str  # the ``extern "C"`` function
@@ -47,6 +38,8 @@ class Kernel:
     arch: int = 75  # least compute capability
     registers: int = 255  # a build that takes more a thread, or spills any, is at fault
     features: str = ""  # "a": built for the instructions of ``arch`` alone (sm_90a)
+    #: As much shared memory and as little L1 cache as there can be: kernels that overlap need the same
+    #: division, which a multiprocessor changes only when it is idle.
     carveout: bool = False
 
     def runs_on(self, arch: int) -> bool:
@@ -72,7 +65,7 @@ class Launch(NamedTuple):
 
 
 class Machine(Protocol):
-    """What launches kernels: a GPU or the emulator."""
+    """What compiles and launches kernels: :class:`neocog.cuda.launcher.Gpu`, or the emulator of the tests."""
 
     xp: Any  # numpy or cupy
     arch: int  # compute capability, e.g. 90

@@ -16,10 +16,9 @@ _MODES: dict[Precision, int] = {"fp16": 0, "fp32": 3}
 
 
 class TensorS(LayerStep):
-    """US1 .. US4 as an implicit matrix product on tensor cores, from compute capability 8.0 on.
+    """US1 .. US4 as an implicit matrix product on tensor cores; operands of ``fp32`` are sums of two halves.
 
-    Operands of ``fp32`` are sums of two halves. ``tilings`` by batch are taken instead of what
-    :func:`neocog.cuda.tilings.choose` picks.
+    ``tilings`` by batch are taken instead of those of :func:`neocog.cuda.tilings.choose`.
     """
 
     kind = "S"
@@ -107,11 +106,10 @@ class TensorS(LayerStep):
 
 
 def pack(a: NDArray[np.float64], shape: Shape, tiling: Tiling) -> NDArray[np.uint32]:
-    """Pack weights (K, K', kernel, kernel) in the order in which warps take them.
+    """Pack weights (K, K', kernel, kernel) in the order in which warps take them, 32-bit words, flat.
 
-    Returns 32-bit words, flat: slice of planes, part of the window or of the channels, tap, step,
-    warp along planes, (MODE 3: higher, lower halves,) tiles of planes. Two neighbouring tiles share
-    16 planes so that each lane ends with four of them that follow one another.
+    Slice of planes, part of the window or of the channels, tap, step, warp along planes, (MODE 3: higher,
+    lower halves,) tiles of planes; a lane ends with four planes of two tiles that follow one another.
     """
     slices = shape.slices(tiling) * tiling.wn
     columns = _columns(tiling.nt)

@@ -1,7 +1,4 @@
-"""The pass as steps: each computes one layer from the layer before.
-
-How maps lie in memory is settled here, per precision, so that any version of a step can follow any other.
-"""
+"""The pass as steps: each computes one layer from the layer before; how maps lie between any of them."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
@@ -33,9 +30,8 @@ def known_precision(wanted: str) -> Precision:
 def layouts(spec: NetworkSpec, planes: tuple[int, int, int], precision: Precision) -> dict[str, Layout]:
     """Return the layout of UG .. US4; a UsageError if there is no such precision.
 
-    UG has the silent border that US1 reads and its two planes side by side. UC1 .. UC3 have the
-    border of the S-layer that reads them and 8 n channels (16 n where its kernel is odd), US1 ..
-    US4 no border and 8 n channels. US4 is float32 in every precision: the decision reads it.
+    Channels are 8 n; UG and UC1 .. UC3 have the border of the S-layer that reads them. US4 is float32 in
+    every precision: the decision reads it.
     """
     dtype = _STORED[known_precision(precision)]
     out = {"UG": Layout(2, spec.size("UG"), spec.s[0].padding, 2, dtype)}
@@ -50,10 +46,7 @@ def layouts(spec: NetworkSpec, planes: tuple[int, int, int], precision: Precisio
 
 
 class Step(ABC):
-    """One step of the pass: reads the maps of one layer, writes those of another.
-
-    It is constructed with the elements of a :data:`Place`; a UsageError says that it does not do this layer.
-    """
+    """One step of the pass, constructed of a :data:`Place`; UsageError if it does not do this layer."""
 
     version: ClassVar[str]  # name of the way it computes, e.g. "tensor", "winograd"
     reads: str  # a layer, "digits" (uint8 28x28) or "U0"
@@ -65,10 +58,9 @@ class Step(ABC):
 
     @abstractmethod
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        """Return the launches for a batch; ``target``'s border and spare channels hold 0.
+        """Return the launches for a batch; nothing is allocated, arrays are None if launches are only named.
 
-        Nothing is allocated here, and every element of ``target`` inside border and planes is
-        written; spare channels may be written with 0, the border is not touched.
+        Of ``target`` all cells and planes are written; border and spare channels hold 0 and stay so.
         """
 
 

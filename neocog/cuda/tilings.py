@@ -15,26 +15,20 @@ from neocog.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How the cells, planes and window of a layer are dealt to blocks and warps.
+    """How the cells, planes and window of a layer are dealt to blocks and warps."""
 
-    A block computes ``rows`` of cells of ``group`` digits with ``wm``, ``wn``, ``wk`` warps along
-    cells, planes and window, each of which holds ``mt`` x ``nt`` tiles of 16 cells x 8 planes. With
-    ``wgmma`` four warps together multiply (sm_90a) and ``wm`` is a multiple of 4; with ``compact``
-    only cells that may respond are computed.
-    """
-
-    group: int
-    rows: int
-    wm: int
-    wn: int
-    wk: int
-    mt: int
-    nt: int
+    group: int  # digits of a block
+    rows: int  # of their cells
+    wm: int  # warps along cells,
+    wn: int  # planes
+    wk: int  # and window
+    mt: int  # tiles of 16 cells of a warp
+    nt: int  # tiles of 8 planes
     ksplit: int = 1  # blocks that share a window; it divides the kernel's rows
     stage: int = 1  # taps of weights in shared memory at a time
     depth: int = 1  # steps whose operands a warp holds; without wgmma 2: the next step's are brought
-    compact: bool = False
-    wgmma: bool = False
+    compact: bool = False  # only cells that may respond are computed
+    wgmma: bool = False  # four warps multiply together (sm_90a); wm is a multiple of 4
     chunks: int = 1  # parts of the channels, one after another; cells take one pass then
     clusters: int = 0  # groups of blocks sharing a window that an H200 has room for at once
 
@@ -141,10 +135,8 @@ def _table() -> dict[str, Any]:
 
 
 def tilings(kind: str, shape: Sequence[int], batch: int, arch: int) -> Iterator[list[Any]]:
-    """Yield the tilings of ``tilings.json`` for a batch: that of the shape, then of those least unlike it.
-
-    ``kind`` is ``"s"`` or ``"c"``; of other architectures than 90 the memory of a block counts.
-    """
+    """Yield tilings of ``tilings.json`` (``"s"`` or ``"c"``): that of the shape, then of the nearest."""
+    # architectures other than 90 are told apart by the memory of a block
     fitting = [a for a in (86, 80, 100) if shared_limit(a) <= shared_limit(arch)]
     like = 90 if arch == 90 else fitting[-1] if fitting else 86
     known = [(other, rows) for found, other, rows in _table()[kind] if found == like]

@@ -1,4 +1,4 @@
-"""Decomposed Winograd convolution: how ``kernels/winograd*.cu`` are specialised and launched.
+"""S-cells by decomposed Winograd convolution: how ``winograd*.cu`` and ``inhibition.cu`` are launched.
 
 F(m, r) gives m outputs of a correlation with r taps from n = m + r - 1 products, y = A^T [(G g) * (B^T d)];
 in two dimensions Y = A^T [sum over parts and channels of (G g G^T) * (B^T d B)] A (Cook-Toom transforms). The
@@ -16,9 +16,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, up
-from neocog.cuda.steps import Forms
+from neocog.cuda.kernel import Array, Kernel, Launch, Machine, shared_limit, up
+from neocog.cuda.steps import Forms, LayerStep, Place
 from neocog.network.arrays import array_module
+from neocog.network.layers import s_constants
 
 #: Output tiles that are offered.
 TILES = (2, 3, 4, 5)
@@ -66,24 +67,16 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A k x k filter as parts along each axis, the same for rows and columns.
-
-    ``sizes`` are the taps of each part, 1 to 4, at most two of them different, largest first; where they sum
-    to more than k the filter is padded with zeros behind.
-    """
+    """A k x k filter as parts along each axis, the same for rows and columns; padded with zeros behind."""
 
     kernel: int
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # taps of each part, 1 to 4, at most two of them different, largest first
 
     @property
     def groups(self) -> tuple[Parts, ...]:
         """The parts by size, largest first: one or two groups."""
-        out, first = [], 0
-        for size in sorted(set(self.sizes), reverse=True):
-            count = self.sizes.count(size)
-            out.append(Parts(size, count, first))
-            first += size * count
-        return tuple(out)
+        sizes = sorted(set(self.sizes), reverse=True)
+        return tuple(Parts(s, self.sizes.count(s), sum(n for n in self.sizes if n > s)) for s in sizes)
 
     def points(self, m: int) -> int:
         """Return the points of all groups in the Winograd domain, for tiles of m x m outputs."""
@@ -111,11 +104,7 @@ def best_tile(split: Split, size: int) -> int:
 
 
 def transform_filters(w: Any, split: Split, m: int) -> Any:
-    """Return filters (k, k, ...) in the Winograd domain, U = G g G^T for every part, in float64.
-
-    Of NumPy or CuPy. The first axis of what is returned: for each pair of groups (rows, columns),
-    for each point, for each part (row, column).
-    """
+    """Return filters (k, k, ...) as U = G g G^T, float64, NumPy or CuPy: pair of groups, point, part, ..."""
     xp = array_module(w)
     spare = sum(split.sizes) - split.kernel
     w = xp.pad(w.astype(np.float64), ((0, spare), (0, spare), *((0, 0),) * (w.ndim - 2)))
@@ -134,6 +123,8 @@ def transform_filters(w: Any, split: Split, m: int) -> Any:
     return xp.concatenate(out)
 
 
+_STRIP = 4  # cells of a column that a thread of the inhibition makes, at most
+_SILENT = 1e30  # of a plane that stays silent whatever comes
 #: Of the kernels of ``winograd.cu`` beside the product: STAGE, threads, most registers.
 _STAGES = {"input_transform": (1, 96), "output_transform": (3, 128), "s_output_transform": (3, 128)}
 _PRODUCT_STAGE, _THREADS = 2, 128
@@ -167,10 +158,9 @@ class Response(NamedTuple):
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution and the way it is computed.
+    """A convolution and the way it is computed: on CUDA cores (``fp32``) or tensor cores (the others).
 
-    ``operand`` ``fp32`` is multiplied on CUDA cores, the others on tensor cores; ``tf32x3`` gives float32
-    results, every float32 as the sum of two TF32 numbers.
+    ``tf32x3`` gives float32 results, every float32 as the sum of two TF32 numbers.
     """
 
     #: OPERAND in the kernels.
@@ -184,7 +174,6 @@ class Convolution:
     #: takes 5 to 20 % longer for many digits: its launches are short.
     most: int = 128 << 20
 
-    # -- sizes -------------------------------------------------------------------------------------
     @property
     def on_tensor_cores(self) -> bool:
         return self.operand != "fp32"
@@ -223,17 +212,10 @@ class Convolution:
     @cached_property
     def starts(self) -> int:
         """Input tiles of a digit, all points of all pairs of groups."""
-        total = 0
-        for y in self.split.groups:
-            for x in self.split.groups:
-                points = (self.m + y.size - 1) * (self.m + x.size - 1)
-                total += points * self._axis_starts(y) * self._axis_starts(x)
-        return total
+        return sum((self.m + g.size - 1) * self._axis_starts(g) for g in self.split.groups) ** 2
 
     def _axis_starts(self, group: Parts) -> int:
-        if group.size == self.m:
-            return self.tiles + group.count - 1
-        return self.tiles * group.count
+        return self.tiles + group.count - 1 if group.size == self.m else self.tiles * group.count
 
     def images_at_a_time(self, batch: int) -> int:
         """Return how many images go through the kernels together, V and W in `most` bytes."""
@@ -251,16 +233,12 @@ class Convolution:
             "winograd_w": ((w,), np.float32),
         }
 
-    # -- filters -----------------------------------------------------------------------------------
     def filters(self, w: Array) -> Array:
         """Return U of filters (K, C, k, k): transformed in float64, rounded once to the operand."""
         return self.transformed(w).astype(np.float16 if self.operand == "fp16" else np.float32)
 
     def transformed(self, w: Array) -> Array:
-        """Return U of filters (K, C, k, k) in float64.
-
-        Of NumPy or CuPy. Each point holds (channels, planes); on tensor cores (planes, channels).
-        """
+        """Return U of filters (K, C, k, k) in float64, (channels, planes) a point; on tensor cores turned."""
         planes, channels, k, _ = w.shape
         xp = array_module(w)
         padded = xp.zeros((k, k, self.channels, self.shape.planes), np.float64)
@@ -269,55 +247,27 @@ class Convolution:
             padded = xp.ascontiguousarray(padded.swapaxes(2, 3))
         return transform_filters(padded, self.split, self.m)
 
-    # -- launches ----------------------------------------------------------------------------------
-    def launches(
-        self,
-        batch: int,
-        source: Array,
-        u: Array,
-        target: Array,
-        scratch: dict[str, Array],
-        processors: int,
-        response: Response | None = None,
-    ) -> list[Launch]:
-        """Return the launches: source (B, width, width, C) -> target (B, out, out, planes).
-
-        Arrays may be None where launches are only named.
-        """
-        out: list[Launch] = []
-        images = self.images_at_a_time(batch)
-        for first in range(0, batch, images):
-            part = slice(first, min(first + images, batch))
-            maps = _cut(source, part), u, _cut(target, part)
-            own = response and response._replace(inhibition=_cut(response.inhibition, part))
-            out += self._some(part.stop - first, maps, scratch, processors, own)
-        return out
-
-    def _some(
-        self,
-        images: int,
-        maps: tuple[Array, Array, Array],
-        scratch: dict[str, Array],
-        processors: int,
-        response: Response | None,
-    ) -> list[Launch]:
-        """Return the launches of as many images as go together; maps: source, U, target."""
-        count, (source, u, target) = np.int32(images), maps
+    def launches(self, batch: int, source: Array, u: Array, target: Array, scratch: dict[str, Array],
+                 processors: int, response: Response | None = None) -> list[Launch]:  # fmt: skip
+        """Return the launches, some images each: (B, width, width, C) -> (B, out, out, planes)."""
         v, w = scratch["winograd_v"], scratch["winograd_w"]
         starts, pairs, order = self._order()
-        start = Launch(
-            self._kernel("input_transform", MAP=self.shape.source, **order),
-            (-(-images * starts**2 * self.channels // _THREADS), pairs, 1),
-            (source, v, count),
-        )
-        kernel, grid = self._product(images, processors)
+        first = self._kernel("input_transform", MAP=self.shape.source, **order)
         name = "output_transform" if response is None else "s_output_transform"
-        inverse = Launch(
-            self._kernel(name, MAP=self.shape.target),
-            (-(-images * self.tiles**2 * self.shape.planes // _THREADS), 1, 1),
-            (w, *(response or ()), target, count),
-        )
-        return [start, Launch(kernel, grid, (v, u, w, count)), inverse]
+        last = self._kernel(name, MAP=self.shape.target)
+        out: list[Launch] = []
+        most = self.images_at_a_time(batch)
+        for start in range(0, batch, most):
+            some = slice(start, min(start + most, batch))
+            images, count = some.stop - start, np.int32(some.stop - start)
+            blocks = -(-images * starts**2 * self.channels // _THREADS)
+            out.append(Launch(first, (blocks, pairs, 1), (_cut(source, some), v, count)))
+            kernel, grid = self._product(images, processors)
+            out.append(Launch(kernel, grid, (v, u, w, count)))
+            own = response._replace(inhibition=_cut(response.inhibition, some)) if response else ()
+            blocks = -(-images * self.tiles**2 * self.shape.planes // _THREADS)
+            out.append(Launch(last, (blocks, 1, 1), (w, *own, _cut(target, some), count)))
+        return out
 
     def _order(self) -> tuple[int, int, dict[str, int]]:
         """Return input tiles along an axis, pairs of groups, and defines, of the input's transform."""
@@ -364,15 +314,13 @@ class Convolution:
         return Kernel("winograd.cu", "product", defines, threads, registers=168), grid
 
     def block(self, images: int, processors: int) -> tuple[int, int]:
-        """Return tiles and planes of a product's block, for least time by a simple count: a block's time
-        goes with its products and, for loads, its rim; two blocks run on each multiprocessor.
-        """
+        """Return tiles and planes of a product's block of least time, which goes with its area and rim."""
         rows, points = images * self.tiles**2, self.split.points(self.m)
 
         def cost(size: tuple[int, int]) -> tuple[float, int]:
             bm, bn = size
             blocks = -(-rows // bm) * -(-self.shape.planes // bn) * points
-            waves: float = blocks / (2 * processors)
+            waves: float = blocks / (2 * processors)  # two blocks run on each multiprocessor
             if blocks < 16 * processors:
                 waves = math.ceil(waves)
             return waves * (bm * bn + 16 * (bm + bn)), -bm * bn
@@ -388,3 +336,115 @@ class Convolution:
 
 def _cut(array: Array, part: slice) -> Array:
     return None if array is None else array[part]
+
+
+class Fused:
+    """One S-layer in one kernel (``winograd_fused.cu``): parts as large as tiles, half operands."""
+
+    def __init__(self, machine: Machine, convolution: Convolution, a: Array) -> None:
+        self._machine, self._convolution = machine, convolution
+        shape, split, m = convolution.shape, convolution.split, convolution.m
+        parts, points, self._depth = len(split.sizes), 2 * m - 1, up(shape.channels, 16)
+        pitch = 2 * self._depth + 16
+        self._halo = parts - 1
+        self._per_row = points**2 * (convolution.tiles + self._halo) * pitch
+        w = np.zeros((shape.kernel, shape.kernel, up(len(a), 16), self._depth))
+        w[:, :, : len(a), : a.shape[1]] = a.transpose(2, 3, 0, 1)
+        u = transform_filters(w, split, m).astype(np.float16)
+        # planes as (16s, 8s, lane / 4), channels as (16s, 8s, lane % 4, pairs)
+        u = u.reshape(points**2, parts**2, -1, 2, 8, self._depth // 16, 2, 4, 2)
+        u = np.ascontiguousarray(u.transpose(2, 0, 1, 5, 4, 7, 3, 6, 8))
+        self._u = machine.xp.asarray(u)
+
+    def launch(self, batch: int, source: Array, target: Array, response: Response) -> Launch:
+        """Return the launch for a batch, with a block for every multiprocessor if it is small."""
+        # two blocks to a multiprocessor, one loads while the other multiplies; where filters are
+        # larger than tiles a block of twice the threads, which reads the filters once a digit
+        tiles, most = self._convolution.tiles, shared_limit(self._machine.arch)
+        several = self._u.nbytes <= (tiles + self._halo) * self._per_row
+        held = max(1, (most // 2 - 1024 if several else most) // self._per_row - self._halo)
+        rows = min(held, -(-tiles // max(1, self._machine.processors // batch)))
+        bands = -(-tiles // rows)
+        rows = -(-tiles // bands)  # as even as can be
+        threads = 256 if several else 512
+        more = {"CV": self._depth, "ROWS": rows, "MAP": 1, "THREADS": threads}
+        defines = tuple((dict(self._convolution.geometry()) | more).items())
+        shared = (rows + self._halo) * self._per_row
+        kernel = Kernel("winograd_fused.cu", "s_winograd", defines, threads, shared, 80, 128)
+        return Launch(kernel, (bands, batch, 1), (source, self._u, *response, target))
+
+
+class WinogradS(LayerStep):
+    """US1 .. US4; on tensor cores from compute capability 8.0 on, in ``fp32`` as sums of two TF32 numbers."""
+
+    kind = "S"
+    version: ClassVar[str] = "winograd"
+
+    def __init__(self, *place: *Place) -> None:
+        super().__init__(*place)
+        machine, model, layer, _, precision = place
+        source, target = self.source, self.target
+        self.taps = kernel = model.spec.s[layer].kernel
+        operand = "fp32" if machine.arch < 80 else "fp16" if precision == "fp16" else "tf32x3"
+        self.convolution = Convolution(
+            Shape(kernel, source.width, source.channels, target.channels, source.code, target.code),
+            *way(kernel, target.size, operand),
+            operand,
+        )
+        a, theta, silence = s_constants(model.s[layer])
+        padded = np.full(target.channels, _SILENT, dtype=np.float32)
+        padded[: target.planes] = silence
+        self._theta = np.float32(theta)
+        self._silence = machine.xp.asarray(padded)
+        self._c = machine.xp.asarray(np.ascontiguousarray(model.s[layer].c, dtype=np.float32))
+        halves = operand == "fp16" and source.code == target.code == 1
+        one = halves and set(self.convolution.split.sizes) == {self.convolution.m}
+        self._fused = Fused(machine, self.convolution, np.asarray(a)) if one else None
+        if not one:
+            self._u = machine.xp.asarray(self.convolution.filters(np.asarray(a)))
+
+    def scratch(self, batch: int) -> Forms:
+        size = self.target.size
+        domain = {} if self._fused else self.convolution.scratch(batch)
+        return {"v": ((batch, size, size), np.float32), **domain}
+
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
+        """Inhibition, then the convolution: in one kernel, or in pieces."""
+        first = self._inhibition(batch, source, scratch["v"])
+        response = Response(scratch["v"], self._silence, self._theta)
+        if self._fused:
+            return [first, self._fused.launch(batch, source, target, response)]
+        given = batch, source, self._u, target, scratch, self.machine.processors, response
+        return [first, *self.convolution.launches(*given)]
+
+    def _inhibition(self, batch: int, source: Array, v: Array) -> Launch:
+        """Return the launch of v (B, size, size) float32 (Ikeda et al. 2011, equation 2)."""
+        size, width = self.target.size, self.source.width
+        bands = min(size, -(-self.machine.processors // batch))
+        rows = -(-size // bands)
+        strip = min(_STRIP, rows)
+        strips = -(-rows // strip)
+        seen = strip * strips + self.taps - 1
+        defines = (
+            ("MAP", self.source.code), ("WIDTH", width), ("CHANNELS", self.source.channels),
+            ("KSIZE", self.taps), ("OUT", size), ("STRIP", strip), ("STRIPS", strips),
+        )  # fmt: skip
+        shared = 4 * (seen * width + self.taps**2)
+        kernel = Kernel("inhibition.cu", "inhibition", defines, 256, shared, registers=96)
+        grid = (-(-size // (strip * strips)), 1, batch)
+        return Launch(kernel, grid, (source, self._c, v))
+
+
+def way(kernel: int, size: int, operand: str) -> tuple[Split, int]:
+    """Return parts and tiles of a layer of size x size cells.
+
+    In float32 those of least multiplications. In 16 bits products are nearly free, and
+    parts as large as the tiles share their inputs, so that least is moved: 2x2 in US2 and US3,
+    whose transforms only add and subtract what a cell sees itself; 3x3 in US4, whose windows are
+    never nearly silent (in US2 its error is 9e-2 of the strongest response, in US4 5e-4).
+    """
+    if operand in ("fp32", "tf32x3"):
+        split = uniform(kernel)
+        return split, best_tile(split, size)
+    side = 2 if kernel % 2 == 0 else 3
+    return uniform(kernel, side), side
