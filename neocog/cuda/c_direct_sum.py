@@ -11,14 +11,10 @@ from neocog.cuda.steps import LayerStep, Place
 from neocog.errors import UsageError
 from neocog.network.fields import pooled
 
-#: Taps of a_C below this part of the largest are what float32 blurs leave of a tap that is 0.
-_NOTHING = 1e-7
-#: A kernel whose second singular value is below this part of the first is of rank 1.
-_RANK_1 = 1e-7
-#: Threads a block that are aimed at where digits are few: a warp for each scheduler.
-_FEW_THREADS = 128
-#: Channels of a block.
-_SLAB = 8
+_NOTHING = 1e-7  # of the largest tap of a_C, below which a tap is what float32 blurs leave of 0
+_RANK_1 = 1e-7  # of the first singular value of a kernel, below which the second is 0
+_FEW_THREADS = 128  # of a block where digits are few: a warp for each scheduler
+_SLAB = 8  # channels of a block
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +33,8 @@ class DirectSumC(LayerStep):
 
     kind = "C"
     version: ClassVar[str] = "box"
-    #: Function of the kernel source, and rows of outputs that a block takes at most.
-    function: ClassVar[str] = "c_direct"
-    most_rows: ClassVar[int] = 10**6
+    function: ClassVar[str] = "c_direct"  # of the kernel source
+    most_rows: ClassVar[int] = 10**6  # of outputs of a block
 
     def __init__(self, *place: *Place, tiling: Tiling | None = None) -> None:
         super().__init__(*place)
@@ -69,8 +64,8 @@ class DirectSumC(LayerStep):
             tiling = replace(tiling, rows=-(-tiling.rows // 2))
         return tiling
 
-    def kernel(self, tiling: Tiling) -> Kernel:
-        s, t = self.source, self.target
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
+        s, t, tiling = self.source, self.target, self.tiling(batch)
         defines = {
             "MAP": s.code, **named(s, "size channels"), "OUT": t.size,
             **named(t, "width border channels", "UC_"), "TAPS": self._shape[1], "FIRST": -self.padding,
@@ -80,7 +75,9 @@ class DirectSumC(LayerStep):
         threads = tiling.rows * tiling.groups * _SLAB
         limit, shared = min(255, 65536 // up(threads, 32) // 8 * 8), self._shared(tiling)
         options = tuple(defines.items())
-        return Kernel("c_direct_sum.cu", self.function, options, threads, shared, registers=limit)
+        kernel = Kernel("c_direct_sum.cu", self.function, options, threads, shared, registers=limit)
+        grid = -(-t.size // tiling.rows), -(-s.channels // _SLAB), batch
+        return [Launch(kernel, grid, (source, target, self._constants))]
 
     def _specialised(self) -> dict[str, int]:
         return {"DIRECT": 1, "BOX": 1, "MIRRORED": int(self._mirrored)}
@@ -96,11 +93,6 @@ class DirectSumC(LayerStep):
 
     def _seen_columns(self, tiling: Tiling) -> int:
         return 2 * (up(self.target.size, tiling.groups) - 1) + self._shape[1]
-
-    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        tiling = self.tiling(batch)
-        grid = -(-self.target.size // tiling.rows), -(-self.source.channels // _SLAB), batch
-        return [Launch(self.kernel(tiling), grid, (source, target, self._constants))]
 
 
 class SeparableC(DirectSumC):

@@ -152,8 +152,8 @@ class TensorC(LayerStep):
             return self._tiling
         return choose(self.shape, batch, self.machine.arch)
 
-    def kernel(self, tiling: Tiling) -> Kernel:
-        s, t = self.shape, self.target
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
+        s, t, tiling = self.shape, self.target, self.tiling(batch)
         threads = s.threads(tiling)
         defines = {
             "STREAM" if tiling.stream else "BAND": 1, "MAP": s.code,
@@ -163,12 +163,9 @@ class TensorC(LayerStep):
         }  # fmt: skip
         name, limit = "c_stream" if tiling.stream else "c_band", register_limit(threads * tiling.blocks)
         shared = s.shared(tiling)
-        return Kernel("c_tensor.cu", name, tuple(defines.items()), threads, shared, 80, limit)
-
-    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        t = self.tiling(batch)
-        grid = -(-self.shape.out // t.rows), -(-self.shape.all_groups // t.groups), batch
-        return [Launch(self.kernel(t), grid, (source, target, self._weights, self._scale))]
+        kernel = Kernel("c_tensor.cu", name, tuple(defines.items()), threads, shared, 80, limit)
+        grid = -(-s.out // tiling.rows), -(-s.all_groups // tiling.groups), batch
+        return [Launch(kernel, grid, (source, target, self._weights, self._scale))]
 
 
 def pack(a: NDArray[np.float64], shape: Shape) -> tuple[float, NDArray[np.uint32]]:

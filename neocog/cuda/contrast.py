@@ -17,8 +17,7 @@ class Contrast(Step):
     """
 
     version: ClassVar[str] = "digits"
-    #: Whether the input is U0 (B, 65, 65) of float32 instead.
-    from_u0: ClassVar[bool] = False
+    from_u0: ClassVar[bool] = False  # whether the input is U0 (B, 65, 65) of float32 instead
 
     def __init__(self, *place: *Place) -> None:
         machine, model, _, layouts, _ = place
@@ -31,9 +30,12 @@ class Contrast(Step):
         rows = (",".join(f"{w:.9e}f" for w in row) for row in quarter.astype(np.float32))
         self._rounded = "{{" + "},{".join(rows) + "}}"
 
-    def kernel(self, strip: int, strips: int, columns: int) -> Kernel:
-        """Return the kernel: ``strips`` strips a block, ``strip`` rows and ``columns`` columns."""
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
+        """One launch: whole digits a block, or bands of a few rows where digits are few."""
         t = self._target
+        bands = -(-self._machine.processors // batch)
+        short = max(1, min(8, round(t.size / bands / 2)))  # rows of two threads a column and band
+        strip, strips, columns = (8, -(-t.size // 8), 2) if bands == 1 else (short, 2, 1)
         seen = strip * strips + 6
         ink = 0 if self.from_u0 else min(seen // 2 + 2, DIGIT_SIZE) * DIGIT_SIZE
         floats = seen * ((t.size + 8) // 2 * 2) + ink
@@ -43,16 +45,8 @@ class Contrast(Step):
             ("STRIP", strip), ("STRIPS", strips), ("COLUMNS", columns),
         )  # fmt: skip
         threads = up(-(-t.size // columns) * strips, 32)
-        return Kernel("contrast.cu", "contrast", defines, threads, 4 * floats, registers=128)
-
-    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        """One launch: whole digits a block, or bands of a few rows where digits are few."""
-        size = self._target.size
-        bands = -(-self._machine.processors // batch)
-        short = max(1, min(8, round(size / bands / 2)))  # rows of two threads a column and band
-        shape = (8, -(-size // 8), 2) if bands == 1 else (short, 2, 1)
-        kernel = self.kernel(*shape)
-        grid = (-(-size // (shape[0] * shape[1])), 1, batch)
+        kernel = Kernel("contrast.cu", "contrast", defines, threads, 4 * floats, registers=128)
+        grid = -(-t.size // (strip * strips)), 1, batch
         return [Launch(kernel, grid, (source, target, self._weights))]
 
 

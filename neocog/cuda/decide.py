@@ -31,7 +31,7 @@ class Decide(Step):
         self._tables = tuple(machine.xp.asarray(table.astype(np.int32)) for table in (starts, order))
         self._temperature = np.float32(model.temperature)
 
-    def kernel(self) -> Kernel:
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         s, classes = self._source, len(self._counts)
         responses = s.width**2 * s.channels
         held = responses <= _HELD
@@ -40,7 +40,5 @@ class Decide(Step):
             ("CLASSES", classes), ("MOST", int(self._counts.max())), ("HELD", int(held)),
         )  # fmt: skip
         words = 16 + held * responses + up(s.planes, 4)
-        return Kernel("decide.cu", "decide", defines, 32 * classes, 4 * words, registers=96)
-
-    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        return [Launch(self.kernel(), (batch, 1, 1), (source, target, *self._tables, self._temperature))]
+        kernel = Kernel("decide.cu", "decide", defines, 32 * classes, 4 * words, registers=96)
+        return [Launch(kernel, (batch, 1, 1), (source, target, *self._tables, self._temperature))]

@@ -1,6 +1,5 @@
 """S-cells on tensor cores: how ``kernels/s_tensor.cu`` is specialised, fed and launched."""
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -49,8 +48,8 @@ class TensorS(LayerStep):
             self.tilings[batch] = choose(self.shape, batch, self.machine.arch)
         return self.tilings[batch]
 
-    def kernel(self, tiling: Tiling, batch: int) -> Kernel:
-        s, machine = self.shape, self.machine
+    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
+        s, machine, tiling = self.shape, self.machine, self.tiling(batch)
         defines = {
             "MODE": s.mode, "MAP": self.source.code, "OUT_MAP": self.target.code, "KSIZE": s.kernel,
             "IN_W": s.width, "IN_C": s.channels, "OUT": s.out, "OUT_C": s.planes,
@@ -58,16 +57,24 @@ class TensorS(LayerStep):
             **named(tiling, "depth wgmma compact"),
             "CLUSTER": int(clustered(s, tiling, batch, machine.arch, machine.processors)),
         }  # fmt: skip
-        return Kernel(
-            "s_tensor.cu",
-            "s_tensor",
-            tuple(defines.items()),
-            threads=tiling.threads,
-            shared=s.shared(tiling),
-            arch=90 if tiling.wgmma else 80,
-            features="a" if tiling.wgmma else "",
-            registers=min(255, 65536 // tiling.threads),
+        registers, (arch, features) = (
+            min(255, 65536 // tiling.threads),
+            (90, "a") if tiling.wgmma else (80, ""),
         )
+        kernel = Kernel("s_tensor.cu", "s_tensor", tuple(defines.items()), tiling.threads, s.shared(tiling),
+                        arch, registers, features)  # fmt: skip
+        planes = s.slices(tiling) * tiling.wn * tiling.nt * 8
+        if planes not in self._silences:
+            padded = np.full(planes, 1e30, dtype=np.float32)
+            padded[: len(self._silence)] = self._silence / self._scale
+            self._silences[planes] = machine.xp.asarray(padded)
+        key = (tiling.nt, tiling.wn, tiling.ksplit, tiling.chunks, tiling.wgmma)
+        if key not in self._packed:
+            self._packed[key] = machine.xp.asarray(pack(self._a / float(self._scale), s, tiling))
+        weights = self._packed[key], self._c, self._profile, self._silences[planes]
+        shared = scratch["partial"], scratch["arrivals"]
+        numbers = np.int32(batch), self._theta, np.float32(1 / self._scale)
+        return [Launch(kernel, s.blocks(tiling, batch), (source, *weights, target, *shared, *numbers))]
 
     def scratch(self, batch: int) -> Forms:
         """Parts of sums, and a count of blocks that came, where blocks share a window."""
@@ -80,30 +87,6 @@ class TensorS(LayerStep):
             "arrivals": ((blocks[0] * blocks[1],), np.uint32),
         }
 
-    def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
-        t = self.tiling(batch)
-        slices = self.shape.slices(t) * t.wn
-        args = (
-            *(source, self._weights_for(t), self._c, self._profile, self._silence_for(slices * t.nt * 8)),
-            *(target, scratch["partial"], scratch["arrivals"]),
-            *(np.int32(batch), self._theta, np.float32(1 / self._scale)),
-        )
-        return [Launch(self.kernel(t, batch), self.shape.blocks(t, batch), args)]
-
-    def _weights_for(self, t: Tiling) -> Array:
-        key = (t.nt, t.wn, t.ksplit, t.chunks, t.wgmma)
-        if key not in self._packed:
-            packed = pack(self._a / float(self._scale), self.shape, t)
-            self._packed[key] = self.machine.xp.asarray(packed)
-        return self._packed[key]
-
-    def _silence_for(self, planes: int) -> Array:
-        if planes not in self._silences:
-            padded = np.full(planes, 1e30, dtype=np.float32)
-            padded[: len(self._silence)] = self._silence / self._scale
-            self._silences[planes] = self.machine.xp.asarray(padded)
-        return self._silences[planes]
-
 
 def pack(a: NDArray[np.float64], shape: Shape, tiling: Tiling) -> NDArray[np.uint32]:
     """Pack weights (K, K', kernel, kernel) in the order in which warps take them, 32-bit words, flat.
@@ -111,56 +94,35 @@ def pack(a: NDArray[np.float64], shape: Shape, tiling: Tiling) -> NDArray[np.uin
     Slice of planes, part of the window or of the channels, tap, step, warp along planes, (MODE 3: higher,
     lower halves,) tiles of planes; a lane ends with four planes of two tiles that follow one another.
     """
-    slices = shape.slices(tiling) * tiling.wn
-    columns = _columns(tiling.nt)
-    depth = shape.taps(tiling) * tiling.ksplit * shape.steps * 16
-    full = np.zeros((slices * tiling.nt * 8, depth))
-    runs = _window_runs(a, shape)
+    k, inputs = a.shape[:2]
+    slices, tiles = shape.slices(tiling) * tiling.wn, tiling.nt
+    # a window's run of values, in the order of the kernel's steps
+    runs = np.zeros((k, shape.kernel, *((8, 2) if shape.pair else (shape.kernel, shape.channels))))
+    runs[:, :, : shape.kernel, :inputs] = a.transpose(0, 2, 3, 1)
     if tiling.chunks > 1:  # a chunk of the channels of all taps, then the next
-        runs = runs.reshape(len(a), shape.taps(tiling), tiling.chunks, -1).transpose(0, 2, 1, 3)
-    full[: len(a)] = runs.reshape(len(a), -1)
+        runs = runs.reshape(k, shape.taps(tiling), tiling.chunks, -1).transpose(0, 2, 1, 3)
+    full = np.zeros((slices * tiles * 8, shape.taps(tiling) * tiling.ksplit * shape.steps * 16))
+    full[:k] = runs.reshape(k, -1)
+    # plane, among those of a warp, of each column of each tile
+    tile, n = np.divmod(np.arange(8 * tiles), 8)
+    paired = tile // 2 * 16 + n // 2 * 4 + tile % 2 * 2 + n % 2
+    columns = np.where(tile < tiles // 2 * 2, paired, tile * 8 + n)
     # (slice of a block, warp, tile, column) x (part, tap and step, depth of a step)
-    full = full.reshape(slices, tiling.nt * 8, tiling.ksplit, -1, 16)
-    full = full[:, columns].reshape(slices // tiling.wn, tiling.wn, tiling.nt, 8, tiling.ksplit, -1, 16)
+    full = full.reshape(slices, tiles * 8, tiling.ksplit, -1, 16)
+    full = full[:, columns].reshape(slices // tiling.wn, tiling.wn, tiles, 8, tiling.ksplit, -1, 16)
     # -> block slice, part, step, warp, tile, column, depth
     full = full.transpose(0, 4, 5, 1, 2, 3, 6)
-    words = [
-        _core_matrices(part) if tiling.wgmma else _lanes(part, tiling.nt)
-        for part in _operands(full, shape.mode)
-    ]
+    halves = [full.astype(np.float16)]
+    if shape.mode == 3:
+        halves.append((full - halves[0].astype(np.float64)).astype(np.float16))
+    turn = _core_matrices if tiling.wgmma else _lanes
+    words = [turn(np.ascontiguousarray(half).view(np.uint32)) for half in halves]
     return np.ascontiguousarray(np.stack(words, axis=4)).reshape(-1)
 
 
-def _columns(tiles: int) -> NDArray[np.int64]:
-    """Plane, among the 8 ``tiles`` of a warp, of each column of each tile."""
-    tile, n = np.divmod(np.arange(8 * tiles), 8)
-    paired = tile // 2 * 16 + n // 2 * 4 + tile % 2 * 2 + n % 2
-    return np.where(tile < tiles // 2 * 2, paired, tile * 8 + n)
-
-
-def _window_runs(a: NDArray[np.float64], shape: Shape) -> NDArray[np.float64]:
-    """(K, K', ky, kx) -> (K, depth) in the order of the kernel's steps."""
-    k, inputs = a.shape[:2]
-    if not shape.pair:
-        out = np.zeros((k, shape.kernel, shape.kernel, shape.channels))
-        out[..., :inputs] = a.transpose(0, 2, 3, 1)
-        return out.reshape(k, -1)
-    run = np.zeros((k, shape.kernel, 8, 2))
-    run[:, :, : shape.kernel] = a.transpose(0, 2, 3, 1)
-    return run.reshape(k, -1)
-
-
-def _operands(full: NDArray[np.float64], mode: int) -> Iterator[NDArray[np.uint32]]:
-    """Yield the operand's words: (..., depth) -> (..., 8) words a column, higher halves first."""
-    high = full.astype(np.float16)
-    yield np.ascontiguousarray(high).view(np.uint32)
-    if mode == 3:
-        yield np.ascontiguousarray((full - high.astype(np.float64)).astype(np.float16)).view(np.uint32)
-
-
-def _lanes(words: NDArray[np.uint32], tiles: int) -> NDArray[np.uint32]:
+def _lanes(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """(..., tile, column, 8 words) -> (..., words): lane (column, t) holds words t and t + 4."""
-    lead = words.shape[:-3]
+    *lead, tiles = words.shape[:-2]
     held = words.reshape(*lead, tiles, 8, 2, 4)
     held = np.moveaxis(held, -2, -1).reshape(*lead, tiles, 32, 2)  # tile, lane, (b0, b1)
     even = tiles // 2 * 2

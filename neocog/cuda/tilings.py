@@ -64,14 +64,9 @@ class Shape:
         return not self.pair and self.channels % 16 != 0
 
     @property
-    def cell_bytes(self) -> int:
-        """Bytes of a cell's channels in shared memory, of one of the two halves of mode 3."""
-        return 2 * self.channels
-
-    @property
     def steps(self) -> int:
         """Products of 32 bytes' depth a tap."""
-        return 1 if self.pair else self.cell_bytes * (2 if self.joined else 1) // 32
+        return 1 if self.pair else self.channels * (2 if self.joined else 1) // 16
 
     def chunk(self, tiling: Tiling) -> "Shape":
         """Return the shape with those channels that are in shared memory at a time."""
@@ -106,7 +101,7 @@ class Shape:
         return t.wm * t.wn * t.mt * -(-t.nt // 2) * 256 + up(self.cells(t), 4)
 
     def shared(self, tiling: Tiling) -> int:
-        cell_bytes = self.chunk(tiling).cell_bytes
+        cell_bytes = 2 * self.chunk(tiling).channels  # of one of the two halves of mode 3
         pitch = cell_bytes + (0 if self.pair or self.joined else 16)
         in_rows = tiling.rows + self.kernel // tiling.ksplit - 1
         pixels = tiling.group * in_rows * self.width
@@ -129,9 +124,8 @@ _STATIC = 32
 
 
 @cache
-def _table() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(Path(__file__).with_name("tilings.json").read_text(encoding="utf-8"))
-    return content
+def _table() -> Any:
+    return json.loads(Path(__file__).with_name("tilings.json").read_text(encoding="utf-8"))
 
 
 def tilings(kind: str, shape: Sequence[int], batch: int, arch: int) -> Iterator[list[Any]]:
