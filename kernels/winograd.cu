@@ -4,7 +4,7 @@
 //   CUDA cores    three kernels, V and W in global memory; products in float32 with tiles in shared
 //                 memory. Traffic N*N/(M*M) times the maps for V and for W; a batch is taken in
 //                 chunks that stay in the L2 cache.
-//   tensor cores  the same with winograd_tensor.cu for the products: TF32 or half operands, which
+//   tensor cores  the same with winograd_tensor.cu for the products: half operands, which
 //                 lose digits in the Winograd domain (F(4x4,3x3): 2e-3 of the largest response); or
 //                 float32 as sums of two TF32 numbers, three products for one, which lose none.
 //                 Parts as large as the tiles (4+4 taps, M = 4) share their input transforms: a
@@ -39,7 +39,7 @@ DEVICE void transform_start(const map_t* __restrict__ maps, operand_t* __restric
             return inside ? of_map(from[(y * WIDTH + x) * CHANNELS]) : 0.0f;
         },
         [&](int point, float value) {
-            put_operand(v, (size_t)point * batch * P::starts * CV + index, value * V_SCALE);
+            v[(size_t)point * batch * P::starts * CV + index] = to_operand(value);
         });
 }
 

@@ -16,37 +16,14 @@
 
 #include "platform.cuh"
 
-// -- operands of the products: 0 and 3 float, 1 float rounded to TF32, 2 half, 4 a pair of halves --
-#ifndef OPERAND
-#define OPERAND 0
-#endif
+// -- operands of the products: 0 and 3 float, 2 half -----------------------------------------------
 #if OPERAND == 2
 typedef u16 operand_t;
 DEVICE operand_t to_operand(float value) { return half_of(value); }
-#elif OPERAND == 1
-typedef float operand_t;
-DEVICE operand_t to_operand(float value) { return __uint_as_float(tf32_of(value)); }
 #else
 typedef float operand_t;
 DEVICE operand_t to_operand(float value) { return value; }
 #endif
-
-// Pairs hold value * scale, scale a power of two: halves end at 65504 and 6e-8.
-#if OPERAND != 4
-#define V_SCALE 1.0f
-#define U_SCALE 1.0f
-#endif
-
-// Write an operand of V or U; rows have a multiple of 8. Pairs: 8 higher halves, then 8 lower ones.
-DEVICE void put_operand(operand_t* to, size_t index, float value) {
-#if OPERAND == 4
-    u16 *pair = (u16*)to + index / 8 * 16 + index % 8, high = half_of(value);
-    pair[0] = high;
-    pair[8] = half_of(value - float_of_half(high));
-#else
-    to[index] = to_operand(value);
-#endif
-}
 
 // -- the parts of one size ------------------------------------------------------------------------
 template <int group>
@@ -182,7 +159,7 @@ DEVICE void put_tile(const float (&sum)[M][M], int tile, Put put) {
         UNROLL for (int j = 0; j < M; j++)
             if (top + i < OUT && left + j < OUT)
                 put(((size_t)image * OUT + top + i) * OUT + left + j,
-                    sum[i][j] * (1.0f / (V_SCALE * U_SCALE)));
+                    sum[i][j]);
 }
 
 // Response of an S-cell whose excitation comes out of the transforms with a rounding error of the

@@ -11,8 +11,6 @@
 // in registers, and the three products that matter are added, the small ones first. Unlike halves
 // these have float32's range, so V and U stay plain floats of any size. Tensor cores cut sums off
 // instead of rounding them: after FLUSH steps a sum is added up by ordinary addition.
-//
-// OPERAND 4 is float32 as pairs of halves: twice as many products a second, but operands need a range.
 #include "winograd.cuh"
 
 constexpr int BK = BYTES / sizeof(operand_t);
@@ -26,7 +24,7 @@ constexpr int STAGE = (BM + BN) * PITCH;
 static_assert(WM % 16 == 0 && WN % 16 == 0 && CV % BK == 0, "whole fragments");
 
 DEVICE void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-#if OPERAND == 2 || OPERAND == 4
+#if OPERAND == 2
     mma_half(d, a, b0, b1);
 #else
     mma_tf32(d, a, b0, b1);
@@ -34,29 +32,16 @@ DEVICE void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 }
 
 // One step along k of a warp's share.
-#if OPERAND >= 3
-constexpr int HALVES = OPERAND == 4;
-constexpr int STEP = HALVES ? 64 : 32;          // bytes of a row that one step takes
-constexpr int CHUNK = HALVES ? 32 : 16;         // from the first half of its depth to the second
-constexpr int FLUSH = 8 * STEP / BYTES;         // 8 steps along k, three mma each
-DEVICE void multiply_thrice(float (&sum)[MI][NI][4], const u32 (&a)[MI][4],
-                            const u32 (&a_low)[MI][4], const u32 (&b)[NI / 2][4],
-                            const u32 (&b_low)[NI / 2][4]) {
-    UNROLL for (int i = 0; i < MI; i++)
-        UNROLL for (int j = 0; j < NI; j++)
-            multiply(sum[i][j], a_low[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
-    UNROLL for (int i = 0; i < MI; i++)
-        UNROLL for (int j = 0; j < NI; j++)
-            multiply(sum[i][j], a[i], b_low[j / 2][j % 2 * 2], b_low[j / 2][j % 2 * 2 + 1]);
+constexpr int STEP = 32;   // bytes of a row that one step takes
+constexpr int CHUNK = 16;  // from the first half of its depth to the second
+DEVICE void multiply_once(float (&sum)[MI][NI][4], const u32 (&a)[MI][4], const u32 (&b)[NI / 2][4]) {
     UNROLL for (int i = 0; i < MI; i++)
         UNROLL for (int j = 0; j < NI; j++)
             multiply(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
 }
-#else
-constexpr int STEP = 32, CHUNK = 16;
-#endif
 
 #if OPERAND == 3
+constexpr int FLUSH = 8 * STEP / BYTES;  // 8 steps along k, three mma each
 // Leave the nearest TF32 number and return the rest, of which mma reads the upper 11 bits.
 DEVICE u32 take_apart(u32& value) {
     u32 high = (value + 0x1000u) & 0xffffe000u;
@@ -70,13 +55,13 @@ DEVICE void multiply_all(float (&sum)[MI][NI][4], u32 (&a)[MI][4], u32 (&b)[NI /
         UNROLL for (int i = 0; i < MI; i++) a_low[i][r] = take_apart(a[i][r]);
         UNROLL for (int j = 0; j < NI / 2; j++) b_low[j][r] = take_apart(b[j][r]);
     }
-    multiply_thrice(sum, a, a_low, b, b_low);
+    multiply_once(sum, a_low, b);
+    multiply_once(sum, a, b_low);
+    multiply_once(sum, a, b);
 }
-#elif OPERAND != 4
+#else
 DEVICE void multiply_all(float (&sum)[MI][NI][4], u32 (&a)[MI][4], u32 (&b)[NI / 2][4]) {
-    UNROLL for (int i = 0; i < MI; i++)
-        UNROLL for (int j = 0; j < NI; j++)
-            multiply(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+    multiply_once(sum, a, b);
 }
 #endif
 
@@ -131,7 +116,7 @@ KERNEL(BOUNDS) product(const operand_t* __restrict__ v, const operand_t* __restr
     const u8* b_from =
         shared + (BM + column + lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * CHUNK;
     float sum[MI][NI][4] = {};
-#if OPERAND >= 3
+#if OPERAND == 3
     float total[MI][NI][4] = {};
 #endif
     // Filters come while the input is still transformed: a kernel that makes U, if there is one,
@@ -156,18 +141,9 @@ KERNEL(BOUNDS) product(const operand_t* __restrict__ v, const operand_t* __restr
                 load_matrix_x4(a[i], a_from + stage + i * 16 * PITCH + k);
             UNROLL for (int j = 0; j < NI / 2; j++)
                 load_matrix_x4(b[j], b_from + stage + j * 16 * PITCH + k);
-#if OPERAND == 4
-            u32 a_low[MI][4], b_low[NI / 2][4];
-            UNROLL for (int i = 0; i < MI; i++)
-                load_matrix_x4(a_low[i], a_from + stage + i * 16 * PITCH + k + 16);
-            UNROLL for (int j = 0; j < NI / 2; j++)
-                load_matrix_x4(b_low[j], b_from + stage + j * 16 * PITCH + k + 16);
-            multiply_thrice(sum, a, a_low, b, b_low);
-#else
             multiply_all(sum, a, b);
-#endif
         }
-#if OPERAND >= 3
+#if OPERAND == 3
         if (step % FLUSH == FLUSH - 1 || step == steps - 1) {
             UNROLL for (int i = 0; i < MI; i++)
                 UNROLL for (int j = 0; j < NI; j++)

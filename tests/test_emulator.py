@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
-from experiments.harness.rounding import bf16, of_bf16
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.errors import DeviceError, InputError
 
@@ -115,7 +114,7 @@ MMA = """
 """  # words of a row by row (16, row), of b column by column (8, row)
 
 
-@pytest.mark.parametrize("call", ["mma_half", "mma_bf16", "mma_tf32"])
+@pytest.mark.parametrize("call", ["mma_half", "mma_tf32"])
 def test_matrix_products_of_a_warp(run, call):
     random = np.random.default_rng(0)
     depth = 8 if call == "mma_tf32" else 16
@@ -124,9 +123,6 @@ def test_matrix_products_of_a_warp(run, call):
     if call == "mma_half":
         stored = [x.astype(np.float16) for x in (a, b)]
         a, b = (x.astype(F32) for x in stored)
-    elif call == "mma_bf16":
-        stored = [bf16(x) for x in (a, b)]
-        a, b = (of_bf16(x) for x in stored)
     else:  # the hardware reads the upper 19 bits
         stored = [a, b]
         a, b = ((x.view(np.uint32) & 0xFFFFE000).view(F32) for x in stored)
@@ -236,21 +232,21 @@ def test_every_half_and_back(run):
     assert (back[~numbers] == 0x7FFF).all()
 
 
-def test_rounding_to_half_bf16_and_tf32(run):
+def test_rounding_to_half_and_tf32(run):
     halves = HALF_VALUES[:0x7C00].view(np.float16).astype(F32)  # zero and above, finite
     middles = ((halves[1:].astype(np.float64) + halves[:-1]) / 2).astype(F32)
     near = [np.nextafter(middles, F32(side)) for side in (0, np.inf)]
     large = np.array([65519.9, 65520, 1e6, np.inf, 3e-8, 2.9802322e-8, 1e-30, 0], F32)
     x = np.concatenate([middles, *near, large])
     x = np.concatenate([x, -x])
-    h, b, t = np.zeros(x.size, np.uint16), np.zeros(x.size, np.uint16), np.zeros(x.size, np.uint32)
+    h, t = np.zeros(x.size, np.uint16), np.zeros(x.size, np.uint32)
     pairs = np.zeros(x.size, np.uint32)
     body = """int i = blockIdx.x * 256 + threadIdx.x;
     if (i >= n) return;
-    h[i] = half_of(x[i]); b[i] = bf16_of(x[i]); t[i] = tf32_of(x[i]);
+    h[i] = half_of(x[i]); t[i] = tf32_of(x[i]);
     pairs[i] = half2_of(x[i], -x[i]);"""
-    parameters = "const float* x, u16* h, u16* b, u32* t, u32* pairs, int n"
-    run(parameters, body, x, h, b, t, pairs, np.int32(x.size), threads=256,
+    parameters = "const float* x, u16* h, u32* t, u32* pairs, int n"
+    run(parameters, body, x, h, t, pairs, np.int32(x.size), threads=256,
         blocks=-(-x.size // 256))  # fmt: skip
     with np.errstate(over="ignore"):
         wanted = x.astype(np.float16)
@@ -258,7 +254,6 @@ def test_rounding_to_half_bf16_and_tf32(run):
         np.testing.assert_array_equal(high, (-x).astype(np.float16).view(np.uint16))
     np.testing.assert_array_equal(h, wanted.view(np.uint16))
     np.testing.assert_array_equal(low, h)
-    np.testing.assert_array_equal(b[np.isfinite(x)], bf16(x)[np.isfinite(x)])
     finite = np.isfinite(x)
     bits = x[finite].view(np.uint32).astype(np.uint64)
     np.testing.assert_array_equal(t[finite], (bits + 0x1000) & 0xFFFFE000)

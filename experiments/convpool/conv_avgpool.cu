@@ -124,7 +124,7 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
                         UNROLL for (int m = 0; m < MT; m++) {
                             auto multiply = [&](int part_a, int part_b, bool onto) {
                                 const matrix_t to = further(columns, (part_b * UNITS + 2 * i) * (PLANES * 16));
-                                multiply_shared<MODE == 3 ? 2 : MODE, TILES>(
+                                multiply_shared<TILES>(
                                     sum[m],
                                     further(rows, (part_a * UNITS + 2 * i) * UNIT_BYTES + m * PATCH_BYTES),
                                     to, onto);
@@ -329,8 +329,6 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
                             const u32 b1 = b[part_b][n / 2][n % 2 * 2 + 1];
 #if MODE == 0
                             mma_half(sum[m][n], a[part_a][m], b0, b1);
-#elif MODE == 1
-                            mma_bf16(sum[m][n], a[part_a][m], b0, b1);
 #else
                             mma_tf32(sum[m][n], a[part_a][m], b0, b1);
 #endif

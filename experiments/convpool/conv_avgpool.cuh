@@ -4,7 +4,7 @@
 #include "units.cuh"
 #include "wgmma_wide.cuh"
 
-// MODE 0 half, 1 bfloat16, 2 TF32, 3 float32 as sums of two TF32 numbers; KSIZE taps a side; STRIDE
+// MODE 0 half, 3 float32 as sums of two TF32 numbers; KSIZE taps a side; STRIDE
 // of the product (the pooling); BOX of the sums (the pooling, or 1: none); PATCHES of 8 x 8 outputs a
 // block; PLANES of outputs a block; UNITS of 16 bytes of a place's channels a chunk; STAGES of
 // weights; SPLIT 1 where blocks share a sum.
@@ -105,17 +105,15 @@ DEVICE void load_raw(u8* to, const u32* table, const map_t* x, const Sizes& s, i
 // Write a unit of sums, divided by the box's places, as operands.
 DEVICE void put_unit(u8* to, const float (&sum)[VALUES]) {
     uint4 unit = unit_of(sum, 1.0f / (BOX * BOX));
-#if MODE >= 2
+#if MODE == 3
     const float v[4] = {__uint_as_float(unit.x), __uint_as_float(unit.y), __uint_as_float(unit.z),
                         __uint_as_float(unit.w)};
     unit = make_uint4(tf32_of(v[0]), tf32_of(v[1]), tf32_of(v[2]), tf32_of(v[3]));
-#endif
-    *(uint4*)to = unit;
-#if MODE == 3
     *(uint4*)(to + UNITS * UNIT_BYTES) = make_uint4(
         tf32_of(v[0] - __uint_as_float(unit.x)), tf32_of(v[1] - __uint_as_float(unit.y)),
         tf32_of(v[2] - __uint_as_float(unit.z)), tf32_of(v[3] - __uint_as_float(unit.w)));
 #endif
+    *(uint4*)to = unit;
 }
 
 // Sums in pairs, as the maps are held: exact enough where products are of halves too, a third of the
@@ -174,12 +172,9 @@ DEVICE void store_planes(map_t* to, const float (&v)[8], int left, bool whole) {
 #if MAP == 0
         ((float4*)to)[0] = make_float4(v[0], v[1], v[2], v[3]);
         ((float4*)to)[1] = make_float4(v[4], v[5], v[6], v[7]);
-#elif MAP == 1
+#else
         *(uint4*)to = make_uint4(half2_of(v[0], v[1]), half2_of(v[2], v[3]), half2_of(v[4], v[5]),
                                  half2_of(v[6], v[7]));
-#else
-        *(uint4*)to = make_uint4(bf16x2_of(v[0], v[1]), bf16x2_of(v[2], v[3]),
-                                 bf16x2_of(v[4], v[5]), bf16x2_of(v[6], v[7]));
 #endif
         return;
     }

@@ -154,9 +154,9 @@ def kernel(shape: Shape, tiling: Tiling) -> Kernel:
     else:
         defines |= {"WARPS_M": tiling.warps[0], "WARPS_N": tiling.warps[1]}
     return Kernel(
-        str(Path(__file__).with_name("conv_avgpool.cu")), "conv_avgpool", tuple(defines.items()), threads=tiling.threads,
-        shared=shape.shared(tiling), arch=90 if tiling.wgmma else 80, features="a" if tiling.wgmma else "",
-        registers=min(255, 65536 // tiling.threads // 8 * 8),
+        str(Path(__file__).with_name("conv_avgpool.cu")), "conv_avgpool", tuple(defines.items()),
+        threads=tiling.threads, shared=shape.shared(tiling), arch=90 if tiling.wgmma else 80,
+        features="a" if tiling.wgmma else "", registers=min(255, 65536 // tiling.threads // 8 * 8),
     )  # fmt: skip
 
 

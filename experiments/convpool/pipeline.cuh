@@ -4,27 +4,6 @@
 #define NEOCOG_PIPELINE_CUH
 #include "platform.cuh"
 
-// bfloat16: the upper half of a float32. MAP 2 maps are of it.
-#ifndef NEOCOG_EMULATED
-DEVICE float float_of_bf16(u16 value) { return __uint_as_float((u32)value << 16); }
-DEVICE u16 bf16_of(float value) {  // to nearest, ties to even; finite values
-    u32 bits = __float_as_uint(value);
-    return (u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-DEVICE void mma_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {  // m16n8k16
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-#endif
-#if MAP == 2
-typedef u16 map_t;
-DEVICE float of_map(map_t value) { return float_of_bf16(value); }
-DEVICE map_t to_map(float value) { return bf16_of(value); }
-#endif
-
 #ifdef NEOCOG_EMULATED
 #include <vector>
 
@@ -91,17 +70,8 @@ DEVICE void bulk_copy(void* shared, const void* global, u32 bytes, barrier_t* b,
     if (bytes % 16) emulation::fail("bulk_copy (%s:%d): %u bytes", file, line, bytes);
     emulation::bulks.push_back({shared, global, bytes, b});
 }
-DEVICE u32 bf16x2_of(float first, float second) {
-    return (u32)bf16_of(first) | (u32)bf16_of(second) << 16;
-}
-#else
+#elif __CUDA_ARCH__ >= 900
 
-DEVICE u32 bf16x2_of(float first, float second) {
-    u32 r;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
-    return r;
-}
-#if __CUDA_ARCH__ >= 900
 typedef u64 barrier_t;
 DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 DEVICE void barrier_init(barrier_t* b, u32 arrivals) {
@@ -144,6 +114,5 @@ DEVICE void bulk_copy(void* shared, const void* global, u32 bytes, barrier_t* b)
         "l"(global), "r"(bytes), "r"(shared_address(b))
         : "memory");
 }
-#endif
 #endif
 #endif  // NEOCOG_PIPELINE_CUH

@@ -12,12 +12,9 @@ DEVICE void add_unit(float (&sum)[VALUES], const uint4& unit, bool first = false
     UNROLL for (int i = 0; i < 4; i++) {
 #if MAP == 0
         v[i] = __uint_as_float(words[i]);
-#elif MAP == 1
+#else
         const float2 two = floats_of_half2(words[i]);
         v[2 * i] = two.x, v[2 * i + 1] = two.y;
-#else
-        v[2 * i] = __uint_as_float(words[i] << 16);
-        v[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
 #endif
     }
     UNROLL for (int i = 0; i < VALUES; i++) sum[i] = first ? v[i] : sum[i] + v[i];
@@ -29,17 +26,15 @@ DEVICE uint4 unit_of(const float (&sum)[VALUES], float share) {
     UNROLL for (int i = 0; i < 4; i++) {
 #if MAP == 0
         words[i] = __float_as_uint(sum[i] * share);
-#elif MAP == 1
-        words[i] = half2_of(sum[2 * i] * share, sum[2 * i + 1] * share);
 #else
-        words[i] = bf16x2_of(sum[2 * i] * share, sum[2 * i + 1] * share);
+        words[i] = half2_of(sum[2 * i] * share, sum[2 * i + 1] * share);
 #endif
     }
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 #if MAP != 0
-// a b + c of two halves (bfloat16s) each.
+// a b + c of two halves each.
 DEVICE u32 fma2(u32 a, u32 b, u32 c) {
 #ifdef NEOCOG_EMULATED
     u32 r = 0;
@@ -50,11 +45,7 @@ DEVICE u32 fma2(u32 a, u32 b, u32 c) {
     return r;
 #else
     u32 r;
-#if MAP == 1
     asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
-#else
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
-#endif
     return r;
 #endif
 }
@@ -62,13 +53,7 @@ DEVICE uint4 fma8(const uint4& a, u32 b, const uint4& c) {
     return make_uint4(fma2(a.x, b, c.x), fma2(a.y, b, c.y), fma2(a.z, b, c.z), fma2(a.w, b, c.w));
 }
 // A number as both halves of a pair.
-DEVICE u32 pair_of(float value) {
-#if MAP == 1
-    return half2_of(value, value);
-#else
-    return bf16x2_of(value, value);
-#endif
-}
+DEVICE u32 pair_of(float value) { return half2_of(value, value); }
 #endif
 
 #endif  // NEOCOG_UNITS_CUH

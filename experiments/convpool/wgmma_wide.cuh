@@ -35,7 +35,7 @@ struct Queue {
 static thread_local Queue queues[1024];  // by thread of the block
 inline Queue& queue() { return queues[threadIdx.x]; }
 
-template <int mode, int tiles>
+template <int tiles>
 inline void multiply_wide(const Wide& w) {
     const u32 lane = threadIdx.x % 32;
     for (int n = 0; n < tiles; n++) {
@@ -43,14 +43,16 @@ inline void multiply_wide(const Wide& w) {
         if (!w.add) d[0] = d[1] = d[2] = d[3] = 0.0f;
         const u8* at = w.b.at + n * w.b.rows + lane / 4 * 16 + lane % 4 * 4;
         const u32 b0 = *(const u32*)at, b1 = *(const u32*)(at + w.b.depth);
-        if (mode == 1) mma_bf16(d, w.a, b0, b1);
-        else if (mode == 2) mma_tf32(d, w.a, b0, b1);
-        else mma_half(d, w.a, b0, b1);
+#if MODE == 3
+        mma_tf32(d, w.a, b0, b1);
+#else
+        mma_half(d, w.a, b0, b1);
+#endif
     }
 }
 }  // namespace emulation
 // A is read when the product happens.
-template <int mode, int tiles>
+template <int tiles>
 DEVICE void multiply_shared(float (&d)[tiles][4], matrix_t a, matrix_t b, bool add) {
     auto multiply = [](const emulation::Wide& held) {
         const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, depth = held.from.depth;
@@ -59,7 +61,7 @@ DEVICE void multiply_shared(float (&d)[tiles][4], matrix_t a, matrix_t b, bool a
         now.a[0] = *(const u32*)at, now.a[1] = *(const u32*)(at + held.from.rows);
         at += depth;
         now.a[2] = *(const u32*)at, now.a[3] = *(const u32*)(at + held.from.rows);
-        emulation::multiply_wide<mode, tiles>(now);
+        emulation::multiply_wide<tiles>(now);
     };
     emulation::Queue& q = emulation::queue();
     q.products.push_back({multiply, &d[0][0], {}, a, b, add, q.group});
@@ -122,15 +124,13 @@ DEVICE void products_visible(float (&d)[tiles][4]) {
         : TILES_##tiles \
         : __VA_ARGS__)
 #define WIDE_BY_MODE(tiles, columns, a, b, add, half, ...) \
-    if constexpr (mode == 2) \
+    if constexpr (MODE == 3) \
         WIDE(tiles, columns, "k8.f32.tf32.tf32", a, b, add, "", __VA_ARGS__); \
-    else if constexpr (mode == 1) \
-        WIDE(tiles, columns, "k16.f32.bf16.bf16", a, b, add, half, __VA_ARGS__); \
     else \
         WIDE(tiles, columns, "k16.f32.f16.f16", a, b, add, half, __VA_ARGS__);
 
-// d = a b, or with `add` d += a b: mode 0 half, 1 bfloat16, 2 TF32.
-template <int mode, int tiles>
+// d = a b, or with `add` d += a b, as MODE says of halves or TF32.
+template <int tiles>
 DEVICE void multiply_shared(float (&d)[tiles][4], matrix_t a, matrix_t b, bool add) {
     const u32 p = add;
 #define A_SHARED "l"(a), "l"(b), "r"(p)

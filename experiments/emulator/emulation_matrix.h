@@ -26,11 +26,6 @@ DEVICE u32 half2_of(float first, float second) {
 DEVICE float2 floats_of_half2(u32 pair) {
     return {float_of_half((u16)pair), float_of_half((u16)(pair >> 16))};
 }
-DEVICE float float_of_bf16(u16 value) { return __uint_as_float((u32)value << 16); }
-DEVICE u16 bf16_of(float value) {  // to nearest, ties to even; finite values
-    u32 bits = __float_as_uint(value);
-    return (u16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
 DEVICE u32 tf32_of(float value) {  // to nearest, ties away from zero
     u32 bits = __float_as_uint(value);
     if ((bits & 0x7fffffffu) >= 0x7f800000u) return bits;
@@ -40,8 +35,6 @@ DEVICE u32 tf32_of(float value) {  // to nearest, ties away from zero
 namespace emulation {
 inline float low_half(u32 pair) { return float_of_half((u16)pair); }
 inline float high_half(u32 pair) { return float_of_half((u16)(pair >> 16)); }
-inline float low_bf16(u32 pair) { return float_of_bf16((u16)pair); }
-inline float high_bf16(u32 pair) { return float_of_bf16((u16)(pair >> 16)); }
 
 inline void need_all(const char* what, u32 mask) {
     if (mask != FULL_WARP) fail("%s needs all 32 lanes", what);
@@ -147,10 +140,6 @@ inline void need_aligned(const char* part, const void* address, u32 bytes, const
 DEVICE void mma_half(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, NEOCOG_CALLER) {
     typedef emulation::Product16<emulation::low_half, emulation::high_half> Product;
     emulation::multiply<Product>(d, a, b0, b1, {"mma_half", file, line});
-}
-DEVICE void mma_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, NEOCOG_CALLER) {
-    typedef emulation::Product16<emulation::low_bf16, emulation::high_bf16> Product;
-    emulation::multiply<Product>(d, a, b0, b1, {"mma_bf16", file, line});
 }
 DEVICE void mma_tf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, NEOCOG_CALLER) {
     emulation::multiply<emulation::Product8>(d, a, b0, b1, {"mma_tf32", file, line});

@@ -6,8 +6,6 @@
 //               Channels of 64 neighbouring threads are those that lie side by side in U.
 //   INDEXING 1  thread-wise: neighbouring lanes take the sub-filters of one filter, one after another;
 //               a warp runs the transform of each size it holds, most lanes idle.
-//   INDEXING 2  as 0, with a thread's place in shared memory at ty 64 + tx: Algorithm 1's place makes
-//               eight lanes wait for the same bank.
 //
 // Their Algorithm 1 is corrected in three places: the grid is (ceil(K / 64) SF, ceil(C / 8)) (as
 // printed, ceil(K SF / 64) leaves transforms out at K = 96), the guard is on the filter gid < K (not
@@ -53,9 +51,9 @@ DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ 
         transform_filter<gx>(v, g);
         UNROLL for (int x = 0; x < nx; x++)
 #if PAPER_LAYOUT
-            put_operand(u, (q * (N0 * N0) + y * N0 + x) * SUBFILTERS + sid, v[x] * U_SCALE);
+            u[(q * (N0 * N0) + y * N0 + x) * SUBFILTERS + sid] = to_operand(v[x]);
 #else
-            put_operand(u, at + (size_t)(y * nx + x) * P::parts * filters, v[x] * U_SCALE);
+            u[at + (size_t)(y * nx + x) * P::parts * filters] = to_operand(v[x]);
 #endif
     }
 #if CENSUS
@@ -72,7 +70,7 @@ DEVICE void split(u8* shared, const float* __restrict__ w, operand_t* __restrict
     int sid = thread % SUBFILTERS;
 #else
     int tx = threadIdx.x % FAST, ty = threadIdx.x / FAST;
-    int place = INDEXING == 2 ? threadIdx.x : tx * SLOW + ty;
+    int place = tx * SLOW + ty;
     int fast = blockIdx.x / SUBFILTERS * FAST + tx, slow = blockIdx.y * SLOW + ty;
     int gid = CHANNELS_FAST ? slow : fast, c = CHANNELS_FAST ? fast : slow;
     int sid = blockIdx.x % SUBFILTERS;
