@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from neocog.cuda.devices import number_of
 from neocog.cuda.finder_network import FinderNetwork, Node, tile_table
 from neocog.cuda.kernel import Kernel, Launch, up
-from neocog.cuda.lanes import Lane, elapsed, pinned
+from neocog.cuda.lanes import Lane, pinned
 from neocog.cuda.launcher import Gpu, gpu
 from neocog.vision.finder import (
     CELL,
@@ -35,7 +35,6 @@ from neocog.vision.finder import (
 )
 
 _Key = tuple[tuple[int, int], FinderSettings]
-FILE = "finder.cu"
 MARK_WORDS = 18
 _THREADS = 256
 _STRIP = 16  # rows of a block that normalises
@@ -70,7 +69,7 @@ class Frame:
         }  # fmt: skip
 
         def launch(name: str, blocks: int, *args: Any, threads: int = _THREADS) -> Launch:
-            kernel = Kernel(FILE, name, tuple(defines.items()), threads, arch=80)
+            kernel = Kernel("finder.cu", name, tuple(defines.items()), threads, arch=80)
             return Launch(kernel, (blocks, 1, 1), args)
 
         self.launches: list[Launch] = []
@@ -183,14 +182,6 @@ class CudaFinder:
             told = lane.run(grey)
         return finding(told)
 
-    def elapsed(self, grey: Grey, times: int, settings: FinderSettings | None = None) -> float:
-        """Return milliseconds that the device takes for a picture, from upload to download."""
-        for _ in range(2):  # the second time as a graph
-            self.find(grey, settings)
-        with self._at_work():
-            lane = next(reversed(self._frames.values()))
-            return elapsed(self._gpu, lane.stream, lane.replay, times)
-
 
 class _FrameLane(Lane):
     """The lane of a frame: a graph from the second picture on."""
@@ -202,9 +193,6 @@ class _FrameLane(Lane):
         self._seen = False
         self._graph: Any = None
 
-    def replay(self) -> None:
-        self._graph.launch(self.stream)
-
     def run(self, grey: Grey) -> NDArray[np.float32]:
         np.copyto(self.given, grey)
         if self._seen and self._graph is None:
@@ -213,7 +201,7 @@ class _FrameLane(Lane):
             with self.stream:
                 self.enqueue()
         else:
-            self.replay()
+            self._graph.launch(self.stream)
         self.stream.synchronize()
         self._seen = True
         found: NDArray[np.float32] = self.told.copy()

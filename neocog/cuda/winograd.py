@@ -128,6 +128,7 @@ _SILENT = 1e30  # of a plane that stays silent whatever comes
 #: Of the kernels of ``winograd.cu`` beside the product: STAGE, threads, most registers.
 _STAGES = {"input_transform": (1, 96), "output_transform": (3, 128), "s_output_transform": (3, 128)}
 _PRODUCT_STAGE, _THREADS = 2, 128
+_OPERANDS = {"fp32": 0, "fp16": 2, "tf32x3": 3}  # OPERAND in the kernels
 #: Buffers of the tensor cores' operands, by bytes of channels.
 _BUFFERS = {32: 4, 64: 4, 128: 3}
 
@@ -163,9 +164,6 @@ class Convolution:
     ``tf32x3`` gives float32 results, every float32 as the sum of two TF32 numbers.
     """
 
-    #: OPERAND in the kernels.
-    operands: ClassVar[dict[str, int]] = {"fp32": 0, "fp16": 2, "tf32x3": 3}
-
     shape: Shape
     split: Split  # parts of its filters
     m: int  # outputs of a tile along an axis, 2 to 5
@@ -179,15 +177,6 @@ class Convolution:
         return self.operand != "fp32"
 
     @property
-    def arch(self) -> int:
-        return 80 if self.operand.startswith("tf32") else 75
-
-    @property
-    def pairs(self) -> bool:
-        """Whether an operand is the sum of two numbers."""
-        return self.operand.endswith("x3")
-
-    @property
     def tiles(self) -> int:
         return -(-self.shape.out // self.m)
 
@@ -199,7 +188,7 @@ class Convolution:
     def row_bytes(self) -> int:
         """Bytes of channels that the tensor cores' loader takes at a time."""
         held = self.shape.channels * self.itemsize
-        if self.pairs and held % 128 == 0:  # whole lines of the cache
+        if self.operand == "tf32x3" and held % 128 == 0:  # whole lines of the cache
             return 128
         return 64 if held > 32 else 32
 
@@ -234,18 +223,15 @@ class Convolution:
         }
 
     def filters(self, w: Array) -> Array:
-        """Return U of filters (K, C, k, k): transformed in float64, rounded once to the operand."""
-        return self.transformed(w).astype(np.float16 if self.operand == "fp16" else np.float32)
-
-    def transformed(self, w: Array) -> Array:
-        """Return U of filters (K, C, k, k) in float64, (channels, planes) a point; on tensor cores turned."""
+        """Return U of filters (K, C, k, k): (channels, planes) a point, on tensor cores turned."""
         planes, channels, k, _ = w.shape
         xp = array_module(w)
         padded = xp.zeros((k, k, self.channels, self.shape.planes), np.float64)
         padded[:, :, :channels, :planes] = w.transpose(2, 3, 1, 0)
         if self.on_tensor_cores:
             padded = xp.ascontiguousarray(padded.swapaxes(2, 3))
-        return transform_filters(padded, self.split, self.m)
+        u = transform_filters(padded, self.split, self.m)
+        return u.astype(np.float16 if self.operand == "fp16" else np.float32)
 
     def launches(self, batch: int, source: Array, u: Array, target: Array, scratch: dict[str, Array],
                  processors: int, response: Response | None = None) -> list[Launch]:  # fmt: skip
@@ -279,7 +265,7 @@ class Convolution:
         yield from (("M", self.m), ("KSIZE", shape.kernel), ("TILES", self.tiles))
         yield from (("WIDTH", shape.width), ("CHANNELS", shape.channels), ("CV", self.channels))
         yield from (("OUT", shape.out), ("KM", shape.planes))
-        yield "OPERAND", self.operands[self.operand]
+        yield "OPERAND", _OPERANDS[self.operand]
         for i in range(2):
             there = i < len(self.split.groups)
             group = self.split.groups[i if there else 0]
@@ -294,7 +280,14 @@ class Convolution:
     def _kernel(self, name: str, **more: int) -> Kernel:
         stage, registers = _STAGES[name]
         defines = (*self.geometry(), *more.items(), ("STAGE", stage))
-        return Kernel("winograd.cu", name, defines, _THREADS, arch=self.arch, registers=registers)
+        return Kernel(
+            "winograd.cu",
+            name,
+            defines,
+            _THREADS,
+            arch=80 if self.operand == "tf32x3" else 75,
+            registers=registers,
+        )
 
     def _product(self, images: int, processors: int) -> tuple[Kernel, tuple[int, int, int]]:
         bm, bn = self.block(images, processors)
@@ -329,7 +322,7 @@ class Convolution:
         if self.on_tensor_cores:
             # eight warps of whole 16x16 fragments; float32's sums and totals fill the registers
             sizes = [(bm, bn) for bm, bn in sizes if bm > 32 or bn % 64 == 0] + [(16, 128)]
-            if self.pairs:
+            if self.operand == "tf32x3":
                 sizes = [(bm, bn) for bm, bn in sizes if bm * bn <= 8192]
         return min(sizes, key=cost)
 
