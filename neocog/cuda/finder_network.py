@@ -57,11 +57,6 @@ class _Conv:
     def depthwise(self) -> bool:
         return bool(self.node["groups"] == len(self.weight) > 1 == self.weight.shape[1])
 
-    @property
-    def pointwise(self) -> bool:
-        single = self.weight.shape[2:] == (1, 1)
-        return bool(single and self.node["stride"] == 1 and not self.node["padding"])
-
     def matrix(self, stored: int) -> Weights:
         """Return B (k k ``stored``, K): a window's values, tap by tap, to planes."""
         n, per_group, high, wide = self.weight.shape
@@ -123,10 +118,6 @@ class FinderNetwork:
         weight, *bias = (self._tensors[name] for name in node["inputs"][1:])
         return _Conv(node, weight, bias[0] if bias else np.zeros(len(weight), np.float32), relu)
 
-    def _before(self, conv: _Conv) -> _Conv | None:
-        source = conv.node["inputs"][0]
-        return self._conv(source) if conv.pointwise and self._alone(source) else None
-
     def _make(self, name: str) -> None:
         """Append the steps that make a map, if it is not made yet."""
         if name == "x" or any(step.writes == name for step in self.steps):
@@ -137,7 +128,12 @@ class FinderNetwork:
             op = self._by[name]["op"]
             raise ModelError(f"finder, operation {name!r} ({op}) alone has no kernel; use --device cpu")
         layers, depthwise = ([], last) if last.depthwise else ([last], None)
-        while layers and depthwise is None and (before := self._before(layers[0])):
+        while layers and depthwise is None:
+            node, source = layers[0].node, layers[0].node["inputs"][0]
+            single = layers[0].weight.shape[2:] == (1, 1) and node["stride"] == 1 and not node["padding"]
+            before = self._conv(source) if single and self._alone(source) else None
+            if before is None:
+                break
             planes = sum(len(conv.weight) for conv in (before, *layers))
             if before.depthwise:
                 depthwise = before

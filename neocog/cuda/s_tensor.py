@@ -115,23 +115,19 @@ def pack(a: NDArray[np.float64], shape: Shape, tiling: Tiling) -> NDArray[np.uin
     halves = [full.astype(np.float16)]
     if shape.mode == 3:
         halves.append((full - halves[0].astype(np.float64)).astype(np.float16))
-    turn = _core_matrices if tiling.wgmma else _lanes
-    words = [turn(np.ascontiguousarray(half).view(np.uint32)) for half in halves]
+    words = [_words(np.ascontiguousarray(half).view(np.uint32), tiling.wgmma) for half in halves]
     return np.ascontiguousarray(np.stack(words, axis=4)).reshape(-1)
 
 
-def _lanes(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """(..., tile, column, 8 words) -> (..., words): lane (column, t) holds words t and t + 4."""
+def _words(words: NDArray[np.uint32], wgmma: bool) -> NDArray[np.uint32]:
+    """(..., tile, column, 8 words) -> (..., words) as an instruction takes them."""
     *lead, tiles = words.shape[:-2]
     held = words.reshape(*lead, tiles, 8, 2, 4)
+    if wgmma:  # half of the depth, column, 4 words
+        return np.moveaxis(held, -2, -3).reshape(*lead, -1)
+    # lane (column, t) holds words t and t + 4
     held = np.moveaxis(held, -2, -1).reshape(*lead, tiles, 32, 2)  # tile, lane, (b0, b1)
     even = tiles // 2 * 2
     pairs = held[..., :even, :, :].reshape(*lead, even // 2, 2, 32, 2)
     pairs = np.moveaxis(pairs, -3, -2).reshape(*lead, -1)
     return np.concatenate([pairs, held[..., even:, :, :].reshape(*lead, -1)], axis=-1)
-
-
-def _core_matrices(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """(..., tile, column, 8 words) -> (..., words): half of the depth, column, 4 words."""
-    lead = words.shape[:-3]
-    return np.moveaxis(words.reshape(*lead, -1, 8, 2, 4), -2, -3).reshape(*lead, -1)
