@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from neocog.cuda import plan
-from neocog.cuda.steps import Precision
+from neocog.cuda.kernel import Precision
 from neocog.errors import DeviceError, UsageError
 from neocog.network.model import load_model
 from neocog.network.registry import list_models, models_dir

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.emulator import Emulator
 from neocog.cuda.c_direct_sum import DirectSumC, SeparableC, Tiling
-from neocog.cuda.steps import layouts
+from neocog.cuda.kernel import layouts
 from neocog.errors import UsageError
 from neocog.network import fields
 from neocog.network.spec import preset

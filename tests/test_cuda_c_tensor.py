@@ -8,8 +8,7 @@ import pytest
 from experiments.emulator import Emulator
 from neocog.cuda.c_direct_sum import combined
 from neocog.cuda.c_tensor import Shape, TensorC, Tiling, choose, fits, pack
-from neocog.cuda.kernel import shared_limit
-from neocog.cuda.steps import PRECISIONS, layouts
+from neocog.cuda.kernel import PRECISIONS, layouts, shared_limit
 from neocog.cuda.tilings import _table
 from neocog.errors import UsageError
 from tests.cuda_maps import error_of

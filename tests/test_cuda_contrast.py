@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from neocog.cuda.kernel import layouts
 from neocog.cuda.plan import VERSIONS
-from neocog.cuda.steps import layouts
 from neocog.network import reference
 from neocog.network.u0 import u0_from_digits
 from tests.cuda_maps import responses

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neocog.cuda.decide import Decide
-from neocog.cuda.steps import layouts
+from neocog.cuda.kernel import layouts
 from neocog.network.decision import Answers, Decision
 from neocog.network.spec import REJECT
 from tests.cuda_maps import sparse

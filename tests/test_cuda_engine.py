@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from neocog.cuda.engine import CudaEngine
-from neocog.cuda.kernel import Kernel, Launch
+from neocog.cuda.kernel import Kernel, Launch, Step
 from neocog.cuda.plan import STAGES, Pass, Shelf
-from neocog.cuda.steps import Step
 from neocog.errors import InputError, UsageError
 from neocog.network import reference
 from neocog.network.engine import Engine

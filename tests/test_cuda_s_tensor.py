@@ -9,11 +9,11 @@ import pytest
 from experiments.emulator import Emulator
 from experiments.gpu.interpret import poisoned, read
 from experiments.network.ours import stored
+from neocog.cuda.kernel import layouts
 from neocog.cuda.lanes import enqueue
 from neocog.cuda.launcher import gpu
 from neocog.cuda.plan import Pass, Shelf, plan_of
 from neocog.cuda.s_tensor import TensorS
-from neocog.cuda.steps import layouts
 from neocog.cuda.tilings import Shape, Tiling, _table, choose, clustered, fits, serves
 from neocog.errors import UsageError
 from neocog.network import reference

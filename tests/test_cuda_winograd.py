@@ -10,8 +10,7 @@ import pytest
 from experiments.emulator import Emulator
 from experiments.gpu.interpret import read
 from experiments.network.ours import stored
-from neocog.cuda.kernel import up
-from neocog.cuda.steps import layouts
+from neocog.cuda.kernel import layouts, up
 from neocog.cuda.winograd import (
     TILES,
     Convolution,

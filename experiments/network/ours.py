@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.engine import LANES, CudaEngine
-from neocog.cuda.kernel import Array, Layout
+from neocog.cuda.kernel import Array, Layout, Step
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.plan import Pass, Shelf
-from neocog.cuda.steps import Step
 from neocog.network.arrays import to_numpy
 from neocog.network.model import Model
 from neocog.network.spec import LABELS

@@ -13,9 +13,9 @@ from experiments.network.compare import TOLERANCES
 from experiments.network.ours import StepRun
 from experiments.slayer.inputs import STAGES, Fed, error
 from experiments.slayer.ladder import VERSIONS, Ladder
+from neocog.cuda.kernel import Precision, Step
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.plan import Shelf, kernels_of, plan_of
-from neocog.cuda.steps import Precision, Step
 
 Row = dict[str, Any]
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
+from neocog.cuda.kernel import Array, Forms, Kernel, Launch, LayerStep, Layout, Machine, up
 from neocog.cuda.plan import Shelf
-from neocog.cuda.steps import Forms, LayerStep
 from neocog.errors import UsageError
 from neocog.network.layers import s_constants
 from neocog.network.model import Model

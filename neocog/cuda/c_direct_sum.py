@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, named, shared_limit, up
-from neocog.cuda.steps import LayerStep, Place
+from neocog.cuda.kernel import Array, Kernel, Launch, LayerStep, Place, named, shared_limit, up
 from neocog.errors import UsageError
 from neocog.network.fields import pooled
 

@@ -9,8 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.c_direct_sum import combined
-from neocog.cuda.kernel import Array, Kernel, Launch, named, register_limit, shared_limit, up
-from neocog.cuda.steps import LayerStep, Place
+from neocog.cuda.kernel import (
+    Array,
+    Kernel,
+    Launch,
+    LayerStep,
+    Place,
+    named,
+    register_limit,
+    shared_limit,
+    up,
+)
 from neocog.cuda.tilings import tilings
 from neocog.errors import UsageError
 

@@ -4,8 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Kernel, Launch, up
-from neocog.cuda.steps import Place, Step
+from neocog.cuda.kernel import Array, Kernel, Launch, Place, Step, up
 
 #: Most responses of a digit that shared memory holds.
 _HELD = 8_000

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from neocog.cuda.devices import number_of
-from neocog.cuda.kernel import up
+from neocog.cuda.kernel import Precision, known_precision, up
 from neocog.cuda.lanes import PassLane, Timed, enqueue
 from neocog.cuda.launcher import Failing, gpu
 from neocog.cuda.plan import ANSWER_COLUMNS, Pass, Shelf, kernels_of, plan_of
-from neocog.cuda.steps import Precision, known_precision
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.decision import Answers, Decision
 from neocog.network.engine import pictures

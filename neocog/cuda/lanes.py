@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Launch, Layout
+from neocog.cuda.kernel import Array, Launch, Layout, Step
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.plan import Pass, form
-from neocog.cuda.steps import Step
 
 # One capture at a time: what a second thread does to the device could break it off.
 _CAPTURING = threading.Lock()

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.devices import number_of
-from neocog.cuda.kernel import Array, Kernel, Launch, Machine, named, up
+from neocog.cuda.kernel import Array, Kernel, Launch, Machine, Precision, known_precision, layouts, named, up
 from neocog.cuda.lanes import Timed, captured, enqueue
 from neocog.cuda.launcher import gpu
 from neocog.cuda.s_tensor import TensorS
-from neocog.cuda.steps import Precision, known_precision, layouts
 from neocog.cuda.tilings import Tiling
 from neocog.errors import DeviceError
 from neocog.network.arrays import to_numpy

@@ -16,9 +16,8 @@ from neocog.cuda.c_direct_sum import DirectSumC, SeparableC
 from neocog.cuda.c_tensor import TensorC
 from neocog.cuda.contrast import Contrast, ContrastOfU0
 from neocog.cuda.decide import Decide
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, Precision, Step, layouts
 from neocog.cuda.s_tensor import TensorS
-from neocog.cuda.steps import Precision, Step, layouts
 from neocog.cuda.winograd import WinogradS
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.arrays import to_numpy

@@ -5,8 +5,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, named
-from neocog.cuda.steps import Forms, LayerStep, Place, Precision
+from neocog.cuda.kernel import Array, Forms, Kernel, Launch, LayerStep, Place, Precision, named
 from neocog.cuda.tilings import Shape, Tiling, choose, clustered
 from neocog.network.layers import s_constants
 

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Machine, shared_limit, up
-from neocog.cuda.steps import Forms, LayerStep, Place
+from neocog.cuda.kernel import Array, Forms, Kernel, Launch, LayerStep, Machine, Place, shared_limit, up
 from neocog.network.arrays import array_module
 from neocog.network.layers import s_constants
 
