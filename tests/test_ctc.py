@@ -167,11 +167,13 @@ def test_a_text_far_from_the_best_is_found_among_many() -> None:
 
 
 def test_a_number_is_one_that_may_occur() -> None:
-    logp = written("10130", (5, "/", 1e-3))
-    free, number = ctc.number(logp), ctc.number(logp, automaton=Automaton(["##/##"]))
-    assert (free.text, free.beside, number.text, number.doubtful) == ("10130", 0, "10/30", "10/30")
-    assert number.p > 0.99
-    assert number.beside == pytest.approx(free.margin, abs=1e-3)
+    for share, read in ((0.1, "10/30"), (1e-3, "10?30")):  # a form is believed so much, and no more
+        logp = written("10130", (5, "/", share))
+        free, number = ctc.number(logp), ctc.number(logp, automaton=Automaton(["##/##"]))
+        assert (free.text, free.beside, number.text, number.doubtful) == ("10130", 0, "10/30", read)
+        odds = np.exp(ctc.GIVEN) * share / (1 - share)
+        assert number.p == pytest.approx(odds / (odds + 1), abs=0.01)
+        assert number.beside == pytest.approx(free.margin, abs=1e-3)
     named = ctc.number(written("12-5"), automaton=Automaton(["No. ##-#", "A##-#B"]))
     assert (named.text, len(named.chars)) == ("A12-5B", 6)
     assert ctc.number(written("1")[:1], automaton=Automaton(["##"])).text == ""

@@ -19,7 +19,7 @@ from neocog.network import fields, reference
 from neocog.network.lines import NARROWEST, ROWS, WIDEST, columns, log_likelihoods, strip_u0
 from neocog.network.model import load_model
 from neocog.network.spec import preset
-from neocog.reading.device import open_line_engine
+from neocog.reading.device import open_engine
 from tests import cuda_fake
 from tests.cuda_maps import PASS_BOUND, assert_adds_up
 from tests.cuda_support import SHIPPED
@@ -141,7 +141,7 @@ def fake(monkeypatch, emulator):
 
 def test_engine_answers_for_strips_of_any_width(fake, monkeypatch):
     model = line_model()
-    engine = open_line_engine(model, device="cuda")
+    engine = open_engine(model, device="cuda")
     assert isinstance(engine, CudaLineEngine)
     assert engine.where == "cuda (a fake)"
     strips = [*drawn(2, 7, longest=3), np.full((ROWS, 16), 128, np.uint8)]
@@ -213,7 +213,7 @@ def test_decisions_are_those_of_the_cpu(precision):
     start = time.perf_counter()
     got = engine.likelihoods(strips)
     spent = time.perf_counter() - start
-    want = open_line_engine(model, device="cpu").likelihoods(strips)
+    want = open_engine(model, device="cpu").likelihoods(strips)
     apart = np.array([np.abs(a - b).max() for a, b in zip(got, want, strict=True)])
     other = [i for i, (a, b) in enumerate(zip(got, want, strict=True)) if best_path(a) != best_path(b)]
     near = [np.diff(np.sort(want[i], axis=1)[:, -2:], axis=1).min() for i in other]  # of the best two

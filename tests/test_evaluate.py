@@ -76,25 +76,29 @@ def test_picture_score() -> None:
     assert (blank["n_digits"], blank["cer"], blank["exact"]) == (0, None, 0.5)
 
 
-def test_risk_of_pictures_by_the_least_p_of_their_numbers() -> None:
-    def read(text: str, *p: float) -> PageReading:
-        numbers = tuple(NumberReading("7", one, (0, 0, 1, 1), ()) for one in p)
-        return PageReading("a", text=text, lines=(LineReading(text, (0, 0, 1, 1), (), numbers),))
+def test_risk_of_numbers_by_their_p() -> None:
+    def read(*numbers: tuple[str, float]) -> PageReading:
+        some = tuple(NumberReading(text, p, (0, 0, 1, 1), ()) for text, p in numbers)
+        text = " ".join(one.text for one in some)
+        return PageReading("a", text=text, lines=(LineReading(text, (0, 0, 1, 1), (), some),))
 
-    readings = read("7", 0.99), read("77", 0.97, 0.6), read("?", 0.99), PageReading("b", text="")
-    rows = PictureScore(readings, ("7", "71", "1", "2"), 1.0).risk
-    assert [(row["p"], row["coverage"], row["wrong"]) for row in rows[:2]] == [(0.5, 0.5, 1), (0.8, 0.25, 0)]
-    assert [row["limit"] for row in rows[:2]] == [pytest.approx(0.95**0.5, abs=1e-4), 0.95]
+    readings = read(("7", 0.99)), read(("7-", 0.97), ("34", 0.6)), read(("?", 0.99)), read()
+    score = PictureScore(readings, ("7", "735", "1", "2"), 1.0)
+    assert list(score.numbers.right) == [True, True, False, False, False]
+    assert [(row["p"], row["n"], row["coverage"], row["wrong"]) for row in score.risk[:2]] == [
+        (0.5, 3, 0.6, 1), (0.8, 2, 0.4, 0)]  # fmt: skip
+    assert score.risk[0]["limit"] == pytest.approx(0.8647, abs=1e-4)
+    signs = PictureScore(readings, ("7.-", "7 34", "", ""), 1.0, signs=True)
+    assert list(signs.numbers.right) == [True, False, True, False]  # the third reads ? where nothing is
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "edits", "beside"),
-    [("", "123", 3, 3), ("1234", "134", 1, 1), ("12", "21", 2, 2), ("07946", "0?94", 2, 2),
-     ("?7?46", "07946", 2, 0), ("?7", "07946", 4, 3), ("??", "0", 2, 1)],
+    ("left", "right", "edits"),
+    [("", "123", 3), ("1234", "134", 1), ("12", "21", 2), ("07946", "0?94", 2), ("?7?46", "07946", 2),
+     ("?7", "07946", 4), ("??", "0", 2)],
 )  # fmt: skip
-def test_edit_distance(left: str, right: str, edits: int, beside: int) -> None:
+def test_edit_distance(left: str, right: str, edits: int) -> None:
     assert edit_distance(left, right) == edits
-    assert edit_distance(left, right, unknown="?") == beside
 
 
 @given(*[st.text(alphabet="01?", max_size=8)] * 3)

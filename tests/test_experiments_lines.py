@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from experiments.lines import measure, risk
-from experiments.lines.score import by_line, compared, of_signs, own_parts, paired, plain, share, summary
+from experiments.lines.score import by_line, compared, of_signs, paired, plain, share, summary
 from neocog.evaluation.confidence import upper_limit
+from neocog.evaluation.evaluate import own_parts
 
 
 def of(written, read, signs=True):

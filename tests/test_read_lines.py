@@ -119,6 +119,18 @@ def test_a_number_that_is_likelier_wrong_than_right_has_a_mark() -> None:
     assert reader_of("307", others, min_p=0.4).read(page("307")).text == "307"
 
 
+@pytest.mark.parametrize(
+    ("text", "p"),
+    [("30.", 1), ("30=", 1), ("3,0", 1), ("30-", 0.6), ("30*", 0.6), ("30#", 0.6), ("30%", 0.6)],
+)
+def test_a_sign_at_the_end_is_doubt_but_for_a_point(text: str, p: float) -> None:
+    others = {f"at{len(text) - 1}": ("", 0.6), "at1": (".", 0.4)}
+    chosen = {k: v for k, v in others.items() if (k == "at1") == (text == "3,0")}
+    reading = reader_of(text, chosen, min_p=0.5).read(page("307"))
+    assert reading.lines[0].numbers[0].p == pytest.approx(p, abs=0.01)
+    assert p == 1 or reader_of(text, chosen, min_p=0.7).read(page("307")).text == "30?"
+
+
 @pytest.mark.parametrize("text", ["", "-", ", ."])
 def test_a_line_without_digits_is_none(text: str) -> None:
     reading = reader_of(text).read(page("30"))
@@ -142,6 +154,19 @@ def test_patterns_and_lists_choose_by_likelihood(options: Any, text: str, fits: 
     assert (reading.text, reading.fits) == (text, fits)
     assert (reading.lines[0].margin is not None) == (fits is True)
     assert "fits" in reading.to_dict() or not options
+
+
+@pytest.mark.parametrize(
+    ("share", "text", "p"),  # a 1 of which so much is seen before the digits
+    [(0.2, "155", 0.97), (1e-3, "?55", 0.13), (1e-6, "55", 1.0)],
+)
+def test_a_pattern_makes_no_digit_out_of_nothing(share: float, text: str, p: float) -> None:
+    reader = reader_of("155", {"at0": ("", 1 - share)}, min_p=0.5, pattern="###")
+    (number,) = reader.read(page("155")).lines[0].numbers
+    assert (number.text, number.p) == (text, pytest.approx(p, abs=0.02))
+    if share == 1e-3:  # a list of one number is believed a thousand times more than its form
+        listed = reader_of("155", {"at0": ("", 1 - share)}, min_p=0.5, valid=["155"]).read(page("155"))
+        assert (listed.text, listed.lines[0].numbers[0].p) == ("155", pytest.approx(0.99, abs=0.01))
 
 
 @pytest.mark.parametrize(
@@ -283,7 +308,7 @@ def test_the_model_decides_how_commands_read(labelled: Path, tmp_path: Path, mod
         (4, "read", picture, "--model", "no-such"),
         (2, "eval", "sklearn", "--model", lines),
         (2, "eval", "sklearn", "--signs"),
-        (2, "eval", "--report", tmp_path / "report", "--model", lines),
+        (2, "eval", "--report", tmp_path / "report", "--signs"),
     ):
         done = run(*words)
         assert (done.exit_code, len(done.stderr.splitlines())) == (code, 1), words

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.support import file_of, from_digits, page, page_file, run, tiny_model
+from tests.support import file_of, page, page_file, run, tiny_model
 
 pytest.importorskip("starlette")
 pytest.importorskip("httpx2")
@@ -36,7 +36,7 @@ from neocog.reading.formats import Format
 from neocog.serve import app, guard, server, work
 from neocog.serve.app import Api, make_app
 from neocog.serve.corrections import Corrections
-from neocog.serve.work import ServeJob, Service
+from neocog.serve.work import Answer, ServeJob, Service
 
 STATIC = Path(app.__file__).parent / "static"
 tiff = partial(page_file, kind="TIFF")
@@ -540,12 +540,16 @@ def test_a_digit_is_explained(client: TestClient) -> None:
 
 
 def test_a_line_is_explained() -> None:
-    reader = Reader(from_digits(tiny_model(), seed=0, inner=4), device="cpu")
-    marks = {"page": 0, "turn": 0, "boxes": [[120, 120, 240, 60]], "lines": [[120, 120, 240, 60]]}
-    item = Item("a.png", json.dumps({"what": "explain", "marks": marks}), data=page_file("3071"))
-    answer = ServeJob(reader, Format("jsonl")).do(Task(0, (item,)))
-    with Image.open(io.BytesIO(answer.value)) as picture:  # not of a digit: the strip, and 25 rows below it
-        assert picture.height > 4 * 48 + 25 * 12
+    job = ServeJob(Reader(device="cpu"), Format("jsonl"))
+
+    def asked(box: list[int]) -> Answer:
+        marks = {"page": 0, "turn": 0, "boxes": [box]}
+        item = Item("a.png", json.dumps({"what": "explain", "marks": marks}), data=page_file("3071"))
+        return job.do(Task(0, (item,)))
+
+    with Image.open(io.BytesIO(asked([120, 120, 240, 60]).value)) as picture:
+        assert picture.height > 4 * 48 + 25 * 12  # not of a digit: the strip, and 25 rows below it
+    assert "nothing was read there" in str(asked([0, 0, 50, 50]).error)
 
 
 # --- the command ------------------------------------------------------------------------------

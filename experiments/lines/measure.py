@@ -96,12 +96,12 @@ class Lines:
     def __init__(self, model: str) -> None:
         from neocog.network.ctc import beam
         from neocog.network.lines import load_lines
-        from neocog.reading.device import open_line_engine
+        from neocog.reading.device import open_engine
         from neocog.vision.decode import to_grey
         from neocog.vision.strips import strip_of
 
         loaded = load_lines(model)
-        engine = open_line_engine(loaded, device="cpu")
+        engine = open_engine(loaded, device="cpu")
         self.version = loaded.id
         self.line = lambda pixels: beam(engine.likelihoods([strip_of(to_grey(pixels))])[0])[0][0]
         self.page = Whole(model).page

@@ -21,8 +21,9 @@ from experiments.harness.arguments import data_and_output
 from experiments.harness.record import today, write_results
 from experiments.learning.ship import write_sums
 from experiments.lines.measure import doubtful_files, pictures_of
-from experiments.lines.score import DIGITS, SIGNS, only, own_parts, plain
+from experiments.lines.score import DIGITS, SIGNS, only, plain
 from neocog.evaluation.confidence import upper_limit
+from neocog.evaluation.evaluate import own_parts
 from neocog.network import ctc
 from neocog.network.lines import LineModel, load_lines
 from neocog.network.registry import SUFFIX

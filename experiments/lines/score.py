@@ -7,7 +7,6 @@ forms are what they look like. Characters are compared in the cheapest alignment
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
@@ -35,19 +34,6 @@ def edits(first: str, second: str) -> tuple[int, dict[int, int]]:
     differs = np.array([*first])[:, None] != np.array([*second])
     cost, pairs = aligned(differs.reshape(len(first), len(second)))
     return int(cost), dict(pairs)
-
-
-def own_parts(written: str, words: Sequence[str]) -> list[str]:
-    """Return what is written where each word was read, without spaces; what is between two is both's."""
-    read, at, out = " ".join(words), 0, list[str]()
-    blocks = SequenceMatcher(None, read, written, autojunk=False).get_matching_blocks()
-    same = [(i + k, j + k) for i, j, size in blocks for k in range(size)]
-    for word in words:
-        first, at = at, at + len(word) + 1
-        low = max((j for i, j in same if i < first), default=-1) + 1
-        high = min((j for i, j in same if i >= at - 1), default=len(written))
-        out.append(written[low:high].replace(" ", ""))
-    return out
 
 
 def compared(written: str, read: str, *, signs: bool, spaces: bool) -> Row:

@@ -55,8 +55,8 @@ def make_pages(
 ) -> None:
     """Draw test pages of handwriting and their labels.csv.
 
-    They have shadows, folds, ruled paper, blur and so on. Empty pages are drawn only if --conditions
-    has "empty".
+    They have shadows, folds, ruled paper, blur and so on; many are as hard to read as those that the finder
+    learns from. Empty pages are drawn only if --conditions has "empty".
     """
     from neocog.learning.made import known_conditions, pen_digits, write_pages
 

@@ -9,12 +9,10 @@ from neocog.cli import options
 from neocog.cli.options import option
 from neocog.cli.progress import Counter
 from neocog.errors import UsageError
-from neocog.network.registry import DEFAULT, find_model, kind_of
+from neocog.network.registry import DEFAULT, LINES, find_model, kind_of
 from neocog.text import tell, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from neocog.learning.datasets import Digits, LabelledPictures
     from neocog.reading.reader import Reader
 
@@ -48,34 +46,38 @@ def evaluate(
 
     Isolated digits: accuracy and a confusion matrix. Pictures of several digits: the
     character error rate, and the share of pictures read exactly. With --report: every set
-    found, corruptions, marks that are not digits, risk against coverage, calibration, mistakes.
+    found (pictures by a line model, digits by a digit model; --model chooses the one that it is),
+    corruptions, marks that are not digits, risk against coverage, calibration, mistakes.
     """
     from neocog.learning.datasets import Digits, open_dataset
     from neocog.reading.reader import Reader
 
-    def opened(what: str = "") -> Reader:
-        """The reader; with ``what``, one of digits, which that is."""
-        usual = DEFAULT if what else None
-        opened = Reader(model or usual, device=device, precision=precision, plan=plan, batch=batch)
-        if what and (signs or opened.kind == "lines"):
-            wrong = "leave --signs out" if signs else f"give a digit model, such as {DEFAULT}"
-            raise UsageError(f"{what}; {wrong}")
-        return opened
+    def opened(name: str | None) -> Reader:
+        return Reader(name, device=device, precision=precision, plan=plan, batch=batch)
 
     if report is not None:
         if split is not None:
             raise typer.BadParameter("--report chooses the parts itself; leave --split out")
-        failures = _report(path, report, limit, as_json, opened)
+        if signs:
+            raise UsageError("--report compares digits; leave --signs out")
+        lines = kind_of(find_model(model or LINES)) == "lines"
+        digits = opened(DEFAULT if lines else model)
+        pages = Reader(model, device=device) if lines else digits
+        failures = _report(path, report, limit, as_json, digits, pages)
     elif path is None:
         raise typer.BadParameter("name a data set, or give --report DIR", param_hint="PATH")
     else:
         dataset = open_dataset(path, split=split)[:limit]
         if isinstance(dataset, Digits):
-            failures = _evaluate_digits(opened(f"{dataset.name}: isolated digits"), dataset, as_json)
+            reader = opened(model or DEFAULT)
+            if signs or reader.kind == "lines":
+                wrong = "leave --signs out" if signs else f"give a digit model, such as {DEFAULT}"
+                raise UsageError(f"{dataset.name}: isolated digits; {wrong}")
+            failures = _evaluate_digits(reader, dataset, as_json)
         else:
             if signs and dataset.texts is None:
                 raise UsageError(f"{dataset.name}: no column 'text' in its labels.csv; leave --signs out")
-            failures = _evaluate_pictures(opened(), dataset, as_json, signs=signs)
+            failures = _evaluate_pictures(opened(model), dataset, as_json, signs=signs)
     for failure in failures:
         tell(failure)
     if failures:
@@ -128,23 +130,22 @@ def _evaluate_pictures(
         print(f"{words}   {exact.format(100 * facts['exact_text'])}")
     for row in facts["risk"]:
         print(
-            f"pictures whose numbers all have p from {row['p']:g}: {100 * row['coverage']:.1f} %, "
+            f"numbers with a p from {row['p']:g}: {100 * row['coverage']:.1f} %, "
             f"{row['wrong']:g} wrong (at most {100 * row['limit']:.1f} %, 95 % sure)"
         )
     return score.failures
 
 
 def _report(
-    path: str | None, folder: str, limit: int | None, as_json: bool, opened: "Callable[[str], Reader]"
+    path: str | None, folder: str, limit: int | None, as_json: bool, reader: "Reader", pages: "Reader"
 ) -> list[str]:
     from neocog.evaluation.report import check_report, find_sets, measure, write
 
-    reader = opened("--report measures digits")
     sets = find_sets(path, limit=limit)
     check_report(folder)
     for pictures in sets.pictures.values():
         _say_left_out(pictures)
-    report = measure(reader, sets, limit=limit, told=Counter)
+    report = measure(reader, sets, pages=pages, limit=limit, told=Counter)
     data, page = write(report, folder)
     facts = report.summary()
     if as_json:
@@ -187,18 +188,10 @@ def timing(
     On CUDA, a stage's time is the difference of the pass with and without it.
     """
     from neocog.evaluation.timing import measure
-    from neocog.network.lines import load_lines
-    from neocog.network.model import load_model
-    from neocog.reading.device import open_engine, open_line_engine
+    from neocog.network.lines import load_any
+    from neocog.reading.device import open_engine
 
-    lines = kind_of(find_model(model)) == "lines"
-    if lines and (precision, plan) != (None, "default"):
-        raise UsageError("--precision and --plan are for models of digits; leave them out")
-    engine = (
-        open_line_engine(load_lines(model), device=device)
-        if lines
-        else open_engine(load_model(model), device=device, precision=precision, plan=plan)
-    )
+    engine = open_engine(load_any(model), device=device, precision=precision, plan=plan)
     times = measure(engine, batch=batch, seconds=seconds)
     if as_json:
         about = {"device": engine.device, "model": engine.model.id, "precision": engine.precision}
@@ -209,7 +202,7 @@ def timing(
         spent = (stage["ms"], stage["ms_p95"], stage["ms_p99"], stage["ms"] / batch)
         return f"{stage['name']:10s}" + "".join(f"{ms:12.4f}" for ms in spent)
 
-    each = "strip" if lines else "digit"
+    each = "strip" if "ms_per_strip" in times else "digit"
     print(f"{engine.model.id} on {engine.where}, batch {batch}, {engine.precision}")
     heads = ("ms a batch", "p95", "p99", f"ms a {each}")
     print(f"{'stage':10s}" + "".join(f"{head:>12}" for head in heads) + "   share")

@@ -16,7 +16,7 @@ _SOURCE = Path(__file__).resolve().parents[2]
 #: All words of ``neocog bench`` are for the experiments' own commands.
 OF_BENCH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
-Digit = option("--digit", "N", "Which digit, in reading order from 1.", min=1)
+Digit = option("--digit", "N", "Which digit, or ?, of those that 'neocog read' prints, from 1.", min=1)
 Line = option("--line", "N", "Which line, from the top [default: 1, without --digit].", min=1)
 Model = option(
     "--model", "NAME|PATH",
@@ -34,7 +34,7 @@ def explain(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Say why a line, or a digit, was read so.
+    """Say why a line, or a digit, was read so by 'neocog read' (with the same --model, if one is given).
 
     A line: where each character stands, and which planes of US4 spoke for it. A digit: which
     planes and places of US4, US3 and US2 carried its answer. What is named is taken away, one after
@@ -45,11 +45,11 @@ def explain(
     from neocog.files import atomic_write
     from neocog.reading.records import DRAWN
 
-    model = model or (LINES if digit is None and maps is None else DEFAULT)
-    lines = kind_of(find_model(model)) == "lines"
+    lines = digit is None and maps is None if model is None else kind_of(find_model(model)) == "lines"
     for name, value in (("--digit", digit), ("--maps", maps)) if lines else (("--line", line),):
         if value is not None:
-            raise UsageError(f"{name} is not for model {model}, which reads {'lines' if lines else 'digits'}")
+            kind = "lines" if lines else "digits"
+            raise UsageError(f"{name} is not for model {model or DEFAULT}, which reads {kind}")
     formats = {}
     for name, path in (("-o", output), ("--maps", maps)):
         if path is not None:
@@ -59,7 +59,7 @@ def explain(
                 raise typer.BadParameter(f"{path}: expected a name that ends in .png or .jpg")
     try:
         if lines:
-            found: Any = explain_line(picture, line=line or 1, model=model)
+            found: Any = explain_line(picture, line=line or 1, model=model or LINES)
         else:
             found = explained(picture, digit=digit or 1, model=model)
     except (InputError, NothingToRead) as error:
@@ -85,8 +85,7 @@ def export(
     of 48 rows and gives log likelihoods of characters; the finder takes a grey picture and gives boxes.
     """
     from neocog.files import atomic_write
-    from neocog.network.lines import load_lines
-    from neocog.network.model import load_model
+    from neocog.network.lines import LineModel, load_any
     from neocog.network.onnx import OPSET, lines_to_onnx, model_to_onnx
     from neocog.vision.finder_export import finder_to_onnx
     from neocog.vision.finder_model import load_finder
@@ -94,20 +93,18 @@ def export(
     path = find_model(name)
     target = Path(output or f"{path.stem}.onnx")
     options.check_new(target, "-o", force=force)
-    if (kind := kind_of(path)) == "finder":
+    whole: Any
+    if kind_of(path) == "finder":
         if maps:
             raise typer.BadParameter("--maps is for models; leave it out with the finder")
-        finder = load_finder(path)
-        what, data = finder.id, finder_to_onnx(finder)
-    elif kind == "lines":
-        lines = load_lines(path)
-        what, data = lines.id, lines_to_onnx(lines, maps=maps)
+        data = finder_to_onnx(whole := load_finder(path))
+    elif isinstance(whole := load_any(path), LineModel):
+        data = lines_to_onnx(whole, maps=maps)
     else:
-        model = load_model(path)
-        what, data = model.id, model_to_onnx(model, maps=maps)
+        data = model_to_onnx(whole, maps=maps)
     with atomic_write(target) as stream:
         stream.write(data)
-    print(f"{target}: {what}, ONNX opset {OPSET}, {len(data) / 2**20:.1f} MiB")
+    print(f"{target}: {whole.id}, ONNX opset {OPSET}, {len(data) / 2**20:.1f} MiB")
 
 
 def doctor(as_json: options.Json = False) -> None:

@@ -1,8 +1,9 @@
 """How well a model reads a labelled set: accuracy of digits, error rate of whole pictures."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.evaluation.confidence import upper_limit
+from neocog.evaluation.confidence import Confidence, upper_limit
+from neocog.reading.numbers import bare
 from neocog.text import edit_distance
 
 if TYPE_CHECKING:
@@ -79,22 +81,30 @@ class PictureScore:
             for own, written, _ in self.mistakes
         ]
 
+    @cached_property
+    def numbers(self) -> Confidence:
+        """Whether numbers are what is written at their place, by their p; where none was read, p is 0."""
+        p, right = list[float](), list[bool]()
+        for reading, written in zip(self.readings, self.expected, strict=True):
+            some = [number for line in reading.lines for number in line.numbers]
+            words = [own.text if self.signs else "".join(filter(_counts, own.text)) for own in some]
+            parts = own_parts(written.replace("\n", " "), words)
+            p += [0.0 if "?" in own.text else own.p for own in some] or [0.0] * bool(written)
+            right += [bare(one) == bare(own) for one, own in zip(words, parts, strict=True)] or [
+                False
+            ] * bool(written)
+        return Confidence(np.array(p, np.float64), np.array(right, np.bool_))
+
     @property
     def risk(self) -> list[dict[str, float]]:
-        """Pictures whose numbers all have a p from a threshold on, wrong ones, the limit of their share."""
-        numbers = [[n.p for line in own.lines for n in line.numbers or ()] for own in self.readings]
-        p = np.array([
-            0.0 if "?" in own.text else min(some, default=0.0)
-            for own, some in zip(self.readings, numbers, strict=True)
-        ])  # fmt: skip
-        out = []
-        for threshold in _THRESHOLDS:
-            wrong = np.array(self.distances, int)[p >= threshold] > 0
-            if len(wrong):
-                limit = round(upper_limit(int(wrong.sum()), len(wrong)), 5)
-                coverage = round(len(wrong) / len(p), 5)
-                out.append({"p": threshold, "coverage": coverage, "wrong": int(wrong.sum()), "limit": limit})
-        return out
+        """Numbers that have a p from a threshold on, wrong ones among them, the limit of their share."""
+        rows = [(self.numbers.at(threshold), threshold) for threshold in _THRESHOLDS]
+        taken = [(row, round(row["coverage"] * len(self.numbers)), p) for row, p in rows if row["coverage"]]
+        return [
+            {"p": p, "n": n, "coverage": round(row["coverage"], 5), "wrong": int(row["wrong"]),
+             "limit": round(upper_limit(row["wrong"], n), 5)}
+            for row, n, p in taken
+        ]  # fmt: skip
 
     @property
     def failures(self) -> list[str]:
@@ -163,3 +173,20 @@ def evaluate_pictures(
         if progress:
             progress(done, len(pictures))
     return PictureScore(tuple(readings), pictures.expected, time.perf_counter() - start)
+
+
+def own_parts(written: str, words: Sequence[str]) -> list[str]:
+    """Return what is written where each word was read, without spaces; what is between two is both's."""
+    read, at, out = " ".join(words), 0, list[str]()
+    blocks = SequenceMatcher(None, read, written, autojunk=False).get_matching_blocks()
+    same = [(i + k, j + k) for i, j, size in blocks for k in range(size)]
+    for word in words:
+        first, at = at, at + len(word) + 1
+        low = max((j for i, j in same if i < first), default=-1) + 1
+        high = min((j for i, j in same if i >= at - 1), default=len(written))
+        out.append(written[low:high].replace(" ", ""))
+    return out
+
+
+def _counts(char: str) -> bool:
+    return char.isdigit() or char == "?"

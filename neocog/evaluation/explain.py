@@ -8,7 +8,7 @@ has learned.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +21,7 @@ from neocog.errors import InputError, NothingToRead, UsageError
 from neocog.network.decision import answers
 from neocog.network.engine import Engine
 from neocog.network.model import Model, load_model
+from neocog.network.registry import DEFAULT
 from neocog.network.spec import LABELS, REJECT, NetworkSpec
 from neocog.network.u0 import DIGIT_SIZE, ENLARGED, MARGIN, u0_from_digits
 
@@ -75,6 +76,7 @@ class Explanation:
     heat: dict[str, Floats]  # (65, 65): where on U0 that is, for these layers and "needed"
     needed: tuple[Piece, ...]  # of UC3, that the runner-up lacked: with them it wins, or comes nearer
     maps: dict[str, Floats]  # every layer's responses, (1, K, H, W)
+    printed: str = ""  # what ``neocog read`` prints of it: what stands around it counts there; "" if unknown
 
     def __repr__(self) -> str:
         return f"<Explanation: {str(self).splitlines()[0]}>"
@@ -83,6 +85,8 @@ class Explanation:
         won, next_best = (f"{self.scores[i]:.3f}" for i in (self.label, self.runner_up))
         lines = [f"read as {name(self.label)}, p {self.p:.3f}: score {won}; "
                  f"next {name(self.runner_up)}, {next_best}"]  # fmt: skip
+        if self.printed not in ("", str(self.label)):
+            lines[0] = f"printed as {self.printed}; on its own {lines[0]}"
         parts = {f"{layer}: what carried {name(self.label)}; score left without it": pieces
                  for layer, pieces in self.pieces.items()}  # fmt: skip
         parts[f"UC3: what {name(self.runner_up)} lacked; lead left with it"] = self.needed
@@ -99,7 +103,11 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog explain --json`` prints it."""
         facts: dict[str, Any] = {"model": self.model, "label": self.label, "runner_up": self.runner_up}
-        facts |= {"p": round(self.p, 4), "scores": [round(float(score), 5) for score in self.scores]}
+        facts |= {
+            "printed": self.printed,
+            "p": round(self.p, 4),
+            "scores": [round(float(score), 5) for score in self.scores],
+        }
         facts["pieces"] = {layer: [asdict(p) for p in own] for layer, own in self.pieces.items()}
         return facts | {"needed": [asdict(piece) for piece in self.needed]}
 
@@ -171,7 +179,7 @@ class Explanation:
 
 
 def explain(
-    picture: "Picture", *, digit: int = 1, model: "str | Path | Model" = "neocog", count: int = COUNT
+    picture: "Picture", *, digit: int = 1, model: "str | Path | Model | None" = None, count: int = COUNT
 ) -> Explanation:
     """Explain how a digit of a picture was read.
 
@@ -180,8 +188,9 @@ def explain(
     picture : str, Path, bytes, PIL image or ndarray
         A picture of a page; or one digit as the network gets it, uint8 (28, 28), ink 255.
     digit : int
-        Which digit of the page, in reading order from 1.
-    model : str, Path or Model
+        Which digit or ``?`` of those that the page is read as, from 1.
+    model : str, Path or Model, optional
+        One of digits, by which the page is read too; by default ``neocog``, where a line model reads.
     count : int
         Pieces named for each layer.
 
@@ -192,24 +201,29 @@ def explain(
     UsageError
         If it has not so many digits.
     """
-    loaded = model if isinstance(model, Model) else load_model(model)
+    loaded = model if isinstance(model, Model) else load_model(model or DEFAULT)
     if isinstance(picture, np.ndarray) and picture.shape == (DIGIT_SIZE, DIGIT_SIZE):
         if picture.dtype != np.uint8:
             raise InputError(f"got a digit of {picture.dtype}, expected uint8, ink 255 on paper 0")
         return explain_digit(picture, Engine(loaded), count=count)
+    from neocog.reading.numbers import read_page
     from neocog.reading.pictures import pages_of
     from neocog.reading.reader import Reader
     from neocog.vision.crops import digit_of_box
     from neocog.vision.finder import LONG_SIDE
+    from neocog.vision.page import turned, turned_back
 
-    grey = next(pages_of(picture, LONG_SIDE)).grey
-    reading = Reader(loaded, device="cpu").read(grey)
+    page = next(pages_of(picture, LONG_SIDE))
+    reading = read_page(Reader(None if model is None else loaded, device="cpu"), "", page, 0.0)
     if not reading.digits:
         raise NothingToRead("no digits in the picture; give one that 'neocog read' finds digits in")
     if not 1 <= digit <= len(reading.digits):
         raise UsageError(f"digit {digit} does not exist; choose 1 to {len(reading.digits)}")
-    lying = digit_of_box(grey, np.array(reading.digits[digit - 1].box, np.float32))
-    return explain_digit(np.rot90(lying, -reading.turn // 90), Engine(loaded), count=count)
+    own, upright = reading.digits[digit - 1], turned(page.grey, reading.turn)
+    scaled = np.multiply(own.box, 2 * page.scales).tolist()
+    box = turned_back(scaled, -reading.turn % 360, *upright.shape[::-1])
+    found = explain_digit(digit_of_box(upright, np.array(box, np.float32)), Engine(loaded), count=count)
+    return replace(found, printed=own.char)
 
 
 def explain_digit(digit: NDArray[np.uint8], engine: Engine, *, count: int = COUNT) -> Explanation:

@@ -3,7 +3,8 @@
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,7 +15,7 @@ from neocog.errors import DeviceError, ModelError, NeocogError
 from neocog.evaluation.timing import made_page, made_strips, milliseconds
 from neocog.network.engine import Engine
 from neocog.network.line_engine import LineEngine
-from neocog.network.lines import MULTIPLE, ROWS, load_lines
+from neocog.network.lines import MULTIPLE, ROWS, load_any
 from neocog.network.model import load_model
 from neocog.network.parallel import cores
 from neocog.network.registry import DEFAULT, FINDER, check_digest, find_model, kind_of, list_files, models_dir
@@ -34,28 +35,25 @@ def about(name: str | Path) -> dict[str, Any]:
     path = find_model(name)
     kind, count, more = kind_of(path), 1, dict[str, Any]()
     whole: Any
-    work: Callable[[], object]
+    model: Any
+    work: partial[Any]
     if kind == "finder":
         from neocog.vision.finder import find
         from neocog.vision.finder_model import LazyFinder, load_finder
 
         whole, page = load_finder(path), made_page(made_digits(50))
-        finder, (high, wide) = LazyFinder(whole), page.shape
-        reads, work = (
-            f"where digits and signs stand on a page (timed: {wide} x {high})",
-            lambda: find(page, finder),
-        )
+        reads = "where digits and signs stand on a page (timed: {1} x {0})".format(*page.shape)
+        work = partial(find, page, LazyFinder(whole))
     else:
+        whole = model = load_any(name)
         if kind == "lines":
-            whole, strips = load_lines(name), list(made_strips(1))
-            model, reader = whole.digits, LineEngine(whole)
+            model, strips = whole.digits, list(made_strips(1))
             reads = f"a line of numbers: {' '.join(whole.alphabet)} (timed: {strips[0].shape[1]} columns)"
-            work = lambda: reader.likelihoods(strips)  # noqa: E731
+            work = partial(LineEngine(whole).likelihoods, strips)
         else:
-            whole = model = load_model(name)
-            engine, digits, count = Engine(model), made_digits(_BATCH), _BATCH
+            count = _BATCH
             reads = f"one digit of 28 x 28 pixels{', and tells what is none' if model.classes > 10 else ''}"
-            work = lambda: engine.recognise(digits, batch=_BATCH)  # noqa: E731
+            work = partial(Engine(model).recognise, made_digits(_BATCH), batch=_BATCH)
         more = {"planes": list(model.planes), "preset": model.spec.name, "psi": model.psi}
         more["thresholds"] = [layer.threshold for layer in model.s]
     accuracy = whole.card.get("accuracy", {})
@@ -92,19 +90,20 @@ def verify(name: str) -> str:
         if not len(find(made_page(made_digits(15)), finder)):
             raise ModelError(f"finder {path}: finds nothing on a page; train it again")
         return f"{finder.model.id}  {shipped}"
+    whole: Any = load_any(name)
+    planes = "/".join(map(str, (whole.digits if kind == "lines" else whole).planes))
     if kind == "lines":
-        lines, paper = load_lines(name), np.zeros((ROWS, MULTIPLE), np.float32)
-        if (LineEngine(lines).likelihoods([paper])[0].argmax(axis=1) != lines.blank).any():
+        paper = np.zeros((ROWS, MULTIPLE), np.float32)
+        if (LineEngine(whole).likelihoods([paper])[0].argmax(axis=1) != whole.blank).any():
             raise ModelError(f"model {name}: reads something on empty paper")
-        return f"{lines.id}  planes {'/'.join(map(str, lines.digits.planes))}  {shipped}"
-    model = load_model(name)
-    digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
-    answers = Engine(model).recognise(digits, batch=len(digits))
-    if answers.label[0] != -1:
-        raise ModelError(f"model {name}: reads {answers.label[0]} in an empty picture")
-    if not np.isfinite(answers.score).all() or (answers.label[1:] < 0).all():
-        raise ModelError(f"model {name}: finds no digit in drawn digits; train it again")
-    return f"{model.id}  planes {'/'.join(map(str, model.planes))}  {shipped}"
+    else:
+        digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
+        answers = Engine(whole).recognise(digits, batch=len(digits))
+        if answers.label[0] != -1:
+            raise ModelError(f"model {name}: reads {answers.label[0]} in an empty picture")
+        if not np.isfinite(answers.score).all() or (answers.label[1:] < 0).all():
+            raise ModelError(f"model {name}: finds no digit in drawn digits; train it again")
+    return f"{whole.id}  planes {planes}  {shipped}"
 
 
 class Check(NamedTuple):

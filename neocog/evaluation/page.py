@@ -48,6 +48,7 @@ def page(report: "Report") -> str:
     """Return the HTML of a report."""
     facts, digits = report.facts, report.sets.digits
     about = ("planes", "where", "precision", "date", "neocog", "seconds", "min_p")
+    shown = ("n", "n_digits", "cer", "exact", "failed", "model")
     keys = ("n", "accuracy", "forced", "wrong", "no_answer", "ece", "aurc")
     parts = [
         f"<h1>{escape(facts['model'])}</h1>",
@@ -56,7 +57,7 @@ def page(report: "Report") -> str:
         _table([{"set": NAMES[name]} | {key: own[key] for key in keys}
                 | {"printed as ?": 1 - own["as_read"]["coverage"]}
                 for name, own in facts["digits"].items()]),
-        _table([{"set": NAMES[name]} | {key: own[key] for key in ("n", "n_digits", "cer", "exact", "failed")}
+        _table([{"set": NAMES[name]} | {key: own[key] for key in shown}
                 for name, own in facts["pictures"].items()]),
     ]  # fmt: skip
     if facts["missing"]:
@@ -195,7 +196,7 @@ def _pictures(name: str, own: "Facts", score: "PictureScore") -> str:
     from neocog.vision.decode import decode
 
     figure, (axes,) = _figure()
-    _draw_risk(axes, own, "pictures")
+    _draw_risk(axes, own, "numbers")
     wrong = [reading.source for reading, _, edits in score.mistakes if edits]
     readable = [pair for pair in zip(wrong, own["wrong"], strict=True) if pair[1]["error"] is None]
     shown = ""
@@ -211,7 +212,7 @@ def _pictures(name: str, own: "Facts", score: "PictureScore") -> str:
         left_out = f"<p>Left out, as what is written there holds no digit: {names}.</p>"
     return (
         f"<h2>{NAMES[name]}</h2><div class='row'><div>{_png(figure, 'risk and coverage')}</div>"
-        f"<div>With ? below a probability: {_table(own['stricter'])}</div></div>{left_out}"
+        f"<div>Numbers from a probability on: {_table(own['stricter'])}</div></div>{left_out}"
         f"<h3>Read wrong: {len(own['wrong'])} of {own['n']}</h3><div class='row'>{shown}</div>"
         f"<details><summary>all of them</summary>{_table(own['wrong'])}</details>"
     )

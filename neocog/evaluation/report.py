@@ -15,7 +15,7 @@ from neocog.evaluation.confidence import Confidence
 from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
 from neocog.evaluation.evaluate import PictureScore, Progress, answer_digits, confusion_of, evaluate_pictures
 from neocog.files import atomic_write, check_output
-from neocog.text import edit_distance, to_json
+from neocog.text import to_json
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits, LabelledPictures
@@ -180,18 +180,13 @@ def mark_facts(reader: "Reader", digits: "Digits", count: int) -> tuple[Facts, C
 
 def picture_facts(score: PictureScore, name: str, left_out: Sequence[str]) -> Facts:
     """What a report says of whole pictures; no digit stands in those ``left_out``."""
-    sure = [  # a picture is as sure as its least sure digit; with ? or without digits it is not taken
-        0.0 if r.error is not None or "?" in r.text else min((digit.p for digit in r.digits), default=0.0)
-        for r in score.readings
-    ]
-    right = [p > 0 and not edits for p, edits in zip(sure, score.distances, strict=True)]
     return {
         "name": name,
         **score.to_dict(),
         "failed": len(score.failures),
         "left_out": list(left_out),
-        "stricter": _stricter(score),
-        "risk_coverage": Confidence(np.array(sure, float), np.array(right, bool)).points(),
+        "stricter": [score.numbers.at(threshold) for threshold in _STRICTER],
+        "risk_coverage": score.numbers.points(),
         "wrong": [
             {"picture": Path(reading.source).name, "written": expected,
              "read": reading.text.replace("\n", " "), "edits": edits, "error": reading.error}
@@ -199,24 +194,6 @@ def picture_facts(score: PictureScore, name: str, left_out: Sequence[str]) -> Fa
             if edits
         ],
     }  # fmt: skip
-
-
-def _stricter(score: PictureScore) -> list[Facts]:
-    """Error rates with ``?`` below a probability; ``cer`` counts it as an error, ``cer_beside`` does not."""
-    digits = sum(map(len, score.expected))
-    rows = []
-    for threshold in _STRICTER if digits else ():
-        pairs = [
-            ("".join("?" if digit.p < threshold else digit.char for digit in reading.digits), expected)
-            for reading, expected in zip(score.readings, score.expected, strict=True)
-        ]
-        rows.append({
-            "threshold": threshold,
-            "unknown": sum(text.count("?") for text, _ in pairs) / digits,
-            "cer": sum(edit_distance(*pair) for pair in pairs) / digits,
-            "cer_beside": sum(edit_distance(*pair, unknown="?") for pair in pairs) / digits,
-        })  # fmt: skip
-    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +221,13 @@ class Report:
 
 
 def measure(
-    reader: "Reader", sets: Sets, *, limit: int | None = None, told: Told = lambda name: None
-) -> Report:
-    """Read every set and count; ``limit``: only so many marks that are no digits."""
+    reader: "Reader", sets: Sets, *, pages: "Reader | None" = None, limit: int | None = None,
+    told: Told = lambda name: None,
+) -> Report:  # fmt: skip
+    """Read every set and count: digits by a reader of digits, pictures by that of ``pages`` if it is given.
+
+    ``limit``: only so many marks that are no digits.
+    """
     from neocog import __version__
 
     start = time.perf_counter()
@@ -278,8 +259,9 @@ def measure(
         facts["missing"] |= dict.fromkeys(("corruptions", "marks"), "no isolated digits to make them from")
     scores = {}
     for name, pictures in sets.pictures.items():
-        scores[name] = evaluate_pictures(reader, pictures, progress=told(pictures.name))
-        facts["pictures"][name] = picture_facts(scores[name], pictures.name, pictures.left_out)
+        scores[name] = evaluate_pictures(pages or reader, pictures, progress=told(pictures.name))
+        found = picture_facts(scores[name], pictures.name, pictures.left_out)
+        facts["pictures"][name] = found | {"model": (pages or reader).model.id}
     facts["seconds"] = round(time.perf_counter() - start, 3)
     return Report(facts, sets, scores)
 

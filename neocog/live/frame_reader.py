@@ -241,7 +241,7 @@ class FrameReader:
         new = []
         for line in lines:
             chars = moved(line.chars, left, top)
-            new.append(Vote(chars, line.logp, line.texts, given=line.margin is not None))
+            new.append(Vote(chars, line.logp, line.number.texts, given=line.margin is not None))
         self._recent.keep(seen, new)
         votes = sorted([*votes, *new], key=lambda vote: vote.chars[0].box[1])
         if seen.entire:

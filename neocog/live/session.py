@@ -22,7 +22,7 @@ from neocog.live.recorder import Recorder
 from neocog.live.sources import Source
 from neocog.live.tracks import Row
 from neocog.reading.pictures import identity
-from neocog.reading.records import REJECTED, PageReading, SignReading
+from neocog.reading.records import REJECTED, PageReading
 from neocog.text import tell, to_json
 
 if TYPE_CHECKING:
@@ -153,11 +153,7 @@ class Session:
     ) -> dict[str, Any]:
         model, finder = self.reader.model.id, self.reader.finder.model.id
         read = [digit.char == REJECTED or digit.char.isdigit() for digit in digits]
-        signs = tuple(
-            SignReading(sign.char, sign.p, sign.box)
-            for sign, digit in zip(digits, read, strict=True)
-            if not digit
-        )
+        signs = tuple(sign for sign, digit in zip(digits, read, strict=True) if not digit)
         page = PageReading(
             self.source.name, text=text, digits=tuple(compress(digits, read)), model=model, finder=finder,
             signs=signs, reader=self.reader.kind, **more,

@@ -39,6 +39,9 @@ _LEAST = -500.0  # lower logarithms count as this one: differences of sums then 
 _FAR = 14.0  # without an automaton, texts less likely than the best by this are not looked for
 _SURE, _BESIDE = 8.0, 30.0  # with one, nor are those less likely than its best, and than the best of all
 _CELLS = 2**18  # beginnings, times columns, that are looked at with an automaton
+GIVEN = (
+    5.0  # log odds that a text is of the form that is given: where one form in ten is wrong, it is even here
+)
 _LONGEST, _MOST = 200, 2_000_000  # characters of a text that may occur, and such texts
 _SHARE, _NEAR = 1e-4, 32  # what counts of the texts one edit away: of the best one's likelihood; how many
 
@@ -96,6 +99,11 @@ class Automaton:
         """Whether a text of ``state`` has this length."""
         return not self._columns[length][state[0]] if self._columns else length in map(len, state)
 
+    def given(self, text: str) -> float:
+        """Log odds that what is written may occur: of a list of N also of N in 10^d numbers of d digits."""
+        size = self.start[1] if self._columns else 0
+        return GIVEN + max(0.0, np.log(10.0) * sum(map(str.isdigit, text)) - np.log(size)) if size else GIVEN
+
     def accepts(self, text: str) -> bool:
         """Whether a text may occur."""
         state = self.start
@@ -148,7 +156,7 @@ class Number:
     """What a line says."""
 
     text: str
-    p: float  #: probability of the whole text; with an automaton, among the texts that may occur
+    p: float  #: probability of the whole text; with an automaton see `number`
     margin: float  #: log likelihood over that of the second best text
     beside: float  #: log likelihood of the best text of all over that of the one that an automaton chose
     chars: tuple[Char, ...]
@@ -215,7 +223,8 @@ def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None =
     """Return the likeliest text of a line, its probability, and what of it is doubtful.
 
     Other texts, those that `beam` finds and all that have one character more, less or another, count by their
-    likelihood against the characters where they differ. A character with a probability below ``bound`` is
+    likelihood against the characters where they differ; those that an automaton refuses by less, see
+    `Automaton.given`. A character with a probability below ``bound`` is
     doubtful; where texts with something more between two have a share above 1 - ``bound``, a doubtful ``""``
     stands. Whether a space is there or nothing, a point or a comma, is no doubt.
     """
@@ -230,10 +239,15 @@ def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None =
         if max(near.values(), default=best) <= best + 1e-9:
             break
     del others[text]
-    likely = np.array([best, *others.values()])
+    free = beam(logp) if automaton else []
+    refused = {
+        t: value - automaton.given(text) for t, value in free
+        if automaton and not automaton.accepts(t) and any(_differences(text, t))
+    }  # fmt: skip
+    likely = np.array([best, *others.values(), *refused.values()])
     shares = np.exp(likely - np.logaddexp.reduce(likely)).tolist()
     doubts = [defaultdict[str, float](float) for _ in range(2 * len(text) + 1)]  # see `_differences`
-    for other, share in zip(others, shares[1:], strict=True):
+    for other, share in zip([*others, *refused], shares[1:], strict=True):
         for at, reason in _differences(text, other):
             doubts[at][reason] += share
     edges = [0, *(c for pair in columns for c in pair), sums.shape[1] - 2]
@@ -250,7 +264,7 @@ def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None =
         "".join(char.char for char in chars),
         shares[0] if automaton else float(np.exp(min(best, 0.0))),
         max(0.0, best - max(others.values(), default=-np.inf)),
-        max(0.0, beam(logp)[0][1] - best) if automaton else 0.0,
+        max(0.0, free[0][1] - best) if automaton else 0.0,
         tuple(chars),
         {text: best} | others,
     )

@@ -294,7 +294,7 @@ class LineEngine:
 
     def __init__(self, model: LineModel, *, device: str = "cpu", threads: int | None = None) -> None:
         if device != "cpu":
-            raise DeviceError(f"device {device!r}: this engine runs on 'cpu'; use open_line_engine")
+            raise DeviceError(f"device {device!r}: this engine runs on 'cpu'; use open_engine")
         self.model, self.device = model, device
         self._parallel = ParallelMap(threads)
         self.threads = self._parallel.threads

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.network import model as files
-from neocog.network.model import Model, Precision, Refused, check_shape, tensor_of
+from neocog.network.model import Model, Precision, Refused, check_shape, load_model, tensor_of
+from neocog.network.registry import find_model, kind_of
 from neocog.network.spec import INPUT_SIZE, NetworkSpec
 
 Counts = TypeVar("Counts", int, NDArray[np.int64])
@@ -137,6 +138,11 @@ def to_bytes(model: LineModel, *, precision: Precision = "fp32") -> bytes:
 def load_lines(name_or_path: str | Path) -> LineModel:
     """Load a line model by name or from a file; ModelError as :func:`neocog.network.model.load_model`."""
     return files.load_with(from_bytes, name_or_path)
+
+
+def load_any(name_or_path: str | Path) -> "LineModel | Model":
+    """Load a shipped model by name, or a model file, of lines or of digits; ModelError."""
+    return (load_lines if kind_of(find_model(name_or_path)) == "lines" else load_model)(name_or_path)
 
 
 def from_bytes(data: bytes, *, source: str) -> LineModel:

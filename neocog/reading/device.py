@@ -2,19 +2,16 @@
 
 import re
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neocog.errors import DeviceError, UsageError
-from neocog.network.lines import ROWS
+from neocog.network.lines import ROWS, LineModel
 from neocog.text import tell
 
 if TYPE_CHECKING:
-    from neocog.cuda.lines import CudaLineEngine
     from neocog.network.engine import AnyEngine
-    from neocog.network.line_engine import LineEngine
-    from neocog.network.lines import LineModel
     from neocog.network.model import Model
     from neocog.vision.finder import Network
     from neocog.vision.finder_model import FinderModel, LazyFinder
@@ -48,26 +45,35 @@ def choose_device(name: str) -> str:
 
 
 def open_engine(
-    model: "Model",
+    model: "Model | LineModel",
     *,
     device: str = "auto",
     precision: str | None = None,
     plan: str = "default",
     threads: int | None = None,
-) -> "AnyEngine":
-    """Return the engine of a device, named as for `choose_device`.
+) -> Any:
+    """Return the engine of digits or of lines that runs a model on a device, named as for `choose_device`.
 
-    ``precision`` is fp16 by default on CUDA where the device multiplies matrices of it, and fp32 on the
-    CPU. Plans: ``"default"``, ``"card"``. The CPU takes ``threads``, all cores by default.
+    Of a digit model ``precision`` is fp16 by default on CUDA where the device multiplies matrices of it, and
+    fp32 on the CPU; plans: ``"default"``, ``"card"``. The CPU takes ``threads``, all cores by default.
     """
     from neocog.network.engine import Engine
+    from neocog.network.line_engine import LineEngine
 
+    lines = isinstance(model, LineModel)
+    if lines and (precision, plan) != (None, "default"):
+        raise UsageError("--precision and --plan are for models of digits; leave them out")
     check_names(precision, plan)
     chosen = choose_device(device)
     if chosen != "cpu":
         from neocog.cuda.engine import CudaEngine
+        from neocog.cuda.lines import CudaLineEngine
 
         try:
+            if isinstance(model, LineModel):
+                reader = CudaLineEngine(model, device=chosen)
+                reader.likelihoods([np.zeros((ROWS, 32), np.float32)])  # it runs, or says why not
+                return reader
             engine = CudaEngine(model, device=chosen, precision=precision, plan=plan)
             if device == "auto":
                 engine.check()
@@ -75,7 +81,7 @@ def open_engine(
         except DeviceError as error:
             if device != "auto":
                 raise
-            _tell_once(f"reading on the CPU: {error}")
+            _tell_once(f"reading {'lines ' * lines}on the CPU: {error}")
     for asked, why, usual in (
         (f"precision '{precision}'", "the CPU computes in fp32", precision in (None, "fp32")),
         (f"plan '{plan}'", "the CPU has no kernels to choose", plan == "default"),
@@ -84,28 +90,9 @@ def open_engine(
             raise UsageError(f"{asked} needs --device cuda; {why}")
         if not usual:
             _tell_once(f"{asked} is for CUDA; {why}")
-    return Engine(model, threads=threads)
-
-
-def open_line_engine(
-    model: "LineModel", *, device: str = "auto", threads: int | None = None
-) -> "LineEngine | CudaLineEngine":
-    """Return what reads strips on a device, named as for `choose_device`; the CPU takes ``threads``."""
-    chosen = choose_device(device)
-    if chosen != "cpu":
-        from neocog.cuda.lines import CudaLineEngine
-
-        try:
-            engine = CudaLineEngine(model, device=chosen)
-            engine.likelihoods([np.zeros((ROWS, 32), np.float32)])  # it runs, or says why not
-            return engine
-        except DeviceError as error:
-            if device != "auto":
-                raise
-            _tell_once(f"reading lines on the CPU: {error}")
-    from neocog.network.line_engine import LineEngine
-
-    return LineEngine(model, threads=threads)
+    return (
+        LineEngine(model, threads=threads) if isinstance(model, LineModel) else Engine(model, threads=threads)
+    )
 
 
 def open_finder(model: "FinderModel", *, device: str = "cpu") -> "Network":

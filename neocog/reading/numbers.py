@@ -1,5 +1,6 @@
 """Lines as wholes: a page's strips, what the ten layers say along them, text with its signs."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,6 @@ from neocog.reading.records import (
     LineReading,
     NumberReading,
     PageReading,
-    SignReading,
     WordReading,
 )
 from neocog.reading.words import around
@@ -63,7 +63,8 @@ class TextLine:
     words: tuple[NumberReading, ...]
     margin: float | None  #: see `LineReading`; None where it is not what a pattern or a list allows
     logp: Logs  #: log likelihoods that it was read from
-    texts: Mapping[str, float]  #: those of the likeliest texts
+    number: ctc.Number  #: what these say: likely texts, and each character with its columns
+    places: Sequence[Column] = ()  #: where each column lies; empty where it was read box by box
 
     @property
     def chars(self) -> tuple[DigitReading, ...]:
@@ -89,7 +90,7 @@ def read_lines(
         score = float(np.mean([marks.scores[k] for k in own if marks.kinds[k] < 10] or [1.0]))
         others = marks[:0] if apart else marks[np.setdiff1d(np.arange(len(marks)), own)]
         if (line := _line(reader, logp, boxes, score, others)) is not None:
-            lines.append(line)
+            lines.append(replace(line, places=boxes.keywords.get("places", ())))
             its = left_out.intersection(own)
             left_out -= its
             lost += max(0, len(its) - len(line.chars))  # more digits were seen than characters are read
@@ -167,12 +168,12 @@ def _line(
             least = min(range(len(said)), key=lambda k: said[k].p)
             said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
         words.append(_word(tuple(said), p))
-    return TextLine(tuple(words), margin, logp, number.texts)
+    return TextLine(tuple(words), margin, logp, number)
 
 
 def bare(number: str) -> str:
-    """A number but for what is no doubt of it: its spaces, a point or a comma, signs at its end."""
-    return number.replace(" ", "").replace(",", ".").rstrip(".-=*#")
+    """A number but for what is no doubt of it: its spaces, a point or a comma, ``. .- =`` at its end."""
+    return re.sub(r"(\.-|[.=])+$", "", number.replace(" ", "").replace(",", "."))
 
 
 def likely(number: str, texts: Mapping[str, float]) -> float:
@@ -240,14 +241,14 @@ def _boxes(
     return out
 
 
-def read_page(reader: "Reader", source: str, page: "Page", began: float) -> PageReading:
-    """Read a page; ``began``: when its decoding did."""
+def page_lines(reader: "Reader", page: "Page") -> tuple[list[TextLine], int, int, float]:
+    """Read a page's lines, boxes in pixels of the picture; digits in none of them, turn, seconds to find."""
     start, turn = time.perf_counter(), reader.rotate or 0
     grey = turned(page.grey, turn)
     found = reader.look(grey)
     looked = time.perf_counter()
     lines, left_out = read_lines(reader, grey, found)
-    spent = time.perf_counter() - looked
+    read = time.perf_counter()
     count, right = _worth(lines)
     lone = [char.p for line in lines for char in line.chars][:2] + [0.0] * left_out
     sure = len(lone) == 1 and lone[0] > _UPRIGHT
@@ -267,13 +268,24 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
         across, down = page.scales
         return replace(char, box=(round(x / across), round(y / down), round(w / across), round(h / down)))
 
-    digits, signs, told = list[DigitReading](), list[SignReading](), list[LineReading]()
+    placed_lines = [
+        replace(line, words=tuple(_word(tuple(map(placed, word.chars)), word.p) for word in line.words))
+        for line in lines
+    ]
+    return placed_lines, left_out, turn, time.perf_counter() - start - (read - looked)
+
+
+def read_page(reader: "Reader", source: str, page: "Page", began: float) -> PageReading:
+    """Read a page; ``began``: when its decoding did."""
+    start = time.perf_counter()
+    lines, left_out, turn, spent = page_lines(reader, page)
+    digits, signs, told = list[DigitReading](), list[DigitReading](), list[LineReading]()
     for line in lines:
         words, numbers = list[WordReading](), list[NumberReading]()
         for word in line.words:
-            first, word = len(digits), _word(tuple(map(placed, word.chars)), word.p)
+            first = len(digits)
             digits += [char for char in word.chars if _is_digit(char.char)]
-            signs += [SignReading(c.char, c.p, c.box) for c in word.chars if not _is_digit(c.char)]
+            signs += [char for char in word.chars if not _is_digit(char.char)]
             span = (first, len(digits) - 1) if len(digits) > first else None
             numbers += [word] if span else []
             text = "".join(filter(_is_digit, word.text)) if reader.digits_only else word.text
@@ -281,12 +293,12 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
         text = ("" if reader.digits_only else " ").join(word.text for word in words)
         box = around([word.box for word in words])
         told.append(LineReading(text, box, tuple(words), tuple(numbers), line.margin))
-    ms = 1e3 * (time.perf_counter() - start)
+    whole = time.perf_counter() - start
     fits = bool(lines) and None not in (line.margin for line in lines) if reader.automaton else None
     return PageReading(
         source=source, page=page.index, text="\n".join(line.text for line in told), digits=tuple(digits),
         model=reader.model.id, signs=tuple(signs), left_out=left_out, turn=turn, lines=tuple(told),
-        ms={"decode": 1e3 * (start - began), "find": ms - 1e3 * spent, "recognise": 1e3 * spent},
+        ms={"decode": 1e3 * (start - began), "find": 1e3 * spent, "recognise": 1e3 * (whole - spent)},
         finder=reader.finder.model.id, size=page.size, fits=fits, reader=reader.kind,
     )  # fmt: skip
 

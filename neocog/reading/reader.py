@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from neocog.errors import UsageError
 from neocog.network.ctc import Automaton
 from neocog.network.decision import Answers, of_lone_digits
-from neocog.network.lines import LineModel, load_lines
-from neocog.network.model import Model, load_model
-from neocog.network.registry import FINDER, LINES, find_model, kind_of
+from neocog.network.lines import LineModel, load_any
+from neocog.network.model import Model
+from neocog.network.registry import FINDER, LINES, find_model
 from neocog.reading.numbers import read_page
 from neocog.reading.pictures import Picture, is_several, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import Pattern, Policy, read_valid
@@ -100,8 +100,7 @@ class Reader:
         from neocog.reading.device import finder_beside
 
         if not isinstance(model, Model | LineModel):
-            path = find_model(model or LINES)
-            model = load_lines(path) if kind_of(path) == "lines" else load_model(path)
+            model = load_any(model or LINES)
         self.line_model = model if isinstance(model, LineModel) else None
         if isinstance(model, LineModel):  # `model` are its ten layers, under its name
             model = replace(model.digits, card=model.card, version=model.version)
@@ -138,13 +137,10 @@ class Reader:
 
     def opened(self, *, device: str = "auto", threads: int | None = None, **options: Any) -> "AnyEngine":
         """Open the engine of its network on a device, see `neocog.reading.device`."""
-        from neocog.reading.device import open_engine, open_line_engine
+        from neocog.reading.device import open_engine
 
-        if self.line_model is None:
-            return open_engine(self.model, device=device, threads=threads, **options)
-        if options not in ({}, {"precision": None, "plan": "default"}):
-            raise UsageError(f"--precision and --plan are not for {self.model.name}; leave them out")
-        return cast("AnyEngine", open_line_engine(self.line_model, device=device, threads=threads))
+        engine = open_engine(self.line_model or self.model, device=device, threads=threads, **options)
+        return cast("AnyEngine", engine)
 
     @property
     def settings(self) -> dict[str, Any]:

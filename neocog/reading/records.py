@@ -36,9 +36,9 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class DigitReading:
-    """One place where a digit stands."""
+    """One place where a digit stands, or a sign between digits."""
 
-    char: str  #: ``"0"`` to ``"9"``, or ``"?"`` where the answer was rejected
+    char: str  #: ``"0"`` to ``"9"``, a sign such as ``/``, or ``"?"`` where the answer was rejected
     p: float  #: probability of the best answer, 0 where there was none
     margin: float  #: best response minus the second
     box: Box
@@ -46,15 +46,6 @@ class DigitReading:
     reason: str | None = None
     #: probability that a digit stands there at all and none beside it was left out; in no file
     place: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class SignReading:
-    """A sign between digits, in the text if it is sure enough."""
-
-    char: str  #: one of `neocog.vision.finder.SIGNS`, such as ``/``
-    p: float  #: how surely it is a sign, 0 to 1
-    box: Box
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +106,7 @@ class PageReading:
     ms: dict[str, float] | None = None  #: milliseconds that each stage took
     #: whether there are lines, and all have the pattern that was asked for; None where none was
     fits: bool | None = None
-    signs: tuple[SignReading, ...] = ()  #: signs among the digits
+    signs: tuple[DigitReading, ...] = ()  #: signs among the digits
     left_out: int = 0  #: places that were noticed and are not in the text: too unlike a digit
     turn: int = 0  #: degrees clockwise, 0, 90, 180 or 270, by which the page was turned to be read
     finder: str = ""  #: name and version of what found the digits; empty where nothing was searched for

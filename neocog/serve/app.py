@@ -92,8 +92,7 @@ class Api:
             _, digits, _, marks, picture = await _record(picture)
             if len(boxes := [box for _, box in digits if box]) != 1:
                 raise HTTPException(400, f"got {len(boxes)} digits with a box, expected one")
-            marks |= {"boxes": boxes, "lines": boxes}
-            png = await self._ask(request, picture, what="explain", marks=marks)
+            png = await self._ask(request, picture, what="explain", marks=marks | {"boxes": boxes})
         return Response(png, media_type="image/png")
 
     async def correct(self, request: Request) -> Response:

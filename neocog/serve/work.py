@@ -68,10 +68,10 @@ class ServeJob(Job):
                 shown = _page(item, asked["page"], _SHOWN).pixels
                 answer.value = _encoded(shown, "JPEG", quality=_QUALITY)
             else:
-                page, digits, lines = _cut(item, **asked["marks"])
                 if asked["what"] == "explain":
-                    answer.value = _encoded(self._explain(digits[0], lines[0]), "PNG")
+                    answer.value = _encoded(self._explain(item, **asked["marks"]), "PNG")
                 else:
+                    page, digits, lines = _cut(item, **asked["marks"])
                     answer.value = _encoded(page, "PNG"), digits, [_encoded(line, "PNG") for line in lines]
         except NothingToRead as error:
             answer.error = str(error)
@@ -79,17 +79,18 @@ class ServeJob(Job):
             answer.error = what_went_wrong(error)
         return answer
 
-    def _explain(self, digit: NDArray[np.uint8], line: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Draw why a digit was read so, or where lines are read a piece of one."""
+    def _explain(self, item: Item, page: int, turn: int, boxes: list[list[float]]) -> NDArray[np.uint8]:
+        """Draw why the digit in a box was read so; of a line, the pieces of it that are in the box."""
         from neocog.evaluation.explain import explain_digit
-        from neocog.evaluation.explain_lines import explain_strip
+        from neocog.evaluation.explain_lines import explain_box
         from neocog.network.engine import Engine
         from neocog.network.line_engine import LineEngine
-        from neocog.vision.strips import strip_of
 
         if self.reader.line_model is None:
+            _, (digit,), _ = _cut(item, page, turn, boxes)
             return np.asarray(explain_digit(digit, Engine(self.reader.model, threads=1)).plot())
-        return np.asarray(explain_strip(strip_of(line), LineEngine(self.reader.line_model, threads=1)).plot())
+        engine, reader = LineEngine(self.reader.line_model, threads=1), self.reader.changed(rotate=turn)
+        return np.asarray(explain_box(reader, _page(item, page, LONG_SIDE), engine, boxes[0]).plot())
 
     def _records(self, item: Item, live: bool, beat: Callable[[], None]) -> Iterator[dict[str, Any]]:
         reader = self.reader.changed(rotate=0) if live else self.reader  # no frame is searched four times
@@ -237,12 +238,14 @@ def _cut(
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[NDArray[np.uint8]]]:
     """A page as it is searched, its digits (N, 28, 28) as the reader cuts them, and its lines, upright."""
     from neocog.vision.crops import digit_of_box
+    from neocog.vision.page import turned, turned_back
 
     found = _page(item, page, LONG_SIDE)
-    digits = np.zeros((len(boxes), 28, 28), np.uint8)
+    upright, digits = turned(found.grey, turn), np.zeros((len(boxes), 28, 28), np.uint8)
     for place, box in enumerate(boxes):
-        lying = digit_of_box(found.grey, np.array(box, np.float32) * np.array(2 * found.scales, np.float32))
-        digits[place] = np.rot90(lying, -turn // 90)
+        scaled = np.multiply(box, 2 * found.scales).tolist()
+        lying = turned_back(scaled, -turn % 360, *upright.shape[::-1])
+        digits[place] = digit_of_box(upright, np.array(lying, np.float32))
     strips = list[NDArray[np.uint8]]()
     for x, y, w, h in np.array(lines).reshape(-1, 4) * (2 * found.scales):
         room = _ROOM * (w if turn % 180 else h)
