@@ -73,6 +73,9 @@ VOTES: dict[str, tuple[list[Vote | None], str, float]] = {
     "a space is not worth a quarrel": (
         [still("1 7", p=0.3, n17=0.2, n11=0.4)] * 2 + [still("17", p=0.5, n11=0.4)], "1 7", 0.5,
     ),
+    "nor is a sign at its end": (
+        [still("17=", p=0.5, n17=0.3)] + [still("17", p=0.5, **{"n17.": 0.3})] * 2, "17", 0.8,
+    ),
     "one frame alone decides nothing": ([still("17", p=0.9, n11=0.01)] * 4 + [still("99", p=1.0)], "17", 0.9),
     "old frames are forgotten": ([still("11", p=0.99)] * 3 + [still("17", p=0.99)] * 5, "17", 0.99),
 }  # fmt: skip
@@ -93,6 +96,14 @@ class TestTracks:
         said = Vote((), logp, {"17": -8.0})
         assert said.of("23") == pytest.approx(total(logp, "23"), abs=1e-6)
         assert said.of("2345") == -22.0, "one frame says no more against a text"
+
+    def test_a_reading_that_is_kept_counts_once_and_is_not_announced_alone(self) -> None:
+        watcher = Watcher()
+        watcher.see(still("17"))
+        watcher.see(still("17").moved(0, 0), times=9)
+        assert (watcher.texts, watcher.tracker.tracks[0].reads, watcher.news) == (["17"], 1, [])
+        watcher.see(still("17"))
+        assert watcher.news == ["17"]
 
     def test_lines_are_followed_over_the_frame_until_n_frames_do_not_see_them(self) -> None:
         watcher = Watcher()

@@ -8,7 +8,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from neocog.vision.finder import Finding
-from neocog.vision.strips import ROWS, WIDEST, Strip, ink_of, strip_of, strips
+from neocog.vision.strips import FRAME, ROWS, WIDEST, Strip, ink_of, strip_of, strips
 
 HIGH = 40
 
@@ -106,7 +106,7 @@ def test_marks_alone_are_seen_without_the_walls_of_their_cells() -> None:
         cv2.rectangle(walls, (left - 5, top - 8), (left + wide + 4, top + high + 8), 40, 3)
     (plain,), (strip,) = strips(grey, marks(boxes)), strips(walls, marks(boxes))
     assert plain.ink.shape == strip.ink.shape
-    assert np.abs(strip.ink - plain.ink).mean() > 0.1 > 0.05 > np.abs(strip.alone - plain.ink).mean()
+    assert np.abs(strip.ink - plain.ink).mean() > 0.1 > 0.05 > np.abs(strip.alone() - plain.ink).mean()
 
 
 @pytest.mark.parametrize("ring", [False, True])
@@ -139,6 +139,20 @@ def test_a_long_line_is_cut_at_its_widest_gap() -> None:
     assert max(strip.ink.shape[1] for strip in found) <= WIDEST
     grey, boxes = page([("8" * 40, 30, 60)], shape=(120, 1600))
     assert min(len(strip.marks) for strip in strips(grey, marks(boxes))) > 5
+
+
+def test_of_a_frame_a_few_lines_are_cut_that_are_wanted_and_a_long_one_is_cut_whole() -> None:
+    grey, boxes = page([("8" * 40, 30, 60), ("12", 30, 200), ("34", 530, 200)], shape=(260, 1600))
+    found, wanted = marks(boxes), np.arange(44) == 2
+    (first, *others) = strips(grey, found, FRAME, wanted=wanted)
+    assert len(others) > 0
+    assert {strip.line for strip in others} == {first.line}
+    assert strips(grey, found, FRAME)[-1].line == 0, "more is too much for one frame"
+    cut = strips(grey, found, FRAME, wanted=np.arange(44) >= 40)
+    assert [(strip.marks, strip.line) for strip in cut] == [((40, 41), 0), ((42, 43), 1)]
+    alone, boxes = page([("1", 30, 60), ("2", 130, 60), ("4", 300, 60)])
+    assert [len(strip.marks) for strip in strips(alone, marks(boxes), FRAME)] == [3], "one may be missed"
+    assert [len(strip.marks) for strip in strips(alone, marks(boxes))] == [2, 1]
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 4000), (4000, 2), (48, 16), (7, 100)])

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
-from neocog.reading.numbers import read_lines
+from neocog.reading.numbers import each_line, read_lines
 from neocog.reading.policy import Pattern
 from neocog.reading.reader import Reader
 from neocog.vision.crops import cut_out, digit_of_box
@@ -130,7 +130,12 @@ def test_boxes_are_read_with_the_signs_between_them(text: str) -> None:
 def test_what_stands_far_apart_is_a_line_of_its_own_if_asked_for() -> None:
     grey, found = written("30    71")
     reader = Reader(tiny_model(), device="cpu")
-    assert [len(read_lines(reader, grey, found, apart=apart)[0]) for apart in (False, True)] == [1, 2]
+    every = np.ones(4, np.bool_)
+    assert [len(list(each_line(reader, grey, found, wanted))) for wanted in (None, every)] == [1, 2]
+    wanted = np.array([False, False, False, True])
+    ((own, line),) = each_line(reader, *written("3071"), wanted)
+    assert (own, line and len(line.chars)) == ([0, 1, 2, 3], 4)
+    assert not list(each_line(reader, grey, found, ~every))
 
 
 def test_a_sign_that_no_line_has_is_left_out_and_so_is_a_doubtful_box() -> None:

@@ -8,11 +8,11 @@ camera and sheets with eight digits of MNIST's last 5 000 training digits, at 64
 at 640x480 also minutes of views without a digit, sheets with twenty scattered digits held in two
 hands before a dark room, and large numbers written with a thin pen (the same digits, drawn again).
 A sheet slides in from one side, is held by a hand that trembles, sometimes is covered for a moment,
-and is taken away; light and focus wander. `run` plays
-them like a camera (the newest frame only, 30 a second; as fast as every frame is read with --every)
-and counts what was announced. `rules` reads every frame, and counts what other rules would
-announce. A line counts as readable if one picture of the sheet at rest, as the camera has it, is
-read right by the same model.
+and is taken away; light and focus wander. `run` plays them like a camera (the newest frame only,
+30 a second) and counts what was announced. With `--every` each frame is read as a camera's is, in one
+thread: processor time and the number of strips do not depend on what else the machine does. `rules`
+reads every frame so as well, and counts what other rules would announce. A line counts as readable if
+one picture of the sheet at rest, as the camera has it, is read right by the same model.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import os
 import resource
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,11 @@ import numpy as np
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from neocog.live.announce import Announcer, Rules
+from neocog.live.capture import Frame
+from neocog.live.frame_reader import FrameReader, FrameReading
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
+from neocog.live.tracks import Agreement, Track, Tracker
 from neocog.network.registry import LINES
 from neocog.reading.reader import Reader
 
@@ -62,6 +66,14 @@ COLUMNS = {
     "again": "announced twice",
     "other_right": "others announced right",
 }
+EVERY = {
+    "clip": "clip",
+    "frames": "frames",
+    "cpu_ms": "CPU time a frame, ms",
+    "coarse": "frames searched coarsely|.0%",
+    "strips": "strips a frame|.2f",
+    "columns": "columns of strips a frame|.0f",
+} | {key: COLUMNS[key] for key in ("shown", "readable", "right", "wrong", "again", "other_right")}
 OTHER_RULES = {
     "rule": "rule",
     "value": "value",
@@ -92,10 +104,9 @@ def showings(clip: Path) -> list[Showing]:
 def play(
     path: Path, reader: Reader, settings: Settings, *, seconds: float | None = None
 ) -> tuple[dict[str, Any], list[tuple[int, str]]]:
-    """Read a clip; return the figures and what was announced at which frame."""
+    """Play a clip; return the figures and what was announced at which frame."""
     ages, recognise, find = [], [], []
     news: list[tuple[int, str]] = []
-    fps = settings.replay_fps
     with Pipeline(open_source(path), reader, settings) as pipeline:
         busy, start = processor_time(), 0.0
         for view in pipeline:
@@ -112,12 +123,11 @@ def play(
         "seconds": now - start,
         "frames": len(ages),
         "played": played,
-        "cpu_ms": round(1e3 * (processor_time() - busy) / len(ages), 1) if fps else None,
-        "fps": (len(ages) - 1) / (now - start) if fps else None,
+        "cpu_ms": round(1e3 * (processor_time() - busy) / len(ages), 1),
+        "fps": (len(ages) - 1) / (now - start),
         "dropped": run.dropped / max(played, 1),
-        "age_median": float(np.median(ages)) if fps else None,
-        "age_p95": float(np.percentile(ages, 95)) if fps else None,
-        "network_ms": round(float(np.median(recognise)), 2),
+        "age_median": float(np.median(ages)),
+        "age_p95": float(np.percentile(ages, 95)),
         "p95_ms": {
             name: round(float(np.percentile(taken, 95)), 1)
             for name, taken in (("find", find), ("recognise", recognise))
@@ -125,6 +135,46 @@ def play(
         "ms": {name: round(value, 2) for name, value in run.ms.items()},
     }
     return figures, news
+
+
+def every_frame(
+    path: Path, reader: Reader, seconds: float | None
+) -> Iterator[tuple[FrameReading, tuple[Track, ...]]]:
+    """Read all frames of a clip as a camera's are read, in one thread."""
+    frames, tracker = FrameReader(reader, hurry=True), Tracker(Agreement())
+    video, index = cv2.VideoCapture(str(path)), 0
+    fps = video.get(cv2.CAP_PROP_FPS)
+    while index < (seconds or math.inf) * fps and (got := video.read())[0]:
+        seen = frames.recognise(frames.find(Frame(index, np.asarray(got[1], np.uint8), index / fps, 0.0)))
+        yield seen, tracker.update(seen.votes)
+        index += 1
+
+
+def work(path: Path, reader: Reader, seconds: float | None) -> tuple[dict[str, Any], list[tuple[int, str]]]:
+    """Read every frame; return the figures of a frame and what was announced at which."""
+    announcer, engine, widths, news, count = Announcer(), reader.engine, list[int](), [], 0
+    asked = engine.likelihoods  # type: ignore[attr-defined]
+
+    def counted(strips: Any) -> Any:
+        widths.extend(strip.shape[1] for strip in strips)
+        return asked(strips)
+
+    engine.likelihoods = counted  # type: ignore[attr-defined]
+    start, coarse = processor_time(), 0
+    for seen, tracks in every_frame(path, reader, seconds):
+        said = announcer.update(tracks, seen.frame.t, seen.bounds)
+        news += [(seen.frame.index, digits_of(one.text)) for one in said]
+        coarse, count = coarse + seen.coarse, count + 1
+    engine.likelihoods = asked  # type: ignore[attr-defined]
+    spent = 1e3 * (processor_time() - start)
+    return {
+        "frames": count,
+        "played": count,
+        "cpu_ms": round(spent / count, 1),
+        "coarse": round(coarse / count, 3),
+        "strips": round(len(widths) / count, 3),
+        "columns": round(sum(widths) / count, 1),
+    }, news
 
 
 def judge(
@@ -193,8 +243,11 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
     reader = Reader(args.model, device=args.device, finder=args.finder)
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
         shown = showings(folder / f"{name}.avi")
-        settings = Settings(replay_fps=None if args.every else args.fps)
-        figures, news = play(folder / f"{name}.avi", reader, settings, seconds=args.seconds)
+        path, settings = folder / f"{name}.avi", Settings(replay_fps=args.fps)
+        if args.every:
+            figures, news = work(path, reader, args.seconds)
+        else:
+            figures, news = play(path, reader, settings, seconds=args.seconds)
         own = judge(shown, news, at_rest(shown, folder, reader), figures["played"])
         rows.append({"clip": name, "every": args.every, **figures, **own})
         print(json.dumps(rows[-1]), flush=True)
@@ -209,11 +262,8 @@ def rules(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
         shown = showings(folder / f"{name}.avi")
         readable, seen = at_rest(shown, folder, reader), []
-        with Pipeline(open_source(folder / f"{name}.avi"), reader) as pipeline:
-            for view in pipeline:
-                seen.append((view.frame.index, view.frame.t, view.tracks, view.seen.bounds))
-                if args.seconds and view.frame.t > args.seconds:
-                    break
+        for frame, tracks in every_frame(folder / f"{name}.avi", reader, args.seconds):
+            seen.append((frame.frame.index, frame.frame.t, tracks, frame.bounds))
         for row, count in zip(rows, counts, strict=True):
             announcer = Announcer(with_rule(row["rule"], row["value"]))
             news = [(index, digits_of(one.text)) for index, t, tracks, bounds in seen
@@ -243,7 +293,7 @@ def main() -> None:
     parser = arguments(
         __doc__, output=Path, model=LINES, device="cpu", fps=30.0,
         finder=(str, "a finder's file [default: the shipped one]"),
-        every=(False, "every frame, as fast as it goes"),
+        every=(False, "every frame, one after another"),
         seconds=(float, "end each clip after so long"),
     )  # fmt: skip
     parser.add_argument("what", choices=("run", "rules"))
@@ -253,7 +303,7 @@ def main() -> None:
     folder, names = args.folder, args.names
     rows = (rules if args.what == "rules" else run)(folder, names, args)
     if args.output:
-        columns = OTHER_RULES if args.what == "rules" else COLUMNS
+        columns = OTHER_RULES if args.what == "rules" else EVERY if args.every else COLUMNS
         gpu = args.device != "cpu"
         write_results(args.output, rows, columns=columns, gpu=gpu, model=args.model)
 

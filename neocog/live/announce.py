@@ -10,12 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 
-from neocog.live.tracks import Track, bare
+from neocog.live.tracks import Track
+from neocog.reading.numbers import bare
 from neocog.reading.records import Box
 from neocog.text import edit_distance
 
 HOLD = 5
 """Frames for which a text must have been agreed on."""
+
+READS = 2
+"""And how often its line must have been read, once more if there is a doubt."""
 
 _DOUBTFUL = 2  # times as long for each doubt
 _SURE = 0.8  # a confidence below this is a doubt
@@ -97,7 +101,8 @@ class Announcer:
             if not track.complete or (last and bare(last.text) == track.bare) or not allows(text):
                 continue
             sure = track.evidence >= rules.evidence
-            if not sure and track.steady >= rules.long and track.lasting >= rules.lasting:
+            likely = track.evidence >= 0 and track.lasting >= rules.lasting
+            if not sure and likely and track.steady >= rules.long:
                 sure = all(one.evidence < rules.evidence for one in tracks if one is not track)
             if not sure or p < rules.min_p:
                 continue
@@ -106,7 +111,9 @@ class Announcer:
             doubts = (p < _SURE) + any(
                 alike(track.bare, bare(k.text)) for k in self._known if k.t >= self._began
             )
-            if track.steady < HOLD * _DOUBTFUL**doubts or self._disputed(track, tracks):
+            if track.steady < HOLD * _DOUBTFUL**doubts or track.reads < READS + (doubts > 0):
+                continue
+            if self._disputed(track, tracks):
                 continue
             new = _Known(text, track.number, track.box, t)
             self._said[track.number] = new

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from neocog.live.frame_reader import FrameReading
 from neocog.live.pipeline import STAGES, Settings, View
-from neocog.live.tracks import bare
 from neocog.network.lines import ALPHABET
+from neocog.reading.numbers import bare
 from neocog.reading.records import REJECTED, Box, DigitReading
 from neocog.vision.finder import SIGNS, normalised
 from neocog.vision.overlay import SURE_P

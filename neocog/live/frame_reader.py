@@ -1,4 +1,4 @@
-"""One frame read as a still picture is; readings of lines that stand still are kept."""
+"""One frame read as a still picture is, but for what looks as it did: that keeps its reading."""
 
 import math
 import time
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from neocog.errors import UsageError
 from neocog.live.capture import Frame
 from neocog.live.tracks import Row, Vote, moved
-from neocog.reading.numbers import read_lines
+from neocog.reading.numbers import each_line
 from neocog.reading.records import Box
-from neocog.reading.words import around
-from neocog.vision.finder import FinderSettings, Finding
+from neocog.vision.finder import FinderSettings, Finding, overlaps
+from neocog.vision.page import on_front
+from neocog.vision.strips import StripSettings
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
@@ -24,17 +25,20 @@ LONG_SIDE = 640
 """A frame, or the region of it that is read, is searched at this long side, in pixels."""
 
 _LEAST = 24  # pixels of a region's side
-_LIVES = (2, 3)  # frames for which a reading holds, in turn: no single one is then agreed on for `HOLD`
-_AGAIN = 10.0  # widths of lines, in their heights, that are read again in a frame; others hold for one more
+_MOST = 64  # marks of a frame, and places that are held
+_READS = 3  # readings of a line after which, if they are the same, it is read again only
+_LASTS = 15  # frames later; one in which it looks a little otherwise counts
+_UNLIKE = 3  # times
 _ROWS = 24  # to which a line is scaled to see whether it is the same
-_ALIKE = 0.95  # correlation from which it is
+_ALIKE = 0.95  # correlation from which it is,
+_CHANGED = 0.85  # and below which nobody knows it
+_SAME = 0.75  # share that marks, before and now, have of their union in which they are the same
 _SURE = 0.35  # scores of marks that count
-_SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every 33
-_LEGIBLE = 28  # pixels of the searched picture; with a lower digit, all of each frame is read
+_LEGIBLE = 28  # pixels of the searched picture; with a lower digit no frame is searched coarse to fine
 _ENTIRE_EVERY = 4  # frames
-_ENTIRE = FinderSettings(long_side=LONG_SIDE, most=64, fine=math.inf)
+_ENTIRE = FinderSettings(long_side=LONG_SIDE, most=_MOST, fine=math.inf)
 _USUAL = replace(_ENTIRE, fine=32.0)  # coarse to fine, less carefully than a picture: other frames vote
-_HURRIED = replace(_USUAL, clear=0.0)
+_COARSE = replace(_ENTIRE, fine=0.0, clear=0.0)  # at half the size alone: is there something new?
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ class FrameReading:
     bounds: Box  # left, top, width and height of the region that is read
     grey: NDArray[np.uint8]  # its pixels (H, W)
     found: Finding  # what the finder's network says of it, boxes in pixels of the region
-    entire: bool  # whether all of it was searched for the smallest digits
+    entire: bool  # whether all of it was searched for the smallest digits,
+    coarse: bool  # or only for something new
     find_ms: float
     ms: float = 0.0  # that reading its lines took
     votes: tuple[Vote, ...] = ()  # of its lines from top to bottom, boxes in pixels of the frame
@@ -96,117 +101,102 @@ class FrameReading:
         return tuple(vote.chars for vote in self.votes)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Held:
-    """What was read of a line, for some frames more, while its place looks as it did."""
+    """What was read at a place, while it looks as it did."""
 
-    vote: Vote
-    place: Box  # in pixels of the region
+    vote: Vote | None  # None: no number
+    place: Box  # around its marks that count, in pixels of the region
     looks: NDArray[np.uint8]  # small
     beside: int  # marks beside it that may be its digits
-    left: int
+    reads: int  # that said the same, one after another
+    age: int = 0  # frames since the last
+
+    @property
+    def due(self) -> bool:
+        return self.reads < _READS or self.age >= _LASTS
+
+    def follow(self, grey: NDArray[np.uint8]) -> bool:
+        """Move on with the place; False if it is not there any more."""
+        import cv2
+
+        (x, y, w, h), edge = self.place, max(1, self.place[3] // 4)
+        window = _clipped((x - edge, y - edge, w + 2 * edge, h + 2 * edge), grey)
+        there = _small(grey, window, h)
+        if there.shape[0] < self.looks.shape[0] or there.shape[1] < self.looks.shape[1]:
+            return False
+        _, alike, _, at = cv2.minMaxLoc(cv2.matchTemplate(there, self.looks, cv2.TM_CCOEFF_NORMED))
+        if not alike >= _CHANGED:  # it is no number if all is flat
+            return False
+        scales = window[2] / there.shape[1], window[3] / there.shape[0]
+        dx, dy = (round(window[k] + at[k] * scales[k] - self.place[k]) for k in (0, 1))
+        self.place, self.age = (x + dx, y + dy, w, h), self.age + (1 if alike > _ALIKE else _UNLIKE)
+        self.vote = self.vote and self.vote.moved(dx, dy)
+        return True
+
+    def fits(self, sure: Finding, *, coarse: bool) -> bool:
+        """Whether marks are where they were: no more beside it; and if not coarse, about as large in all."""
+        near = sure.boxes[_inside(sure, [self.place], 0.5)]
+        if coarse or not len(near):
+            same = coarse or self.reads >= _READS
+        else:
+            same = overlaps(_hull(near)[None], np.array([self.place]))[0][0, 0] > _SAME
+        return bool(same) and _beside(self.place, sure) <= self.beside
 
 
-class RecentLines:
-    """Lines of the last frames, which may have moved a little: while one looks the same its reading holds."""
-
-    def __init__(self) -> None:
-        self._held = list[_Held]()
-        self._bounds: Box | None = None
-        self._count = 0
-
-    def take(self, seen: "FrameReading") -> tuple[list[Vote], Finding]:
-        """Return the lines that still hold, and what was found elsewhere."""
-        found, held = seen.found, self._held if seen.bounds == self._bounds else []
-        marks = found[found.scores >= _SURE]
-        votes, rest = list[Vote](), np.ones(len(found), np.bool_)
-        self._held, self._bounds, again = [], seen.bounds, 0.0
-        for one in held:  # the longest held first
-            if one.left <= 0 and (again < _AGAIN or one.left < 0):
-                again += 1 + one.place[2] / one.place[3]
-                continue
-            if (moved := _moved(one, seen.grey)) is None:
-                continue
-            dx, dy = moved
-            x, y, w, h = one.place
-            one.place = x + dx, y + dy, w, h
-            if _beside(one.place, marks) > one.beside:
-                continue
-            one.vote = one.vote.moved(dx, dy)
-            one.left -= 1
-            rest &= ~_around(one.place, found, one.place[3] // 2)  # farther ones may be of another line
-            votes.append(one.vote)
-            self._held.append(one)
-        return votes, found[rest]
-
-    def keep(self, seen: "FrameReading", votes: Sequence[Vote]) -> None:
-        """Hold what was read just now."""
-        marks = seen.found[seen.found.scores >= _SURE]
-        for vote in votes:
-            x, y, w, h = around([char.box for char in vote.chars])
-            place = x - seen.bounds[0], y - seen.bounds[1], w, h
-            looks = _small(seen.grey, place, h)
-            if looks is not None:
-                left = _LIVES[self._count % len(_LIVES)] - 1
-                self._held.append(_Held(vote, place, looks, _beside(place, marks), left))
-                self._count += 1
+def _hull(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The smallest box around boxes (N, 4), (4,)."""
+    low = boxes[:, :2].min(axis=0)
+    return np.concatenate([low, (boxes[:, :2] + boxes[:, 2:]).max(axis=0) - low])
 
 
-def _small(grey: NDArray[np.uint8], place: Box, tall: int, edge: int = 0) -> NDArray[np.uint8] | None:
-    """A place and an ``edge`` around it, blurred, ``tall`` rows as 24; None beyond the picture."""
+def _clipped(box: Box, grey: NDArray[np.uint8]) -> Box:
+    """The part of a box in a picture, a pixel at least."""
+    x, y, w, h = box
+    high, wide = grey.shape
+    left, top = min(max(x, 0), wide - 1), min(max(y, 0), high - 1)
+    return left, top, max(1, min(x + w, wide) - left), max(1, min(y + h, high) - top)
+
+
+def _small(grey: NDArray[np.uint8], place: Box, tall: int) -> NDArray[np.uint8]:
+    """A place, blurred, ``tall`` rows as 24."""
     import cv2
 
     x, y, w, h = place
-    x, y, w, h = x - edge, y - edge, w + 2 * edge, h + 2 * edge
-    if min(x, y) < 0 or x + w > grey.shape[1] or y + h > grey.shape[0]:
-        return None
     size = [max(2, round(side * _ROWS / tall)) for side in (w, h)]
     small = cv2.resize(grey[y : y + h, x : x + w], size, interpolation=cv2.INTER_AREA)
     return np.asarray(cv2.blur(small, (3, 3)), np.uint8)
 
 
-def _moved(one: _Held, grey: NDArray[np.uint8]) -> tuple[int, int] | None:
-    """By how many columns and rows a line has moved; None if it is not there any more, or changed."""
-    import cv2
-
-    tall = one.place[3]
-    edge = max(1, tall // 4)
-    window = _small(grey, one.place, tall, edge)
-    if window is None:
-        return None
-    _, alike, _, at = cv2.minMaxLoc(cv2.matchTemplate(window, one.looks, cv2.TM_CCOEFF_NORMED))
-    if alike < _ALIKE:
-        return None
-    sides = zip(at, one.place[2:], window.shape[::-1], strict=True)
-    dx, dy = (round(start * (side + 2 * edge) / small - edge) for start, side, small in sides)
-    return dx, dy
-
-
-def _around(place: Box, found: Finding, wider: int) -> NDArray[np.bool_]:
-    """Which marks have their middle in a line, or beside it, ``wider`` pixels at most."""
-    x, y, w, h = place
-    middle = found.boxes[:, :2] + found.boxes[:, 2:] / 2
-    inside = (middle > [x - wider, y]) & (middle < [x + w + wider, y + h])
-    return np.asarray(inside.all(axis=1))
+def _inside(found: Finding, places: Sequence[Box], wider: float = 0.0) -> NDArray[np.bool_]:
+    """Which marks have their middle in a place, or beside it, ``wider`` heights of it at most, (N,)."""
+    middle = (found.boxes[:, :2] + found.boxes[:, 2:] / 2)[:, None]
+    x, y, w, h = np.array(places, np.float64).reshape(-1, 4).T
+    low, high = np.stack([x - wider * h, y], axis=1), np.stack([x + w + wider * h, y + h], axis=1)
+    inside = (middle > low) & (middle < high)
+    return np.asarray(np.any(np.all(inside, axis=2), axis=1))
 
 
 def _beside(place: Box, marks: Finding) -> int:
     """How many marks stand beside a line, less than its height away."""
-    return int(_around(place, marks, place[3]).sum() - _around(place, marks, 0).sum())
+    return int(_inside(marks, [place], 1.0).sum() - _inside(marks, [place]).sum())
 
 
 class FrameReader:
     """Reads frame after frame; `find` and `recognise` may run in two threads.
 
-    No frame is turned or made to fit a pattern. With ``hurry`` (a camera's), if finding takes over 28 ms on a
-    CPU, frames without a clear digit are halved, but for every fourth and those with small digits.
+    No frame is turned or made to fit a pattern. What looks as it did keeps its reading. In each frame a few
+    lines are read, all in turn. With ``hurry`` (a camera's), on a CPU, three of four frames are searched
+    coarsely as long as there is nothing to read.
     """
 
     def __init__(self, reader: "Reader", *, hurry: bool = False) -> None:
-        self._reader, self._hurry, self._count = reader, hurry, 0
-        self._ms = 0.0  # that finding takes, running mean
+        self._reader, self._hurry, self._count = reader, hurry and reader.finder.device == "cpu", 0
         self._small = False  # whether the last entire frame had digits that are hardly legible
-        self._recent = RecentLines()
+        self._busy = True  # whether the last frame had marks in no line that was read often enough
+        self._held = list[_Held]()
+        self._done = list[Box]()  # places that were read while others wait
+        self._bounds: Box | None = None  # of the last frame
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
@@ -223,29 +213,58 @@ class FrameReader:
         left, top, width, height = bounds
         region = frame.pixels[top : top + height, left : left + width]
         grey = np.asarray(cv2.cvtColor(region, cv2.COLOR_BGR2GRAY), np.uint8)
-        entire = self._small or self._count % _ENTIRE_EVERY == 0
+        now = self._count % _ENTIRE_EVERY == 0
+        coarse = self._hurry and not (now or self._busy) and bounds == self._bounds
+        entire = now or (self._small and not coarse)
         self._count += 1
-        others = _HURRIED if self._hurry and self._ms > _SLOW else _USUAL
-        found = self._reader.look(grey, settings=_ENTIRE if entire else others)
-        ms = 1e3 * (time.perf_counter() - start)
-        if others is _USUAL or entire:
-            self._ms += (ms - self._ms) / 8
-        return FrameReading(frame, bounds, grey, found, entire, ms)
+        found = self._reader.look(grey, settings=_ENTIRE if entire else _COARSE if coarse else _USUAL)
+        return FrameReading(frame, bounds, grey, found, entire, coarse, 1e3 * (time.perf_counter() - start))
 
     def recognise(self, seen: FrameReading) -> FrameReading:
         """Read the lines of a frame around what was found."""
         start = time.perf_counter()
-        left, top, *sides = seen.bounds
-        votes, rest = self._recent.take(seen)
-        lines, left_out = read_lines(self._reader, seen.grey, rest, apart=True)
-        new = []
-        for line in lines:
-            chars = moved(line.chars, left, top)
-            new.append(Vote(chars, line.logp, line.number.texts, given=line.margin is not None))
-        self._recent.keep(seen, new)
-        votes = sorted([*votes, *new], key=lambda vote: vote.chars[0].box[1])
+        found = seen.found[seen.found.scores >= StripSettings().least]
+        likely, known = found.scores >= _SURE, self._held if seen.bounds == self._bounds else []
+        sure = found[likely]
+        known = [one for one in known if one.follow(seen.grey) and one.fits(sure, coarse=seen.coarse)]
+        self._held, self._bounds = known, seen.bounds
+        new = likely & ~_inside(found, [one.place for one in known], 0.5)
+        wanted = new | (likely & _inside(found, [one.place for one in known if one.due]))
+        if not seen.coarse and wanted.any():
+            front = on_front(seen.grey, found)
+            new &= front
+            self._read(seen, found[front], wanted[front], sure)
+        self._busy = bool(new.any()) or any(one.reads < _READS for one in self._held)
+        votes = [one.vote for one in self._held if one.vote]
         if seen.entire:
             heights = [c.box[3] for vote in votes for c in vote.chars if c.char.isdigit()]
-            self._small = min(heights, default=math.inf) * LONG_SIDE < _LEGIBLE * max(sides)
+            self._small = min(heights, default=math.inf) * LONG_SIDE < _LEGIBLE * max(seen.bounds[2:])
+        left_out = len(sure) - int(_inside(sure, [one.place for one in self._held if one.vote]).sum())
+        votes.sort(key=lambda vote: vote.chars[0].box[1])
         ms = 1e3 * (time.perf_counter() - start)
         return replace(seen, votes=tuple(votes), left_out=left_out, ms=ms)
+
+    def _read(self, seen: FrameReading, found: Finding, wanted: NDArray[np.bool_], sure: Finding) -> None:
+        """Read lines with a mark that is ``wanted`` (N,), first those that waited while others were read."""
+        left, top = seen.bounds[:2]
+        waiting = wanted & ~_inside(found, self._done)
+        if not waiting.any():
+            self._done, waiting = [], wanted
+        lines = list(each_line(self._reader, seen.grey, found, waiting))
+        for own, line in lines or [([k], None) for k in np.flatnonzero(waiting).tolist()]:
+            marks, vote = found[own], None
+            if line is not None:
+                chars = moved(line.chars, left, top)
+                vote = Vote(chars, line.logp, line.number.texts, given=line.margin is not None)
+            before = [one for one in self._held if _inside(marks, [one.place]).any()]
+            same = [one.reads for one in before if _said(one.vote) == _said(vote)]
+            hull = np.rint(_hull(marks.boxes[marks.scores >= min(_SURE, marks.scores.max())]))
+            place = _clipped(hull.astype(int).tolist(), seen.grey)
+            looks, reads = _small(seen.grey, place, place[3]), 1 + max(same, default=0)
+            self._held = [one for one in self._held if one not in before]
+            self._held = [*self._held[1 - _MOST :], _Held(vote, place, looks, _beside(place, sure), reads)]
+            self._done = [*self._done[1 - _MOST :], place]
+
+
+def _said(vote: Vote | None) -> str:
+    return vote.leading[0] if vote else ""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 STAGES = ("capture", "find", "recognise", "vote", "draw")
 
-_WARM = (1, 2, 4, 8, 16)  # digits of the passes that are made before the first frame
-_WARM_GPU = (32, 64, 128)  # and on a GPU, where each size has kernels of its own
 _WAITING = 2  # frames of a camera that may wait: one slow search drops none
 _LAYERS_EVERY = 0.1  # seconds between two looks at the layers
 _TURN = 0.0005  # seconds of a thread; at Python's 0.005 five waits for the GIL take a frame 25 ms
@@ -158,10 +156,6 @@ class Pipeline:
         try:
             sys.setswitchinterval(_TURN)
             cv2.setNumThreads(finder_threads(self.reader.finder.device))
-            engine = self.reader.engine
-            passes = _WARM if engine.device == "cpu" else (*_WARM, *_WARM_GPU)
-            for digits in passes if self.reader.line_model is None else ():
-                engine.recognise(np.zeros((digits, 28, 28), np.uint8), batch=self.reader.batch)
             self._frame_reader.warm()
             gc.collect()
             gc.freeze()  # what is loaded by now stays: the collector need not look at it

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.network.ctc import total
+from neocog.reading.numbers import bare
 from neocog.reading.records import REJECTED, Box, DigitReading
 from neocog.reading.words import around
 
@@ -61,11 +62,6 @@ class Agreement:
         return Agreement(int(match[1]), int(match[2]))
 
 
-def bare(text: str) -> str:
-    """Return a text without its spaces."""
-    return text.replace(" ", "")
-
-
 def moved(row: Row, dx: float, dy: float) -> Row:
     """Return a line that has moved by columns and rows."""
     boxes = [(round(x + dx), round(y + dy), w, h) for x, y, w, h in (char.box for char in row)]
@@ -75,14 +71,14 @@ def moved(row: Row, dx: float, dy: float) -> Row:
 class Vote:
     """What one frame says of a line: its characters, and how likely texts are by its columns' likelihoods.
 
-    With ``given`` only ``texts`` may occur. Those that differ in spaces alone are one: whether there is a
-    space is seldom sure.
+    With ``given`` only ``texts`` may occur. Those that are the same when `bare` are one.
     """
 
     def __init__(
         self, chars: Row, logp: NDArray[np.float32], texts: Mapping[str, float], *, given: bool = False
     ) -> None:
         self.chars, self._logp, self._known, self.spelt = chars, logp, dict[str, float](), dict[str, str]()
+        self.new = True  # False: the frame's line looks as it did when this was read
         for text, value in sorted(texts.items(), key=lambda item: -item[1]):
             self.spelt.setdefault(bare(text), text)
             self._known[bare(text)] = float(np.logaddexp(self._known.get(bare(text), -inf), value))
@@ -97,9 +93,9 @@ class Vote:
         return max(self._known.get(text, best - (below or 0.0)), best - _AGAINST) - self._all
 
     def moved(self, dx: int, dy: int) -> "Vote":
-        """Return the same vote, of a line that has moved by so many columns and rows."""
+        """Return the same vote, in a later frame, of a line that has moved by so many columns and rows."""
         other = copy(self)
-        other.chars = moved(self.chars, dx, dy)
+        other.chars, other.new = moved(self.chars, dx, dy), False
         return other
 
     @staticmethod
@@ -124,14 +120,16 @@ class Track:
     chars: Row = ()  # of the newest frame that alone read what is chosen, moved on with the line
     step: Shift = _STILL  # by which it moved between the last two frames
     steady: int = 0  # frames for which its text has been complete and the same
-    read: str = ""  # what the newest frame alone read, spaces left out; empty if it did not see the line
-    votes: tuple[Vote | None, ...] = ()  # of the last n frames, newest last
+    read: str = ""  # what the newest frame alone read, bare; empty if it did not see the line
+    reads: int = 0  # how often it was read in all
+    votes: tuple[Vote, ...] = ()  # the last n, newest last
+    seen: tuple[bool, ...] = ()  # whether the last n frames saw it
     text: str = ""  # what they choose; empty while too few saw the line
     confidence: float = 0.0  # its probability
 
     @property
     def bare(self) -> str:
-        """Its text without spaces."""
+        """Its text but for what is no doubt of it, see `neocog.reading.numbers.bare`."""
         return bare(self.text)
 
     @property
@@ -185,7 +183,7 @@ class Tracker:
             at, step = found.get(track.number, (None, _STILL))
             tracks.append(self._voted(track, None if at is None else votes[at], step))
         tracks += [self._voted(Track(next(self._numbers)), votes[at], _STILL) for at in sorted(left)]
-        alive = [track for track in tracks if any(track.votes)]
+        alive = [track for track in tracks if any(track.seen)]
         self.tracks = tuple(sorted(alive, key=lambda track: (track.chars[0].box[1], track.number)))
         return self.tracks
 
@@ -195,15 +193,20 @@ class Tracker:
 
     def _voted(self, track: Track, vote: Vote | None, step: Shift) -> Track:
         """Return a track with one more frame's vote."""
-        votes = (*track.votes, vote)[-self.agreement.n :]
-        some = [one for one in votes if one is not None]
-        text, p = Vote.decide(some) if len(some) >= self.agreement.k else ("", 0.0)
+        new, n = vote is not None and (vote.new or not track.votes), self.agreement.n
+        votes = (*track.votes, vote)[-n:] if vote and new else track.votes
+        seen = (*track.seen, vote is not None)[-n:]
+        text, p = track.text, track.confidence
+        if sum(seen) < self.agreement.k:
+            text, p = "", 0.0
+        elif new or not text:
+            text, p = Vote.decide(votes)
         read = vote.leading[0] if vote else ""
         if vote and (read == bare(text) or track.bare != bare(text) or not text):
             chars = vote.chars
         else:
             chars = moved(track.chars, *step)
-        after = Track(track.number, chars, step, 0, read, votes, text, p)
+        after = Track(track.number, chars, step, 0, read, track.reads + new, votes, seen, text, p)
         same = track.complete and track.bare == after.bare
         return replace(after, steady=(track.steady + 1 if same else 1) if after.complete else 0)
 

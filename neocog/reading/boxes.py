@@ -26,7 +26,12 @@ _FINDER, _NETWORK = 2.0, 0.25  # how much log odds count that there is a digit
 
 
 def of_boxes(
-    reader: "Reader", grey: NDArray[np.uint8], marks: Finding, *, gap: NDArray[np.float32], apart: bool
+    reader: "Reader",
+    grey: NDArray[np.uint8],
+    marks: Finding,
+    *,
+    gap: NDArray[np.float32],
+    wanted: NDArray[np.bool_] | None,
 ) -> Iterator[tuple[list[int], NDArray[np.float32], partial[list[tuple[Box, float]]]]]:
     """Yield lines of a page (H, W): their marks, log likelihoods (T, n), and what gives characters' boxes.
 
@@ -35,6 +40,7 @@ def of_boxes(
     settings = StripSettings()
     sure = (marks.kinds < 10) & (marks.scores >= settings.score)
     lines = lines_of(marks.boxes, sure, settings)
+    lines = lines if wanted is None else [line for line in lines if wanted[line].any()]
     logs, among = np.zeros((len(marks), BLANK + 1), np.float32), sorted(chain(*lines))
     logs[among] = likelihoods(reader, grey, marks[among])
     nothing = np.where(np.arange(BLANK + 1) == BLANK, 0, _NEVER).astype(np.float32)
@@ -44,7 +50,7 @@ def of_boxes(
         gaps = (marks.boxes[line[1:], 0] - np.maximum.accumulate(ends)[:-1]) / tall
         # one more digit would fit into a space, as far from both neighbours as those of the line usually are
         space = np.median(marks.boxes[line, 2]) / tall + 2 * np.clip(np.median([*gaps] or 0), 0, 1)
-        cuts = (np.flatnonzero(gaps > settings.gap) + 1).tolist() if apart else []
+        cuts = (np.flatnonzero(gaps > settings.gap) + 1).tolist() if wanted is not None else []
         for first, last in pairwise([0, *cuts, len(line)]):
             part, columns = line[first:last], [logs[line[first]]]
             for mark, wide in zip(part[1:], gaps[first : last - 1] > space, strict=True):

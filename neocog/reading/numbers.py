@@ -72,39 +72,45 @@ class TextLine:
         return tuple(char for word in self.words for char in word.chars)
 
 
-def read_lines(
-    reader: "Reader", grey: NDArray[np.uint8], found: Finding, *, apart: bool = False
-) -> tuple[list[TextLine], int]:
-    """Read the lines of a page (H, W) around marks that were found; and count the digits in none of them.
-
-    With ``apart`` what stands far apart is a line of its own.
-    """
+def read_lines(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tuple[list[TextLine], int]:
+    """Read the lines of a page (H, W) around marks that were found; and count the digits in none of them."""
     marks = found[found.scores >= StripSettings().least]
     front = on_front(grey, marks)
     lines, lost = list[TextLine](), int((marks.scores[~front] >= StripSettings().score).sum())
     marks = marks[front]
     sure = (marks.kinds < 10) & (marks.scores >= StripSettings().score)
     left_out = set(np.flatnonzero(sure).tolist())
-    of = of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
-    for own, logp, boxes in of(reader, grey, marks, apart=apart):
-        score = float(np.mean([marks.scores[k] for k in own if marks.kinds[k] < 10] or [1.0]))
-        others = marks[:0] if apart else marks[np.setdiff1d(np.arange(len(marks)), own)]
-        if (line := _line(reader, logp, boxes, score, others)) is not None:
-            lines.append(replace(line, places=boxes.keywords.get("places", ())))
+    for own, line in each_line(reader, grey, marks):
+        if line is not None:
+            lines.append(line)
             its = left_out.intersection(own)
             left_out -= its
             lost += max(0, len(its) - len(line.chars))  # more digits were seen than characters are read
     return lines, len(left_out) + lost
 
 
+def each_line(
+    reader: "Reader", grey: NDArray[np.uint8], marks: Finding, wanted: NDArray[np.bool_] | None = None
+) -> Iterator[tuple[list[int], TextLine | None]]:
+    """Yield the lines around N marks of a page (H, W): their marks, and what is read, None if no number.
+
+    With ``wanted`` (N,) the page is a camera's frame: what stands far apart is a line of its own, each has a
+    mark that is wanted, and those that are too much for one frame are left out.
+    """
+    of = of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
+    for own, logp, boxes in of(reader, grey, marks, wanted=wanted):
+        score = float(np.mean([marks.scores[k] for k in own if marks.kinds[k] < 10] or [1.0]))
+        others = marks[:0] if wanted is not None else marks[np.setdiff1d(np.arange(len(marks)), own)]
+        line = _line(reader, logp, boxes, score, others)
+        yield own, line and replace(line, places=boxes.keywords.get("places", ()))
+
+
 def of_strips(
-    reader: "Reader", grey: NDArray[np.uint8], marks: Finding, *, apart: bool
+    reader: "Reader", grey: NDArray[np.uint8], marks: Finding, *, wanted: NDArray[np.bool_] | None
 ) -> Iterator[tuple[list[int], Logs, partial[list[tuple[Box, float]]]]]:
     """Yield lines as `neocog.reading.boxes.of_boxes` does, their strips read one after another."""
-    cut, answers = answered(reader.engine, grey, marks, FRAME if apart else None)
-    for _, parts in groupby(
-        zip(cut, answers, strict=True), key=lambda pair: id(pair[0]) if apart else pair[0].line
-    ):
+    cut, answers = answered(reader.engine, grey, marks, wanted)
+    for _, parts in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
         own, logs, places = list[int](), list[Logs](), list[Column]()
         for strip, logp in parts:
             own += strip.marks
@@ -114,25 +120,27 @@ def of_strips(
 
 
 def answered(
-    engine: Any, grey: NDArray[np.uint8], marks: Finding, settings: StripSettings | None = None
+    engine: Any, grey: NDArray[np.uint8], marks: Finding, wanted: NDArray[np.bool_] | None = None
 ) -> tuple[list[Strip], list[Logs]]:
-    """Cut the lines of a page (H, W) out, and say what they are likely to be.
+    """Cut the lines of a page (H, W) out, and say what they are likely to be; ``wanted`` as `each_line`.
 
     A strip that is in doubt is the ink of its marks alone, if that is likelier.
     """
-    cut = strips(grey, marks, settings)
+    cut = strips(grey, marks, None if wanted is None else FRAME, wanted=wanted)
     answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
     doubtful = [k for k, answer in enumerate(answers) if _likely(answer) < -_CLEARER]
-    again = engine.likelihoods([cut[k].alone for k in doubtful]) if doubtful else []
-    for k, answer in zip(doubtful, again, strict=True):
+    alone = [cut[k].alone() for k in doubtful]
+    again = engine.likelihoods(alone) if doubtful else []
+    for k, ink, answer in zip(doubtful, alone, again, strict=True):
         if _likely(answer) > _likely(answers[k]) + _CLEARER:
-            answers[k], cut[k] = answer, replace(cut[k], ink=cut[k].alone)
+            answers[k], cut[k] = answer, replace(cut[k], ink=ink)
     return cut, answers
 
 
 def _likely(logp: Logs) -> float:
-    """Log likelihood of the likeliest path."""
-    return float(logp.max(axis=1).sum())
+    """Log likelihood of the likeliest path, if a space is as good as nothing."""
+    nothing = np.logaddexp(logp[:, SPACE], logp[:, BLANK])
+    return float(np.maximum(logp.max(axis=1), nothing).sum())
 
 
 def _line(

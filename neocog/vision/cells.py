@@ -32,7 +32,7 @@ def step_of(ink: Mask, free: Mask, digits: Any, least: float, most: float) -> tu
     outer = ink & free & (cv2.morphologyEx(ink.astype(np.uint8), cv2.MORPH_OPEN, rule) == 0)
     if not even.any() or outer.sum() < _LEAST * ink.sum():
         return None
-    size = 2 * high, wide + 3 * int(steps[-1]) + 8
+    size = [cv2.getOptimalDFTSize(side) for side in (high + 3 * _DRIFT + 2, wide + 3 * int(steps[-1]) + 8)]
     near = wider(outer)
     of, *to = (np.fft.rfft2(mask, size) for mask in (outer, near, free))
     again, seen = (np.fft.irfft2(of.conj() * other, size) for other in to)

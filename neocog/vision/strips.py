@@ -4,9 +4,10 @@ The finder's marks that stand at one height make a line. It is parted where mark
 rule stands between them; each part is bent straight and scaled by the height of its digits.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from statistics import median
 from typing import Any
 
@@ -52,11 +53,14 @@ class StripSettings:
     tilt: float = 0.06  #: a line's slope off that of the page,
     bend: float = 0.008  #: and a line off a straight one; all three as standard deviations
     full: float = 2.5  #: a wide page less high than this is one line
+    even: float = 0.0  #: so does one wider than this where all are near 1: a digit may be missed there
+    apart: bool = False  #: whether gaps that part strips part lines
     most: int = 400  #: strips of a page
+    columns: int = 2**20  #: of strips, after which no more lines are cut
 
 
-FRAME = StripSettings(full=0.0)
-"""Of a camera's frame, which shows more than one line."""
+FRAME = StripSettings(full=0.0, even=4.0, apart=True, columns=300)
+"""Of a camera's frame, where what stands far apart is another line; the next shows what was not cut."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +72,8 @@ class Strip:
     line: int  #: which line of the page it is of, from the top; strips of one go from left to right
     middle: Floats  #: where the middle of each column is on the page, x and y, (w, 2)
     down: Floats  #: what the next row is further on the page, (w, 2)
-    alone: Ink  #: ``ink`` of its digits and signs alone, without walls of cells and what else is around
+    #: returns ``ink`` of its digits and signs alone, without walls of cells and what else is around
+    alone: Callable[[], Ink]
 
     def to_page(self, columns: Any, rows: Any) -> Floats:
         """Where places of the strip are on the page, (..., 2) pixels, to a column; 0, 0 is its corner."""
@@ -230,15 +235,26 @@ def lines_of(boxes: Boxes, digits: NDArray[np.bool_], settings: StripSettings) -
     return sorted(kept, key=lambda line: median((y[line] - slope * x[line]).tolist()))
 
 
-def strips(grey: Grey, found: Finding, settings: StripSettings | None = None) -> list[Strip]:
-    """Cut the lines of a page (H, W) out; `Strip.marks` counts what of ``found`` is likely enough."""
+def strips(
+    grey: Grey,
+    found: Finding,
+    settings: StripSettings | None = None,
+    *,
+    wanted: NDArray[np.bool_] | None = None,
+) -> list[Strip]:
+    """Cut the lines of a page (H, W) out, of which a mark is ``wanted`` (N,).
+
+    `Strip.marks` counts what of ``found`` is likely enough.
+    """
     settings = settings or StripSettings()
-    page = _Page(grey, found[found.scores >= settings.least], settings)
+    likely = found.scores >= settings.least
+    page = _Page(grey, found[likely], settings)
+    wanted = np.ones(len(page.boxes), np.bool_) if wanted is None else wanted[likely]
     tall = page.tall(range(len(page.boxes))) if page.digits.any() else 0.0
     low = len(grey) < min(page.wide, settings.full * tall) and page.wide < WIDEST / settings.tall * tall
     if low and page.one_line():
         return [page.whole()]
-    return list(islice(page.strips(), settings.most))
+    return list(islice(page.strips(wanted), settings.most))
 
 
 class _Page:
@@ -254,8 +270,11 @@ class _Page:
         self.signs, self.scores = found.kinds >= 10, found.scores
         self.slope = voted_slope(self.boxes[self.digits])
 
-    def strips(self) -> Iterator[Strip]:
-        for number, line in enumerate(self.lines()):
+    def strips(self, wanted: NDArray[np.bool_]) -> Iterator[Strip]:
+        number, columns = -1, 0
+        for line in (line for line in self.lines() if wanted[line].any()):
+            if columns >= self.settings.columns:
+                return
             band = self.band(line)
             cells, shown = self.cells(line, *band)
             rules, tall = self.rules(*band), self.tall(shown)
@@ -265,20 +284,24 @@ class _Page:
             own = kept if self.digits[kept].any() else shown
             if cells is not None:  # walls are no rules
                 rules = rules[:0]
-            parts = self.parts(own, rules, self.settings.gap if cells is None else np.inf)
-            for part in parts:
-                at, down = self.path(part, *self.ends(part, rules))
-                own = [k for k in part if self.digits[k]]
-                own_ends = self.left[own].min(), self.right[own].max()
-                first, last = np.searchsorted(at[:, 0], own_ends).tolist()
-                grey = _dark(self.seen(at, down), max(0, first - 2), last + 2)
-                ink = ink_of(grey)
-                plain = np.ones(ink.shape, np.bool_)
-                if cells is not None:
-                    plain = ~self.print(ink, line, at, down, cells)
-                    ink = ink_of(grey, plain)
-                alone = ink_of(grey, plain & self.kept(ink, part, at, down))
-                yield Strip(ink, tuple(part), number, at, down, alone)
+            for parts in self.parts(own, rules, self.settings.gap if cells is None else np.inf):
+                number += 1
+                if columns >= self.settings.columns:
+                    return
+                for part in parts if wanted[list(chain(*parts))].any() else ():
+                    at, down = self.path(part, *self.ends(part, rules))
+                    own = [k for k in part if self.digits[k]]
+                    own_ends = self.left[own].min(), self.right[own].max()
+                    first, last = np.searchsorted(at[:, 0], own_ends).tolist()
+                    grey = _dark(self.seen(at, down), max(0, first - 2), last + 2)
+                    ink = ink_of(grey)
+                    plain = np.ones(ink.shape, np.bool_)
+                    if cells is not None:
+                        plain = ~self.print(ink, line, at, down, cells)
+                        ink = ink_of(grey, plain)
+                    alone = partial(self.alone, grey, ink, plain, part, at, down)
+                    columns += ink.shape[1]
+                    yield Strip(ink, tuple(part), number, at, down, alone)
 
     def lines(self) -> list[list[int]]:
         """`lines_of` digits; a stem of a 7 that is taken for a sign would lead off them."""
@@ -300,7 +323,9 @@ class _Page:
         along = (np.arange(wide) + 0.5) * self.wide / wide
         at = np.stack([along, np.full(wide, (top + foot) / 2)], axis=1)
         down = np.tile((0.0, (foot - top) / ROWS), (wide, 1))
-        return Strip(ink, tuple(np.argsort(self.middle[:, 0], kind="stable").tolist()), 0, at, down, ink)
+        return Strip(
+            ink, tuple(np.argsort(self.middle[:, 0], kind="stable").tolist()), 0, at, down, lambda: ink
+        )
 
     def tall(self, part: Sequence[int]) -> float:
         """Height of the digits of a line."""
@@ -342,21 +367,30 @@ class _Page:
             return None, line
         return step, [k for k in line if own[k] > _OWN[1]]
 
-    def parts(self, line: list[int], rules: Floats, gap: float) -> list[list[int]]:
-        """Cut a line where a gap is wide, and at the widest while it is too long; each part has a digit."""
-        out, todo = [], [line]
+    def parts(self, line: list[int], rules: Floats, gap: float) -> list[list[list[int]]]:
+        """Cut a line where a gap is wide, and at the widest while it is too long; each part has a digit.
+
+        Return lines of parts: one, or if such are ``apart`` one for all that is between two wide gaps.
+        """
+        out, todo, settings, begun = list[list[list[int]]](), [(line, True)], self.settings, False
         while todo:
-            part = todo.pop()
+            part, begins = todo.pop()
+            begun |= begins
             left, right, tall = self.left[part], np.maximum.accumulate(self.right[part]), self.tall(part)
             gaps, long = (left[1:] - right[:-1]) / tall, right[-1] - left.min()
             ruled = np.searchsorted(rules, left[1:]) > np.searchsorted(rules, right[:-1])
-            wide = gaps > np.where(ruled, self.settings.cell, gap)
-            if wide.any() or (len(gaps) and long > (WIDEST / self.settings.tall - 3) * tall):
+            least = gaps.min(initial=np.inf)
+            most = max(gap, settings.even * min(1.0, least)) if least <= gap else gap
+            wide = gaps > np.where(ruled, settings.cell, most)
+            if wide.any() or (len(gaps) and long > (WIDEST / settings.tall - 3) * tall):
                 off = np.abs((left[1:] + right[:-1] - left.min() - right[-1]) / long)
                 k = int((gaps - off + 1e6 * wide).argmax()) + 1  # of equal gaps the one in the middle
-                todo += [part[k:], part[:k]]
+                todo += [(part[k:], settings.apart and bool(wide[k - 1])), (part[:k], False)]
             elif self.digits[part].any():
-                out.append(part)
+                if begun:
+                    out.append([])
+                out[-1].append(part)
+                begun = False
         return out
 
     def ends(self, part: list[int], rules: Floats) -> tuple[float, float]:
@@ -431,8 +465,10 @@ class _Page:
         strokes = cv2.morphologyEx((dark & ~out).astype(np.uint8), cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
         return np.asarray(out & (strokes == 0))
 
-    def kept(self, ink: Ink, part: Sequence[int], at: Floats, down: Floats) -> NDArray[np.bool_]:
-        """Where a strip's marks are, and strokes of which most is there, (48, w)."""
+    def alone(
+        self, grey: Grey, ink: Ink, plain: NDArray[np.bool_], part: list[int], at: Floats, down: Floats
+    ) -> Ink:
+        """`Strip.alone`: where its marks are, and strokes of which most is there, if that is ``plain``."""
         import cv2
 
         low = 1.3 * self.tall(part)
@@ -442,7 +478,7 @@ class _Page:
         most = np.bincount(strokes.ravel(), inside.ravel() - 0.5, count) > 0
         most[0] = False
         near = np.asarray(cv2.dilate(most[strokes].astype(np.uint8), np.ones((3, 3), np.uint8)), np.uint8)
-        return np.asarray((inside | near) > 0)
+        return ink_of(grey, plain & ((inside | near) > 0))
 
     def seen(self, middle: Floats, down: Floats, rows: int = ROWS) -> Grey:
         """Greys along a strip, see `Strip`, (rows, w); beyond the page lies what is at its edge."""
