@@ -101,8 +101,8 @@ class Announcer:
             if not track.complete or (last and bare(last.text) == track.bare) or not allows(text):
                 continue
             sure = track.evidence >= rules.evidence
-            likely = track.evidence >= 0 and track.lasting >= rules.lasting
-            if not sure and likely and track.steady >= rules.long:
+            likely = all(char.place >= 0.5 for char in track.chars if char.char.isdigit())
+            if not sure and likely and track.steady >= rules.long and track.lasting >= rules.lasting:
                 sure = all(one.evidence < rules.evidence for one in tracks if one is not track)
             if not sure or p < rules.min_p:
                 continue
