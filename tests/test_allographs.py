@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from neocog.learning.allographs import allograph, any_allograph, styles_of
-from neocog.learning.strokes import fitted, written
+from neocog.learning.drawing.glyphs import allograph, any_allograph, styles_of
+from neocog.learning.drawing.marks import written
 from neocog.network.engine import Engine
 from neocog.network.model import load_model
 from neocog.vision.normalise import normalise
@@ -31,7 +31,7 @@ def test_the_shipped_models_read_nearly_all_styles(name: str) -> None:
     rng, each = np.random.default_rng(5), 12
     styles = [(d, k) for d in range(10) for k in range(styles_of(d)) if (d, k) != (1, 0)]
     digits = np.stack([
-        normalise(written(fitted([line.astype(float) for line in allograph(*style, rng)]), rng))
+        normalise(written(allograph(*style, rng), rng))
         for style in styles for _ in range(each)
     ])  # fmt: skip
     best = Engine(load_model(name)).recognise(digits).score[:, :10].argmax(axis=1)

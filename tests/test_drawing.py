@@ -10,8 +10,9 @@ import cv2
 import numpy as np
 import pytest
 
-from neocog.learning.allographs import styles_of
 from neocog.learning.drawing import line
+from neocog.learning.drawing.glyphs import styles_of
+from neocog.learning.drawing.hand import Hand
 from neocog.learning.drawing.hands import (
     HELD_PAGES,
     HELD_STYLES,
@@ -21,7 +22,7 @@ from neocog.learning.drawing.hands import (
     own_lines,
     real_lines,
 )
-from neocog.learning.drawing.line import Hand, draw_line
+from neocog.learning.drawing.line import Row, draw_line
 from neocog.learning.drawing.texts import KINDS, any_text
 from neocog.network.lines import ALPHABET
 from neocog.serve.corrections import Corrections
@@ -106,7 +107,7 @@ def test_texts_are_of_their_kind() -> None:
             assert re.search(r"\d", text)
             assert text == text.strip()
     rng = np.random.default_rng(0)
-    assert set("".join(any_text(rng) for _ in range(2000))) == set(ALPHABET)
+    assert set("".join(any_text(rng) for _ in range(2000))) == {*ALPHABET, "÷"}
 
 
 def test_a_line_follows_from_its_seed(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,25 +124,25 @@ def test_a_line_follows_from_its_seed(hands: Hands, monkeypatch: pytest.MonkeyPa
     assert all(draw_line(hands, np.random.default_rng(seed), negatives=False)[1] for seed in range(6))
 
 
-def written(hands: Hands, seed: int, text: str, **how: bool) -> line._Line:
+def written(hands: Hands, seed: int, text: str, **how: bool) -> Row:
     """A line by a hand whose digits are whole pictures."""
     hand = Hand(hands, np.random.default_rng(seed))
     hand.by_pen, hand.in_style, hand.pen = False, False, replace(hand.pen, grain=0.0)
     hand.pictures, hand.level, hand.soft = hands.sets["mnist"], 0.4, 4.0
     hand.own = hand.pictures.every
-    out = line._Line(hand, len(text))
-    assert out.write(text, letters=False, **how)
+    out = Row(hand)
+    assert out.write(text, **how)
     return out
 
 
 def test_characters_stand_from_left_to_right(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
-    at, put = [], line._Line._put
+    at, put = [], Row._put
 
-    def told(self: line._Line, cover: np.ndarray, column: int, row: int) -> bool:
+    def told(self: Row, char: str, cover: np.ndarray, column: int, row: int) -> bool:
         at.append(column + float(np.flatnonzero(cover.max(0) > 0.3).mean()))
-        return put(self, cover, column, row)
+        return put(self, char, cover, column, row)
 
-    monkeypatch.setattr(line._Line, "_put", told)
+    monkeypatch.setattr(Row, "_put", told)
     for seed in range(8):
         written(hands, seed, "12.50-3/4 07")
         assert at == sorted(at)
@@ -152,7 +153,7 @@ def test_characters_stand_from_left_to_right(hands: Hands, monkeypatch: pytest.M
 def test_digits_touch_only_if_they_may(hands: Hands) -> None:
     blots: dict[bool, set[int]] = {}
     for touching in (False, True):
-        fields = [written(hands, seed, "2013689", touching=touching).field for seed in range(24)]
+        fields = [written(hands, seed, "2013689", touching=touching).field() for seed in range(24)]
         blots[touching] = {cv2.connectedComponents((ink > 0.35).astype(np.uint8))[0] - 1 for ink in fields}
     assert blots[False] == {7}
     assert min(blots[True]) < 7

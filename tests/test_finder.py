@@ -10,17 +10,21 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from neocog.errors import InputError, ModelError
+from neocog.errors import ModelError
+from neocog.learning.drawing.canvas import SIGN, Canvas
+from neocog.learning.drawing.glyphs import SCRIPTS, Face, Running
+from neocog.learning.drawing.hand import Hand
+from neocog.learning.drawing.hands import Hands, load_hands
+from neocog.learning.drawing.layouts import LAYOUTS, write_number
+from neocog.learning.drawing.page import any_style, draw_page, faces_of
+from neocog.learning.drawing.paper import card_on
+from neocog.learning.drawing.pen import Pen
+from neocog.learning.drawing.strokes import trace
 from neocog.learning.finder.boxes import compared
-from neocog.learning.strokes import trace
-from neocog.learning.teacher.bank import GLYPHS, SOURCES, Bank, build_bank, last_fifth, load_bank
-from neocog.learning.teacher.canvas import Canvas, any_hand
-from neocog.learning.teacher.page import any_style, draw_page
-from neocog.learning.teacher.paper import card_on
-from neocog.learning.teacher.pen import Pen
 from neocog.network.registry import find_model
 from neocog.vision.crops import digit_of_box
 from neocog.vision.finder import (
+    SIGNS,
     FinderSettings,
     Finding,
     _read,
@@ -44,29 +48,8 @@ def seven() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def bank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    strokes = trace(seven())
-    points = np.concatenate(strokes)
-    cuts = np.cumsum([0, *map(len, strokes)])
-    count = 4
-    made = Bank(
-        points=np.concatenate([points * 1000 / 84] * count).astype(np.int16),
-        stroke_start=np.concatenate(
-            [cuts[:-1] + k * cuts[-1] for k in range(count)] + [[count * cuts[-1]]]
-        ).astype(np.int32),
-        sample_start=(np.arange(count + 1) * len(strokes)).astype(np.int32),
-        labels=np.full(count, 7, np.uint8),
-        sources=np.array([0, 1, 0, 1], np.uint8),
-        held=np.array([False, False, True, True]),
-        scans=np.stack([seven()] * 2),
-        scan_labels=np.array([7, 7], np.uint8),
-        scan_held=np.array([False, True]),
-        glyphs=np.full(len(GLYPHS) * 12, 255, np.uint8),
-        glyph_box=np.array([[k * 12, 4, 3, 2] for k in range(len(GLYPHS))], np.int32),
-    )
-    path = tmp_path_factory.mktemp("bank") / "bank.npz"
-    made.save(path)
-    return path
+def hands(hands_dir: Path) -> Hands:
+    return load_hands(hands_dir)
 
 
 def test_a_traced_scan_keeps_its_form() -> None:
@@ -77,43 +60,27 @@ def test_a_traced_scan_keeps_its_form() -> None:
     assert np.ptp(whole[:, 1]) == pytest.approx(3 * 20, abs=8)
 
 
-def test_the_last_fifth_of_the_writers_is_held_back() -> None:
-    held = last_fifth(["b", "b", "a", "c", "d", "e", "e"])
-    assert held.tolist() == [False] * 5 + [True] * 2
-    assert last_fifth(["one"] * 10).tolist() == [False] * 8 + [True] * 2
-
-
-def test_a_bank_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=SOURCES[0]):
-        build_bank(tmp_path)
-    (tmp_path / "bank.npz").write_bytes(b"no")
-    with pytest.raises(InputError, match="stroke file"):
-        load_bank(tmp_path / "bank.npz")
-
-
-def test_pages_follow_from_seed_and_variation(bank: Path) -> None:
-    known = load_bank(bank)
+def test_pages_follow_from_seed_and_variation(hands: Hands) -> None:
     for seed in range(25):
-        page = draw_page(known, seed, side=128)
-        again = draw_page(known, seed, side=128)
+        page = draw_page(hands, faces_of(), seed, side=128)
+        again = draw_page(hands, faces_of(), seed, side=128)
         assert page.image.tobytes() == again.image.tobytes()
         assert page.marks.tobytes() == again.marks.tobytes()
         assert page.image.shape == (128, 128)
         assert (page.marks[:, 1:3] >= 0).all()
         assert (page.marks[:, 1:3] <= page.extent[::-1]).all()
-    other = draw_page(known, 3, 1, side=128)
-    assert other.image.tobytes() != draw_page(known, 3, side=128).image.tobytes()
+    other = draw_page(hands, faces_of(), 3, 1, side=128)
+    assert other.image.tobytes() != draw_page(hands, faces_of(), 3, side=128).image.tobytes()
 
 
-def test_a_fifth_of_pages_carries_no_digit(bank: Path) -> None:
-    known = load_bank(bank)
-    labels = [draw_page(known, seed, side=128).marks[:, 0] for seed in range(150)]
+def test_a_fifth_of_pages_carries_no_digit(hands: Hands) -> None:
+    labels = [draw_page(hands, faces_of(), seed, side=128).marks[:, 0] for seed in range(150)]
     without = sum(not ((each >= 0) & (each < 10)).any() for each in labels)
     assert 0.2 * 150 <= without <= 0.55 * 150
     assert any((each >= 10).any() for each in labels)
 
 
-def test_a_card_is_shown_with_what_lies_around_it(bank: Path) -> None:
+def test_a_card_is_shown_with_what_lies_around_it(hands: Hands) -> None:
     rng, size = np.random.default_rng(0), 128
     for _ in range(20):
         image, under = np.full((size, size), 200, np.float32), np.full((size, size), 50, np.float32)
@@ -122,7 +89,7 @@ def test_a_card_is_shown_with_what_lies_around_it(bank: Path) -> None:
         assert image[65, 64] == 200
         assert image[2, 2] < 60
     seeds = [s for s in range(300) if any_style(np.random.default_rng([s, 0])).layout == "card"]
-    pages = [draw_page(load_bank(bank), seed, side=size) for seed in seeds]
+    pages = [draw_page(hands, faces_of(), seed, side=size) for seed in seeds]
     assert 10 <= len(seeds) <= 60
     assert sum(bool((page.marks[:, 0] >= 0).any()) for page in pages) > len(pages) / 2
     for page in pages:
@@ -131,28 +98,49 @@ def test_a_card_is_shown_with_what_lies_around_it(bank: Path) -> None:
         assert (y + high / 2 <= page.extent[0]).all()
 
 
-def test_a_writer_has_a_style_of_a_digit(bank: Path) -> None:
-    canvas = Canvas(np.full((128, 128), 220, np.float32), load_bank(bank), np.random.default_rng(0))
-    plain = any_hand(canvas.bank, canvas.rng, held=False)
-    plain = replace(plain, slant=0.0, turn=0.0, unsteady=0.0, bow=np.zeros((3, 2), np.float32))
-    for styles in ({}, {7: 0}):  # a seven with a bar, which those of the bank have not
-        canvas.digit(7, 64, 64, 60, replace(plain, styles=styles, scans=plain.scans[:0]), Pen(0.1, 1))
-        assert canvas.marks[-1][0] == 7
-        inked = np.ptp(np.flatnonzero((canvas.image[64:76] < 100).any(axis=0)))
-        assert (inked > 20) == bool(styles)
-        canvas.image[:] = 220
+@pytest.mark.parametrize("turn", [0.0, 0.7])
+def test_marks_are_where_their_ink_is(hands: Hands, turn: float) -> None:
+    for seed in range(8):
+        canvas = Canvas(np.full((256, 256), 220, np.float32), np.random.default_rng(seed), turn=turn)
+        hand = Hand(hands, canvas.rng, pen=Pen(0.1, 0.9))
+        write_number(canvas, hand, 30, "3,07", canvas.wide / 2 - 40, canvas.high / 2)
+        assert [mark[0] for mark in canvas.marks] == [3, SIGN + SIGNS.index(","), 0, 7]
+        paper = canvas.image.copy()
+        for _, left, top, wide, high in canvas.marks:
+            assert canvas.image[int(top) : int(top + high), int(left) : int(left + wide)].min() < 120
+            paper[int(top) - 2 : int(top + high) + 2, int(left) - 2 : int(left + wide) + 2] = 220
+        assert (paper < 120).mean() < 0.005
 
 
 @pytest.mark.parametrize("sign", "/,")
-def test_a_slash_and_a_comma_are_drawn_whole(bank: Path, sign: str) -> None:
-    canvas = Canvas(np.full((128, 128), 220, np.float32), load_bank(bank), np.random.default_rng(0))
-    hand = any_hand(canvas.bank, canvas.rng, held=False)
-    for _ in range(20):
-        canvas.shape(sign, 40, 64, 40, hand, Pen(0.1, 0.9))
-    highs = np.array([high for *_, high in canvas.marks]) / 40
-    least, most = (0.95, 1.9) if sign == "/" else (0.1, 0.7)
-    assert (least < highs).all()
-    assert (highs < most).all()
+def test_a_slash_and_a_comma_are_drawn_whole(hands: Hands, sign: str) -> None:
+    highs = [
+        len(Hand(hands, np.random.default_rng(seed)).character(sign, 40).cover) / 40 for seed in range(20)
+    ]
+    least, most = (0.9, 2.1) if sign == "/" else (0.15, 0.9)
+    assert least < min(highs)
+    assert max(highs) < most
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_keeps_to_its_kind_at_every_size(hands: Hands, name: str) -> None:
+    found = 0
+    for seed, high in enumerate((9, 20, 60, 200) * 2):
+        image, rng = np.full((160, 224), 220, np.float32), np.random.default_rng(seed)
+        canvas = Canvas(image, rng, faces_of(), turn=0.1 * seed)
+        LAYOUTS[name][0](canvas, Hand(hands, rng), high)
+        assert np.isfinite(canvas.image).all()
+        found += sum(label >= 0 for label, *_ in canvas.marks)
+    assert (found > 0) == (name not in ("letters", "music", "scribbles", "nothing"))
+
+
+def test_words_of_every_script_are_strokes() -> None:
+    face = Face()
+    for name in face.scripts:
+        assert all(len(face.strokes(letter)) for letter in SCRIPTS[name] if letter not in "il")
+    whole = np.concatenate(Running(np.random.default_rng(0)).word("jelly"))
+    assert whole[:, 1].min() < -0.6
+    assert whole[:, 1].max() > 0.2
 
 
 def test_sizes_end_where_the_whole_picture_is_small() -> None:
@@ -459,14 +447,14 @@ def test_what_is_learned_while_ways_are_tried_is_forgotten() -> None:
         assert all(map(torch.equal, mine, others)), len(mine)
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_weights(bank: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_goes_on_to_the_same_weights(hands_dir: Path, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from neocog.errors import UsageError
     from neocog.learning.finder import training
 
     torch.set_num_threads(1)
     given = training.FinderTraining(chunk=8, chunks=2, passes=1, batch=4, side=64, validation=4, seed=3)
-    whole = training.train_finder(bank, tmp_path / "a", given, workers=1, tell=lambda _: None)
+    whole = training.train_finder(hands_dir, tmp_path / "a", given, workers=1, tell=lambda _: None)
 
     class Stopped(Exception):
         pass
@@ -475,10 +463,11 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(bank: Path, tmp_path
         raise Stopped
 
     with pytest.raises(Stopped):
-        training.train_finder(bank, tmp_path / "b", given, workers=1, tell=stop)
-    again = training.train_finder(bank, tmp_path / "b", given, workers=1, tell=lambda _: None)
+        training.train_finder(hands_dir, tmp_path / "b", given, workers=1, tell=stop)
+    training.train_finder(hands_dir, tmp_path / "b", given, workers=1, minutes=0, tell=lambda _: None)
+    again = training.train_finder(hands_dir, tmp_path / "b", given, workers=1, tell=lambda _: None)
     for one, other in zip(whole.state_dict().values(), again.state_dict().values(), strict=True):
         assert torch.equal(one, other)
     assert (tmp_path / "a" / "curves.json").read_text() == (tmp_path / "b" / "curves.json").read_text()
     with pytest.raises(UsageError, match="rate"):
-        training.train_finder(bank, tmp_path / "b", replace(given, rate=1.0), workers=1)
+        training.train_finder(hands_dir, tmp_path / "b", replace(given, rate=1.0), workers=1)

@@ -17,9 +17,9 @@ from neocog.learning import finetune, selforganise  # noqa: E402
 from neocog.learning.augment import augment  # noqa: E402
 from neocog.learning.checkpoint import id_of  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
+from neocog.learning.drawing.marks import HELD, KINDS, negatives  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
 from neocog.learning.mix import Mix  # noqa: E402
-from neocog.learning.negatives import HELD, KINDS, negatives  # noqa: E402
 from neocog.learning.recipes import STARTS, recipe_of, score, start_model  # noqa: E402  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings, augmentation  # noqa: E402
 from neocog.learning.trainable import Trainable  # noqa: E402

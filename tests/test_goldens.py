@@ -26,18 +26,17 @@ import typer
 
 from neocog import Reader
 from neocog.cli import app
-from neocog.learning.marks import KINDS
+from neocog.learning.drawing.bank import drawn_lines
+from neocog.learning.drawing.hands import load_hands
+from neocog.learning.drawing.marks import KINDS, negatives, variants
+from neocog.learning.drawing.page import draw_page, faces_of
 from neocog.learning.mix import Mix
-from neocog.learning.negatives import negatives
-from neocog.learning.teacher.bank import GLYPHS, Bank
-from neocog.learning.teacher.page import draw_page
-from neocog.learning.variants import variants
 from neocog.network.registry import FINDER, find_model
 from neocog.vision.crops import cut_out
 from neocog.vision.decode import decode
 from neocog.vision.finder import LONG_SIDE, find
 from neocog.vision.finder_model import LazyFinder, load_finder
-from tests.support import STROKES, run
+from tests.support import run, write_hands
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests/golden"
@@ -144,31 +143,15 @@ def outputs() -> Any:
     return {form: run(*words, form, *PICTURES[: 1 if form == "alto" else None]).stdout for form in forms}
 
 
-def bank() -> Bank:
-    """Pen paths of ten digits by two writers, one of them held back, and scans."""
-    paths = [np.array(path.replace(",", " ").split(), float).reshape(-1, 2) * 10
-             for digit in "0123456789" for path in STROKES[digit]] * 2  # fmt: skip
-    counts = [len(STROKES[digit]) for digit in "0123456789"] * 2
-    digits, labels = (array[::5] for array in fixed_digits())
-    return Bank(
-        points=np.concatenate(paths).astype(np.int16),
-        stroke_start=np.cumsum([0, *map(len, paths)]).astype(np.int32),
-        sample_start=np.cumsum([0, *counts]).astype(np.int32),
-        labels=np.tile(np.arange(10), 2).astype(np.uint8), sources=np.tile([0, 1], 10).astype(np.uint8),
-        held=np.arange(20) >= 10, scans=digits, scan_labels=labels.astype(np.uint8),
-        scan_held=np.arange(len(digits)) % 2 == 1, glyphs=np.full(len(GLYPHS) * 12, 255, np.uint8),
-        glyph_box=np.array([[k * 12, 4, 3, 2] for k in range(len(GLYPHS))], np.int32),
-    )  # fmt: skip
-
-
 def drawn() -> Any:
     """Digests of what the generators draw, by seed."""
     digits, labels = fixed_digits()
-    strokes, mix = bank(), Mix.of(digits, labels)
-    found: dict[str, list[str]] = {"teacher": [], "marks": [], "variants": []}
+    hands, mix = load_hands(write_hands(Path("hands"))), Mix.of(digits, labels)
+    found: dict[str, list[str]] = {"pages": [], "lines": [], "marks": [], "variants": []}
     for seed in SEEDS:
-        page = draw_page(strokes, seed, side=128)
-        found["teacher"].append(digest(page.image, page.marks))
+        page = draw_page(hands, faces_of(), seed, side=128)
+        found["pages"].append(digest(page.image, page.marks))
+        found["lines"].append(digest(*(line for line, _ in drawn_lines(Path("hands"), 4, seed=seed))))
         found["marks"].append(digest(*negatives(len(KINDS), digits, labels, seed=seed)[:2]))
         found["variants"].append(digest(*variants(20, mix, seed=seed)))
     return found
@@ -200,8 +183,7 @@ def finder_trained() -> Any:
 
     torch.set_num_threads(1)
     settings = FinderTraining(chunk=20, chunks=5, passes=2, batch=4, side=64, validation=4, seed=3)
-    bank().save(Path("bank.npz"))
-    train_finder(Path("bank.npz"), Path("run"), settings, workers=1, tell=lambda _: None)
+    train_finder(write_hands(Path("hands")), Path("run"), settings, workers=1, tell=lambda _: None)
     rows = json.loads(Path("run/curves.json").read_text())
     return [row["loss"] for row in rows if "loss" in row]
 

@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 from neocog.learning import lines  # noqa: E402
 from neocog.learning.checkpoint import load_checkpoint  # noqa: E402
 from neocog.learning.drawing import photo  # noqa: E402
+from neocog.learning.trainable import Response  # noqa: E402
 from tests.test_learning_command import assert_refused  # noqa: E402
 
 TINY = {"steps": 6, "columns": 1024, "kept": 2, "fresh": 80.0, "validation": 8, "inner": 8}
@@ -65,12 +66,12 @@ def test_slopes_of_s_cells() -> None:
     given = (e + 0.2, v, torch.tensor([0.1, 0.2, 0.3]).double(), torch.tensor(0.7).double())
     for values in given:
         values.requires_grad_()
-    assert torch.autograd.gradcheck(lambda *each: lines.Response.apply(*each, 1e-3), given)
+    assert torch.autograd.gradcheck(lambda *each: Response.apply(*each, 1e-3), given)
     layer = network().s[1].double()
     layer.threshold.data -= 1.0  # so that more responds
     u = torch.rand(1, layer.direction.shape[1], 9, 12, dtype=torch.float64, generator=rng) ** 4
     slopes = []
-    for respond in (layer, partial(lines.s_cells, layer, padding=layer.padding)):
+    for respond in (lambda u: layer(u, rectified=False).relu(), layer):
         out = respond(u)
         assert (out > 0).double().mean() > 0.1
         (out * torch.arange(out.numel()).reshape(out.shape).sin()).sum().backward()

@@ -10,28 +10,15 @@ from experiments.reading.measure import faults, placed, summary
 from experiments.reading.sets import samples
 from neocog.cli.learn import _fonts
 from neocog.errors import InputError, NeocogError, UsageError
-from neocog.learning.teacher import bank, layouts
+from neocog.learning.drawing import glyphs
 from neocog.reading.records import DigitReading, PageReading
 from tests import support
 
-FORMATS = """
-#/##/## ##/#/#### #.#.#### ##.#.## ####/##/## ####.##.## #-##-#### ##-##-#### ##.###,## #.###.###,## #,###.##
--#,### +###,# ####,## ###.## =##,## #,##- -### #:## #:##:## ##:##-##:## ##:##+# ##:##,#
-"""
-"""How dates, amounts and times of the frozen pages are written; # is a digit."""
-CELLS = "rounded circles brackets underscores ticks double shaded heavy captioned corners dots slanted"
-"""The layouts of the frozen forms."""
-
 
 def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
-    folder = Path(layouts.__file__).parent
-    text = "".join(file.read_text() for file in folder.glob("*.py"))
-    assert not [word for word in ("experiments", "conditions", "putText", "load_default")
-                if word in text]  # fmt: skip
-    assert not set(FORMATS.split()) & set(layouts.FORMATS)
-    assert not [name for name in CELLS.split() if f'"{name}"' in text]
-    assert not {"crohme", "ardis", "unipen", "orand", "minichazer", "usps"} & set(bank.SOURCES)
-    for face in bank.FACES:
+    text = "".join(file.read_text() for file in Path(glyphs.__file__).parent.glob("*.py"))
+    assert not [word for word in ("crohme", "ardis", "unipen", "orand", "minichazer", "usps") if word in text]
+    for face in glyphs.FACES:
         (tmp_path / f"{face}.ttf").touch()
         with pytest.raises(UsageError, match="held out"):
             _fonts(str(tmp_path))

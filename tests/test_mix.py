@@ -10,9 +10,10 @@ import pytest
 from neocog.errors import InputError, UsageError
 from neocog.learning.calibrate import best_temperature
 from neocog.learning.datasets import open_digits
+from neocog.learning.drawing.marks import written
+from neocog.learning.drawing.strokes import FILE, read_strokes
 from neocog.learning.formats import Digits
 from neocog.learning.mix import Hand, Mix, open_mix
-from neocog.learning.strokes import FILE, read_strokes, written
 from tests.support import digits_of, write_digits
 
 LABELS = np.tile(np.arange(10), 6)

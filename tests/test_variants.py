@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from neocog.learning.datasets import open_digits
+from neocog.learning.drawing.marks import variants
 from neocog.learning.mix import Hand, Mix
-from neocog.learning.variants import _crowded, _uneven, variants
 
 
 def test_variants_are_seeded_digits_of_all_kinds() -> None:
@@ -28,18 +28,6 @@ def test_no_ink_and_nothing_but_ink_are_taken(ink: int, count: int) -> None:
     assert made.shape == (count, 28, 28)
     assert labels.dtype == np.int64
     assert set(labels) <= set(range(10))
-
-
-@pytest.mark.parametrize("dark", [0.0, 0.2, 0.51, 1.0])
-def test_ink_that_runs_dry_leaves_a_digit(dark: float) -> None:
-    thin = np.zeros((96, 96), np.float32)
-    thin[20:70, 48] = dark
-    digit = np.full((28, 28), 200, np.uint8)
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        seen = _crowded(_uneven(thin, rng), digit, rng)
-        assert np.isfinite(seen).all()
-        assert seen.max() >= min(dark, 0.5)
 
 
 def test_some_are_drawn() -> None:

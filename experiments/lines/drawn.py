@@ -48,13 +48,15 @@ def main(
     lines = [
         (line, kind)
         for k, kind in enumerate(kinds)
-        for line in drawn_lines(data, each, seed=seed + k, held=True, kind=kind, negatives=kind is None)
+        for line in drawn_lines(
+            data, each, seed=seed + k, held=True, kind=kind, negatives=kind is None, ink=not hard
+        )
     ]
     for at in range(0, len(lines), 32):
         some = lines[at : at + 32]
         x, widths, texts = batch_of([line for line, _ in some], "cpu")
-        ink, wide = photo.warped(x / 255, widths, int(widths.max()) + 32, rng)
-        grey = photo.camera(photo.on_paper(ink, rng), rng) if hard else scanned(ink, rng)
+        x, wide = photo.warped(x, widths, int(widths.max()) + 32, rng)
+        grey = x if hard else scanned(x / 255, rng)
         for k, (text, (_, kind)) in enumerate(zip(texts, some, strict=True)):
             name = f"{at + k:05}.png"
             cv2.imwrite(str(out / name), grey[k, 0, :, : wide[k]].numpy().round().astype(np.uint8))

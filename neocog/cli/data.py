@@ -58,7 +58,7 @@ def make_pages(
     They have shadows, folds, ruled paper, blur and so on; many are as hard to read as those that the finder
     learns from. Empty pages are drawn only if --conditions has "empty".
     """
-    from neocog.learning.made import known_conditions, pen_digits, write_pages
+    from neocog.learning.drawing.made import known_conditions, pen_digits, write_pages
 
     names = known_conditions([name for name in conditions.split(",") if name])
     pens = pen_digits(digits, tell=tell)

@@ -1,6 +1,5 @@
 """``neocog train``: a model from labelled digits, the finder of digits, or a reader of lines."""
 
-import hashlib
 import os
 import sys
 from dataclasses import replace
@@ -27,7 +26,7 @@ SPLITS = ("learning", "train")
 USUALLY = Settings()
 _PANEL = "Recipes by gradient"
 #: Options that a finder, and a reader of lines, have a use for.
-_OF_A_FINDER = "finder fonts chunks data output seed device checkpoints start"
+_OF_A_FINDER = "finder fonts chunks data output seed minutes device checkpoints start"
 _OF_LINES = "lines steps data output seed minutes device checkpoints start precision"
 #: Options of one of these alone.
 _ALONE = {"fonts": "--finder", "chunks": "--finder", "steps": "--lines"}
@@ -72,7 +71,9 @@ Changes = _gradient(
 Checkpoints = _gradient(
     "--checkpoints", "FOLDER", "Folder for checkpoints and curves; the same command resumes from it."
 )
-Minutes = _gradient("--minutes", "N", "Train for so many minutes; with --lines, stop then, the run kept.")
+Minutes = _gradient(
+    "--minutes", "N", "Train for so many minutes; with --lines or --finder, stop then, the run kept."
+)
 Lean = _gradient(
     "--lean", "BONUS",
     "Bonus for the logit of 'no digit' in training; a larger one makes the planes for it respond less.",
@@ -88,9 +89,9 @@ Marks = _gradient(
 Last = _gradient("--last", None, "Keep the last network, not the best on validation digits.")
 Finder = option(
     "--finder", "wide",
-    "Train the digit finder instead, on synthetic pages written with the strokes and scans of --data (a "
-    "folder with mnist and hands/free): a convolutional network of 294 000 weights. --start continues from "
-    "the run.safetensors of another run.",
+    "Train the digit finder instead, on pages drawn with the digits of --data (a folder with mnist, "
+    "hands/free and lines/free): a convolutional network of 294 000 weights. --start continues from the "
+    "run.safetensors of another run.",
 )  # fmt: skip
 Chunks = option("--chunks", "N", "Chunks of 4 096 pages that a finder learns from.", min=1)
 Lines = option(
@@ -142,7 +143,8 @@ def train(
     run: dict[str, Any] = {"seed": seed, "folder": checkpoints, "start": start}
     if finder is not None:
         folder = _only("--finder", _OF_A_FINDER, given, data)
-        _learn_finder(finder, folder, *_where(output, device, "--finder"), chunks=chunks, fonts=fonts, **run)
+        places = _where(output, device, "--finder")
+        _learn_finder(finder, folder, *places, chunks=chunks, minutes=minutes, fonts=fonts, **run)
         return
     if precision not in ("fp16", "fp32"):
         raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
@@ -292,12 +294,11 @@ def _only(what: str, used: str, given: list[Any], sets: list[str]) -> Path:
 
 
 def _learn_finder(
-    front: str, data: Path, place: str, device: str, *, seed: int, chunks: int,
+    front: str, data: Path, place: str, device: str, *, seed: int, chunks: int, minutes: float | None,
     folder: str | None, fonts: str | None, start: str | None,
 ) -> None:  # fmt: skip
-    """Train a finder and write its file; a run in ``folder`` goes on where it stopped."""
+    """Train a finder and write its file as it is then; a run in ``folder`` goes on where it stopped."""
     from neocog.learning.finder.training import FinderTraining, train_finder
-    from neocog.learning.teacher.bank import build_bank
     from neocog.network.parallel import cores
     from neocog.vision.finder_model import load_finder, save_finder
 
@@ -306,18 +307,14 @@ def _learn_finder(
     if start is not None and not Path(start).is_file():
         raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
     runs = Path(folder or Path(place).with_suffix(".run"))
-    sources = hashlib.sha256(f"{data.resolve()} {fonts}".encode()).hexdigest()[:8]
-    bank = runs / f"bank-{sources}.npz"
-    if not bank.is_file():
-        _say("tracing the strokes of the scanned digits, once")
-        runs.mkdir(parents=True, exist_ok=True)
-        build_bank(data, fonts=_fonts(fonts)).save(bank)
     usual, cuda = FinderTraining(), device == "cuda"
     settings = replace(
         usual, seed=seed, chunks=chunks, start=start, rate=usual.rate * (_GENTLER if start else 1)
     )
     workers = cores() if cuda else max(1, cores() // 2)
-    graph = train_finder(bank, runs, settings, device=device, workers=workers, tell=_say).graph()
+    graph = train_finder(
+        data, runs, settings, fonts=_fonts(fonts), device=device, workers=workers, minutes=minutes, tell=_say
+    ).graph()
     card = {"front": front, "seed": seed, "chunks": chunks, "start": start}
     save_finder(Path(place), graph.nodes, graph.tensors, card)
     print(f"{place}  {load_finder(place).id}  {os.path.getsize(place):,} bytes")
@@ -344,7 +341,7 @@ def _learn_lines(
 
 
 def _fonts(fonts: str | None) -> list[Path]:
-    from neocog.learning.teacher.bank import FACES
+    from neocog.learning.drawing.glyphs import FACES
 
     if fonts is None:
         return []
@@ -353,5 +350,7 @@ def _fonts(fonts: str | None) -> list[Path]:
         raise UsageError(f"--fonts {fonts}: holds no .ttf or .otf file")
     for file in found:
         if file.stem in FACES:
-            raise UsageError(f"--fonts {fonts}: {file.name} is held out for measuring (teacher/bank.py)")
+            raise UsageError(
+                f"--fonts {fonts}: {file.name} is held out for measuring (learning/drawing/glyphs.py)"
+            )
     return found

@@ -166,7 +166,7 @@ def spread(digits: "Digits", most: int) -> "Digits":
 
 def mark_facts(reader: "Reader", digits: "Digits", count: int) -> tuple[Facts, Confidence]:
     """How many marks of held-out kinds and fonts are read as digits, by kind; and how surely."""
-    from neocog.learning.negatives import negatives
+    from neocog.learning.drawing.marks import negatives
 
     marks, kind, names = negatives(count, digits.images, digits.labels, seed=_MARKS_SEED, held=True)
     answers = answer_digits(reader.engine, marks, batch=reader.batch)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.drawing.marks import negatives
 from neocog.learning.mix import Mix
-from neocog.learning.negatives import negatives
 from neocog.network.decision import Answers, answers, labels_of, of_lone_digits
 from neocog.network.model import Model
 

@@ -24,11 +24,10 @@ from neocog.files import atomic_write
 from neocog.learning.augment import augment
 from neocog.learning.calibrate import best_temperature
 from neocog.learning.checkpoint import check_same, id_of, load_checkpoint, save_checkpoint
+from neocog.learning.drawing.marks import negatives, variants
 from neocog.learning.mix import Mix
-from neocog.learning.negatives import negatives
 from neocog.learning.settings import Settings
 from neocog.learning.trainable import Trainable
-from neocog.learning.variants import variants
 from neocog.network.decision import labels_of
 from neocog.network.model import Model
 from neocog.network.spec import LABELS, REJECT

@@ -37,14 +37,13 @@ from neocog.learning.drawing.bank import (
 from neocog.learning.drawing.hands import THANKS, Rng, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.drawing.line import draw_sign
-from neocog.learning.trainable import SILENT, Contrast, GentleRoot, SCells, profiles_of
+from neocog.learning.trainable import CCells, Contrast, SCells
 from neocog.network.ctc import BLANK, best_path, fit_temperature
-from neocog.network.layers import banded
 from neocog.network.line_engine import LineEngine
 from neocog.network.lines import ALPHABET, BESIDE, MARGIN, ROWS, Head, LineModel, columns, load_lines
 from neocog.network.model import Model, load_model
 from neocog.network.registry import find_model, kind_of
-from neocog.network.spec import REJECT, CSpec
+from neocog.network.spec import REJECT
 from neocog.text import edit_distance, to_json
 
 Tensor = Any
@@ -75,89 +74,6 @@ class LineTraining:
     validation: int = 512  #: held-back lines that a run is measured on
 
 
-class Response(torch.autograd.Function):  # type: ignore[misc]
-    """S-cells (Ikeda eq. 1): max(e - k v, 0) / (v + s) where v is heard; keeps v and the response alone."""
-
-    @staticmethod
-    def forward(ctx: Any, e: Tensor, v: Tensor, silence: Tensor, k: Tensor, silent_below: float) -> Tensor:
-        scale = (v > silent_below) / (v + silence[:, None, None])
-        out = (e - k * v).clamp_(min=0).mul_(scale)
-        ctx.save_for_backward(out, v, silence, k)
-        ctx.kind = e.dtype
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, ...]:
-        out, v, silence, k = ctx.saved_tensors
-        de = slope * (out > 0) / (v + silence[:, None, None])
-        both = de * out
-        dv = -(k * de.sum(1, keepdim=True) + both.sum(1, keepdim=True))
-        return de.to(ctx.kind), dv, -both.sum((0, 2, 3)), -(de.sum(1, keepdim=True) * v).sum(), None
-
-
-def s_cells(layer: SCells, u: Tensor, *, padding: int, mixed: bool = False) -> Tensor:
-    """S-cells over maps of any size, (B, K', H, W) -> (B, K, H', W')."""
-    c, theta, d = layer.c(), layer.threshold.sigmoid(), layer.direction
-    norm = (c * d * d).sum(dim=(1, 2, 3)).clamp(min=1e-12).sqrt()
-    a = d * c / ((1 - theta) * norm)[:, None, None, None]
-    kind = torch.bfloat16 if mixed else u.dtype
-    e = functional.conv2d(u.to(kind), a.to(kind), padding=padding)
-    square = functional.conv2d((u * u).sum(1, keepdim=True), c[None, None], padding=padding)
-    heard = square > SILENT
-    v = torch.where(heard, torch.where(heard, square, 1.0).sqrt(), 0.0)
-    silence = torch.exp(-layer.length) / (theta * layer.q)
-    return Response.apply(e, v, silence, theta / (1 - theta), layer.silent_below)
-
-
-class _Across(torch.autograd.Function):  # type: ignore[misc]
-    """One matrix (W', W) times many maps (N, W, K); its slope is one product, not a sum of N."""
-
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, x: Tensor) -> Tensor:
-        ctx.save_for_backward(matrix, x)
-        return torch.bmm(matrix.expand(len(x), -1, -1), x)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor]:
-        matrix, x = ctx.saved_tensors
-        dx = torch.bmm(matrix.T.expand(len(x), -1, -1), slope)
-        return slope.transpose(0, 1).flatten(1) @ x.transpose(0, 1).flatten(1).T, dx
-
-
-class _CCells(nn.Module):  # type: ignore[misc]
-    """C-cells over maps of any width, as two products with banded matrices; ``across``: stride across."""
-
-    def __init__(self, spec: CSpec, blur: NDArray[np.float32], across: int) -> None:
-        super().__init__()
-        self.profiles = nn.Parameter(torch.tensor(profiles_of(blur), dtype=torch.float32))
-        self.spec, self.across = spec, across
-        self._bases: dict[tuple[int, int], Tensor] = {}
-
-    def _matrix(self, profile: Tensor, size: int, stride: int) -> Tensor:
-        """Blur and pair average along one side: (cells, size)."""
-        spec = self.spec
-        if (size, stride) not in self._bases:
-            taps = np.eye(spec.kernel)
-            basis = np.stack([banded(tap, size, spec.padding, stride) for tap in taps])
-            pair = (np.eye(spec.kernel - 1, spec.kernel) + np.eye(spec.kernel - 1, spec.kernel, 1)) / 2
-            whole = torch.tensor(np.einsum("jk,khw->jhw", pair, basis), dtype=torch.float32)
-            self._bases[size, stride] = whole.to(profile.device)
-        return torch.einsum("j,jhw->hw", profile, self._bases[size, stride])
-
-    def forward(self, u: Tensor) -> Tensor:
-        down = self._matrix(self.profiles[0], u.shape[2], self.spec.stride)
-        across = self._matrix(self.profiles[1], u.shape[3], self.across)
-        x = u.permute(0, 2, 3, 1)  # channels last: no copies
-        count, high, wide, planes = x.shape
-        x = torch.bmm(down.expand(count, -1, -1), x.reshape(count, high, wide * planes))
-        x = _Across.apply(across, x.view(-1, wide, planes))
-        return GentleRoot.apply(x.view(count, len(down), len(across), planes).permute(0, 3, 1, 2))
-
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def constrain(self) -> None:
-        self.profiles.clamp_(min=0)
-
-
 class LineNetwork(nn.Module):  # type: ignore[misc]
     """Strips (B, 1, 48, w), ink 1 -> scores of characters and blank (B, 25, columns). UsageError if it cannot
     learn from such a model.
@@ -176,7 +92,7 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         self.contrast = Contrast(spec.contrast)
         self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, digits.s, strict=True))
         cells = zip(spec.c, digits.blurs, (2, 2, 1), strict=True)
-        self.c = nn.ModuleList(_CCells(*own) for own in cells)
+        self.c = nn.ModuleList(CCells(c, blur, digits.psi, across=stride) for c, blur, stride in cells)
         planes, count = len(digits.labels), BLANK + 1
         own = torch.zeros(count, planes)
         labels = np.where(digits.labels == REJECT, BLANK, digits.labels) if says is None else says
@@ -206,7 +122,7 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         u = self.contrast(u)
         for k, c in enumerate(self.c):
             u = u.contiguous(memory_format=torch.channels_last)
-            u = c(s_cells(self.s[k], u, padding=self.s[k].padding, mixed=self.mixed and k > 0))
+            u = c(self.s[k](u, mixed=self.mixed and k > 0))
         return u
 
     def us4(self, u: Tensor) -> Tensor:
@@ -215,7 +131,7 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         odd = columns % 2
         u = functional.pad(u, (BESIDE, BESIDE + odd, 0, 0))
         apart = torch.cat([u[..., 0::2], u[..., 1::2]]).contiguous(memory_format=torch.channels_last)
-        r = s_cells(self.s[3], apart, padding=0, mixed=self.mixed)
+        r = self.s[3](apart, mixed=self.mixed)
         even, other = r.chunk(2)
         return torch.stack([even, other], -1).flatten(3)[..., :columns]
 
@@ -272,16 +188,16 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         return [{"params": others, "times": 1.0}, {"params": core, "times": settings.core}]
 
 
-Photographed = tuple[Tensor, NDArray[np.int64], list[str]]
+Seen = tuple[Tensor, NDArray[np.int64], list[str]]
 """Strips as the reader sees them, (B, 1, 48, w), their widths and texts."""
 
 
 def batch_of(lines: list[Line], device: str) -> tuple[Tensor, NDArray[np.int64], list[str]]:
-    """Strips (B, 1, 64, w) float32 on a device, their widths, and texts."""
+    """Strips (B, 1, 64, w) float32 on a device, their last columns repeated, their widths, and texts."""
     wide = max(strip.shape[1] for strip, _ in lines)
     block = np.zeros((len(lines), 1, DRAWN, wide), np.uint8)
     for k, (strip, _) in enumerate(lines):
-        block[k, 0, :, : strip.shape[1]] = strip
+        block[k, 0] = np.pad(strip, ((0, 0), (0, wide - strip.shape[1])), mode="edge")
     whole = torch.from_numpy(block)
     if device.startswith("cuda"):
         whole = whole.pin_memory()
@@ -411,7 +327,7 @@ class LineRun:
         return loss.detach()
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def _batch(self, drawn: list[list[Line]]) -> Photographed:
+    def _batch(self, drawn: list[list[Line]]) -> Seen:
         """Strips of this step, all of one class of widths; torch's generator begins anew."""
         settings, real = self.settings, self.real
         rng = np.random.default_rng([settings.seed, self.step, 11])
@@ -422,27 +338,10 @@ class LineRun:
         count = max(8, settings.columns // self.parts // WIDTHS[k] // 8 * 8)
         many = round(count * settings.real) if len(real[k]) > 20 else 0
         lines = [drawn[k][i] for i in rng.integers(0, len(drawn[k]), count - many)]
-        some_real = [real[k][i] for i in rng.integers(0, len(real[k]), many)] if many else []
-        return self._seen(lines, some_real, WIDTHS[k] + 16, rng)
-
-    def _seen(self, lines: list[Line], real: list[Line], columns: int, rng: Rng) -> Photographed:
-        """Drawn and real lines, mixed, as the reader sees them."""
-        device = self.place
-        x, widths, texts = batch_of(lines, device)
-        ink, wide = photo.warped(x / 255, widths, columns, rng)
-        image = photo.on_paper(ink, rng)
-        if real:
-            grey, widths, said = batch_of(real, device)
-            ends = torch.from_numpy(widths).to(device).view(-1, 1, 1, 1)
-            last = (ends - 1).expand(-1, 1, DRAWN, 1)
-            grey = torch.where(torch.arange(grey.shape[3], device=device) < ends, grey, grey.gather(3, last))
-            grey, more = photo.warped(grey, widths, columns, rng, real=True)
-            light = torch.rand(2, len(real), 1, 1, 1, device=device)
-            grey = (grey - 128) * (0.55 + 0.65 * light[0]) + 100 + 50 * light[1]
-            image, wide, texts = torch.cat([image, grey]), np.concatenate([wide, more]), texts + said
-        order = rng.permutation(len(image))
-        image, wide, texts = image[torch.from_numpy(order).to(device)], wide[order], [texts[i] for i in order]
-        return photo.strips(photo.camera(image, rng), wide), wide, texts
+        if many:
+            lines += [real[k][i] for i in rng.integers(0, len(real[k]), many)]
+        strips: Seen = seen(lines, WIDTHS[k] + 16, self.place, rng)
+        return strips
 
     def loss(self, x: Tensor, z: Tensor, widths: NDArray[np.int64], texts: list[str]) -> Tensor:
         """CTC of each line over its characters and two more."""
@@ -454,14 +353,17 @@ class LineRun:
         return (loss / (lengths + 2.0).to(z.device, non_blocking=True)).mean()
 
     @cached_property
-    def held(self) -> list[Photographed]:
-        """Strips of held-back hands, photographed once."""
+    def held(self) -> list[Seen]:
+        """Strips of held-back hands, seen once."""
         lines = drawn_lines(self.data, self.settings.validation, seed=HELD_SEED, held=True)
         lines.sort(key=lambda line: line[0].shape[1])
-        return [photographed(lines[at : at + 64], self.place) for at in range(0, len(lines), 64)]
+        rng = np.random.default_rng(5)
+        torch.manual_seed(5)
+        parts = [lines[at : at + 64] for at in range(0, len(lines), 64)]
+        return [seen(part, part[-1][0].shape[1] * ROWS // DRAWN + 48, self.place, rng) for part in parts]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def score(self, held: list[Photographed]) -> dict[str, float]:
+    def score(self, held: list[Seen]) -> dict[str, float]:
         """Share of held-back lines read exactly, and of their characters wrong, by the best path."""
         self.network.eval()
         right = wrong = count = total = 0
@@ -494,14 +396,11 @@ class LineRun:
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
-def photographed(lines: list[Line], device: str, seed: int = 5) -> Photographed:
-    """Strips of lines as the reader sees them, their widths and texts."""
-    torch.manual_seed(seed)
-    rng = np.random.default_rng(seed)
+def seen(lines: list[Line], columns: int, device: str, rng: Rng) -> Seen:
+    """Strips (B, 1, 48, columns) of lines as the reader sees them, their widths and texts."""
     x, widths, texts = batch_of(lines, device)
-    target = (int(widths.max()) * ROWS // DRAWN + 63) // 32 * 32
-    y, wide = photo.warped(x / 255, widths, target, rng)
-    return photo.strips(photo.camera(photo.on_paper(y, rng), rng), wide), wide, texts
+    x, wide = photo.warped(x, widths, columns, rng)
+    return photo.strips(x, wide), wide, texts
 
 
 def start(name: str, settings: LineTraining, data: Path | None = None, *, device: str = "cpu") -> LineNetwork:

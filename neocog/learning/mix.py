@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
 from neocog.learning.datasets import open_digits, place_of, rows_of_part
+from neocog.learning.drawing.strokes import FILE, Strokes, read_strokes
 from neocog.learning.formats import Digits
-from neocog.learning.strokes import FILE, Strokes, read_strokes
 
 
 @dataclass(frozen=True, slots=True)

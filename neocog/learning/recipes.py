@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from neocog.errors import UsageError
 from neocog.learning import selforganise
 from neocog.learning.calibrate import calibrated
+from neocog.learning.drawing.marks import negatives
 from neocog.learning.mix import Mix
-from neocog.learning.negatives import negatives
 from neocog.learning.selforganise import edge_references
 from neocog.learning.settings import want
 from neocog.network.arrays import to_numpy

@@ -57,6 +57,26 @@ class Contrast(nn.Module):  # type: ignore[misc]
         return functional.threshold(y, self.silence, 0.0)
 
 
+class Response(torch.autograd.Function):  # type: ignore[misc]
+    """S-cells (Ikeda eq. 1): max(e - k v, 0) / (v + s) where v is heard; keeps v and the response alone."""
+
+    @staticmethod
+    def forward(ctx: Any, e: Tensor, v: Tensor, silence: Tensor, k: Tensor, silent_below: float) -> Tensor:
+        scale = (v > silent_below) / (v + silence[:, None, None])
+        out = (e - k * v).clamp_(min=0).mul_(scale)
+        ctx.save_for_backward(out, v, silence, k)
+        ctx.kind = e.dtype
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, ...]:
+        out, v, silence, k = ctx.saved_tensors
+        de = slope * (out > 0) / (v + silence[:, None, None])
+        both = de * out
+        dv = -(k * de.sum(1, keepdim=True) + both.sum(1, keepdim=True))
+        return de.to(ctx.kind), dv, -both.sum((0, 2, 3)), -(de.sum(1, keepdim=True) * v).sum(), None
+
+
 class SCells(nn.Module):  # type: ignore[misc]
     """One layer of S-cells, (B, K', H, W) -> (B, K, H', W') float32."""
 
@@ -76,22 +96,20 @@ class SCells(nn.Module):  # type: ignore[misc]
     def c(self) -> Tensor:
         return self.c_log.exp() * self.c_mask
 
-    def forward(self, u: Tensor, *, rectified: bool = True) -> Tensor:
-        """Respond (Ikeda eq. 1)."""
-        c, theta = self.c(), self.threshold.sigmoid()
-        d = self.direction
+    def forward(self, u: Tensor, *, rectified: bool = True, mixed: bool = False) -> Tensor:
+        """Respond (Ikeda eq. 1), to maps of any size; ``mixed``: products in bfloat16."""
+        c, theta, d = self.c(), self.threshold.sigmoid(), self.direction
         norm = (c * d * d).sum(dim=(1, 2, 3)).clamp(min=1e-12).sqrt()
         a = d * c / ((1 - theta) * norm)[:, None, None, None]
-        silence = torch.exp(-self.length) / (theta * self.q)
-        e = functional.conv2d(u, a, padding=self.padding)
-        energy = (u * u).sum(dim=1, keepdim=True)
-        square = functional.conv2d(energy, c[None, None], padding=self.padding)
+        kind = torch.bfloat16 if mixed else u.dtype
+        e = functional.conv2d(u.to(kind), a.to(kind), padding=self.padding)
+        square = functional.conv2d((u * u).sum(dim=1, keepdim=True), c[None, None], padding=self.padding)
         heard = square > SILENT
         v = torch.where(heard, torch.where(heard, square, 1.0).sqrt(), 0.0)
-        above = e - theta / (1 - theta) * v
+        silence, k = torch.exp(-self.length) / (theta * self.q), theta / (1 - theta)
         if rectified:
-            above = above.relu()
-        return above * (v > self.silent_below) / (v + silence[:, None, None])
+            return Response.apply(e, v, silence, k, self.silent_below)
+        return (e - k * v) * (v > self.silent_below) / (v + silence[:, None, None])
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def constrain(self) -> None:
@@ -111,24 +129,52 @@ class SCells(nn.Module):  # type: ignore[misc]
         )
 
 
-class CCells(nn.Module):  # type: ignore[misc]
-    """C-cells, (B, K, H, W) -> (B, K, H', W'), as two banded products; UsageError if the blur is none."""
+class _Across(torch.autograd.Function):  # type: ignore[misc]
+    """One matrix (W', W) times many maps (N, W, K); its slope is one product, not a sum of N."""
 
-    def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: Psi) -> None:
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(matrix, x)
+        return torch.bmm(matrix.expand(len(x), -1, -1), x)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor]:
+        matrix, x = ctx.saved_tensors
+        dx = torch.bmm(matrix.T.expand(len(x), -1, -1), slope)
+        return slope.transpose(0, 1).flatten(1) @ x.transpose(0, 1).flatten(1).T, dx
+
+
+class CCells(nn.Module):  # type: ignore[misc]
+    """C-cells over maps of any width, as two products with banded matrices; ``across``: stride across.
+
+    (B, K, H, W) -> (B, K, H', W'); UsageError if the blur is no outer product.
+    """
+
+    def __init__(
+        self, spec: CSpec, blur: NDArray[np.float32], psi: Psi, *, across: int | None = None
+    ) -> None:
         super().__init__()
-        self.psi = psi
         self.profiles = nn.Parameter(_float(profiles_of(blur)))
-        taps = np.eye(spec.kernel)
-        basis = np.stack([banded(tap, size, spec.padding, spec.stride) for tap in taps])
-        # blur of kernel - 1 taps, then the average of two neighbours
-        pair = (np.eye(spec.kernel - 1, spec.kernel) + np.eye(spec.kernel - 1, spec.kernel, 1)) / 2
-        self.register_buffer("basis", _float(np.einsum("jk,khw->jhw", pair, basis)))
+        self.spec, self.psi, self.across = spec, psi, across or spec.stride
+        self._bases: dict[tuple[int, int, Any], Tensor] = {}
+
+    def _matrix(self, profile: Tensor, size: int, stride: int) -> Tensor:
+        """Blur of kernel - 1 taps, then the average of two neighbours, along one side: (cells, size)."""
+        spec, key = self.spec, (size, stride, profile.device)
+        if key not in self._bases:
+            basis = np.stack([banded(tap, size, spec.padding, stride) for tap in np.eye(spec.kernel)])
+            pair = (np.eye(spec.kernel - 1, spec.kernel) + np.eye(spec.kernel - 1, spec.kernel, 1)) / 2
+            self._bases[key] = _float(np.einsum("jk,khw->jhw", pair, basis)).to(profile.device)
+        return torch.einsum("j,jhw->hw", profile, self._bases[key])
 
     def forward(self, u: Tensor) -> Tensor:
-        down, across = torch.einsum("pj,jhw->phw", self.profiles, self.basis).unbind(0)
-        y = functional.linear(u.contiguous(), across)  # (B, K, H, W')
-        y = functional.linear(y.transpose(2, 3).contiguous(), down)  # (B, K, W', H')
-        y = y.transpose(2, 3)
+        down = self._matrix(self.profiles[0], u.shape[2], self.spec.stride)
+        across = self._matrix(self.profiles[1], u.shape[3], self.across)
+        x = u.permute(0, 2, 3, 1)  # channels last: no copies
+        count, high, wide, planes = x.shape
+        x = torch.bmm(down.expand(count, -1, -1), x.reshape(count, high, wide * planes))
+        x = _Across.apply(across, x.view(-1, wide, planes))
+        y = x.view(count, len(down), len(across), planes).permute(0, 3, 1, 2)
         return GentleRoot.apply(y) if self.psi == "sqrt" else y / (1 + y)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -156,10 +202,7 @@ class Trainable(nn.Module):  # type: ignore[misc]
         self.contrast = Contrast(spec.contrast)
         self.register_buffer("enlarge", _float(enlarging_matrix()))
         self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, self.start.s, strict=True))
-        sizes = [spec.size(f"US{i}") for i in (1, 2, 3)]
-        self.c = nn.ModuleList(
-            CCells(c, b, size, model.psi) for c, b, size in zip(spec.c, model.blurs, sizes, strict=True)
-        )
+        self.c = nn.ModuleList(CCells(c, b, model.psi) for c, b in zip(spec.c, model.blurs, strict=True))
         self.temperature = nn.Parameter(_float(np.log(max(model.temperature, 0.02))))
         own = np.arange(model.classes)[:, None] == self.start.labels
         self.register_buffer("own", torch.from_numpy(own))

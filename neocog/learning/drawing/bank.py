@@ -12,18 +12,26 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.drawing.camera import photographed
 from neocog.learning.drawing.hands import Hands, load_hands
 from neocog.learning.drawing.line import ROWS, draw_line
+from neocog.learning.drawing.paper import blank_paper
+from neocog.learning.drawing.pen import Rng, log_uniform
 from neocog.network.lines import ROWS as SEEN
 
 Line = tuple[NDArray[np.uint8], str]
-"""Ink or grey of a strip (64, w), and what it says."""
+"""Grey of a strip (64, w), or its ink, and what it says."""
 
 CHUNK = 240
 """Lines of a chunk."""
 WIDTHS = (96, 128, 160, 192, 224, 256, 288, 320, 368, 416, 480, 544)
 """Classes of strips: columns at 48 rows."""
 _LONGEST = 32  # characters
+_ORDINARY = 0.6
+"""Share of lines that are ordinary scans: good contrast, more rows."""
+_BLUR = 0.28  # of the rows: how large digits are for the camera's focus
+_SEEN = 12  # grey levels between paper and ink
+_THROUGH = 0.08
 
 _hands: list[Hands] = []
 
@@ -50,18 +58,45 @@ def _chunk(seed: int, number: int, options: dict[str, Any]) -> list[Line]:
     return _drawn(_hands[-1], np.random.default_rng([seed, number]), CHUNK, options)
 
 
-def _drawn(hands: Hands, rng: np.random.Generator, count: int, options: dict[str, Any]) -> list[Line]:
-    lines: list[Line] = []
+def _drawn(hands: Hands, rng: Rng, count: int, options: dict[str, Any], *, ink: bool = False) -> list[Line]:
+    lines, behind = list[Line](), np.zeros((ROWS, ROWS), np.uint8)
     while len(lines) < count:
         line = draw_line(hands, rng, **options)
         if width_class(line) is not None and len(line[1]) <= _LONGEST:
-            lines.append(line)
+            lines.append(line if ink else (on_paper(line[0], behind, rng), line[1]))
+            behind = line[0]
     return lines
 
 
-def drawn_lines(data: Path, count: int, *, seed: int, held: bool = False, **options: Any) -> list[Line]:
-    """Draw lines here and now; ``held``: by hands and in styles that nothing is learned from."""
-    return _drawn(load_hands(data, held=held), np.random.default_rng(seed), count, options)
+def drawn_lines(
+    data: Path, count: int, *, seed: int, held: bool = False, ink: bool = False, **options: Any
+) -> list[Line]:
+    """Draw lines, or their ``ink``, here and now; ``held``: by hands that nothing is learned from."""
+    return _drawn(load_hands(data, held=held), np.random.default_rng(seed), count, options, ink=ink)
+
+
+def on_paper(ink: NDArray[np.uint8], behind: NDArray[np.uint8], rng: Rng) -> NDArray[np.uint8]:
+    """Photograph a line (64, w) on paper: grey, of 15 to 64 rows that are enlarged to 64. What is written
+    ``behind`` shows through at times.
+    """
+    while True:  # until the ink stands off its paper
+        ordinary = rng.random() < _ORDINARY
+        rows = int(log_uniform(rng, 24 if ordinary else 15, ROWS)) if rng.random() < 0.6 else ROWS
+        size = (max(8, ink.shape[1] * rows // ROWS), rows)
+        cover = cv2.resize(ink, size, interpolation=cv2.INTER_AREA).astype(np.float32) / np.float32(255)
+        contrast = rng.uniform(0.35, 0.96) if ordinary else log_uniform(rng, 0.18, 0.96)
+        paper = blank_paper((rows, size[0]), rng)
+        mean, rough = np.float32(paper.mean()), float(paper.std())
+        share = min(1.0, 0.12 * contrast * float(mean) / max(rough, 1e-6))  # fainter than the ink
+        image = (mean + (paper - mean) * np.float32(share)) * (1 - np.float32(contrast) * cover)
+        if rng.random() < _THROUGH:
+            back = cv2.resize(behind[:, ::-1], size, interpolation=cv2.INTER_AREA).astype(np.float32)
+            soft = np.asarray(cv2.GaussianBlur(back, (0, 0), rng.uniform(0.5, 2)))
+            image *= 1 - np.float32(rng.uniform(0.03, 0.4) * contrast / 255) * soft
+        grey = photographed(image, rng, _BLUR * rows, inverted=0)
+        dark, bright = cover > 0.5, cover < 0.05
+        if not dark.any() or not bright.any() or grey[bright].mean() - grey[dark].mean() > _SEEN:
+            return np.asarray(cv2.resize(grey, ink.shape[::-1], interpolation=cv2.INTER_LINEAR), np.uint8)
 
 
 def width_class(line: Line) -> int | None:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError
-from neocog.learning.allographs import styles_of
-from neocog.learning.formats import read_idx, read_labels_csv
-from neocog.learning.strokes import Strokes, read_strokes
+from neocog.learning.drawing.glyphs import styles_of
+from neocog.learning.drawing.strokes import Strokes, read_strokes
+from neocog.learning.formats import Digits, read_idx, read_labels_csv
 from neocog.network.lines import ALPHABET
 from neocog.text import reason_of, tell
 from neocog.vision.decode import decode
@@ -120,6 +120,19 @@ def load_hands(folder: Path, *, held: bool = False) -> Hands:
     every = [[(d, k) for k in range(styles_of(d, rare=True))] for d in range(10)]
     styles = [[style[1] for style in own if (style in HELD_STYLES) == held] for own in every]
     return Hands(sets, read_strokes(place / "strokes.npz"), pens, _together(by), styles)
+
+
+def hands_of(*sets: Digits) -> Hands:
+    """One hand that writes with all digits of some sets, as they are; InputError if there is no ink."""
+    own = {}
+    for digits in sets:
+        inked = np.flatnonzero(digits.images.max(axis=(1, 2), initial=0) > 100)
+        every = {d: inked[digits.labels[inked] == d].tolist() for d in range(10)}
+        if not len(inked):
+            raise InputError(f"{digits.name}: no digit has ink to write with; choose another set")
+        own[digits.name] = Pictures(digits.images, [every], every, len(inked))
+    none = np.zeros(1, np.int32)
+    return Hands(own, Strokes(np.zeros((0, 2), np.int16), none, none), [], {}, [[] for _ in range(10)])
 
 
 def _by_writer(name: str, labels: NDArray[np.int64], file: Path, held: bool) -> dict[str, ByDigit]:

@@ -1,4 +1,4 @@
-"""Ink on paper before a camera, in PyTorch: warps, paper, light, blur, resolution, and the reader's strip.
+"""Photographed lines in PyTorch: warps, and the reader's strip.
 
 Strips are (B, 1, rows, columns) float32; ``widths`` (B,) are the columns that each fills. All is drawn from
 torch's generator and a NumPy one, so that a seed gives the same pictures on the same kind of device.
@@ -17,9 +17,7 @@ Tensor = Any
 Rng = np.random.Generator
 
 
-def warped(
-    x: Tensor, widths: NDArray[np.int64], columns: int, rng: Rng, *, real: bool = False
-) -> tuple[Tensor, NDArray[np.int64]]:
+def warped(x: Tensor, widths: NDArray[np.int64], columns: int, rng: Rng) -> tuple[Tensor, NDArray[np.int64]]:
     """Strips of any rows, of other size, slant and waves: (B, 1, 48, columns), and their widths."""
     count, device = len(x), x.device
     high, wide = x.shape[2:]
@@ -47,82 +45,7 @@ def warped(
     field = _texture(2 * count, ROWS, columns, 2.5, device).view(count, 2, ROWS, columns) * waves
     y, z = y + field[:, 0], z + field[:, 1]
     grid = torch.stack([(z + 0.5) / wide * 2 - 1, (y + 0.5) / high * 2 - 1], -1)
-    beyond = "border" if real else "zeros"
-    out = functional.grid_sample(x, grid, mode="bilinear", padding_mode=beyond, align_corners=False)
-    return out, wide_now
-
-
-_ORDINARY = 0.6
-"""Share of strips that are ordinary scans: good contrast, little pattern, more rows."""
-
-
-def on_paper(ink: Tensor, rng: Rng) -> Tensor:
-    """Photograph ink (B, 1, h, w), 0 .. 1: grey 0 .. 255. Patterns of the paper stay fainter than its ink."""
-    count, _, high, wide = ink.shape
-    device = ink.device
-
-    def u(low: float, upper: float) -> Tensor:
-        return torch.rand(count, 1, 1, 1, device=device) * (upper - low) + low
-
-    def chance(share: float) -> Tensor:
-        return (torch.rand(count, 1, 1, 1, device=device) < share).float()
-
-    paper = u(0.35, 0.98)
-    plain = chance(_ORDINARY)
-    contrast = torch.where(plain > 0, u(0.35, 0.96), torch.exp(u(float(np.log(0.16)), float(np.log(0.96)))))
-    faint = (0.3 * contrast * paper).clamp(max=0.1) * (1 - 0.6 * plain)  # of textures
-    ground = paper + _texture(count, high, wide, 2, device) * u(0, 0.08)
-    cells = float(rng.uniform(4, 24))
-    ground = ground + chance(0.5) * _texture(count, high, wide, cells, device) * u(0, 0.6) * faint
-    rows = torch.arange(high, device=device).view(1, 1, high, 1) / high
-    cols = torch.arange(wide, device=device).view(1, 1, 1, wide) / high
-    for share in (0.3, 0.15):  # guilloche
-        way, bend = torch.randn(count, 1, 1, 1, device=device) * 0.6, u(0, 0.06)
-        course = rows * way.cos() + cols * way.sin() + bend * torch.sin(6.283 * cols * u(0.5, 3) + u(0, 6.3))
-        wave = torch.sin(6.283 * u(5, 22) * course) + u(-0.5, 0.3)
-        ground = ground - chance(share) * wave.clamp(0, 1) * torch.minimum(u(0.02, 0.24), 2 * faint)
-    worn = 1 - (_texture(count, high, wide, float(rng.uniform(3, 16)), device) * u(0, 0.25)).clamp(0, 0.7)
-    kind = rng.random()
-    if kind < 0.15:  # a broader pen, and a finer one
-        ink = 0.6 * functional.max_pool2d(ink, 3, 1, 1) + 0.4 * ink
-    elif kind < 0.25:
-        thin = -functional.max_pool2d(-ink, (1, 2), 1, (0, 1))[..., :wide]
-        ink = 0.5 * thin + 0.5 * ink
-    image = ground * (1 - ink.clamp(0, 1) * contrast * worn)
-    return 255 * image * (1 - chance(0.25) * u(0, 0.5) * cols * high / wide)
-
-
-def camera(image: Tensor, rng: Rng) -> Tensor:
-    """Blur, low resolution, noise, few greys: (B, 1, h, w) 0 .. 255; an eighth of a batch is one case."""
-    out = []
-    for part in image.chunk(8):
-        count, _, high, wide = part.shape
-        ordinary = rng.random() < _ORDINARY
-        low = (
-            int(np.exp(rng.uniform(np.log(24 if ordinary else 15), np.log(ROWS))))
-            if rng.random() < 0.6
-            else high
-        )
-        blur = rng.uniform(0, 0.7 if ordinary else 1.1)
-        if blur > 0.3:
-            reach = int(3 * blur) + 1
-            at = torch.arange(-reach, reach + 1, device=part.device).float()
-            taps = torch.exp(-(at**2) / (2 * blur**2))
-            taps = taps / taps.sum()
-            part = functional.pad(part, (reach,) * 4, mode="replicate")
-            part = functional.conv2d(functional.conv2d(part, taps.view(1, 1, 1, -1)), taps.view(1, 1, -1, 1))
-        if low < high:
-            size = (low, max(8, wide * low // high))
-            part = functional.interpolate(part, size, mode="bilinear", antialias=True)
-        loud = part.std((1, 2, 3), keepdim=True).clamp(min=2) * 0.3  # noise, by what is to be seen
-        strength = torch.rand(count, 1, 1, 1, device=part.device)
-        part = part + torch.randn_like(part) * torch.minimum(7 * strength, loud)
-        if rng.random() < 0.3:
-            levels = rng.uniform(4, 16)
-            part = (part / levels).round() * levels
-        part = part.clamp(0, 255).round()
-        out.append(functional.interpolate(part, (high, wide), mode="bilinear") if low < high else part)
-    return torch.cat(out)
+    return functional.grid_sample(x, grid, padding_mode="border", align_corners=False), wide_now
 
 
 def strips(grey: Tensor, widths: NDArray[np.int64]) -> Tensor:

@@ -6,10 +6,9 @@ another variation, in the chunk after the next. Between two chunks the run is ke
 a run that was stopped goes on to the same bytes (on a CPU with the same number of threads).
 """
 
-import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,11 +22,11 @@ from numpy.typing import NDArray
 
 from neocog.files import atomic_write
 from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
+from neocog.learning.drawing.hands import load_hands
+from neocog.learning.drawing.page import Page, draw_pages, prepare
 from neocog.learning.finder.boxes import compared, shares
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, normalised
 from neocog.learning.finder.targets import Targets, loss, targets
-from neocog.learning.teacher.bank import load_bank
-from neocog.learning.teacher.page import Page, draw_pages, prepare
 from neocog.text import to_json
 from neocog.vision.finder import FinderSettings, decode, merged
 
@@ -68,28 +67,28 @@ class FinderTraining:
 
 
 def train_finder(
-    bank: Path, folder: Path, settings: FinderTraining, *, workers: int = 2, device: str = "cpu",
-    tell: Callable[[str], None] = print,
+    data: Path, folder: Path, settings: FinderTraining, *, fonts: Sequence[Path] = (), workers: int = 2,
+    device: str = "cpu", minutes: float | None = None, tell: Callable[[str], None] = print,
 ) -> FinderNetwork:  # fmt: skip
-    """Train a finder on pages of a bank, or go on with the run of ``folder``; return the running mean.
-
-    UsageError if the folder holds a run with other settings or another bank.
+    """Train a finder on pages that the hands of ``data`` write, with print in ``fonts``, or go on with the
+    run of ``folder``, at most so long; return the running mean. UsageError if it has other settings or hands.
     """
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(settings.seed)
     torch.backends.cudnn.benchmark = device.startswith("cuda")
-    load_bank(bank)  # InputError if it cannot be read
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), prepare, (bank,))
+    learned_from = load_hands(data).counts() | {"fonts": sorted(font.name for font in fonts)}
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), prepare, (data, fonts))
     try:
-        return _Run(bank, folder, settings, device, tell).learn(pool)
+        return _Run(learned_from, folder, settings, device, tell).learn(pool, minutes)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 class _Run:
     def __init__(
-        self, bank: Path, folder: Path, settings: FinderTraining, device: str, tell: Callable[[str], None]
-    ) -> None:
+        self, learned_from: dict[str, Any], folder: Path, settings: FinderTraining, device: str,
+        tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
         self.settings, self.folder, self.place, self.tell = settings, folder, device, tell
         self.cuda = cuda = device.startswith("cuda")  # where convolutions are computed in bfloat16
         self.network, self.average = (
@@ -103,7 +102,7 @@ class _Run:
         ]
         rate = torch.tensor(settings.rate, device=device) if cuda else settings.rate
         self.optimiser = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), capturable=cuda)
-        self.told = asdict(settings) | {"bank": hashlib.sha256(bank.read_bytes()).hexdigest()}
+        self.told = asdict(settings) | {"learned_from": learned_from}
         self.number, self.steps, self.begin = 0, 0, time.monotonic()
         self.curves: list[dict[str, float]] = []
         self.hard: list[Seeds] = [[], []]
@@ -139,8 +138,8 @@ class _Run:
         state = {"settings": self.told} | {name: getattr(self, name) for name in _KEPT}
         save_checkpoint(self.folder / "run.safetensors", parts, state)
 
-    def learn(self, pool: ProcessPoolExecutor) -> FinderNetwork:
-        settings = self.settings
+    def learn(self, pool: ProcessPoolExecutor, minutes: float | None) -> FinderNetwork:
+        settings, end = self.settings, self.begin + 60 * (math.inf if minutes is None else minutes)
 
         def order(seeds: Seeds, *, held: bool = False) -> tuple[Seeds, list[Future[list[Page]]]]:
             parts = [seeds[at : at + _PART] for at in range(0, len(seeds), _PART)]
@@ -151,7 +150,7 @@ class _Run:
 
         _, kept = order([(HELD_SEED + k, 0) for k in range(settings.validation)], held=True)
         coming = [order(self._seeds(self.number + k)) for k in (0, 1)]
-        while self.number < settings.chunks:
+        while self.number < settings.chunks and time.monotonic() < end:
             seeds, parts = coming.pop(0)
             wrong, mean = self._go_through(drawn(parts))
             first, last = (int(share * len(seeds)) for share in _HARD)
@@ -165,9 +164,10 @@ class _Run:
             self.curves.append(measured)
             self._keep()
             self.tell(f"{_line(measured)} {time.monotonic() - self.begin:.0f} s")
-        measured = self._score(drawn(kept))
-        self.curves.append({"chunk": float(self.number), "steps": float(self.steps)} | measured)
-        self._keep(curves_alone=True)
+        measured = {"chunk": float(self.number), "steps": float(self.steps)} | self._score(drawn(kept))
+        if self.number == settings.chunks:
+            self.curves.append(measured)
+            self._keep(curves_alone=True)
         self.tell(_line(measured))
         average: FinderNetwork = self.average.cpu().eval()
         return average

@@ -10,68 +10,60 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.errors import InputError, UsageError
+from neocog.errors import UsageError
 from neocog.files import atomic_write
 from neocog.learning.datasets import fetched_mnist, open_digits
+from neocog.learning.drawing.camera import photographed
+from neocog.learning.drawing.canvas import Canvas
+from neocog.learning.drawing.hand import Hand
+from neocog.learning.drawing.hands import Hands, Rng, hands_of
+from neocog.learning.drawing.layouts import clutter, write_number
+from neocog.learning.drawing.page import faces_of, ground, kept
+from neocog.learning.drawing.paper import blots
 from neocog.learning.drawing.texts import any_text
 from neocog.learning.formats import Digits, read_sklearn
-from neocog.learning.strokes import trace
-from neocog.learning.teacher.bank import Bank, packed
-from neocog.learning.teacher.canvas import Canvas, Hand, any_hand
-from neocog.learning.teacher.clutter import blots, clutter
-from neocog.learning.teacher.layouts import write_line
-from neocog.learning.teacher.page import ground, kept, photographed
-from neocog.learning.teacher.pen import Pen, Rng, any_pen
 
 CONDITIONS = (
     "plain", "rules", "through", "folds", "stains", "sheet", "bright", "surface", "clutter", "blots", "empty",
 )  # fmt: skip
-"""What a page has, as `neocog.learning.teacher.page.ground` names it; on an empty one nothing is written."""
+"""What a page has, as `neocog.learning.drawing.page.ground` names it; on an empty one nothing is written."""
 
 _SIDE, _ROWS = 960, 6
-_TRACED = 200  # digits of a set that write the pages
 
 
-def make_page(bank: Bank, condition: str, rng: Rng) -> tuple[NDArray[np.uint8], str]:
+def make_page(hands: Hands, condition: str, rng: Rng) -> tuple[NDArray[np.uint8], str]:
     """Draw a page (960, 960), grey; return it and what is written, rows parted by line ends."""
     while True:  # until all that is written can be seen
-        canvas = ground(bank, frozenset({condition}), rng, _SIDE)
-        hand, pen, high = any_hand(bank, rng, held=False), any_pen(rng), rng.uniform(36, 90)
-        text = "" if condition == "empty" else _write(canvas, hand, pen, high)
+        canvas = ground(hands, faces_of(), frozenset({condition}), rng, (_SIDE, _SIDE))
+        hand, high = Hand(hands, rng), rng.uniform(36, 90)
+        text = "" if condition == "empty" else _write(canvas, hand, high)
         if condition == "blots":
             blots(canvas, high)
         if condition == "clutter":
-            clutter(canvas, hand, pen, high, 6)
+            clutter(canvas, hand, high, 6)
         picture = photographed(canvas.image, rng, high)
         marks = kept(canvas.marks, picture)
         digits = [str(int(mark[0])) for mark in marks if 0 <= mark[0] < 10]
-        if len(digits) == sum(map(str.isdigit, text)) and (marks[:, 0] >= 0).all():
-            left = iter(digits)  # a bank without one of the digits wrote another
-            return picture, "".join(next(left) if char.isdigit() else char for char in text)
+        if (marks[:, 0] >= 0).all() and digits == [char for char in text if char.isdigit()]:
+            return picture, text
 
 
-def _write(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> str:
-    rng, gap = canvas.rng, canvas.rng.uniform(0.05, 0.4)
-    angle, y, rows = rng.normal(0, 0.02), rng.uniform(1, 2) * high, list[str]()
-    count = int(rng.integers(1, _ROWS))
+def _write(canvas: Canvas, hand: Hand, high: float) -> str:
+    rng, y, rows = canvas.rng, canvas.rng.uniform(1, 2) * high, list[str]()
+    count, known = int(rng.integers(1, _ROWS)), [str(digit) for digit, own in hand.own.items() if own]
     while not rows or (len(rows) < count and y < _SIDE - 1.5 * high):
-        text = any_text(rng)
-        spare = _SIDE - high * (0.95 + gap) * len(text) - 2 * high
-        if spare > 0:
-            write_line(canvas, text, (high + rng.uniform(0, spare), y), high, hand, pen, gap=gap, angle=angle)
+        text = any_text(rng).replace("÷", "/")
+        text = "".join(
+            str(rng.choice(known)) if char.isdigit() and char not in known else char for char in text
+        )
+        spare = _SIDE - 1.6 * high * len(text) - 2 * high
+        if (
+            spare > 0
+            and write_number(canvas, hand, high, text, high + rng.uniform(0, spare), y + high) < _SIDE
+        ):
             rows.append(text)
             y += high * rng.uniform(1.6, 2.6)
     return "\n".join(rows)
-
-
-def bank_of(digits: Digits) -> Bank:
-    """Trace some digits of a set to write pages with; InputError if none has strokes."""
-    chosen = np.linspace(0, len(digits) - 1, min(len(digits), _TRACED)).astype(int).tolist()
-    scans = [(digits.images[i], int(digits.labels[i]), False) for i in chosen]
-    traced = [(trace(scan), label, 0, held) for scan, label, held in scans]
-    if not any(lines for lines, *_ in traced):
-        raise InputError(f"{digits.name}: no digit has strokes to write with; choose another set")
-    return packed([one for one in traced if one[0]], [s for s, t in zip(scans, traced, strict=True) if t[0]])
 
 
 def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
@@ -100,10 +92,12 @@ def known_conditions(names: Sequence[str]) -> list[str]:
 def write_pages(folder: Path, digits: Digits, *, conditions: Sequence[str], count: int, seed: int) -> int:
     """Write PNG pages, conditions in turn, and ``labels.csv`` into a folder; return how many."""
     folder.mkdir(parents=True, exist_ok=True)
-    bank, rounds = bank_of(digits), range(-(-count // len(conditions)))
+    hands, rounds = hands_of(digits), range(-(-count // len(conditions)))
     rows = [["file", "text", "digits", "condition"]]
     for number, condition in islice(product(rounds, conditions), count):
-        picture, text = make_page(bank, condition, np.random.default_rng([seed, number, *condition.encode()]))
+        picture, text = make_page(
+            hands, condition, np.random.default_rng([seed, number, *condition.encode()])
+        )
         name = f"{condition}_{number:03d}.png"
         with atomic_write(folder / name) as stream:
             stream.write(cv2.imencode(".png", picture)[1].tobytes())

@@ -1,106 +1,121 @@
-"""Paper and what it lies on: texture, rules, print, show-through, folds, stains; desks, windows."""
+"""Paper and what it lies on: texture, rules, show-through, folds, stains; desks, windows."""
 
 from itertools import product
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.teacher.canvas import Canvas
-from neocog.learning.teacher.pen import Rng, any_word, log_uniform, noise, octaves
+from neocog.learning.drawing.canvas import Box, Canvas
+from neocog.learning.drawing.glyphs import any_word
+from neocog.learning.drawing.hand import Hand
+from neocog.learning.drawing.hands import Hands
+from neocog.learning.drawing.line import Row
+from neocog.learning.drawing.pen import Rng, log_uniform, noise, octaves
 
 Image = NDArray[np.float32]
+Shape = tuple[int, int]
 
 
-def blank_paper(side: int, rng: Rng) -> Image:
+def blank_paper(shape: Shape, rng: Rng) -> Image:
     """A sheet of any brightness, plain, rough, recycled, tinted with a fine pattern."""
     level = rng.uniform(150, 250) if rng.random() < 0.75 else rng.uniform(70, 200)
-    image = np.full((side, side), level, np.float32)
+    image = np.full(shape, level, np.float32)
     if rng.random() < 0.6:
         cells = sorted(int(c) for c in rng.choice([2, 3, 5, 8, 16, 32, 64], 3, replace=False))
-        image += np.float32(log_uniform(rng, 0.6, 14)) * octaves(side, cells, rng.uniform(0.5, 1.4), rng)
+        image += np.float32(log_uniform(rng, 0.6, 14)) * octaves(shape, cells, rng.uniform(0.5, 1.4), rng)
     kind = rng.random()
     if kind < 0.12:
-        rough = cv2.GaussianBlur(noise((side, side), rng), (0, 0), rng.uniform(0.6, 1.6))
+        rough = cv2.GaussianBlur(noise(shape, rng), (0, 0), rng.uniform(0.6, 1.6))
         spots = np.clip((np.asarray(rough) / float(rough.std()) - rng.uniform(2.2, 3.2)) * 2, 0, 1)
         image -= np.float32(rng.uniform(20, 90)) * spots
         for _ in range(int(rng.integers(0, 25))):  # dark flecks and short fibres
-            x, y = rng.uniform(0, side, 2)
-            points = np.cumsum(np.r_[[(x, y)], rng.normal(0, 4, (4, 2))], axis=0)
-            _path(image, points, float(image[int(y), int(x)]) - rng.uniform(8, 50), 1)
+            at = rng.uniform(0, 1, 2) * shape[::-1]
+            points = np.cumsum(np.r_[[at], rng.normal(0, 4, (4, 2))], axis=0)
+            _path(image, points, float(image[int(at[1]), int(at[0])]) - rng.uniform(8, 50), 1)
     elif kind < 0.28:
         fine_pattern(image, rng)
     return image
 
 
-def _path(image: Image, points: NDArray[np.float64], level: float, thick: int) -> None:
-    at = points.astype(np.int32)
-    cv2.polylines(image, [at], False, level, max(1, thick), cv2.LINE_AA)
+def _path(image: Image, points: NDArray[Any], level: float, thick: int) -> None:
+    cv2.polylines(image, [points.astype(np.int32)], False, level, max(1, thick), cv2.LINE_AA)
+
+
+def _lines(shape: Shape) -> tuple[Image, Image]:
+    """Columns (1, W) and rows (H, 1)."""
+    return np.arange(shape[1], dtype=np.float32)[None], np.arange(shape[0], dtype=np.float32)[:, None]
 
 
 def fine_pattern(image: Image, rng: Rng) -> None:
     """Print the waves or rings of security paper, or a weave."""
-    side = len(image)
-    line = np.arange(side, dtype=np.float32)
+    column, row = _lines(image.shape)
     fx, fy = rng.uniform(0.05, 0.9, 2)
-    wave = rng.uniform(0, 6) * np.sin(rng.uniform(0.01, 0.08) * line)
-    phase = fx * line[None] + fy * line[:, None] * float(rng.choice([0, 1])) + wave[:, None]
+    wave = rng.uniform(0, 6) * np.sin(rng.uniform(0.01, 0.08) * row)
+    phase = fx * column + fy * row * float(rng.choice([0, 1])) + wave
     if rng.random() < 0.35:
-        x, y = rng.uniform(-1, 2, 2).astype(np.float32) * side
-        phase = fx * np.hypot(line[None] - x, line[:, None] - y) + wave[:, None]
+        x, y = rng.uniform(-1, 2, 2).astype(np.float32) * image.shape[::-1]
+        phase = fx * np.hypot(column - x, row - y) + wave
     waves = np.sin(phase).astype(np.float32)
     if rng.random() < 0.4:  # fine lines
         waves = np.float32(-2.5) * np.maximum(waves, 0) ** 4
     image += np.float32(rng.uniform(3, 16)) * waves
 
 
-def rules(image: Image, rng: Rng) -> None:
-    """Printed rules, squares, dots or fine squares, at any angle near upright."""
-    side = len(image)
+def rules(canvas: Canvas) -> None:
+    """Printed rules, squares, dots or fine squares, at any angle near that of the sheet."""
+    rng, image = canvas.rng, canvas.image
     kind = rng.choice(["ruled", "squared", "dotted", "millimetre"], p=[0.4, 0.35, 0.13, 0.12])
-    step = log_uniform(rng, 9, 90)
+    step, wide, high = log_uniform(rng, 9, 90), canvas.wide, canvas.high
     level = float(image.mean()) * rng.uniform(0.35, 0.93)
     pen = 1 if step < 30 or rng.random() < 0.6 else int(rng.integers(1, 4))
     tilt = rng.normal(0, 0.05) if rng.random() < 0.6 else 0.0
-    start = rng.uniform(0, step)
     if kind == "dotted":
-        spots = np.arange(start, side, max(step, 8))
-        for y in spots:
-            for x in spots:
-                cv2.circle(image, (int(x + tilt * y), int(y - tilt * x)), pen // 2 + 1, level, -1)
+        step = max(step, 8)
+        spots = np.stack(np.meshgrid(np.arange(0, wide, step), np.arange(0, high, step)), -1).reshape(-1, 2)
+        for x, y in (
+            canvas.at(spots + spots[:, ::-1] * [tilt, -tilt] + rng.uniform(0, step)).astype(int).tolist()
+        ):
+            cv2.circle(image, (x, y), pen // 2 + 1, level, -1)
         return
-    overlay = image.copy()
-    both = kind != "ruled"
-    for number, at in enumerate(np.arange(start - step * 3, side + step * 3, step)):
-        thick = pen + (1 if kind == "millimetre" and number % 5 == 0 else 0)
-        a, b = at, at + tilt * side
-        cv2.line(overlay, (0, int(a)), (side, int(b)), level, thick, cv2.LINE_AA)
-        if both:
-            cv2.line(overlay, (int(a), side), (int(b), 0), level, thick, cv2.LINE_AA)
-    if kind == "ruled" and rng.random() < 0.35:
-        x = int(rng.uniform(0, side))
-        cv2.line(overlay, (x, side), (int(x + tilt * side), 0), level, pen, cv2.LINE_AA)
-    share = np.float32(rng.uniform(0.3, 1))
-    image += share * (overlay - image)
+    before, start, far = image.copy(), rng.uniform(0, step), 0.1 * max(wide, high)
+    thick = [pen + (kind == "millimetre" and k % 5 == 0) for k in range(int(2 * max(wide, high) / step) + 8)]
+    rows = zip(np.arange(start - far, high + far, step), thick, strict=False)
+    columns = zip(np.arange(start - far, wide + far, step), thick, strict=False)
+    paths = [(np.array([[0, y], [wide, y + tilt * wide]]), t) for y, t in rows]
+    if kind != "ruled":
+        paths += [(np.array([[x + tilt * high, 0], [x, high]]), t) for x, t in columns]
+    elif rng.random() < 0.35:
+        x = rng.uniform(0, wide)
+        paths.append((np.array([[x + tilt * high, 0], [x, high]]), pen))
+    canvas.rule([(path, width) for path, width in paths], level)
+    image[:] = before + np.float32(rng.uniform(0.3, 1)) * (image - before)
 
 
-def show_through(canvas: Canvas) -> None:
+def show_through(canvas: Canvas, hands: Hands) -> None:
     """Writing or print of the other side, mirrored, pale and soft."""
-    rng, side = canvas.rng, canvas.side
-    faint = rng.uniform(0.03, 0.22)
+    rng = canvas.rng
+    faint, high = rng.uniform(0.03, 0.25), log_uniform(rng, 10, 90)
     before = canvas.image.copy()
-    high = log_uniform(rng, 10, 90)
-    y = rng.uniform(-10, 30)
-    while y < side:
+    face = canvas.faces[rng.integers(len(canvas.faces))] if high < 50 and rng.random() < 0.6 else None
+    hand, y = Hand(hands, rng), rng.uniform(-10, 30)
+    while y < canvas.high:
         x = rng.uniform(-30, 20)
-        while x < side:
-            if canvas.bank.faces and high < 50:
-                face, word = int(rng.integers(canvas.bank.faces)), any_word(rng)
+        while x < canvas.wide:
+            word = any_word(rng)
+            if face:
                 x += canvas.print_word(word, x, y, high, face, faint, mirror=True)
+            elif rng.random() < 0.5:
+                drawn = hand.word(word.lower(), high)
+                canvas.lay(drawn.cover[:, ::-1], x, y + drawn.top, faint)
+                x += drawn.cover.shape[1]
             else:
-                points = np.cumsum(rng.normal(0, high / 3, (6, 2)), axis=0) + np.array([x, y])
-                _path(canvas.image, points, float(before.mean()) * (1 - faint), int(high / 12))
-                x += high * 0.5
+                row = Row(hand, high)
+                if row.write("".join(map(str, rng.integers(0, 10, int(rng.integers(1, 7)))))):
+                    field = row.field()[:, int(row.start) : int(row.right) + 2]
+                    canvas.lay(field[:, ::-1], x, y - row.base, faint)
+                    x += field.shape[1]
             x += high * rng.uniform(0.2, 1)
         y += high * rng.uniform(1.4, 2.5)
     change = canvas.image - before
@@ -109,25 +124,23 @@ def show_through(canvas: Canvas) -> None:
 
 def folds(image: Image, rng: Rng) -> None:
     """Creases: a bright or dark line, the paper a little darker on one side."""
-    side = len(image)
-    line = np.arange(side, dtype=np.float32)
+    column, row = _lines(image.shape)
     for _ in range(int(rng.integers(1, 4))):
         angle = rng.choice([0, np.pi / 2, rng.uniform(0, np.pi)])
-        x, y = rng.uniform(0, side, 2)
-        cos, sin = np.float32(np.cos(angle)), np.float32(np.sin(angle))
-        away = cos * (line[None] - x) + sin * (line[:, None] - y)
+        x, y, cos, sin = np.array(
+            [*(rng.uniform(0, 1, 2) * image.shape[::-1]), np.cos(angle), np.sin(angle)], np.float32
+        )
+        away = cos * (column - x) + sin * (row - y)
         ridge = np.exp(-np.abs(away) / np.float32(rng.uniform(0.7, 4)))
         slope = np.clip(away / np.float32(rng.uniform(3, 60)), -1, 1)
-        bright, darker = np.float32(rng.uniform(-0.25, 0.2)), np.float32(rng.uniform(0, 0.06))
-        image *= 1 + bright * ridge + darker * slope
+        image *= 1 + np.float32(rng.uniform(-0.25, 0.2)) * ridge + np.float32(rng.uniform(0, 0.06)) * slope
 
 
 def stains(image: Image, rng: Rng) -> None:
     """Rings of cups, drops, smears: softly darker or brighter than the paper."""
-    side = len(image)
     for _ in range(int(rng.integers(1, 5))):
-        spot = np.zeros((side, side), np.float32)
-        middle = rng.integers(0, side, 2).tolist()
+        spot = np.zeros(image.shape, np.float32)
+        middle = (rng.uniform(0, 1, 2) * image.shape[::-1]).astype(int).tolist()
         axes = (int(rng.uniform(5, 110)), int(rng.uniform(5, 110)))
         thick = -1 if rng.random() < 0.5 else int(rng.integers(1, 9))
         cv2.ellipse(spot, middle, axes, rng.uniform(0, 180), 0, 360, 1.0, thick, cv2.LINE_AA)
@@ -135,35 +148,47 @@ def stains(image: Image, rng: Rng) -> None:
         image *= 1 - np.float32(rng.uniform(-0.1, 0.4)) * soft
 
 
-def surface(side: int, rng: Rng) -> Image:
+def blots(canvas: Canvas, high: float) -> None:
+    """Spots of ink and small stains where nothing stands."""
+    rng, image = canvas.rng, canvas.image
+    for _ in range(int(rng.integers(1, 6))):
+        x, y = rng.uniform(0, 1, 2) * image.shape[::-1]
+        reach = high * rng.uniform(0.03, 0.5)
+        if not canvas.free(x - reach, y - reach, 2 * reach, 2 * reach):
+            continue
+        angle = np.linspace(0, 2 * np.pi, 18, endpoint=False)
+        radius = reach * (1 + rng.uniform(0, 0.3) * rng.normal(size=18))
+        ring = radius * np.stack([np.cos(angle), rng.uniform(0.4, 1) * np.sin(angle)])
+        level = float(image.mean()) * rng.uniform(0.1, 0.85)
+        cv2.fillPoly(image, [((ring.T + np.array([x, y])) * 16).astype(np.int32)], level, cv2.LINE_AA, 4)
+
+
+def surface(shape: Shape, rng: Rng) -> Image:
     """What is no paper: wood, cloth, plaster, a keyboard, a lawn of noise, a plain wall."""
-    level = rng.uniform(15, 235)
-    image = np.full((side, side), level, np.float32)
+    image = np.full(shape, rng.uniform(15, 235), np.float32)
     kind = rng.random()
-    line = np.arange(side, dtype=np.float32)
+    column, row = _lines(shape)
     if kind < 0.3:  # wood
-        bend = octaves(side, (64,), 1, rng)
-        along = line[:, None] if rng.random() < 0.5 else line[None]
+        bend = octaves(shape, (64,), 1, rng)
+        along = row if rng.random() < 0.5 else column
         fine, wavy, deep = (np.float32(rng.uniform(*r)) for r in ((0.1, 0.8), (1, 5), (0.02, 0.2)))
         image *= 1 + deep * np.sin(along * fine + wavy * bend)
     elif kind < 0.6:  # rough at many sizes: cloth, plaster, grass, faces out of focus
         strength = np.float32(log_uniform(rng, 2, 45))
         cells = sorted(int(c) for c in rng.choice([2, 4, 8, 16, 32, 64], 4, replace=False))
-        image += strength * octaves(side, cells, rng.uniform(0.8, 1.6), rng)
+        image += strength * octaves(shape, cells, rng.uniform(0.8, 1.6), rng)
     elif kind < 0.75:  # weave or tiles
         fx, fy = rng.uniform(0.1, 1.2, 2)
-        grid = np.sin(fx * line)[None] * np.sin(fy * line)[:, None]
-        image += np.float32(rng.uniform(3, 40)) * grid
+        image += np.float32(rng.uniform(3, 40)) * np.sin(fx * column) * np.sin(fy * row)
     if rng.random() < 0.3:
         things(image, rng)
-    return image
+    return image.astype(np.float32)
 
 
 def things(image: Image, rng: Rng) -> None:
     """Windows, monitors, keys, cables, pens, faces of soft blobs."""
-    side = len(image)
     for _ in range(int(rng.integers(1, 6))):
-        x, y = rng.uniform(-20, side, 2)
+        x, y = rng.uniform(-0.05, 1, 2) * image.shape[::-1]
         wide, high = np.exp(rng.uniform(np.log(8), np.log(200), 2))
         level = rng.uniform(5, 250)
         kind, pen = rng.random(), int(rng.integers(1, 9))
@@ -176,10 +201,17 @@ def things(image: Image, rng: Rng) -> None:
         elif kind < 0.45:  # keys
             step = max(8.0, wide / 4)
             for row, column in product(range(3), range(5)):
-                key, fill = 0.8 * step, -1 if row else pen
-                _rectangle(image, x + column * step, y + row * step, key, key, level, fill)
+                _rectangle(
+                    image,
+                    x + column * step,
+                    y + row * step,
+                    0.8 * step,
+                    0.8 * step,
+                    level,
+                    -1 if row else pen,
+                )
         elif kind < 0.7:  # a cable, a pen, a branch
-            points = np.cumsum(rng.normal(0, side / 6, (5, 2)), axis=0) + np.array([x, y])
+            points = np.cumsum(rng.normal(0, min(image.shape) / 6, (5, 2)), axis=0) + np.array([x, y])
             if rng.random() < 0.4:
                 points = points[:1] + (points[1:2] - points[:1]) * [[0], [3]]
             _path(image, points, level, int(rng.integers(1, 22)))
@@ -201,7 +233,7 @@ def _rectangle(image: Image, x: float, y: float, wide: float, high: float, level
 
 def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:
     """Lay a sheet on a surface ``under`` it, its edges across the page; return where none is."""
-    side = len(image)
+    side = min(image.shape)
     angle = rng.normal(0, 0.15) + float(rng.choice([0, 0.5, 1, 1.5])) * np.pi
     normal = np.array([np.cos(angle), np.sin(angle)])
     edges = [(normal, rng.uniform(0.15, 0.45) * side)]
@@ -210,10 +242,11 @@ def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:
         edges.append((turned, rng.uniform(0.15, 0.45) * side))
     if rng.random() < 0.3:
         edges.append((-normal, rng.uniform(0.2, 0.5) * side))
-    line = np.arange(side, dtype=np.float32) - side / 2
-    inside = np.full((side, side), 1e3, np.float32)
+    column, row = _lines(image.shape)
+    column, row = column - image.shape[1] / 2, row - image.shape[0] / 2
+    inside = np.full(image.shape, 1e3, np.float32)
     for way, reach in edges:
-        away = reach - (np.float32(way[0]) * line[None] + np.float32(way[1]) * line[:, None])
+        away = reach - (np.float32(way[0]) * column + np.float32(way[1]) * row)
         inside = np.minimum(inside, away.astype(np.float32))
     sheet = np.clip(inside + 0.5, 0, 1)
     shade = np.exp(np.minimum(inside, 0) / np.float32(rng.uniform(2, 25)))
@@ -222,9 +255,7 @@ def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:
     return np.asarray(inside < 3)
 
 
-def card_on(
-    image: Image, under: Image, around: tuple[float, float, float, float], rng: Rng
-) -> tuple[float, float, float, float]:
+def card_on(image: Image, under: Image, around: Box, rng: Rng) -> Box:
     """Leave a card ``around`` a box, on a surface ``under`` it, at times held by a thumb; return its box."""
     left, top, wide, high = around
     middle = np.array([left + wide / 2, top + high / 2])

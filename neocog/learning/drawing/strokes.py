@@ -1,4 +1,4 @@
-"""The path of a pen, drawn again with any pen, wide or fine, round or flat; and that of a scanned digit.
+"""The path of a pen, read from a file, and that of a scanned digit or a letter in print.
 
 A set of pen strokes is a file ``strokes.npz`` beside the pictures of the same digits:
 ``points`` (P, 2) int16, x to the right and y down, the long side of a digit 0 .. 1000; stroke j is
@@ -7,6 +7,7 @@ A set of pen strokes is a file ``strokes.npz`` beside the pictures of the same d
 """
 
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -19,14 +20,7 @@ from numpy.typing import NDArray
 from neocog.errors import InputError
 
 FILE = "strokes.npz"
-FIELD = 96
-"""Side of the field that a digit is drawn in; the digit is 0.7 of it high or wide."""
-
-_FINE = 2  # working pixels per pixel of the field
 _LONG = 1000.0  # long side of a digit in the file
-_WIDTHS = (1 / 50, 1 / 6)  # width of the pen, as a share of the digit's long side
-_FINEST = 1 / 60
-
 _THINNED = 84  # of the field in which a 28 x 28 scan is thinned, in pixels
 _STEP = 3  # pixels of that field between two points of a stroke
 _DEEPER, _FULL = 1.5, 0.03  # pixels over a stroke's middle, and share of the ink, of a full loop
@@ -34,9 +28,7 @@ _SPUR = 5  # shorter strokes are an artefact of thinning, unless there are no ot
 _AROUND = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
 _NEAR = tuple(sorted(_AROUND))
 
-Ink = NDArray[np.float32]
 Line = NDArray[np.float64]
-Random = np.random.Generator
 
 
 @dataclass(frozen=True)
@@ -78,30 +70,7 @@ def read_strokes(path: Path) -> Strokes:
     return Strokes(points, strokes, samples)
 
 
-def written(lines: list[Line], rng: Random, *, whole: bool = False) -> Ink:
-    """Write strokes (n, 2) by another hand and pen: ink 1, (FIELD, FIELD); ``whole``: none moves alone."""
-    least = _FINEST if rng.random() < 0.1 else _WIDTHS[0]
-    width = float(np.exp(rng.uniform(np.log(least), np.log(_WIDTHS[1]))))
-    size = _FINE * FIELD
-    field = np.zeros((size, size), np.uint8)
-    pen = _PENS[rng.choice(len(_PENS), p=_OFTEN)]
-    if not whole and len(lines) > 1 and rng.random() < 0.35:
-        alone = []  # each stroke is turned, stretched and moved about its middle
-        for line in lines:
-            middle = (line.min(axis=0) + line.max(axis=0)) / 2
-            turn = np.eye(2) + rng.normal(0, 0.07, (2, 2))
-            alone.append((line - middle) @ turn + middle + rng.normal(0, 0.03, 2))
-        lines = alone
-    moved = fitted(_by_another_hand(lines, rng))
-    pen(field, [size * (0.5 + 0.7 * line) for line in moved], 0.7 * size * width, rng)
-    ink = cv2.resize(field, (FIELD, FIELD), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
-    if rng.random() < 0.2:  # the grain of a pencil
-        grain = cv2.resize(rng.random((40, 40), np.float32), (FIELD, FIELD))
-        ink *= np.clip((grain - rng.uniform(0.1, 0.35)) * 6, rng.uniform(0.2, 0.8), 1)
-    return np.asarray(ink, np.float32)
-
-
-def fitted(lines: list[Line]) -> list[Line]:
+def fitted(lines: Sequence[NDArray[Any]]) -> list[Line]:
     """Bring the long side to 1 and the middle to 0."""
     if not lines:
         return [np.zeros((1, 2))]
@@ -123,86 +92,6 @@ def rounded(line: NDArray[Any], times: int = 1) -> NDArray[np.float32]:
         out[2:-1:2] = line[1:] - step
         line = out
     return np.asarray(line, np.float32)
-
-
-def _by_another_hand(lines: list[Line], rng: Random) -> list[Line]:
-    """Slant, stretch, turn and bend a path, let its ends miss or overshoot; round its corners."""
-    angle, slant = rng.normal(0, 0.1), rng.normal(0, 0.18)
-    wide = np.exp(rng.normal(0, 0.16))
-    cos, sin = np.cos(angle), np.sin(angle)
-    turn = np.array([[cos, -sin], [sin, cos]]) @ np.array([[wide, -slant], [0, 1 / wide]])
-    waves, phases = rng.normal(0, 4, (3, 2)), rng.uniform(0, 2 * np.pi, 3)
-    reach = rng.normal(0, 0.02, (3, 2))
-    loose = rng.normal(0, 0.05, (2, 2)) if rng.random() < 0.4 else None
-    smooth, every = rng.choice([0, 0, 0, 1, 2]), rng.choice([1, 1, 2, 3])
-    moved = []
-    for line in lines:
-        bent = line @ turn.T
-        bent = bent + np.sin(bent @ waves.T + phases) @ reach
-        if loose is not None:
-            way = np.concatenate([[0.0], np.hypot(*np.diff(bent, axis=0).T).cumsum()])
-            near_ends = np.exp(-np.stack([way, way[-1] - way], axis=1) / 0.25)  # (n, 2), 1 at the end
-            bent = bent + near_ends @ loose
-        if every > 1 and len(bent) > 4 * every:
-            bent = np.concatenate([bent[:-1:every], bent[-1:]])
-        for _ in range(smooth):
-            bent[1:-1] = (bent[:-2] + 2 * bent[1:-1] + bent[2:]) / 4
-        moved.append(bent)
-    return moved
-
-
-def _draw(field: Any, points: Line, width: float) -> None:
-    at = np.round(8 * points).astype(np.int32)
-    cv2.polylines(field, [at], False, 255, max(1, round(width)), cv2.LINE_AA, 3)
-
-
-def _round(field: Any, lines: list[Line], width: float, rng: Random) -> None:
-    """A ball pen or a felt pen; the ball may skip."""
-    skips = rng.random() < 0.15
-    for line in lines:
-        cuts = [len(line)]
-        if skips and len(line) > 12:
-            cuts = [int(rng.integers(4, len(line) - 4)), len(line)]
-        first = 0
-        for cut in cuts:
-            _draw(field, line[first:cut], width)
-            first = min(cut + int(rng.integers(0, 3)), len(line) - 1)
-
-
-def _pressed(field: Any, lines: list[Line], width: float, rng: Random) -> None:
-    """A pen that is pressed more here than there, or more on its way down (a pointed nib)."""
-    nib = rng.random() < 0.4
-    depth = rng.uniform(0.2, 0.6)
-    for line in lines:
-        steps = np.diff(line, axis=0)
-        if not len(steps):
-            _draw(field, line, width)
-            continue
-        if nib:
-            press = steps[:, 1] / np.maximum(np.hypot(*steps.T), 1e-6)
-        else:
-            beat = np.linspace(0, rng.uniform(2, 9), len(steps)) + rng.uniform(0, 6)
-            press = np.sin(beat)
-        widths = width * (1 - depth * (1 - press) / 2)
-        at = np.round(8 * line).astype(int).tolist()
-        for a, b, w in zip(at[:-1], at[1:], widths.tolist(), strict=True):
-            cv2.line(field, a, b, 255, max(2, round(w)), cv2.LINE_AA, 3)
-
-
-def _flat(field: Any, lines: list[Line], width: float, rng: Random) -> None:
-    """A flat nib or marker: its edge keeps one direction, ends are cut straight."""
-    angle = np.deg2rad(rng.uniform(-80, 80) if rng.random() < 0.3 else rng.uniform(-60, -20))
-    edge = 0.6 * width * np.array([np.cos(angle), np.sin(angle)])
-    for line in lines:
-        low, high = (np.round(8 * (line + side * edge)).astype(np.int32) for side in (-1, 1))
-        for i in range(len(line) - 1):
-            quad = np.stack([low[i], high[i], high[i + 1], low[i + 1]])
-            cv2.fillConvexPoly(field, quad, 255, cv2.LINE_AA, 3)
-        _draw(field, line, width * 0.35)
-
-
-_PENS = (_round, _pressed, _flat)
-_OFTEN = (0.5, 0.3, 0.2)
 
 
 # --- scans --------------------------------------------------------------------------------------

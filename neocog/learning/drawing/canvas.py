@@ -1,0 +1,179 @@
+"""A page while it is drawn: its grey, how it is turned, what is taken, and the marks that stand on it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.learning.drawing.glyphs import Face
+from neocog.learning.drawing.hand import Drawn, Hand
+from neocog.learning.drawing.line import Path, Row
+from neocog.learning.drawing.pen import Cover, Rng, ink
+from neocog.vision.finder import SIGNS
+
+SIGN = 10
+"""Label of the first sign; those of digits are 0 .. 9."""
+
+IGNORE = -1
+"""Label of a place that is neither right nor wrong: cut off, crossed out, printed, ambiguous."""
+
+Box = tuple[float, float, float, float]
+"""Left, top, width, height, in pixels."""
+
+Mark = tuple[int, float, float, float, float]
+"""Label, left, top, width and height of a mark, in pixels."""
+
+_NUMBERS = {*"0123456789", *SIGNS} - {"x"}
+_CELL = 4  # pixels of a cell of the map of what is taken
+_LEAST_STEP, _LEAST_OVER_TEXTURE = 9, 0.8  # grey levels and shares of their standard deviation
+
+
+@dataclass
+class Canvas:
+    """An image on which a sheet of ``wide`` x ``high`` pixels lies, turned about its middle."""
+
+    image: NDArray[np.float32]  #: grey levels, (H, W)
+    rng: Rng
+    faces: list[Face] = field(default_factory=list)
+    bright_ink: bool = False
+    turn: float = 0.0  #: radians
+    marks: list[Mark] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        rows, columns = self.image.shape
+        cos, sin = abs(np.cos(self.turn)), abs(np.sin(self.turn))
+        self.wide, self.high = cos * columns + sin * rows, sin * columns + cos * rows
+        self._taken = np.zeros((-(-rows // _CELL), -(-columns // _CELL)), np.bool_)
+        cos, sin = np.cos(self.turn), np.sin(self.turn)
+        self._turn = np.array([[cos, sin], [-sin, cos]])  # of rows (x, y)
+        self._shift = np.array([columns, rows]) / 2 - np.array([self.wide, self.high]) / 2 @ self._turn
+
+    @property
+    def side(self) -> float:
+        return float(min(self.wide, self.high))
+
+    def at(self, points: NDArray[Any]) -> NDArray[np.float64]:
+        """Where points of the sheet are in the image, (n, 2)."""
+        return np.asarray(points @ self._turn + self._shift, np.float64)
+
+    def _cells(self, low: NDArray[Any], far: NDArray[Any]) -> NDArray[np.bool_]:
+        (x0, y0), (x1, y1) = (
+            np.maximum(at // _CELL + more, 0).astype(int) for at, more in ((low, 0), (far, 1))
+        )
+        return self._taken[y0:y1, x0:x1]
+
+    def _box(self, x: float, y: float, wide: float, high: float) -> NDArray[np.bool_]:
+        middle, half = self.at(np.array([x + wide / 2, y + high / 2])), np.array([wide, high]) / 2
+        return self._cells(middle - half, middle + half)
+
+    def free(self, x: float, y: float, wide: float, high: float) -> bool:
+        """Whether nothing stands in a box yet; what lies outside the image is free."""
+        return not self._box(x, y, wide, high).any()
+
+    def take(self, x: float, y: float, wide: float, high: float) -> None:
+        self._box(x, y, wide, high)[:] = True
+
+    def block(self, mask: NDArray[np.bool_]) -> None:
+        """Let nothing be written where ``mask`` (H, W) is true."""
+        size = self._taken.shape[::-1]
+        self._taken |= np.asarray(cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_AREA)) > 0
+
+    def lay(self, cover: Cover, x: float, y: float, contrast: float, label: int | None = None) -> Box | None:
+        """Lay ink on the sheet, its left top at (x, y); note it as a mark, to ignore if it is not seen."""
+        if self.turn:
+            high, wide = cover.shape
+            corners = self.at(np.array([(x, y), (x + wide, y), (x, y + high), (x + wide, y + high)]))
+            low, far = np.floor(corners.min(0)), np.ceil(corners.max(0)) + 1
+            if (far < 0).any() or (low > self.image.shape[::-1]).any():
+                return None
+            matrix = np.c_[self._turn.T, corners[0] - low]
+            cover = np.asarray(cv2.warpAffine(cover, matrix, (far - low).astype(int).tolist()), np.float32)
+            x, y = low.tolist()
+        column, row = round(x), round(y)
+        x0, y0 = max(column, 0), max(row, 0)
+        place = self.image[y0 : max(row + cover.shape[0], 0), x0 : max(column + cover.shape[1], 0)]
+        part = cover[y0 - row :, x0 - column :][: place.shape[0], : place.shape[1]]
+        seen = label is None or self._seen(part, place, contrast)
+        place += (np.float32(255 if self.bright_ink else 8) - place) * (part * np.float32(contrast))
+        if label is None:
+            return None
+        dark = cover > max(0.4 * float(cover.max(initial=0)), 0.02)
+        rows, columns = np.flatnonzero(dark.any(1)), np.flatnonzero(dark.any(0))
+        if not rows.size:
+            return None
+        size = float(columns[-1] - columns[0] + 1), float(rows[-1] - rows[0] + 1)
+        box = (float(column + columns[0]), float(row + rows[0]), *size)
+        self.marks.append((label if seen else IGNORE, *box))
+        self._cells(np.array(box[:2]), np.array(box[:2]) + size)[:] = True
+        return box
+
+    def _seen(self, part: Cover, place: NDArray[np.float32], contrast: float) -> bool:
+        """Whether ink will stand off what it is laid on: its texture, and a few grey levels."""
+        inked = part > 0.5 * part.max(initial=0)
+        if not inked.any():
+            return False
+        off = np.abs((255 if self.bright_ink else 8) - place[inked]) * part[inked] * contrast
+        around = place[part < 0.05]
+        rough = float(around.std()) if around.size > 20 else 0.0
+        return float(off.mean()) > max(_LEAST_STEP, _LEAST_OVER_TEXTURE * rough)
+
+    def draw(self, lines: list[NDArray[Any]], hand: Hand, width: float) -> None:
+        """Draw strokes on the sheet with a hand's pen, ``width`` pixels wide."""
+        moved = [self.at(line).astype(np.float32) for line in lines]
+        cover, left, top = ink(moved, max(0.45, width), hand.pen, self.rng)
+        turn, self.turn = self.turn, 0.0
+        self.lay(cover, left, top, hand.pen.contrast)
+        self.turn = turn
+
+    def rule(self, paths: list[Path], level: float) -> None:
+        """Print lines on the sheet."""
+        for path, width in paths:
+            at = (self.at(path) * 16).astype(np.int32)
+            cv2.polylines(self.image, [at], False, level, max(1, round(width)), cv2.LINE_AA, 4)
+
+    def write(self, row: Row, x: float, y: float) -> float:
+        """Lay a row down, its first character at x and its baseline at y; return where it ends."""
+        contrast, left = row.hand.pen.contrast, row.start if row.left is None else row.left
+        right = x + row.right - left
+
+        for char, cover, column, top in row.items:
+            label = None if not char else int(char) if char.isdigit() else SIGN + SIGNS.index(char)
+            place, dark = (x + column - left, y + top - row.base), contrast * self.rng.uniform(0.9, 1.0)
+            self.lay(cover, *place, dark, label)
+            if label is None:
+                self.take(*place, cover.shape[1], len(cover))
+        for path, width in row.ties:
+            self.draw([path - [left - x, row.base - y]], row.hand, width)
+        return float(right)
+
+    def put(self, hand: Hand, drawn: Drawn, x: float, y: float) -> float:
+        """Lay what is no number with its left at x and its baseline at y; return where it ends."""
+        self.lay(drawn.cover, x, y + drawn.top, hand.pen.contrast)
+        self.take(x, y + drawn.top, drawn.cover.shape[1], len(drawn.cover))
+        return x + int(drawn.cover.shape[1])
+
+    def print_word(self, word: str, x: float, y: float, high: float, face: Face, contrast: float, *,
+                   mirror: bool = False) -> float:  # fmt: skip
+        """Print a word, its ascender at row y; return its width. Its digits and signs are to be ignored."""
+        scale, begin = high / 44, x
+        for letter in word:
+            if letter == " ":
+                x += 0.3 * high
+                continue
+            glyph, top = face.picture(letter)
+            size = (max(1, round(glyph.shape[1] * scale)), max(1, round(glyph.shape[0] * scale)))
+            method = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
+            small = cv2.resize(glyph, size, interpolation=method).astype(np.float32) / 255
+            cover = np.asarray(small[:, ::-1] if mirror else small, np.float32)
+            label = IGNORE if letter in _NUMBERS and not mirror else None
+            self.lay(cover, x, y + top * scale, contrast, label)
+            x += size[0] + 0.07 * high
+        return x - begin
+
+    def crossed(self, x: float, y: float, wide: float, high: float) -> None:
+        """Make what is marked in a box of the image neither right nor wrong."""
+        for index, (label, left, top, w, h) in enumerate(self.marks):
+            if label >= 0 and x <= left + w / 2 <= x + wide and y <= top + h / 2 <= y + high:
+                self.marks[index] = (IGNORE, left, top, w, h)

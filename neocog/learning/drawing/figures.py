@@ -1,0 +1,190 @@
+"""Drawings of a few strokes that are no digits: lines with coordinates from 0 to about 1, y down."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.learning.drawing.glyphs import strokes_of
+from neocog.learning.drawing.strokes import rounded
+
+Line = NDArray[np.float64]
+Random = np.random.Generator
+Drawing = Callable[[Random], list[Line]]
+
+_SHARP = """
+    03-63 43-63-45 | 03-63 43-63-45 23-03-25 | 14-26-61 | 05-26-60 | 00-66 60-06 | 03-63 30-36 | 10-50 30-36
+    | 10-16-56 | 03-63 11-55 51-15 | 00-60-66-06-00 | 00-60-66-06-00 13-34-61 | 00-60-66-06-00 11-55 51-15
+    | 00-60-66-06-00 30-36 | 02-62-66-06-02-30-62 26-24-44-46 | 00-60-36-00 | 00-60-36-00 31-34
+"""
+"""Arrows, ticks, crosses, a T, an L, a star, boxes, a house, warning signs: columns and rows 0 to 6."""
+_ROUND = """
+    20-40-62-64-46-26-04-02-20 30-36 | 20-40-62-64-46-26-04-02-20 30-36 03-63
+    | 20-40-62-64-46-26-04-02-20 11-55 51-15 | 10-30-42-34-14-02-10 24-28 06-46
+    | 20-40-62-64-46-26-04-02-20 22-22 42-42 24-35-44
+    | 20-40-62-64-46-26-04-02-20 21-22 41-42 15-34-55 33-34 | 20-40-62-64-46-26-04-02-20 63-93 73-74 93-95
+"""
+"""Rings with strokes through them, faces, a key."""
+
+
+def turned(line: Line, angle: float) -> Line:
+    cos, sin = np.cos(angle), np.sin(angle)
+    result: Line = (line - 0.5) @ np.array([[cos, sin], [-sin, cos]]) + 0.5
+    return result
+
+
+def curve(points: Line, count: int = 40) -> Line:
+    """Round the corners of a line: a mean of its points that moves along it."""
+    at = np.linspace(0, len(points) - 1, count)
+    near = np.clip(1 - np.abs(at[:, None] - np.arange(len(points))) / 1.2, 0, None) ** 1.5
+    result: Line = near @ points / near.sum(axis=1, keepdims=True)
+    return result
+
+
+def ring(centre: tuple[float, float], radius: float, count: int = 24, high: float = 1.0) -> Line:
+    """Return a closed line around a centre."""
+    angle = np.linspace(0, 2 * np.pi, count)
+    return np.array(centre) + radius * np.stack([np.cos(angle), high * np.sin(angle)], axis=1)
+
+
+def form(rng: Random) -> list[Line]:
+    """One of the things that people draw beside numbers, at any angle now and then."""
+    round_ = rng.random() < 0.35
+    forms = (_ROUND if round_ else _SHARP).split("|")
+    lines = strokes_of(str(forms[rng.integers(len(forms))]))
+    if round_:
+        lines = [rounded(line, 3) for line in lines]
+    angle = rng.normal(0, 0.15) if rng.random() < 0.7 else rng.uniform(0, 6.3)
+    return [turned((line + rng.normal(0, 0.15, line.shape)) / 6, angle) for line in lines]
+
+
+def scribble(rng: Random) -> list[Line]:
+    """One stroke with more turns than a digit has."""
+    points = rng.random((int(rng.integers(7, 12)), 2))
+    return [curve(points, 60) if rng.random() < 0.6 else points]
+
+
+def zigzag(rng: Random) -> list[Line]:
+    """Back and forth, as a word is blotted out."""
+    count = int(rng.integers(6, 14))
+    x = np.linspace(0, 1, count) + rng.normal(0, 0.03, count)
+    y = 0.5 + rng.uniform(0.15, 0.5) * np.where(np.arange(count) % 2, 1, -1)
+    line = np.stack([x, y + rng.normal(0, 0.05, count)], axis=1)
+    line = curve(line, 80) if rng.random() < 0.5 else line
+    return [turned(line, rng.uniform(-0.8, 0.8))]
+
+
+def bar(rng: Random) -> list[Line]:
+    """A level stroke, a wave or two strokes: dashes, rules and underlines."""
+    x = np.linspace(0, 1, 30)
+    wave = rng.uniform(0, 0.12) * np.sin(rng.uniform(0, 14) * x + rng.uniform(0, 6))
+    line = np.stack([x, 0.5 + wave], axis=1)
+    below = line + np.array([0, rng.uniform(0.15, 0.4)])
+    lines = [line] if rng.random() < 0.6 else [line, below]
+    angle = rng.uniform(-0.4, 0.4)
+    return [turned(line, angle) for line in lines]
+
+
+def polygon(rng: Random) -> list[Line]:
+    """Three to six corners, not round: plain, doubled or with a stroke inside."""
+    corners = int(rng.choice([3, 3, 4, 4, 5, 6]))
+    angle = 2 * np.pi * (np.arange(corners) + rng.uniform(-0.15, 0.15, corners)) / corners
+    way = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    line = 0.5 + 0.5 * rng.uniform(0.75, 1, (corners, 1)) * way
+    line = turned(np.concatenate([line, line[:1]]), rng.uniform(0, 2 * np.pi))
+    inside = rng.random()
+    if inside < 0.25:
+        return [line, rng.random((2, 2))]
+    return [line, 0.5 + rng.uniform(0.4, 0.7) * (line - 0.5)] if inside < 0.5 else [line]
+
+
+def figure(rng: Random) -> list[Line]:
+    """Three to five lines, arcs, rings and angles in disorder."""
+    lines: list[Line] = []
+    for _ in range(int(rng.integers(3, 6))):
+        kind, middle = rng.random(), rng.uniform(0.1, 0.9, 2)
+        if kind < 0.3:
+            lines.append(rng.random((2, 2)))
+        elif kind < 0.55:
+            lines.append(curve(rng.random((3, 2)), 16))
+        elif kind < 0.8:
+            x, y = middle.tolist()
+            lines.append(ring((x, y), rng.uniform(0.08, 0.3), high=rng.uniform(0.6, 1.5)))
+        else:
+            lines.append(middle + rng.uniform(-0.4, 0.4, (3, 2)))
+    return lines
+
+
+def closed(rng: Random) -> list[Line]:
+    """A smooth closed curve: a leaf, a cloud, a blob."""
+    angle = np.linspace(0, 2 * np.pi, 40)
+    order = np.arange(2, 7)[:, None]
+    wave = rng.normal(size=(5, 1)) / order * np.cos(order * angle + rng.uniform(0, 7, (5, 1)))
+    radius = 0.4 * (1 + rng.uniform(0.1, 0.9) * wave.sum(axis=0))
+    return [0.5 + np.stack([radius * np.cos(angle), rng.uniform(0.3, 1) * radius * np.sin(angle)], axis=1)]
+
+
+def branch(rng: Random) -> list[Line]:
+    """A plant: each branch gives off two or three."""
+    lines, ends = [], [(np.array([0.5, 1.0]), -np.pi / 2, 0.4)]
+    for _ in range(int(rng.integers(4, 14))):
+        at, way, long = ends.pop(0)
+        bend = way + rng.normal(0, 0.3)
+        middle = at + 0.5 * long * np.array([np.cos(way), np.sin(way)])
+        end = middle + 0.5 * long * np.array([np.cos(bend), np.sin(bend)])
+        lines.append(curve(np.array([at, middle, end]), 6))
+        for _ in range(int(rng.integers(1, 4))):
+            ends.append((end, way + rng.normal(0, 0.7), long * rng.uniform(0.5, 0.9)))
+    return lines
+
+
+def doodle(rng: Random) -> list[Line]:
+    """Loops that run along, as a pen is tried out: a spring, a wave, a spiral."""
+    t = np.linspace(0, 2 * np.pi * rng.uniform(2, 9), 120)
+    along, size = rng.uniform(0.02, 0.3), np.linspace(1, rng.uniform(0.2, 1.2), 120)
+    x = 0.3 * size * np.cos(t) * rng.uniform(0, 1) + along * t / 2
+    y = 0.5 + rng.uniform(0.2, 0.5) * size * np.sin(t * rng.choice([1, 1, 2]) + rng.uniform(0, 3))
+    line = np.stack([x, y + rng.normal(0, 0.02, 120)], axis=1)
+    return [turned(line, rng.normal(0, 0.3))]
+
+
+def music(rng: Random) -> list[Line]:
+    """A staff, 1 high, with a clef, notes, rests and bars; up to ten times as long."""
+    long, skew = rng.uniform(2, 10), rng.normal(0, 0.02)
+    staff = [np.array([[0, y], [long, y + skew]]) for y in np.linspace(0, 1, 5)]
+    lines = staff if rng.random() < 0.85 else []
+    if rng.random() < 0.5:
+        clef = strokes_of("37-28-48-41-50-61-34-46-66-64-44")[0] / [10, 5] - [0, 0.2]
+        lines.append(curve(clef + rng.normal(0, 0.03, (11, 2)), 40))
+    x, up, head = 0.9, rng.random() < 0.7, rng.uniform(0.1, 0.16)
+    ends: list[tuple[float, float]] = []
+    while x < long:
+        kind, y = rng.random(), rng.uniform(-0.1, 1.1)
+        if kind < 0.12:
+            lines.append(np.array([[x, 0], [x, 1]]))
+        elif kind < 0.2:
+            rest = np.array([[0, 0.2], [0.15, 0.4], [0, 0.55], [0.15, 0.7], [0, 0.9]])
+            lines.append(curve(rest + np.array([x, 0]), 16))
+        else:
+            turns = 1 if kind < 0.4 else 4  # open or filled
+            t = np.linspace(0, 2 * np.pi * turns, 12 * turns)
+            reach = head * np.linspace(1, 0.15 if turns > 1 else 1, len(t))
+            right = reach * np.cos(t)
+            lines.append(np.stack([x + 1.3 * right, y + reach * np.sin(t) - 0.3 * right], 1))
+            foot = (x + (1.3 if up else -1.3) * head, y + (-0.85 if up else 0.85) * rng.uniform(0.8, 1.1))
+            if kind > 0.28:
+                lines.append(np.array([(foot[0], y), foot]))
+                ends.append(foot)
+            if kind > 0.9:
+                lines.append(np.array([foot, (foot[0] + 0.2, foot[1] + (0.3 if up else -0.3))]))
+            elif kind > 0.7 and len(ends) > 1:
+                lines.append(np.array(ends[-2:]))
+        x += rng.uniform(0.35, 0.9)
+    return lines
+
+
+DRAWINGS: tuple[Drawing, ...] = (
+    *(form,) * 8, scribble, scribble, polygon, bar, zigzag, figure, figure, figure, branch, branch,
+    doodle, doodle, closed, closed,
+)  # fmt: skip
+"""Drawings of pages; the last four are not among the marks that the digit network learns from."""

@@ -1,0 +1,547 @@
+"""Digits, and marks that are none, as the reader hands them to the digit network: (28, 28), ink 255.
+
+A digit of a set is written anew by another pen, by the path of the pen where that is known, or bent as by
+another hand; some are drawn in other styles. A mark is a letter, a sign, a drawing, a spot, a piece of a
+digit or several in one; what is shaped like a digit (O o Q D I l i | / S s Z z B b g q P p) is left out. Both
+are seen as they are, by few pixels (8 to 20 a side), or on paper by a camera and cut by the reader.
+Held-out kinds and fonts measure rejection: all fonts that matplotlib ships, and of cv2's the triple strokes
+and the broad script. Held-out digits are not looked at.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from neocog.errors import UsageError
+from neocog.learning.blocks import in_blocks
+from neocog.learning.drawing import figures
+from neocog.learning.drawing.camera import photographed
+from neocog.learning.drawing.figures import turned
+from neocog.learning.drawing.glyphs import Running, allograph, any_allograph, any_word, shape
+from neocog.learning.drawing.paper import blank_paper
+from neocog.learning.drawing.pen import Rng, any_pen, ink
+from neocog.learning.drawing.strokes import fitted, rounded
+from neocog.learning.mix import Mix
+from neocog.vision.crops import digit_of_box
+from neocog.vision.normalise import BOX, SIDE, WIDENED, enlarged, normalise, stroke_width
+
+Ink = NDArray[np.float32]
+Digits = NDArray[np.uint8]
+Strokes = Sequence[NDArray[Any]]
+
+FIELD = 96  # side of the field that a mark is drawn in
+_HIGH = 64  # long side of a digit in it
+_BLOCK, _HELD_BLOCK = 2000, 5000
+_LEAST = 25 * 255  # a picture with less ink is drawn again
+
+#: Letters that pass for no digit; without O o Q D I l i S s Z z B b g q P p.
+LETTERS = "ACEFGHJKLMNRTUVWXYacdefhjkmnrtuvwxy"
+#: Signs that pass for no digit; without | / and dots.
+SIGNS = '+-=*#&%@?<>()[]{}~^:;"$!_'
+#: Halves of digits that are no other digit: label, and True for the upper half.
+_HALVES = ((0, True), (0, False), (2, False), (3, True), (3, False), (4, True), (5, False))
+
+# how often each is done; see ``experiments/learning/finetune.py`` of commit bfe9938, which measured them
+_DRAWN = 0.2  # an allograph is drawn in place of a digit that was written
+_BY_PATH = 0.8  # written anew by the path of the pen, where it is known
+_BENT = 0.6  # other scans are bent as by another hand
+_STRETCHED = 0.06  # stretched to its box, as some forms' cells are
+_COARSE, _CLEAN = 0.2, 0.4  # seen by coarse scanners; as it is; the rest is seen by cameras
+_CROWDED = 0.25  # of these, with a rule or a piece of a digit beside it
+_AS_WRITTEN = 0.4  # of what is learned whose strokes keep their width
+GRIDS = (8, 9, 10, 11, 12, 14, 16, 16, 20)
+"""Pixels a side of coarse scanners."""
+_WITHIN = 4  # a coarse pixel is the mean of so many fine ones, squared
+
+
+class Source:
+    """Digits (N, 28, 28) uint8 to break or to join, and what they are."""
+
+    def __init__(self, digits: Digits, labels: NDArray[np.int64]) -> None:
+        self._digits = digits
+        self._own = [np.flatnonzero(labels == label) for label in range(10)]
+
+    def digit(self, rng: Rng, label: int | None = None) -> Ink:
+        """Return a digit, ink 0 .. 1; one of any label where there is none of this."""
+        own: NDArray[np.int64] = np.arange(len(self._digits))
+        if label is not None and len(self._own[label]):
+            own = self._own[label]
+        return inked(self._digits[own[rng.integers(len(own))]])
+
+
+#: Draws one mark: ink 0 .. 1 on a field of any size.
+Draw = Callable[[Rng, Source], Ink]
+
+
+def blank() -> NDArray[np.uint8]:
+    return np.zeros((FIELD, FIELD), np.uint8)
+
+
+def inked(field: NDArray[Any]) -> Ink:
+    return np.asarray(field, np.float32) / np.float32(255)
+
+
+def inside(ink: Ink) -> Ink | None:
+    """Return the part of a field that holds its ink; None if there is none."""
+    rows, columns = (np.flatnonzero((ink > 0.3).any(axis=axis)) for axis in (1, 0))
+    return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] if len(rows) else None
+
+
+def as_written(ink: Ink) -> Digits:
+    """Bring ink into MNIST's form as sets of digits do, its strokes as wide as they are."""
+    body = inside(ink)
+    return normalise(ink, stroke=WIDENED / BOX * max((ink if body is None else body).shape))
+
+
+def written(lines: Strokes, rng: Rng) -> Ink:
+    """Write strokes (n, 2) by another hand and pen: ink 1, (FIELD, FIELD)."""
+    if len(lines) > 1 and rng.random() < 0.35:  # each stroke is turned, stretched and moved about its middle
+        lines = [(line - line.mean(0)) @ (np.eye(2) + rng.normal(0, 0.07, (2, 2))) + line.mean(0)
+                 + rng.normal(0, 0.03, 2) * np.ptp(line, 0).max() for line in lines]  # fmt: skip
+    lines, angle, wide = fitted(lines), rng.normal(0, 0.1), np.exp(rng.normal(0, 0.16))
+    cos, sin = np.cos(angle), np.sin(angle)
+    turn = np.array([[cos, -sin], [sin, cos]]) @ np.array([[wide, -rng.normal(0, 0.18)], [0, 1 / wide]])
+    waves, phases, reach = rng.normal(0, 4, (3, 2)), rng.uniform(0, 6.3, 3), rng.normal(0, 0.02, (3, 2))
+    loose = rng.normal(0, 0.05, (2, 2)) if rng.random() < 0.4 else np.zeros((2, 2))  # of its ends
+    ends = [np.exp(-8 * np.linspace([0, 1], [1, 0], len(line))) for line in lines]
+    bent = [line @ turn.T + end @ loose for line, end in zip(lines, ends, strict=True)]
+    times = int(rng.integers(3))
+    moved = fitted([rounded(line + np.sin(line @ waves.T + phases) @ reach, times) for line in bent])
+    pen, field = any_pen(rng, most=1 / 6), np.zeros((FIELD, FIELD), np.float32)
+    place = [(FIELD * (0.5 + 0.7 * line)).astype(np.float32) for line in moved]
+    cover, left, top = ink(place, 0.7 * FIELD * pen.width, pen, rng)
+    part = field[max(top, 0) : top + len(cover), max(left, 0) : left + cover.shape[1]]
+    part[:] = cover[max(-top, 0) :, max(-left, 0) :][: part.shape[0], : part.shape[1]]
+    return field
+
+
+def by_hand(ink: Ink, rng: Rng, strength: float = 1.0) -> Ink:
+    """Slant, stretch, turn and bend a drawing (FIELD, FIELD); letters stay legible up to 1."""
+    angle, shear = strength * rng.normal(0, [0.12, 0.2])
+    wide, (cos, sin) = np.exp(strength * rng.normal(0, 0.18)), (np.cos(angle), np.sin(angle))
+    inverse = np.linalg.inv(np.array([[cos, -sin], [sin, cos]]) @ np.array([[wide, -shear], [0, 1 / wide]]))
+    bend = (strength * rng.normal(0, 2.6, (2, 5, 5))).astype(np.float32)
+    right, down = (cv2.resize(part, (FIELD, FIELD), interpolation=cv2.INTER_CUBIC) for part in bend)
+    y, x = np.mgrid[0:FIELD, 0:FIELD].astype(np.float32) - np.float32((FIELD - 1) / 2)
+    (a, b), (c, d) = inverse.astype(np.float32)
+    middle = np.float32((FIELD - 1) / 2)
+    bent = cv2.remap(ink, a * x + b * y + middle + right, c * x + d * y + middle + down, cv2.INTER_LINEAR)
+    return _pen(np.asarray(bent, np.float32), 2 * int(rng.integers(-2, 4)))
+
+
+def _pen(ink: Ink, more: float) -> Ink:
+    """Widen (or thin, where negative) every stroke by so many pixels, within the same field."""
+    reach = round(abs(more))
+    if not reach:
+        return ink
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach + 1, reach + 1))
+    changed = np.asarray(cv2.dilate(ink, kernel) if more > 0 else cv2.erode(ink, kernel), np.float32)
+    return changed if changed.sum() > 0.5 * ink.sum() and changed.max() > 0.5 else ink
+
+
+def _resized(ink: Ink, side: int) -> Ink:
+    """Enlarge or shrink so that the longer side is ``side``."""
+    scale = side / max(ink.shape)
+    size = tuple(max(1, round(length * scale)) for length in ink.shape[::-1])
+    method = cv2.INTER_CUBIC if scale > 1 else cv2.INTER_AREA
+    return np.asarray(np.clip(cv2.resize(ink, size, interpolation=method), 0, 1), np.float32)
+
+
+def _seen(ink: Ink, rng: Rng, source: Source) -> Digits:
+    """As it is, by a coarse scanner or by a camera; then in MNIST's form."""
+    body, how = inside(ink), rng.random()
+    if body is None:
+        body = ink
+    if rng.random() < _STRETCHED:
+        side = max(body.shape)
+        body = np.asarray(cv2.resize(body, (max(body.shape[1], side // 2), side)), np.float32)
+    if how > _COARSE + _CLEAN:
+        return _photographed(body, rng, source)
+    if how < _COARSE:
+        body = _scanned(body, rng)
+    return as_written(body) if rng.random() < _AS_WRITTEN else normalise(body)
+
+
+def _scanned(ink: Ink, rng: Rng) -> Ink:
+    """Seen by a grid of few pixels that the digit fills, then enlarged."""
+    pixels = int(rng.choice(GRIDS))
+    fine = pixels * _WITHIN
+    body = _resized(ink, fine - int(rng.integers(0, _WITHIN)))
+    body = _pen(body, max(rng.uniform(-0.03, 0.03) * fine, 0.8 * _WITHIN - stroke_width(body)))
+    if rng.random() < 0.7:
+        body = (body > rng.uniform(0.4, 0.6)).astype(np.float32)
+    field = np.zeros((fine, fine), np.float32)
+    top, left = ((fine - np.array(body.shape)) * rng.uniform(0.3, 0.7, 2)).astype(int)
+    field[top : top + body.shape[0], left : left + body.shape[1]] = body
+    seen = field.reshape(pixels, _WITHIN, pixels, _WITHIN).mean(axis=(1, 3))
+    return enlarged(np.asarray(np.round(seen * 16) / 16 if rng.random() < 0.5 else seen, np.float32))
+
+
+def _photographed(ink: Ink, rng: Rng, source: Source) -> Digits:
+    """On paper, at times with a rule or a piece of a digit beside it, before a camera; cut out."""
+    size = int(rng.integers(14, 71))
+    body = _resized(ink, size)
+    (high, wide), room = body.shape, size // 2 + 4
+    field = np.pad(body, room)
+    if rng.random() < _CROWDED:
+        gap = int(rng.uniform(0.03, 0.3) * size) + 1
+        if rng.random() < 0.5:  # a rule below or above
+            row = room + high + gap if rng.random() < 0.6 else room - gap
+            tilt = int(rng.integers(-2, 3))
+            ends = (0, row - tilt), (field.shape[1], row + tilt)
+            cv2.line(field, *ends, rng.uniform(0.5, 1), max(1, size // 20))
+        elif (other := inside(source.digit(rng))) is not None:
+            other = _resized(other, size)[: high + 2 * room, : room - gap]
+            at = room + wide + gap
+            part = field[room : room + len(other), at : at + other.shape[1]]
+            np.maximum(part, other[: part.shape[0], : part.shape[1]], out=part)
+    image = blank_paper(field.shape, rng)
+    image *= 1 - np.float32(rng.uniform(0.35, 0.97)) * field
+    picture = photographed(image, rng, size)
+    jitter = rng.normal(0, 0.04, 4) * size
+    return digit_of_box(picture, (np.array([room, room, wide, high]) + jitter).astype(np.float32))
+
+
+def variants(count: int, mix: Mix, *, seed: int = 0, jobs: int = 1) -> tuple[Digits, NDArray[np.int64]]:
+    """Return variants (count, 28, 28) of digits, drawn by the sets' weights, and what they are."""
+    made, answers = zip(*in_blocks(_variants, count, _BLOCK, mix, seed, jobs=jobs), strict=True)
+    return np.concatenate(made), np.concatenate(answers)
+
+
+def _variants(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray[np.int64]]:
+    rng = np.random.default_rng([seed, 11, number])
+    made, answers = np.zeros((size, 28, 28), np.uint8), np.zeros(size, np.int64)
+    sources = [Source(hand.digits.images, hand.digits.labels) for hand in mix.hands]
+    for place, (which, at) in enumerate(zip(*mix.draw(size, rng), strict=True)):
+        hand = mix.hands[which]
+        answers[place] = hand.digits.labels[at]
+        if rng.random() < _DRAWN:
+            answers[place], style = any_allograph(rng)
+            drawn = written(allograph(int(answers[place]), style, rng), rng)
+        elif hand.strokes is not None and hand.rows is not None and rng.random() < _BY_PATH:
+            drawn = written(hand.strokes.lines(int(hand.rows[at])), rng)
+        else:
+            drawn, body = np.zeros((FIELD, FIELD), np.float32), inside(inked(hand.digits.images[at]))
+            if body is not None:  # into the middle of the field, its long side _HIGH
+                large = _resized(body, _HIGH)
+                top, left = ((FIELD - side) // 2 for side in large.shape)
+                drawn[top : top + large.shape[0], left : left + large.shape[1]] = large
+            if rng.random() < _BENT:
+                drawn = by_hand(drawn, rng, 0.6)
+        if drawn.max() < 0.5:
+            made[place], answers[place] = hand.digits.images[at], hand.digits.labels[at]
+            continue
+        for _ in range(4):
+            made[place] = _seen(drawn, rng, sources[which])
+            if made[place].sum() > _LEAST:
+                break
+        else:
+            made[place] = as_written(drawn)
+    return made, answers
+
+
+def negatives(
+    count: int, digits: Digits, labels: NDArray[np.int64], *, seed: int, held: bool = False, jobs: int = 1
+) -> tuple[Digits, NDArray[np.int64], tuple[str, ...]]:
+    """Draw marks that are no digits, (count, 28, 28) uint8; their kinds, (count,), and names.
+
+    Digits (N, 28, 28) with their labels are broken and joined; UsageError if there are none. The same seed
+    gives the same marks on any number of processes (``jobs``). ``held`` draws the held-out kinds and fonts.
+    """
+    if not len(digits):
+        raise UsageError("got no digits, expected some to break and join")
+    parts = in_blocks(_negatives, count, _HELD_BLOCK, Source(digits, labels), seed, held, jobs=jobs)
+    marks, kind = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return marks, kind, tuple(HELD if held else KINDS)
+
+
+def _negatives(
+    source: Source, seed: int, held: bool, number: int, size: int
+) -> tuple[Digits, NDArray[np.int64]]:
+    draws, often = zip(*(HELD if held else KINDS).values(), strict=True)
+    shares = np.array(often)
+    rng = np.random.default_rng([seed, int(held), 11, *[number] * (number > 0)])
+    kind = rng.choice(len(draws), size=size, p=shares / shares.sum())
+    marks = np.zeros((size, SIDE, SIDE), np.uint8)
+    for i, k in enumerate(kind):
+        for _ in range(20):
+            drawn = draws[k](rng, source)
+            marks[i] = normalise(drawn) if held else _seen(drawn, rng, source)
+            if marks[i].sum() > _LEAST:
+                break
+    return marks, kind.astype(np.int64)
+
+
+# --- kinds to learn from --------------------------------------------------------------------------
+
+
+def letter(rng: Rng, source: Source) -> Ink:
+    """A letter that no digit resembles, by a pen or in print."""
+    char = LETTERS[rng.integers(len(LETTERS))]
+    return written(shape(char)[0], rng) if rng.random() < 0.7 else by_hand(_printed(char), rng)
+
+
+def sign(rng: Rng, source: Source) -> Ink:
+    """A sign, or an operator, by a pen or in print."""
+    char = SIGNS[rng.integers(len(SIGNS))]
+    if char in "+=*#%()" and rng.random() < 0.7:
+        forms = shape(char)
+        return written(forms[rng.integers(len(forms))], rng)
+    return by_hand(_printed(char), rng, rng.choice([0.3, 1.0]))
+
+
+@cache
+def _printed(char: str) -> Ink:
+    return from_outline(char, _own_font())
+
+
+_own_font = cache(partial(ImageFont.load_default, 60))
+
+
+def from_outline(char: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> Ink:
+    picture = Image.new("L", (FIELD, FIELD))
+    ImageDraw.Draw(picture).text((FIELD / 2, FIELD / 2), char, fill=255, font=font, anchor="mm")
+    return inked(np.asarray(picture))
+
+
+def word(rng: Rng, source: Source) -> Ink:
+    """Letters that hang together."""
+    return written(Running(rng).word(any_word(rng).lower()[:4]), rng)
+
+
+def drawing(rng: Rng, source: Source) -> Ink:
+    drawings = figures.DRAWINGS[:-4]  # a closed curve may be a 0, a doodle is like what measures
+    return written(drawings[rng.integers(len(drawings))](rng), rng)
+
+
+def side_by_side(rng: Rng, source: Source, count: int) -> Ink:
+    """Digits that touch or overlap a little."""
+    out = np.zeros((SIDE + 8, 4), np.float32)
+    for _ in range(count):
+        digit = _columns(source.digit(rng))
+        if not digit.shape[1]:
+            continue
+        digit = np.roll(np.pad(digit, ((4, 4), (0, 0))), rng.integers(-3, 4), axis=0)
+        overlap = min(int(rng.integers(0, 4)), digit.shape[1] // 3)
+        wide = np.zeros((len(out), out.shape[1] + digit.shape[1] - overlap), np.float32)
+        wide[:, : out.shape[1]] = out
+        wide[:, -digit.shape[1] :] = np.maximum(wide[:, -digit.shape[1] :], digit)
+        out = wide
+    return out
+
+
+def part_of_next(rng: Rng, source: Source) -> Ink:
+    """A digit with a part of its neighbour, as a cut at the wrong place leaves it."""
+    for _ in range(20):  # to a digit that is broad enough to be known by a part of it
+        part = _columns(source.digit(rng))
+        if part.shape[1] >= 10:
+            break
+    part = part[:, : round(part.shape[1] * rng.uniform(0.4, 0.65))]
+    gap = np.zeros((SIDE, int(rng.integers(0, 2))), np.float32)
+    both = [_columns(source.digit(rng)), gap, part]
+    return np.concatenate(both if rng.random() < 0.5 else both[::-1], axis=1)
+
+
+def _columns(digit: Ink) -> Ink:
+    columns = np.flatnonzero(digit.max(axis=0) > 0.3)
+    return digit[:, columns[0] : columns[-1] + 1] if columns.size else digit[:, :0]
+
+
+def piece(rng: Rng, source: Source) -> Ink:
+    """The upper or lower half of a digit."""
+    label, upper = _HALVES[rng.integers(len(_HALVES))]
+    digit = source.digit(rng, label)
+    rows = np.flatnonzero(digit.max(axis=1) > 0.3)
+    if not rows.size:
+        return digit
+    cut = rows[0] + round((rows[-1] - rows[0]) * rng.uniform(0.4, 0.6))
+    return digit[:cut] if upper else digit[cut:]
+
+
+def struck(rng: Rng, source: Source) -> Ink:
+    """A digit struck out by a cross or by several strokes."""
+    field = np.asarray(cv2.resize(source.digit(rng), (84, 84), interpolation=cv2.INTER_LINEAR), np.float32)
+    rows, tilt = np.linspace(18, 66, int(rng.integers(2, 5))), rng.integers(-22, 23)
+    ends = [((4, row + tilt), (80, row - tilt)) for row in rows]
+    if rng.random() < 0.4:
+        ends = [((8, 10), (76, 74)), ((76, 10), (8, 74))]
+    for both in ends:
+        a, b = (np.array(both) + rng.integers(-5, 6, (2, 2))).astype(int).tolist()
+        cv2.line(field, a, b, 1.0, int(rng.integers(4, 9)), cv2.LINE_AA)
+    return field
+
+
+def spots(rng: Rng, source: Source) -> Ink:
+    """A ragged spot, or some specks."""
+    if rng.random() < 0.5:
+        angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+        radius = FIELD * (0.3 + rng.uniform(0, 0.12) * rng.normal(size=24))
+        points = np.stack([np.cos(angle), rng.uniform(0.4, 1.0) * np.sin(angle)], axis=1)
+        points = 48 + (turned(points + 0.5, rng.uniform(0, np.pi)) - 0.5) * radius[:, None]
+        return inked(cv2.fillPoly(blank(), [np.round(points).astype(np.int32)], 255, cv2.LINE_AA))
+    field = blank()
+    for _ in range(int(rng.integers(3, 14))):
+        at = rng.integers(10, FIELD - 10, 2).tolist()
+        cv2.circle(field, at, int(rng.integers(2, 9)), 255, -1, cv2.LINE_AA)
+    return inked(field)
+
+
+def rough(rng: Rng, source: Source) -> Ink:
+    """Rough paper, cut at a threshold: patches of every size, in a stripe at times; or grains."""
+    cells = rng.integers(4, 30, 2) if rng.random() < 0.5 else np.repeat(rng.integers(4, 18), 2)
+    field = np.zeros((FIELD, FIELD), np.float32)
+    for octave in range(int(rng.integers(1, 4))):
+        coarse = rng.normal(size=tuple(cells * 2**octave)).astype(np.float32)
+        large = cv2.resize(coarse, (FIELD, FIELD), interpolation=cv2.INTER_CUBIC)
+        field += np.asarray(large, np.float32) / np.float32(1.7**octave)
+    return np.asarray(np.clip(3 * (field - rng.uniform(0.2, 0.9)), 0, 1), np.float32)
+
+
+#: Kinds to learn from, with their shares; ``experiments/accuracy/reject.py`` of commit bfe9938 measured it.
+KINDS: dict[str, tuple[Draw, float]] = {
+    "letter": (letter, 7), "sign": (sign, 3.5), "word": (word, 1.5), "drawing": (drawing, 12),
+    "pair": (partial(side_by_side, count=2), 3), "part_of_next": (part_of_next, 1), "piece": (piece, 1),
+    "struck": (struck, 0.7), "spots": (spots, 1.6), "rough": (rough, 1.4),
+}  # fmt: skip
+
+
+# --- held out -------------------------------------------------------------------------------------
+
+_STROKES = ("TRIPLEX", "SCRIPT_COMPLEX")  # of the fonts of cv2
+#: Beginnings of the names of matplotlib's text fonts, and of those with Greek and symbols.
+_TEXT = ("DejaVuSans", "DejaVuSerif", "STIXGeneral", "cmr", "cmss", "cmtt", "cmti", "cmb")
+_RICH = ("DejaVuSans.", "DejaVuSans-", "DejaVuSerif.", "DejaVuSerif-")
+_GREEK = "ΓΔΛΞΠΣΨΩαπψλμωκηχЖШЩЦЮФЛДИЫмнптшд"
+_SYMBOLS = "♥♣♠♪♫∑√∞≠≈±×÷€§¶←→↔↻☺☂☎✂★☆♀♂⌘"
+
+
+def draw_lines(rng: Rng, lines: Strokes, angle: float = 0.0, pens: tuple[int, int] = (3, 11)) -> Ink:
+    """Draw open lines, coordinates 0 .. 1, by a pen of ``pens`` (least width, most + 1) pixels."""
+    field, pen = blank(), int(rng.integers(*pens))
+    for line in lines:
+        place = turned(line, angle) if angle else line
+        points = np.round((0.15 + 0.7 * place) * FIELD).astype(np.int32)
+        cv2.polylines(field, [points], False, 255, pen, cv2.LINE_AA)
+    return inked(field)
+
+
+def from_strokes(char: str, face: int, pen: int) -> Ink:
+    """Draw a character of one of cv2's fonts."""
+    field = blank()
+    (wide, high), _ = cv2.getTextSize(char, face, 1.0, 1)
+    size = 55 / max(wide, high, 1)
+    start = (int((FIELD - size * wide) / 2), int((FIELD + size * high) / 2))
+    cv2.putText(field, char, start, face, size, 255, pen, cv2.LINE_AA)
+    return inked(field)
+
+
+@cache
+def font_files(beginnings: tuple[str, ...] = _TEXT) -> tuple[Path, ...]:
+    """Outline fonts that matplotlib ships; none where it is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return ()
+    files = sorted(Path(matplotlib.get_data_path(), "fonts", "ttf").glob("*.ttf"))
+    return tuple(path for path in files if path.name.startswith(beginnings))
+
+
+_font = cache(partial(ImageFont.truetype, size=60))
+
+
+def _character(rng: Rng, source: Source, characters: str) -> Ink:
+    char, files = characters[rng.integers(len(characters))], font_files()
+    if files and rng.random() < 0.75:
+        return from_outline(char, _font(files[rng.integers(len(files))]))
+    face = getattr(cv2, f"FONT_HERSHEY_{_STROKES[rng.integers(len(_STROKES))]}")
+    return from_strokes(char, face, int(rng.integers(2, 7)))
+
+
+def _rich(rng: Rng, source: Source, characters: str) -> Ink:
+    """A character that only some fonts have."""
+    files = font_files(_RICH[:1] if characters is _SYMBOLS else _RICH)
+    if not files:
+        return _character(rng, source, LETTERS)
+    char = characters[rng.integers(len(characters))]
+    return from_outline(char, _font(files[rng.integers(len(files))]))
+
+
+def star(rng: Rng, source: Source) -> Ink:
+    """A star of five points or more: its outline, or drawn in one go."""
+    points = int(rng.choice([5, 7, 9]))
+    if rng.random() < 0.5:
+        angle = np.arange(2 * points + 1) * np.pi / points
+        radius = np.where(np.arange(2 * points + 1) % 2, rng.uniform(0.2, 0.3), 0.5)
+    else:
+        angle, radius = np.arange(points + 1) * 4 * np.pi / points, np.full(points + 1, 0.5)
+    line = 0.5 + radius[:, None] * np.stack([np.sin(angle), -np.cos(angle)], axis=1)
+    return draw_lines(rng, [line], rng.uniform(-0.3, 0.3), (2, 7))
+
+
+def hatch(rng: Rng, source: Source) -> Ink:
+    """Strokes both ways: a grid without a border."""
+    across, down = (int(v) for v in rng.integers(2, 5, 2))
+    lines = [np.array([[x, 0.0], [x, 1.0]]) for x in np.linspace(0.15, 0.85, across)]
+    lines += [np.array([[0.0, y], [1.0, y]]) for y in np.linspace(0.15, 0.85, down)]
+    return draw_lines(rng, lines, rng.uniform(-0.6, 0.6), (2, 6))
+
+
+def knot(rng: Rng, source: Source) -> Ink:
+    """A figure of Lissajous, of three loops or more."""
+    t = np.linspace(0, 2 * np.pi, 120)
+    across, down = ((2, 3), (3, 4), (3, 2), (1, 4), (4, 3))[rng.integers(5)]
+    x = 0.5 + 0.5 * np.sin(across * t + rng.uniform(0.3, 1.2))
+    line = np.stack([x, 0.5 + 0.5 * np.sin(down * t)], axis=1)
+    return draw_lines(rng, [line], pens=(2, 6))
+
+
+def cloud(rng: Rng, source: Source) -> Ink:
+    """A closed line of five bows or more."""
+    bows = int(rng.integers(5, 9))
+    t = np.linspace(0, 2 * np.pi, 120)
+    radius = 0.34 + rng.uniform(0.08, 0.16) * np.abs(np.sin(bows * t / 2))
+    way = np.stack([np.cos(t), rng.uniform(0.6, 1) * np.sin(t)], axis=1)
+    return draw_lines(rng, [0.5 + radius[:, None] * way], pens=(2, 7))
+
+
+def comb(rng: Rng, source: Source) -> Ink:
+    """Three or more strokes side by side, with a back or without."""
+    count = int(rng.integers(3, 6))
+    lines = [np.array([[x, 0.0], [x, 1.0]]) for x in np.linspace(0, 1, count)]
+    if rng.random() < 0.5:
+        lines.append(np.array([[0.0, 0.5], [1.0, 0.5]]))
+    angle = float(rng.choice([0, np.pi / 2]) + rng.uniform(-0.3, 0.3))
+    return draw_lines(rng, lines, angle, (3, 7))
+
+
+def spiral(rng: Rng, source: Source) -> Ink:
+    """A spiral of two turns or more."""
+    t = np.linspace(0.1, 1, 80)
+    angle = rng.uniform(0, 2 * np.pi) + rng.choice([-1, 1]) * 2 * np.pi * rng.uniform(2, 3.5) * t
+    line = 0.5 + 0.5 * t[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return draw_lines(rng, [line], pens=(2, 6))
+
+
+def patches(rng: Rng, source: Source) -> Ink:
+    """Square cells, black or white, as a poor print of a grey leaves them."""
+    cells = int(rng.integers(4, 11))
+    field = (rng.random((cells, cells)) < rng.uniform(0.3, 0.6)).astype(np.float32)
+    return np.asarray(cv2.resize(field, (FIELD, FIELD), interpolation=cv2.INTER_NEAREST))
+
+
+#: Kinds that are held out (of letters and signs, fonts), with their shares.
+HELD: dict[str, tuple[Draw, float]] = {
+    "letter": (partial(_character, characters=LETTERS), 6),
+    "sign": (partial(_character, characters=SIGNS), 3),
+    "greek": (partial(_rich, characters=_GREEK), 2),  # and Cyrillic
+    "symbol": (partial(_rich, characters=_SYMBOLS), 2),
+    "triple": (partial(side_by_side, count=3), 1.5),
+    "comb": (comb, 0.7), "hatch": (hatch, 0.7), "star": (star, 0.7), "spiral": (spiral, 0.7),
+    "knot": (knot, 0.7), "cloud": (cloud, 0.7), "patches": (patches, 0.7),
+}  # fmt: skip

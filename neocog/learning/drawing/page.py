@@ -1,0 +1,246 @@
+"""Made pages, and processes that draw them.
+
+A seed gives the style of a page, a seed and a variation give its pixels. A page on which a finder was wrong
+is drawn again by its seed with another variation: the same kind of page, pen, size and paper, other digits at
+other places.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.learning.drawing import paper
+from neocog.learning.drawing.camera import photographed
+from neocog.learning.drawing.canvas import IGNORE, Box, Canvas, Mark
+from neocog.learning.drawing.glyphs import Face
+from neocog.learning.drawing.hand import Hand
+from neocog.learning.drawing.hands import Hands, load_hands
+from neocog.learning.drawing.layouts import LAYOUTS, SMALL, clutter, scattered, strikes
+from neocog.learning.drawing.pen import Pen, Rng, any_pen, log_uniform
+
+SIDE = 256
+SMALLEST, LARGEST = 9.0, 215.0
+"""Heights of digits on a page, in pixels."""
+
+_FADED = 14  # grey levels between ink and paper below which nobody sees a mark
+_SMALLEST_PICTURE = 40  # pixels of a side
+_CUT = {"single": 0.85, "amount": 0.85}  # of the pages with a layout, else 0.28: a part is shown
+_TIGHT = {"single": 0.7, "amount": 1.0}  # of those, else 0.35: just around what is written
+_SHOWN = 0.6  # of a box that must lie on the page for its mark to count
+_ENLARGED = 0.5  # of the small pictures, twice at most, as `neocog.vision.finder.find` does
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A picture and what stands on it."""
+
+    image: NDArray[np.uint8]  #: (H, W)
+    marks: NDArray[np.float32]
+    """(M, 5): label, middle (x, y), width and height in pixels. Labels 0 .. 9 are digits, 10 + k
+    the sign `SIGNS[k]`, -1 is neither right nor wrong."""
+    extent: tuple[int, int]  #: rows and columns; beyond, pixels are mirrored
+
+
+_SHARES = {
+    "rules": 0.27, "through": 0.14, "folds": 0.12, "stains": 0.1, "sheet": 0.2, "bright": 0.08,
+    "surface": 0.07, "clutter": 0.3, "strikes": 0.1, "blots": 0.1,
+}  # fmt: skip
+"""Shares of pages with rules, the other side showing through, creases, stains, an edge of the
+sheet, bright ink on a dark ground, no paper at all (a wall, a board, a monitor), things drawn
+beside the digits, crossed-out or underlined digits, spots of ink."""
+_SHARES_OF_NOTHING = _SHARES | {"surface": 0.5, "clutter": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What a seed alone decides."""
+
+    layout: str  #: a key of `LAYOUTS`
+    high: float  #: height of a digit, in pixels
+    pen: Pen
+    second: bool  #: whether another hand writes on the same page
+    amount: int  #: things drawn beside the digits, if there are any
+    on: frozenset[str]  #: what of `_SHARES` the page has
+    turn: float  #: of the sheet, in radians
+
+
+def any_style(rng: Rng) -> Style:
+    names = list(LAYOUTS)
+    layout = names[int(rng.choice(len(names), p=[LAYOUTS[name][1] for name in names]))]
+    small = layout in SMALL and rng.random() < (0.5 if layout in ("rows", "forms") else 0.85)
+    nothing = layout == "nothing"
+    shares, turned = _SHARES_OF_NOTHING if nothing else _SHARES, rng.random()
+    return Style(
+        layout=layout,
+        high=log_uniform(rng, SMALLEST, 60 if small else LARGEST),
+        pen=any_pen(rng),
+        second=rng.random() < 0.2,
+        amount=int(rng.integers(0, 13 if nothing else 7)),
+        on=frozenset(name for name, share in shares.items() if rng.random() < share),
+        turn=0.0 if layout == "card" or turned < 0.5
+             else rng.normal(0, 0.05) if turned < 0.85 else rng.uniform(-0.8, 0.8),
+    )  # fmt: skip
+
+
+def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *, side: int = SIDE) -> Page:
+    """Draw a page of ``side`` pixels. ``seed`` decides the style, ``variation`` with it all else: the same
+    bytes for the same arguments, hands, typefaces and OpenCV.
+    """
+    style = any_style(np.random.default_rng([seed, 0]))
+    rng = np.random.default_rng([seed, 1 + variation])
+    canvas = ground(hands, faces, style.on, rng, (side, side), turn=style.turn)
+    _write(canvas, hands, style)
+    subject = _on_a_card(canvas) if style.layout == "card" else None
+    sizes = [max(mark[3], mark[4]) for mark in canvas.marks if 0 <= mark[0] < 10]
+    smallest = min(sizes, default=min(style.high, 60.0))
+    picture = photographed(canvas.image, rng, smallest)
+    if subject is not None:
+        left, top, wide, high = _around(subject, rng, side)
+    else:
+        left, top, wide, high = _cut(canvas.marks, style.layout, rng, side)
+    inner = picture[top : top + high, left : left + wide]
+    marks = kept([(m[0], m[1] - left, m[2] - top, *m[3:]) for m in canvas.marks], inner)
+    if (factor := min(2.0, side / max(high, wide))) > 1 and rng.random() < _ENLARGED:
+        size = int(wide * factor), int(high * factor)
+        inner = np.asarray(cv2.resize(inner, size, interpolation=cv2.INTER_CUBIC), np.uint8)
+        marks[:, 1:] *= factor
+        wide, high = size
+    whole = cv2.copyMakeBorder(inner, 0, side - high, 0, side - wide, cv2.BORDER_REFLECT_101)
+    return Page(np.asarray(whole, np.uint8), marks, (high, wide))
+
+
+def ground(
+    hands: Hands,
+    faces: list[Face],
+    on: frozenset[str],
+    rng: Rng,
+    shape: tuple[int, int],
+    *,
+    turn: float = 0.0,
+) -> Canvas:
+    """Paper (H, W), or another surface, with what of `_SHARES` is on, before anything is written."""
+    image = paper.surface(shape, rng) if "surface" in on else paper.blank_paper(shape, rng)
+    if "bright" in on:
+        image *= np.float32(rng.uniform(0.08, 0.45))
+    bright = "bright" in on or float(image.mean()) < 70
+    canvas = Canvas(image, rng, faces, bright_ink=bright, turn=turn)
+    if "rules" in on:
+        paper.rules(canvas)
+    if "through" in on:
+        paper.show_through(canvas, hands)
+    if "folds" in on:
+        paper.folds(image, rng)
+    if "stains" in on:
+        paper.stains(image, rng)
+    if "sheet" in on and "surface" not in on:
+        canvas.block(paper.sheet_on(image, paper.surface(shape, rng), rng))
+    return canvas
+
+
+def _write(canvas: Canvas, hands: Hands, style: Style) -> None:
+    rng = canvas.rng
+    if "blots" in style.on:
+        paper.blots(canvas, style.high)
+    hand = Hand(hands, rng, pen=style.pen)
+    LAYOUTS[style.layout][0](canvas, hand, style.high)
+    if style.second and style.layout in ("scattered", "rows"):
+        scattered(canvas, Hand(hands, rng), style.high)
+    if "strikes" in style.on:
+        strikes(canvas, hand)
+    if "clutter" in style.on:
+        clutter(canvas, hand, min(style.high, 90), style.amount)
+
+
+def _on_a_card(canvas: Canvas) -> Box:
+    """Let all but a card around the digits be a desk, a wall, a room; return the card's box."""
+    rng, side = canvas.rng, len(canvas.image)
+    boxes = np.array([mark[1:] for mark in canvas.marks if 0 <= mark[0] < 10]).reshape(-1, 4)
+    low, far = (side * (0.5 + sign * rng.uniform(0.08, 0.4, 2)) for sign in (-1, 1))
+    if len(boxes):
+        high = float(np.median(boxes[:, 3]))
+        low = boxes[:, :2].min(axis=0) - high * rng.uniform(0.05, 0.9, 2)
+        far = (boxes[:, :2] + boxes[:, 2:]).max(axis=0) + high * rng.uniform(0.05, 0.9, 2)
+    card = paper.card_on(canvas.image, paper.surface((side, side), rng), (*low, *(far - low)), rng)
+    (x, y), size = card[:2], card[2:]
+    canvas.marks[:] = [(label, left, top, w, h) for label, left, top, w, h in canvas.marks
+                       if 0 <= left + w / 2 - x <= size[0] and 0 <= top + h / 2 - y <= size[1]]  # fmt: skip
+    return card
+
+
+def _around(card: Box, rng: Rng, side: int) -> tuple[int, int, int, int]:
+    """The part of a page that shows a card and what is around it; see `_cut`."""
+    low, size = np.array(card[:2]), np.array(card[2:])
+    first = low - size * rng.uniform(-0.03, 0.35, 2)
+    last = np.maximum(low + size * (1 + rng.uniform(-0.03, 0.35, 2)), first + _SMALLEST_PICTURE)
+    left, top = np.clip(first, 0, side - _SMALLEST_PICTURE).astype(int).tolist()
+    right, bottom = np.clip(last, 0, side).astype(int).tolist()
+    return left, top, max(right - left, _SMALLEST_PICTURE), max(bottom - top, _SMALLEST_PICTURE)
+
+
+def _cut(marks: list[Mark], layout: str, rng: Rng, side: int) -> tuple[int, int, int, int]:
+    """Left, top, width, height of the part that is the picture: mostly all, at times a digit in a strip."""
+    if rng.random() > _CUT.get(layout, 0.28):
+        return 0, 0, side, side
+    long = log_uniform(rng, _SMALLEST_PICTURE, side)
+    short = max(long * rng.uniform(0.25, 1), _SMALLEST_PICTURE)
+    wide, high = (long, short) if rng.random() < 0.5 else (short, long)
+    x, y = rng.uniform(0, side, 2)
+    if marks and rng.random() < _TIGHT.get(layout, 0.35):
+        boxes = np.array([mark[1:] for mark in marks])
+        low, high_edge = boxes[:, :2].min(axis=0), (boxes[:, :2] + boxes[:, 2:]).max(axis=0)
+        x, y = (low + high_edge) / 2
+        margin = rng.uniform(-0.12, 0.3) * float(np.median(boxes[:, 3]))
+        wide, high = np.maximum(high_edge - low + margin, _SMALLEST_PICTURE)
+    elif marks and rng.random() < 0.8:
+        _, left, top, w, h = marks[int(rng.integers(len(marks)))]
+        wide, high = max(wide, w * rng.uniform(1.05, 1.8)), max(high, h * rng.uniform(1.05, 1.8))
+        x = left + w / 2 + rng.normal(0, 0.15) * (wide - w)
+        y = top + h / 2 + rng.normal(0, 0.15) * (high - h)
+    width, height = round(min(wide, side)), round(min(high, side))
+    left = int(np.clip(x - width / 2, 0, side - width))
+    return left, int(np.clip(y - height / 2, 0, side - height)), width, height
+
+
+def kept(marks: list[Mark], picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Boxes cut at the page's edge; of what is cut off, tiny or faded away nothing is asked."""
+    rows = []
+    high_side, wide_side = picture.shape
+    smooth = cv2.blur(picture, (3, 3))
+    for label, x, y, wide, high in marks:
+        left, top = max(x, 0), max(y, 0)
+        right, bottom = min(x + wide, wide_side), min(y + high, high_side)
+        if right - left < 1 or bottom - top < 1:
+            continue
+        shown = (right - left) * (bottom - top) / (wide * high)
+        small = max(wide, high) < (7 if label < 10 else 2)
+        around = smooth[int(max(top - 2, 0)) : int(bottom) + 2, int(max(left - 2, 0)) : int(right) + 2]
+        faded = int(around.max()) - int(around.min()) < _FADED
+        kind = IGNORE if shown < _SHOWN or small or faded else label
+        rows.append((kind, (left + right) / 2, (top + bottom) / 2, right - left, bottom - top))
+    return np.array(rows, np.float32).reshape(-1, 5)
+
+
+_drawers: list[tuple[dict[bool, Hands], list[Face]]] = []  # of a process that draws
+
+
+def prepare(data: Path, fonts: Sequence[Path]) -> None:
+    """Let this process draw with the hands of a folder of sets, and with typefaces."""
+    cv2.setNumThreads(1)
+    _drawers.append(({held: load_hands(data, held=held) for held in (False, True)}, faces_of(*fonts)))
+
+
+@cache
+def faces_of(*fonts: Path) -> list[Face]:
+    """Typefaces of files, and Pillow's own."""
+    return [Face(), *map(Face, fonts)]
+
+
+def draw_pages(seeds: list[tuple[int, int]], side: int, held: bool) -> list[Page]:
+    """Draw pages of seeds and variations in a process that is prepared; ``held``: by hands kept apart."""
+    hands, faces = _drawers[-1]
+    return [draw_page(hands[held], faces, *seed, side=side) for seed in seeds]

@@ -1,1 +1,0 @@
-"""Made pages that the finder learns from, drawn on the fly: endless, seeded, NumPy and OpenCV."""
