@@ -31,12 +31,14 @@ def _text(rng: Rng) -> str:
 
 def _row(hand: Hand, high: float, text: str, *, unit: float = 0.0, touching: bool = True) -> Row:
     """Write a number, with a unit or a currency beside it at times."""
-    while True:
-        row = Row(hand, high)
-        if row.write(text, touching=touching, twins=False):
-            if hand.rng.random() < unit:
-                row.beside(letters="x" not in text)
-            return row
+    tries = 0
+    while not (row := Row(hand, high)).write(text, touching=touching, twins=False):
+        tries += 1
+        if tries > 4:  # a hand that cannot write it so
+            hand = Hand(hand.hands, hand.rng, pen=hand.pen)
+    if hand.rng.random() < unit:
+        row.beside(letters="x" not in text)
+    return row
 
 
 def write_number(canvas: Canvas, hand: Hand, high: float, text: str, x: float, y: float) -> float:

@@ -174,7 +174,7 @@ class Row:
             last = None if drawn.end is None else drawn.end + origin
             self.left = float(at) if self.left is None else self.left
             self.ends.append((at, at + drawn.cover.shape[1]))
-            gap, x, k = 0.0, float(self.edge.max()), k + len(char)
+            gap, x, k = 0.0, float(max(self.edge.max(), at)), k + len(char)
             if char.isdigit() or letters:
                 self._within(y, drawn.cover)
         return True
@@ -445,7 +445,7 @@ def _rules(
 
 def _profile(cover: Cover, *, left: bool) -> NDArray[np.int64]:
     """Column of the outermost ink of each row, or far away."""
-    dark = cover > 0.35
+    dark = cover > 0.35 * cover.max(initial=0)  # thin strokes are pale
     if left:
         return np.where(dark.any(1), dark.argmax(1), _FAR)
     return np.where(dark.any(1), cover.shape[1] - 1 - dark[:, ::-1].argmax(1), -_FAR)
