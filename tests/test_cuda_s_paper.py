@@ -91,4 +91,4 @@ def test_every_rung_on_a_gpu(size, stage, version):
     choices = Ladder(gpu(0), fed.model).step(stage, version).choices()
     for places in {choices[0], choices[len(choices) // 2], choices[-1]}:
         ladder = Ladder(gpu(0), fed.model, {(stage, version): places})
-        assert slayer_gpu.checked(ladder, ladder.step(stage, version), fed) <= slayer_gpu.ALLOWED[0]
+        assert slayer_gpu.checked(ladder, ladder.step(stage, version), fed) <= slayer_gpu.ALLOWED
