@@ -133,7 +133,8 @@ def search(grey: Grey, network: Network) -> Finding:
             found, settings = found[found.scores >= usual.least], usual
         if fine.factor > FINEST:  # of an enlarged picture only where there is a sign of a digit
             near = np.zeros(fine.cells, np.uint8)
-            near[fine.cells_of(found[found.boxes[:, 3] < 2 * SURE * coarse.to_page[1]])] = 1
+            low = found[(found.kinds < 10) & (found.boxes[:, 3] < 2 * SURE * coarse.to_page[1])]
+            near[fine.cells_of(low)] = 1
             digits &= np.asarray(cv2.dilate(near, np.ones((3, 5), np.uint8))) > 0
         for tile in fine.tiles(digits):
             found, finer = _searched(fine, tile, network, found), True
