@@ -21,8 +21,8 @@ from PIL import Image, ImageDraw, ImageFont
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.reading.measure import faults
+from neocog.learning.drawing.hand import Hand
 from neocog.learning.drawing.hands import Hands, load_hands
-from neocog.learning.drawing.line import Hand
 from neocog.reading.reader import Reader
 
 DPI = (150, 200, 300, 600)
