@@ -27,12 +27,12 @@ from neocog.vision.finder import (
     SIGNS,
     FinderSettings,
     Finding,
-    _read,
     agreed,
     decode,
     find,
     merged,
     normalised,
+    read,
     sizes,
 )
 from neocog.vision.finder_model import FORMAT, MAX_BYTES, OpenCV, load_finder, save_finder
@@ -394,7 +394,7 @@ def test_a_region_is_read_as_within_the_whole_picture() -> None:
         seen.append(x)
         return np.full((30, x.shape[0] // 4, x.shape[1] // 4), -9, np.float32)
 
-    _read(network, grey, FinderSettings(), (slice(48, 200), slice(96, 208)))
+    read(network, grey, FinderSettings(), (slice(48, 200), slice(96, 208)))
     assert seen[0].shape == (160, 112)
     np.testing.assert_allclose(seen[0][:152], normalised(grey)[48:, 96:208], atol=1e-3)
 

@@ -28,6 +28,11 @@ Rotate = option(
     "--rotate", "auto|0|90|180|270",
     "Turn pages clockwise; auto turns pages that are clearly not upright.",
 )  # fmt: skip
+LongSide = option(
+    "--long-side", "N|full",
+    "Reduce larger pictures to a long side of N pixels first; full: not at all [default: 8192].",
+)  # fmt: skip
+Mirror = option("--mirror", None, "Mirror pages left to right first.")
 DigitsOnly = option("--digits-only", None, "Leave signs and spaces out of the text.")
 Timings = option("--timings", None, "Add the time of each stage to JSON records.")
 Isolated = option("--isolated", None, f"Each picture is one digit [default model: {DEFAULT}].")
@@ -61,6 +66,8 @@ def read(
     pattern: options.Pattern = None,
     valid: options.Valid = None,
     rotate: Annotated[str, Rotate] = "auto",
+    long_side: Annotated[str | None, LongSide] = None,
+    mirror: Annotated[bool, Mirror] = False,
     digits_only: Annotated[bool, DigitsOnly] = False,
     isolated: Annotated[bool, Isolated] = False,
     null: Annotated[bool, Null] = False,
@@ -98,8 +105,11 @@ def read(
             raise UsageError(f"--{name} is for pages, but --isolated reads digits; leave one out")
     if rotate not in ("auto", "0", "90", "180", "270"):
         raise UsageError(f"--rotate {rotate}: expected auto, 0, 90, 180 or 270")
-    if isolated and rotate != "auto":
-        raise UsageError("--rotate is for pages, but --isolated turns nothing; leave one out")
+    if long_side is not None and long_side != "full" and not long_side.isdecimal():
+        raise UsageError(f"--long-side {long_side}: expected a number of pixels, or full")
+    for name, given in (("rotate", rotate != "auto"), ("long-side", long_side), ("mirror", mirror)):
+        if isolated and given:
+            raise UsageError(f"--{name} is for pages, but --isolated reads digits; leave one out")
     if isolated and form in ("hocr", "alto"):
         raise UsageError(f"--format {form} is for pages, but --isolated reads digits; leave one out")
     if output == "-":
@@ -119,6 +129,7 @@ def read(
         model or (DEFAULT if isolated else None), device=device, precision=precision, plan=plan, batch=batch,
         finder=finder, min_p=min_p, max_error=None if isolated else share,
         pattern=pattern, valid=valid, rotate=None if rotate == "auto" else int(rotate),
+        long_side=int(long_side) if long_side and long_side != "full" else long_side, mirror=mirror,
         digits_only=digits_only,
     )  # fmt: skip
     if isolated and opened.kind == "lines":

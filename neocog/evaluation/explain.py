@@ -210,11 +210,11 @@ def explain(
     from neocog.reading.pictures import pages_of
     from neocog.reading.reader import Reader
     from neocog.vision.crops import digit_of_box
-    from neocog.vision.finder import LONG_SIDE
     from neocog.vision.page import turned, turned_back
 
-    page = next(pages_of(picture, LONG_SIDE))
-    reading = read_page(Reader(None if model is None else loaded, device="cpu"), "", page, 0.0)
+    reader = Reader(None if model is None else loaded, device="cpu")
+    page = next(pages_of(picture, reader.longest))
+    reading = read_page(reader, "", page, 0.0)
     if not reading.digits:
         raise NothingToRead("no digits in the picture; give one that 'neocog read' finds digits in")
     if not 1 <= digit <= len(reading.digits):

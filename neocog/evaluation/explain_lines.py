@@ -85,10 +85,9 @@ def explain_line(picture: "Picture", *, line: int = 1, model: "str | Path | Line
     """Explain how a line of a picture was read, from the top; UsageError if there are not so many."""
     from neocog.reading.pictures import pages_of
     from neocog.reading.reader import Reader
-    from neocog.vision.finder import LONG_SIDE
 
     reader = Reader(model, device="cpu")
-    lines = page_lines(reader, next(pages_of(picture, LONG_SIDE)))[0]
+    lines = page_lines(reader, next(pages_of(picture, reader.longest)))[0]
     if not lines:
         raise NothingToRead("no line in the picture; give one that 'neocog read' reads")
     if not 1 <= line <= len(lines):

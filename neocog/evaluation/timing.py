@@ -82,18 +82,18 @@ def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> list
     from neocog.reading.device import finder_beside
     from neocog.vision.crops import cut_out
     from neocog.vision.decode import decode
-    from neocog.vision.finder import LONG_SIDE, find
     from neocog.vision.finder_model import load_finder
+    from neocog.vision.scales import LONGEST, search
 
     finder = finder_beside(engine, load_finder(find_model(FINDER)))
     held = min(count, _MOST_ON_PAGE)
     with tempfile.TemporaryDirectory(prefix="neocog-") as folder:
         path = Path(folder) / "page.png"
         Image.fromarray(made_page(made_digits(held))).save(path)
-        (page,), boxes = decode(path, long_side=LONG_SIDE), digit_boxes(held)
+        (page,), boxes = decode(path, long_side=LONGEST), digit_boxes(held)
         work: dict[str, Callable[[], object]] = {
-            "decode": lambda: list(decode(path, long_side=LONG_SIDE)),
-            "find": lambda: find(page.grey, finder),
+            "decode": lambda: list(decode(path, long_side=LONGEST)),
+            "find": lambda: search(page.grey, finder),
             "normalise": lambda: cut_out(page.grey, boxes),
         }
         rows = [[milliseconds(one) for one in work.values()] for _ in range(repeats + 1)]

@@ -24,7 +24,7 @@ from neocog.reading.records import (
     WordReading,
 )
 from neocog.reading.words import around
-from neocog.vision.finder import Finding
+from neocog.vision.finder import FinderSettings, Finding
 from neocog.vision.page import TURNS, on_front, seen, turned, turned_back
 from neocog.vision.strips import FRAME, Strip, StripSettings, strips
 
@@ -49,11 +49,14 @@ _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has 
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 # Mean probability of a line's characters, times mean score of its digits, below which it is no number:
 _NUMBER = 0.3  # 0.5 % of right numbers of photographs, registers and made pages are, and 76 % of false ones
-_UPRIGHT = 0.8  # share of characters in right numbers, as expected, from which no turn of a page is looked at
+_UPRIGHT = 0.9  # share of characters in right numbers, as expected, from which no turn of a page is looked at
 _PART = 0.5  # of numbers with another mark beside them that are wrong, of lines of registers: 30 of 67
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
-_ODDS = 3.0  # log odds by the finder from which it is turned: one page in 20 is not upright,
-_SENSE = 0.6  # and share of right characters, more than three: letters on their side have less
+_LEGIBLE = 10.0  # pixels of a digit's height
+_LOOKED = 28.0  # pixels of digits at which turns are compared: the finder is sure, and half a strip is read
+_SENSE = 0.6  # share of characters that are expected to be right, if a turned page has numbers
+_TURNED, _CLEARLY = 5, 1.2
+"""Characters from which a turn is taken that is worth so many times as much: 0 of 94 drawn pages wrongly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ def each_line(
     """
     of = of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
     for own, logp, boxes in of(reader, grey, marks, wanted=wanted):
-        score = float(np.mean([marks.scores[k] for k in own if marks.kinds[k] < 10] or [1.0]))
+        score = _score(marks, own)
         others = marks[:0] if wanted is not None else marks[np.setdiff1d(np.arange(len(marks)), own)]
         line = _line(reader, logp, boxes, score, others)
         yield own, line and replace(line, places=boxes.keywords.get("places", ()))
@@ -111,8 +114,11 @@ def of_strips(
     """Yield lines as `neocog.reading.boxes.of_boxes` does, their strips read one after another."""
     cut, answers = answered(reader.engine, grey, marks, wanted)
     for _, parts in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
-        own, logs, places = list[int](), list[Logs](), list[Column]()
-        for strip, logp in parts:
+        own, logs, places, several = list[int](), list[Logs](), list[Column](), list(parts)
+        if len(several) > 1 and reader.automaton is None:  # a label beside a number is left out
+            said = [(ctc.number(logp), _score(marks, strip.marks)) for strip, logp in several]
+            several = [part for part, one in zip(several, said, strict=True) if _is_number(*one)] or several
+        for strip, logp in several:
             own += strip.marks
             logs += [logp, _GAP]
             places += [(strip, t) for t in range(len(logp) + 1)]
@@ -137,6 +143,17 @@ def answered(
     return cut, answers
 
 
+def _score(marks: Finding, own: Sequence[int]) -> float:
+    """The mean score of digits among marks."""
+    return float(np.mean([marks.scores[k] for k in own if marks.kinds[k] < 10] or [1.0]))
+
+
+def _is_number(number: ctc.Number, score: float, *, least: float = _NUMBER) -> bool:
+    """Whether it has a digit and is no letters, by its probability and the mean score of its digits."""
+    sure = number.p ** (1 / max(1, len(number.text))) * score >= least
+    return sure and any(char.isdigit() for char in number.text)
+
+
 def _likely(logp: Logs) -> float:
     """Log likelihood of the likeliest path, if a space is as good as nothing."""
     nothing = np.logaddexp(logp[:, SPACE], logp[:, BLANK])
@@ -155,8 +172,7 @@ def _line(
     ``score``: the mean of its marks; ``others``: no marks of it.
     """
     number, margin = _number(logp, reader)
-    letters = margin is None and number.p ** (1 / max(1, len(number.text))) * score < _NUMBER
-    if letters or not any(char.isdigit() for char in number.text):
+    if not _is_number(number, score, least=_NUMBER if margin is None else 0.0):
         return None
     boxes = boxes_of([(char.first, char.last) for char in number.chars])
     chars = [_char(char, *box, logp) for char, box in zip(number.chars, boxes, strict=True)]
@@ -249,44 +265,46 @@ def _boxes(
     return out
 
 
-def page_lines(reader: "Reader", page: "Page") -> tuple[list[TextLine], int, int, float]:
-    """Read a page's lines, boxes in pixels of the picture; digits in none of them, turn, seconds to find."""
+def page_lines(reader: "Reader", page: "Page") -> tuple[list[TextLine], int, int, float, tuple[str, ...]]:
+    """Read a page's lines, boxes in pixels of the picture; digits in none, turn, seconds to find, doubts."""
     start, turn = time.perf_counter(), reader.rotate or 0
-    grey = turned(page.grey, turn)
+    grey = page.grey[:, ::-1] if reader.mirror else page.grey
+    grey = turned(grey, turn)
     found = reader.look(grey)
     looked = time.perf_counter()
     lines, left_out = read_lines(reader, grey, found)
     read = time.perf_counter()
     count, right = _worth(lines)
-    lone = [char.p for line in lines for char in line.chars][:2] + [0.0] * left_out
-    sure = len(lone) == 1 and lone[0] > _UPRIGHT
-    if reader.rotate is None and lone and not sure and right <= _UPRIGHT * count:
-        others = [(degrees, grey := turned(page.grey, degrees), reader.look(grey)) for degrees in TURNS[1:]]
-        best, grey, marks = max(others, key=lambda one: seen(one[2]))
-        if seen(marks) > seen(found) + _ODDS:
-            other, out = read_lines(reader, grey, marks)
-            count, better = _worth(other)
-            if better > max(right, _SENSE * count, _LONG):
-                turn, lines, left_out = best, other, out
+    tie = False
+    if reader.rotate is None and right <= _UPRIGHT * count:
+        turn, tie = best_turn(reader, grey, found)
+        if turn:
+            grey = turned(grey, turn)
+            found = reader.look(grey)
+            lines, left_out = read_lines(reader, grey, found)
     high, wide = page.grey.shape
 
     def placed(char: DigitReading) -> DigitReading:
         """Count its box in pixels of the picture."""
         x, y, w, h = turned_back(char.box, turn, wide, high)
         across, down = page.scales
+        x = wide - x - w if reader.mirror else x
         return replace(char, box=(round(x / across), round(y / down), round(w / across), round(h / down)))
 
     placed_lines = [
         replace(line, words=tuple(_word(tuple(map(placed, word.chars)), word.p) for word in line.words))
         for line in lines
     ]
-    return placed_lines, left_out, turn, time.perf_counter() - start - (read - looked)
+    sure = found.boxes[(found.kinds < 10) & (found.scores >= StripSettings().score)]
+    small = int((sure[:, 3] < _LEGIBLE).sum()) > 1
+    warnings = ("small-digits-likely",) * small + ("turns-tie",) * tie
+    return placed_lines, left_out, turn, time.perf_counter() - start - (read - looked), warnings
 
 
 def read_page(reader: "Reader", source: str, page: "Page", began: float) -> PageReading:
     """Read a page; ``began``: when its decoding did."""
     start = time.perf_counter()
-    lines, left_out, turn, spent = page_lines(reader, page)
+    lines, left_out, turn, spent, warnings = page_lines(reader, page)
     digits, signs, told = list[DigitReading](), list[DigitReading](), list[LineReading]()
     for line in lines:
         words, numbers = list[WordReading](), list[NumberReading]()
@@ -308,7 +326,44 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
         model=reader.model.id, signs=tuple(signs), left_out=left_out, turn=turn, lines=tuple(told),
         ms={"decode": 1e3 * (start - began), "find": 1e3 * spent, "recognise": 1e3 * (whole - spent)},
         finder=reader.finder.model.id, size=page.size, fits=fits, reader=reader.kind,
+        scale=page.scale, warnings=warnings, mirror=reader.mirror,
     )  # fmt: skip
+
+
+def best_turn(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tuple[int, bool]:
+    """Degrees by which a page (H, W) is turned to be read, and whether another turn is about as likely.
+
+    What its marks are on is read at all four, with digits of `_LOOKED` pixels. A turn is worth the characters
+    that are expected to be read right and half of the finder's log odds.
+    """
+    import cv2
+
+    boxes = found.boxes  # the unlikely too: a digit that lies on its side is less like one
+    if len(boxes) < _LONG:
+        return 0, False
+    tall = float(np.median(boxes[:, 2:].max(axis=1)))
+    left, top = np.maximum(boxes[:, :2].min(axis=0) - 4 * tall, 0).astype(int)
+    right, foot = ((boxes[:, :2] + boxes[:, 2:]).max(axis=0) + 4 * tall).astype(int)
+    factor, part = min(1.0, _LOOKED / tall), grey[top:foot, left:right]
+    if factor < 1:
+        part = np.asarray(
+            cv2.resize(part, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA), np.uint8
+        )
+    worths = [0.0] * len(TURNS)
+    for k, degrees in reversed(list(enumerate(TURNS))):
+        if k == 0 and not any(worths):
+            return 0, False
+        view = turned(part, degrees)
+        marks = reader.look(view, settings=FinderSettings())
+        sure = int(((marks.kinds < 10) & (marks.scores >= StripSettings().score)).sum())
+        if k and sure < _TURNED - 1:
+            continue
+        count, right_ones = _worth(read_lines(reader, view, marks)[0])
+        sense = right_ones >= _SENSE * count and count >= max(_TURNED, sure / 2)  # letters have less
+        worths[k] = right_ones + max(0.0, seen(marks)) / 2 if sense or not k else 0.0
+    best = int(np.argmax(worths[1:])) + 1
+    turn = TURNS[best] if worths[best] > _CLEARLY * worths[0] else 0
+    return turn, not turn and _CLEARLY * worths[best] > worths[0] > 0
 
 
 def _worth(lines: Sequence[TextLine]) -> tuple[int, float]:

@@ -21,9 +21,11 @@ from neocog.reading.numbers import read_page
 from neocog.reading.pictures import Picture, is_several, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import Pattern, Policy, read_valid
 from neocog.reading.records import REJECTED, Box, DigitReading, PageReading
-from neocog.vision.finder import LONG_SIDE, FinderSettings, Finding, find
+from neocog.vision.decode import MAX_PIXELS
+from neocog.vision.finder import FinderSettings, Finding, find
 from neocog.vision.finder_model import FinderModel, load_finder
 from neocog.vision.page import TURNS
+from neocog.vision.scales import LONGEST, search
 
 if TYPE_CHECKING:
     from neocog.network.engine import AnyEngine
@@ -60,6 +62,10 @@ class Reader:
     rotate : int, optional
         Degrees clockwise, 0, 90, 180 or 270, by which pages are turned to be read; found out where
         it is not given.
+    long_side : int or "full", optional
+        Pixels to which the long side of larger pictures is reduced; 8192 by default, of ``"full"`` none.
+    mirror : bool
+        Pages are mirrored left to right before they are read.
     digits_only : bool
         Leave signs and spaces out of the text.
     valid : str, Path or iterable of str, optional
@@ -94,6 +100,8 @@ class Reader:
         finder: str | Path | FinderModel | None = None,
         pattern: str | None = None,
         rotate: int | None = None,
+        long_side: int | str | None = None,
+        mirror: bool = False,
         digits_only: bool = False,
         valid: "str | Path | Iterable[str] | None" = None,
     ) -> None:
@@ -121,7 +129,10 @@ class Reader:
         self.finder = finder_beside(self.engine, finder)
         if rotate is not None and rotate not in TURNS:
             raise UsageError(f"rotate {rotate}: expected 0, 90, 180 or 270 degrees")
-        self.rotate, self.digits_only = rotate, digits_only
+        if long_side not in (None, "full") and not (isinstance(long_side, int) and long_side >= 64):
+            raise UsageError(f"long_side {long_side}: expected 64 pixels or more, or full")
+        self.rotate, self.mirror, self.digits_only = rotate, mirror, digits_only
+        self.long_side = long_side
         self.pattern = None if pattern is None else Pattern(pattern)
         self.valid, self.automaton, texts = None, None, None
         if valid is not None:
@@ -147,8 +158,13 @@ class Reader:
         """What was asked for and changes what is read: records of other settings are no match."""
         pattern = None if self.pattern is None else self.pattern.form
         asked = {"pattern": pattern, "rotate": self.rotate, "digits_only": self.digits_only or None}
-        asked |= {"valid": self.valid}
+        asked |= {"valid": self.valid, "long_side": self.long_side, "mirror": self.mirror or None}
         return {"min_p": self.policy.min_p} | {k: v for k, v in asked.items() if v is not None}
+
+    @property
+    def longest(self) -> int:
+        """The long side, in pixels, at which pages are decoded."""
+        return MAX_PIXELS if self.long_side == "full" else int(self.long_side or LONGEST)
 
     def changed(self, **attributes: Any) -> "Reader":
         """Return a reader like this one, but for some attributes."""
@@ -158,7 +174,7 @@ class Reader:
 
     def look(self, grey: NDArray[np.uint8], *, settings: FinderSettings | None = None) -> Finding:
         """Return what the finder's network takes for digits and signs on a grey page (H, W)."""
-        return find(grey, self.finder, settings)
+        return search(grey, self.finder) if settings is None else find(grey, self.finder, settings)
 
     def judge(self, answers: Answers, boxes: Sequence[Box]) -> tuple[DigitReading, ...]:
         """Return B answers, of digits that each have a picture of their own, or why they are rejected."""
@@ -199,7 +215,7 @@ class Reader:
 
     def read_pages(self, picture: Picture) -> Iterator[PageReading]:
         """Read page after page (of a TIFF or PDF); InputError if it, or a page, cannot be decoded."""
-        source, pages = name_of(picture), pages_of(picture, LONG_SIDE)
+        source, pages = name_of(picture), pages_of(picture, self.longest)
         start = time.perf_counter()
         for page in pages:
             yield read_page(self, source, page, start)

@@ -108,6 +108,10 @@ class PageReading:
     fits: bool | None = None
     signs: tuple[DigitReading, ...] = ()  #: signs among the digits
     left_out: int = 0  #: places that were noticed and are not in the text: too unlike a digit
+    scale: float | None = None  #: pixels of the page as it was read per pixel of the upright picture
+    #: ``small-digits-likely``: some are too small for the scale; ``turns-tie``: another turn is as likely
+    warnings: tuple[str, ...] = ()
+    mirror: bool = False  #: whether the page was mirrored left to right to be read
     turn: int = 0  #: degrees clockwise, 0, 90, 180 or 270, by which the page was turned to be read
     finder: str = ""  #: name and version of what found the digits; empty where nothing was searched for
     size: tuple[int, int] | None = None  #: of the upright picture; None where nothing was searched for
@@ -218,6 +222,8 @@ class PageReading:
             signs = [{"char": s.char, "p": round(s.p, 4), "box": list(s.box)} for s in self.signs]
             record |= {"finder": self.finder, "signs": signs, "left_out": self.left_out, "turn": self.turn}
             record["reader"] = self.reader
+            record |= {"scale": round(self.scale or 1.0, 4), "warnings": list(self.warnings)}
+            record["mirror"] = self.mirror
         if self.size is not None:
             record |= {"size": list(self.size), "lines": [line.to_dict() for line in self.lines]}
         if self.fits is not None:

@@ -148,14 +148,14 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
         pictures.append(reduced)
     largest, *others = pictures
     faint = replace(settings, least=min(settings.faint, settings.least))
-    marks = [_read(network, picture, faint) for picture in others]
+    marks = [read(network, picture, faint) for picture in others]
     region: Region | None = _whole(largest)
     if others:
         shapes = [picture.shape for picture in others]
         region = _unsettled(joined(marks, shapes, largest.shape, settings), largest, settings)
         marks = [found[found.scores >= settings.least] for found in marks]
     if region is not None:
-        marks.insert(0, _read(network, largest, settings, region))
+        marks.insert(0, read(network, largest, settings, region))
     shapes = [picture.shape for picture in pictures[-len(marks) :]]
     found = the_best(joined(marks, shapes, grey.shape, settings), settings.most)
     return agreed(merged(found, settings), found)
@@ -184,7 +184,7 @@ def _unsettled(found: Finding, picture: Grey, settings: FinderSettings) -> Regio
     return rows, columns
 
 
-def _read(network: Network, picture: Grey, settings: FinderSettings, region: Region | None = None) -> Finding:
+def read(network: Network, picture: Grey, settings: FinderSettings, region: Region | None = None) -> Finding:
     """The marks of a picture at its size, or of a region of it."""
     rows, columns = region or _whole(picture)
     top, left = (max(0, span.start - WINDOW // 2) for span in (rows, columns))

@@ -1,0 +1,220 @@
+"""Every scale at which a digit may stand: a page is searched as a whole, then finer where there is small ink.
+
+The finder is sure of digits from 14 pixels on. The page is searched at a long side of 512 pixels; then, where
+ink is lower than 14 pixels and no mark explains it, at twice the scale, tile by tile, and so on until a digit
+of 10 pixels of the picture is large enough. Silent paper costs nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise, product
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.vision.finder import (
+    LONG_SIDE,
+    FinderSettings,
+    Finding,
+    Grey,
+    Network,
+    agreed,
+    find,
+    merged,
+    overlaps,
+    read,
+    the_best,
+)
+
+SURE = 14.0
+"""Pixels of a digit's height from which the finder misses 1 in 100; at 10 pixels it misses 23."""
+FINEST = 1.25
+"""Least pixels of the finest scale for one of a picture up to `LARGE`: a digit of 10 pixels has 12 to 25."""
+LARGE = 4096
+"""Long side of pictures, in pixels, that are not enlarged: their digits of 10 pixels are 1 mm high on A4."""
+
+_DUST, _LEAST = 2, 5  # lower ink is dust; or no digit at the next scale, but perhaps at one after it
+_STROKE = 15  # pixels: wider than a stroke of small ink
+_FAINT, _SHARE = 18.0, 0.2  # grey levels by which ink stands out at least, and share of what stands out most
+_GRAIN = 3.0  # times the median, which is 2.7 standard deviations of a camera's noise
+_RULE = 41  # pixels in a row that are a rule
+_NEAR = 17  # pixels around writing in which smaller ink is a part of it
+_CELL, _TILE = 64, 16  # pixels of a cell, in which there is small ink or none; most cells of a tile's side
+_AROUND = 32  # pixels that are seen around a tile
+_CLEAR = 0.7  # score of a digit of which what is found inside is a part
+_MOST = 2000  # marks of a page, the best, and pieces of ink of a tile, the highest
+
+LONGEST = 8192
+"""Pages are decoded at this long side, in pixels; A4 at 600 dpi has 7 016."""
+
+Box = tuple[int, int, int, int]
+"""Left, top, right and bottom in pixels of a scale."""
+Cells = NDArray[np.bool_]
+
+
+class _Scale:
+    """A page (H, W) at one scale; of what is larger than the page only parts are made."""
+
+    def __init__(self, page: Grey, reduced: Grey, factor: float) -> None:
+        self.grey, self.factor = (reduced, 1.0) if factor <= 1 else (page, factor)
+        self.high, self.wide = (round(side * self.factor) for side in self.grey.shape)
+        self.to_page = page.shape[1] / self.wide, page.shape[0] / self.high
+        self.cells = -(-self.high // _CELL), -(-self.wide // _CELL)
+
+    def seen(self, box: Box) -> tuple[Grey, int, int]:
+        """What is in a box and around it, and where its corner lies."""
+        import cv2
+
+        left, top = max(0, box[0] - _AROUND), max(0, box[1] - _AROUND)
+        right, bottom = min(self.wide, box[2] + _AROUND), min(self.high, box[3] + _AROUND)
+        if self.factor == 1:
+            return self.grey[top:bottom, left:right], left, top
+        step, size = 1 / self.factor, (right - left, bottom - top)
+        first, row = max(0, int(left * step) - 2), max(0, int(top * step) - 2)
+        part = self.grey[row : int(bottom * step) + 3, first : int(right * step) + 3]
+        x, y = (left + 0.5) * step - 0.5 - first, (top + 0.5) * step - 0.5 - row
+        move, how = np.array([[step, 0, x], [0, step, y]]), cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+        large = cv2.warpAffine(part, move, size, flags=how, borderMode=cv2.BORDER_REPLICATE)
+        return np.asarray(large, np.uint8), left, top
+
+    def cells_of(self, found: Finding) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Row and column of the cells in which the middles of a page's marks are."""
+        middle = (found.boxes[:, :2] + found.boxes[:, 2:] / 2) / self.to_page / _CELL
+        row, column = middle.astype(np.int64).T[::-1]
+        return row.clip(0, self.cells[0] - 1), column.clip(0, self.cells[1] - 1)
+
+    def tiles(self, cells: Cells, top: int = 0, left: int = 0, side: int = 0) -> Iterator[Box]:
+        """Boxes around cells, of which most are in each; or around those of a square from a cell on."""
+        if not side:
+            for top, left in product(*(range(0, count, _TILE) for count in cells.shape)):
+                yield from self.tiles(cells, top, left, _TILE)
+            return
+        rows, columns = np.nonzero(cells[top : top + side, left : left + side])
+        if not len(rows):
+            return
+        (first, up), (last, down) = (columns.min(), rows.min()), (columns.max() + 1, rows.max() + 1)
+        if side > 2 and 2 * len(rows) < (last - first) * (down - up):
+            half = side // 2
+            for y, x in product((top, top + half), (left, left + half)):
+                yield from self.tiles(cells, y, x, half)
+            return
+        box = (np.array([left + first, top + up, left + last, top + down]) * _CELL).tolist()
+        yield box[0], box[1], min(box[2], self.wide), min(box[3], self.high)
+
+
+def search(grey: Grey, network: Network) -> Finding:
+    """Find digits and signs of a picture (H, W) at every scale, as `neocog.vision.finder.find` at some."""
+    import cv2
+
+    usual = FinderSettings()
+    factor, settings = min(1.0, LONG_SIDE / max(grey.shape)), usual
+    if max(grey.shape) > usual.small and not getattr(network, "find", None):  # a GPU searches a page at once
+        factor, settings = factor / 2, replace(usual, small=0, fine=inf, least=usual.faint)
+    factors = [factor]
+    while factors[-1] < (FINEST if max(grey.shape) <= LARGE else 1.0):
+        factors.append(2 * factors[-1])
+    reduced, scales = grey, list[_Scale]()
+    for factor in factors[::-1]:
+        if factor < 1:
+            wide, high = (max(1, round(side * factor)) for side in grey.shape[::-1])
+            reduced = np.asarray(cv2.resize(reduced, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
+        scales.insert(0, _Scale(grey, reduced, factor))
+    found = find(scales[0].grey, network, settings).scaled(*scales[0].to_page)
+    cells, finer = np.ones(scales[0].cells, np.bool_), False
+    for coarse, fine in pairwise(scales):
+        found, cells, digits = _small_ink(coarse, cells, fine, found)
+        if settings.least < usual.least:  # the page at its usual size: wherever there may be a digit
+            sure = found[found.kinds < 10]
+            if sure.scores.max(initial=0) < usual.clear:
+                cells[:] = digits[:] = True
+            small = sure[sure.boxes[:, 2:].max(axis=1) * fine.high < usual.fine * grey.shape[0]]
+            digits[fine.cells_of(small)] = True
+            found, settings = found[found.scores >= usual.least], usual
+        if fine.factor > FINEST:  # of an enlarged picture only where there is a sign of a digit
+            near = np.zeros(fine.cells, np.uint8)
+            low = found[(found.kinds < 10) & (found.boxes[:, 3] < 2 * SURE * coarse.to_page[1])]
+            near[fine.cells_of(low)] = 1
+            digits &= np.asarray(cv2.dilate(near, np.ones((3, 5), np.uint8))) > 0
+        for tile in fine.tiles(digits):
+            found, finer = _searched(fine, tile, network, found), True
+    if finer:
+        found = the_best(found, _MOST)
+        found = agreed(merged(found, replace(usual, most=_MOST)), found)
+    return found
+
+
+def _small_ink(scale: _Scale, cells: Cells, fine: _Scale, found: Finding) -> tuple[Finding, Cells, Cells]:
+    """What was found but words; finer cells with small ink of no mark; and with what may be digits."""
+    import cv2
+
+    small, digits = np.zeros((2, *fine.cells), np.bool_)
+    whole, parts = np.zeros(len(found), np.bool_), np.zeros(len(found), np.int64)
+    marks = found.scaled(1 / scale.to_page[0], 1 / scale.to_page[1])
+    high = marks.boxes[:, 3]  # what is far larger than the ink in it does not explain it
+    sure = np.flatnonzero((marks.scores >= FinderSettings().score) & (high >= SURE) & (high < 8 * SURE))
+    half, centre = marks.boxes[sure, 2:] / 2, marks.boxes[sure, :2] + marks.boxes[sure, 2:] / 2
+    for tile in scale.tiles(cells):
+        grey, left, top = scale.seen(tile)
+        dim = cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+        off = cv2.subtract(dim, cv2.blur(dim, (_STROKE, _STROKE)), dtype=cv2.CV_32F)
+        way = cv2.MORPH_TOPHAT if float((off * off * off).mean()) > 0 else cv2.MORPH_BLACKHAT
+        strokes = cv2.morphologyEx(grey, way, np.ones((_STROKE, _STROKE), np.uint8))
+        grain, most = np.percentile(strokes[::2, ::2], (50, 99.5)).tolist()
+        ink = (strokes > max(_FAINT, _SHARE * most, _GRAIN * grain)).astype(np.uint8)
+        for size in ((1, _RULE), (_RULE, 1)):
+            rules = cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones(size, np.uint8))
+            ink[np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8))) > 0] = 0
+        _, labels, boxes, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
+        x, y, wide, high, _ = boxes.T
+        large = (high >= SURE) & (high < _CELL)  # writing, beside which there are dots and signs
+        large[0] = False
+        beside = cv2.dilate(large[labels].astype(np.uint8), np.ones((_NEAR, _NEAR), np.uint8))
+        x, y = x + wide // 2, y + high // 2  # its middle
+        own = (high >= _DUST) & (x + left >= tile[0]) & (x + left < tile[2])
+        own &= (y + top >= tile[1]) & (y + top < tile[3])
+        own[0] = False
+        own &= (high > SURE / 2) | (beside[y, x] == 0)
+        own = np.flatnonzero(own)
+        own = own[np.argsort(-high[own], kind="stable")[:_MOST]]
+        x, y, wide, high = x[own] + left, y[own] + top, wide[own], high[own]
+        away = np.abs(np.stack([x, y], axis=1)[:, None] - centre)
+        inside = (away < half).all(axis=2)
+        whole[sure] |= (inside & (high[:, None] > half[:, 1])).any(axis=0)
+        parts[sure] += (inside & (high[:, None] > _LEAST)).sum(axis=0)
+        tall = half[:, 1] * (high[:, None] < half[:, 1])  # a sign beside it, a part of a stroke
+        inside = (away < half + tall[:, :, None]).all(axis=2)
+        for k in np.flatnonzero((high < SURE) & (wide < 8 * SURE) & ~inside.any(axis=1)).tolist():
+            sides = ((y[k], high[k], fine.cells[0]), (x[k], wide[k], fine.cells[1]))
+            over = tuple(
+                slice(int(max(0, 2 * at - side) / _CELL), min(count, int((2 * at + side) / _CELL) + 1))
+                for at, side, count in sides
+            )
+            small[over] = True
+            digits[over] |= high[k] >= _LEAST
+    words = (parts > 2) & ~whole & (found.scores < _CLEAR)  # no stroke is half as high
+    return found[~words], small, digits
+
+
+def _searched(scale: _Scale, tile: Box, network: Network, found: Finding) -> Finding:
+    """Marks of a page, those of a tile at its scale instead of small ones that were found before."""
+    settings = FinderSettings()
+    grey, left, top = scale.seen(tile)
+    new = read(network, grey, settings)
+    new.boxes[:, :2] += left, top
+
+    def within(marks: Finding, room: int = 0) -> Cells:
+        x, y = (marks.boxes[:, :2] + marks.boxes[:, 2:] / 2).T
+        inside = (x >= tile[0] - room) & (x < tile[2] + room) & (y >= tile[1] - room) & (y < tile[3] + room)
+        return np.asarray(inside)
+
+    known = found.scaled(1 / scale.to_page[0], 1 / scale.to_page[1])
+    known = known[~(within(known) & (known.kinds < 10) & (known.boxes[:, 3] < 2 * SURE))]
+    long = new.boxes[:, 2:].max(axis=1)
+    least = np.where(new.kinds < 10, settings.smallest, 0.4 * settings.smallest)
+    new = new[within(new, _AROUND // 2) & (long >= least) & (long <= settings.largest)]
+    sure = known.boxes[(known.kinds < 10) & (known.scores >= _CLEAR)]
+    parts = overlaps(new.boxes, sure)[2] > settings.inside
+    parts &= new.boxes[:, 3, None] < sure[:, 3] / 2  # a loop of a digit is none
+    new = new[~parts.any(axis=1)]
+    return Finding.join([known, new]).scaled(*scale.to_page)
