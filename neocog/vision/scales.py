@@ -200,7 +200,8 @@ def _searched(scale: _Scale, tile: Box, network: Network, found: Finding) -> Fin
     """Marks of a page, those of a tile at its scale instead of small ones that were found before."""
     settings = FinderSettings()
     grey, left, top = scale.seen(tile)
-    new = read(network, grey, settings)
+    one = replace(settings, small=0, long_side=LONGEST, largest=inf)  # size
+    new = find(grey, network, one) if hasattr(network, "find") else read(network, grey, settings)
     new.boxes[:, :2] += left, top
 
     def within(marks: Finding, room: int = 0) -> Cells:
