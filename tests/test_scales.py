@@ -89,3 +89,17 @@ def test_a_mirrored_page(reader: Reader, line: np.ndarray) -> None:
     assert mirrored.to_dict()["mirror"]
     x, y, wide, high = plain.digits[0].box
     assert mirrored.digits[0].box == pytest.approx((700 - x - wide, y, wide, high), abs=2)
+
+
+@pytest.mark.parametrize("shape", [(1, 50), (50, 1), (2, 1024), (8, 3000), (20, 8192)])
+def test_thin_pictures_are_read(reader: Reader, shape: tuple[int, int]) -> None:
+    assert reader.read(np.full(shape, 200, np.uint8)).digits == ()
+
+
+def test_a_page_with_more_small_ink_than_is_searched_says_so(
+    reader: Reader, line: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grey = page(line, (3508, 2480), (1700, 900), (300, 900), (2300, 300))
+    assert reader.read(grey).warnings == ()
+    monkeypatch.setattr("neocog.vision.scales._WORK", 1000)
+    assert reader.read(grey).warnings == ("small-digits-likely",)

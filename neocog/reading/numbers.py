@@ -296,7 +296,7 @@ def page_lines(reader: "Reader", page: "Page") -> tuple[list[TextLine], int, int
         for line in lines
     ]
     sure = found.boxes[(found.kinds < 10) & (found.scores >= StripSettings().score)]
-    small = int((sure[:, 3] < _LEGIBLE).sum()) > 1
+    small = not found.whole or int((sure[:, 3] < _LEGIBLE).sum()) > 1
     warnings = ("small-digits-likely",) * small + ("turns-tie",) * tie
     return placed_lines, left_out, turn, time.perf_counter() - start - (read - looked), warnings
 
@@ -345,7 +345,7 @@ def best_turn(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tupl
     left, top = np.maximum(boxes[:, :2].min(axis=0) - 4 * tall, 0).astype(int)
     right, foot = ((boxes[:, :2] + boxes[:, 2:]).max(axis=0) + 4 * tall).astype(int)
     factor, part = min(1.0, _LOOKED / tall), grey[top:foot, left:right]
-    if factor < 1:
+    if factor < 1 and factor * min(part.shape) >= 1:
         part = np.asarray(
             cv2.resize(part, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA), np.uint8
         )

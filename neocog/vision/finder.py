@@ -78,20 +78,25 @@ class Finding:
     #: 0 .. 9 for a digit (a guess of the finder's), 10 + k for the sign `SIGNS[k]`, (N,)
     kinds: NDArray[np.int64]
     guesses: NDArray[np.float32]  #: log probabilities of the ten digits, if it is one, (N, 10)
+    whole: bool = True  #: whether all of the page was searched that may hold more
 
     @classmethod
     def join(cls, parts: Sequence["Finding"]) -> "Finding":
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
+        arrays: list[Any] = [np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS]
+        return cls(*arrays)
 
     def __len__(self) -> int:
         return len(self.scores)
 
     def __getitem__(self, index: Any) -> "Finding":
-        return Finding(*(getattr(self, name)[index] for name in self.__slots__))
+        return replace(self, **{name: getattr(self, name)[index] for name in _ARRAYS})
 
     def scaled(self, x: float, y: float) -> "Finding":
         """The same marks on a picture so many times as wide and high."""
         return replace(self, boxes=self.boxes * np.array([x, y, x, y], np.float32))
+
+
+_ARRAYS = "boxes", "scores", "kinds", "guesses"
 
 
 class Network(Protocol):

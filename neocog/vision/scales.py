@@ -44,6 +44,8 @@ _CELL, _TILE = 64, 16  # pixels of a cell, in which there is small ink or none; 
 _AROUND = 32  # pixels that are seen around a tile
 _CLEAR = 0.7  # score of a digit of which what is found inside is a part
 _MOST = 2000  # marks of a page, the best, and pieces of ink of a tile, the highest
+_WORK = 24_000_000  # pixels of all finer tiles of a page: two seconds of a core; then no more are searched
+_FIXED = 256  # pixels: on a GPU the sides of tiles are multiples, so that few graphs are kept
 
 LONGEST = 8192
 """Pages are decoded at this long side, in pixels; A4 at 600 dpi has 7 016."""
@@ -104,7 +106,10 @@ class _Scale:
 
 
 def search(grey: Grey, network: Network) -> Finding:
-    """Find digits and signs of a picture (H, W) at every scale, as `neocog.vision.finder.find` at some."""
+    """Find digits and signs of a picture (H, W) at every scale, as `neocog.vision.finder.find` at some.
+
+    Where more is small than `_WORK` or `_MOST` allow, what was found is not ``whole``.
+    """
     import cv2
 
     usual = FinderSettings()
@@ -121,7 +126,7 @@ def search(grey: Grey, network: Network) -> Finding:
             reduced = np.asarray(cv2.resize(reduced, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
         scales.insert(0, _Scale(grey, reduced, factor))
     found = find(scales[0].grey, network, settings).scaled(*scales[0].to_page)
-    cells, finer = np.ones(scales[0].cells, np.bool_), False
+    cells, work, most = np.ones(scales[0].cells, np.bool_), _WORK, 0
     for coarse, fine in pairwise(scales):
         found, cells, digits = _small_ink(coarse, cells, fine, found)
         if settings.least < usual.least:  # the page at its usual size: wherever there may be a digit
@@ -137,11 +142,16 @@ def search(grey: Grey, network: Network) -> Finding:
             near[fine.cells_of(low)] = 1
             digits &= np.asarray(cv2.dilate(near, np.ones((3, 5), np.uint8))) > 0
         for tile in fine.tiles(digits):
-            found, finer = _searched(fine, tile, network, found), True
-    if finer:
+            work -= (tile[2] - tile[0]) * (tile[3] - tile[1])
+            if work < 0:
+                break
+            found = _searched(fine, tile, network, found)
+        most = max(most, len(found))
+        found = the_best(found, _MOST) if most > _MOST else found
+    if work < _WORK:
         found = the_best(found, _MOST)
         found = agreed(merged(found, replace(usual, most=_MOST)), found)
-    return found
+    return replace(found, whole=work >= 0 and most <= _MOST)
 
 
 def _small_ink(scale: _Scale, cells: Cells, fine: _Scale, found: Finding) -> tuple[Finding, Cells, Cells]:
@@ -156,7 +166,9 @@ def _small_ink(scale: _Scale, cells: Cells, fine: _Scale, found: Finding) -> tup
     half, centre = marks.boxes[sure, 2:] / 2, marks.boxes[sure, :2] + marks.boxes[sure, 2:] / 2
     for tile in scale.tiles(cells):
         grey, left, top = scale.seen(tile)
-        dim = cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+        dim = grey
+        if min(grey.shape) > 1:
+            dim = cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
         off = cv2.subtract(dim, cv2.blur(dim, (_STROKE, _STROKE)), dtype=cv2.CV_32F)
         way = cv2.MORPH_TOPHAT if float((off * off * off).mean()) > 0 else cv2.MORPH_BLACKHAT
         strokes = cv2.morphologyEx(grey, way, np.ones((_STROKE, _STROKE), np.uint8))
@@ -178,12 +190,15 @@ def _small_ink(scale: _Scale, cells: Cells, fine: _Scale, found: Finding) -> tup
         own = np.flatnonzero(own)
         own = own[np.argsort(-high[own], kind="stable")[:_MOST]]
         x, y, wide, high = x[own] + left, y[own] + top, wide[own], high[own]
-        away = np.abs(np.stack([x, y], axis=1)[:, None] - centre)
-        inside = (away < half).all(axis=2)
-        whole[sure] |= (inside & (high[:, None] > half[:, 1])).any(axis=0)
-        parts[sure] += (inside & (high[:, None] > _LEAST)).sum(axis=0)
-        tall = half[:, 1] * (high[:, None] < half[:, 1])  # a sign beside it, a part of a stroke
-        inside = (away < half + tall[:, :, None]).all(axis=2)
+        corners = np.array(tile).reshape(2, 2)
+        reach = half + half[:, 1:]
+        here = ((centre + reach >= corners[0]) & (centre - reach <= corners[1])).all(axis=1)
+        marked, away = half[here], np.abs(np.stack([x, y], axis=1)[:, None] - centre[here])
+        inside = (away < marked).all(axis=2)
+        whole[sure[here]] |= (inside & (high[:, None] > marked[:, 1])).any(axis=0)
+        parts[sure[here]] += (inside & (high[:, None] > _LEAST)).sum(axis=0)
+        tall = marked[:, 1] * (high[:, None] < marked[:, 1])  # a sign beside it, a part of a stroke
+        inside = (away < marked + tall[:, :, None]).all(axis=2)
         for k in np.flatnonzero((high < SURE) & (wide < 8 * SURE) & ~inside.any(axis=1)).tolist():
             sides = ((y[k], high[k], fine.cells[0]), (x[k], wide[k], fine.cells[1]))
             over = tuple(
@@ -200,8 +215,14 @@ def _searched(scale: _Scale, tile: Box, network: Network, found: Finding) -> Fin
     """Marks of a page, those of a tile at its scale instead of small ones that were found before."""
     settings = FinderSettings()
     grey, left, top = scale.seen(tile)
-    one = replace(settings, small=0, long_side=LONGEST, largest=inf)  # size
-    new = find(grey, network, one) if hasattr(network, "find") else read(network, grey, settings)
+    if getattr(network, "find", None):
+        import cv2
+
+        sides = (-side % _FIXED for side in grey.shape)
+        grey = np.asarray(cv2.copyMakeBorder(grey, 0, next(sides), 0, next(sides), cv2.BORDER_REPLICATE))
+        new = find(grey, network, replace(settings, small=0, long_side=LONGEST, largest=inf))  # one size
+    else:
+        new = read(network, grey, settings)
     new.boxes[:, :2] += left, top
 
     def within(marks: Finding, room: int = 0) -> Cells:
@@ -215,6 +236,8 @@ def _searched(scale: _Scale, tile: Box, network: Network, found: Finding) -> Fin
     least = np.where(new.kinds < 10, settings.smallest, 0.4 * settings.smallest)
     new = new[within(new, _AROUND // 2) & (long >= least) & (long <= settings.largest)]
     sure = known.boxes[(known.kinds < 10) & (known.scores >= _CLEAR)]
+    seen = (sure[:, :2] < (left + grey.shape[1], top + grey.shape[0])).all(axis=1)
+    sure = sure[seen & (sure[:, :2] + sure[:, 2:] > (left, top)).all(axis=1)]
     parts = overlaps(new.boxes, sure)[2] > settings.inside
     parts &= new.boxes[:, 3, None] < sure[:, 3] / 2  # a loop of a digit is none
     new = new[~parts.any(axis=1)]
