@@ -8,7 +8,7 @@
 //   3  float32 with a float64 verdict: |y| <= SILENCE counts as 0. A loop that most warps never enter
 //      takes the cells that the bound of any digit leaves open. Those that the bound of their own
 //      window leaves open as well are summed in float64: 7 of 10^6 cells, in 3 of 100 digits
-//      (experiments/gpu/silence.py --count 1000).
+//      (experiments/gpu/silence.py of commit bfe9938, --count 1000).
 //   4  a thread enlarges one column: where that lies between the digit's columns is worked out once,
 //      two rows of U0 come from the same four pixels, and a pixel is read once for both.
 #include "platform.cuh"

@@ -5,9 +5,10 @@ import os
 import re
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
-from neocog.batch.tasks import Task
+from neocog.batch.tasks import Block, Job, Task
 from neocog.batch.worker import MEMORY
 from neocog.reading.formats import Format
 from neocog.serve.work import Answer, ServeJob
@@ -50,6 +51,17 @@ class Faulty(Format):
         if reading.error is None:
             suffer(reading.source)
         return super().render(reading)
+
+
+class SlowJob(Job):
+    """Takes three seconds, tells every second that it goes on, and ends its process."""
+
+    def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Block:
+        for _ in range(3):
+            time.sleep(1.0)
+            beat()
+        suffer("killed")
+        return Block()
 
 
 class FaultyServeJob(ServeJob):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from copy import copy
@@ -19,12 +20,13 @@ from neocog import Reader
 from neocog.batch import run as batch_run
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.inputs import find_inputs
-from neocog.batch.pool import Pool, run_tasks
+from neocog.batch.pool import Pool, WorkerDied, WorkerProcess, do, run_tasks, start
 from neocog.batch.run import Tally, reading, usual_workers
-from neocog.batch.tasks import Block, Job, into_tasks
+from neocog.batch.sources import Item
+from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.reading.formats import Format
-from tests.faults import Faulty, GpuFinder
+from tests.faults import Faulty, GpuFinder, SlowJob
 from tests.support import digits_of, save_page, until
 
 COMMAND = [sys.executable, "-m", "neocog", "read"]
@@ -150,7 +152,7 @@ def test_errors_of_inputs_and_of_the_network_end_the_run(
         (60.0, {"killed": "was ended by SIGKILL", "crashed": "was ended by SIGSEGV",
                 "odd": "ended with code 1", "large": "needed more than 1.5 GB",
                 "full": "needed more than 1.5 GB"}),
-        (2.0, {"locked": "took longer than 2 s"}),
+        (2.0, dict.fromkeys(("stopped", "locked"), "took longer than 2 s")),
     ],
 )  # fmt: skip
 def test_pictures_that_end_a_worker_become_records(
@@ -197,6 +199,54 @@ def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(
         assert "twice, the process that reads it needed more than 1.5 GB" in records[2]["error"]
         assert "SIGKILL" in records[3]["error"]
     assert len(started) == 10  # for the first heavy one, and after each of four deaths
+
+
+@pytest.mark.slow
+@posix
+def test_workers_that_are_stopped_at_birth_or_idle(
+    reader: Reader, scans: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = WorkerProcess._exchange
+
+    def stopped(own: WorkerProcess, message: bytes, *options: Any) -> Any:
+        if message is own._pool.begin and len(started) == 1:
+            os.kill(started[0], signal.SIGSTOP)
+        return exchange(own, message, *options)
+
+    monkeypatch.setattr(WorkerProcess, "_exchange", stopped)
+    monkeypatch.setattr("neocog.batch.pool.STARTS", 6.0)
+    with pool_of(reader, workers=1, patience=2.0) as pool:
+        (worker,) = pool.workers
+        start(worker)
+        os.kill(started[-1], signal.SIGSTOP)  # it is sent more than a pipe holds
+        task = Task(0, (Item("x", "x", data=bytes(2**22)),))
+        assert do(worker, task, Job(reader, Format("jsonl")))[0].failed == 1
+    assert len(started) == 3
+
+
+@posix
+def test_a_worker_that_goes_on_and_dies_did_not_take_too_long(reader: Reader) -> None:
+    with Pool(SlowJob(reader, Format("jsonl")), lambda: None, workers=1, patience=1.3) as pool:
+        start(pool.workers[0])
+        with pytest.raises(WorkerDied, match="was ended by SIGKILL"):
+            pool.workers[0].do(Task(0, ()))
+
+
+def test_a_deadline_that_is_withdrawn_ends_nothing(reader: Reader) -> None:
+    with pool_of(reader, workers=1) as pool:
+        (worker,), begun = pool.workers, threading.Event()
+        give_up = worker.give_up
+
+        def slowly() -> None:
+            begun.set()
+            time.sleep(0.2)
+            give_up()
+
+        worker.give_up = slowly  # type: ignore[method-assign]
+        worker.set_deadline(0)
+        begun.wait()
+        worker.set_deadline()
+        assert not worker._given_up
 
 
 @posix

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -37,6 +38,7 @@ from neocog.serve import app, guard, server, work
 from neocog.serve.app import Api, make_app
 from neocog.serve.corrections import Corrections
 from neocog.serve.work import Answer, ServeJob, Service
+from neocog.vision.crops import digit_of_box
 
 STATIC = Path(app.__file__).parent / "static"
 tiff = partial(page_file, kind="TIFF")
@@ -550,6 +552,29 @@ def test_a_line_is_explained() -> None:
     with Image.open(io.BytesIO(asked([120, 120, 240, 60]).value)) as picture:
         assert picture.height > 4 * 48 + 25 * 12  # not of a digit: the strip, and 25 rows below it
     assert "nothing was read there" in str(asked([0, 0, 50, 50]).error)
+
+
+def test_small_digits_of_a_large_page_are_cut_and_explained_as_they_are_read() -> None:
+    small = cv2.resize(page("3071"), None, fx=1 / 3, fy=1 / 3, interpolation=cv2.INTER_AREA)
+    grey = np.full((2400, 3000), 225, np.uint8)
+    grey[1000 : 1000 + small.shape[0], 800 : 800 + small.shape[1]] = small
+    job = ServeJob(Reader(device="cpu"), Format("jsonl"))
+
+    def asked(what: str, **more: Any) -> Any:
+        marks = {"page": 0, "turn": 0, "boxes": [[840, 1040, 15, 20]], **more}
+        item = Item("a.png", json.dumps({"what": what, "marks": marks}), data=file_of(Image.fromarray(grey)))
+        answer = job.do(Task(0, (item,)))
+        assert answer.error is None
+        return answer.value
+
+    kept, digits, (line,) = asked("cut", lines=[[840, 1040, 80, 20]])
+    with Image.open(io.BytesIO(kept)) as picture:
+        assert picture.size == (1024, 819)
+    with Image.open(io.BytesIO(line)) as picture:
+        assert picture.size == (90, 30)
+    assert (digits[0] == digit_of_box(grey, np.array([840, 1040, 15, 20], np.float32))).all()
+    with Image.open(io.BytesIO(asked("explain"))) as picture:
+        assert picture.height > 4 * 48 + 25 * 12
 
 
 # --- the command ------------------------------------------------------------------------------

@@ -260,6 +260,7 @@ import os, pickle, resource, signal, sys
 import cv2
 from neocog.errors import InputError
 from neocog.vision.decode import decode
+from neocog.vision.scales import LONGEST
 datas, memory, seconds = pickle.load(sys.stdin.buffer)
 held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 results = []
@@ -269,7 +270,7 @@ for data in datas:
         resource.setrlimit(resource.RLIMIT_AS, (held + memory, held + memory))
         signal.alarm(seconds)
         try:
-            said = [len(page.grey.shape) for page in decode(data, long_side=1024)]
+            said = [len(page.grey.shape) for page in decode(data, long_side=LONGEST)]
         except InputError as error:
             said = str(error)
         os.write(theirs, repr(said).encode())
@@ -317,27 +318,27 @@ def test_scans_are_counted_in_every_process():
 
 
 LIGHT = {
-    "JPEG": file_of(scene(8000, 6000, "RGB"), "JPEG"),
-    "JPEG of several scans": file_of(scene(4000, 3000), "JPEG", progressive=True),
-    "PNG": file_of(scene(4000, 3000), "PNG"),
+    "JPEG": file_of(scene(4032, 3024, "RGB"), "JPEG"),
+    "JPEG of several scans": file_of(scene(2000, 1500), "JPEG", progressive=True),
+    "PNG": file_of(scene(2000, 2000), "PNG"),
     "PNG and more": file_of(scene(), "PNG") + bytes(999),
-    "TIFF": file_of(scene(4000, 3000), "TIFF"),
-    **{kind: file_of(scene(4000, 3000), kind) for kind in ("BMP", "WEBP", "GIF")},
-    "WebP without loss": file_of(scene(4000, 2999), "WEBP", lossless=True),
-    "WebP and more": file_of(scene(4000, 3000), "WEBP", exif=Image.Exif()),
+    "TIFF": file_of(scene(2000, 2000), "TIFF"),
+    **{kind: file_of(scene(2000, 2000), kind) for kind in ("BMP", "WEBP", "GIF")},
+    "WebP without loss": file_of(scene(2000, 1999), "WEBP", lossless=True),
+    "WebP and more": file_of(scene(2000, 2000), "WEBP", exif=Image.Exif()),
     "text": b"no picture",  # it is refused at once
     "nothing": b"",
 }
 HEAVY = {
-    "JPEG": file_of(Image.new("L", (9000, 6000)), "JPEG"),
-    "PNG": file_of(Image.new("1", (9000, 9000)), "PNG"),
+    "JPEG": file_of(Image.new("L", (4200, 3000)), "JPEG"),
+    "PNG": file_of(Image.new("1", (2001, 2000)), "PNG"),
     "scans": BOMBS["scans.jpg"],
-    "TIFF": file_of(Image.new("L", (9000, 6000)), "TIFF"),
+    "TIFF": file_of(Image.new("L", (2001, 2000)), "TIFF"),
     "TIFF with JPEG data": file_of(scene(), "TIFF", compression="jpeg"),
     "TIFF whose width is another number": file_of(scene(), "TIFF").replace(b"\0\1\4\0", b"\0\1\11\0", 1),
     **{kind: file_of(scene(), kind) for kind in ("PPM", "JPEG2000")},
-    **{f"large {kind}": file_of(Image.new("1", (4001, 3001)), kind) for kind in ("BMP", "WEBP", "GIF")},
-    "WebP without loss": file_of(Image.new("1", (4001, 3001)), "WEBP", lossless=True),
+    **{f"large {kind}": file_of(Image.new("1", (2001, 2000)), kind) for kind in ("BMP", "WEBP", "GIF")},
+    "WebP without loss": file_of(Image.new("1", (2001, 2000)), "WEBP", lossless=True),
     "large frame": file_of(scene(), "GIF").replace(b",\0\0\0\0", b",\xff\xff\xff\xff", 1),
     "BMP that is packed": bytes([*file_of(scene(), "BMP")[:30], 1, *file_of(scene(), "BMP")[31:]]),
 }

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import IO, Any, Protocol, cast
 
 from neocog.batch.tasks import Block, Job, Task
-from neocog.batch.worker import ERROR, MEMORY, NO_MEMORY, QUESTION
+from neocog.batch.worker import BEAT, ERROR, MEMORY, NO_MEMORY, QUESTION
 from neocog.errors import EndedEarly, NeocogError
 from neocog.programs import python
 
@@ -77,13 +77,7 @@ class WorkerProcess:
                 )
             except OSError as error:
                 raise EndedEarly(f"worker processes cannot be started: {error}; try again") from None
-        timer = threading.Timer(STARTS, self.process.kill)
-        timer.daemon = True
-        timer.start()
-        try:
-            kind, what = self._exchange(self._pool.begin, STARTS)
-        finally:
-            timer.cancel()
+        kind, what = self._exchange(self._pool.begin, STARTS, 1)
         if kind == ERROR:
             raise EndedEarly(f"worker processes cannot be started: {what}")
 
@@ -103,6 +97,8 @@ class WorkerProcess:
     def set_deadline(self, seconds: float | None = None) -> None:
         """Have all that it does from now on take at most ``seconds`` in total."""
         self._deadline.cancel()
+        if self._deadline.is_alive():
+            self._deadline.join()  # it may be giving up just now
         self._given_up = False
         if seconds is not None:
             self._deadline = threading.Timer(seconds, self.give_up)
@@ -123,22 +119,33 @@ class WorkerProcess:
             if self.process is not None:
                 self._death(self.process)
 
-    def _exchange(self, message: bytes, patience: float) -> tuple[str, Any]:
-        """Send a message and return what comes next; a worker that needs longer ends itself."""
-        process, since = self.process, time.monotonic()
+    def _exchange(self, message: bytes, patience: float, times: int = 2) -> tuple[str, Any]:
+        """Send a message and return what comes next.
+
+        A worker that needs longer than ``patience`` ends itself; silent for ``times`` that, it is killed.
+        """
+        process = self.process
         assert process is not None
         stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-        try:
-            with suppress(OSError, ValueError):  # receiving says what became of it
-                stdin.write(message)
-                stdin.flush()
-            kind, what = pickle.load(stdout)
-            return kind, what
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            how = self._death(process)
-            if time.monotonic() - since > patience:
-                how = f"took longer than {patience:.3g} s"
-            raise OutOfTime if self._given_up else WorkerDied(how) from None
+        while True:
+            since, timer = time.monotonic(), threading.Timer(times * patience, process.kill)
+            timer.daemon = True
+            timer.start()
+            try:
+                with suppress(OSError, ValueError):  # receiving says what became of it
+                    stdin.write(message)
+                    stdin.flush()
+                kind, what = pickle.load(stdout)
+            except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+                how = self._death(process)  # 1 is the code of one that ended itself, a bit before or after
+                if time.monotonic() - since > patience * (0.9 if process.returncode == 1 else times):
+                    how = f"took longer than {patience:.3g} s"
+                raise OutOfTime if self._given_up else WorkerDied(how) from None
+            finally:
+                timer.cancel()
+            if kind != BEAT:
+                return kind, what
+            message = b""
 
     def _death(self, process: "subprocess.Popen[bytes]") -> str:
         """End a process for good, and return how it died."""
@@ -157,7 +164,7 @@ class WorkerProcess:
 class Pool:
     """Worker processes for a job; a context manager. ``ask`` answers their questions, from many threads.
 
-    One that works on a page for ``patience`` seconds ends itself.
+    One that works on a page for ``patience`` seconds ends itself; one that cannot is killed after twice that.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from neocog.errors import NeocogError
 
-READY, QUESTION, BLOCK, ERROR = "ready", "question", "block", "error"  # what a worker sends
+READY, QUESTION, BEAT, BLOCK, ERROR = "ready", "question", "beat", "block", "error"  # what a worker sends
 
 NO_MEMORY = 75
 """Exit code of a worker that asked for more memory than it may have."""
@@ -90,6 +90,7 @@ def _work(job: Any, patience: float, null: int, received: IO[bytes], sent: IO[by
 
     def beat() -> None:
         if time.monotonic() - heard > patience / 20:
+            _send(sent, BEAT)
             begin()
 
     def ask(*question: Any) -> Any:

@@ -39,7 +39,7 @@ LIMIT = 60.0
 _SHOWN = 1600  # long side of a page that is shown where the browser cannot decode the file
 _QUALITY = 85  # of its JPEG
 _ROOM = 0.25  # heights of a line that are kept around its picture
-_MOST = 16  # times a page's pixels that pictures of its lines have together
+_MOST = 4  # times a page's pixels that pictures of its lines have together
 
 _Request = tuple[Future[Any], Task, float]  # where the answer goes, what is asked, its limit
 
@@ -71,7 +71,7 @@ class ServeJob(Job):
                 if asked["what"] == "explain":
                     answer.value = _encoded(self._explain(item, **asked["marks"]), "PNG")
                 else:
-                    page, digits, lines = _cut(item, **asked["marks"])
+                    page, digits, lines = _cut(item, self.reader.longest, **asked["marks"])
                     answer.value = _encoded(page, "PNG"), digits, [_encoded(line, "PNG") for line in lines]
         except NothingToRead as error:
             answer.error = str(error)
@@ -87,10 +87,11 @@ class ServeJob(Job):
         from neocog.network.line_engine import LineEngine
 
         if self.reader.line_model is None:
-            _, (digit,), _ = _cut(item, page, turn, boxes)
+            _, (digit,), _ = _cut(item, self.reader.longest, page, turn, boxes)
             return np.asarray(explain_digit(digit, Engine(self.reader.model, threads=1)).plot())
         engine, reader = LineEngine(self.reader.line_model, threads=1), self.reader.changed(rotate=turn)
-        return np.asarray(explain_box(reader, _page(item, page, LONG_SIDE), engine, boxes[0]).plot())
+        found = _page(item, page, reader.longest)
+        return np.asarray(explain_box(reader, found, engine, boxes[0]).plot())
 
     def _records(self, item: Item, live: bool, beat: Callable[[], None]) -> Iterator[dict[str, Any]]:
         reader = self.reader.changed(rotate=0) if live else self.reader  # no frame is searched four times
@@ -234,13 +235,15 @@ def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
 
 
 def _cut(
-    item: Item, page: int, turn: int, boxes: list[list[float]], lines: Sequence[list[float]] = ()
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[NDArray[np.uint8]]]:
-    """A page as it is searched, its digits (N, 28, 28) as the reader cuts them, and its lines, upright."""
+    item: Item, longest: int, page: int, turn: int, boxes: list[list[float]],
+    lines: Sequence[list[float]] = (),
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[NDArray[np.uint8]]]:  # fmt: skip
+    """A small page, its digits (N, 28, 28) as the reader cuts them at a long side, and its lines, upright."""
     from neocog.vision.crops import digit_of_box
+    from neocog.vision.decode import at_most
     from neocog.vision.page import turned, turned_back
 
-    found = _page(item, page, LONG_SIDE)
+    found = _page(item, page, longest)
     upright, digits = turned(found.grey, turn), np.zeros((len(boxes), 28, 28), np.uint8)
     for place, box in enumerate(boxes):
         scaled = np.multiply(box, 2 * found.scales).tolist()
@@ -254,4 +257,4 @@ def _cut(
     sizes = [strip.size for strip in strips]
     if not all(sizes) or sum(sizes) > _MOST * found.grey.size:
         raise InputError("does not have the lines that were sent: they overlap, or leave the page")
-    return found.grey, digits, strips
+    return at_most(found.grey, LONG_SIDE), digits, strips

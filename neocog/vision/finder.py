@@ -48,7 +48,7 @@ class FinderSettings:
     """How a picture is searched.
 
     The sizes are those that the network is trained for, the choice of ``small``, ``fine`` and
-    ``clear`` is in ``experiments/reading/README.md``; the others bound the work.
+    ``clear`` is in ``docs/history.md``; the others bound the work.
     """
 
     long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
