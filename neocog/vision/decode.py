@@ -32,7 +32,7 @@ FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")  # of
 MAX_PIXELS = 2**27  # of a page
 MAX_PAGES = 2500  # of a TIFF or PDF
 MAX_SCANS = 64  # of a JPEG: each goes over the whole picture; ten are usual
-LIGHT_FILE, LIGHT_PNG, LIGHT_JPEG = 2**25, 4_000_000, 12_500_000  # bytes; pixels that take 0.3 s and 300 MB
+LIGHT_FILE, LIGHT_PNG, LIGHT_JPEG = 2**25, 4_000_000, 12_500_000  # bytes; pixels that take 0.5 s and 300 MB
 
 _MAX_BLOCKS = 2**14  # twice the segments of a JPEG; chunks of a light PNG
 _MAX_EXIF = 2**16  # bytes in a light picture; Pillow may copy them for every tag
