@@ -166,9 +166,8 @@ def _small_ink(scale: _Scale, cells: Cells, fine: _Scale, found: Finding) -> tup
     half, centre = marks.boxes[sure, 2:] / 2, marks.boxes[sure, :2] + marks.boxes[sure, 2:] / 2
     for tile in scale.tiles(cells):
         grey, left, top = scale.seen(tile)
-        dim = grey
-        if min(grey.shape) > 1:
-            dim = cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+        how, half_size = cv2.INTER_AREA, min(grey.shape) > 1
+        dim = cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=how) if half_size else grey
         off = cv2.subtract(dim, cv2.blur(dim, (_STROKE, _STROKE)), dtype=cv2.CV_32F)
         way = cv2.MORPH_TOPHAT if float((off * off * off).mean()) > 0 else cv2.MORPH_BLACKHAT
         strokes = cv2.morphologyEx(grey, way, np.ones((_STROKE, _STROKE), np.uint8))
