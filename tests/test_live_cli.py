@@ -63,7 +63,7 @@ class TestLive:
         known = {"schema": 1, "source": str(video), "page": 0, "text": "471", "error": None}
         assert known.items() <= first.items()
         assert list(first) == ["schema", "source", "page", "text", "digits", "model", "error",
-                               "finder", "signs", "left_out", "turn", "reader",
+                               "finder", "signs", "left_out", "turn", "reader", "scale", "warnings", "mirror",
                                "frame", "t", "age_ms", "confidence"]  # fmt: skip
         assert [(digit["char"], len(digit["box"])) for digit in first["digits"]] == [(c, 4) for c in "471"]
         assert 0 < first["confidence"] <= 1
