@@ -27,6 +27,7 @@ from neocog.vision.finder import (
     the_best,
 )
 from neocog.vision.finder_model import load_finder
+from neocog.vision.scales import search
 from tests import cuda_fake
 from tests.cuda_support import MODELS
 from tests.test_cubins import fault
@@ -196,7 +197,7 @@ def test_marks_are_those_of_the_cpu(most, order):
     assert np.allclose(wanted.guesses, alone.guesses, atol=1e-3) == (most == 7)
     for name in ("peaks", "rank", "suppress"):
         emulator.launch(launch_of(frame, name))
-    got = finding(frame.best)
+    got = finding(frame.best, settings)
     assert int(frame.count[0]) == len(whole) > 20
     assert 3 < len(got) == len(wanted) < len(whole)
     assert np.allclose(got.boxes, wanted.boxes, rtol=1e-5, atol=1e-4)
@@ -231,7 +232,7 @@ def test_a_page_gives_the_marks_that_the_cpu_finds(emulator):
     frame.grey[...] = grey
     for launch in frame.launches:
         emulator.launch(launch)
-    got = finding(frame.best)
+    got = finding(frame.best, settings)
     assert len(got) > 5
     agree(got, find(grey, open_finder(model), settings))
 
@@ -246,7 +247,7 @@ def faked(monkeypatch, emulator):
 
 
 def test_pictures_of_changing_sizes_one_after_another(faked, emulator):
-    rng, g, settings = np.random.default_rng(5), last_only(), FinderSettings(small=0)
+    rng, g, settings = np.random.default_rng(5), last_only(), FinderSettings(small=0, fine=math.inf)
     shapes = [(40, 60), (40, 60), (40, 60), (48, 48), (40, 60), *((16, 20 + n) for n in range(5))]
     for shape in shapes:
         grey = rng.integers(0, 256, shape).astype(np.uint8)
@@ -254,12 +255,28 @@ def test_pictures_of_changing_sizes_one_after_another(faked, emulator):
         frame.grey[...] = grey
         for launch in frame.launches:
             emulator.launch(launch)
-        got, wanted = find(grey, faked, settings), finding(frame.best)
+        got, wanted = find(grey, faked, settings), finding(frame.best, settings)
         assert len(got) > 0
         assert got.boxes.tobytes() == wanted.boxes.tobytes()
         assert got.scores.tobytes() == wanted.scores.tobytes()
     x = rng.normal(size=(48, 64)).astype(np.float32)
     assert np.abs(faked(x) - computed(g, x)).max() < 0.02
+
+
+@pytest.mark.skipif(not SHIPPED.is_file(), reason="needs models/finder.safetensors")
+def test_pages_are_searched_in_the_tiles_of_the_cpu(faked, monkeypatch):
+    """Small digits are found at twice the scale in a tile; of a small picture some parts are left out."""
+    model, sizes, at_once = load_finder(SHIPPED), [], faked.find
+    monkeypatch.setattr(faked, "_network", FinderNetwork(faked._gpu, model.nodes, model.tensors))
+    monkeypatch.setattr(faked, "find", lambda grey, how: sizes.append(grey.shape) or at_once(grey, how))
+    grey = np.full((90, 400), 210, np.uint8)
+    grey[40:70, 200:260] = resized(page()[20:100], (30, 60))
+    got, on_cpu = search(grey, faked), open_finder(model)
+    assert len(got) > 10
+    assert sizes == [(45, 200), (90, 400), (148, 192)]
+    agree(got, search(grey, on_cpu), 2e-3)
+    small = FinderSettings(small=0, overlap=0.5)  # two marks share 0.400 of theirs
+    agree(find(page(), faked, small), find(page(), on_cpu, small), 5e-3)
 
 
 def test_what_fails_on_the_device_is_one_line(faked, monkeypatch):
@@ -269,7 +286,7 @@ def test_what_fails_on_the_device_is_one_line(faked, monkeypatch):
     monkeypatch.setattr(cuda_fake, "_copy", fail)
     monkeypatch.setattr(faked._gpu.xp.cuda.runtime, "memcpyAsync", fail)
     with pytest.raises(DeviceError, match=r"failed: no$"):
-        faked.find(np.zeros((20, 20), np.uint8))
+        faked.find(np.zeros((20, 20), np.uint8), FinderSettings())
 
 
 UNFIT = {
@@ -318,4 +335,5 @@ def test_the_gpu_finds_what_the_cpu_finds(shape):
         grey = np.asarray(cv2.resize(grey, shape[::-1]))
         wanted = find(grey, on_cpu, FinderSettings(fine=math.inf))
         for _ in range(3):  # without a graph, as one, and again
-            agree(find(grey, on_gpu), wanted)
+            agree(find(grey, on_gpu, FinderSettings(fine=math.inf)), wanted)
+        agree(search(grey, on_gpu), search(grey, on_cpu))

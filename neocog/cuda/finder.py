@@ -126,13 +126,13 @@ def _tables(
     return levels, scales
 
 
-def finding(best: NDArray[np.float32]) -> Finding:
+def finding(best: NDArray[np.float32], settings: FinderSettings) -> Finding:
     """Return the marks of `Frame.best` that are alive."""
     whole = best.view(np.int32)
     came = best[: min(int(whole[-1, 5]), len(best) - 1)]
     kinds, alive = whole[: len(came), 5], whole[: len(came), 7] != 0
     found = Finding(came[:, :4], came[:, 4], kinds.astype(np.int64), came[:, 8:])
-    return agreed(found[alive], found)
+    return found if settings.overlap >= 1 else agreed(found[alive], found)
 
 
 class CudaFinder:
@@ -168,9 +168,8 @@ class CudaFinder:
             maps = told.get().reshape(x.shape[0] // CELL, x.shape[1] // CELL, -1)
         return np.ascontiguousarray(maps[:, :, :planes].transpose(2, 0, 1))
 
-    def find(self, grey: Grey, settings: FinderSettings | None = None) -> Finding:
-        """Find the digits and signs of a picture, as :func:`neocog.vision.finder.find`."""
-        settings = settings or FinderSettings()
+    def find(self, grey: Grey, settings: FinderSettings) -> Finding:
+        """Find the digits and signs of a picture, as :func:`neocog.vision.finder.find` at all sizes."""
         key = ((grey.shape[0], grey.shape[1]), settings)
         with self._at_work():
             lane = self._frames.pop(key, None)
@@ -180,7 +179,7 @@ class CudaFinder:
                 lane = _FrameLane(self._gpu, Frame(self._network, *key))
             self._frames[key] = lane
             told = lane.run(grey)
-        return finding(told)
+        return finding(told, settings)
 
 
 class _FrameLane(Lane):

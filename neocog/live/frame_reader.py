@@ -217,7 +217,8 @@ class FrameReader:
         coarse = self._hurry and not (now or self._busy) and bounds == self._bounds
         entire = now or (self._small and not coarse)
         self._count += 1
-        found = self._reader.look(grey, settings=_ENTIRE if entire else _COARSE if coarse else _USUAL)
+        at_once = entire or self._reader.finder.device != "cpu"  # a GPU searches all in the same time
+        found = self._reader.look(grey, settings=_ENTIRE if at_once else _COARSE if coarse else _USUAL)
         return FrameReading(frame, bounds, grey, found, entire, coarse, 1e3 * (time.perf_counter() - start))
 
     def recognise(self, seen: FrameReading) -> FrameReading:

@@ -98,7 +98,7 @@ def open_engine(
 def open_finder(model: "FinderModel", *, device: str = "cpu") -> "Network":
     """Open the finder's network on ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
 
-    On a GPU the whole of `neocog.vision.finder.find` runs there. DeviceError or ModelError if there
+    On a GPU normalising, the network and the choice of marks run there. DeviceError or ModelError if there
     is no such device, or it cannot run this network.
     """
     if device == "cpu":

@@ -3,7 +3,7 @@
 The picture is read at several sizes, each half of the one before; a network tells of every fourth pixel
 whether a digit or a sign is centred there and how large it is. Boxes of all sizes are put together and of
 those that overlap the best stays; what digit it is tells the mean of all. The largest size is three quarters
-of the work: if the others show a clear digit, a CPU reads it only around small digits (coarse to fine).
+of the work: if the others show a clear digit, it is read only around small digits (coarse to fine).
 
 Sources: Zhou et al. 2019, Objects as points, arXiv:1904.07850.
 """
@@ -41,6 +41,7 @@ SURE = 12.0
 """Logits beyond this are certainty."""
 MULTIPLE = 16
 """The network halves its maps four times."""
+_MOST = 2048  # marks of a picture at one size: a page has 2 000 at most, a block of a GPU memory for so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,10 @@ class FinderSettings:
     score: float = 0.35  #: score from which a box is a digit
     smallest: float = 9.0  #: longer side of marks that one size is asked for, in its pixels
     largest: float = 76.0
-    overlap: float = 0.4  #: share of the union of two boxes from which they are one mark
+    overlap: float = 0.4  #: share of the union of two boxes from which they are one mark (1: all are told)
     inside: float = 0.75  #: share of the smaller of two boxes from which they are one mark
     most: int = 800  #: boxes of one page that are looked at, the best: noise takes no longer
-    #: score of a digit at a smaller size from which a CPU reads only parts of the largest (0: always)
+    #: score of a digit at a smaller size from which only parts of the largest are read (0: always)
     clear: float = 0.9
     #: longer side, in pixels of the largest size, below which there is a part around a digit
     fine: float = 56.0
@@ -142,7 +143,8 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
         large = cv2.resize(grey, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
         found = find(np.asarray(large, np.uint8), network, replace(settings, small=0))
         return found.scaled(grey.shape[1] / large.shape[1], grey.shape[0] / large.shape[0])
-    if whole := getattr(network, "find", None):  # a GPU reads all of it at all sizes
+    whole = getattr(network, "find", None)
+    if whole and math.isinf(settings.fine):  # a GPU reads all of it at all sizes at once
         return cast(Finding, whole(grey, settings))
     pictures: list[Grey] = []
     for factor in sizes((grey.shape[0], grey.shape[1]), settings):
@@ -163,7 +165,7 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
         marks.insert(0, read(network, largest, settings, region))
     shapes = [picture.shape for picture in pictures[-len(marks) :]]
     found = the_best(joined(marks, shapes, grey.shape, settings), settings.most)
-    return agreed(merged(found, settings), found)
+    return found if settings.overlap >= 1 else agreed(merged(found, settings), found)
 
 
 def _whole(picture: Grey) -> Region:
@@ -192,6 +194,12 @@ def _unsettled(found: Finding, picture: Grey, settings: FinderSettings) -> Regio
 def read(network: Network, picture: Grey, settings: FinderSettings, region: Region | None = None) -> Finding:
     """The marks of a picture at its size, or of a region of it."""
     rows, columns = region or _whole(picture)
+    if whole := getattr(network, "find", None):  # a GPU reads all of it, of which the region's marks stay
+        one = replace(settings, small=0, long_side=max(picture.shape), largest=math.inf, fine=math.inf)
+        found = cast(Finding, whole(picture, replace(one, overlap=1.0, inside=1.0, most=_MOST)))
+        x, y = (found.boxes[:, :2] + found.boxes[:, 2:] / 2).T
+        inside = (x >= columns.start) & (x < columns.stop) & (y >= rows.start) & (y < rows.stop)
+        return found if (rows, columns) == _whole(picture) else found[inside]
     top, left = (max(0, span.start - WINDOW // 2) for span in (rows, columns))
     x = normalised(picture[top : rows.stop + WINDOW // 2, left : columns.stop + WINDOW // 2])
     x = x[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left]

@@ -45,7 +45,6 @@ _AROUND = 32  # pixels that are seen around a tile
 _CLEAR = 0.7  # score of a digit of which what is found inside is a part
 _MOST = 2000  # marks of a page, the best, and pieces of ink of a tile, the highest
 _WORK = 24_000_000  # pixels of all finer tiles of a page: two seconds of a core; then no more are searched
-_FIXED = 256  # pixels: on a GPU the sides of tiles are multiples, so that few graphs are kept
 
 LONGEST = 8192
 """Pages are decoded at this long side, in pixels; A4 at 600 dpi has 7 016."""
@@ -114,7 +113,7 @@ def search(grey: Grey, network: Network) -> Finding:
 
     usual = FinderSettings()
     factor, settings = min(1.0, LONG_SIDE / max(grey.shape)), usual
-    if max(grey.shape) > usual.small and not getattr(network, "find", None):  # a GPU searches a page at once
+    if max(grey.shape) > usual.small:
         factor, settings = factor / 2, replace(usual, small=0, fine=inf, least=usual.faint)
     factors = [factor]
     while factors[-1] < (FINEST if max(grey.shape) <= LARGE else 1.0):
@@ -214,14 +213,7 @@ def _searched(scale: _Scale, tile: Box, network: Network, found: Finding) -> Fin
     """Marks of a page, those of a tile at its scale instead of small ones that were found before."""
     settings = FinderSettings()
     grey, left, top = scale.seen(tile)
-    if getattr(network, "find", None):
-        import cv2
-
-        below, beside = (-side % _FIXED for side in grey.shape)
-        grey = np.asarray(cv2.copyMakeBorder(grey, 0, below, 0, beside, cv2.BORDER_REPLICATE))
-        new = find(grey, network, replace(settings, small=0, long_side=LONGEST, largest=inf))  # one size
-    else:
-        new = read(network, grey, settings)
+    new = read(network, grey, settings)
     new.boxes[:, :2] += left, top
 
     def within(marks: Finding, room: int = 0) -> Cells:
