@@ -14,6 +14,7 @@ from neocog.cli import options
 from neocog.cli.options import option
 from neocog.errors import InputError
 from neocog.files import atomic_write, check_output
+from neocog.network.registry import DEFAULT
 from neocog.programs import python
 from neocog.reading import device as devices
 from neocog.text import to_json
@@ -36,7 +37,7 @@ Peers = Annotated[
 
 @app.command("network")
 def bench_network(
-    model: options.Model = options.DEFAULT_MODEL,
+    model: options.Model = DEFAULT,
     device: options.Device = "cpu",
     batch: Annotated[int, option("--batch", "N", "Digits per pass.", min=1)] = 8,
     precision: options.Precision = None,

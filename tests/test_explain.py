@@ -1,19 +1,36 @@
-"""Why a digit was read so: what is named carries the answer, by the equations."""
+"""Why a digit or a line was read so: what is named is what the equations say."""
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import neocog
+from neocog import Reader
 from neocog.errors import InputError, NothingToRead, UsageError
-from neocog.evaluation.explain import LAYERS, changed, explain, explain_digit, split, taken_away
-from neocog.network import reference
+from neocog.evaluation.explain import (
+    LAYERS,
+    carriers,
+    explain,
+    explain_digit,
+    explain_line,
+    explain_text,
+    split,
+)
+from neocog.network import ctc, reference
 from neocog.network.engine import Engine
+from neocog.network.line_engine import LineEngine
+from neocog.network.lines import ALPHABET
+from neocog.network.registry import LINES
 from neocog.network.u0 import u0_from_digits
+from neocog.reading.numbers import TextLine
+from neocog.reading.records import DigitReading, NumberReading
 from tests.support import digits_of, page, run, save_page, tiny_model
+from tests.test_line_engine import tiny_lines, written
 
 
 def test_scores_from_any_layer() -> None:
@@ -26,14 +43,13 @@ def test_scores_from_any_layer() -> None:
 
 def test_pieces_are_all_of_the_responses_once() -> None:
     u = Engine(tiny_model()).maps(u0_from_digits(digits_of("4")))["US2"][0].transpose(1, 2, 0)
-    pieces = split(u)
-    gone = sum(u - one for one in changed(u, np.zeros_like(u), pieces))
-    np.testing.assert_array_equal(gone, u)
-    for cells in pieces:
-        own = u[cells.rows, cells.columns, cells.plane]
-        assert own[0] == own.max() > 0
-        assert np.ptp(cells.rows) <= 4
-        assert cells.strength.sum() == pytest.approx(1)
+    left = u.copy()
+    for cells in split(u):
+        assert left[cells].all()
+        left[cells] = 0
+        assert u[cells][0] == u[cells].max() > 0
+        assert np.ptp(cells[0]) <= 4
+    assert not left.any()
 
 
 def test_what_is_named_is_what_the_equations_say() -> None:
@@ -61,7 +77,7 @@ def test_what_is_named_is_what_the_equations_say() -> None:
 def test_left_falls_with_each_piece_and_the_runner_up_wins_with_what_it_lacked() -> None:
     engine = Engine(tiny_model())
     u = engine.maps(u0_from_digits(digits_of("3")))["US3"][0].transpose(1, 2, 0)
-    named, alone = taken_away(engine, "US3", u, 3, count=2)
+    named, alone = carriers(engine, "US3", u, np.zeros_like(u), lambda scores: scores[:, 3], 2)
     assert named[0].left >= named[1].left
     assert alone.min() >= 0
     found = explain_digit(digits_of("1")[0], engine, count=1)
@@ -83,11 +99,7 @@ def test_pictures_and_words(tmp_path: Path) -> None:
     facts = json.loads(run(*words, "--json").stdout)
     assert facts["label"] == 8
     assert set(facts["pieces"]) == set(LAYERS)
-
-
-@pytest.mark.parametrize("turn", [90, 180, 270])
-def test_a_turned_page_is_explained_upright(turn: int) -> None:
-    lying = np.ascontiguousarray(np.rot90(page("38472\n90516\n27483"), turn // 90))
+    lying = np.ascontiguousarray(np.rot90(page("38472\n90516\n27483")))
     found = explain(lying, digit=2, model="neocog-small")
     assert (found.label, np.abs(found.digit.astype(int) - digits_of("8")[0]).mean() < 30) == (8, True)
 
@@ -102,9 +114,58 @@ def test_what_cannot_be_explained(tmp_path: Path) -> None:
     assert neocog.explain is explain
     with pytest.raises(UsageError, match="digit 3 does not exist; choose 1 to 2"):
         explain(scan, digit=3)
+    with pytest.raises(UsageError, match="line 2 does not exist; choose 1 to 1"):
+        explain_line(scan, line=2, model=LINES)
     with pytest.raises(NothingToRead, match="no digits"):
         explain(tmp_path / "empty.png")
     with pytest.raises(NothingToRead, match="nothing to explain"):
         explain(np.zeros((28, 28), np.uint8))
     with pytest.raises(InputError, match="float64"):
         explain(np.zeros((28, 28)))
+    for option, value, model in (("--maps", tmp_path / "maps.png", LINES), ("--digit", "1", LINES),
+                                 ("--line", "1", "neocog-small")):  # fmt: skip
+        assert f"{option} is not for model" in run("explain", scan, "--model", model, option, value).stderr
+
+
+def test_the_lead_of_each_character_is_what_the_equations_say() -> None:
+    ink, engine = written("325"), LineEngine(tiny_lines())
+    number = ctc.number(engine.likelihoods([ink])[0], bound=0)
+    chars = tuple(DigitReading(c.char, c.p, 0, (9 * k, 0, 8, 9)) for k, c in enumerate(number.chars))
+    word = NumberReading(number.text, number.p, (0, 0, 27, 9), chars)
+    strip: Any = SimpleNamespace(ink=ink)
+    line = TextLine((word,), None, np.zeros(0, np.float32), number, [(strip, t) for t in range(len(ink[0]))])
+    found, pieces = explain_text(line, engine), 0
+    maps, head = reference.respond_line(ink, tiny_lines()), tiny_lines().head
+    assert [c["best"] for c in found.facts["characters"]] == [*number.text]
+    for c in found.facts["characters"]:
+        at = (c["x"] + 24) // 4
+        assert c["first"] <= at <= c["last"]
+        code, other = ALPHABET.index(c["best"]), ALPHABET.index(c["next"])
+        assert c["lead"] == pytest.approx(maps["Z"][code, at] - maps["Z"][other, at], abs=1e-3)
+        assert c["own"] + c["around"] == pytest.approx(c["lead"])
+        for plane in c["planes"]:
+            k, pieces = plane["plane"], pieces + 1
+            assert plane["response"] == pytest.approx(maps["US4"][k, plane["row"], at], abs=1e-5)
+            said = (head.own[code, k] - head.own[other, k]) * plane["response"]
+            assert plane["lead"] == pytest.approx(said, abs=1e-4)
+    assert pieces == 3 * len(number.text) > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "turn"), [("38472\n90516\n27483", 90), ("3071000000000000085", 0), ("3258\n4896\n21570", 180)]
+)
+def test_what_is_explained_is_what_is_read(text: str, turn: int, tmp_path: Path) -> None:
+    upright = page(text)
+    upright[:, 500:1000] = 225  # a gap that parts two strips of a line
+    lying = np.ascontiguousarray(np.rot90(upright, turn // 90))
+    reading = Reader(device="cpu").read(lying)
+    assert (reading.turn, len(reading.lines)) == (turn, len(text.split()))
+    for number, line in enumerate(reading.lines, 1):
+        found = explain_line(lying, line=number, model=LINES)
+        assert (found.facts["text"], found.facts["model"]) == (line.text, reading.model)
+        chars = [char for own in line.numbers for char in own.chars]
+        told = [(c["char"], c["p"], tuple(c["box"])) for c in found.facts["characters"]]
+        assert told == [(c.char, c.p, c.box) for c in chars]
+        assert [(w["text"], w["p"]) for w in found.facts["words"]] == [(o.text, o.p) for o in line.numbers]
+        assert str(found).startswith(f"read as {line.text}, p ")
+        assert found.plot().height > 500 * len(found.strips)

@@ -153,13 +153,17 @@ def test_what_is_wrong_is_told(tmp_path: Path, data: Path) -> None:
     assert run("eval", data, "--report", tmp_path / "r", "--split", "test").exit_code == 2
 
 
-def test_matplotlib_is_asked_for_before_anything_is_measured(data, model, tmp_path, monkeypatch):
+def test_without_matplotlib_there_are_tables(data, model, tmp_path, monkeypatch):
+    """And a folder that is one set itself is measured: MNIST's files, or pictures with labels."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setattr("neocog.evaluation.report.measure", lambda *_, **__: pytest.fail("measured"))
-    result = run("eval", data, "--report", tmp_path / "r", "--model", model)
-    assert result.exit_code == 2
-    assert "pip install matplotlib" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    for name, sets in (("mnist", {"mnist", "sklearn"}), ("photos", {"photos", "sklearn"})):
+        found = find_sets(data / name, limit=3)
+        assert {*found.digits, *found.pictures} == sets
+    write(measure(Reader(tiny_model(), device="cpu"), found, limit=3), tmp_path / "r")
+    page = Page(tmp_path / "r" / "report.html")
+    assert "pip install matplotlib" in page.text
+    assert "read 56" in page.text
+    assert page.pictures >= 2
 
 
 @pytest.mark.data

@@ -22,11 +22,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from neocog.batch.sources import is_picture_name
+from neocog import __version__
 from neocog.cli import data, learn, live, measure, models, options, read, serve, tools
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
-from neocog.reading.addresses import is_address
 from neocog.text import printable, tell
 
 _BadUsage: Any = typer.BadParameter.__mro__[1]  # typer keeps the name of its base to itself
@@ -37,10 +36,13 @@ class _Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; a picture or folder in its place is read."""
-        word = args[0]
-        names = word == "-" or word.startswith("@") or is_picture_name(os.path.basename(word))
-        if word not in self.commands and (names or is_address(word) or os.path.exists(word)):
-            args = ["read", *args]
+        if (word := args[0]) not in self.commands:
+            from neocog.batch.sources import is_picture_name
+            from neocog.reading.addresses import is_address
+
+            names = word == "-" or word.startswith("@") or is_picture_name(os.path.basename(word))
+            if names or is_address(word) or os.path.exists(word):
+                args = ["read", *args]
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -66,7 +68,7 @@ def _told() -> Iterator[None]:
     except (OSError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and str(error) != "can't start new thread":
             raise
-        what = (isinstance(error, OSError) and error.strerror) or str(error) or "no memory is left"
+        what = getattr(error, "strerror", None) or str(error) or "no memory is left"
         place = getattr(error, "filename", None)
         tell(f"{place}: {what}" if place else what)
         sys.exit(EndedEarly.exit_code)
@@ -76,21 +78,15 @@ def _told() -> Iterator[None]:
 
 
 app = typer.Typer(
-    cls=_Group,
-    name="neocog",
+    cls=_Group, name="neocog", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     help="Read handwritten digits with a ten-layer neocognitron.\n\n"
     "'neocog PICTURE' is short for 'neocog read PICTURE'.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-)
+)  # fmt: skip
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from neocog import __version__
-
         print(f"neocog {__version__}")
         raise typer.Exit
 

@@ -12,11 +12,7 @@ from neocog.text import tell
 
 app = typer.Typer(help="Download data sets, make test pages.", no_args_is_help=True, rich_markup_mode=None)
 
-
-Name = typer.Argument(metavar="NAME", help="The set: mnist.")
-Source = option("--from", "DIR", "Copy from this folder instead of downloading.")
 To = option("--to", "DIR", "Destination folder [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist].")
-Out = typer.Argument(metavar="OUT", help="Folder to write to.")
 Conditions = option("--conditions", "A,B", "Conditions to use in turn [default: all with digits].")
 Written = option(
     "--digits", "PATH",
@@ -27,8 +23,10 @@ Written = option(
 
 @app.command("fetch", cls=options.Command)
 def fetch(
-    name: Annotated[str, Name],
-    source: Annotated[str | None, Source] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The set: mnist.")],
+    source: Annotated[
+        str | None, option("--from", "DIR", "Copy from this folder instead of downloading.")
+    ] = None,
     to: Annotated[str | None, To] = None,
 ) -> None:
     """Download a data set, check it, and print its folder. Files that are there and right stay."""
@@ -47,7 +45,7 @@ def fetch(
 
 @app.command("make-pages", cls=options.Command)
 def make_pages(
-    folder: Annotated[Path, Out],
+    folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write to.")],
     count: Annotated[int, option("--count", "N", "Pages in all.", min=1)] = 100,
     conditions: Annotated[str, Conditions] = "",
     seed: Annotated[int, option("--seed", "N", "The same seed gives the same pages.", min=0)] = 0,
@@ -61,6 +59,5 @@ def make_pages(
     from neocog.learning.drawing.made import known_conditions, pen_digits, write_pages
 
     names = known_conditions([name for name in conditions.split(",") if name])
-    pens = pen_digits(digits, tell=tell)
-    made = write_pages(folder, pens, conditions=names, count=count, seed=seed)
+    made = write_pages(folder, pen_digits(digits, tell=tell), conditions=names, count=count, seed=seed)
     print(f"{folder}: {made} pages, labels.csv")

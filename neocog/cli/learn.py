@@ -28,8 +28,7 @@ _PANEL = "Recipes by gradient"
 #: Options that a finder, and a reader of lines, have a use for.
 _OF_A_FINDER = "finder fonts chunks data output seed minutes device checkpoints start"
 _OF_LINES = "lines steps data output seed minutes device checkpoints start precision"
-#: Options of one of these alone.
-_ALONE = {"fonts": "--finder", "chunks": "--finder", "steps": "--lines"}
+_ALONE = {"fonts": "--finder", "chunks": "--finder", "steps": "--lines"}  # options of one of these alone
 _GENTLER = 0.5  # of a finder's rate, where a run begins with learned weights
 
 _gradient = partial(option, rich_help_panel=_PANEL)
@@ -74,26 +73,18 @@ Checkpoints = _gradient(
 Minutes = _gradient(
     "--minutes", "N", "Train for so many minutes; with --lines or --finder, stop then, the run kept."
 )
-Lean = _gradient(
-    "--lean", "BONUS",
-    "Bonus for the logit of 'no digit' in training; a larger one makes the planes for it respond less.",
-)  # fmt: skip
+Lean = _gradient("--lean", "BONUS", "Bonus for the logit of 'no digit' in training; a larger one makes the "
+                 "planes for it respond less.")  # fmt: skip
 Recipes = option("--recipes", None, "List the recipes.", callback=_list, is_eager=True)
 Pool = _gradient("--pool", "N", "Number of variants, and of marks, drawn before training.", min=0)
-Marks = _gradient(
-    "--marks",
-    "SHARE",
-    "Fraction of a batch that is no digit; a larger one makes the model reject more.",
-    min=0,
-)
-Last = _gradient("--last", None, "Keep the last network, not the best on validation digits.")
+Marks = _gradient("--marks", "SHARE", "Fraction of a batch that is no digit; a larger one makes the model "
+                  "reject more.", min=0)  # fmt: skip
 Finder = option(
     "--finder", "wide",
     "Train the digit finder instead, on pages drawn with the digits of --data (a folder with mnist, "
     "hands/free and lines/free): a convolutional network of 294 000 weights. --start continues from the "
     "run.safetensors of another run.",
 )  # fmt: skip
-Chunks = option("--chunks", "N", "Chunks of 4 096 pages that a finder learns from.", min=1)
 Lines = option(
     "--lines", None,
     "Train a reader of whole lines instead, on lines drawn with the digits of --data (a folder with mnist, "
@@ -126,10 +117,14 @@ def train(
     augmentation: Annotated[str, Changes] = USUAL,
     checkpoints: Annotated[str | None, Checkpoints] = None,
     start: Annotated[str | None, _gradient("--start", "MODEL", "Continue from this model.")] = None,
-    last: Annotated[bool, Last] = USUALLY.last,
+    last: Annotated[
+        bool, _gradient("--last", None, "Keep the last network, not the best on validation digits.")
+    ] = USUALLY.last,
     finder: Annotated[str | None, Finder] = None,
     fonts: Annotated[str | None, option("--fonts", "DIR", "Fonts for printed words on these pages.")] = None,
-    chunks: Annotated[int, Chunks] = 150,
+    chunks: Annotated[
+        int, option("--chunks", "N", "Chunks of 4 096 pages that a finder learns from.", min=1)
+    ] = 150,
     lines: Annotated[bool, Lines] = False,
     steps: Annotated[int, option("--steps", "N", "Steps of --lines.", min=1)] = 20_000,
 ) -> None:
@@ -140,18 +135,18 @@ def train(
     """
     sources = ((o, context.get_parameter_source(o.name or "")) for o in context.command.params)
     given: list[Any] = [option for option, source in sources if source and source.name != "DEFAULT"]
-    run: dict[str, Any] = {"seed": seed, "folder": checkpoints, "start": start}
+    run: dict[str, Any] = {"seed": seed, "minutes": minutes, "folder": checkpoints, "start": start}
     if finder is not None:
         folder = _only("--finder", _OF_A_FINDER, given, data)
-        places = _where(output, device, "--finder")
-        _learn_finder(finder, folder, *places, chunks=chunks, minutes=minutes, fonts=fonts, **run)
+        place, where = _place(output), _torch_device(device, "--finder")
+        _learn_finder(finder, folder, place, where, chunks=chunks, fonts=fonts, **run)
         return
     if precision not in ("fp16", "fp32"):
         raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
     if lines:
         folder = _only("--lines", _OF_LINES, given, data)
-        _learn_lines(folder, *_where(output, device, "--lines"), steps=steps, minutes=minutes,
-                     precision=precision, **run)  # fmt: skip
+        place, where = _place(output), _torch_device(device, "--lines")
+        _learn_lines(folder, place, where, steps=steps, precision=precision, **run)
         return
     from neocog.learning import recipes as learning
     from neocog.learning.mix import open_mix
@@ -221,8 +216,27 @@ def _place(output: str) -> str:
     return place
 
 
-def _where(output: str, device: str, what: str) -> tuple[str, str]:
-    return _place(output), _torch_device(device, what)
+def _torch_device(name: str, what: str) -> str:
+    try:
+        import torch
+    except ImportError:
+        raise UsageError(f"{what} needs PyTorch, which is not installed; install neocog[train]") from None
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device '{name}' is unknown: choose auto, cpu or cuda")
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise DeviceError("device 'cuda': PyTorch finds no GPU; use --device cpu")
+    return "cuda" if there and name != "cpu" else "cpu"
+
+
+def _only(what: str, used: str, given: list[Any], sets: list[str]) -> Path:
+    """The one folder of data that ``what`` learns from, once it is sure that it uses all options."""
+    useless = [option.opts[0] for option in given if option.name not in used.split()]
+    if useless:
+        raise UsageError(f"{what} does not use {', '.join(useless)}; leave it out")
+    if len(sets) > 1:
+        raise UsageError(f"{what} takes one --data: a folder that holds mnist and hands/free")
+    return Path(sets[0])
 
 
 def _by_gradient(
@@ -250,8 +264,7 @@ def _by_gradient(
     begin, data = start_of_run(
         kept, start, recipe_of(recipe, planes), mix, seed=settings.seed, reject=reject, progress=Counter
     )
-    marks = begin.classes > LABELS
-    pools = Pools.draw(mix, settings, marks=marks, jobs=cores())
+    pools = Pools.draw(mix, settings, marks=begin.classes > LABELS, jobs=cores())
 
     def report(figures: dict[str, float]) -> None:
         _say(", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in figures.items()))
@@ -263,34 +276,9 @@ def _by_gradient(
         with atomic_write(kept) as stream:  # as it was read, so that it has the same id
             stream.write(data)
     if run.position.finished:
-        tell(
-            f"the run in {folder} has finished and this is its model; to continue from it, "
-            "give --start MODEL and another --checkpoints"
-        )
+        tell(f"the run in {folder} has finished and this is its model; to continue from it, "
+             "give --start MODEL and another --checkpoints")  # fmt: skip
     return calibrated(run.run(), validation)
-
-
-def _torch_device(name: str, what: str) -> str:
-    try:
-        import torch
-    except ImportError:
-        raise UsageError(f"{what} needs PyTorch, which is not installed; install neocog[train]") from None
-    if name not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"device '{name}' is unknown: choose auto, cpu or cuda")
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
-        raise DeviceError("device 'cuda': PyTorch finds no GPU; use --device cpu")
-    return "cuda" if there and name != "cpu" else "cpu"
-
-
-def _only(what: str, used: str, given: list[Any], sets: list[str]) -> Path:
-    """The one folder of data that ``what`` learns from, once it is sure that it uses all options."""
-    useless = [option.opts[0] for option in given if option.name not in used.split()]
-    if useless:
-        raise UsageError(f"{what} does not use {', '.join(useless)}; leave it out")
-    if len(sets) > 1:
-        raise UsageError(f"{what} takes one --data: a folder that holds mnist and hands/free")
-    return Path(sets[0])
 
 
 def _learn_finder(
@@ -306,15 +294,12 @@ def _learn_finder(
         raise UsageError(f"finder '{front}' is unknown: choose wide")
     if start is not None and not Path(start).is_file():
         raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
-    runs = Path(folder or Path(place).with_suffix(".run"))
-    usual, cuda = FinderTraining(), device == "cuda"
-    settings = replace(
-        usual, seed=seed, chunks=chunks, start=start, rate=usual.rate * (_GENTLER if start else 1)
-    )
-    workers = cores() if cuda else max(1, cores() // 2)
+    rate = FinderTraining().rate * (_GENTLER if start else 1)
     graph = train_finder(
-        data, runs, settings, fonts=_fonts(fonts), device=device, workers=workers, minutes=minutes, tell=_say
-    ).graph()
+        data, Path(folder or Path(place).with_suffix(".run")),
+        FinderTraining(seed=seed, chunks=chunks, start=start, rate=rate), fonts=_fonts(fonts), device=device,
+        workers=cores() if device == "cuda" else max(1, cores() // 2), minutes=minutes, tell=_say,
+    ).graph()  # fmt: skip
     card = {"front": front, "seed": seed, "chunks": chunks, "start": start}
     save_finder(Path(place), graph.nodes, graph.tensors, card)
     print(f"{place}  {load_finder(place).id}  {os.path.getsize(place):,} bytes")
@@ -350,7 +335,6 @@ def _fonts(fonts: str | None) -> list[Path]:
         raise UsageError(f"--fonts {fonts}: holds no .ttf or .otf file")
     for file in found:
         if file.stem in FACES:
-            raise UsageError(
-                f"--fonts {fonts}: {file.name} is held out for measuring (learning/drawing/glyphs.py)"
-            )
+            why = f"{file.name} is held out for measuring (learning/drawing/glyphs.py)"
+            raise UsageError(f"--fonts {fonts}: {why}")
     return found

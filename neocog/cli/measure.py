@@ -21,10 +21,8 @@ Set = typer.Argument(
     help="A labelled set: IDX, USPS, folders 0 to 9, labels.csv; or the name mnist or sklearn. With "
     "--report, a folder with some of mnist, usps, photos and strings [default: NEOCOG_DATA].",
 )  # fmt: skip
-Split = option(
-    "--split", "test|train|validation|learning", "Part of the set [default: test, if the set has parts]."
-)
-Limit = option("--limit", "N", "Only the first N.", min=1)
+Split = option("--split", "test|train|validation|learning",
+               "Part of the set [default: test, if the set has parts].")  # fmt: skip
 Signs = option("--signs", None, "Compare the whole text of pictures too: signs, spaces and line ends.")
 Report = option("--report", "DIR", "Measure on every set found; write report.json and report.html to DIR.")
 
@@ -36,7 +34,7 @@ def evaluate(
     precision: options.Precision = None,
     plan: options.Plan = "default",
     split: Annotated[str | None, Split] = None,
-    limit: Annotated[int | None, Limit] = None,
+    limit: Annotated[int | None, option("--limit", "N", "Only the first N.", min=1)] = None,
     batch: options.Batch = None,
     signs: Annotated[bool, Signs] = False,
     as_json: options.Json = False,
@@ -113,36 +111,34 @@ def _evaluate_pictures(
         facts |= {f"{name}_text": score.to_dict()[name] for name in ("cer", "exact")}
     facts["risk"] = score.risk
     if as_json:
-        about = {"model": reader.model.id, "device": reader.engine.device}
-        print(to_json({**facts, **about, "wrong": score.wrong}))
+        model = {"model": reader.model.id, "device": reader.engine.device}
+        print(to_json({**facts, **model, "wrong": score.wrong}))
         return score.failures
     for reading, expected, edits in score.mistakes:
         if edits:
             written, read = (text.replace("\n", " | ") for text in (expected, reading.text))
             print(f"{reading.source}\n    written {written}\n    read    {read}")
-    counts = f"{facts['n']} pictures, {facts['n_digits']} digits"
-    print(f"{pictures.name}: {counts}, read by {reader.model.id}")
-    exact = "pictures read exactly {:.1f} %"
-    words = f"character error rate {_rate(facts['cer'])}   {exact.format(100 * facts['exact'])}"
+    print(f"{pictures.name}: {facts['n']} pictures, {facts['n_digits']} digits, read by {reader.model.id}")
+    exact = "pictures read exactly {:.1f} %".format
+    words = f"character error rate {_rate(facts['cer'])}   {exact(100 * facts['exact'])}"
     print(f"{words}   in {facts['seconds']:.1f} s")
     if signs:
         words = f"with signs, spaces and line ends {_rate(facts['cer_text'])}"
-        print(f"{words}   {exact.format(100 * facts['exact_text'])}")
+        print(f"{words}   {exact(100 * facts['exact_text'])}")
     for row in facts["risk"]:
-        print(
-            f"numbers with a p from {row['p']:g}: {100 * row['coverage']:.1f} %, "
-            f"{row['wrong']:g} wrong (at most {100 * row['limit']:.1f} %, 95 % sure)"
-        )
+        print(f"numbers with a p from {row['p']:g}: {100 * row['coverage']:.1f} %, {row['wrong']:g} wrong "
+              f"(at most {100 * row['limit']:.1f} %, 95 % sure)")  # fmt: skip
     return score.failures
 
 
 def _report(
     path: str | None, folder: str, limit: int | None, as_json: bool, reader: "Reader", pages: "Reader"
 ) -> list[str]:
-    from neocog.evaluation.report import check_report, find_sets, measure, write
+    from neocog.evaluation.report import find_sets, measure, write
+    from neocog.files import check_output
 
     sets = find_sets(path, limit=limit)
-    check_report(folder)
+    check_output(folder, "--report", folder=True, make=True)
     for pictures in sets.pictures.values():
         _say_left_out(pictures)
     report = measure(reader, sets, pages=pages, limit=limit, told=Counter)
@@ -175,7 +171,7 @@ def _rate(share: float | None) -> str:
 
 
 def timing(
-    model: options.Model = options.DEFAULT_MODEL,
+    model: options.Model = DEFAULT,
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
@@ -212,7 +208,5 @@ def timing(
     for stage in times["stages"]:
         print(f"{row(stage)} {100 * stage['ms'] / whole:6.1f} %")
     middle, p95, p99 = (times[f"ms_per_{each}{end}"] for end in ("", "_p95", "_p99"))
-    print(
-        f"whole pass: {middle:.5f} ms a {each} (95 % of {times['passes']} passes within {p95:.5f}, "
-        f"99 % within {p99:.5f})"
-    )
+    print(f"whole pass: {middle:.5f} ms a {each} (95 % of {times['passes']} passes within {p95:.5f}, "
+          f"99 % within {p99:.5f})")  # fmt: skip

@@ -8,6 +8,7 @@ import typer
 from neocog.cli import options
 from neocog.cli.options import option
 from neocog.errors import ModelError
+from neocog.network.registry import DEFAULT, list_files, models_dir, shipped_digests
 from neocog.text import printable, to_json
 
 app = typer.Typer(help="List, describe and check models.", no_args_is_help=True, rich_markup_mode=None)
@@ -17,36 +18,33 @@ app = typer.Typer(help="List, describe and check models.", no_args_is_help=True,
 def list_them(as_json: options.Json = False) -> None:
     """List the shipped models: how well they read, and how fast here, on the CPU."""
     from neocog.evaluation.health import about
-    from neocog.network.registry import list_files, models_dir
 
-    files = list_files()
-    if not files:
-        raise ModelError(f"no models in {models_dir()}; install neocog again, or train one")
     found: list[dict[str, Any]] = []
-    for path in files:
-        told: dict[str, Any] = {"name": path.stem, "path": str(path), "bytes": path.stat().st_size}
+    for path in list_files():
+        found.append({"name": path.stem, "path": str(path), "bytes": path.stat().st_size})
         try:
-            told |= about(path)
-            del told["card"]
+            found[-1] |= about(path)
+            del found[-1]["card"]
         except ModelError as error:
-            told["error"] = str(error)
-        found.append(told)
+            found[-1]["error"] = str(error)
+    if not found:
+        raise ModelError(f"no models in {models_dir()}; install neocog again, or train one")
     if as_json:
         print(to_json(found))
         return
     print(f"{'name':14s}{'kind':8s}{'MNIST':>9}{'USPS':>9}{'ms here':>9}{'MiB':>7}  reads")
-    for told in found:
-        shares = (told.get("accuracy", {}).get(name) for name in ("MNIST", "USPS"))
+    for own in found:
+        shares = (own.get("accuracy", {}).get(name) for name in ("MNIST", "USPS"))
         cells = ["-" if share is None else f"{100 * share:.2f} %" for share in shares]
-        cells.append("-" if "ms" not in told else f"{told['ms']:.2f}")
-        numbers = "".join(f"{cell:>9}" for cell in cells) + f"{told['bytes'] / 2**20:7.2f}"
-        about_it = told.get("error") or told["reads"]
-        print(printable(f"{told['name']:14s}{told.get('kind', '-'):8s}{numbers}  {about_it}"))
+        cells.append("-" if "ms" not in own else f"{own['ms']:.2f}")
+        numbers = "".join(f"{cell:>9}" for cell in cells) + f"{own['bytes'] / 2**20:7.2f}"
+        reads = own.get("error") or own["reads"]
+        print(printable(f"{own['name']:14s}{own.get('kind', '-'):8s}{numbers}  {reads}"))
 
 
 @app.command("show", cls=options.Command)
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = options.DEFAULT_MODEL,
+    name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = DEFAULT,
     card: Annotated[
         bool, option("--card", None, "Print the complete card: training, accuracy, thresholds.")
     ] = False,
@@ -66,8 +64,7 @@ def show(
         facts["ms"] = f"{facts['ms']:.2f}, here on the CPU (a GPU: neocog timing --device cuda)"
         facts["bytes"] = f"{facts['bytes']:,}".replace(",", " ")
         facts |= {"learned from": rows["data"]} if "data" in rows else {}
-        facts["more"] = "add --card for training, thresholds and every measurement"
-        rows = {}
+        rows = {"more": "add --card for training, thresholds and every measurement"}
     for key, value in {**facts, **rows}.items():
         for i, line in enumerate(_lines(value)):
             print(printable(f"{key if i == 0 else '':19s} {line}"))
@@ -88,8 +85,7 @@ def verify(
     ] = None,
 ) -> None:
     """Check that models are complete and unchanged."""
-    from neocog.evaluation.health import verify as verify_it
-    from neocog.network.registry import list_files, models_dir, shipped_digests
+    from neocog.evaluation import health
 
     shipped = {Path(name).stem for name in shipped_digests(models_dir())}
     wanted = names or sorted(shipped | {path.stem for path in list_files()})
@@ -98,7 +94,7 @@ def verify(
     broken = []
     for name in wanted:
         try:
-            print(f"ok      {verify_it(name)}")
+            print(f"ok      {health.verify(name)}")
         except ModelError as error:
             broken.append(name)
             print(f"broken  {printable(str(error))}")

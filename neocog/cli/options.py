@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from neocog.network.registry import DEFAULT, LINES
+from neocog.files import check_output
+from neocog.network.registry import LINES
 
 
 class Command(TyperCommand):
@@ -28,60 +29,36 @@ PageModel = Annotated[str | None, option(
     "--model", "NAME|PATH",
     f"A shipped model, or a model file; a digit model reads pages box by box [default: {LINES}].",
 )]  # fmt: skip
-Valid = Annotated[
-    str | None, option("--valid", "FILE", "A list of the numbers that may occur, one on each line.")
-]
+Valid = Annotated[str | None, option(
+    "--valid", "FILE", "A list of the numbers that may occur, one on each line.")]  # fmt: skip
 Device = Annotated[str, option("--device", "auto|cpu|cuda|cuda:N", "Where the network runs.")]
-Precision = Annotated[
-    str | None,
-    option(
-        "--precision",
-        "fp32|fp16",
-        "Number format on CUDA, of digit models [default: fp16; fp32 on old GPUs].",
-    ),
-]
-Plan = Annotated[
-    str,
-    option(
-        "--plan",
-        "default|card",
-        "CUDA kernels of digit models: the fastest, or direct sums and Winograd (slower).",
-    ),
-]
-Batch = Annotated[
-    int | None,
-    option("--batch", "N", "Digits per batch of a digit model [default: chosen for the device].", min=1),
-]
-MinP = Annotated[
-    float | None,
-    option(
-        "--min-p",
-        "P",
-        "Print ? for a number, or digit, whose probability is below P [default: the model's own].",
-    ),
-]
+Precision = Annotated[str | None, option(
+    "--precision", "fp32|fp16",
+    "Number format on CUDA, of digit models [default: fp16; fp32 on old GPUs].")]  # fmt: skip
+Plan = Annotated[str, option(
+    "--plan", "default|card",
+    "CUDA kernels of digit models: the fastest, or direct sums and Winograd (slower).")]  # fmt: skip
+Batch = Annotated[int | None, option(
+    "--batch", "N", "Digits per batch of a digit model [default: chosen for the device].", min=1,
+)]  # fmt: skip
+MinP = Annotated[float | None, option(
+    "--min-p", "P",
+    "Print ? for a number, or digit, whose probability is below P [default: the model's own].")]  # fmt: skip
 MaxError = Annotated[str | None, option(
     "--max-error", "SHARE",
     "Choose the threshold of ? so that at most this fraction of the printed numbers (of digits that were "
     "cut out: of the digits) is wrong, e.g. 2%. Numbers read where none is written do not count.",
 )]  # fmt: skip
-Pattern = Annotated[
-    str | None, option("--pattern", "FORM", "Form of each line, # for a digit, e.g. '##/##/####'.")
-]
-Finder = Annotated[
-    str | None,
-    option("--finder", "FILE", "File of the network that finds the digits [default: the shipped one]."),
-]
+Pattern = Annotated[str | None, option(
+    "--pattern", "FORM", "Form of each line, # for a digit, e.g. '##/##/####'.")]  # fmt: skip
+Finder = Annotated[str | None, option(
+    "--finder", "FILE", "File of the network that finds the digits [default: the shipped one].")]  # fmt: skip
 Force = Annotated[bool, option("--force", None, "Overwrite FILE if it exists.")]
 Json = Annotated[bool, option("--json", None, "Print one JSON object instead of a table.")]
-
-DEFAULT_MODEL = DEFAULT
 
 
 def check_new(path: str | Path, option: str, *, force: bool) -> None:
     """Refuse a file that exists, unless ``force``, and one that cannot be written."""
-    from neocog.files import check_output
-
     if Path(path).exists() and not force:
         raise typer.BadParameter(f"{path} exists; add --force to overwrite it, or name another")
     check_output(path, option)

@@ -16,15 +16,34 @@ class Counter:
     """Shows what is done, the rate and the time left, on a terminal; messages stand above it."""
 
     def __init__(self, what: str, *, shown: bool | None = None) -> None:
-        self._what, self._task = what, None
+        self._what = what
         self._bar: Any = None
         self._shown = sys.stderr.isatty() if shown is None else shown
 
     def __call__(self, done: int, total: int) -> None:
         """Tell that ``done`` of ``total`` are done."""
-        self._update(completed=done, total=total)
+        self.update(completed=done, total=total)
         if done >= total:
             self.close()
+
+    def update(self, **fields: Any) -> None:
+        if not self._shown:
+            return
+        if self._bar is None:
+            from rich import console, progress
+
+            text, bar = progress.TextColumn, progress.BarColumn()
+            rate = text("{task.fields[rate]}")
+            self._bar = progress.Progress(
+                text("{task.description}"), bar, progress.MofNCompleteColumn(), rate,
+                progress.TimeRemainingColumn(), text("{task.fields[note]}"), transient=True,
+                console=console.Console(stderr=True), redirect_stdout=False, redirect_stderr=False,
+            )  # fmt: skip
+            self._bar.add_task(self._what, total=None, note="", rate="")
+            atexit.register(self._bar.stop)  # whatever ends the command, the cursor comes back
+            self._bar.start()
+        (task,) = self._bar.tasks
+        self._bar.update(task.id, rate=f"{task.speed:,.0f}/s" if task.speed else "", **fields)
 
     def tell(self, line: str) -> None:
         if self._bar is None:
@@ -38,29 +57,6 @@ class Counter:
             self._bar.stop()
             atexit.unregister(self._bar.stop)
             self._bar, self._shown = None, False
-
-    def _update(self, **fields: Any) -> None:
-        if not self._shown:
-            return
-        if self._bar is None:
-            from rich import progress
-            from rich.console import Console
-            from rich.text import Text
-
-            class Rate(progress.ProgressColumn):
-                def render(self, task: progress.Task) -> Text:
-                    return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
-
-            named, note = map(progress.TextColumn, ("{task.description}", "{task.fields[note]}"))
-            self._bar = progress.Progress(
-                named, progress.BarColumn(), progress.MofNCompleteColumn(), Rate(),
-                progress.TimeRemainingColumn(), note, console=Console(stderr=True), transient=True,
-                redirect_stdout=False, redirect_stderr=False,
-            )  # fmt: skip
-            self._task = self._bar.add_task(self._what, total=None, note="")
-            atexit.register(self._bar.stop)  # whatever ends the command, the cursor comes back
-            self._bar.start()
-        self._bar.update(self._task, **fields)
 
 
 class ReadingBar(Counter):
@@ -77,8 +73,8 @@ class ReadingBar(Counter):
 
     def __enter__(self) -> "ReadingBar":
         if self._shown:
-            self._update()
-            threading.Thread(target=lambda: self._update(total=self._total()), daemon=True).start()
+            self.update()
+            threading.Thread(target=lambda: self.update(total=self._total()), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,4 +86,4 @@ class ReadingBar(Counter):
             self.tell(line)
         self._failed += block.failed
         note = f"{self._failed:,} failed" if self._failed else ""
-        self._update(advance=block.inputs, note=note)
+        self.update(advance=block.inputs, note=note)

@@ -7,7 +7,9 @@ import typer
 
 from neocog.cli import options
 from neocog.cli.options import option
+from neocog.errors import UsageError
 from neocog.network.registry import DEFAULT
+from neocog.text import tell
 
 Inputs = typer.Argument(
     metavar="INPUT",
@@ -17,37 +19,27 @@ Inputs = typer.Argument(
 Format = option(
     "--format", "text|jsonl|json|csv|tsv|hocr|alto", "Output format [default: from FILE's suffix, else text]."
 )
-Json = option("--json", None, "The same as --format json.")
 Output = option("--output -o", "FILE", "Write to FILE instead of stdout.")
 Overlay = option(
     "--save-overlay", "DIR",
     "Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg (photographs) or .png.",
 )  # fmt: skip
 ReportFile = option("--report", "FILE.html", "Write an HTML page, the most uncertain pictures first.")
-Rotate = option(
-    "--rotate", "auto|0|90|180|270",
-    "Turn pages clockwise; auto turns pages that are clearly not upright.",
-)  # fmt: skip
+Rotate = option("--rotate", "auto|0|90|180|270",
+                "Turn pages clockwise; auto turns pages that are clearly not upright.")  # fmt: skip
 LongSide = option(
     "--long-side", "N|full",
     "Reduce larger pictures to a long side of N pixels first; full: not at all [default: 8192].",
 )  # fmt: skip
-Mirror = option("--mirror", None, "Mirror pages left to right first.")
-DigitsOnly = option("--digits-only", None, "Leave signs and spaces out of the text.")
-Timings = option("--timings", None, "Add the time of each stage to JSON records.")
 Isolated = option("--isolated", None, f"Each picture is one digit [default model: {DEFAULT}].")
-Verbose = option("--verbose -v", None, "Name each file that is skipped, and why.")
-Quiet = option("--quiet -q", None, "Print only results and errors.")
 Null = option("--null -0", None, "Names in lists and on stdin are separated by NUL bytes.")
 Resume = option("--resume", None, "Continue an interrupted run that wrote JSON lines to FILE.")
 ShardOf = option("--shard", "I/N", "Read part I of N. A hash of the name assigns each picture to a part.")
-Ordered = option("--ordered", None, "Write records in the order of the inputs.")
 Workers = option(
     "--workers", "N",
     "Worker processes; 0 reads in this process [default: one per core, with a GPU two per core; 0 for a few "
     "pictures].",
 )  # fmt: skip
-Ray = option("--ray", "ADDRESS", "Read on the Ray cluster at ADDRESS or 'auto'.")
 
 
 def read(
@@ -57,7 +49,7 @@ def read(
     precision: options.Precision = None,
     plan: options.Plan = "default",
     form: Annotated[str | None, Format] = None,
-    json: Annotated[bool, Json] = False,
+    json: Annotated[bool, option("--json", None, "The same as --format json.")] = False,
     output: Annotated[str | None, Output] = None,
     overlay: Annotated[str | None, Overlay] = None,
     report: Annotated[str | None, ReportFile] = None,
@@ -67,21 +59,29 @@ def read(
     valid: options.Valid = None,
     rotate: Annotated[str, Rotate] = "auto",
     long_side: Annotated[str | None, LongSide] = None,
-    mirror: Annotated[bool, Mirror] = False,
-    digits_only: Annotated[bool, DigitsOnly] = False,
+    mirror: Annotated[bool, option("--mirror", None, "Mirror pages left to right first.")] = False,
+    digits_only: Annotated[
+        bool, option("--digits-only", None, "Leave signs and spaces out of the text.")
+    ] = False,
     isolated: Annotated[bool, Isolated] = False,
     null: Annotated[bool, Null] = False,
     resume: Annotated[bool, Resume] = False,
     shard: Annotated[str | None, ShardOf] = None,
-    ordered: Annotated[bool, Ordered] = False,
+    ordered: Annotated[bool, option("--ordered", None, "Write records in the order of the inputs.")] = False,
     workers: Annotated[int | None, Workers] = None,
-    ray: Annotated[str | None, Ray] = None,
-    timings: Annotated[bool, Timings] = False,
+    ray: Annotated[
+        str | None, option("--ray", "ADDRESS", "Read on the Ray cluster at ADDRESS or 'auto'.")
+    ] = None,
+    timings: Annotated[
+        bool, option("--timings", None, "Add the time of each stage to JSON records.")
+    ] = False,
     batch: options.Batch = None,
     finder: options.Finder = None,
     force: options.Force = False,
-    verbose: Annotated[bool, Verbose] = False,
-    quiet: Annotated[bool, Quiet] = False,
+    verbose: Annotated[
+        bool, option("--verbose -v", None, "Name each file that is skipped, and why.")
+    ] = False,
+    quiet: Annotated[bool, option("--quiet -q", None, "Print only results and errors.")] = False,
 ) -> None:
     """Read the handwritten digits in pictures.
 
@@ -91,29 +91,24 @@ def read(
     from neocog.batch.inputs import Shard, is_one_file
     from neocog.batch.run import Request, read_all
     from neocog.cli.progress import ReadingBar
-    from neocog.errors import UsageError
     from neocog.reading.formats import Format, kind_of
     from neocog.reading.policy import Policy, parse_share
     from neocog.reading.reader import Reader
-    from neocog.text import tell
 
     if json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other; leave one out")
     form = "json" if json else form
-    for name, value in (("pattern", pattern), ("valid", valid)):
-        if isolated and value is not None:
-            raise UsageError(f"--{name} is for pages, but --isolated reads digits; leave one out")
     if rotate not in ("auto", "0", "90", "180", "270"):
         raise UsageError(f"--rotate {rotate}: expected auto, 0, 90, 180 or 270")
     if long_side is not None and long_side != "full" and not long_side.isdecimal():
         raise UsageError(f"--long-side {long_side}: expected a number of pixels, or full")
-    for name, given in (("rotate", rotate != "auto"), ("long-side", long_side), ("mirror", mirror)):
+    of_pages = {"--pattern": pattern is not None, "--valid": valid is not None, "--mirror": mirror,
+                "--rotate": rotate != "auto", "--long-side": long_side is not None,
+                f"--format {form}": form in ("hocr", "alto")}  # fmt: skip
+    for name, given in of_pages.items():
         if isolated and given:
-            raise UsageError(f"--{name} is for pages, but --isolated reads digits; leave one out")
-    if isolated and form in ("hocr", "alto"):
-        raise UsageError(f"--format {form} is for pages, but --isolated reads digits; leave one out")
-    if output == "-":
-        output = None
+            raise UsageError(f"{name} is for pages, but --isolated reads digits; leave one out")
+    output = None if output == "-" else output
     request = Request(
         tuple(inputs),
         Format(form or kind_of(output), names=not is_one_file(inputs), timings=timings, source=inputs[0]),
@@ -139,15 +134,15 @@ def read(
     begin = time.perf_counter()
     with ReadingBar(request.count, to_file=output is not None, quiet=quiet) as bar:
         tally = read_all(request, opened, watch=bar.add)
-    seconds = time.perf_counter() - begin
+    rate = (tally.inputs - tally.earlier) / (time.perf_counter() - begin)
     if resume and not quiet and tally.inputs == tally.earlier > 0:
         tell(f"all inputs ({tally.earlier}) were already read")
     if not quiet and tally.inputs > 1 and (tally.failed or tally.inputs > tally.earlier):
-        rate = (tally.inputs - tally.earlier) / seconds
         earlier = f" ({tally.earlier:,} pictures read before)" if tally.earlier else ""
+        skipped = f"{tally.skipped:,} skipped{' (-v names them)' * bool(tally.skipped and not verbose)}"
         tell(
             f"{tally.pages:,} pages{earlier}, {tally.empty:,} empty, {tally.doubtful:,} with ?, "
-            f"{tally.skipped:,} skipped, {tally.failed:,} failed; {rate:.3g} pictures a second"
+            f"{skipped}, {tally.failed:,} failed; {rate:.3g} pictures a second"
         )
     if tally.failed or tally.unsaved:
         raise typer.Exit(1)

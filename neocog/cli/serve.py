@@ -4,9 +4,9 @@ from typing import Annotated
 
 from neocog.cli import options
 from neocog.cli.options import option
+from neocog.errors import UsageError
 
 Host = option("--host", "ADDRESS", "Address to listen on; 0.0.0.0 lets phones of the same network in.")
-Port = option("--port", "N", "Port; 0 is any free one.", min=0, max=65535)
 Certificate = option(
     "--certificate", "FILE", "Use https with this certificate (PEM); phones need it for live video."
 )
@@ -18,7 +18,7 @@ Corrections = option(
 
 def serve(
     host: Annotated[str, Host] = "127.0.0.1",
-    port: Annotated[int, Port] = 8000,
+    port: Annotated[int, option("--port", "N", "Port; 0 is any free one.", min=0, max=65535)] = 8000,
     certificate: Annotated[str | None, Certificate] = None,
     key: Annotated[str | None, Key] = None,
     corrections: Annotated[str | None, Corrections] = None,
@@ -35,7 +35,6 @@ def serve(
     Nothing leaves this machine. The server accepts only local connections unless --host is given.
     The API is described at /docs.
     """
-    from neocog.errors import UsageError
     from neocog.reading.policy import parse_share
     from neocog.reading.reader import Reader
     from neocog.serve import server
@@ -43,9 +42,8 @@ def serve(
     server.check_installed()
     if key is not None and certificate is None:
         raise UsageError("--key needs --certificate")
+    share = None if max_error is None else parse_share(max_error)
     with server.listen(host, port) as listener:
-        opened = Reader(
-            model, device=device, min_p=min_p, pattern=pattern, valid=valid, finder=finder,
-            max_error=None if max_error is None else parse_share(max_error),
-        )  # fmt: skip
+        opened = Reader(model, device=device, min_p=min_p, pattern=pattern, valid=valid, finder=finder,
+                        max_error=share)  # fmt: skip
         server.serve(opened, listener, corrections=corrections, certificate=certificate, key=key)

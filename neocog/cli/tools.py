@@ -9,6 +9,7 @@ import typer
 from neocog.cli import options
 from neocog.cli.options import option
 from neocog.errors import InputError, NothingToRead, UsageError
+from neocog.files import atomic_write
 from neocog.network.registry import DEFAULT, LINES, find_model, kind_of
 from neocog.text import to_json
 
@@ -40,9 +41,7 @@ def explain(
     planes and places of US4, US3 and US2 carried its answer. What is named is taken away, one after
     another, and the network answers again; and what the runner-up lacked is put in until it wins.
     """
-    from neocog.evaluation.explain import explain as explained
-    from neocog.evaluation.explain_lines import explain_line
-    from neocog.files import atomic_write
+    from neocog.evaluation import explain as why
     from neocog.reading.records import DRAWN
 
     lines = digit is None and maps is None if model is None else kind_of(find_model(model)) == "lines"
@@ -59,9 +58,9 @@ def explain(
                 raise typer.BadParameter(f"{path}: expected a name that ends in .png or .jpg")
     try:
         if lines:
-            found: Any = explain_line(picture, line=line or 1, model=model or LINES)
+            found: Any = why.explain_line(picture, line=line or 1, model=model or LINES)
         else:
-            found = explained(picture, digit=digit or 1, model=model)
+            found = why.explain(picture, digit=digit or 1, model=model)
     except (InputError, NothingToRead) as error:
         raise type(error)(f"{picture}: {error}") from None
     print(to_json(found.to_dict()) if as_json else found)
@@ -72,9 +71,7 @@ def explain(
 
 
 def export(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME|PATH", help="A model, or 'finder'.")
-    ] = options.DEFAULT_MODEL,
+    name: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A model, or 'finder'.")] = DEFAULT,
     output: Annotated[str, option("-o --output", "FILE.onnx", "Where to write it.")] = "",
     maps: Annotated[bool, option("--maps", None, "With the responses of every layer as outputs.")] = False,
     force: options.Force = False,
@@ -84,7 +81,6 @@ def export(
     A model takes digits of 28 x 28 pixels and gives labels, probabilities and scores, or, of lines, strips
     of 48 rows and gives log likelihoods of characters; the finder takes a grey picture and gives boxes.
     """
-    from neocog.files import atomic_write
     from neocog.network.lines import LineModel, load_any
     from neocog.network.onnx import OPSET, lines_to_onnx, model_to_onnx
     from neocog.vision.finder_export import finder_to_onnx
@@ -112,15 +108,14 @@ def doctor(as_json: options.Json = False) -> None:
     from neocog import __version__
     from neocog.evaluation.health import examine
 
-    checks = []
     if not as_json:
         print(f"neocog {__version__}")
+    checks = []
     for check in examine():
         checks.append(check)
         if not as_json:
             print(f"{check.level:5s} {check.name:8s} {check.found}", flush=True)
-            if check.advice:
-                print(f"{'':14s} -> {check.advice}")
+            print(f"{'':14s} -> {check.advice}\n" * bool(check.advice), end="")
     if as_json:
         print(to_json({"version": __version__, "checks": [c._asdict() for c in checks]}))
     if any(check.level == "fail" for check in checks):

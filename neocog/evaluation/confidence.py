@@ -1,8 +1,8 @@
 """How far probabilities can be trusted: risk against coverage, thresholds, calibration.
 
-An answer is *taken* if its probability is at least a threshold. Coverage is the share of all
-digits whose answers are taken, risk the share of wrong ones among these. No answer has
-probability 0, is never taken, and counts as wrong where all digits are counted.
+An answer is *taken* if its probability is at least a threshold. Coverage is the share of all digits whose
+answers are taken, risk the share of wrong ones among these. No answer has probability 0, is never taken, and
+counts as wrong where all digits are counted.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Bins of equal width of the reliability diagram and of ECE.
-BINS = 15
+BINS = 15  #: of equal width, of the reliability diagram and of ECE
 _POINTS = 200  # of a curve that is kept
 
 
 def upper_limit(wrong: float, n: int, *, sure: float = 0.95) -> float:
-    """Return the upper limit of a share of which ``wrong`` of n were seen (Clopper and Pearson 1934).
+    """Return the one-sided upper limit of a share of which ``wrong`` of n were seen (Clopper, Pearson 1934).
 
-    It is one-sided; between whole numbers of wrong ones it is interpolated.
+    Between whole numbers of wrong ones it is interpolated.
     """
     whole = int(wrong)
     if wrong > whole:
@@ -48,8 +47,7 @@ class Confidence:
     @classmethod
     def of(cls, label: NDArray[Any], p: NDArray[Any], wanted: NDArray[Any]) -> "Confidence":
         """Answers (N,), -1 for none, their probabilities, and what was written."""
-        answered = label >= 0
-        return cls(np.where(answered, p, 0).astype(np.float64), answered & (label == wanted))
+        return cls(np.where(label >= 0, p, 0).astype(np.float64), (label >= 0) & (label == wanted))
 
     def __len__(self) -> int:
         return len(self.p)
@@ -57,8 +55,7 @@ class Confidence:
     def curve(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
         """Return thresholds (each probability above 0, highest first), answers taken, wrong among them."""
         order = np.argsort(-self.p, kind="stable")
-        p = self.p[order]
-        wrong = np.cumsum(~self.right[order], dtype=np.int64)
+        p, wrong = self.p[order], np.cumsum(~self.right[order], dtype=np.int64)
         at = np.flatnonzero((np.diff(p, append=-1) != 0) & (p > 0))
         return p[at], at + 1, wrong[at]
 
@@ -67,10 +64,9 @@ class Confidence:
         if not len(self):
             return 0.0
         _, taken, wrong = self.curve()
-        ends = np.concatenate([[0], taken, [len(self)]])
-        errors = np.concatenate([[0], wrong, [(~self.right).sum()]])
         count = np.arange(1, len(self) + 1)
-        return float((np.interp(count, ends, errors) / count).mean())
+        errors = np.interp(count, [0, *taken, len(self)], [0, *wrong, (~self.right).sum()])
+        return float((errors / count).mean())
 
     def at(self, threshold: float) -> dict[str, float]:
         """Return coverage and risk where answers of at least this probability are taken."""
@@ -104,8 +100,7 @@ class Confidence:
 
     def reliability(self) -> list[dict[str, float]]:
         """Return, for each bin that holds answers, their number, mean probability and accuracy."""
-        answered = self.p > 0
-        p, right = self.p[answered], self.right[answered]
+        p, right = self.p[self.p > 0], self.right[self.p > 0]
         bin_of = np.minimum((p * BINS).astype(int), BINS - 1)
         return [
             {"low": b / BINS, "high": (b + 1) / BINS, "n": int((bin_of == b).sum()),

@@ -30,6 +30,9 @@ class Corruption(NamedTuple):
     amounts: tuple[float, float, float, float, float]
     change: Callable[[Ink, float, Random], Ink]
 
+    def what(self) -> str:
+        return self.about.format("/".join(map(str, self.amounts)))
+
 
 def corrupt(digits: NDArray[np.uint8], name: str, strength: int, *, seed: int = SEED) -> NDArray[np.uint8]:
     """Corrupt uint8 digits (N, 28, 28), ink 255, at a strength of 1 to 5; InputError or UsageError."""
@@ -38,8 +41,7 @@ def corrupt(digits: NDArray[np.uint8], name: str, strength: int, *, seed: int = 
         raise UsageError(f"corruption '{name}' is unknown: choose {', '.join(CORRUPTIONS)}")
     if strength not in STRENGTHS:
         raise UsageError(f"got strength {strength}, expected 1 to {STRENGTHS[-1]}")
-    kind = CORRUPTIONS[name]
-    rng = np.random.default_rng([seed, strength, *name.encode()])
+    kind, rng = CORRUPTIONS[name], np.random.default_rng([seed, strength, *name.encode()])
     changed = kind.change(digits.astype(np.float32) / np.float32(255), kind.amounts[strength - 1], rng)
     return np.asarray(np.round(255 * np.clip(changed, 0, 1)), np.uint8)
 
@@ -68,32 +70,30 @@ def _occlusion(ink: Ink, amount: float, rng: Random) -> Ink:
     return np.where(missing[0][:, :, None] & missing[1][:, None, :], 0, ink)
 
 
-_FROM_MIDDLE = _PIXELS - (DIGIT_SIZE - 1) / 2
-_ROWS, _COLUMNS = _FROM_MIDDLE[None, :, None], _FROM_MIDDLE[None, None]
-
-
 def _shift(ink: Ink, amount: float, rng: Random) -> Ink:
     angle = 2 * np.pi * rng.random(len(ink))[:, None, None]
-    return _sampled(ink, _ROWS - amount * np.sin(angle), _COLUMNS - amount * np.cos(angle))
+    return _sampled(ink, lambda y, x: (y - amount * np.sin(angle), x - amount * np.cos(angle)))
 
 
 def _rotation(ink: Ink, amount: float, rng: Random) -> Ink:
     angle = np.deg2rad(amount) * rng.choice([-1.0, 1.0], len(ink))[:, None, None]
     sin, cos = np.sin(angle), np.cos(angle)
-    return _sampled(ink, cos * _ROWS - sin * _COLUMNS, sin * _ROWS + cos * _COLUMNS)
+    return _sampled(ink, lambda y, x: (cos * y - sin * x, sin * y + cos * x))
 
 
 def _scale(ink: Ink, amount: float, rng: Random) -> Ink:
     size = amount ** rng.choice([-1.0, 1.0], len(ink))[:, None, None]
-    return _sampled(ink, _ROWS / size, _COLUMNS / size)
+    return _sampled(ink, lambda y, x: (y / size, x / size))
 
 
-def _sampled(ink: Ink, rows: Ink, columns: Ink) -> Ink:
-    """Each digit's ink at places (N, 28, 28) from its middle, bilinear; paper beyond."""
-    middle = (DIGIT_SIZE - 1) / 2 + 1
+def _sampled(ink: Ink, where: Callable[[Ink, Ink], tuple[Ink, Ink]]) -> Ink:
+    """Ink taken from other places, rows and columns from the middle; bilinear, paper beyond."""
+    middle, pixels = (DIGIT_SIZE - 1) / 2 + 1, _PIXELS - (DIGIT_SIZE - 1) / 2
     padded = np.pad(ink, ((0, 0), (1, 1), (1, 1)))
-    rows, columns = np.broadcast_arrays(rows + middle, columns + middle)
-    rows, columns = (np.clip(at, 0, DIGIT_SIZE + 0.999) for at in (rows, columns))
+    rows, columns = (
+        np.clip(at + middle, 0, DIGIT_SIZE + 0.999)
+        for at in np.broadcast_arrays(*where(pixels[None, :, None], pixels[None, None]))
+    )
     top, left = rows.astype(int), columns.astype(int)
     down, right = rows - top, columns - left
     digit = np.arange(len(ink))[:, None, None]

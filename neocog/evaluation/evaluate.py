@@ -5,29 +5,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.evaluation.confidence import Confidence, upper_limit
+from neocog.learning.datasets import Digits, LabelledPictures
+from neocog.network.decision import Answers, of_lone_digits
+from neocog.network.engine import AnyEngine
 from neocog.reading.numbers import bare
+from neocog.reading.reader import Reader
+from neocog.reading.records import PageReading
 from neocog.text import edit_distance
-
-if TYPE_CHECKING:
-    from neocog.learning.datasets import Digits, LabelledPictures
-    from neocog.network.decision import Answers
-    from neocog.network.engine import AnyEngine
-    from neocog.reading.reader import Reader
-    from neocog.reading.records import PageReading
 
 NO_ANSWER = 10  # column of the confusion matrix
 _THRESHOLDS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 _CHUNK = 512  # digits between two calls of progress
 
-Progress = Callable[[int, int], None]
-"""Called with how many are done and how many there are."""
+Progress = Callable[[int, int], None]  #: called with how many are done and how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,7 @@ class DigitScore:
 class PictureScore:
     """How whole pictures were read: a reading for each, the digits that stand there, seconds."""
 
-    readings: "tuple[PageReading, ...]"
+    readings: tuple[PageReading, ...]
     expected: tuple[str, ...]
     seconds: float
     signs: bool = False  # whether whole texts are compared, with signs, spaces and line ends
@@ -68,7 +64,7 @@ class PictureScore:
         return tuple(map(edit_distance, texts, self.expected))
 
     @property
-    def mistakes(self) -> "list[tuple[PageReading, str, int]]":
+    def mistakes(self) -> list[tuple[PageReading, str, int]]:
         """Each picture that was not read exactly: its reading, what is written, the edits."""
         rows = zip(self.readings, self.expected, self.distances, strict=True)
         return [row for row in rows if row[2] or row[0].error is not None]
@@ -87,23 +83,25 @@ class PictureScore:
         p, right = list[float](), list[bool]()
         for reading, written in zip(self.readings, self.expected, strict=True):
             some = [number for line in reading.lines for number in line.numbers]
-            words = [own.text if self.signs else "".join(filter(_counts, own.text)) for own in some]
+            words = [own.text if self.signs else "".join(c for c in own.text if c.isdigit() or c == "?")
+                     for own in some]  # fmt: skip
             parts = own_parts(written.replace("\n", " "), words)
-            p += [0.0 if "?" in own.text else own.p for own in some] or [0.0] * bool(written)
-            right += [bare(one) == bare(own) for one, own in zip(words, parts, strict=True)] or [
-                False
-            ] * bool(written)
+            missed = not some and bool(written)
+            p += [0.0] * missed + [0.0 if "?" in own.text else own.p for own in some]
+            right += [False] * missed + [
+                bare(one) == bare(own) for one, own in zip(words, parts, strict=True)
+            ]
         return Confidence(np.array(p, np.float64), np.array(right, np.bool_))
 
     @property
     def risk(self) -> list[dict[str, float]]:
         """Numbers that have a p from a threshold on, wrong ones among them, the limit of their share."""
-        rows = [(self.numbers.at(threshold), threshold) for threshold in _THRESHOLDS]
-        taken = [(row, round(row["coverage"] * len(self.numbers)), p) for row, p in rows if row["coverage"]]
+        rows = [row for row in map(self.numbers.at, _THRESHOLDS) if row["coverage"]]
+        counts = [round(row["coverage"] * len(self.numbers)) for row in rows]
         return [
-            {"p": p, "n": n, "coverage": round(row["coverage"], 5), "wrong": int(row["wrong"]),
+            {"p": row["threshold"], "n": n, "coverage": round(row["coverage"], 5), "wrong": int(row["wrong"]),
              "limit": round(upper_limit(row["wrong"], n), 5)}
-            for row, n, p in taken
+            for row, n in zip(rows, counts, strict=True)
         ]  # fmt: skip
 
     @property
@@ -120,15 +118,10 @@ class PictureScore:
 
 
 def answer_digits(
-    engine: "AnyEngine",
-    images: NDArray[np.uint8],
-    *,
-    batch: int | None = None,
+    engine: AnyEngine, images: NDArray[np.uint8], *, batch: int | None = None,
     progress: Progress | None = None,
-) -> "Answers":
+) -> Answers:  # fmt: skip
     """Return the answers to isolated digits (N, 28, 28), telling how far it is."""
-    from neocog.network.decision import Answers, of_lone_digits
-
     parts = []
     for first in range(0, len(images), _CHUNK):
         found = engine.recognise(images[first : first + _CHUNK], batch=batch)
@@ -146,7 +139,7 @@ def confusion_of(labels: NDArray[np.int64], answers: NDArray[np.int64]) -> NDArr
 
 
 def evaluate_digits(
-    engine: "AnyEngine", digits: "Digits", *, batch: int = 32, progress: Progress | None = None
+    engine: AnyEngine, digits: Digits, *, batch: int = 32, progress: Progress | None = None
 ) -> DigitScore:
     """Read isolated digits and count the answers."""
     start = time.perf_counter()
@@ -155,21 +148,18 @@ def evaluate_digits(
 
 
 def evaluate_pictures(
-    reader: "Reader", pictures: "LabelledPictures", *, progress: Progress | None = None
+    reader: Reader, pictures: LabelledPictures, *, progress: Progress | None = None
 ) -> PictureScore:
     """Read pictures, all pages of each, and keep what was read beside what stands there."""
-    readings = []
-    start = time.perf_counter()
+    readings, start = [], time.perf_counter()
     for done, file in enumerate(pictures.files, 1):
         pages = list(reader.read_many([file]))
-        text, error = (
-            "\n".join(page.text for page in pages),
-            next(filter(None, (p.error for p in pages)), None),
-        )
-        digits, lines = (
-            tuple(chain(*parts)) for parts in zip(*((p.digits, p.lines) for p in pages), strict=True)
-        )
-        readings.append(replace(pages[0], text=text, digits=digits, lines=lines, error=error))
+        readings.append(replace(
+            pages[0], text="\n".join(page.text for page in pages),
+            digits=tuple(one for page in pages for one in page.digits),
+            lines=tuple(one for page in pages for one in page.lines),
+            error=next((page.error for page in pages if page.error), None),
+        ))  # fmt: skip
         if progress:
             progress(done, len(pictures))
     return PictureScore(tuple(readings), pictures.expected, time.perf_counter() - start)
@@ -186,7 +176,3 @@ def own_parts(written: str, words: Sequence[str]) -> list[str]:
         high = min((j for i, j in same if i >= at - 1), default=len(written))
         out.append(written[low:high].replace(" ", ""))
     return out
-
-
-def _counts(char: str) -> bool:
-    return char.isdigit() or char == "?"

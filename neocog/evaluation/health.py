@@ -5,12 +5,13 @@ import platform
 import sys
 from collections.abc import Iterator
 from functools import partial
-from importlib import metadata
+from importlib import metadata, util
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from neocog.cuda import devices
 from neocog.errors import DeviceError, ModelError, NeocogError
 from neocog.evaluation.timing import made_page, made_strips, milliseconds
 from neocog.network.engine import Engine
@@ -18,13 +19,19 @@ from neocog.network.line_engine import LineEngine
 from neocog.network.lines import MULTIPLE, ROWS, load_any
 from neocog.network.model import load_model
 from neocog.network.parallel import cores
-from neocog.network.registry import DEFAULT, FINDER, check_digest, find_model, kind_of, list_files, models_dir
+from neocog.network.registry import DEFAULT, check_digest, find_model, kind_of, list_files, models_dir
 from neocog.network.u0 import made_digits
+from neocog.reading.device import open_engine
+from neocog.vision.finder import find
+from neocog.vision.finder_model import LazyFinder, load_finder
 
 _TESTS = {"test": "MNIST", "usps": "USPS", "sklearn": "scikit-learn"}  # the cards' names for sets
 _PASSES, _BATCH = 6, 8  # the first pass is not counted
 _SAME_SCORE = 0.05  # of the scores of 16-bit maps and of float32
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+#: The extras of pyproject.toml for users, and what they import.
+_EXTRAS = {"documents": ("pypdfium2", "pillow_heif"), "web": ("starlette", "uvicorn"), "train": ("torch",),
+           "onnx": ("onnx", "onnxruntime"), "cluster": ("ray",)}  # fmt: skip
 
 
 def about(name: str | Path) -> dict[str, Any]:
@@ -34,40 +41,29 @@ def about(name: str | Path) -> dict[str, Any]:
     """
     path = find_model(name)
     kind, count, more = kind_of(path), 1, dict[str, Any]()
-    whole: Any
-    model: Any
+    whole: Any = load_finder(path) if kind == "finder" else load_any(name)
     work: partial[Any]
     if kind == "finder":
-        from neocog.vision.finder import find
-        from neocog.vision.finder_model import LazyFinder, load_finder
-
-        whole, page = load_finder(path), made_page(made_digits(50))
+        page = made_page(made_digits(50))
         reads = "where digits and signs stand on a page (timed: {1} x {0})".format(*page.shape)
         work = partial(find, page, LazyFinder(whole))
     else:
-        whole = model = load_any(name)
+        model = whole.digits if kind == "lines" else whole
         if kind == "lines":
-            model, strips = whole.digits, list(made_strips(1))
+            strips = list(made_strips(1))
             reads = f"a line of numbers: {' '.join(whole.alphabet)} (timed: {strips[0].shape[1]} columns)"
             work = partial(LineEngine(whole).likelihoods, strips)
         else:
             count = _BATCH
             reads = f"one digit of 28 x 28 pixels{', and tells what is none' if model.classes > 10 else ''}"
             work = partial(Engine(model).recognise, made_digits(_BATCH), batch=_BATCH)
-        more = {"planes": list(model.planes), "preset": model.spec.name, "psi": model.psi}
-        more["thresholds"] = [layer.threshold for layer in model.s]
+        more = {"planes": list(model.planes), "preset": model.spec.name, "psi": model.psi,
+                "thresholds": [layer.threshold for layer in model.s]}  # fmt: skip
     accuracy = whole.card.get("accuracy", {})
-    return {
-        "id": whole.id,
-        "reads": reads,
-        "accuracy": {_TESTS[key]: accuracy[key] for key in _TESTS if key in accuracy},
-        "ms": float(np.median([milliseconds(work) for _ in range(_PASSES)][1:])) / count,
-        **more,
-        "kind": kind,
-        "path": str(path),
-        "bytes": path.stat().st_size,
-        "card": whole.card,
-    }
+    ms = float(np.median([milliseconds(work) for _ in range(_PASSES)][1:])) / count
+    right = {_TESTS[key]: accuracy[key] for key in _TESTS if key in accuracy}
+    return {"id": whole.id, "reads": reads, "accuracy": right, "ms": ms, **more, "kind": kind,
+            "path": str(path), "bytes": path.stat().st_size, "card": whole.card}  # fmt: skip
 
 
 def verify(name: str) -> str:
@@ -77,11 +73,8 @@ def verify(name: str) -> str:
     """
     path = find_model(name)
     shipped = "as shipped" if check_digest(path) else "not compared: no digest was shipped with it"
-    if path.stem == FINDER or (kind := kind_of(path)) == "finder":
+    if (kind := kind_of(path)) == "finder":
         try:
-            from neocog.vision.finder import find
-            from neocog.vision.finder_model import LazyFinder, load_finder
-
             (finder := LazyFinder(load_finder(path))).opened()
         except ImportError as error:
             raise ModelError(f"finder {path}: cannot run without OpenCV ({error})") from None
@@ -121,6 +114,11 @@ def examine() -> Iterator[Check]:
     yield Check("python", "ok", f"{found}, {cores()} cores")
     yield _numpy()
     yield _opencv()
+    missing = {extra for extra, names in _EXTRAS.items() if not all(map(util.find_spec, names))}
+    there = ", ".join(extra for extra in _EXTRAS if extra not in missing) or "none"
+    words = ", ".join(f"{name} ({', '.join(own)})" for name, own in _EXTRAS.items() if name in missing)
+    found = f"{there}; not installed: {words}" if missing else there
+    yield Check("extras", "ok", found, "install neocog[NAME] for these" if missing else "")
     entries = list_files()
     if not entries:
         yield Check("models", "fail", f"none in {models_dir()}", "install neocog again")
@@ -151,23 +149,20 @@ def _numpy() -> Check:
 
 def _opencv() -> Check:
     wheels = [f"opencv{kind}-python{end}" for kind in ("", "-contrib") for end in ("", "-headless")]
-    found = ((own.metadata["Name"], own.version) for own in metadata.distributions())
-    there = {name: version for name, version in found if name in wheels}
+    there = {own.name: own.version for own in metadata.distributions() if own.name in wheels}
     try:
         import cv2
     except ImportError as error:  # a missing libGL shows here
         advice = "on a bare server: apt-get install libgl1 libglib2.0-0 libsm6"
         return Check("opencv", "fail", f"cannot be imported: {error}", advice)
-    told = f"{cv2.__version__} ({', '.join(f'{n} {own}' for n, own in there.items()) or 'no wheel'})"
+    found = f"{cv2.__version__} ({', '.join(f'{n} {own}' for n, own in there.items()) or 'no wheel'})"
     if len(there) < 2:
-        return Check("opencv", "ok", told)
+        return Check("opencv", "ok", found)
     advice = f"two wheels overwrite each other: pip uninstall {' '.join(there)}, then install one"
-    return Check("opencv", "warn", told, advice)
+    return Check("opencv", "warn", found, advice)
 
 
 def _gpu() -> Iterator[Check]:
-    from neocog.cuda import devices
-
     driver, reason = devices.driver_version(), devices.trouble()
     if driver is None:
         yield Check("gpu", "ok", "no NVIDIA driver: the CPU is used")
@@ -179,20 +174,17 @@ def _gpu() -> Iterator[Check]:
     import cupy
 
     from neocog.cuda.launcher import gpu
-    from neocog.reading.device import open_engine
 
-    spoken = f"{driver // 1000}.{driver % 1000 // 10}"
-    yield Check("gpu", "ok", f"CuPy {cupy.__version__}, a driver that supports CUDA {spoken}")
+    supported = f"CUDA {driver // 1000}.{driver % 1000 // 10}"
+    yield Check("gpu", "ok", f"CuPy {cupy.__version__}, a driver that supports {supported}")
     model, digits = load_model(DEFAULT), made_digits(16)
     for number in range(devices.count()):
         name = f"cuda:{number}"
         try:
             device = gpu(number)
             memory = cupy.cuda.runtime.getDeviceProperties(number)["totalGlobalMem"]
-            found = (
-                f"{name} {device.name}, compute capability {device.arch / 10:.1f}, "
-                f"{device.processors} multiprocessors, {memory / 2**30:.0f} GiB"
-            )
+            found = f"{name} {device.name}, compute capability {device.arch / 10:.1f}, "
+            found += f"{device.processors} multiprocessors, {memory / 2**30:.0f} GiB"
             yield Check("gpu", "ok", found)
             engine = open_engine(model, device=name)  # compiles what it needs
             off = float(np.abs(engine.recognise(digits).score - Engine(model).recognise(digits).score).max())

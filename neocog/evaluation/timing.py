@@ -5,23 +5,27 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
+from neocog.network.engine import AnyEngine
 from neocog.network.lines import MARGIN, ROWS
+from neocog.network.registry import FINDER, find_model
 from neocog.network.u0 import DIGIT_SIZE, made_digits, u0_from_digits
-
-if TYPE_CHECKING:
-    from neocog.network.engine import AnyEngine
+from neocog.reading.device import finder_beside
+from neocog.vision.crops import cut_out
+from neocog.vision.decode import decode
+from neocog.vision.finder_model import load_finder
+from neocog.vision.scales import LONGEST, search
 
 WARM_UP = 3  # passes that are not counted
-LEAST = 5  # passes that are counted, however slow
-MOST_STAGES = 50  # passes that are taken apart into stages
-_ENLARGED = 2  # of the digits on the made page
-_ROW = 10  # digits of a line of the made page
-_MOST_ON_PAGE = 50
+_LEAST = 5  # passes that are counted, however slow
+_MOST_STAGES = 50  # passes that are taken apart into stages
+_STEP = 2 * DIGIT_SIZE  # pixels of a digit on the made page, twice its size
+_ROW, _MOST_ON_PAGE = 10, 50  # digits of a line of the made page, and of all of it
 _PAPER, _INK = 235, 40
 _PERCENTILES = (50.0, 95.0, 99.0)
 _ON_STRIP, _PITCH = 5, 38  # digits of a made strip, and columns of each
@@ -30,7 +34,7 @@ _ON_STRIP, _PITCH = 5, 38  # digits of a made strip, and columns of each
 def measure(engine: Any, *, batch: int, seconds: float = 3.0) -> dict[str, Any]:
     """Time whole passes of an engine of digits or of lines, and single stages, in milliseconds.
 
-    Passes are made for so many seconds, and `LEAST` at least; a strip has five digits. Returns what ``neocog
+    Passes are made for so many seconds, and five at least; a strip has five digits. Returns what ``neocog
     timing --json`` prints: ``stages`` for a whole batch, which add up to the median pass, ``page`` for
     finding so many digits. The last stage, ``host``, is what a pass takes beyond the others, which are made
     shorter if they add up to more.
@@ -42,9 +46,9 @@ def measure(engine: Any, *, batch: int, seconds: float = 3.0) -> dict[str, Any]:
         whole_pass()
     passes: list[float] = []
     end = time.perf_counter() + seconds
-    while len(passes) < LEAST or time.perf_counter() < end:
+    while len(passes) < _LEAST or time.perf_counter() < end:
         passes.append(milliseconds(whole_pass))
-    times = engine.stage_times(made, repeats=min(len(passes), MOST_STAGES))
+    times = engine.stage_times(made, repeats=min(len(passes), _MOST_STAGES))
     times.pop("total")
     whole, *late = np.percentile(passes, _PERCENTILES)
     spent = sum(float(np.median(ms)) for ms in times.values())
@@ -52,7 +56,7 @@ def measure(engine: Any, *, batch: int, seconds: float = 3.0) -> dict[str, Any]:
     stages = [_stage(name, np.percentile(ms / slower, _PERCENTILES)) for name, ms in times.items()]
     rest = max(0.0, whole - spent / slower)
     stages.append(_stage("host", np.array([rest, *(rest + ms - whole for ms in late)])))
-    page = [] if lines else page_times(engine, batch, repeats=min(len(passes), LEAST))
+    page = [] if lines else page_times(engine, batch, repeats=min(len(passes), _LEAST))
     facts: dict[str, Any] = {"stages": stages, "page": page}
     for end_of_name, ms in zip(("", "_p95", "_p99"), (whole, *late), strict=True):
         facts[f"ms_per_digit{end_of_name}"] = round(float(ms) / batch / (_ON_STRIP if lines else 1), 6)
@@ -74,17 +78,8 @@ def made_strips(count: int) -> NDArray[np.float32]:
     return ink.transpose(0, 2, 1, 3).reshape(count, ROWS, -1)
 
 
-def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> list[dict[str, Any]]:
+def page_times(engine: AnyEngine, count: int, *, repeats: int = _LEAST) -> list[dict[str, Any]]:
     """Time decoding a made page, finding, and normalising, in milliseconds for ``count`` digits."""
-    from PIL import Image
-
-    from neocog.network.registry import FINDER, find_model
-    from neocog.reading.device import finder_beside
-    from neocog.vision.crops import cut_out
-    from neocog.vision.decode import decode
-    from neocog.vision.finder_model import load_finder
-    from neocog.vision.scales import LONGEST, search
-
     finder = finder_beside(engine, load_finder(find_model(FINDER)))
     held = min(count, _MOST_ON_PAGE)
     with tempfile.TemporaryDirectory(prefix="neocog-") as folder:
@@ -103,22 +98,18 @@ def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> list
 
 def made_page(digits: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """A grey page with digits (N, 28, 28) at twice their size, in lines of ten."""
-    step = DIGIT_SIZE * _ENLARGED
-    lines = -(-len(digits) // _ROW)
-    page = np.full(((2 * lines + 2) * step, (_ROW + 4) * step), _PAPER, np.uint8)
-    for i, digit in enumerate(digits):
-        top, left = (1 + 2 * (i // _ROW)) * step, (2 + i % _ROW) * step
-        ink = digit.repeat(_ENLARGED, axis=0).repeat(_ENLARGED, axis=1).astype(np.int64)
-        page[top : top + step, left : left + step] = _PAPER - ink * (_PAPER - _INK) // 255
+    page = np.full((2 * -(-len(digits) // _ROW) * _STEP + 2 * _STEP, (_ROW + 4) * _STEP), _PAPER, np.uint8)
+    for digit, (left, top, wide, high) in zip(digits, digit_boxes(len(digits)).astype(int), strict=True):
+        ink = digit.repeat(2, axis=0).repeat(2, axis=1).astype(np.int64)
+        page[top : top + high, left : left + wide] = _PAPER - ink * (_PAPER - _INK) // 255
     return page
 
 
 def digit_boxes(count: int) -> NDArray[np.float32]:
     """Where the digits of `made_page` stand, (N, 4)."""
-    step = DIGIT_SIZE * _ENLARGED
     i = np.arange(count)
     place = np.stack([(2 + i % _ROW), (1 + 2 * (i // _ROW)), *np.ones((2, count))], axis=1)
-    return np.asarray(step * place, np.float32)
+    return np.asarray(_STEP * place, np.float32)
 
 
 def milliseconds(work: Callable[[], object]) -> float:

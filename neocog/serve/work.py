@@ -81,8 +81,7 @@ class ServeJob(Job):
 
     def _explain(self, item: Item, page: int, turn: int, boxes: list[list[float]]) -> NDArray[np.uint8]:
         """Draw why the digit in a box was read so; of a line, the pieces of it that are in the box."""
-        from neocog.evaluation.explain import explain_digit
-        from neocog.evaluation.explain_lines import explain_box
+        from neocog.evaluation.explain import explain_box, explain_digit
         from neocog.network.engine import Engine
         from neocog.network.line_engine import LineEngine
 
