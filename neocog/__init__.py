@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 __version__ = "1.0.0"
 
-__all__ = [
-    "DeviceError", "EndedEarly", "InputError", "Model", "ModelError", "NeocogError", "NothingToRead",
-    "Reader", "UsageError", "__version__", "explain", "load_model",
-]  # fmt: skip
-
 _HOMES = {
     "Reader": "neocog.reading.reader", "explain": "neocog.evaluation.explain",
     "Model": "neocog.network.model", "load_model": "neocog.network.model",
 }  # fmt: skip
+
+__all__ = [
+    "DeviceError", "EndedEarly", "InputError", "Model", "ModelError", "NeocogError", "NothingToRead",
+    "Reader", "UsageError", "__version__", "explain", "load_model",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> "Any":
@@ -45,10 +45,9 @@ def __getattr__(name: str) -> "Any":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted({*globals(), *__all__})

@@ -47,9 +47,6 @@ class DeviceError(NeocogError):
 
 
 class EndedEarly(NeocogError):
-    """The run ended before all inputs were read; the records that were written stand.
-
-    The disk is full, the output was removed, or worker processes cannot be had or die one after another.
-    """
+    """The run ended before all inputs were read (a full disk, dying workers); what was written stands."""
 
     exit_code = 6

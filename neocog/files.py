@@ -4,7 +4,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self
 
@@ -24,9 +24,9 @@ os.umask(_UMASK)
 def atomic_write(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Open a binary file that takes the name ``path`` only when the block ends well.
 
-    The bytes go to a temporary file in the same folder, are flushed to the disk, and replace
-    ``path`` in one step; its permissions are ``mode`` less the umask. If the block raises, what
-    stood there stays. OSError if the folder cannot be written to.
+    The bytes go to a temporary file in the same folder, are flushed to the disk, and replace ``path`` in one
+    step; its permissions are ``mode`` less the umask. If the block raises, what stood there stays. OSError if
+    the folder cannot be written to.
     """
     path = Path(path)
     handle, temporary = _beside(path)
@@ -45,8 +45,8 @@ def atomic_write(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
 def check_output(path: str | Path, option: str, *, folder: bool = False, make: bool = False) -> None:
     """Refuse at once what `atomic_write` could not write when the work is done (UsageError).
 
-    ``folder``: ``path`` is a folder that files are going to be written to; ``make``: the folder
-    that is written to is made. What stands there is left as it is.
+    ``folder``: ``path`` is a folder that files are going to be written to; ``make``: the folder that is
+    written to is made. What stands there is left as it is.
     """
     path = Path(path)
     if path.is_dir() and not folder:
@@ -58,14 +58,13 @@ def check_output(path: str | Path, option: str, *, folder: bool = False, make: b
         handle, temporary = _beside(path / "file" if folder else path)
         os.close(handle)
         os.unlink(temporary)
+        return
     except (FileExistsError, NotADirectoryError):
         reason = "not a folder"
     except FileNotFoundError:
         reason = "no such folder"
     except OSError as error:
         reason = reason_of(error).lower()
-    else:
-        return
     where = "there" if folder else f"in {os.path.abspath(place)}"
     raise UsageError(f"{path}: files cannot be written {where} ({reason}); choose another {option}")
 
@@ -78,8 +77,8 @@ def _beside(path: Path) -> tuple[int, str]:
 class AppendFile:
     """A file that data are appended to, each piece whole or not at all; a context manager.
 
-    A pipe is opened as soon as somebody reads it. With ``lock``, the option that names it, no other
-    program has its lock (UsageError). OSError if it cannot be opened.
+    A pipe is opened as soon as somebody reads it. With ``lock``, the option that names it, no other program
+    has its lock (UsageError). OSError if it cannot be opened.
     """
 
     def __init__(self, path: str | Path, *, lock: str | None = None) -> None:
@@ -132,13 +131,16 @@ def file_lock(path: str | Path | None, option: str) -> Iterator[None]:
 
     UsageError if another program has the lock. What cannot be opened is not locked.
     """
-    with ExitStack() as opened:
-        if path is not None and fcntl is not None:
-            with suppress(OSError):
-                handle = os.open(path, os.O_RDONLY)
-                opened.callback(os.close, handle)
-                _lock(handle, path, option)
+    handle = None
+    with suppress(OSError, TypeError):
+        handle = os.open(path, os.O_RDONLY) if path is not None and fcntl is not None else None
+    try:
+        if handle is not None and path is not None:
+            _lock(handle, path, option)
         yield
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _lock(handle: int, path: str | Path, option: str) -> None:
@@ -147,19 +149,13 @@ def _lock(handle: int, path: str | Path, option: str) -> None:
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise UsageError(
-            f"{path}: {_holder(handle)} is writing to it; wait for it to end, or choose another {option}"
-        ) from None
+        who, place = "another process", f":{os.fstat(handle).st_ino}"
+        with suppress(OSError):  # Linux tells who
+            for line in Path("/proc/locks").read_text().splitlines():
+                words = line.split()  # 1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF
+                if words[1] == "FLOCK" and words[5].endswith(place) and words[4].isdecimal():
+                    who = f"process {words[4]}"
+        why = f"{who} is writing to it; wait for it to end, or choose another {option}"
+        raise UsageError(f"{path}: {why}") from None
     except OSError:  # e.g. a network folder without locks
         pass
-
-
-def _holder(handle: int) -> str:
-    """Who has the lock of a file, as Linux tells it."""
-    with suppress(OSError):
-        place = f":{os.fstat(handle).st_ino}"
-        for line in Path("/proc/locks").read_text().splitlines():
-            words = line.split()  # 1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF
-            if words[1] == "FLOCK" and words[5].endswith(place) and words[4].isdecimal():
-                return f"process {words[4]}"
-    return "another process"

@@ -22,10 +22,10 @@ def printable(words: str) -> str:
     if words.isascii() and words.isprintable():
         return words
     return "".join(
-        character.encode("unicode_escape").decode("ascii")
-        if character in _TURNS or unicodedata.category(character) in _HIDDEN
-        else character
-        for character in words
+        char.encode("unicode_escape").decode("ascii")
+        if char in _TURNS or unicodedata.category(char) in _HIDDEN
+        else char
+        for char in words
     )
 
 
@@ -41,13 +41,7 @@ def tell(words: str) -> None:
 
 
 def to_json(value: Any, **options: Any) -> str:
-    """Return a value as JSON, with null for each number that is not finite.
-
-    ``options`` are those of :func:`json.dumps`.
-
-    >>> to_json({"p": 0.5, "error": float("nan")})
-    '{"p": 0.5, "error": null}'
-    """
+    """Return a value as JSON, with null for each number that is not finite; options as of `json.dumps`."""
     try:
         return json.dumps(value, allow_nan=False, **options)
     except ValueError:
@@ -56,23 +50,14 @@ def to_json(value: Any, **options: Any) -> str:
 
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            key if not isinstance(key, float) or math.isfinite(key) else str(key): _finite(own)
-            for key, own in value.items()
-        }
+        return {str(key) if isinstance(key, float) else key: _finite(own) for key, own in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(own) for own in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
-    """Fewest insertions, deletions and substitutions that turn one text into the other.
-
-    Levenshtein's distance, by rows.
-
-    >>> edit_distance("07946", "0?94")
-    2
-    """
+    """Fewest insertions, deletions and substitutions that turn one text into the other (Levenshtein)."""
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):
         diagonal, row[0] = row[0], i

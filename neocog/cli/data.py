@@ -12,23 +12,17 @@ from neocog.text import tell
 
 app = typer.Typer(help="Download data sets, make test pages.", no_args_is_help=True, rich_markup_mode=None)
 
-To = option("--to", "DIR", "Destination folder [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist].")
 Conditions = option("--conditions", "A,B", "Conditions to use in turn [default: all with digits].")
-Written = option(
-    "--digits", "PATH",
-    "Digits to write with: the folder of MNIST, or another set of single digits [default: the downloaded "
-    "MNIST, else scikit-learn's].",
-)  # fmt: skip
 
 
 @app.command("fetch", cls=options.Command)
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The set: mnist.")],
-    source: Annotated[
-        str | None, option("--from", "DIR", "Copy from this folder instead of downloading.")
-    ] = None,
-    to: Annotated[str | None, To] = None,
-) -> None:
+    source: Annotated[str | None, option("--from", "DIR",
+        "Copy from this folder instead of downloading.")] = None,
+    to: Annotated[str | None, option("--to", "DIR",
+        "Destination folder [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist].")] = None,
+) -> None:  # fmt: skip
     """Download a data set, check it, and print its folder. Files that are there and right stay."""
     from neocog.cli.progress import Counter
     from neocog.learning.fetch import fetch as bring
@@ -49,8 +43,10 @@ def make_pages(
     count: Annotated[int, option("--count", "N", "Pages in all.", min=1)] = 100,
     conditions: Annotated[str, Conditions] = "",
     seed: Annotated[int, option("--seed", "N", "The same seed gives the same pages.", min=0)] = 0,
-    digits: Annotated[str | None, Written] = None,
-) -> None:
+    digits: Annotated[str | None, option("--digits", "PATH",
+        "Digits to write with: the folder of MNIST, or another set of single digits [default: the "
+        "downloaded MNIST, else scikit-learn's].")] = None,
+) -> None:  # fmt: skip
     """Draw test pages of handwriting and their labels.csv.
 
     They have shadows, folds, ruled paper, blur and so on; many are as hard to read as those that the finder

@@ -16,30 +16,25 @@ if TYPE_CHECKING:
     from neocog.learning.datasets import Digits, LabelledPictures
     from neocog.reading.reader import Reader
 
-Set = typer.Argument(
-    metavar="PATH", show_default=False,
-    help="A labelled set: IDX, USPS, folders 0 to 9, labels.csv; or the name mnist or sklearn. With "
-    "--report, a folder with some of mnist, usps, photos and strings [default: NEOCOG_DATA].",
-)  # fmt: skip
-Split = option("--split", "test|train|validation|learning",
-               "Part of the set [default: test, if the set has parts].")  # fmt: skip
-Signs = option("--signs", None, "Compare the whole text of pictures too: signs, spaces and line ends.")
-Report = option("--report", "DIR", "Measure on every set found; write report.json and report.html to DIR.")
-
 
 def evaluate(
-    path: Annotated[str | None, Set] = None,
+    path: Annotated[str | None, typer.Argument(metavar="PATH", show_default=False,
+        help="A labelled set: IDX, USPS, folders 0 to 9, labels.csv; or the name mnist or sklearn. With "
+        "--report, a folder with some of mnist, usps, photos and strings [default: NEOCOG_DATA].")] = None,
     model: options.PageModel = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    split: Annotated[str | None, Split] = None,
+    split: Annotated[str | None, option("--split", "test|train|validation|learning",
+        "Part of the set [default: test, if the set has parts].")] = None,
     limit: Annotated[int | None, option("--limit", "N", "Only the first N.", min=1)] = None,
     batch: options.Batch = None,
-    signs: Annotated[bool, Signs] = False,
+    signs: Annotated[bool, option("--signs", None,
+        "Compare the whole text of pictures too: signs, spaces and line ends.")] = False,
     as_json: options.Json = False,
-    report: Annotated[str | None, Report] = None,
-) -> None:
+    report: Annotated[str | None, option("--report", "DIR",
+        "Measure on every set found; write report.json and report.html to DIR.")] = None,
+) -> None:  # fmt: skip
     """Measure how well a model reads a labelled set.
 
     Isolated digits: accuracy and a confusion matrix. Pictures of several digits: the
@@ -178,7 +173,7 @@ def timing(
     batch: Annotated[int, option("--batch", "N", "Digits, or strips of five, per batch.", min=1)] = 8,
     seconds: Annotated[float, option("--seconds", "N", "Repeat for so many seconds.", min=0.0)] = 3.0,
     as_json: options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Measure how long a digit, or a strip of five, takes, and which stages take it.
 
     On CUDA, a stage's time is the difference of the pass with and without it.

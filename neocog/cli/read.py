@@ -11,78 +11,58 @@ from neocog.errors import UsageError
 from neocog.network.registry import DEFAULT
 from neocog.text import tell
 
-Inputs = typer.Argument(
-    metavar="INPUT",
-    help="Pictures, URLs, folders, zip and tar archives, globs, @FILE (one name per line), - "
-    "(stdin: a picture or a list of names).",
-)
-Format = option(
-    "--format", "text|jsonl|json|csv|tsv|hocr|alto", "Output format [default: from FILE's suffix, else text]."
-)
-Output = option("--output -o", "FILE", "Write to FILE instead of stdout.")
-Overlay = option(
-    "--save-overlay", "DIR",
-    "Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg (photographs) or .png.",
-)  # fmt: skip
-ReportFile = option("--report", "FILE.html", "Write an HTML page, the most uncertain pictures first.")
-Rotate = option("--rotate", "auto|0|90|180|270",
-                "Turn pages clockwise; auto turns pages that are clearly not upright.")  # fmt: skip
-LongSide = option(
-    "--long-side", "N|full",
-    "Reduce larger pictures to a long side of N pixels first; full: not at all [default: 8192].",
-)  # fmt: skip
-Isolated = option("--isolated", None, f"Each picture is one digit [default model: {DEFAULT}].")
-Null = option("--null -0", None, "Names in lists and on stdin are separated by NUL bytes.")
-Resume = option("--resume", None, "Continue an interrupted run that wrote JSON lines to FILE.")
-ShardOf = option("--shard", "I/N", "Read part I of N. A hash of the name assigns each picture to a part.")
-Workers = option(
-    "--workers", "N",
-    "Worker processes; 0 reads in this process [default: one per core, with a GPU two per core; 0 for a few "
-    "pictures].",
-)  # fmt: skip
-
 
 def read(
-    inputs: Annotated[list[str], Inputs],
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT",
+        help="Pictures, URLs, folders, zip and tar archives, globs, @FILE (one name per line), - "
+        "(stdin: a picture or a list of names).")],
     model: options.PageModel = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    form: Annotated[str | None, Format] = None,
+    form: Annotated[str | None, option("--format", "text|jsonl|json|csv|tsv|hocr|alto",
+        "Output format [default: from FILE's suffix, else text].")] = None,
     json: Annotated[bool, option("--json", None, "The same as --format json.")] = False,
-    output: Annotated[str | None, Output] = None,
-    overlay: Annotated[str | None, Overlay] = None,
-    report: Annotated[str | None, ReportFile] = None,
+    output: Annotated[str | None, option("--output -o", "FILE", "Write to FILE instead of stdout.")] = None,
+    overlay: Annotated[str | None, option("--save-overlay", "DIR",
+        "Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg (photographs) or "
+        ".png.")] = None,
+    report: Annotated[str | None, option("--report", "FILE.html",
+        "Write an HTML page, the most uncertain pictures first.")] = None,
     min_p: options.MinP = None,
     max_error: options.MaxError = None,
     pattern: options.Pattern = None,
     valid: options.Valid = None,
-    rotate: Annotated[str, Rotate] = "auto",
-    long_side: Annotated[str | None, LongSide] = None,
+    rotate: Annotated[str, option("--rotate", "auto|0|90|180|270",
+        "Turn pages clockwise; auto turns pages that are clearly not upright.")] = "auto",
+    long_side: Annotated[str | None, option("--long-side", "N|full",
+        "Reduce larger pictures to a long side of N pixels first; full: not at all [default: 8192].")] = None,
     mirror: Annotated[bool, option("--mirror", None, "Mirror pages left to right first.")] = False,
-    digits_only: Annotated[
-        bool, option("--digits-only", None, "Leave signs and spaces out of the text.")
-    ] = False,
-    isolated: Annotated[bool, Isolated] = False,
-    null: Annotated[bool, Null] = False,
-    resume: Annotated[bool, Resume] = False,
-    shard: Annotated[str | None, ShardOf] = None,
+    digits_only: Annotated[bool, option("--digits-only", None,
+        "Leave signs and spaces out of the text.")] = False,
+    isolated: Annotated[bool, option("--isolated", None,
+        f"Each picture is one digit [default model: {DEFAULT}].")] = False,
+    null: Annotated[bool, option("--null -0", None,
+        "Names in lists and on stdin are separated by NUL bytes.")] = False,
+    resume: Annotated[bool, option("--resume", None,
+        "Continue an interrupted run that wrote JSON lines to FILE.")] = False,
+    shard: Annotated[str | None, option("--shard", "I/N",
+        "Read part I of N. A hash of the name assigns each picture to a part.")] = None,
     ordered: Annotated[bool, option("--ordered", None, "Write records in the order of the inputs.")] = False,
-    workers: Annotated[int | None, Workers] = None,
-    ray: Annotated[
-        str | None, option("--ray", "ADDRESS", "Read on the Ray cluster at ADDRESS or 'auto'.")
-    ] = None,
-    timings: Annotated[
-        bool, option("--timings", None, "Add the time of each stage to JSON records.")
-    ] = False,
+    workers: Annotated[int | None, option("--workers", "N",
+        "Worker processes; 0 reads in this process [default: one per core, with a GPU two per core; 0 for a "
+        "few pictures].")] = None,
+    ray: Annotated[str | None, option("--ray", "ADDRESS",
+        "Read on the Ray cluster at ADDRESS or 'auto'.")] = None,
+    timings: Annotated[bool, option("--timings", None,
+        "Add the time of each stage to JSON records.")] = False,
     batch: options.Batch = None,
     finder: options.Finder = None,
     force: options.Force = False,
-    verbose: Annotated[
-        bool, option("--verbose -v", None, "Name each file that is skipped, and why.")
-    ] = False,
+    verbose: Annotated[bool, option("--verbose -v", None,
+        "Name each file that is skipped, and why.")] = False,
     quiet: Annotated[bool, option("--quiet -q", None, "Print only results and errors.")] = False,
-) -> None:
+) -> None:  # fmt: skip
     """Read the handwritten digits in pictures.
 
     If a picture cannot be read, neocog reports it on stderr, reads the others, and ends with exit code 1.

@@ -6,22 +6,16 @@ from neocog.cli import options
 from neocog.cli.options import option
 from neocog.errors import UsageError
 
-Host = option("--host", "ADDRESS", "Address to listen on; 0.0.0.0 lets phones of the same network in.")
-Certificate = option(
-    "--certificate", "FILE", "Use https with this certificate (PEM); phones need it for live video."
-)
-Key = option("--key", "FILE", "Its private key, if it is in another file.")
-Corrections = option(
-    "--corrections", "FOLDER", "Keep corrected pages there, for neocog eval and neocog train."
-)
-
 
 def serve(
-    host: Annotated[str, Host] = "127.0.0.1",
+    host: Annotated[str, option("--host", "ADDRESS",
+        "Address to listen on; 0.0.0.0 lets phones of the same network in.")] = "127.0.0.1",
     port: Annotated[int, option("--port", "N", "Port; 0 is any free one.", min=0, max=65535)] = 8000,
-    certificate: Annotated[str | None, Certificate] = None,
-    key: Annotated[str | None, Key] = None,
-    corrections: Annotated[str | None, Corrections] = None,
+    certificate: Annotated[str | None, option("--certificate", "FILE",
+        "Use https with this certificate (PEM); phones need it for live video.")] = None,
+    key: Annotated[str | None, option("--key", "FILE", "Its private key, if it is in another file.")] = None,
+    corrections: Annotated[str | None, option("--corrections", "FOLDER",
+        "Keep corrected pages there, for neocog eval and neocog train.")] = None,
     model: options.PageModel = None,
     device: options.Device = "auto",
     min_p: options.MinP = None,
@@ -29,7 +23,7 @@ def serve(
     pattern: options.Pattern = None,
     valid: options.Valid = None,
     finder: options.Finder = None,
-) -> None:
+) -> None:  # fmt: skip
     """Read pictures in the browser: drop them, photograph them, correct what was read.
 
     Nothing leaves this machine. The server accepts only local connections unless --host is given.

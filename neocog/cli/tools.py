@@ -17,24 +17,20 @@ _SOURCE = Path(__file__).resolve().parents[2]
 #: All words of ``neocog bench`` are for the experiments' own commands.
 OF_BENCH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
-Digit = option("--digit", "N", "Which digit, or ?, of those that 'neocog read' prints, from 1.", min=1)
-Line = option("--line", "N", "Which line, from the top [default: 1, without --digit].", min=1)
-Model = option(
-    "--model", "NAME|PATH",
-    f"A shipped model, or a model file [default: {LINES}; with --digit or --maps {DEFAULT}].",
-)  # fmt: skip
-
 
 def explain(
     picture: Annotated[str, typer.Argument(metavar="PICTURE", help="A picture of numbers.")],
-    digit: Annotated[int | None, Digit] = None,
-    line: Annotated[int | None, Line] = None,
+    digit: Annotated[int | None, option("--digit", "N",
+        "Which digit, or ?, of those that 'neocog read' prints, from 1.", min=1)] = None,
+    line: Annotated[int | None, option("--line", "N",
+        "Which line, from the top [default: 1, without --digit].", min=1)] = None,
     output: Annotated[str | None, option("-o --output", "FILE", "Draw it over the ink: why.png.")] = None,
     maps: Annotated[str | None, option("--maps", "FILE", "Draw every plane of every layer.")] = None,
-    model: Annotated[str | None, Model] = None,
+    model: Annotated[str | None, option("--model", "NAME|PATH",
+        f"A shipped model, or a model file [default: {LINES}; with --digit or --maps {DEFAULT}].")] = None,
     force: options.Force = False,
     as_json: options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Say why a line, or a digit, was read so by 'neocog read' (with the same --model, if one is given).
 
     A line: where each character stands, and which planes of US4 spoke for it. A digit: which
@@ -75,7 +71,7 @@ def export(
     output: Annotated[str, option("-o --output", "FILE.onnx", "Where to write it.")] = "",
     maps: Annotated[bool, option("--maps", None, "With the responses of every layer as outputs.")] = False,
     force: options.Force = False,
-) -> None:
+) -> None:  # fmt: skip
     """Write a model, or the network that finds digits, as an ONNX file.
 
     A model takes digits of 28 x 28 pixels and gives labels, probabilities and scores, or, of lines, strips
