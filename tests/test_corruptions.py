@@ -12,8 +12,7 @@ DIGITS = digits_of("0123456789")
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_the_same_each_time_and_stronger_by_strength(name: str) -> None:
-    before = DIGITS.copy()
-    changed = []
+    before, changed = DIGITS.copy(), []
     for strength in STRENGTHS:
         out = corrupt(DIGITS, name, strength)
         assert (out.shape, out.dtype) == (DIGITS.shape, np.uint8)
@@ -27,12 +26,11 @@ def test_the_same_each_time_and_stronger_by_strength(name: str) -> None:
     corrupt(np.zeros((1, 28, 28), np.uint8), name, 5)  # empty digits are no trouble
 
 
-def middle(image: np.ndarray) -> np.ndarray:
-    weights, at = image / image.sum(), np.arange(28)
-    return np.array([(weights.sum(axis=1) * at).sum(), (weights.sum(axis=0) * at).sum()])
-
-
 def test_what_each_does_to_the_ink() -> None:
+    def middle(image: np.ndarray) -> np.ndarray:
+        weights, at = image / image.sum(), np.arange(28)
+        return np.array([(weights.sum(axis=1) * at).sum(), (weights.sum(axis=0) * at).sum()])
+
     for strength in (1, 2, 3):
         for one, other in zip(DIGITS, corrupt(DIGITS, "shift", strength), strict=True):
             assert np.hypot(*(middle(other) - middle(one))) == pytest.approx(strength, abs=0.1)
@@ -46,7 +44,6 @@ def test_what_each_does_to_the_ink() -> None:
     assert (np.abs(turned - both).max(axis=(2, 3)).min(axis=0) < 0.01).all()
     for strength, side in enumerate(CORRUPTIONS["occlusion"].amounts, 1):
         paper = corrupt(np.full((30, 28, 28), 255, np.uint8), "occlusion", strength) == 0
-        assert (paper.sum((1, 2)) <= side**2).all()
         assert paper.sum((1, 2)).max() == side**2
     assert corrupt(DIGITS, "contrast", 5).max() == round(255 * 0.15)
     paper = corrupt(np.zeros((3, 28, 28), np.uint8), "background", 5)

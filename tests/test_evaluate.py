@@ -5,20 +5,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from neocog.evaluation.evaluate import NO_ANSWER, PictureScore, evaluate_digits, evaluate_pictures
-from neocog.evaluation.timing import digit_boxes, made_page, measure, page_times
+from neocog.evaluation.timing import digit_boxes, made_page, made_strips, measure, page_times
 from neocog.learning.formats import Digits, LabelledPictures
 from neocog.network.decision import answers
 from neocog.network.engine import Engine
+from neocog.network.line_engine import LineEngine
 from neocog.network.u0 import made_digits
 from neocog.reading.reader import Reader
 from neocog.reading.records import LineReading, NumberReading, PageReading
-from neocog.text import edit_distance
 from neocog.vision.crops import digit_of_box
 from tests.support import digits_of, page_file, tiny_model
+from tests.test_line_engine import tiny_lines
 
 
 class Parrot:
@@ -92,28 +91,19 @@ def test_risk_of_numbers_by_their_p() -> None:
     assert list(signs.numbers.right) == [True, False, True, False]  # the third reads ? where nothing is
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "edits"),
-    [("", "123", 3), ("1234", "134", 1), ("12", "21", 2), ("07946", "0?94", 2), ("?7?46", "07946", 2),
-     ("?7", "07946", 4), ("??", "0", 2)],
-)  # fmt: skip
-def test_edit_distance(left: str, right: str, edits: int) -> None:
-    assert edit_distance(left, right) == edits
-
-
-@given(*[st.text(alphabet="01?", max_size=8)] * 3)
-def test_edit_distance_is_a_distance(a: str, b: str, c: str) -> None:
-    assert (edit_distance(a, b) == 0) == (a == b)
-    assert edit_distance(a, b) == edit_distance(b, a)
-    assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)
-
-
-def test_timing_is_per_batch_and_per_digit() -> None:
-    facts = measure(Engine(tiny_model()), batch=2, seconds=0)
-    assert [stage["name"] for stage in facts["stages"]][:2] == ["U0", "UG"]
-    assert sum(stage["ms"] for stage in facts["stages"]) == pytest.approx(2 * facts["ms_per_digit"], abs=1e-3)
-    assert facts["ms_per_digit"] <= facts["ms_per_digit_p95"] <= facts["ms_per_digit_p99"]
-    assert (facts["passes"], facts["batch"]) == (5, 2)
+def test_timing_is_per_batch_and_per_digit_or_strip() -> None:
+    digits = measure(Engine(tiny_model()), batch=2, seconds=0)
+    strips = measure(LineEngine(tiny_lines()), batch=2, seconds=0)
+    assert [stage["name"] for stage in digits["stages"]][:2] == ["U0", "UG"]
+    assert [stage["name"] for stage in strips["stages"]][-2:] == ["head", "host"]
+    for facts, name in ((digits, "ms_per_digit"), (strips, "ms_per_strip")):
+        assert sum(stage["ms"] for stage in facts["stages"]) == pytest.approx(2 * facts[name], rel=0.03)
+        assert facts[name] <= facts[f"{name}_p95"] <= facts[f"{name}_p99"]
+        assert (facts["passes"], facts["batch"]) == (5, 2)
+    assert strips["ms_per_strip"] == pytest.approx(5 * strips["ms_per_digit"], rel=1e-3)
+    made = made_strips(3)
+    assert (made.shape, made.min(), made.max()) == ((3, 48, 190), 0, 1)
+    assert made[:, :3].max() < 1
 
 
 def test_digits_are_made_alike_each_time_and_the_made_page_holds_them() -> None:
@@ -122,8 +112,7 @@ def test_digits_are_made_alike_each_time_and_the_made_page_holds_them() -> None:
     assert 0.05 < digits.mean() / 255 < 0.25  # MNIST's is 0.13
     assert (digits.max(axis=(1, 2)) == 255).all()
     page = made_page(digits[:12])
-    crops = [digit_of_box(page, box) for box in digit_boxes(12)]
-    assert all(crop.max() == 255 for crop in crops)
+    assert all(digit_of_box(page, box).max() == 255 for box in digit_boxes(12))
     assert not digit_of_box(page, digit_boxes(13)[-1]).any()
     names = [stage["name"] for stage in page_times(Engine(tiny_model()), 3, repeats=1)]
     assert names == ["decode", "find", "normalise"]

@@ -1,14 +1,20 @@
-"""Files are written whole or not at all; what cannot be written is refused before the work."""
+"""Files are written whole or not at all; JSON has no NaN; texts have a distance."""
 
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import neocog
 from neocog.errors import UsageError
 from neocog.files import atomic_write, check_output
+from neocog.text import edit_distance, to_json
 
 
 def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path) -> None:
@@ -42,7 +48,6 @@ def test_what_can_be_written_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.
         ("", {}, "is a folder, expected a file"),
         ("no/b", {}, "(no such folder)"),
         ("a/b", {}, "/a (not a folder)"),
-        ("a/b", {"make": True}, "/a (not a folder)"),
         ("a/b/c", {"make": True}, "/a/b (not a folder)"),
         ("a", {"make": True, "folder": True}, "files cannot be written there (not a folder)"),
         ("b" * 250, {}, "(file name too long)"),
@@ -56,3 +61,28 @@ def test_what_cannot_be_written(place: str, more: dict[str, Any], words: str, tm
     assert words in str(told.value)
     assert str(told.value).endswith("; choose another --there")
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_numbers_that_are_not_finite_are_null_in_json() -> None:
+    value = {"a": [1.5, np.nan, (np.inf, None)], "b": {"c": -np.inf, "d": np.float64("nan")}}
+    assert json.loads(to_json(value)) == {"a": [1.5, None, [None, None]], "b": {"c": None, "d": None}}
+    assert to_json({"a": 1}, indent=1) == json.dumps({"a": 1}, indent=1)
+    assert to_json({float("nan"): 1}) == '{"nan": 1}'
+    # and nothing else writes it, but the model file, which refuses such numbers
+    own = [path for path in Path(neocog.__file__).parent.rglob("*.py") if "json.dump" in path.read_text()]
+    assert {path.name for path in own} == {"text.py", "model.py"}
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "edits"),
+    [("", "123", 3), ("1234", "134", 1), ("12", "21", 2), ("07946", "0?94", 2), ("?7", "07946", 4)],
+)
+def test_edit_distance(left: str, right: str, edits: int) -> None:
+    assert edit_distance(left, right) == edits
+
+
+@given(*[st.text(alphabet="01?", max_size=8)] * 3)
+def test_edit_distance_is_a_distance(a: str, b: str, c: str) -> None:
+    assert (edit_distance(a, b) == 0) == (a == b)
+    assert edit_distance(a, b) == edit_distance(b, a)
+    assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)

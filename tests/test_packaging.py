@@ -29,7 +29,7 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "most"), [(("-m", "neocog", "--help"), 0.5), (("-c", "import neocog"), 0.15)]
+    ("words", "most"), [(("-m", "neocog", "--help"), 0.3), (("-c", "import neocog"), 0.15)]
 )
 def test_help_and_import_are_quick(words, most):
     def seconds() -> float:  # of processor time: others may be at work on this machine
