@@ -7,9 +7,9 @@ import numpy as np
 
 from experiments.gpu.interpret import poisoned, read
 from experiments.network.ours import stored
-from neocog.network import fields, reference
+from neocog.network import reference
 from neocog.network.model import SWeights
-from neocog.network.spec import preset
+from neocog.network.spec import bell, preset
 from neocog.network.u0 import made_digits
 from tests.support import digits_of, tiny_model
 
@@ -62,7 +62,7 @@ def excitable_model(name, planes):
     for i, (k, s) in enumerate(zip((spec.orientations, *planes), spec.s, strict=True)):
         x = sparse((k, before, s.kernel, s.kernel), seed=i, active=0.5).astype(np.float32)
         x[k // 2] = 0 if k > 2 else x[k // 2]  # a plane that has learned nothing
-        layers.append(SWeights(x, fields.bell(s.kernel, s.c).astype(np.float32), 0.3, s.q))
+        layers.append(SWeights(x, bell(s.kernel, s.c).astype(np.float32), 0.3, s.q))
         before = k
     s1, s2, s3, s4 = layers
     return replace(tiny_model(), spec=spec, s=(s1, s2, s3, s4))

@@ -19,10 +19,10 @@ from typer.testing import CliRunner, Result
 
 from neocog.cli import app
 from neocog.learning.selforganise import edge_references
-from neocog.network import fields, reference
+from neocog.network import reference
 from neocog.network.lines import ALPHABET, Head, LineModel
 from neocog.network.model import Model, SWeights
-from neocog.network.spec import REJECT, preset
+from neocog.network.spec import REJECT, bell, blur_kernel, preset
 from neocog.network.u0 import u0_from_digits
 from neocog.vision.normalise import normalise
 
@@ -152,9 +152,9 @@ def tiny_model() -> Model:
     spec = preset("neocog")
     u = reference.contrast(u0_from_digits(digits_of("0123456789")), spec.contrast)
     layers: list[SWeights] = []
-    blurs = tuple(fields.blur_kernel(c).astype(np.float32) for c in spec.c)
+    blurs = tuple(blur_kernel(c).astype(np.float32) for c in spec.c)
     for stage, s in enumerate(spec.s):
-        c = fields.bell(s.kernel, s.c).astype(np.float32)
+        c = bell(s.kernel, s.c).astype(np.float32)
         if stage == 0:
             seen = edge_references(spec)
         elif stage < 3:

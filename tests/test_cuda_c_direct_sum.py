@@ -11,8 +11,7 @@ from experiments.emulator import Emulator
 from neocog.cuda.c_direct_sum import DirectSumC, SeparableC, Tiling
 from neocog.cuda.kernel import layouts
 from neocog.errors import UsageError
-from neocog.network import fields
-from neocog.network.spec import preset
+from neocog.network.spec import blur_kernel, preset
 from tests.cuda_maps import error_of
 from tests.cuda_support import thinned
 from tests.support import tiny_model
@@ -22,7 +21,7 @@ VERSIONS = {"separable": SeparableC, "box": DirectSumC}
 
 def model_of(name, blur=None):
     spec = preset(name)
-    blurs = (fields.blur_kernel(c).astype(np.float32) for c in spec.c)
+    blurs = (blur_kernel(c).astype(np.float32) for c in spec.c)
     blurs = tuple(map(blur, blurs)) if blur else tuple(blurs)
     return replace(tiny_model(), spec=spec, blurs=blurs, psi=spec.psi)
 

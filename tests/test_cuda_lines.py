@@ -15,10 +15,10 @@ from experiments.emulator import Emulator
 from neocog.cuda import launcher, lines
 from neocog.cuda.lines import CudaLineEngine, LinePass, tiles_of
 from neocog.errors import DeviceError, InputError, UsageError
-from neocog.network import fields, reference
+from neocog.network import reference
 from neocog.network.lines import NARROWEST, ROWS, WIDEST, columns, log_likelihoods, strip_u0
 from neocog.network.model import load_model
-from neocog.network.spec import preset
+from neocog.network.spec import blur_kernel, preset
 from neocog.reading.device import open_engine
 from tests import cuda_fake
 from tests.cuda_maps import PASS_BOUND, assert_adds_up
@@ -97,7 +97,7 @@ def test_a_strip_is_the_same_beside_any_others(emulator):
 
 def test_blurs_of_any_form(emulator):
     spec = preset("ikeda2011")
-    blurs = tuple(fields.blur_kernel(c).astype(np.float32) for c in spec.c)
+    blurs = tuple(blur_kernel(c).astype(np.float32) for c in spec.c)
     digits = replace(tiny_model(), spec=spec, blurs=blurs, psi=spec.psi)
     model, strip = replace(line_model(), digits=digits), drawn(2, 9, longest=3)[1]
     assert lines.profiles_of(blurs[0]).shape[0] > 1

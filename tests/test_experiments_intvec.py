@@ -10,10 +10,9 @@ from experiments.learning.intvec import Interpolated
 from neocog.learning.datasets import open_digits
 from neocog.learning.recipes import RECIPES, LayerByLayer, score
 from neocog.network.decision import Decision
-from neocog.network.fields import bell
 from neocog.network.model import Model, SWeights
 from neocog.network.parallel import one_blas_thread
-from neocog.network.spec import preset
+from neocog.network.spec import bell, preset
 from tests.support import tiny_model
 
 RULES = {"pairs": 2, "triples": 3}

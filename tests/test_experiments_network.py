@@ -11,10 +11,10 @@ from experiments.network import compare as comparing
 from experiments.network.compare import Comparison, compare, compare_on_gpu, differences_from_cpu, race
 from neocog.cuda.kernel import Layout
 from neocog.errors import NeocogError, UsageError
-from neocog.network import fields, reference
+from neocog.network import reference
 from neocog.network.engine import Engine
 from neocog.network.model import Model, SWeights
-from neocog.network.spec import PRESETS, preset
+from neocog.network.spec import PRESETS, bell, blur_kernel, preset
 from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import run, tiny_model
 
@@ -147,7 +147,7 @@ def model_of(name, *, top=24, silent=True):
     """A model of a preset whose planes have seen windows at random, the last one none at all."""
     spec, random = preset(name), np.random.default_rng(0)
     u = reference.contrast(u0_from_digits(made_digits(4, seed=1)), spec.contrast)
-    blurs = tuple(fields.blur_kernel(c).astype(np.float32) for c in spec.c)
+    blurs = tuple(blur_kernel(c).astype(np.float32) for c in spec.c)
     layers = []
     for stage, s in enumerate(spec.s):
         seen = reference.windows(u, s.kernel, s.padding)
@@ -156,7 +156,7 @@ def model_of(name, *, top=24, silent=True):
         places = busy[random.choice(len(busy), planes, replace=False)]
         x = np.stack([seen[n, :, row, column] for n, row, column in places]).astype(np.float32)
         x[-1] *= not silent
-        layers.append(SWeights(x, fields.bell(s.kernel, s.c).astype(np.float32), s.threshold, s.q))
+        layers.append(SWeights(x, bell(s.kernel, s.c).astype(np.float32), s.threshold, s.q))
         w = layers[-1]
         u = reference.s_response(u, w.reference, w.c, threshold=w.threshold, q=w.q, padding=s.padding)
         if stage < 3:

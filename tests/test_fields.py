@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from neocog.learning.selforganise import edge_references, ideal_edge
-from neocog.network.fields import bell, blur_kernel, c_kernel, contrast_kernel, pooled
 from neocog.network.reference import excitatory_weights, inhibitory_weights
-from neocog.network.spec import PRESETS, preset
+from neocog.network.spec import PRESETS, bell, blur_kernel, c_kernel, contrast_kernel, pooled, preset
 
 
 def test_lobes_of_the_contrast_kernel_balance() -> None:

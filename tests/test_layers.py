@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from neocog.network import reference
 from neocog.network.engine import Layers
-from neocog.network.fields import bell, blur_kernel, pooled
 from neocog.network.layers import CLayer, ContrastLayer, Patch, SLayer
 from neocog.network.model import Model, SWeights
-from neocog.network.spec import PRESETS, Bell, CSpec, SSpec, preset
+from neocog.network.spec import PRESETS, Bell, CSpec, SSpec, bell, blur_kernel, pooled, preset
 
 
 def error(got: np.ndarray, want: np.ndarray) -> float:
@@ -106,8 +105,8 @@ def test_what_stands_beside_a_digit_changes_nothing(name: str, ink: slice, place
     for rows, columns in zip(ends, [*ends[1:], ends[0]], strict=True):
         u = np.stack([inked(rng, slice(*rows), slice(*columns)) for _ in range(6)])
         u[place] = digit
-        for layer, _ in layers.stages:
-            u = layers.respond(layer, u)
+        for layer, respond in layers.stages:
+            u = respond(u)
             maps = u.full()[place]
             assert maps.any(), layer
             assert np.array_equal(maps, wanted.setdefault(layer, maps)), layer

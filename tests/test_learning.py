@@ -16,9 +16,8 @@ from neocog.learning.mix import Mix
 from neocog.learning.recipes import RECIPES, LayerByLayer, score, train
 from neocog.learning.selforganise import Planes, Windows, local_winners, veto
 from neocog.network import parallel, reference
-from neocog.network.fields import bell
 from neocog.network.model import Model, from_bytes, to_bytes
-from neocog.network.spec import preset
+from neocog.network.spec import bell, preset
 from neocog.reading.policy import Policy
 from tests.support import few
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from neocog.network import reference
-from neocog.network.fields import bell, c_kernel
-from neocog.network.spec import preset
+from neocog.network.spec import bell, c_kernel, preset
 from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import tiny_model
 
@@ -32,7 +31,7 @@ def test_s_response_is_equation_1() -> None:
 
 @pytest.mark.parametrize("name", ["fukushima2003", "ikeda2011", "neocog"])
 def test_blur_and_pool_is_one_strided_sum_with_a_c(name: str) -> None:
-    from neocog.network.fields import blur_kernel
+    from neocog.network.spec import blur_kernel
 
     spec = preset(name).c[1]
     u = np.random.default_rng(2).random((1, 2, 38, 38))

@@ -18,10 +18,8 @@ from torch.nn import functional
 
 from neocog.learning.trainable import silence_of
 from neocog.network.decision import planes_of_labels
-from neocog.network.fields import contrast_kernel, pooled
-from neocog.network.layers import banded, s_constants
-from neocog.network.model import Model, SWeights
-from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec
+from neocog.network.model import Model, SWeights, s_constants
+from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec, banded, contrast_kernel, pooled
 from neocog.network.u0 import enlarging_matrix
 
 Tensor = Any

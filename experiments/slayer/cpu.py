@@ -18,8 +18,7 @@ from experiments.slayer.inputs import STAGES, Fed, error
 from neocog.errors import DeviceError
 from neocog.evaluation.timing import milliseconds
 from neocog.network.engine import Engine
-from neocog.network.layers import s_constants
-from neocog.network.model import Model
+from neocog.network.model import Model, s_constants
 from neocog.network.u0 import u0_from_digits
 
 _FLAGS = ("-std=c11", "-O3", "-march=native", "-fPIC", "-shared")

@@ -12,8 +12,7 @@ import numpy as np
 from neocog.cuda.kernel import Array, Forms, Kernel, Launch, LayerStep, Layout, Machine, up
 from neocog.cuda.plan import Shelf
 from neocog.errors import UsageError
-from neocog.network.layers import s_constants
-from neocog.network.model import Model
+from neocog.network.model import Model, s_constants
 from neocog.network.spec import NetworkSpec
 
 _WARP = 32

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Kernel, Launch, LayerStep, Place, named, shared_limit, up
 from neocog.errors import UsageError
-from neocog.network.fields import pooled
+from neocog.network.spec import pooled
 
 _NOTHING = 1e-7  # of the largest tap of a_C, below which a tap is what float32 blurs leave of 0
 _RANK_1 = 1e-7  # of the first singular value of a kernel, below which the second is 0

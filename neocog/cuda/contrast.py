@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Place, Step, up
-from neocog.network.fields import contrast_kernel
+from neocog.network.spec import contrast_kernel
 from neocog.network.u0 import DIGIT_SIZE
 
 

@@ -23,9 +23,8 @@ from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.tilings import Tiling
 from neocog.errors import DeviceError
 from neocog.network.arrays import to_numpy
-from neocog.network.fields import contrast_kernel, pooled
 from neocog.network.lines import BESIDE, NARROWEST, ROWS, LineModel, columns, log_likelihoods, strip_u0
-from neocog.network.spec import INPUT_SIZE, NetworkSpec
+from neocog.network.spec import INPUT_SIZE, NetworkSpec, contrast_kernel, pooled
 
 #: Tiles of US4 of a pass, about: 60 strips of eight digits, 0.6 GB of maps.
 _MOST = 960

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Forms, Kernel, Launch, LayerStep, Place, Precision, named
 from neocog.cuda.tilings import Shape, Tiling, choose, clustered
-from neocog.network.layers import s_constants
+from neocog.network.model import s_constants
 
 #: MODE in the kernel: products of halves, or of two halves a number.
 _MODES: dict[Precision, int] = {"fp16": 0, "fp32": 3}

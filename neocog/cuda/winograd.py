@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Forms, Kernel, Launch, LayerStep, Machine, Place, shared_limit, up
 from neocog.network.arrays import array_module
-from neocog.network.layers import s_constants
+from neocog.network.model import s_constants
 
 #: Output tiles that are offered.
 TILES = (2, 3, 4, 5)

@@ -25,11 +25,10 @@ from neocog.learning.settings import want
 from neocog.network.arrays import to_numpy
 from neocog.network.decision import Decision
 from neocog.network.engine import PART, Engine, Layers
-from neocog.network.fields import bell, blur_kernel
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model, SWeights
 from neocog.network.parallel import ParallelMap, one_blas_thread
-from neocog.network.spec import LABELS, PRESETS, REJECT, NetworkSpec, SSpec, preset
+from neocog.network.spec import LABELS, PRESETS, REJECT, NetworkSpec, SSpec, bell, blur_kernel, preset
 from neocog.network.u0 import check_digits, u0_from_digits
 from neocog.text import to_json
 

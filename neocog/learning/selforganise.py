@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network.arrays import array_module, to_numpy
-from neocog.network.fields import bell
 from neocog.network.reference import contrast, windows
-from neocog.network.spec import INPUT_SIZE, LABELS, Bell, NetworkSpec, SSpec
+from neocog.network.spec import INPUT_SIZE, LABELS, Bell, NetworkSpec, SSpec, bell
 
 Array = Any
 

@@ -19,10 +19,8 @@ from torch import nn
 from torch.nn import functional
 
 from neocog.errors import UsageError
-from neocog.network.fields import contrast_kernel
-from neocog.network.layers import banded
 from neocog.network.model import Model, SWeights
-from neocog.network.spec import ContrastSpec, CSpec, Psi, SSpec
+from neocog.network.spec import ContrastSpec, CSpec, Psi, SSpec, banded, contrast_kernel
 from neocog.network.u0 import enlarging_matrix
 
 Tensor = Any

@@ -1,25 +1,21 @@
 """One piece of code for NumPy and CuPy arrays: the array's own type decides which it is."""
 
+import importlib
 from types import ModuleType
 from typing import Any
+
+import numpy
 
 from neocog.errors import DeviceError, UsageError
 
 
 def array_module(array: Any) -> ModuleType:
     """Return ``cupy`` for a CuPy array, else ``numpy``; cupy is never imported for others."""
-    if type(array).__module__.partition(".")[0] == "cupy":
-        import cupy
-
-        module: ModuleType = cupy
-        return module
-    import numpy
-
-    return numpy
+    return importlib.import_module("cupy") if type(array).__module__.split(".")[0] == "cupy" else numpy
 
 
 def to_numpy(array: Any) -> Any:
-    return array.get() if array_module(array).__name__ == "cupy" else array
+    return array.get() if array_module(array) is not numpy else array
 
 
 def module_of_device(device: str) -> ModuleType:
@@ -32,15 +28,11 @@ def module_of_device(device: str) -> ModuleType:
     if device != "cpu":
         trouble = "CuPy finds no GPU; use --device cpu"
         try:
-            import cupy
-
+            cupy = importlib.import_module("cupy")
             if cupy.cuda.is_available():
-                module: ModuleType = cupy
-                return module
+                return cupy
         except ImportError:
             trouble = "CuPy is not installed; install neocog[cuda13] or use --device cpu"
         if device == "cuda":
             raise DeviceError(f"device 'cuda': {trouble}")
-    import numpy
-
     return numpy

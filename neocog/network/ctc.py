@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import compress, groupby, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -132,14 +132,6 @@ def _fits(char: str, form: str) -> bool:
     return char in ALPHABET[:10] if form == PLACE else char == form
 
 
-class Place(NamedTuple):
-    """Where a character is, first and last column, and how probable it is if the others are right."""
-
-    first: int
-    last: int
-    p: float
-
-
 @dataclass(frozen=True, slots=True)
 class Char:
     """A character of a number; ``""`` is a place between two where one may have been left out."""
@@ -204,19 +196,6 @@ def beam(logp: ArrayLike, *, width: int = 8, automaton: Automaton | None = None)
             return best
         if wide == 4 * width and missed < _search(free, sums, 1, width, far=_FAR)[0][0][1] - _BESIDE:
             return best
-
-
-def align(logp: ArrayLike, text: str) -> list[Place]:
-    """Return where the characters of a text are, and how probable each is if the others are right.
-
-    First and last column are the medians of those of all paths. The probability is the text's share among
-    those in which the character is another one, or missing. There have to be enough columns.
-    """
-    codes = _codes(text)
-    columns, replaced, removed, _ = _around(_sums(logp), codes, np.arange(BLANK))
-    every = np.logaddexp(np.logaddexp.reduce(replaced, axis=1), removed)
-    p = np.exp(replaced[np.arange(len(codes)), codes] - every).tolist()
-    return [Place(*at, q) for at, q in zip(columns, p, strict=True)]
 
 
 def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None = None) -> Number:

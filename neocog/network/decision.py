@@ -1,10 +1,8 @@
 """From the responses of US4 to an answer: UC4, probability, margin.
 
 UC4 is the strongest plane of each label, anywhere in the 5 x 5 places (Fukushima 2003). No response at all is
-no answer, label -1. Ties go to the lower label.
-
-A model may have planes that respond to what is no digit (label 10, ``REJECT``). Where their score is above
-those of all digits, the answer is label -1 as well.
+no answer, label -1. Ties go to the lower label. Where planes that respond to what is no digit (label 10,
+``REJECT``) have a score above those of all digits, the answer is label -1 as well.
 
 Prior correction: such a network learned with about one mark in six, or four, that is no digit. In a field cut
 out of a form nearly all marks are digits, and an odd 2 is an odd 2. Scores are logarithms of odds (times the
@@ -24,8 +22,8 @@ from neocog.network.spec import LABELS, REJECT
 Array = Any
 
 _LEAST = 1e-12  # odds of no digit below this are none
-#: Odds of no digit above which a digit on its own is not answered: of 20, 50, 100, 300 and 1 000
-#: the least at which none of the validation digits is refused.
+#: Odds of no digit above which a digit on its own is not answered: of 20, 50, 100, 300 and 1 000 the least at
+#: which none of the validation digits is refused.
 _SURELY = 300.0
 
 
@@ -33,13 +31,10 @@ _SURELY = 300.0
 class Answers:
     """What the network answers for B digits."""
 
-    #: 0 .. 9, or -1 where no cell of UC4 responded or that of no digit most, (B,)
-    label: NDArray[np.int64]
+    label: NDArray[np.int64]  #: 0 .. 9, or -1 where no cell of UC4 responded or that of no digit most, (B,)
     score: NDArray[np.float32]  #: response of each digit, (B, 10)
-    #: strongest score minus the second, that of no digit among them, (B,)
-    margin: NDArray[np.float32]
-    #: probability of ``label``, no digit being one of the choices; 0 where there is none, (B,)
-    p: NDArray[np.float32]
+    margin: NDArray[np.float32]  #: strongest score minus the second, that of no digit among them, (B,)
+    p: NDArray[np.float32]  #: probability of ``label``, no digit being one of the choices; 0 where none, (B,)
 
     def __len__(self) -> int:
         return len(self.label)
@@ -94,12 +89,11 @@ def labels_of(score: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
 def answers(score: NDArray[np.floating[Any]], *, temperature: float, surely: float = 1.0) -> Answers:
     """Turn scores into labels, margins and probabilities (softmax of score/temperature).
 
-    Scores are (B, 10), or (B, 11) with that of no digit, which is the answer where its odds
-    against the best digit are above ``surely``. The margin of a digit that is answered although no
-    digit is likelier is below 0.
+    Scores are (B, 10), or (B, 11) with that of no digit, which is the answer where its odds against the best
+    digit are above ``surely``. The margin of a digit that is answered although no digit is likelier is below
+    0.
     """
-    label = labels_of(score)
-    ordered = np.sort(score, axis=1)
+    label, ordered = labels_of(score), np.sort(score, axis=1)
     best, second = ordered[:, -1], ordered[:, -2]
     digit = score[:, :LABELS].max(axis=1)
     doubtful = (label < 0) & (digit > 0) & (best <= digit + temperature * np.log(surely))
@@ -117,8 +111,8 @@ def answers(score: NDArray[np.floating[Any]], *, temperature: float, surely: flo
 def all_scores(found: Answers, model: Model) -> NDArray[np.float64]:
     """Return the scores of the ten digits and of no digit, (B, 11), as learned.
 
-    A network that learned to lean towards digits is set upright. Answers hold the ten scores; the
-    eleventh follows from the margin where it was the best, and from the probability elsewhere.
+    A network that learned to lean towards digits is set upright. Answers hold the ten scores; the eleventh
+    follows from the margin where it was the best, and from the probability elsewhere.
     """
     score = found.score.astype(np.float64)
     best = score.max(axis=1, initial=0.0)
@@ -134,14 +128,13 @@ def all_scores(found: Answers, model: Model) -> NDArray[np.float64]:
 def of_lone_digits(found: Answers, model: Model) -> Answers:
     """Weigh answers to digits that nobody searched for, each in a picture of its own.
 
-    "No digit" is the answer only where the network is sure of it (300 to 1); where it is in doubt,
-    the best digit is, with the low probability that is left to it. Answers of a network that knows
-    no such marks, and those without any response, stay.
+    "No digit" is the answer only where the network is sure of it (300 to 1); where it is in doubt, the best
+    digit is, with the low probability that is left to it. Answers of a network that knows no such marks, and
+    those without any response, stay.
     """
     if model.classes == found.score.shape[1] or not len(found):
         return found
-    score = all_scores(found, model)
-    weighed = answers(score, temperature=model.temperature, surely=_SURELY)
+    weighed = answers(all_scores(found, model), temperature=model.temperature, surely=_SURELY)
     silent = (found.label < 0) & (found.margin <= 0)
     for name in Answers.__slots__:
         getattr(weighed, name)[silent] = getattr(found, name)[silent]

@@ -1,8 +1,8 @@
 """The CPU engine: digits in, answers out; every layer's maps on request; time per stage.
 
-A batch is split over the cores; each part runs through all layers on its own thread with
-single-threaded BLAS, so that everything, not only the matrix products, runs on all cores and the
-maps of a few digits stay in the core's cache. Of a single part the largest products are split.
+A batch is split over the cores; each part runs through all layers on its own thread with single-threaded
+BLAS, so that everything, not only the matrix products, runs on all cores and the maps of a few digits stay in
+the core's cache. Of a single part the largest products are split.
 """
 
 import time
@@ -20,14 +20,12 @@ from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import check_digits, check_u0, u0_from_digits
 
 Array = Any
-#: Digits of a pass on the CPU.
-BATCH = 32
-#: Digits that one thread takes through the layers at a time.
-PART = 4
+BATCH = 32  #: digits of a pass on the CPU
+PART = 4  #: digits that one thread takes through the layers at a time
 
 
 class AnyEngine(Protocol):
-    """What every engine has, on the CPU and on CUDA."""
+    """What every engine has, on the CPU and on CUDA; the methods are those of :class:`Engine`."""
 
     model: Model
     device: str  #: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``
@@ -44,44 +42,33 @@ class AnyEngine(Protocol):
     def where(self) -> str:
         """The device, for people."""
 
-    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers:
-        """Recognise isolated digits, as :meth:`Engine.recognise`."""
-
-    def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
-        """Return every layer's response, as :meth:`Engine.maps`."""
-
-    def stage_times(self, digits: NDArray[np.uint8], *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
-        """Return milliseconds of each stage, as :meth:`Engine.stage_times`."""
+    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers: ...
+    def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]: ...
+    def stage_times(
+        self, digits: NDArray[np.uint8], *, repeats: int = 20
+    ) -> dict[str, NDArray[np.float64]]: ...
 
 
 class Layers:
     """UG .. US4 of one model, in order, on NumPy or CuPy arrays (``xp``)."""
 
     def __init__(self, model: Model, xp: Any = np) -> None:
-        spec = model.spec
+        spec, size = model.spec, model.spec.size("UG")
         self.stages: list[tuple[str, Any]] = [("UG", ContrastLayer(spec.contrast, xp))]
-        size = spec.size("UG")
-        for i in range(4):
-            s = SLayer(spec.s[i], model.s[i], size, xp)
-            self.stages.append((f"US{i + 1}", s))
+        for i, (s, weights) in enumerate(zip(spec.s, model.s, strict=True)):
+            cells = SLayer(s, weights, size, xp)
+            self.stages.append((f"US{i + 1}", cells))
             if i < 3:
-                c = CLayer(spec.c[i], model.blurs[i], s.out, model.psi, xp)
+                c = CLayer(spec.c[i], model.blurs[i], cells.out, model.psi, xp)
                 self.stages.append((f"UC{i + 1}", c))
                 size = c.out
-        self._layer = dict(self.stages)
 
     def __call__(self, u0: Array, parallel: ParallelMap = SEQUENTIAL) -> Array:
-        """Return the responses of US4, (B, 5, 5, K4), to pictures (B, 65, 65)."""
+        """Return the responses of US4, (B, 5, 5, K4), to pictures (B, 65, 65); large products are split."""
         u = u0
-        for name, _ in self.stages:
-            u = self.respond(name, u, parallel)
+        for _, layer in self.stages:
+            u = layer(u, parallel)
         return u.full()
-
-    def respond(self, name: str, u: Any, parallel: ParallelMap = SEQUENTIAL) -> Patch:
-        """Return the responses of one layer; its large products are split by ``parallel``."""
-        layer = self._layer[name]
-        out: Patch = layer(u, parallel) if isinstance(layer, SLayer) else layer(u)
-        return out
 
 
 class Engine:
@@ -97,8 +84,7 @@ class Engine:
         self.model, self.device, self.precision, self.batch = model, device, "fp32", BATCH
         self._parallel = ParallelMap(threads)
         self.threads = self._parallel.threads
-        self._layers = Layers(model)
-        self._decision = Decision(model)
+        self._layers, self._decision = Layers(model), Decision(model)
 
     @property
     def where(self) -> str:
@@ -114,11 +100,8 @@ class Engine:
             raise UsageError(f"got a batch of {batch} digits, expected 1 or more")
         check_digits(digits)
         with one_blas_thread():
-            parts = [
-                self._decision(self._respond(digits[start : start + batch]))
-                for start in range(0, len(digits), batch)
-            ]
-        return Answers.join(parts)
+            passes = [self._pass(digits[start : start + batch])[0] for start in range(0, len(digits), batch)]
+        return Answers.join(passes)
 
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
         """Every layer's response to pictures (B, 65, 65), ink 1 on paper 0, by name: float32 (B, K, H, W)."""
@@ -128,8 +111,8 @@ class Engine:
             return {name: maps[:0] for name, maps in none.items()}
         out: dict[str, NDArray[np.float32]] = {"U0": u[:, None]}
         with one_blas_thread():
-            for name, _ in self._layers.stages:
-                u = self._layers.respond(name, u, self._parallel)
+            for name, layer in self._layers.stages:
+                u = layer(u, self._parallel)
                 out[name] = u.full().transpose(0, 3, 1, 2)
         out["UC4"] = self._decision.scores(u.full())[:, :, None, None]
         return out
@@ -137,12 +120,12 @@ class Engine:
     def scores_from(self, layer: str, u: NDArray[np.float32]) -> NDArray[np.float32]:
         """Score of each label, (B, 10), where a layer, ``"UG"`` .. ``"US4"``, responds u (B, H, W, K)."""
         names = [name for name, _ in self._layers.stages]
-        rest = names[names.index(layer) + 1 :]
+        rest = self._layers.stages[names.index(layer) + 1 :]
 
         def of(part: Array) -> Array:
             seen = Patch.whole(part)
-            for name in rest:
-                seen = self._layers.respond(name, seen)
+            for _, respond in rest:
+                seen = respond(seen)
             return self._decision.scores(seen.full())
 
         with one_blas_thread():
@@ -151,48 +134,36 @@ class Engine:
     def stage_times(self, digits: NDArray[np.uint8], *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage for one batch, ``repeats`` of them by stage name.
 
-        What all threads spend in a stage is shared out among them, so that the stages add up to
-        ``total``, the pass, but for what threads wait.
+        What all threads spend in a stage is shared out among them, so that the stages add up to ``total``,
+        the pass, but for what threads wait.
         """
         with one_blas_thread():
-            passes = [self._timed_pass(digits) for _ in range(repeats + 2)][2:]
-        return {name: np.array([times[name] for times in passes]) for name in passes[0]}
+            times = [self._pass(digits)[1] for _ in range(repeats + 2)][2:]
+        names = ["U0", *(name for name, _ in self._layers.stages), "UC4", "total"]
+        return dict(zip(names, 1e3 * np.array(times).T, strict=True))
 
-    def _respond(self, digits: NDArray[np.uint8]) -> Array:
-        parts, within = self._split(digits)
-        return np.concatenate(self._parallel(lambda part: self._layers(u0_from_digits(part), within), parts))
-
-    def _split(self, digits: NDArray[np.uint8]) -> tuple[list[Array], ParallelMap]:
-        """Split a batch into parts of at most PART digits, as many for each thread if possible.
-
-        The second value splits the products within a part: all threads where there is one part.
-        """
+    def _pass(self, digits: NDArray[np.uint8]) -> tuple[Answers, list[float]]:
+        """Answer a batch, in parts of at most PART digits, as many for each thread; seconds of each stage."""
         count = -(-len(digits) // PART)
         count = min(len(digits), -(-count // self.threads) * self.threads)
-        return np.array_split(digits, count), self._parallel if count == 1 else SEQUENTIAL
-
-    def _timed_pass(self, digits: NDArray[np.uint8]) -> dict[str, float]:
-        parts, within = self._split(digits)
+        within = self._parallel if count == 1 else SEQUENTIAL  # splits the products of the only part
 
         def through(part: NDArray[np.uint8]) -> tuple[Array, NDArray[np.float64]]:
             times = [time.perf_counter()]
             u: Any = u0_from_digits(part)
             times.append(time.perf_counter())
-            for name, _ in self._layers.stages:
-                u = self._layers.respond(name, u, within)
+            for _, layer in self._layers.stages:
+                u = layer(u, within)
                 times.append(time.perf_counter())
             return u.full(), np.diff(times)
 
         begin = time.perf_counter()
-        results = self._parallel(through, parts)
+        results = self._parallel(through, np.array_split(digits, count))
         responded = time.perf_counter()
-        self._decision(np.concatenate([us4 for us4, _ in results]))
+        found = self._decision(np.concatenate([us4 for us4, _ in results]))
         end = time.perf_counter()
-        share = min(self.threads, len(parts))
-        seconds = (np.sum([times for _, times in results], axis=0) / share).tolist()
-        names = ["U0", *(name for name, _ in self._layers.stages), "UC4", "total"]
-        every = [*seconds, end - responded, end - begin]
-        return {name: 1e3 * spent for name, spent in zip(names, every, strict=True)}
+        seconds = np.sum([spent for _, spent in results], axis=0) / min(self.threads, count)
+        return found, [*seconds.tolist(), end - responded, end - begin]
 
 
 def pictures(u0: ArrayLike) -> NDArray[np.float32]:

@@ -9,16 +9,17 @@ nothing is heard are left out.
 `_SpectralCells`, for US2 .. US4. Along a written line nearly all windows hear something: of those of US3 the
 bounds of :mod:`neocog.network.layers` leave out 3 to 15 in 100. A direct product takes kernel^2 K' K
 multiplications a window, 0.3 and 0.5 thousand million in US3 and US4 for five digits. The discrete Fourier
-transform, over whole columns and tiles of 16, turns a correlation into one product for each frequency,
-out(f) = conj(a(f)) u(f), for all tiles together: an eighth of the multiplications, four real ones each. A
-part of the work are the frequencies of a few rows, from the transform along the strip to its inverse: they
-stay in a core's cache. A dilated layer sees its even and its odd columns as two tiles.
+transform, over whole columns and tiles of 16, turns a correlation into one product for each frequency, out(f)
+= conj(a(f)) u(f), for all tiles together: an eighth of the multiplications, four real ones each. A part of
+the work are the frequencies of a few rows, from the transform along the strip to its inverse: they stay in a
+core's cache. A dilated layer sees its even and its odd columns as two tiles.
 
 `_PlainCells`, where the layer before has few planes (US1) or a transform does not fit: windows that hear
 anything are copied out, a few rows at a time.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -29,25 +30,27 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from neocog.errors import DeviceError
-from neocog.network.fields import contrast_kernel, pooled
-from neocog.network.layers import banded, length, s_constants
 from neocog.network.lines import BESIDE, Head, LineModel, columns, log_likelihoods, strip_u0
-from neocog.network.model import SWeights
+from neocog.network.model import SWeights, s_constants
 from neocog.network.parallel import ParallelMap, one_blas_thread
-from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec
+from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec, banded, contrast_kernel, pooled
 
 Floats = NDArray[np.float32]
 Part = Callable[[], None]
+#: Takes maps; returns what it responds, once all parts of work are done: those of a list in any order.
 Layer = Callable[[Any], tuple[Any, list[list[Part]]]]
-"""Takes maps; returns what it responds, once all parts of work are done: those of a list in any order."""
 
 _TILE = 16  # columns that a transform takes: 16 and 14 are the fastest of 10 .. 32 for US2 .. US4
 _PLANES = 8  # planes before from which on a transform is the faster way
 MAX_VALUES = 2**25  # of a layer's transformed weights; `neocog` has 4.3 million at most
 #: A transform rounds to 1e-7 of what a tile hears; a cell that hears nearly nothing divides that by its s.
 _LEAST_SILENCE = 1e-4  # those of `neocog` are 6e-4 at least, of `fukushima` 2e-6
-_GROUP = 4  # strips that pass through the layers together
+_GROUP = 4  # strips that pass through the layers together, or as many as there are threads
 _BLOCK = 2**18  # values of the windows of a plain product: they stay in the cache
+
+
+def _float32(m: NDArray[Any]) -> Floats:
+    return np.ascontiguousarray(m, dtype=np.float32)
 
 
 class _Separable:
@@ -55,7 +58,7 @@ class _Separable:
 
     def __init__(
         self, kernel: NDArray[Any], rows: int, padding: int, stride: tuple[int, int], kind: Any = np.float32
-    ) -> None:  # fmt: skip
+    ) -> None:
         u, sigma, across = np.linalg.svd(kernel)
         down, rank = u.T * sigma[:, None], int((sigma > sigma[0] * np.finfo(kind).eps).sum())
         if rank > 1 and kind is np.float32:  # row by row: else rounding would hear where the kernel is 0
@@ -108,11 +111,8 @@ class _C:
         return np.sqrt(y) if self._psi == "sqrt" else y / (1 + y), []
 
 
-class _Cells:
-    """What the ways of S-cells share: geometry, and the response to excitation and inhibition."""
-
-    _theta: np.float32
-    _silence: Floats
+class _PlainCells:
+    """S-cells, (H, W, K') -> (rows, W', K), by products of the windows that hear anything."""
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
         self._kernel, self._step, self._more = spec.kernel, dilation, (spec.kernel - 1) * dilation
@@ -122,6 +122,11 @@ class _Cells:
         c[:, ::dilation] = weights.c
         bands = [banded(row, _TILE + self._more, 0, 1).T for row in c]
         self._bands = _float32(np.concatenate(bands))  # from what a tile sees to its cells
+        a, self._theta, self._silence = s_constants(weights)
+        self._keep(a, rows)
+
+    def _keep(self, a: Floats, _rows: int) -> None:
+        self._taps = _float32(a.transpose(2, 3, 1, 0)).reshape(-1, len(a))
 
     def _inhibition(self, u: Floats) -> Floats:
         """Return v (rows, W', 1) of maps with all that windows see, silence as well, (H, W, K')."""
@@ -134,21 +139,12 @@ class _Cells:
         return np.sqrt(seen @ self._bands).reshape(self.rows, -1, 1)[:, :cells]
 
     def _respond(self, e: Floats, v: Floats) -> Floats:
-        """Turn e = sum a' u, (.., K), into the response, in place; v is (.., 1). See `s_constants`."""
+        """Turn e = sum a' u, (.., K), into the response, in place; v is (.., 1)."""
         v[v == 0] = np.inf  # what rounding left of e where nothing is heard is no response
         e -= self._theta * v
         np.maximum(e, 0, out=e)
         e /= v + self._silence
         return e
-
-
-class _PlainCells(_Cells):
-    """S-cells by products of the windows that hear anything, (H, W, K') -> (rows, W', K)."""
-
-    def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
-        super().__init__(spec, weights, rows, dilation)
-        a, self._theta, self._silence = s_constants(weights)
-        self._taps = _float32(a.transpose(2, 3, 1, 0)).reshape(-1, len(a))
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         wide = np.pad(u, ((self._above, self._above), (self._beside, self._beside), (0, 0)))
@@ -167,20 +163,19 @@ class _PlainCells(_Cells):
         return out, [[partial(respond, start) for start in range(0, self.rows, block)]]
 
 
-class _SpectralCells(_Cells):
-    """S-cells by the discrete Fourier transform, (H, W, K') -> (rows, W', K)."""
+class _SpectralCells(_PlainCells):
+    """The same by the discrete Fourier transform."""
 
     @staticmethod
     def fits(spec: SSpec, weights: SWeights, rows: int) -> bool:
         """Whether it is the faster way, its weights are not too many, and its rounding is not heard."""
         planes, before = weights.reference.shape[:2]
         values = ((rows + 2 * spec.padding) // 2 + 1) * _TILE * before * 2 * planes
-        _, _, silence = s_constants(weights)
-        return bool(before >= _PLANES and values <= MAX_VALUES and silence.min() >= _LEAST_SILENCE)
+        fast = before >= _PLANES and values <= MAX_VALUES
+        return bool(fast and s_constants(weights)[2].min() >= _LEAST_SILENCE)
 
-    def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
-        super().__init__(spec, weights, rows, dilation)
-        self._cells, high = _TILE - self._kernel + 1, rows + 2 * spec.padding
+    def _keep(self, a: Floats, rows: int) -> None:
+        self._cells, high, (planes, before) = _TILE - self._kernel + 1, rows + 2 * self._above, a.shape[:2]
         down, across = _dft(high)[: high // 2 + 1], _dft(_TILE)  # the others are conjugates
         twice = np.where(2 * np.arange(len(down)) % high, 2, 1)[:, None] / high
         self._down = _float32(_parts(down[:, self._above : self._above + rows]).reshape(-1, rows))
@@ -189,14 +184,10 @@ class _SpectralCells(_Cells):
         back = _complex(across.conj().T[: self._cells] / _TILE).transpose(1, 0, 3, 2)
         self._back = _float32(back.reshape(2 * self._cells, -1))
         taps = np.einsum("fy,gx->fgyx", down[:, : self._kernel], across[:, : self._kernel])
-        a, self._theta, self._silence = s_constants(weights)
-        planes, before = a.shape[:2]
         a = a.transpose(2, 3, 1, 0).reshape(-1, before * planes)
         spectra = _float32(_parts(taps.reshape(-1, len(a))).reshape(-1, len(a))) @ a
         spectra = spectra.reshape(len(down), _TILE, 2, before, planes).transpose(0, 1, 3, 2, 4)
         self._weights = _float32(spectra.reshape(len(down), _TILE, before, 2 * planes))
-        self._block = max(1, 160 // planes)  # frequencies, and tiles, of a part of the work
-        self._tiles = max(1, 2**16 // (self.rows * self._cells * dilation * planes))
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         (high, w, before), planes, count = u.shape, len(self._silence), len(self._weights)
@@ -214,10 +205,12 @@ class _SpectralCells(_Cells):
         in_tiles = as_strided(spectra, shape, (f, part, x * step, x * step * cells, x, one))
         found = np.empty((count, 2, len(heard), cells, step * planes), np.float32)
         out = np.zeros((self.rows, tiles, cells * step, planes), np.float32)
+        block = max(1, 160 // planes)  # frequencies, and tiles, of a part of the work
+        some = max(1, 2**16 // (self.rows * cells * step * planes))
 
         def frequencies(start: int) -> None:
-            own = slice(start, min(start + self._block, count))
-            n, rows = length(own), len(heard) * step
+            own = slice(start, min(start + block, count))
+            n, rows = own.stop - start, len(heard) * step
             seen = in_tiles[own][:, :, :, heard].reshape(n, 2 * _TILE, -1)
             parts = (self._across @ seen).reshape(n, _TILE, 2 * rows, before)
             products = (parts @ self._weights[own]).reshape(n, _TILE, 2, rows, 2, planes)
@@ -228,21 +221,20 @@ class _SpectralCells(_Cells):
             found[own] = back.reshape(n, 2, cells, len(heard), -1).swapaxes(2, 3)
 
         def respond(start: int) -> None:
-            own = slice(start, start + self._tiles)
+            own = slice(start, start + some)
             e = self._up @ found.reshape(2 * count, len(heard), -1)[:, own].reshape(2 * count, -1)
             where = heard[own]
             out[:, where] = self._respond(e.reshape(self.rows, len(where), -1, planes), v[:, where])
 
-        first: list[Part] = [partial(frequencies, start) for start in range(0, count, self._block)]
-        then: list[Part] = [partial(respond, start) for start in range(0, len(heard), self._tiles)]
+        first: list[Part] = [partial(frequencies, start) for start in range(0, count, block)]
+        then: list[Part] = [partial(respond, start) for start in range(0, len(heard), some)]
         parts = [first, then] if len(heard) else [[], []]
         return out.reshape(self.rows, -1, planes)[:, :columns], parts
 
 
 def _dft(n: int) -> NDArray[np.complex128]:
-    """Return the matrix of the discrete Fourier transform of n numbers."""
-    transform: NDArray[np.complex128] = np.exp(-2j * np.pi / n * (np.outer(np.arange(n), np.arange(n)) % n))
-    return transform
+    """The matrix of the discrete Fourier transform of n numbers."""
+    return np.asarray(np.exp(-2j * np.pi / n * (np.outer(np.arange(n), np.arange(n)) % n)))
 
 
 def _parts(m: NDArray[np.complex128]) -> NDArray[np.float64]:
@@ -251,12 +243,8 @@ def _parts(m: NDArray[np.complex128]) -> NDArray[np.float64]:
 
 
 def _complex(m: NDArray[np.complex128]) -> NDArray[np.float64]:
-    """Return a matrix as one of real numbers, (M, N) -> (M, 2, 2, N): parts of what it gives, and takes."""
+    """A matrix as one of real numbers, (M, N) -> (M, 2, 2, N): parts of what it gives, and takes."""
     return np.stack([_parts(m.conj()), _parts(1j * m.conj())], axis=1)
-
-
-def _float32(m: NDArray[Any]) -> Floats:
-    return np.ascontiguousarray(m, dtype=np.float32)
 
 
 class _Head:
@@ -267,21 +255,12 @@ class _Head:
         self._biases, self._own, self._bias = head.biases, head.own, head.bias[:, None]
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
-        x = _float32(u.reshape(-1, u.shape[2]).T)  # (T, 2 K4)
-        for i, (taps, bias) in enumerate(zip(self._taps, self._biases, strict=True)):
+        x = _float32(u.reshape(-1, u.shape[2]).T)  # (T, 2 K4), not negative
+        for taps, bias in zip(self._taps, self._biases, strict=True):
             around = len(taps) // x.shape[1] // 2
-            wide = np.pad(np.maximum(x, 0) if i else x, ((around, around), (0, 0)))
+            wide = np.pad(np.maximum(x, 0), ((around, around), (0, 0)))
             x = as_strided(wide, (len(x), len(taps)), wide.strides).copy() @ taps + bias
         return self._own @ u[0] + self._bias + x.T, []
-
-
-def _u0(strip: NDArray[Any]) -> tuple[Floats, list[list[Part]]]:
-    return strip_u0(strip)[..., None], []
-
-
-def _strongest_and_mean(u: Floats) -> tuple[Floats, list[list[Part]]]:
-    """UC4: US4 (5, T, K4) -> (2, K4, T)."""
-    return np.stack([u.max(axis=0).T, u.mean(axis=0).T]), []
 
 
 class LineEngine:
@@ -299,18 +278,22 @@ class LineEngine:
         self._parallel = ParallelMap(threads)
         self.threads = self._parallel.threads
         digits, spec = model.digits, model.spec
-        self._stages: list[tuple[str, Layer]] = [("U0", _u0), ("UG", _Contrast(spec.contrast))]
+        stages: list[tuple[str, Layer]] = [
+            ("U0", lambda strip: (strip_u0(strip)[..., None], [])),
+            ("UG", _Contrast(spec.contrast)),
+        ]
         rows = spec.size("UG")
         for i, (s, weights) in enumerate(zip(spec.s, digits.s, strict=True)):
             way = _SpectralCells if _SpectralCells.fits(s, weights, rows) else _PlainCells
             cells = way(s, weights, rows, 2 if i == 3 else 1)
-            self._stages.append((f"US{i + 1}", cells))
+            stages.append((f"US{i + 1}", cells))
             if i < 3:
                 stride = 1 if i == 2 else spec.c[i].stride
-                c = _C(spec.c[i], digits.blurs[i], cells.rows, digits.psi, stride)
-                self._stages.append((f"UC{i + 1}", c))
+                stages.append((f"UC{i + 1}", _C(spec.c[i], digits.blurs[i], cells.rows, digits.psi, stride)))
                 rows = spec.size(f"UC{i + 1}")
-        self._stages += [("UC4", _strongest_and_mean), ("head", _Head(model.head))]
+        # the strongest and the mean of the rows of US4 (5, T, K4): (2, K4, T)
+        stages.append(("UC4", lambda u: (np.stack([u.max(axis=0).T, u.mean(axis=0).T]), [])))
+        self._stages: list[tuple[str, Layer]] = [*stages, ("head", _Head(model.head))]
 
     @property
     def where(self) -> str:
@@ -324,8 +307,7 @@ class LineEngine:
         """
         out = []
         for some in self._groups(strips):
-            for _, us in self._pass(some):
-                scores = us
+            ((_, scores),) = deque(self._pass(some), maxlen=1)
             logs = (log_likelihoods(z, self.model.temperature) for z in scores)
             out += [one[: columns(strip.shape[1])] for strip, one in zip(some, logs, strict=True)]
         return out
@@ -353,13 +335,12 @@ class LineEngine:
         return dict(zip([*spent, "total"], 1e3 * np.array(passes[2:]).T, strict=True))
 
     def _groups(self, strips: Sequence[NDArray[Any]]) -> Iterator[Sequence[NDArray[Any]]]:
-        """Strips that pass through the layers together: as many as maps of all fit in the cache."""
         size = max(_GROUP, self.threads)
         return (strips[first : first + size] for first in range(0, len(strips), size))
 
     def _pass(self, strips: Sequence[NDArray[Any]]) -> Iterator[tuple[str, list[Any]]]:
         """Yield what each layer responds to some strips."""
-        us = list(strips)
+        us: list[Any] = list(strips)
         with one_blas_thread():
             for name, layer in self._stages:
                 begun = self._parallel(layer, us)

@@ -24,20 +24,15 @@ from neocog.network.spec import INPUT_SIZE, NetworkSpec
 
 Counts = TypeVar("Counts", int, NDArray[np.int64])
 
-#: Characters by index; the blank comes after them.
-ALPHABET = "0123456789.,-/:+()=x*%# "
-#: Rows of a strip, and the columns that one may have.
-ROWS, NARROWEST, WIDEST = 48, 16, 700
-#: Strips are padded to multiples of this many columns.
-MULTIPLE = 32
+ALPHABET = "0123456789.,-/:+()=x*%# "  #: characters by index; the blank comes after them
+ROWS, NARROWEST, WIDEST = 48, 16, 700  #: rows of a strip, and the columns that one may have
+MULTIPLE = 32  #: strips are padded to multiples of this many columns
 #: Rows and columns of paper above and to the left of a strip in U0; one more goes below and to the right.
 MARGIN = (INPUT_SIZE - ROWS) // 2
-#: Columns of silence on both sides of UC3.
-BESIDE = 8
+BESIDE = 8  #: columns of silence on both sides of UC3
 FORMAT = "neocog lines 1"
 _HEAD = tuple(f"head.{name}" for name in ("own", "bias", "w1", "w2", "w3", "b1", "b2", "b3"))
-#: Planes of the head's layers: trained ones have 160.
-MAX_INNER = 4096
+MAX_INNER = 4096  #: planes of the head's layers: trained ones have 160
 #: What scores can reach, given the weights: far from the largest float32, so that all sums are finite.
 MAX_SCORE = 1e12
 
@@ -63,16 +58,15 @@ def strip_u0(strip: NDArray[Any]) -> NDArray[np.float32]:
     if strip.dtype != np.uint8 and not (strip.dtype.kind == "f" and np.isfinite(strip).all()):
         raise InputError(f"got a strip of {strip.dtype}, expected uint8 or finite floats, ink 1 on paper 0")
     u0 = np.zeros((INPUT_SIZE, padded(shape[1]) + 2 * MARGIN + 1), np.float32)
-    ink = u0[MARGIN : MARGIN + ROWS, MARGIN : MARGIN + shape[1]]
-    ink[...] = np.clip(strip / np.float32(255) if strip.dtype == np.uint8 else strip, 0, 1)
+    ink = strip / np.float32(255) if strip.dtype == np.uint8 else strip
+    u0[MARGIN : MARGIN + ROWS, MARGIN : MARGIN + shape[1]] = np.clip(ink, 0, 1)
     return u0
 
 
 def log_likelihoods(z: NDArray[Any], temperature: float) -> NDArray[Any]:
     """Return log softmax(z / temperature) over the n characters of each column, (n, T) -> (T, n)."""
     odds = (z.T - z.T.max(axis=1, keepdims=True)) / temperature
-    logs: NDArray[Any] = odds - np.log(np.exp(odds).sum(axis=1, keepdims=True))
-    return logs
+    return np.asarray(odds - np.log(np.exp(odds).sum(axis=1, keepdims=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +122,9 @@ class LineModel:
 
 def to_bytes(model: LineModel, *, precision: Precision = "fp32") -> bytes:
     """Return the model as the bytes of a safetensors file; the same model gives the same bytes."""
-    head = model.head
+    head, digits = model.head, replace(model.digits, card=model.card)
     tensors = dict(zip(_HEAD, (head.own, head.bias, *head.weights, *head.biases), strict=True))
     lines = {"alphabet": model.alphabet, "temperature": model.temperature}
-    digits = replace(model.digits, card=model.card)
     return files.to_bytes(digits, tensors, precision=precision, format=FORMAT, lines=lines)
 
 
@@ -163,17 +156,17 @@ def _finish(digits: Model, header: files.Header, tensors: files.Tensors) -> Line
     shapes = ((n, k4), (n,), (inner, 2 * k4, 5), (inner, inner, 5), (n, inner, 1), (inner,), (inner,), (n,))
     for name, tensor, shape in zip(_HEAD, found, shapes, strict=True):
         check_shape(tensor, shape, name)
+
+    def reach_of(w: NDArray[np.float32], b: NDArray[np.float32], most: float) -> float:
+        """The largest sum w x + b for |x| <= most."""
+        return float(np.abs(w).reshape(len(w), -1).sum(axis=1, dtype=float).max() * most + np.abs(b).max())
+
     # a response of US4 is at most 1, and rounded at most 1 / (1 - threshold), see reference.s_response
     first = reach = 1 / (1 - digits.s[3].threshold)
     for w, b in ((w1, b1), (w2, b2), (w3, b3)):
-        reach = _reach(w, b, reach)
-    reach += _reach(own, bias, first)
+        reach = reach_of(w, b, reach)
+    reach += reach_of(own, bias, first)
     if not reach <= MAX_SCORE:
         raise Refused(f"its scores may reach {reach:.3g}, expected at most {MAX_SCORE:g}")
     head, layers = Head(own, bias, (w1, w2, w3), (b1, b2, b3)), replace(digits, card={}, version="")
     return LineModel(layers, head, alphabet, temperature, digits.card, digits.version)
-
-
-def _reach(w: NDArray[np.float32], b: NDArray[np.float32], most: float) -> float:
-    """The largest sum w x + b for |x| <= most."""
-    return float(np.abs(w).reshape(len(w), -1).sum(axis=1, dtype=np.float64).max() * most + np.abs(b).max())

@@ -1,9 +1,9 @@
 """A learned network: reference vectors, spatial weights, thresholds, and its card.
 
-On disk a model is one safetensors file (no pickle): tensors ``US1.reference`` .. ``US4.reference``
-(K, K', kernel, kernel), ``US1.c`` .. ``US4.c`` (kernel, kernel), ``UC1.blur`` .. ``UC3.blur``
-(kernel-1, kernel-1), in fp16 or fp32, and ``US4.labels`` (K4,) int64. The metadata hold the preset, the
-scalars and the card as JSON.
+On disk a model is one safetensors file (no pickle): tensors ``US1.reference`` .. ``US4.reference`` (K, K',
+kernel, kernel), ``US1.c`` .. ``US4.c`` (kernel, kernel), ``UC1.blur`` .. ``UC3.blur`` (kernel-1, kernel-1),
+in fp16 or fp32, and ``US4.labels`` (K4,) int64. The metadata hold the preset, the scalars and the card as
+JSON.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import ModelError, UsageError
 from neocog.files import atomic_write
+from neocog.network.registry import find_model
 from neocog.network.spec import LABELS, REJECT, NetworkSpec, Psi, preset
 from neocog.text import printable, reason_of
 
@@ -29,14 +31,11 @@ T = TypeVar("T")
 
 _FORMAT = "neocog 1"
 _RULE = "strongest"  # how UC4 reads the planes of a label; files of other rules are not read
-#: Bytes of a file: the largest model that the published recipes make has 2.7e9.
-MAX_BYTES = 2**32
-#: Bytes of its header, the card among them: shipped ones have up to 28 480.
-MAX_HEADER = 2**20
-#: Lists and nested tables in the header: shipped ones have 5.
-MAX_DEPTH = 16
-#: Weights over space: the largest number of fp16, so that no sum of responses is
-#: infinite at any precision; learned ones stay below 20.
+MAX_BYTES = 2**32  #: of a file: the largest model that the published recipes make has 2.7e9
+MAX_HEADER = 2**20  #: bytes of its header, the card among them: shipped ones have up to 28 480
+MAX_DEPTH = 16  #: lists and nested tables in the header: shipped ones have 5
+#: Weights over space: the largest number of fp16, so that no sum of responses is infinite at any precision;
+#: learned ones stay below 20.
 MAX_WEIGHT = 65504.0
 #: Values of all layers' maps for one digit: shipped models have 303 000 at most, a plane of US4 for each of
 #: 55 000 digits makes 1.9 million.
@@ -60,6 +59,28 @@ class SWeights:
     c: NDArray[np.float32]  #: weights of the inhibition (kernel, kernel), not negative
     threshold: float  #: theta for recognition, in (0, 1)
     q: float  #: gain
+
+
+def s_constants(weights: SWeights, xp: ModuleType = np) -> tuple[Any, np.float32, Any]:
+    """Return what an S-layer computes with, all float32: a' (K, K', kernel, kernel), theta', s (K,).
+
+    Equation 1 as max(0, sum a' u - theta' v) / (v + s), with a' = a / (b (1 - theta)), theta' = theta / (1 -
+    theta) and s = 1 / (theta b): no 1 is added and taken off again, so nothing cancels that need not. A plane
+    whose reference vector is 0 stays silent: a' = 0, s very large.
+    """
+    theta = weights.threshold
+    x, c = xp.asarray(weights.reference), xp.asarray(weights.c)
+    step = max(1, min(256, 2**22 // x[0].size))  # 32 MB of float64
+    weight, parts = c.astype(np.float64), range(0, len(x), step)
+    squares = [(weight * x[i : i + step].astype(np.float64) ** 2).sum(axis=(1, 2, 3)) for i in parts]
+    norm = xp.sqrt(xp.concatenate(squares))  # |X|_c
+    heard = norm > 0
+    safe = xp.where(heard, norm, 1)
+    scale = xp.where(heard, 1 / ((1 - theta) * safe), 0).astype(np.float32)
+    silence = xp.where(heard, 1 / (theta * weights.q * safe), 1e30).astype(np.float32)
+    a = x * c
+    a *= scale[:, None, None, None]
+    return a, np.float32(theta / (1 - theta)), silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +113,7 @@ class Model:
     @property
     def planes(self) -> tuple[int, int, int]:
         """K2, K3, K4."""
-        k2, k3, k4 = (layer.reference.shape[0] for layer in self.s[1:])
+        k2, k3, k4 = (len(layer.reference) for layer in self.s[1:])
         return k2, k3, k4
 
     @property
@@ -105,6 +126,10 @@ class Model:
         return save_with(from_bytes, to_bytes(self, precision=precision), path)
 
 
+# --- files
+# -----------------------------------------------------------------------------------------------------
+
+
 def to_bytes(
     model: Model, tensors: Tensors | None = None, *, precision: Precision = "fp32", **more: Any
 ) -> bytes:
@@ -115,7 +140,9 @@ def to_bytes(
     from safetensors.numpy import save
 
     kind = np.float16 if precision == "fp16" else np.float32
-    rounded = {f"US{i}.reference": layer.reference for i, layer in enumerate(model.s, start=1)}
+    rounded: dict[str, NDArray[Any]] = {
+        f"US{i}.reference": s.reference for i, s in enumerate(model.s, start=1)
+    }
     exact: dict[str, NDArray[Any]] = {"US4.labels": model.labels.astype(np.int64)}
     exact |= {f"US{i}.c": layer.c for i, layer in enumerate(model.s, start=1)}
     exact |= {f"UC{i}.blur": blur for i, blur in enumerate(model.blurs, start=1)}
@@ -142,8 +169,7 @@ def to_bytes(
         words = json.dumps(header, sort_keys=True, allow_nan=False)
     except ValueError:
         raise ModelError(f"model {model.name}: its header or card has {_NO_NUMBER}") from None
-    contiguous = {name: np.ascontiguousarray(value) for name, value in exact.items()}
-    return save(contiguous, metadata={"neocog": words})
+    return save({name: np.ascontiguousarray(value) for name, value in exact.items()}, {"neocog": words})
 
 
 def save_with(read: Callable[..., T], data: bytes, path: str | Path) -> T:
@@ -169,8 +195,6 @@ def load_model(name_or_path: str | Path) -> Model:
 
 def load_with(read: Callable[..., T], name_or_path: str | Path) -> T:
     """Return what ``read(data, source=path)`` makes of a model's file; ModelError as :func:`load_model`."""
-    from neocog.network.registry import find_model
-
     path = find_model(name_or_path)
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -193,8 +217,27 @@ def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T]
     ModelError as :func:`load_model`, and where ``finish`` raises `Refused` or misses a part.
     """
     try:
-        header, tensors = _parse(data, form)
-        model = _build(header, tensors, _version(data, header))
+        header, tensors, version = _parsed(data, form)
+        weights = [
+            SWeights(
+                reference=tensor_of(tensors, f"US{i + 1}.reference", most=_LARGEST),
+                c=tensor_of(tensors, f"US{i + 1}.c"),
+                threshold=float(header["thresholds"][i]),
+                q=float(header["q"][i]),
+            )
+            for i in range(4)
+        ]
+        model = Model(
+            name=printable(str(header["name"]))[:_LONGEST_NAME],
+            spec=preset(header["preset"]),
+            s=cast("Any", tuple(weights)),
+            blurs=cast("Any", tuple(tensor_of(tensors, f"UC{i}.blur") for i in (1, 2, 3))),
+            labels=tensors["US4.labels"].astype(np.int64),
+            psi=header["psi"],
+            temperature=float(header["temperature"]),
+            card=header["card"],
+            version=version,
+        )
         _check(model)
         _check_card(model.card)
         return finish(model, header, tensors)
@@ -204,30 +247,8 @@ def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T]
         raise ModelError(f"model {source}: a part is missing or wrong ({error})") from None
 
 
-def _build(header: Header, tensors: Tensors, version: str) -> Model:
-    s = tuple(
-        SWeights(
-            reference=tensor_of(tensors, f"US{i + 1}.reference", most=_LARGEST),
-            c=tensor_of(tensors, f"US{i + 1}.c"),
-            threshold=float(header["thresholds"][i]),
-            q=float(header["q"][i]),
-        )
-        for i in range(4)
-    )
-    return Model(
-        name=printable(str(header["name"]))[:_LONGEST_NAME],
-        spec=preset(header["preset"]),
-        s=cast("Any", s),
-        blurs=cast("Any", tuple(tensor_of(tensors, f"UC{i}.blur") for i in (1, 2, 3))),
-        labels=tensors["US4.labels"].astype(np.int64),
-        psi=header["psi"],
-        temperature=float(header["temperature"]),
-        card=header["card"],
-        version=version,
-    )
-
-
-def _parse(data: bytes, form: str) -> tuple[Header, Tensors]:
+def _parsed(data: bytes, form: str) -> tuple[Header, Tensors, str]:
+    """The header, the tensors and the version: a digest of both but the card, which may be written anew."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -238,9 +259,8 @@ def _parse(data: bytes, form: str) -> tuple[Header, Tensors]:
         length = int.from_bytes(data[:8], "little")
         if min(length, len(data)) > MAX_HEADER:
             raise ValueError(f"a header of {length:,} bytes, at most {MAX_HEADER:,} are read")
-        tensors = load(data)
-        metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
-        header = header_json(metadata["neocog"])
+        tensors, entries = load(data), json.loads(data[8 : 8 + length])
+        header = header_json(entries.pop("__metadata__", {})["neocog"])
     except (SafetensorError, ValueError, TypeError, RecursionError) as error:
         raise Refused(f"cut short or not a model ({reason_of(error)}); {_WANTED}") from None
     except (KeyError, AttributeError):
@@ -252,42 +272,30 @@ def _parse(data: bytes, form: str) -> tuple[Header, Tensors]:
             f"decision rule {_cut(rule)} is no longer read, only {_RULE!r}; commit d840c1a is the last that "
             "reads pairs, triples and linear; train the model again"
         )
-    return header, tensors
+    known = {key: value for key, value in header.items() if key != "card"}
+    digest = hashlib.sha256(json.dumps([entries, known], sort_keys=True).encode())
+    digest.update(memoryview(data)[8 + length :])
+    return header, tensors, digest.hexdigest()[:8]
 
 
 def header_json(text: str) -> Any:
     """Parse JSON of a header; ValueError for NaN, infinity and more than MAX_DEPTH nested tables."""
-    value = json.loads(text, parse_float=_finite, parse_constant=_finite)
+
+    def finite(number: str) -> float:
+        if not math.isfinite(float(number)):
+            raise ValueError(f"{_NO_NUMBER}: {number[:20]}")
+        return float(number)
+
+    value = json.loads(text, parse_float=finite, parse_constant=finite)
     if _depth(value) > MAX_DEPTH:
         raise ValueError(f"a card of more than {MAX_DEPTH} nested tables")
     return value
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{_NO_NUMBER}: {text[:20]}")
-    return number
 
 
 def _depth(value: Any) -> int:
     """How many lists and tables of a JSON value lie within one another."""
     within = value.values() if isinstance(value, dict) else value
     return 1 + max(map(_depth, within), default=0) if isinstance(value, dict | list) else 0
-
-
-def _version(data: bytes, header: Header) -> str:
-    """What tells two models apart: the tensors and the header, but for the card.
-
-    A card may be written anew when a model is measured anew; the model stays the same.
-    """
-    length = int.from_bytes(data[:8], "little")
-    entries = json.loads(data[8 : 8 + length])
-    entries.pop("__metadata__")
-    known = {key: value for key, value in header.items() if key != "card"}
-    digest = hashlib.sha256(json.dumps([entries, known], sort_keys=True).encode())
-    digest.update(memoryview(data)[8 + length :])
-    return digest.hexdigest()[:8]
 
 
 def tensor_of(tensors: Tensors, name: str, *, most: float = MAX_WEIGHT) -> NDArray[np.float32]:
@@ -303,14 +311,16 @@ def tensor_of(tensors: Tensors, name: str, *, most: float = MAX_WEIGHT) -> NDArr
     return tensor
 
 
+def check_shape(array: NDArray[Any], wanted: tuple[int, ...], name: str) -> None:
+    if array.shape != wanted:
+        raise Refused(f"{name} has shape {array.shape}, expected {wanted}")
+
+
 def _check(model: Model) -> None:
     """Compare the tensors with the architecture."""
-    spec = model.spec
-    before = 2
+    spec, before = model.spec, 2
     for i, (layer, s) in enumerate(zip(model.s, spec.s, strict=True), start=1):
-        planes = layer.reference.shape[0] if layer.reference.ndim else 0
-        if i == 1:
-            planes = spec.orientations
+        planes = spec.orientations if i == 1 else len(layer.reference) if layer.reference.ndim else 0
         check_shape(layer.reference, (max(planes, 1), before, s.kernel, s.kernel), f"US{i}")
         check_shape(layer.c, (s.kernel, s.kernel), f"US{i}.c")
         if layer.reference.min() < 0 or layer.c.min() < 0:
@@ -320,9 +330,9 @@ def _check(model: Model) -> None:
         before = planes
     values = sum((layer.planes or 1) * layer.size**2 for layer in spec.layers(model.planes))
     if values > MAX_VALUES:
-        planes = "/".join(map(str, model.planes))
+        planes_of = "/".join(map(str, model.planes))
         most = f"at most {MAX_VALUES:,} are read"
-        raise Refused(f"{planes} planes give maps of {values:,} values a digit, {most}")
+        raise Refused(f"{planes_of} planes give maps of {values:,} values a digit, {most}")
     for i, (blur, c) in enumerate(zip(model.blurs, spec.c, strict=True), start=1):
         check_shape(blur, (c.kernel - 1, c.kernel - 1), f"UC{i}.blur")
     check_shape(model.labels, (model.planes[2],), "US4.labels")
@@ -334,41 +344,36 @@ def _check(model: Model) -> None:
         raise Refused(f"temperature {model.temperature}, expected above 0")
 
 
-def check_shape(array: NDArray[Any], wanted: tuple[int, ...], name: str) -> None:
-    if array.shape != wanted:
-        raise Refused(f"{name} has shape {array.shape}, expected {wanted}")
-
-
 def _check_card(card: Any) -> None:
     """See that what the readers of a card calculate with is there as numbers."""
+
+    def number(value: Any, low: float, high: float, what: str) -> None:
+        known = isinstance(value, int | float) and not isinstance(value, bool)
+        if not known or not low <= value <= high:
+            raise Refused(
+                f"the card's {what} {_cut(value)}, expected a number, {low:g} to {high:g}; {_NEW_CARD}"
+            )
+
+    def table(value: Any, name: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise Refused(f"the card's {name} is {_cut(value)}, expected a JSON object; {_NEW_CARD}")
+        return value
+
     if not isinstance(card, dict):
         raise Refused(f"the card is not a JSON object; {_NEW_CARD}")
     reading, rejection, learned = (
-        _table(card.get(name, {}), name) for name in ("reading", "rejection", "finetuning")
+        table(card.get(name, {}), name) for name in ("reading", "rejection", "finetuning")
     )
     for name, value in reading.items():
-        _number(value, (0.0, 1.0 if name == "min_p" else _LARGEST), f"the card's reading: {name}")
+        number(value, 0.0, 1.0 if name == "min_p" else _LARGEST, f"reading: {name}")
     rows = rejection.get("table", [])
     if not isinstance(rows, list):
         raise Refused(f"the card's rejection table has no rows; {_NEW_CARD}")
     for row in rows:
         for name in ("p", "error"):
-            value = _table(row, "rejection table's row").get(name)
-            _number(value, (0.0, 1.0), f"the card's rejection table: {name}")
+            number(table(row, "rejection table's row").get(name), 0.0, 1.0, f"rejection table: {name}")
     for name in {"marks", "lean"} & set(learned):
-        _number(learned[name], (-_LARGEST, _LARGEST), f"the card's finetuning: {name}")
-
-
-def _table(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise Refused(f"the card's {name} is {_cut(value)}, expected a JSON object; {_NEW_CARD}")
-    return value
-
-
-def _number(value: Any, ends: tuple[float, float], what: str) -> None:
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    if not known or not ends[0] <= value <= ends[1]:
-        raise Refused(f"{what} {_cut(value)}, expected a number, {ends[0]:g} to {ends[1]:g}; {_NEW_CARD}")
+        number(learned[name], -_LARGEST, _LARGEST, f"finetuning: {name}")
 
 
 def _cut(value: Any) -> str:

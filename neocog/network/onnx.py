@@ -11,15 +11,12 @@ from typing import Any
 import numpy as np
 
 from neocog.network.decision import planes_of_labels
-from neocog.network.fields import contrast_kernel, pooled
-from neocog.network.layers import s_constants
 from neocog.network.lines import BESIDE, MARGIN, MULTIPLE, ROWS, LineModel
-from neocog.network.model import Model
-from neocog.network.spec import REJECT
+from neocog.network.model import Model, s_constants
+from neocog.network.spec import REJECT, contrast_kernel, pooled
 from neocog.network.u0 import DIGIT_SIZE, enlarging_matrix
 
-#: Version of ONNX's operations that graphs are written in.
-OPSET = 13
+OPSET = 13  #: version of ONNX's operations that graphs are written in
 #: Type and sides of an input or output; a name stands for any size.
 Value = tuple[str, tuple[int | str, ...]]
 _TYPES = {"float32": 1, "uint8": 2, "int64": 7, "bool": 9}
@@ -38,15 +35,15 @@ class OnnxGraph:
         """Append an operation on names, or arrays, which become constants; return the name of its output."""
         out = out or f"n{len(self._nodes)}"
         names = [x if isinstance(x, str) else self.constant(x) for x in inputs]
-        node = b"".join(_text(1, name) for name in names) + _text(2, out) + _text(3, out) + _text(4, op)
+        node = b"".join(_field(1, name) for name in names) + _field(2, out) + _field(3, out) + _field(4, op)
         for name, value in attributes.items():
             if isinstance(value, str):
-                attribute = _text(4, value) + _integer(20, 3)
+                attribute = _field(4, value) + _field(20, 3)
             elif isinstance(value, int):
-                attribute = _integer(3, value) + _integer(20, 2)
+                attribute = _field(3, value) + _field(20, 2)
             else:
-                attribute = b"".join(_integer(8, one) for one in value) + _integer(20, 7)
-            node += _message(5, _text(1, name) + attribute)
+                attribute = b"".join(_field(8, one) for one in value) + _field(20, 7)
+            node += _field(5, _field(1, name) + attribute)
         self._nodes.append(node)
         return out
 
@@ -56,30 +53,32 @@ class OnnxGraph:
         if array.dtype == np.float64:
             array = array.astype(np.float32)
         name = name or f"c{len(self._constants)}"
-        dims = b"".join(_integer(1, side) for side in array.shape)
+        dims = b"".join(_field(1, side) for side in array.shape)
         data = array.astype(array.dtype.newbyteorder("<")).tobytes()
-        kind = _integer(2, _TYPES[array.dtype.name])
-        self._constants[name] = dims + kind + _text(8, name) + _message(9, data)
+        self._constants[name] = dims + _field(2, _TYPES[array.dtype.name]) + _field(8, name) + _field(9, data)
         return name
 
     def to_bytes(self, inputs: Mapping[str, Value], outputs: Mapping[str, Value], **facts: str) -> bytes:
         """Return the file; ``facts`` go into its metadata."""
-        graph = [_message(1, node) for node in self._nodes] + [_text(2, self._name)]
-        graph += [_message(5, constant) for constant in self._constants.values()]
-        for field, values in ((11, inputs), (12, outputs)):
+        graph = [_field(1, node) for node in self._nodes] + [_field(2, self._name)]
+        graph += [_field(5, constant) for constant in self._constants.values()]
+        for number, values in ((11, inputs), (12, outputs)):
             for name, (dtype, shape) in values.items():
-                sides = (_integer(1, side) if isinstance(side, int) else _text(2, side) for side in shape)
-                shape_of = _message(2, b"".join(_message(1, side) for side in sides))
-                tensor = _message(1, _integer(1, _TYPES[dtype]) + shape_of)
-                graph.append(_message(field, _text(1, name) + _message(2, tensor)))
-        told = [_message(14, _text(1, name) + _text(2, fact)) for name, fact in facts.items()]
-        opset = _message(8, _text(1, "") + _integer(2, OPSET))
-        version = _integer(1, 8) + _text(2, "neocog")  # of the format, and who wrote it
-        return b"".join([version, opset, _message(7, b"".join(graph)), *told])
+                sides = (_field(1, _field(1 if isinstance(side, int) else 2, side)) for side in shape)
+                tensor = _field(1, _field(1, _TYPES[dtype]) + _field(2, b"".join(sides)))
+                graph.append(_field(number, _field(1, name) + _field(2, tensor)))
+        told = [_field(14, _field(1, name) + _field(2, fact)) for name, fact in facts.items()]
+        opset = _field(8, _field(1, "") + _field(2, OPSET))
+        version = _field(1, 8) + _field(2, "neocog")  # of the format, and who wrote it
+        return b"".join([version, opset, _field(7, b"".join(graph)), *told])
 
 
-def _integer(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value % 2**64)
+def _field(number: int, value: int | str | bytes) -> bytes:
+    """A field of a message: an integer, or a text or another message after its length."""
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value % 2**64)
+    content = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
 def _varint(value: int) -> bytes:
@@ -87,16 +86,7 @@ def _varint(value: int) -> bytes:
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _message(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _text(field: int, value: str) -> bytes:
-    return _message(field, value.encode())
+    return bytes([*out, value])
 
 
 def model_to_onnx(model: Model, *, maps: bool = False) -> bytes:
@@ -163,41 +153,35 @@ def lines_to_onnx(model: LineModel, *, maps: bool = False) -> bytes:
 
 def _layers(graph: OnnxGraph, u0: str, model: Model, *, dense: bool) -> str:
     """The layers of U0 (B, 65, W) up to US4; ``dense`` as along a strip."""
-    u = graph.add("Unsqueeze", u0, np.array([1]), out="U0")
     ug, a = model.spec.contrast, contrast_kernel(model.spec.contrast)
+    u = graph.add("Unsqueeze", u0, np.array([1]), out="U0")
     y = graph.add("Conv", u, np.stack([a, -a])[:, None], pads=[ug.padding] * 4)
-    heard = graph.add("Greater", y, np.float32(ug.silence))
-    u = graph.add("Where", heard, y, np.float32(0), out="UG")
-    for i in range(4):
-        u = _s_layer(graph, u, model, i, dense=dense and i == 3)
-        if i < 3:
-            u = _c_layer(graph, u, model, i, across=1 if dense and i == 2 else model.spec.c[i].stride)
+    u = graph.add("Where", graph.add("Greater", y, np.float32(ug.silence)), y, np.float32(0), out="UG")
+    for i, weights in enumerate(model.s):
+        # max(0, sum a' u - theta' v) / (v + s)
+        last, padding = dense and i == 3, model.spec.s[i].padding
+        pads, dilations = [padding, padding + BESIDE * last] * 2, [1, 1 + last]
+        a, theta, silence = s_constants(weights)
+        excitation = graph.add("Conv", u, a, pads=pads, dilations=dilations)
+        energy = graph.add("ReduceSum", graph.add("Mul", u, u), np.array([1]))
+        v = graph.add(
+            "Sqrt", graph.add("Conv", energy, weights.c[None, None], pads=pads, dilations=dilations)
+        )
+        above = graph.add("Relu", graph.add("Sub", excitation, graph.add("Mul", v, theta)))
+        u = graph.add("Div", above, graph.add("Add", v, silence[None, :, None, None]), out=f"US{i + 1}")
+        if i == 3:
+            break
+        # blur and pooling as one depthwise convolution, then psi
+        spec, planes = model.spec.c[i], len(a)
+        a = np.broadcast_to(pooled(model.blurs[i].astype(np.float64)), (planes, 1, spec.kernel, spec.kernel))
+        strides = [spec.stride, 1 if dense and i == 2 else spec.stride]
+        y = graph.add("Relu", graph.add("Conv", u, a, pads=[spec.padding] * 4, strides=strides, group=planes))
+        to = f"UC{i + 1}"
+        if model.psi == "sqrt":
+            u = graph.add("Sqrt", y, out=to)
+        else:
+            u = graph.add("Div", y, graph.add("Add", y, np.float32(1)), out=to)
     return u
-
-
-def _s_layer(graph: OnnxGraph, u: str, model: Model, stage: int, *, dense: bool) -> str:
-    """An S-layer, max(0, sum a' u - theta' v) / (v + s), see :func:`neocog.network.layers.s_constants`."""
-    weights, padding = model.s[stage], model.spec.s[stage].padding
-    pads, dilations = [padding, padding + BESIDE * dense] * 2, [1, 1 + dense]
-    a, theta, silence = s_constants(weights)
-    excitation = graph.add("Conv", u, a, pads=pads, dilations=dilations)
-    energy = graph.add("ReduceSum", graph.add("Mul", u, u), np.array([1]))
-    square = graph.add("Conv", energy, weights.c[None, None], pads=pads, dilations=dilations)
-    v = graph.add("Sqrt", square)
-    above = graph.add("Sub", excitation, graph.add("Mul", v, theta))
-    floor = graph.add("Add", v, silence[None, :, None, None])
-    return graph.add("Div", graph.add("Relu", above), floor, out=f"US{stage + 1}")
-
-
-def _c_layer(graph: OnnxGraph, u: str, model: Model, stage: int, *, across: int) -> str:
-    """A C-layer: blur and pooling as one depthwise convolution of stride 2, or ``across``, then psi."""
-    spec, name, planes = model.spec.c[stage], f"UC{stage + 1}", len(model.s[stage].reference)
-    a = np.broadcast_to(pooled(model.blurs[stage].astype(np.float64)), (planes, 1, spec.kernel, spec.kernel))
-    strides, pads = [spec.stride, across], [spec.padding] * 4
-    y = graph.add("Relu", graph.add("Conv", u, a, pads=pads, strides=strides, group=planes))
-    if model.psi == "sqrt":
-        return graph.add("Sqrt", y, out=name)
-    return graph.add("Div", y, graph.add("Add", y, np.float32(1)), out=name)
 
 
 def _answers(graph: OnnxGraph, us4: str, model: Model) -> None:

@@ -17,9 +17,7 @@ Result = TypeVar("Result")
 
 def cores() -> int:
     """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class ParallelMap:
@@ -34,8 +32,8 @@ class ParallelMap:
     def __call__(self, function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
         """Apply a function to the parts, several at once; call it within :func:`one_blas_thread`.
 
-        The calling thread works as well and waits for no helper that has not begun: on a busy
-        machine it may do everything itself.
+        The calling thread works as well and waits for no helper that has not begun: on a busy machine it may
+        do everything itself.
         """
         if self._pool is None or len(parts) == 1:
             return [function(part) for part in parts]
@@ -64,7 +62,6 @@ class ParallelMap:
 
 #: One part after another, on the calling thread.
 SEQUENTIAL = ParallelMap(1)
-
 
 _lock = threading.Lock()
 _users = 0  # blocks within `one_blas_thread`

@@ -1,8 +1,8 @@
 """The equations of the ten layers in NumPy float64, one function each: the specification.
 
-Obvious rather than fast; everything else in neocog is compared with these functions. Maps have
-shape (B, K, H, W): batch, cell-planes, rows, columns. Correlation, not convolution: kernels are
-not flipped. Equation numbers are those of Fukushima (2003) and Ikeda et al. (2011).
+Obvious rather than fast; everything else in neocog is compared with these functions. Maps have shape (B, K,
+H, W): batch, cell-planes, rows, columns. Correlation, not convolution: kernels are not flipped. Equation
+numbers are those of Fukushima (2003) and Ikeda et al. (2011).
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
-from neocog.network.fields import contrast_kernel
 from neocog.network.lines import BESIDE, LineModel, strip_u0
 from neocog.network.model import Model
-from neocog.network.spec import LABELS, REJECT, ContrastSpec, Psi
+from neocog.network.spec import LABELS, REJECT, ContrastSpec, Psi, contrast_kernel
 from neocog.network.u0 import check_u0
 
 Maps = NDArray[np.float64]
@@ -33,15 +32,14 @@ def windows(
     """
     padded = np.pad(u, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
     view = sliding_window_view(padded, (kernel, dilation * (kernel - 1) + 1), axis=(2, 3))
-    seen: Maps = view[:, :, ::stride, :: across or stride, :, ::dilation]
-    return seen
+    return np.asarray(view[:, :, ::stride, :: across or stride, :, ::dilation])
 
 
 def contrast(u0: ArrayLike, spec: ContrastSpec) -> Maps:
     """UG: on-centre and off-centre cells, (B, 65, 65) -> (B, 2, 71, 71).
 
-    y(n) = sum_nu a_G(nu) u_0(n + nu); on-plane max(y, 0), off-plane max(-y, 0); |y| <= 1e-4
-    counts as silence.
+    y(n) = sum_nu a_G(nu) u_0(n + nu); on-plane max(y, 0), off-plane max(-y, 0); |y| <= 1e-4 counts as
+    silence.
     """
     u = np.asarray(u0, dtype=np.float64)[:, None]
     y = np.einsum("bkhwij,ij->bhw", windows(u, spec.kernel, spec.padding), contrast_kernel(spec))
@@ -55,9 +53,9 @@ def inhibition(u: Maps, c: Maps, padding: int, dilation: int = 1) -> Maps:
     The planes are summed first, which is exact: the same c serves every plane (Ikeda eq. 2).
     """
     energy = (u**2).sum(axis=1, keepdims=True)
-    seen = windows(energy, c.shape[0], padding, dilation=dilation)
-    v: Maps = np.sqrt(np.einsum("bkhwij,ij->bhw", seen, c))
-    return v
+    return np.asarray(
+        np.sqrt(np.einsum("bkhwij,ij->bhw", windows(energy, len(c), padding, dilation=dilation), c))
+    )
 
 
 def excitatory_weights(reference: Maps, c: Maps, q: float) -> Maps:
@@ -67,8 +65,7 @@ def excitatory_weights(reference: Maps, c: Maps, q: float) -> Maps:
 
 def inhibitory_weights(reference: Maps, c: Maps, q: float) -> Maps:
     """b(k) = q |X_k|_c, |X|_c = sqrt(sum_kappa sum_nu c(nu) X(nu, kappa)^2); shape (K,)."""
-    b: Maps = q * np.sqrt((c * reference**2).sum(axis=(1, 2, 3)))
-    return b
+    return np.asarray(q * np.sqrt((c * reference**2).sum(axis=(1, 2, 3))))
 
 
 def s_response(
@@ -76,25 +73,20 @@ def s_response(
 ) -> Maps:
     """S-cells (Ikeda eq. 1): (B, K', H, W) -> (B, K, H', W'); ``dilation`` as :func:`windows`.
 
-    u_S(n,k) = theta/(1-theta) max(0, (1 + sum a u) / (1 + theta b v) - 1); for strong inputs this
-    is (s - theta)+ / (1 - theta), s the cosine between window and X in the c-weighted metric;
-    the "1 +" keeps cells quiet where the input is nearly silent.
+    u_S(n,k) = theta/(1-theta) max(0, (1 + sum a u) / (1 + theta b v) - 1); for strong inputs this is (s -
+    theta)+ / (1 - theta), s the cosine between window and X in the c-weighted metric; the "1 +" keeps cells
+    quiet where the input is nearly silent.
     """
-    kernel = c.shape[0]
     a = excitatory_weights(reference, c, q)
     b = inhibitory_weights(reference, c, q)[:, None, None]
-    seen = windows(u, kernel, padding, dilation=dilation)
-    e = np.einsum("bkhwij,mkij->bmhw", seen, a, optimize=True)
+    e = np.einsum("bkhwij,mkij->bmhw", windows(u, len(c), padding, dilation=dilation), a, optimize=True)
     v = inhibition(u, c, padding, dilation)[:, None]
-    ratio = (1 + e) / (1 + threshold * b * v)
-    response: Maps = threshold / (1 - threshold) * np.maximum(ratio - 1, 0)
-    return response
+    return np.asarray(threshold / (1 - threshold) * np.maximum((1 + e) / (1 + threshold * b * v) - 1, 0))
 
 
 def psi(x: Maps, kind: Psi) -> Maps:
     """Saturation of the C-cells: sqrt(x) or x / (1 + x), for x >= 0."""
-    out: Maps = np.sqrt(x) if kind == "sqrt" else x / (1 + x)
-    return out
+    return np.asarray(np.sqrt(x) if kind == "sqrt" else x / (1 + x))
 
 
 def c_response(u: Maps, blur: Maps, *, padding: int, kind: Psi, across: int = 2) -> Maps:
@@ -103,9 +95,8 @@ def c_response(u: Maps, blur: Maps, *, padding: int, kind: Psi, across: int = 2)
     Written as what it is: a blur of every plane, the average of 2x2 blurred cells, psi. ``across`` is the
     stride over columns.
     """
-    blurred = np.einsum("bkhwij,ij->bkhw", windows(u, blur.shape[0], padding), blur)
-    pooled = windows(blurred, 2, 0, 2, across=across).mean(axis=(4, 5))
-    return psi(np.maximum(pooled, 0), kind)
+    blurred = np.einsum("bkhwij,ij->bkhw", windows(u, len(blur), padding), blur)
+    return psi(np.maximum(windows(blurred, 2, 0, 2, across=across).mean(axis=(4, 5)), 0), kind)
 
 
 def strongest_of_label(us4: Maps, labels: NDArray[np.int64]) -> Maps:
@@ -117,6 +108,35 @@ def strongest_of_label(us4: Maps, labels: NDArray[np.int64]) -> Maps:
     for label in np.unique(labels):
         out[:, label] = us4[:, labels == label].max(axis=(1, 2, 3))
     return out
+
+
+def layer(name: str, u: Maps, model: Model, *, dense: bool = False) -> Maps:
+    """One of UG .. US4 from the layer before, (B, K', H, W) -> (B, K, H', W').
+
+    ``dense`` as along a strip: UC3 has a cell at every fourth column of U0, of which US4 sees every second,
+    as an isolated digit's, and silence beside them.
+    """
+    if name == "UG":
+        return contrast(u[:, 0], model.spec.contrast)
+    stage = int(name[2]) - 1
+    if name.startswith("UC"):
+        c, across = model.spec.c[stage], 1 if dense and stage == 2 else 2
+        blur = model.blurs[stage].astype(np.float64)
+        return c_response(u, blur, padding=c.padding, kind=model.psi, across=across)
+    s, own, last = model.spec.s[stage], model.s[stage], dense and stage == 3
+    if last:
+        u = np.pad(u, ((0, 0), (0, 0), (0, 0), (BESIDE, BESIDE)))
+    x, weights = own.reference.astype(np.float64), own.c.astype(np.float64)
+    return s_response(
+        u, x, weights, threshold=own.threshold, q=own.q, padding=s.padding, dilation=2 if last else 1
+    )
+
+
+def _layers(u0: Maps, model: Model, *, dense: bool) -> dict[str, Maps]:
+    maps = {"U0": u0[:, None]}
+    for before, name in pairwise(LAYERS):
+        maps[name] = layer(name, maps[before], model, dense=dense)
+    return maps
 
 
 def respond(u0: ArrayLike, model: Model) -> Mapping[str, Maps]:
@@ -136,8 +156,8 @@ def respond_line(strip: NDArray[Any], model: LineModel) -> Mapping[str, Maps]:
     """Every layer's map of a strip (48, w) by name, in float64, none with a batch's axis.
 
     ``"U0" (1, 65, W + 17), "UG", .. "US4" (K4, 5, T), "UC4" (2, K4, T), "Z" (n, T)``, W = padded(w) and T = W
-    / 4 + 13; the first columns(w) count. UC3 has a cell at every fourth column of U0, of which US4 sees every
-    second: as an isolated digit's. UC4 is the strongest and the mean of the rows. InputError as `strip_u0`.
+    / 4 + 13; the first columns(w) count. UC4 is the strongest and the mean of the rows. InputError as
+    `strip_u0`.
     """
     u0 = strip_u0(strip).astype(np.float64)
     maps = {name: u[0] for name, u in _layers(u0[None], model.digits, dense=True).items()}
@@ -147,48 +167,15 @@ def respond_line(strip: NDArray[Any], model: LineModel) -> Mapping[str, Maps]:
 
 
 def head_of(uc4: Maps, model: LineModel) -> Maps:
-    """Z, what the head makes of UC4 along a strip: (2, K4, T) -> (n, T)."""
+    """Z, what the head makes of UC4 along a strip, (2, K4, T) -> (n, T)."""
     head, x = model.head, uc4.reshape(-1, uc4.shape[2])
     for w, b in zip(head.weights, head.biases, strict=True):
         x = convolution(np.maximum(x, 0), w, b)  # UC4 is not negative
-    z: Maps = head.own.astype(np.float64) @ uc4[0] + head.bias[:, None] + x
-    return z
+    return np.asarray(head.own.astype(np.float64) @ uc4[0] + head.bias[:, None] + x)
 
 
 def convolution(x: Maps, w: NDArray[Any], b: NDArray[Any]) -> Maps:
     """z(o, t) = b(o) + sum_i sum_nu w(o, i, nu) x(i, t + nu), zeros at the ends: (I, T) -> (O, T)."""
     around = w.shape[2] // 2
     seen = sliding_window_view(np.pad(x, ((0, 0), (around, around))), w.shape[2], axis=1)
-    z: Maps = np.einsum("itj,oij->ot", seen, w.astype(np.float64), optimize=True) + b[:, None]
-    return z
-
-
-def _layers(u0: Maps, model: Model, *, dense: bool) -> dict[str, Maps]:
-    """The maps of U0 (B, 65, W) .. US4; ``dense`` as along a strip."""
-    maps = {"U0": u0[:, None]}
-    for before, name in pairwise(LAYERS):
-        maps[name] = layer(name, maps[before], model, dense=dense)
-    return maps
-
-
-def layer(name: str, u: Maps, model: Model, *, dense: bool = False) -> Maps:
-    """One of UG .. US4 from the layer before, (B, K', H, W) -> (B, K, H', W'); ``dense`` as along a strip."""
-    spec = model.spec
-    if name == "UG":
-        return contrast(u[:, 0], spec.contrast)
-    stage = int(name[2]) - 1
-    last = dense and stage == 3
-    if name.startswith("US"):
-        s, own = spec.s[stage], model.s[stage]
-        return s_response(
-            np.pad(u, ((0, 0), (0, 0), (0, 0), (BESIDE, BESIDE))) if last else u,
-            own.reference.astype(np.float64),
-            own.c.astype(np.float64),
-            threshold=own.threshold,
-            q=own.q,
-            padding=s.padding,
-            dilation=2 if last else 1,
-        )
-    blur, c = model.blurs[stage].astype(np.float64), spec.c[stage]
-    across = 1 if dense and stage == 2 else c.stride
-    return c_response(u, blur, padding=c.padding, kind=model.psi, across=across)
+    return np.asarray(np.einsum("itj,oij->ot", seen, w.astype(np.float64), optimize=True) + b[:, None])

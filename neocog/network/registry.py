@@ -1,23 +1,21 @@
 """Where models lie and what they are called.
 
-In a checkout they lie in ``models/`` beside the package, in an installed wheel in
-``neocog/_models``. A name is a file there; anything with a suffix or a slash is a path. The file
-``SHA256SUMS`` beside them holds their digests, in the form of the program ``sha256sum``.
+In a checkout they lie in ``models/`` beside the package, in an installed wheel in ``neocog/_models``. A name
+is a file there; anything with a suffix or a slash is a path. The file ``SHA256SUMS`` beside them holds their
+digests, in the form of the program ``sha256sum``.
 """
 
 import hashlib
 import json
 import os
+from difflib import get_close_matches
 from pathlib import Path
 
 from neocog.errors import ModelError
 
-#: The model that is used when none is named.
-DEFAULT = "neocog"
-#: The model that reads whole lines, where none is named.
-LINES = "neocog-lines"
-#: The network that finds the digits of a page; it lies beside the models, and is none.
-FINDER = "finder"
+DEFAULT = "neocog"  #: the model that is used when none is named
+LINES = "neocog-lines"  #: the model that reads whole lines, where none is named
+FINDER = "finder"  #: the network that finds the digits of a page; it lies beside the models, and is none
 SUFFIX = ".safetensors"
 SUMS = "SHA256SUMS"
 
@@ -30,14 +28,14 @@ def models_dir() -> Path:
     return installed if installed.is_dir() else _PACKAGE.parent / "models"
 
 
-def list_models() -> list[Path]:
-    """Return the files of the shipped models that recognise digits, sorted by name."""
-    return [path for path in list_files() if kind_of(path) == "digits"]
-
-
 def list_files() -> list[Path]:
     """Return the files of the shipped models and the finder, sorted by name."""
     return sorted(models_dir().glob(f"*{SUFFIX}"))
+
+
+def list_models() -> list[Path]:
+    """Return the files of the shipped models that recognise digits, sorted by name."""
+    return [path for path in list_files() if kind_of(path) == "digits"]
 
 
 def kind_of(path: Path) -> str:
@@ -76,22 +74,16 @@ def check_digest(path: Path) -> bool:
 
 def find_model(name_or_path: str | Path) -> Path:
     """Return the file of a model given by name or path; ModelError if there is none."""
-    text = str(name_or_path)
-    path = Path(text)
+    text, path = str(name_or_path), Path(name_or_path)
+    known = [file.stem for file in list_files()]
+    names = ", ".join(name for name in known if name != FINDER) or "none"
     if isinstance(name_or_path, Path) or path.suffix or len(path.parts) != 1:
         if not os.path.isfile(path):  # Path.is_file raises on names that no file can have
             what = "a folder" if os.path.isdir(path) else "no such file"
-            raise ModelError(f"model {text}: {what}, expected a {SUFFIX} file or one of {_names()}")
+            raise ModelError(f"model {text}: {what}, expected a {SUFFIX} file or one of {names}")
         return path
-    found = models_dir() / f"{text}{SUFFIX}"
-    if not found.is_file():
-        from difflib import get_close_matches
-
-        close = get_close_matches(text, [path.stem for path in list_files()], 1)
+    if text not in known:
+        close = get_close_matches(text, known, 1)
         meant = f"did you mean {close[0]!r}? " if close else ""
-        raise ModelError(f"no model named {text!r}; {meant}there are {_names()}, or give a file's path")
-    return found
-
-
-def _names() -> str:
-    return ", ".join(path.stem for path in list_files() if path.stem != FINDER) or "none"
+        raise ModelError(f"no model named {text!r}; {meant}there are {names}, or give a file's path")
+    return models_dir() / f"{text}{SUFFIX}"

@@ -1,35 +1,32 @@
-"""The ten layers, stated once; every engine, learner and exporter reads them from here.
+"""The ten layers and their spatial weights, stated once: engines, learners and exporters read them from here.
 
-Sources: Ikeda, Miyamoto, Ino, Hagihara (2011), Table 2, for the geometry; Fukushima (2003),
-*Neocognitron for handwritten digit recognition*, Neurocomputing 51:161-180, for the constants.
+Sources: Ikeda, Miyamoto, Ino, Hagihara (2011), Table 2, for the geometry; Fukushima (2003), *Neocognitron for
+handwritten digit recognition*, Neurocomputing 51:161-180, for the constants.
 
-A *preset* is an architecture (sizes, spatial weights, thresholds before learning); a *model* is
-what a network of that architecture has learned (see :mod:`neocog.network.model`).
+A *preset* is an architecture (sizes, spatial weights, thresholds before learning); a *model* is what a
+network of that architecture has learned (see :mod:`neocog.network.model`).
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 
 Psi = Literal["sqrt", "ratio"]
+Weights = NDArray[np.float64]
 
-#: Rows and columns of the input layer U0.
-INPUT_SIZE = 65
-#: Digits that UC4 tells apart.
-LABELS = 10
-#: Label of planes of US4 that respond to what is no digit; a model may have none.
-REJECT = LABELS
+INPUT_SIZE = 65  #: rows and columns of the input layer U0
+LABELS = 10  #: digits that UC4 tells apart
+REJECT = LABELS  #: label of planes of US4 that respond to what is no digit; a model may have none
 
 
 @dataclass(frozen=True, slots=True)
 class Bell:
-    """A radial weight gamma^(r^2/scale^2) for r <= radius, else 0; r in cells of the layer before.
-
-    Every bell of the published network has this form; a Gaussian of standard deviation s is
-    ``Bell(math.exp(-0.5), s)``.
-    """
+    """A radial weight gamma^(r^2/scale^2) for r <= radius, else 0; r in cells of the layer before."""
 
     gamma: float
     scale: float
@@ -55,40 +52,33 @@ class ContrastSpec:
     radius: float = 3.3
     centre_radius: float = 1.5
     gamma: float = 0.05
-    #: Responses of at most this size count as silence.
-    silence: float = 1e-4
+    silence: float = 1e-4  #: responses of at most this size count as silence
 
 
 @dataclass(frozen=True, slots=True)
 class SSpec:
-    """One layer of S-cells.
-
-    ``c`` weighs the inhibition v; ``threshold`` is the one used for recognition and
-    ``learning_threshold`` the one its planes are born with (None where nothing competes).
-    """
+    """One layer of S-cells."""
 
     kernel: int
     padding: int
-    c: Bell
-    threshold: float
-    learning_threshold: float | None = None
-    #: Gain of excitation and inhibition, a = q c X and b = q |X|_c.
-    q: float = 100.0
+    c: Bell  #: weighs the inhibition v
+    threshold: float  #: for recognition
+    learning_threshold: float | None = None  #: that its planes are born with; None where nothing competes
+    q: float = 100.0  #: gain of excitation and inhibition, a = q c X and b = q |X|_c
 
 
 @dataclass(frozen=True, slots=True)
 class CSpec:
     """One layer of C-cells: a (kernel-1)-wide blur, 2x2 average pooling, the saturation psi.
 
-    ``centre`` is the bell of the positive weights a_C. With ``surround`` (cells) the published inhibitory
-    surround of Fukushima 2003 is added. With ``blur`` the bell is the blur itself (sum 1) and a_C follows
-    from it; otherwise a_C is ``gain`` times the bell and the blur is its exact quotient by the box.
+    With ``blur`` the bell is the blur itself (sum 1), and the weights a_C follow from it; else the positive
+    ones are ``gain`` times the bell, and the blur is the exact quotient of a_C by the box.
     """
 
     kernel: int
     padding: int
-    centre: Bell
-    surround: float | None = None
+    centre: Bell  #: of the positive weights a_C
+    surround: float | None = None  #: radius (cells) of the inhibitory surround of Fukushima 2003
     gain: float = 4.0
     blur: bool = False
     stride: int = 2
@@ -112,8 +102,7 @@ class NetworkSpec:
     name: str  #: of the preset
     contrast: ContrastSpec  #: UG
     s: tuple[SSpec, SSpec, SSpec, SSpec]  #: US1 .. US4
-    #: UC1 .. UC3; UC4 takes the strongest plane of each label and has no weights
-    c: tuple[CSpec, CSpec, CSpec]
+    c: tuple[CSpec, CSpec, CSpec]  #: UC1 .. UC3; UC4, the strongest plane of each label, has no weights
     psi: Psi  #: saturation of the C-cells: sqrt(x) (Fukushima 2010) or x/(1+x) (2003)
     orientations: int = 16  #: planes of US1
 
@@ -121,86 +110,70 @@ class NetworkSpec:
         self, planes: tuple[int | None, int | None, int | None] = (None,) * 3
     ) -> tuple[LayerShape, ...]:
         """Return the ten layers in order; ``planes`` are K2, K3, K4 where they are known."""
-        g = self.contrast
+        g, every = self.contrast, (self.orientations, *planes)
         size = INPUT_SIZE + 2 * g.padding - g.kernel + 1
         rows = [
             LayerShape("U0", 1, INPUT_SIZE, None, 0, 1),
             LayerShape("UG", 2, size, g.kernel, g.padding, 1),
         ]
-        for stage in range(4):
-            s = self.s[stage]
-            k = self.orientations if stage == 0 else planes[stage - 1]
+        for stage, (s, k) in enumerate(zip(self.s, every, strict=True), start=1):
             size = size + 2 * s.padding - s.kernel + 1
-            rows.append(LayerShape(f"US{stage + 1}", k, size, s.kernel, s.padding, 1))
-            if stage == 3:
-                rows.append(LayerShape("UC4", LABELS, 1, size, 0, 1))
-                break
-            c = self.c[stage]
-            size = (size + 2 * c.padding - c.kernel) // c.stride + 1
-            rows.append(LayerShape(f"UC{stage + 1}", k, size, c.kernel, c.padding, c.stride))
-        return tuple(rows)
+            rows.append(LayerShape(f"US{stage}", k, size, s.kernel, s.padding, 1))
+            if stage < 4:
+                c = self.c[stage - 1]
+                size = (size + 2 * c.padding - c.kernel) // c.stride + 1
+                rows.append(LayerShape(f"UC{stage}", k, size, c.kernel, c.padding, c.stride))
+        return (*rows, LayerShape("UC4", LABELS, 1, size, 0, 1))
 
     def size(self, layer: str) -> int:
         """Return the rows (and columns) of a layer by name, e.g. ``"UC2"``."""
         return next(row.size for row in self.layers() if row.name == layer)
 
 
-def _fukushima2003() -> NetworkSpec:
-    """Constants of Fukushima 2003 (Table of parameters); C1 and C2 have inhibitory surrounds."""
-    return NetworkSpec(
-        name="fukushima2003",
-        contrast=ContrastSpec(),
-        s=(
-            SSpec(6, 1, Bell.disc(0.7, 3.4), threshold=0.55),
-            SSpec(6, 3, Bell.disc(0.7, 3.4), threshold=0.51, learning_threshold=0.66),
-            SSpec(6, 3, Bell.disc(0.7, 3.4), threshold=0.58, learning_threshold=0.67),
-            SSpec(9, 0, Bell.disc(0.6, 4.9), threshold=0.30, learning_threshold=0.30),
-        ),
-        c=(
-            CSpec(18, 11, Bell.disc(0.7, 3.4), surround=9.4),
-            CSpec(14, 8, Bell.disc(0.7, 3.4), surround=7.4),
-            CSpec(8, 5, Bell.disc(0.7, 4.4)),
-        ),
-        psi="ratio",
-    )
+#: Constants of Fukushima 2003 (table of parameters); C1 and C2 have inhibitory surrounds.
+_FUKUSHIMA = NetworkSpec(
+    name="fukushima2003",
+    contrast=ContrastSpec(),
+    s=(
+        SSpec(6, 1, Bell.disc(0.7, 3.4), threshold=0.55),
+        SSpec(6, 3, Bell.disc(0.7, 3.4), threshold=0.51, learning_threshold=0.66),
+        SSpec(6, 3, Bell.disc(0.7, 3.4), threshold=0.58, learning_threshold=0.67),
+        SSpec(9, 0, Bell.disc(0.6, 4.9), threshold=0.30, learning_threshold=0.30),
+    ),
+    c=(
+        CSpec(18, 11, Bell.disc(0.7, 3.4), surround=9.4),
+        CSpec(14, 8, Bell.disc(0.7, 3.4), surround=7.4),
+        CSpec(8, 5, Bell.disc(0.7, 4.4)),
+    ),
+    psi="ratio",
+)
 
+#: Ikeda et al. 2011, Table 2: 6x6 and 8x8 C connections, that is, no surround.
+_IKEDA = replace(
+    _FUKUSHIMA,
+    name="ikeda2011",
+    c=(CSpec(6, 5, Bell.disc(0.7, 3.4)), CSpec(6, 4, Bell.disc(0.7, 3.4)), _FUKUSHIMA.c[2]),
+)
 
-def _ikeda2011() -> NetworkSpec:
-    """Ikeda et al. 2011, Table 2: 6x6 and 8x8 C connections, that is, no surround."""
-    base = _fukushima2003()
-    return replace(
-        base,
-        name="ikeda2011",
-        c=(
-            replace(base.c[0], kernel=6, padding=5, surround=None),
-            replace(base.c[1], kernel=6, padding=4, surround=None),
-            base.c[2],
-        ),
-    )
+#: Ikeda's geometry with square-root saturation (Fukushima 2010) and Gaussian bells.
+_NEOCOG = replace(
+    _IKEDA,
+    name="neocog",
+    s=(
+        _IKEDA.s[0],
+        replace(_IKEDA.s[1], c=Bell.gaussian(2.0)),
+        replace(_IKEDA.s[2], c=Bell.gaussian(2.0)),
+        replace(_IKEDA.s[3], c=Bell.gaussian(2.5)),
+    ),
+    c=(
+        CSpec(6, 5, Bell.gaussian(1.6), blur=True),
+        CSpec(6, 4, Bell.gaussian(1.0), blur=True),
+        CSpec(8, 5, Bell.gaussian(2.2), blur=True),
+    ),
+    psi="sqrt",
+)
 
-
-def _neocog() -> NetworkSpec:
-    """Ikeda's geometry with square-root saturation (Fukushima 2010) and Gaussian bells."""
-    base = _ikeda2011()
-    return replace(
-        base,
-        name="neocog",
-        s=(
-            base.s[0],
-            replace(base.s[1], c=Bell.gaussian(2.0)),
-            replace(base.s[2], c=Bell.gaussian(2.0)),
-            replace(base.s[3], c=Bell.gaussian(2.5)),
-        ),
-        c=(
-            replace(base.c[0], centre=Bell.gaussian(1.6), blur=True),
-            replace(base.c[1], centre=Bell.gaussian(1.0), blur=True),
-            replace(base.c[2], centre=Bell.gaussian(2.2), blur=True),
-        ),
-        psi="sqrt",
-    )
-
-
-_PRESETS = {f.__name__[1:]: f for f in (_fukushima2003, _ikeda2011, _neocog)}
+_PRESETS = {spec.name: spec for spec in (_FUKUSHIMA, _IKEDA, _NEOCOG)}
 
 #: Names of the architectures that :func:`preset` knows.
 PRESETS = tuple(_PRESETS)
@@ -208,7 +181,102 @@ PRESETS = tuple(_PRESETS)
 
 def preset(name: str) -> NetworkSpec:
     """Return the architecture called ``name``; UsageError if there is none."""
-    try:
-        return _PRESETS[name]()
-    except KeyError:
-        raise UsageError(f"preset {name!r} is unknown: choose {', '.join(PRESETS)}") from None
+    if name not in _PRESETS:
+        raise UsageError(f"preset {name!r} is unknown: choose {', '.join(PRESETS)}")
+    return _PRESETS[name]
+
+
+# --- spatial weights, float64 and exact to rounding. An even kernel has its centre between cells (the
+# "staggered" arrangement: a cell sits at the corner of four cells of the layer before).
+
+
+def _radius_squared(kernel: int) -> Weights:
+    """r^2 (cells^2) of every tap of a (kernel, kernel) window about its centre."""
+    offsets = np.arange(kernel) - (kernel - 1) / 2
+    return np.asarray(np.add.outer(offsets**2, offsets**2))
+
+
+def bell(kernel: int, weight: Bell) -> Weights:
+    """Return gamma^(r^2/scale^2) inside the bell's radius, 0 outside; shape (kernel, kernel)."""
+    r2 = _radius_squared(kernel)
+    return np.where(r2 <= weight.radius**2, weight.gamma ** (r2 / weight.scale**2), 0.0)
+
+
+def contrast_kernel(spec: ContrastSpec) -> Weights:
+    """Return a_G, the difference of two bells whose lobes are scaled to sum to +1 and -1, (kernel, kernel).
+
+    a_G(r) = g^(r^2/Ao^2)/Ao^2 - g^(r^2/A^2)/A^2 for r <= A (Fukushima 2003, eq. for UG).
+    """
+    centre = bell(spec.kernel, Bell(spec.gamma, spec.centre_radius, spec.radius))
+    surround = bell(spec.kernel, Bell(spec.gamma, spec.radius, spec.radius))
+    a = centre / spec.centre_radius**2 - surround / spec.radius**2
+    positive, negative = np.maximum(a, 0), np.minimum(a, 0)
+    return np.asarray(positive / positive.sum() - negative / negative.sum())
+
+
+def c_kernel(spec: CSpec) -> Weights:
+    """Return a_C, (kernel, kernel): what one C-cell adds up before its saturation.
+
+    With ``spec.blur``: the blur (sum 1) followed by the 2x2 average. Otherwise the published form: gain *
+    gamma^(r^2/Ao^2) inside Ao and, with a surround A, k1 * 0.12^(r^2/Ao^2) - k2 * 0.8^(r^2/A^2) for Ao < r <=
+    A, C = 1/A^2, Co = 1/Ao^2, k1 = 4 Co/(Co - C), k2 = 4 C/(Co - C), negatives rescaled to sum to minus the
+    positives. The positives of the published layers add up to 110.108, 110.108 and 202.272.
+    """
+    if spec.blur:
+        return pooled(blur_kernel(spec))
+    a = spec.gain * bell(spec.kernel, spec.centre)
+    if spec.surround is not None:
+        inner, outer = spec.centre.radius, spec.surround
+        c, co = 1 / outer**2, 1 / inner**2
+        k1, k2 = 4 * co / (co - c), 4 * c / (co - c)
+        r2 = _radius_squared(spec.kernel)
+        ring = k1 * 0.12 ** (r2 * co) - k2 * 0.8 ** (r2 * c)
+        a = np.where(r2 <= inner**2, a, np.where(r2 <= outer**2, ring, 0.0))
+        negative = a < 0
+        a[negative] *= a[~negative].sum() / -a[negative].sum()
+    return a
+
+
+def blur_kernel(spec: CSpec) -> Weights:
+    """Return the blur w, (kernel-1, kernel-1), with ``pooled(w) == c_kernel(spec)``.
+
+    For a blur preset w is the bell itself, scaled to sum 1. For the published kernels it is the exact
+    quotient of a_C by the 2x2 box (negative taps are expected).
+    """
+    if spec.blur:
+        w = bell(spec.kernel - 1, spec.centre)
+        return np.asarray(w / w.sum())
+    return np.asarray(4 * _divided_by_pair(_divided_by_pair(c_kernel(spec)).T).T)
+
+
+def _divided_by_pair(a: Weights) -> Weights:
+    """Each column, as a polynomial, divided by (1 + x); exact for even mirror-symmetric columns.
+
+    Both halves are unrolled from their own end, so that rounding does not build up.
+    """
+    k = a.shape[0]
+    q = np.zeros((k - 1, a.shape[1]))
+    for i in range(k // 2):
+        q[i] = a[i] - (q[i - 1] if i else 0)
+        q[k - 2 - i] = q[i]
+    return q
+
+
+def pooled(w: Weights) -> Weights:
+    """Return the single kernel that equals blurring by ``w`` and then averaging 2x2 cells."""
+    k = w.shape[0]
+    a = np.zeros((k + 1, k + 1))
+    for dy in (0, 1):
+        for dx in (0, 1):
+            a[dy : dy + k, dx : dx + k] += w / 4
+    return a
+
+
+def banded(kernel: NDArray[np.floating[Any]], size: int, padding: int, stride: int) -> Weights:
+    """Return the matrix, (out, size), that correlates a row with a 1-D kernel."""
+    m = np.zeros(((size + 2 * padding - len(kernel)) // stride + 1, size))
+    for y in range(len(m)):
+        for i, w in enumerate(kernel):
+            if 0 <= (x := y * stride + i - padding) < size:
+                m[y, x] += w
+    return m

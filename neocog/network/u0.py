@@ -9,20 +9,17 @@ from numpy.typing import NDArray
 from neocog.errors import InputError
 from neocog.network.spec import INPUT_SIZE
 
-#: Rows and columns of an isolated digit (MNIST's form: ink 255 on paper 0).
-DIGIT_SIZE = 28
-#: The digit is enlarged to twice its size ...
-ENLARGED = 2 * DIGIT_SIZE
-#: ... and gets this much paper above and to the left; the rest goes below and to the right.
-MARGIN = 4
+DIGIT_SIZE = 28  #: rows and columns of an isolated digit (MNIST's form: ink 255 on paper 0)
+ENLARGED = 2 * DIGIT_SIZE  #: it is enlarged to twice its size ...
+MARGIN = 4  #: ... and gets this much paper above and to the left; the rest goes below and to the right
 
 
 @cache
 def enlarging_matrix() -> NDArray[np.float64]:
     """Return R, shape (65, 28), with U0 = R D R^T for a digit D of shape (28, 28).
 
-    Bilinear enlargement with pixel centres at half-integers and the border repeated, then
-    4 rows of paper above and 5 below. Its entries are 0, 1/4, 3/4 and 1: exact in float32.
+    Bilinear enlargement with pixel centres at half-integers and the border repeated, then 4 rows of paper
+    above and 5 below. Its entries are 0, 1/4, 3/4 and 1: exact in float32.
     """
     source = (np.arange(ENLARGED) + 0.5) / 2 - 0.5
     low = np.floor(source).astype(int)
@@ -38,9 +35,7 @@ def u0_from_digits(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Enlarge digits (B, 28, 28) uint8, ink 255 on paper 0, to U0, (B, 65, 65) float32, ink 1."""
     check_digits(digits)
     r = enlarging_matrix().astype(np.float32)
-    ink = digits.astype(np.float32) / np.float32(255)
-    u0: NDArray[np.float32] = (r @ ink) @ r.T
-    return u0
+    return np.asarray((r @ (digits.astype(np.float32) / np.float32(255))) @ r.T)
 
 
 def check_digits(digits: NDArray[np.uint8]) -> None:
