@@ -1,4 +1,4 @@
-"""No room of the package imports one above it, and none but ``neocog bench`` the experiments."""
+"""No room of the package imports one above it, no module itself by way of others; the core path is short."""
 
 import ast
 from functools import cache
@@ -10,6 +10,25 @@ import neocog
 ROOT = Path(__file__).resolve().parent.parent
 #: From the ground up.
 ROOMS = ("network", "vision", "cuda", "reading", "batch", "live", "learning", "evaluation", "serve", "cli")
+#: From a picture to its numbers, in order: what a newcomer reads first. CONTRIBUTING.md says what each does.
+CORE = """
+vision/decode vision/finder vision/finder_model vision/scales vision/strips
+network/spec network/lines network/line_engine network/ctc reading/numbers
+""".split()
+CORE_LINES = 3500  # wanted: 3 000
+#: Modules that import one another, wherever in them: none is to come, these are to go.
+CIRCLES = """
+cli cli.data cli.live cli.measure cli.models cli.read cli.serve cli.tools
+vision.decode vision.documents
+reading.formats reading.records reading.words
+reading.boxes reading.numbers reading.reader
+batch.archives batch.sources
+batch.cluster batch.run
+live.cameras live.sources live.video
+live.session live.window
+evaluation.page evaluation.report
+learning.calibrate learning.recipes
+"""
 
 
 @cache
@@ -36,6 +55,44 @@ def test_no_room_imports_one_above_it() -> None:
                 if package == "neocog" and other in ROOMS[ROOMS.index(room) + 1 :]:
                     upwards.add((file.relative_to(ROOT).as_posix(), other))
     assert not upwards
+
+
+def test_the_core_path_is_short_and_stays_in_its_rooms() -> None:
+    files = [ROOT / "neocog" / f"{name}.py" for name in CORE]
+    assert len(files) <= 10
+    assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) <= CORE_LINES
+    told = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    places = [told.index(f"`{name}.py`") for name in CORE]
+    assert places == sorted(places), "CONTRIBUTING.md names the files of the core path in order"
+    for file in files:
+        rooms = {name.split(".")[1] for name in imported(file) if name.startswith("neocog.")} & set(ROOMS)
+        assert rooms <= {"network", "vision", "reading"}, file
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    modules = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+        for file in (ROOT / "neocog").rglob("*.py")
+    }
+    imports = {
+        module: {name if name in modules else name.rpartition(".")[0] for name in imported(file)}
+        for module, file in modules.items()
+    }
+
+    def reached(module: str) -> set[str]:
+        found: set[str] = set()
+        ahead = [module]
+        while ahead:
+            further = imports[ahead.pop()] & set(modules) - found
+            found |= further
+            ahead += further
+        return found
+
+    every = {module: reached(module) for module in modules}
+    known = [{f"neocog.{name}" for name in line.split()} for line in CIRCLES.strip().splitlines()]
+    for module in modules:
+        circle = {other for other in every[module] if module in every[other]}
+        assert any(circle <= some for some in known), circle
 
 
 def test_the_package_imports_nothing_that_is_not_in_the_wheel() -> None:
