@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda import compiler as builds
-from neocog.cuda.compiler import fingerprint, source_path
+from neocog.cuda.compiler import fingerprint, sources
 from neocog.cuda.kernel import Kernel, Launch, kernel_folder
 from neocog.errors import DeviceError, InputError
 
@@ -225,7 +225,7 @@ def _runtime() -> Path:
 
 
 def _compile(kernel: Kernel) -> bytes:
-    source, runtime = source_path(kernel), _runtime()
+    source, runtime = sources(kernel)[0], _runtime()
     defines = "".join(f"#define {name} {value}\n" for name, value in kernel.defines)
     with tempfile.TemporaryDirectory() as folder:
         stub, part, target = (Path(folder) / name for name in ("stub.cpp", "kernel.o", "kernel.so"))

@@ -173,7 +173,7 @@ def compare_on_gpu(
     """
     from experiments.network.ours import OurSide
     from neocog.cuda.devices import number_of
-    from neocog.cuda.engine import precision_on
+    from neocog.cuda.kernel import precision_on
     from neocog.cuda.launcher import gpu
 
     _check_peers(peers, number)

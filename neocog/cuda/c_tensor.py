@@ -1,9 +1,8 @@
 """C-cells on tensor cores: how ``kernels/c_tensor.cu`` is specialised, fed and launched."""
 
 import math
-from dataclasses import astuple, dataclass, replace
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +22,12 @@ from neocog.cuda.kernel import (
 from neocog.cuda.tilings import tilings
 from neocog.errors import UsageError
 
-#: Widest kernel: a row of it then reaches over three steps of 16 columns.
-_MOST_TAPS = 34
-#: Registers of a thread that weights may take.
-_WEIGHT_REGISTERS = 80
-#: Scales tried for weights that are rounded once.
-_SCALES = 1025
+_MOST_TAPS = 34  # a row of a kernel then reaches over three steps of 16 columns
+_WEIGHT_REGISTERS = 80  # of a thread that weights may take
+_SCALES = 1025  # tried for weights that are rounded once
 
 
-@dataclass(frozen=True, slots=True)
-class Tiling:
+class Tiling(NamedTuple):
     """How a layer is dealt to blocks."""
 
     stream: bool  # warps go down the input, sums moving on (c_stream); else each has a row (c_band)
@@ -43,8 +38,7 @@ class Tiling:
     blocks: int = 1  # that share a multiprocessor
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """What a layer asks of the kernel."""
 
     size: int
@@ -65,14 +59,6 @@ class Shape:
         return -(-(14 + self.taps) // 16)
 
     @property
-    def tiles(self) -> int:
-        return -(-self.out // 8)
-
-    @property
-    def all_groups(self) -> int:
-        return -(-self.channels // 16)
-
-    @property
     def parts(self) -> int:
         """Halves of an input, and of a weight."""
         return 2 if self.code == 0 else 1
@@ -82,22 +68,17 @@ class Shape:
         """Whether a thread of ``c_stream`` has registers for its share of the weights."""
         return self.parts == 1 and 2 * self.live * self.depth * 2 <= _WEIGHT_REGISTERS
 
-    @property
-    def registers(self) -> int:
-        """About what a thread of ``c_stream`` takes."""
-        return (54 if self.parts == 1 else 90) + 10 * self.live
-
     def pairs(self, rows: int) -> int:
         """Pairs of input rows that ``rows`` rows of cells see, those outside the map left out."""
         whole = (self.size - 1 + self.padding) // 2 - self.padding // 2 + 1
         return min(rows + self.live - 1, whole)
 
     def threads(self, t: Tiling) -> int:
-        return 32 * self.tiles * t.groups * (1 if t.stream else t.rows)
+        return 32 * -(-self.out // 8) * t.groups * (1 if t.stream else t.rows)
 
     def shared(self, t: Tiling) -> int:
         """Bytes of shared memory of a block: the ring, and weights unless they are registers."""
-        seen = 16 * (self.tiles + self.depth - 1)
+        seen = 16 * (-(-self.out // 8) + self.depth - 1)
         line = up(max(self.size + self.padding, seen - self.padding), 8) * 32
         ring = t.stages * 2 * t.steps * t.groups * line + max(seen * 32 - line, 0)
         row_words = self.parts * 32 * 2 * self.depth  # of packed weights
@@ -108,11 +89,11 @@ class Shape:
 @cache
 def choose(shape: Shape, batch: int, arch: int) -> Tiling:
     """Return the tiling of this shape, or of the nearest one that fits; a UsageError if none does."""
-    some = []
-    for row in tilings("c", astuple(shape), batch, arch):
+    some, groups = [], -(-shape.channels // 16)
+    for row in tilings("c", shape, batch, arch):
         t = Tiling(*row)
-        t = replace(t, rows=min(t.rows, shape.out), groups=math.gcd(t.groups, shape.all_groups))
-        some.append(t if t.stream else replace(t, steps=shape.pairs(t.rows)))
+        t = t._replace(rows=min(t.rows, shape.out), groups=math.gcd(t.groups, groups))
+        some.append(t if t.stream else t._replace(steps=shape.pairs(t.rows)))
     some += [Tiling(True, shape.out, 1, 1, stages, 1) for stages in (8, 4, 2)]
     found = next((t for t in some if fits(shape, t, arch)), None)
     if found is None:
@@ -127,7 +108,8 @@ def fits(shape: Shape, t: Tiling, arch: int) -> bool:
     threads, limit = shape.threads(t), shared_limit(arch)
     if not t.stream:
         return threads <= 768 and shape.shared(t) <= limit
-    enough = threads <= 512 and shape.registers <= register_limit(threads * t.blocks)
+    registers = (54 if shape.parts == 1 else 90) + 10 * shape.live  # about what a thread takes
+    enough = threads <= 512 and registers <= register_limit(threads * t.blocks)
     return enough and t.blocks * (shape.shared(t) + 1024) <= limit + 1024
 
 
@@ -173,7 +155,7 @@ class TensorC(LayerStep):
         name, limit = "c_stream" if tiling.stream else "c_band", register_limit(threads * tiling.blocks)
         shared = s.shared(tiling)
         kernel = Kernel("c_tensor.cu", name, tuple(defines.items()), threads, shared, 80, limit)
-        grid = -(-s.out // tiling.rows), -(-s.all_groups // tiling.groups), batch
+        grid = -(-s.out // tiling.rows), -(-s.channels // (16 * tiling.groups)), batch
         return [Launch(kernel, grid, (source, target, self._weights, self._scale))]
 
 

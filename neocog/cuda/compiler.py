@@ -8,12 +8,12 @@ import hashlib
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
+from neocog.cuda.devices import first_line
 from neocog.cuda.kernel import Kernel, kernel_folder
 from neocog.errors import DeviceError
 from neocog.files import atomic_write
@@ -25,10 +25,7 @@ _NO_CACHE, _NO_CACHE_SINCE = "--no-cache", (13, 0)
 _DIGEST = hashlib.sha256().digest_size
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A built kernel."""
-
+class Built(NamedTuple):
     cubin: bytes  # what the driver loads: a cubin, or PTX for a GPU newer than this NVRTC
     log: str  # what NVRTC printed, as registers and spills
 
@@ -41,13 +38,10 @@ def build(
     A DeviceError says that NVRTC is not there, does not know the architecture, or the kernel does
     not build. ``defines`` are more than the kernel has.
     """
-    options = (
-        *_OPTIONS,
-        f"-arch={arch if isinstance(arch, str) else _target(kernel, arch)}",
-        *define_options(kernel),
-        *(f"-D{name}={value}" for name, value in defines),
-    )
-    name = f"{fingerprint(kernel, *options, 'NVRTC', *map(str, _version()))}.built"
+    _, version = nvrtc_library()
+    target = arch if isinstance(arch, str) else _target(kernel, arch)
+    options = (*_OPTIONS, f"-arch={target}", *(f"-D{name}={v}" for name, v in (*kernel.defines, *defines)))
+    name = f"{fingerprint(kernel, *options, 'NVRTC', *map(str, version))}.built"
     content = load(name)
     if content is not None:
         log, _, cubin = content.partition(b"\0")
@@ -58,28 +52,23 @@ def build(
 
 
 @cache
-def _nvrtc() -> Any:
-    """Return CuPy's binding of NVRTC, the library loaded."""
+def nvrtc_library() -> tuple[Any, tuple[int, int]]:
+    """Return CuPy's binding of NVRTC, the library loaded, and its version; a DeviceError if it is missing."""
     try:
         from cupy.cuda import nvrtc
 
-        nvrtc.getVersion()
+        major, minor = nvrtc.getVersion()
     except Exception as error:  # CuPy's own errors cannot be named before it is imported
-        what = str(error).strip().partition("\n")[0]
         raise DeviceError(
-            f"kernels cannot be built because NVRTC is missing ({what}); install neocog[cuda13] (or [cuda12])"
+            f"kernels cannot be built because NVRTC is missing ({first_line(error)}); "
+            "install neocog[cuda13] (or [cuda12])"
         ) from None
-    return nvrtc
-
-
-@cache
-def _version() -> tuple[int, int]:
-    major, minor = _nvrtc().getVersion()
-    return int(major), int(minor)
+    return nvrtc, (int(major), int(minor))
 
 
 def _target(kernel: Kernel, arch: int) -> str:
     """Return the architecture to name: ``arch``, or the next older one whose cubins run there."""
+    nvrtc, version = nvrtc_library()
     if kernel.features:
         if arch != kernel.arch:
             raise DeviceError(
@@ -87,29 +76,30 @@ def _target(kernel: Kernel, arch: int) -> str:
                 f"the device has {arch / 10:.1f}: choose another plan"
             )
         return f"sm_{arch}{kernel.features}"
-    known = sorted(_nvrtc().getSupportedArchs())
+    known = sorted(nvrtc.getSupportedArchs())
     same_major = [a for a in known if a // 10 == arch // 10 and a <= arch]
     if same_major:
         return f"sm_{same_major[-1]}"
     if arch > known[-1]:
         return f"compute_{known[-1]}"  # PTX: the driver does the rest
     raise DeviceError(
-        f"kernel {kernel.name}: NVRTC {'.'.join(map(str, _version()))} does not build for compute "
+        f"kernel {kernel.name}: NVRTC {'.'.join(map(str, version))} does not build for compute "
         f"capability {arch / 10:.1f}; use --device cpu"
     )
 
 
 def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
-    nvrtc, path = _nvrtc(), source_path(kernel)
-    more = [_NO_CACHE] if _version() >= _NO_CACHE_SINCE else []
+    nvrtc, version = nvrtc_library()
+    source, *headers = sources(kernel)
     # given so, the compiler looks for no file where the program happens to run
-    files = {file.name.encode(): file.read_bytes() for file in _files(path)[1:]}
-    program = nvrtc.createProgram(
-        path.read_text(encoding="utf-8"), path.name, tuple(files.values()), tuple(files)
+    names, texts = (
+        tuple(file.name.encode() for file in headers),
+        tuple(file.read_bytes() for file in headers),
     )
+    program = nvrtc.createProgram(source.read_text(encoding="utf-8"), source.name, texts, names)
     try:
         try:
-            nvrtc.compileProgram(program, (*options, *more))
+            nvrtc.compileProgram(program, (*options, *[_NO_CACHE] * (version >= _NO_CACHE_SINCE)))
         except nvrtc.NVRTCError as error:
             lines = nvrtc.getProgramLog(program).splitlines()
             first = next((line for line in lines if "error" in line), str(error)).strip()
@@ -125,33 +115,14 @@ def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
         nvrtc.destroyProgram(program)
 
 
-def source_path(kernel: Kernel) -> Path:
-    """Return the path of a kernel's source; a DeviceError if there is no such file."""
-    path = kernel_folder() / kernel.file
-    if not path.is_file():
+def sources(kernel: Kernel, headers: Path | None = None) -> list[Path]:
+    """Return a kernel's source and the files that it includes: beside it, of ``kernels/``, of headers.
+
+    A DeviceError if there is no such source.
+    """
+    found = [kernel_folder() / kernel.file]
+    if not found[0].is_file():
         raise DeviceError(f"kernel source {kernel.file!r} is not in {kernel_folder()}: reinstall")
-    return path
-
-
-def fingerprint(kernel: Kernel, *more: str, headers: Path | None = None) -> str:
-    """Return a hash of the source, of all it includes (also from ``headers``), of the options and more."""
-    digest = hashlib.sha256()
-    for path in _files(source_path(kernel), headers):
-        text = path.read_bytes()
-        digest.update(f"{path.name} {len(text)}\n".encode() + text)
-    for word in (kernel.name, *define_options(kernel), *more):
-        digest.update(f"{len(word)} {word}\n".encode())
-    return digest.hexdigest()
-
-
-def define_options(kernel: Kernel) -> list[str]:
-    """Return the defines as options of a compiler, ``-DNAME=value``."""
-    return [f"-D{name}={value}" for name, value in kernel.defines]
-
-
-def _files(source: Path, headers: Path | None = None) -> list[Path]:
-    """Return the source and the files that it includes: beside it, of ``kernels/``, of headers."""
-    found = [source]
     folders = (kernel_folder(), *([headers] if headers else ()))
     for path in found:  # grows while it is walked
         for name in _INCLUDE.findall(path.read_bytes()):
@@ -160,6 +131,17 @@ def _files(source: Path, headers: Path | None = None) -> list[Path]:
             if file is not None and file not in found:
                 found.append(file)
     return found
+
+
+def fingerprint(kernel: Kernel, *more: str, headers: Path | None = None) -> str:
+    """Return a hash of the source, of all it includes (also from ``headers``), of the options and more."""
+    digest = hashlib.sha256()
+    for path in sources(kernel, headers):
+        text = path.read_bytes()
+        digest.update(f"{path.name} {len(text)}\n".encode() + text)
+    for word in (kernel.name, *(f"-D{name}={value}" for name, value in kernel.defines), *more):
+        digest.update(f"{len(word)} {word}\n".encode())
+    return digest.hexdigest()
 
 
 def cache_folder() -> Path:
@@ -172,12 +154,10 @@ def cache_folder() -> Path:
     try:
         return (Path(base) if base else Path.home() / ".cache") / "neocog" / "cubins"
     except RuntimeError:
-        return Path(_passing().name)
+        return Path(_of_this_process().name)
 
 
-@cache
-def _passing() -> "TemporaryDirectory[str]":
-    return TemporaryDirectory(prefix="neocog-")
+_of_this_process = cache(partial(TemporaryDirectory, prefix="neocog-"))
 
 
 def load(name: str) -> bytes | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from neocog.errors import DeviceError
 
+_NO_DRIVER = "no NVIDIA driver is installed; use --device cpu"
 _INSTALL = "install neocog[cuda13] (or [cuda12]), or use --device cpu"
 
 
@@ -17,7 +18,7 @@ def driver_library() -> Any:
     try:
         return ctypes.CDLL(name)
     except OSError:
-        raise DeviceError("no NVIDIA driver is installed; use --device cpu") from None
+        raise DeviceError(_NO_DRIVER) from None
 
 
 @cache
@@ -36,24 +37,23 @@ def trouble() -> str | None:
     """Return why no CUDA device can be used here, in a line, or None if one can."""
     version = driver_version()
     if version is None:
-        return "no NVIDIA driver is installed; use --device cpu"
+        return _NO_DRIVER
     try:
         import cupy
     except ImportError as error:
-        what = str(error).strip().partition("\n")[0]
         missing = isinstance(error, ModuleNotFoundError) and error.name == "cupy"
-        return f"CuPy is not installed; {_INSTALL}" if missing else f"CuPy: {what}; {_INSTALL}"
+        return f"CuPy is not installed; {_INSTALL}" if missing else f"CuPy: {first_line(error)}; {_INSTALL}"
     try:
         built = cupy.cuda.driver.get_build_version()
         if built // 1000 > version // 1000:
+            has, wants = (f"{known // 1000}.{known % 1000 // 10}" for known in (version, built))
             return (
-                f"the driver supports CUDA {_spoken(version)}, this CuPy is for {_spoken(built)}; "
+                f"the driver supports CUDA {has}, this CuPy is for {wants}; "
                 "update the driver, install the CuPy of its version, or use --device cpu"
             )
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # CuPy's own errors cannot be named before it is imported
-        what = str(error).strip().partition("\n")[0]
-        return f"CuPy finds no GPU ({what}); check with nvidia-smi, or use --device cpu"
+        return f"CuPy finds no GPU ({first_line(error)}); check with nvidia-smi, or use --device cpu"
     return None if count else "CuPy finds no GPU; check with nvidia-smi, or use --device cpu"
 
 
@@ -67,10 +67,7 @@ def count() -> int:
 
 
 def number_of(device: str) -> int:
-    """Return the number of the device ``"cuda"`` (the first one) or ``"cuda:N"``.
-
-    A DeviceError if there is no such device, or none can be used.
-    """
+    """Return the number of ``"cuda"`` (the first) or ``"cuda:N"``; a DeviceError if it cannot be used."""
     found = re.fullmatch(r"cuda(?::(\d+))?", device)
     if found is None:
         raise DeviceError(f"device '{device}': expected cuda or cuda:N")
@@ -84,5 +81,5 @@ def number_of(device: str) -> int:
     return number
 
 
-def _spoken(version: int) -> str:
-    return f"{version // 1000}.{version % 1000 // 10}"
+def first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -3,7 +3,6 @@
 import math
 import threading
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -11,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from neocog.cuda.devices import number_of
-from neocog.cuda.kernel import Precision, known_precision, up
+from neocog.cuda.kernel import precision_on, up
 from neocog.cuda.lanes import PassLane, Timed, enqueue
 from neocog.cuda.launcher import Failing, gpu
-from neocog.cuda.plan import ANSWER_COLUMNS, Pass, Shelf, kernels_of, plan_of
+from neocog.cuda.plan import ANSWER_COLUMNS, Pass, Shelf, plan_of
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.decision import Answers, Decision
 from neocog.network.engine import pictures
@@ -26,7 +25,6 @@ from neocog.network.u0 import check_digits
 LANES = 4
 _MAPS_AT_ONCE = 32  # pictures
 _TYPICAL = 8  # digits of a page, as a power of two
-_HALVES_ARCH = 80  # compute capability that has 16-bit matrix products
 _SAMPLE_MS, _OF = 2.0, 3  # least milliseconds of a sample of a stage; samples that a time is the median of
 
 
@@ -49,14 +47,15 @@ class CudaEngine:
     ) -> None:
         self.model, self.device = model, device
         self.gpu = gpu(number_of(device), programmatic)
-        self.precision: Precision = precision_on(self.gpu.arch, precision)
+        self._failing = Failing(self.gpu, device)
+        self.precision = precision_on(self.gpu.arch, precision)
         self.plan = plan_of(plan, self.precision)
         self.chunk = self.plan.chunk  # less where there is less memory
         self.lock = threading.RLock()
         self._decision = Decision(model)
         self._lanes: dict[tuple[int, int], PassLane] = {}  # by digits and number
         self._most_lanes = LANES
-        with self._failing():
+        with self._failing:
             self.shelf = Shelf(self.gpu, model, self.precision)
 
     @property
@@ -71,15 +70,12 @@ class CudaEngine:
     def check(self) -> None:
         """Choose every step, compile and load the first kernel; a DeviceError if that fails."""
         try:
-            with self._failing(), self.gpu.current():
+            with self._failing, self.gpu.current():
                 for batch in (1, _TYPICAL):
                     steps = self.shelf.choose(self.plan, batch)
-                self.gpu.prepare(kernels_of(steps[0], _TYPICAL))
+                self.gpu.prepare(steps[0].kernels(_TYPICAL))
         except UsageError as error:
             raise DeviceError(f"device '{self.device}': {error}") from None
-
-    def _failing(self) -> Failing:
-        return self.gpu.failing(self.device)
 
     def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers:
         """Recognise digits (N, 28, 28), ink 255 on paper 0; ``batch`` is the most of a pass.
@@ -97,7 +93,7 @@ class CudaEngine:
         if len(digits) == 0:
             return Answers.none()
         out = np.empty((len(digits), ANSWER_COLUMNS), np.float32)
-        with self._failing(), self.lock, self.gpu.current():
+        with self._failing, self.lock, self.gpu.current():
             try:
                 self._deal(digits, out, batch or self.chunk)
             except BaseException:  # the next digits do not get the answers of these
@@ -117,7 +113,7 @@ class CudaEngine:
         ``u0`` (B, 65, 65) has ink 1 on paper 0; each of U0, UG, US1 .. UC4 is float32 (B, K, H, W).
         """
         u = pictures(u0)
-        with self._failing(), self.lock, self.gpu.current():
+        with self._failing, self.lock, self.gpu.current():
             starts = range(0, max(1, len(u)), _MAPS_AT_ONCE)
             parts = [self._maps(u[start : start + _MAPS_AT_ONCE]) for start in starts]
         out = {"U0": u[:, None], **{name: np.concatenate([p[name] for p in parts]) for name in parts[0]}}
@@ -139,11 +135,25 @@ class CudaEngine:
         check_digits(digits)
         self.recognise(digits)
         count = min(len(digits), self.chunk)
-        with self._failing(), self.lock, self.gpu.current():
+        with self._failing, self.lock, self.gpu.current():
             lane = self.lane(bucket_of(count, self.plan.part))
             lane.fill(digits[:count])
             lane.upload()  # passes without an upload take these digits too
-            samples = self._samples(lane)
+            held = 32 if lane.batch <= 64 else 4  # passes a graph, so that its launch does not count
+            # the kernels up to each stage, then the upload too
+            works = [
+                partial(enqueue, self.gpu, tuple(lane.work.up_to(n + 1)))
+                for n in range(len(lane.work.stages))
+            ]
+            timed = [Timed(self.gpu, work, held, lane.stream) for work in (*works, lane.enqueue)]
+            times = [max(1, math.ceil(_SAMPLE_MS / held / max(t.elapsed(), 1e-6))) for t in timed]
+
+            def whole() -> float:
+                for _ in range(times[-1]):
+                    timed[-1].replay()  # the device is at work while the graphs are launched
+                return lane.elapsed(held * times[-1])
+
+            samples = [*(partial(t.elapsed, n) for t, n in zip(timed, times, strict=True)), whole]
             rows = np.median(
                 [[[one() for _ in range(_OF)] for one in samples] for _ in range(repeats + 1)], axis=2
             )[1:]
@@ -153,32 +163,18 @@ class CudaEngine:
         times = dict(zip([*names, "upload", "launch"], spent, strict=True))
         return {**{name: times[name] for name in ("upload", *names, "launch")}, "total": rows[:, -1]}
 
-    def _samples(self, lane: PassLane) -> list[Callable[[], float]]:
-        """Return what measures the parts of a pass, each with one more stage, and the whole pass."""
-        held = 32 if lane.batch <= 64 else 4  # passes a graph, so that its launch does not count
-        # the kernels up to each stage, then the upload too
-        works: list[Callable[[], object]] = [
-            partial(enqueue, self.gpu, tuple(lane.work.up_to(n + 1))) for n in range(len(lane.work.stages))
-        ]
-        timed = [Timed(self.gpu, work, held, lane.stream) for work in (*works, lane.enqueue)]
-        times = [max(1, math.ceil(_SAMPLE_MS / held / max(t.elapsed(), 1e-6))) for t in timed]
-
-        def own() -> float:
-            for _ in range(times[-1]):
-                timed[-1].replay()  # the device is at work while the graphs are launched
-            return lane.elapsed(held * times[-1])
-
-        return [*(partial(t.elapsed, n) for t, n in zip(timed, times, strict=True)), own]
-
     def lane(self, bucket: int, index: int = 0) -> PassLane:
         """Return a lane for batches of a size, made when it is first asked for."""
-        key = (bucket, index)
-        if key not in self._lanes:
+        if (bucket, index) not in self._lanes:
             with self.gpu.current():
-                steps = self.shelf.choose(self.plan, bucket)
-                part, late = self.plan.part, self.plan.late_at(bucket)
-                self._lanes[key] = PassLane(self.gpu, steps, self.shelf.layouts, bucket, part, late)
-        return self._lanes[key]
+                steps, part, late = (
+                    self.shelf.choose(self.plan, bucket),
+                    self.plan.part,
+                    self.plan.late_at(bucket),
+                )
+                made = PassLane(self.gpu, steps, self.shelf.layouts, bucket, part, late)
+                self._lanes[bucket, index] = made
+        return self._lanes[bucket, index]
 
     def _deal(self, digits: NDArray[np.uint8], out: NDArray[np.float32], chunk: int) -> None:
         """Recognise digits into ``out`` (N, 16): chunks go to lanes in turn."""
@@ -239,10 +235,3 @@ def bucket_of(count: int, part: int = 0) -> int:
     """Return the batch of the pass that takes ``count`` digits: a power of two, or whole parts."""
     power = 1 << max(0, count - 1).bit_length()
     return up(count, part) if part and power > part else power
-
-
-def precision_on(arch: int, wanted: str | None = None) -> Precision:
-    """Return the precision that is wanted (a UsageError if none), by default a device's."""
-    if wanted is None:
-        return "fp16" if arch >= _HALVES_ARCH else "fp32"
-    return known_precision(wanted)

@@ -18,7 +18,7 @@ from neocog.cuda.devices import number_of
 from neocog.cuda.finder_network import FinderNetwork, Node, tile_table
 from neocog.cuda.kernel import Kernel, Launch, up
 from neocog.cuda.lanes import Lane, pinned
-from neocog.cuda.launcher import Gpu, gpu
+from neocog.cuda.launcher import Failing, Gpu, gpu
 from neocog.vision.finder import (
     CELL,
     FLOOR,
@@ -153,7 +153,7 @@ class CudaFinder:
     def _at_work(self) -> Iterator[None]:
         """One picture at a time; errors of CUDA and CuPy become a DeviceError of one line."""
         device = f"cuda:{self._gpu.number}"
-        with self._gpu.failing(device), self._lock, self._gpu.current():
+        with Failing(self._gpu, device), self._lock, self._gpu.current():
             yield
 
     def __call__(self, x: Maps) -> Maps:

@@ -1,6 +1,5 @@
 """Kernels, launches, layouts of maps and steps of the pass, for a GPU and for the emulator alike."""
 
-from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +10,17 @@ from neocog.network.model import Model
 from neocog.network.spec import NetworkSpec
 
 Array = Any  # a NumPy array (emulator) or a CuPy array (GPU)
-
-#: Most bytes of shared memory of a block, by compute capability.
+Precision = Literal["fp32", "fp16"]
+"""``fp32``: float32 maps and results within its bounds; ``fp16``: maps, operands in 16 bits, sums float32."""
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
+Forms = dict[str, tuple[tuple[int, ...], Any]]
+"""Shape and type of buffers, by name."""
 _SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448}
+_HALVES_ARCH = 80  # compute capability that has 16-bit matrix products
 
 
 def shared_limit(arch: int) -> int:
-    """Return the bytes of shared memory that a block may have."""
+    """Return the bytes of shared memory that a block may have on a compute capability."""
     return _SHARED.get(arch, 101376)
 
 
@@ -104,24 +107,13 @@ class Layout:
         return ("float32", "float16").index(self.dtype)
 
     def shape(self, batch: int) -> tuple[int, int, int, int]:
-        """Return the shape of the array that holds the maps of ``batch`` digits."""
         return (batch, self.width, self.width, self.channels)
 
 
-#: ``fp32``: float32 maps and results within the float32 bounds; ``fp16``: maps and operands in 16 bits.
-#: Sums are float32.
-Precision = Literal["fp32", "fp16"]
-PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
-_STORED: dict[Precision, str] = {"fp32": "float32", "fp16": "float16"}
-#: What a step is for: machine, model, layer (0 .. 3 for US1 .. US4 and UC1 .. UC4), layouts of all
-#: layers, precision.
-Place = tuple[Machine, Model, int, dict[str, Layout], Precision]
-#: Shape and type of buffers, by name.
-Forms = dict[str, tuple[tuple[int, ...], Any]]
-
-
-def known_precision(wanted: str) -> Precision:
-    """Return a precision by its name; a UsageError if there is no such precision."""
+def precision_on(arch: int, wanted: str | None = None) -> Precision:
+    """Return a precision by its name, by default a device's; a UsageError if there is no such precision."""
+    if wanted is None:
+        return "fp16" if arch >= _HALVES_ARCH else "fp32"
     if wanted in PRECISIONS:
         return wanted
     raise UsageError(f"precision {wanted!r} is unknown: choose {', '.join(PRECISIONS)}")
@@ -133,19 +125,22 @@ def layouts(spec: NetworkSpec, planes: tuple[int, int, int], precision: Precisio
     Channels are 8 n; UG and UC1 .. UC3 have the border of the S-layer that reads them. US4 is float32 in
     every precision: the decision reads it.
     """
-    dtype = _STORED[known_precision(precision)]
+    dtype = {"fp32": "float32", "fp16": "float16"}[precision_on(0, precision)]
     out = {"UG": Layout(2, spec.size("UG"), spec.s[0].padding, 2, dtype)}
     for i, k in enumerate((spec.orientations, *planes)):
         s, c = f"US{i + 1}", f"UC{i + 1}"
         out[s] = Layout(k, spec.size(s), 0, up(k, 8), "float32" if i == 3 else dtype)
         if i < 3:
             reader = spec.s[i + 1]  # tensor cores take 16 channels, of a tap or of two neighbours
-            channels = up(k, 8 if reader.kernel % 2 == 0 else 16)
-            out[c] = Layout(k, spec.size(c), reader.padding, channels, dtype)
+            out[c] = Layout(k, spec.size(c), reader.padding, up(k, 16 if reader.kernel % 2 else 8), dtype)
     return out
 
 
-class Step(ABC):
+Place = tuple[Machine, Model, int, dict[str, Layout], Precision]
+"""Machine, model, layer (0 .. 3 for US1 .. US4 and UC1 .. UC4), layouts of all layers, precision."""
+
+
+class Step:
     """One step of the pass, constructed of a :data:`Place`; UsageError if it does not do this layer."""
 
     version: ClassVar[str]  # name of the way it computes, e.g. "tensor", "winograd"
@@ -153,15 +148,19 @@ class Step(ABC):
     writes: str  # a layer or "answers"
 
     def scratch(self, batch: int) -> Forms:
-        """Return shape and dtype of each buffer that the step needs for itself, by name."""
+        """Return the buffers that the step needs for itself."""
         return {}
 
-    @abstractmethod
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         """Return the launches for a batch; nothing is allocated, arrays are None if launches are only named.
 
         Of ``target`` all cells and planes are written; border and spare channels hold 0 and stay so.
         """
+        raise NotImplementedError
+
+    def kernels(self, batch: int) -> list[Kernel]:
+        nothing: dict[str, Any] = dict.fromkeys(self.scratch(batch))
+        return [launch.kernel for launch in self.launches(batch, None, None, nothing)]
 
 
 class LayerStep(Step):
@@ -171,13 +170,11 @@ class LayerStep(Step):
     taps: int  # of the layer's kernel a side
 
     def __init__(self, *place: *Place) -> None:
-        self.machine, self.model, self.layer, layouts, self.precision = place
-        layer, spec = self.layer, self.model.spec
-        s, c = f"US{layer + 1}", f"UC{layer + 1}"
-        before = f"UC{layer}" if layer else "UG"
-        self.reads, self.writes = (before, s) if self.kind == "S" else (s, c)
+        self.machine, self.model, i, layouts, self.precision = place
+        s, c, before, spec = f"US{i + 1}", f"UC{i + 1}", f"UC{i}" if i else "UG", self.model.spec
+        self.layer, (self.reads, self.writes) = i, (before, s) if self.kind == "S" else (s, c)
         self.source, self.target = layouts[self.reads], layouts[self.writes]
-        self.padding = (spec.s if self.kind == "S" else spec.c)[layer].padding
+        self.padding = (spec.s if self.kind == "S" else spec.c)[i].padding
 
 
 def kernel_folder() -> Path:

@@ -37,9 +37,8 @@ class Lane:
         gpu.prepare(launch.kernel for launch in self.launches)
 
     def upload(self) -> None:
-        runtime, given = self.gpu.xp.cuda.runtime, self.given
-        to, kind = self._source.data.ptr, runtime.memcpyHostToDevice
-        runtime.memcpyAsync(to, given.ctypes.data, given.nbytes, kind, self.stream.ptr)
+        runtime, given, to = self.gpu.xp.cuda.runtime, self.given, self._source.data.ptr
+        runtime.memcpyAsync(to, given.ctypes.data, given.nbytes, runtime.memcpyHostToDevice, self.stream.ptr)
 
     def enqueue(self) -> None:
         """Enqueue all of it on the current stream, which is the lane's."""
@@ -69,17 +68,15 @@ class PassLane(Lane):
                  part: int = 0, late: Collection[str] = ()) -> None:  # fmt: skip
         self.batch = batch
         self.waiting: tuple[int, int] | None = None
+        cuda = gpu.xp.cuda
         with gpu.current():
-            stream = gpu.xp.cuda.Stream(non_blocking=True)
-            with stream:
+            with cuda.Stream(non_blocking=True) as stream:
                 told = pinned(gpu, *form("answers", layouts, batch))
                 # kernels write the answers to the host: a copy behind them takes 6 to 9 us
-                cuda = gpu.xp.cuda
                 memory = cuda.UnownedMemory(told.ctypes.data, told.nbytes, told, gpu.number)
                 answers = gpu.xp.ndarray(told.shape, told.dtype, cuda.MemoryPointer(memory, 0))
                 self.work = Pass(gpu, steps, layouts, batch, part, late, answers)
-                source = self.work.arrays["digits"]
-                super().__init__(gpu, self.work.launches, source, None, told, stream)
+                super().__init__(gpu, self.work.launches, self.work.arrays["digits"], None, told, stream)
                 self.work.run()  # once uncaptured: what goes wrong does so here
                 stream.synchronize()
             self._graph = self.capture()

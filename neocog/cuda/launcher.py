@@ -6,17 +6,15 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
-from neocog.cuda.devices import driver_library
+from neocog.cuda.compiler import Built, build
+from neocog.cuda.devices import driver_library, first_line
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.errors import DeviceError
 from neocog.network.parallel import cores
-
-if TYPE_CHECKING:
-    from neocog.cuda.compiler import Built
 
 _PLAIN_SHARED = 48 * 1024  # bytes that a block may have without being asked for
 _OPT_IN_SHARED = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
@@ -24,6 +22,7 @@ _PROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _PROGRAMMATIC_ARCH = 90
 _CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent
 _ANY_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 
 
 class Gpu:
@@ -36,27 +35,20 @@ class Gpu:
     def __init__(self, number: int = 0, *, programmatic: bool | None = None) -> None:
         import cupy
 
-        self.xp = cupy
-        self.number = number
-        runtime = cupy.cuda.runtime
+        self.xp, self.number, runtime = cupy, number, cupy.cuda.runtime
         try:
             self.name: str = runtime.getDeviceProperties(number)["name"].decode()
             self.arch = int(cupy.cuda.Device(number).compute_capability)
             self.processors = int(runtime.deviceGetAttribute(_PROCESSORS, number))
             self.shared = int(runtime.deviceGetAttribute(_OPT_IN_SHARED, number))
         except runtime.CUDARuntimeError as error:
-            raise DeviceError(f"device 'cuda:{number}': {_first_line(error)}") from None
-        able = self.arch >= _PROGRAMMATIC_ARCH
-        self.programmatic = able if programmatic is None else programmatic and able
+            raise DeviceError(f"device 'cuda:{number}': {first_line(error)}") from None
+        self.programmatic = self.arch >= _PROGRAMMATIC_ARCH and programmatic is not False
         self._functions: dict[Kernel, Any] = {}
         self._lock = threading.Lock()
 
     def current(self) -> AbstractContextManager[Any]:
         return cast("AbstractContextManager[Any]", self.xp.cuda.Device(self.number))
-
-    def failing(self, device: str) -> "Failing":
-        """Turn errors of CUDA and CuPy within the block into a DeviceError of one line."""
-        return Failing(self.xp.cuda, device)
 
     def launch(self, launch: Launch, *, follows: bool = False) -> None:
         """Enqueue one launch on the current stream of this device.
@@ -72,7 +64,7 @@ class Gpu:
         try:
             function(launch.grid, (kernel.threads, 1, 1), launch.args, shared_mem=kernel.shared)
         except self.xp.cuda.driver.CUDADriverError as error:
-            raise DeviceError(f"kernel {kernel.name}: launch failed ({_first_line(error)})") from None
+            raise DeviceError(f"kernel {kernel.name}: launch failed ({first_line(error)})") from None
 
     def prepare(self, kernels: Iterable[Kernel]) -> None:
         """Compile and load kernels, several at a time."""
@@ -89,18 +81,15 @@ class Gpu:
             self.prepare([kernel])
         return self._functions[kernel]
 
-    def _build(self, kernel: Kernel) -> "Built":
-        from neocog.cuda.compiler import build
-
+    def _build(self, kernel: Kernel) -> Built:
         if not kernel.runs_on(self.arch):
             raise DeviceError(
                 f"kernel {kernel.name}: needs compute capability {kernel.arch / 10:.1f}, the device has "
                 f"{self.arch / 10:.1f}; choose another --plan or --precision"
             )
-        defines = (("PROGRAMMATIC", 1),) if self.programmatic else ()
-        return build(kernel, self.arch, defines=defines)
+        return build(kernel, self.arch, defines=(("PROGRAMMATIC", 1),) if self.programmatic else ())
 
-    def _load(self, kernel: Kernel, built: "Built") -> Any:
+    def _load(self, kernel: Kernel, built: Built) -> Any:
         cuda = self.xp.cuda
         try:
             with self.current():
@@ -117,19 +106,22 @@ class Gpu:
                         cuda.driver.funcSetAttribute(function.ptr, _CARVEOUT, 100)
         except cuda.driver.CUDADriverError as error:
             raise DeviceError(
-                f"kernel {kernel.name}: the driver rejects it ({_first_line(error)}); "
+                f"kernel {kernel.name}: the driver rejects it ({first_line(error)}); "
                 "update the driver or use --device cpu"
             ) from None
         return function
 
 
 class Failing:
-    """See :meth:`Gpu.failing`; a class takes 0.4 us, a generator 1.3 of a digit's 40."""
+    """Turns errors of CUDA and CuPy within the block into a DeviceError of one line.
+
+    A class takes 0.4 us, a generator 1.3 of a digit's 40.
+    """
 
     __slots__ = ("_cuda", "_device")
 
-    def __init__(self, cuda: Any, device: str) -> None:
-        self._cuda, self._device = cuda, device
+    def __init__(self, gpu: Gpu, device: str) -> None:
+        self._cuda, self._device = gpu.xp.cuda, device
 
     def __enter__(self) -> None:
         pass
@@ -140,7 +132,7 @@ class Failing:
         cuda = self._cuda
         failures = (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError, cuda.memory.OutOfMemoryError)
         if isinstance(error, failures):
-            raise DeviceError(f"device '{self._device}' failed: {_first_line(error)}") from None
+            raise DeviceError(f"device '{self._device}' failed: {first_line(error)}") from None
 
 
 @cache
@@ -164,13 +156,9 @@ class _Config(ctypes.Structure):
     )  # fmt: skip
 
 
-_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-
-
 @cache
 def _driver() -> Any:
-    library = driver_library()
-    pointer = ctypes.c_void_p
+    library, pointer = driver_library(), ctypes.c_void_p
     library.cuLaunchKernelEx.argtypes = ctypes.POINTER(_Config), pointer, ctypes.POINTER(pointer), pointer
     library.cuLaunchKernelEx.restype = ctypes.c_int
     return library
@@ -194,12 +182,6 @@ def _launch_programmatic(function: int, launch: Launch, stream: int) -> None:
 
 def _value(argument: Any) -> Any:
     """Return an argument's bytes: the address of an array (0 for none), or a number."""
-    if argument is None:
-        return ctypes.c_void_p(0)
     if isinstance(argument, np.generic):
         return ctypes.create_string_buffer(argument.tobytes(), argument.nbytes)
-    return ctypes.c_void_p(argument.data.ptr)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]
+    return ctypes.c_void_p(0 if argument is None else argument.data.ptr)

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.devices import number_of
-from neocog.cuda.kernel import Array, Kernel, Launch, Machine, Precision, known_precision, layouts, named, up
+from neocog.cuda.kernel import Array, Kernel, Launch, Machine, Precision, layouts, named, precision_on, up
 from neocog.cuda.lanes import Timed, captured, enqueue
-from neocog.cuda.launcher import gpu
-from neocog.cuda.s_tensor import TensorS
-from neocog.cuda.tilings import Tiling
+from neocog.cuda.launcher import Failing, gpu
+from neocog.cuda.s_tensor import TensorS, Tiling
 from neocog.errors import DeviceError
 from neocog.network.arrays import to_numpy
 from neocog.network.lines import BESIDE, NARROWEST, ROWS, LineModel, columns, log_likelihoods, strip_u0
@@ -263,12 +262,12 @@ class CudaLineEngine:
 
     def __init__(self, model: LineModel, *, device: str = "cuda", precision: str | None = None) -> None:
         self.model, self.device = model, device
-        self.precision: Precision = known_precision(precision or "fp32")
+        self.precision = precision_on(0, precision or "fp32")
         self._gpu = gpu(number_of(device))
         if self._gpu.arch < 80:
             raise DeviceError(f"device '{device}': lines need compute capability 8.0; use --device cpu")
         self._lock = threading.Lock()
-        with self._gpu.failing(device), self._gpu.current():
+        with Failing(self._gpu, device), self._gpu.current():
             self._stream = self._gpu.xp.cuda.Stream(non_blocking=True)
             with self._stream:
                 self._pass = LinePass(self._gpu, model, self.precision)
@@ -318,7 +317,7 @@ class CudaLineEngine:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        with self._gpu.failing(self.device), self._lock, self._gpu.current(), self._stream:
+        with Failing(self._gpu, self.device), self._lock, self._gpu.current(), self._stream:
             yield
 
     def _run(self, u0: Sequence[NDArray[np.float32]]) -> None:

@@ -16,7 +16,7 @@ from neocog.cuda.c_direct_sum import DirectSumC, SeparableC
 from neocog.cuda.c_tensor import TensorC
 from neocog.cuda.contrast import Contrast, ContrastOfU0
 from neocog.cuda.decide import Decide
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, Precision, Step, layouts
+from neocog.cuda.kernel import Array, Launch, Layout, Machine, Precision, Step, layouts
 from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.winograd import WinogradS
 from neocog.errors import DeviceError, InputError, UsageError
@@ -25,20 +25,22 @@ from neocog.network.model import Model
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import DIGIT_SIZE
 
-#: Stages of the pass, in order; UC4 is the strongest planes and the decision.
 STAGES = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4", "UC4")
-#: Steps by kind of stage and version.
+"""Stages of the pass, in order; UC4 is the strongest planes and the decision."""
 VERSIONS: dict[str, dict[str, Any]] = {
-    "UG": {"digits": Contrast, "u0": ContrastOfU0},
+    "UG": {"digits": Contrast, "U0": ContrastOfU0},  # by what it reads
     "US": {"winograd": WinogradS, "tensor": TensorS},
     "UC": {"separable": SeparableC, "box": DirectSumC, "tensor": TensorC},
     "UC4": {"warps": Decide},
 }
-#: By name: versions in order of preference, by stage or kind of stage.
+"""Steps by kind of stage and version."""
 PLANS: dict[str, dict[str, tuple[str, ...]]] = {
     "default": {"US": ("tensor", "winograd"), "UC": ("tensor", "separable", "box")},
     "card": {"US1": ("tensor", "winograd"), "US": ("winograd",), "UC": ("separable", "box")},
 }
+"""By name: versions in order of preference, by stage or kind of stage."""
+ANSWER_COLUMNS = 16
+"""Columns of the answers: 10 scores, label, margin, probability; the rest is spare."""
 #: Digits that go through the pass together when more come, and of them those that do through UG .. UC3.
 _CHUNKS: dict[Precision, tuple[int, int]] = {"fp32": (640, 128), "fp16": (1024, 256)}
 #: Late stages by least batch, measured on an H200 (``python -m experiments.gpu.latency`` of commit bfe99381).
@@ -46,8 +48,6 @@ _LATE: dict[Precision, dict[int, tuple[str, ...]]] = {
     "fp32": {1: (), 8: ("UC1",), 64: ("US1", "US2"), 256: ("US1", "US2", "UC3")},
     "fp16": {1: (), 8: ("UC1", "US3"), 64: ("US1", "US3", "US4"), 256: ("US1", "US2")},
 }
-#: Columns of the answers: 10 scores, label, margin, probability; the rest is spare.
-ANSWER_COLUMNS = 16
 _ENDS: dict[str, tuple[tuple[int, ...], str]] = {
     "digits": ((DIGIT_SIZE, DIGIT_SIZE), "uint8"),
     "U0": ((INPUT_SIZE, INPUT_SIZE), "float32"),
@@ -63,30 +63,24 @@ def kind_of(stage: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Versions by stage or kind of stage, the best first; what it does not name any version does."""
+    """Versions by stage or kind of stage, the best first; a pass in parts (see `Pass`); late stages."""
 
     name: str
     versions: Mapping[str, Sequence[str]]
     chunk: int  # digits that go through the pass together when more come
-    part: int  # of a chunk that go through UG .. UC3 together (see `Pass`)
+    part: int  # of a chunk that go through UG .. UC3 together
     late: Mapping[int, Sequence[str]]  # by least batch
 
     def late_at(self, batch: int) -> tuple[str, ...]:
         """Return the stages whose kernels let the next one begin only when they end."""
         return tuple(self.late[max(least for least in self.late if least <= max(batch, 1))])
 
-    def preferred(self, stage: str) -> tuple[str, ...]:
-        """Return the versions of a stage, the best first."""
-        kind = kind_of(stage)
-        return tuple(self.versions.get(stage) or self.versions.get(kind) or VERSIONS[kind])
-
 
 def plan_of(name: str, precision: Precision) -> Plan:
     """Return a plan by its name; a UsageError if there is no such plan."""
     if name not in PLANS:
         raise UsageError(f"plan '{name}' is unknown: choose {', '.join(PLANS)}")
-    chunk, part = _CHUNKS[precision]
-    return Plan(name, PLANS[name], chunk, part, _LATE[precision])
+    return Plan(name, PLANS[name], *_CHUNKS[precision], _LATE[precision])
 
 
 class Shelf:
@@ -99,25 +93,20 @@ class Shelf:
 
     def step(self, stage: str, version: str) -> Step:
         """Return a step; a UsageError or DeviceError if the version does not do this layer here."""
-        key = (stage, version)
-        if key not in self._steps:
+        if (stage, version) not in self._steps:
             index = int(stage[-1]) - 1 if stage[-1].isdigit() else 0
-            self._steps[key] = VERSIONS[kind_of(stage)][version](
-                self.machine, self.model, index, self.layouts, self.precision
-            )
-        return self._steps[key]
+            made = VERSIONS[kind_of(stage)][version]
+            self._steps[stage, version] = made(self.machine, self.model, index, self.layouts, self.precision)
+        return self._steps[stage, version]
 
-    def does(self, stage: str, version: str, batch: int, *, reads: str | None = None) -> bool:
-        """Whether a version can do a stage here, and reads ``reads`` (UG: digits)."""
-        wanted = reads or ("digits" if stage == "UG" else None)
+    def does(self, stage: str, version: str, batch: int) -> bool:
+        """Whether a version can do a stage here."""
+        arch, shared = self.machine.arch, self.machine.shared
         try:
-            step = self.step(stage, version)
-            return (wanted is None or step.reads == wanted) and all(
-                kernel.runs_on(self.machine.arch) and kernel.shared <= self.machine.shared
-                for kernel in kernels_of(step, batch)
-            )
+            kernels = self.step(stage, version).kernels(batch)
         except (UsageError, DeviceError):
             return False
+        return all(kernel.runs_on(arch) and kernel.shared <= shared for kernel in kernels)
 
     def choose(
         self, plan: Plan, batch: int, *, first: str = "digits", stages: Sequence[str] = STAGES
@@ -129,24 +118,18 @@ class Shelf:
         """
         steps = []
         for stage in stages:
-            reads = first if stage == "UG" else None
+            kind = kind_of(stage)
+            usual = (first,) if kind == "UG" else tuple(VERSIONS[kind])
+            names = plan.versions.get(stage) or plan.versions.get(kind) or usual
             count = batch if stage in _WHOLE else min(batch, plan.part)
-            names = plan.preferred(stage)
-            version = next((name for name in names if self.does(stage, name, count, reads=reads)), None)
+            version = next((name for name in names if self.does(stage, name, count)), None)
             if version is None:
                 raise UsageError(
                     f"plan {plan.name}: {stage} cannot be done by {', '.join(names)} at {self.precision} on "
-                    f"compute capability {self.machine.arch / 10:.1f}; choose another --plan or "
-                    "--precision"
+                    f"compute capability {self.machine.arch / 10:.1f}; choose another --plan or --precision"
                 )
             steps.append(self.step(stage, version))
         return steps
-
-
-def kernels_of(step: Step, batch: int) -> list[Kernel]:
-    """Return the kernels of a step for a batch; no array is needed to name them."""
-    nothing: dict[str, Any] = dict.fromkeys(step.scratch(batch))
-    return [launch.kernel for launch in step.launches(batch, None, None, nothing)]
 
 
 class Stage(NamedTuple):
@@ -209,14 +192,11 @@ class Pass:
                     kernel = launch.kernel.late() if names[i] in late else launch.kernel
                     kernel = replace(kernel, carveout=len(steps) > 1)  # one alone overlaps with none
                     self._order.append((i, launch._replace(kernel=kernel)))
+        self.launches = tuple(launch for _, launch in self._order)
         self.stages = tuple(
             Stage(name, step, tuple(found for j, found in self._order if j == i))
             for i, (name, step) in enumerate(zip(names, steps, strict=True))
         )
-
-    @property
-    def launches(self) -> Iterator[Launch]:
-        return self.up_to(len(self.stages))
 
     def up_to(self, stages: int) -> Iterator[Launch]:
         """Return the launches of the first so many stages, in the order of the pass."""

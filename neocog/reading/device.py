@@ -134,7 +134,7 @@ def finder_on(model: "FinderModel", device: str) -> "LazyFinder":
 def check_names(precision: str | None, plan: str) -> None:
     """Refuse precisions and plans that are none, wherever the network runs."""
     if precision is not None:
-        from neocog.cuda.engine import precision_on
+        from neocog.cuda.kernel import precision_on
 
         precision_on(0, precision)
     if plan != "default":
