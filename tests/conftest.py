@@ -88,7 +88,7 @@ def nvrtc() -> None:
     from neocog.errors import DeviceError
 
     try:
-        compiler._version()
+        compiler.nvrtc_library()
     except DeviceError as error:
         pytest.skip(f"needs NVRTC: {error}")
 

@@ -76,11 +76,11 @@ def all_kernels(models=SHIPPED, precisions=PRECISIONS, batches=(1, 8, 64, 256), 
 
 def _usual(shelf, stage):
     """Return the version of a stage that the default plan takes."""
-    wanted = plan.plan_of("default", shelf.precision).preferred(stage)
-    return [name for name in wanted if shelf.does(stage, name, 8)][:1]
+    step = shelf.choose(plan.plan_of("default", shelf.precision), 8, stages=(stage,))[0]
+    return [step.reads if stage == "UG" else step.version]
 
 
 def _kernels(shelf, stage, version, batches):
     for batch in batches:
         with suppress(UsageError, DeviceError):  # a version that does not do this layer or precision
-            yield from plan.kernels_of(shelf.step(stage, version), batch)
+            yield from shelf.step(stage, version).kernels(batch)

@@ -66,7 +66,7 @@ def test_silence_of_pale_digits_is_decided_as_in_float64(emulator, batch):
 
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 30.0])
 def test_u0_of_any_range(emulator, scale):
-    step, lay = step_of("u0", emulator, "fp32")
+    step, lay = step_of("U0", emulator, "fp32")
     u0 = np.random.default_rng(2).normal(0, scale, (3, 65, 65)).astype(np.float32)
     wanted = reference.contrast(u0, tiny_model().spec.contrast)
     got = responses(emulator, step, lay, u0)
@@ -76,7 +76,7 @@ def test_u0_of_any_range(emulator, scale):
 
 def test_silence_is_decided_as_in_float64(emulator):
     """Pictures scaled so that one cell each answers with 1e-4 to the last bits of float32."""
-    step, lay = step_of("u0", emulator, "fp32")
+    step, lay = step_of("U0", emulator, "fp32")
     spec = tiny_model().spec.contrast
     rng = np.random.default_rng(4)
     pictures = []

@@ -174,15 +174,13 @@ def test_failures_of_the_device_are_told_in_a_line(emulator, monkeypatch, capsys
     def fail(*_, **__):
         raise error("out of luck\nmore words")
 
-    for name in ("_deal", "_maps"):
-        monkeypatch.setattr(f"neocog.cuda.engine.CudaEngine.{name}", fail)
+    monkeypatch.setattr(engine, "_deal", fail)
     monkeypatch.setattr("neocog.cuda.plan.Shelf.choose", fail)
     digits, u0 = some_digits(2), np.zeros((1, 65, 65))
     for name, given in {"check": (), "recognise": [digits], "maps": [u0], "stage_times": [digits]}.items():
         with pytest.raises(DeviceError, match=r"^device 'cuda' failed: out of luck$"):
             getattr(engine, name)(*given)
     monkeypatch.setattr(engine, "recognise", lambda digits: None)
-    monkeypatch.setattr("neocog.cuda.engine.CudaEngine._samples", fail)
     with pytest.raises(DeviceError, match=r"out of luck$"):
         engine.stage_times(some_digits(2))
     monkeypatch.setattr("neocog.cuda.engine.Shelf", fail)

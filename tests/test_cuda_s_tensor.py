@@ -13,8 +13,8 @@ from neocog.cuda.kernel import layouts
 from neocog.cuda.lanes import enqueue
 from neocog.cuda.launcher import gpu
 from neocog.cuda.plan import Pass, Shelf, plan_of
-from neocog.cuda.s_tensor import TensorS
-from neocog.cuda.tilings import Shape, Tiling, _table, choose, clustered, fits, serves
+from neocog.cuda.s_tensor import Shape, TensorS, Tiling, choose, clustered, fits, serves
+from neocog.cuda.tilings import _table
 from neocog.errors import UsageError
 from neocog.network import reference
 from neocog.network.model import load_model

@@ -15,7 +15,7 @@ from experiments.slayer.inputs import STAGES, Fed, error
 from experiments.slayer.ladder import VERSIONS, Ladder
 from neocog.cuda.kernel import Precision, Step
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.plan import Shelf, kernels_of, plan_of
+from neocog.cuda.plan import Shelf, plan_of
 
 Row = dict[str, Any]
 
@@ -96,7 +96,7 @@ class Bench:
             own = plan_of(plan, precision)
             steps = [shelf.choose(own, batch, stages=(stage,))[0] for batch in self.batches]
             build_all(self.gpu, {one for step in steps for n in {_CHECKED, *self.batches}
-                                 for one in kernels_of(step, n)})  # fmt: skip
+                                 for one in step.kernels(n)})  # fmt: skip
             about = {"stage": stage, "system": f"ours, {plan}, {precision}"}
             rows.append(self._row(about, partial(self._timed, shelf, steps)))
         return rows

@@ -1,13 +1,12 @@
 """Filters transformed on the device, threads in the orders of Lee and Kwak's Algorithm 1."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch
-from neocog.cuda.winograd import Convolution
+from neocog.cuda.winograd import Convolution, Shape, Split
 from neocog.errors import UsageError
 
 Indexing = Literal["channel-wise", "thread-wise"]
@@ -20,16 +19,21 @@ WARP = 32
 _THREADS = BLOCK_FAST * BLOCK_SLOW
 
 
-@dataclass(frozen=True)
 class Dense(Convolution):
-    """A `Convolution` of a dense layer; its inputs are transformed by the paper's two orders too."""
+    """A `Convolution` of a dense layer; its inputs are transformed by the paper's two orders too.
 
-    most: int = 2 << 30
-    thread_wise: bool = False  # neighbouring threads transform the sub-inputs of one tile: no part of size m
+    ``thread_wise``: neighbouring threads transform the sub-inputs of one tile, so no part may be of size m.
+    """
 
-    def __post_init__(self) -> None:
-        if self.thread_wise and self.m in self.split.sizes:
-            raise UsageError(f"parts {self.split.sizes} share inputs with tiles of {self.m}x{self.m}")
+    most = 2 << 30
+
+    def __init__(
+        self, shape: Shape, split: Split, m: int, operand: str = "fp32", *, thread_wise: bool = False
+    ) -> None:
+        super().__init__(shape, split, m, operand)
+        self.thread_wise = thread_wise
+        if thread_wise and m in split.sizes:
+            raise UsageError(f"parts {split.sizes} share inputs with tiles of {m}x{m}")
 
     def _order(self) -> tuple[int, int, dict[str, int]]:
         if self.thread_wise:

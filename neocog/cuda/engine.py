@@ -5,6 +5,7 @@ import threading
 from collections import deque
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,9 +72,8 @@ class CudaEngine:
         """Choose every step, compile and load the first kernel; a DeviceError if that fails."""
         try:
             with self._failing, self.gpu.current():
-                for batch in (1, _TYPICAL):
-                    steps = self.shelf.choose(self.plan, batch)
-                self.gpu.prepare(steps[0].kernels(_TYPICAL))
+                steps = [self.shelf.choose(self.plan, batch)[0] for batch in (1, _TYPICAL)]
+                self.gpu.prepare(steps[-1].kernels(_TYPICAL))
         except UsageError as error:
             raise DeviceError(f"device '{self.device}': {error}") from None
 
@@ -113,9 +113,17 @@ class CudaEngine:
         ``u0`` (B, 65, 65) has ink 1 on paper 0; each of U0, UG, US1 .. UC4 is float32 (B, K, H, W).
         """
         u = pictures(u0)
-        with self._failing, self.lock, self.gpu.current():
-            starts = range(0, max(1, len(u)), _MAPS_AT_ONCE)
-            parts = [self._maps(u[start : start + _MAPS_AT_ONCE]) for start in starts]
+        starts, parts = range(0, max(1, len(u)), _MAPS_AT_ONCE), list[dict[str, NDArray[np.float32]]]()
+        with self._failing, self.lock, self.gpu.current(), self.gpu.xp.cuda.Stream(non_blocking=True):
+            for some in (u[start : start + _MAPS_AT_ONCE] for start in starts):
+                bucket = bucket_of(len(some))
+                steps = self.shelf.choose(self.plan, bucket, first="U0")
+                work = Pass(self.gpu, steps, self.shelf.layouts, bucket)
+                padded = np.zeros((bucket, *u.shape[1:]), np.float32)
+                padded[: len(some)] = some
+                work.arrays["U0"].set(padded)
+                work.run()
+                parts.append({name: work.maps(name)[: len(some)] for name in self.shelf.layouts})
         out = {"U0": u[:, None], **{name: np.concatenate([p[name] for p in parts]) for name in parts[0]}}
         us4 = out["US4"].transpose(0, 2, 3, 1)
         out["UC4"] = self._decision.scores(us4)[:, :, None, None]
@@ -140,40 +148,34 @@ class CudaEngine:
             lane.fill(digits[:count])
             lane.upload()  # passes without an upload take these digits too
             held = 32 if lane.batch <= 64 else 4  # passes a graph, so that its launch does not count
-            # the kernels up to each stage, then the upload too
-            works = [
-                partial(enqueue, self.gpu, tuple(lane.work.up_to(n + 1)))
-                for n in range(len(lane.work.stages))
-            ]
-            timed = [Timed(self.gpu, work, held, lane.stream) for work in (*works, lane.enqueue)]
-            times = [max(1, math.ceil(_SAMPLE_MS / held / max(t.elapsed(), 1e-6))) for t in timed]
+            names = [stage.name for stage in lane.work.stages]
+            parts = [tuple(lane.work.up_to(n + 1)) for n in range(len(names))]
+            timed = [Timed(self.gpu, partial(enqueue, self.gpu, part), held, lane.stream) for part in parts]
+            timed.append(Timed(self.gpu, lane.enqueue, held, lane.stream))  # with the upload
+            replays = [max(1, math.ceil(_SAMPLE_MS / held / max(t.elapsed(), 1e-6))) for t in timed]
 
             def whole() -> float:
-                for _ in range(times[-1]):
+                for _ in range(replays[-1]):
                     timed[-1].replay()  # the device is at work while the graphs are launched
-                return lane.elapsed(held * times[-1])
+                return lane.elapsed(held * replays[-1])
 
-            samples = [*(partial(t.elapsed, n) for t, n in zip(timed, times, strict=True)), whole]
-            rows = np.median(
-                [[[one() for _ in range(_OF)] for one in samples] for _ in range(repeats + 1)], axis=2
-            )[1:]
-        names = [stage.name for stage in lane.work.stages]
+            samples: list[Any] = [
+                *(partial(t.elapsed, n) for t, n in zip(timed, replays, strict=True)),
+                whole,
+            ]
+            found = [[[one() for _ in range(_OF)] for one in samples] for _ in range(repeats + 1)]
+        rows = np.median(found, axis=2)[1:]
         rows = np.maximum.accumulate(rows, axis=1) * (len(digits) / count)  # one more stage takes no less
-        spent = np.diff(rows, axis=1, prepend=0).T
-        times = dict(zip([*names, "upload", "launch"], spent, strict=True))
+        times = dict(zip([*names, "upload", "launch"], np.diff(rows, axis=1, prepend=0).T, strict=True))
         return {**{name: times[name] for name in ("upload", *names, "launch")}, "total": rows[:, -1]}
 
     def lane(self, bucket: int, index: int = 0) -> PassLane:
         """Return a lane for batches of a size, made when it is first asked for."""
         if (bucket, index) not in self._lanes:
             with self.gpu.current():
-                steps, part, late = (
-                    self.shelf.choose(self.plan, bucket),
-                    self.plan.part,
-                    self.plan.late_at(bucket),
-                )
-                made = PassLane(self.gpu, steps, self.shelf.layouts, bucket, part, late)
-                self._lanes[bucket, index] = made
+                steps, layouts = self.shelf.choose(self.plan, bucket), self.shelf.layouts
+                part, late = self.plan.part, self.plan.late_at(bucket)
+                self._lanes[bucket, index] = PassLane(self.gpu, steps, layouts, bucket, part, late)
         return self._lanes[bucket, index]
 
     def _deal(self, digits: NDArray[np.uint8], out: NDArray[np.float32], chunk: int) -> None:
@@ -202,14 +204,13 @@ class CudaEngine:
 
     def _make_room(self, bucket: int) -> None:
         """Give memory back, then do with the lanes that are there, then with smaller chunks."""
-        others = [key for key in self._lanes if key[0] != bucket]
-        for key in others:
-            del self._lanes[key]
+        before = len(self._lanes)
+        self._lanes = {key: lane for key, lane in self._lanes.items() if key[0] == bucket}
         self.gpu.xp.get_default_memory_pool().free_all_blocks()
-        if others:
+        if before > len(self._lanes):
             return
-        if held := len(self._lanes):  # all of this size, the first ones
-            self._most_lanes = held
+        if before:  # all of this size, the first ones
+            self._most_lanes = before
         elif bucket > 1:
             self._lanes.clear()
             self.chunk = bucket // 2
@@ -218,17 +219,6 @@ class CudaEngine:
                 f"device 'cuda:{self.gpu.number}': no memory left for one digit; end other "
                 "programs on it, or use --device cpu"
             )
-
-    def _maps(self, u0: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-        bucket = bucket_of(len(u0))
-        padded = np.zeros((bucket, *u0.shape[1:]), np.float32)
-        padded[: len(u0)] = u0
-        with self.gpu.xp.cuda.Stream(non_blocking=True):
-            steps = self.shelf.choose(self.plan, bucket, first="U0")
-            work = Pass(self.gpu, steps, self.shelf.layouts, bucket)
-            work.arrays["U0"].set(padded)
-            work.run()
-            return {name: work.maps(name)[: len(u0)] for name in self.shelf.layouts}
 
 
 def bucket_of(count: int, part: int = 0) -> int:

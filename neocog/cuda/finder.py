@@ -5,10 +5,10 @@ graph for each size of picture (``kernels/finder.cu`` and :mod:`neocog.cuda.find
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isqrt, log
+from functools import lru_cache
+from math import inf, isqrt, log
 from typing import Any
 
 import numpy as np
@@ -19,22 +19,9 @@ from neocog.cuda.finder_network import FinderNetwork, Node, tile_table
 from neocog.cuda.kernel import Kernel, Launch, up
 from neocog.cuda.lanes import Lane, pinned
 from neocog.cuda.launcher import Failing, Gpu, gpu
-from neocog.vision.finder import (
-    CELL,
-    FLOOR,
-    MULTIPLE,
-    SURE,
-    UNIT,
-    WINDOW,
-    FinderSettings,
-    Finding,
-    Grey,
-    Maps,
-    agreed,
-    sizes,
-)
+from neocog.vision import finder as vision
+from neocog.vision.finder import CELL, FinderSettings, Finding, Grey, Maps
 
-_Key = tuple[tuple[int, int], FinderSettings]
 MARK_WORDS = 18
 _THREADS = 256
 _STRIP = 16  # rows of a block that normalises
@@ -60,12 +47,19 @@ class Frame:
         self.count = xp.zeros(1, "uint32")
         self.marks = xp.empty((2 * len(maps), MARK_WORDS), "float32")  # a digit and a sign a place
         self.best = xp.zeros((settings.most + 1, MARK_WORDS), "float32")
-        levels, scales = _tables(shape, shapes, padded, ends, settings)
+        levels = np.zeros((len(shapes), 8), np.int32)  # Level and Scale of ``finder.cu``
+        scales = np.zeros((len(shapes), 8), np.float32)
+        cells = np.cumsum([0, *(h * w for h, w in padded)])
+        for i, ((h, w), sides) in enumerate(zip(shapes, padded, strict=True)):
+            levels[i, :6] = ends[i], h, w, *sides, cells[i]
+            small, large = settings.smallest if i else 0.0, settings.largest if i + 1 < len(shapes) else inf
+            scales[i, :5] = wide / w, high / h, small, 0.4 * small, large
+            scales.view(np.int32)[i, 5] = cells[i] // CELL**2
         levels, scales = xp.asarray(levels), xp.asarray(scales)
-        planes = network.maps[network.output].planes
         defines = {
-            "SPAN": isqrt(WINDOW), "FLOOR": f"{FLOOR}f", "UNIT": f"{UNIT}f", "CELL": CELL,
-            "SURE": f"{SURE}f", "PLANES": planes, "CO": maps.shape[1], "MOST": settings.most,
+            "SPAN": isqrt(vision.WINDOW), "FLOOR": f"{vision.FLOOR}f", "UNIT": f"{vision.UNIT}f",
+            "CELL": CELL, "SURE": f"{vision.SURE}f", "PLANES": network.maps[network.output].planes,
+            "CO": maps.shape[1], "MOST": settings.most,
         }  # fmt: skip
 
         def launch(name: str, blocks: int, *args: Any, threads: int = _THREADS) -> Launch:
@@ -80,7 +74,7 @@ class Frame:
                 given = (np.int32(side) for side in (*sides, h, w))
                 self.launches.append(launch("reduce", -(-h * w // _THREADS), before, after, *given))
             before, sides = after, (h, w)
-        columns = _THREADS - WINDOW + 1
+        columns = _THREADS - vision.WINDOW + 1
         strips = xp.asarray(tile_table(padded, 1, _STRIP, columns))
         places = xp.asarray(tile_table(padded, CELL))
         least = np.float32(log(settings.least / (1 - settings.least)))
@@ -101,29 +95,9 @@ def level_shapes(
     """Return (H, W) of each size that a picture is read at, and filled up to multiples of 16."""
     shapes = [
         shape if f == 1.0 else (max(1, round(shape[0] * f)), max(1, round(shape[1] * f)))
-        for f in sizes(shape, settings)
+        for f in vision.sizes(shape, settings)
     ]
-    return shapes, [(up(h, MULTIPLE), up(w, MULTIPLE)) for h, w in shapes]
-
-
-def _tables(
-    shape: tuple[int, int],
-    shapes: Sequence[tuple[int, int]],
-    padded: Sequence[tuple[int, int]],
-    begins: NDArray[np.int64],
-    settings: FinderSettings,
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return Level and Scale of ``finder.cu`` for each size."""
-    levels = np.zeros((len(shapes), 8), np.int32)
-    scales = np.zeros((len(shapes), 8), np.float32)
-    cells = np.cumsum([0, *(h * w for h, w in padded)])
-    for i, ((h, w), sides) in enumerate(zip(shapes, padded, strict=True)):
-        levels[i, :6] = begins[i], h, w, *sides, cells[i]
-        small = settings.smallest if i else 0.0
-        large = settings.largest if i + 1 < len(shapes) else np.inf
-        scales[i, :5] = shape[1] / w, shape[0] / h, small, 0.4 * small, large
-        scales.view(np.int32)[i, 5] = cells[i] // CELL**2
-    return levels, scales
+    return shapes, [(up(h, vision.MULTIPLE), up(w, vision.MULTIPLE)) for h, w in shapes]
 
 
 def finding(best: NDArray[np.float32], settings: FinderSettings) -> Finding:
@@ -132,7 +106,7 @@ def finding(best: NDArray[np.float32], settings: FinderSettings) -> Finding:
     came = best[: min(int(whole[-1, 5]), len(best) - 1)]
     kinds, alive = whole[: len(came), 5], whole[: len(came), 7] != 0
     found = Finding(came[:, :4], came[:, 4], kinds.astype(np.int64), came[:, 8:])
-    return found if settings.overlap >= 1 else agreed(found[alive], found)
+    return found if settings.overlap >= 1 else vision.agreed(found[alive], found)
 
 
 class CudaFinder:
@@ -145,9 +119,9 @@ class CudaFinder:
     def __init__(self, nodes: Sequence[Node], tensors: Mapping[str, Maps], *, device: str = "cuda") -> None:
         self._gpu = gpu(number_of(device))
         self._lock = threading.Lock()
-        self._frames: OrderedDict[_Key, _FrameLane] = OrderedDict()
         with self._at_work():
             self._network = FinderNetwork(self._gpu, nodes, tensors)
+        self._lane = lru_cache(_KEPT)(lambda *key: _FrameLane(self._gpu, Frame(self._network, *key)))
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -170,16 +144,9 @@ class CudaFinder:
 
     def find(self, grey: Grey, settings: FinderSettings) -> Finding:
         """Find the digits and signs of a picture, as :func:`neocog.vision.finder.find` at all sizes."""
-        key = ((grey.shape[0], grey.shape[1]), settings)
         with self._at_work():
-            lane = self._frames.pop(key, None)
-            if lane is None:
-                while len(self._frames) >= _KEPT:
-                    self._frames.popitem(last=False)
-                lane = _FrameLane(self._gpu, Frame(self._network, *key))
-            self._frames[key] = lane
-            told = lane.run(grey)
-        return finding(told, settings)
+            best = self._lane((grey.shape[0], grey.shape[1]), settings).run(grey)
+        return finding(best, settings)
 
 
 class _FrameLane(Lane):
@@ -203,5 +170,4 @@ class _FrameLane(Lane):
             self._graph.launch(self.stream)
         self.stream.synchronize()
         self._seen = True
-        found: NDArray[np.float32] = self.told.copy()
-        return found
+        return np.array(self.told)

@@ -58,11 +58,8 @@ class Deal:
     """What a tiling makes of a layer."""
 
     def __init__(self, shape: Shape, t: Tiling) -> None:
-        halves, channels, rows = (
-            2 if shape.mode == 3 else 1,
-            shape.channels // t.chunks,
-            shape.kernel // t.ksplit,
-        )
+        channels, rows = shape.channels // t.chunks, shape.kernel // t.ksplit
+        halves = 2 if shape.mode == 3 else 1
         self.threads = 32 * t.wm * t.wn * t.wk
         #: Whether more than one warp has a part of a window.
         self.spread = t.wk > 1 or t.ksplit > 1

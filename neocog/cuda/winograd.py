@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,23 +20,24 @@ from neocog.cuda.kernel import Array, Forms, Kernel, Launch, LayerStep, Machine,
 from neocog.network.arrays import array_module
 from neocog.network.model import s_constants
 
-#: Output tiles that are offered.
-TILES = (2, 3, 4, 5)
-
-# Interpolation points after 0, 1, -1 (the last point is always infinity), by n: the sets with the
-# least float32 error among 2, -2, 1/2, -1/2, 4, -4, 1/4, -1/4.
+TILES = (2, 3, 4, 5)  # output tiles that are offered
+#: Interpolation points after 0, 1, -1 (the last point is always infinity), by n: the sets with the
+#: least float32 error among 2, -2, 1/2, -1/2, 4, -4, 1/4, -1/4.
 _MORE_POINTS = {5: ("2",), 6: ("-2", "1/2"), 7: ("2", "-2", "-1/4"), 8: ("2", "-2", "1/2", "-1/2")}
-
-
-def points(n: int) -> tuple[Fraction, ...]:
-    """Return the n - 1 finite interpolation points for tiles of n points."""
-    return tuple(Fraction(p) for p in ("0", "1", "-1", *_MORE_POINTS.get(n, ())))[: n - 1]
+_STRIP = 4  # cells of a column that a thread of the inhibition makes, at most
+_SILENT = 1e30  # of a plane that stays silent whatever comes
+#: Of the kernels of ``winograd.cu`` beside the product: STAGE, threads, most registers.
+_STAGES = {"input_transform": (1, 96), "output_transform": (3, 128), "s_output_transform": (3, 128)}
+_PRODUCT_STAGE, _THREADS = 2, 128
+_OPERANDS = {"fp32": 0, "fp16": 2, "tf32x3": 3}  # OPERAND in the kernels
+_BUFFERS = {32: 4, 64: 4, 128: 3}  # of the tensor cores' operands, by bytes of channels
 
 
 @cache
 def cook_toom(m: int, r: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return A^T (m, n), G (n, r) and B^T (n, n) of F(m, r) as Fractions: m outputs, r taps."""
-    a = points(m + r - 1)
+    n = m + r - 1
+    a = tuple(Fraction(p) for p in ("0", "1", "-1", *_MORE_POINTS.get(n, ())))[: n - 1]
     output = [[p**i for p in a] + [Fraction(int(i == m - 1))] for i in range(m)]
     others = [a[:j] + a[j + 1 :] for j in range(len(a))]
     scale = [math.prod((p - q for q in rest), start=Fraction(1)) for p, rest in zip(a, others, strict=True)]
@@ -55,7 +56,7 @@ def _polynomial(roots: tuple[Fraction, ...]) -> list[Fraction]:
     return out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Parts:
     """``count`` parts of ``size`` taps side by side along one axis, the first at tap ``first``."""
 
@@ -64,8 +65,7 @@ class Parts:
     first: int
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """A k x k filter as parts along each axis, the same for rows and columns; padded with zeros behind."""
 
     kernel: int
@@ -87,9 +87,8 @@ class Split:
 
     def per_output(self, m: int, size: int | None = None) -> float:
         """Return multiplications per output; with ``size``, waste at its rim included."""
-        if size is None:
-            return self.multiplications(m) / m**2
-        return self.multiplications(m) * (-(-size // m)) ** 2 / size**2
+        side = size or m
+        return self.multiplications(m) * (-(-side // m)) ** 2 / side**2
 
 
 def uniform(kernel: int, size: int = 3) -> Split:
@@ -122,18 +121,7 @@ def transform_filters(w: Any, split: Split, m: int) -> Any:
     return xp.concatenate(out)
 
 
-_STRIP = 4  # cells of a column that a thread of the inhibition makes, at most
-_SILENT = 1e30  # of a plane that stays silent whatever comes
-#: Of the kernels of ``winograd.cu`` beside the product: STAGE, threads, most registers.
-_STAGES = {"input_transform": (1, 96), "output_transform": (3, 128), "s_output_transform": (3, 128)}
-_PRODUCT_STAGE, _THREADS = 2, 128
-_OPERANDS = {"fp32": 0, "fp16": 2, "tf32x3": 3}  # OPERAND in the kernels
-#: Buffers of the tensor cores' operands, by bytes of channels.
-_BUFFERS = {32: 4, 64: 4, 128: 3}
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """A convolution of stride 1, channel-last, whose input has its padding as a border."""
 
     kernel: int  # taps along an axis
@@ -156,51 +144,28 @@ class Response(NamedTuple):
     theta: np.float32
 
 
-@dataclass(frozen=True)
 class Convolution:
     """A convolution and the way it is computed: on CUDA cores (``fp32``) or tensor cores (the others).
 
-    ``tf32x3`` gives float32 results, every float32 as the sum of two TF32 numbers.
+    ``tf32x3`` gives float32 results, every float32 as the sum of two TF32 numbers. ``split`` are the parts of
+    its filters, ``m`` the outputs of a tile along an axis, 2 to 5.
     """
 
-    shape: Shape
-    split: Split  # parts of its filters
-    m: int  # outputs of a tile along an axis, 2 to 5
-    operand: str = "fp32"
     #: Bytes of the Winograd domain that are worked on at a time. What fits an H200's L2 cache (50 MB)
     #: takes 5 to 20 % longer for many digits: its launches are short.
-    most: int = 128 << 20
+    most = 128 << 20
 
-    @property
-    def on_tensor_cores(self) -> bool:
-        return self.operand != "fp32"
-
-    @property
-    def tiles(self) -> int:
-        return -(-self.shape.out // self.m)
-
-    @property
-    def itemsize(self) -> int:
-        return 2 if self.operand == "fp16" else 4
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of channels that the tensor cores' loader takes at a time."""
-        held = self.shape.channels * self.itemsize
-        if self.operand == "tf32x3" and held % 128 == 0:  # whole lines of the cache
-            return 128
-        return 64 if held > 32 else 32
-
-    @property
-    def channels(self) -> int:
-        """Channels in the Winograd domain, those beyond the input's 0."""
-        step = self.row_bytes // self.itemsize if self.on_tensor_cores else 8
-        return up(self.shape.channels, step)
-
-    @cached_property
-    def starts(self) -> int:
-        """Input tiles of a digit, all points of all pairs of groups."""
-        return sum((self.m + g.size - 1) * self._axis_starts(g) for g in self.split.groups) ** 2
+    def __init__(self, shape: Shape, split: Split, m: int, operand: str = "fp32") -> None:
+        self.shape, self.split, self.m, self.operand = shape, split, m, operand
+        self.on_tensor_cores, self.tiles = operand != "fp32", -(-shape.out // m)
+        self.itemsize = 2 if operand == "fp16" else 4
+        #: Bytes of channels that the tensor cores' loader takes at a time: 128 are a line of the cache.
+        held = shape.channels * self.itemsize
+        self.row_bytes = 128 if operand == "tf32x3" and held % 128 == 0 else 64 if held > 32 else 32
+        #: Channels in the Winograd domain, those beyond the input's 0.
+        self.channels = up(shape.channels, self.row_bytes // self.itemsize if self.on_tensor_cores else 8)
+        #: Input tiles of a digit, all points of all pairs of groups.
+        self.starts = sum((m + g.size - 1) * self._axis_starts(g) for g in split.groups) ** 2
 
     def _axis_starts(self, group: Parts) -> int:
         return self.tiles + group.count - 1 if group.size == self.m else self.tiles * group.count
@@ -214,12 +179,10 @@ class Convolution:
     def scratch(self, batch: int) -> Forms:
         """Return shape and dtype of V and W, in `most` bytes."""
         images = self.images_at_a_time(batch)
+        v = images * self.starts * self.channels
         w = images * self.split.points(self.m) * self.tiles**2 * self.shape.planes
         dtype = np.float16 if self.operand == "fp16" else np.float32
-        return {
-            "winograd_v": ((images * self.starts * self.channels,), dtype),
-            "winograd_w": ((w,), np.float32),
-        }
+        return {"winograd_v": ((v,), dtype), "winograd_w": ((w,), np.float32)}
 
     def filters(self, w: Array) -> Array:
         """Return U of filters (K, C, k, k): (channels, planes) a point, on tensor cores turned."""
@@ -261,32 +224,23 @@ class Convolution:
     def geometry(self) -> Iterator[tuple[str, int | float | str]]:
         """Yield the definitions that all kernels share (see ``winograd.cuh``)."""
         shape = self.shape
-        yield from (("M", self.m), ("KSIZE", shape.kernel), ("TILES", self.tiles))
-        yield from (("WIDTH", shape.width), ("CHANNELS", shape.channels), ("CV", self.channels))
-        yield from (("OUT", shape.out), ("KM", shape.planes))
-        yield "OPERAND", _OPERANDS[self.operand]
+        yield from (("M", self.m), ("KSIZE", shape.kernel), ("TILES", self.tiles), ("WIDTH", shape.width))
+        yield from (("CHANNELS", shape.channels), ("CV", self.channels), ("OUT", shape.out))
+        yield from (("KM", shape.planes), ("OPERAND", _OPERANDS[self.operand]))
         for i in range(2):
             there = i < len(self.split.groups)
             group = self.split.groups[i if there else 0]
             yield f"R{i}", group.size
             yield f"P{i}", group.count if there else 0
-            for name, matrix in zip(
-                ("OUTPUT", "FILTER", "INPUT"), cook_toom(self.m, group.size), strict=True
-            ):
+            matrices = cook_toom(self.m, group.size)
+            for name, matrix in zip(("OUTPUT", "FILTER", "INPUT"), matrices, strict=True):
                 numbers = ",".join(f"{float(value)!r}f" for value in matrix.ravel())
                 yield f"{name}{i}", numbers if there else "0.0f"
 
     def _kernel(self, name: str, **more: int) -> Kernel:
-        stage, registers = _STAGES[name]
+        (stage, registers), arch = _STAGES[name], 80 if self.operand == "tf32x3" else 75
         defines = (*self.geometry(), *more.items(), ("STAGE", stage))
-        return Kernel(
-            "winograd.cu",
-            name,
-            defines,
-            _THREADS,
-            arch=80 if self.operand == "tf32x3" else 75,
-            registers=registers,
-        )
+        return Kernel("winograd.cu", name, defines, _THREADS, arch=arch, registers=registers)
 
     def _product(self, images: int, processors: int) -> tuple[Kernel, tuple[int, int, int]]:
         bm, bn = self.block(images, processors)
@@ -378,11 +332,8 @@ class WinogradS(LayerStep):
         source, target = self.source, self.target
         self.taps = kernel = model.spec.s[layer].kernel
         operand = "fp32" if machine.arch < 80 else "fp16" if precision == "fp16" else "tf32x3"
-        self.convolution = Convolution(
-            Shape(kernel, source.width, source.channels, target.channels, source.code, target.code),
-            *way(kernel, target.size, operand),
-            operand,
-        )
+        shape = Shape(kernel, source.width, source.channels, target.channels, source.code, target.code)
+        self.convolution = Convolution(shape, *way(kernel, target.size, operand), operand)
         a, theta, silence = s_constants(model.s[layer])
         padded = np.full(target.channels, _SILENT, dtype=np.float32)
         padded[: target.planes] = silence
