@@ -1,15 +1,15 @@
-"""The CPU engine against the reference: maps, decisions, laws."""
+"""The CPU engine against the reference: maps, decisions, laws; UC4 and the answers that follow from it."""
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import layers, reference
-from neocog.network.decision import Decision
+from neocog.network.decision import Answers, Decision, answers
 from neocog.network.engine import Engine, Layers
 from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import digits_of, tiny_model
@@ -20,19 +20,9 @@ def engine() -> Engine:
     return Engine(tiny_model())
 
 
-@pytest.fixture(scope="module")
-def digits() -> NDArray[np.uint8]:
-    return np.concatenate([digits_of("0123456789"), made_digits(10)])
-
-
-@pytest.fixture(scope="module")
-def wanted(digits: NDArray[np.uint8]) -> dict[str, NDArray[np.float64]]:
-    """What the equations make of the digits."""
-    return reference.respond(u0_from_digits(digits), tiny_model())
-
-
-def test_whole_pass_and_decisions(engine: Engine, digits: Any, wanted: Any) -> None:
-    got = engine.maps(u0_from_digits(digits))
+def test_whole_pass_and_decisions(engine: Engine) -> None:
+    digits = np.concatenate([digits_of("0123456789"), made_digits(10)])
+    wanted, got = reference.respond(u0_from_digits(digits), tiny_model()), engine.maps(u0_from_digits(digits))
     assert list(got) == list(wanted)
     for name, want in wanted.items():
         assert got[name].shape == want.shape
@@ -52,13 +42,12 @@ def test_batches_and_threads_change_nothing(batch: int, threads: int) -> None:
 
 
 def test_silence_is_no_answer(engine: Engine) -> None:
-    answers = engine.recognise(np.zeros((2, 28, 28), dtype=np.uint8))
-    assert answers.label.tolist() == [-1, -1]
-    assert not any(values.any() for values in (answers.p, answers.score, answers.margin))
+    found = engine.recognise(np.zeros((2, 28, 28), dtype=np.uint8))
+    assert found.label.tolist() == [-1, -1]
+    assert not any(values.any() for values in (found.p, found.score, found.margin))
     none = engine.recognise(np.zeros((0, 28, 28), dtype=np.uint8))
     assert (len(none), none.score.shape) == (0, (0, 10))
-    maps = engine.maps(np.zeros((0, 65, 65)))
-    assert [one.shape[0] for one in maps.values()] == [0] * 10
+    assert [one.shape[0] for one in engine.maps(np.zeros((0, 65, 65))).values()] == [0] * 10
 
 
 def test_wrong_use_says_what_came(engine: Engine) -> None:
@@ -93,11 +82,28 @@ def test_the_way_of_gpus_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> N
 def test_layers_and_decision_on_a_gpu() -> None:
     import cupy
 
-    model = tiny_model()
-    digits = np.concatenate([digits_of("0123456789"), made_digits(22)])
-    us4 = Layers(model, cupy)(cupy.asarray(u0_from_digits(digits)))
-    want = reference.respond(u0_from_digits(digits), model)["US4"].transpose(0, 2, 3, 1)
+    model, u0 = tiny_model(), u0_from_digits(np.concatenate([digits_of("0123456789"), made_digits(22)]))
+    us4, want = (
+        Layers(model, cupy)(cupy.asarray(u0)),
+        reference.respond(u0, model)["US4"].transpose(0, 2, 3, 1),
+    )
     assert np.abs(us4.get() - want).max() <= 2e-4 * want.max()
     on_gpu, on_cpu = Decision(model, cupy)(us4), Decision(model)(want.astype(np.float32))
     assert (on_gpu.label == on_cpu.label).all()
     np.testing.assert_allclose(on_gpu.score, on_cpu.score, atol=1e-4)
+
+
+def test_strongest_plane_of_each_label_anywhere() -> None:
+    model = replace(tiny_model(), labels=np.array([0, 0, 1, 1, 1, 5, 5, 5, 5, 9]))
+    us4 = np.zeros((1, 5, 5, 10), dtype=np.float32)
+    us4[0, 4, 0, 1], us4[0, 0, 4, 3], us4[0, 2, 2, 4] = 0.7, 0.2, 0.3
+    np.testing.assert_allclose(Decision(model).scores(us4)[0], [0.7, 0.3, 0, 0, 0, 0, 0, 0, 0, 0])
+
+
+def test_answers_from_scores() -> None:
+    score: Any = np.array([[0.2, 0.5, 0.5] + [0] * 7, [0] * 10, [0.9] + [0] * 9], dtype=np.float32)
+    found = answers(score, temperature=0.1)
+    assert found.label.tolist() == [1, -1, 0]  # a tie goes to the lower label
+    np.testing.assert_allclose(found.margin, [0, 0, 0.9])
+    assert (found.p[0] < 0.5, found.p[1] == 0, found.p[2] > 0.99) == (True, True, True)
+    assert Answers.join([found, Answers.none(), found]).label.tolist() == [1, -1, 0, 1, -1, 0]

@@ -1,7 +1,6 @@
 """The line engine on the CPU: the equations along a strip, whatever stands beside it in a batch."""
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,18 +9,13 @@ import pytest
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import line_engine
 from neocog.network.line_engine import LineEngine
-from neocog.network.lines import LineModel, columns, log_likelihoods
+from neocog.network.lines import columns, log_likelihoods
 from neocog.network.model import load_model
 from neocog.network.reference import respond_line
 from neocog.network.u0 import u0_from_digits
-from tests.support import digits_of, from_digits, tiny_model
+from tests.support import digits_of, from_digits, tiny_lines
 
 Strip = np.ndarray[Any, np.dtype[Any]]
-
-
-@cache
-def tiny_lines() -> LineModel:
-    return from_digits(tiny_model(), seed=0, inner=12)
 
 
 def written(text: str, width: int | None = None) -> Strip:
@@ -46,24 +40,20 @@ def strips() -> dict[str, Strip]:
     }
 
 
+@pytest.mark.parametrize("most", [line_engine.MAX_VALUES, 0], ids=["spectral", "plain"])
 @pytest.mark.parametrize("name", strips())
-def test_every_layer_is_what_the_equations_say(name: str) -> None:
-    _compare(LineEngine(tiny_lines()), strips()[name])
+def test_every_layer_is_what_the_equations_say(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_engine, "MAX_VALUES", most)
+    compare(LineEngine(tiny_lines()), strips()[name])
 
 
 @pytest.mark.parametrize("model", ["fukushima", "neocog-small"])
 def test_other_models(model: str) -> None:
     """Blurs that are no outer product, the other saturation, more planes."""
-    _compare(LineEngine(from_digits(load_model(model), seed=1, inner=8)), written("58", 75))
+    compare(LineEngine(from_digits(load_model(model), seed=1, inner=8)), written("58", 75))
 
 
-def test_spectra_that_would_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_engine, "MAX_VALUES", 0)
-    for name in ("digits", "gap", "paper", "edge"):
-        _compare(LineEngine(tiny_lines()), strips()[name])
-
-
-def _compare(engine: LineEngine, strip: Strip) -> None:
+def compare(engine: LineEngine, strip: Strip) -> None:
     want, got = respond_line(strip, engine.model), engine.maps(strip)
     assert list(got) == list(want)
     for name, maps in want.items():

@@ -1,4 +1,4 @@
-"""The network of lines: the equations along a strip, and its file."""
+"""The network of lines: the equations along a strip, and what its file holds besides a digit model's."""
 
 import json
 import re
@@ -31,13 +31,8 @@ def test_shapes_and_a_head_in_plain_loops() -> None:
     model, maps = tiny_lines(), respond_line(digit_strip()[:, :139], tiny_lines())
     w = lines.padded(139)
     assert (w, lines.columns(139)) == (160, 41)
-    t = w // 4 + 13
-    shapes = {
-        "U0": (1, 65, w + 17),
-        "UC3": (model.digits.planes[1], 13, t),
-        "US4": (10, 5, t),
-        "UC4": (2, 10, t),
-    }
+    t, planes = w // 4 + 13, model.digits.planes[1]
+    shapes = {"U0": (1, 65, w + 17), "UC3": (planes, 13, t), "US4": (10, 5, t), "UC4": (2, 10, t)}
     assert {name: maps[name].shape for name in shapes} == shapes
     x, head = np.concatenate([maps["US4"].max(axis=1), maps["US4"].mean(axis=1)]), model.head
     z = head.own @ x[:10] + head.bias[:, None]
@@ -57,8 +52,7 @@ def test_shapes_and_a_head_in_plain_loops() -> None:
 
 def test_paper_on_the_right_changes_nothing() -> None:
     short = respond_line(digit_strip()[:, :130], tiny_lines())
-    wide = np.pad(digit_strip()[:, :130], ((0, 0), (0, 30)))
-    for name, maps in respond_line(wide, tiny_lines()).items():
+    for name, maps in respond_line(np.pad(digit_strip()[:, :130], ((0, 0), (0, 30))), tiny_lines()).items():
         np.testing.assert_array_equal(maps, short[name])
 
 
@@ -66,9 +60,7 @@ def test_strips_are_ink_of_48_rows() -> None:
     grey = (255 * digit_strip()).astype(np.uint8)
     u0 = lines.strip_u0(grey)
     np.testing.assert_array_equal(u0, lines.strip_u0(grey / np.float32(255)))
-    assert u0.shape == (65, 160 + 17)
-    assert not u0[:8].any()
-    assert not u0[56:].any()
+    assert (u0.shape, u0[:8].any(), u0[56:].any()) == ((65, 160 + 17), False, False)
     assert lines.strip_u0(np.full((48, 16), 1.3)).max() == 1
     wrong: list[Any] = [
         np.zeros((47, 64), "f4"), np.zeros((48, 15), "f4"), np.zeros((48, 701), "f4"),
@@ -82,8 +74,7 @@ def test_strips_are_ink_of_48_rows() -> None:
 def test_what_learning_starts_from_says_each_planes_label() -> None:
     model = tiny_lines()
     assert model.id == model.name == "tiny-lines"
-    best = model.head.own.argmax(axis=0)
-    np.testing.assert_array_equal(best, [1, 2, 3, 4, 5, 6, 7, 8, 9, model.blank])
+    np.testing.assert_array_equal(model.head.own.argmax(axis=0), [1, 2, 3, 4, 5, 6, 7, 8, 9, model.blank])
     again = from_digits(model.digits, seed=0, inner=12)
     np.testing.assert_array_equal(again.head.own, model.head.own)
 
@@ -102,29 +93,19 @@ def test_saved_is_loaded(tmp_path: Path, precision: Any) -> None:
     assert lines.from_bytes(lines.to_bytes(replace(loaded, card={})), source="x").id == loaded.id or tolerance
 
 
-def test_a_line_model_is_no_digit_model_and_the_reverse() -> None:
-    with pytest.raises(ModelError, match="of format 'neocog lines 1', not 'neocog 1'"):
-        digit_file.from_bytes(lines.to_bytes(tiny_lines()), source="m")
-    with pytest.raises(ModelError, match="of format 'neocog 1', not 'neocog lines 1'"):
-        lines.from_bytes(digit_file.to_bytes(tiny_model()), source="m")
-
-
-def broken_head(**changes: Any) -> LineModel:
+def changed(**changes: Any) -> LineModel:
+    """The tiny model with another head."""
     return replace(tiny_lines(), head=replace(tiny_lines().head, **changes))
 
 
 def weights(place: int, value: Any) -> LineModel:
-    changed = list(tiny_lines().head.weights)
-    changed[place] = value
-    return broken_head(weights=tuple(changed))
+    some = list(tiny_lines().head.weights)
+    some[place] = value
+    return changed(weights=tuple(some))
 
 
 def biases(count: int) -> LineModel:
-    return broken_head(biases=(np.zeros(count, "f4"), *tiny_lines().head.biases[1:]))
-
-
-def high(array: Any) -> Any:
-    return np.full_like(array, 6e4)
+    return changed(biases=(np.zeros(count, "f4"), *tiny_lines().head.biases[1:]))
 
 
 @pytest.mark.parametrize(
@@ -136,10 +117,10 @@ def high(array: Any) -> Any:
         (lambda: replace(tiny_lines(), temperature="hot"), "a part is missing or wrong"),
         (lambda: replace(tiny_lines(), card={"reading": 3}), "the card's reading is 3"),
         (lambda: replace(tiny_lines(), digits=replace(tiny_lines().digits, psi="cube")), "unknown psi"),
-        (lambda: broken_head(own=np.zeros((24, 10), "f4")), "shape \\(24, 10\\), expected \\(25, 10\\)"),
-        (lambda: broken_head(bias=np.zeros(25, "i4")), "head.bias is int32, expected float16 or float32"),
-        (lambda: broken_head(bias=np.full(25, np.nan, "f4")), "head.bias holds values that are not finite"),
-        (lambda: broken_head(bias=np.zeros((25, 1), "f4")), "head.bias has shape"),
+        (lambda: changed(own=np.zeros((24, 10), "f4")), "shape \\(24, 10\\), expected \\(25, 10\\)"),
+        (lambda: changed(bias=np.zeros(25, "i4")), "head.bias is int32, expected float16 or float32"),
+        (lambda: changed(bias=np.full(25, np.nan, "f4")), "head.bias holds values that are not finite"),
+        (lambda: changed(bias=np.zeros((25, 1), "f4")), "head.bias has shape"),
         (lambda: weights(0, np.zeros((12, 10, 5), "f4")), "head.w1 has shape .*, expected \\(12, 20, 5"),
         (lambda: biases(0), "the head has 0 planes, expected 1 to 4096"),
         (lambda: biases(5000), "the head has 5000 planes"),
@@ -147,32 +128,38 @@ def high(array: Any) -> Any:
         (lambda: weights(1, np.zeros((12, 12, 3), "f4")), "head.w2 has shape"),
         (lambda: weights(1, np.full((12, 12, 5), 7e4, "f4")), "head.w2 reaches 7e\\+04, expected at most"),
         (lambda: weights(2, np.zeros((25, 12, 5), "f4")), "head.w3 has shape"),
-        (lambda: broken_head(weights=tuple(map(high, tiny_lines().head.weights))), "scores may reach 2.22e"),
+        (lambda: changed(weights=tuple(np.full_like(w, 6e4) for w in tiny_lines().head.weights)),
+         "scores may reach 2.22e"),
     ],
 )  # fmt: skip
 def test_impossible_models_are_refused(model: Any, reason: str) -> None:
-    data = lines.to_bytes(model())
     with pytest.raises(ModelError, match=reason) as caught:
-        lines.from_bytes(data, source="m")
+        lines.from_bytes(lines.to_bytes(model()), source="m")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 250
 
 
-def test_a_missing_part_is_refused() -> None:
+def test_other_files_are_refused() -> None:
+    whole = lines.to_bytes(tiny_lines())
+    with pytest.raises(ModelError, match="of format 'neocog lines 1', not 'neocog 1'"):
+        digit_file.from_bytes(whole, source="m")
+    cases = {"of format 'neocog 1', not 'neocog lines 1'": digit_file.to_bytes(tiny_model()),
+             "cut short or not a model": whole[:-9]}  # fmt: skip
     for name in ("head.own", "head.b3"):
-        data = lines.to_bytes(tiny_lines()).replace(f'"{name}"'.encode(), f'"{name[:-1]}?"'.encode())
-        with pytest.raises(ModelError, match=f"a part is missing or wrong \\('{name}'\\)"):
+        without = whole.replace(f'"{name}"'.encode(), f'"{name[:-1]}?"'.encode())
+        cases[f"a part is missing or wrong \\('{name}'\\)"] = without
+    for reason, data in cases.items():
+        with pytest.raises(ModelError, match=reason):
             lines.from_bytes(data, source="m")
-    with pytest.raises(ModelError, match="cut short or not a model"):
-        lines.from_bytes(lines.to_bytes(tiny_lines())[:-9], source="m")
 
 
 def test_commands_know_models_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "models_dir", lambda: tmp_path)
-    tiny_model().save(tmp_path / "neocog.safetensors")
-    path = tmp_path / "neocog-lines.safetensors"
+    monkeypatch.setattr(registry, "_PACKAGE", tmp_path / "package")
+    (folder := tmp_path / "models").mkdir()
+    tiny_model().save(folder / "neocog.safetensors")
+    path = folder / "neocog-lines.safetensors"
     tiny_lines().save(path)
-    write_sums(tmp_path)
+    write_sums(folder)
     assert [path.stem for path in registry.list_models()] == ["neocog"]
     listed = json.loads(run("models", "list", "--json").stdout)
     assert {told["name"]: told["kind"] for told in listed} == {"neocog": "digits", "neocog-lines": "lines"}
@@ -181,10 +168,10 @@ def test_commands_know_models_of_lines(tmp_path: Path, monkeypatch: pytest.Monke
     assert "tiny-lines@" in shown
     assert "a line of numbers: 0 1 2" in shown
     assert re.search("ok      tiny-lines@.* as shipped", run("models", "verify").stdout)
-    broken_head(bias=np.arange(25, 0, -1, "f4")).save(path)
+    changed(bias=np.arange(25, 0, -1, "f4")).save(path)
     refused = run("models", "verify", path)
     assert (refused.exit_code, "the shipped file was changed" in refused.stdout) == (4, True)
-    write_sums(tmp_path)
+    write_sums(folder)
     assert "reads something on empty paper" in run("models", "verify", path).stdout
 
 

@@ -23,9 +23,10 @@ def test_every_part_once_in_order(threads: int, count: int) -> None:
     assert sorted(done) == list(range(count))
 
 
-def test_parts_are_done_at_the_same_time() -> None:
-    both = threading.Barrier(2, timeout=10)
-    ParallelMap(2)(lambda _: both.wait(), [0, 1])
+def test_parts_are_done_at_the_same_time_and_a_map_within_a_map_does_not_wait_for_itself() -> None:
+    parallel, both = ParallelMap(2), threading.Barrier(2, timeout=10)
+    parallel(lambda _: both.wait(), [0, 1])
+    assert parallel(lambda i: sum(parallel(lambda j: i * j, range(4))), range(6)) == [6 * i for i in range(6)]
 
 
 def test_an_error_comes_through_and_the_threads_live_on() -> None:
@@ -39,12 +40,6 @@ def test_an_error_comes_through_and_the_threads_live_on() -> None:
     with pytest.raises(IndexError, match="part"):
         parallel(fail, range(6))
     assert parallel(abs, [-1, -2, -3]) == [1, 2, 3]
-
-
-def test_a_map_within_a_map_does_not_wait_for_itself() -> None:
-    parallel = ParallelMap(2)
-    got = parallel(lambda i: sum(parallel(lambda j: i * j, range(4))), range(6))
-    assert got == [6 * i for i in range(6)]
 
 
 @pytest.fixture

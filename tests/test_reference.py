@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neocog.network import reference
-from neocog.network.spec import bell, c_kernel, preset
+from neocog.network.spec import PRESETS, bell, blur_kernel, c_kernel, preset
 from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import tiny_model
 
@@ -17,22 +17,18 @@ def test_s_response_is_equation_1() -> None:
     wide = np.pad(u[0], ((0, 0), (padding, padding), (padding, padding)))
     for y, column, k in [(0, 0, 0), (4, 5, 1), (7, 7, 2), (3, 4, 2)]:
         excitation = square = length = 0.0
-        for kappa in range(2):
-            for dy in range(6):
-                for dx in range(6):
-                    seen = wide[kappa, y + dy, column + dx]
-                    excitation += q * c[dy, dx] * x[k, kappa, dy, dx] * seen
-                    square += c[dy, dx] * seen**2
-                    length += c[dy, dx] * x[k, kappa, dy, dx] ** 2
+        for kappa, dy, dx in np.ndindex(2, 6, 6):
+            seen = wide[kappa, y + dy, column + dx]
+            excitation += q * c[dy, dx] * x[k, kappa, dy, dx] * seen
+            square += c[dy, dx] * seen**2
+            length += c[dy, dx] * x[k, kappa, dy, dx] ** 2
         b, v = q * np.sqrt(length), np.sqrt(square)
         want = theta / (1 - theta) * max(0.0, (1 + excitation) / (1 + theta * b * v) - 1)
         assert got[0, k, y, column] == pytest.approx(want, rel=1e-12, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["fukushima2003", "ikeda2011", "neocog"])
+@pytest.mark.parametrize("name", PRESETS)
 def test_blur_and_pool_is_one_strided_sum_with_a_c(name: str) -> None:
-    from neocog.network.spec import blur_kernel
-
     spec = preset(name).c[1]
     u = np.random.default_rng(2).random((1, 2, 38, 38))
     got = reference.c_response(u, blur_kernel(spec), padding=spec.padding, kind="sqrt")

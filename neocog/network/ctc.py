@@ -35,13 +35,12 @@ TWO_ANSWERS = "two answers"
 NO_CHARACTER = "perhaps no character"
 LEFT_OUT = "perhaps a character is left out"
 
+#: Log odds that a text is of the form that is given: where one form in ten is wrong, it is even here.
+GIVEN = 5.0
 _LEAST = -500.0  # lower logarithms count as this one: differences of sums then stay exact to 1e-10
 _FAR = 14.0  # without an automaton, texts less likely than the best by this are not looked for
 _SURE, _BESIDE = 8.0, 30.0  # with one, nor are those less likely than its best, and than the best of all
 _CELLS = 2**18  # beginnings, times columns, that are looked at with an automaton
-GIVEN = (
-    5.0  # log odds that a text is of the form that is given: where one form in ten is wrong, it is even here
-)
 _LONGEST, _MOST = 200, 2_000_000  # characters of a text that may occur, and such texts
 _SHARE, _NEAR = 1e-4, 32  # what counts of the texts one edit away: of the best one's likelihood; how many
 
@@ -152,9 +151,8 @@ class Number:
     margin: float  #: log likelihood over that of the second best text
     beside: float  #: log likelihood of the best text of all over that of the one that an automaton chose
     chars: tuple[Char, ...]
-    texts: Mapping[str, float] = field(
-        default_factory=dict
-    )  #: log likelihoods of it and what it was weighed with
+    #: log likelihoods of it and what it was weighed with
+    texts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def doubtful(self) -> str:
@@ -218,15 +216,14 @@ def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None =
         if max(near.values(), default=best) <= best + 1e-9:
             break
     del others[text]
-    free = beam(logp) if automaton else []
-    refused = {
-        t: value - automaton.given(text) for t, value in free
-        if automaton and not automaton.accepts(t) and any(_differences(text, t))
-    }  # fmt: skip
-    likely = np.array([best, *others.values(), *refused.values()])
+    free, weighed = beam(logp) if automaton else [], list(others.items())
+    for t, value in free:
+        if automaton and not automaton.accepts(t) and any(_differences(text, t)):
+            weighed.append((t, value - automaton.given(text)))
+    likely = np.array([best, *(value for _, value in weighed)])
     shares = np.exp(likely - np.logaddexp.reduce(likely)).tolist()
     doubts = [defaultdict[str, float](float) for _ in range(2 * len(text) + 1)]  # see `_differences`
-    for other, share in zip([*others, *refused], shares[1:], strict=True):
+    for (other, _), share in zip(weighed, shares[1:], strict=True):
         for at, reason in _differences(text, other):
             doubts[at][reason] += share
     edges = [0, *(c for pair in columns for c in pair), sums.shape[1] - 2]
@@ -368,13 +365,11 @@ def _prefixes(sums: Array, codes: Sequence[int]) -> tuple[Array, Array]:
     return ended, blank
 
 
-def _around(
-    sums: Array, codes: Sequence[int], every: Codes
-) -> tuple[list[tuple[int, int]], Array, Array, Array]:
-    """Return median first and last columns of L characters, and log likelihoods of the texts one edit away.
-
-    These are (L, m) with one of ``every`` (m,) in its place, (L,) without it, (L + 1, m) with one before it.
-    """
+def _near(sums: Array, text: str, least: float) -> tuple[list[tuple[int, int]], dict[str, float]]:
+    """Return median first and last columns of a text's characters, and the texts one edit away likelier than
+    ``least``, as many as count."""
+    often = np.exp(np.diff(sums[:BLANK])).sum(axis=1)  # no text with a character is likelier than this
+    codes, every = _codes(text), np.flatnonzero(often > np.exp(least))
     ended, blank = _prefixes(sums, codes)
     ends = _prefixes(sums[:, -1:] - sums[:, ::-1], codes[::-1])
     # columns t .. T-1: a character at t; a blank, or t is T
@@ -389,27 +384,17 @@ def _around(
     first, end = ((share >= share[:, -1:] / 2).argmax(axis=1).tolist() for share in shares)
     columns = [(low, high - 1) for low, high in zip(first, end, strict=True)]
 
-    def between(k: int, m: int) -> Array:  # the first k characters, one of ``every``, and those from m on
-        into = np.where((every == last[k])[:, None], blank[k], prefix[k])
-        out = np.where((every == following[m])[:, None], waits[m], suffix[m])
-        return np.asarray(np.logaddexp.reduce(_runs(into, sums[every]) + out, axis=1))
-
     into = np.where((last[:-2] == following[1:-1])[:, None], blank[:-2], prefix[:-2])
     removed = np.logaddexp.reduce(into + starts[1:-1], axis=1)  # a beginning meets the character after
     removed = np.append(removed, prefix[-2:-1, -1])  # and the last one the end
-    replaced = np.array([between(k, k + 1) for k in range(len(codes))]).reshape(len(codes), len(every))
-    return columns, replaced, removed, np.array([between(k, k) for k in range(len(codes) + 1)])
-
-
-def _near(sums: Array, text: str, least: float) -> tuple[list[tuple[int, int]], dict[str, float]]:
-    """Return the columns of a text's characters, and the texts one edit away likelier than ``least``."""
-    often = np.exp(np.diff(sums[:BLANK])).sum(axis=1)  # no text with a character is likelier than this
-    every = np.flatnonzero(often > np.exp(least))
-    columns, replaced, removed, added = _around(sums, _codes(text), every)
     out = {text[:k] + text[k + 1 :]: value for k, value in enumerate(removed.tolist()) if value > least}
-    for skip, table in ((1, replaced), (0, added)):
-        for k, m in np.argwhere(table > least).tolist():
-            out[text[:k] + ALPHABET[every[m]] + text[k + skip :]] = float(table[k, m])
+    for skip in (1, 0):  # the first k characters, one of ``every``, and those from k + skip on
+        for k in range(len(codes) + 1 - skip):
+            into = np.where((every == last[k])[:, None], blank[k], prefix[k])
+            onward = np.where((every == following[k + skip])[:, None], waits[k + skip], suffix[k + skip])
+            found = np.logaddexp.reduce(_runs(into, sums[every]) + onward, axis=1)
+            for m in np.flatnonzero(found > least).tolist():
+                out[text[:k] + ALPHABET[every[m]] + text[k + skip :]] = float(found[m])
     return columns, dict(sorted(out.items(), key=lambda t: -t[1])[:_NEAR])
 
 
