@@ -367,7 +367,8 @@ def _prefixes(sums: Array, codes: Sequence[int]) -> tuple[Array, Array]:
 
 def _near(sums: Array, text: str, least: float) -> tuple[list[tuple[int, int]], dict[str, float]]:
     """Return median first and last columns of a text's characters, and the texts one edit away likelier than
-    ``least``, as many as count."""
+    ``least``, as many as count.
+    """
     often = np.exp(np.diff(sums[:BLANK])).sum(axis=1)  # no text with a character is likelier than this
     codes, every = _codes(text), np.flatnonzero(often > np.exp(least))
     ended, blank = _prefixes(sums, codes)
