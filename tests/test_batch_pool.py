@@ -1,15 +1,20 @@
-"""Worker processes: the same records as without them, whatever becomes of the workers."""
+"""Tasks, passes of the network and workers: the same records, whatever becomes of the workers."""
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from copy import copy
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,12 +23,12 @@ from PIL import Image
 
 from neocog import Reader
 from neocog.batch import run as batch_run
+from neocog.batch.archives import Item
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.inputs import find_inputs
-from neocog.batch.pool import Pool, WorkerDied, WorkerProcess, do, run_tasks, start
-from neocog.batch.run import Tally, reading, usual_workers
-from neocog.batch.sources import Item
-from neocog.batch.tasks import Block, Job, Task, into_tasks
+from neocog.batch.pool import Worker, WorkerDied, WorkerProcess, run_tasks
+from neocog.batch.run import reading, usual_workers
+from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.reading.formats import Format
 from tests.faults import Faulty, GpuFinder, SlowJob
@@ -78,19 +83,197 @@ def read_all(reader: Reader, folder: Path, *, isolated: bool = False, **options:
         return "".join(block.text for block in blocks)
 
 
-def pool_of(reader: Reader, networks: Networks | None = None, **options: Any) -> Pool:
+@contextmanager
+def pool_of(reader: Reader, networks: Networks | None = None, count: int = 1, job: Job | None = None,
+            patience: float | None = None) -> Iterator[list[WorkerProcess]]:  # fmt: skip
     networks = networks or Networks(FixedBatches(reader.engine))
-    return Pool(Job(reader, Format("jsonl")), networks.ask, **options)
+    with ExitStack() as stack:
+        job = job or Job(reader, Format("jsonl"))
+        workers = [WorkerProcess(job, networks.ask, patience=patience) for _ in range(count)]
+        for worker in workers:
+            stack.callback(worker.close)
+        yield workers
 
 
-def blocks_of(pool: Pool, reader: Reader, items: Any) -> Iterator[Block]:
-    return run_tasks(into_tasks(items, 1), pool.workers, Job(reader, Format("jsonl")))
+def blocks_of(pool: list[WorkerProcess], reader: Reader, items: Any) -> Iterator[Block]:
+    return run_tasks(into_tasks(items, 1), pool, Job(reader, Format("jsonl")))
 
 
 @pytest.fixture(scope="module")
 def alone(reader: Reader, scans: Path) -> str:
     """What is read with no worker."""
     return read_all(reader, scans, workers=0)
+
+
+# --- tasks ------------------------------------------------------------------------------------
+
+
+def written(task: Task) -> Block:
+    """A block that tells what a task was about; what `Job.do` does in tests."""
+    text = " ".join(item.trouble or item.source for item in task.items)
+    return Block(task.first, text, inputs=len(task.items))
+
+
+JOB: Any = SimpleNamespace(do=written)
+
+
+class Hand(Worker):
+    """A worker that dies over some inputs, and waits at others until it may go on."""
+
+    def __init__(self, *dies_over: str, false_starts: int = 0, waits_at: str = "") -> None:
+        self.dies_over, self.false_starts, self.waits_at = dies_over, false_starts, waits_at
+        self.go_on, self.starts = threading.Event(), 0
+
+    def launch(self) -> None:
+        self.starts += 1
+        if self.starts <= self.false_starts:
+            raise WorkerDied("was ended")
+
+    def attempt(self, task: Task) -> list[Block]:
+        names = [item.source for item in task.items]
+        if self.waits_at in names:
+            self.go_on.wait(10.0)
+        if set(self.dies_over) & set(names):
+            raise WorkerDied("was ended")
+        return [written(task)]
+
+
+def some_tasks(count: int, taken: list[int], *, held: int = 0) -> Iterator[Task]:
+    kind = type("Heavy", (Task,), {"held": held})
+    for number in range(count):
+        taken.append(number)
+        yield kind(2 * number, (Item(str(number), str(number)), Item("x", "x")))
+
+
+def test_no_more_is_begun_than_is_taken() -> None:
+    taken: list[int] = []
+    blocks = run_tasks(some_tasks(1000, taken), [Hand(), Hand()], JOB)
+    next(blocks)
+    time.sleep(0.2)
+    assert len(taken) <= 1 + 4 + 2 + 1
+    assert sum(1 for _ in blocks) == 999
+
+
+@pytest.mark.parametrize(
+    ("waits_at", "window", "held", "most"),
+    [
+        ("0", 24, 0, 24 // 2 + 1),  # tasks of two inputs each, and one that waits
+        ("x", None, 2**28, 2 + 1),  # a third waits for room
+    ],
+)
+def test_order_and_bytes_bound_what_waits(waits_at: str, window: int | None, held: int, most: int) -> None:
+    taken: list[int] = []
+    hands = [Hand(waits_at=waits_at) for _ in range(4)]
+    seen: list[int] = []
+
+    def go_on() -> None:
+        seen.append(len(taken))
+        for hand in hands:
+            hand.go_on.set()
+
+    threading.Timer(0.3, go_on).start()
+    blocks = run_tasks(some_tasks(200, taken, held=held), hands, JOB, window=window)
+    firsts = [block.first for block in blocks]
+    assert seen[0] <= most
+    assert sorted(firsts) == list(range(0, 400, 2))
+    assert firsts[0] > 0 or not window
+
+
+def test_what_a_worker_died_over_is_tried_alone_and_false_starts_and_broken_inputs_end_the_run() -> None:
+    hand = Hand("1", "x")
+    texts = [block.text for block in run_tasks(some_tasks(2, []), [hand], JOB)]
+    trouble = "cannot be read: twice, the process that reads it was ended"
+    assert (texts, hand.starts) == (["0", trouble, trouble, trouble], 1 + 2 + 3)
+    two = run_tasks(some_tasks(5, []), [Hand(false_starts=2)], JOB)
+    assert sum(block.inputs for block in two) == 10
+    with pytest.raises(EndedEarly, match="cannot be started: the last one was ended"):
+        list(run_tasks(some_tasks(5, []), [Hand(false_starts=3)], JOB))
+
+    def broken() -> Iterator[Task]:
+        yield from some_tasks(3, [])
+        raise EndedEarly("the list breaks off")
+
+    blocks = run_tasks(broken(), [Hand(), Hand()], JOB)
+    assert sorted(block.first for block in islice(blocks, 3)) == [0, 2, 4]
+    with pytest.raises(EndedEarly, match="breaks off"):
+        next(blocks)
+
+
+def test_tasks_are_bounded_by_bytes_and_blocks_put_in_order() -> None:
+    light = [Item(str(n), str(n)) for n in range(10)]
+    assert [len(task.items) for task in into_tasks(light, 4)] == [4, 4, 2]
+    tasks = list(into_tasks([item._replace(data=bytes(2**23)) for item in light], 256))
+    assert [(task.first, len(task.items)) for task in tasks] == [(0, 3), (3, 3), (6, 3), (9, 1)]
+    blocks = [Block(0, inputs=1), Block(1, inputs=3), Block(4, inputs=2), Block(6, inputs=1)]
+    for seed in range(20):
+        mixed = random.Random(seed).sample(blocks, len(blocks))
+        assert [block.first for block in in_order(mixed)] == [0, 1, 4, 6]
+
+
+# --- passes -----------------------------------------------------------------------------------
+
+
+class Slow(FixedBatches):
+    """An engine that is at work until ``busy`` is set; remembers how many digits came at a time."""
+
+    def __init__(self, engine: Any) -> None:
+        super().__init__(engine)
+        self.sizes: list[int] = []
+        self.begun, self.busy = threading.Event(), threading.Event()
+
+    def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
+        self.sizes.append(len(digits))
+        self.begun.set()
+        self.busy.wait(5.0)
+        return super().recognise(digits)
+
+
+def test_digits_share_a_pass_and_no_answer_depends_on_the_company(reader: Reader) -> None:
+    digits = digits_of("0123456789")
+    whole = FixedBatches(reader.engine).recognise(np.concatenate([digits] * 3))
+    for size in (1, 7, 10):
+        some = np.random.default_rng(size).permutation(10)[:size]
+        answers = FixedBatches(reader.engine).recognise(digits[some])
+        assert (answers.score == whole.score[some]).all()
+        assert (answers.p == whole.p[some + 10]).all()
+    slow = Slow(reader.engine)
+    networks = Networks(slow)
+    with ThreadPoolExecutor(10) as threads:
+        came = []
+        for number in range(10):
+            came.append(threads.submit(networks.ask, digits[number : number + 1]))
+            slow.begun.wait(5.0)
+        time.sleep(0.1)
+        slow.busy.set()
+        assert [future.result().label.tolist() for future in came] == [[n] for n in range(10)]
+    assert networks.ask(digits[3:5]).label.tolist() == [3, 4]
+    assert slow.sizes[0] == 1
+    assert len(slow.sizes) <= 4
+    assert sum(slow.sizes) == 12
+
+
+def test_what_nobody_waits_for_is_not_recognised(reader: Reader) -> None:
+    slow = Slow(reader.engine)
+    networks = Networks(slow)
+    many = digits_of("0" * slow.batch)
+    with ThreadPoolExecutor(5) as threads:
+        asked = [threads.submit(networks.ask, many) for _ in range(5)]
+        slow.begun.wait(5.0)
+        threading.Timer(0.1, slow.busy.set).start()
+        networks.close()
+        errors = [str(one.exception(5.0)) for one in asked]
+    assert sorted(errors) == ["None", *["the run has ended"] * 4]
+    assert len(slow.sizes) == 1
+
+
+def test_a_long_document_of_single_digits_shows_that_it_is_at_work(reader: Reader, tmp_path: Path) -> None:
+    first, *more = [Image.fromarray(digit) for digit in digits_of("12345")]
+    first.save(tmp_path / "a.tif", save_all=True, append_images=more)
+    beats: list[int] = []
+    task = Task(0, (Item(str(tmp_path / "a.tif"), "a.tif"),))
+    job = Job(reader, Format("text"), isolated=True, cards=True)  # cards decode the pages once more
+    assert job.do(task, beat=lambda: beats.append(1)).pages == 5
+    assert len(beats) >= 10
 
 
 # --- records ----------------------------------------------------------------------------------
@@ -107,10 +290,8 @@ def test_workers_change_nothing(reader: Reader, scans: Path, alone: str) -> None
 
 
 def test_isolated_digits(reader: Reader, single: Path) -> None:
-    tally = Tally()
     alone = read_all(reader, single, isolated=True, workers=0)
-    assert read_all(reader, single, isolated=True, workers=2, ordered=True, tally=tally) == alone
-    assert tally.seconds["network"] > 0
+    assert read_all(reader, single, isolated=True, workers=2, ordered=True) == alone
     records = [json.loads(line) for line in alone.splitlines()]
     assert [record["text"] for record in records[:300]] == [str(n % 10) for n in range(300)]
     assert records[0]["digits"][0]["box"] == [0, 0, 28, 28]
@@ -132,7 +313,7 @@ def test_errors_of_inputs_and_of_the_network_end_the_run(
     with pytest.raises(NothingToRead):
         read_all(reader, tmp_path, workers=1)
     networks = Networks(Failing(reader.engine))
-    with pool_of(reader, networks, workers=1) as pool, pytest.raises(DeviceError, match="fell off"):
+    with pool_of(reader, networks) as pool, pytest.raises(DeviceError, match="fell off"):
         list(blocks_of(pool, reader, find_inputs([scans])))
     monkeypatch.setattr(
         Job, "do", lambda self, task, beat=None: Block(task.first, inputs="03" not in str(task))
@@ -173,15 +354,15 @@ def test_pictures_that_end_a_worker_become_records(
 
 @posix
 def test_workers_that_are_killed_from_outside_lose_nothing(reader: Reader, scans: Path, alone: str) -> None:
-    with pool_of(reader, workers=2) as pool:
+    with pool_of(reader, count=2) as pool:
         text = ""
         for block in blocks_of(pool, reader, find_inputs([scans])):
-            for worker in [] if text else pool.workers:
+            for worker in [] if text else pool:
                 process = until(lambda worker=worker: worker.process)
                 os.kill(process.pid, signal.SIGKILL)
             text += block.text
     assert sorted(text.splitlines()) == sorted(alone.splitlines())
-    assert all(worker.process.poll() is not None for worker in pool.workers)
+    assert all(worker.process.poll() is not None for worker in pool)
 
 
 @posix
@@ -191,81 +372,63 @@ def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(
     monkeypatch.setattr("neocog.vision.decode.is_light", lambda path: "heavy" not in str(path))
     for name in ("1", "2-heavy", "3-heavy-full", "4-heavy-killed", "5"):
         save_page(tmp_path / f"{name}.png", "7")
-    job = Job(reader, Faulty("jsonl"))
-    for workers in (None, 0):
-        with reading(job, find_inputs([tmp_path]), workers=workers) as blocks:
-            records = [json.loads(block.text) for block in blocks]
-        assert [record["text"] for record in records] == ["7", "7", "", "", "7"]
-        assert "twice, the process that reads it needed more than 1.5 GB" in records[2]["error"]
-        assert "SIGKILL" in records[3]["error"]
-    assert len(started) == 10  # for the first heavy one, and after each of four deaths
+    with reading(Job(reader, Faulty("jsonl")), find_inputs([tmp_path])) as blocks:
+        records = [json.loads(block.text) for block in blocks]
+    assert [record["text"] for record in records] == ["7", "7", "", "", "7"]
+    assert "twice, the process that reads it needed more than 1.5 GB" in records[2]["error"]
+    assert "SIGKILL" in records[3]["error"]
+    assert len(started) == 5  # for the first heavy one, and after each of four deaths
 
 
 @pytest.mark.slow
 @posix
 def test_workers_that_are_stopped_at_birth_or_idle(
-    reader: Reader, scans: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
+    reader: Reader, started: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = WorkerProcess._exchange
 
     def stopped(own: WorkerProcess, message: bytes, *options: Any) -> Any:
-        if message is own._pool.begin and len(started) == 1:
+        if message is own._begin and len(started) == 1:
             os.kill(started[0], signal.SIGSTOP)
         return exchange(own, message, *options)
 
     monkeypatch.setattr(WorkerProcess, "_exchange", stopped)
     monkeypatch.setattr("neocog.batch.pool.STARTS", 6.0)
-    with pool_of(reader, workers=1, patience=2.0) as pool:
-        (worker,) = pool.workers
-        start(worker)
+    with pool_of(reader, patience=2.0) as pool:
+        (worker,) = pool
+        worker.start()
         os.kill(started[-1], signal.SIGSTOP)  # it is sent more than a pipe holds
         task = Task(0, (Item("x", "x", data=bytes(2**22)),))
-        assert do(worker, task, Job(reader, Format("jsonl")))[0].failed == 1
+        assert worker.do(task, Job(reader, Format("jsonl")))[0].failed == 1
     assert len(started) == 3
 
 
 @posix
-def test_a_worker_that_goes_on_and_dies_did_not_take_too_long(reader: Reader) -> None:
-    with Pool(SlowJob(reader, Format("jsonl")), lambda: None, workers=1, patience=1.3) as pool:
-        start(pool.workers[0])
+def test_who_goes_on_or_waits_for_the_network_does_not_take_too_long(
+    reader: Reader, scans: Path, started: list[int]
+) -> None:
+    with pool_of(reader, job=SlowJob(reader, Format("jsonl")), patience=1.3) as (worker,):
+        worker.start()
         with pytest.raises(WorkerDied, match="was ended by SIGKILL"):
-            pool.workers[0].do(Task(0, ()))
+            worker.attempt(Task(0, ()))
 
-
-def test_a_deadline_that_is_withdrawn_ends_nothing(reader: Reader) -> None:
-    with pool_of(reader, workers=1) as pool:
-        (worker,), begun = pool.workers, threading.Event()
-        give_up = worker.give_up
-
-        def slowly() -> None:
-            begun.set()
-            time.sleep(0.2)
-            give_up()
-
-        worker.give_up = slowly  # type: ignore[method-assign]
-        worker.set_deadline(0)
-        begun.wait()
-        worker.set_deadline()
-        assert not worker._given_up
-
-
-@posix
-def test_who_waits_for_the_network_is_not_silent(reader: Reader, scans: Path, started: list[int]) -> None:
     class Slow(FixedBatches):
         def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
             time.sleep(4.0)
             return super().recognise(digits)
 
     items = list(find_inputs([scans]))[:1]
-    with pool_of(reader, Networks(Slow(reader.engine)), workers=1, patience=3.0) as pool:
+    with pool_of(reader, Networks(Slow(reader.engine)), patience=3.0) as pool:
         assert not any(block.failed for block in blocks_of(pool, reader, items))
-    assert len(started) == 1
+    assert len(started) == 2
 
 
 @posix
 def test_workers_that_cannot_be_had_end_the_run(
     reader: Reader, scans: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import resource
+
     monkeypatch.setattr(sys, "path", [place for place in sys.path if "tests" not in place][:1])
     with pytest.raises(EndedEarly, match=r"cannot be started: ModuleNotFoundError"):
         read_all(reader, scans, workers=1)
@@ -275,14 +438,6 @@ def test_workers_that_cannot_be_had_end_the_run(
         monkeypatch.setattr("neocog.batch.pool.python", lambda *_, words=words: words)
         with pytest.raises(EndedEarly, match=f"cannot be started: {why}"):
             read_all(reader, scans, workers=1)
-
-
-@posix
-def test_no_more_workers_than_there_are_files_for(
-    reader: Reader, scans: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import resource
-
     monkeypatch.setattr(resource, "getrlimit", lambda _: (72, 4096))
     with pytest.raises(UsageError, match=r"got 9 workers, .* files allows 4; .*ulimit"):
         read_all(reader, scans, workers=9)
@@ -315,8 +470,8 @@ def test_workers_end_with_the_command(number: int, model: str, scans: Path, tmp_
 def test_head_ends_it_quietly_with_workers(model: str, single: Path) -> None:
     command = [*COMMAND, f"{single}/[0-9]*.png", "--isolated", "--model", model, "--workers", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
+        assert process.stdout
+        assert process.stderr
         assert process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from neocog.batch.output import open_sink
-from neocog.batch.resume import read_done
+from neocog.batch.output import Done, open_sink
 from neocog.errors import EndedEarly, UsageError
 from neocog.reading.formats import Format, kind_of
 from neocog.reading.records import PageReading
@@ -45,7 +44,7 @@ def write(out: Path, *steps: Any, resume: bool = False) -> None:
     """Write records, and do what there is to do between them."""
     with open_sink(Format(kind_of(str(out)), names=False), out) as sink:
         if resume:
-            sink.resume(read_done(out, model="m"))
+            sink.resume(out.stat().st_size)
         for step in steps:
             if isinstance(step, PageReading):
                 sink.put(sink.form.render(step))
@@ -73,27 +72,27 @@ def name_to(process: subprocess.Popen[bytes], picture: Path, out: Path) -> None:
 
 def test_what_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    assert read_done(out, model="m").pages == 0
+    assert Done(out, model="m").last.pages == 0
     for torn in (b"", b"{", b'{"schema":1,"source":"x', b"\0\0"):
         out.write_bytes(torn)
-        assert read_done(out, model="m").end == 0
+        assert (Done(out, model="m").end, Done(out, model="m").tail) == (0, b"")
     first = lines_of(A, PageReading("a", 1, model="m", error="no"))
     for torn in (b"", b'{"schema":1,"sour', b"\0\0\0\0"):
         out.write_bytes(first + lines_of(B) + torn)
-        done = read_done(out, model="m", settings={"min_p": 0.4})  # records may tell no settings
-        assert (done.end, done.inputs, done.pages, done.failed) == (len(first), 1, 2, 1)
+        done = Done(out, model="m", settings={"min_p": 0.4})  # records may tell no settings
+        before = done.before
+        assert (done.end, before.inputs, before.pages, before.failed) == (len(first), 1, 2, 1)
+        assert (done.source, done.tail) == ("b", lines_of(B))
         assert [done.take("a"), done.take("a"), done.take("b")] == [True, False, False]
     out.write_bytes(lines_of(A).replace(b"}", b',"settings":{"min_p":0.4,"valid":"0123abcd"}}'))
     for given in ({"min_p": 0.4}, {"min_p": 0.4, "valid": "4567"}):
-        with pytest.raises(
-            UsageError, match="written with another --valid, or none; give that list or choose"
-        ):
-            read_done(out, model="m", settings=given)
+        with pytest.raises(UsageError, match="with another --valid, or none; give that list or choose"):
+            Done(out, model="m", settings=given)
     out.write_bytes(lines_of(A, A, B))  # an input that was named twice
-    done = read_done(out, model="m")
+    done = Done(out, model="m")
     assert [done.take("a") for _ in range(3)] == [True, True, False]
     out.write_bytes(lines_of(A, B).replace(b'"a"', b'"\\ud800"'))
-    assert read_done(out, model="m").take("\ud800")
+    assert Done(out, model="m").take("\ud800")
 
 
 NESTED = b'{"schema":1,"source":' + b"[" * 100_000 + b"\n"
@@ -114,7 +113,7 @@ NESTED = b'{"schema":1,"source":' + b"[" * 100_000 + b"\n"
 def test_files_that_are_left_alone(data: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "out").write_bytes(data)
     with pytest.raises(UsageError, match=words):
-        read_done(tmp_path / "out", model="m")
+        Done(tmp_path / "out", model="m")
     assert (tmp_path / "out").read_bytes() == data
 
 
@@ -173,20 +172,6 @@ def test_nothing_leaves_before_it_is_read_again(model: str, scans: Path, tmp_pat
     assert run("read", scans / "3.png", *words).exit_code == 1
     names = sorted(Path(json.loads(line)["source"]).name for line in out.read_text().splitlines())
     assert names == ["0.png", "1.png", "3.png"]
-
-
-@pytest.mark.parametrize("torn", [b"", b'{"schema"', None])
-def test_the_last_input_stays_at_the_end_until_it_is_read_again(torn: bytes | None, tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
-    old, other = lines_of(A, B), PageReading("b", 1, model="m")
-    for steps, wanted in (
-        ((), old), ((C,), lines_of(A, C, B)), ((C, B, other), lines_of(A, C, B, other)),
-        ((B, C), lines_of(A, B, C)), ((B, B), lines_of(A, B, B)),
-    ):  # fmt: skip
-        out.write_bytes(old[:-1] if torn is None else old + torn)
-        write(out, *steps, resume=True)
-        assert out.read_bytes() == wanted
-        assert os.listdir(tmp_path) == ["out.jsonl"]
 
 
 @pytest.mark.slow

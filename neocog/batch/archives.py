@@ -1,4 +1,4 @@
-"""Pictures in zip and tar archives: nothing is unpacked to the disk."""
+"""An input (`Item`), and those in zip and tar archives: nothing is unpacked to the disk."""
 
 import bz2
 import gzip
@@ -9,30 +9,69 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import IO, Any, cast
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
 
-from neocog.batch.sources import HIDDEN, PACKED_TAR, TAR, ZIP, Item, Skipped, why_skipped
 from neocog.errors import InputError
-from neocog.reading.addresses import MAX_BYTES
+from neocog.reading.addresses import MAX_BYTES, fetch, is_address
+from neocog.reading.pictures import HIDDEN, why_skipped
 from neocog.text import reason_of
 
-MAX_UNPACKED, MAX_RATIO = 2**32, 300
-"""An archive may unpack to 4 GB, or to 300 times its own bytes where that is more."""
+MAX_UNPACKED = 2**32  # bytes that an archive may unpack to; or
+MAX_RATIO = 300  # times its own, if that is more
+MAX_DICTIONARY = 2**27  # bytes that unpacking xz may take: twice what xz -9 asks for
+MAX_DIRECTORY = 2**26  # bytes of a zip archive's directory, which is held in memory: some 600 000 members
+MAX_HEADERS = 2**20  # bytes of names and properties that a member of a tar archive may have
 
-MAX_DICTIONARY = 2**27
-"""Bytes that unpacking xz may take: twice what xz -9 asks for."""
-
-MAX_DIRECTORY = 2**26
-"""Bytes of a zip archive's directory, which is held in memory: some 600 000 members."""
-
-MAX_HEADERS = 2**20
-"""Bytes of names and properties that a member of a tar archive may have."""
+ZIP, TAR = (".zip",), (".tar",)
+PACKED_TAR = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 
 _BLOCK = 2**16
 _XZ = (b"\xfd7zXZ\0", b"\x5d\0\0\x80")
 
-Member = tuple[str, int, str | None, Callable[[], dict[str, Any]]]
-"""Name, size, why it cannot be read, and what tells its `Item` where the bytes are."""
+Skipped = Callable[[str, str], None]  # told of a file that is not read, and why
+_Member = tuple[str, int, str | None, Callable[[], dict[str, Any]]]  # name, size, trouble, place
+
+
+class Item(NamedTuple):
+    """One input: a picture file, one at an address, or one in an archive."""
+
+    source: str  # as records name it; of a member: archive/path/in/it
+    key: str  # path relative to what was named: the same on every machine
+    archive: str | None = None  # that it lies in; else ``source`` is a file
+    start: int = 0  # where its bytes lie there; in a zip archive, the header before them
+    size: int = 0  # of its bytes in a plain tar archive
+    data: bytes | None = None  # the bytes of the file, where they are at hand
+    trouble: str | None = None  # why it cannot be read, where that is known already
+    packed: zipfile.ZipInfo | None = None  # how a zip archive holds it
+
+    def picture(self) -> Path | bytes:
+        """Return what can be decoded: the file, or its bytes; InputError if it cannot be had."""
+        if self.trouble is not None:
+            raise InputError(self.trouble)
+        if self.data is not None:
+            return self.data
+        if self.archive is None:
+            return fetch(self.source) if is_address(self.source) else Path(self.source)
+        try:
+            with open(self.archive, "rb") as stream:
+                stream.seek(self.start)
+                if self.packed is None:
+                    data, size = stream.read(self.size), self.size
+                else:
+                    head, size = stream.read(30), self.packed.file_size
+                    if head[:4] != b"PK\3\4":
+                        raise EOFError("its header is not where the archive says; was the archive replaced?")
+                    # the header's last four bytes are the lengths of its name and of extra fields
+                    lengths = int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:], "little")
+                    stream.seek(lengths, os.SEEK_CUR)
+                    with zipfile.ZipExtFile(stream, "r", self.packed) as member:
+                        data = member.read(size)
+            if len(data) < size:
+                raise EOFError(f"got {len(data):,} bytes, the archive promises {size:,}")
+            return data
+        except Exception as error:
+            raise InputError(f"cannot be extracted from its archive: {reason_of(error)}") from None
 
 
 def is_archive_name(name: str) -> bool:
@@ -63,40 +102,17 @@ def members(path: str, skipped: Skipped = lambda name, why: None) -> Iterator[It
         raise InputError(f"the archive cannot be read to its end: {reason_of(error)}") from None
 
 
-def read_member(item: Item) -> bytes:
-    """Return the bytes of a member of a zip or plain tar archive; InputError if they cannot be had."""
-    info = item.packed
-    try:
-        with open(cast(str, item.archive), "rb") as stream:
-            stream.seek(item.start)
-            if info is None:
-                data, size = stream.read(item.size), item.size
-            else:
-                head = stream.read(30)  # the last four bytes: lengths of the fields that follow
-                if head[:4] != b"PK\3\4":
-                    raise EOFError("its header is not where the archive says; was the archive replaced?")
-                stream.seek(int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:], "little"), 1)
-                with zipfile.ZipExtFile(stream, "r", info) as member:
-                    data, size = member.read(info.file_size), info.file_size
-        if len(data) < size:
-            raise EOFError(f"got {len(data):,} bytes, the archive promises {size:,}")
-        return data
-    except Exception as error:
-        raise InputError(f"cannot be extracted from its archive: {reason_of(error)}") from None
-
-
 class _Directory(io.FileIO):
     """A zip archive, of which `zipfile` reads the directory at once."""
 
     def read(self, size: int | None = -1) -> bytes:
         if (size or 0) > MAX_DIRECTORY:
-            raise zipfile.BadZipFile(
-                f"its directory would have {size:,} bytes, at most {MAX_DIRECTORY:,} are allowed; split it"
-            )
+            most = f"at most {MAX_DIRECTORY:,} are allowed; split it"
+            raise zipfile.BadZipFile(f"its directory would have {size:,} bytes, {most}")
         return super().read(-1 if size is None else size)
 
 
-def _zip(path: str) -> Iterator[Member]:
+def _zip(path: str) -> Iterator[_Member]:
     with _Directory(path) as stream, zipfile.ZipFile(cast(IO[bytes], stream)) as archive:
         infos = archive.infolist()
     left = os.path.getsize(path)
@@ -114,11 +130,12 @@ def _zip(path: str) -> Iterator[Member]:
         yield info.filename, info.file_size, trouble, partial(dict, start=info.header_offset, packed=info)
 
 
-def _tar(path: str, room: int, too_much: str) -> Iterator[Member]:
+def _tar(path: str, room: int, too_much: str) -> Iterator[_Member]:
+    packers = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (_XZ, lambda f: io.BufferedReader(_Xz(f))))
     with open(path, "rb") as plain:
         begin = plain.read(6)
         plain.seek(0)
-        unpacked: Any = next((opened(plain) for mark, opened in _PACKERS if begin.startswith(mark)), plain)
+        unpacked: Any = next((opened(plain) for mark, opened in packers if begin.startswith(mark)), plain)
         stream = _Forward(unpacked, room, too_much, skips=unpacked is plain)
         archive = tarfile.TarFile(fileobj=cast(IO[bytes], stream))
         while (info := archive.next()) is not None:
@@ -188,8 +205,7 @@ class _Xz(io.RawIOBase):
     """Unpacks the xz or lzma streams of a file in bounded memory, which `lzma.open` does not."""
 
     def __init__(self, packed: IO[bytes]) -> None:
-        self._packed = packed
-        self._stream = lzma.LZMADecompressor(memlimit=MAX_DICTIONARY)
+        self._packed, self._stream = packed, lzma.LZMADecompressor(memlimit=MAX_DICTIONARY)
 
     def readable(self) -> bool:
         return True
@@ -213,11 +229,3 @@ class _Xz(io.RawIOBase):
             block = b""
         into[: len(data)] = data
         return len(data)
-
-
-_PACKERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-    (b"\x1f\x8b", gzip.open),
-    (b"BZh", bz2.open),
-    (_XZ, lambda packed: io.BufferedReader(_Xz(packed))),
-)
-"""How a packed file begins, and what unpacks it."""

@@ -5,9 +5,7 @@ fixed size: a digit's answer is then the same, to the last bit, whatever stands 
 """
 
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -20,11 +18,8 @@ from neocog.errors import EndedEarly
 if TYPE_CHECKING:
     from neocog.network.decision import Answers
     from neocog.network.engine import AnyEngine
-    from neocog.network.model import Model
 
-PAGES_PASS = 256
-"""Digits of a pass on CUDA while pages are read: a page has tens."""
-
+_PAGES_PASS = 256  # digits of a pass on CUDA while pages are read: a page has tens
 _LEAST_ON_CPU = 32
 
 
@@ -37,16 +32,13 @@ class FixedBatches:
     def __init__(self, engine: "AnyEngine", *, batch: int | None = None, isolated: bool = True) -> None:
         from neocog.network.engine import PART
 
-        self._engine = engine
-        self.model: Model = engine.model
-        self.device: str = engine.device
+        self._engine, self.model, self.device = engine, engine.model, engine.device
         if engine.device == "cpu":
-            wanted = batch or max(engine.batch, _LEAST_ON_CPU)
             self.step = PART * int(getattr(engine, "threads", 1))
+            wanted = batch or max(engine.batch, _LEAST_ON_CPU)
             self.batch = max(self.step, wanted // self.step * self.step)
         else:
-            most = engine.batch if isolated else min(PAGES_PASS, engine.batch)
-            self.step = self.batch = batch or most
+            self.step = self.batch = batch or (engine.batch if isolated else min(_PAGES_PASS, engine.batch))
 
     def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> "Answers":
         """Recognise isolated digits (N, 28, 28); ``batch`` changes nothing."""
@@ -54,8 +46,7 @@ class FixedBatches:
 
         count = len(digits)
         if missing := -count % self.step:
-            empty = np.zeros((missing, *digits.shape[1:]), digits.dtype)
-            digits = np.concatenate([digits, empty])
+            digits = np.concatenate([digits, np.zeros((missing, *digits.shape[1:]), digits.dtype)])
         passes = [
             self._engine.recognise(digits[first : first + self.batch], batch=self.batch)
             for first in range(0, len(digits), self.batch)
@@ -70,77 +61,64 @@ def in_passes(engine: Any, *, batch: int | None = None, isolated: bool = True) -
     return FixedBatches(engine, batch=batch, isolated=isolated)
 
 
-class Batcher:
-    """Answers questions of many threads in batches: one that waits answers for all, up to a size of ``most``.
+class Networks:
+    """The network of digits or lines, and a finder on a GPU, for processes that have none of their own.
 
-    No question waits for company. ``answer`` takes a list of questions and returns as many answers.
+    Questions of many threads share passes: one that waits answers for all, and none waits for company.
     """
 
-    def __init__(self, answer: Callable[[list[Any]], Sequence[Any]], *, most: int = 1) -> None:
-        self.busy = 0.0  # seconds of work
-        self._answer, self._most, self._closed = answer, most, False
-        self._waiting: deque[tuple[Any, int, Future[Any]]] = deque()  # what, its size, where the answer goes
-        self._at_work = threading.Lock()
+    def __init__(self, engine: Any, finder: Any = None) -> None:
+        self._engine, self._finder, self._closed = engine, finder, False
+        self._most = getattr(engine, "batch", _LEAST_ON_CPU)
+        self._waiting: deque[tuple[Any, Future[Any]]] = deque()
+        self._at_work, self._looking = threading.Lock(), threading.Lock()
 
-    def ask(self, what: Any, *, size: int = 1) -> Any:
-        """Return the answer, or raise what went wrong; EndedEarly if nothing is answered any more."""
+    def ask(self, *question: Any) -> Any:
+        """Ask for digits (N, 28, 28) or strips, or about a grey page with its settings.
+
+        EndedEarly if nothing is answered any more.
+        """
+        if len(question) > 1:
+            from neocog.vision.finder import find
+
+            grey, settings = question
+            with self._looking:
+                self._check()
+                return find(grey, self._finder, settings)
         future: Future[Any] = Future()
-        self._waiting.append((what, size, future))
+        self._waiting.append((question[0], future))
         while not future.done():
             with self._at_work:
                 if not future.done():
-                    self._answer_batch()
+                    self._answer()
         return future.result()
 
     def close(self) -> None:
         self._closed = True
-        if self._at_work.acquire(timeout=10.0):
-            self._at_work.release()
+        for lock in (self._at_work, self._looking):
+            if lock.acquire(timeout=10.0):
+                lock.release()
 
-    def _answer_batch(self) -> None:
-        """Answer the questions that came first, as many as fit into a batch, one at least."""
-        start, batch = time.perf_counter(), [self._waiting.popleft()]
-        while self._waiting and sum(own[1] for own in batch) + self._waiting[0][1] <= self._most:
+    def _check(self) -> None:
+        if self._closed:
+            raise EndedEarly("the run has ended")
+
+    def _answer(self) -> None:
+        """Answer the questions that came first, as many as fit into a pass, one at least."""
+        batch = [self._waiting.popleft()]
+        while self._waiting and sum(len(a) for a, _ in batch) + len(self._waiting[0][0]) <= self._most:
             batch.append(self._waiting.popleft())
+        asked = [what for what, _ in batch]
         try:
-            if self._closed:
-                raise EndedEarly("the run has ended")
-            answers = self._answer([what for what, _, _ in batch])
+            self._check()
+            if hasattr(self._engine, "likelihoods"):
+                answers = self._engine.likelihoods([strip for strips in asked for strip in strips])
+            else:
+                answers = self._engine.recognise(np.concatenate(asked))
         except BaseException as error:
-            for *_, future in batch:
+            for _, future in batch:
                 future.set_exception(error)
         else:
-            for (*_, future), answer in zip(batch, answers, strict=True):
-                future.set_result(answer)
-        self.busy += time.perf_counter() - start
-
-
-class Networks:
-    """The network of digits or lines, and a finder on a GPU, for processes that have none of their own."""
-
-    def __init__(self, engine: Any, finder: Any = None) -> None:
-        def recognise(asked: list[Any]) -> list[Any]:
-            if hasattr(engine, "likelihoods"):
-                answers = engine.likelihoods([strip for strips in asked for strip in strips])
-            else:
-                answers = engine.recognise(np.concatenate(asked))
-            ends = np.cumsum([0, *map(len, asked)]).tolist()
-            return [answers[first:last] for first, last in pairwise(ends)]
-
-        def look(pages: list[Any]) -> list[Any]:
-            from neocog.vision.finder import find
-
-            return [find(grey, finder, settings) for grey, settings in pages]
-
-        self.digits = Batcher(recognise, most=getattr(engine, "batch", _LEAST_ON_CPU))
-        self._pages = Batcher(look)
-
-    def ask(self, *question: Any) -> Any:
-        """Ask for digits (N, 28, 28) or strips, or about a grey page with its settings."""
-        if len(question) == 1:
-            return self.digits.ask(question[0], size=len(question[0]))
-        return self._pages.ask(question)
-
-    def close(self) -> None:
-        self.digits.close()
-        self._pages.close()
+            ends = pairwise(np.cumsum([0, *map(len, asked)]).tolist())
+            for (_, future), (first, last) in zip(batch, ends, strict=True):
+                future.set_result(answers[first:last])

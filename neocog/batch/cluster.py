@@ -19,10 +19,10 @@ from functools import partial
 from itertools import cycle
 from typing import Any
 
+from neocog.batch.archives import Item
 from neocog.batch.batching import Networks, in_passes
-from neocog.batch.pool import Pool, WorkerDied, do, run_tasks, start
+from neocog.batch.pool import Worker, WorkerDied, WorkerProcess, run_tasks
 from neocog.batch.run import WINDOW, Blocks
-from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError
@@ -102,10 +102,28 @@ class Cluster:
             except (OSError, ValueError, RuntimeError) as error:
                 raise UsageError(f"--ray {self.address}: no cluster there ({reason_of(error)})") from None
             stack.callback(ray.shutdown)
-            actors = _actors(ray, self, job)
+            actors = self._actors(ray, job)
             window = WINDOW * len(actors) * job.size if ordered else None
             blocks = run_tasks(into_tasks(items, job.size), actors, job, window=window)
             yield in_order(blocks) if ordered else blocks
+
+    def _actors(self, ray: Any, job: Job) -> list["_Actor"]:
+        """Start the networks of a run; return its workers."""
+        has = ray.cluster_resources()
+        gpus, cpus = int(has.get("GPU", 0)), int(has.get("CPU", 1))
+        if self.device == "cuda" and not gpus:
+            raise DeviceError("device 'cuda': no machine of the cluster has a GPU; use --device cpu")
+        gpus = 0 if self.device == "cpu" else gpus
+        job = job.with_engine(None)
+        if gpus:  # workers ask these about pages too
+            job.reader.finder = finder_on(job.reader.finder.model, "cuda")
+        restarts = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": _AT_ONCE}
+        network = ray.remote(num_gpus=1, **restarts)(Network)
+        networks = [network.remote(job, self.precision, self.plan) for _ in range(gpus)]
+        finder = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Finder)
+        shared, own = ray.put(job), cycle(networks or [None])
+        count = self.workers or max(1, cpus - gpus)
+        return [_Actor(ray, partial(finder.remote, os.getcwd(), shared, next(own))) for _ in range(count)]
 
 
 @contextmanager
@@ -140,19 +158,22 @@ class Finder:
         with suppress(OSError):  # another machine may not have it
             os.chdir(folder)
         limit_process()
-        self._ask: Callable[..., Any]
+        ask: Callable[..., Any]
         if network is None:
-            self._ask = Networks(in_passes(job.reader.opened(device="cpu", threads=1))).ask
+            ask = Networks(in_passes(job.reader.opened(device="cpu", threads=1))).ask
         else:
             ray = _ray()
-            self._ask = lambda *question: ray.get(network.ask.remote(*question))
-        self._job, self._worker = job, Pool(job, self._ask, workers=1).workers[0]
+
+            def ask(*question: Any) -> Any:
+                return ray.get(network.ask.remote(*question))
+
+        self._job, self._worker = job, WorkerProcess(job, ask)
 
     def begin(self) -> None:
-        start(self._worker)
+        self._worker.start()
 
     def do(self, task: Task) -> list[Block]:
-        return do(self._worker, task, self._job)
+        return self._worker.do(task, self._job)
 
 
 class Network:
@@ -171,18 +192,18 @@ class Network:
         return self._networks.ask(*question)
 
 
-class _Actor:
-    """A finder on the cluster, as a `neocog.batch.pool.Worker`: it begins where there is room."""
+class _Actor(Worker):
+    """A finder on the cluster: it begins where there is room."""
 
     def __init__(self, ray: Any, make: Callable[[], Any]) -> None:
         self._ray, self._make = ray, make
         self._finder: Any = None
 
-    def start(self) -> None:
+    def launch(self) -> None:
         self._finder = self._make()
         self._result(self._finder.begin)
 
-    def do(self, task: Task) -> list[Block]:
+    def attempt(self, task: Task) -> list[Block]:
         blocks: list[Block] = self._result(self._finder.do, task)
         return blocks
 
@@ -196,28 +217,6 @@ class _Actor:
         except failures.RayError as error:
             self._ray.kill(self._finder)
             raise WorkerDied(f"died ({reason_of(error)})") from None
-
-
-def _actors(ray: Any, cluster: Cluster, job: Job) -> list[_Actor]:
-    """Start the networks of a run; return its workers."""
-    has = ray.cluster_resources()
-    gpus, cpus = int(has.get("GPU", 0)), int(has.get("CPU", 1))
-    if cluster.device == "cuda" and not gpus:
-        raise DeviceError("device 'cuda': no machine of the cluster has a GPU; use --device cpu")
-    gpus = 0 if cluster.device == "cpu" else gpus
-    job = job.with_engine(None)
-    if gpus:  # workers ask these about pages too
-        job.reader.finder = finder_on(job.reader.finder.model, "cuda")
-    network = ray.remote(num_gpus=1, max_restarts=-1, max_task_retries=-1,
-                         max_concurrency=_AT_ONCE)(Network)  # fmt: skip
-    networks = [network.remote(job, cluster.precision, cluster.plan) for _ in range(gpus)]
-    finder = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Finder)
-    shared, folder = ray.put(job), os.getcwd()
-    own = cycle(networks or [None])
-    return [
-        _Actor(ray, partial(finder.remote, folder, shared, next(own)))
-        for _ in range(cluster.workers or max(1, cpus - gpus))
-    ]
 
 
 def _ray() -> Any:

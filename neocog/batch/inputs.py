@@ -6,36 +6,31 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
-from neocog.batch.archives import is_archive_name, members
-from neocog.batch.sources import HIDDEN, PACKED_TAR, Item, Skipped, is_picture_name, why_skipped
-from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
+from neocog.batch.archives import Item, Skipped, is_archive_name, members
+from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.reading.addresses import MAX_BYTES, is_address
-from neocog.reading.pictures import STDIN
+from neocog.reading.pictures import HIDDEN, STDIN, is_picture_name, why_skipped
 from neocog.text import reason_of
 
-_ENOUGH = 16
-_PICTURE = re.compile(
+MAX_NAME = 2**16  # bytes of a name in a list: twice the longest that any system takes
+
+_ENOUGH = 16  # bytes that tell a picture from names
+_PICTURE = re.compile(  # how a picture on stdin begins, and no list of names
     rb"\xff\xd8\xff|\x89PNG\r\n|II[*+]\0|MM\0[*+]|BM.{4}\0{4}|GIF8[79]a.{6}\0|RIFF.{4}WEBP"
     rb"|\0{3}\x0cjP  |.{4}ftyp(?:avi|hei|hev|mif|msf)|%PDF-|P[1-6]\s+(#.*?\n\s*)*\d+\s+\d+\s",
     re.DOTALL,
 )
-"""How a picture on stdin begins, and no list of names."""
-
-MAX_NAME = 2**16
-"""Bytes of a name in a list: twice the longest that any system takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Share ``number``, from 1, of ``count`` shares: the SHA-256 of an input's key chooses it."""
+class Shard(NamedTuple):
+    """Share ``number``, from 1, of ``total`` shares: the SHA-256 of an input's key chooses it."""
 
     number: int
-    count: int
+    total: int
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
@@ -48,36 +43,34 @@ class Shard:
     def holds(self, key: str) -> bool:
         """Whether the input of this key is of this share."""
         digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
-        return int.from_bytes(digest[:8], "big") % self.count == self.number - 1
+        return int.from_bytes(digest[:8], "big") % self.total == self.number - 1
 
 
 def find_inputs(
-    words: Iterable[str | Path],
-    *,
-    null: bool = False,
-    stdin: IO[bytes] | None = None,
-    look_into: bool = True,
-    skipped: Skipped = lambda name, why: None,
-) -> Iterator[Item]:
+    words: Iterable[str | Path], *, null: bool = False, stdin: IO[bytes] | None = None,
+    look_into: bool = True, skipped: Skipped = lambda name, why: None,
+) -> Iterator[Item]:  # fmt: skip
     """Yield what the words of a command line stand for (docs/batch.md), as it is found.
 
     ``null``: names in lists and on stdin end with a zero byte; without ``look_into`` an archive is an item
     itself; ``skipped`` is told of files that are not read. UsageError if a list or pattern cannot be read;
     NothingToRead, after the last word, if none stood for a picture.
     """
-    found = False
+    found, end = False, b"\0" if null else b"\n"
     for word in words:
         names: Iterable[str] = (str(word),)
         if word == STDIN:
-            stream = stdin or _stdin()
-            begin = _begin(stream, null)
+            blocks, begin = _blocks(STDIN, stdin or _stdin()), b""
+            # as much as tells a picture from names, and no wait behind a name
+            while len(begin) < _ENOUGH and end not in begin and (block := next(blocks, b"")):
+                begin += block
             if _PICTURE.match(begin):
                 found = True
-                yield _piped(begin, stream)
+                yield _piped(chain((begin,), blocks))
                 continue
-            names = _names(STDIN, stream, null, begin)
+            names = _names(chain((begin,), blocks), end)
         elif isinstance(word, str) and word.startswith("@"):
-            names = _listed(word, null)
+            names = _names(_listed(word), end)
         elif isinstance(word, str) and _is_pattern(word):
             names = _matching(word)
         for name in names:
@@ -100,30 +93,17 @@ def is_one_file(words: list[str]) -> bool:
 
 def comes_once(word: str) -> bool:
     """Whether the names that a word stands for can be read but once: stdin, a list in a pipe."""
-    listed = word.startswith("@") and os.path.exists(word[1:])
-    return word == STDIN or (listed and not os.path.isfile(word[1:]))
-
-
-def count_inputs(words: Iterable[str], *, null: bool = False, shard: Shard | None = None) -> int | None:
-    """How many inputs the words stand for, or None where that cannot be told beforehand."""
-    words = list(words)
-    if any(comes_once(w) or w.lower().endswith(PACKED_TAR) for w in words):
-        return None
-    try:
-        items = find_inputs(words, null=null)
-        return sum(shard is None or shard.holds(item.key) for item in items)
-    except NeocogError:
-        return None
+    return word == STDIN or (
+        word.startswith("@") and os.path.exists(word[1:]) and not os.path.isfile(word[1:])
+    )
 
 
 def _named(name: str, look_into: bool, skipped: Skipped) -> Iterator[Item]:
     """A name that stands for itself: a folder, an archive, a file or an address."""
+    path = str(Path(name))
     if is_address(name):
         yield Item(name, name)
-        return
-    path = str(Path(name))
-    # os.path.isdir takes names that no file can have, Path.is_dir raises on them
-    if os.path.isdir(name):
+    elif os.path.isdir(name):  # it takes names that no file can have, Path.is_dir raises on them
         yield from _folder(path, skipped)
     elif look_into and is_archive_name(name) and os.path.isfile(name):
         try:
@@ -162,51 +142,44 @@ def _folder(named: str, skipped: Skipped) -> Iterator[Item]:
         left += reversed(folders)
 
 
-def _listed(word: str, null: bool) -> Iterator[str]:
+def _listed(word: str) -> Iterator[bytes]:
     try:
         stream = open(word[1:], "rb")  # noqa: SIM115
     except (OSError, ValueError) as error:
         why = f"cannot be opened ({reason_of(error).lower()}); expected a file with one name per line"
         raise UsageError(f"{word}: the list {why}") from None
     with stream:
-        yield from _names(word, stream, null)
+        yield from _blocks(word, stream)
 
 
-def _names(word: str, stream: IO[bytes], null: bool, block: bytes = b"") -> Iterator[str]:
-    """Names that end with a line, or with a zero byte, as they come; of a far too long one a part.
-
-    ``block`` is what was read before.
-    """
-    end, rest = b"\0" if null else b"\n", b""
+def _blocks(word: str, stream: IO[bytes]) -> Iterator[bytes]:
+    """The bytes of a stream as they come."""
     read = getattr(stream, "read1", stream.read)
     try:
-        while block := block or read(MAX_NAME):
-            *names, rest = (rest + block).split(end)
-            block, rest = b"", rest[:MAX_NAME]
-            yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
+        while block := read(MAX_NAME):
+            yield block
     except OSError as error:
         why = reason_of(error).lower()
         raise EndedEarly(f"{word}: the list breaks off ({why}); pass the complete list") from None
+
+
+def _names(blocks: Iterable[bytes], end: bytes) -> Iterator[str]:
+    """Names that end with a line, or with a zero byte, as they come; of a far too long one a part."""
+    rest = b""
+    for block in blocks:
+        *names, rest = (rest + block).split(end)
+        rest = rest[:MAX_NAME]
+        yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
     if rest:
         yield os.fsdecode(rest)
 
 
-def _begin(stream: IO[bytes], null: bool) -> bytes:
-    """What stdin begins with: as much as tells a picture from names, and no wait behind a name."""
-    read = getattr(stream, "read1", stream.read)
-    end, begin = b"\0" if null else b"\n", b""
-    with suppress(OSError):  # the next read says so
-        while len(begin) < _ENOUGH and end not in begin and (block := read(MAX_NAME)):
-            begin += block
-    return begin
-
-
-def _piped(begin: bytes, stream: IO[bytes]) -> Item:
-    data = bytearray(begin)
-    while len(data) <= MAX_BYTES and (block := stream.read(MAX_NAME)):
+def _piped(blocks: Iterable[bytes]) -> Item:
+    data = bytearray()
+    for block in blocks:
         data += block
-    if len(data) > MAX_BYTES:
-        return Item(STDIN, STDIN, trouble=f"has more than {MAX_BYTES:,} bytes; make it smaller")
+        if len(data) > MAX_BYTES:
+            return Item(STDIN, STDIN, trouble=f"has more than {MAX_BYTES:,} bytes; make it smaller")
     return Item(STDIN, STDIN, data=bytes(data))
 
 

@@ -1,20 +1,28 @@
-"""Where records go: stdout or a file; each is written at once, and none is torn by Ctrl-C."""
+"""Where records go: stdout or a file; each is written at once, none torn by Ctrl-C; and how a run goes on."""
 
+import hashlib
+import json
 import os
+import shlex
 import signal
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from neocog.batch.resume import Done
+import numpy as np
+
+from neocog.batch.tasks import Block
 from neocog.errors import EndedEarly, UsageError
 from neocog.files import AppendFile, check_output
 from neocog.reading.formats import Format
-from neocog.reading.records import PageReading
+from neocog.reading.records import SCHEMA, PageReading
+
+_BEGIN = PageReading("").to_json()[: len('{"schema":1,')].encode()
 
 
 class Sink:
@@ -27,13 +35,10 @@ class Sink:
     """
 
     def __init__(self, form: Format, path: str | Path | None = None) -> None:
-        self.form, self.seconds = form, 0.0
-        self.again = False  # whether the last input of an earlier run has been written anew
-        self._path, self._stdout = path, sys.stdout  # which others may turn elsewhere, to keep it clean
+        self.form, self._path, self._stdout = form, path, sys.stdout  # which others may turn elsewhere
         self._files, self._part = list[AppendFile](), ""  # the one that is written is the last
         self._size, self._watched = 0, False  # bytes that the file has at least; whether its path leads to it
         self._begun = self._ended = False
-        self._tail = self._last = b""  # records of the last input of an earlier run, and how they begin
 
     def open(self) -> None:
         """Open and lock what is there; UsageError if it cannot be written."""
@@ -41,7 +46,7 @@ class Sink:
             return
         try:
             if not os.path.exists(self._path):
-                check_output(os.path.realpath(self._path) if os.path.islink(self._path) else self._path, "-o")
+                check_output(self._path, "-o")
             elif os.path.isfile(self._path) or os.path.isdir(self._path):  # a pipe would wait for its reader
                 self._open(self._path)
             if self.form.tail and (self._files or not os.path.exists(self._path)):
@@ -54,29 +59,19 @@ class Sink:
             why = f"cannot be written ({error.strerror})"
             raise UsageError(f"{self._path}: {why}; choose another -o") from None
 
-    def resume(self, done: Done) -> None:
-        """Go on behind the records that the file has, without what was torn at its end.
-
-        The records of the last input stay at the end, until new ones take their place.
-        """
-        if self._path is None or not self._files or done.last is None:
-            return
-        self._begun, file = True, self._files[-1]
-        self._last = PageReading(done.last).to_json().partition('"page":')[0].encode() + b'"page":0,'
-        with self._writing(), open(self._path, "rb") as stream:
-            stream.seek(done.end)
-            self._tail = stream.read(done.size - done.end).rstrip(b"\n") + b"\n"
-            os.ftruncate(file.handle, done.size - 1)  # what was torn, and the last line's end, if it has one
-            file.write(b"\n")
+    def resume(self, end: int) -> None:
+        """Go on behind the first ``end`` bytes of a file that is there."""
+        if end and self._files:
+            self._begun = True
+            with self._writing():
+                os.ftruncate(self._files[-1].handle, end)
 
     def put(self, text: str) -> None:
         """Write records that have their format already, and flush them."""
-        start = time.perf_counter()
         if self.form.kind == "json":  # a comma before all but the first
             text = "".join(f",\n{line}" for line in text.split("\n") if line)
             text = text if self._begun else text[1:]
         self._put(text)
-        self.seconds += time.perf_counter() - start
 
     def finish(self) -> None:
         """Have the file tell of this run, though no record came, and see that it is still there."""
@@ -130,11 +125,7 @@ class Sink:
             if not self._begun and file.regular:
                 os.ftruncate(file.handle, 0)
             self._begun = True
-            if self._tail:
-                os.ftruncate(file.handle, file.size - len(self._tail))
-                if data.startswith(self._last) or b"\n" + self._last in data:
-                    self._tail, self.again = b"", True
-            file.write(data + self._tail)
+            file.write(data)
             self._size = file.size
 
     @contextmanager
@@ -188,3 +179,95 @@ def defer_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if came and callable(before):
             before(*came[0])
+
+
+class Done:
+    """The inputs that an output file of JSON lines has the records of; one that is not there holds nothing.
+
+    A last line that was torn does not count. Only the last input may have more pages. UsageError if the file
+    is no output of neocog, damaged, or written with another ``model``, ``finder`` or other ``settings``.
+    """
+
+    def __init__(
+        self, path: str | Path | None = None, *, model: str = "", settings: Mapping[str, Any] | None = None,
+        finder: str | None = None,
+    ) -> None:  # fmt: skip
+        self.before, self.end = Block(), 0  # all inputs but the last one: counts, and bytes of the file
+        self.last, self.source, self.tail = Block(), "", bytearray()  # of that: counts, its name, its records
+        lines: Iterable[bytes] = ()
+        names = array("Q")
+        with ExitStack() as stack:
+            try:
+                if path is not None and os.path.exists(path):
+                    lines = stack.enter_context(open(path, "rb"))
+            except OSError as error:
+                raise UsageError(f"{path}: cannot be read ({error.strerror}); choose another -o") from None
+            for number, line in enumerate(lines, 1):
+                record = _record(line)
+                if record is None:
+                    if line.endswith(b"\n") and names:
+                        raise UsageError(f"{path}: line {number} is damaged; repair it or choose another -o")
+                    begin = line[: len(_BEGIN)]  # of the only line; zeros are there after a power cut
+                    if line.endswith(b"\n") or not (names or _BEGIN.startswith(begin) or not any(begin)):
+                        raise UsageError(f"{path}: does not hold neocog's records; choose another -o")
+                    break
+                if asked := _difference(record, model, finder, settings):
+                    raise UsageError(f"{path}: was written with {asked} or choose another -o")
+                if record["page"] == 0:
+                    self.before.add(self.last)
+                    self.end += len(self.tail)
+                    self.last, self.source, self.tail = Block(inputs=1), record["source"], bytearray()
+                    names.append(_hash(record["source"]))
+                self.last.pages += 1
+                self.last.failed += record["error"] is not None
+                self.tail += line.rstrip(b"\n") + b"\n"
+        self._known, self._left = np.unique(np.array(names[:-1], np.uint64), return_counts=True)
+
+    def take(self, source: str) -> bool:
+        """Whether an input is done already, as often as it has records.
+
+        Of ten million names, known by 64 bits of a hash, one is taken for another with a probability of 3e-6.
+        """
+        name = np.uint64(_hash(source))
+        place = int(np.searchsorted(self._known, name))
+        done = (self._known[place : place + 1] == name) & (self._left[place : place + 1] > 0)
+        self._left[place : place + 1] -= done
+        return bool(done.any())
+
+
+def _difference(
+    record: Mapping[str, Any], model: str, finder: str | None, settings: Mapping[str, Any] | None
+) -> str:
+    """What a record was written with that is no more so."""
+    found = record.get("settings")
+    if record["model"] != model:
+        return f"the model {record['model']}, now {model}; give that model"
+    if finder is not None and record.get("finder", finder) != finder:
+        return f"the finder {record['finder']}, now {finder}; give that one (--finder)"
+    if settings is None or found is None or found == settings:
+        return ""
+    if found.get("valid") != settings.get("valid"):
+        return "another --valid, or none; give that list"
+    return f"{_options(found)}, now {_options(settings)}; give the same options"
+
+
+def _options(settings: Mapping[str, Any]) -> str:
+    """Settings as the options that ask for them: ``--min-p 0.4 --isolated``."""
+    pairs = (("--" + name.replace("_", "-"), value) for name, value in settings.items())
+    return " ".join(name if value is True else f"{name} {shlex.quote(str(value))}" for name, value in pairs)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """One line as a record, or None where it is none, or not all of one."""
+    with suppress(ValueError, RecursionError):  # brackets may be nested without end
+        record = json.loads(line)
+        if isinstance(record, dict) and record.get("schema") == SCHEMA and "error" in record:
+            kinds = {"source": str, "page": int, "model": str, "settings": dict}
+            if all(isinstance(({"settings": {}} | record).get(name), kind) for name, kind in kinds.items()):
+                return record
+    return None
+
+
+def _hash(source: str) -> int:
+    name = source.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")

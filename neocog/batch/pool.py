@@ -3,6 +3,7 @@
 Each worker has a thread here, which gives it tasks, answers its questions and takes its records.
 """
 
+import math
 import os
 import pickle
 import signal
@@ -13,20 +14,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
 from neocog.batch.tasks import Block, Job, Task
 from neocog.batch.worker import BEAT, ERROR, MEMORY, NO_MEMORY, QUESTION
 from neocog.errors import EndedEarly, NeocogError
+from neocog.network.parallel import cores
 from neocog.programs import python
 
 PATIENCE = 120.0
 """Seconds that a page may take where every worker has a core: many times what the slowest takes
 there (26 for a JPEG 2000 of 64 million pixels, 4 for any other kind of 130 million)."""
 
-STARTS = 60.0
-"""Seconds that a worker may take to start."""
+STARTS = 60.0  # seconds that a worker may take to start
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _HELD = 2**29  # bytes of pictures in the tasks that workers have
@@ -39,28 +39,66 @@ class WorkerDied(Exception):
 
 
 class OutOfTime(Exception):
-    """A worker was killed at the deadline of its task, or because nobody wants the result."""
+    """A worker was killed at its deadline, or because nobody wants the result."""
 
 
-class Worker(Protocol):
-    """Does tasks, here or on a cluster; WorkerDied if it dies over one, or does not start."""
+class Worker:
+    """Does tasks, in a process here or on a cluster, whatever becomes of what does them."""
 
-    def start(self) -> None: ...
-    def do(self, task: Task) -> list[Block]: ...
+    def launch(self) -> None:
+        """Start, or start again; WorkerDied if it dies meanwhile."""
+        raise NotImplementedError
 
-
-class WorkerProcess:
-    """A worker process of a pool, and the one that takes its place when it dies.
-
-    It takes no module from the current folder and hears no Ctrl-C.
-    """
-
-    def __init__(self, pool: "Pool") -> None:
-        self._pool, self._lock, self._closed, self._given_up = pool, threading.Lock(), False, False
-        self._deadline = threading.Timer(0, self.give_up)
-        self.process: subprocess.Popen[bytes] | None = None
+    def attempt(self, task: Task) -> list[Block]:
+        """Do a task once; WorkerDied if it dies over it."""
+        raise NotImplementedError
 
     def start(self) -> None:
+        """Launch it; EndedEarly if it dies again and again before it has done anything."""
+        how = ""
+        for _ in range(_FALSE_STARTS):
+            try:
+                return self.launch()
+            except WorkerDied as death:
+                how = str(death)
+        why = f"the last one {how}; see above, or use --workers 0"
+        raise EndedEarly(f"worker processes cannot be started: {why}")
+
+    def do(self, task: Task, job: Job) -> list[Block]:
+        """Do a task. After a death each input is tried alone; one that kills a worker twice gives a record.
+
+        That says how, and is written here without opening the input.
+        """
+        try:
+            return self.attempt(task)
+        except WorkerDied as death:
+            deaths, how = task.deaths + 1, str(death)
+        self.start()
+        if len(task.items) == 1 and deaths >= _LIVES:
+            trouble = f"cannot be read: twice, the process that reads it {how}"
+            return [job.do(task._replace(items=(task.items[0]._replace(trouble=trouble, data=None),)))]
+        parts = [Task(task.first + n, (item,), deaths) for n, item in enumerate(task.items)]
+        return [block for part in parts for block in self.do(part, job)]
+
+
+class WorkerProcess(Worker):
+    """A worker process of several, and the one that takes its place when it dies.
+
+    It takes no module from the current folder and hears no Ctrl-C; ``ask`` answers its questions, from many
+    threads. It is killed if a page takes ``patience`` seconds, which grow with more workers than cores. What
+    it does beyond ``until``, by `time.monotonic`, is ended, and `do` raises OutOfTime.
+    """
+
+    def __init__(
+        self, job: Job, ask: Callable[..., Any], *, workers: int = 1, patience: float | None = None
+    ) -> None:
+        self._ask, self._patience = ask, (patience or PATIENCE) * max(1.0, workers / cores())
+        path = [place for place in sys.path if os.path.isabs(place)]
+        self._begin = pickle.dumps(path) + pickle.dumps((job.with_engine(None), self._patience))
+        self._lock, self._closed, self.until = threading.Lock(), False, math.inf
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def launch(self) -> None:
         """See `Worker`; EndedEarly if no worker can be started at all."""
         with self._lock:
             if self._closed:
@@ -77,58 +115,41 @@ class WorkerProcess:
                 )
             except OSError as error:
                 raise EndedEarly(f"worker processes cannot be started: {error}; try again") from None
-        kind, what = self._exchange(self._pool.begin, STARTS, 1)
+        kind, what = self._exchange(self._begin, STARTS)
         if kind == ERROR:
             raise EndedEarly(f"worker processes cannot be started: {what}")
 
-    def do(self, task: Task) -> list[Block]:
-        """See `Worker`; OutOfTime at the deadline."""
-        if self._given_up:
-            raise OutOfTime
-        kind, what = self._exchange(pickle.dumps(task), self._pool.patience)
+    def attempt(self, task: Task) -> list[Block]:
+        kind, what = self._exchange(pickle.dumps(task), self._patience)
         while kind == QUESTION:
-            kind, what = self._exchange(pickle.dumps(self._pool.ask(*what)), self._pool.patience)
+            kind, what = self._exchange(pickle.dumps(self._ask(*what)), self._patience)
         if kind == ERROR and isinstance(what, NeocogError):
             raise what
         if kind == ERROR:
             raise EndedEarly(f"a worker process failed: {what}; start again (neocog read: with --resume)")
         return [what]
 
-    def set_deadline(self, seconds: float | None = None) -> None:
-        """Have all that it does from now on take at most ``seconds`` in total."""
-        self._deadline.cancel()
-        if self._deadline.is_alive():
-            self._deadline.join()  # it may be giving up just now
-        self._given_up = False
-        if seconds is not None:
-            self._deadline = threading.Timer(seconds, self.give_up)
-            self._deadline.daemon = True
-            self._deadline.start()
-
     def give_up(self) -> None:
-        """End what it does: `do` raises OutOfTime on its thread."""
-        self._given_up = True
+        """End what it does, from another thread."""
+        self.until = -math.inf
         if self.process is not None:
             self.process.kill()
 
     def close(self) -> None:
         """End it; no other takes its place."""
-        self._deadline.cancel()
         with self._lock:
             self._closed = True
             if self.process is not None:
                 self._death(self.process)
 
-    def _exchange(self, message: bytes, patience: float, times: int = 2) -> tuple[str, Any]:
-        """Send a message and return what comes next.
-
-        A worker that needs longer than ``patience`` ends itself; silent for ``times`` that, it is killed.
-        """
+    def _exchange(self, message: bytes, patience: float) -> tuple[str, Any]:
+        """Send a message and return what comes next; a worker that is silent for ``patience`` is killed."""
         process = self.process
         assert process is not None
         stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
         while True:
-            since, timer = time.monotonic(), threading.Timer(times * patience, process.kill)
+            since = time.monotonic()
+            timer = threading.Timer(max(0, min(patience, self.until - since)), process.kill)
             timer.daemon = True
             timer.start()
             try:
@@ -137,10 +158,10 @@ class WorkerProcess:
                     stdin.flush()
                 kind, what = pickle.load(stdout)
             except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-                how = self._death(process)  # 1 is the code of one that ended itself, a bit before or after
-                if time.monotonic() - since > patience * (0.9 if process.returncode == 1 else times):
+                how, now = self._death(process), time.monotonic()
+                if now - since > patience:
                     how = f"took longer than {patience:.3g} s"
-                raise OutOfTime if self._given_up else WorkerDied(how) from None
+                raise OutOfTime if now >= self.until else WorkerDied(how) from None
             finally:
                 timer.cancel()
             if kind != BEAT:
@@ -161,59 +182,6 @@ class WorkerProcess:
         return f"ended with code {code}"
 
 
-class Pool:
-    """Worker processes for a job; a context manager. ``ask`` answers their questions, from many threads.
-
-    One that works on a page for ``patience`` seconds ends itself; one that cannot is killed after twice that.
-    """
-
-    def __init__(
-        self, job: Job, ask: Callable[..., Any], *, workers: int, patience: float | None = None
-    ) -> None:
-        from neocog.network.parallel import cores
-
-        self.ask, self.patience = ask, (patience or PATIENCE) * max(1.0, workers / cores())
-        path = [place for place in sys.path if os.path.isabs(place)]
-        self.begin = pickle.dumps(path) + pickle.dumps((job.with_engine(None), self.patience))
-        self.workers = [WorkerProcess(self) for _ in range(workers)]
-
-    def __enter__(self) -> "Pool":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for worker in self.workers:
-            worker.close()
-
-
-def start(worker: Worker) -> None:
-    """Start a worker; EndedEarly if it dies again and again before it has done anything."""
-    how = ""
-    for _ in range(_FALSE_STARTS):
-        try:
-            return worker.start()
-        except WorkerDied as death:
-            how = str(death)
-    raise EndedEarly(f"worker processes cannot be started: the last one {how}; see above, or use --workers 0")
-
-
-def do(worker: Worker, task: Task, job: Job) -> list[Block]:
-    """Have a task done, whatever becomes of the worker.
-
-    After a death each input is tried alone; one that kills a worker twice gives a record that says
-    how, which is written here without opening the input.
-    """
-    try:
-        return worker.do(task)
-    except WorkerDied as death:
-        deaths, how = task.deaths + 1, str(death)
-    start(worker)
-    if len(task.items) == 1 and deaths >= _LIVES:
-        trouble = f"cannot be read: twice, the process that reads it {how}"
-        return [job.do(replace(task, items=(task.items[0]._replace(trouble=trouble, data=None),)))]
-    parts = [Task(task.first + n, (item,), deaths) for n, item in enumerate(task.items)]
-    return [block for part in parts for block in do(worker, part, job)]
-
-
 def run_tasks(
     tasks: Iterable[Task], workers: Sequence[Worker], job: Job, *, window: int | None = None
 ) -> Iterator[Block]:
@@ -223,11 +191,11 @@ def run_tasks(
     not begun before the one so many places ahead of it is done. An error of a network or of the
     tasks is raised once what was begun is done; EndedEarly if workers cannot be started any more.
     """
-    tasks = iter(tasks)
-    taking, changed = threading.Lock(), threading.Condition()
+    tasks, taking, changed = iter(tasks), threading.Lock(), threading.Condition()
     begun: dict[int, Task] = {}
     blocks: deque[Block] = deque()
-    ended: list[BaseException | None] = []  # why no task is begun any more; None: all are done
+    errors: list[BaseException] = []
+    ended = False  # no task is begun any more
 
     def has_room(task: Task) -> bool:
         held = sum(other.held for other in begun.values()) if task.held else 0
@@ -239,30 +207,33 @@ def run_tasks(
         )
 
     def next_task() -> Task | None:
+        nonlocal ended
         with taking:
             task = None if ended else next(tasks, None)
             with changed:
                 changed.wait_for(lambda: ended or task is None or has_room(task))
                 if task is None or ended:
-                    ended.append(None)
+                    ended, task = True, None
                     changed.notify_all()
-                    return None
-                begun[task.first] = task
+                else:
+                    begun[task.first] = task
             return task
 
     def work(worker: Worker) -> None:
+        nonlocal ended
         task = None
         try:
-            start(worker)
+            worker.start()
             while (task := next_task()) is not None:
-                found = do(worker, task, job)
+                found = worker.do(task, job)
                 with changed:
                     blocks.extend(found)
                     del begun[task.first]
                     changed.notify_all()
         except BaseException as error:
             with changed:
-                ended.insert(0 if not ended or ended[0] is None else 1, error)  # the first one is raised
+                errors.append(error)
+                ended = True
                 begun.pop(task.first if task else -1, None)
                 changed.notify_all()
 
@@ -279,7 +250,7 @@ def run_tasks(
             yield block
     finally:
         with changed:
-            ended.append(None)
+            ended = True
             changed.notify_all()
-    if ended[0] is not None:
-        raise ended[0]
+    if errors:
+        raise errors[0]

@@ -9,12 +9,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path, PurePosixPath
 from string import Template
 
-from neocog.batch.sources import Item
+from neocog.batch.archives import Item
 from neocog.errors import UsageError
 from neocog.files import atomic_write, check_output
 from neocog.reading.pictures import Files, pages_of, what_went_wrong
@@ -22,17 +21,16 @@ from neocog.reading.records import LARGEST, REJECTED, PageReading
 from neocog.text import printable
 from neocog.vision.overlay import SURE_P, draw_overlay
 
-MOST = 1000
-"""Pages that a report shows: the most doubtful ones."""
+Card = tuple[int, float, str, str]
+"""A page in a report: kind in `_KINDS`, less for what a person should see sooner, model, article."""
 
+_MOST = 1000  # pages that a report shows: the most doubtful ones
+_KINDS = ("error", "misfit", "rejected", "empty", "read")  # of pages, the most doubtful first
+_THUMBNAIL, _QUALITY = 360, 70  # long side of a small picture, in pixels; quality of its JPEG
 _PHOTOGRAPHS = (".jpg", ".jpeg", ".heic", ".heif", ".hif")  # their overlays are JPEG too
 _SHORT = 50  # letters that are kept of a folder's or a file's name that digits follow
 _LONG = 200  # bytes of a name without its endings: file systems take 255 with all of them
 _UNSAFE = re.compile(r'[\\:*?"<>|]')  # in names out of archives, for Windows
-
-_THUMBNAIL = 360  # long side of a small picture, in pixels
-_QUALITY = 70  # of its JPEG
-_KINDS = ("error", "misfit", "rejected", "empty", "read")  # of pages, the most doubtful first
 
 
 class PictureFolder:
@@ -85,54 +83,49 @@ class PictureFolder:
         return stem + page
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
-    """What a report shows of one page; ``picture`` is a small JPEG, empty where there is none."""
+def _stem(source: str, key: str) -> str:
+    """Name of an input's pictures: that of the file, below the folder that was named."""
+    if key == Path(source).as_posix():
+        return Path(source).stem
+    *folders, last = PurePosixPath(key).parts
+    kept = [folder for folder in folders if folder not in ("/", "..")]
+    return "/".join(_UNSAFE.sub("_", part) for part in (*kept, PurePosixPath(last).stem))
 
-    reading: PageReading
-    picture: bytes = field(default=b"", repr=False)
 
-    @property
-    def doubt(self) -> tuple[int, float]:
-        """Place of the page's kind in ``_KINDS``, and less for what a person should look at sooner.
+def card_of(reading: PageReading, picture: bytes = b"") -> Card:
+    """Describe a page: each digit with its probability, doubtful ones marked; ``picture`` is a small JPEG.
 
-        That is by the share of rejected places, and of pages without any by the least probable digit.
-        """
-        digits = self.reading.digits
-        rejected = sum(digit.char == REJECTED for digit in digits)
-        if self.reading.error is not None or not digits:
-            return (3, 0.0) if self.reading.error is None else (0, 0.0)
-        if rejected or self.reading.fits is False:
-            return 1 if self.reading.fits is False else 2, -rejected / len(digits)
-        return 4, min(digit.p for digit in digits)
-
-    def to_html(self) -> str:
-        """It as an article: each digit with its probability, doubtful ones marked."""
-        reading, picture, note, text = self.reading, "", self.reading.error, ""
-        if self.picture:
-            data = base64.b64encode(self.picture).decode("ascii")
-            picture = f'<img src="data:image/jpeg;base64,{data}" alt="" loading="lazy">'
-        if note is None and not reading.digits:
-            note = "no digits found"
-        elif note is None:
-            misfit = ["does not fit the pattern"] if reading.fits is False else []
-            lowest = min(digit.p for digit in reading.digits)
-            note = ", ".join([*misfit, *reading.reasons, f"least probable digit {lowest:.2f}"])
-        digits = iter(reading.digits)
-        digit = next(digits, None)
-        for char in reading.text:
-            if digit is None or char != digit.char:  # a line end, or what a pattern puts between digits
-                text += html.escape(char)
-                continue
-            said = f"p {digit.p:.2f}" + (f", {digit.reason}" if digit.reason else "")
-            shade = "no" if char == REJECTED else "sure" if digit.p >= SURE_P else "unsure"
-            text += f'<span class="{shade}" title="{html.escape(said)}">{char}</span>'
-            digit = next(digits, None)
-        name = printable(reading.source) + (f" page {reading.page + 1}" if reading.page else "")
-        return (
-            f'<article class="{_KINDS[self.doubt[0]]}">{picture}<pre>{text}</pre>\n'
-            f"<small>{html.escape(name)}</small><small>{html.escape(note)}</small></article>\n"
-        )
+    Sooner than others of their kind come pages with a larger share of rejected places, and of pages
+    without any those with a less probable digit.
+    """
+    note, text, digits = reading.error, "", reading.digits
+    rejected = sum(digit.char == REJECTED for digit in digits)
+    lowest = min((digit.p for digit in digits), default=0.0)
+    if note is not None or not digits:
+        kind, much = (3 if note is None else 0), 0.0
+        note = note or "no digits found"
+    else:
+        misfit = ["does not fit the pattern"] if reading.fits is False else []
+        note = ", ".join([*misfit, *reading.reasons, f"least probable digit {lowest:.2f}"])
+        kind, much = 1 if misfit else 2 if rejected else 4, -rejected / len(digits)
+        much = lowest if kind == 4 else much
+    left = iter(digits)
+    digit = next(left, None)
+    for char in reading.text:
+        if digit is None or char != digit.char:  # a line end, or what a pattern puts between digits
+            text += html.escape(char)
+            continue
+        said = f"p {digit.p:.2f}" + (f", {digit.reason}" if digit.reason else "")
+        shade = "no" if char == REJECTED else "sure" if digit.p >= SURE_P else "unsure"
+        text += f'<span class="{shade}" title="{html.escape(said)}">{char}</span>'
+        digit = next(left, None)
+    name = printable(reading.source) + (f" page {reading.page + 1}" if reading.page else "")
+    data = base64.b64encode(picture).decode("ascii")
+    shown = f'<img src="data:image/jpeg;base64,{data}" alt="" loading="lazy">' if picture else ""
+    return kind, much, reading.model, (
+        f'<article class="{_KINDS[kind]}">{shown}<pre>{text}</pre>\n'
+        f"<small>{html.escape(name)}</small><small>{html.escape(note)}</small></article>\n"
+    )  # fmt: skip
 
 
 def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:
@@ -147,7 +140,7 @@ def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:
                 page = next(pages)
                 drawn = draw_overlay(page.pixels, reading.digits, scales=page.scales)
                 drawn.save(picture, "JPEG", quality=_QUALITY)
-        yield Card(reading, picture.getvalue())
+        yield card_of(reading, picture.getvalue())
 
 
 class Report:
@@ -156,31 +149,32 @@ class Report:
     UsageError if it cannot be written there.
     """
 
-    def __init__(self, path: str | Path, *, most: int = MOST) -> None:
+    def __init__(self, path: str | Path, *, most: int = _MOST) -> None:
         check_output(path, "--report")
         self.path, self._most = Path(path), most
-        self._kept: list[tuple[tuple[float, ...], int, Card]] = []
+        self._kept: list[tuple[tuple[int, float, int], Card]] = []  # the least doubtful first
         self._numbers, self._counts = count(), [0] * len(_KINDS)
 
     def add(self, card: Card) -> None:
-        kind, much = card.doubt
+        kind, much, *_ = card
         self._counts[kind] += 1
-        heapq.heappush(self._kept, ((-kind, -much), -next(self._numbers), card))
-        if len(self._kept) > self._most:  # the least doubtful leaves
+        heapq.heappush(self._kept, ((-kind, -much, -next(self._numbers)), card))
+        if len(self._kept) > self._most:
             heapq.heappop(self._kept)
 
     def save(self) -> None:
         """Write the file if a page has come; UsageError if it cannot be written."""
         if not (total := sum(self._counts)):
             return
-        cards = [card for *_, card in sorted(self._kept, reverse=True, key=lambda e: e[:2])]
+        cards = [card for _, card in sorted(self._kept, reverse=True)]
         counts = {kind: f"{n:,}" for kind, n in zip(_KINDS, self._counts, strict=True)}
         misfits = f" {counts.pop('misfit')} do not fit the pattern," if self._counts[1] else ""
-        model, left = cards[0].reading.model if cards else "", total - len(cards)
+        left = total - len(cards)
         more = f"<p>{left:,} more pages, none more doubtful than these, are not shown.</p>" if left else ""
         with _saving(self.path, "--report"), atomic_write(self.path) as stream:
-            head = _HEAD.substitute(counts, total=f"{total:,}", misfits=misfits, model=html.escape(model))
-            for part in (head, *(card.to_html() for card in cards), f"</main>{more}</body></html>\n"):
+            model = html.escape(cards[0][2] if cards else "")
+            head = _HEAD.substitute(counts, total=f"{total:,}", misfits=misfits, model=model)
+            for part in (head, *(article for *_, article in cards), f"</main>{more}</body></html>\n"):
                 stream.write(part.encode("utf-8", "backslashreplace"))
 
 
@@ -190,15 +184,6 @@ def _saving(place: Path, option: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"{place}: cannot be written ({error.strerror}); choose another {option}") from None
-
-
-def _stem(source: str, key: str) -> str:
-    """Name of an input's pictures: that of the file, below the folder that was named."""
-    if key == Path(source).as_posix():
-        return Path(source).stem
-    *folders, last = PurePosixPath(key).parts
-    kept = [folder for folder in folders if folder not in ("/", "..")]
-    return "/".join(_UNSAFE.sub("_", part) for part in (*kept, PurePosixPath(last).stem))
 
 
 _HEAD = Template("""<!DOCTYPE html>

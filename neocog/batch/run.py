@@ -11,15 +11,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neocog.batch.archives import PACKED_TAR, Item, Skipped
 from neocog.batch.batching import Networks, in_passes
-from neocog.batch.inputs import Shard, comes_once, count_inputs, find_inputs
-from neocog.batch.output import open_sink
-from neocog.batch.pool import Pool, do, run_tasks, start
+from neocog.batch.inputs import Shard, comes_once, find_inputs
+from neocog.batch.output import Done, open_sink
+from neocog.batch.pool import WorkerProcess, run_tasks
 from neocog.batch.report import PictureFolder, Report
-from neocog.batch.resume import Done, read_done
-from neocog.batch.sources import Item, Skipped
-from neocog.batch.tasks import Block, Counts, Job, Task, in_order, into_tasks
-from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
+from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
+from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
 from neocog.reading.addresses import is_address
 from neocog.reading.formats import Format
 from neocog.reading.pictures import STDIN, Files, check_file, check_written
@@ -28,18 +27,14 @@ if TYPE_CHECKING:
     from neocog.batch.cluster import Cluster
     from neocog.reading.reader import Reader
 
-FEW = 12
-"""As many pictures are read in less time than it takes to start workers."""
+WINDOW = 8  # tasks for each worker that may be begun before one that is not done, where order is kept
 
-WINDOW = 8
-"""Tasks for each worker that may be begun before one that is not done, where order is kept."""
-
+_FEW = 12  # as many pictures are read in less time than it takes to start workers
 _MOST_WORKERS = 512
 _AT_HAND = 2**26  # bytes of inputs that are looked at to see how few there are
 _FILES_LEFT = 64  # open files that are left for all else: a worker takes two
 
 Blocks = Iterator[Block]
-Watch = Callable[[Block], None]
 
 
 @dataclass(frozen=True)
@@ -72,12 +67,12 @@ class Request:
             same = os.path.realpath(self.output) == os.path.realpath(self.report)
             if same or self.output in Files([self.report]):
                 raise UsageError(f"{self.report}: is also the file of -o; choose another --report")
-        lists = Files(word[1:] for word in self.inputs if word.startswith("@"))
-        for option, place in self._written():
-            if place in lists:
-                raise UsageError(f"{place}: is also a list of inputs; choose another {option}")
-            if os.path.isfile(place) and not (self.resume and option == "-o"):
-                _ = self.sources  # UsageError if one of them is this file
+        named = Files(word.removeprefix("@") for word in self.inputs)
+        for place, option in ((self.output, "-o"), (self.report, "--report")):
+            if place is None:
+                continue
+            if place in named:
+                raise UsageError(f"{place}: is also an input; choose another {option}")
             check_written(place, option)
             if os.path.isfile(place) and os.path.getsize(place) and not (self.force or self.resume):
                 more = option == "-o" and self.form.kind == "jsonl"
@@ -89,54 +84,36 @@ class Request:
         """All files that are known to be read beforehand, and their keys, archives unopened."""
         named = [word for word in self.inputs if not comes_once(word)]
         with suppress(NothingToRead):  # that is told later
-            found = find_inputs(named, null=self.null, look_into=False)
-            return [(item.source, item.key) for item in self._spared(found)]
+            return [(item.source, item.key) for item in find_inputs(named, null=self.null, look_into=False)]
         return []
 
-    def items(self, done: Done, skipped: Skipped = lambda name, why: None) -> Iterator[Item]:
-        """What is to be read: the shard's inputs, without those that are done.
-
-        UsageError if the output is one of the inputs, NothingToRead if there are no inputs at all.
-        """
-        for item in self._spared(find_inputs(self.inputs, null=self.null, skipped=skipped)):
-            if (self.shard is None or self.shard.holds(item.key)) and not done.take(item.source):
+    def items(self, skipped: Skipped = lambda name, why: None) -> Iterator[Item]:
+        """What is to be read: the shard's inputs; NothingToRead if there are no inputs at all."""
+        for item in find_inputs(self.inputs, null=self.null, skipped=skipped):
+            if self.shard is None or self.shard.holds(item.key):
                 yield item
 
     def count(self) -> int | None:
         """How many inputs there are, or None where that cannot be told beforehand."""
-        return count_inputs(self.inputs, null=self.null, shard=self.shard)
-
-    def _written(self) -> list[tuple[str, str]]:
-        """The files that are going to be written, each after its option."""
-        places = (("-o", self.output), ("--report", self.report))
-        return [(option, place) for option, place in places if place is not None]
-
-    def _spared(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield inputs, none of which may be a file that is going to be written."""
-        written = self._written()
-        files = Files(place for _, place in written)
-        names = {os.path.abspath(place): (option, place) for option, place in written}
-        last = None
-        for item in items:
-            file = item.archive or item.source
-            if written and file != last and (os.path.abspath(file) in names or file in files):
-                option, place = names.get(os.path.abspath(file), written[0])
-                raise UsageError(f"{place}: is also an input; choose another {option}")
-            last = file  # the members of an archive come one after another
-            yield item
+        if any(comes_once(word) or word.lower().endswith(PACKED_TAR) for word in self.inputs):
+            return None
+        with suppress(NeocogError):
+            return sum(1 for _ in self.items())
+        return None
 
 
 @dataclass(slots=True)
-class Tally(Counts):
+class Tally(Block):
     """What a run has come to, records of an earlier run among them."""
 
-    found: int = 0  # inputs of this run
     earlier: int = 0  # inputs of which the file of an earlier run has records
     unsaved: int = 0  # pictures and pages for people that could not be saved
     skipped: int = 0  # files in folders and archives that are not pictures
 
 
-def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block: None) -> Tally:
+def read_all(
+    request: Request, reader: "Reader", *, watch: Callable[[Block], None] = lambda block: None
+) -> Tally:
     """Read what is asked for, and write the records as they come.
 
     ``watch`` is called with each block once its records are written; first, where a run is resumed,
@@ -144,6 +121,7 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
     tally, done = Tally(), Done()
+    found, again = 0, -1  # inputs of this run; which of them was the last one of the run before
     folder = PictureFolder(request.overlay, inputs=request.sources) if request.overlay else None
     report = Report(request.report) if request.report else None
 
@@ -161,9 +139,12 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             watch(Block(messages=[f"{name}: skipped ({why})"]))
 
     def items() -> Iterator[Item]:
-        for item in request.items(done, skipped):
-            tally.found += 1
-            yield item
+        nonlocal found, again
+        for item in request.items(skipped):
+            if not done.take(item.source):
+                again = found if done.tail and item.source == done.source else again
+                found += 1
+                yield item
 
     with ExitStack() as stack:
         stack.callback(save)
@@ -172,25 +153,34 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             cards=bool(report), batch=request.batch, quiet=request.quiet,
         )  # fmt: skip
         sink = stack.enter_context(open_sink(job.form, request.output))
-        if request.resume and request.output is not None:
+        if request.resume:
             finder = None if request.isolated else reader.finder.model.id
-            done = read_done(request.output, model=reader.model.id, settings=settings, finder=finder)
-            sink.resume(done)
-        tally.earlier = done.inputs + (done.last is not None)
-        if done.pages:
-            earlier = Block(inputs=done.inputs, pages=done.pages, failed=done.failed)
-            tally.add(earlier)
-            watch(earlier)
+            done = Done(request.output, model=reader.model.id, settings=settings, finder=finder)
+            sink.resume(done.end)
+        tally.earlier = done.before.inputs + done.last.inputs
+        tally.add(done.before)
+        if done.before.inputs:
+            watch(done.before)
+
+        @stack.callback
+        def keep_last() -> None:
+            """Put back what the file had of its last input, unless that was read once more."""
+            if done.tail:
+                sink.put(done.tail.decode())
+                tally.add(done.last)
+
         if request.cluster is not None:
             run = request.cluster.reading(job, items(), ordered=request.ordered)
         else:
             workers = request.workers
             if workers is None and any(map(comes_once, request.inputs)):  # who knows how many come, and when
                 workers = usual_workers(reader.engine.device)
-            run = reading(job, items(), workers=workers, ordered=request.ordered, tally=tally)
+            run = reading(job, items(), workers=workers, ordered=request.ordered)
         for block in stack.enter_context(run):
             sink.put(block.text)
             tally.add(block)
+            if block.first <= again < block.first + block.inputs:
+                done.tail.clear()
             if folder:
                 troubles = list(folder.save_all(block.readings))
                 block.messages += troubles
@@ -199,29 +189,25 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             for card in block.cards:
                 assert report
                 report.add(card)
-        if tally.found != (read := tally.inputs - done.inputs):
-            told = f"{tally.found} inputs gave only {read} records"
+        if found != (read := tally.inputs - done.before.inputs):
+            told = f"{found} inputs gave only {read} records"
             raise EndedEarly(f"internal error: {told}; rerun with --resume")
-        if done.last is not None and not sink.again:
-            tally.add(Counts(inputs=1, pages=done.last_pages, failed=done.last_failed))
-        tally.spend("output", sink.seconds)
     return tally
 
 
 @contextmanager
 def reading(
-    job: Job, items: Iterable[Item], *, workers: int | None = None, ordered: bool = False,
-    tally: Tally | None = None,
-) -> Iterator[Blocks]:  # fmt: skip
+    job: Job, items: Iterable[Item], *, workers: int | None = None, ordered: bool = False
+) -> Iterator[Blocks]:
     """Read inputs; the block's value yields their records as they come.
 
     ``workers`` are the processes that decode and find; 0: this one, and one more for pictures that
-    may cost much; by default `usual_workers`, or 0 for a few inputs. ``tally`` gets the network's
-    time. UsageError if there cannot be so many workers, EndedEarly if they cannot be started.
+    may cost much; by default `usual_workers`, or 0 for a few inputs. UsageError if there cannot be
+    so many workers, EndedEarly if they cannot be started.
     """
     if workers is None:
         items, begin = iter(items), list[Item]()
-        while len(begin) <= FEW and sum(len(one.data or b"") for one in begin) < _AT_HAND:
+        while len(begin) <= _FEW and sum(len(one.data or b"") for one in begin) < _AT_HAND:
             if (item := next(items, None)) is None:
                 workers = 0
                 break
@@ -239,25 +225,25 @@ def reading(
         if workers == 0:
             yield _here(job, tasks, stack)
             return
-        pool = stack.enter_context(open_pool(job, workers, tally))
+        pool = stack.enter_context(open_workers(job, workers))
         window = WINDOW * workers * job.size if ordered else None
-        blocks = run_tasks(tasks, pool.workers, job, window=window)
+        blocks = run_tasks(tasks, pool, job, window=window)
         yield in_order(blocks) if ordered else blocks
 
 
 @contextmanager
-def open_pool(job: Job, workers: int, tally: Tally | None = None) -> Iterator[Pool]:
+def open_workers(job: Job, count: int) -> Iterator[list[WorkerProcess]]:
     """Open workers for a job, whose engine is `in_passes`; its networks answer them."""
     finder = job.reader.finder
     on_gpu = finder.device != "cpu" and not job.isolated
     networks = Networks(job.reader.engine, finder if on_gpu else None)
+    workers = [WorkerProcess(job, networks.ask, workers=count) for _ in range(count)]
     try:
-        with Pool(job, networks.ask, workers=workers) as pool:
-            yield pool
+        yield workers
     finally:
+        for worker in workers:
+            worker.close()
         networks.close()
-        if tally is not None:
-            tally.spend("network", networks.digits.busy)
 
 
 def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Blocks:
@@ -268,9 +254,9 @@ def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Blocks:
             yield job.do(task)
             continue
         if worker is None:
-            (worker,) = stack.enter_context(open_pool(job, 1)).workers
-            start(worker)
-        yield from do(worker, task, job)
+            (worker,) = stack.enter_context(open_workers(job, 1))
+            worker.start()
+        yield from worker.do(task, job)
 
 
 def _is_light(item: Item) -> bool:

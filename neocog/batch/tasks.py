@@ -1,14 +1,12 @@
 """A task: some inputs for one worker. Its result: their records as a block."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from neocog.batch.sources import Item
+from neocog.batch.archives import Item
 from neocog.reading.formats import Format
 from neocog.reading.pictures import pages_of, what_went_wrong
 from neocog.reading.records import REJECTED, Box, DigitReading, PageReading
@@ -17,15 +15,14 @@ if TYPE_CHECKING:
     from neocog.batch.report import Card
     from neocog.reading.reader import Reader
 
-ISOLATED_AT_ONCE = 256
-"""Isolated digits of a task: so many are recognised together."""
-
+_ISOLATED_AT_ONCE = 256  # isolated digits of a task: so many are recognised together
 _HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
 _LONG = 4096  # letters of a name; no system takes a longer one
 
+Readings = Iterator[tuple[Item, tuple[PageReading, ...]]]
 
-@dataclass(frozen=True, slots=True)
-class Task:
+
+class Task(NamedTuple):
     """Inputs that one worker reads, one after another."""
 
     first: int  # number of the first input among all
@@ -38,36 +35,25 @@ class Task:
         return sum(len(item.data or b"") for item in self.items)
 
 
-@dataclass(slots=True, kw_only=True)
-class Counts:
-    """What some inputs came to; ``seconds`` are those of each stage, over all workers."""
-
-    inputs: int = 0
-    pages: int = 0  # records
-    failed: int = 0  # records of a failure
-    empty: int = 0  # records without a digit
-    doubtful: int = 0  # records with "?"
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def add(self, other: "Counts") -> None:
-        for name in ("inputs", "pages", "failed", "empty", "doubtful"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for stage, seconds in other.seconds.items():
-            self.spend(stage, seconds)
-
-    def spend(self, stage: str, seconds: float) -> None:
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-
-
 @dataclass(slots=True)
-class Block(Counts):
-    """The records of a task."""
+class Block:
+    """The records of a task, and what it came to."""
 
     first: int = -1  # the task's
     text: str = ""  # the records in their format; all pages of an input together
     messages: list[str] = field(default_factory=list)
     readings: list[tuple[Item, tuple[PageReading, ...]]] = field(default_factory=list)
     cards: "list[Card]" = field(default_factory=list)
+    inputs: int = 0
+    pages: int = 0  # records
+    failed: int = 0  # records of a failure
+    empty: int = 0  # records without a digit
+    doubtful: int = 0  # records with "?"
+
+    def add(self, other: "Block") -> None:
+        """Add what another block came to."""
+        for name in ("inputs", "pages", "failed", "empty", "doubtful"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +70,7 @@ class Job:
 
     @property
     def size(self) -> int:
-        return ISOLATED_AT_ONCE if self.isolated else 1
+        return _ISOLATED_AT_ONCE if self.isolated else 1
 
     def with_engine(self, engine: Any) -> "Job":
         """The same job with another engine; None to send it to another process."""
@@ -96,10 +82,8 @@ class Job:
 
         Whatever one picture does becomes its record; NeocogError if the network cannot be asked.
         """
-        block = Block(first=task.first, inputs=len(task.items))
-        read = _read_isolated if self.isolated else _read_pages
-        for item, readings in read(self.reader, task.items, block, beat):
-            start = time.perf_counter()
+        block = Block(task.first, inputs=len(task.items))
+        for item, readings in (self._isolated if self.isolated else self._pages)(task.items, beat):
             for reading in readings:
                 block.text += self.form.render(reading)
                 block.pages += 1
@@ -111,8 +95,6 @@ class Job:
                     if len(source) > _LONG:
                         source = f"{source[:40]}... ({len(source)} letters)"
                     block.messages.append(f"{source}: {what}")
-                for stage, ms in (reading.ms or {}).items():
-                    block.spend(stage, 1e-3 * ms)
             if self.keep:
                 block.readings.append((item, readings))
             if self.cards:
@@ -121,7 +103,6 @@ class Job:
                 for card in cards_of(item, readings):
                     block.cards.append(card)
                     beat()
-            block.spend("write", time.perf_counter() - start)
         return block
 
     def _message(self, reading: PageReading) -> str | None:
@@ -132,6 +113,47 @@ class Job:
             return "no digits found"
         wanted = "pattern" if self.reader.valid is None else "valid numbers"
         return f"does not fit the {wanted}" if reading.fits is False else None
+
+    def _pages(self, items: Sequence[Item], beat: Callable[[], None]) -> Readings:
+        for item in items:
+            readings = list[PageReading]()
+            try:
+                for reading in self.reader.read_many([item.picture()]):
+                    readings.append(replace(reading, source=item.source))
+                    beat()
+            except Exception as error:  # of the item: it is no picture at all
+                readings.append(self._failure(item, 0, error))
+            yield item, tuple(readings)
+
+    def _isolated(self, items: Sequence[Item], beat: Callable[[], None]) -> Readings:
+        """Read pictures of one digit each, all in one go; a page is a digit, its box the whole page."""
+        from neocog.vision.finder import LONG_SIDE
+        from neocog.vision.normalise import isolated_digit
+
+        reader, digits, boxes = self.reader, [], list[Box]()
+        found: list[tuple[Item, list[int], list[PageReading]]] = []  # pages that were decoded; the failure
+        for item in items:
+            pages, failure = list[int](), list[PageReading]()
+            found.append((item, pages, failure))
+            try:
+                for page in pages_of(item.picture(), LONG_SIDE):
+                    digits.append(isolated_digit(page.grey))
+                    boxes.append((0, 0, *page.size))
+                    pages.append(page.index)
+                    beat()
+            except Exception as error:
+                failure.append(self._failure(item, len(pages), error))
+            beat()
+        judged: Iterator[DigitReading] = iter(())
+        if digits:
+            judged = iter(reader.judge(reader.engine.recognise(np.stack(digits), batch=reader.batch), boxes))
+        for item, pages, failure in found:
+            told = ((page, next(judged)) for page in pages)
+            readings = [PageReading(item.source, n, one.char, (one,), reader.model.id) for n, one in told]
+            yield item, (*readings, *failure)
+
+    def _failure(self, item: Item, page: int, error: Exception) -> PageReading:
+        return PageReading(item.source, page, model=self.reader.model.id, error=what_went_wrong(error))
 
 
 def into_tasks(items: Iterable[Item], size: int) -> Iterator[Task]:
@@ -155,58 +177,3 @@ def in_order(blocks: Iterable[Block]) -> Iterator[Block]:
         while (ready := early.pop(wanted, None)) is not None:
             wanted += ready.inputs
             yield ready
-
-
-def _read_pages(
-    reader: "Reader", items: Sequence[Item], block: Block, beat: Callable[[], None]
-) -> Iterator[tuple[Item, tuple[PageReading, ...]]]:
-    """Read pictures one after another, page by page."""
-    for item in items:
-        readings = list[PageReading]()
-        try:
-            for reading in reader.read_many([item.picture()]):
-                readings.append(replace(reading, source=item.source))
-                beat()
-        except Exception as error:  # of the item: it is no picture at all
-            readings.append(_failure(reader, item, 0, error))
-        yield item, tuple(readings)
-
-
-def _read_isolated(
-    reader: "Reader", items: Sequence[Item], block: Block, beat: Callable[[], None]
-) -> Iterator[tuple[Item, tuple[PageReading, ...]]]:
-    """Read pictures of one digit each, all in one go; a page is a digit, and its box is the whole page."""
-    from neocog.vision.finder import LONG_SIDE
-    from neocog.vision.normalise import isolated_digit
-
-    start = time.perf_counter()
-    digits: list[NDArray[np.uint8]] = []
-    boxes: list[Box] = []
-    found: list[tuple[Item, list[int], list[PageReading]]] = []  # pages that were decoded; the failure
-    for item in items:
-        pages, failure = list[int](), list[PageReading]()
-        found.append((item, pages, failure))
-        try:
-            for page in pages_of(item.picture(), LONG_SIDE):
-                digits.append(isolated_digit(page.grey))
-                boxes.append((0, 0, *page.size))
-                pages.append(page.index)
-                beat()
-        except Exception as error:
-            failure.append(_failure(reader, item, len(pages), error))
-        beat()
-    decoded = time.perf_counter()
-    block.spend("decode", decoded - start)
-    judged: Iterator[DigitReading] = iter(())
-    if digits:
-        answers = reader.engine.recognise(np.stack(digits), batch=reader.batch)
-        judged = iter(reader.judge(answers, boxes))
-    block.spend("recognise", time.perf_counter() - decoded)
-    for item, pages, failure in found:
-        told = ((page, next(judged)) for page in pages)
-        readings = [PageReading(item.source, n, digit.char, (digit,), reader.model.id) for n, digit in told]
-        yield item, (*readings, *failure)
-
-
-def _failure(reader: "Reader", item: Item, page: int, error: Exception) -> PageReading:
-    return PageReading(item.source, page, model=reader.model.id, error=what_went_wrong(error))

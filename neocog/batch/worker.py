@@ -3,7 +3,7 @@
 Messages are pickles: tasks and answers come on stdin, pairs (kind, what) leave on stdout.
 """
 
-import faulthandler
+import math
 import os
 import pickle
 import queue
@@ -19,13 +19,9 @@ from typing import IO, Any
 
 from neocog.errors import NeocogError
 
+MEMORY = 1_500_000_000  # bytes that a worker may allocate beyond what it has when it starts: it has one page
+NO_MEMORY = 75  # exit code of one that asked for more
 READY, QUESTION, BEAT, BLOCK, ERROR = "ready", "question", "beat", "block", "error"  # what a worker sends
-
-NO_MEMORY = 75
-"""Exit code of a worker that asked for more memory than it may have."""
-
-MEMORY = 1_500_000_000
-"""Bytes that a worker may allocate beyond what it has when it starts: it has one page at a time."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ def main() -> None:
     try:
         sys.path[:] = pickle.load(received)
         job, patience = pickle.load(received)
-        _work(job, patience, null, received, sent)
+        _work(job, patience, received, sent)
     except (EOFError, pickle.UnpicklingError):
         os._exit(0)
     except Exception as error:
@@ -66,8 +62,8 @@ def main() -> None:
         os._exit(1)
 
 
-def _work(job: Any, patience: float, null: int, received: IO[bytes], sent: IO[bytes]) -> None:
-    """Do tasks; end this process, whatever a decoder holds, if a page takes ``patience`` seconds."""
+def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> None:
+    """Do tasks, and tell now and then that it goes on: who is silent for ``patience`` seconds is killed."""
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     heard = 0.0
 
@@ -80,13 +76,13 @@ def _work(job: Any, patience: float, null: int, received: IO[bytes], sent: IO[by
         except BaseException:
             os._exit(0)
 
+    # a second one, if nobody is there any more to kill it, whatever a decoder holds
+    alarm = getattr(signal, "alarm", lambda seconds: None)
+
     def begin() -> None:
         nonlocal heard
         heard = time.monotonic()
-        try:
-            faulthandler.dump_traceback_later(patience, exit=True, file=null)
-        except RuntimeError:  # no memory for its thread
-            os._exit(NO_MEMORY)
+        alarm(math.ceil(2 * patience))
 
     def beat() -> None:
         if time.monotonic() - heard > patience / 20:
@@ -94,7 +90,7 @@ def _work(job: Any, patience: float, null: int, received: IO[bytes], sent: IO[by
             begin()
 
     def ask(*question: Any) -> Any:
-        faulthandler.cancel_dump_traceback_later()
+        alarm(0)
         _send(sent, QUESTION, question)
         answer = messages.get()
         begin()
@@ -125,7 +121,7 @@ def _work(job: Any, patience: float, null: int, received: IO[bytes], sent: IO[by
             os._exit(NO_MEMORY)
         except Exception as error:
             result = ERROR, error if isinstance(error, NeocogError) else f"{type(error).__name__}: {error}"
-        faulthandler.cancel_dump_traceback_later()
+        alarm(0)
         _send(sent, *result)
 
 

@@ -37,8 +37,8 @@ class _Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; a picture or folder in its place is read."""
         if (word := args[0]) not in self.commands:
-            from neocog.batch.sources import is_picture_name
             from neocog.reading.addresses import is_address
+            from neocog.reading.pictures import is_picture_name
 
             names = word == "-" or word.startswith("@") or is_picture_name(os.path.basename(word))
             if names or is_address(word) or os.path.exists(word):

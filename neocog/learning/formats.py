@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.sources import is_picture_name
 from neocog.errors import InputError, UsageError
+from neocog.reading.pictures import is_picture_name
 from neocog.vision.normalise import enlarged, isolated_digit, normalise
 
 SIDE = 28

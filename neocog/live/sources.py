@@ -8,11 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.sources import is_picture_name
 from neocog.errors import InputError, NothingToRead
 from neocog.live.player import MAX_PIXELS
 from neocog.reading.addresses import MAX_BYTES
-from neocog.reading.pictures import DOCUMENT_SUFFIXES
+from neocog.reading.pictures import DOCUMENT_SUFFIXES, is_picture_name
 from neocog.vision.decode import decode, kind_of
 
 Pixels: TypeAlias = "NDArray[np.uint8]"

@@ -39,8 +39,22 @@ _KINDS = {
     "a workbook (neocog writes .csv)": ".ods .xls .xlsx".split(),
 }  # what no words are written to
 
+HIDDEN = "hidden"  # why a file or folder is skipped
+
 STDIN = "-"
 """The input that is what comes on stdin."""
+
+
+def why_skipped(name: str) -> str | None:
+    """Why a file of this name is left out when a folder is read; None if it is not."""
+    if name.startswith("."):
+        return HIDDEN
+    return None if os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES else "not a picture, by its name"
+
+
+def is_picture_name(name: str) -> bool:
+    """Whether a file of this name is looked at when a folder is read."""
+    return why_skipped(name) is None
 
 
 def pages_of(picture: Picture, long_side: int, pages: Iterable[int] | None = None) -> "Iterator[Page]":

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
@@ -34,11 +34,11 @@ MAX_WAITING = 64  # requests at a time, half of them of one address; then the an
 MAX_LINE = 10**6  # bytes of the JSON before a picture
 MAX_LINES = 400  # of writing on a corrected page
 
-Boxed = list[tuple[str, list[float] | None]]
-"""What stands where; it has no box if it was typed."""
-
+_DIGITS = "0123456789"
 _STATIC = Path(__file__).parent / "static"
 _LONGEST = 255  # letters of a name
+
+Boxed = list[tuple[str, list[float] | None]]  # what stands where; it has no box if it was typed
 
 
 @dataclass
@@ -52,18 +52,6 @@ class Api:
     _waiting: Counter[str] = field(default_factory=Counter)  # requests by address
     _held: Counter[str] = field(default_factory=Counter)  # bytes of their pictures
     _turns: dict[str, asyncio.Semaphore] = field(default_factory=dict)  # their share of the workers
-
-    def routes(self) -> list[BaseRoute]:
-        return [
-            Route("/", lambda request: FileResponse(_STATIC / "index.html")),
-            Route("/docs", lambda request: FileResponse(_STATIC / "docs.html")),
-            Route("/api", self.describe),
-            Route("/api/read", self.read, methods=["POST"]),
-            Route("/api/page", self.page, methods=["POST"]),
-            Route("/api/explain", self.explain, methods=["POST"]),
-            Route("/api/corrections", self.correct, methods=["POST"]),
-            Mount("/static", StaticFiles(directory=_STATIC)),
-        ]
 
     async def describe(self, request: Request) -> Response:
         limits = {"workers": self._share, "max_bytes": MAX_BYTES, "sure_p": SURE_P}
@@ -88,8 +76,8 @@ class Api:
 
     async def explain(self, request: Request) -> Response:
         """Why a digit was read so, as a picture: a line with its record, then the picture."""
-        async with self._taken(request) as picture:
-            _, digits, _, marks, picture = await _record(picture)
+        async with self._taken(request) as body:
+            _, digits, _, marks, picture = _record(body)
             if len(boxes := [box for _, box in digits if box]) != 1:
                 raise HTTPException(400, f"got {len(boxes)} digits with a box, expected one")
             png = await self._ask(request, picture, what="explain", marks=marks | {"boxes": boxes})
@@ -99,26 +87,27 @@ class Api:
         """Keep a corrected page: a line with its record, then the picture."""
         if self.corrections is None:
             raise HTTPException(409, "corrections are not kept; start with --corrections FOLDER")
-        async with self._taken(request) as picture:
-            text, digits, lines, marks, picture = await _record(picture)
-            if not {char for char, _ in digits} <= set("0123456789") or "?" in text:
+        async with self._taken(request) as body:
+            text, digits, lines, marks, picture = _record(body)
+            chars = [char for char, _ in digits]
+            if not set(chars) <= set(_DIGITS) or "?" in text:
                 raise HTTPException(400, "expected digits 0 to 9; correct each ? or take it out")
-            if not set(text) <= set(f"0123456789 \n{self.signs}"):
+            if not set(text) <= set(f"{_DIGITS} \n{self.signs}"):
                 raise HTTPException(400, f"expected a text of digits, spaces and {self.signs}")
-            if [char for char in text if char in "0123456789"] != [char for char, _ in digits]:
+            if [char for char in text if char in _DIGITS] != chars:
                 raise HTTPException(400, "expected the same digits in the text as in digits")
-            said = "".join(line for line, _ in lines)
             # lines of another text are not kept: the answer counts those that are
+            said = "".join(line for line, _ in lines)
             same = len(lines) <= MAX_LINES and "".join(said.split()) == "".join(text.split())
             lines, digits = [own for own in lines if own[1] and same], [own for own in digits if own[1]]
             marks |= {"boxes": [box for _, box in digits], "lines": [box for _, box in lines]}
             png, images, strips = await self._ask(request, picture, what="cut", marks=marks)
-            chars, texts = ([said for said, _ in some] for some in (digits, lines))
+            pieces = [(said, strip) for (said, _), strip in zip(lines, strips, strict=True)]
+            chars = [char for char, _ in digits]
             try:
                 count = await asyncio.to_thread(
-                    self.corrections.save, picture, marks["page"], png, text, images, chars,
-                    list(zip(texts, strips, strict=True)),
-                )  # fmt: skip
+                    self.corrections.save, picture, marks["page"], png, text, images, chars, pieces
+                )
             except InputError as error:
                 why = str(error).replace(f"{self.corrections.folder}{os.sep}", "")
                 raise HTTPException(409, f"nothing is saved: {why}") from None
@@ -134,21 +123,20 @@ class Api:
         What is refused is read to its end all the same: who is cut off hears no answer.
         """
         headers, client = request.headers, _client(request)
-        stated = MAX_BYTES if "transfer-encoding" in headers else int(headers.get("content-length", 0))
-        held = max(self._held.total() + stated, 2 * (self._held[client] + stated))
+        unsized, body = "transfer-encoding" in headers, bytearray()
+        room = MAX_BYTES if unsized else int(headers.get("content-length", 0))
+        size, held = 0 if unsized else room, max(self._held.total(), 2 * self._held[client] + room) + room
         busy = held > MAX_HELD or max(self._waiting.total(), 2 * self._waiting[client]) >= MAX_WAITING
-        room, size, body = 0 if busy else stated, 0, bytearray()
+        room, came = 0 if busy else room, 0
         self._waiting[client] += 1
         self._held[client] += room
         try:
             async with asyncio.timeout(guard.UPLOAD):
                 async for chunk in request.stream():
-                    size += len(chunk)
+                    came += len(chunk)
                     body += b"" if busy else chunk
-                    busy |= size > MAX_BYTES
-            self._held[client] += len(body) - room  # as much as came, not as much as might have come
-            room = len(body)
-            if (size := max(size, 0 if "transfer-encoding" in headers else stated)) > MAX_BYTES:
+                    busy |= came > MAX_BYTES
+            if (size := max(size, came)) > MAX_BYTES:
                 most = f"expected at most {MAX_BYTES:,}; make the picture smaller"
                 raise HTTPException(413, f"got {size:,} bytes, {most}")
             if busy:
@@ -199,12 +187,19 @@ class Api:
 
 def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ()) -> ASGIApp:
     """Return the application; addresses begin with the ``token``; ``names`` are this machine's."""
-    routes = api.routes()
+    routes: list[Route | Mount] = [
+        Route("/", lambda request: FileResponse(_STATIC / "index.html")),
+        Route("/docs", lambda request: FileResponse(_STATIC / "docs.html")),
+        Route("/api", api.describe),
+        Route("/api/read", api.read, methods=["POST"]),
+        Route("/api/page", api.page, methods=["POST"]),
+        Route("/api/explain", api.explain, methods=["POST"]),
+        Route("/api/corrections", api.correct, methods=["POST"]),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+    ]
     if token is not None:
-        routes = [
-            Route(f"/{token}", lambda request: RedirectResponse(f"/{token}/")),
-            Mount(f"/{token}", routes=routes),
-        ]
+        there = Route(f"/{token}", lambda request: RedirectResponse(f"/{token}/"))
+        routes = [there, Mount(f"/{token}", routes=routes)]
     handlers = {HTTPException: _error, InputError: _error, Exception: _error}
     return guard.Guard(Starlette(routes=routes, exception_handlers=handlers), names)
 
@@ -232,19 +227,20 @@ def _json(value: Any) -> Response:
     return Response(to_json(value, separators=(",", ":")), media_type="application/json")
 
 
-async def _record(body: bytes) -> tuple[str, Boxed, Boxed, dict[str, Any], bytes]:
+def _record(body: bytes) -> tuple[str, Boxed, Boxed, dict[str, Any], bytes]:
     """Text, digits, lines, page and turn of the record in the first line, and the picture after it."""
     line, _, picture = body.partition(b"\n")
     if len(line) > MAX_LINE:
         raise HTTPException(413, f"got {len(line):,} bytes of JSON, expected at most {MAX_LINE:,}")
-    return *await asyncio.to_thread(_checked, line), picture
-
-
-def _checked(line: bytes) -> tuple[str, Boxed, Boxed, dict[str, Any]]:
-    """Text, digits, lines, page and turn of a record; HTTPException if it is none."""
     try:
         record = json.loads(line)
-        digits, lines = _boxed(record["digits"], "char"), _boxed(record.get("lines") or [], "text")
+        digits, lines = (
+            [
+                (str(own[key]), None if own["box"] is None else [float(side) for side in own["box"]])
+                for own in some
+            ]
+            for key, some in (("char", record["digits"]), ("text", record.get("lines") or []))
+        )
         text, page, turn = str(record["text"]), int(record["page"]), int(record.get("turn", 0))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError, AttributeError):
         words = "expected a line of JSON with text, page and digits, then the picture"
@@ -254,9 +250,4 @@ def _checked(line: bytes) -> tuple[str, Boxed, Boxed, dict[str, Any]]:
     sound &= all(len(b) == 4 and all(abs(v) < 1e6 for v in b) and min(b[2:]) >= 1 for b in boxes)
     if not (sound and 0 <= page < 10**5 and turn in (0, 90, 180, 270) and len(text) < 10**5):
         raise HTTPException(400, "expected boxes [x, y, width, height], a page from 0 and a turn")
-    return text, digits, lines, {"page": page, "turn": turn}
-
-
-def _boxed(some: list[dict[str, Any]], key: str) -> Boxed:
-    boxes = (None if own["box"] is None else [float(side) for side in own["box"]] for own in some)
-    return [(str(own[key]), box) for own, box in zip(some, boxes, strict=True)]
+    return text, digits, lines, {"page": page, "turn": turn}, picture

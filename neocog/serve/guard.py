@@ -158,12 +158,6 @@ class Listener(socket.socket):
         raise BlockingIOError
 
 
-class Loop(asyncio.SelectorEventLoop):
-    """asyncio's loop with a deadline for the start of TLS, and one line for an error."""
-
-    async def create_server(self, *args: Any, ssl: Any = None, **options: Any) -> asyncio.Server:
-        limit = None if ssl is None else HEADER
-        return await super().create_server(*args, ssl=ssl, ssl_handshake_timeout=limit, **options)
-
-    def default_exception_handler(self, context: dict[str, Any]) -> None:
-        tell_rarely(context["message"], f"{context['message']}: {context.get('exception')!r}")
+def tell_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell of an error of a connection in one line; a handler of asyncio's loop."""
+    tell_rarely(context["message"], f"{context['message']}: {context.get('exception')!r}")

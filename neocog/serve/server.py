@@ -14,7 +14,7 @@ from neocog.text import reason_of, tell
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
 
-BACKLOG = 64  # connections that wait to be accepted; asyncio takes as many in a row
+_BACKLOG = 64  # connections that wait to be accepted; asyncio takes as many in a row
 
 
 def check_installed() -> None:
@@ -34,7 +34,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         if not host:
             raise OSError("no address")
-        return Listener(socket.create_server((host, port), family=family, backlog=BACKLOG))
+        return Listener(socket.create_server((host, port), family=family, backlog=_BACKLOG))
     except (OSError, UnicodeError, OverflowError) as error:
         why = reason_of(error).lower().partition(" (")[0]
         raise UsageError(
@@ -44,28 +44,22 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    reader: "Reader",
-    listener: socket.socket,
-    *,
-    corrections: str | None = None,
-    certificate: str | None = None,
-    key: str | None = None,
-) -> None:
+    reader: "Reader", listener: socket.socket, *, corrections: str | None = None,
+    certificate: str | None = None, key: str | None = None,
+) -> None:  # fmt: skip
     """Serve until Ctrl-C (KeyboardInterrupt); NeocogError if nothing can be read any more."""
     import uvicorn
 
     from neocog.batch.run import usual_workers
     from neocog.serve.app import Api, make_app
     from neocog.serve.corrections import Corrections
-    from neocog.serve.guard import Connection, Loop
+    from neocog.serve.guard import Connection, tell_error
     from neocog.serve.work import Service
 
     kept = None if corrections is None else Corrections(corrections)
     bound, port = listener.getsockname()[:2]
-    host = reachable(bound)
-    open_to_others = not ipaddress.ip_address(bound).is_loopback
-    token = secrets.token_urlsafe(9) if open_to_others else None
-    machine = socket.gethostname()
+    host, machine = reachable(bound), socket.gethostname()
+    token = None if ipaddress.ip_address(bound).is_loopback else secrets.token_urlsafe(9)
     workers = usual_workers(reader.engine.device)
     workers += workers > 0  # one is for others, whatever one client asks for
     with file_lock(corrections, "--corrections"), Service(reader, workers=workers) as service:
@@ -74,10 +68,10 @@ def serve(
         api = Api(service, kept, {"model": reader.model.id, "finder": reader.finder.model.id})
         if reader.pattern is not None:
             api.signs += reader.pattern.form
-        app = make_app(api, token=token, names=(machine, f"{machine}.local"))
         config = uvicorn.Config(
-            app, http=Connection, ws="none", lifespan="off", log_config=None, log_level="critical",
-            access_log=False, server_header=False, backlog=BACKLOG, timeout_graceful_shutdown=2,
+            make_app(api, token=token, names=(machine, f"{machine}.local")), http=Connection, ws="none",
+            lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
+            backlog=_BACKLOG, timeout_graceful_shutdown=2,
             ssl_certfile=certificate, ssl_keyfile=key, ssl_keyfile_password="-",
         )  # fmt: skip
         try:
@@ -91,7 +85,8 @@ def serve(
         shown = f"[{host}]" if ":" in host else host
         scheme, path = "http" if certificate is None else "https", "" if token is None else f"{token}/"
         tell(f"open {scheme}://{shown}:{port}/{path} (Ctrl-C ends it)")
-        with asyncio.Runner(loop_factory=Loop) as runner:
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            runner.get_loop().set_exception_handler(tell_error)
             runner.run(server.serve(sockets=[listener]))
         service.check()
 

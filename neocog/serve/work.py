@@ -2,8 +2,10 @@
 
 import io
 import json
+import math
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import ExitStack, suppress
@@ -14,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.archives import Item
 from neocog.batch.batching import in_passes
-from neocog.batch.pool import OutOfTime, WorkerProcess, do, start
-from neocog.batch.run import open_pool, usual_workers
-from neocog.batch.sources import Item
+from neocog.batch.pool import OutOfTime, WorkerProcess
+from neocog.batch.run import open_workers, usual_workers
 from neocog.batch.tasks import Block, Job, Task
 from neocog.errors import EndedEarly, InputError, NothingToRead
 from neocog.reading.formats import Format
@@ -30,18 +32,12 @@ if TYPE_CHECKING:
     from neocog.reading.reader import Reader
     from neocog.vision.decode import Page
 
-MAX_PAGES = 100
-"""Pages of one file that are read."""
+MAX_PAGES = 100  # of one file that are read
+LIMIT = 60.0  # seconds that a worker may take for one request, unless it says otherwise; 100 pages take 35
 
-LIMIT = 60.0
-"""Seconds that a worker may take for one request, unless it says otherwise; 100 pages take 35."""
-
-_SHOWN = 1600  # long side of a page that is shown where the browser cannot decode the file
-_QUALITY = 85  # of its JPEG
+_SHOWN, _QUALITY = 1600, 85  # long side, and JPEG quality, of a page that the browser cannot decode
 _ROOM = 0.25  # heights of a line that are kept around its picture
 _MOST = 4  # times a page's pixels that pictures of its lines have together
-
-_Request = tuple[Future[Any], Task, float]  # where the answer goes, what is asked, its limit
 
 
 @dataclass(slots=True)
@@ -59,25 +55,24 @@ class ServeJob(Job):
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Answer:
         """Answer one request; whatever the picture does becomes its error."""
         (item,) = task.items
-        asked = json.loads(item.key)
         answer = Answer(inputs=1)
         try:
-            if asked["what"] == "read":
-                answer.value = list(self._records(item, asked["live"], beat))
-            elif asked["what"] == "page":  # for a browser that does not know the file's format
-                shown = _page(item, asked["page"], _SHOWN).pixels
-                answer.value = _encoded(shown, "JPEG", quality=_QUALITY)
-            else:
-                if asked["what"] == "explain":
-                    answer.value = _encoded(self._explain(item, **asked["marks"]), "PNG")
-                else:
-                    page, digits, lines = _cut(item, self.reader.longest, **asked["marks"])
-                    answer.value = _encoded(page, "PNG"), digits, [_encoded(line, "PNG") for line in lines]
+            answer.value = self._value(item, beat, **json.loads(item.key))
         except NothingToRead as error:
             answer.error = str(error)
         except Exception as error:
             answer.error = what_went_wrong(error)
         return answer
+
+    def _value(self, item: Item, beat: Callable[[], None], what: str, **asked: Any) -> Any:
+        if what == "read":
+            return list(self._records(item, asked["live"], beat))
+        if what == "page":  # for a browser that does not know the file's format
+            return _encoded(_page(item, asked["page"], _SHOWN).pixels, "JPEG", quality=_QUALITY)
+        if what == "explain":
+            return _encoded(self._explain(item, **asked["marks"]), "PNG")
+        page, digits, lines = _cut(item, self.reader.longest, **asked["marks"])
+        return _encoded(page, "PNG"), digits, [_encoded(line, "PNG") for line in lines]
 
     def _explain(self, item: Item, page: int, turn: int, boxes: list[list[float]]) -> NDArray[np.uint8]:
         """Draw why the digit in a box was read so; of a line, the pieces of it that are in the box."""
@@ -89,8 +84,7 @@ class ServeJob(Job):
             _, (digit,), _ = _cut(item, self.reader.longest, page, turn, boxes)
             return np.asarray(explain_digit(digit, Engine(self.reader.model, threads=1)).plot())
         engine, reader = LineEngine(self.reader.line_model, threads=1), self.reader.changed(rotate=turn)
-        found = _page(item, page, reader.longest)
-        return np.asarray(explain_box(reader, found, engine, boxes[0]).plot())
+        return np.asarray(explain_box(reader, _page(item, page, reader.longest), engine, boxes[0]).plot())
 
     def _records(self, item: Item, live: bool, beat: Callable[[], None]) -> Iterator[dict[str, Any]]:
         reader = self.reader.changed(rotate=0) if live else self.reader  # no frame is searched four times
@@ -117,12 +111,12 @@ class Service:
         self.workers = max(1, usual_workers(reader.engine.device) if workers is None else workers)
         self.on_failure: Callable[[], None] = lambda: None
         """Called, on another thread, if nothing can be read any more."""
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._requests: queue.SimpleQueue[tuple[Future[Any], Task, float] | None] = queue.SimpleQueue()
+        self._lock, self._busy = threading.Lock(), dict[Future[Any], WorkerProcess]()
         self._error: BaseException | None = None
         self._job = ServeJob(reader, Format("jsonl")).with_engine(in_passes(reader.engine))
         self._stack = ExitStack()
-        for worker in self._stack.enter_context(open_pool(self._job, self.workers)).workers:
+        for worker in self._stack.enter_context(open_workers(self._job, self.workers)):
             threading.Thread(target=self._run, args=(worker,), daemon=True).start()
 
     def __enter__(self) -> "Service":
@@ -146,6 +140,7 @@ class Service:
         with self._lock:
             self.check()
             self._requests.put((future, task, limit))
+        future.add_done_callback(self._given_up)
         return future
 
     def warm(self) -> None:
@@ -153,8 +148,7 @@ class Service:
         pixels = np.full((LONG_SIDE, LONG_SIDE), 200, np.uint8)
         pixels[480:540, 500:508] = 40
         page = _encoded(pixels, "PNG")
-        asked = [self.ask("", page, what="read", live=True) for _ in range(self.workers)]
-        for future in asked:
+        for future in [self.ask("", page, what="read", live=True) for _ in range(self.workers)]:
             future.result()
 
     def check(self) -> None:
@@ -162,10 +156,15 @@ class Service:
         if self._error is not None:
             raise self._error
 
+    def _given_up(self, future: "Future[Any]") -> None:
+        with self._lock:
+            if future.cancelled() and future in self._busy:
+                self._busy[future].give_up()
+
     def _run(self, worker: WorkerProcess) -> None:
         """Answer requests with a worker; the body of its thread."""
         try:
-            start(worker)
+            worker.start()
         except BaseException as error:
             self._fail(error)
         while (request := self._requests.get()) is not None:
@@ -181,33 +180,29 @@ class Service:
         self._requests.put(None)  # for the others
 
     def _answer(self, worker: WorkerProcess, future: "Future[Any]", task: Task, limit: float) -> None:
-        at_work, late = True, False
-
-        def give_up(done: "Future[Any]") -> None:
-            with self._lock:  # the worker may have gone on to another request
-                if done.cancelled() and at_work:
-                    worker.give_up()
-
-        worker.set_deadline(limit)
-        future.add_done_callback(give_up)
+        with self._lock:
+            worker.until = time.monotonic() + limit
+            self._busy[future] = worker
+        self._given_up(future)  # just before
+        late = False
         try:
-            (answer,) = do(worker, task, self._job)
+            (answer,) = worker.do(task, self._job)
         except OutOfTime:
             late = True
             error = f"reading takes longer than {limit:g} s; send fewer pages, or a smaller picture"
             answer = Answer(error=error)
         finally:
             with self._lock:
-                at_work = False
+                del self._busy[future]
+                worker.until = math.inf
         assert isinstance(answer, Answer)
         with suppress(InvalidStateError):  # nobody wants it any more
             if answer.error is None:
                 future.set_result(answer.value)
             else:
                 future.set_exception(InputError(answer.error))
-        worker.set_deadline()
         if late:
-            start(worker)
+            worker.start()
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
