@@ -1,4 +1,4 @@
-"""Records as other programs and people get them: pandas, jq, overlays, a page of HTML."""
+"""Records as other programs and people get them: summaries, pandas, JSON, overlays, a page of HTML."""
 
 import csv
 import json
@@ -8,23 +8,81 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from neocog.batch.archives import PACKED_TAR, TAR, ZIP, Item
 from neocog.batch.inputs import Shard
 from neocog.batch.report import PictureFolder, Report, card_of, cards_of
+from neocog.cli import app
+from neocog.errors import UsageError
 from neocog.reading.formats import Format
+from neocog.reading.reader import Reader
 from neocog.reading.records import DigitReading, PageReading
 from tests.support import run, save_page
 
 
 @pytest.fixture(scope="module")
 def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three pictures, one without digits, a broken one, and files that are not read."""
     folder = tmp_path_factory.mktemp("scans")
     save_page(folder / "a.png", "07\n1")
     (folder / "b <i>.png").write_bytes(b"broken")
     save_page(folder / "c.png", "")
     save_page(folder / "d.png", "38")
+    (folder / ".hidden").mkdir()
+    (folder / "notes.txt").write_text("none")
+    with zipfile.ZipFile(folder / "z.zip", "w") as archive:
+        archive.writestr("x/notes.txt", "none")
+        archive.write(folder / "a.png", "x/a.png")
     return folder
+
+
+def test_a_picture_a_folder_and_stdin_need_no_command(model: str, scans: Path) -> None:
+    assert run(scans / "a.png", "--model", model).stdout == "07\n1\n"
+    assert run(scans, "--model", model).stdout == run("read", scans, "--model", model).stdout
+    missing = run(scans / "none.png", "--model", model)
+    assert (missing.exit_code, "no such file" in missing.stderr) == (1, True)
+    for words, told in ((("raed", scans), "Did you mean 'read'?"), (("read", "--modle", "x"), "--model"),
+                        (("read", scans, "--model", "neocg"), "did you mean 'neocog'?")):  # fmt: skip
+        assert told in run(*words).stderr
+    words = ["read", "-", "--model", model, "--workers", "0"]
+    done = CliRunner().invoke(app, words, input=(scans / "a.png").read_bytes())
+    assert (done.exit_code, done.stdout) == (0, "07\n1\n")
+
+
+def test_a_run_ends_with_a_summary(model: str, scans: Path) -> None:
+    words = ("read", scans, scans / "z.zip", "--model", model)
+    plain, told, quiet = run(*words), run(*words, "-v"), run(*words, "-q")
+    assert plain.stdout == told.stdout == quiet.stdout
+    for result in (plain, told):
+        last = result.stderr.splitlines()[-1]
+        assert last.startswith("neocog: 5 pages, 1 empty, 0 with ?, 4 skipped, 1 failed; ")
+        assert last.endswith(" pictures a second")
+    assert "skipped (" not in plain.stderr
+    other = "not a picture, by its name"
+    for name, why in ((".hidden", "hidden folder"), ("notes.txt", other), ("z.zip", other),
+                      ("z.zip/x/notes.txt", other)):  # fmt: skip
+        assert f"neocog: {scans / name}: skipped ({why})\n" in told.stderr
+    assert (quiet.exit_code, quiet.stderr.count("\n"), "b <i>.png: " in quiet.stderr) == (1, 1, True)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "jsonl", "html"])
+def test_an_existing_file_stays(suffix: str, model: str, scans: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"out.{suffix}"
+    words = ("read", scans / "a.png", "--model", model, "--report" if suffix == "html" else "-o", out)
+    out.touch()
+    assert run(*words).exit_code == 0  # it held nothing
+    before = out.read_bytes()
+    result = run(*words)
+    assert (result.exit_code, "--force to overwrite it" in result.stderr) == (2, True)
+    assert ("--resume" in result.stderr) == (suffix == "jsonl")
+    out.write_bytes(before + b"\n")
+    assert run(*words, "--force").exit_code == 0
+    assert out.read_bytes() == before or suffix == "html"
+    before = (scans / "a.png").read_bytes()
+    with pytest.raises(UsageError, match="is the picture that was read"):
+        Reader(model).read(scans / "a.png").save(scans / "a.png")
+    assert (scans / "a.png").read_bytes() == before
 
 
 @pytest.mark.parametrize("option", ["-o", "--report"])
@@ -38,10 +96,16 @@ def test_no_words_go_into_pictures(option: str, model: str, scans: Path, tmp_pat
         assert out.read_text() == "dear"
 
 
-def test_pandas_reads_both_forms(model: str, scans: Path, tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas", reason="needs pandas")
-    for name in ("out.jsonl", "out.csv"):
+def test_pandas_reads_both_forms_and_json_is_one_document(model: str, scans: Path, tmp_path: Path) -> None:
+    for name in ("out.jsonl", "out.csv", "out.json"):
         run("read", scans, "--model", model, "-o", tmp_path / name)
+    text = (tmp_path / "out.json").read_text()
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert json.loads(text) == [json.loads(line) for line in lines]
+    assert run("read", scans, "--model", model, "--json").stdout == text
+    timed = run("read", scans / "a.png", "--model", model, "--json", "--timings").stdout
+    assert json.loads(timed)[0]["ms"]["find"] > 0
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
     lines = pandas.read_json(tmp_path / "out.jsonl", lines=True, dtype={"text": str})
     rows = pandas.read_csv(tmp_path / "out.csv", dtype={"text": str}, keep_default_na=False)
     for table in (lines, rows):
@@ -62,49 +126,10 @@ def test_what_has_not_the_pattern_is_told(form: str, model: str, scans: Path) ->
     ]
     assert ("fits" in result.stdout) == (form != "text")
     assert "fits" not in run("read", *names, *words).stdout
-    result = run("read", scans, "--model", model, "--format", "csv", "--pattern", "##")
-    rows = list(csv.DictReader(result.stdout.splitlines(keepends=True)))
-    assert [row["fits"] for row in rows] == ["false", "", "false", "true"]
-
-
-# --- the page ---------------------------------------------------------------------------------
-
-
-def digit(char: str, p: float, reason: str | None = None) -> DigitReading:
-    return DigitReading(char, p, 0.5, (0, 0, 9, 9), reason)
-
-
-def test_doubts_come_first(tmp_path: Path) -> None:
-    sure = PageReading("sure", text="7", digits=(digit("7", 0.99),))
-    less = PageReading("less", text="71", digits=(digit("7", 0.99), digit("1", 0.6)))
-    some = PageReading("some", text="7?", digits=(digit("7", 0.99), digit("?", 0.1, "two answers")))
-    most = PageReading("most", text="?", digits=(digit("?", 0.1, "two answers"),))
-    none, bad = PageReading("none"), PageReading("bad", error="the file is empty")
-    long = PageReading("long", text="71", digits=less.digits, fits=False)
-    report = Report(tmp_path / "r.html", most=6)
-    for reading in (sure, less, none, long, most, bad, some):
-        report.add(card_of(reading))
-    report.save()
-    page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert re.findall(r"<small>(\w+)</small>", page) == [
-        "bad", "long", "most", "some", "none", "less"
-    ]  # fmt: skip
-    assert "1 do not fit the pattern" in page
-    assert "<small>does not fit the pattern, least probable digit 0.60" in page
-    assert "1 more pages" in page
-    assert 'class="no" title="p 0.10, two answers">?</span>' in page
-
-
-def test_the_page_stands_alone(model: str, scans: Path, tmp_path: Path) -> None:
-    for workers in ("0", "2"):
-        path = tmp_path / f"r{workers}.html"
-        run("read", scans, "--model", model, "--report", path, "--workers", workers)
-        page = path.read_text(encoding="utf-8")
-        assert page.startswith("<!DOCTYPE html>")
-        assert page.count("data:image/jpeg;base64,") == 3
-        assert page.count("<article") == 4
-        assert "b &lt;i&gt;.png" in page
-        assert not re.search(r"https?://|<script|<i>", page)
+    if form == "csv":
+        result = run("read", scans, *words, "--pattern", "##")
+        rows = list(csv.DictReader(result.stdout.splitlines(keepends=True)))
+        assert [row["fits"] for row in rows] == ["false", "", "false", "true"]
 
 
 @pytest.mark.parametrize("kind", ["text", "json", "csv"])
@@ -119,6 +144,57 @@ def test_an_empty_share_has_an_empty_file(kind: str, model: str, tmp_path: Path)
         assert (result.exit_code, result.stderr) == (0, "")
         assert out.read_text() == Format(kind).head + Format(kind).tail
         out.write_text("of another day")
+
+
+def test_no_spreadsheet_runs_a_cell() -> None:
+    names = ["=1+1", "+1+1", "-1+1", "@x", "'x", "-5", "+5.5", "07946", "a=b", "", "＝1"]
+    readings = [PageReading(name, text=name, model=name, error=name) for name in names]
+    rows = list(csv.DictReader(Format("csv").head.splitlines() + [
+        line for reading in readings for line in Format("csv").render(reading).splitlines()
+    ]))  # fmt: skip
+    for column in ("source", "text", "model", "error"):
+        cells = [row[column] for row in rows]
+        assert [cell.removeprefix("'") for cell in cells] == names
+        assert [cell for cell in cells if cell[:1] in "=+-@＝"] == ["-5", "+5.5", ""]
+    assert json.loads(Format("jsonl").render(readings[0]))["source"] == "=1+1"
+
+
+# --- the page ---------------------------------------------------------------------------------
+
+
+def test_doubts_come_first(tmp_path: Path) -> None:
+    def of(source: str, text: str = "", *ps: float, fits: bool | None = None) -> PageReading:
+        reasons = ("two answers" if char == "?" else None for char in text)
+        digits = tuple(
+            DigitReading(char, p, 0.5, (0, 0, 9, 9), reason)
+            for char, p, reason in zip(text, ps, reasons, strict=True)
+        )
+        return PageReading(source, text=text, digits=digits, fits=fits)
+
+    bad, report = PageReading("bad", error="the file is empty"), Report(tmp_path / "r.html", most=6)
+    for reading in (
+        of("sure", "7", 0.99), of("less", "71", 0.99, 0.6), of("none"), bad,
+        of("long", "71", 0.99, 0.6, fits=False), of("most", "?", 0.1), of("some", "7?", 0.99, 0.1),
+    ):  # fmt: skip
+        report.add(card_of(reading))
+    report.save()
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert re.findall(r"<small>(\w+)</small>", page) == "bad long most some none less".split()
+    assert "1 do not fit the pattern" in page
+    assert "<small>does not fit the pattern, least probable digit 0.60" in page
+    assert "1 more pages" in page
+    assert 'class="no" title="p 0.10, two answers">?</span>' in page
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_the_page_stands_alone(workers: str, model: str, scans: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.html"
+    run("read", scans, "--model", model, "--report", path, "--workers", workers)
+    page = path.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert (page.count("data:image/jpeg;base64,"), page.count("<article")) == (3, 4)
+    assert "b &lt;i&gt;.png" in page
+    assert not re.search(r"https?://|<script|<i>", page)
 
 
 # --- pictures ---------------------------------------------------------------------------------
@@ -143,7 +219,7 @@ def test_overlays_have_the_same_names_on_every_run(model: str, tmp_path: Path) -
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs pipes with a name")
-def test_a_picture_that_is_another_one_by_now(model: str, tmp_path: Path) -> None:
+def test_a_picture_that_is_another_one_by_now(tmp_path: Path) -> None:
     """It may be a pipe, which nobody waits for."""
     reading, item = PageReading(str(tmp_path / "a.png"), 0, "7"), Item(str(tmp_path / "a.png"), "a.png")
     folder = PictureFolder(tmp_path / "seen")
@@ -165,16 +241,3 @@ def test_pictures_of_long_names(model: str, tmp_path: Path) -> None:
     result = run("read", scans, "--model", model, "-q", "--save-overlay", tmp_path / "seen")
     assert (result.exit_code, result.stderr) == (0, "")
     assert len(list(tmp_path.glob("seen/*/*"))) == 4
-
-
-def test_no_spreadsheet_runs_a_cell() -> None:
-    names = ["=1+1", "+1+1", "-1+1", "@x", "'x", "-5", "+5.5", "07946", "a=b", "", "＝1"]
-    readings = [PageReading(name, text=name, model=name, error=name) for name in names]
-    rows = list(csv.DictReader(Format("csv").head.splitlines() + [
-        line for reading in readings for line in Format("csv").render(reading).splitlines()
-    ]))  # fmt: skip
-    for column in ("source", "text", "model", "error"):
-        cells = [row[column] for row in rows]
-        assert [cell.removeprefix("'") for cell in cells] == names
-        assert [cell for cell in cells if cell[:1] in "=+-@＝"] == ["-5", "+5.5", ""]
-    assert json.loads(Format("jsonl").render(readings[0]))["source"] == "=1+1"

@@ -20,7 +20,7 @@ from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.reading import addresses
 from neocog.reading.formats import Format
 from neocog.vision.decode import decode
-from tests.support import run, save_page, until
+from tests.support import page_file, run, save_page, until
 
 
 def names(words: list[str], **options: object) -> list[str]:
@@ -153,6 +153,18 @@ def test_names_on_stdin_are_not_waited_for_may_be_long_and_break_off(tmp_path: P
     assert next(items).source == "a.png"
     with pytest.raises(EndedEarly, match=r"the list breaks off \(input/output error\)"):
         next(items)
+
+
+@pytest.mark.parametrize("null", [False, True])
+def test_a_picture_on_stdin_and_names_that_begin_as_pictures_do(null: bool) -> None:
+    for kind in ("png", "jpeg", "bmp", "gif", "tiff", "webp", "ppm"):
+        data = page_file("7", kind=kind)
+        (item,) = find_inputs(["-"], null=null, stdin=io.BytesIO(data))
+        assert (item.source, item.data) == ("-", data)
+    end = "\0" if null else "\n"
+    for name in ("BMW.jpg", "GIF89a.gif", "II.tif", "P5.pgm", "P5 1 2.pgm", "RIFF"):
+        stream = io.BytesIO(f"{name}{end}b.png{end}".encode())
+        assert names(["-"], null=null, stdin=stream) == [name, "b.png"]
 
 
 def count_inputs(*words: str, shard: Shard | None = None) -> int | None:

@@ -6,13 +6,12 @@ Messages are pickles: tasks and answers come on stdin, pairs (kind, what) leave 
 import math
 import os
 import pickle
-import queue
 import signal
 import sys
-import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -54,8 +53,6 @@ def main() -> None:
         sys.path[:] = pickle.load(received)
         job, patience = pickle.load(received)
         _work(job, patience, received, sent)
-    except (EOFError, pickle.UnpicklingError):
-        os._exit(0)
     except Exception as error:
         _send(sent, ERROR, f"{type(error).__name__}: {error}".partition("\n")[0])
     finally:
@@ -64,19 +61,8 @@ def main() -> None:
 
 def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> None:
     """Do tasks, and tell now and then that it goes on: who is silent for ``patience`` seconds is killed."""
-    messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     heard = 0.0
-
-    def listen() -> None:
-        try:
-            while True:
-                messages.put(pickle.load(received))
-        except MemoryError:
-            os._exit(NO_MEMORY)
-        except BaseException:
-            os._exit(0)
-
-    # a second one, if nobody is there any more to kill it, whatever a decoder holds
+    # the end of this process, whatever a decoder holds, if nobody is there any more to kill it
     alarm = getattr(signal, "alarm", lambda seconds: None)
 
     def begin() -> None:
@@ -92,7 +78,7 @@ def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> No
     def ask(*question: Any) -> Any:
         alarm(0)
         _send(sent, QUESTION, question)
-        answer = messages.get()
+        answer = _receive(received)
         begin()
         return answer
 
@@ -110,10 +96,9 @@ def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> No
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         if hard == resource.RLIM_INFINITY or size + MEMORY < hard:
             resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, hard))
-    threading.Thread(target=listen, daemon=True).start()
     _send(sent, READY)
     while True:
-        task = messages.get()
+        task = _receive(received)
         begin()
         try:
             result = BLOCK, job.do(task, beat=beat)
@@ -125,15 +110,26 @@ def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> No
         _send(sent, *result)
 
 
-def _send(stream: IO[bytes], kind: str, what: Any = None) -> None:
-    """Send a message; end this process if it cannot be sent whole."""
+@contextmanager
+def _whole() -> Iterator[None]:
+    """End this process if a message cannot be sent or received whole."""
     try:
-        pickle.dump((kind, what), stream)
-        stream.flush()
+        yield
     except MemoryError:
         os._exit(NO_MEMORY)
-    except OSError:  # nobody is there any more
+    except (EOFError, OSError, pickle.UnpicklingError):  # nobody is there any more
         os._exit(0)
+
+
+def _receive(stream: IO[bytes]) -> Any:
+    with _whole():
+        return pickle.load(stream)
+
+
+def _send(stream: IO[bytes], kind: str, what: Any = None) -> None:
+    with _whole():
+        pickle.dump((kind, what), stream)
+        stream.flush()
 
 
 def limit_process() -> None:
