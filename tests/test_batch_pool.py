@@ -114,7 +114,7 @@ def written(task: Task) -> Block:
     return Block(task.first, text, inputs=len(task.items))
 
 
-JOB: Any = SimpleNamespace(do=written)
+JOB: Any = SimpleNamespace(do=written, size=2)
 
 
 class Hand(Worker):
@@ -155,13 +155,13 @@ def test_no_more_is_begun_than_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits_at", "window", "held", "most"),
+    ("waits_at", "ordered", "held", "most"),
     [
-        ("0", 24, 0, 24 // 2 + 1),  # tasks of two inputs each, and one that waits
-        ("x", None, 2**28, 2 + 1),  # a third waits for room
+        ("0", True, 0, 8 * 4 + 1),  # tasks, and one that waits
+        ("x", False, 2**28, 2 + 1),  # a third waits for room
     ],
 )
-def test_order_and_bytes_bound_what_waits(waits_at: str, window: int | None, held: int, most: int) -> None:
+def test_order_and_bytes_bound_what_waits(waits_at: str, ordered: bool, held: int, most: int) -> None:
     taken: list[int] = []
     hands = [Hand(waits_at=waits_at) for _ in range(4)]
     seen: list[int] = []
@@ -172,11 +172,11 @@ def test_order_and_bytes_bound_what_waits(waits_at: str, window: int | None, hel
             hand.go_on.set()
 
     threading.Timer(0.3, go_on).start()
-    blocks = run_tasks(some_tasks(200, taken, held=held), hands, JOB, window=window)
+    blocks = run_tasks(some_tasks(200, taken, held=held), hands, JOB, ordered=ordered)
     firsts = [block.first for block in blocks]
     assert seen[0] <= most
     assert sorted(firsts) == list(range(0, 400, 2))
-    assert firsts[0] > 0 or not window
+    assert firsts == sorted(firsts) or not ordered
 
 
 def test_what_a_worker_died_over_is_tried_alone_and_false_starts_and_broken_inputs_end_the_run() -> None:

@@ -22,8 +22,6 @@ cli cli.data cli.live cli.measure cli.models cli.read cli.serve cli.tools
 vision.decode vision.documents
 reading.formats reading.records reading.words
 reading.boxes reading.numbers reading.reader
-batch.archives batch.sources
-batch.cluster batch.run
 live.cameras live.sources live.video
 live.session live.window
 evaluation.page evaluation.report

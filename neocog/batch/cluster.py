@@ -22,8 +22,7 @@ from typing import Any
 from neocog.batch.archives import Item
 from neocog.batch.batching import Networks, in_passes
 from neocog.batch.pool import Worker, WorkerDied, WorkerProcess, run_tasks
-from neocog.batch.run import WINDOW, Blocks
-from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
+from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError
 from neocog.programs import python
@@ -77,7 +76,7 @@ class Cluster:
             raise UsageError(f"{self.workers} workers: a cluster needs at least one")
 
     @contextmanager
-    def reading(self, job: Job, items: Iterable[Item], *, ordered: bool = False) -> Iterator[Blocks]:
+    def reading(self, job: Job, items: Iterable[Item], *, ordered: bool = False) -> Iterator[Iterator[Block]]:
         """Read inputs on the cluster; the block's value yields their records as they come.
 
         UsageError without Ray or a cluster, DeviceError if CUDA is asked for and no node has a GPU.
@@ -102,10 +101,7 @@ class Cluster:
             except (OSError, ValueError, RuntimeError) as error:
                 raise UsageError(f"--ray {self.address}: no cluster there ({reason_of(error)})") from None
             stack.callback(ray.shutdown)
-            actors = self._actors(ray, job)
-            window = WINDOW * len(actors) * job.size if ordered else None
-            blocks = run_tasks(into_tasks(items, job.size), actors, job, window=window)
-            yield in_order(blocks) if ordered else blocks
+            yield run_tasks(into_tasks(items, job.size), self._actors(ray, job), job, ordered=ordered)
 
     def _actors(self, ray: Any, job: Job) -> list["_Actor"]:
         """Start the networks of a run; return its workers."""

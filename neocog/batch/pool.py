@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any, cast
 
-from neocog.batch.tasks import Block, Job, Task
+from neocog.batch.tasks import Block, Job, Task, in_order
 from neocog.batch.worker import BEAT, ERROR, MEMORY, NO_MEMORY, QUESTION
 from neocog.errors import EndedEarly, NeocogError
 from neocog.network.parallel import cores
@@ -31,6 +31,7 @@ STARTS = 60.0  # seconds that a worker may take to start
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _HELD = 2**29  # bytes of pictures in the tasks that workers have
 _LIVES = 2  # times that a worker may die over an input, the second time with it alone
+_WINDOW = 8  # tasks for each worker that may be begun before one that is not done, where order is kept
 _FALSE_STARTS = 3  # times in succession that a worker may die before it is ready
 
 
@@ -183,14 +184,20 @@ class WorkerProcess(Worker):
 
 
 def run_tasks(
-    tasks: Iterable[Task], workers: Sequence[Worker], job: Job, *, window: int | None = None
+    tasks: Iterable[Task], workers: Sequence[Worker], job: Job, *, ordered: bool = False
 ) -> Iterator[Block]:
-    """Have workers do tasks, and yield what comes of each as it comes.
+    """Have workers do tasks, and yield what comes of each as it comes, or in the order of the tasks.
 
-    What is begun and not yet taken is bounded, in tasks and in bytes; with a ``window`` an input is
-    not begun before the one so many places ahead of it is done. An error of a network or of the
+    What is begun and not yet taken is bounded, in tasks and in bytes. An error of a network or of the
     tasks is raised once what was begun is done; EndedEarly if workers cannot be started any more.
     """
+    if ordered:
+        return in_order(_run(tasks, workers, job, _WINDOW * len(workers) * job.size))
+    return _run(tasks, workers, job, math.inf)
+
+
+def _run(tasks: Iterable[Task], workers: Sequence[Worker], job: Job, window: float) -> Iterator[Block]:
+    """See `run_tasks`; an input is not begun before the one ``window`` places ahead of it is done."""
     tasks, taking, changed = iter(tasks), threading.Lock(), threading.Condition()
     begun: dict[int, Task] = {}
     blocks: deque[Block] = deque()
@@ -202,7 +209,7 @@ def run_tasks(
         first = min(begun, default=task.first)
         return (
             len(blocks) < 2 * len(workers)
-            and (window is None or task.first < first + window)
+            and task.first < first + window
             and (not held or held + task.held <= _HELD)
         )
 

@@ -17,7 +17,7 @@ from neocog.batch.inputs import Shard, comes_once, find_inputs
 from neocog.batch.output import Done, open_sink
 from neocog.batch.pool import WorkerProcess, run_tasks
 from neocog.batch.report import PictureFolder, Report
-from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
+from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
 from neocog.reading.addresses import is_address
 from neocog.reading.formats import Format
@@ -27,14 +27,10 @@ if TYPE_CHECKING:
     from neocog.batch.cluster import Cluster
     from neocog.reading.reader import Reader
 
-WINDOW = 8  # tasks for each worker that may be begun before one that is not done, where order is kept
-
 _FEW = 12  # as many pictures are read in less time than it takes to start workers
 _MOST_WORKERS = 512
 _AT_HAND = 2**26  # bytes of inputs that are looked at to see how few there are
 _FILES_LEFT = 64  # open files that are left for all else: a worker takes two
-
-Blocks = Iterator[Block]
 
 
 @dataclass(frozen=True)
@@ -198,7 +194,7 @@ def read_all(
 @contextmanager
 def reading(
     job: Job, items: Iterable[Item], *, workers: int | None = None, ordered: bool = False
-) -> Iterator[Blocks]:
+) -> Iterator[Iterator[Block]]:
     """Read inputs; the block's value yields their records as they come.
 
     ``workers`` are the processes that decode and find; 0: this one, and one more for pictures that
@@ -225,10 +221,7 @@ def reading(
         if workers == 0:
             yield _here(job, tasks, stack)
             return
-        pool = stack.enter_context(open_workers(job, workers))
-        window = WINDOW * workers * job.size if ordered else None
-        blocks = run_tasks(tasks, pool, job, window=window)
-        yield in_order(blocks) if ordered else blocks
+        yield run_tasks(tasks, stack.enter_context(open_workers(job, workers)), job, ordered=ordered)
 
 
 @contextmanager
@@ -246,7 +239,7 @@ def open_workers(job: Job, count: int) -> Iterator[list[WorkerProcess]]:
         networks.close()
 
 
-def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Blocks:
+def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Iterator[Block]:
     """Do tasks here, but for those that may cost much: the first of these starts a worker."""
     worker = None
     for task in tasks:
