@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from neocog.errors import InputError, UsageError
-from neocog.learning import datasets, formats
-from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
-from neocog.learning.formats import read_idx
+from neocog.learning import datasets
+from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits, read_idx
 from neocog.vision.normalise import isolated_digit
 from tests.support import write_digits
 
@@ -79,7 +78,7 @@ def test_what_claims_or_unpacks_to_more_than_a_set_is_not_unpacked(
     path.write_bytes(gzip.compress(np.array([0x803, 500_001, 28, 28], ">u4").tobytes()))
     with pytest.raises(InputError, match="promises 392000784 bytes, expected at most 500000 digits"):
         open_digits(tmp_path)
-    monkeypatch.setattr(formats, "MAX_DIGITS", 1000)
+    monkeypatch.setattr(datasets, "MAX_DIGITS", 1000)
     path.rename(tmp_path / "labels.csv")
     cases = (
         (b" " * (2**25 + 1), "more than 32 MiB"),

@@ -8,7 +8,7 @@ import pytest
 
 from neocog.evaluation.evaluate import NO_ANSWER, PictureScore, evaluate_digits, evaluate_pictures
 from neocog.evaluation.timing import digit_boxes, made_page, made_strips, measure, page_times
-from neocog.learning.formats import Digits, LabelledPictures
+from neocog.learning.datasets import Digits, LabelledPictures
 from neocog.network.decision import answers
 from neocog.network.engine import Engine
 from neocog.network.line_engine import LineEngine

@@ -16,11 +16,10 @@ from neocog.learning.drawing.glyphs import SCRIPTS, Face, Running
 from neocog.learning.drawing.hand import Hand
 from neocog.learning.drawing.hands import Hands, load_hands
 from neocog.learning.drawing.layouts import LAYOUTS, write_number
-from neocog.learning.drawing.page import any_style, draw_page, faces_of
+from neocog.learning.drawing.page import any_style, compared, draw_page, faces_of
 from neocog.learning.drawing.paper import card_on
 from neocog.learning.drawing.pen import Pen
 from neocog.learning.drawing.strokes import trace
-from neocog.learning.finder.boxes import compared
 from neocog.network.registry import find_model
 from neocog.vision.crops import digit_of_box
 from neocog.vision.finder import (

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments import tables
 from experiments.accuracy.hands import kept_apart, leading, measure
-from neocog.learning.formats import Digits
+from neocog.learning.datasets import Digits
 from tests.support import digits_of, tiny_model
 from tests.test_cli import write_idx
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from neocog.errors import InputError
-from neocog.learning.datasets import open_dataset
+from neocog.learning.datasets import Digits, open_dataset, read_sklearn
 from neocog.learning.drawing.hands import hands_of
 from neocog.learning.drawing.made import CONDITIONS, make_page
-from neocog.learning.formats import Digits, read_sklearn
 from neocog.reading.reader import Reader
 from tests.support import few, run
 

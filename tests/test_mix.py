@@ -9,10 +9,9 @@ import pytest
 
 from neocog.errors import InputError, UsageError
 from neocog.learning.calibrate import best_temperature
-from neocog.learning.datasets import open_digits
+from neocog.learning.datasets import Digits, open_digits
 from neocog.learning.drawing.marks import written
 from neocog.learning.drawing.strokes import FILE, read_strokes
-from neocog.learning.formats import Digits
 from neocog.learning.mix import Hand, Mix, open_mix
 from tests.support import digits_of, write_digits
 

@@ -32,7 +32,7 @@ from starlette.testclient import TestClient
 from neocog import Reader
 from neocog.batch.archives import Item
 from neocog.batch.tasks import Task
-from neocog.learning.formats import read_idx, read_labels_csv
+from neocog.learning.datasets import read_idx, read_labels_csv
 from neocog.reading.formats import Format
 from neocog.serve import app, guard, server, work
 from neocog.serve.app import Api, make_app

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from neocog.learning.formats import read_labels_csv
+from neocog.learning.datasets import read_labels_csv
 from tests.chromium import INSTALLED, Chromium
 from tests.support import page, page_file, save_page, until
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from neocog.learning.selforganise import _normalised
+from neocog.learning.selforganise import normalised
 from neocog.network.arrays import array_module
 from neocog.network.decision import planes_of_labels
 from neocog.network.model import Model
@@ -36,7 +36,7 @@ class Interpolated:
         self._apart = xp.ones((*index.shape, index.shape[1]), np.float64)  # 1 - g of two planes of a label
         for label, own in enumerate(index):
             x = (xp.asarray(model.s[3].reference[own]) * weight).reshape(len(own), -1).astype(np.float64)
-            self._apart[label] -= _normalised(x) @ _normalised(x).T
+            self._apart[label] -= normalised(x) @ normalised(x).T
 
     def __call__(self, us4: Array) -> Array:
         xp, flat = array_module(us4), us4.reshape(len(us4), -1, us4.shape[3])

@@ -30,7 +30,7 @@ from experiments.harness.record import write_results
 from experiments.lines.score import edits
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import FROZEN, Sample, digits_of, frozen, samples
-from neocog.learning.finder.boxes import compared
+from neocog.learning.drawing.page import compared
 from neocog.network.parallel import cores
 from neocog.reading.pictures import Picture
 from neocog.reading.reader import Reader

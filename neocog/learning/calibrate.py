@@ -15,9 +15,8 @@ from neocog.network.model import Model
 Scores = NDArray[np.floating]
 Labels = NDArray[np.integer]
 
-#: Temperatures tried, from sharp to soft.
-_TRIED = np.geomspace(0.002, 1.0, 120)
-#: Shares of the digits that are answered, each a row of the table.
+_TRIED = np.geomspace(0.002, 1.0, 120)  # temperatures, from sharp to soft
+# shares of the digits that are answered, each a row of the table
 _COVERAGE = (1.0, 0.9995, 0.999, 0.998, 0.997, 0.9965, 0.996, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9)
 _SEED = 4  # of the marks that thresholds are seen against
 

@@ -3,7 +3,6 @@
 import hashlib
 import http.client
 import os
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ class RemoteFile(NamedTuple):
     md5: str
 
     def is_right(self, data: bytes | bytearray) -> bool:
-        return hashlib.md5(data, usedforsecurity=False).hexdigest() == self.md5
+        return len(data) == self.size and hashlib.md5(data, usedforsecurity=False).hexdigest() == self.md5
 
 
 SETS = {
@@ -45,8 +44,7 @@ def default_folder(name: str) -> Path:
     """``$NEOCOG_DATA/NAME``, else ``$XDG_CACHE_HOME/neocog/NAME``, else ``~/.cache/neocog/NAME``."""
     if data := os.environ.get("NEOCOG_DATA"):
         return Path(data) / name
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "neocog" / name
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "neocog" / name
 
 
 def fetch(
@@ -64,7 +62,7 @@ def fetch(
     try:
         for file in SETS[name]:
             place = folder / file.name
-            if not _is_there(place, file):
+            if _right(place, file) is None:
                 data = _download(file, mirrors, progress) if source is None else _read(file, Path(source))
                 folder.mkdir(parents=True, exist_ok=True)
                 with atomic_write(place) as stream:
@@ -75,19 +73,21 @@ def fetch(
     return folder
 
 
-def _is_there(place: Path, file: RemoteFile) -> bool:
-    return place.is_file() and place.stat().st_size == file.size and file.is_right(place.read_bytes())
+def _right(place: Path, file: RemoteFile) -> bytes | None:
+    if not place.is_file() or place.stat().st_size != file.size:
+        return None
+    data = place.read_bytes()
+    return data if file.is_right(data) else None
 
 
 def _read(file: RemoteFile, source: Path) -> bytes:
     origin = source / file.name
     if not origin.is_file():
         raise InputError(f"{origin}: does not exist; --from needs the folder with the four .gz files")
-    if not _is_there(origin, file):
-        raise InputError(
-            f"{origin}: not the expected file ({file.size} bytes, md5 {file.md5}); get another copy"
-        )
-    return origin.read_bytes()
+    if (data := _right(origin, file)) is None:
+        wanted = f"{file.size} bytes, md5 {file.md5}"
+        raise InputError(f"{origin}: not the expected file ({wanted}); get another copy")
+    return data
 
 
 def _download(file: RemoteFile, mirrors: Sequence[str], report: Progress) -> bytearray:
@@ -104,7 +104,7 @@ def _download(file: RemoteFile, mirrors: Sequence[str], report: Progress) -> byt
             if file.is_right(data):
                 return data
             reasons.append(f"{mirror} sent another file (wrong length or checksum)")
-        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+        except (OSError, http.client.HTTPException) as error:  # a URLError and a time-out are OSErrors
             reasons.append(f"{mirror} failed ({error})")
     raise InputError(
         f"{file.name}: download failed from all mirrors: {'; '.join(reasons)}; "

@@ -37,7 +37,7 @@ Tensor = Any
 Digits = NDArray[np.uint8]
 Figures = dict[str, float]
 
-#: Rates of the kinds of parameters, as shares of the rate.
+# rates of the kinds of parameters, as shares of the rate
 _SHARES = {"direction": 1.0, "c_log": 0.3, "length": 0.3, "threshold": 0.3, "profiles": 0.1,
            "temperature": 0.3}  # fmt: skip
 _WARM_UP = 0.05  # share of the time in which the rate rises
@@ -70,12 +70,11 @@ class Batches:
     """Batches of digits, variants and marks, which follow from the seed and the number of a step alone."""
 
     def __init__(self, mix: Mix, validation: Mix, settings: Settings, pools: Pools, device: Any) -> None:
-        self._settings, self._device, self.validation = settings, device, validation
-        self._digits, self._labels = self._tensor(mix.images), self._tensor(mix.labels)
-        self._sizes, self._shares = self._tensor(np.array(mix.sizes)), self._tensor(mix.shares)
-        self._first = self._tensor(np.cumsum((0, *mix.sizes))[:-1])
-        self.shown = self._tensor(validation.images)
-        self._per_step = settings.batch
+        self._settings, self._device, self.validation, self.count = settings, device, validation, len(mix)
+        values: tuple[NDArray[Any], ...] = (mix.images, mix.labels, np.array(mix.sizes), mix.shares)
+        values += (np.cumsum((0, *mix.sizes))[:-1],)
+        self._digits, self._labels, self._sizes, self._shares, self._first = map(self._tensor, values)
+        self.shown, self._per_step = self._tensor(validation.images), settings.batch
         #: pictures and labels of each pool, and how many of them a step shows
         self._pools: list[tuple[Tensor, Tensor, int]] = []
         none = np.full(len(pools.marks), REJECT)
@@ -90,15 +89,8 @@ class Batches:
             raise UsageError(
                 f"got {len(mix)} digits, a step needs {self._per_step}; give more digits or a smaller batch"
             )
+        self.epoch_steps = len(mix) // self._per_step  # that show as many digits as there are
         self._generator = torch.Generator(device=device)
-
-    def __len__(self) -> int:
-        return len(self._digits)
-
-    @property
-    def epoch_steps(self) -> int:
-        """Steps that show as many digits as there are."""
-        return len(self) // self._per_step
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return pictures (B, 65, 65), changed, and labels (B,) of a step."""
@@ -152,10 +144,8 @@ class Finetuner:
         settings.check()
         self.settings, self.device = settings, torch.device(device)
         self._start, self._report = start, report or (lambda figures: None)
-        origin = {"start": id_of(start), "digits": mix.digest, "validation": validation.digest}
-        told = asdict(settings)
-        del told["save_every"]
-        self._origin = origin | told
+        self._origin = {"start": id_of(start), "digits": mix.digest, "validation": validation.digest}
+        self._origin |= {name: value for name, value in asdict(settings).items() if name != "save_every"}
         self._folder = Path(folder) if folder is not None else None
         on_gpu = self.device.type == "cuda"
         torch.backends.cudnn.benchmark = on_gpu
@@ -167,8 +157,7 @@ class Finetuner:
             for kind, share in _SHARES.items()
         ]
         self._optimizer = torch.optim.Adam(groups, lr=settings.rate, betas=(0.9, 0.99))
-        marks = start.classes > LABELS
-        pools = pools or Pools.draw(mix, settings, marks=marks)
+        pools = pools or Pools.draw(mix, settings, marks=start.classes > LABELS)
         self.batches = Batches(mix, validation, settings, pools, self.device)
         self._lean = torch.zeros(start.classes, device=self.device)
         self._lean[LABELS:] = settings.lean
@@ -202,16 +191,15 @@ class Finetuner:
         kept.load_state_dict(self._kept)
         _tf32(False)
         scores = self._scores(kept, batches.shown)
-        learned = asdict(self.settings)
-        del learned["minutes"], learned["save_every"]
+        learned = {k: v for k, v in asdict(self.settings).items() if k not in ("minutes", "save_every")}
         learned |= {"epochs": round(step / batches.epoch_steps, 1), "steps": step}
-        learned |= {"pictures": len(batches), "start": id_of(self._start)}
+        learned |= {"pictures": batches.count, "start": id_of(self._start)}
         before = self._start.card
         if "finetuning" in before:
             learned["before"] = before["finetuning"]
         card = {"recipe": before["recipe"]} if "recipe" in before else {}
-        card |= {"finetuning": learned}
-        card["validation_accuracy"] = round(_accuracy(scores, batches.validation), 5)
+        accuracy = round(_accuracy(scores, batches.validation), 5)
+        card |= {"finetuning": learned, "validation_accuracy": accuracy}
         temperature = best_temperature(scores, batches.validation)
         model: Model = kept.model()
         return replace(model, temperature=temperature, card=card, version="")
@@ -260,14 +248,10 @@ class Finetuner:
         losses = functional.cross_entropy(logits, labels, reduction="none").numpy()
         loss = float(np.mean(batches.validation.means(losses)))
         figures = {
-            "epoch": place.step / batches.epoch_steps,
-            "step": place.step,
-            "seconds": round(place.seconds, 1),
-            "rate": self._optimizer.param_groups[0]["lr"],
-            "loss": mean,
-            "validation_loss": loss,
+            "epoch": place.step / batches.epoch_steps, "step": place.step, "seconds": round(place.seconds, 1),
+            "rate": self._optimizer.param_groups[0]["lr"], "loss": mean, "validation_loss": loss,
             "validation_accuracy": accuracy,
-        }
+        }  # fmt: skip
         self.curves.append(figures)
         better = (accuracy, -loss) > (place.kept_accuracy, -place.kept_loss)
         if better or self.settings.last:
@@ -278,8 +262,7 @@ class Finetuner:
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _scores(self, network: Any, digits: Tensor) -> NDArray[np.float32]:
         parts = [network(network.enlarged(part)).cpu() for part in digits.split(_EVALUATED)]
-        found: NDArray[np.float32] = torch.cat(parts).numpy()
-        return found
+        return np.asarray(torch.cat(parts).numpy())
 
     def _save(self) -> None:
         if self._folder is None:

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
-from neocog.learning.datasets import open_digits, place_of, rows_of_part
+from neocog.learning.datasets import Digits, open_digits, place_of, rows_of_part
 from neocog.learning.drawing.strokes import FILE, Strokes, read_strokes
-from neocog.learning.formats import Digits
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from neocog.learning import selforganise
 from neocog.learning.calibrate import calibrated
 from neocog.learning.drawing.marks import negatives
 from neocog.learning.mix import Mix
-from neocog.learning.selforganise import edge_references
 from neocog.learning.settings import want
 from neocog.network.arrays import to_numpy
 from neocog.network.decision import Decision
@@ -28,21 +27,20 @@ from neocog.network.engine import PART, Engine, Layers
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model, SWeights
 from neocog.network.parallel import ParallelMap, one_blas_thread
-from neocog.network.spec import LABELS, PRESETS, REJECT, NetworkSpec, SSpec, bell, blur_kernel, preset
+from neocog.network.spec import LABELS, PRESETS, REJECT, SSpec, bell, blur_kernel, preset
 from neocog.network.u0 import check_digits, u0_from_digits
 from neocog.text import to_json
 
 MiddleRule = Literal["winning", "silent"]
 TopRule = Literal["supervised", "every", "competition"]
-
 Array = Any
 Digits = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 Progress = Callable[[str], Callable[[int, int], None]]
 OnStage = Callable[[str, dict[str, Any]], None]
 
-#: Digits that a start learns from, and marks that are none for its rejecting planes.
 DIGITS, MARKS = 4000, 1500
+"""Digits that a start learns from, and marks that are none for its rejecting planes."""
 _BATCH = 64
 
 
@@ -65,13 +63,11 @@ class Recipe:
     def __post_init__(self) -> None:
         limits, thresholds = self.limits or (1, 1), self.thresholds or (0.5, 0.5)
         counts = (self.middle_digits, self.passes, self.per_label, *limits)
-        known = (self.preset in PRESETS, self.middle in get_args(MiddleRule), self.top in get_args(TopRule))
-        right = all(known) and len(limits) == len(thresholds) == 2 and 0 <= self.cut < 1
-        right = right and all(0 < share < 1 for share in thresholds)
+        right = all(0 < share < 1 for share in thresholds) and 0 <= self.cut < 1
+        right = right and len(limits) == len(thresholds) == 2 and self.preset in PRESETS
+        right = right and self.middle in get_args(MiddleRule) and self.top in get_args(TopRule)
         right = right and all(isinstance(count, int) and count >= 1 for count in counts)
-        wanted = (
-            "rules and a preset that there are, two thresholds and limits, shares below 1, counts from 1 on"
-        )
+        wanted = "rules and a preset that there are, two thresholds and limits, shares below 1, counts from 1"
         want(right, f"{self}", wanted)
 
 
@@ -79,7 +75,6 @@ def _by_name(*recipes: Recipe) -> dict[str, Recipe]:
     return {recipe.name: recipe for recipe in recipes}
 
 
-#: Every recipe without gradients by name.
 RECIPES = _by_name(
     Recipe("fukushima2003", "the published rules of 2003 as they stand"),
     Recipe("fukushima", "the published rules of 2003, at the published 39/110 planes of US2, US3",
@@ -101,12 +96,12 @@ _FINETUNED = Recipe(
     per_label=10,
 )  # fmt: skip
 
-#: What gradient learning starts from, by name.
 STARTS = _by_name(
     _FINETUNED,
     replace(_FINETUNED, name="finetuned-small", about="the same with the papers' 16/26/78/70 planes",
             thresholds=(0.72, 0.76), limits=(26, 78), per_label=7),
 )  # fmt: skip
+"""What gradient learning starts from, by name."""
 
 
 def train(
@@ -156,8 +151,7 @@ class LayerByLayer:
         self, recipe: Recipe, seed: int = 0, progress: Progress | None = None,
         on_stage: OnStage | None = None, xp: Any = np,
     ) -> None:  # fmt: skip
-        self.recipe, self.seed, self.xp = recipe, seed, xp
-        self.spec: NetworkSpec = preset(recipe.preset)
+        self.recipe, self.seed, self.xp, self.spec = recipe, seed, xp, preset(recipe.preset)
         self.progress = progress or (lambda what: _silent)
         self.on_stage = on_stage or (lambda name, figures: None)
         self._layers: list[Any] = [ContrastLayer(self.spec.contrast, xp)]
@@ -166,13 +160,26 @@ class LayerByLayer:
 
     def below(self, images: Digits) -> Array:
         """Learn US1 from edges, US2 and US3 from the first digits; return UC3 of all digits."""
-        self._keep(0, edge_references(self.spec))
+        recipe = self.recipe
+        self._keep(0, selforganise.edge_references(self.spec))
         self.on_stage("US1", {"planes": self.spec.orientations})
         for stage in (1, 2):
-            self._learn_middle(stage, images[: self.recipe.middle_digits])
-        side, planes = self.spec.size("UC3"), len(self._weights[2].reference)
-        maps = self.xp.empty((len(images), side, side, planes), dtype=np.float32)
-        done = 0
+            first, name = images[: recipe.middle_digits], f"US{stage + 1}"
+            planes = selforganise.learn(
+                # one digit after another, on the host: small steps, faster there than on a GPU
+                (u for batch in self._batches(first, name) for u in to_numpy(batch)),
+                self.spec.s[stage],
+                threshold=recipe.thresholds[stage - 1] if recipe.thresholds else None,
+                cut=recipe.cut,
+                limit=recipe.limits[stage - 1] if recipe.limits else None,
+                winners_learn=recipe.middle == "winning",
+            )
+            if not len(planes):
+                raise UsageError("the digits are blank: no cell responds to them; give digits with ink")
+            self._keep(stage, np.ascontiguousarray(planes.references()))
+            self.on_stage(name, {"planes": len(planes), "digits": len(first)})
+        side, planes3 = self.spec.size("UC3"), len(self._weights[2].reference)
+        maps, done = self.xp.empty((len(images), side, side, planes3), dtype=np.float32), 0
         for u in self._batches(images, "US4"):
             maps[done : done + len(u)] = u
             done += len(u)
@@ -182,37 +189,18 @@ class LayerByLayer:
         """Learn US4 on maps of UC3, (N, 13, 13, K3), by a recipe; return the whole network."""
         spec = self.spec.s[3]
         if recipe.top == "every":
-            found = selforganise.every_view(maps, labels, spec)
+            references, own = selforganise.every_view(maps, labels, spec)
         elif recipe.top == "competition":
-            rng = np.random.default_rng([self.seed, 4])
-            found = selforganise.compete_within_labels(
-                maps, labels, spec, per_label=recipe.per_label, rng=rng
+            references, own = selforganise.compete_within_labels(
+                maps, labels, spec, per_label=recipe.per_label, rng=np.random.default_rng([self.seed, 4])
             )
         else:
-            found = selforganise.learn_supervised(maps, labels, spec, passes=recipe.passes)
-        self.on_stage("US4", {"planes": len(found.labels), "digits": len(maps)})
-        s1, s2, s3 = self._weights
-        b1, b2, b3 = self._blurs
+            references, own = selforganise.learn_supervised(maps, labels, spec, passes=recipe.passes)
+        self.on_stage("US4", {"planes": len(own), "digits": len(maps)})
+        (s1, s2, s3), (b1, b2, b3) = self._weights, self._blurs
         card = {"recipe": asdict(recipe), "seed": self.seed, "digits": len(maps)}
-        layers, blurs = (s1, s2, s3, _weights(spec, found.references)), (b1, b2, b3)
-        return Model(recipe.name, self.spec, layers, blurs, found.labels, psi=self.spec.psi, card=card)
-
-    def _learn_middle(self, stage: int, images: Digits) -> None:
-        recipe, spec = self.recipe, self.spec.s[stage]
-        # one digit after another, on the host: small steps, faster there than on a GPU
-        maps = (u for batch in self._batches(images, f"US{stage + 1}") for u in to_numpy(batch))
-        planes = selforganise.learn(
-            maps,
-            spec,
-            threshold=recipe.thresholds[stage - 1] if recipe.thresholds else None,
-            cut=recipe.cut,
-            limit=recipe.limits[stage - 1] if recipe.limits else None,
-            winners_learn=recipe.middle == "winning",
-        )
-        if not len(planes):
-            raise UsageError("the digits are blank: no cell responds to them; give digits with ink")
-        self._keep(stage, np.ascontiguousarray(to_numpy(planes.references())))
-        self.on_stage(f"US{stage + 1}", {"planes": len(planes), "digits": len(images)})
+        layers = (s1, s2, s3, _weights(spec, references))
+        return Model(recipe.name, self.spec, layers, (b1, b2, b3), own, psi=self.spec.psi, card=card)
 
     def _keep(self, stage: int, references: NDArray[np.float32]) -> None:
         """Put a learned S-layer, at its recognition threshold, and its C-layer into the pass."""
@@ -313,9 +301,11 @@ def start_model(
     seen = np.concatenate([engine.maps(u0_from_digits(part))["UC3"] for part in parts])
     maps = np.ascontiguousarray(seen.transpose(0, 2, 3, 1))  # (N, 13, 13, K3)
     with one_blas_thread():  # sums over as many threads as there are cores differ by their number
-        found = selforganise.compete_within_labels(maps, none, model.spec.s[3], per_label=reject, rng=rng)
-    s4 = replace(model.s[3], reference=np.concatenate([model.s[3].reference, found.references]))
-    own = np.full(len(found.labels), REJECT, dtype=np.int64)
+        learned, _ = selforganise.compete_within_labels(
+            maps, none, model.spec.s[3], per_label=reject, rng=rng
+        )
+    s4 = replace(model.s[3], reference=np.concatenate([model.s[3].reference, learned]))
+    own = np.full(len(learned), REJECT, dtype=np.int64)
     return replace(model, s=(*model.s[:3], s4), labels=np.concatenate([model.labels, own]))
 
 

@@ -6,7 +6,6 @@ US3 run on NumPy and on CuPy arrays alike; maps are channel-last, (H, W, K) of o
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -19,12 +18,10 @@ from neocog.network.spec import INPUT_SIZE, LABELS, Bell, NetworkSpec, SSpec, be
 
 Array = Any
 
-#: Radius within which S-cells compete, and the bell with which they veto (Fukushima 2003).
 COMPETITION = Bell.disc(0.7, 3.1)
-#: Gain of the seed-selecting plane: any S-response outweighs it (Fukushima 2003).
-SEED_GAIN = 1e-4
-#: Sub-samples per pixel side when an edge is drawn.
-_FINE = 32
+"""Radius within which S-cells compete, and the bell with which they veto (Fukushima 2003)."""
+_SEED_GAIN = 1e-4  # of the seed-selecting plane: any S-response outweighs it (Fukushima 2003)
+_FINE = 32  # sub-samples per pixel side when an edge is drawn
 
 
 def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
@@ -98,22 +95,17 @@ def learn(
 def _births(planes: "Planes", windows: "Windows", cut: float, limit: int | None) -> None:
     xp = array_module(windows.seen)
     seed = xp.maximum(windows.seed - cut * windows.seed.max(), 0)
-    if len(planes):
-        response = planes.respond(windows.seen, windows.v).sum(axis=1)
-        seed = _vetoed(seed, windows, response)
-    while limit is None or len(planes) < limit:
+    first, cell = 0, -1
+    while True:
+        if len(planes):
+            response = planes.respond(windows.seen, windows.v, first=first).sum(axis=1)
+            seed = xp.maximum(seed - veto(windows.map(response)).ravel()[windows.cells], 0)
+        if cell >= 0:
+            seed[cell] = 0
         cell = int(seed.argmax())
-        if not seed[cell] > 0:
-            break
-        k = planes.add(windows.seen[cell])
-        response = planes.respond(windows.seen, windows.v, first=k)[:, 0]
-        seed = _vetoed(seed, windows, response)
-        seed[cell] = 0
-
-
-def _vetoed(seed: Any, windows: "Windows", response: Any) -> Any:
-    forbidden = veto(windows.map(response)).ravel()[windows.cells]
-    return array_module(seed).maximum(seed - forbidden, 0)
+        if (limit is not None and len(planes) >= limit) or not seed[cell] > 0:
+            return
+        first = planes.add(windows.seen[cell])
 
 
 class Windows:
@@ -132,7 +124,7 @@ class Windows:
         self.size = energy.shape[0]
         self.cells = xp.flatnonzero(energy.ravel() > 0)
         self.v = xp.sqrt(energy.ravel()[self.cells])
-        self.seed = correlate(wide.sum(axis=2), SEED_GAIN * c).ravel()[self.cells]
+        self.seed = correlate(wide.sum(axis=2), _SEED_GAIN * c).ravel()[self.cells]
         view = windows_of(wide, k)
         heard = xp.asarray((c > 0).astype(np.float32))[:, :, None]
         seen = view[self.cells // self.size, self.cells % self.size] * heard
@@ -238,24 +230,18 @@ def correlate(plane: Array, weights: NDArray[np.float64]) -> Array:
     return out
 
 
-# --- US4: planes with labels, above maps of UC3 (N, 13, 13, K3), of which its middle cell sees 9 x 9 x K3
+# --- US4: planes with labels, above maps of UC3 (N, 13, 13, K3), of which its middle cell sees 9 x 9 x K3.
+# Each rule returns reference vectors (K4, K3, 9, 9) and labels (K4,).
 
 
-@dataclass(frozen=True, slots=True)
-class Top:
-    """Planes of US4: reference vectors (K4, K3, 9, 9) and labels (K4,)."""
-
-    references: NDArray[np.float32]
-    labels: NDArray[np.int64]
-
-
-def learn_supervised(maps: Array, labels: NDArray[np.int64], spec: SSpec, *, passes: int = 4) -> Top:
+def learn_supervised(
+    maps: Array, labels: NDArray[np.int64], spec: SSpec, *, passes: int = 4
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The rule of Fukushima (2003), over the digits in order, ``passes`` times: if the strongest plane is
     right it adds what its cell sees, else a plane of the right label is born at the seed's maximum.
     """
     xp = array_module(maps)
-    planes = Planes(maps.shape[3], spec, xp=xp)
-    c = bell(spec.kernel, spec.c)
+    planes, c = Planes(maps.shape[3], spec, xp=xp), bell(spec.kernel, spec.c)
     v = xp.sqrt(correlate((maps**2).sum(axis=3), c)).reshape(len(maps), -1)
     seed = to_numpy(correlate(maps.sum(axis=3), c).reshape(len(maps), -1).argmax(axis=1))
     for _ in range(passes):
@@ -269,44 +255,42 @@ def learn_supervised(maps: Array, labels: NDArray[np.int64], spec: SSpec, *, pas
                     continue
             planes.add(seen[int(seed[i])], label=label)
     references = to_numpy(planes.references()) * (c > 0).astype(np.float32)
-    return Top(np.ascontiguousarray(references), np.array(planes.labels, dtype=np.int64))
+    return np.ascontiguousarray(references), np.array(planes.labels, dtype=np.int64)
 
 
-def every_view(maps: Array, labels: NDArray[np.int64], spec: SSpec) -> Top:
+def every_view(
+    maps: Array, labels: NDArray[np.int64], spec: SSpec
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Let every digit be a plane: its view is the reference vector."""
-    seen = views(maps, spec)
-    return Top(_planes_first(seen, maps.shape[3], spec), labels.astype(np.int64))
+    return _planes_first(views(maps, spec), maps.shape[3], spec), labels.astype(np.int64)
 
 
 def compete_within_labels(
     maps: Array, labels: NDArray[np.int64], spec: SSpec, *, per_label: int, rng: np.random.Generator,
     rounds: int = 20,
-) -> Top:  # fmt: skip
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:  # fmt: skip
     """Let ``per_label`` planes of each label, begun with one digit's view each, compete for its digits.
 
     In a round each digit is won by its label's strongest plane, and a plane becomes the sum of the normalised
     views that it won; one that wins nothing stays.
     """
-    xp = array_module(maps)
-    weight = _metric(spec, maps.shape[3], xp)
-    found: list[Array] = []
-    owner: list[int] = []
+    xp, c = array_module(maps), bell(spec.kernel, spec.c).astype(np.float32).ravel()
+    weight = xp.asarray(np.sqrt(np.repeat(c, maps.shape[3])))  # of which cosines are those of the S-cells
+    found, owner = list[Array](), list[int]()
     for label in range(LABELS):
         own = np.flatnonzero(labels == label)
         if not len(own):
             continue
-        seen = _normalised(views(maps[xp.asarray(own)], spec) * weight)
-        start = rng.permutation(len(own))[:per_label]
-        planes = seen[xp.asarray(start)]
+        seen = normalised(views(maps[xp.asarray(own)], spec) * weight)
+        planes = seen[xp.asarray(rng.permutation(len(own))[:per_label])]
         for _ in range(rounds):
             winner = (seen @ planes.T).argmax(axis=1)
             member = (winner == xp.arange(len(planes))[:, None]).astype(np.float32)
-            won = member.any(axis=1)[:, None]
-            planes = xp.where(won, _normalised(member @ seen), planes)
+            planes = xp.where(member.any(axis=1)[:, None], normalised(member @ seen), planes)
         found.append(planes)
         owner += [label] * len(planes)
     x = xp.concatenate(found) / xp.maximum(weight, 1e-20) * (weight > 0)
-    return Top(_planes_first(100 * x, maps.shape[3], spec), np.array(owner, dtype=np.int64))
+    return _planes_first(100 * x, maps.shape[3], spec), np.array(owner, dtype=np.int64)
 
 
 def views(maps: Array, spec: SSpec) -> Array:
@@ -317,19 +301,9 @@ def views(maps: Array, spec: SSpec) -> Array:
     return middle.astype(np.float32).reshape(len(maps), -1)
 
 
-def _metric(spec: SSpec, planes: int, xp: Any) -> Array:
-    """sqrt(c) for every element of a view: cosines of weighted views are those of the S-cells."""
-    c = bell(spec.kernel, spec.c).astype(np.float32).ravel()
-    return xp.asarray(np.sqrt(np.repeat(c, planes)))
-
-
-def _lengths(x: Array) -> Array:
+def normalised(x: Array) -> Array:
     xp = array_module(x)
-    return xp.maximum(xp.sqrt((x * x).sum(axis=1, keepdims=True)), 1e-20)
-
-
-def _normalised(x: Array) -> Array:
-    return x / _lengths(x)
+    return x / xp.maximum(xp.sqrt((x * x).sum(axis=1, keepdims=True)), 1e-20)
 
 
 def _planes_first(x: Array, planes: int, spec: SSpec) -> NDArray[np.float32]:

@@ -16,8 +16,8 @@ def want(right: bool, came: str, wanted: str) -> None:
         raise UsageError(f"{came}, expected {wanted}")
 
 
-#: Planes of US4 that answer to what is no digit, in a start that is learned anew.
 REJECTING = 20
+"""Planes of US4 that answer to what is no digit, in a start that is learned anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,6 @@ class Augmentation:
         return Augmentation(**values | {"far_shift": self.far_shift})
 
 
-#: Geometry alone, as measured to serve MNIST best; with strokes; with other scanners; and all that
-#: pages bring.
 PRESETS = {
     "none": Augmentation(0, 0, 0, 0, 0, 0, 0, 0),
     "geometry": Augmentation(stroke=0.0),
@@ -62,8 +60,10 @@ PRESETS = {
     ),
 }
 
-#: The preset that is taken where none is named.
+"""Geometry alone, as measured to serve MNIST best; strokes too; other scanners; all that pages bring."""
+
 USUAL = "scans"
+"""The preset that is taken where none is named."""
 
 
 def augmentation(words: str) -> Augmentation:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.files import atomic_write, check_output
-from neocog.learning.formats import read_idx, read_text
+from neocog.learning.datasets import read_idx, read_text
 from neocog.reading.formats import inert
 
 _IDX = ("digits/train-images-idx3-ubyte", "digits/train-labels-idx1-ubyte", "digits/train-writers.txt")

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError
+from neocog.learning.datasets import Digits, read_idx, read_labels_csv
 from neocog.learning.drawing.glyphs import styles_of
 from neocog.learning.drawing.strokes import Strokes, read_strokes
-from neocog.learning.formats import Digits, read_idx, read_labels_csv
 from neocog.network.lines import ALPHABET
 from neocog.text import reason_of, tell
 from neocog.vision.decode import decode

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.files import atomic_write
-from neocog.learning.datasets import fetched_mnist, open_digits
+from neocog.learning.datasets import Digits, fetched_mnist, open_digits, read_sklearn
 from neocog.learning.drawing.camera import photographed
 from neocog.learning.drawing.canvas import Canvas
 from neocog.learning.drawing.hand import Hand
@@ -21,7 +21,6 @@ from neocog.learning.drawing.layouts import clutter, write_number
 from neocog.learning.drawing.page import faces_of, ground, kept
 from neocog.learning.drawing.paper import blots
 from neocog.learning.drawing.texts import any_text
-from neocog.learning.formats import Digits, read_sklearn
 
 CONDITIONS = (
     "plain", "rules", "through", "folds", "stains", "sheet", "bright", "surface", "clutter", "blots", "empty",

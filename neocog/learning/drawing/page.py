@@ -22,6 +22,7 @@ from neocog.learning.drawing.hand import Hand
 from neocog.learning.drawing.hands import Hands, load_hands
 from neocog.learning.drawing.layouts import LAYOUTS, SMALL, clutter, scattered, strikes
 from neocog.learning.drawing.pen import Pen, Rng, any_pen, log_uniform
+from neocog.vision.finder import FinderSettings, Finding, overlaps
 
 SIDE = 256
 SMALLEST, LARGEST = 9.0, 215.0
@@ -223,6 +224,34 @@ def kept(marks: list[Mark], picture: NDArray[np.uint8]) -> NDArray[np.float32]:
         kind = IGNORE if shown < _SHOWN or small or faded else label
         rows.append((kind, (left + right) / 2, (top + bottom) / 2, right - left, bottom - top))
     return np.array(rows, np.float32).reshape(-1, 5)
+
+
+def compared(found: Finding, marks: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Count what was found of a page with ``marks`` (M, 5): label (-1: any), middle, size.
+
+    Returns (7,): digits that stand there; of them found; marks told as digits that are none; signs among
+    these; signs that stand there; 1 if nothing was told of an empty page; 1 if it is empty.
+    """
+    boxes = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)
+    digit, sign = (marks[:, 0] >= 0) & (marks[:, 0] < 10), marks[:, 0] >= 10
+    told = found[found.kinds < 10]
+    overlap, _, inside = overlaps(told.boxes, boxes)
+    same = FinderSettings().overlap
+    free = digit.copy()
+    right = false = mistaken = 0
+    for i in range(len(told)):
+        good = np.where(free, overlap[i], 0)
+        if len(good) and good.max() >= same:
+            right += 1
+            free[good.argmax()] = False
+        elif (overlap[i][sign] >= same).any():
+            mistaken += 1
+            false += 1
+        elif not ((inside[i] > 0.5) & (marks[:, 0] == -1)).any():
+            false += 1
+    empty = not (digit.any() or (marks[:, 0] == -1).any())
+    clean = int(empty and len(told) == 0)
+    return np.array([digit.sum(), right, false, mistaken, sign.sum(), clean, int(empty)], np.int64)
 
 
 _drawers: list[tuple[dict[bool, Hands], list[Face]]] = []  # of a process that draws

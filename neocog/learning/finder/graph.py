@@ -17,7 +17,9 @@ class Graph:
     def tensor(self, values: Any) -> str:
         """Keep weights; return their name."""
         name = f"w{len(self.tensors)}"
-        self.tensors[name] = np.ascontiguousarray(np.asarray(values, np.float32))
+        self.tensors[name] = np.ascontiguousarray(
+            values.detach().cpu() if hasattr(values, "detach") else values, np.float32
+        )
         return name
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:

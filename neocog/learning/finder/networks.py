@@ -70,8 +70,8 @@ class ConvNorm(nn.Module):  # type: ignore[misc]
         gain = self.norm.weight * torch.rsqrt(self.norm.running_var + self.norm.eps)
         weight = self.conv.weight * gain[:, None, None, None]
         bias = self.norm.bias - self.norm.running_mean * gain
-        x = g.conv(x, weight.detach().cpu(), bias.detach().cpu(), stride=self.conv.stride[0],
-                   groups=self.conv.groups, padding=self.padding)  # fmt: skip
+        conv = self.conv
+        x = g.conv(x, weight, bias, stride=conv.stride[0], groups=conv.groups, padding=self.padding)
         return g.add("Relu", x) if self.rectify else x
 
 
@@ -97,33 +97,6 @@ def _chain(parts: Any, g: Graph, x: str) -> str:
     for part in parts:
         x = part.graph(g, x)
     return x
-
-
-class Front(nn.Module):  # type: ignore[misc]
-    """Strided convolutions to a quarter, an eighth and a sixteenth of the side; see `PLANES`."""
-
-    def __init__(self, a: int, b: int, c: int, inner: int, blocks: int) -> None:
-        super().__init__()
-        self.quarter = nn.Sequential(
-            ConvNorm(1, 12, 3, stride=2), ConvNorm(12, a, 3, stride=2), Block(a, 3 * a // 2)
-        )
-        self.eighth = nn.Sequential(
-            ConvNorm(a, b, 2, stride=2, padding=0), *(Block(b, 2 * b) for _ in range(3))
-        )
-        self.sixteenth = nn.Sequential(
-            ConvNorm(b, c, 2, stride=2, padding=0), *(Block(c, inner) for _ in range(blocks))
-        )
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, 1, H, W) -> maps at 1/4, 1/8 and 1/16 of the side."""
-        a = self.quarter(x)
-        b = self.eighth(a)
-        return a, b, self.sixteenth(b)
-
-    def graph(self, g: Graph, x: str) -> tuple[str, str, str]:
-        a = _chain(self.quarter, g, x)
-        b = _chain(self.eighth, g, a)
-        return a, b, _chain(self.sixteenth, g, b)
 
 
 class Head(nn.Module):  # type: ignore[misc]
@@ -156,21 +129,36 @@ class Head(nn.Module):  # type: ignore[misc]
         b = self.block8.graph(g, b)
         a = g.add("Add", self.side4.graph(g, a), g.add("Resize", self.from8.graph(g, b)))
         y = self.inner.graph(g, g.add("Relu", self.block4.graph(g, a)))
-        return g.conv(y, self.out.weight.detach().cpu(), self.out.bias.detach().cpu())
+        return g.conv(y, self.out.weight, self.out.bias)
 
 
 class FinderNetwork(nn.Module):  # type: ignore[misc]
+    """Strided convolutions to a quarter, an eighth and a sixteenth of the side (`PLANES`), and the head."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.front = Front(*PLANES)
-        self.head = Head(*PLANES[:3])
+        a, b, c, inner, blocks = PLANES
+        self.front = nn.ModuleDict({
+            "quarter": nn.Sequential(
+                ConvNorm(1, 12, 3, stride=2), ConvNorm(12, a, 3, stride=2), Block(a, 3 * a // 2)),
+            "eighth": nn.Sequential(
+                ConvNorm(a, b, 2, stride=2, padding=0), *(Block(b, 2 * b) for _ in range(3))),
+            "sixteenth": nn.Sequential(
+                ConvNorm(b, c, 2, stride=2, padding=0), *(Block(c, inner) for _ in range(blocks))),
+        })  # fmt: skip
+        self.head = Head(a, b, c)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, 1, H, W) -> (B, OUTPUTS, H / 4, W / 4)."""
-        return self.head(*self.front(x))
+        maps = []
+        for part in self.front.values():
+            maps.append(x := part(x))
+        return self.head(*maps)
 
     def graph(self) -> Graph:
         """Return the network as operations, its input named ``x``."""
-        g = Graph()
-        self.head.graph(g, *self.front.graph(g, "x"))
+        g, x, maps = Graph(), "x", list[str]()
+        for part in self.front.values():
+            maps.append(x := _chain(part, g, x))
+        self.head.graph(g, *maps)
         return g

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from neocog.files import atomic_write
 from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
 from neocog.learning.drawing.hands import load_hands
-from neocog.learning.drawing.page import Page, draw_pages, prepare
-from neocog.learning.finder.boxes import compared, shares
+from neocog.learning.drawing.page import Page, compared, draw_pages, prepare
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, normalised
 from neocog.learning.finder.targets import Targets, loss, targets
 from neocog.text import to_json
@@ -163,14 +162,18 @@ class _Run:
                 measured |= self._score(drawn(kept))
             self.curves.append(measured)
             self._keep()
-            self.tell(f"{_line(measured)} {time.monotonic() - self.begin:.0f} s")
+            self._say(measured)
         measured = {"chunk": float(self.number), "steps": float(self.steps)} | self._score(drawn(kept))
         if self.number == settings.chunks:
             self.curves.append(measured)
             self._keep(curves_alone=True)
-        self.tell(_line(measured))
+        self._say(measured)
         average: FinderNetwork = self.average.cpu().eval()
         return average
+
+    def _say(self, measured: dict[str, float]) -> None:
+        words = " ".join(f"{name} {value:.4g}" for name, value in measured.items())
+        self.tell(f"{words} {time.monotonic() - self.begin:.0f} s")
 
     def _seeds(self, number: int) -> Seeds:
         """Seeds and variations of a chunk: new ones, the hard ones of the chunk before the last."""
@@ -278,8 +281,17 @@ class _Run:
         return shares(total)
 
 
-def _line(values: dict[str, float]) -> str:
-    return " ".join(f"{name} {value:.4g}" for name, value in values.items())
+def shares(counts: NDArray[np.int64]) -> dict[str, float]:
+    """Return what counts of `compared`, added up over pages, come to."""
+    digits, found, false, mistaken, signs, clean, empty = counts.tolist()
+    recall, precision = found / max(digits, 1), found / max(found + false, 1)
+    return {
+        "recall": recall,
+        "precision": precision,
+        "f1": 2 * recall * precision / max(recall + precision, 1e-9),
+        "signs_as_digits": mistaken / max(signs, 1),
+        "clean": clean / max(empty, 1),
+    }
 
 
 @contextmanager
