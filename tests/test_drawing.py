@@ -4,7 +4,6 @@ import gzip
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -17,7 +16,6 @@ from neocog.learning.drawing.hands import (
     HELD_PAGES,
     HELD_STYLES,
     HELD_WRITERS,
-    Hands,
     load_hands,
     own_lines,
     real_lines,
@@ -30,11 +28,11 @@ from tests.support import page_file
 
 
 @pytest.fixture(scope="module")
-def hands(hands_dir: Path) -> Hands:
+def hands(hands_dir):
     return load_hands(hands_dir)
 
 
-def kept_apart(folder: Path) -> dict[str, tuple[int, int]]:
+def kept_apart(folder):
     """How many of all writers and pages are kept apart, once it is sure that none is on both sides."""
     both = [load_hands(folder, held=held) for held in (False, True)]
     assert set(both[1].sets) <= set(HELD_WRITERS)
@@ -66,12 +64,12 @@ def kept_apart(folder: Path) -> dict[str, tuple[int, int]]:
     return found | {"pages": (len(pages & HELD_PAGES), len(pages))}
 
 
-def test_who_is_kept_apart_teaches_nothing(hands_dir: Path, hands: Hands) -> None:
+def test_who_is_kept_apart_teaches_nothing(hands_dir, hands):
     assert set(kept_apart(hands_dir).values()) == {(1, 2)}
     assert hands.counts(2) == {"mnist": 20, "swiss": 20, "pendigits": 20, "lectaurep": 2}
 
 
-def test_corrected_lines_are_learned_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_corrected_lines_are_learned_from(tmp_path, capsys):
     assert own_lines(tmp_path, 64) == []
     kept = Corrections(tmp_path)
     kept.save(
@@ -86,7 +84,7 @@ def test_corrected_lines_are_learned_from(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.data
-def test_the_real_sets_are_kept_apart(data_dir: Path) -> None:
+def test_the_real_sets_are_kept_apart(data_dir):
     found = kept_apart(data_dir)
     assert found.pop("pages")[0] == 28
     assert found == {"mnist": (49, 539), "pendigits": (5, 44), "swiss": (2, 16)}
@@ -96,7 +94,7 @@ FORMS = {"number": r"\d[\d., ]*", "date": r"[\d./ -]+", "time": r"\d+[:.]\d\d[\d
          "groups": r"\d{4}( \d{4})+", "sum": r"\d+ ?[-+x=:/÷].*\d", "phone": r"[+(]?[\d()/ .-]+"}  # fmt: skip
 
 
-def test_texts_are_of_their_kind() -> None:
+def test_texts_are_of_their_kind():
     assert sum(share for _, share in KINDS.values()) == pytest.approx(1)
     for kind in KINDS:
         texts, again = ([any_text(np.random.default_rng(k), kind) for k in range(300)] for _ in range(2))
@@ -110,7 +108,7 @@ def test_texts_are_of_their_kind() -> None:
     assert set("".join(any_text(rng) for _ in range(2000))) == {*ALPHABET, "÷"}
 
 
-def test_a_line_follows_from_its_seed(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_follows_from_its_seed(hands, monkeypatch):
     lines, again = ([draw_line(hands, np.random.default_rng(seed)) for seed in range(20)] for _ in range(2))
     for (ink, text), (same, said) in zip(lines, again, strict=True):
         assert (ink.tobytes(), text) == (same.tobytes(), said)
@@ -124,7 +122,7 @@ def test_a_line_follows_from_its_seed(hands: Hands, monkeypatch: pytest.MonkeyPa
     assert all(draw_line(hands, np.random.default_rng(seed), negatives=False)[1] for seed in range(6))
 
 
-def written(hands: Hands, seed: int, text: str, **how: bool) -> Row:
+def written(hands, seed, text, **how):
     """A line by a hand whose digits are whole pictures."""
     hand = Hand(hands, np.random.default_rng(seed))
     hand.by_pen, hand.in_style, hand.pen = False, False, replace(hand.pen, grain=0.0)
@@ -135,10 +133,10 @@ def written(hands: Hands, seed: int, text: str, **how: bool) -> Row:
     return out
 
 
-def test_characters_stand_from_left_to_right(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_characters_stand_from_left_to_right(hands, monkeypatch):
     at, put = [], Row._put
 
-    def told(self: Row, char: str, cover: np.ndarray, column: int, row: int) -> bool:
+    def told(self, char, cover, column, row):
         at.append(column + float(np.flatnonzero(cover.max(0) > 0.3).mean()))
         return put(self, char, cover, column, row)
 
@@ -150,7 +148,7 @@ def test_characters_stand_from_left_to_right(hands: Hands, monkeypatch: pytest.M
         at.clear()
 
 
-def test_digits_touch_only_if_they_may(hands: Hands) -> None:
+def test_digits_touch_only_if_they_may(hands):
     blots: dict[bool, set[int]] = {}
     for touching in (False, True):
         fields = [written(hands, seed, "2013689", touching=touching).field() for seed in range(24)]
@@ -159,7 +157,7 @@ def test_digits_touch_only_if_they_may(hands: Hands) -> None:
     assert min(blots[True]) < 7
 
 
-def test_a_point_is_seen_and_stands_low(hands: Hands) -> None:
+def test_a_point_is_seen_and_stands_low(hands):
     for seed in range(30):
         cover, _, top, *_ = Hand(hands, np.random.default_rng(seed)).character(".", 56.0)
         rows, columns = np.nonzero(cover > 0.5)

@@ -10,7 +10,7 @@ from experiments.learning.intvec import Interpolated
 from neocog.learning.datasets import open_digits
 from neocog.learning.recipes import RECIPES, LayerByLayer, score
 from neocog.network.decision import Decision
-from neocog.network.model import Model, SWeights
+from neocog.network.model import SWeights
 from neocog.network.parallel import one_blas_thread
 from neocog.network.spec import bell, preset
 from tests.support import tiny_model
@@ -18,7 +18,7 @@ from tests.support import tiny_model
 RULES = {"pairs": 2, "triples": 3}
 
 
-def model_with(references: np.ndarray, labels: list[int]) -> Model:
+def model_with(references, labels):
     """A model whose US4 has these reference vectors, (K4, K3, 9, 9)."""
     base = tiny_model()
     s4 = preset("neocog").s[3]
@@ -27,13 +27,13 @@ def model_with(references: np.ndarray, labels: list[int]) -> Model:
     return replace(base, s=(*base.s[:3], top), labels=np.array(labels))
 
 
-def cosines(x: np.ndarray, references: np.ndarray, c: np.ndarray) -> np.ndarray:
+def cosines(x, references, c):
     weight = np.sqrt(c)
     a, b = (x * weight).ravel(), (references * weight).reshape(len(references), -1)
     return b @ a / np.linalg.norm(a) / np.linalg.norm(b, axis=1)
 
 
-def us4_of(cosine: np.ndarray, theta: float) -> np.ndarray:
+def us4_of(cosine, theta):
     """Responses at one place of the 5x5, silence at the others."""
     out = np.zeros((1, 5, 5, len(cosine)), dtype=np.float32)
     out[0, 1, 3] = np.maximum(cosine - theta, 0) / (1 - theta)
@@ -42,7 +42,7 @@ def us4_of(cosine: np.ndarray, theta: float) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rule", RULES)
-def test_interpolation_is_the_nearest_point(rule: str, seed: int) -> None:
+def test_interpolation_is_the_nearest_point(rule, seed):
     """Against a fine grid over the segment (or triangle) between the vectors."""
     rng, vectors = np.random.default_rng(seed), RULES[rule]
     references = rng.random((vectors, 3, 9, 9)) ** 3
@@ -61,7 +61,7 @@ def test_interpolation_is_the_nearest_point(rule: str, seed: int) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("off", [0.0, 1e-7, 1e-4])
-def test_two_copies_of_a_vector_are_one(rule: str, off: float) -> None:
+def test_two_copies_of_a_vector_are_one(rule, off):
     rng = np.random.default_rng(9)
     one = rng.random((3, 9, 9))
     model = model_with(np.stack([one, one * (1 + off * rng.random(one.shape))]), [6, 6])
@@ -70,7 +70,7 @@ def test_two_copies_of_a_vector_are_one(rule: str, off: float) -> None:
     assert got[6] == pytest.approx((0.8 - theta) / (1 - theta), rel=1e-3)
 
 
-def test_many_planes_are_cut_to_the_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_planes_are_cut_to_the_strongest(monkeypatch):
     rng = np.random.default_rng(8)
     model = model_with(rng.random((12, 3, 9, 9)) ** 4, [0] * 6 + [1] * 6)
     us4 = rng.random((5, 5, 5, 12), dtype=np.float32)
@@ -81,7 +81,7 @@ def test_many_planes_are_cut_to_the_strongest(monkeypatch: pytest.MonkeyPatch) -
     assert (fewer[:, :2] >= Decision(model).scores(us4)[:, :2] - 1e-6).all()
 
 
-def test_pairs_read_what_was_learned() -> None:
+def test_pairs_read_what_was_learned():
     digits = open_digits("sklearn", split="train")
     images, labels = digits.images[:220], digits.labels[:220].astype(np.int64)
     recipe = replace(RECIPES["nearest"], middle_digits=20, limits=(16, 30))

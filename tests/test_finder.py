@@ -3,8 +3,6 @@
 import math
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from neocog.errors import ModelError
 from neocog.learning.drawing.canvas import SIGN, Canvas
 from neocog.learning.drawing.glyphs import SCRIPTS, Face, Running
 from neocog.learning.drawing.hand import Hand
-from neocog.learning.drawing.hands import Hands, load_hands
+from neocog.learning.drawing.hands import load_hands
 from neocog.learning.drawing.layouts import LAYOUTS, write_number
 from neocog.learning.drawing.page import any_style, compared, draw_page, faces_of
 from neocog.learning.drawing.paper import card_on
@@ -37,7 +35,7 @@ from neocog.vision.finder import (
 from neocog.vision.finder_model import FORMAT, MAX_BYTES, OpenCV, load_finder, save_finder
 
 
-def seven() -> np.ndarray:
+def seven():
     scan = np.zeros((28, 28), np.uint8)
     scan[4:7, 6:21] = 255
     for row in range(7, 24):
@@ -47,11 +45,11 @@ def seven() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def hands(hands_dir: Path) -> Hands:
+def hands(hands_dir):
     return load_hands(hands_dir)
 
 
-def test_a_traced_scan_keeps_its_form() -> None:
+def test_a_traced_scan_keeps_its_form():
     strokes = trace(seven())
     whole = np.concatenate(strokes)
     assert 1 <= len(strokes) <= 3
@@ -59,7 +57,7 @@ def test_a_traced_scan_keeps_its_form() -> None:
     assert np.ptp(whole[:, 1]) == pytest.approx(3 * 20, abs=8)
 
 
-def test_pages_follow_from_seed_and_variation(hands: Hands) -> None:
+def test_pages_follow_from_seed_and_variation(hands):
     for seed in range(25):
         page = draw_page(hands, faces_of(), seed, side=128)
         again = draw_page(hands, faces_of(), seed, side=128)
@@ -72,14 +70,14 @@ def test_pages_follow_from_seed_and_variation(hands: Hands) -> None:
     assert other.image.tobytes() != draw_page(hands, faces_of(), 3, side=128).image.tobytes()
 
 
-def test_a_fifth_of_pages_carries_no_digit(hands: Hands) -> None:
+def test_a_fifth_of_pages_carries_no_digit(hands):
     labels = [draw_page(hands, faces_of(), seed, side=128).marks[:, 0] for seed in range(150)]
     without = sum(not ((each >= 0) & (each < 10)).any() for each in labels)
     assert 0.2 * 150 <= without <= 0.55 * 150
     assert any((each >= 10).any() for each in labels)
 
 
-def test_a_card_is_shown_with_what_lies_around_it(hands: Hands) -> None:
+def test_a_card_is_shown_with_what_lies_around_it(hands):
     rng, size = np.random.default_rng(0), 128
     for _ in range(20):
         image, under = np.full((size, size), 200, np.float32), np.full((size, size), 50, np.float32)
@@ -98,7 +96,7 @@ def test_a_card_is_shown_with_what_lies_around_it(hands: Hands) -> None:
 
 
 @pytest.mark.parametrize("turn", [0.0, 0.7])
-def test_marks_are_where_their_ink_is(hands: Hands, turn: float) -> None:
+def test_marks_are_where_their_ink_is(hands, turn):
     for seed in range(8):
         canvas = Canvas(np.full((256, 256), 220, np.float32), np.random.default_rng(seed), turn=turn)
         hand = Hand(hands, canvas.rng, pen=Pen(0.1, 0.9))
@@ -112,7 +110,7 @@ def test_marks_are_where_their_ink_is(hands: Hands, turn: float) -> None:
 
 
 @pytest.mark.parametrize("sign", "/,")
-def test_a_slash_and_a_comma_are_drawn_whole(hands: Hands, sign: str) -> None:
+def test_a_slash_and_a_comma_are_drawn_whole(hands, sign):
     highs = [
         len(Hand(hands, np.random.default_rng(seed)).character(sign, 40).cover) / 40 for seed in range(20)
     ]
@@ -122,7 +120,7 @@ def test_a_slash_and_a_comma_are_drawn_whole(hands: Hands, sign: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_layout_keeps_to_its_kind_at_every_size(hands: Hands, name: str) -> None:
+def test_a_layout_keeps_to_its_kind_at_every_size(hands, name):
     found = 0
     for seed, high in enumerate((9, 20, 60, 200) * 2):
         image, rng = np.full((160, 224), 220, np.float32), np.random.default_rng(seed)
@@ -133,7 +131,7 @@ def test_a_layout_keeps_to_its_kind_at_every_size(hands: Hands, name: str) -> No
     assert (found > 0) == (name not in ("letters", "music", "scribbles", "nothing"))
 
 
-def test_words_of_every_script_are_strokes() -> None:
+def test_words_of_every_script_are_strokes():
     face = Face()
     for name in face.scripts:
         assert all(len(face.strokes(letter)) for letter in SCRIPTS[name] if letter not in "il")
@@ -142,14 +140,14 @@ def test_words_of_every_script_are_strokes() -> None:
     assert whole[:, 1].max() > 0.2
 
 
-def test_sizes_end_where_the_whole_picture_is_small() -> None:
+def test_sizes_end_where_the_whole_picture_is_small():
     settings = FinderSettings()
     assert sizes((480, 640), settings)[0] == 1.0
     assert sizes((3000, 4000), settings)[0] == settings.long_side / 4000
     assert 640 * sizes((480, 640), settings)[-1] <= settings.largest
 
 
-def heat(at: list[tuple[int, int, float, float]]) -> np.ndarray:
+def heat(at):
     maps = np.zeros((30, 24, 24), np.float32)
     maps[:2] = -8
     for row, column, high, score in at:
@@ -159,7 +157,7 @@ def heat(at: list[tuple[int, int, float, float]]) -> np.ndarray:
     return maps
 
 
-def test_decoding_and_merging() -> None:
+def test_decoding_and_merging():
     settings = FinderSettings()
     found = decode(heat([(5, 5, 20, 4), (15, 12, 30, 2)]), settings)
     assert len(found) == 2
@@ -175,10 +173,10 @@ def test_decoding_and_merging() -> None:
 
 
 @pytest.mark.parametrize(("side", "times"), [(96, 2.0), (288, 4 / 3), (384, 1.0)])
-def test_a_small_picture_is_enlarged(side: int, times: float) -> None:
+def test_a_small_picture_is_enlarged(side, times):
     shapes = []
 
-    def network(x: np.ndarray) -> np.ndarray:
+    def network(x):
         shapes.append(x.shape)
         maps = np.zeros((30, x.shape[0] // 4, x.shape[1] // 4), np.float32) - 8
         if x.shape[1] == side * times:
@@ -190,7 +188,7 @@ def test_a_small_picture_is_enlarged(side: int, times: float) -> None:
     assert found.boxes[0] == pytest.approx(np.array([12, 12, 20, 20]) / times)
 
 
-def test_what_a_digit_is_is_guessed_at_all_sizes() -> None:
+def test_what_a_digit_is_is_guessed_at_all_sizes():
     boxes = np.array([(0, 0, 20, 30), (1, 0, 20, 30), (0, 0, 20, 12), (0, 1, 20, 30)], np.float32)
     p = np.full((4, 10), 0.02, np.float32)
     p[[0, 0, 1, 2, 3], [7, 1, 1, 3, 9]] = 0.3, 0.2, 0.9, 0.9, 0.9
@@ -206,10 +204,10 @@ def test_what_a_digit_is_is_guessed_at_all_sizes() -> None:
     assert len(agreed(found[:0], found)) == len(agreed(found[:0], found[:0])) == 0
 
 
-def test_the_finder_lets_all_sizes_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_finder_lets_all_sizes_guess(monkeypatch):
     told: list[tuple[Finding, Finding]] = []
 
-    def guessed(kept: Finding, found: Finding) -> Finding:
+    def guessed(kept, found):
         told.append((kept, found))
         return agreed(kept, found)
 
@@ -221,14 +219,14 @@ def test_the_finder_lets_all_sizes_guess(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(kept) == len(found) < len(everything)
 
 
-def test_found_marks_are_compared_with_those_that_stand_there() -> None:
+def test_found_marks_are_compared_with_those_that_stand_there():
     found = decode(heat([(5, 5, 20, 4), (15, 12, 30, 2)]), FinderSettings())
     marks = np.array([[3, 22, 22, 20, 20], [1, 80, 80, 10, 10]], np.float32)
     assert compared(found, marks).tolist() == [2, 1, 1, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(("paper", "ink"), [(200, 60), (40, 220), (120, 95)])
-def test_the_ink_of_a_box_is_cut_out_on_any_paper(paper: int, ink: int) -> None:
+def test_the_ink_of_a_box_is_cut_out_on_any_paper(paper, ink):
     grey = np.full((80, 90), paper, np.float32) + np.linspace(0, 12, 90)[None]
     grey[20:60, 30:58] += (ink - paper) * np.kron(seven(), np.ones((2, 1)))[8:48, :] / 255
     digit = digit_of_box(grey.clip(0, 255).astype(np.uint8), np.array([34, 20, 20, 40], np.float32))
@@ -243,22 +241,22 @@ ANSWER = {**CONV, "inputs": ["last", "end"], "output": "answer", "stride": 1}
 WEIGHTS = {"w": np.ones((2, 1, 2, 2), np.float32), "end": np.ones((30, 2, 1, 1), np.float32)}
 
 
-def written(path: Path, *nodes: object, last: str = "m", **tensors: np.ndarray) -> Path:
+def written(path, *nodes, last="m", **tensors):
     """A finder of some operations, which end in a map of two planes, and the answer."""
     end = {**ANSWER, "inputs": [last, "end"]}
-    save_finder(path, [*nodes, end], WEIGHTS | tensors, {})  # type: ignore[list-item]
+    save_finder(path, [*nodes, end], WEIGHTS | tensors, {})
     return path
 
 
-def relus(count: int) -> list[dict[str, Any]]:
+def relus(count):
     return [{"op": "Relu", "inputs": ["m"], "output": f"r{n}"} for n in range(count)]
 
 
-def ones(*shape: int) -> np.ndarray:
+def ones(*shape):
     return np.ones(shape, np.float32)
 
 
-def conv(**change: object) -> dict[str, Any]:
+def conv(**change):
     return {**CONV, **change}
 
 
@@ -300,9 +298,7 @@ def conv(**change: object) -> dict[str, Any]:
         ([CONV], {"w": np.full((2, 1, 2, 2), np.inf, np.float32)}, "NaN or infinity"),
     ],
 )  # fmt: skip
-def test_what_opencv_must_not_see_is_refused(
-    nodes: list[Any], tensors: dict[str, np.ndarray], reason: str, tmp_path: Path
-) -> None:
+def test_what_opencv_must_not_see_is_refused(nodes, tensors, reason, tmp_path):
     assert load_finder(written(tmp_path / "good", CONV)).id.startswith("finder@")
     last = nodes[-1].get("output", "m") if nodes[-1].get("output") != "w" else "m"
     path = written(tmp_path / "finder.safetensors", *nodes, last=last, **tensors)
@@ -311,7 +307,7 @@ def test_what_opencv_must_not_see_is_refused(
     assert "\n" not in str(refused.value)
 
 
-def test_a_broken_file_is_refused(tmp_path: Path) -> None:
+def test_a_broken_file_is_refused(tmp_path):
     path = written(tmp_path / "finder.safetensors", CONV)
     whole = path.read_bytes()
     about = {"format": FORMAT, "card": "{}"}
@@ -328,7 +324,7 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
             load_finder(path)
 
 
-def test_answers_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+def test_answers_that_are_no_numbers_are_refused(tmp_path):
     for value in (6e4, -6e4):
         weights = {name: np.full_like(ones, value) for name, ones in WEIGHTS.items()}
         network = OpenCV(load_finder(written(tmp_path / "m", CONV, **weights)))
@@ -336,7 +332,7 @@ def test_answers_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
             network(np.ones((16, 32), np.float32))
 
 
-def test_reading_eight_channels_does_not_change_the_answer() -> None:
+def test_reading_eight_channels_does_not_change_the_answer():
     import cv2
 
     model = load_finder(find_model("finder"))
@@ -355,12 +351,10 @@ def test_reading_eight_channels_does_not_change_the_answer() -> None:
 @pytest.mark.parametrize(
     ("digit", "score", "read"), [(30, 0.9, None), (20, 0.9, (112, 112)), (30, 0.3, (512, 256))]
 )
-def test_the_largest_size_is_read_around_small_digits(
-    digit: float, score: float, read: tuple[int, int] | None
-) -> None:
+def test_the_largest_size_is_read_around_small_digits(digit, score, read):
     asked = []
 
-    def network(x: np.ndarray) -> np.ndarray:
+    def network(x):
         asked.append(x.shape[::-1])
         maps = heat([])
         if x.shape == (128, 256):  # half of the size: a digit at (34, 34), of 24 cells shown
@@ -385,11 +379,11 @@ def test_the_largest_size_is_read_around_small_digits(
     assert len(asked) == 2
 
 
-def test_a_region_is_read_as_within_the_whole_picture() -> None:
+def test_a_region_is_read_as_within_the_whole_picture():
     grey = np.random.default_rng(0).integers(0, 255, (200, 300), np.uint8)
     seen: list[np.ndarray] = []
 
-    def network(x: np.ndarray) -> np.ndarray:
+    def network(x):
         seen.append(x)
         return np.full((30, x.shape[0] // 4, x.shape[1] // 4), -9, np.float32)
 
@@ -398,7 +392,7 @@ def test_a_region_is_read_as_within_the_whole_picture() -> None:
     np.testing.assert_allclose(seen[0][:152], normalised(grey)[48:, 96:208], atol=1e-3)
 
 
-def test_every_engine_answers_alike(tmp_path: Path) -> None:
+def test_every_engine_answers_alike(tmp_path):
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from neocog.learning.finder import networks
 
@@ -420,11 +414,11 @@ def test_every_engine_answers_alike(tmp_path: Path) -> None:
     assert isinstance(find(grey, OpenCV(model)), Finding)
 
 
-def test_what_is_learned_while_ways_are_tried_is_forgotten() -> None:
+def test_what_is_learned_while_ways_are_tried_is_forgotten():
     torch = pytest.importorskip("torch")
     from neocog.learning.finder.training import forgotten
 
-    def learn(network: Any, optimiser: Any) -> None:
+    def learn(network, optimiser):
         optimiser.zero_grad()
         network(torch.linspace(-1, 1, 144).reshape(4, 1, 6, 6)).exp().sum().backward()
         optimiser.step()
@@ -446,7 +440,7 @@ def test_what_is_learned_while_ways_are_tried_is_forgotten() -> None:
         assert all(map(torch.equal, mine, others)), len(mine)
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_weights(hands_dir: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_goes_on_to_the_same_weights(hands_dir, tmp_path):
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from neocog.errors import UsageError
     from neocog.learning.finder import training
@@ -458,7 +452,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(hands_dir: Path, tmp
     class Stopped(Exception):
         pass
 
-    def stop(_: str) -> None:
+    def stop(_):
         raise Stopped
 
     with pytest.raises(Stopped):

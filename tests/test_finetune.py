@@ -2,8 +2,6 @@
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,18 +16,16 @@ from neocog.learning import finetune, selforganise  # noqa: E402
 from neocog.learning.augment import augment  # noqa: E402
 from neocog.learning.checkpoint import id_of  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
-from neocog.learning.drawing.marks import HELD, KINDS, negatives  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
 from neocog.learning.mix import Mix  # noqa: E402
-from neocog.learning.recipes import STARTS, recipe_of, score, start_model  # noqa: E402  # noqa: E402
+from neocog.learning.recipes import STARTS, recipe_of, score, start_model  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings, augmentation  # noqa: E402
 from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402
 from neocog.network.decision import labels_of  # noqa: E402
-from neocog.network.model import Model, from_bytes, to_bytes  # noqa: E402
+from neocog.network.model import from_bytes, to_bytes  # noqa: E402
 from neocog.network.u0 import made_digits, u0_from_digits  # noqa: E402
 
-Set = tuple[np.ndarray, np.ndarray]
 _PARTS = slice(160), slice(160, None)
 QUICK = Settings(
     epochs=1, batch=20, rate=0.03, pool=40, marks=0.2, save_every=4, mean=0.9,
@@ -38,29 +34,28 @@ QUICK = Settings(
 
 
 @pytest.fixture(scope="module")
-def digits() -> Set:
+def digits():
     found = open_digits("sklearn", split="train")
     return found.images[:260], found.labels[:260]
 
 
 @pytest.fixture(scope="module")
-def start(digits: Set) -> Model:
-    recipe = recipe_of("finetuned", "5/9/20")
-    return start_model(recipe, Mix.of(*digits), reject=2, count=100)
+def start(digits):
+    return start_model(recipe_of("finetuned", "5/9/20"), Mix.of(*digits), reject=2, count=100)
 
 
-def begin(start: Model, digits: Set, settings: Settings = QUICK, **more: object) -> Finetuner:
+def begin(start, digits, settings=QUICK, **more):
     learned, kept = (Mix.of(*(array[part] for array in digits)) for part in _PARTS)
-    return Finetuner(start, learned, kept, settings, **more)  # type: ignore[arg-type]
+    return Finetuner(start, learned, kept, settings, **more)
 
 
 @pytest.fixture(scope="module")
-def learned(start: Model, digits: Set) -> tuple[Finetuner, Model]:
+def learned(start, digits):
     run = begin(start, digits, replace(QUICK, epochs=3))
     return run, run.run()
 
 
-def test_a_start_has_the_planes_asked_for(start: Model) -> None:
+def test_a_start_has_the_planes_asked_for(start):
     assert start.planes == (5, 9, 22)
     assert np.bincount(start.labels).tolist() == [2] * 11
     assert set(STARTS) == {"finetuned", "finetuned-small"}
@@ -71,16 +66,14 @@ def test_a_start_has_the_planes_asked_for(start: Model) -> None:
         recipe_of("fast")
 
 
-def test_any_number_of_cores_gives_the_same_start(
-    start: Model, digits: Set, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_number_of_cores_gives_the_same_start(start, digits, monkeypatch):
     held, compete = [], selforganise.compete_within_labels
 
-    def told(*words: object, **options: object) -> Any:
+    def told(*words, **options):
         found = [b for b in threadpool_info() if b["user_api"] == "blas"]
         own = [b for b in found if "numpy" in b["filepath"]] or found  # SciPy has another
         held.append({b["num_threads"] for b in own})
-        return compete(*words, **options)  # type: ignore[arg-type]
+        return compete(*words, **options)
 
     monkeypatch.setattr(selforganise, "compete_within_labels", told)
     with threadpool_limits(2, user_api="blas"):
@@ -89,13 +82,11 @@ def test_any_number_of_cores_gives_the_same_start(
     assert to_bytes(again) == to_bytes(start)
 
 
-def test_a_trainable_network_computes_the_equations(start: Model) -> None:
-    network = Trainable(start).eval()
-    shown = made_digits(4)
+def test_a_trainable_network_computes_the_equations(start):
+    network, shown = Trainable(start).eval(), made_digits(4)
     with torch.no_grad():
-        got = network.us4(network.enlarged(torch.from_numpy(shown))).numpy()
         u0 = network.enlarged(torch.from_numpy(shown))
-        hard, soft = network(u0), network(u0, soft=1e-4)
+        got, hard, soft = network.us4(u0).numpy(), network(u0), network(u0, soft=1e-4)
     np.testing.assert_allclose(soft, hard, atol=1e-3)  # a soft maximum is nearly the strongest
     again = network.model()
     want = reference.respond(u0_from_digits(shown), again)["US4"]
@@ -106,27 +97,21 @@ def test_a_trainable_network_computes_the_equations(start: Model) -> None:
     np.testing.assert_allclose(start.blurs[1], again.blurs[1], atol=1e-6)
 
 
-def test_gradients_are_finite_where_windows_are_silent(start: Model) -> None:
-    network = Trainable(start).train()
-    u0 = torch.zeros(3, 65, 65)
+def test_gradients_are_finite_where_windows_are_silent(start):
+    network, u0 = Trainable(start).train(), torch.zeros(3, 65, 65)
     u0[1, 30, 30], u0[2, 20:40, 30:33] = 1e-3, 1
     network(u0, soft=0.02).square().sum().backward()
     for name, parameter in network.named_parameters():
-        if name != "temperature":
-            assert torch.isfinite(parameter.grad).all(), name
+        assert name == "temperature" or torch.isfinite(parameter.grad).all(), name
     assert network.s[3].direction.grad.abs().max() > 0
 
 
-def test_the_loss_falls_and_constraints_hold(
-    start: Model, digits: Set, learned: tuple[Finetuner, Model]
-) -> None:
-    run, model = learned
-    first, *_, last = run.curves
+def test_the_loss_falls_and_constraints_hold(start, digits, learned):
+    (first, *_, last), model = learned[0].curves, learned[1]
     assert last["loss"] < first["loss"]
     shown, labels = digits[0][160:], digits[1][160:]
-    before = (labels_of(score(start, shown)) == labels).mean()
+    before, right = ((labels_of(score(one, shown)) == labels).mean() for one in (start, model))
     assert model.card["validation_accuracy"] > before
-    right = (labels_of(score(model, shown)) == labels).mean()
     assert model.card["validation_accuracy"] == pytest.approx(right, abs=0.011)
     from_bytes(to_bytes(model), source="model")  # holds what no neocognitron can have? it raises
     assert all(layer.reference.min() >= 0 and layer.c.min() >= 0 for layer in model.s)
@@ -138,9 +123,8 @@ def test_the_loss_falls_and_constraints_hold(
         assert old.threshold != new.threshold
 
 
-def test_the_model_reads_in_numpy_as_in_pytorch(digits: Set, learned: tuple[Finetuner, Model]) -> None:
-    shown = digits[0][160:]
-    model = learned[1]
+def test_the_model_reads_in_numpy_as_in_pytorch(digits, learned):
+    shown, model = digits[0][160:], learned[1]
     network = Trainable(model).eval()
     with torch.no_grad():
         want = network(network.enlarged(torch.from_numpy(shown))).numpy()
@@ -154,58 +138,46 @@ def test_the_model_reads_in_numpy_as_in_pytorch(digits: Set, learned: tuple[Fine
     assert (labels_of(half) == labels_of(want)).mean() >= 0.98
 
 
-def test_a_loss_that_is_no_number_stops(start: Model, digits: Set) -> None:
-    run = begin(start, digits)
-    with torch.no_grad():
-        run.network.s[1].direction.fill_(torch.nan)
-    with pytest.raises(NeocogError, match="rate below"):
-        run.run()
-
-
-def killed(run: Finetuner, at: int) -> None:
+def killed(run, at):
     """Run until a step has been made, and no further."""
     step = run._step
 
-    def stops(passed: float) -> object:
+    def stops(passed):
         if run.position.step == at:
             raise KeyboardInterrupt
         return step(passed)
 
-    run._step = stops  # type: ignore[assignment,method-assign]
+    run._step = stops
     with pytest.raises(KeyboardInterrupt):
         run.run()
 
 
-def test_a_run_goes_on_from_its_checkpoint(start: Model, digits: Set, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_its_checkpoint(start, digits, tmp_path):
     whole = begin(start, digits).run()
     killed(begin(start, digits, folder=tmp_path), 6)  # two steps beyond the last checkpoint
     second = begin(start, digits, folder=tmp_path)
     assert second.position.step == 4
-    resumed = second.run()
-    assert to_bytes(resumed) == to_bytes(whole)
+    assert to_bytes(second.run()) == to_bytes(whole)
     assert (tmp_path / "curves.json").exists()
 
 
-def test_a_run_by_the_clock_ends_in_time(start: Model, digits: Set, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_by_the_clock_ends_in_time(start, digits, monkeypatch):
     now = itertools.count(100)  # each look at the clock takes a second
     monkeypatch.setattr(finetune.time, "monotonic", lambda: float(next(now)))
     run = begin(start, digits, replace(QUICK, minutes=0.2))
     run.run()
-    assert run.position.finished
-    assert run.position.step == 12
+    assert (run.position.finished, run.position.step) == (True, 12)
     assert run.curves[-1]["rate"] < 0.03 * QUICK.rate
 
 
-def relabelled(digits: Set, which: int) -> Set:
+def relabelled(digits, which):
     return digits[0], np.where(np.arange(260) == which, 9 - digits[1], digits[1])
 
 
 @pytest.mark.parametrize("finished", [False, True])
-def test_a_folder_goes_on_with_its_own_run_alone(
-    start: Model, digits: Set, tmp_path: Path, finished: bool
-) -> None:
-    settings = replace(QUICK, epochs=0.6)
-    first, more = begin(start, digits, settings, folder=tmp_path), {"folder": tmp_path}
+def test_a_folder_goes_on_with_its_own_run_alone(start, digits, tmp_path, finished):
+    settings, more = replace(QUICK, epochs=0.6), {"folder": tmp_path}
+    first = begin(start, digits, settings, **more)
     if finished:
         first.run()
     else:
@@ -231,28 +203,30 @@ def test_a_folder_goes_on_with_its_own_run_alone(
         begin(replace(start, temperature=0.5), digits, settings, **more)
 
 
-def test_what_cannot_be_begun_is_refused(start: Model, digits: Set, tmp_path: Path) -> None:
+def test_what_cannot_be_begun_or_gone_on_is_refused(start, digits, tmp_path):
     (tmp_path / "checkpoint.safetensors").write_bytes(b"\x80nothing")
     with pytest.raises(ModelError, match="remove it"):
         begin(start, digits, folder=tmp_path)
     with pytest.raises(UsageError, match="a step needs"):
         begin(start, digits, replace(QUICK, batch=400))
+    run = begin(start, digits)
+    with torch.no_grad():
+        run.network.s[1].direction.fill_(torch.nan)
+    with pytest.raises(NeocogError, match="rate below"):
+        run.run()
 
 
-def test_digits_alone_may_be_learned_from(start: Model, digits: Set) -> None:
+def test_digits_alone_may_be_learned_from(start, digits):
     run = begin(start, digits, replace(QUICK, epochs=0.3, marks=0, variants=0))
     assert run.batches.epoch_steps == 160 // QUICK.batch
     assert run.run().classes == 11
     digit = start.labels < 10
     top = replace(start.s[3], reference=start.s[3].reference[digit])
     model = replace(start, s=(*start.s[:3], top), labels=start.labels[digit])
-    run = begin(model, digits, replace(QUICK, epochs=0.3))  # it has no planes that reject
-    assert run.run().classes == 10
+    assert begin(model, digits, replace(QUICK, epochs=0.3)).run().classes == 10  # no planes that reject
 
 
-def test_a_card_says_what_is_true_of_the_new_network(
-    start: Model, digits: Set, learned: tuple[Finetuner, Model], tmp_path: Path
-) -> None:
+def test_a_card_says_what_is_true_of_the_new_network(start, digits, learned, tmp_path):
     saved = start.save(tmp_path / "start.safetensors")
     assert learned[1].card["finetuning"]["start"] == saved.id == id_of(start)
     about = {"accuracy": {"test": 1.0}, "reading": {"min_p": 0.4}, "seed": 9, "command": "neocog"}
@@ -261,15 +235,12 @@ def test_a_card_says_what_is_true_of_the_new_network(
     again = begin(before, digits, replace(QUICK, epochs=0.2, seed=4)).run()
     assert set(again.card) == {"recipe", "finetuning", "validation_accuracy"}
     assert again.card["recipe"] == before.card["recipe"]
-    assert again.card["finetuning"]["seed"] == 4
-    assert again.card["finetuning"]["start"] == before.id
-    assert again.card["finetuning"]["before"] == before.card["finetuning"]
+    told = {"seed": 4, "start": before.id, "before": before.card["finetuning"]}
+    assert told.items() <= again.card["finetuning"].items()
     assert again.version == ""  # no file holds it yet
 
 
-def test_what_is_kept_is_the_best_epoch_or_the_last(
-    start: Model, digits: Set, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_kept_is_the_best_epoch_or_the_last(start, digits, monkeypatch):
     for last, kept in ((False, 0.9), (True, 0.5)):
         told = iter([0.9, 0.5, 0.1])
         monkeypatch.setattr(finetune, "_accuracy", lambda *_, told=told: next(told))
@@ -281,25 +252,20 @@ def test_what_is_kept_is_the_best_epoch_or_the_last(
 # --- augmentation ---------------------------------------------------------------------------------
 
 
-def test_without_a_change_digits_are_laid_into_u0() -> None:
-    shown = made_digits(6)
-    shown[:, [0, -1]] = shown[:, :, [0, -1]] = 0
-    got = augment(torch.from_numpy(shown), PRESETS["none"], torch.Generator())
-    np.testing.assert_allclose(got, u0_from_digits(shown), atol=1e-5)
-
-
 @pytest.mark.parametrize("name", sorted(PRESETS))
-def test_changes_are_seeded(name: str) -> None:
-    shown = torch.from_numpy(made_digits(8))
+def test_changes_are_seeded(name):
+    shown = made_digits(8)
+    shown[:, [0, -1]] = shown[:, :, [0, -1]] = 0
     one, same, other = (
-        augment(shown, PRESETS[name], torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+        augment(torch.from_numpy(shown), PRESETS[name], torch.Generator().manual_seed(k)) for k in (1, 1, 2)
     )
     assert one.shape == (8, 65, 65)
     assert torch.equal(one, same)
     assert torch.equal(one, other) == (name == "none")
     assert torch.isfinite(one).all()
-    assert one.min() >= -1e-6
-    assert one.max() <= 1 + 1e-6
+    assert -1e-6 <= one.min() <= one.max() <= 1 + 1e-6
+    if name == "none":  # digits are laid into U0 as they are
+        np.testing.assert_allclose(one, u0_from_digits(shown), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +273,7 @@ def test_changes_are_seeded(name: str) -> None:
     "rotation=90 shift=8 stroke=2 blur=2 contrast=0.5 noise=0.5 occlusion=1 neighbour=1 binary=1 "
     "coarse=1 elastic=3 shear=0.5 scale=0.3".split(),
 )
-def test_each_change_changes(words: str) -> None:
+def test_each_change_changes(words):
     shown = torch.from_numpy(np.repeat(made_digits(1, seed=4), 30, axis=0))
     got = augment(shown, augmentation(f"none,{words}"), torch.Generator().manual_seed(0))
     plain = augment(shown, PRESETS["none"], torch.Generator())
@@ -317,7 +283,7 @@ def test_each_change_changes(words: str) -> None:
         assert 4 < float(middle.max() - middle.min()) <= 16.5
 
 
-def test_strengths_are_scaled_and_named() -> None:
+def test_strengths_are_scaled_and_named():
     assert augmentation("strokes") == PRESETS["strokes"]
     assert augmentation("pages,blur=3").blur == 3
     assert PRESETS["pages"].times(0.5).noise == pytest.approx(0.06)
@@ -325,24 +291,3 @@ def test_strengths_are_scaled_and_named() -> None:
     for wrong in ("storm", "strokes,wind=1", "strokes,blur=x", "strokes,blur=-1"):
         with pytest.raises(UsageError, match="augmentation"):
             augmentation(wrong)
-
-
-# --- marks that are no digits ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("held", [False, True])
-def test_marks_of_every_kind(digits: Set, held: bool) -> None:
-    marks, kind, names = negatives(150, *digits, seed=3, held=held)
-    assert marks.shape == (150, 28, 28)
-    assert set(kind) == set(range(len(names)))
-    assert marks.reshape(150, -1).sum(axis=1).min() > 0
-    again, _, _ = negatives(150, *digits, seed=3, held=held)
-    np.testing.assert_array_equal(marks, again)
-    assert not np.array_equal(marks, negatives(150, *digits, seed=4, held=held)[0])
-
-
-def test_held_out_kinds_are_not_learned_from() -> None:
-    """Letters and signs are in both, in other fonts."""
-    assert KINDS.keys() & HELD.keys() == {"letter", "sign"}
-    with pytest.raises(UsageError, match="no digits"):
-        negatives(3, np.zeros((0, 28, 28), np.uint8), np.zeros(0, np.int64), seed=0)

@@ -1,7 +1,5 @@
 """The table by hands: rows of each model, those of others kept, and its views."""
 
-from pathlib import Path
-
 import numpy as np
 
 from experiments import tables
@@ -11,7 +9,7 @@ from tests.support import digits_of, tiny_model
 from tests.test_cli import write_idx
 
 
-def test_a_model_is_measured_on_each_set(tmp_path: Path) -> None:
+def test_a_model_is_measured_on_each_set(tmp_path):
     path = tmp_path / "tiny.safetensors"
     saved = tiny_model().save(path)
     digits = Digits(digits_of("0123456789"), np.arange(10), "d")
@@ -24,20 +22,20 @@ def test_a_model_is_measured_on_each_set(tmp_path: Path) -> None:
     assert all(0 <= row["right"] <= 1 - row["refused"] for row in rows)
 
 
-def test_sets_kept_apart_are_those_at_hand(tmp_path: Path) -> None:
+def test_sets_kept_apart_are_those_at_hand(tmp_path):
     (tmp_path / "mnist").mkdir()
     write_idx(tmp_path / "mnist", "train", 120)
     assert {name: len(own) for name, own in kept_apart(tmp_path).items()} == {"mnist, kept apart": 10}
 
 
-def test_leading_mistakes() -> None:
+def test_leading_mistakes():
     confusion = np.zeros((10, 11), np.int64)
     confusion[4, 9], confusion[1, 7], confusion[3, 3], confusion[5, 10] = 2, 5, 90, 40
     assert leading(confusion) == "1 as 7: 5, 4 as 9: 2"
 
 
-def test_views_of_the_table() -> None:
-    def row(model: str, what: str, name: str, right: float) -> dict[str, object]:
+def test_views_of_the_table():
+    def row(model, what, name, right):
         return {"model": model, "what": what, "set": name, "digits": 9, "right": right,
                 "refused": 0.01, "confused": ""}  # fmt: skip
 

@@ -1,13 +1,10 @@
 """The line reader learns: its network is the equations, its runs go on, its command."""
 
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import Result
 
 from neocog.network.lines import load_lines
 from neocog.network.reference import respond_line
@@ -26,7 +23,7 @@ TINY = {"steps": 6, "columns": 1024, "kept": 2, "fresh": 80.0, "validation": 8, 
 STRIP = np.pad(digit_strip(), ((0, 0), (0, 16)))
 
 
-def network() -> Any:
+def network():
     """A network whose normalisations have values of their own."""
     torch.manual_seed(0)
     net = lines.LineNetwork(tiny_lines().digits, inner=12)
@@ -37,18 +34,18 @@ def network() -> Any:
 
 
 @torch.no_grad()
-def scores(net: Any) -> np.ndarray:
+def scores(net):
     return net(torch.from_numpy(STRIP)[None, None])[0].numpy()
 
 
-def test_the_network_is_the_equations() -> None:
+def test_the_network_is_the_equations():
     net = network()
     want = respond_line(STRIP, net.line_model("m"))["Z"]
     np.testing.assert_allclose(scores(net), want, atol=1e-4 * np.abs(want).max())
     assert net(torch.from_numpy(STRIP)[None, None, :, :157]).shape[2] == 52  # any width
 
 
-def test_a_file_goes_on_as_it_was() -> None:
+def test_a_file_goes_on_as_it_was():
     net, other = network(), lines.LineNetwork(tiny_lines().digits, inner=12).eval()
     other.take(net.line_model("m"))
     assert other.folded
@@ -59,7 +56,7 @@ def test_a_file_goes_on_as_it_was() -> None:
     np.testing.assert_allclose(scores(other.train()), scores(net), atol=1e-4)
 
 
-def test_slopes_of_s_cells() -> None:
+def test_slopes_of_s_cells():
     rng = torch.Generator().manual_seed(0)
     e, v = (torch.rand(2, planes, 4, 5, dtype=torch.float64, generator=rng) for planes in (3, 1))
     v[0, 0, 0] = 0  # silence
@@ -81,7 +78,7 @@ def test_slopes_of_s_cells() -> None:
         torch.testing.assert_close(mine, plain, rtol=1e-6, atol=1e-9)
 
 
-def test_strips_are_those_of_the_reader() -> None:
+def test_strips_are_those_of_the_reader():
     grey = np.random.default_rng(0).normal(0, 25, (3, 48, 128)).cumsum(2) / 4 + 128
     x = torch.from_numpy(grey).clamp(0, 255).round().float()[:, None]
     for one, want in zip(photo.strips(x, np.full(3, 128))[:, 0], map(ink_of, x[:, 0].numpy()), strict=True):
@@ -90,10 +87,8 @@ def test_strips_are_those_of_the_reader() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(
-    hands_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def learned(folder: str, minutes: float | None = None) -> int:
+def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(hands_dir, tmp_path, monkeypatch):
+    def learned(folder, minutes=None):
         settings = lines.LineTraining(**TINY)
         torch.manual_seed(settings.seed)
         net = lines.LineNetwork(tiny_model(), inner=8)
@@ -112,9 +107,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(
         assert all(torch.equal(parts[part][name], tensor) for name, tensor in tensors.items())
 
 
-def test_own_lines_that_are_too_wide_are_told(
-    hands_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_lines_that_are_too_wide_are_told(hands_dir, tmp_path, monkeypatch):
     own = [(np.zeros((64, width), np.uint8), "1") for width in (999, 99)]
     monkeypatch.setattr(lines, "own_lines", lambda *_: own)
     network, settings, told = (
@@ -126,14 +119,12 @@ def test_own_lines_that_are_too_wide_are_told(
     assert told == ["1 of 2 own lines are wider than 544 columns: left out"]
 
 
-def train(data: Path, output: Path, *words: object) -> Result:
+def train(data, output, *words):
     return run("train", "--lines", "--data", data, "-o", output, *map(str, words))
 
 
 @pytest.mark.slow
-def test_the_command_keeps_a_run_goes_on_and_writes_a_model(
-    hands_dir: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_keeps_a_run_goes_on_and_writes_a_model(hands_dir, model, tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "LineTraining", partial(lines.LineTraining, **TINY))
     place, words = tmp_path / "m.safetensors", ["--start", model, "--steps", 3, "--seed", 5]
     first = train(hands_dir, place, *words, "--minutes", 0)
@@ -171,7 +162,7 @@ def test_the_command_keeps_a_run_goes_on_and_writes_a_model(
         ("--data elsewhere", 2, "--lines takes one --data"),
     ],
 )
-def test_the_command_refuses(tmp_path: Path, words: str, code: int, message: str) -> None:
+def test_the_command_refuses(tmp_path, words, code, message):
     assert_refused(train(tmp_path, tmp_path / "m.safetensors", *words.split()), message, code)
     assert list(tmp_path.iterdir()) == []
     alone = run("train", "--data", tmp_path, "-o", tmp_path / "m.safetensors", "--steps", "5")

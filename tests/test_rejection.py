@@ -9,19 +9,18 @@ from neocog.errors import UsageError
 from neocog.learning.calibrate import calibrated, risk_row, risk_table
 from neocog.learning.mix import Mix
 from neocog.network.decision import Answers, answers
-from neocog.network.lines import LineModel
 from neocog.reading.policy import Policy, parse_share, threshold_for
 from neocog.reading.reader import Reader
 from tests.support import digits_of, from_digits, tiny_model
 
 
-def told(p: list[float], label: list[int]) -> Answers:
+def told(p, label):
     """Answers of a given probability."""
     margin = np.full(len(p), 0.1, np.float32)
     return Answers(np.array(label), np.ones((len(p), 10), np.float32), margin, np.array(p, np.float32))
 
 
-def test_reasons() -> None:
+def test_reasons():
     score = np.zeros((5, 11), np.float32)
     score[0, 3] = 0.8
     score[1, [3, 5]] = 0.8, 0.79  # a digit beside it
@@ -36,7 +35,7 @@ def test_reasons() -> None:
         Policy(min_p=1.5)
 
 
-def test_a_row_counts_one_error_more_than_were_seen() -> None:
+def test_a_row_counts_one_error_more_than_were_seen():
     found = told([0.99, 0.9, 0.8, 0.6, 0.0], [1, 2, 3, 4, -1])
     row = risk_row(0.7, found, np.array([1, 2, 9, 4, 5]), told([0.75, 0.3], [1, 1]))
     assert (row.answered, row.errors, row.coverage) == (3, 1, 0.6)
@@ -44,7 +43,7 @@ def test_a_row_counts_one_error_more_than_were_seen() -> None:
     assert row.marks == 0.5
 
 
-def test_thresholds_fall_with_the_error_that_is_allowed() -> None:
+def test_thresholds_fall_with_the_error_that_is_allowed():
     rng = np.random.default_rng(0)
     p = rng.uniform(0.5, 1, 4000)
     label = np.where(rng.random(4000) < (1 - p) / 20, 1, 0)
@@ -60,12 +59,12 @@ def test_thresholds_fall_with_the_error_that_is_allowed() -> None:
     assert max(row.p for row in table if row.coverage >= 1) <= p.min()
 
 
-def with_table(*rows: dict[str, float]) -> LineModel:
+def with_table(*rows):
     card = {"reading": {"min_p": 0.3}, "rejection": {"table": [*rows]}}
     return replace(from_digits(tiny_model(), seed=0, inner=4), card=card)
 
 
-def test_errors_that_the_table_does_not_bear_cannot_be_asked_for() -> None:
+def test_errors_that_the_table_does_not_bear_cannot_be_asked_for():
     model = replace(tiny_model(), card={"rejection": {"table": [{"p": 0.9, "error": 0.00613}]}})
     assert threshold_for(model, 0.0062) == 0.9
     with pytest.raises(
@@ -78,7 +77,7 @@ def test_errors_that_the_table_does_not_bear_cannot_be_asked_for() -> None:
         threshold_for(model, 0.0)
 
 
-def test_the_reader_takes_its_thresholds_from_the_card() -> None:
+def test_the_reader_takes_its_thresholds_from_the_card():
     model = with_table({"p": 0.2, "error": 0.05}, {"p": 0.99, "error": 0.01})
     assert Reader(model).policy.min_p == 0.3
     assert Reader(model, min_p=0.1).policy.min_p == 0.1
@@ -94,7 +93,7 @@ def test_the_reader_takes_its_thresholds_from_the_card() -> None:
     assert Policy.of(digits, max_error=0.05).min_p == 0.3
 
 
-def test_a_calibrated_model_knows_its_risks() -> None:
+def test_a_calibrated_model_knows_its_risks():
     images = np.concatenate([digits_of("0123456789")] * 3)
     model = calibrated(tiny_model(), Mix.of(images, np.tile(np.arange(10), 3)))
     rejection = model.card["rejection"]
@@ -105,11 +104,11 @@ def test_a_calibrated_model_knows_its_risks() -> None:
 
 
 @pytest.mark.parametrize(("words", "share"), [("0.1%", 0.001), (" 2 %", 0.02), ("0.005", 0.005)])
-def test_shares(words: str, share: float) -> None:
+def test_shares(words, share):
     assert parse_share(words) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("words", ["", "much", "-1%", "200%", "1% or so"])
-def test_what_is_no_share(words: str) -> None:
+def test_what_is_no_share(words):
     with pytest.raises(UsageError, match="expected a share"):
         parse_share(words)

@@ -22,22 +22,48 @@ Parts = dict[str, dict[str, Tensor]]
 _FORMAT = "neocog run 4"
 
 
-def save_checkpoint(path: Path, parts: Parts, state: dict[str, Any]) -> None:
-    """Write tensors and what else a run consists of (JSON values)."""
+def save_run(
+    file: Path, networks: dict[str, Any], optimiser: Any, curves: list[Any], state: dict[str, Any],
+    **others: dict[str, Tensor],
+) -> None:  # fmt: skip
+    """Write a run: its networks, Adam's state, other tensors, JSON values; and ``curves.json`` beside it."""
     from safetensors.torch import save
 
+    parts = {name: network.state_dict() for name, network in networks.items()} | others
+    parts |= {f"adam {number}": slot for number, slot in optimiser.state_dict()["state"].items()}
     whole = {
         f"{part}/{name}": tensor.detach().cpu().contiguous()
         for part, tensors in parts.items()
         for name, tensor in tensors.items()
     }
-    metadata = {"format": _FORMAT, "state": to_json(state, sort_keys=True)}
-    with atomic_write(path) as stream:
+    metadata = {"format": _FORMAT, "state": to_json(state | {"curves": curves}, sort_keys=True)}
+    with atomic_write(file) as stream:
         stream.write(save(whole, metadata=metadata))
+    write_curves(file.parent, curves)
+
+
+def write_curves(folder: Path, curves: list[Any]) -> None:
+    with atomic_write(folder / "curves.json") as stream:
+        stream.write(to_json(curves, indent=1, sort_keys=True).encode())
+
+
+def resume_run(
+    file: Path, told: dict[str, Any], networks: dict[str, Any], optimiser: Any
+) -> tuple[Parts, dict[str, Any]]:
+    """Go on with a run of these settings; return its other tensors and its values. UsageError if it has other
+    settings, ModelError if the file is no run.
+    """
+    parts, state = load_checkpoint(file)
+    check_same(file, state.get("settings", {}), told)
+    for name, network in networks.items():
+        network.load_state_dict(parts.pop(name))
+    slots = {int(part.split()[1]): parts.pop(part) for part in [*parts] if part.startswith("adam ")}
+    optimiser.load_state_dict(optimiser.state_dict() | {"state": slots})
+    return parts, state
 
 
 def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
-    """Return what :func:`save_checkpoint` wrote, tensors on the CPU; ModelError if it is none."""
+    """Return what :func:`save_run` wrote, tensors on the CPU; ModelError if it is none."""
     from safetensors import SafetensorError, safe_open
 
     try:

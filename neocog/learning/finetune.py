@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from neocog.errors import NeocogError, UsageError
-from neocog.files import atomic_write
 from neocog.learning.augment import augment
 from neocog.learning.calibrate import best_temperature
-from neocog.learning.checkpoint import check_same, id_of, load_checkpoint, save_checkpoint
+from neocog.learning.checkpoint import id_of, resume_run, save_run
 from neocog.learning.drawing.marks import negatives, variants
 from neocog.learning.mix import Mix
 from neocog.learning.settings import Settings
@@ -31,7 +30,6 @@ from neocog.learning.trainable import Trainable
 from neocog.network.decision import labels_of
 from neocog.network.model import Model
 from neocog.network.spec import LABELS, REJECT
-from neocog.text import to_json
 
 Tensor = Any
 Digits = NDArray[np.uint8]
@@ -265,30 +263,19 @@ class Finetuner:
         return np.asarray(torch.cat(parts).numpy())
 
     def _save(self) -> None:
-        if self._folder is None:
-            return
-        adam = self._optimizer.state_dict()["state"]
-        parts = {f"adam {number}": slot for number, slot in adam.items()}
-        parts |= {"network": self.network.state_dict(), "mean": self.mean.state_dict()}
-        parts |= {"kept": self._kept}
-        state = {"position": asdict(self.position), "origin": self._origin, "curves": self.curves}
-        save_checkpoint(self._folder / "checkpoint.safetensors", parts, state)
-        with atomic_write(self._folder / "curves.json") as stream:
-            stream.write(to_json(self.curves, indent=1).encode())
+        if self._folder is not None:
+            state = {"position": asdict(self.position), "settings": self._origin}
+            networks = {"network": self.network, "mean": self.mean}
+            file = self._folder / "checkpoint.safetensors"
+            save_run(file, networks, self._optimizer, self.curves, state, kept=self._kept)
 
     def _resume(self) -> None:
         path = self._folder / "checkpoint.safetensors" if self._folder else None
-        if path is None or not path.exists():
-            return
-        parts, state = load_checkpoint(path)
-        check_same(path, state["origin"], self._origin)
-        self.position, self.curves = Position(**state["position"]), state["curves"]
-        self.network.load_state_dict(parts.pop("network"))
-        self.mean.load_state_dict(parts.pop("mean"))
-        self._kept = parts.pop("kept")
-        adam = self._optimizer.state_dict()
-        adam["state"] = {int(part.split()[1]): slot for part, slot in parts.items()}
-        self._optimizer.load_state_dict(adam)
+        if path is not None and path.exists():
+            networks = {"network": self.network, "mean": self.mean}
+            parts, state = resume_run(path, self._origin, networks, self._optimizer)
+            self.position, self.curves = Position(**state["position"]), state["curves"]
+            self._kept = parts["kept"]
 
 
 def _tf32(allowed: bool) -> None:

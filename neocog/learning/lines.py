@@ -21,8 +21,8 @@ from torch import nn
 from torch.nn import functional
 
 from neocog.errors import UsageError
-from neocog.files import atomic_write, check_output
-from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
+from neocog.files import check_output
+from neocog.learning.checkpoint import resume_run, save_run
 from neocog.learning.drawing import photo
 from neocog.learning.drawing.bank import (
     CHUNK,
@@ -44,7 +44,7 @@ from neocog.network.lines import ALPHABET, BESIDE, MARGIN, ROWS, Head, LineModel
 from neocog.network.model import Model, load_model
 from neocog.network.registry import find_model, kind_of
 from neocog.network.spec import REJECT
-from neocog.text import edit_distance, to_json
+from neocog.text import edit_distance
 
 Tensor = Any
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
@@ -232,27 +232,16 @@ class LineRun:
         self.told = asdict(settings) | {"start": network.start, "learned_from": learned_from}
         file = folder / "run.safetensors"
         if file.is_file():
-            parts, state = load_checkpoint(file)
-            check_same(file, state["settings"], self.told)
-            self.network.load_state_dict(parts["network"])
-            values: dict[int, dict[str, Tensor]] = {}
-            for key, value in parts.get("optimiser", {}).items():
-                number, _, name = key.partition(".")
-                values.setdefault(int(number), {})[name] = value
-            self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": values})
+            parts, state = resume_run(file, self.told, {"network": self.network}, self.optimiser)
             self.step, self.curves = state["step"], state["curves"]
             self.losses = [*parts["losses"]["all"].to(device)] if "losses" in parts else []
             network.folded = False
 
     def keep(self) -> None:
-        with atomic_write(self.folder / "curves.json") as stream:
-            stream.write(to_json(self.curves, indent=1, sort_keys=True).encode())
-        adam = self.optimiser.state_dict()["state"].items()
-        optimiser = {f"{key}.{name}": v for key, own in adam for name, v in own.items()}
         losses = {"all": torch.stack(self.losses)} if self.losses else {}
-        parts = {"network": self.network.state_dict(), "optimiser": optimiser, "losses": losses}
-        state = {"settings": self.told, "step": self.step, "curves": self.curves}
-        save_checkpoint(self.folder / "run.safetensors", parts, state)
+        state = {"settings": self.told, "step": self.step}
+        networks, file = {"network": self.network}, self.folder / "run.safetensors"
+        save_run(file, networks, self.optimiser, self.curves, state, losses=losses)
 
     def learn(self, *, minutes: float | None = None) -> bool:
         """Learn to the last step, or for so long; whether it was the last. The run is kept meanwhile."""

@@ -1,5 +1,6 @@
 """A page while it is drawn: its grey, how it is turned, what is taken, and the marks that stand on it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,7 +128,7 @@ class Canvas:
         self.lay(cover, left, top, hand.pen.contrast)
         self.turn = turn
 
-    def rule(self, paths: list[Path], level: float) -> None:
+    def rule(self, paths: Sequence[Path], level: float) -> None:
         """Print lines on the sheet."""
         for path, width in paths:
             at = (self.at(path) * 16).astype(np.int32)

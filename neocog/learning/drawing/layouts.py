@@ -16,15 +16,12 @@ from neocog.learning.drawing.pen import Rng, any_pen, log_uniform
 from neocog.learning.drawing.texts import any_text
 from neocog.vision.finder import SIGNS
 
-Layout = Callable[[Canvas, Hand, float], None]
-
 
 def _digits(rng: Rng, least: int, most: int) -> str:
     return "".join(map(str, rng.integers(0, 10, int(rng.integers(least, most)))))
 
 
-def _text(rng: Rng) -> str:
-    """Make up a text, more often than for lines one with signs that pass for digits."""
+def _text(rng: Rng) -> str:  # more often than for lines with signs that pass for digits
     kind = str(rng.choice(["", "sum", "marked", "grade"], p=[0.72, 0.15, 0.08, 0.05]))
     return any_text(rng, kind or None)
 
@@ -180,15 +177,13 @@ def forms(canvas: Canvas, hand: Hand, high: float) -> None:
         text = _digits(rng, 1, 14) if not whole else _text(rng)
         if whole:
             row = _row(hand, high, text)
-            span = (row.start - rng.uniform(0.05, 0.4) * high, row.right + rng.uniform(0.05, 2) * high)
-            spans = [span]
+            spans = [(row.start - rng.uniform(0.05, 0.4) * high, row.right + rng.uniform(0.05, 2) * high)]
         else:
             slots = [
                 "" if rng.random() < empty else "x" if letters and rng.random() < 0.5 else c for c in text
             ]
-            if not row.fill(
-                [rng.choice(list("AEFHKMNRWX")) if c == "x" else c for c in slots], pitch, across
-            ):
+            slots = [rng.choice(list("AEFHKMNRWX")) if c == "x" else c for c in slots]
+            if not row.fill(slots, pitch, across):
                 continue
             spans = row.spans
         left = row.start if row.left is None else row.left
@@ -212,9 +207,8 @@ def table(canvas: Canvas, hand: Hand, high: float) -> None:
     walls = walls[walls < canvas.wide + 8 * high]
     levels = np.arange(rng.uniform(-0.5, 1.2) * tall, canvas.high + tall, tall)
     levels = levels[: int(rng.integers(3, max(14, len(levels))))]
-    upright, level_too = (True, True) if rng.random() < 0.7 else (rng.random() < 0.5, True)
-    paths: list[Path] = [(np.array([[walls[0], y], [walls[-1], y]]), width) for y in levels if level_too]
-    if upright:
+    paths: list[Path] = [(np.array([[walls[0], y], [walls[-1], y]]), width) for y in levels]
+    if rng.random() < 0.7 or rng.random() < 0.5:
         paths += [(np.array([[x, levels[0]], [x, levels[-1]]]), width) for x in walls]
     canvas.rule(paths, level)
     kinds = rng.choice(["number", "number", "digit", "print", "word", "any"], len(walls))
@@ -372,15 +366,11 @@ def strikes(canvas: Canvas, hand: Hand) -> None:
     canvas.draw([line.astype(np.float32)], hand, hand.measure() * high)
 
 
-def nothing(canvas: Canvas, hand: Hand, high: float) -> None:
-    """Leave the page as it is."""
-
-
-LAYOUTS: dict[str, tuple[Layout, float]] = {
+LAYOUTS: dict[str, tuple[Callable[[Canvas, Hand, float], None], float]] = {
     "rows": (rows, 0.16), "amount": (amount, 0.09), "scattered": (scattered, 0.08), "single": (single, 0.1),
     "card": (card, 0.08), "forms": (forms, 0.12), "table": (table, 0.08), "document": (document, 0.08),
     "letters": (letters, 0.11), "music": (music, 0.02), "scribbles": (scribbles, 0.04),
-    "nothing": (nothing, 0.04),
+    "nothing": (lambda canvas, hand, high: None, 0.04),
 }  # fmt: skip
 """Each layout and the share of pages that have it."""
 SMALL = ("rows", "forms", "table", "document")

@@ -95,15 +95,23 @@ def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *,
     style = any_style(np.random.default_rng([seed, 0]))
     rng = np.random.default_rng([seed, 1 + variation])
     canvas = ground(hands, faces, style.on, rng, (side, side), turn=style.turn)
-    _write(canvas, hands, style)
+    if "blots" in style.on:
+        paper.blots(canvas, style.high)
+    hand = Hand(hands, rng, pen=style.pen)
+    LAYOUTS[style.layout][0](canvas, hand, style.high)
+    if style.second and style.layout in ("scattered", "rows"):
+        scattered(canvas, Hand(hands, rng), style.high)
+    if "strikes" in style.on:
+        strikes(canvas, hand)
+    if "clutter" in style.on:
+        clutter(canvas, hand, min(style.high, 90), style.amount)
     subject = _on_a_card(canvas) if style.layout == "card" else None
     sizes = [max(mark[3], mark[4]) for mark in canvas.marks if 0 <= mark[0] < 10]
     smallest = min(sizes, default=min(style.high, 60.0))
     picture = photographed(canvas.image, rng, smallest)
-    if subject is not None:
-        left, top, wide, high = _around(subject, rng, side)
-    else:
-        left, top, wide, high = _cut(canvas.marks, style.layout, rng, side)
+    left, top, wide, high = (
+        _around(subject, rng, side) if subject else _cut(canvas.marks, style.layout, rng, side)
+    )
     inner = picture[top : top + high, left : left + wide]
     marks = kept([(m[0], m[1] - left, m[2] - top, *m[3:]) for m in canvas.marks], inner)
     if (factor := min(2.0, side / max(high, wide))) > 1 and rng.random() < _ENLARGED:
@@ -124,7 +132,7 @@ def ground(
     *,
     turn: float = 0.0,
 ) -> Canvas:
-    """Paper (H, W), or another surface, with what of `_SHARES` is on, before anything is written."""
+    """Make a page of a size with what ``on`` names of `_SHARES`, before anything is written."""
     image = paper.surface(shape, rng) if "surface" in on else paper.blank_paper(shape, rng)
     if "bright" in on:
         image *= np.float32(rng.uniform(0.08, 0.45))
@@ -141,20 +149,6 @@ def ground(
     if "sheet" in on and "surface" not in on:
         canvas.block(paper.sheet_on(image, paper.surface(shape, rng), rng))
     return canvas
-
-
-def _write(canvas: Canvas, hands: Hands, style: Style) -> None:
-    rng = canvas.rng
-    if "blots" in style.on:
-        paper.blots(canvas, style.high)
-    hand = Hand(hands, rng, pen=style.pen)
-    LAYOUTS[style.layout][0](canvas, hand, style.high)
-    if style.second and style.layout in ("scattered", "rows"):
-        scattered(canvas, Hand(hands, rng), style.high)
-    if "strikes" in style.on:
-        strikes(canvas, hand)
-    if "clutter" in style.on:
-        clutter(canvas, hand, min(style.high, 90), style.amount)
 
 
 def _on_a_card(canvas: Canvas) -> Box:

@@ -43,8 +43,7 @@ def _path(image: Image, points: NDArray[Any], level: float, thick: int) -> None:
     cv2.polylines(image, [points.astype(np.int32)], False, level, max(1, thick), cv2.LINE_AA)
 
 
-def _lines(shape: Shape) -> tuple[Image, Image]:
-    """Columns (1, W) and rows (H, 1)."""
+def _lines(shape: Shape) -> tuple[Image, Image]:  # columns (1, W) and rows (H, 1)
     return np.arange(shape[1], dtype=np.float32)[None], np.arange(shape[0], dtype=np.float32)[:, None]
 
 
@@ -74,22 +73,19 @@ def rules(canvas: Canvas) -> None:
     if kind == "dotted":
         step = max(step, 8)
         spots = np.stack(np.meshgrid(np.arange(0, wide, step), np.arange(0, high, step)), -1).reshape(-1, 2)
-        for x, y in (
-            canvas.at(spots + spots[:, ::-1] * [tilt, -tilt] + rng.uniform(0, step)).astype(int).tolist()
-        ):
+        spots = canvas.at(spots + spots[:, ::-1] * [tilt, -tilt] + rng.uniform(0, step))
+        for x, y in spots.astype(int).tolist():
             cv2.circle(image, (x, y), pen // 2 + 1, level, -1)
         return
     before, start, far = image.copy(), rng.uniform(0, step), 0.1 * max(wide, high)
     thick = [pen + (kind == "millimetre" and k % 5 == 0) for k in range(int(2 * max(wide, high) / step) + 8)]
-    rows = zip(np.arange(start - far, high + far, step), thick, strict=False)
-    columns = zip(np.arange(start - far, wide + far, step), thick, strict=False)
-    paths = [(np.array([[0, y], [wide, y + tilt * wide]]), t) for y, t in rows]
-    if kind != "ruled":
-        paths += [(np.array([[x + tilt * high, 0], [x, high]]), t) for x, t in columns]
-    elif rng.random() < 0.35:
-        x = rng.uniform(0, wide)
-        paths.append((np.array([[x + tilt * high, 0], [x, high]]), pen))
-    canvas.rule([(path, width) for path, width in paths], level)
+    rows, columns = (np.arange(start - far, end + far, step) for end in (high, wide))
+    paths = [(np.array([[0, y], [wide, y + tilt * wide]]), t) for y, t in zip(rows, thick, strict=False)]
+    if kind == "ruled":
+        columns = np.array([rng.uniform(0, wide)]) if rng.random() < 0.35 else columns[:0]
+        thick = [pen]
+    paths += [(np.array([[x + tilt * high, 0], [x, high]]), t) for x, t in zip(columns, thick, strict=False)]
+    canvas.rule(paths, level)
     image[:] = before + np.float32(rng.uniform(0.3, 1)) * (image - before)
 
 
@@ -127,9 +123,8 @@ def folds(image: Image, rng: Rng) -> None:
     column, row = _lines(image.shape)
     for _ in range(int(rng.integers(1, 4))):
         angle = rng.choice([0, np.pi / 2, rng.uniform(0, np.pi)])
-        x, y, cos, sin = np.array(
-            [*(rng.uniform(0, 1, 2) * image.shape[::-1]), np.cos(angle), np.sin(angle)], np.float32
-        )
+        way = [np.cos(angle), np.sin(angle)]
+        x, y, cos, sin = np.array([*(rng.uniform(0, 1, 2) * image.shape[::-1]), *way], np.float32)
         away = cos * (column - x) + sin * (row - y)
         ridge = np.exp(-np.abs(away) / np.float32(rng.uniform(0.7, 4)))
         slope = np.clip(away / np.float32(rng.uniform(3, 60)), -1, 1)
@@ -187,28 +182,26 @@ def surface(shape: Shape, rng: Rng) -> Image:
 
 def things(image: Image, rng: Rng) -> None:
     """Windows, monitors, keys, cables, pens, faces of soft blobs."""
+
+    def rectangle(x: float, y: float, wide: float, high: float, level: float, pen: int) -> None:
+        ends = (int(x), int(y)), (int(x + wide), int(y + high))
+        cv2.rectangle(image, *ends, level, pen)
+
     for _ in range(int(rng.integers(1, 6))):
         x, y = rng.uniform(-0.05, 1, 2) * image.shape[::-1]
         wide, high = np.exp(rng.uniform(np.log(8), np.log(200), 2))
         level = rng.uniform(5, 250)
         kind, pen = rng.random(), int(rng.integers(1, 9))
         if kind < 0.3:  # a window or a monitor, with a frame
-            _rectangle(image, x, y, wide, high, level, -1)
-            _rectangle(image, x, y, wide, high, 255 - level, pen)
+            rectangle(x, y, wide, high, level, -1)
+            rectangle(x, y, wide, high, 255 - level, pen)
             if rng.random() < 0.5:
-                bar = np.array([(x + wide / 2, y), (x + wide / 2, y + high)])
-                _path(image, bar, 255 - level, pen)
+                _path(image, np.array([(x + wide / 2, y), (x + wide / 2, y + high)]), 255 - level, pen)
         elif kind < 0.45:  # keys
             step = max(8.0, wide / 4)
             for row, column in product(range(3), range(5)):
-                _rectangle(
-                    image,
-                    x + column * step,
-                    y + row * step,
-                    0.8 * step,
-                    0.8 * step,
-                    level,
-                    -1 if row else pen,
+                rectangle(
+                    x + column * step, y + row * step, 0.8 * step, 0.8 * step, level, -1 if row else pen
                 )
         elif kind < 0.7:  # a cable, a pen, a branch
             points = np.cumsum(rng.normal(0, min(image.shape) / 6, (5, 2)), axis=0) + np.array([x, y])
@@ -216,8 +209,7 @@ def things(image: Image, rng: Rng) -> None:
                 points = points[:1] + (points[1:2] - points[:1]) * [[0], [3]]
             _path(image, points, level, int(rng.integers(1, 22)))
         else:  # a face, a fist, a cup
-            axes = (int(wide / 2) + 2, int(high / 2) + 2)
-            middle = (int(x + wide / 2), int(y + high / 2))
+            axes, middle = (int(wide / 2) + 2, int(high / 2) + 2), (int(x + wide / 2), int(y + high / 2))
             cv2.ellipse(image, middle, axes, rng.uniform(0, 180), 0, 360, level, -1, cv2.LINE_AA)
             size = (max(1, axes[0] // 6), max(1, axes[1] // 12))
             for eye in (-1, 1):
@@ -225,10 +217,6 @@ def things(image: Image, rng: Rng) -> None:
                 cv2.ellipse(image, at, size, 0, 0, 360, level * 0.5, -1, cv2.LINE_AA)
     if rng.random() < 0.5:
         image[:] = cv2.GaussianBlur(image, (0, 0), float(np.exp(rng.uniform(-0.5, 2))))
-
-
-def _rectangle(image: Image, x: float, y: float, wide: float, high: float, level: float, pen: int) -> None:
-    cv2.rectangle(image, (int(x), int(y)), (int(x + wide), int(y + high)), level, pen)
 
 
 def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:

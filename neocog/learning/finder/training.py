@@ -20,13 +20,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neocog.files import atomic_write
-from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
+from neocog.learning.checkpoint import load_checkpoint, resume_run, save_run, write_curves
 from neocog.learning.drawing.hands import load_hands
 from neocog.learning.drawing.page import Page, compared, draw_pages, prepare
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, normalised
 from neocog.learning.finder.targets import Targets, loss, targets
-from neocog.text import to_json
 from neocog.vision.finder import FinderSettings, decode, merged
 
 Tensor = Any
@@ -88,7 +86,7 @@ class _Run:
         self, learned_from: dict[str, Any], folder: Path, settings: FinderTraining, device: str,
         tell: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self.settings, self.folder, self.place, self.tell = settings, folder, device, tell
+        self.settings, self.place, self.tell = settings, device, tell
         self.cuda = cuda = device.startswith("cuda")  # where convolutions are computed in bfloat16
         self.network, self.average = (
             FinderNetwork().to(device, memory_format=torch.channels_last) for _ in range(2)
@@ -110,32 +108,18 @@ class _Run:
             for part in self.network.modules():
                 if isinstance(part, ConvNorm):
                     part.dense = part.conv.groups > 1
-        file = folder / "run.safetensors"
-        start = file if file.is_file() else settings.start and Path(settings.start)
-        if start:
-            parts, state = load_checkpoint(start)
-            self.network.load_state_dict(parts.pop("network"))
-            self.average.load_state_dict(parts.pop("average"))
-        if start == file:
-            check_same(file, state["settings"], self.told)
-            adam = {int(part.split()[1]): slot for part, slot in parts.items()}
-            self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": adam})
+        networks, self.file = {"network": self.network, "average": self.average}, folder / "run.safetensors"
+        if self.file.is_file():
+            _, state = resume_run(self.file, self.told, networks, self.optimiser)
             self.number, self.steps, self.curves, self.hard = (state[name] for name in _KEPT)
+        elif settings.start:
+            parts, _ = load_checkpoint(Path(settings.start))
+            for name, network in networks.items():
+                network.load_state_dict(parts[name])
         self.pairs = [
             [v for v in network.state_dict().values() if v.is_floating_point()]
             for network in (self.average, self.network)
         ]
-
-    def _keep(self, *, curves_alone: bool = False) -> None:
-        with atomic_write(self.folder / "curves.json") as stream:
-            stream.write(to_json(self.curves, indent=1, sort_keys=True).encode())
-        if curves_alone:
-            return
-        parts = {"network": self.network.state_dict(), "average": self.average.state_dict()}
-        adam = self.optimiser.state_dict()["state"]
-        parts |= {f"adam {number}": slot for number, slot in adam.items()}
-        state = {"settings": self.told} | {name: getattr(self, name) for name in _KEPT}
-        save_checkpoint(self.folder / "run.safetensors", parts, state)
 
     def learn(self, pool: ProcessPoolExecutor, minutes: float | None) -> FinderNetwork:
         settings, end = self.settings, self.begin + 60 * (math.inf if minutes is None else minutes)
@@ -161,12 +145,14 @@ class _Run:
             if self.number % 8 == 0:
                 measured |= self._score(drawn(kept))
             self.curves.append(measured)
-            self._keep()
+            networks = {"network": self.network, "average": self.average}
+            state = {"settings": self.told} | {name: getattr(self, name) for name in _KEPT}
+            save_run(self.file, networks, self.optimiser, self.curves, state)
             self._say(measured)
         measured = {"chunk": float(self.number), "steps": float(self.steps)} | self._score(drawn(kept))
         if self.number == settings.chunks:
             self.curves.append(measured)
-            self._keep(curves_alone=True)
+            write_curves(self.file.parent, self.curves)
         self._say(measured)
         average: FinderNetwork = self.average.cpu().eval()
         return average
