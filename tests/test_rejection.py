@@ -16,8 +16,8 @@ from tests.support import digits_of, from_digits, tiny_model
 
 def told(p, label):
     """Answers of a given probability."""
-    margin = np.full(len(p), 0.1, np.float32)
-    return Answers(np.array(label), np.ones((len(p), 10), np.float32), margin, np.array(p, np.float32))
+    margin, score = np.full(len(p), 0.1, np.float32), np.ones((len(p), 10), np.float32)
+    return Answers(np.array(label), score, margin, np.array(p, np.float32))
 
 
 def test_reasons():
