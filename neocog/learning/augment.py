@@ -16,109 +16,128 @@ from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import DIGIT_SIZE, ENLARGED, MARGIN
 
 Tensor = Any
+_EACH = (slice(None), None, None, None)  # a number for each digit beside its pixels, (B, 1, 1, 1)
 
 
 class Dice:
-    """Random numbers for a batch, from one generator on one device."""
+    """Random numbers for a batch, (B, *shape), from one generator on one device."""
 
     def __init__(self, generator: Tensor, batch: int) -> None:
         self.generator, self.batch, self.device = generator, batch, generator.device
 
-    def uniform(self, *shape: int) -> Tensor:
-        """Return numbers 0 .. 1, (B, *shape)."""
+    def uniform(self, *shape: int) -> Tensor:  # 0 .. 1
         return torch.rand((self.batch, *shape), generator=self.generator, device=self.device)
 
-    def spread(self, *shape: int) -> Tensor:
-        """Return numbers -1 .. 1, (B, *shape)."""
+    def spread(self, *shape: int) -> Tensor:  # -1 .. 1
         return 2 * self.uniform(*shape) - 1
 
     def normal(self, *shape: int) -> Tensor:
-        """Return normal numbers, (B, *shape)."""
         return torch.randn((self.batch, *shape), generator=self.generator, device=self.device)
 
-    def happens(self, share: float) -> Tensor:
-        """Return True for about ``share`` of the batch, (B,)."""
+    def happens(self, share: float) -> Tensor:  # True for about so many of the batch
         return self.uniform() < share
 
 
 def augment(digits: Tensor, how: Augmentation, generator: Tensor) -> Tensor:
     """Change digits (B, 28, 28) uint8, ink 255, and lay them into U0, (B, 65, 65) float32, ink 1."""
-    dice = Dice(generator, len(digits))
-    ink = digits.float() / 255
+    dice, ink = Dice(generator, len(digits)), digits.float() / 255
     if how.neighbour:
         ink = _with_neighbours(ink, how, dice)
-    u0 = functional.grid_sample(ink[:, None], _places(how, dice), padding_mode="zeros", align_corners=False)
-    for name, change in _CHANGES.items():
-        if getattr(how, name):
-            u0 = change(u0, how, dice)
-    return u0[:, 0]
+    u = functional.grid_sample(ink[:, None], _places(how, dice), padding_mode="zeros", align_corners=False)
+    return _seen(_written(u, how, dice), how, dice)[:, 0]
+
+
+def _with_neighbours(ink: Tensor, how: Augmentation, dice: Dice) -> Tensor:
+    """A piece of another digit at the left or right border, not touching the middle."""
+    other = ink[dice.uniform().argsort()]
+    away = torch.where(dice.happens(0.5), 1, -1) * (17 + 3 * dice.uniform())
+    eye = torch.eye(2, 3, device=dice.device).repeat(dice.batch, 1, 1)
+    eye[:, 0, 2] = 2 * away / DIGIT_SIZE
+    eye[:, 1, 2] = 2 * 3 * dice.spread() / DIGIT_SIZE
+    grid = functional.affine_grid(eye, [dice.batch, 1, DIGIT_SIZE, DIGIT_SIZE], align_corners=False)
+    moved = functional.grid_sample(other[:, None], grid, align_corners=False)[:, 0]
+    return torch.where(dice.happens(how.neighbour)[:, None, None], torch.maximum(ink, moved), ink)
 
 
 def _places(how: Augmentation, dice: Dice) -> Tensor:
     """Where each pixel of U0 is taken from, (B, 65, 65, 2), in grid_sample's units."""
-    centre = MARGIN + (ENLARGED - 1) / 2
-    line = torch.arange(INPUT_SIZE, device=dice.device) - centre
+    line = torch.arange(INPUT_SIZE, device=dice.device) - (MARGIN + (ENLARGED - 1) / 2)
     y, x = torch.meshgrid(line, line, indexing="ij")
     places = torch.stack([x, y], dim=2).reshape(1, -1, 2)
     far = torch.where(dice.happens(how.far), how.far_shift, how.shift)
     places = places - (far[:, None] * dice.spread(2))[:, None]
-    places = (places @ _turns(how, dice)).view(dice.batch, INPUT_SIZE, INPUT_SIZE, 2)
+    # inverse of scale, shear and rotation
+    angle = torch.deg2rad(how.rotation * dice.spread())
+    cos, sin = angle.cos(), angle.sin()
+    both, apart = dice.spread(2).unbind(1)
+    wide, high = 1 + how.scale * (both + 0.5 * apart), 1 + how.scale * (both - 0.5 * apart)
+    slant = how.shear * dice.spread()
+    turn = torch.stack([cos, sin, -sin, cos], dim=1).view(-1, 2, 2)
+    shape = torch.stack([1 / wide, slant / high, torch.zeros_like(cos), 1 / high], dim=1).view(-1, 2, 2)
+    places = (places @ (shape @ turn).transpose(1, 2)).view(dice.batch, INPUT_SIZE, INPUT_SIZE, 2)
     if how.elastic:
         moved = _smooth(how.elastic * dice.normal(2, 7, 7), "bicubic", align_corners=True)
         places = places + moved.permute(0, 2, 3, 1)
     return places / (ENLARGED / 2)
 
 
-def _turns(how: Augmentation, dice: Dice) -> Tensor:
-    """Inverse of scale, shear and rotation, transposed: (B, 2, 2)."""
-    angle = torch.deg2rad(how.rotation * dice.spread())
-    cos, sin = angle.cos(), angle.sin()
-    both, apart = dice.spread(2).unbind(1)
-    wide = 1 + how.scale * (both + 0.5 * apart)
-    high = 1 + how.scale * (both - 0.5 * apart)
-    slant = how.shear * dice.spread()
-    zero = torch.zeros_like(cos)
-    turn = torch.stack([cos, sin, -sin, cos], dim=1).view(-1, 2, 2)
-    shape = torch.stack([1 / wide, slant / high, zero, 1 / high], dim=1).view(-1, 2, 2)
-    return (shape @ turn).transpose(1, 2)
-
-
-def _strokes(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
-    """Grey dilation (positive) or erosion of each digit, in part; twice where it is strong."""
-    amount = (how.stroke * dice.spread())[:, None, None, None]
-    for done in range(2 if how.stroke > 1 else 1):
-        wide, thin = functional.max_pool2d(u, 3, 1, 1), -functional.max_pool2d(-u, 3, 1, 1)
-        goal = torch.where(amount > 0, wide, thin)
-        u = u + (amount.abs() - done).clamp(0, 1) * (goal - u)
+def _written(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
+    """Strokes that grow or shrink; a bar through a digit, or a patch of it, that is paper."""
+    if how.stroke:  # grey dilation (positive) or erosion of each digit, in part; twice where it is strong
+        amount = (how.stroke * dice.spread())[_EACH]
+        for done in range(2 if how.stroke > 1 else 1):
+            wide, thin = functional.max_pool2d(u, 3, 1, 1), -functional.max_pool2d(-u, 3, 1, 1)
+            goal = torch.where(amount > 0, wide, thin)
+            u = u + (amount.abs() - done).clamp(0, 1) * (goal - u)
+    if how.occlusion:
+        chosen = dice.happens(how.occlusion)[:, None, None]
+        angle = torch.pi * dice.uniform()[:, None, None]
+        line = torch.arange(INPUT_SIZE, device=dice.device) - (INPUT_SIZE - 1) / 2
+        offset = 16 * dice.spread(2)
+        y, x = line[None, :, None] - offset[:, :1, None], line[None, None, :] - offset[:, 1:, None]
+        along, across = angle.cos() * x + angle.sin() * y, angle.cos() * y - angle.sin() * x
+        width = 1 + 1.5 * dice.uniform()[:, None, None]
+        length = torch.where(dice.happens(0.5)[:, None, None], 60.0, 4.0)
+        hidden = chosen & (across.abs() < width) & (along.abs() < length)
+        u = torch.where(hidden[:, None], 0.0, u)
     return u
 
 
-def _blurred(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
-    sigma = how.blur * dice.uniform() * dice.happens(0.5) + 1e-3
-    reach = max(2, round(2.5 * how.blur))
-    r = torch.arange(-reach, reach + 1, device=dice.device)
-    bell = torch.exp(-0.5 * (r / sigma[:, None]) ** 2)
-    bell = bell / bell.sum(dim=1, keepdim=True)
-    for axis in (2, 3):
-        room = (0, 0, reach, reach) if axis == 2 else (reach, reach)
-        seen = functional.pad(u, room).unfold(axis, 2 * reach + 1, 1)
-        u = torch.einsum("bchwk,bk->bchw", seen, bell)
+def _seen(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
+    """Blur, few pixels, a poor scan in black and white, pale and uneven ink, noise."""
+    if how.blur:
+        sigma = how.blur * dice.uniform() * dice.happens(0.5) + 1e-3
+        reach = max(2, round(2.5 * how.blur))
+        bell = torch.exp(-0.5 * (torch.arange(-reach, reach + 1, device=dice.device) / sigma[:, None]) ** 2)
+        bell = bell / bell.sum(dim=1, keepdim=True)
+        for axis, room in ((2, (0, 0, reach, reach)), (3, (reach, reach))):
+            seen = functional.pad(u, room).unfold(axis, 2 * reach + 1, 1)
+            u = torch.einsum("bchwk,bk->bchw", seen, bell)
+    if how.coarse:  # averaged over few pixels and enlarged again
+        chosen, scanners = dice.happens(how.coarse)[_EACH], _scanners(dice.device)
+        along = scanners[(dice.uniform() * len(scanners)).long()][:, None]
+        u = torch.where(chosen, along @ u @ along.transpose(2, 3), u)
+    if how.binary:  # at an uncertain threshold, coarse pixels and all
+        chosen = dice.happens(how.binary)[_EACH]
+        threshold = 0.35 + 0.3 * dice.uniform()[_EACH]
+        rough = u + 0.1 * dice.normal(1, INPUT_SIZE, INPUT_SIZE)
+        u = torch.where(chosen, ((rough - threshold) * 8 + 0.5).clamp(0, 1) * (u > 0.02), u)
+    if how.contrast:  # less ink, unevenly; and some digits with harder or softer edges
+        ink = 1 - how.contrast * dice.uniform()[_EACH]
+        uneven = _smooth(dice.normal(1, 4, 4), "bicubic", align_corners=True)
+        gamma = torch.exp(how.contrast * dice.spread())[_EACH]
+        u = (u.clamp(0, 1).pow(gamma) * ink * (1 + 0.3 * how.contrast * uneven)).clamp(0, 1)
+    if how.noise:  # of the size of a digit's pixels, twice those of U0
+        strength = how.noise * dice.uniform() * dice.happens(1 / 3)
+        coarse = dice.normal(1, DIGIT_SIZE + 5, DIGIT_SIZE + 5)
+        u = (u + strength[_EACH] * _smooth(coarse, "bilinear", align_corners=False)).clamp(0, 1)
     return u
-
-
-def _coarse(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
-    """Averaged over few pixels and enlarged again."""
-    chosen = dice.happens(how.coarse)[:, None, None, None]
-    scanners = _scanners(dice.device)
-    along = scanners[(dice.uniform() * len(scanners)).long()][:, None]
-    return torch.where(chosen, along @ u @ along.transpose(2, 3), u)
 
 
 @cache
 def _scanners(device: Tensor) -> Tensor:
     """Products with lines of U0 that see it by 9 to 22 pixels a digit, (14, 65, 65)."""
-    eye = torch.eye(INPUT_SIZE)[:, None]  # each line a column of the product
-    seen = []
+    eye, seen = torch.eye(INPUT_SIZE)[:, None], []  # each line a column of the product
     for pixels in range(9, 23):
         coarse = functional.interpolate(eye, round(pixels * INPUT_SIZE / ENLARGED), mode="area")
         fine = functional.interpolate(coarse, INPUT_SIZE, mode="linear", align_corners=False)
@@ -138,65 +157,3 @@ def _interpolation(count: int, mode: str, align_corners: bool, device: Tensor) -
     square = torch.eye(count)[:, None, None].expand(-1, 1, count, count)
     lines = functional.interpolate(square, (count, INPUT_SIZE), mode=mode, align_corners=align_corners)
     return lines[:, 0, 0].T.contiguous().to(device)
-
-
-def _pale(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
-    """Less ink, unevenly; and some digits with harder or softer edges."""
-    ink = 1 - how.contrast * dice.uniform()[:, None, None, None]
-    uneven = _smooth(dice.normal(1, 4, 4), "bicubic", align_corners=True)
-    gamma = torch.exp(how.contrast * dice.spread())[:, None, None, None]
-    u = u.clamp(0, 1).pow(gamma)
-    return (u * ink * (1 + 0.3 * how.contrast * uneven)).clamp(0, 1)
-
-
-def _noisy(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
-    """Noise of the size of a digit's pixels, twice those of U0."""
-    strength = how.noise * dice.uniform() * dice.happens(1 / 3)
-    coarse = dice.normal(1, DIGIT_SIZE + 5, DIGIT_SIZE + 5)
-    noise = _smooth(coarse, "bilinear", align_corners=False)
-    return (u + strength[:, None, None, None] * noise).clamp(0, 1)
-
-
-def _black_and_white(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
-    """Cut at an uncertain threshold, coarse pixels and all, as a poor scan does."""
-    chosen = dice.happens(how.binary)[:, None, None, None]
-    threshold = 0.35 + 0.3 * dice.uniform()[:, None, None, None]
-    rough = u + 0.1 * dice.normal(1, INPUT_SIZE, INPUT_SIZE)
-    hard = ((rough - threshold) * 8 + 0.5).clamp(0, 1) * (u > 0.02)
-    return torch.where(chosen, hard, u)
-
-
-def _occluded(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
-    """A bar through the digit, or a patch of it, is paper."""
-    chosen = dice.happens(how.occlusion)[:, None, None]
-    angle = torch.pi * dice.uniform()[:, None, None]
-    line = torch.arange(INPUT_SIZE, device=dice.device) - (INPUT_SIZE - 1) / 2
-    offset = 16 * dice.spread(2)
-    y = line[None, :, None] - offset[:, :1, None]
-    x = line[None, None, :] - offset[:, 1:, None]
-    along = angle.cos() * x + angle.sin() * y
-    across = angle.cos() * y - angle.sin() * x
-    width = 1 + 1.5 * dice.uniform()[:, None, None]
-    length = torch.where(dice.happens(0.5)[:, None, None], 60.0, 4.0)
-    hidden = chosen & (across.abs() < width) & (along.abs() < length)
-    return torch.where(hidden[:, None], 0.0, u)
-
-
-def _with_neighbours(ink: Tensor, how: Augmentation, dice: Dice) -> Tensor:
-    """A piece of another digit at the left or right border, not touching the middle."""
-    other = ink[dice.uniform().argsort()]
-    away = torch.where(dice.happens(0.5), 1, -1) * (17 + 3 * dice.uniform())
-    eye = torch.eye(2, 3, device=dice.device).repeat(dice.batch, 1, 1)
-    eye[:, 0, 2] = 2 * away / DIGIT_SIZE
-    eye[:, 1, 2] = 2 * 3 * dice.spread() / DIGIT_SIZE
-    grid = functional.affine_grid(eye, [dice.batch, 1, DIGIT_SIZE, DIGIT_SIZE], align_corners=False)
-    moved = functional.grid_sample(other[:, None], grid, align_corners=False)[:, 0]
-    chosen = dice.happens(how.neighbour)[:, None, None]
-    return torch.where(chosen, torch.maximum(ink, moved), ink)
-
-
-#: What is done to U0 (B, 1, 65, 65) in turn, by the strength that asks for it.
-_CHANGES = {
-    "stroke": _strokes, "occlusion": _occluded, "blur": _blurred, "coarse": _coarse,
-    "binary": _black_and_white, "contrast": _pale, "noise": _noisy,
-}  # fmt: skip

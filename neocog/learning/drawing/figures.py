@@ -41,12 +41,6 @@ def curve(points: Line, count: int = 40) -> Line:
     return result
 
 
-def ring(centre: tuple[float, float], radius: float, count: int = 24, high: float = 1.0) -> Line:
-    """Return a closed line around a centre."""
-    angle = np.linspace(0, 2 * np.pi, count)
-    return np.array(centre) + radius * np.stack([np.cos(angle), high * np.sin(angle)], axis=1)
-
-
 def form(rng: Random) -> list[Line]:
     """One of the things that people draw beside numbers, at any angle now and then."""
     round_ = rng.random() < 0.35
@@ -108,8 +102,8 @@ def figure(rng: Random) -> list[Line]:
         elif kind < 0.55:
             lines.append(curve(rng.random((3, 2)), 16))
         elif kind < 0.8:
-            x, y = middle.tolist()
-            lines.append(ring((x, y), rng.uniform(0.08, 0.3), high=rng.uniform(0.6, 1.5)))
+            radius, high, angle = rng.uniform(0.08, 0.3), rng.uniform(0.6, 1.5), np.linspace(0, 2 * np.pi, 24)
+            lines.append(middle + radius * np.stack([np.cos(angle), high * np.sin(angle)], axis=1))
         else:
             lines.append(middle + rng.uniform(-0.4, 0.4, (3, 2)))
     return lines

@@ -133,8 +133,8 @@ _EM = 44
 
 def strokes_of(form: str) -> list[Line]:
     """Return the strokes that a row of tokens stands for, in columns and rows."""
-    return [np.array([(int(at[0]), int(at[1:])) for at in stroke.split("-")], np.float32)
-            for stroke in form.split()]  # fmt: skip
+    points = ([(int(at[0]), int(at[1:])) for at in stroke.split("-")] for stroke in form.split())
+    return [np.array(stroke, np.float32) for stroke in points]
 
 
 @cache
@@ -179,13 +179,11 @@ def shaken(line: Line, much: float, rng: Rng) -> Line:
 
 def any_word(rng: Rng, characters: str | None = None) -> str:
     """Make up a word of 2 to 9 letters, in small letters, capitals or both."""
-    count = int(rng.integers(2, 10))
-    kind = rng.random()
+    count, kind = int(rng.integers(2, 10)), rng.random()
     if characters is not None and kind < 0.3:
         return "".join(rng.choice(list(characters), count))
     first = int(rng.integers(2))
-    letters = [str(rng.choice(list((_VOWELS, _CONSONANTS)[(k + first) % 2]))) for k in range(count)]
-    word = "".join(letters)
+    word = "".join(str(rng.choice(list((_VOWELS, _CONSONANTS)[(k + first) % 2]))) for k in range(count))
     return word.upper() if kind > 0.8 else word.capitalize() if kind > 0.5 else word
 
 
@@ -254,14 +252,11 @@ class Face:
         """Return a character as a pen would write it, 1 from ascender to baseline, which is at 0."""
         if character not in self._strokes:
             picture, top = self.picture(character)
-            side = max(picture.shape) + 4
+            side, down = max(picture.shape) + 4, np.array([0, top - self.font.getmetrics()[0]])
             field = np.zeros((side, side), np.uint8)
             field[2 : 2 + len(picture), 2 : 2 + picture.shape[1]] = picture
-            zoom, high = side / 84, 0.72 * _EM
-            found = [
-                line * zoom - 2 + np.array([0, top - self.font.getmetrics()[0]]) for line in trace(field)
-            ]
-            self._strokes[character] = [(line / high).astype(np.float32) for line in found]
+            found = [(line * (side / 84) - 2 + down) / (0.72 * _EM) for line in trace(field)]
+            self._strokes[character] = [line.astype(np.float32) for line in found]
         return self._strokes[character]
 
     def any_word(self, rng: Rng, script: str) -> str:

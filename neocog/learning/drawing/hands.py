@@ -101,25 +101,22 @@ def load_hands(folder: Path, *, held: bool = False) -> Hands:
     """Load the hands of a folder of sets; InputError if there are none."""
     sets = {}
     for name, share in _SHARES.items():
-        place = folder / "mnist" if name == "mnist" else folder / "hands/free" / name
-        names = (
-            folder / "lines/free/qmnist-writers.txt.gz" if name == "mnist" else place / "train-writers.txt.gz"
-        )
-        if not place.is_dir() or (held and name not in HELD_WRITERS):
-            continue
-        digits = read_idx(place / "train-images-idx3-ubyte.gz")
-        by = _by_writer(name, digits.labels, names, held)
-        writers = [own for own in by.values() if len(own) >= 6]
-        sets[name] = Pictures(digits.images, writers, _together(by), share)
+        place, names = folder / "hands/free" / name, folder / "hands/free" / name / "train-writers.txt.gz"
+        if name == "mnist":
+            place, names = folder / "mnist", folder / "lines/free/qmnist-writers.txt.gz"
+        if place.is_dir() and (not held or name in HELD_WRITERS):
+            digits = read_idx(place / "train-images-idx3-ubyte.gz")
+            by, every = _by_writer(name, digits.labels, names, held)
+            writers = [own for own in by if len(own) >= 6]
+            sets[name] = Pictures(digits.images, writers, every, share)
     place = folder / "hands/free/pendigits"
     if not sets or not place.is_dir():
         raise InputError(f"{folder}: no hands; expected mnist and hands/free/pendigits (data/README.md)")
     labels = read_idx(place / "train-images-idx3-ubyte.gz").labels
-    by = _by_writer("pendigits", labels, place / "train-writers.txt.gz", held)
-    pens = [own for own in by.values() if len(own) == 10]
-    every = [[(d, k) for k in range(styles_of(d, rare=True))] for d in range(10)]
-    styles = [[style[1] for style in own if (style in HELD_STYLES) == held] for own in every]
-    return Hands(sets, read_strokes(place / "strokes.npz"), pens, _together(by), styles)
+    by, every = _by_writer("pendigits", labels, place / "train-writers.txt.gz", held)
+    pens, known = [own for own in by if len(own) == 10], [range(styles_of(d, rare=True)) for d in range(10)]
+    styles = [[k for k in own if ((d, k) in HELD_STYLES) == held] for d, own in enumerate(known)]
+    return Hands(sets, read_strokes(place / "strokes.npz"), pens, every, styles)
 
 
 def hands_of(*sets: Digits) -> Hands:
@@ -135,8 +132,8 @@ def hands_of(*sets: Digits) -> Hands:
     return Hands(own, Strokes(np.zeros((0, 2), np.int16), none, none), [], {}, [[] for _ in range(10)])
 
 
-def _by_writer(name: str, labels: NDArray[np.int64], file: Path, held: bool) -> dict[str, ByDigit]:
-    """Places in a set of each writer's digits."""
+def _by_writer(name: str, labels: NDArray[np.int64], file: Path, held: bool) -> tuple[list[ByDigit], ByDigit]:
+    """Places in a set of each writer's digits, and of all of them."""
     try:
         writers = gzip.decompress(file.read_bytes()).decode().split()
     except (OSError, EOFError, ValueError) as error:
@@ -145,11 +142,7 @@ def _by_writer(name: str, labels: NDArray[np.int64], file: Path, held: bool) -> 
     for k, (label, writer) in enumerate(zip(labels.tolist(), writers, strict=False)):
         if (writer in HELD_WRITERS.get(name, ())) == held:
             by.setdefault(writer, {}).setdefault(label, []).append(k)
-    return by
-
-
-def _together(by: dict[str, ByDigit]) -> ByDigit:
-    return {d: [k for own in by.values() for k in own.get(d, ())] for d in range(10)}
+    return [*by.values()], {d: [k for own in by.values() for k in own.get(d, ())] for d in range(10)}
 
 
 Real = tuple[NDArray[np.uint8], str]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError
+from neocog.text import reason_of
 
 FILE = "strokes.npz"
 _LONG = 1000.0  # long side of a digit in the file
@@ -42,14 +43,10 @@ class Strokes:
     def __len__(self) -> int:
         return len(self.sample_start) - 1
 
-    def paths(self, which: int) -> list[NDArray[np.int16]]:
-        """Return the strokes of a digit as they are in the file, each (n, 2)."""
-        ends = self.stroke_start[self.sample_start[which] : self.sample_start[which + 1] + 1]
-        return [self.points[a:b] for a, b in pairwise(ends) if b > a]
-
     def lines(self, which: int) -> list[Line]:
         """Return the strokes of a digit, each (n, 2), its long side 1 and its middle at 0."""
-        return fitted([path / _LONG for path in self.paths(which)])
+        ends = self.stroke_start[self.sample_start[which] : self.sample_start[which + 1] + 1]
+        return fitted([self.points[a:b] / _LONG for a, b in pairwise(ends) if b > a])
 
 
 def read_strokes(path: Path) -> Strokes:
@@ -58,10 +55,8 @@ def read_strokes(path: Path) -> Strokes:
         with np.load(path) as found:
             points, strokes, samples = (found[field.name] for field in fields(Strokes))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"{path}: not a file of pen strokes ({reason}), expected points, stroke_start and sample_start"
-        ) from None
+        wanted = "expected points, stroke_start and sample_start"
+        raise InputError(f"{path}: not a file of pen strokes ({reason_of(error)}), {wanted}") from None
     fits = points.ndim == 2 and points.shape[1:] == (2,)
     for starts, count in ((samples, len(strokes) - 1), (strokes, len(points))):
         fits &= starts[:1].tolist() == [0] and starts[-1] == count and (np.diff(starts) >= 0).all()
@@ -76,8 +71,7 @@ def fitted(lines: Sequence[NDArray[Any]]) -> list[Line]:
         return [np.zeros((1, 2))]
     every = np.concatenate(lines)
     low, high = every.min(axis=0), every.max(axis=0)
-    side = max(float((high - low).max()), 1e-6)
-    return [(line - (low + high) / 2) / side for line in lines]
+    return [(line - (low + high) / 2) / max(float((high - low).max()), 1e-6) for line in lines]
 
 
 def rounded(line: NDArray[Any], times: int = 1) -> NDArray[np.float32]:
@@ -135,8 +129,19 @@ def trace(scan: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
         ordered = sorted(todo)  # from an end of a line, or any point of a ring
         start = next((at for at in ordered if len(_beside(at, todo)) == 1), ordered[0])
         paths.append(_walk(start, todo, done))
-    long = [path for path in paths if len(path) >= _SPUR] or paths[:1]
-    return [_smooth(np.array(path, np.float32)[:, ::-1]) for path in long if len(path) > 1]
+    lines = list[NDArray[np.float32]]()
+    for found in [path for path in paths if len(path) >= _SPUR] or paths[:1]:
+        whole = np.array(found, np.float32)[:, ::-1]
+        if len(whole) > 4:  # without its stairs; the ends stay
+            wide = np.pad(whole, ((2, 2), (0, 0)), mode="edge")
+            several = np.stack([wide[k : k + len(whole)] for k in range(5)])
+            mean = np.asarray(several.mean(axis=0), np.float32)
+            mean[0], mean[-1] = whole[0], whole[-1]
+            whole = mean
+        if len(whole) > 1:
+            keep = np.unique(np.r_[np.arange(0, len(whole), _STEP), len(whole) - 1])
+            lines.append(np.asarray(whole[keep], np.float32))
+    return lines
 
 
 def _beside(at: tuple[int, int], where: set[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -164,15 +169,3 @@ def _walk(
         path.append(path[0])  # a ring
     done.update(path)
     return path
-
-
-def _smooth(path: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Every third point of a line without its stairs; the ends stay."""
-    if len(path) > 4:
-        wide = np.pad(path, ((2, 2), (0, 0)), mode="edge")
-        several = np.stack([wide[k : k + len(path)] for k in range(5)])
-        mean = np.asarray(several.mean(axis=0), np.float32)
-        mean[0], mean[-1] = path[0], path[-1]
-        path = mean
-    keep = np.unique(np.r_[np.arange(0, len(path), _STEP), len(path) - 1])
-    return np.asarray(path[keep], np.float32)

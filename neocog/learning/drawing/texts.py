@@ -133,14 +133,8 @@ def _marked(rng: Rng) -> str:
 
 
 KINDS = {
-    "number": (_number, 0.5),
-    "amount": (_amount, 0.21),
-    "date": (_date, 0.1),
-    "time": (_time, 0.05),
-    "phone": (_phone, 0.05),
-    "grade": (_grade, 0.025),
-    "groups": (_groups, 0.015),
-    "sum": (_sum, 0.02),
+    "number": (_number, 0.5), "amount": (_amount, 0.21), "date": (_date, 0.1), "time": (_time, 0.05),
+    "phone": (_phone, 0.05), "grade": (_grade, 0.025), "groups": (_groups, 0.015), "sum": (_sum, 0.02),
     "marked": (_marked, 0.03),
-}
+}  # fmt: skip
 """Kinds of texts: how each is made up, and its share of the lines."""
