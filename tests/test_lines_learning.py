@@ -34,19 +34,15 @@ def network():
 
 
 @torch.no_grad()
-def scores(net):
-    return net(torch.from_numpy(STRIP)[None, None])[0].numpy()
+def scores(net, strip=STRIP):
+    return net(torch.from_numpy(strip)[None, None])[0].numpy()
 
 
-def test_the_network_is_the_equations():
-    net = network()
+def test_the_network_is_the_equations_and_a_file_goes_on_as_it_was():
+    net, other = network(), lines.LineNetwork(tiny_lines().digits, inner=12).eval()
     want = respond_line(STRIP, net.line_model("m"))["Z"]
     np.testing.assert_allclose(scores(net), want, atol=1e-4 * np.abs(want).max())
-    assert net(torch.from_numpy(STRIP)[None, None, :, :157]).shape[2] == 52  # any width
-
-
-def test_a_file_goes_on_as_it_was():
-    net, other = network(), lines.LineNetwork(tiny_lines().digits, inner=12).eval()
+    assert scores(net, STRIP[:, :157]).shape[1] == 52  # any width
     other.take(net.line_model("m"))
     assert other.folded
     other.normalise(torch.from_numpy(STRIP)[None, None])
@@ -110,12 +106,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(hands_dir, tmp_path, m
 def test_own_lines_that_are_too_wide_are_told(hands_dir, tmp_path, monkeypatch):
     own = [(np.zeros((64, width), np.uint8), "1") for width in (999, 99)]
     monkeypatch.setattr(lines, "own_lines", lambda *_: own)
-    network, settings, told = (
-        lines.LineNetwork(tiny_model(), inner=8),
-        lines.LineTraining(**TINY),
-        list[str](),
-    )
-    lines.LineRun(network, hands_dir, tmp_path, settings, workers=1, tell=told.append)
+    network, told = lines.LineNetwork(tiny_model(), inner=8), []
+    lines.LineRun(network, hands_dir, tmp_path, lines.LineTraining(**TINY), workers=1, tell=told.append)
     assert told == ["1 of 2 own lines are wider than 544 columns: left out"]
 
 
@@ -150,18 +142,15 @@ def test_the_command_keeps_a_run_goes_on_and_writes_a_model(hands_dir, model, tm
     assert load_lines(tmp_path / "on.safetensors").card["start"] == made.id
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        ("", 1, "no hands; expected mnist and hands/free/pendigits"),
-        ("--start finder", 4, "finder"),
-        ("--start nowhere.safetensors", 4, "no such file"),
-        ("--start fukushima", 2, "start from a model of preset neocog"),
-        ("--epochs 3 --chunks 5", 2, "--lines does not use --epochs, --chunks; leave it out"),
-        ("--finder wide --steps 5", 2, "--finder does not use --lines, --steps; leave it out"),
-        ("--data elsewhere", 2, "--lines takes one --data"),
-    ],
-)
+@pytest.mark.parametrize(("words", "code", "message"), [
+    ("", 1, "no hands; expected mnist and hands/free/pendigits"),
+    ("--start finder", 4, "finder"),
+    ("--start nowhere.safetensors", 4, "no such file"),
+    ("--start fukushima", 2, "start from a model of preset neocog"),
+    ("--epochs 3 --chunks 5", 2, "--lines does not use --epochs, --chunks; leave it out"),
+    ("--finder wide --steps 5", 2, "--finder does not use --lines, --steps; leave it out"),
+    ("--data elsewhere", 2, "--lines takes one --data"),
+])  # fmt: skip
 def test_the_command_refuses(tmp_path, words, code, message):
     assert_refused(train(tmp_path, tmp_path / "m.safetensors", *words.split()), message, code)
     assert list(tmp_path.iterdir()) == []
