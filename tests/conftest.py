@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from experiments.emulator import Emulator
     from neocog import Reader
+    from tests.emulator import Emulator
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,7 +76,7 @@ def emulator() -> "Emulator":
     """A machine that runs kernels on the CPU."""
     if shutil.which("g++") is None:
         pytest.skip("needs g++: the emulator builds kernels with it")
-    from experiments.emulator import Emulator
+    from tests.emulator import Emulator
 
     return Emulator()
 

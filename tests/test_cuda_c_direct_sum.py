@@ -7,13 +7,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
 from neocog.cuda.c_direct_sum import DirectSumC, SeparableC, Tiling
 from neocog.cuda.kernel import layouts
 from neocog.errors import UsageError
 from neocog.network.spec import blur_kernel, preset
 from tests.cuda_maps import error_of
 from tests.cuda_support import thinned
+from tests.emulator import Emulator
 from tests.support import tiny_model
 
 VERSIONS = {"separable": SeparableC, "box": DirectSumC}

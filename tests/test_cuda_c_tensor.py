@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
 from neocog.cuda.c_direct_sum import combined
 from neocog.cuda.c_tensor import Shape, TensorC, Tiling, choose, fits, pack
 from neocog.cuda.kernel import PRECISIONS, layouts, shared_limit
@@ -13,6 +12,7 @@ from neocog.cuda.tilings import _table
 from neocog.errors import UsageError
 from tests.cuda_maps import error_of
 from tests.cuda_support import first, thinned
+from tests.emulator import Emulator
 from tests.test_cuda_c_direct_sum import crooked, model_of
 
 #: Largest error of a layer, as a share of its strongest response.

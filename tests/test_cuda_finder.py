@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
-from experiments.emulator import Emulator
 from neocog.cuda import finder
 from neocog.cuda.finder import CudaFinder, Frame, finding, level_shapes
 from neocog.cuda.finder_network import FinderNetwork
@@ -30,6 +29,7 @@ from neocog.vision.finder_model import load_finder
 from neocog.vision.scales import search
 from tests import cuda_fake
 from tests.cuda_support import MODELS
+from tests.emulator import Emulator
 from tests.test_cubins import fault
 
 SHIPPED = MODELS / "finder.safetensors"

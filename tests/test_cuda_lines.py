@@ -11,7 +11,6 @@ import cv2
 import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
 from neocog.cuda import launcher, lines
 from neocog.cuda.lines import CudaLineEngine, LinePass, tiles_of
 from neocog.errors import DeviceError, InputError, UsageError
@@ -23,6 +22,7 @@ from neocog.reading.device import open_engine
 from tests import cuda_fake
 from tests.cuda_maps import PASS_BOUND, assert_adds_up
 from tests.cuda_support import SHIPPED
+from tests.emulator import Emulator
 from tests.support import few, from_digits, glyph, tiny_model
 from tests.test_cubins import fault
 

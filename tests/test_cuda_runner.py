@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
 from neocog.cuda.engine import LANES, bucket_of
 from neocog.cuda.lanes import PassLane
 from neocog.cuda.plan import ANSWER_COLUMNS, PLANS, STAGES
@@ -15,6 +14,7 @@ from neocog.reading.device import open_engine
 from tests import cuda_fake
 from tests.cuda_maps import PASS_BOUND, assert_adds_up, assert_maps_agree, some_digits
 from tests.cuda_support import use
+from tests.emulator import Emulator
 from tests.support import tiny_model
 
 

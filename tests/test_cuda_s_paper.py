@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
 from experiments.slayer import gpu as slayer_gpu
 from experiments.slayer.inputs import SIZES, STAGES, Fed, networks
 from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area
@@ -11,6 +10,7 @@ from neocog.errors import UsageError
 from neocog.network.u0 import made_digits
 from tests.cuda_maps import error_of, excitable_model
 from tests.cuda_support import ARCHITECTURES, machine, thinned
+from tests.emulator import Emulator
 from tests.test_cubins import fault
 
 

@@ -6,7 +6,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
 from experiments.gpu.interpret import poisoned, read
 from experiments.network.ours import stored
 from neocog.cuda.kernel import layouts
@@ -20,6 +19,7 @@ from neocog.network import reference
 from neocog.network.model import load_model
 from tests.cuda_maps import excitable_model, some_digits, sparse
 from tests.cuda_support import first, thinned
+from tests.emulator import Emulator
 
 BOUND = {"fp32": 1e-5, "fp16": 1e-3}
 S2 = Shape(6, 43, 16, 38, 32, 0)

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
 from experiments.gpu.interpret import read
 from experiments.network.ours import stored
 from neocog.cuda.kernel import layouts, up
@@ -25,6 +24,7 @@ from neocog.cuda.winograd import (
 from neocog.network import reference
 from tests.cuda_maps import excitable_model, responses, sparse
 from tests.cuda_support import emulated, first
+from tests.emulator import Emulator
 from tests.support import few
 from tests.test_cubins import fault
 

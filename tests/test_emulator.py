@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.errors import DeviceError, InputError
+from tests.emulator import Emulator
 
 Run = Callable[..., None]
 
@@ -290,7 +290,7 @@ def test_a_kernel_that_does_not_build_is_one_line(run):
 
 
 def test_no_compiler_is_said(monkeypatch):
-    import experiments.emulator as module
+    import tests.emulator as module
 
     module._compiler.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")

@@ -104,7 +104,6 @@ def test_every_system_computes_the_same(precision):
     (row,) = result["rows"]
     ran = {name for name, entry in row["systems"].items() if "us" in entry}
     assert ran == set(SYSTEMS) - {"winograd", "compiled"}
-    assert "GPU alone" in row["systems"]["winograd"]["why"]
     assert row["ratio"]["naive"] == 1
     assert row["systems"]["naive"]["warm_us"] == pytest.approx(125)  # two replays in 0.25 ms
     assert json.loads(json.dumps(result)) == result

@@ -8,11 +8,11 @@ import pytest
 
 from experiments.convpool.fused import DTYPES, ConvAvgPool, Shape, Tiling, candidates, conv_avgpool, kernel
 from experiments.convpool.systems import Case
-from experiments.emulator import Emulator
 from neocog.cuda.compiler import build
 from neocog.errors import InputError, UsageError
 from tests.cuda_maps import uncleared
 from tests.cuda_support import SHARED, thinned
+from tests.emulator import Emulator
 from tests.test_cubins import fault
 
 TOLERANCES = {"fp16": 1e-3, "fp32": 3e-6}

@@ -1,34 +1,27 @@
-"""The S-layers' experiments: CPU rivals, silence, a run on a fake device, tables."""
+"""The S-layers' experiments: silence, a run on a fake device, tables."""
 
 import json
-import shutil
 
-import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
 from experiments.harness.pages import text
 from experiments.harness.run import Request
 from experiments.network import ours
-from experiments.slayer import cpu as slayer_cpu
 from experiments.slayer import gpu as slayer_gpu
-from experiments.slayer.cpu import Rival, rivals
 from experiments.slayer.experiment import ON_CPU, ON_GPU, check_sections, faults, measure, plots, tables
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks, sized
-from neocog.errors import DeviceError, UsageError
+from neocog.errors import UsageError
 from neocog.network.spec import REJECT
 from neocog.network.u0 import made_digits
 from tests import cuda_fake
 from tests.cuda_support import shipped
+from tests.emulator import Emulator
 from tests.support import tiny_model
 
 
 @pytest.fixture
 def fed():
     return Fed(tiny_model(), made_digits(2))
-
-
-compiled = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler: it builds the rivals")
 
 
 def test_a_network_of_another_size_is_made_of_its_own_planes():
@@ -48,39 +41,6 @@ def test_made_digits_stand_in_for_mnist(monkeypatch, tmp_path):
     digits, what = find_digits(None, 3)
     assert digits.shape == (3, 28, 28)
     assert "made" in what
-
-
-@compiled
-def test_every_rival_gives_the_equations(fed):
-    rows = rivals(fed, quick=True)
-    assert {row["system"][4:] for row in rows} == set(slayer_cpu.DIGITS)
-    assert all(row["passed"] and row["error"] < 1e-5 for row in rows)
-    assert len(rows) == 12
-
-
-@compiled
-def test_counts_are_those_of_the_loops(fed):
-    u = np.ascontiguousarray(fed.maps["UC2"][0])
-    layer, spec = fed.model.s[2], fed.model.spec
-    planes, cells = len(layer.reference), spec.size("US3") ** 2
-    size, out, pad, kernel = len(u[0]), spec.size("US3"), spec.s[2].padding, spec.s[2].kernel
-    reach = np.array([sum(0 <= y + pad - i < out for i in range(kernel)) for y in range(size)])
-    everything, only_heard, gathered = (Rival(fed.model, "US3").counts(way, [u, u]) for way in "SFG")
-    both = reach[:, None] * reach  # c is above 0 everywhere: the connecting area is the window
-    assert everything["read a"] == planes * len(u) * both.sum()
-    assert only_heard["read a"] == planes * (both * (u != 0)).sum() == gathered["read a"]
-    assert everything["write us"] == everything["read a"] + 2 * planes * cells
-    assert gathered["write us"] == planes * cells
-    assert gathered["read us"] == gathered["read v"] == gathered["write v"] == 0
-    assert (only_heard["read v"], only_heard["write v"]) == (planes * cells, cells)
-
-
-def test_without_a_compiler_a_line_says_so(fed, monkeypatch):
-    slayer_cpu.built.cache_clear()
-    monkeypatch.setattr(slayer_cpu.shutil, "which", lambda name: None)
-    with pytest.raises(DeviceError, match="no C compiler") as caught:
-        rivals(fed, quick=True)
-    assert "\n" not in str(caught.value)
 
 
 def test_shares_of_silence(fed):
@@ -108,7 +68,7 @@ def device(emulator, monkeypatch, tmp_path):
 @pytest.mark.usefixtures("device")
 def test_every_section_runs_and_is_shown(monkeypatch):
     kept = []
-    sections = (*ON_GPU, "cpu_frame")
+    sections = (*ON_GPU, "silence")
     options = Request(device="cuda:0", quick=True, sizes=("3/4/5",), sections=sections)
     result = measure(options, lambda found: kept.append(json.dumps(found)))
     assert (result["failures"], faults(result), list(result["sections"])) == ({}, [], [*sections])

@@ -1,4 +1,4 @@
-"""``bench winograd``: lanes, counts, report; the whole of it dry on a GPU that is not there."""
+"""``bench winograd``: counts, report; the whole of it dry on a GPU that is not there."""
 
 import itertools
 import json
@@ -6,65 +6,25 @@ import json
 import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
 from experiments.harness.run import Request
 from experiments.winograd import experiment as winograd
 from experiments.winograd import gpu as winograd_gpu
-from experiments.winograd import lanes as winograd_lanes
 from experiments.winograd.conv2d import conv2d_winograd
 from experiments.winograd.count import choose, counts
 from experiments.winograd.filters import Dense, filter_split
-from experiments.winograd.lanes import active, lanes_by_formula, operations, paper_split
-from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way, in_paper_layout
+from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way
 from neocog.cuda import launcher
 from neocog.cuda.winograd import Shape, Split
 from neocog.errors import InputError, UsageError
 from tests import cuda_fake
 from tests.cuda_maps import uncleared
 from tests.cuda_support import ARCHITECTURES, SHARED, emulated, first
+from tests.emulator import Emulator
 from tests.test_cuda_winograd import correlate, relative
 from tests.test_cuda_winograd import layer as made
 from tests.test_cuda_winograd import run as launched
 
 SMALL = Layer(5, 8, 8)
-
-
-# -- lanes -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("kernel", range(5, 26, 2))
-def test_lanes_work_as_the_paper_says(kernel):
-    split = paper_split(kernel)
-    for planes in (64, 96, 128, 256):
-        found = active(lanes_by_formula("channel-wise", planes, 8, split), split)
-        assert (found.lanes, found.plain) == (32, 32)
-    found = active(lanes_by_formula("thread-wise", 64, 64, split), split)
-    if kernel % 3 == 0:
-        assert found.lanes == 32
-    else:
-        assert 8 <= found.plain <= found.lanes <= 23
-
-
-def test_lanes_that_lack_a_filter_are_counted():
-    split = paper_split(7)
-    counts = lanes_by_formula("channel-wise", 80, 3, split)
-    assert counts.sum() == 80 * 3 * 9
-    assert set(np.unique(counts)) == {0, 16, 32}
-    assert lanes_by_formula("thread-wise", 5, 3, split).sum() == 5 * 3 * 9
-
-
-def test_a_transform_counts_with_its_instructions():
-    """F(2x2,3x3): 9 loads, 4 x 3 of 8 numbers, twice, 16 stores; F(2x2,1x1): 1, 2, 4, 4."""
-    found = operations(paper_split(7), 2)
-    assert found[0] == 9 + 8 * 3 + 8 * 4 + 16
-    assert found[3] == 1 + 2 + 4 + 4
-
-
-@emulated
-@pytest.mark.parametrize(("kernel", "planes"), [(7, 40), (8, 64)])
-def test_the_kernels_census_is_the_formula(kernel, planes):
-    for indexing in ("channel-wise", "thread-wise"):
-        found = winograd_lanes.census(Emulator(), kernel, planes, 3, indexing)
-        wanted = lanes_by_formula(indexing, planes, 3, paper_split(kernel))
-        assert np.array_equal(found, wanted)
 
 
 # -- counts ----------------------------------------------------------------------------------------
@@ -98,9 +58,6 @@ def gpu(monkeypatch):
     monkeypatch.setattr(winograd_gpu, "MOST_COPIES", 2)
     monkeypatch.setattr(winograd_gpu, "_PASSES", 2)
     monkeypatch.setattr(winograd_gpu, "_TURN", 0.0)
-    monkeypatch.setattr(winograd_lanes, "FILTERS", (7,))
-    monkeypatch.setattr(winograd_lanes, "CHANNELS", ())
-    monkeypatch.setattr(winograd_lanes, "FIG_4_CHANNELS", 8)
     return launcher.Gpu()
 
 
@@ -114,22 +71,20 @@ def test_a_dry_run_of_everything(gpu):
     )  # fmt: skip
     assert not winograd.faults(result)
     assert json.loads(saved[-1]).items() <= json.loads(json.dumps(result)).items()
-    assert result["lanes"][0]["channel-wise"] < 32  # 8 of 32 filters
     assert all(row["us"] > 0 for row in result["layers"])
     assert sum(row["chosen"] for row in result["layers"]) == 1
     ways = {row["way"] for row in result["changing"]}
     assert PAPER_WAY.name in ways
     assert len(result["changing"]) == 3 * len(ways)  # inputs thread-wise too
-    assert len(result["filters"]) == 4  # in two layouts
     peers = [{"layer": SMALL.name, "batch": 2, "way": way, "us": 1.0} for way in ("cuDNN", "FFT")]
     result |= {"counts": [], "layers": [*result["layers"], *peers]}
-    assert {"lanes", "ways", "changing", "filters"} <= winograd.tables(result).keys()
-    assert set(winograd.plots(result)) == {"lanes", "layers", "saved"}
+    assert {"ways", "changing"} <= winograd.tables(result).keys()
+    assert set(winograd.plots(result)) == {"layers", "saved"}
 
 
 @emulated
 def test_a_wrong_result_is_not_timed(gpu, monkeypatch):
-    monkeypatch.setattr(winograd_gpu.right, "__defaults__", (1e-9,))
+    monkeypatch.setattr(winograd_gpu, "TOLERANCE", 1e-9)
     one = winograd_gpu.Ours(gpu, Data(SMALL, 2), rounds=1)
     (row,) = one.rows([WAYS[0]], WAYS[0])
     assert "us" not in row
@@ -150,11 +105,11 @@ def test_parts_that_share_inputs_have_no_thread_wise_order():
 @emulated
 @pytest.mark.parametrize("indexing", ["channel-wise", "thread-wise"])
 @pytest.mark.parametrize("operand", ["fp32", "tf32x3"])
-def test_filters_in_the_papers_layout(indexing, operand, rng):
+def test_filters_transformed_on_the_device(indexing, operand, rng):
     plan, _, w = made(rng, Split(7, (3, 3, 1)), 2, size=4, channels=3, planes=13, operand=operand, kind=Dense)
-    wanted = in_paper_layout(plan, plan.filters(w), 13, 3)
+    wanted = plan.filters(w)
     u = np.zeros_like(wanted)
-    Emulator().launch(filter_split(plan, w, u, indexing, paper_layout=True))
+    Emulator().launch(filter_split(plan, w, u, indexing))
     assert relative(u, wanted) < 1e-6
 
 

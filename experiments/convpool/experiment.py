@@ -62,7 +62,8 @@ def _row(device: Any, case: Case) -> Result:
     check, fits = _check(operands), case.bytes < device.cache
     found: dict[str, Result] = {}
     for name, (_, counted) in SYSTEMS.items():
-        if name == "compiled" and (case.batch, case.channels) not in _COMPILED:
+        compiled = (case.batch, case.channels) in _COMPILED
+        if name == "winograd" or (name == "compiled" and not compiled):  # cuDNN's by name: commit bb50304a
             continue
         found[name] = one = _best(device, check, fits, operands.ways(name))
         if "us" in one:

@@ -46,7 +46,7 @@ def _us(result: Row) -> pd.DataFrame:
 
 def _gains(us: pd.DataFrame) -> pd.DataFrame:
     """Return how many times as fast as the library's quicker naive form every system is."""
-    base = us[["naive", "winograd"]].min(axis=1)
+    base = us.reindex(columns=["naive", "winograd"]).min(axis=1)
     return us.rdiv(base, axis=0).assign(base=base)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from experiments.convpool.cudnn import CudnnWinograd
 from experiments.convpool.fused import MAPS, ConvAvgPool, Tiling
 from experiments.convpool.systems import KERNEL, PADDING, POOL, Case
 from experiments.harness.processes import build_all
@@ -141,8 +140,6 @@ class Operands:
         """Return what makes each way of a system, by how it runs: memory format, algorithm, tiling."""
         if system in ("naive", "fused"):
             return {how: partial(self._stock, system, how) for how in LAYOUTS}
-        if system == "winograd":
-            return {how: partial(self._winograd, how) for how in ("WINOGRAD", "WINOGRAD_NONFUSED")}
         if system == "compiled":
             x, w = (self._as(tensor, "channels last") for tensor in (self.x, self.w))
             return {"channels last": lambda: partial(torch.compile(naive, dynamic=False), x, w)}
@@ -156,9 +153,6 @@ class Operands:
 
     def _as(self, tensor: Tensor, how: str) -> Tensor:
         return tensor.contiguous(memory_format=LAYOUTS[how])
-
-    def _winograd(self, how: str) -> Run:
-        return CudnnWinograd(self.device, self, how).run
 
     def _stock(self, system: str, how: str) -> Run:
         function, filters = {"naive": (naive, self.w), "fused": (fused, self.fused)}[system]

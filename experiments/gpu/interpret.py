@@ -161,7 +161,7 @@ def main() -> None:
 
         machine: Machine = gpu(0)
     else:
-        from experiments.emulator import Emulator
+        from tests.emulator import Emulator
 
         machine = Emulator()
     path = find_model(args.model)

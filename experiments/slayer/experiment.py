@@ -13,7 +13,6 @@ import numpy as np
 
 from experiments.harness.run import Request, Result, Save, progress
 from experiments.network.ours import OurSide
-from experiments.slayer import cpu as slayer_cpu
 from experiments.slayer.gpu import Bench, best_places
 from experiments.slayer.inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
 from experiments.slayer.tables import plots, tables
@@ -51,16 +50,6 @@ class Sections:
         return [{"model": model.id, "stage": stage, "heard": share} for model in models
                 for stage, share in Fed(model, self.digits[:100]).heard().items()]  # fmt: skip
 
-    def cpu(self) -> list[Row]:
-        """Tables 6 and 7: CPU S, F and G, our CPU engine."""
-        rows = {size: [*slayer_cpu.rivals(fed, quick=self.quick), *slayer_cpu.our_engine(fed)]
-                for size, fed in self.fed.items()}  # fmt: skip
-        return [{"planes": size, **row} for size, own in rows.items() for row in own]
-
-    def cpu_frame(self) -> list[Row]:
-        """One character and a frame's eight on the CPU engine, one thread and two."""
-        return [slayer_cpu.frame(self.model, self.digits, threads=n) for n in (1, 2)]
-
     def ladder(self) -> dict[str, list[Row]]:
         """Fig. 6 and Table 5: block sizes tried, the ladder, our plans."""
         found: dict[str, list[Row]] = {"trial": [], "rows": []}
@@ -89,7 +78,7 @@ class Sections:
 
 
 #: Sections that need no GPU, and those that do, in order.
-ON_CPU = ("silence", "cpu", "cpu_frame")
+ON_CPU = ("silence",)
 ON_GPU = ("ladder", "character")
 
 

@@ -23,17 +23,13 @@ def tables(result: Row) -> dict[str, pd.DataFrame]:
         found |= {f"ladder {size} batch {batch}": _ladder(own, batch, size) for batch in own["us"].iloc[0]}
     if len(trial):
         found["threads"] = _threads(trial)
-    if "cpu" in sections:
-        cores = pd.DataFrame(sections["cpu"])
-        found |= {f"CPU {size}": _cores(own, size) for size, own in cores.groupby("planes", sort=False)}
-        found |= {"accesses": _accesses(cores), "GPU beside CPU": _beside(ladder, cores)}
     if "silence" in sections:
         heard = pd.DataFrame(sections["silence"]).pivot_table("heard", "model", "stage", sort=False)
         both = pd.concat([pd.DataFrame([paper.HEARD], index=["paper"]), heard]).reset_index(names="model")
         columns = {"model": "not silent", "all": "all|.1%", **{s: f"{n}|.1%" for s, n in SHORT.items()}}
         found["silence"] = shown(both, columns)
-    if sections.keys() & {"character", "cpu_frame"}:
-        found["character"] = _character(sections)
+    if "character" in sections:
+        found["character"] = _character(*sections["character"])
     return found
 
 
@@ -94,62 +90,14 @@ def _threads(trial: pd.DataFrame) -> pd.DataFrame:
     return shown(both, {"planes": "planes", "system": "system", **heads})
 
 
-def _cores(own: pd.DataFrame, size: str) -> pd.DataFrame:
-    """Table 6: one CPU core."""
-    wide = _by_stage(own, "ms")
-    for key in ("mb_s", "mflops"):
-        wide[key] = own.dropna(subset=key).groupby("system")[key].agg(_slashed)
-    for key, known in (("ms", paper.CPU_MS), ("mb_s", paper.CPU_MB_S), ("mflops", paper.CPU_MFLOPS)):
-        there = known if size == paper.SIZE else {}
-        wide[f"paper {key}"] = [_slashed(there.get(name, ()), ".3g") for name in wide.index]
-    columns = {"system": f"{size} planes", **{s: f"{n}|.2f" for s, n in SHORT.items()}, "all": "all|.2f",
-               "mb_s": "MB/s", "mflops": "MFLOPS", "paper ms": "paper, ms", "paper mb_s": "paper, MB/s",
-               "paper mflops": "paper, MFLOPS"}  # fmt: skip
-    return shown(wide.reset_index(), columns)
-
-
-def _accesses(cores: pd.DataFrame) -> pd.DataFrame:
-    """Sections 5.2 and 5.3: what F and G read and write, in millions."""
-    kinds = {"F reads u_S": "read us", "F writes u_S": "write us", "G reads u_S": "read us",
-             "G writes u_S": "write us", "F reads v": "read v", "F writes v": "write v",
-             "F reads u_C for v": "read u for v"}  # fmt: skip
-    rows = [{"planes": "paper", **dict(zip(kinds, paper.ACCESSES, strict=True))}]
-    for size, own in cores.groupby("planes", sort=False):
-        of = {way: own.loc[own["system"] == f"CPU {way}", "counts"] for way in "FG"}
-        rows.append({"planes": size, **{head: 1e-6 * sum(counts[kind] for counts in of[head[0]])
-                                        for head, kind in kinds.items()}})  # fmt: skip
-    return shown(rows, {"planes": "planes", **{head: f"{head}|.3g" for head in kinds}})
-
-
-def _beside(ladder: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
-    """Table 7: how many times as fast as each CPU way T5 is."""
-    rows: list[Row] = []
-    for size, own in cores.groupby("planes", sort=False) if len(ladder) else ():
-        gpu = _of_batch(ladder[ladder["planes"] == size], "1").get(list(STAGES))
-        if gpu is None or "T5" not in gpu.index:
-            continue
-        for way, ms in _by_stage(own, "ms").iterrows():
-            theirs = zip(paper.CPU_MS.get(str(way), ()), paper.GPU_US["T5"], strict=False)
-            told = _slashed(1e3 * a / b for a, b in theirs) if size == paper.SIZE else NONE
-            rows.append({"planes": size, "way": f"T5 as {way}", "paper": told, **(1e3 * ms / gpu.loc["T5"])})
-    columns = {"planes": "planes", "way": "times as fast", **{s: f"{n}|.0f" for s, n in SHORT.items()}}
-    return shown(rows, {**columns, "paper": "paper"})
-
-
-def _character(sections: Row) -> pd.DataFrame:
-    rows = [
-        {"": f"CPU engine, {row['threads']} thread(s)", "one": f"{row['ms_1']:.2f} ms",
-         "eight": f"{row['ms_8']:.2f} ms",
-         "take": f"{row['share_of_cores']:.1%} of the time of {row['threads']} core(s)"}
-        for row in sections.get("cpu_frame", ())
-    ]  # fmt: skip
-    if "character" in sections:
-        one, eight = sections["character"]
-        shares = {"pass_us": f"{eight['share_of_gpu']:.3%} of the GPU's time", "transfers_us": NONE,
-                  "in_all_us": f"{eight['share_of_time']:.3%} of the time"}  # fmt: skip
-        names = ("on the GPU", "transfers, launch, waiting", "host to host")
-        rows += [{"": name, "one": f"{one[key]:.1f} us", "eight": f"{eight[key]:.1f} us", "take": share}
-                 for name, (key, share) in zip(names, shares.items(), strict=True)]  # fmt: skip
+def _character(one: Row, eight: Row) -> pd.DataFrame:
+    shares = {"pass_us": f"{eight['share_of_gpu']:.3%} of the GPU's time", "transfers_us": NONE,
+              "in_all_us": f"{eight['share_of_time']:.3%} of the time"}  # fmt: skip
+    names = ("on the GPU", "transfers, launch, waiting", "host to host")
+    rows: list[Row] = [
+        {"": name, "one": f"{one[key]:.1f} us", "eight": f"{eight[key]:.1f} us", "take": share}
+        for name, (key, share) in zip(names, shares.items(), strict=True)
+    ]
     ms = paper.CHARACTER_MS
     rows += [{"": "paper, CPU", "one": f"{ms['CPU F']} ms", "take": f"wanted: {ms['wanted']} ms a character"},
              {"": "paper, GPU", "one": f"{ms['GPU T']} ms",

@@ -15,7 +15,6 @@ INDEXINGS: tuple[Indexing, ...] = ("channel-wise", "thread-wise")
 #: Threads of a block along the channels that lie side by side in U (Algorithm 1: along filters, K),
 #: and along the others (lines 2 and 3).
 BLOCK_FAST, BLOCK_SLOW = 64, 8
-WARP = 32
 _THREADS = BLOCK_FAST * BLOCK_SLOW
 
 
@@ -58,37 +57,16 @@ def filter_split_shared(plan: Dense) -> int:
     return _THREADS * held * 4
 
 
-def filter_split(
-    plan: Dense,
-    w: Array,
-    u: Array,
-    indexing: Indexing,
-    *,
-    census: Array | None = None,
-    paper_layout: bool = False,
-) -> Launch:
+def filter_split(plan: Dense, w: Array, u: Array, indexing: Indexing) -> Launch:
     """Return the launch that makes U of filters (K, C, k, k), Algorithm 1 of Lee and Kwak.
 
-    ``u`` is as `Dense.filters` gives it; where it has more channels or planes than ``w`` the
-    rest stays as it is. ``census`` (warps, 4) uint32, zeros, gets the lanes of each warp that
-    transformed sub-filters of each size. With ``paper_layout`` ``u`` is the paper's, (C, K, n, n,
-    sub-filters), n points of the largest part; the products here do not take it.
+    ``u`` is as `Dense.filters` gives it; where it has more channels or planes than ``w`` the rest stays.
     """
     planes, channels = w.shape[:2]
-    along_channels = plan.on_tensor_cores and not paper_layout
-    defines: tuple[tuple[str, int | float | str], ...] = (
-        *plan.geometry(), ("INDEXING", INDEXINGS.index(indexing)), ("CENSUS", int(census is not None)),
-        ("CHANNELS_FAST", int(along_channels)), *((("PAPER_LAYOUT", 1),) if paper_layout else ()),
-    )  # fmt: skip
-    name = "filter_split" if census is None else "filter_census"
+    defines = (*plan.geometry(), ("INDEXING", INDEXINGS.index(indexing)),
+               ("CHANNELS_FAST", int(plan.on_tensor_cores)))  # fmt: skip
     source, shared = str(Path(__file__).with_name("winograd_filters.cu")), filter_split_shared(plan)
-    kernel = Kernel(source, name, defines, _THREADS, shared, 75, registers=128)
-    sides = (channels, planes) if along_channels else (planes, channels)
-    ends = (w, u) if census is None else (w, u, census)
+    kernel = Kernel(source, "filter_split", defines, _THREADS, shared, 75, registers=128)
+    sides = (channels, planes) if plan.on_tensor_cores else (planes, channels)
     grid = filter_grid(indexing, *sides, len(plan.split.sizes) ** 2)
-    return Launch(kernel, grid, (*ends, np.int32(planes), np.int32(channels)))
-
-
-def warps_of(grid: tuple[int, int, int]) -> int:
-    """Return the warps of a grid of :func:`filter_grid`."""
-    return grid[0] * grid[1] * grid[2] * (_THREADS // WARP)
+    return Launch(kernel, grid, (w, u, np.int32(planes), np.int32(channels)))

@@ -7,7 +7,7 @@ that no pass finds what it reads there; a real network would have other layers i
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import count, product
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from experiments.harness.run import synchronise, tried
 from experiments.winograd.count import seconds
 from experiments.winograd.filters import INDEXINGS, Indexing, filter_split
-from experiments.winograd.layers import KERNEL, TOLERANCE, Data, Way, in_paper_layout
+from experiments.winograd.layers import KERNEL, TOLERANCE, Data, Way
 from neocog.cuda.kernel import Array, Launch
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
@@ -29,10 +29,6 @@ _TURN = 3.0  # milliseconds of one measurement, about
 ROUNDS = 7
 #: Order of threads with inputs transformed thread-wise too.
 BOTH_HALVES = "thread-wise, inputs too"
-#: What the transform of filters alone writes, and whether that is the paper's layout.
-LAYOUTS = {"filters (K, C, 7, 7)": False, "the paper's layout (C, K, n, n, sub-filters)": True}
-#: Largest error of filters that a kernel transforms in float32.
-FILTER_TOLERANCE = 1e-5
 _MOST_SPECTRUM = 8 << 30  # bytes of spectra that are tried
 
 
@@ -50,8 +46,8 @@ def turns(ms: float) -> int:
     return max(1, min(50, round(_TURN / max(ms, 1e-3))))
 
 
-def right(error: float, most: float = TOLERANCE) -> float:
-    if not error < most:
+def right(error: float) -> float:
+    if not error < TOLERANCE:
         raise NeocogError(f"wrong by {error:.1e} of the largest: not timed")
     return error
 
@@ -75,11 +71,6 @@ class Ours:
             both = () if way.m in way.sizes else (BOTH_HALVES,)  # tiles and parts of one size: no such order
             for order in (*INDEXINGS, *both):
                 yield self._row(way, self._changing, order) | {"indexing": order}
-
-    def filters(self, way: Way) -> Iterator[dict[str, Any]]:
-        """Yield rows of the transform of the filters alone, in each layout and order."""
-        for (layout, paper), indexing in product(LAYOUTS.items(), INDEXINGS):
-            yield self._row(way, self._alone, indexing, paper) | {"layout": layout, "indexing": indexing}
 
     def _row(self, way: Way, work: Callable[..., dict[str, Any]], *more: Any) -> dict[str, Any]:
         found = tried(partial(work, way, *more), partial(synchronise, self.gpu))
@@ -134,19 +125,6 @@ class Ours:
         us = self._time(passes, passes_of(copies, 1e6 * seconds(plan, self.data.batch)))
         alone = self._time(transforms, passes_of(copies, 1.0))
         return {"us": us, "filters_us": alone, "share": alone / us, "error": error}
-
-    def _alone(self, way: Way, indexing: Indexing, paper_layout: bool) -> dict[str, Any]:
-        xp, plan = self.gpu.xp, way.plan(self.data.layer)
-        given = xp.asarray(self.data.w)
-        wanted = plan.filters(given)
-        if paper_layout:
-            wanted = in_paper_layout(plan, wanted, *given.shape[:2])
-        u, copies = xp.zeros(wanted.shape, wanted.dtype), copies_of(given.nbytes + wanted.nbytes)
-        split = partial(filter_split, plan, u=u, indexing=indexing, paper_layout=paper_layout)
-        passes = [[split(w=w)] for w in self._copies(given, copies)]
-        enqueue(self.gpu, passes[-1])
-        error = right(float(abs(u - wanted).max() / abs(wanted).max()), FILTER_TOLERANCE)
-        return {"us": self._time(passes, passes_of(copies, 1.0)), "error": error}
 
 
 class Peers:

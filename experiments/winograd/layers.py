@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from experiments.winograd.count import choose, counts, seconds
 from experiments.winograd.filters import Dense
 from neocog.cuda.winograd import Shape, Split
-from neocog.network.arrays import array_module
 
 KERNEL = 7
 BATCHES = (1, 16, 64)
@@ -91,28 +90,6 @@ class Data:
         """Return the largest error of the checked images, of the largest; infinite for NaN."""
         gap = float(np.abs(y.astype(np.float64) - self._wanted).max() / np.abs(self._wanted).max())
         return gap if np.isfinite(gap) else float("inf")
-
-
-def in_paper_layout(plan: Dense, u: Any, planes: int, channels: int) -> Any:
-    """Return ``Dense.filters`` as Algorithm 1 stores them, (C, K, n, n, sub-filters)."""
-    split, m = plan.split, plan.m
-    side, most = len(split.sizes), m + split.groups[0].size - 1
-    if plan.on_tensor_cores:
-        u = u.swapaxes(1, 2)
-    u = u[:, :channels, :planes]
-    out = array_module(u).zeros((channels, planes, most, most, side, side), u.dtype)
-    row = top = 0
-    for y in split.groups:
-        left = 0
-        for x in split.groups:
-            sizes = (m + y.size - 1, m + x.size - 1, y.count, x.count)
-            end = row + int(np.prod(sizes))
-            part = u[row:end].reshape(*sizes, channels, planes).transpose(4, 5, 0, 1, 2, 3)
-            rows, columns = slice(top, top + y.count), slice(left, left + x.count)
-            out[:, :, : sizes[0], : sizes[1], rows, columns] = part
-            row, left = end, left + x.count
-        top += y.count
-    return out.reshape(channels, planes, most, most, side * side)
 
 
 def count_rows(batches: Sequence[int] = BATCHES) -> list[dict[str, Any]]:

@@ -17,11 +17,6 @@ def tables(result: Row) -> dict[str, pd.DataFrame]:
               "megabytes": "filters, input, output MB|.0f", "between_megabytes": "V and W MB|.0f",
               "floor_us": "least us on an H200|.1f"}  # fmt: skip
     found = {"measured": measured(result), "counts": shown(result["counts"], counts)}
-    if result.get("lanes"):
-        heads = {"figure": "figure", "filter": "filter", "channels": "channels",
-                 "channel-wise": "channel-wise|.1f", "thread-wise": "thread-wise|.1f",
-                 "plain": "plain mean|.1f", "paper": "paper: thread-wise"}  # fmt: skip
-        found["lanes"] = shown(result["lanes"], heads)
     if not result.get("layers"):
         return found
     layers, changing = pd.DataFrame(result["layers"]), _by_order(result["changing"])
@@ -30,14 +25,11 @@ def tables(result: Row) -> dict[str, pd.DataFrame]:
     saved = {**_ORDERS, "both": "inputs thread-wise too, us|.1f", "saved both": "saved by both",
              "saved": "saved", "share": "transform's share", "transform": "transform saves",
              "paper": "paper"}  # fmt: skip
-    filters = pd.DataFrame(result["filters"])
-    filters = filters.pivot_table("us", ["layer", "layout"], "indexing", sort=False).reset_index()
     return {
         **found, "method": _method(layers), "layers": shown(_summary(layers), _SUMMARY),
         "ways": shown(layers, heads),
         "saved": shown(changing[changing["way"] == PAPER_WAY.name], _CASE | saved),
         "changing": shown(changing, {**_CASE, "way": "way"} | saved),
-        "filters": shown(filters, {"layer": "layer", "layout": "layout", **_ORDERS}),
     }  # fmt: skip
 
 
@@ -86,14 +78,8 @@ def _by_order(rows: list[Row]) -> pd.DataFrame:
 
 
 def plots(result: Row) -> dict[str, Plot]:
-    """Return Figs 4 and 6, and how many times as fast as cuDNN each layer is, by batch."""
-    found = {}
-    if lanes := [row for row in result.get("lanes", ()) if row["figure"] == 4]:
-        lines = {
-            order: [(row["filter"], row[order]) for row in lanes] for order in ("channel-wise", "thread-wise")
-        }
-        title = "Active lanes of a warp by filter size"
-        found["lanes"] = Plot(title, "filter size", "active lanes of a warp", lines)
+    """Return Fig. 6, and how many times as fast as cuDNN each layer is, by batch."""
+    found: dict[str, Plot] = {}
     if not result.get("layers"):
         return found
     ratios = _summary(pd.DataFrame(result["layers"])).pivot_table("ratio", "layer", "batch", sort=False)

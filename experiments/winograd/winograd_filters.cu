@@ -12,22 +12,16 @@
 // on its block k), and a thread's place in shared memory is tx 8 + ty (not tx 64 + ty, which runs
 // beyond the array). Filters that stay the same are transformed once, in float64, by the host.
 //
-// CENSUS: each thread counts itself in its warp's cell of its size, so that active lanes can be told
-// exactly. CHANNELS_FAST: U holds filters as (K, C) instead of (C, K), see winograd.cuh. PAPER_LAYOUT: U
-// is theirs, (C, K, point, sub-filter), as many points for each as the largest sub-filter has.
+// CHANNELS_FAST: U holds filters as (K, C) instead of (C, K), see winograd.cuh.
 #include "winograd.cuh"
-#ifndef PAPER_LAYOUT
-#define PAPER_LAYOUT 0
-#endif
 
 constexpr int SIDE = P0 + P1, SUBFILTERS = SIDE * SIDE;
 constexpr int FAST = 64, SLOW = 8, THREADS = FAST * SLOW;
 constexpr int TAPS = R0 * R0, HELD = (TAPS + N0 * R0) | 1;  // a thread's floats: w, then G w
 
 template <int gy, int gx>
-DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ u,
-                           u32* __restrict__ census, float* held, size_t q, int sid, int part_y,
-                           int part_x) {
+DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ u, float* held, size_t q,
+                           int part_y, int part_x) {
     using P = Pair<gy, gx>;
     constexpr int ry = P::Y::r, rx = P::X::r, ny = P::Y::n, nx = P::X::n;
     int top = P::Y::first + ry * part_y, left = P::X::first + rx * part_x;
@@ -50,20 +44,16 @@ DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ 
         UNROLL for (int x = 0; x < rx; x++) g[x] = half[y * rx + x];
         transform_filter<gx>(v, g);
         UNROLL for (int x = 0; x < nx; x++)
-#if PAPER_LAYOUT
-            u[(q * (N0 * N0) + y * N0 + x) * SUBFILTERS + sid] = to_operand(v[x]);
-#else
             u[at + (size_t)(y * nx + x) * P::parts * filters] = to_operand(v[x]);
-#endif
     }
-#if CENSUS
-    int warp = (blockIdx.y * gridDim.x + blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
-    atomicAdd(census + warp * 4 + gy * 2 + gx, 1u);
-#endif
 }
 
-DEVICE void split(u8* shared, const float* __restrict__ w, operand_t* __restrict__ u,
-                  u32* __restrict__ census, int planes, int channels) {
+// w (planes, channels, KSIZE, KSIZE) -> U, of which what lies beyond planes and channels stays as it is.
+KERNEL(THREADS) filter_split(const float* __restrict__ w, operand_t* __restrict__ u, int planes,
+                             int channels) {
+    DYNAMIC_SHARED(shared);
+    wait_for_previous();
+    start_next();
 #if INDEXING == 1
     int thread = blockIdx.x * THREADS + threadIdx.x, place = threadIdx.x;
     int gid = thread / SUBFILTERS / channels, c = thread / SUBFILTERS % channels;
@@ -78,33 +68,12 @@ DEVICE void split(u8* shared, const float* __restrict__ w, operand_t* __restrict
     if (gid >= planes || c >= channels) return;
     float* held = (float*)shared + place * HELD;
     w += ((size_t)gid * channels + c) * (KSIZE * KSIZE);
-    size_t q = CHANNELS_FAST ? (size_t)gid * CV + c : (size_t)c * (PAPER_LAYOUT ? planes : KM) + gid;
+    size_t q = CHANNELS_FAST ? (size_t)gid * CV + c : (size_t)c * KM + gid;
     int y = sid / SIDE, x = sid % SIDE;
 #if P1
-    if (y >= P0 && x >= P0) return transform_part<1, 1>(w, u, census, held, q, sid, y - P0, x - P0);
-    if (y >= P0) return transform_part<1, 0>(w, u, census, held, q, sid, y - P0, x);
-    if (x >= P0) return transform_part<0, 1>(w, u, census, held, q, sid, y, x - P0);
+    if (y >= P0 && x >= P0) return transform_part<1, 1>(w, u, held, q, y - P0, x - P0);
+    if (y >= P0) return transform_part<1, 0>(w, u, held, q, y - P0, x);
+    if (x >= P0) return transform_part<0, 1>(w, u, held, q, y, x - P0);
 #endif
-    transform_part<0, 0>(w, u, census, held, q, sid, y, x);
+    transform_part<0, 0>(w, u, held, q, y, x);
 }
-
-// w (planes, channels, KSIZE, KSIZE) -> U, of which what lies beyond planes and channels stays as it
-// is.
-#if CENSUS
-// census (warps, 4): lanes by size of rows and of columns
-KERNEL(THREADS) filter_census(const float* __restrict__ w, operand_t* __restrict__ u,
-                              u32* __restrict__ census, int planes, int channels) {
-    DYNAMIC_SHARED(shared);
-    wait_for_previous();
-    start_next();
-    split(shared, w, u, census, planes, channels);
-}
-#else
-KERNEL(THREADS) filter_split(const float* __restrict__ w, operand_t* __restrict__ u, int planes,
-                             int channels) {
-    DYNAMIC_SHARED(shared);
-    wait_for_previous();
-    start_next();
-    split(shared, w, u, nullptr, planes, channels);
-}
-#endif
