@@ -24,15 +24,13 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=N
 Data = Annotated[Path | None, option("--data", "DATA", "Folder with mnist [default: the downloaded one].")]
 Output = Annotated[Path | None, option("--output -o", "FILE", "Write the result to FILE, as JSON.")]
 Folder = Annotated[Path, option("--output -o", "FOLDER", "Write here.")]
-Seconds = Annotated[
-    float, option("--seconds", "N", "Stop after so many seconds; the rest is skipped.", min=1)
-]
+Seconds = Annotated[float, option(
+    "--seconds", "N", "Stop after so many seconds; the rest is skipped.", min=1)]  # fmt: skip
 Quick = Annotated[bool, option("--quick", None, "A run of about a minute.")]
 Sections = Annotated[str, option("--sections", "NAME,...", "Only these sections (slayer).")]
 Sizes = Annotated[str, option("--sizes", "K2/K3/K4,...", "Networks whose layers are timed (slayer).")]
-Peers = Annotated[
-    str, option("--peers", "NAME,...", "Compare with. CPU: onnxruntime, torch. GPU: torch, compile.")
-]
+Peers = Annotated[str, option(
+    "--peers", "NAME,...", "Compare with. CPU: onnxruntime, torch. GPU: torch, compile.")]  # fmt: skip
 
 
 @app.command("network")
@@ -105,13 +103,12 @@ _CHECKED = """
     Every system is checked against float64 before it is timed; exit code 1 if one of ours is wrong or fails.
     --device cpu does what needs no GPU. Sections that FILE holds already stay.
     """
-app.command("slayer")(paper("slayer", f"Time S-layers as the GPU paper (Ikeda 2011) did.{_CHECKED}"))
-app.command("convpool")(
-    paper("convpool", f"Time convolution with average pooling: fused, direct sum, ours, cuDNN.{_CHECKED}")
-)
-app.command("winograd")(
-    paper("winograd", f"Compare decomposed Winograd (Lee and Kwak 2025) with cuDNN and FFT.{_CHECKED}")
-)
+for _name, _about in (
+    ("slayer", "Time S-layers as the GPU paper (Ikeda 2011) did."),
+    ("convpool", "Time convolution with average pooling: fused, direct sum, ours, cuDNN."),
+    ("winograd", "Compare decomposed Winograd (Lee and Kwak 2025) with cuDNN and FFT."),
+):
+    app.command(_name)(paper(_name, _about + _CHECKED))
 
 
 @app.command("all")
@@ -131,11 +128,10 @@ def bench_all(
 
 @app.command("report", cls=options.Command)
 def bench_report(
-    results: Annotated[
-        list[Path], typer.Argument(metavar="RESULTS", help="Result files of the experiments.")
-    ],
+    results: Annotated[list[Path], typer.Argument(
+        metavar="RESULTS", help="Result files of the experiments.")],
     output: Folder = FOLDER,
-) -> None:
+) -> None:  # fmt: skip
     """Write each experiment's page and plots, below FOLDER/NAME, from its result."""
     for result in map(run.load, results):
         name, experiment = result["experiment"], run.of(result["experiment"])

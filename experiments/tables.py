@@ -17,7 +17,7 @@ papers' pages have tables of their own (``tables`` of their experiment).
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,7 @@ from experiments.harness.pages import fill, markdown, shown
 from experiments.harness.run import FOLDER, NAMES, load
 
 ROOT = FOLDER.parent
-#: Rows, columns and the rest of a result file, or a view of it.
-Result = dict[str, Any]
+Result = dict[str, Any]  # rows, columns and the rest of a result file, or a view of it
 
 
 def of_rows(result: Result, rows: Any, columns: dict[str, str], **about: Any) -> Result:
@@ -40,23 +39,15 @@ def of_rows(result: Result, rows: Any, columns: dict[str, str], **about: Any) ->
     return result | about | {"rows": rows, "columns": columns}
 
 
-def view(
-    columns: dict[str, str], rows: Callable[[Result], Iterable[Result]], section: str = ""
-) -> Callable[[Result], Result]:
-    """Return a view of these rows; of a section of the GPU's results with its command."""
+def formatted(result: Result) -> dict[str, str]:
+    """Return a result's columns, each with its format."""
+    formats = result.get("formats", {})
+    return {key: head if "|" in head else f"{head}|{formats.get(key, '')}"
+            for key, head in result["columns"].items()}  # fmt: skip
 
-    def of_result(result: Result) -> Result:
-        about: Result = {}
-        if section:
-            own = result["sections"][section]
-            command = f"python -m experiments.gpu.measure {' '.join(own['options'])}"
-            about = {"runs": [{"command": command}], "date": own.get("date", result["date"])}
-        formats = result.get("formats", {})
-        own_columns = {key: head if "|" in head else f"{head}|{formats.get(key, '')}"
-                       for key, head in columns.items()}  # fmt: skip
-        return of_rows(result, list(rows(result)), own_columns, **about)
 
-    return of_result
+def spaced(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
 
 
 def accuracy(result: Result) -> Result:
@@ -65,10 +56,9 @@ def accuracy(result: Result) -> Result:
     wanted = frame["recipe"].map({"fukushima": 3000}).fillna(55_000)
     frame = frame[frame["digits"] == wanted].sort_values("test", kind="stable")
     frame["bytes_fp16"] = [f"{size / 1e6:.1f} MB" for size in frame["bytes_fp16"]]
-    formats = result["formats"]
-    columns = {key: f"{head}|{formats.get(key, '')}" for key, head in result["columns"].items()}
+    columns = formatted(result) | {"bytes_fp16": "weights"}
     del columns["validation"]
-    return of_rows(result, frame, columns | {"bytes_fp16": "weights"})
+    return of_rows(result, frame, columns)
 
 
 def learning_curve(result: Result) -> Result:
@@ -76,7 +66,7 @@ def learning_curve(result: Result) -> Result:
     frame = pd.DataFrame(result["rows"])
     wide = frame.pivot_table("test", ["recipe", "rule"], "digits", sort=False).reset_index()
     wide.columns = wide.columns.map(str)
-    sizes = {str(n): f"{n:,}|.2%".replace(",", " ") for n in (400, 3000, 10_000, 55_000)}
+    sizes = {str(n): f"{spaced(n)}|.2%" for n in (400, 3000, 10_000, 55_000)}
     return of_rows(result, wide, {"recipe": "recipe", "rule": "read by", **sizes})
 
 
@@ -88,11 +78,30 @@ def models(result: Result) -> Result:
               "strings_exact": "exact"}  # fmt: skip
     columns = {"model": "model", "planes": "K1/K2/K3/K4", "size": "file"}
     columns |= {key: f"{head}|.2%" for key, head in shares.items()}
-    devices = {part: about["device"] for row in result["rows"]
-               for part, about in row["measured"].items()}  # fmt: skip
+    devices = {part: about["device"] for row in result["rows"] for part, about in row["measured"].items()}
     where = ", ".join(f"{part} on {device}" for part, device in devices.items())
     command = "python -m experiments.accuracy.cards DATA models/*.safetensors"
     return of_rows(result, result["rows"], columns, command=command, machine=where)
+
+
+def models_robustness(result: Result) -> Result:
+    """Accuracy of each shipped model under each corruption, mean of its strengths."""
+    rows = [{"model": row["model"], **row["robustness"]} for row in result["rows"]]
+    kinds = [*sorted({key for row in rows for key in row} - {"model", "mean"}), "mean"]
+    return of_rows(result, rows, {"model": "model", **{key: f"{key}|.1%" for key in kinds}})
+
+
+def models_risk(result: Result) -> Result:
+    """What thresholds fixed on validation digits do to the test set and to marks."""
+    columns = {"model": "model", "wanted": "validation digits answered|.1%", "p": "from p =|.6g",
+               "coverage": "test digits answered|.2%", "error": "wrong, of those answered|.3%",
+               "marks": "marks read as digits|.1%"}  # fmt: skip
+    rows = ({"model": row["model"], **own} for row in result["rows"] for own in row["fixed"])
+    return of_rows(result, rows, columns)
+
+
+def hands(result: Result) -> Result:
+    return result | {"rows": [row for row in result["rows"] if row["what"] == "ships"]}
 
 
 def hands_short(result: Result) -> Result:
@@ -103,24 +112,16 @@ def hands_short(result: Result) -> Result:
               for model, own in what.items() if own == kind}  # fmt: skip
     rows: dict[str, Result] = {}
     for row in (row for row in result["rows"] if row["model"] in titles):
-        digits = f"{row['digits']:,}".replace(",", " ")
-        own = {"name": row["set"].replace("kept apart", "held out"), "digits": digits}
+        own = {"name": row["set"].replace("kept apart", "held out"), "digits": spaced(row["digits"])}
         rows.setdefault(row["set"], own)[row["model"]] = f"{row['right']:.2%} ({row['refused']:.2%})"
     return of_rows(result, rows.values(), {"name": "set", "digits": "digits", **titles})
-
-
-def models_robustness(result: Result) -> Result:
-    """Accuracy of each shipped model under each corruption, mean of its strengths."""
-    rows = [{"model": row["model"], **row["robustness"]} for row in result["rows"]]
-    kinds = [*sorted({key for row in rows for key in row} - {"model", "mean"}), "mean"]
-    return of_rows(result, rows, {"model": "model", **{key: f"{key}|.1%" for key in kinds}})
 
 
 def gpu_speed(result: Result) -> Result:
     """The network and PyTorch, with what plan card gains."""
     frame = pd.DataFrame(result["rows"])
     frame["card_ratio"] = frame[["torch", "compile"]].min(axis=1) / frame["card"]
-    columns = {key: f"{head}|{result['formats'].get(key, '')}" for key, head in result["columns"].items()}
+    columns = formatted(result)
     last = columns.pop("difference")
     columns |= {"ratio": "default, times as fast as the better|.2f",
                 "card_ratio": "card, times as fast as the better|.2f", "difference": last,
@@ -128,21 +129,37 @@ def gpu_speed(result: Result) -> Result:
     return of_rows(result, frame, columns)
 
 
+def gpu_short(result: Result) -> Result:
+    heads = {"model": "model", "batch": "batch", "neocog": "plan default, us per digit",
+             "card": "plan card|.2f", "torch": "PyTorch", "compile": "torch.compile"}  # fmt: skip
+    rows = [row for row in result["rows"] if row["precision"] == "fp16" and row["batch"] != 64]
+    return of_rows(result, rows, formatted(result | {"columns": heads}))
+
+
+def gpu_decisions(result: Result) -> Result:
+    own = result["sections"]["decisions"]
+    columns = {"model": "model", "precision": "precision", "digits": "digits", "plan": "plan",
+               "same": "same decision", "accuracy": "accuracy|.2%",
+               "score_difference": "largest difference of a score|.1e"}  # fmt: skip
+    command = f"python -m experiments.gpu.measure {' '.join(own['options'])}"
+    about = {"runs": [{"command": command}], "date": own.get("date", result["date"])}
+    return of_rows(result, own["rows"], formatted(result | {"columns": columns}), **about)
+
+
 def readme_accuracy(result: Result) -> Result:
     """A few sets, and the models that ship by their names alone."""
     sets = {"mnist, test": "MNIST, test", "usps": "USPS", "crohme": "CROHME, pen input",
             "unipen": "UNIPEN, pen input", "ardis": "ARDIS, church books",
             "orand": "ORAND, cheques"}  # fmt: skip
-    frame = pd.DataFrame(result["rows"])
-    frame = frame[(frame["what"] == "ships") & frame["set"].isin(sets)]
+    frame = pd.DataFrame(hands(result)["rows"])
+    frame = frame[frame["set"].isin(sets)]
     frame["name"] = frame["model"].str.partition("@")[0]
     wide = frame.pivot_table("right", ["set", "digits"], "name", sort=False).reset_index()
     wide = wide.set_index("set").loc[list(sets)].reset_index()
-    wide["set"], wide["digits"] = wide["set"].map(sets), [f"{n:,}".replace(",", " ") for n in wide["digits"]]
+    wide["set"], wide["digits"] = wide["set"].map(sets), wide["digits"].map(spaced)
     columns = {"set": "set", "digits": "digits", **{m: f"{m}|.1%" for m in frame["name"].unique()}}
-    return of_rows(
-        result, wide, columns, command="python -m experiments.accuracy.hands DATA models/*.safetensors"
-    )
+    command = "python -m experiments.accuracy.hands DATA models/*.safetensors"
+    return of_rows(result, wide, columns, command=command)
 
 
 def readme_speed(result: Result) -> Result:
@@ -169,38 +186,13 @@ def readme_speed(result: Result) -> Result:
     return of_rows(result, rows, columns, runs=runs, machine="", date=dates)
 
 
-#: table -> (result file, what makes the table of it)
+#: table -> (result file, what makes the table of it); others are result files as they are
 VIEWS: dict[str, tuple[str, Callable[[Result], Result]]] = {
-    "accuracy": ("learning", accuracy),
-    "learning-curve": ("learning", learning_curve),
-    "gpu": ("gpu", gpu_speed),
-    "gpu-short": ("gpu", view(
-        {"model": "model", "batch": "batch", "neocog": "plan default, us per digit",
-         "card": "plan card|.2f", "torch": "PyTorch", "compile": "torch.compile"},
-        lambda result: [row for row in result["rows"]
-                        if row["precision"] == "fp16" and row["batch"] != 64],
-    )),
-    "gpu-decisions": ("gpu", view(
-        {"model": "model", "precision": "precision", "digits": "digits", "plan": "plan",
-         "same": "same decision", "accuracy": "accuracy|.2%",
-         "score_difference": "largest difference of a score|.1e"},
-        lambda result: result["sections"]["decisions"]["rows"], "decisions",
-    )),
-    "readme-accuracy": ("hands", readme_accuracy),
-    "readme-speed": ("speed", readme_speed),
-    "models": ("models", models),
-    "hands": ("hands", lambda result: result | {
-        "rows": [row for row in result["rows"] if row["what"] == "ships"]
-    }),
-    "hands-short": ("hands", hands_short),
-    "models-robustness": ("models", models_robustness),
-    "models-risk": ("models", view(
-        {"model": "model", "wanted": "validation digits answered|.1%", "p": "from p =|.6g",
-         "coverage": "test digits answered|.2%", "error": "wrong, of those answered|.3%",
-         "marks": "marks read as digits|.1%"},
-        lambda result: [{"model": row["model"], **own}
-                        for row in result["rows"] for own in row["fixed"]],
-    )),
+    "accuracy": ("learning", accuracy), "learning-curve": ("learning", learning_curve),
+    "gpu": ("gpu", gpu_speed), "gpu-short": ("gpu", gpu_short), "gpu-decisions": ("gpu", gpu_decisions),
+    "readme-accuracy": ("hands", readme_accuracy), "readme-speed": ("speed", readme_speed),
+    "models": ("models", models), "models-robustness": ("models", models_robustness),
+    "models-risk": ("models", models_risk), "hands": ("hands", hands), "hands-short": ("hands", hands_short),
 }  # fmt: skip
 
 
@@ -211,14 +203,11 @@ def table(name: str) -> str:
     if path is None:
         return "*Not measured yet.*"
     result = made(json.loads(path.read_text()))
-    formats = result.get("formats", {})
-    columns = {key: head if "|" in head else f"{head}|{formats.get(key, '')}"
-               for key, head in result["columns"].items()}  # fmt: skip
     where = ", ".join(result[key] for key in ("machine", "date") if result.get(key))
     runs = [f"`{run['command']}`" + (f" ({run['of']})" if "of" in run else "")
             for run in result.get("runs", [result])]  # fmt: skip
     about = ", ".join(runs) + (f" ({where})" if where else "")
-    return f"{markdown(shown(result['rows'], columns))}\n\n{about}"
+    return f"{markdown(shown(result['rows'], formatted(result)))}\n\n{about}"
 
 
 def render(page: Path) -> str:
@@ -242,11 +231,11 @@ def main() -> int:
         return 2
     stale = {page: new for page in pages() if (new := render(page)) != page.read_text()}
     for page, new in stale.items():
-        if not sys.argv[1:]:
+        if sys.argv[1:]:
+            name = page.relative_to(ROOT)
+            print(f"{name} is out of date: run python -m experiments.tables", file=sys.stderr)
+        else:
             page.write_text(new)
-            continue
-        name = page.relative_to(ROOT)
-        print(f"{name} is out of date: run python -m experiments.tables", file=sys.stderr)
     return int(bool(stale and sys.argv[1:]))
 
 

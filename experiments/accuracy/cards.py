@@ -30,84 +30,67 @@ from neocog.reading.reader import Reader
 
 RESULTS = Path(__file__).resolve().parent / "results" / "models.json"
 LARGEST = 4 * 2**20
-#: What the card calls the sets.
-_SETS = {"mnist": "test", "usps": "usps", "sklearn": "sklearn"}
-_PICTURES = ("n", "n_digits", "cer", "exact")
-_ABOUT = ("model", "date", "neocog", "device", "precision", "min_p")
+_SETS = {"mnist": "test", "usps": "usps", "sklearn": "sklearn"}  # what the card calls the sets
 
 
 def measured(facts: dict[str, Any]) -> dict[str, Any]:
     """The part of a card that comes from a report."""
-    digits = facts["digits"]
-    about = {key: facts[key] for key in _ABOUT}
+
+    def row(own: dict[str, Any]) -> dict[str, Any]:
+        return {"p": own["threshold"], "coverage": round(own["coverage"], 6),
+                "error": round(own["risk"], 6), "wrong": own["wrong"]}  # fmt: skip
+
+    digits, own = facts["digits"], facts["corruptions"]
+    about = {key: facts[key] for key in ("model", "date", "neocog", "device", "precision", "min_p")}
     card: dict[str, Any] = {"measured": {part: about for part in ("digits", "pictures") if facts[part]}}
-    if facts["pictures"]:
-        card["pictures"] = {
-            name: {key: own[key] for key in _PICTURES} for name, own in facts["pictures"].items()
-        }
+    for name, found in facts["pictures"].items():
+        shares = {key: found[key] for key in ("n", "n_digits", "cer", "exact")}
+        card.setdefault("pictures", {})[name] = shares
     if not digits:
         return card
-    card["accuracy"] = {_SETS[name]: own["accuracy"] for name, own in digits.items()}
-    card["forced"] = {_SETS[name]: own["forced"] for name, own in digits.items()}
+    for key in ("accuracy", "forced"):
+        card[key] = {_SETS.get(name, name): found[key] for name, found in digits.items()}
     if facts["validation"]:
         card["accuracy"]["validation"] = facts["validation"]["accuracy"]
-    if "mnist" in digits:
-        test = digits["mnist"]
+    if test := digits.get("mnist"):
         card["confusion"] = test["confusion"]
-        card["risk_coverage"] = [_row(row) for row in test["error_at_coverage"]]
+        card["risk_coverage"] = list(map(row, test["error_at_coverage"]))
         card["calibration"] = {key: round(test[key], 6) for key in ("ece", "aurc")}
     card["fixed_on_validation"] = [
-        {"wanted": row["wanted"], **_row(row["test"]), "marks": round(row["marks"], 5)}
-        for row in facts["fixed_on_validation"]
-        if row["fixed_at"] == "coverage"
+        {"wanted": fixed["wanted"], **row(fixed["test"]), "marks": round(fixed["marks"], 5)}
+        for fixed in facts["fixed_on_validation"]
+        if fixed["fixed_at"] == "coverage"
     ]
-    if facts["corruptions"]:
-        own = facts["corruptions"]
-        means = {name: round(mean, 5) for name, mean in own["means"].items()}
-        card["robustness"] = {**means, "mean": round(own["mean"], 5)}
-    if facts["marks"]:
-        marks = facts["marks"]
-        card["marks"] = {"n": marks["n"], "read_as_digits": round(marks["read_as_digits"], 5)}
+    card["robustness"] = {
+        name: round(mean, 5) for name, mean in (*own["means"].items(), ("mean", own["mean"]))
+    }
+    card["marks"] = {"n": facts["marks"]["n"], "read_as_digits": round(facts["marks"]["read_as_digits"], 5)}
     return card
-
-
-def _row(row: dict[str, Any]) -> dict[str, Any]:
-    return {"p": row["threshold"], "coverage": round(row["coverage"], 6),
-            "error": round(row["risk"], 6), "wrong": row["wrong"]}  # fmt: skip
 
 
 def result(model: Model, size: int) -> dict[str, Any]:
     """A row of the result file, from a card."""
     card = model.card
     row: dict[str, Any] = {
-        "model": model.id,
-        "name": model.name,
+        "model": model.id, "name": model.name,
         "planes": "/".join(map(str, (len(model.s[0].reference), *model.planes))),
-        "bytes": size,
-        "size": f"{size / 2**20:.2f} MiB",
+        "bytes": size, "size": f"{size / 2**20:.2f} MiB",
         **{name: card.get("accuracy", {}).get(own) for name, own in _SETS.items()},
         "corruptions": card.get("robustness", {}).get("mean"),
         "marks": card.get("marks", {}).get("read_as_digits"),
-        "robustness": card.get("robustness", {}),
-        "risk_coverage": card.get("risk_coverage", []),
-        "fixed": card.get("fixed_on_validation", []),
-        "confusion": card.get("confusion", []),
+        "robustness": card.get("robustness", {}), "risk_coverage": card.get("risk_coverage", []),
+        "fixed": card.get("fixed_on_validation", []), "confusion": card.get("confusion", []),
         "measured": card["measured"],
-    }
+    }  # fmt: skip
     for name, own in card.get("pictures", {}).items():
         row |= {f"{name}_{key}": own[key] for key in ("cer", "exact")}
     return row
 
 
 def write_card(
-    path: Path,
-    sets: Sets,
-    *,
-    device: str = "auto",
-    precision: Precision = "fp16",
-    limit: int | None = None,
-    reports: Path | None = None,
-) -> Model:
+    path: Path, sets: Sets, *, device: str = "auto", precision: Precision = "fp16",
+    limit: int | None = None, reports: Path | None = None,
+) -> Model:  # fmt: skip
     """Measure a model file as it is going to be shipped, and write it with its card."""
     shipped = from_bytes(to_bytes(load_model(path), precision=precision), source=str(path))
     report = measure(Reader(shipped, device=device), sets, limit=limit)
@@ -121,15 +104,13 @@ def write_card(
 
 
 def _row_of(path: Path, **how: Any) -> dict[str, Any]:
-    """Write a model's card; its row of the result file."""
     return result(write_card(path, **how), path.stat().st_size)
 
 
 def merged(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows with those of other models that a result file holds already."""
     kept = json.loads(path.read_text())["rows"] if path.is_file() else []
-    new = {row["name"]: row for row in rows}
-    together = {row["name"]: row for row in kept} | new
+    together = {row["name"]: row for row in (*kept, *rows)}
     return [together[name] for name in sorted(together)]
 
 
@@ -154,11 +135,11 @@ def main() -> None:
         print(row["model"], {k: v for k, v in row.items() if isinstance(v, float)}, flush=True)
     for folder in {path.parent for path in paths if (path.parent / SUMS).is_file()}:
         write_sums(folder)
+    command = "python -m experiments.accuracy.cards DATA models/*.safetensors"
+    command += f" --device {args.device}" * (args.device != "auto")
+    command += f" --limit {args.limit}" * bool(args.limit)
     write_results(args.output, merged(args.output, rows), columns={"model": "model"},
-                  gpu=args.device.startswith("cuda"), limit=args.limit,
-                  command="python -m experiments.accuracy.cards DATA models/*.safetensors"
-                          + f" --device {args.device}" * (args.device != "auto")
-                          + f" --limit {args.limit}" * bool(args.limit))  # fmt: skip
+                  gpu=args.device.startswith("cuda"), limit=args.limit, command=command)  # fmt: skip
 
 
 if __name__ == "__main__":

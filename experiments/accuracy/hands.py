@@ -35,18 +35,13 @@ COLUMNS = {"model": "model", "set": "set", "digits": "digits", "right": "right|.
            "refused": "refused|.2%", "confused": "most frequent mistakes"}  # fmt: skip
 
 
-def kept_apart(data: Path) -> dict[str, Digits]:
-    """Digits of writers that are not learned from, by set."""
-    return {
-        f"{Path(name).name}, kept apart": open_digits(data / name, split="validation")
-        for name in LEARNED
-        if (data / name).is_dir()
-    }
-
-
-def only_measured(data: Path) -> dict[str, Digits]:
-    """Sets that nothing is learned from and that decide nothing."""
-    sets = {"mnist, test": open_digits(data / "mnist", split="test")}
+def sets_of(data: Path, *, validation: bool) -> dict[str, Digits]:
+    """Digits of writers kept apart, by set; and sets that nothing is learned from and that decide nothing."""
+    sets = {f"{Path(name).name}, kept apart": open_digits(data / name, split="validation")
+            for name in LEARNED if (data / name).is_dir()}  # fmt: skip
+    if validation:
+        return sets
+    sets["mnist, test"] = open_digits(data / "mnist", split="test")
     folders = sorted((data / "hands" / "measure").glob("*"))
     sets |= {folder.name: open_digits(folder, split="test") for folder in folders}
     if (data / "usps").is_dir():
@@ -65,21 +60,15 @@ def measure(name: str, *, sets: dict[str, Digits], gpu: bool) -> list[dict[str, 
         scores = score(model, digits.images, module_of_device("cuda" if gpu else "cpu"))
         found = of_lone_digits(answers(scores, temperature=model.temperature), model)
         confusion = confusion_of(digits.labels, found.label)
+        wrong = confusion[:, :NO_ANSWER] * (1 - np.eye(10, dtype=np.int64))
+        most = [divmod(int(i), 10) for i in np.argsort(-wrong, axis=None, kind="stable")[:3]]
         rows.append({
             "model": model.id, "set": key, "digits": len(digits),
             "right": float(np.trace(confusion)) / len(digits),
             "refused": float(confusion[:, NO_ANSWER].mean() * 10 / len(digits)),
-            "confused": leading(confusion),
+            "confused": ", ".join(f"{a} as {b}: {wrong[a, b]}" for a, b in most if wrong[a, b]),
         })  # fmt: skip
     return rows
-
-
-def leading(confusion: np.ndarray) -> str:
-    """The three mistakes that happen most often, the digit written first."""
-    wrong = confusion[:, :NO_ANSWER] * (1 - np.eye(10, dtype=np.int64))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:3]
-    pairs = [(int(i) // 10, int(i) % 10, int(wrong.flat[i])) for i in order]
-    return ", ".join(f"{a} as {b}: {n}" for a, b, n in pairs if n)
 
 
 def main() -> None:
@@ -90,12 +79,10 @@ def main() -> None:
     parser.add_argument("models", nargs="+")
     parser.add_argument("--what", default="ships", choices=("ships", "without-styles", "mnist-alone", "seed"))
     args = parser.parse_args()
-    apart = kept_apart(args.data)
-    sets = apart if args.validation else apart | only_measured(args.data)
-    sets = {name: digits[: args.limit] for name, digits in sets.items()}
-    work, rows = partial(measure, sets=sets, gpu=args.gpu), list[dict[str, Any]]()
+    sets = {n: digits[: args.limit] for n, digits in sets_of(args.data, validation=args.validation).items()}
+    rows = list[dict[str, Any]]()
     models = [name for name in args.models if kind_of(find_model(name)) == "digits"]
-    for own in spread(work, models, args.jobs):
+    for own in spread(partial(measure, sets=sets, gpu=args.gpu), models, args.jobs):
         rows += [row | {"what": args.what} for row in own]
         for row in own:
             print(f"{row['model']:30} {row['set']:24} {row['digits']:6} right {row['right']:.2%}  "

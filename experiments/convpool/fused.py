@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from experiments.harness.rounding import tf32
 from neocog.cuda.kernel import Array, Kernel, Launch, Machine, named, shared_limit, up
 from neocog.errors import InputError, UsageError
 from neocog.network.arrays import array_module
@@ -30,6 +29,12 @@ _COLUMNS = (32, 64, 128, 256)
 _BARRIER_BYTES = 16
 _STATIC = 128  # bytes of shared memory beside the dynamic
 _OTHERS = 50  # registers of a thread beside sums and operands
+
+
+def tf32(x: Array) -> Array:
+    """Round finite numbers to TF32 (10 bits of fraction), ties away from zero, as float32."""
+    bits = x.astype(np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 @dataclass(frozen=True, slots=True)

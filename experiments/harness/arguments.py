@@ -8,9 +8,8 @@ from typing import Any
 def arguments(about: str | None, *paths: str, **usual: Any) -> argparse.ArgumentParser:
     """Return a parser of ``paths`` and of an option for each of ``usual``.
 
-    The value of an option is what it is if not given: False for a switch, a list for several, a
-    type where there is no such value; or a pair of that and a help. Without a value ``output`` is
-    required, as ``-o``.
+    The value of an option is what it is if not given: False for a switch, a list for several, a type where
+    there is no such value; or a pair of that and a help. Without a value ``output`` is required, as ``-o``.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for path in paths:

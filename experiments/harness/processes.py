@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import cv2
 
+from neocog.cuda.compiler import build
 from neocog.cuda.kernel import Kernel
 from neocog.errors import NeocogError
 from neocog.network.parallel import cores
@@ -28,17 +29,12 @@ def spread(work: Callable[[Part], Result], parts: Iterable[Part], jobs: int) -> 
 
 
 def build_all(gpu: Any, kernels: Collection[Kernel]) -> None:
-    """Build kernels in processes of their own and keep them, so that each is only loaded later.
-
-    Why one does not build is told when it is to be launched.
-    """
+    """Build kernels in processes of their own and keep them; why one does not build is told at its launch."""
     defines = (("PROGRAMMATIC", 1),) if gpu.programmatic else ()
     for _ in spread(partial(_build, arch=gpu.arch, defines=defines), kernels, min(cores(), 32)):
         pass
 
 
 def _build(kernel: Kernel, arch: int, defines: tuple[tuple[str, int], ...]) -> None:
-    from neocog.cuda.compiler import build
-
     with suppress(NeocogError):
         build(kernel, arch, defines=defines)

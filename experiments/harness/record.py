@@ -9,34 +9,28 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from neocog.network.parallel import cores
 
-PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "opencv-python", "opencv-python-headless",
-            "onnxruntime", "torch")  # fmt: skip
+_PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "opencv-python", "opencv-python-headless",
+             "onnxruntime", "torch")  # fmt: skip
 
 
 def write_results(
-    path: Path,
-    rows: list[dict[str, Any]],
-    *,
-    columns: dict[str, str],
-    formats: dict[str, str] | None = None,
-    gpu: bool = False,
-    **more: Any,
-) -> None:
+    path: Path, rows: list[dict[str, Any]], *, columns: dict[str, str],
+    formats: dict[str, str] | None = None, gpu: bool = False, **more: Any,
+) -> None:  # fmt: skip
     """Write one result file, readable by ``tables.py``.
 
     ``columns``: the heads of what is shown of a row, by key; "head|format" for numbers.
     """
     # the command that runs the script from the top folder, however it was called
     script = Path(sys.argv[0])
-    command = " ".join([f"python -m experiments.{script.parent.name}.{script.stem}",
-                        *without_places(sys.argv[1:])])  # fmt: skip
-    result = {**facts(command, gpu=gpu), **more, "columns": columns, "formats": formats or {}, "rows": rows}
+    words = [f"python -m experiments.{script.parent.name}.{script.stem}", *without_places(sys.argv[1:])]
+    about = facts(" ".join(words), gpu=gpu)
+    result = {**about, **more, "columns": columns, "formats": formats or {}, "rows": rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows", file=sys.stderr)
@@ -48,7 +42,10 @@ def facts(command: str, *, gpu: bool, number: int = 0) -> dict[str, Any]:
     if gpu:
         query = ("--query-gpu=driver_version", "--format=csv,noheader", "-i", "0")
         found |= {"cpu": machine(False), "driver": asked("nvidia-smi", *query)}
-    return {**found, "date": today(), "commit": commit(), "versions": versions()}
+    installed = {own.name.lower(): own.version for own in importlib.metadata.distributions()}
+    versions = {name: installed[name] for name in _PACKAGES if name in installed}
+    versions = {"python": platform.python_version(), **versions}
+    return {**found, "date": today(), "commit": commit(), "versions": versions}
 
 
 def today() -> str:
@@ -84,25 +81,14 @@ def asked(*command: str) -> str:
     return done.stdout.strip()
 
 
-def versions() -> dict[str, str]:
-    out = {"python": platform.python_version()}
-    for name in PACKAGES:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            out[name] = importlib.metadata.version(name)
-    return out
-
-
 def without_places(words: Sequence[str]) -> list[str]:
     """Return a command's words without places of this machine.
 
-    The folder of data, the first that is no option's value, becomes ``DATA``; after an option
-    that takes none (``--gpu DATA``) it is found if no other folder follows. Of other places
-    outside the folder that the command runs in the last part is left.
+    The folder of data, the first that is no option's value (or else the first), becomes ``DATA``. Of other
+    places outside the folder that the command runs in the last part is left.
     """
-    options = [word.startswith("-") for word in words]
-    folders = [i for i, word in enumerate(words) if not options[i] and Path(word).is_dir()]
-    free = [i for i in folders if i == 0 or not options[i - 1]]
-    data = next(iter(free or folders), None)
+    folders = [i for i, word in enumerate(words) if word[0] != "-" and Path(word).is_dir()]
+    data = next((i for i in folders if i == 0 or words[i - 1][0] != "-"), next(iter(folders), None))
     out = ["DATA" if i == data else word for i, word in enumerate(words)]
     place = re.compile(r"(--?[\w-]+=|-\w)?((?:/|\.\./).*)")  # of an option's value too
     return [place.sub(lambda found: (found[1] or "") + Path(found[2]).name, word)

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from experiments.harness.record import facts
+from neocog.cuda import devices
 from neocog.errors import DeviceError, InputError, NeocogError
 
 Result = dict[str, Any]
 Save = Callable[[Result], None]
 
 FOLDER = Path(__file__).resolve().parents[1]
-#: The papers, in the order of the page.
-NAMES = ("convpool", "winograd", "slayer")
+NAMES = ("convpool", "winograd", "slayer")  #: the papers, in the order of the page
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,7 @@ def load(path: Path) -> Result:
 
 def need_device(number: int) -> None:
     """Raise a DeviceError unless there is the GPU that an experiment wants."""
-    from neocog.cuda import devices
-
-    why = devices.trouble()
-    if why is not None:
+    if (why := devices.trouble()) is not None:
         raise DeviceError(f"{why.partition(';')[0]}; --device cpu does what needs no GPU")
     if number >= devices.count():
         raise DeviceError(f"there is no cuda:{number}")
