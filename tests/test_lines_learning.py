@@ -155,4 +155,4 @@ def test_the_command_refuses(tmp_path, words, code, message):
     assert_refused(train(tmp_path, tmp_path / "m.safetensors", *words.split()), message, code)
     assert list(tmp_path.iterdir()) == []
     alone = run("train", "--data", tmp_path, "-o", tmp_path / "m.safetensors", "--steps", "5")
-    assert_refused(alone, "--steps is an option of --lines alone; leave it out")
+    assert_refused(alone, "recipe 'neocog' does not use --steps; leave it out")

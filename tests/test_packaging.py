@@ -14,10 +14,13 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+import neocog
 from neocog.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "experiments").rglob("README.md"),
+         *(ROOT / folder / "README.md" for folder in ("data", "models"))]  # fmt: skip
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
@@ -41,12 +44,14 @@ def test_help_and_import_are_quick(words, most):
     assert any(seconds() < most for _ in range(3))
 
 
-def test_public_names_are_there():
-    import neocog
+def test_commands_start_without_heavy_modules():
+    code = "import sys, neocog.cli; print({'numpy', 'cv2', 'PIL', 'rich', 'torch'} & {*sys.modules})"
+    assert run(sys.executable, "-c", code) == "set()\n"
 
+
+def test_public_names_are_there():
     assert set(neocog.__all__) <= set(dir(neocog))
-    for name in neocog.__all__:
-        assert getattr(neocog, name) is not None
+    assert all(getattr(neocog, name) is not None for name in neocog.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = neocog.nothing
 
@@ -56,14 +61,6 @@ def test_tables_are_up_to_date():
 
     stale = [page for page in tables.pages() if tables.render(page) != page.read_text()]
     assert not stale, "run python -m experiments.tables"
-
-
-PAGES = [
-    *ROOT.glob("*.md"),
-    *(ROOT / "docs").glob("*.md"),
-    *(ROOT / "experiments").rglob("README.md"),
-    *(ROOT / folder / "README.md" for folder in ("data", "models")),
-]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -77,12 +74,9 @@ def test_links_lead_somewhere(page):
             assert title in {re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles}
 
 
-def test_the_readme_is_short():
+def test_the_readme_is_short_and_names_every_command_and_options_that_exist():
     assert len(README.encode()) <= 8000
     assert "@" not in re.sub(r"`[^`]*`", "", README)  # a model's version is for docs
-
-
-def test_readme_names_every_command_and_options_that_exist():
     for name, command in get_command(app).commands.items():
         assert f"`neocog {name} " in README or f"`neocog {name}`" in README
         for part in getattr(command, "commands", ()):
@@ -96,17 +90,12 @@ def test_readme_names_every_command_and_options_that_exist():
                     command = getattr(command, "commands", {word: command})[word]
                 options = {"--help", *(word for option in command.params for word in option.opts)}
             assert not options or {w for w in words if re.match("--?[a-z]", w)} <= options, words
-
-
-def test_ci_runs_the_readme_command():
     _, test = re.findall(r"^pip install .* && .*$", README, re.MULTILINE)
     assert f"\n{test} || exit 1\n" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_reader_reads_the_samples():
-    from neocog import Reader
-
-    reader, samples = Reader(), ROOT / "data" / "samples"
+    reader, samples = neocog.Reader(), ROOT / "data" / "samples"
     with (samples / "labels.csv").open(newline="") as stream:
         wanted = {row["file"]: row["text"].replace("|", "\n") for row in csv.DictReader(stream)}
     assert {name: reader.read(samples / name).text for name in wanted} == wanted
@@ -143,10 +132,9 @@ def test_wheel_finds_its_model_outside_the_checkout(tmp_path):
     venv.create(tmp_path / "venv", with_pip=False, system_site_packages=False)
     python = tmp_path / "venv" / "bin" / "python"
     run(sys.executable, "-m", "pip", "--python", python, "install", "-q", wheel)
-    picture = ROOT / "data" / "samples" / "postcode.png"
-    neocog = python.with_name("neocog")
-    assert "90412" in run(neocog, "read", picture, cwd=tmp_path)
-    bench = subprocess.run([neocog, "bench", "all"], capture_output=True, text=True, cwd=tmp_path)
+    command = python.with_name("neocog")
+    assert "90412" in run(command, "read", ROOT / "data" / "samples" / "postcode.png", cwd=tmp_path)
+    bench = subprocess.run([command, "bench", "all"], capture_output=True, text=True, cwd=tmp_path)
     assert (bench.returncode, bench.stderr.count("\n")) == (2, 1)
     assert "need a clone" in bench.stderr
     where = "from neocog.network.registry import find_model; print(find_model('neocog'))"

@@ -69,10 +69,7 @@ def test_a_result_shows_itself_and_can_be_saved(tmp_path: Path, reader: Reader) 
     from_array = reader.read(page("07"))
     from_array.save(tmp_path / "c.jpg")
     assert Image.open(tmp_path / "c.jpg").size == page("07").shape[::-1]
-
-
-def test_overlays_are_in_colour_at_full_size(tmp_path: Path, reader: Reader) -> None:
-    large = np.repeat(np.repeat(page("07946"), 4, 0), 4, 1)
+    large = np.repeat(np.repeat(page("07946"), 4, 0), 4, 1)  # overlays are in colour, at full size
     blue = np.stack([large // 2, large // 2, large], axis=2)
     Image.fromarray(blue).save(tmp_path / "a.png")
     reader.read(tmp_path / "a.png").save(tmp_path / "b.png")
@@ -81,7 +78,9 @@ def test_overlays_are_in_colour_at_full_size(tmp_path: Path, reader: Reader) -> 
     assert (seen[:5] == blue[:5]).all()
 
 
-def test_data_frame_and_plot(tmp_path: Path, reader: Reader) -> None:
+def test_data_frame_and_plot_and_that_what_is_missing_is_named(
+    tmp_path: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib").use("Agg")
     result = reader.read(save_page(tmp_path / "a.png", "07\n946"))
@@ -90,10 +89,6 @@ def test_data_frame_and_plot(tmp_path: Path, reader: Reader) -> None:
     assert frame["line"].tolist() == [0, 0, 1, 1, 1]
     assert frame.loc[0, ["x", "y", "width", "height"]].tolist() == list(result.digits[0].box)
     assert len(result.plot().images) == 1
-
-
-def test_what_is_missing_is_named(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = reader.read(page("07"))
     for name, use in (("pandas", result.to_pandas), ("matplotlib", result.plot)):
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(UsageError, match=f"pip install {name}"):

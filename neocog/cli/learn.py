@@ -28,7 +28,6 @@ _PANEL = "Recipes by gradient"
 #: Options that a finder, and a reader of lines, have a use for.
 _OF_A_FINDER = "finder fonts chunks data output seed minutes device checkpoints start"
 _OF_LINES = "lines steps data output seed minutes device checkpoints start precision"
-_ALONE = {"fonts": "--finder", "chunks": "--finder", "steps": "--lines"}  # options of one of these alone
 _GENTLER = 0.5  # of a finder's rate, where a run begins with learned weights
 
 _gradient = partial(option, rich_help_panel=_PANEL)
@@ -112,44 +111,44 @@ def train(
     On a CPU, the same seed and name give the same file. For gradient recipes this
     also requires the same OMP_NUM_THREADS and no --minutes. On a GPU, two runs differ slightly.
     """
-    sources = ((o, context.get_parameter_source(o.name or "")) for o in context.command.params)
-    given: list[Any] = [option for option, source in sources if source and source.name != "DEFAULT"]
-    run: dict[str, Any] = {"seed": seed, "minutes": minutes, "folder": checkpoints, "start": start}
-    if finder is not None:
-        folder = _only("--finder", _OF_A_FINDER, given, data)
-        place, where = _place(output), _torch_device(device, "--finder")
-        _learn_finder(finder, folder, place, where, chunks=chunks, fonts=fonts, **run)
-        return
-    if precision not in ("fp16", "fp32"):
-        raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
-    if lines:
-        folder = _only("--lines", _OF_LINES, given, data)
-        place, where = _place(output), _torch_device(device, "--lines")
-        _learn_lines(folder, place, where, steps=steps, precision=precision, **run)
-        return
     from neocog.learning import recipes as learning
     from neocog.learning.mix import open_mix
     from neocog.network.arrays import module_of_device
 
-    for o in given:
-        if o.name in _ALONE:
-            raise UsageError(f"{o.opts[0]} is an option of {_ALONE[o.name]} alone; leave it out")
+    by_gradient = recipe in learning.STARTS
+    options: list[Any] = list(context.command.params)
+    what, used = f"recipe '{recipe}'", {o.name for o in options} - {"fonts", "chunks", "steps"}
+    if finder is not None or lines:
+        what = "--lines" if finder is None else "--finder"
+        used = {*(_OF_LINES if finder is None else _OF_A_FINDER).split()}
+    elif not by_gradient:
+        used -= {o.name for o in options if getattr(o, "rich_help_panel", None) == _PANEL}
+    source = context.get_parameter_source
+    given = [o for o in options if (found := source(o.name or "")) and found.name != "DEFAULT"]
+    if useless := [o.opts[0] for o in given if o.name not in used]:
+        other = f", or give --recipe {' or '.join(learning.STARTS)}" * (what[0] == "r" and not by_gradient)
+        raise UsageError(f"{what} does not use {', '.join(useless)}; leave it out{other}")
+    if precision not in ("fp16", "fp32"):
+        raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
+    if finder is not None or lines:
+        if len(data) > 1:
+            raise UsageError(f"{what} takes one --data: a folder that holds mnist and hands/free")
+        run: dict[str, Any] = {"seed": seed, "minutes": minutes, "folder": checkpoints, "start": start}
+        folder, place, device = Path(data[0]), _place(output), _torch_device(device, what)
+        if finder is not None:
+            _learn_finder(finder, folder, place, device, chunks=chunks, fonts=fonts, **run)
+        else:
+            _learn_lines(folder, place, device, steps=steps, precision=precision, **run)
+        return
     if split not in SPLITS:
         raise UsageError(f"split '{split}' is not for learning: choose {' or '.join(SPLITS)}")
-    by_gradient = recipe in learning.STARTS
-    xp: Any = None if by_gradient else module_of_device(device)
     if not by_gradient and recipe not in learning.RECIPES:
         names = ", ".join((*learning.RECIPES, *learning.STARTS))
         raise UsageError(f"recipe '{recipe}' is unknown: choose one of {names}")
-    options = [o.opts[0] for o in given if getattr(o, "rich_help_panel", None) == _PANEL]
-    if options and not by_gradient:
-        raise UsageError(
-            f"recipe '{recipe}' does not use gradients, so {', '.join(options)} would have no "
-            f"effect; leave it out, or give --recipe {' or '.join(learning.STARTS)}"
-        )
-    useless = [option for option in ("--planes", "--reject") if option in options]
-    if "--start" in options and useless:
-        raise UsageError(f"--start already fixes the planes; leave out --start or {' and '.join(useless)}")
+    xp: Any = None if by_gradient else module_of_device(device)
+    fixed = [o.opts[0] for o in given if o.name in ("planes", "reject")]
+    if start is not None and fixed:
+        raise UsageError(f"--start already fixes the planes; leave out --start or {' and '.join(fixed)}")
     place = _place(output)
     mix = open_mix(data, split=split).first(limit)
     names = ", ".join(hand.digits.name for hand in mix.hands)
@@ -206,16 +205,6 @@ def _torch_device(name: str, what: str) -> str:
     if name == "cuda" and not there:
         raise DeviceError("device 'cuda': PyTorch finds no GPU; use --device cpu")
     return "cuda" if there and name != "cpu" else "cpu"
-
-
-def _only(what: str, used: str, given: list[Any], sets: list[str]) -> Path:
-    """The one folder of data that ``what`` learns from, once it is sure that it uses all options."""
-    useless = [option.opts[0] for option in given if option.name not in used.split()]
-    if useless:
-        raise UsageError(f"{what} does not use {', '.join(useless)}; leave it out")
-    if len(sets) > 1:
-        raise UsageError(f"{what} takes one --data: a folder that holds mnist and hands/free")
-    return Path(sets[0])
 
 
 def _by_gradient(

@@ -1,5 +1,6 @@
 """``neocog read``: pictures in, digits out."""
 
+import sys
 import time
 from typing import Annotated
 
@@ -70,7 +71,7 @@ def read(
     from neocog.batch.cluster import Cluster
     from neocog.batch.inputs import Shard, is_one_file
     from neocog.batch.run import Request, read_all
-    from neocog.cli.progress import ReadingBar
+    from neocog.cli.progress import Counter
     from neocog.reading.formats import Format, kind_of
     from neocog.reading.policy import Policy, parse_share
     from neocog.reading.reader import Reader
@@ -112,8 +113,13 @@ def read(
     if isolated and share is not None:
         opened = opened.changed(policy=Policy.of(opened.model, min_p=min_p, max_error=share))
     begin = time.perf_counter()
-    with ReadingBar(request.count, to_file=output is not None, quiet=quiet) as bar:
+    # on the screen records would stand in the bar's way
+    bar = Counter("reading", shown=not quiet and (output is not None or not sys.stdout.isatty()))
+    try:
+        bar.start(request.count)
         tally = read_all(request, opened, watch=bar.add)
+    finally:
+        bar.close()
     rate = (tally.inputs - tally.earlier) / (time.perf_counter() - begin)
     if resume and not quiet and tally.inputs == tally.earlier > 0:
         tell(f"all inputs ({tally.earlier}) were already read")

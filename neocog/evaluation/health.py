@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -28,7 +29,6 @@ from neocog.vision.finder_model import LazyFinder, load_finder
 _TESTS = {"test": "MNIST", "usps": "USPS", "sklearn": "scikit-learn"}  # the cards' names for sets
 _PASSES, _BATCH = 6, 8  # the first pass is not counted
 _SAME_SCORE = 0.05  # of the scores of 16-bit maps and of float32
-_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 #: The extras of pyproject.toml for users, and what they import.
 _EXTRAS = {"documents": ("pypdfium2", "pillow_heif"), "web": ("starlette", "uvicorn"), "train": ("torch",),
            "onnx": ("onnx", "onnxruntime"), "cluster": ("ray",)}  # fmt: skip
@@ -137,8 +137,8 @@ def examine() -> Iterator[Check]:
 def _numpy() -> Check:
     config: Any = np.show_config(mode="dicts")
     blas = config.get("Build Dependencies", {}).get("blas", {})
-    name = blas.get("name", "unknown")
-    threads = next((int(value) for key in _THREADS if (value := os.environ.get(key, "")).isdigit()), cores())
+    name, asked = blas.get("name", "unknown"), os.environ.get("OMP_NUM_THREADS", "")
+    threads = int(asked) if asked.isdigit() else cores()
     found = f"{np.__version__}, BLAS {name} {blas.get('version', '')}, {threads} threads"
     if name in ("unknown", "none", "lapack_lite"):
         return Check("numpy", "warn", found, "this NumPy has no fast BLAS: pip install -U numpy")
@@ -148,14 +148,14 @@ def _numpy() -> Check:
 
 
 def _opencv() -> Check:
-    wheels = [f"opencv{kind}-python{end}" for kind in ("", "-contrib") for end in ("", "-headless")]
-    there = {own.name: own.version for own in metadata.distributions() if own.name in wheels}
+    there = [own.name for own in metadata.distributions()
+             if own.name and re.fullmatch(r"opencv-(contrib-)?python(-headless)?", own.name)]  # fmt: skip
     try:
         import cv2
     except ImportError as error:  # a missing libGL shows here
         advice = "on a bare server: apt-get install libgl1 libglib2.0-0 libsm6"
         return Check("opencv", "fail", f"cannot be imported: {error}", advice)
-    found = f"{cv2.__version__} ({', '.join(f'{n} {own}' for n, own in there.items()) or 'no wheel'})"
+    found = f"{cv2.__version__} ({', '.join(there) or 'no wheel'})"
     if len(there) < 2:
         return Check("opencv", "ok", found)
     advice = f"two wheels overwrite each other: pip uninstall {' '.join(there)}, then install one"

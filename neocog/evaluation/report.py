@@ -329,11 +329,12 @@ def _curves(about: str, *panels: Callable[[Any], object]) -> str:
     figure = matplotlib.figure.Figure((4.4 * len(panels), 3.0), layout="constrained", dpi=110)
     for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         draw(axes)
-    figure.savefig(stream := io.BytesIO(), format="png")
-    return _png(stream, about)
+    return _png(figure, about)
 
 
-def _png(stream: io.BytesIO, about: str) -> str:
+def _png(image: Any, about: str) -> str:
+    """A figure of matplotlib's, or a picture of Pillow's, as an element of the page."""
+    (image.savefig if hasattr(image, "savefig") else image.save)(stream := io.BytesIO(), format="png")
     data = base64.b64encode(stream.getvalue()).decode()
     return f'<img src="data:image/png;base64,{data}" alt="{escape(about)}">'
 
@@ -347,23 +348,18 @@ def _sheet(images: NDArray[np.uint8], captions: Sequence[str], columns: int, abo
         left, top = i % columns * wide, i // columns * high
         sheet.paste(Image.fromarray(255 - image).resize((56, 56)), (left + 8, top))
         draw.text((left + wide // 2, top + 64), caption, 0, font, "mm")
-    sheet.save(stream := io.BytesIO(), "PNG")
-    return _png(stream, about)
+    return _png(sheet, about)
 
 
-def _risk(own: Facts, what: str) -> Callable[[Any], object]:
+def _risk(axes: Any, own: Facts, what: str) -> None:
     points = [(row["coverage"], 100 * row["risk"]) for row in own["risk_coverage"]]
     last = points[-1][1] if points else 0.0
     left = 0.9 if last < 3 else 0.5 if last < 15 else 0.0  # where readers look
     highest = max((risk for coverage, risk in points if coverage >= max(left, 0.05)), default=0.0)
-
-    def draw(axes: Any) -> None:
-        axes.plot([x for x, _ in points], [y for _, y in points])
-        axes.set(title="risk and coverage", xlabel=f"coverage: share of {what} taken", xlim=(left, 1))
-        axes.set(ylabel="risk: wrong among them, %", ylim=(0, max(1.05 * highest, 0.5)))
-        axes.grid(alpha=0.3)
-
-    return draw
+    axes.plot([x for x, _ in points], [y for _, y in points])
+    axes.set(title="risk and coverage", xlabel=f"coverage: share of {what} taken", xlim=(left, 1))
+    axes.set(ylabel="risk: wrong among them, %", ylim=(0, max(1.05 * highest, 0.5)))
+    axes.grid(alpha=0.3)
 
 
 def _digits(name: str, own: Facts, digits: Digits) -> str:
@@ -387,7 +383,7 @@ def _digits(name: str, own: Facts, digits: Digits) -> str:
         mistakes += "<p>Written &gt; read, and its probability; the surest mistakes first.</p>"
     return (
         f"<h2>{escape(NAMES.get(name, name))}</h2>"
-        f"{_curves('risk and coverage, reliability', _risk(own, 'digits'), reliability)}"
+        f"{_curves('risk and coverage, reliability', lambda axes: _risk(axes, own, 'digits'), reliability)}"
         f"<div class='row'>{_table(own['error_at_coverage'])}{_table(own['coverage_at_error'])}</div>"
         "<h3>Digits written (rows) and read (columns)</h3>"
         f"{_table([dict(zip(heads, row, strict=True)) for row in cells])}<h3>Worst mistakes</h3>{mistakes}"
@@ -420,15 +416,14 @@ def _pictures(name: str, own: Facts, score: PictureScore) -> str:
         with contextlib.suppress(InputError):
             picture = Image.fromarray(next(decode(source, long_side=_LONG_SIDE)).grey)
             picture.thumbnail((_LONG_SIDE, _LONG_SIDE))
-            picture.save(stream := io.BytesIO(), "PNG")
             words = map(escape, (row["picture"], f"written {row['written']}", f"read {row['read']}"))
-            shown += f"<figure>{_png(stream, '')}<figcaption>{'<br>'.join(words)}</figcaption></figure>"
+            shown += f"<figure>{_png(picture, '')}<figcaption>{'<br>'.join(words)}</figcaption></figure>"
     if own["left_out"]:
         names = escape(", ".join(own["left_out"]))
         left_out = f"<p>Left out, as what is written there holds no digit: {names}.</p>"
+    risk = _curves("risk and coverage", lambda axes: _risk(axes, own, "numbers"))
     return (
-        f"<h2>{escape(NAMES.get(name, name))}</h2>"
-        f"<div class='row'><div>{_curves('risk and coverage', _risk(own, 'numbers'))}</div>"
+        f"<h2>{escape(NAMES.get(name, name))}</h2><div class='row'><div>{risk}</div>"
         f"<div>Numbers from a probability on: {_table(own['stricter'])}</div></div>{left_out}"
         f"<h3>Read wrong: {len(own['wrong'])} of {own['n']}</h3><div class='row'>{shown}</div>"
         f"<details><summary>all of them</summary>{_table(own['wrong'])}</details>"
