@@ -139,7 +139,7 @@ def to_bytes(
     """
     from safetensors.numpy import save
 
-    kind = np.float16 if precision == "fp16" else np.float32
+    kind, most = (np.float16, MAX_WEIGHT) if precision == "fp16" else (np.float32, np.inf)
     rounded: dict[str, NDArray[Any]] = {
         f"US{i}.reference": s.reference for i, s in enumerate(model.s, start=1)
     }
@@ -149,22 +149,12 @@ def to_bytes(
     for name, value in (tensors or {}).items():
         (rounded if value.ndim > 1 else exact)[name] = value
     for name, value in rounded.items():
-        peak = np.abs(value).max(initial=0)
-        if kind is np.float16 and peak > np.finfo(np.float16).max:
+        if (peak := np.abs(value).max(initial=0)) > most:
             raise ModelError(f"{name} reaches {peak:.3g}, too large for fp16; save as fp32")
         exact[name] = value.astype(kind)
-    header = {
-        "format": _FORMAT,
-        "name": model.name,
-        "preset": model.spec.name,
-        "psi": model.psi,
-        "rule": _RULE,
-        "temperature": model.temperature,
-        "thresholds": [layer.threshold for layer in model.s],
-        "q": [layer.q for layer in model.s],
-        "card": model.card,
-        **more,
-    }
+    header: Header = {"format": _FORMAT, "name": model.name, "preset": model.spec.name, "rule": _RULE}
+    header |= {"psi": model.psi, "temperature": model.temperature, "card": model.card}
+    header |= {"thresholds": [s.threshold for s in model.s], "q": [s.q for s in model.s], **more}
     try:
         words = json.dumps(header, sort_keys=True, allow_nan=False)
     except ValueError:
@@ -218,25 +208,26 @@ def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T]
     """
     try:
         header, tensors, version = _parsed(data, form)
-        weights = [
+        numbers = zip(range(1, 5), header["thresholds"], header["q"], strict=True)
+        s = [
             SWeights(
-                reference=tensor_of(tensors, f"US{i + 1}.reference", most=_LARGEST),
-                c=tensor_of(tensors, f"US{i + 1}.c"),
-                threshold=float(header["thresholds"][i]),
-                q=float(header["q"][i]),
+                tensor_of(tensors, f"US{i}.reference", most=_LARGEST),
+                tensor_of(tensors, f"US{i}.c"),
+                float(threshold),
+                float(q),
             )
-            for i in range(4)
+            for i, threshold, q in numbers
         ]
         model = Model(
-            name=printable(str(header["name"]))[:_LONGEST_NAME],
-            spec=preset(header["preset"]),
-            s=cast("Any", tuple(weights)),
-            blurs=cast("Any", tuple(tensor_of(tensors, f"UC{i}.blur") for i in (1, 2, 3))),
-            labels=tensors["US4.labels"].astype(np.int64),
-            psi=header["psi"],
-            temperature=float(header["temperature"]),
-            card=header["card"],
-            version=version,
+            printable(str(header["name"]))[:_LONGEST_NAME],
+            preset(header["preset"]),
+            cast("Any", tuple(s)),
+            cast("Any", tuple(tensor_of(tensors, f"UC{i}.blur") for i in (1, 2, 3))),
+            tensors["US4.labels"].astype(np.int64),
+            header["psi"],
+            float(header["temperature"]),
+            header["card"],
+            version,
         )
         _check(model)
         _check_card(model.card)
