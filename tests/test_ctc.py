@@ -8,7 +8,8 @@ import pytest
 
 from neocog.errors import UsageError
 from neocog.network import ctc
-from neocog.network.ctc import ALPHABET, BLANK, Automaton
+from neocog.network.automaton import GIVEN, Automaton
+from neocog.network.ctc import ALPHABET, BLANK
 
 USED = [*map(ALPHABET.index, "12/ "), BLANK]
 
@@ -148,7 +149,7 @@ def test_a_number_is_one_that_may_occur() -> None:
         logp = written("10130", (5, "/", share))
         free, number = ctc.number(logp), ctc.number(logp, automaton=Automaton(["##/##"]))
         assert (free.text, free.beside, number.text, number.doubtful) == ("10130", 0, "10/30", read)
-        odds = np.exp(ctc.GIVEN) * share / (1 - share)
+        odds = np.exp(GIVEN) * share / (1 - share)
         assert number.p == pytest.approx(odds / (odds + 1), abs=0.01)
         assert number.beside == pytest.approx(free.margin, abs=1e-3)
     named = ctc.number(written("12-5"), automaton=Automaton(["No. ##-#", "A##-#B"]))

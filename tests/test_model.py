@@ -255,7 +255,7 @@ def test_names_and_paths(folder: Path) -> None:
 def test_any_card_can_be_read_back() -> None:
     """Some lengths of the header begin as a pickle or an archive does; a card may tell more or less."""
     cards: list[dict[str, object]] = [{"note": "x" * length} for length in range(0, 300, 8)]
-    cards += [{}, {"reading": {}, "rejection": {}, "finetuning": {"dropout": 0.1, "before": None}},
-              {"reading": {"min_p": 0, "many": 5}, "rejection": {"table": [{"p": 1, "error": 0}]}}]  # fmt: skip
+    table = {"reading": {"min_p": 0, "many": 5}, "rejection": {"table": [{"p": 1, "error": 0}]}}
+    cards += [{}, {"reading": {}, "rejection": {}, "finetuning": {"lean": 0, "before": None}}, table]
     for card in cards:
         assert from_bytes(to_bytes(broken(card=card)), source="m").card == card

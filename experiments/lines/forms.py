@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 
 from neocog.network import ctc
+from neocog.network.automaton import Automaton
 from neocog.network.line_engine import LineEngine
 from neocog.network.lines import load_lines
 from neocog.network.registry import LINES
@@ -56,8 +57,8 @@ if __name__ == "__main__":
             if any(map(str.isdigit, text := row["text"])):
                 grey = cv2.imread(str(folder / row["file"]), cv2.IMREAD_GRAYSCALE)
                 (logp,) = engine.likelihoods([strip_of(np.asarray(grey, np.uint8))])
-                allowed = [(kind, ctc.Automaton([form])) for kind, form in forms(text, rng)]
-                allowed += [(kind, ctc.Automaton(texts=some)) for kind, some in lists(text, rng)]
+                allowed = [(kind, Automaton([form])) for kind, form in forms(text, rng)]
+                allowed += [(kind, Automaton(texts=some)) for kind, some in lists(text, rng)]
                 for kind, automaton in allowed:
                     found = ctc.number(logp, bound=0.5, automaton=automaton)
                     sure = found.beside < FAR and found.p >= 0.5 and "?" not in found.doubtful

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neocog.errors import UsageError
-from neocog.network.ctc import Automaton
+from neocog.network.automaton import Automaton
 from neocog.network.decision import Answers
 from neocog.network.lines import ALPHABET
 from neocog.text import reason_of

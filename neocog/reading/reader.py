@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
-from neocog.network.ctc import Automaton
+from neocog.network.automaton import Automaton
 from neocog.network.decision import Answers, of_lone_digits
 from neocog.network.lines import LineModel, load_any
 from neocog.network.model import Model
