@@ -356,8 +356,7 @@ class _FewCells:
     def __call__(self, u: Patch, _parallel: ParallelMap) -> Patch:
         """Respond to the layer before, on one thread: waking another would take as long."""
         n, side, xp = len(u.values), self._windows.out, self._xp
-        alone = not self._spectral or n == 1
-        d = xp.concatenate([self._of_silence(part) for part in u.apart()]) if alone else self._of_spectra(u)
+        d = self._of_spectra(u) if self._spectral and n > 1 else self._of_windows(u)
         energy = xp.einsum("bhwk,bhwk->bhw", u.values, u.values)
         v = xp.sqrt(self._seen(u, energy).reshape(n, -1, len(self._c)) @ self._c)[..., None]
         d -= self._theta * v
@@ -374,14 +373,17 @@ class _FewCells:
         whole[:, rows, columns] = maps
         return lib.stride_tricks.sliding_window_view(whole, (k, k), axis=(1, 2))
 
-    def _of_silence(self, u: Patch) -> Array:
-        """Return sum a' u, (B, cells, K), by a product that leaves out planes in which all is silent."""
-        heard = self._xp.flatnonzero(u.values.any(axis=(0, 1, 2)))
-        weights = self._plain[heard].reshape(-1, len(self._silence))
-        (n, h, w, _), cells = u.values.shape, self._windows.out**2
-        seen = self._seen(u, u.values.transpose(0, 3, 1, 2)[:, heard].reshape(-1, h, w))
-        seen = seen.reshape(n, len(heard), *seen.shape[1:]).transpose(0, 2, 3, 1, 4, 5)
-        return (seen.reshape(n * cells, len(weights)) @ weights).reshape(n, cells, -1)
+    def _of_windows(self, u: Patch) -> Array:
+        """Return sum a' u, (B, cells, K), by a plain product; of one digit without silent planes."""
+        maps, taps = u.values.transpose(0, 3, 1, 2), self._plain
+        if len(maps) == 1:
+            heard = self._xp.flatnonzero(maps.any(axis=(0, 2, 3)))
+            maps, taps = maps[:, heard], taps[heard]
+        (n, planes, h, w), cells = maps.shape, self._windows.out**2
+        taps = taps.reshape(-1, len(self._silence))
+        seen = self._seen(u, maps.reshape(-1, h, w))
+        seen = seen.reshape(n, planes, *seen.shape[1:]).transpose(0, 2, 3, 1, 4, 5)
+        return (seen.reshape(n * cells, len(taps)) @ taps).reshape(n, cells, -1)
 
     def _of_spectra(self, u: Patch) -> Floats:
         """Return sum a' u, (B, cells, K)."""
