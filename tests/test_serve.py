@@ -4,24 +4,27 @@ import asyncio
 import csv
 import io
 import json
+import os
 import re
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import cv2
 import numpy as np
 import pytest
 from PIL import Image
 
-from tests.support import file_of, page, page_file, run, tiny_model
+from neocog.errors import EndedEarly, InputError
+from tests.support import file_of, page, page_file, run, tiny_model, until
 
 pytest.importorskip("starlette")
 pytest.importorskip("httpx2")
@@ -39,7 +42,9 @@ from neocog.serve.app import Api, make_app
 from neocog.serve.corrections import Corrections
 from neocog.serve.work import Answer, ServeJob, Service
 from neocog.vision.crops import digit_of_box
+from tests.faults import FaultyServeJob
 
+posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 STATIC = Path(app.__file__).parent / "static"
 tiff = partial(page_file, kind="TIFF")
 
@@ -109,6 +114,53 @@ def test_twenty_requests_at_once_lose_no_answer(client: TestClient) -> None:
     with ThreadPoolExecutor(20) as pool:
         answers = pool.map(lambda text: client.post("/api/read", content=page_file(text)), texts)
         assert [answer.json()[0]["text"] for answer in answers] == texts
+
+
+# --- work -------------------------------------------------------------------------------------
+
+
+def open_faulty(workers: int) -> Service:
+    with patch("neocog.serve.work.ServeJob", FaultyServeJob):
+        return Service(Reader(tiny_model(), device="cpu"), workers=workers)
+
+
+def ask(service: Service, name: str = "a.png", **options: Any) -> Any:
+    return service.ask(name, page_file("12"), what="read", live=False, **options)
+
+
+@posix
+def test_requests_have_a_limit_may_be_cancelled_and_keep_no_others_waiting() -> None:
+    with open_faulty(2) as service:
+        service.warm()
+        slow = ask(service, "locked.png", limit=1.0)
+        others = [ask(service) for _ in range(3)]
+        assert [other.result(20)[0]["text"] for other in others] == ["12"] * 3
+        with pytest.raises(InputError, match=r"^reading takes longer than 1 s; "):
+            slow.result(20)
+        several = [ask(service, "locked.png") for _ in range(4)]  # two are begun, two wait
+        until(lambda: service._requests.qsize() == 2)
+        assert all(future.cancel() for future in several)
+        assert ask(service).result(20)[0]["text"] == "12"
+        (record,) = ask(service, "killed.png").result(30)
+        twice = "cannot be read: twice, the process that reads it was ended by SIGKILL"
+        assert record["error"] == twice
+        until(lambda: not service._futures)
+
+
+@posix
+def test_the_end_answers_all_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_faulty(1) as service:
+        asked = [ask(service, "stopped.png") for _ in range(3)]
+        until(lambda: service._requests.qsize() == 2)
+    assert not wait(asked, 5).not_done
+    assert all(isinstance(future.exception(), EndedEarly) for future in asked)
+    failed: list[bool] = []
+    monkeypatch.setattr("neocog.batch.pool.python", lambda *_: ["/no/such/python"])
+    with open_faulty(1) as service:
+        service.on_failure = lambda: failed.append(True)
+        until(lambda: service._error)
+        with pytest.raises(EndedEarly, match="cannot be started"):
+            ask(service)
 
 
 # --- what is refused --------------------------------------------------------------------------
@@ -235,40 +287,6 @@ def test_no_more_connections_are_held_than_the_system_allows(monkeypatch: Any, c
         for connection in accepted:
             connection.close()
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_who_sends_no_whole_header_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    import uvicorn
-    from uvicorn.server import ServerState
-
-    monkeypatch.setattr(guard, "HEADER", 0.2)
-
-    async def echo(scope: Any, receive: Any, send: Any) -> None:
-        body = (await receive())["body"]
-        head = [(b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": head})
-        await send({"type": "http.response.body", "body": body})
-
-    async def heard(*parts: bytes) -> bytes:
-        config, state = uvicorn.Config(echo, log_config=None), ServerState()
-        made = await asyncio.get_running_loop().create_server(
-            lambda: guard.Connection(config, state, {}), "127.0.0.1", 0
-        )
-        async with made:
-            reader, writer = await asyncio.open_connection(*made.sockets[0].getsockname())
-            for part in parts:
-                writer.write(part)
-                await asyncio.sleep(0.3 if part.endswith(b"\r\n\r\n") else 0.05)
-            said = await asyncio.wait_for(reader.read(), 3)  # keeping alive would take 5
-            writer.close()
-            assert not state.connections
-        return said
-
-    whole = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
-    assert asyncio.run(heard()) == b""
-    assert asyncio.run(heard(b"GET / HT", b"TP/1.1\r\n")) == b""
-    assert asyncio.run(heard(whole, b"bo")).endswith(b"\r\n\r\nbo")  # the rest is not waited for
-    assert asyncio.run(heard(whole, b"body", b"GET")).endswith(b"\r\n\r\nbody")
 
 
 def test_what_takes_too_long_is_given_up(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ class WorkerDied(Exception):
 
 
 class OutOfTime(Exception):
-    """A worker was killed at its deadline, or because nobody wants the result."""
+    """A worker was killed at its task's limit, or because nobody wants the result."""
 
 
 class Worker:
@@ -51,7 +51,7 @@ class Worker:
         raise NotImplementedError
 
     def attempt(self, task: Task) -> list[Block]:
-        """Do a task once; WorkerDied if it dies over it."""
+        """Do a task once; WorkerDied if it dies over it, OutOfTime if the task is given up."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -72,13 +72,19 @@ class Worker:
         """
         try:
             return self.attempt(task)
+        except OutOfTime:
+            self.start()
+            return [job.late(task)]
         except WorkerDied as death:
             deaths, how = task.deaths + 1, str(death)
         self.start()
         if len(task.items) == 1 and deaths >= _LIVES:
             trouble = f"cannot be read: twice, the process that reads it {how}"
             return [job.do(task._replace(items=(task.items[0]._replace(trouble=trouble, data=None),)))]
-        parts = [Task(task.first + n, (item,), deaths) for n, item in enumerate(task.items)]
+        parts = [
+            task._replace(first=task.first + n, items=(item,), deaths=deaths)
+            for n, item in enumerate(task.items)
+        ]
         return [block for part in parts for block in self.do(part, job)]
 
 
@@ -86,8 +92,7 @@ class WorkerProcess(Worker):
     """A worker process of several, and the one that takes its place when it dies.
 
     It takes no module from the current folder and hears no Ctrl-C; ``ask`` answers its questions, from many
-    threads. It is killed if a page takes ``patience`` seconds, which grow with more workers than cores. What
-    it does beyond ``until``, by `time.monotonic`, is ended, and `do` raises OutOfTime.
+    threads. It is killed if a page takes ``patience`` seconds, which grow with more workers than cores.
     """
 
     def __init__(
@@ -96,7 +101,9 @@ class WorkerProcess(Worker):
         self._ask, self._patience = ask, (patience or PATIENCE) * max(1.0, workers / cores())
         path = [place for place in sys.path if os.path.isabs(place)]
         self._begin = pickle.dumps(path) + pickle.dumps((job.with_engine(None), self._patience))
-        self._lock, self._closed, self.until = threading.Lock(), False, math.inf
+        self._lock, self._closed = threading.Lock(), False
+        self._task: Task | None = None  # which is done, and until when, by `time.monotonic`
+        self._until = math.inf
         self.process: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
@@ -121,20 +128,27 @@ class WorkerProcess(Worker):
             raise EndedEarly(f"worker processes cannot be started: {what}")
 
     def attempt(self, task: Task) -> list[Block]:
-        kind, what = self._exchange(pickle.dumps(task), self._patience)
-        while kind == QUESTION:
-            kind, what = self._exchange(pickle.dumps(self._ask(*what)), self._patience)
+        with self._lock:
+            self._task, self._until = task, time.monotonic() + task.limit
+        try:
+            kind, what = self._exchange(pickle.dumps(task), self._patience)
+            while kind == QUESTION:
+                kind, what = self._exchange(pickle.dumps(self._ask(*what)), self._patience)
+        finally:
+            with self._lock:
+                self._task, self._until = None, math.inf
         if kind == ERROR and isinstance(what, NeocogError):
             raise what
         if kind == ERROR:
             raise EndedEarly(f"a worker process failed: {what}; start again (neocog read: with --resume)")
         return [what]
 
-    def give_up(self) -> None:
-        """End what it does, from another thread."""
-        self.until = -math.inf
-        if self.process is not None:
-            self.process.kill()
+    def give_up(self, first: int) -> None:
+        """End the task of this number, if it is done here."""
+        with self._lock:
+            if self._task is not None and self._task.first == first and self.process is not None:
+                self._until = -math.inf
+                self.process.kill()
 
     def close(self) -> None:
         """End it; no other takes its place."""
@@ -150,7 +164,7 @@ class WorkerProcess(Worker):
         stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
         while True:
             since = time.monotonic()
-            timer = threading.Timer(max(0, min(patience, self.until - since)), process.kill)
+            timer = threading.Timer(max(0, min(patience, self._until - since)), process.kill)
             timer.daemon = True
             timer.start()
             try:
@@ -162,7 +176,7 @@ class WorkerProcess(Worker):
                 how, now = self._death(process), time.monotonic()
                 if now - since > patience:
                     how = f"took longer than {patience:.3g} s"
-                raise OutOfTime if now >= self.until else WorkerDied(how) from None
+                raise OutOfTime if now >= self._until else WorkerDied(how) from None
             finally:
                 timer.cancel()
             if kind != BEAT:

@@ -1,5 +1,6 @@
 """A task: some inputs for one worker. Its result: their records as a block."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +29,7 @@ class Task(NamedTuple):
     first: int  # number of the first input among all
     items: tuple[Item, ...]
     deaths: int = 0  # workers that died over it
+    limit: float = math.inf  # seconds of a worker that it may take
 
     @property
     def held(self) -> int:
@@ -104,6 +106,10 @@ class Job:
                     block.cards.append(card)
                     beat()
         return block
+
+    def late(self, task: Task) -> Block:
+        """What comes of a task that took longer than its limit."""
+        raise NotImplementedError
 
     def _message(self, reading: PageReading) -> str | None:
         """What people are told of a page, if anything."""

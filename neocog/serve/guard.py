@@ -9,22 +9,19 @@ import asyncio
 import ipaddress
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-import h11
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from neocog.text import tell, to_json
 
 CONNECTIONS = 256  # open ones, half of them of one address; at most a quarter of the files that may be open
-HEADER = 10.0  # seconds in which a header must come, and for which a body comes that nobody takes
-UPLOAD = 60.0  # seconds in which a picture must come, or an answer be taken
+UPLOAD = 60.0  # seconds in which a picture must come
 PATIENCE = 300.0  # seconds that an answer may take, waiting for others included
 
 _HEADERS = {
@@ -88,46 +85,6 @@ class Guard:
             if origin is None or urlsplit(origin).netloc == host:
                 return None
         return "the request comes from another site; open the URL that neocog printed"
-
-
-class Connection(H11Protocol):  # type: ignore[misc]
-    """Is closed if its client does not send a request or take the answer in time."""
-
-    _state: object = None
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._wait(0, lambda: None)
-
-    def _watch(self) -> None:
-        """Set a deadline whenever what the client does has changed."""
-        sends, answered = self.conn.their_state, self.cycle is not None and self.cycle.response_complete
-        if (sends, answered) != self._state:
-            self._state = sends, answered
-            body = UPLOAD + (HEADER if sends is h11.SEND_BODY else PATIENCE)
-            self._wait(HEADER if answered or sends is h11.IDLE else body, self._close)
-
-    def _close(self) -> None:
-        self.transport.close()
-        self._wait(UPLOAD, self.transport.abort)  # until then what was answered may be taken
-
-    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.loop.call_later(seconds, then)
 
 
 class Listener(socket.socket):

@@ -53,7 +53,7 @@ def serve(
     from neocog.batch.run import usual_workers
     from neocog.serve.app import Api, make_app
     from neocog.serve.corrections import Corrections
-    from neocog.serve.guard import Connection, tell_error
+    from neocog.serve.guard import tell_error
     from neocog.serve.work import Service
 
     kept = None if corrections is None else Corrections(corrections)
@@ -69,7 +69,7 @@ def serve(
         if reader.pattern is not None:
             api.signs += reader.pattern.form
         config = uvicorn.Config(
-            make_app(api, token=token, names=(machine, f"{machine}.local")), http=Connection, ws="none",
+            make_app(api, token=token, names=(machine, f"{machine}.local")), http="h11", ws="none",
             lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
             backlog=_BACKLOG, timeout_graceful_shutdown=2,
             ssl_certfile=certificate, ssl_keyfile=key, ssl_keyfile_password="-",

@@ -2,15 +2,13 @@
 
 import io
 import json
-import math
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 
 from neocog.batch.archives import Item
 from neocog.batch.batching import in_passes
-from neocog.batch.pool import OutOfTime, WorkerProcess
+from neocog.batch.pool import run_tasks
 from neocog.batch.run import open_workers, usual_workers
 from neocog.batch.tasks import Block, Job, Task
 from neocog.errors import EndedEarly, InputError, NothingToRead
@@ -55,7 +53,7 @@ class ServeJob(Job):
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Answer:
         """Answer one request; whatever the picture does becomes its error."""
         (item,) = task.items
-        answer = Answer(inputs=1)
+        answer = Answer(task.first, inputs=1)
         try:
             answer.value = self._value(item, beat, **json.loads(item.key))
         except NothingToRead as error:
@@ -63,6 +61,10 @@ class ServeJob(Job):
         except Exception as error:
             answer.error = what_went_wrong(error)
         return answer
+
+    def late(self, task: Task) -> Answer:
+        why = f"reading takes longer than {task.limit:g} s; send fewer pages, or a smaller picture"
+        return Answer(task.first, inputs=1, error=why)
 
     def _value(self, item: Item, beat: Callable[[], None], what: str, **asked: Any) -> Any:
         if what == "read":
@@ -111,13 +113,13 @@ class Service:
         self.workers = max(1, usual_workers(reader.engine.device) if workers is None else workers)
         self.on_failure: Callable[[], None] = lambda: None
         """Called, on another thread, if nothing can be read any more."""
-        self._requests: queue.SimpleQueue[tuple[Future[Any], Task, float] | None] = queue.SimpleQueue()
-        self._lock, self._busy = threading.Lock(), dict[Future[Any], WorkerProcess]()
         self._error: BaseException | None = None
+        self._lock, self._numbers, self._futures = threading.Lock(), count(), dict[int, Future[Any]]()
+        self._requests: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._job = ServeJob(reader, Format("jsonl")).with_engine(in_passes(reader.engine))
         self._stack = ExitStack()
-        for worker in self._stack.enter_context(open_workers(self._job, self.workers)):
-            threading.Thread(target=self._run, args=(worker,), daemon=True).start()
+        self._pool = self._stack.enter_context(open_workers(self._job, self.workers))
+        threading.Thread(target=self._run, daemon=True).start()
 
     def __enter__(self) -> "Service":
         return self
@@ -135,12 +137,17 @@ class Service:
         What takes longer than ``limit`` seconds of a worker ends with InputError. A future that is
         cancelled is not begun, or its worker is killed and replaced.
         """
-        future: Future[Any] = Future()
-        task = Task(0, (Item(source, to_json(asked), data=picture),))
+        future, number = Future[Any](), next(self._numbers)
         with self._lock:
             self.check()
-            self._requests.put((future, task, limit))
-        future.add_done_callback(self._given_up)
+            self._futures[number] = future
+        self._requests.put(Task(number, (Item(source, to_json(asked), data=picture),), limit=limit))
+
+        def ended(future: "Future[Any]") -> None:
+            for worker in self._pool if future.cancelled() else ():
+                worker.give_up(number)
+
+        future.add_done_callback(ended)
         return future
 
     def warm(self) -> None:
@@ -156,57 +163,35 @@ class Service:
         if self._error is not None:
             raise self._error
 
-    def _given_up(self, future: "Future[Any]") -> None:
-        with self._lock:
-            if future.cancelled() and future in self._busy:
-                self._busy[future].give_up()
+    def _tasks(self) -> Iterator[Task]:
+        for task in iter(self._requests.get, None):
+            assert task is not None
+            if self._futures[task.first].cancelled():
+                del self._futures[task.first]
+            else:
+                yield task
 
-    def _run(self, worker: WorkerProcess) -> None:
-        """Answer requests with a worker; the body of its thread."""
+    def _run(self) -> None:
         try:
-            worker.start()
+            for answer in run_tasks(self._tasks(), self._pool, self._job):
+                assert isinstance(answer, Answer)
+                future = self._futures.pop(answer.first)
+                with suppress(InvalidStateError):  # nobody wants it any more
+                    if answer.error is None:
+                        future.set_result(answer.value)
+                    else:
+                        future.set_exception(InputError(answer.error))
         except BaseException as error:
             self._fail(error)
-        while (request := self._requests.get()) is not None:
-            future, task, limit = request
-            try:
-                self.check()
-                if not future.cancelled():
-                    self._answer(worker, future, task, limit)
-            except BaseException as error:
-                with suppress(InvalidStateError):
-                    future.set_exception(error)
-                self._fail(error)
-        self._requests.put(None)  # for the others
-
-    def _answer(self, worker: WorkerProcess, future: "Future[Any]", task: Task, limit: float) -> None:
-        with self._lock:
-            worker.until = time.monotonic() + limit
-            self._busy[future] = worker
-        self._given_up(future)  # just before
-        late = False
-        try:
-            (answer,) = worker.do(task, self._job)
-        except OutOfTime:
-            late = True
-            error = f"reading takes longer than {limit:g} s; send fewer pages, or a smaller picture"
-            answer = Answer(error=error)
-        finally:
-            with self._lock:
-                del self._busy[future]
-                worker.until = math.inf
-        assert isinstance(answer, Answer)
-        with suppress(InvalidStateError):  # nobody wants it any more
-            if answer.error is None:
-                future.set_result(answer.value)
-            else:
-                future.set_exception(InputError(answer.error))
-        if late:
-            worker.start()
 
     def _fail(self, error: BaseException) -> None:
+        """Answer all that wait, and none from now on."""
         with self._lock:
             first, self._error = self._error is None, self._error or error
+            waiting = list(self._futures.values())
+        for future in waiting:
+            with suppress(InvalidStateError):
+                future.set_exception(error)
         if first:
             self.on_failure()
 
