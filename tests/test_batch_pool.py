@@ -441,7 +441,7 @@ def test_workers_that_cannot_be_had_end_the_run(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (72, 4096))
     with pytest.raises(UsageError, match=r"got 9 workers, .* files allows 4; .*ulimit"):
         read_all(reader, scans, workers=9)
-    monkeypatch.setattr("neocog.network.parallel.cores", lambda: 64)
+    monkeypatch.setattr("neocog.batch.run.cores", lambda: 64)
     assert usual_workers() == 4
 
 

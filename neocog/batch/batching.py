@@ -104,7 +104,7 @@ class Networks:
             raise EndedEarly("the run has ended")
 
     def _answer(self) -> None:
-        """Answer the questions that came first, as many as fit into a pass, one at least."""
+        # the questions that came first, as many as fit into a pass, one at least
         batch = [self._waiting.popleft()]
         while self._waiting and sum(len(a) for a, _ in batch) + len(self._waiting[0][0]) <= self._most:
             batch.append(self._waiting.popleft())

@@ -104,7 +104,6 @@ class Cluster:
             yield run_tasks(into_tasks(items, job.size), self._actors(ray, job), job, ordered=ordered)
 
     def _actors(self, ray: Any, job: Job) -> list["_Actor"]:
-        """Start the networks of a run; return its workers."""
         has = ray.cluster_resources()
         gpus, cpus = int(has.get("GPU", 0)), int(has.get("CPU", 1))
         if self.device == "cuda" and not gpus:
@@ -144,10 +143,9 @@ def _private() -> Iterator[dict[str, Any]]:
 
 
 class Finder:
-    """An actor that decodes, finds and writes records, in a worker process with limits.
+    """An actor that reads, in a worker process, inputs whose names begin at ``folder``.
 
-    ``folder`` is where the names of inputs begin; ``network`` the actor that answers, or None: it
-    has a network of its own.
+    ``network`` is the actor that answers it; None: it has a network of its own.
     """
 
     def __init__(self, folder: str, job: Job, network: Any = None) -> None:

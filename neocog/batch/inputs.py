@@ -64,11 +64,17 @@ def find_inputs(
             # as much as tells a picture from names, and no wait behind a name
             while len(begin) < _ENOUGH and end not in begin and (block := next(blocks, b"")):
                 begin += block
+            blocks = chain((begin,), blocks)
             if _PICTURE.match(begin):
-                found = True
-                yield _piped(chain((begin,), blocks))
+                found, data = True, bytearray()
+                while len(data) <= MAX_BYTES and (block := next(blocks, b"")):
+                    data += block
+                if len(data) <= MAX_BYTES:
+                    yield Item(STDIN, STDIN, data=bytes(data))
+                else:
+                    yield Item(STDIN, STDIN, trouble=f"has more than {MAX_BYTES:,} bytes; make it smaller")
                 continue
-            names = _names(chain((begin,), blocks), end)
+            names = _names(blocks, end)
         elif isinstance(word, str) and word.startswith("@"):
             names = _names(_listed(word), end)
         elif isinstance(word, str) and _is_pattern(word):
@@ -99,7 +105,6 @@ def comes_once(word: str) -> bool:
 
 
 def _named(name: str, look_into: bool, skipped: Skipped) -> Iterator[Item]:
-    """A name that stands for itself: a folder, an archive, a file or an address."""
     path = str(Path(name))
     if is_address(name):
         yield Item(name, name)
@@ -153,7 +158,6 @@ def _listed(word: str) -> Iterator[bytes]:
 
 
 def _blocks(word: str, stream: IO[bytes]) -> Iterator[bytes]:
-    """The bytes of a stream as they come."""
     read = getattr(stream, "read1", stream.read)
     try:
         while block := read(MAX_NAME):
@@ -172,15 +176,6 @@ def _names(blocks: Iterable[bytes], end: bytes) -> Iterator[str]:
         yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
     if rest:
         yield os.fsdecode(rest)
-
-
-def _piped(blocks: Iterable[bytes]) -> Item:
-    data = bytearray()
-    for block in blocks:
-        data += block
-        if len(data) > MAX_BYTES:
-            return Item(STDIN, STDIN, trouble=f"has more than {MAX_BYTES:,} bytes; make it smaller")
-    return Item(STDIN, STDIN, data=bytes(data))
 
 
 def _stdin() -> IO[bytes]:

@@ -238,7 +238,6 @@ class Done:
 def _difference(
     record: Mapping[str, Any], model: str, finder: str | None, settings: Mapping[str, Any] | None
 ) -> str:
-    """What a record was written with that is no more so."""
     found = record.get("settings")
     if record["model"] != model:
         return f"the model {record['model']}, now {model}; give that model"

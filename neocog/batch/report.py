@@ -73,7 +73,6 @@ class PictureFolder:
                     image.save(stream, format="JPEG" if end == "jpg" else "PNG")
 
     def _name(self, item: Item, index: int) -> str:
-        """A name, without an ending, for the picture of a page."""
         stem, page = _stem(item.source, item.key), f"-p{index}" if index else ""
         several = self._names.get(stem) != item.source or (page and stem + page in self._names)
         parts = stem.split("/")

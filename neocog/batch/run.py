@@ -19,6 +19,7 @@ from neocog.batch.pool import WorkerProcess, run_tasks
 from neocog.batch.report import PictureFolder, Report
 from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
+from neocog.network.parallel import cores
 from neocog.reading.addresses import is_address
 from neocog.reading.formats import Format
 from neocog.reading.pictures import STDIN, Files, check_file, check_written
@@ -241,9 +242,23 @@ def open_workers(job: Job, count: int) -> Iterator[list[WorkerProcess]]:
 
 def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Iterator[Block]:
     """Do tasks here, but for those that may cost much: the first of these starts a worker."""
+    from neocog.vision.decode import is_light
+
+    def is_safe(item: Item) -> bool:
+        """What cannot be opened is, no address is."""
+        if is_address(item.source):
+            return item.trouble is not None
+        try:
+            picture = item.picture()
+            if isinstance(picture, Path):
+                check_file(picture)
+            return is_light(picture)
+        except (InputError, OSError):
+            return True
+
     worker = None
     for task in tasks:
-        if all(map(_is_light, task.items)):
+        if all(map(is_safe, task.items)):
             yield job.do(task)
             continue
         if worker is None:
@@ -252,30 +267,12 @@ def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Iterator[Block]:
         yield from worker.do(task, job)
 
 
-def _is_light(item: Item) -> bool:
-    """Whether an input is safe to read here; one that cannot be opened is, no address is."""
-    from neocog.vision.decode import is_light
-
-    if is_address(item.source):
-        return item.trouble is not None
-    try:
-        picture = item.picture()
-        if isinstance(picture, Path):
-            check_file(picture)
-        return is_light(picture)
-    except (InputError, OSError):
-        return True
-
-
 def usual_workers(device: str = "cpu") -> int:
     """One for each core, two where a GPU answers them, as far as there can be so many."""
-    from neocog.network.parallel import cores
-
     return min(cores() if device == "cpu" else 2 * cores(), _most_workers())
 
 
 def _most_workers() -> int:
-    """Workers that the system lets this process have."""
     try:
         import resource
     except ImportError:  # Windows

@@ -92,7 +92,13 @@ class Job:
                 block.failed += reading.error is not None
                 block.empty += reading.error is None and not reading.digits
                 block.doubtful += REJECTED in reading.text
-                if (reading.error is not None or not self.quiet) and (what := self._message(reading)):
+                wanted, what = "pattern" if self.reader.valid is None else "valid numbers", reading.error
+                if what is None and not self.quiet:
+                    if not reading.digits and (reading.fits is False or self.form.kind == "text"):
+                        what = "no digits found"
+                    elif reading.fits is False:
+                        what = f"does not fit the {wanted}"
+                if what is not None:
                     source = reading.source
                     if len(source) > _LONG:
                         source = f"{source[:40]}... ({len(source)} letters)"
@@ -110,15 +116,6 @@ class Job:
     def late(self, task: Task) -> Block:
         """What comes of a task that took longer than its limit."""
         raise NotImplementedError
-
-    def _message(self, reading: PageReading) -> str | None:
-        """What people are told of a page, if anything."""
-        if reading.error is not None:
-            return reading.error
-        if not reading.digits and (reading.fits is False or self.form.kind == "text"):
-            return "no digits found"
-        wanted = "pattern" if self.reader.valid is None else "valid numbers"
-        return f"does not fit the {wanted}" if reading.fits is False else None
 
     def _pages(self, items: Sequence[Item], beat: Callable[[], None]) -> Readings:
         for item in items:

@@ -63,7 +63,16 @@ class Guard:
                 MutableHeaders(raw=message["headers"]).update(_HEADERS)
             await send(message)
 
-        trouble = self._trouble(Headers(scope=scope))
+        headers, trouble = Headers(scope=scope), None
+        host, origin = headers.get("host", ""), headers.get("origin")
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            if name not in self._names:
+                ipaddress.ip_address(name)
+            if origin is not None and origin.rpartition("://")[2] != host:
+                trouble = "the request comes from another site; open the URL that neocog printed"
+        except ValueError:
+            trouble = f"got host {host[:100]!r}, expected the URL that neocog printed; open that"
         if trouble is not None:
             await failure(403, trouble)(scope, receive, guarded)
             return
@@ -72,19 +81,6 @@ class Guard:
         except Exception as error:  # it has been answered: the application raises it again
             kind = type(error).__name__
             tell_rarely(kind, f"a request failed: {kind}: {error}")
-
-    def _trouble(self, headers: Headers) -> str | None:
-        host, origin = headers.get("host", ""), headers.get("origin")
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-            if name not in self._names:
-                ipaddress.ip_address(name)
-        except ValueError:
-            return f"got host {host[:100]!r}, expected the URL that neocog printed; open that"
-        with suppress(ValueError):
-            if origin is None or urlsplit(origin).netloc == host:
-                return None
-        return "the request comes from another site; open the URL that neocog printed"
 
 
 class Listener(socket.socket):
