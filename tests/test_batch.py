@@ -34,16 +34,9 @@ def test_pages_of_a_tiff(reader: Reader, tmp_path: Path) -> None:
     assert list(first.ms or ()) == ["decode", "find", "recognise"]
 
 
-def test_what_nobody_foresaw_is_a_record_too(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError("at once\nand twice")
-
-    monkeypatch.setattr("neocog.reading.reader.read_page", fail)
-    (reading,) = reader.read_many([page("1")])
-    assert reading.error == "cannot be read: ZeroDivisionError: at once; please report this"
-
-
-def test_pictures_are_taken_one_by_one(reader: Reader) -> None:
+def test_pictures_are_taken_one_by_one_and_what_nobody_foresaw_is_a_record(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken = []
 
     def pictures() -> Iterator[Any]:
@@ -55,22 +48,14 @@ def test_pictures_are_taken_one_by_one(reader: Reader) -> None:
     readings = reader.read_many(pictures())
     assert next(readings).text == "1"
     assert taken == [0]
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("at once\nand twice")
+
+    monkeypatch.setattr("neocog.reading.reader.read_page", fail)
+    assert next(readings).error == "cannot be read: ZeroDivisionError: at once; please report this"
     with pytest.raises(NothingToRead):
         list(readings)
-
-
-def test_a_page_asks_once_for_each_digit(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = []
-    recognise = reader.engine.recognise
-
-    def count(digits: Any, **options: Any) -> Any:
-        sizes.append(len(digits))
-        return recognise(digits, **options)
-
-    monkeypatch.setattr(reader.engine, "recognise", count)
-    reader.read(page("123\n45"))
-    assert sum(sizes) == 5
-    assert len(sizes) <= 2, "the doubtful digits, then the others"
 
 
 def test_doubtful_answers_become_question_marks() -> None:
