@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from neocog.errors import UsageError
+from neocog.learning.calibrate import line_temperature
 from neocog.network import ctc
 from neocog.network.automaton import GIVEN, Automaton
 from neocog.network.ctc import ALPHABET, BLANK
@@ -207,4 +208,4 @@ def test_the_temperature_makes_p_the_share_that_is_right() -> None:
         codes = [rng.choice(BLANK + 1, p=np.exp(row) / np.exp(row).sum()) for row in logp]
         texts.append("".join(ALPHABET[code] for code, _ in groupby(codes) if code != BLANK))
         lines.append(2 * np.maximum(logp, -200))  # too sure by a factor of two
-    assert ctc.fit_temperature(lines, texts) == pytest.approx(2, rel=0.25)
+    assert line_temperature(lines, texts) == pytest.approx(2, rel=0.25)

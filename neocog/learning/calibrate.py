@@ -1,14 +1,15 @@
 """Scores to probabilities, and what each threshold of them costs: set on digits held apart."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from neocog.learning.drawing.marks import negatives
 from neocog.learning.mix import Mix
+from neocog.network import ctc
 from neocog.network.decision import Answers, answers, labels_of, of_lone_digits
 from neocog.network.model import Model
 
@@ -42,6 +43,25 @@ class RiskRow:
     coverage: float  #: answered digits, as a share of all
     error: float  #: (errors + 1) / (answered + 1): one error more than was seen
     marks: float  #: share of marks that are no digits which are answered with one
+
+
+def line_temperature(lines: Sequence[ArrayLike], texts: Sequence[str]) -> float:
+    """Return the T for which, with log softmax(logp / T), numbers are right as often as ``p`` says.
+
+    It minimises the sum of -log p over lines kept apart whose best text is right and of -log(1 - p) over the
+    others: that is what p is for, and a wrong label or a hopeless line costs less than in the CTC loss.
+    """
+    best = [ctc.beam(line)[0][0] for line in lines]
+    right = np.array(best) == np.array(texts)
+
+    def loss(temperature: float) -> float:
+        some = [np.asarray(line, dtype=np.float64) / temperature for line in lines]
+        some = [logp - np.logaddexp.reduce(logp, axis=1, keepdims=True) for logp in some]
+        p = list(map(ctc.total, some, best))
+        return float(-np.where(right, p, np.log(-np.expm1(np.minimum(p, -1e-9)))).sum())
+
+    tried: list[float] = np.geomspace(0.25, 4, 61).tolist()
+    return float(f"{min(tried, key=loss):.4f}")
 
 
 def risk_row(p: float, found: Answers, labels: Labels, marks: Answers | None = None) -> RiskRow:

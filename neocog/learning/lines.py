@@ -22,6 +22,7 @@ from torch.nn import functional
 
 from neocog.errors import UsageError
 from neocog.files import check_output
+from neocog.learning.calibrate import line_temperature
 from neocog.learning.checkpoint import resume_run, save_run
 from neocog.learning.drawing import photo
 from neocog.learning.drawing.bank import (
@@ -38,7 +39,7 @@ from neocog.learning.drawing.hands import THANKS, Rng, load_hands, own_lines, re
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.drawing.line import draw_sign
 from neocog.learning.trainable import CCells, Contrast, SCells
-from neocog.network.ctc import BLANK, best_path, fit_temperature
+from neocog.network.ctc import BLANK, best_path
 from neocog.network.line_engine import LineEngine
 from neocog.network.lines import ALPHABET, BESIDE, MARGIN, ROWS, Head, LineModel, columns, load_lines
 from neocog.network.model import Model, load_model
@@ -372,7 +373,7 @@ class LineRun:
         for x, widths, said in self.held:
             strips += [ink[0, :, : max(16, w)].cpu().numpy() for ink, w in zip(x, widths, strict=True)]
             texts += said
-        temperature = fit_temperature(LineEngine(model).likelihoods(strips), texts)
+        temperature = line_temperature(LineEngine(model).likelihoods(strips), texts)
         learned_from = self.told["learned_from"]
         card = {
             "recipe": "lines", "seed": self.settings.seed, "start": self.network.start, "steps": self.step,

@@ -152,25 +152,6 @@ def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None =
     )
 
 
-def fit_temperature(lines: Sequence[ArrayLike], texts: Sequence[str]) -> float:
-    """Return the T for which, with log softmax(logp / T), numbers are right as often as ``p`` says.
-
-    It minimises the sum of -log p over lines kept apart whose best text is right and of -log(1 - p) over the
-    others: that is what p is for, and a wrong label or a hopeless line costs less than in the CTC loss.
-    """
-    best = [beam(line)[0][0] for line in lines]
-    right = np.array(best) == np.array(texts)
-
-    def loss(temperature: float) -> float:
-        some = [np.asarray(line, dtype=np.float64) / temperature for line in lines]
-        some = [logp - np.logaddexp.reduce(logp, axis=1, keepdims=True) for logp in some]
-        p = list(map(total, some, best))
-        return float(-np.where(right, p, np.log(-np.expm1(np.minimum(p, -1e-9)))).sum())
-
-    tried: list[float] = np.geomspace(0.25, 4, 61).tolist()
-    return float(f"{min(tried, key=loss):.4f}")
-
-
 def _search(
     ahead: list[Array], sums: Array, keep: int, width: int, automaton: Automaton | None = None,
     *, far: float = np.inf, least: float = -np.inf,

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.errors import InputError
+from neocog.errors import InputError, ModelError
 from neocog.network import model as files
-from neocog.network.model import Model, Precision, Refused, check_shape, load_model, tensor_of
+from neocog.network.model import Model, Precision, load_model, tensor_of
 from neocog.network.registry import find_model, kind_of
 from neocog.network.spec import INPUT_SIZE, NetworkSpec
 
@@ -144,18 +144,17 @@ def from_bytes(data: bytes, *, source: str) -> LineModel:
 
 
 def _finish(digits: Model, header: files.Header, tensors: files.Tensors) -> LineModel:
-    """Add the head to the ten layers; Refused if it does not fit them or could give scores beyond bounds."""
+    """Add the head to the ten layers; ModelError if it does not fit or could give scores beyond bounds."""
     if (alphabet := header["lines"]["alphabet"]) != ALPHABET:
-        raise Refused(f"its alphabet is {str(alphabet)[:40]!r}, expected {ALPHABET!r}")
+        raise ModelError(f"its alphabet is {str(alphabet)[:40]!r}, expected {ALPHABET!r}")
     if not 1e-3 <= (temperature := float(header["lines"]["temperature"])) <= 1e3:
-        raise Refused(f"a line's temperature {temperature}, expected 0.001 to 1000")
-    own, bias, w1, w2, w3, b1, b2, b3 = found = [tensor_of(tensors, name) for name in _HEAD]
-    n, k4, inner = len(ALPHABET) + 1, digits.planes[2], b1.size
+        raise ModelError(f"a line's temperature {temperature}, expected 0.001 to 1000")
+    n, k4, inner = len(ALPHABET) + 1, digits.planes[2], tensors["head.b1"].size
     if not 0 < inner <= MAX_INNER:
-        raise Refused(f"the head has {inner} planes, expected 1 to {MAX_INNER}")
+        raise ModelError(f"the head has {inner} planes, expected 1 to {MAX_INNER}")
     shapes = ((n, k4), (n,), (inner, 2 * k4, 5), (inner, inner, 5), (n, inner, 1), (inner,), (inner,), (n,))
-    for name, tensor, shape in zip(_HEAD, found, shapes, strict=True):
-        check_shape(tensor, shape, name)
+    every = (tensor_of(tensors, name, shape) for name, shape in zip(_HEAD, shapes, strict=True))
+    own, bias, w1, w2, w3, b1, b2, b3 = every
 
     def reach_of(w: NDArray[np.float32], b: NDArray[np.float32], most: float) -> float:
         """The largest sum w x + b for |x| <= most."""
@@ -167,6 +166,6 @@ def _finish(digits: Model, header: files.Header, tensors: files.Tensors) -> Line
         reach = reach_of(w, b, reach)
     reach += reach_of(own, bias, first)
     if not reach <= MAX_SCORE:
-        raise Refused(f"its scores may reach {reach:.3g}, expected at most {MAX_SCORE:g}")
+        raise ModelError(f"its scores may reach {reach:.3g}, expected at most {MAX_SCORE:g}")
     head, layers = Head(own, bias, (w1, w2, w3), (b1, b2, b3)), replace(digits, card={}, version="")
     return LineModel(layers, head, alphabet, temperature, digits.card, digits.version)

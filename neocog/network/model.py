@@ -47,10 +47,6 @@ _NEW_CARD = "write its card again, or use the model as it was trained"
 _WANTED = "expected a safetensors file written by 'neocog train'"
 
 
-class Refused(Exception):
-    """What is wrong with a model's file."""
-
-
 @dataclass(frozen=True, slots=True)
 class SWeights:
     """What one S-layer has learned."""
@@ -204,25 +200,25 @@ def from_bytes(data: bytes, *, source: str) -> Model:
 def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T], *, source: str) -> T:
     """Return what ``finish`` makes of the model, the header and the tensors in a file of format ``form``.
 
-    ModelError as :func:`load_model`, and where ``finish`` raises `Refused` or misses a part.
+    ModelError as :func:`load_model`, and where ``finish`` raises one or misses a part.
     """
     try:
         header, tensors, version = _parsed(data, form)
-        numbers = zip(range(1, 5), header["thresholds"], header["q"], strict=True)
-        s = [
-            SWeights(
-                tensor_of(tensors, f"US{i}.reference", most=_LARGEST),
-                tensor_of(tensors, f"US{i}.c"),
-                float(threshold),
-                float(q),
-            )
-            for i, threshold, q in numbers
-        ]
+        spec = preset(header["preset"])
+        planes = [2, spec.orientations, *(len(tensors[f"US{i}.reference"]) for i in (2, 3, 4))]
+        weights, blurs = list[SWeights](), list[NDArray[np.float32]]()
+        for i, (s, threshold, q) in enumerate(zip(spec.s, header["thresholds"], header["q"], strict=True)):
+            shape, kernel, name = (planes[i + 1] or 1, planes[i]), (s.kernel, s.kernel), f"US{i + 1}"
+            x = tensor_of(tensors, f"{name}.reference", (*shape, *kernel), least=0, most=_LARGEST)
+            c = tensor_of(tensors, f"{name}.c", kernel, least=0)
+            weights.append(SWeights(x, c, float(threshold), float(q)))
+        for i, layer in enumerate(spec.c, start=1):
+            blurs.append(tensor_of(tensors, f"UC{i}.blur", (layer.kernel - 1, layer.kernel - 1)))
         model = Model(
             printable(str(header["name"]))[:_LONGEST_NAME],
-            preset(header["preset"]),
-            cast("Any", tuple(s)),
-            cast("Any", tuple(tensor_of(tensors, f"UC{i}.blur") for i in (1, 2, 3))),
+            spec,
+            cast("Any", tuple(weights)),
+            cast("Any", tuple(blurs)),
             tensors["US4.labels"].astype(np.int64),
             header["psi"],
             float(header["temperature"]),
@@ -232,7 +228,7 @@ def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T]
         _check(model)
         _check_card(model.card)
         return finish(model, header, tensors)
-    except Refused as wrong:
+    except ModelError as wrong:
         raise ModelError(f"model {source}: {wrong}") from None
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, UsageError) as error:
         raise ModelError(f"model {source}: a part is missing or wrong ({error})") from None
@@ -245,7 +241,7 @@ def _parsed(data: bytes, form: str) -> tuple[Header, Tensors, str]:
 
     # the length of a header may begin with a pickle's 0x80, but not go on as a pickle does
     if (data[:1] == b"\x80" and any(data[3:8])) or data[:4] == b"PK\x03\x04":
-        raise Refused(f"a pickle or archive, which neocog never loads; {_WANTED}")
+        raise ModelError(f"a pickle or archive, which neocog never loads; {_WANTED}")
     try:
         length = int.from_bytes(data[:8], "little")
         if min(length, len(data)) > MAX_HEADER:
@@ -253,13 +249,13 @@ def _parsed(data: bytes, form: str) -> tuple[Header, Tensors, str]:
         tensors, entries = load(data), json.loads(data[8 : 8 + length])
         header = header_json(entries.pop("__metadata__", {})["neocog"])
     except (SafetensorError, ValueError, TypeError, RecursionError) as error:
-        raise Refused(f"cut short or not a model ({reason_of(error)}); {_WANTED}") from None
+        raise ModelError(f"cut short or not a model ({reason_of(error)}); {_WANTED}") from None
     except (KeyError, AttributeError):
-        raise Refused(f"a safetensors file, but not a neocog model; {_WANTED}") from None
+        raise ModelError(f"a safetensors file, but not a neocog model; {_WANTED}") from None
     if (found := header.get("format") if isinstance(header, dict) else None) != form:
-        raise Refused(f"of format {_cut(found)}, not {form!r}; {_WANTED}")
+        raise ModelError(f"of format {_cut(found)}, not {form!r}; {_WANTED}")
     if (rule := header.get("rule")) != _RULE:
-        raise Refused(
+        raise ModelError(
             f"decision rule {_cut(rule)} is no longer read, only {_RULE!r}; commit d840c1a is the last that "
             "reads pairs, triples and linear; train the model again"
         )
@@ -289,50 +285,48 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, within), default=0) if isinstance(value, dict | list) else 0
 
 
-def tensor_of(tensors: Tensors, name: str, *, most: float = MAX_WEIGHT) -> NDArray[np.float32]:
-    """Return a tensor as float32; Refused if it is of integers, not finite, or reaches beyond ``most``."""
+def tensor_of(
+    tensors: Tensors,
+    name: str,
+    shape: tuple[int, ...],
+    *,
+    least: float = -MAX_WEIGHT,
+    most: float = MAX_WEIGHT,
+) -> NDArray[np.float32]:
+    """Return a tensor as float32; ModelError if it has another shape, integers, or values out of bounds."""
     raw = tensors[name]
     if raw.dtype not in (np.float16, np.float32):
-        raise Refused(f"{name} is {raw.dtype}, expected float16 or float32")
+        raise ModelError(f"{name} is {raw.dtype}, expected float16 or float32")
+    if raw.shape != shape:
+        raise ModelError(f"{name} has shape {raw.shape}, expected {shape}")
     tensor = raw.astype(np.float32, copy=False)
     if not np.isfinite(tensor).all():
-        raise Refused(f"{name} holds values that are not finite")
-    if (peak := max(tensor.max(initial=0), -tensor.min(initial=0))) > most:
-        raise Refused(f"{name} reaches {peak:.3g}, expected at most {most:g}")
+        raise ModelError(f"{name} holds values that are not finite")
+    for peak in (tensor.max(), tensor.min()):
+        if not least <= peak <= most:
+            raise ModelError(f"{name} reaches {peak:.3g}, expected {least:g} to {most:g}")
     return tensor
 
 
-def check_shape(array: NDArray[Any], wanted: tuple[int, ...], name: str) -> None:
-    if array.shape != wanted:
-        raise Refused(f"{name} has shape {array.shape}, expected {wanted}")
-
-
 def _check(model: Model) -> None:
-    """Compare the tensors with the architecture."""
-    spec, before = model.spec, 2
-    for i, (layer, s) in enumerate(zip(model.s, spec.s, strict=True), start=1):
-        planes = spec.orientations if i == 1 else len(layer.reference) if layer.reference.ndim else 0
-        check_shape(layer.reference, (max(planes, 1), before, s.kernel, s.kernel), f"US{i}")
-        check_shape(layer.c, (s.kernel, s.kernel), f"US{i}.c")
-        if layer.reference.min() < 0 or layer.c.min() < 0:
-            raise Refused(f"US{i} has negative weights; X and c must not be")
-        if not 1e-6 <= layer.threshold < 1 or not 0 < layer.q <= 1e6:
-            raise Refused(f"US{i} has threshold {layer.threshold}, q {layer.q}")
-        before = planes
+    """Refuse numbers that no network can have, and maps that would take too much memory."""
+    spec = model.spec
+    for name, s in zip(("US1", "US2", "US3", "US4"), model.s, strict=True):
+        if not 1e-6 <= s.threshold < 1 or not 0 < s.q <= 1e6:
+            raise ModelError(f"{name} has threshold {s.threshold}, q {s.q}")
     values = sum((layer.planes or 1) * layer.size**2 for layer in spec.layers(model.planes))
     if values > MAX_VALUES:
         planes_of = "/".join(map(str, model.planes))
         most = f"at most {MAX_VALUES:,} are read"
-        raise Refused(f"{planes_of} planes give maps of {values:,} values a digit, {most}")
-    for i, (blur, c) in enumerate(zip(model.blurs, spec.c, strict=True), start=1):
-        check_shape(blur, (c.kernel - 1, c.kernel - 1), f"UC{i}.blur")
-    check_shape(model.labels, (model.planes[2],), "US4.labels")
+        raise ModelError(f"{planes_of} planes give maps of {values:,} values a digit, {most}")
+    if model.labels.shape != (wanted := model.planes[2:]):
+        raise ModelError(f"US4.labels has shape {model.labels.shape}, expected {wanted}")
     if model.labels.min() < 0 or model.labels.max() > REJECT:
-        raise Refused(f"labels reach beyond 0..9 and {REJECT}, no digit")
+        raise ModelError(f"labels reach beyond 0..9 and {REJECT}, no digit")
     if model.psi not in get_args(Psi):
-        raise Refused(f"unknown psi {_cut(model.psi)}")
+        raise ModelError(f"unknown psi {_cut(model.psi)}")
     if not 1e-6 <= model.temperature <= 1e6:
-        raise Refused(f"temperature {model.temperature}, expected above 0")
+        raise ModelError(f"temperature {model.temperature}, expected above 0")
 
 
 def _check_card(card: Any) -> None:
@@ -341,17 +335,17 @@ def _check_card(card: Any) -> None:
     def number(value: Any, low: float, high: float, what: str) -> None:
         known = isinstance(value, int | float) and not isinstance(value, bool)
         if not known or not low <= value <= high:
-            raise Refused(
+            raise ModelError(
                 f"the card's {what} {_cut(value)}, expected a number, {low:g} to {high:g}; {_NEW_CARD}"
             )
 
     def table(value: Any, name: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise Refused(f"the card's {name} is {_cut(value)}, expected a JSON object; {_NEW_CARD}")
+            raise ModelError(f"the card's {name} is {_cut(value)}, expected a JSON object; {_NEW_CARD}")
         return value
 
     if not isinstance(card, dict):
-        raise Refused(f"the card is not a JSON object; {_NEW_CARD}")
+        raise ModelError(f"the card is not a JSON object; {_NEW_CARD}")
     reading, rejection, learned = (
         table(card.get(name, {}), name) for name in ("reading", "rejection", "finetuning")
     )
@@ -359,7 +353,7 @@ def _check_card(card: Any) -> None:
         number(value, 0.0, 1.0 if name == "min_p" else _LARGEST, f"reading: {name}")
     rows = rejection.get("table", [])
     if not isinstance(rows, list):
-        raise Refused(f"the card's rejection table has no rows; {_NEW_CARD}")
+        raise ModelError(f"the card's rejection table has no rows; {_NEW_CARD}")
     for row in rows:
         for name in ("p", "error"):
             number(table(row, "rejection table's row").get(name), 0.0, 1.0, f"rejection table: {name}")
