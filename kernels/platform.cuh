@@ -166,7 +166,7 @@ DEVICE float of_map(map_t value) { return float_of_half(value); }
 DEVICE map_t to_map(float value) { return half_of(value); }
 #endif
 
-// Response of an S-cell: excitation e = sum a' u, inhibition v (see s_constants in layers.py).
+// Response of an S-cell: excitation e = sum a' u, inhibition v (see s_constants in model.py).
 DEVICE float s_response(float e, float v, float theta, float silence) {
     return fmaxf(e - theta * v, 0.0f) * reciprocal_of(v + silence);
 }

@@ -8,7 +8,6 @@ digests, in the form of the program ``sha256sum``.
 import hashlib
 import json
 import os
-from difflib import get_close_matches
 from pathlib import Path
 
 from neocog.errors import ModelError
@@ -83,6 +82,8 @@ def find_model(name_or_path: str | Path) -> Path:
             raise ModelError(f"model {text}: {what}, expected a {SUFFIX} file or one of {names}")
         return path
     if text not in known:
+        from difflib import get_close_matches  # 4 ms, and hardly ever needed
+
         close = get_close_matches(text, known, 1)
         meant = f"did you mean {close[0]!r}? " if close else ""
         raise ModelError(f"no model named {text!r}; {meant}there are {names}, or give a file's path")
