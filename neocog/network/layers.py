@@ -52,9 +52,7 @@ _PLANES = 8  # planes before from which on bounds pay
 _LEAST = 20_000_000  # multiplications of a part of a product, 0.4 ms: about what it costs to wake a thread
 _SLACK = np.float32(1 - 1e-4)  # what rounding may add to a bound of some hundred terms in float32, and more
 _MOST_BYTES = 32 * 2**20  # of transformed weights: what is read for every few digits should lie in a cache
-_PANEL = (
-    80  # planes whose weights lie side by side, at most: a product of few rows is as fast as it reads them
-)
+_PANEL = 80  # most planes whose weights lie side by side: a product of few rows is as fast as it reads them
 
 
 def _length(span: slice) -> int:
