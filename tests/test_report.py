@@ -87,9 +87,8 @@ def test_the_command_and_its_file(report: tuple[Result, Path]) -> None:
     assert mnist["forced"] == mnist["accuracy"] == 1.0
     assert other["forced"] >= other["accuracy"]
     assert len(other["worst"]) == other["n"] - round(other["n"] * other["accuracy"])
-    for key in ("ece", "aurc", "risk_coverage", "reliability", "error_at_coverage",
-                "coverage_at_error", "as_read"):  # fmt: skip
-        assert key in other
+    wanted = "ece aurc risk_coverage reliability error_at_coverage coverage_at_error as_read"
+    assert other.keys() >= {*wanted.split()}
     assert [len(v) for v in facts["corruptions"]["accuracy"].values()] == [5] * 8
     assert facts["corruptions"]["n"] == 20
     assert 0 <= facts["marks"]["read_as_digits"] <= 1
@@ -106,7 +105,7 @@ def test_the_command_and_its_file(report: tuple[Result, Path]) -> None:
 def test_the_page_needs_nothing_else(report: tuple[Result, Path]) -> None:
     page = Page(report[1] / "report.html")
     assert page.open == []
-    assert page.pictures >= 7  # two sets, mistakes, corruptions, how they look, pictures, one read wrong
+    assert page.pictures >= 6  # two sets, mistakes, corruptions, pictures, one read wrong
     for words in ("MNIST, test", "Not measured", "not in", "Worst mistakes", "occlusion",
                   "Thresholds fixed on validation", "written 57", "ece",
                   "holds no digit: x.png."):  # fmt: skip
@@ -123,7 +122,7 @@ def test_without_any_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert report.facts["fixed_on_validation"] == []
     assert report.facts["corruptions"]["name"] == sets.digits["sklearn"].name
     write(report, tmp_path)
-    assert Page(tmp_path / "report.html").text.count("–") >= 7
+    assert Page(tmp_path / "report.html").open == []
 
 
 def test_the_place_may_be_named_by_the_variable_and_pictures_alone_are_enough(data, tmp_path, monkeypatch):

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from neocog import __version__
@@ -261,33 +260,62 @@ def write(report: Report, folder: str | Path) -> tuple[Path, Path]:
 
 def page(report: Report) -> str:
     """Return a report as HTML that needs nothing else; without matplotlib it has no curves."""
-    facts, digits = report.facts, report.sets.digits
+    facts, parts = report.facts, list[str]()
+    sets = {name: NAMES.get(name, name) for name in (*facts["digits"], *facts["pictures"], *facts["missing"])}
     about = ("planes", "where", "precision", "date", "neocog", "seconds", "min_p")
     keys = ("n", "accuracy", "forced", "wrong", "no_answer", "ece", "aurc")
     shown = ("n", "n_digits", "cer", "exact", "failed", "model")
-    rows = [{"set": NAMES.get(name, name)} | {key: own[key] for key in keys}
-            | {"printed as ?": 1 - own["as_read"]["coverage"]}
-            for name, own in facts["digits"].items()]  # fmt: skip
-    pictures = [{"set": NAMES.get(name, name)} | {key: own[key] for key in shown}
-                for name, own in facts["pictures"].items()]  # fmt: skip
-    parts = [f"<h1>{escape(facts['model'])}</h1>", _table([{key: facts[key] for key in about}]),
-             "<h2>Overview</h2>", _table(rows), _table(pictures)]  # fmt: skip
+    parts += [f"<h1>{escape(facts['model'])}</h1>", _table([{key: facts[key] for key in about}])]
     if _matplotlib() is None:
         parts.append("<p>The curves are drawn with matplotlib: pip install matplotlib</p>")
+    rows = [{"set": sets[name], **{key: own[key] for key in keys},
+             "printed as ?": 1 - own["as_read"]["coverage"]}
+            for name, own in facts["digits"].items()]  # fmt: skip
+    parts.append(f"<h2>Overview</h2>{_table(rows)}")
+    rows = [
+        {"set": sets[name], **{key: own[key] for key in shown}} for name, own in facts["pictures"].items()
+    ]
+    parts.append(_table(rows))
     if facts["missing"]:
-        rows = [{"set": NAMES.get(name, name), "why": why} for name, why in facts["missing"].items()]
+        rows = [{"set": sets[name], "why": why} for name, why in facts["missing"].items()]
         parts.append(f"<h2>Missing</h2><p>Not measured:</p>{_table(rows)}")
-    parts += [_digits(name, own, digits[name]) for name, own in facts["digits"].items()]
+    for name, own in facts["digits"].items():
+        parts.append(f"<h2>{escape(sets[name])}</h2>{_curves(own, 'digits')}")
+        parts += [_table(own["error_at_coverage"]), _table(own["coverage_at_error"])]
+        heads = ("digit", *map(str, range(10)), "none")
+        rows = [dict(zip(heads, (i, *row), strict=True)) for i, row in enumerate(own["confusion"])]
+        parts.append(f"<h3>Digits written (rows) and read (columns)</h3>{_table(rows)}")
+        parts.append(f"<h3>Worst mistakes</h3>{_mistakes(own['worst'], report.sets.digits[name])}")
     if facts["fixed_on_validation"]:
         parts.append("<h2>Thresholds fixed on validation digits, on MNIST's test set</h2>")
         parts.append(_table(facts["fixed_on_validation"]))
-    if facts["corruptions"]:
-        parts.append(_corruptions(facts["corruptions"], next(iter(digits.values()))))
-        rows = [{"kind": kind, "n": own["n"], "read as digits": own["read_as_digits"]}
-                for kind, own in {"all": facts["marks"], **facts["marks"]["kinds"]}.items()]  # fmt: skip
+    if own := facts["corruptions"]:
+        heads = ("corruption", *map(str, STRENGTHS), "mean", "what")
+        rows = [dict(zip(heads, (kind, *values, own["means"][kind], CORRUPTIONS[kind].what()), strict=True))
+                for kind, values in own["accuracy"].items()]  # fmt: skip
+        mean = f"{own['n']} digits of {escape(own['name'])}; mean {own['mean']:.4f}."
+        parts.append(f"<h2>Corruptions</h2><p>{mean}</p>{_curves(own, 'corruptions')}{_table(rows)}")
+        rows = [{"kind": kind, "n": marks["n"], "read as digits": marks["read_as_digits"]}
+                for kind, marks in {"all": facts["marks"], **facts["marks"]["kinds"]}.items()]  # fmt: skip
         parts.append("<h2>Marks that are not digits</h2>"
                      f"<p>Nothing is learned from their kinds and fonts.</p>{_table(rows)}")  # fmt: skip
-    parts += [_pictures(name, own, report.scores[name]) for name, own in facts["pictures"].items()]
+    for name, own in facts["pictures"].items():
+        parts.append(f"<h2>{escape(sets[name])}</h2>{_curves(own, 'numbers')}")
+        parts.append(f"<p>Numbers from a probability on:</p>{_table(own['stricter'])}")
+        if own["left_out"]:
+            names = escape(", ".join(own["left_out"]))
+            parts.append(f"<p>Left out, as what is written there holds no digit: {names}.</p>")
+        parts.append(f"<h3>Read wrong: {len(own['wrong'])} of {own['n']}</h3><div class='row'>")
+        wrong = [reading for reading, _, edits in report.scores[name].mistakes if edits]
+        readable = [pair for pair in zip(wrong, own["wrong"], strict=True) if pair[0].error is None]
+        for reading, row in readable[:_PICTURES]:
+            with contextlib.suppress(InputError):
+                picture = Image.fromarray(next(decode(reading.source, long_side=_LONG_SIDE)).grey)
+                picture.thumbnail((_LONG_SIDE, _LONG_SIDE))
+                words = map(escape, (row["picture"], f"written {row['written']}", f"read {row['read']}"))
+                caption = f"<figcaption>{'<br>'.join(words)}</figcaption>"
+                parts.append(f"<figure>{_png(picture, '')}{caption}</figure>")
+        parts.append(f"</div><details><summary>all of them</summary>{_table(own['wrong'])}</details>")
     head = f'<meta charset="utf-8"><title>{escape(facts["model"])}</title><style>{_STYLE}</style>'
     body = "\n".join(parts)
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
@@ -313,6 +341,21 @@ def _table(rows: Sequence[Facts]) -> str:
     return f"<table><tr>{head}</tr>{body}</table>" if flat else ""
 
 
+def _mistakes(worst: list[Facts], digits: Digits) -> str:
+    """Digits that were read wrong, dark on white, twice as large, with a caption below each."""
+    if not worst:
+        return "<p>None.</p>"
+    wide, high, columns = 72, 74, 10
+    sheet = Image.new("L", (columns * wide, -(-len(worst) // columns) * high), 255)
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(11)
+    for i, row in enumerate(worst):
+        left, top = i % columns * wide, i // columns * high
+        sheet.paste(Image.fromarray(255 - digits.images[row["index"]]).resize((56, 56)), (left + 8, top))
+        words = f"{row['digit']}>{'none' if row['read'] < 0 else row['read']} {row['p']:.2f}"
+        draw.text((left + wide // 2, top + 64), words, 0, font, "mm")
+    return f"{_png(sheet, '')}<p>Written &gt; read, and its probability; the surest mistakes first.</p>"
+
+
 def _matplotlib() -> Any:
     try:
         with contextlib.chdir(os.path.dirname(__file__)):  # not a matplotlibrc of the current folder
@@ -322,36 +365,19 @@ def _matplotlib() -> Any:
     return matplotlib
 
 
-def _curves(about: str, *panels: Callable[[Any], object]) -> str:
-    """Panels side by side, each drawn into axes of matplotlib's; nothing without it."""
+def _curves(own: Facts, what: str) -> str:
+    """Draw the curves of a set of digits, of numbers, or of corruptions; nothing without matplotlib."""
     if (matplotlib := _matplotlib()) is None:
         return ""
-    figure = matplotlib.figure.Figure((4.4 * len(panels), 3.0), layout="constrained", dpi=110)
-    for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        draw(axes)
-    return _png(figure, about)
-
-
-def _png(image: Any, about: str) -> str:
-    """A figure of matplotlib's, or a picture of Pillow's, as an element of the page."""
-    (image.savefig if hasattr(image, "savefig") else image.save)(stream := io.BytesIO(), format="png")
-    data = base64.b64encode(stream.getvalue()).decode()
-    return f'<img src="data:image/png;base64,{data}" alt="{escape(about)}">'
-
-
-def _sheet(images: NDArray[np.uint8], captions: Sequence[str], columns: int, about: str) -> str:
-    """Digits (N, 28, 28), dark on white, twice as large, with a caption below each."""
-    wide, high = 72, 74
-    sheet = Image.new("L", (columns * wide, -(-len(images) // columns) * high), 255)
-    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(11)
-    for i, (image, caption) in enumerate(zip(images, captions, strict=True)):
-        left, top = i % columns * wide, i // columns * high
-        sheet.paste(Image.fromarray(255 - image).resize((56, 56)), (left + 8, top))
-        draw.text((left + wide // 2, top + 64), caption, 0, font, "mm")
-    return _png(sheet, about)
-
-
-def _risk(axes: Any, own: Facts, what: str) -> None:
+    panels = 2 if what == "digits" else 1
+    figure = matplotlib.figure.Figure((4.4 * panels, 3.0), layout="constrained", dpi=110)
+    axes, *others = figure.subplots(1, panels, squeeze=False)[0]
+    if what == "corruptions":
+        for name, values in own["accuracy"].items():
+            axes.plot(STRENGTHS, values, "o-", label=name, markersize=3)
+        axes.set(xlabel="strength", ylabel="accuracy", xticks=STRENGTHS, ylim=(0, 1.02))
+        axes.legend(fontsize=7)
+        return _png(figure, what)
     points = [(row["coverage"], 100 * row["risk"]) for row in own["risk_coverage"]]
     last = points[-1][1] if points else 0.0
     left = 0.9 if last < 3 else 0.5 if last < 15 else 0.0  # where readers look
@@ -360,71 +386,17 @@ def _risk(axes: Any, own: Facts, what: str) -> None:
     axes.set(title="risk and coverage", xlabel=f"coverage: share of {what} taken", xlim=(left, 1))
     axes.set(ylabel="risk: wrong among them, %", ylim=(0, max(1.05 * highest, 0.5)))
     axes.grid(alpha=0.3)
-
-
-def _digits(name: str, own: Facts, digits: Digits) -> str:
-    rows, worst, counts = own["reliability"], own["worst"], np.array(own["confusion"])
-
-    def reliability(axes: Any) -> None:
+    for axes in others:
+        rows = own["reliability"]
         axes.plot((0, 1), (0, 1), color="grey", label="as it should be")
         axes.plot([row["p"] for row in rows], [row["accuracy"] for row in rows], "o-", label="found")
         axes.set(title="reliability", xlabel="probability given", ylabel="share right")
         axes.legend()
-
-    with np.errstate(invalid="ignore"):  # a digit that is never written has no recall
-        recall, precision = np.diag(counts) / counts.sum(axis=1), np.diag(counts) / counts.sum(axis=0)[:10]
-    heads = ("digit", *map(str, range(10)), "none", "recall", "precision")
-    cells = ((i, *(n or "·" for n in counts[i]), recall[i], precision[i]) for i in range(10))
-    mistakes = "<p>None.</p>"
-    if worst:
-        captions = ["{digit}>{} {p:.2f}".format("none" if row["read"] < 0 else row["read"], **row)
-                    for row in worst]  # fmt: skip
-        mistakes = _sheet(digits.images[[row["index"] for row in worst]], captions, 10, "digits read wrong")
-        mistakes += "<p>Written &gt; read, and its probability; the surest mistakes first.</p>"
-    return (
-        f"<h2>{escape(NAMES.get(name, name))}</h2>"
-        f"{_curves('risk and coverage, reliability', lambda axes: _risk(axes, own, 'digits'), reliability)}"
-        f"<div class='row'>{_table(own['error_at_coverage'])}{_table(own['coverage_at_error'])}</div>"
-        "<h3>Digits written (rows) and read (columns)</h3>"
-        f"{_table([dict(zip(heads, row, strict=True)) for row in cells])}<h3>Worst mistakes</h3>{mistakes}"
-    )
+    return _png(figure, f"risk and coverage of {what}")
 
 
-def _corruptions(own: Facts, digits: Digits) -> str:
-    def accuracy(axes: Any) -> None:
-        for name, values in own["accuracy"].items():
-            axes.plot(STRENGTHS, values, "o-", label=name, markersize=3)
-        axes.set(xlabel="strength", ylabel="accuracy", xticks=STRENGTHS, ylim=(0, 1.02))
-        axes.legend(fontsize=7)
-
-    images = [corrupt(digits.images[:1], name, strength)[0] for name in CORRUPTIONS for strength in STRENGTHS]
-    captions = [str(s) if s > 1 else name for name in CORRUPTIONS for s in STRENGTHS]
-    sheet = _sheet(np.stack(images), captions, len(STRENGTHS), "a digit under every corruption")
-    rows = [{"corruption": name} | dict(zip(map(str, STRENGTHS), values, strict=True))
-            | {"mean": own["means"][name], "what": CORRUPTIONS[name].what()}
-            for name, values in own["accuracy"].items()]  # fmt: skip
-    mean = f"{own['n']} digits of {escape(own['name'])}; mean {own['mean']:.4f}."
-    shown = f"<div>{_curves('corruptions', accuracy)}</div><div>{sheet}</div>"
-    return f"<h2>Corruptions</h2><p>{mean}</p><div class='row'>{shown}</div>{_table(rows)}"
-
-
-def _pictures(name: str, own: Facts, score: PictureScore) -> str:
-    wrong = [reading.source for reading, _, edits in score.mistakes if edits]
-    readable = [pair for pair in zip(wrong, own["wrong"], strict=True) if pair[1]["error"] is None]
-    shown = left_out = ""
-    for source, row in readable[:_PICTURES]:
-        with contextlib.suppress(InputError):
-            picture = Image.fromarray(next(decode(source, long_side=_LONG_SIDE)).grey)
-            picture.thumbnail((_LONG_SIDE, _LONG_SIDE))
-            words = map(escape, (row["picture"], f"written {row['written']}", f"read {row['read']}"))
-            shown += f"<figure>{_png(picture, '')}<figcaption>{'<br>'.join(words)}</figcaption></figure>"
-    if own["left_out"]:
-        names = escape(", ".join(own["left_out"]))
-        left_out = f"<p>Left out, as what is written there holds no digit: {names}.</p>"
-    risk = _curves("risk and coverage", lambda axes: _risk(axes, own, "numbers"))
-    return (
-        f"<h2>{escape(NAMES.get(name, name))}</h2><div class='row'><div>{risk}</div>"
-        f"<div>Numbers from a probability on: {_table(own['stricter'])}</div></div>{left_out}"
-        f"<h3>Read wrong: {len(own['wrong'])} of {own['n']}</h3><div class='row'>{shown}</div>"
-        f"<details><summary>all of them</summary>{_table(own['wrong'])}</details>"
-    )
+def _png(image: Any, about: str) -> str:
+    """A figure of matplotlib's, or a picture of Pillow's, as an element of the page."""
+    (image.savefig if hasattr(image, "savefig") else image.save)(stream := io.BytesIO(), format="png")
+    data = base64.b64encode(stream.getvalue()).decode()
+    return f'<img src="data:image/png;base64,{data}" alt="{escape(about)}">'
