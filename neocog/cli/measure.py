@@ -142,11 +142,11 @@ def _report(
     if as_json:
         print(to_json({**facts, "report": str(data)}))
         return report.failures
-    for name, found in facts["sets"].items():
-        words = f"accuracy {100 * found.get('accuracy', 0):.2f} % of {found['n']} digits"
-        if "cer" in found:
-            words = f"character error rate {_rate(found['cer'])}, "
-            words += f"exact {100 * found['exact']:.1f} % of {found['n']} pictures"
+    for name, own in facts["sets"].items():
+        words = f"accuracy {100 * own.get('accuracy', 0):.2f} % of {own['n']} digits"
+        if "cer" in own:
+            exact = f"exact {100 * own['exact']:.1f} % of {own['n']} pictures"
+            words = f"character error rate {_rate(own['cer'])}, {exact}"
         print(f"{name:12s} {words}")
     for name, why in facts["missing"].items():
         print(f"{name:12s} missing: {why}")

@@ -376,7 +376,7 @@ class LineExplanation:
 
     def plot(self) -> Image.Image:
         """Draw the characters over the ink of each strip, and how probable each and none is, by columns."""
-        wide = max(strip.shape[1] for strip, _ in self.strips) + _STEP
+        wide = max(strip.shape[1] for strip, _ in self.strips)
         high = _TOP + _LARGER * self.strips[0][0].shape[0] + _ROW * (BLANK + 1)
         out = Image.new("RGB", (_LEFT + _LARGER * wide, len(self.strips) * high), "white")
         draw, large, small = ImageDraw.Draw(out), ImageFont.load_default(22), ImageFont.load_default(11)

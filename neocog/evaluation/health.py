@@ -47,21 +47,20 @@ def about(name: str | Path) -> dict[str, Any]:
         page = made_page(made_digits(50))
         reads = "where digits and signs stand on a page (timed: {1} x {0})".format(*page.shape)
         work = partial(find, page, LazyFinder(whole))
+    elif kind == "lines":
+        model, strips = whole.digits, list(made_strips(1))
+        reads = f"a line of numbers: {' '.join(whole.alphabet)} (timed: {strips[0].shape[1]} columns)"
+        work = partial(LineEngine(whole).likelihoods, strips)
     else:
-        model = whole.digits if kind == "lines" else whole
-        if kind == "lines":
-            strips = list(made_strips(1))
-            reads = f"a line of numbers: {' '.join(whole.alphabet)} (timed: {strips[0].shape[1]} columns)"
-            work = partial(LineEngine(whole).likelihoods, strips)
-        else:
-            count = _BATCH
-            reads = f"one digit of 28 x 28 pixels{', and tells what is none' if model.classes > 10 else ''}"
-            work = partial(Engine(model).recognise, made_digits(_BATCH), batch=_BATCH)
+        model, count = whole, _BATCH
+        reads = f"one digit of 28 x 28 pixels{', and tells what is none' if model.classes > 10 else ''}"
+        work = partial(Engine(model).recognise, made_digits(count), batch=count)
+    if kind != "finder":
         more = {"planes": list(model.planes), "preset": model.spec.name, "psi": model.psi,
                 "thresholds": [layer.threshold for layer in model.s]}  # fmt: skip
     accuracy = whole.card.get("accuracy", {})
-    ms = float(np.median([milliseconds(work) for _ in range(_PASSES)][1:])) / count
     right = {_TESTS[key]: accuracy[key] for key in _TESTS if key in accuracy}
+    ms = float(np.median([milliseconds(work) for _ in range(_PASSES)][1:])) / count
     return {"id": whole.id, "reads": reads, "accuracy": right, "ms": ms, **more, "kind": kind,
             "path": str(path), "bytes": path.stat().st_size, "card": whole.card}  # fmt: skip
 
