@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from copy import copy
 from itertools import islice
 from pathlib import Path
@@ -26,9 +25,9 @@ from neocog.batch import run as batch_run
 from neocog.batch.archives import Item
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.inputs import find_inputs
-from neocog.batch.pool import Worker, WorkerDied, WorkerProcess, run_tasks
+from neocog.batch.pool import Worker, WorkerDied, WorkerProcess, run_tasks, workers_of
 from neocog.batch.run import reading, usual_workers
-from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
+from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.reading.formats import Format
 from tests.faults import Faulty, GpuFinder, SlowJob
@@ -84,15 +83,14 @@ def read_all(reader: Reader, folder: Path, *, isolated: bool = False, **options:
 
 
 @contextmanager
-def pool_of(reader: Reader, networks: Networks | None = None, count: int = 1, job: Job | None = None,
-            patience: float | None = None) -> Iterator[list[WorkerProcess]]:  # fmt: skip
-    networks = networks or Networks(FixedBatches(reader.engine))
-    with ExitStack() as stack:
-        job = job or Job(reader, Format("jsonl"))
-        workers = [WorkerProcess(job, networks.ask, patience=patience) for _ in range(count)]
-        for worker in workers:
-            stack.callback(worker.close)
+def pool_of(reader: Reader, networks: Any = None, *, job: Any = None, **more: Any) -> Iterator[Any]:
+    ask = (networks or Networks(FixedBatches(reader.engine))).ask
+    workers = workers_of(job or Job(reader, Format("jsonl")), ask, **more)
+    try:
         yield workers
+    finally:
+        for worker in workers:
+            worker.close()
 
 
 def blocks_of(pool: list[WorkerProcess], reader: Reader, items: Any) -> Iterator[Block]:
@@ -199,15 +197,11 @@ def test_what_a_worker_died_over_is_tried_alone_and_false_starts_and_broken_inpu
         next(blocks)
 
 
-def test_tasks_are_bounded_by_bytes_and_blocks_put_in_order() -> None:
+def test_tasks_are_bounded_by_bytes() -> None:
     light = [Item(str(n), str(n)) for n in range(10)]
     assert [len(task.items) for task in into_tasks(light, 4)] == [4, 4, 2]
     tasks = list(into_tasks([item._replace(data=bytes(2**23)) for item in light], 256))
     assert [(task.first, len(task.items)) for task in tasks] == [(0, 3), (3, 3), (6, 3), (9, 1)]
-    blocks = [Block(0, inputs=1), Block(1, inputs=3), Block(4, inputs=2), Block(6, inputs=1)]
-    for seed in range(20):
-        mixed = random.Random(seed).sample(blocks, len(blocks))
-        assert [block.first for block in in_order(mixed)] == [0, 1, 4, 6]
 
 
 # --- passes -----------------------------------------------------------------------------------
@@ -464,15 +458,3 @@ def test_workers_end_with_the_command(number: int, model: str, scans: Path, tmp_
     if number == signal.SIGINT:
         assert (process.returncode, errors) == (130, b"neocog: interrupted\n")
     until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 10)
-
-
-@posix
-def test_head_ends_it_quietly_with_workers(model: str, single: Path) -> None:
-    command = [*COMMAND, f"{single}/[0-9]*.png", "--isolated", "--model", model, "--workers", "2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout
-        assert process.stderr
-        assert process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == b""
-        assert process.wait(60) == 0

@@ -21,7 +21,7 @@ from typing import Any
 
 from neocog.batch.archives import Item
 from neocog.batch.batching import Networks, in_passes
-from neocog.batch.pool import Worker, WorkerDied, WorkerProcess, run_tasks
+from neocog.batch.pool import Worker, WorkerDied, run_tasks, workers_of
 from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError
@@ -161,7 +161,7 @@ class Finder:
             def ask(*question: Any) -> Any:
                 return ray.get(network.ask.remote(*question))
 
-        self._job, self._worker = job, WorkerProcess(job, ask)
+        self._job, self._worker = job, workers_of(job, ask)[0]
 
     def begin(self) -> None:
         self._worker.start()

@@ -89,18 +89,14 @@ class Worker:
 
 
 class WorkerProcess(Worker):
-    """A worker process of several, and the one that takes its place when it dies.
+    """A worker process, and the one that takes its place when it dies; see `workers_of`.
 
-    It takes no module from the current folder and hears no Ctrl-C; ``ask`` answers its questions, from many
-    threads. It is killed if a page takes ``patience`` seconds, which grow with more workers than cores.
+    It takes no module from the current folder and hears no Ctrl-C. It is killed if a page takes
+    ``patience`` seconds.
     """
 
-    def __init__(
-        self, job: Job, ask: Callable[..., Any], *, workers: int = 1, patience: float | None = None
-    ) -> None:
-        self._ask, self._patience = ask, (patience or PATIENCE) * max(1.0, workers / cores())
-        path = [place for place in sys.path if os.path.isabs(place)]
-        self._begin = pickle.dumps(path) + pickle.dumps((job.with_engine(None), self._patience))
+    def __init__(self, begin: bytes, ask: Callable[..., Any], patience: float) -> None:
+        self._begin, self._ask, self._patience = begin, ask, patience
         self._lock, self._closed = threading.Lock(), False
         self._task: Task | None = None  # which is done, and until when, by `time.monotonic`
         self._until = math.inf
@@ -195,6 +191,19 @@ class WorkerProcess(Worker):
         with suppress(ValueError):
             return f"was ended by {signal.Signals(-code).name}"
         return f"ended with code {code}"
+
+
+def workers_of(
+    job: Job, ask: Callable[..., Any], count: int = 1, *, patience: float | None = None
+) -> list[WorkerProcess]:
+    """Return workers for a job; ``ask`` answers their questions, from many threads.
+
+    ``patience`` grows with more workers than cores.
+    """
+    patience = (patience or PATIENCE) * max(1.0, count / cores())
+    path = [place for place in sys.path if os.path.isabs(place)]
+    begin = pickle.dumps(path) + pickle.dumps((job.with_engine(None), patience))  # they share it
+    return [WorkerProcess(begin, ask, patience) for _ in range(count)]
 
 
 def run_tasks(

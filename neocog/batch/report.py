@@ -55,22 +55,20 @@ class PictureFolder:
         """Decode pages once more and save what was read; yield what could not be drawn, and why."""
         for item, pages in readings:
             try:
-                self._save(item, {page.page: page for page in pages if page.error is None})
+                known = {page.page: page for page in pages if page.error is None}
+                end = "jpg" if item.source.lower().endswith(_PHOTOGRAPHS) else "png"
+                for page in pages_of(item.picture(), LARGEST, sorted(known)) if known else ():
+                    path = self.folder / f"{self._name(item, page.index)}.read.{end}"
+                    if path in self._sources or path in Files([item.source]):
+                        raise UsageError(f"{path}: is also an input; choose another --save-overlay")
+                    with _saving(path, "--save-overlay"):
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        with atomic_write(path) as stream:
+                            image = draw_overlay(page.pixels, known[page.index].digits, scales=page.scales)
+                            image.save(stream, format="JPEG" if end == "jpg" else "PNG")
             except Exception as error:  # it may be another picture by now, the disk be full
                 why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
                 yield f"{printable(item.source)}: not drawn: {printable(why)}"
-
-    def _save(self, item: Item, readings: dict[int, PageReading]) -> None:
-        end = "jpg" if item.source.lower().endswith(_PHOTOGRAPHS) else "png"
-        for page in pages_of(item.picture(), LARGEST, sorted(readings)) if readings else ():
-            path = self.folder / f"{self._name(item, page.index)}.read.{end}"
-            if path in self._sources or path in Files([item.source]):
-                raise UsageError(f"{path}: is also an input; choose another --save-overlay")
-            with _saving(path, "--save-overlay"):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with atomic_write(path) as stream:
-                    image = draw_overlay(page.pixels, readings[page.index].digits, scales=page.scales)
-                    image.save(stream, format="JPEG" if end == "jpg" else "PNG")
 
     def _name(self, item: Item, index: int) -> str:
         stem, page = _stem(item.source, item.key), f"-p{index}" if index else ""

@@ -15,7 +15,7 @@ from neocog.batch.archives import PACKED_TAR, Item, Skipped
 from neocog.batch.batching import Networks, in_passes
 from neocog.batch.inputs import Shard, comes_once, find_inputs
 from neocog.batch.output import Done, open_sink
-from neocog.batch.pool import WorkerProcess, run_tasks
+from neocog.batch.pool import WorkerProcess, run_tasks, workers_of
 from neocog.batch.report import PictureFolder, Report
 from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
@@ -231,7 +231,7 @@ def open_workers(job: Job, count: int) -> Iterator[list[WorkerProcess]]:
     finder = job.reader.finder
     on_gpu = finder.device != "cpu" and not job.isolated
     networks = Networks(job.reader.engine, finder if on_gpu else None)
-    workers = [WorkerProcess(job, networks.ask, workers=count) for _ in range(count)]
+    workers = workers_of(job, networks.ask, count)
     try:
         yield workers
     finally:
