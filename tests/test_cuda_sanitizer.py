@@ -36,11 +36,12 @@ import cupy
 import numpy as np
 cupy.cuda.set_allocator(None)
 from neocog.cuda.finder import CudaFinder
+from neocog.vision.finder import FinderSettings
 from tests.test_cuda_finder import graph_of
 g = graph_of()
 finder = CudaFinder(g.nodes, g.tensors)
 grey = np.random.default_rng(0).integers(0, 256, (75, 210)).astype(np.uint8)
-first, second = finder.find(grey), finder.find(grey)
+first, second = (finder.find(grey, FinderSettings()) for _ in range(2))
 assert np.array_equal(first.boxes, second.boxes)
 print("answers", len(first))
 """

@@ -9,18 +9,9 @@ import pytest
 
 from experiments.gpu.interpret import read
 from experiments.network.ours import stored
+from neocog.cuda import winograd
 from neocog.cuda.kernel import layouts, up
-from neocog.cuda.winograd import (
-    TILES,
-    Convolution,
-    Shape,
-    Split,
-    WinogradS,
-    best_tile,
-    cook_toom,
-    transform_filters,
-    uniform,
-)
+from neocog.cuda.winograd import Convolution, Shape, Split, WinogradS, best_tile, transform_filters, uniform
 from neocog.network import reference
 from tests.cuda_maps import excitable_model, responses, sparse
 from tests.cuda_support import emulated, first
@@ -68,9 +59,9 @@ def layer(rng, split, m, *, size, channels=8, planes=8, batch=1, kind=Convolutio
 
 
 # -- transforms ------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("m", "r"), list(itertools.product((1, *TILES), range(1, 5))))
+@pytest.mark.parametrize(("m", "r"), list(itertools.product((1, *winograd.TILES), range(1, 5))))
 def test_the_transforms_are_exact(m, r):
-    output, filters, inputs = cook_toom(m, r)
+    output, filters, inputs = winograd.cook_toom(m, r)
     rng = np.random.default_rng(m * 10 + r)
     d = np.array([Fraction(int(v)) for v in rng.integers(-9, 10, m + r - 1)])
     g = np.array([Fraction(int(v)) for v in rng.integers(-9, 10, r)])
@@ -78,15 +69,9 @@ def test_the_transforms_are_exact(m, r):
     assert y.tolist() == [sum(g[k] * d[i + k] for k in range(r)) for i in range(m)]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "m", "wanted"),
-    [((3, 3, 1), 2, 25), ((3, 3, 1), 4, 16), ((4, 3), 4, 169 / 16), ((3, 3, 3), 4, 20.25)],
-)
-def test_multiplications_of_a_7x7_filter(sizes, m, wanted):
-    assert Split(7, sizes).per_output(m) == wanted
-
-
 def test_the_s_layers_take_a_quarter_of_the_multiplications():
+    wanted = {((3, 3, 1), 2): 25, ((3, 3, 1), 4): 16, ((4, 3), 4): 169 / 16, ((3, 3, 3), 4): 20.25}
+    assert {(sizes, m): Split(7, sizes).per_output(m) for sizes, m in wanted} == wanted
     layers = ((6, 38, 16 * 26), (6, 22, 26 * 78), (9, 5, 78 * 70))
     direct = sum(size**2 * k**2 * pairs for k, size, pairs in layers)
     best = 0.0
@@ -165,39 +150,39 @@ def test_float32_products_spill_nothing(arch, block, monkeypatch):
 
 
 # -- steps -----------------------------------------------------------------------------------------
-def respond(step, layer, model, lay, batch, silent=0):
-    """What a step makes of maps at random, and what the equations make of them, (B, K, H, W)."""
+def step_of(layer, precision, *, model=None, planes=(17, 20, 30), **machine):
+    model, on = model or excitable_model("neocog", planes), Emulator()
+    vars(on).update(machine)
+    lay = layouts(model.spec, model.planes, precision)
+    return WinogradS(on, model, layer, lay, precision), lay
+
+
+def respond(step, lay, batch, silent=0):
+    """What a step makes of maps at random, and its error, by the strongest response."""
     source = lay[step.reads]
     maps = sparse((batch, source.planes, source.size, source.size), active=0.5)
     maps[:, :, :silent] = 0
     held = stored(maps, source)
-    wanted = reference.layer(f"US{layer + 1}", read(held, source), model)
+    wanted = reference.layer(step.writes, read(held, source), step.model)
     assert 0.02 < (wanted > 0).mean() < 0.98
-    return responses(Emulator(), step, lay, held), wanted
+    y = responses(step.machine, step, lay, held)
+    return y, np.abs(y - wanted).max() / wanted.max()
+
+
+STEPS = [
+    *((layer, "fp32", (5, 9, 7), {}, "tf32x3", 1, 5e-5) for layer in few(range(4), 1, 2)),
+    *first(2, [(2, "fp16", (17, 20, 30), {"arch": 75}, "fp32", 2, 2e-2),
+               (3, "fp16", (17, 20, 30), {}, "fp16", 2, 2e-2),
+               (0, "fp16", (17, 20, 30), {"arch": 75}, "fp32", 2, 2e-2)]),
+]  # fmt: skip
 
 
 @emulated
-@pytest.mark.parametrize("layer", few(range(4), 1, 2))
-def test_every_s_layer_in_float32(layer):
-    model = excitable_model("neocog", (5, 9, 7))
-    lay = layouts(model.spec, model.planes, "fp32")
-    y, wanted = respond(WinogradS(Emulator(), model, layer, lay, "fp32"), layer, model, lay, 1)
-    assert np.abs(y - wanted).max() <= 5e-5 * wanted.max()
-
-
-@emulated
-@pytest.mark.parametrize(
-    ("layer", "arch", "operand"), first(2, [(2, 75, "fp32"), (3, 90, "fp16"), (0, 75, "fp32")])
-)
-def test_maps_of_halves(layer, arch, operand):
-    machine = Emulator()
-    machine.arch = arch
-    model = excitable_model("neocog", (17, 20, 30))
-    lay = layouts(model.spec, model.planes, "fp16")
-    step = WinogradS(machine, model, layer, lay, "fp16")
+@pytest.mark.parametrize(("layer", "precision", "planes", "machine", "operand", "batch", "bound"), STEPS)
+def test_every_s_layer(layer, precision, planes, machine, operand, batch, bound):
+    step, lay = step_of(layer, precision, planes=planes, **machine)
     assert step.convolution.operand == operand
-    y, wanted = respond(step, layer, model, lay, batch=2)
-    assert np.abs(y - wanted).max() <= 2e-2 * wanted.max()
+    assert respond(step, lay, batch)[1] <= bound
 
 
 @emulated
@@ -205,37 +190,29 @@ def test_maps_of_halves(layer, arch, operand):
     ("layer", "processors"), [(2, 132), *(pytest.param(i, 1, marks=pytest.mark.slow) for i in (1, 2))]
 )
 def test_a_layer_in_one_kernel(layer, processors):
-    model, machine = excitable_model("neocog", (17, 20, 30)), Emulator()
-    machine.processors = processors  # the fewer, the more rows of tiles a block takes
-    lay = layouts(model.spec, model.planes, "fp16")
-    step = WinogradS(machine, model, layer, lay, "fp16")
+    step, lay = step_of(
+        layer, "fp16", processors=processors
+    )  # the fewer, the more rows of tiles a block takes
     assert len(step.launches(2, None, None, {"v": None})) == 2
-    y, wanted = respond(step, layer, model, lay, batch=2, silent=5)
-    assert np.abs(y - wanted).max() <= 2e-3 * wanted.max()
+    assert respond(step, lay, batch=2, silent=5)[1] <= 2e-3
 
 
 @emulated
 def test_silent_windows_beside_ink_give_silence():
     model = excitable_model("fukushima2003", (5, 9, 7))
     s1, s2, s3, s4 = model.s  # the rounding error of a neighbour would be a strong response
-    model = replace(model, s=(s1, s2, replace(s3, q=1e5), s4))
-    lay = layouts(model.spec, model.planes, "fp32")
-    step = WinogradS(Emulator(), model, 2, lay, "fp32")
-    y, wanted = respond(step, 2, model, lay, batch=1, silent=10)
+    step, lay = step_of(2, "fp32", model=replace(model, s=(s1, s2, replace(s3, q=1e5), s4)))
+    y, error = respond(step, lay, batch=1, silent=10)
     assert not y[:, :, :7].any()
-    assert np.abs(y - wanted).max() <= 5e-5 * wanted.max()
+    assert error <= 5e-5
 
 
 @emulated
 def test_a_batch_in_pieces_is_the_same():
-    model = excitable_model("ikeda2011", (5, 9, 7))
-    lay = layouts(model.spec, model.planes, "fp32")
-    step = WinogradS(Emulator(), model, 3, lay, "fp32")
-    whole, wanted = respond(step, 3, model, lay, batch=5)
+    step, lay = step_of(3, "fp32", model=excitable_model("ikeda2011", (5, 9, 7)))
+    whole, error = respond(step, lay, batch=5)
+    assert error <= 5e-5
     one = step.convolution.scratch(1).values()
-    held = sum(np.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in one)
-    step.convolution.most = 2 * int(held)
+    step.convolution.most = 2 * sum(int(np.prod(n)) * np.dtype(kind).itemsize for n, kind in one)
     assert len(step.launches(5, None, None, dict.fromkeys(step.scratch(5)))) == 1 + 3 * 3
-    pieces, _ = respond(step, 3, model, lay, batch=5)
-    assert np.abs(whole - wanted).max() <= 5e-5 * wanted.max()
-    assert np.array_equal(whole, pieces)
+    assert np.array_equal(whole, respond(step, lay, batch=5)[0])

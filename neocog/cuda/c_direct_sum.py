@@ -1,7 +1,6 @@
 """C-cells as a direct sum: how ``kernels/c_direct_sum.cu`` is specialised, fed and launched."""
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,7 @@ _FEW_THREADS = 128  # of a block where digits are few: a warp for each scheduler
 _SLAB = 8  # channels of a block
 
 
-@dataclass(frozen=True, slots=True)
-class Tiling:
+class Tiling(NamedTuple):
     """How a layer is dealt to blocks."""
 
     rows: int  # of outputs
@@ -42,7 +40,10 @@ class DirectSumC(LayerStep):
         self.taps = len(blur) + 1  # of a_C, whose 2x2 box is summed apart
         weights = self._weights(blur)
         self._shape: tuple[int, ...] = weights.shape
-        self._mirrored = np.array_equal(weights, weights[:, ::-1])
+        mirrored = int(np.array_equal(weights, weights[:, ::-1]))
+        self._own = {"DIRECT": 1, "BOX": 1, "MIRRORED": mirrored}
+        if self.version == "separable":
+            self._own = {"SEPARABLE": 1, "BOX": 1}
         self._constants = self.machine.xp.asarray(np.ascontiguousarray(weights, dtype=np.float32))
 
     def _weights(self, blur: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -60,7 +61,7 @@ class DirectSumC(LayerStep):
             rows = -(-out // wanted)
             tiling = Tiling(rows, min(max(_FEW_THREADS // (rows * _SLAB), 1), -(-out // 4)))
         while self._shared(tiling) > shared_limit(self.machine.arch) and tiling.rows > 1:
-            tiling = replace(tiling, rows=-(-tiling.rows // 2))
+            tiling = tiling._replace(rows=-(-tiling.rows // 2))
         return tiling
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
@@ -69,7 +70,7 @@ class DirectSumC(LayerStep):
             "MAP": s.code, **named(s, "size channels"), "OUT": t.size,
             **named(t, "width border channels", "UC_"), "TAPS": self._shape[1], "FIRST": -self.padding,
             "PSI": int(self.model.psi == "ratio"), **named(tiling, "rows groups"), "SLAB": _SLAB,
-            "NX": -(-t.size // tiling.groups), **self._specialised(),
+            "NX": -(-t.size // tiling.groups), **self._own,
         }  # fmt: skip
         threads = tiling.rows * tiling.groups * _SLAB
         limit, shared = min(255, 65536 // up(threads, 32) // 8 * 8), self._shared(tiling)
@@ -78,20 +79,14 @@ class DirectSumC(LayerStep):
         grid = -(-t.size // tiling.rows), -(-s.channels // _SLAB), batch
         return [Launch(kernel, grid, (source, target, self._constants))]
 
-    def _specialised(self) -> dict[str, int]:
-        return {"DIRECT": 1, "BOX": 1, "MIRRORED": int(self._mirrored)}
-
     def _shared(self, tiling: Tiling) -> int:
         """Bytes of shared memory of a block: rows of box sums, a silent row, the weights."""
         kernel_rows, taps = self._shape
         held = self.source.size + 1
-        columns = held if tiling.groups == 1 else self._seen_columns(tiling)
+        columns = held if tiling.groups == 1 else 2 * (up(self.target.size, tiling.groups) - 1) + taps
         pitch = up(columns * _SLAB - _SLAB // 2, 16) + _SLAB // 2
         rows = min(2 * (tiling.rows - 1) + taps, held)
         return 4 * ((rows + 1) * pitch + kernel_rows * taps)
-
-    def _seen_columns(self, tiling: Tiling) -> int:
-        return 2 * (up(self.target.size, tiling.groups) - 1) + self._shape[1]
 
 
 class SeparableC(DirectSumC):
@@ -107,11 +102,9 @@ class SeparableC(DirectSumC):
             raise UsageError(f"C version 'separable' does not fit the blur of {self.writes}")
         return np.stack([np.abs(u[:, 0]) * sigma[0], np.abs(vt[0])])
 
-    def _specialised(self) -> dict[str, int]:
-        return {"SEPARABLE": 1, "BOX": 1}
-
     def _shared(self, tiling: Tiling) -> int:
-        columns = self.source.size + 1 if tiling.groups == 1 else self._seen_columns(tiling)
+        seen = 2 * (up(self.target.size, tiling.groups) - 1) + self._shape[1]
+        columns = self.source.size + 1 if tiling.groups == 1 else seen
         return 4 * tiling.rows * (up((columns + 1) * _SLAB, 32) + _SLAB)
 
 

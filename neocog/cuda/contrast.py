@@ -15,7 +15,6 @@ class Contrast(Step):
     Sums are float32; which cells are silent is decided as in float64.
     """
 
-    version: ClassVar[str] = "digits"
     from_u0: ClassVar[bool] = False  # whether the input is U0 (B, 65, 65) of float32 instead
 
     def __init__(self, *place: *Place) -> None:
@@ -52,5 +51,4 @@ class Contrast(Step):
 class ContrastOfU0(Contrast):
     """UG from U0 (B, 65, 65) of float32."""
 
-    version: ClassVar[str] = "u0"
-    from_u0: ClassVar[bool] = True
+    from_u0 = True

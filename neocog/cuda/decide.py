@@ -1,13 +1,10 @@
 """UC4 and the decision: how ``kernels/decide.cu`` is specialised, fed and launched."""
 
-from typing import ClassVar
-
 import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Place, Step, up
 
-#: Most responses of a digit that shared memory holds.
-_HELD = 8_000
+_HELD = 8_000  # responses of a digit that shared memory holds, at most
 
 
 class Decide(Step):
@@ -16,8 +13,6 @@ class Decide(Step):
     Columns 0 .. 9 are the scores of the labels, 10 the label (-1: none), 11 the margin, 12 the
     probability, the others 0; see :class:`neocog.network.decision.Answers`.
     """
-
-    version: ClassVar[str] = "warps"
 
     def __init__(self, *place: *Place) -> None:
         machine, model, _, layouts, _ = place
