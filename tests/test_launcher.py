@@ -31,7 +31,7 @@ def test_a_kernel_of_newer_devices_is_refused():
         device._build(Kernel("x.cu", "a", arch=80))
 
 
-def test_the_drivers_structures_have_its_sizes():  # of cuda.h, 64 bit
+def test_the_drivers_structures_and_values_are_its_own():  # of cuda.h, 64 bit
     assert ctypes.sizeof(launcher._Attribute) == 72
     assert ctypes.sizeof(launcher._Config) == 56
     fields = launcher._Config
@@ -39,9 +39,6 @@ def test_the_drivers_structures_have_its_sizes():  # of cuda.h, 64 bit
     assert launcher._Attribute.value.offset == 8
     config = launcher._Config((1, 2, 3), (4, 5, 6), 7)
     assert bytes(config)[:28] == np.arange(1, 8, dtype=np.uint32).tobytes()
-
-
-def test_values_of_arguments_are_their_bytes():
     assert bytes(launcher._value(np.float32(1.5))) == np.float32(1.5).tobytes()
     assert launcher._value(None).value is None
     array = SimpleNamespace(data=SimpleNamespace(ptr=0x1234))
@@ -119,7 +116,7 @@ def test_auto_takes_the_cpu_and_says_why_once(monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("tells_again")
-def test_auto_without_a_driver_says_nothing(monkeypatch, capsys):
+def test_auto_without_a_driver_says_nothing_and_takes_wishes(monkeypatch, capsys):
     monkeypatch.setattr(devices, "trouble", lambda: "no NVIDIA driver is installed")
     monkeypatch.setattr(devices, "driver_version", lambda: None)
     assert open_engine(tiny_model(), precision="fp32").device == "cpu"
@@ -160,6 +157,12 @@ def test_every_architecture_can_do_the_plans(arch, name, precision):
         assert [step.writes for step in steps] == [*STAGES[:-1], "answers"]
         assert steps[0].reads == "digits"
         assert shelf.choose(plan, batch, first="U0")[0].reads == "U0"
+    tensor = ["tensor" if arch >= 80 and (name == "default" or i == 0) else "winograd" for i in range(4)]
+    assert [step.version for step in steps[1:8:2]] == tensor
+    # blurs that are outer products
+    assert {step.version for step in steps[2:8:2]} == {"tensor" if tensor[1] == "tensor" else "separable"}
+    operand = "fp32" if arch < 80 else "fp16" if precision == "fp16" else "tf32x3"
+    assert shelf.step("US2", "winograd").convolution.operand == operand
 
 
 @pytest.mark.slow
@@ -170,41 +173,11 @@ def test_every_architecture_can_do_the_models_that_ship(arch, name, precision):
     Shelf(machine(arch), load_model(name), precision).choose(plan_of("default", precision), 8)
 
 
-@pytest.mark.parametrize(
-    ("arch", "name", "s", "c"),
-    [
-        (75, "card", ["winograd"] * 4, "separable"),
-        (90, "card", ["tensor", *["winograd"] * 3], "separable"),
-        (75, "default", ["winograd"] * 4, "separable"),
-        (90, "default", ["tensor"] * 4, "tensor"),
-    ],
-)
-def test_plans_name_what_there_is(arch, name, s, c):
-    steps = Shelf(machine(arch), tiny_model(), "fp32").choose(plan_of(name, "fp32"), 8)
-    versions = {step.writes: step.version for step in steps}
-    assert [versions[f"US{i}"] for i in (1, 2, 3, 4)] == s
-    assert {versions[f"UC{i}"] for i in (1, 2, 3)} == {c}  # blurs that are outer products
-
-
-def test_products_of_winograd():
-    operands = {75: "fp32", 90: "tf32x3"}
-    for arch, operand in operands.items():
-        assert (
-            Shelf(machine(arch), tiny_model(), "fp32").step("US2", "winograd").convolution.operand == operand
-        )
-    assert Shelf(machine(90), tiny_model(), "fp16").step("US2", "winograd").convolution.operand == "fp16"
-
-
 def test_late_stages_go_by_the_next_smaller_batch():
     plan = plan_of("default", "fp16")
     assert (plan.chunk, plan.part) == (1024, 256)
-    assert [plan.late_at(n) for n in (1, 7, 8, 63, 64)] == [
-        (),
-        (),
-        ("UC1", "US3"),
-        ("UC1", "US3"),
-        plan.late[64],
-    ]
+    few = ("UC1", "US3")
+    assert [plan.late_at(n) for n in (1, 7, 8, 63, 64)] == [(), (), few, few, plan.late[64]]
     assert plan.late_at(4096) == plan.late_at(256) == ("US1", "US2")
     assert {stage for rows in plan.late.values() for stage in rows} <= set(STAGES)
 
