@@ -14,17 +14,8 @@ from neocog.cuda.launcher import Gpu
 from neocog.errors import DeviceError, ModelError
 from neocog.learning.finder.graph import Graph
 from neocog.reading.device import open_finder
-from neocog.vision.finder import (
-    FinderSettings,
-    agreed,
-    decode,
-    find,
-    joined,
-    merged,
-    normalised,
-    sizes,
-    the_best,
-)
+from neocog.vision import finder as cpu
+from neocog.vision.finder import FinderSettings, find
 from neocog.vision.finder_model import load_finder
 from neocog.vision.scales import search
 from tests import cuda_fake
@@ -145,16 +136,15 @@ def test_sizes_and_contrast_are_those_of_the_cpu(shape, long_side, order):
     levels, _, greys, x, count = launch_of(frame, "normalise").args
     assert count[0] == 0
     before, wanted = grey, []
-    shapes, padded = level_shapes(shape, settings)
-    assert len(shapes) == len(sizes(shape, settings))
+    factors = cpu.sizes(shape, settings)
     for row, (h, w), (rows, columns), factor in zip(
-        levels, shapes, padded, sizes(shape, settings), strict=True
+        levels, *level_shapes(shape, settings), factors, strict=True
     ):
         now = resized(before, (h, w)) if factor < 1 else grey
         got = greys[row[0] : row[0] + h * w].reshape(h, w)
         assert np.abs(got.astype(int) - now).max() <= 1  # OpenCV's own last bit differs
         seen = x[row[5] : row[5] + rows * columns].reshape(rows, columns)
-        wanted = normalised(got)
+        wanted = cpu.normalised(got)
         assert np.abs(seen[:h, :w] - wanted).max() <= 2e-3 * max(1, np.abs(wanted).max())
         assert not seen[h:].any()
         assert not seen[:, w:].any()
@@ -189,11 +179,11 @@ def test_marks_are_those_of_the_cpu(most, order):
     for rows, columns in padded:
         size = rows * columns // 16
         level = maps[start : start + size, :30].reshape(rows // 4, columns // 4, 30)
-        found.append(decode(level.transpose(2, 0, 1), settings))
+        found.append(cpu.decode(level.transpose(2, 0, 1), settings))
         start += size
-    whole = joined(found, shapes, shape, settings)
-    alone = merged(whole, settings)
-    wanted = agreed(alone, the_best(whole, most))
+    whole = cpu.joined(found, shapes, shape, settings)
+    alone = cpu.merged(whole, settings)
+    wanted = cpu.agreed(alone, cpu.the_best(whole, most))
     assert np.allclose(wanted.guesses, alone.guesses, atol=1e-3) == (most == 7)
     for name in ("peaks", "rank", "suppress"):
         emulator.launch(launch_of(frame, name))
@@ -222,19 +212,6 @@ def agree(got, wanted, bound=0.02):
             near = np.abs(others.boxes - box).max(axis=1) <= 0.05 * box[2:].max()
             near &= (np.abs(others.scores - score) <= bound) & (others.kinds == kind)
             assert near.any(), (box, score, kind)
-
-
-@pytest.mark.skipif(not SHIPPED.is_file(), reason="needs models/finder.safetensors")
-def test_a_page_gives_the_marks_that_the_cpu_finds(emulator):
-    model, grey = load_finder(SHIPPED), page()
-    settings = FinderSettings(largest=80, small=0, overlap=0.5)  # two marks share 0.400 of theirs
-    frame = Frame(FinderNetwork(emulator, model.nodes, model.tensors), grey.shape, settings)
-    frame.grey[...] = grey
-    for launch in frame.launches:
-        emulator.launch(launch)
-    got = finding(frame.best, settings)
-    assert len(got) > 5
-    agree(got, find(grey, open_finder(model), settings))
 
 
 @pytest.fixture
@@ -275,8 +252,9 @@ def test_pages_are_searched_in_the_tiles_of_the_cpu(faked, monkeypatch):
     assert len(got) > 10
     assert sizes == [(45, 200), (90, 400), (148, 192)]
     agree(got, search(grey, on_cpu), 2e-3)
-    small = FinderSettings(small=0, overlap=0.5)  # two marks share 0.400 of theirs
-    agree(find(page(), faked, small), find(page(), on_cpu, small), 5e-3)
+    for fine in (56.0, math.inf):  # some parts of it, or all sizes at once
+        small = FinderSettings(small=0, largest=80, overlap=0.5, fine=fine)  # two marks share 0.400 of theirs
+        agree(find(page(), faked, small), find(page(), on_cpu, small), 5e-3)
 
 
 def test_what_fails_on_the_device_is_one_line(faked, monkeypatch):

@@ -85,15 +85,12 @@ WORDS = {  # what each thread x of four blocks gets
 }  # fmt: skip
 
 
-def test_words_of_cuda(run):
+def test_words_of_cuda_and_atomics_across_blocks(run):
     seen = np.zeros((len(WORDS), 4, 64), np.int32)
     calls = "".join(f"y[{256 * i} + 64 * blockIdx.x + x] = {w};" for i, w in enumerate(WORDS))
     run("int* y", f"int x = threadIdx.x; {calls}", seen, threads=64, blocks=4)
     for got, (word, want) in zip(seen, WORDS.items(), strict=True):
         np.testing.assert_array_equal(got, np.broadcast_to(want, (4, 64)), err_msg=word)
-
-
-def test_atomics_across_blocks(run):
     sums, counts = np.zeros(1, F32), np.array([0, -5], np.int32)
     body = """atomicAdd(sums, 0.5f);
     atomicAdd(counts, 1);
@@ -204,25 +201,19 @@ def test_what_a_gpu_would_not_forgive_ends_the_launch(run, body, words, options)
     assert all(word in message for word in words), message
 
 
-def test_an_array_that_is_read_stays_as_it_is(run):
-    x = np.zeros(4, F32)
+def test_an_array_that_is_read_stays_and_shared_memory_starts_as_nan(run):
+    x, y = np.zeros(4, F32), np.zeros(64, F32)
     with pytest.raises(DeviceError, match="only read"):
         run("const float* x", "*(float*)x = 1.0f;", x)
     assert not x.any()
-
-
-def test_shared_memory_starts_as_nan(run):
-    y = np.zeros(64, F32)
-    run("float* y", "DYNAMIC_SHARED(raw); y[threadIdx.x] = ((float*)raw)[threadIdx.x];", y,
-        shared=256, threads=64)  # fmt: skip
+    body = "DYNAMIC_SHARED(raw); y[threadIdx.x] = ((float*)raw)[threadIdx.x];"
+    run("float* y", body, y, shared=256, threads=64)
     assert np.isnan(y).all()
 
 
 def test_every_half_and_back(run):
     values, back = np.zeros(65536, F32), np.zeros(65536, np.uint16)
-    body = """int i = blockIdx.x * 256 + threadIdx.x;
-    values[i] = float_of_half(from[i]);
-    back[i] = half_of(values[i]);"""
+    body = "int i = blockIdx.x * 256 + threadIdx.x; back[i] = half_of(values[i] = float_of_half(from[i]));"
     parameters = "const u16* from, float* values, u16* back"
     run(parameters, body, HALF_VALUES, values, back, threads=256, blocks=256)
     wanted = HALF_VALUES.view(np.float16).astype(F32)
@@ -277,21 +268,14 @@ def test_arguments_are_held_against_the_kernel(run, args, message):
         run("float* y, int n", "y[0] = n;", *args)
 
 
-@pytest.mark.parametrize("options", [{"threads": 2048}, {"shared": 300_000}, {"blocks": 0}])
-def test_what_no_device_takes_is_refused(run, options):
-    with pytest.raises(DeviceError, match=r"kernel probe for 75: .* are not for 90"):
-        run("float* y", "y[0] = 1;", np.zeros(4, F32), **options)
-
-
-def test_a_kernel_that_does_not_build_is_one_line(run):
-    with pytest.raises(DeviceError, match=r"does not build.*error") as caught:
-        run("float* y", "y[0] = nothing;", np.zeros(4, F32))
-    assert "\n" not in str(caught.value)
-
-
-def test_no_compiler_is_said(monkeypatch):
+def test_what_cannot_be_built_or_launched_is_one_line(run, monkeypatch):
     import tests.emulator as module
 
+    for options in ({"threads": 2048}, {"shared": 300_000}, {"blocks": 0}):
+        with pytest.raises(DeviceError, match=r"kernel probe for 75: .* are not for 90"):
+            run("float* y", "y[0] = 1;", np.zeros(4, F32), **options)
+    with pytest.raises(DeviceError, match=r"^[^\n]*does not build[^\n]*error[^\n]*$"):
+        run("float* y", "y[0] = nothing;", np.zeros(4, F32))
     module._compiler.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")
     kernel = Kernel("platform.cuh", "none", (("UNSEEN", 1),))
