@@ -65,7 +65,7 @@ def all_kernels(models=SHIPPED, precisions=PRECISIONS, batches=(1, 8, 64, 256), 
         for precision in precisions:
             shelf = plan.Shelf(machine(arch), shipped(model), precision)
             for stage in plan.STAGES:
-                known = plan.VERSIONS[plan.kind_of(stage)]
+                known = plan.VERSIONS[stage]
                 for version in _usual(shelf, stage) if usual else known:
                     for kernel in _kernels(shelf, stage, version, batches):
                         fits = kernel.runs_on(arch) and kernel.shared <= SHARED[arch] * 1024

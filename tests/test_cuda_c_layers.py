@@ -11,8 +11,7 @@ from neocog.cuda.c_direct_sum import DirectSumC, SeparableC, combined
 from neocog.cuda.c_direct_sum import Tiling as Direct
 from neocog.cuda.c_tensor import Shape, TensorC, choose, fits, pack
 from neocog.cuda.c_tensor import Tiling as Tensor
-from neocog.cuda.kernel import PRECISIONS, layouts, shared_limit
-from neocog.cuda.tilings import _table
+from neocog.cuda.kernel import PRECISIONS, _table, layouts, shared_limit
 from neocog.errors import UsageError
 from neocog.network.spec import blur_kernel, preset
 from tests.cuda_maps import error_of

@@ -6,7 +6,7 @@ import pytest
 from experiments.gpu.interpret import digit_stages, interpret, line_stages, twin
 from neocog.cuda.launcher import gpu
 from neocog.cuda.lines import LinePass
-from neocog.cuda.plan import PLANS, STAGES, VERSIONS, Pass, Shelf, kind_of, plan_of
+from neocog.cuda.plan import PLANS, STAGES, VERSIONS, Pass, Shelf, plan_of
 from neocog.errors import DeviceError, UsageError
 from neocog.network import reference
 from neocog.network.model import load_model
@@ -90,7 +90,7 @@ def test_every_version_of_every_step(name, stage, precision, batch):
     maps = {**reference.respond(u0_from_digits(digits), model), "digits": digits}
     maps["U0"] = maps["U0"][:, 0].astype(np.float32)
     tried = 0
-    for version in VERSIONS[kind_of(stage)]:
+    for version in VERSIONS[stage]:
         try:
             step = shelf.step(stage, version)
             work = Pass(machine, [step], shelf.layouts, batch)

@@ -8,12 +8,11 @@ import pytest
 
 from experiments.gpu.interpret import read
 from experiments.network.ours import stored
-from neocog.cuda.kernel import layouts
+from neocog.cuda.kernel import _table, layouts
 from neocog.cuda.lanes import enqueue
 from neocog.cuda.launcher import gpu
 from neocog.cuda.plan import Pass, Shelf, plan_of
 from neocog.cuda.s_tensor import Shape, TensorS, Tiling, choose, clustered, fits, serves
-from neocog.cuda.tilings import _table
 from neocog.errors import UsageError
 from neocog.network import reference
 from neocog.network.model import load_model

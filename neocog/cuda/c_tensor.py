@@ -8,23 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.c_direct_sum import combined
-from neocog.cuda.kernel import (
-    Array,
-    Kernel,
-    Launch,
-    LayerStep,
-    Place,
-    named,
-    register_limit,
-    shared_limit,
-    up,
-)
-from neocog.cuda.tilings import tilings
+from neocog.cuda.kernel import Array, Kernel, Launch, LayerStep, Place, named, shared_limit, tilings, up
 from neocog.errors import UsageError
 
 _MOST_TAPS = 34  # a row of a kernel then reaches over three steps of 16 columns
 _WEIGHT_REGISTERS = 80  # of a thread that weights may take
 _SCALES = 1025  # tried for weights that are rounded once
+
+
+def register_limit(threads: int) -> int:
+    """Return the registers a thread where ``threads`` share a multiprocessor's four quarters."""
+    return min(255, 65536 // up(threads, 128) // 8 * 8)
 
 
 class Tiling(NamedTuple):

@@ -1,9 +1,14 @@
-"""Kernels, launches, layouts of maps and steps of the pass, for a GPU and for the emulator alike."""
+"""Kernels, launches, tilings, layouts of maps, steps of the pass, for a GPU and for the emulator alike."""
 
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import numpy as np
 
 from neocog.errors import UsageError
 from neocog.network.model import Model
@@ -27,11 +32,6 @@ def shared_limit(arch: int) -> int:
 def up(n: int, step: int) -> int:
     """Round ``n`` up to a multiple of ``step``."""
     return -(-n // step) * step
-
-
-def register_limit(threads: int) -> int:
-    """Return the registers a thread where ``threads`` share a multiprocessor's four quarters."""
-    return min(255, 65536 // up(threads, 128) // 8 * 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,22 @@ class Machine(Protocol):
 
     def current(self) -> AbstractContextManager[None]:
         """Make this the thread's current device within the block."""
+
+
+@cache
+def _table() -> Any:
+    return json.loads(Path(__file__).with_name("tilings.json").read_text(encoding="utf-8"))
+
+
+def tilings(kind: str, shape: Sequence[int], batch: int, arch: int) -> Iterator[list[Any]]:
+    """Yield tilings of S-layers (``"s"``) or C-layers (``"c"``): that of the shape, then of the nearest."""
+    # architectures other than 90 are told apart by the memory of a block
+    fitting = [a for a in (86, 80, 100) if shared_limit(a) <= shared_limit(arch)]
+    like = 90 if arch == 90 else fitting[-1] if fitting else 86
+    known = [(other, rows) for found, other, rows in _table()[kind] if found == like]
+    sizes = np.log1p(shape)
+    for _, rows in sorted(known, key=lambda one: float(np.abs(np.log1p(one[0]) - sizes).sum())):
+        yield next(tiling for least, *tiling in reversed(rows) if least <= batch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,18 +27,20 @@ from neocog.network.u0 import DIGIT_SIZE
 
 STAGES = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4", "UC4")
 """Stages of the pass, in order; UC4 is the strongest planes and the decision."""
+_S, _C = ("US1", "US2", "US3", "US4"), ("UC1", "UC2", "UC3")
 VERSIONS: dict[str, dict[str, Any]] = {
     "UG": {"digits": Contrast, "U0": ContrastOfU0},  # by what it reads
-    "US": {"winograd": WinogradS, "tensor": TensorS},
-    "UC": {"separable": SeparableC, "box": DirectSumC, "tensor": TensorC},
+    **{stage: {"winograd": WinogradS, "tensor": TensorS} for stage in _S},
+    **{stage: {"separable": SeparableC, "box": DirectSumC, "tensor": TensorC} for stage in _C},
     "UC4": {"warps": Decide},
 }
-"""Steps by kind of stage and version."""
+"""Steps by stage and version."""
 PLANS: dict[str, dict[str, tuple[str, ...]]] = {
-    "default": {"US": ("tensor", "winograd"), "UC": ("tensor", "separable", "box")},
-    "card": {"US1": ("tensor", "winograd"), "US": ("winograd",), "UC": ("separable", "box")},
-}
-"""By name: versions in order of preference, by stage or kind of stage."""
+    "default": dict.fromkeys(_S, ("tensor", "winograd")) | dict.fromkeys(_C, ("tensor", "separable", "box")),
+    "card": {**dict.fromkeys(_S[1:], ("winograd",)), "US1": ("tensor", "winograd"),
+             **dict.fromkeys(_C, ("separable", "box"))},
+}  # fmt: skip
+"""By name: versions of a stage in order of preference; of others any."""
 ANSWER_COLUMNS = 16
 """Columns of the answers: 10 scores, label, margin, probability; the rest is spare."""
 #: Digits that go through the pass together when more come, and of them those that do through UG .. UC3.
@@ -56,14 +58,9 @@ _ENDS: dict[str, tuple[tuple[int, ...], str]] = {
 _WHOLE = ("US4", "UC4")  # stages that take all digits of a pass at once, where others take them in parts
 
 
-def kind_of(stage: str) -> str:
-    """Return the kind of a stage, ``"UG"``, ``"US"``, ``"UC"`` or ``"UC4"``."""
-    return stage if stage in VERSIONS else stage[:2]
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Versions by stage or kind of stage, the best first; a pass in parts (see `Pass`); late stages."""
+    """Versions by stage, the best first; a pass in parts (see `Pass`); late stages."""
 
     name: str
     versions: Mapping[str, Sequence[str]]
@@ -95,7 +92,7 @@ class Shelf:
         """Return a step; a UsageError or DeviceError if the version does not do this layer here."""
         if (stage, version) not in self._steps:
             index = int(stage[-1]) - 1 if stage[-1].isdigit() else 0
-            made = VERSIONS[kind_of(stage)][version]
+            made = VERSIONS[stage][version]
             self._steps[stage, version] = made(self.machine, self.model, index, self.layouts, self.precision)
         return self._steps[stage, version]
 
@@ -118,9 +115,7 @@ class Shelf:
         """
         steps = []
         for stage in stages:
-            kind = kind_of(stage)
-            usual = (first,) if kind == "UG" else tuple(VERSIONS[kind])
-            names = plan.versions.get(stage) or plan.versions.get(kind) or usual
+            names = (first,) if stage == "UG" else plan.versions.get(stage, tuple(VERSIONS[stage]))
             count = batch if stage in _WHOLE else min(batch, plan.part)
             version = next((name for name in names if self.does(stage, name, count)), None)
             if version is None:

@@ -6,8 +6,18 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Forms, Kernel, Launch, LayerStep, Place, named, shared_limit, up
-from neocog.cuda.tilings import tilings
+from neocog.cuda.kernel import (
+    Array,
+    Forms,
+    Kernel,
+    Launch,
+    LayerStep,
+    Place,
+    named,
+    shared_limit,
+    tilings,
+    up,
+)
 from neocog.errors import UsageError
 from neocog.network.model import s_constants
 
