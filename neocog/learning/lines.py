@@ -25,16 +25,7 @@ from neocog.files import check_output
 from neocog.learning.calibrate import line_temperature
 from neocog.learning.checkpoint import resume_run, save_run
 from neocog.learning.drawing import photo
-from neocog.learning.drawing.bank import (
-    CHUNK,
-    WIDTHS,
-    Bank,
-    Line,
-    by_width,
-    drawn_lines,
-    line_pool,
-    width_class,
-)
+from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, drawn_lines, line_pool
 from neocog.learning.drawing.hands import THANKS, Rng, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.drawing.line import draw_sign
@@ -49,9 +40,8 @@ from neocog.text import edit_distance
 
 Tensor = Any
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
-_SHARES = np.array(
-    [0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015]
-)  # of the steps, by width
+# of the steps, by width
+_SHARES = np.array([0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015])
 _SHOWN = 6  # signs for each plane that is made
 HELD_SEED = 4_000_000_000
 
@@ -114,7 +104,13 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
 
     def uc4(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the strongest and the mean response of each column, (B, K4, columns)."""
-        us4 = self.us4(self.uc3(x))
+        u = self.uc3(x)
+        # a window of US4 takes every second column, so even and odd columns are apart
+        columns = u.shape[3]
+        u = functional.pad(u, (BESIDE, BESIDE + columns % 2, 0, 0))
+        apart = torch.cat([u[..., 0::2], u[..., 1::2]]).contiguous(memory_format=torch.channels_last)
+        even, other = self.s[3](apart, mixed=self.mixed).chunk(2)
+        us4 = torch.stack([even, other], -1).flatten(3)[..., :columns]
         return us4.amax(2), us4.mean(2)
 
     def uc3(self, x: Tensor) -> Tensor:
@@ -125,16 +121,6 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
             u = u.contiguous(memory_format=torch.channels_last)
             u = c(self.s[k](u, mixed=self.mixed and k > 0))
         return u
-
-    def us4(self, u: Tensor) -> Tensor:
-        """US4 at every column: its window takes every second one, so even and odd columns are apart."""
-        columns = u.shape[3]
-        odd = columns % 2
-        u = functional.pad(u, (BESIDE, BESIDE + odd, 0, 0))
-        apart = torch.cat([u[..., 0::2], u[..., 1::2]]).contiguous(memory_format=torch.channels_last)
-        r = self.s[3](apart, mixed=self.mixed)
-        even, other = r.chunk(2)
-        return torch.stack([even, other], -1).flatten(3)[..., :columns]
 
     def constrain(self) -> None:
         for layer in (*self.s, *self.c):
@@ -216,7 +202,7 @@ class LineRun:
         *, device: str = "cpu", workers: int = 2, tell: Callable[[str], None] = print,
     ) -> None:  # fmt: skip
         hands, real, own = load_hands(data), real_lines(data, DRAWN), own_lines(data, DRAWN)
-        if long := sum(width_class(line) is None for line in own):
+        if long := len(own) - sum(map(len, by_width(own))):
             tell(f"{long} of {len(own)} own lines are wider than {WIDTHS[-1]} columns: left out")
         check_output(folder, "--checkpoints", folder=True, make=True)
         self.settings, self.folder, self.tell, self.place = settings, folder, tell, device
@@ -256,14 +242,8 @@ class LineRun:
         with line_pool(self.data, self.workers, styles=settings.styles) as pool:
             due = self._chunks(self.step)
             options = {"mixed": not settings.writers, "touching": settings.touching}
-            bank = Bank(
-                pool,
-                settings.seed + 10**6 * self.part,
-                options,
-                kept=settings.kept,
-                ahead=2 * self.workers,
-                upto=due,
-            )
+            seed, ahead = settings.seed + 10**6 * self.part, 2 * self.workers
+            bank = Bank(pool, seed, options, kept=settings.kept, ahead=ahead, upto=due)
             held = self.held
             self.tell(f"lines are drawn, {time.monotonic() - begin:.0f} s")
             if self.network.folded:
@@ -292,14 +272,11 @@ class LineRun:
         """Whether a call ends here; its run is kept."""
         return minutes is not None and time.monotonic() - begin >= 60 * minutes
 
-    def _chunks(self, step: int) -> int:
-        """Chunks that are drawn before a step."""
-        first = max(1, self.settings.kept // 4)
-        return first + int(step * self.settings.fresh / CHUNK)
+    def _chunks(self, step: int) -> int:  # that are drawn before a step
+        return max(1, self.settings.kept // 4) + int(step * self.settings.fresh / CHUNK)
 
     def _learn_from(self, drawn: list[list[Line]]) -> Tensor:
-        settings = self.settings
-        done = self.step / settings.steps
+        settings, done = self.settings, self.step / self.settings.steps
         share = min(1.0, self.step / min(300, 0.05 * settings.steps + 1) + 0.01)
         rate = settings.rate * share * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
         for group in self.optimiser.param_groups:
@@ -429,9 +406,8 @@ def with_signs(
         ink = functional.interpolate(x / 255, size, mode="bilinear", antialias=True)
         u = functional.pad(network.uc3(ink), (BESIDE, BESIDE)).cpu().numpy()
         at = [round((middle * ROWS / DRAWN + 24) / 4) for _, middle in drawn]  # the columns that look there
-        seen = [
-            own[:, 2:11, t : t + 17 : 2] for own, t in zip(u, at, strict=True)
-        ]  # the middle one of five rows
+        # the middle one of five rows
+        seen = [own[:, 2:11, t : t + 17 : 2] for own, t in zip(u, at, strict=True)]
         flat = np.stack(seen).reshape(len(seen), -1)
         flat = flat / np.linalg.norm(flat, axis=1, keepdims=True)
         alike = flat @ flat.T

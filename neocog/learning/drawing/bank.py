@@ -33,7 +33,7 @@ _BLUR = 0.28  # of the rows: how large digits are for the camera's focus
 _SEEN = 12  # grey levels between paper and ink
 _THROUGH = 0.08
 
-_hands: list[Hands] = []
+_hands: list[Hands] = []  # of a process that draws
 
 
 @contextmanager

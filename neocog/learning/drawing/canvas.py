@@ -43,11 +43,9 @@ class Canvas:
     marks: list[Mark] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        rows, columns = self.image.shape
-        cos, sin = abs(np.cos(self.turn)), abs(np.sin(self.turn))
-        self.wide, self.high = cos * columns + sin * rows, sin * columns + cos * rows
+        (rows, columns), cos, sin = self.image.shape, np.cos(self.turn), np.sin(self.turn)
+        self.wide, self.high = abs(cos) * columns + abs(sin) * rows, abs(sin) * columns + abs(cos) * rows
         self._taken = np.zeros((-(-rows // _CELL), -(-columns // _CELL)), np.bool_)
-        cos, sin = np.cos(self.turn), np.sin(self.turn)
         self._turn = np.array([[cos, sin], [-sin, cos]])  # of rows (x, y)
         self._shift = np.array([columns, rows]) / 2 - np.array([self.wide, self.high]) / 2 @ self._turn
 
@@ -60,9 +58,8 @@ class Canvas:
         return np.asarray(points @ self._turn + self._shift, np.float64)
 
     def _cells(self, low: NDArray[Any], far: NDArray[Any]) -> NDArray[np.bool_]:
-        (x0, y0), (x1, y1) = (
-            np.maximum(at // _CELL + more, 0).astype(int) for at, more in ((low, 0), (far, 1))
-        )
+        x0, y0 = np.maximum(low // _CELL, 0).astype(int)
+        x1, y1 = np.maximum(far // _CELL + 1, 0).astype(int)
         return self._taken[y0:y1, x0:x1]
 
     def _box(self, x: float, y: float, wide: float, high: float) -> NDArray[np.bool_]:
@@ -137,17 +134,15 @@ class Canvas:
     def write(self, row: Row, x: float, y: float) -> float:
         """Lay a row down, its first character at x and its baseline at y; return where it ends."""
         contrast, left = row.hand.pen.contrast, row.start if row.left is None else row.left
-        right = x + row.right - left
-
         for char, cover, column, top in row.items:
             label = None if not char else int(char) if char.isdigit() else SIGN + SIGNS.index(char)
-            place, dark = (x + column - left, y + top - row.base), contrast * self.rng.uniform(0.9, 1.0)
-            self.lay(cover, *place, dark, label)
+            place = (x + column - left, y + top - row.base)
+            self.lay(cover, *place, contrast * self.rng.uniform(0.9, 1.0), label)
             if label is None:
                 self.take(*place, cover.shape[1], len(cover))
         for path, width in row.ties:
             self.draw([path - [left - x, row.base - y]], row.hand, width)
-        return float(right)
+        return float(x + row.right - left)
 
     def put(self, hand: Hand, drawn: Drawn, x: float, y: float) -> float:
         """Lay what is no number with its left at x and its baseline at y; return where it ends."""
@@ -155,8 +150,9 @@ class Canvas:
         self.take(x, y + drawn.top, drawn.cover.shape[1], len(drawn.cover))
         return x + int(drawn.cover.shape[1])
 
-    def print_word(self, word: str, x: float, y: float, high: float, face: Face, contrast: float, *,
-                   mirror: bool = False) -> float:  # fmt: skip
+    def print_word(
+        self, word: str, x: float, y: float, high: float, face: Face, contrast: float, *, mirror: bool = False
+    ) -> float:
         """Print a word, its ascender at row y; return its width. Its digits and signs are to be ignored."""
         scale, begin = high / 44, x
         for letter in word:

@@ -35,8 +35,7 @@ class Hand:
 
     def __init__(self, hands: Hands, rng: Rng, *, mixed: bool = False, pen: Pen | None = None) -> None:
         self.hands, self.rng, self.pen = hands, rng, pen or any_pen(rng)
-        usual = rng.random() < 0.8
-        far = 1.6 if rng.random() < 0.2 else 0.9  # tangents: 58 and 42 degrees
+        usual, far = rng.random() < 0.8, 1.6 if rng.random() < 0.2 else 0.9  # tangents: 58 and 42 degrees
         self.slant = rng.normal(0.12, 0.2) if usual else rng.uniform(-0.35, far)
         self.wide = float(np.exp(rng.normal(-0.04, 0.16)))
         self.bow = rng.normal(0, _BOW, (3, 2))

@@ -5,7 +5,7 @@ A row is written at any size and keeps each character's ink; a page lays them do
 """
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
@@ -32,15 +32,6 @@ _FRAMES = ("cells", "boxes", "boxes", "rings", "polygons", "brackets", "corners"
 
 Path = tuple[NDArray[np.floating[Any]], float]
 """A line (n, 2) and how wide it is."""
-
-
-class Item(NamedTuple):
-    """A character of a row: its ink, and where that begins."""
-
-    char: str
-    cover: Cover
-    column: int
-    row: int
 
 
 class Frames:
@@ -107,7 +98,7 @@ class Row:
     def __init__(self, hand: Hand, high: float = _HIGH) -> None:
         self.hand, self.rng, self.high = hand, hand.rng, high
         self.base, self.start = 2.7 * high, 2.9 * high
-        self.items: list[Item] = []
+        self.items: list[tuple[str, Cover, int, int]] = []  # a character, its ink, where that begins
         self.ties: list[Path] = []
         self.edge = np.full(int(4.3 * high), -_FAR)  # column of the last ink of each row
         self.top: list[float] = []
@@ -197,9 +188,8 @@ class Row:
         """Draw things beside each other; False if one does not fit."""
         rng, high = self.rng, self.high
         for _ in range(int(rng.integers(1, 4))):
-            lines = figures.DRAWINGS[rng.integers(len(figures.DRAWINGS) - 2)](
-                rng
-            )  # a closed curve may be a 0
+            kind = figures.DRAWINGS[rng.integers(len(figures.DRAWINGS) - 2)]  # a closed curve may be a 0
+            lines = kind(rng)
             size = high * rng.uniform(0.8, 1.5)
             drawn = self.hand.drawn([(line - [0, 1]) * size for line in lines], self.hand.measure() * high)
             at = round(self.start if self.left is None else self.right + 0.3 * high)
@@ -236,9 +226,8 @@ class Row:
     def _column(self, cover: Cover, y: int, slim: bool) -> float:
         """Column at which a cover would touch what stands before it."""
         own = _profile(cover, left=True)
-        reach = round(
-            (0.43 if slim else 0.125) * self.high
-        )  # rows above and below count: none slips under another
+        # rows above and below count: none slips under another
+        reach = round((0.43 if slim else 0.125) * self.high)
         edge = cv2.dilate(self.edge[:, None].astype(np.float32), np.ones((2 * reach + 1, 1)))[:, 0]
         nearest = float((own - edge[y : y + len(own)]).min(initial=_FAR))
         return -nearest if nearest < _FAR / 2 else float(self.edge.max() - own.min())
@@ -246,7 +235,7 @@ class Row:
     def _put(self, char: str, cover: Cover, column: int, row: int) -> bool:
         if row < 0 or column < 0 or row + len(cover) > len(self.edge):
             return False
-        self.items.append(Item(char, cover, column, row))
+        self.items.append((char, cover, column, row))
         edge = self.edge[row : row + len(cover)]
         np.maximum(edge, _profile(cover, left=False) + column, out=edge)
         return True
@@ -285,10 +274,9 @@ class Row:
         """The ink of all of it."""
         wide = max(self.right, *(span[1] for span in self.spans), self.start) + 5 * self.high
         field = np.zeros((len(self.edge), int(wide)), np.float32)
-        for item in self.items:
-            high, wide = item.cover.shape
-            part = field[item.row : item.row + high, item.column : item.column + wide]
-            np.maximum(part, item.cover, out=part)
+        for _, cover, column, row in self.items:
+            part = field[row : row + len(cover), column : column + cover.shape[1]]
+            np.maximum(part, cover, out=part)
         trace(field, self.ties)
         return field
 
@@ -416,11 +404,9 @@ def _caption(field: Cover, rng: Rng, left: float, right: float, top: float, foot
     np.maximum(field, letters / np.float32(255), out=field)
 
 
-def _rules(
-    row: Row, left: float, right: float, top: float, foot: float, shape: tuple[int, ...]
-) -> list[Path]:
+def _rules(row: Row, left: float, right: float, top: float, foot: float, size: tuple[int, ...]) -> list[Path]:
     """Printed rules under and over the line, walls of a cell, a comb between digits."""
-    rng, high, (rows, columns), found = row.rng, row.high, shape, list[Path]()
+    rng, high, (rows, columns), found = row.rng, row.high, size, list[Path]()
 
     def draw(x0: float, y0: float, x1: float, y1: float, width: int = 0) -> None:
         found.append((np.array([[x0, y0], [x1, y1]]), width or int(rng.integers(1, 4))))

@@ -51,15 +51,12 @@ def _write(canvas: Canvas, hand: Hand, high: float) -> str:
     rng, y, rows = canvas.rng, canvas.rng.uniform(1, 2) * high, list[str]()
     count, known = int(rng.integers(1, _ROWS)), [str(digit) for digit, own in hand.own.items() if own]
     while not rows or (len(rows) < count and y < _SIDE - 1.5 * high):
-        text = any_text(rng).replace("÷", "/")
-        text = "".join(
-            str(rng.choice(known)) if char.isdigit() and char not in known else char for char in text
-        )
+        text, none = any_text(rng).replace("÷", "/"), {*"0123456789"} - {*known}
+        text = "".join(str(rng.choice(known)) if char in none else char for char in text)
         spare = _SIDE - 1.6 * high * len(text) - 2 * high
-        if (
-            spare > 0
-            and write_number(canvas, hand, high, text, high + rng.uniform(0, spare), y + high) < _SIDE
-        ):
+        if spare <= 0:
+            continue
+        if write_number(canvas, hand, high, text, high + rng.uniform(0, spare), y + high) < _SIDE:
             rows.append(text)
             y += high * rng.uniform(1.6, 2.6)
     return "\n".join(rows)

@@ -9,7 +9,9 @@ and the broad script. Held-out digits are not looked at.
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from neocog.errors import UsageError
-from neocog.learning.blocks import in_blocks
 from neocog.learning.drawing import figures
 from neocog.learning.drawing.camera import photographed
 from neocog.learning.drawing.figures import turned
@@ -40,11 +41,11 @@ _HIGH = 64  # long side of a digit in it
 _BLOCK, _HELD_BLOCK = 2000, 5000
 _LEAST = 25 * 255  # a picture with less ink is drawn again
 
-#: Letters that pass for no digit; without O o Q D I l i S s Z z B b g q P p.
 LETTERS = "ACEFGHJKLMNRTUVWXYacdefhjkmnrtuvwxy"
-#: Signs that pass for no digit; without | / and dots.
+"""Letters that pass for no digit; without O o Q D I l i S s Z z B b g q P p."""
 SIGNS = '+-=*#&%@?<>()[]{}~^:;"$!_'
-#: Halves of digits that are no other digit: label, and True for the upper half.
+"""Signs that pass for no digit; without | / and dots."""
+# halves of digits that are no other digit: label, and True for the upper half
 _HALVES = ((0, True), (0, False), (2, False), (3, True), (3, False), (4, True), (5, False))
 
 # how often each is done; see ``experiments/learning/finetune.py`` of commit bfe9938, which measured them
@@ -55,8 +56,7 @@ _STRETCHED = 0.06  # stretched to its box, as some forms' cells are
 _COARSE, _CLEAN = 0.2, 0.4  # seen by coarse scanners; as it is; the rest is seen by cameras
 _CROWDED = 0.25  # of these, with a rule or a piece of a digit beside it
 _AS_WRITTEN = 0.4  # of what is learned whose strokes keep their width
-GRIDS = (8, 9, 10, 11, 12, 14, 16, 16, 20)
-"""Pixels a side of coarse scanners."""
+_GRIDS = (8, 9, 10, 11, 12, 14, 16, 16, 20)  # pixels a side of coarse scanners
 _WITHIN = 4  # a coarse pixel is the mean of so many fine ones, squared
 
 
@@ -75,12 +75,8 @@ class Source:
         return inked(self._digits[own[rng.integers(len(own))]])
 
 
-#: Draws one mark: ink 0 .. 1 on a field of any size.
 Draw = Callable[[Rng, Source], Ink]
-
-
-def blank() -> NDArray[np.uint8]:
-    return np.zeros((FIELD, FIELD), np.uint8)
+"""Draws one mark: ink 0 .. 1 on a field of any size."""
 
 
 def inked(field: NDArray[Any]) -> Ink:
@@ -170,7 +166,7 @@ def _seen(ink: Ink, rng: Rng, source: Source) -> Digits:
 
 def _scanned(ink: Ink, rng: Rng) -> Ink:
     """Seen by a grid of few pixels that the digit fills, then enlarged."""
-    pixels = int(rng.choice(GRIDS))
+    pixels = int(rng.choice(_GRIDS))
     fine = pixels * _WITHIN
     body = _resized(ink, fine - int(rng.integers(0, _WITHIN)))
     body = _pen(body, max(rng.uniform(-0.03, 0.03) * fine, 0.8 * _WITHIN - stroke_width(body)))
@@ -206,6 +202,16 @@ def _photographed(ink: Ink, rng: Rng, source: Source) -> Digits:
     picture = photographed(image, rng, size)
     jitter = rng.normal(0, 0.04, 4) * size
     return digit_of_box(picture, (np.array([room, room, wide, high]) + jitter).astype(np.float32))
+
+
+def in_blocks(work: Callable[..., Any], count: int, block: int, *given: Any, jobs: int = 1) -> list[Any]:
+    """Return ``work(*given, number, size)`` of each block of ``count``, over ``jobs`` processes."""
+    sizes = [min(block, count - first) for first in range(0, count, block)] or [0]
+    whole, jobs = partial(work, *given), min(jobs, len(sizes))
+    if jobs <= 1:
+        return [whole(number, size) for number, size in enumerate(sizes)]
+    with ProcessPoolExecutor(jobs, get_context("spawn"), cv2.setNumThreads, (1,)) as pool:
+        return list(pool.map(whole, range(len(sizes)), sizes))
 
 
 def variants(count: int, mix: Mix, *, seed: int = 0, jobs: int = 1) -> tuple[Digits, NDArray[np.int64]]:
@@ -280,11 +286,13 @@ def _negatives(
 
 # --- kinds to learn from --------------------------------------------------------------------------
 
+_own_font = cache(partial(ImageFont.load_default, 60))
+
 
 def letter(rng: Rng, source: Source) -> Ink:
     """A letter that no digit resembles, by a pen or in print."""
     char = LETTERS[rng.integers(len(LETTERS))]
-    return written(shape(char)[0], rng) if rng.random() < 0.7 else by_hand(_printed(char), rng)
+    return written(shape(char)[0], rng) if rng.random() < 0.7 else by_hand(printed(char, _own_font()), rng)
 
 
 def sign(rng: Rng, source: Source) -> Ink:
@@ -293,18 +301,10 @@ def sign(rng: Rng, source: Source) -> Ink:
     if char in "+=*#%()" and rng.random() < 0.7:
         forms = shape(char)
         return written(forms[rng.integers(len(forms))], rng)
-    return by_hand(_printed(char), rng, rng.choice([0.3, 1.0]))
+    return by_hand(printed(char, _own_font()), rng, rng.choice([0.3, 1.0]))
 
 
-@cache
-def _printed(char: str) -> Ink:
-    return from_outline(char, _own_font())
-
-
-_own_font = cache(partial(ImageFont.load_default, 60))
-
-
-def from_outline(char: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> Ink:
+def printed(char: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> Ink:
     picture = Image.new("L", (FIELD, FIELD))
     ImageDraw.Draw(picture).text((FIELD / 2, FIELD / 2), char, fill=255, font=font, anchor="mm")
     return inked(np.asarray(picture))
@@ -379,13 +379,14 @@ def struck(rng: Rng, source: Source) -> Ink:
 
 def spots(rng: Rng, source: Source) -> Ink:
     """A ragged spot, or some specks."""
+    field = np.zeros((FIELD, FIELD), np.uint8)
     if rng.random() < 0.5:
         angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
         radius = FIELD * (0.3 + rng.uniform(0, 0.12) * rng.normal(size=24))
         points = np.stack([np.cos(angle), rng.uniform(0.4, 1.0) * np.sin(angle)], axis=1)
         points = 48 + (turned(points + 0.5, rng.uniform(0, np.pi)) - 0.5) * radius[:, None]
-        return inked(cv2.fillPoly(blank(), [np.round(points).astype(np.int32)], 255, cv2.LINE_AA))
-    field = blank()
+        cv2.fillPoly(field, [np.round(points).astype(np.int32)], 255, cv2.LINE_AA)
+        return inked(field)
     for _ in range(int(rng.integers(3, 14))):
         at = rng.integers(10, FIELD - 10, 2).tolist()
         cv2.circle(field, at, int(rng.integers(2, 9)), 255, -1, cv2.LINE_AA)
@@ -403,37 +404,43 @@ def rough(rng: Rng, source: Source) -> Ink:
     return np.asarray(np.clip(3 * (field - rng.uniform(0.2, 0.9)), 0, 1), np.float32)
 
 
-#: Kinds to learn from, with their shares; ``experiments/accuracy/reject.py`` of commit bfe9938 measured it.
+# ``experiments/accuracy/reject.py`` of commit bfe9938 measured the shares
 KINDS: dict[str, tuple[Draw, float]] = {
     "letter": (letter, 7), "sign": (sign, 3.5), "word": (word, 1.5), "drawing": (drawing, 12),
     "pair": (partial(side_by_side, count=2), 3), "part_of_next": (part_of_next, 1), "piece": (piece, 1),
     "struck": (struck, 0.7), "spots": (spots, 1.6), "rough": (rough, 1.4),
 }  # fmt: skip
+"""Kinds to learn from, with their shares."""
 
 
 # --- held out -------------------------------------------------------------------------------------
 
 _STROKES = ("TRIPLEX", "SCRIPT_COMPLEX")  # of the fonts of cv2
-#: Beginnings of the names of matplotlib's text fonts, and of those with Greek and symbols.
+# beginnings of the names of matplotlib's text fonts, of those with Greek, and with symbols
 _TEXT = ("DejaVuSans", "DejaVuSerif", "STIXGeneral", "cmr", "cmss", "cmtt", "cmti", "cmb")
-_RICH = ("DejaVuSans.", "DejaVuSans-", "DejaVuSerif.", "DejaVuSerif-")
+_RICH, _RICHEST = ("DejaVuSans.", "DejaVuSans-", "DejaVuSerif.", "DejaVuSerif-"), ("DejaVuSans.",)
 _GREEK = "ΓΔΛΞΠΣΨΩαπψλμωκηχЖШЩЦЮФЛДИЫмнптшд"
 _SYMBOLS = "♥♣♠♪♫∑√∞≠≈±×÷€§¶←→↔↻☺☂☎✂★☆♀♂⌘"
 
 
-def draw_lines(rng: Rng, lines: Strokes, angle: float = 0.0, pens: tuple[int, int] = (3, 11)) -> Ink:
-    """Draw open lines, coordinates 0 .. 1, by a pen of ``pens`` (least width, most + 1) pixels."""
-    field, pen = blank(), int(rng.integers(*pens))
-    for line in lines:
-        place = turned(line, angle) if angle else line
-        points = np.round((0.15 + 0.7 * place) * FIELD).astype(np.int32)
-        cv2.polylines(field, [points], False, 255, pen, cv2.LINE_AA)
-    return inked(field)
+@cache
+def _fonts(beginnings: tuple[str, ...]) -> list[ImageFont.FreeTypeFont]:
+    """Outline fonts that matplotlib ships; none where it is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return []
+    files = sorted(Path(matplotlib.get_data_path(), "fonts", "ttf").glob("*.ttf"))
+    return [ImageFont.truetype(path, 60) for path in files if path.name.startswith(beginnings)]
 
 
-def from_strokes(char: str, face: int, pen: int) -> Ink:
-    """Draw a character of one of cv2's fonts."""
-    field = blank()
+def _character(rng: Rng, source: Source, characters: str) -> Ink:
+    """A character of a font of text, or of one of cv2's."""
+    char, fonts = characters[rng.integers(len(characters))], _fonts(_TEXT)
+    if fonts and rng.random() < 0.75:
+        return printed(char, fonts[rng.integers(len(fonts))])
+    face = getattr(cv2, f"FONT_HERSHEY_{_STROKES[rng.integers(len(_STROKES))]}")
+    field, pen = np.zeros((FIELD, FIELD), np.uint8), int(rng.integers(2, 7))
     (wide, high), _ = cv2.getTextSize(char, face, 1.0, 1)
     size = 55 / max(wide, high, 1)
     start = (int((FIELD - size * wide) / 2), int((FIELD + size * high) / 2))
@@ -441,91 +448,58 @@ def from_strokes(char: str, face: int, pen: int) -> Ink:
     return inked(field)
 
 
-@cache
-def font_files(beginnings: tuple[str, ...] = _TEXT) -> tuple[Path, ...]:
-    """Outline fonts that matplotlib ships; none where it is not installed."""
-    try:
-        import matplotlib
-    except ImportError:
-        return ()
-    files = sorted(Path(matplotlib.get_data_path(), "fonts", "ttf").glob("*.ttf"))
-    return tuple(path for path in files if path.name.startswith(beginnings))
-
-
-_font = cache(partial(ImageFont.truetype, size=60))
-
-
-def _character(rng: Rng, source: Source, characters: str) -> Ink:
-    char, files = characters[rng.integers(len(characters))], font_files()
-    if files and rng.random() < 0.75:
-        return from_outline(char, _font(files[rng.integers(len(files))]))
-    face = getattr(cv2, f"FONT_HERSHEY_{_STROKES[rng.integers(len(_STROKES))]}")
-    return from_strokes(char, face, int(rng.integers(2, 7)))
-
-
 def _rich(rng: Rng, source: Source, characters: str) -> Ink:
     """A character that only some fonts have."""
-    files = font_files(_RICH[:1] if characters is _SYMBOLS else _RICH)
-    if not files:
+    fonts = _fonts(_RICHEST if characters is _SYMBOLS else _RICH)
+    if not fonts:
         return _character(rng, source, LETTERS)
     char = characters[rng.integers(len(characters))]
-    return from_outline(char, _font(files[rng.integers(len(files))]))
+    return printed(char, fonts[rng.integers(len(fonts))])
 
 
-def star(rng: Rng, source: Source) -> Ink:
-    """A star of five points or more: its outline, or drawn in one go."""
-    points = int(rng.choice([5, 7, 9]))
-    if rng.random() < 0.5:
-        angle = np.arange(2 * points + 1) * np.pi / points
-        radius = np.where(np.arange(2 * points + 1) % 2, rng.uniform(0.2, 0.3), 0.5)
-    else:
-        angle, radius = np.arange(points + 1) * 4 * np.pi / points, np.full(points + 1, 0.5)
-    line = 0.5 + radius[:, None] * np.stack([np.sin(angle), -np.cos(angle)], axis=1)
-    return draw_lines(rng, [line], rng.uniform(-0.3, 0.3), (2, 7))
-
-
-def hatch(rng: Rng, source: Source) -> Ink:
-    """Strokes both ways: a grid without a border."""
-    across, down = (int(v) for v in rng.integers(2, 5, 2))
-    lines = [np.array([[x, 0.0], [x, 1.0]]) for x in np.linspace(0.15, 0.85, across)]
-    lines += [np.array([[0.0, y], [1.0, y]]) for y in np.linspace(0.15, 0.85, down)]
-    return draw_lines(rng, lines, rng.uniform(-0.6, 0.6), (2, 6))
-
-
-def knot(rng: Rng, source: Source) -> Ink:
-    """A figure of Lissajous, of three loops or more."""
-    t = np.linspace(0, 2 * np.pi, 120)
-    across, down = ((2, 3), (3, 4), (3, 2), (1, 4), (4, 3))[rng.integers(5)]
-    x = 0.5 + 0.5 * np.sin(across * t + rng.uniform(0.3, 1.2))
-    line = np.stack([x, 0.5 + 0.5 * np.sin(down * t)], axis=1)
-    return draw_lines(rng, [line], pens=(2, 6))
-
-
-def cloud(rng: Rng, source: Source) -> Ink:
-    """A closed line of five bows or more."""
-    bows = int(rng.integers(5, 9))
-    t = np.linspace(0, 2 * np.pi, 120)
-    radius = 0.34 + rng.uniform(0.08, 0.16) * np.abs(np.sin(bows * t / 2))
-    way = np.stack([np.cos(t), rng.uniform(0.6, 1) * np.sin(t)], axis=1)
-    return draw_lines(rng, [0.5 + radius[:, None] * way], pens=(2, 7))
-
-
-def comb(rng: Rng, source: Source) -> Ink:
-    """Three or more strokes side by side, with a back or without."""
-    count = int(rng.integers(3, 6))
-    lines = [np.array([[x, 0.0], [x, 1.0]]) for x in np.linspace(0, 1, count)]
-    if rng.random() < 0.5:
-        lines.append(np.array([[0.0, 0.5], [1.0, 0.5]]))
-    angle = float(rng.choice([0, np.pi / 2]) + rng.uniform(-0.3, 0.3))
-    return draw_lines(rng, lines, angle, (3, 7))
-
-
-def spiral(rng: Rng, source: Source) -> Ink:
-    """A spiral of two turns or more."""
-    t = np.linspace(0.1, 1, 80)
-    angle = rng.uniform(0, 2 * np.pi) + rng.choice([-1, 1]) * 2 * np.pi * rng.uniform(2, 3.5) * t
-    line = 0.5 + 0.5 * t[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    return draw_lines(rng, [line], pens=(2, 6))
+def _figure(rng: Rng, source: Source, kind: str) -> Ink:
+    """An open drawing of lines, coordinates 0 .. 1, by a pen of any width."""
+    t, angle, pens = np.linspace(0, 2 * np.pi, 120), 0.0, (2, 6)
+    lines: list[NDArray[Any]] = []
+    if kind == "star":  # of five points or more: its outline, or drawn in one go
+        points = int(rng.choice([5, 7, 9]))
+        if rng.random() < 0.5:
+            way = np.arange(2 * points + 1) * np.pi / points
+            radius = np.where(np.arange(2 * points + 1) % 2, rng.uniform(0.2, 0.3), 0.5)
+        else:
+            way, radius = np.arange(points + 1) * 4 * np.pi / points, np.full(points + 1, 0.5)
+        lines = [0.5 + radius[:, None] * np.stack([np.sin(way), -np.cos(way)], axis=1)]
+        angle, pens = rng.uniform(-0.3, 0.3), (2, 7)
+    elif kind == "hatch":  # strokes both ways: a grid without a border
+        across, down = (int(v) for v in rng.integers(2, 5, 2))
+        lines = [np.array([[x, 0.0], [x, 1.0]]) for x in np.linspace(0.15, 0.85, across)]
+        lines += [np.array([[0.0, y], [1.0, y]]) for y in np.linspace(0.15, 0.85, down)]
+        angle = rng.uniform(-0.6, 0.6)
+    elif kind == "knot":  # a figure of Lissajous, of three loops or more
+        across, down = ((2, 3), (3, 4), (3, 2), (1, 4), (4, 3))[rng.integers(5)]
+        x = 0.5 + 0.5 * np.sin(across * t + rng.uniform(0.3, 1.2))
+        lines = [np.stack([x, 0.5 + 0.5 * np.sin(down * t)], axis=1)]
+    elif kind == "cloud":  # a closed line of five bows or more
+        bows = int(rng.integers(5, 9))
+        radius = 0.34 + rng.uniform(0.08, 0.16) * np.abs(np.sin(bows * t / 2))
+        way = np.stack([np.cos(t), rng.uniform(0.6, 1) * np.sin(t)], axis=1)
+        lines, pens = [0.5 + radius[:, None] * way], (2, 7)
+    elif kind == "comb":  # three or more strokes side by side, with a back or without
+        count = int(rng.integers(3, 6))
+        lines = [np.array([[x, 0.0], [x, 1.0]]) for x in np.linspace(0, 1, count)]
+        if rng.random() < 0.5:
+            lines.append(np.array([[0.0, 0.5], [1.0, 0.5]]))
+        angle, pens = float(rng.choice([0, np.pi / 2]) + rng.uniform(-0.3, 0.3)), (3, 7)
+    else:  # a spiral of two turns or more
+        t = np.linspace(0.1, 1, 80)
+        turn = rng.uniform(0, 2 * np.pi) + rng.choice([-1, 1]) * 2 * np.pi * rng.uniform(2, 3.5) * t
+        lines = [0.5 + 0.5 * t[:, None] * np.stack([np.cos(turn), np.sin(turn)], axis=1)]
+    field, pen = np.zeros((FIELD, FIELD), np.uint8), int(rng.integers(*pens))
+    for line in lines:
+        place = turned(line, angle) if angle else line
+        at = np.round((0.15 + 0.7 * place) * FIELD).astype(np.int32)
+        cv2.polylines(field, [at], False, 255, pen, cv2.LINE_AA)
+    return inked(field)
 
 
 def patches(rng: Rng, source: Source) -> Ink:
@@ -535,13 +509,13 @@ def patches(rng: Rng, source: Source) -> Ink:
     return np.asarray(cv2.resize(field, (FIELD, FIELD), interpolation=cv2.INTER_NEAREST))
 
 
-#: Kinds that are held out (of letters and signs, fonts), with their shares.
 HELD: dict[str, tuple[Draw, float]] = {
     "letter": (partial(_character, characters=LETTERS), 6),
     "sign": (partial(_character, characters=SIGNS), 3),
     "greek": (partial(_rich, characters=_GREEK), 2),  # and Cyrillic
     "symbol": (partial(_rich, characters=_SYMBOLS), 2),
     "triple": (partial(side_by_side, count=3), 1.5),
-    "comb": (comb, 0.7), "hatch": (hatch, 0.7), "star": (star, 0.7), "spiral": (spiral, 0.7),
-    "knot": (knot, 0.7), "cloud": (cloud, 0.7), "patches": (patches, 0.7),
-}  # fmt: skip
+    **{kind: (partial(_figure, kind=kind), 0.7) for kind in "comb hatch star spiral knot cloud".split()},
+    "patches": (patches, 0.7),
+}
+"""Kinds that are held out (of letters and signs, fonts), with their shares."""
