@@ -217,10 +217,9 @@ def _by_gradient(
     device = _torch_device(device, f"recipe '{recipe}'")
     from neocog.learning.calibrate import calibrated
     from neocog.learning.checkpoint import start_of_run
-    from neocog.learning.finetune import Finetuner, Pools
+    from neocog.learning.finetune import Finetuner
     from neocog.learning.recipes import recipe_of
     from neocog.network.parallel import cores
-    from neocog.network.spec import LABELS
 
     if start is not None:
         settings = replace(settings, soft_share=0.0)
@@ -232,13 +231,12 @@ def _by_gradient(
     begin, data = start_of_run(
         kept, start, recipe_of(recipe, planes), mix, seed=settings.seed, reject=reject, progress=Counter
     )
-    pools = Pools.draw(mix, settings, marks=begin.classes > LABELS, jobs=cores())
 
     def report(figures: dict[str, float]) -> None:
         _say(", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in figures.items()))
 
     run = Finetuner(
-        begin, mix, validation, settings, device=device, folder=folder, report=report, pools=pools
+        begin, mix, validation, settings, device=device, folder=folder, report=report, jobs=cores()
     )
     if kept is not None and not kept.exists():  # not before it is sure that it can be learned from
         with atomic_write(kept) as stream:  # as it was read, so that it has the same id

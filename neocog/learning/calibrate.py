@@ -92,13 +92,9 @@ def risk_table(found: Answers, labels: Labels, marks: Answers | None = None) -> 
 
 
 def calibrated(
-    model: Model,
-    shown: Mix,
-    *,
-    table: bool = True,
-    xp: Any = np,
+    model: Model, shown: Mix, *, table: bool = True, xp: Any = np,
     tell: Callable[[int, int], None] | None = None,
-) -> Model:
+) -> Model:  # fmt: skip
     """Set a model's temperature, and write what it reads right and the table of risks to its card.
 
     ``shown`` are digits of each set that nothing was learned from. Without ``table`` the temperature alone is

@@ -54,6 +54,8 @@ def resume_run(
     settings, ModelError if the file is no run.
     """
     parts, state = load_checkpoint(file)
+    if "optimiser" in parts:
+        raise ModelError(f"checkpoint {file}: an older version wrote it; remove it to start again")
     check_same(file, state.get("settings", {}), told)
     for name, network in networks.items():
         network.load_state_dict(parts.pop(name))

@@ -32,7 +32,6 @@ from neocog.network.model import Model
 from neocog.network.spec import LABELS, REJECT
 
 Tensor = Any
-Digits = NDArray[np.uint8]
 Figures = dict[str, float]
 
 # rates of the kinds of parameters, as shares of the rate
@@ -46,39 +45,28 @@ _SOURCE = 20_000  # digits of a mix that marks are made of
 _EVALUATED = 500  # digits at a time that are validated
 
 
-@dataclass(frozen=True, slots=True)
-class Pools:
-    """What is drawn once, before learning; it follows from the digits, pool and seed alone."""
-
-    variants: Digits  #: (V, 28, 28), by other pens, as scanners and cameras hand them over
-    answers: NDArray[np.int64]  #: (V,), what they are
-    marks: Digits  #: (M, 28, 28), marks that are no digits
-
-    @classmethod
-    def draw(cls, mix: Mix, settings: Settings, *, marks: bool, jobs: int = 1) -> "Pools":
-        """Draw those that the settings, and a model with planes that reject, have use for."""
-        seed, most = settings.seed, min(settings.pool, _OFTEN * len(mix))
-        seen, answers = variants(most if settings.variants else 0, mix, seed=seed, jobs=jobs)
-        count = most if marks and settings.marks else 0
-        source = mix.some(min(_SOURCE, len(mix)), seed=seed) if len(mix.hands) > 1 else mix
-        return cls(seen, answers, negatives(count, source.images, source.labels, seed=seed, jobs=jobs)[0])
-
-
 class Batches:
     """Batches of digits, variants and marks, which follow from the seed and the number of a step alone."""
 
-    def __init__(self, mix: Mix, validation: Mix, settings: Settings, pools: Pools, device: Any) -> None:
+    def __init__(
+        self, mix: Mix, validation: Mix, settings: Settings, device: Any, *, marks: bool, jobs: int
+    ) -> None:
         self._settings, self._device, self.validation, self.count = settings, device, validation, len(mix)
         values: tuple[NDArray[Any], ...] = (mix.images, mix.labels, np.array(mix.sizes), mix.shares)
         values += (np.cumsum((0, *mix.sizes))[:-1],)
         self._digits, self._labels, self._sizes, self._shares, self._first = map(self._tensor, values)
         self.shown, self._per_step = self._tensor(validation.images), settings.batch
+        # what is drawn once, before learning, follows from the digits, pool and seed alone: digits by other
+        # pens, as scanners and cameras hand them over, and marks that are none
+        seed, most = settings.seed, min(settings.pool, _OFTEN * len(mix))
+        seen, told = variants(most if settings.variants else 0, mix, seed=seed, jobs=jobs)
+        source = mix.some(min(_SOURCE, len(mix)), seed=seed) if len(mix.hands) > 1 else mix
+        count = most if marks and settings.marks else 0
+        none = negatives(count, source.images, source.labels, seed=seed, jobs=jobs)[0]
+        pools = (seen, told, settings.variants), (none, np.full(len(none), REJECT), settings.marks)
         #: pictures and labels of each pool, and how many of them a step shows
         self._pools: list[tuple[Tensor, Tensor, int]] = []
-        none = np.full(len(pools.marks), REJECT)
-        for pictures, labels, share in (
-            (pools.variants, pools.answers, settings.variants), (pools.marks, none, settings.marks)
-        ):  # fmt: skip
+        for pictures, labels, share in pools:
             if len(pictures):
                 count = settings.pictures(share)
                 self._per_step -= count
@@ -136,8 +124,7 @@ class Finetuner:
 
     def __init__(
         self, start: Model, mix: Mix, validation: Mix, settings: Settings, *, device: str = "cpu",
-        folder: str | Path | None = None, report: Callable[[Figures], None] | None = None,
-        pools: Pools | None = None,
+        folder: str | Path | None = None, report: Callable[[Figures], None] | None = None, jobs: int = 1,
     ) -> None:  # fmt: skip
         settings.check()
         self.settings, self.device = settings, torch.device(device)
@@ -155,8 +142,9 @@ class Finetuner:
             for kind, share in _SHARES.items()
         ]
         self._optimizer = torch.optim.Adam(groups, lr=settings.rate, betas=(0.9, 0.99))
-        pools = pools or Pools.draw(mix, settings, marks=start.classes > LABELS)
-        self.batches = Batches(mix, validation, settings, pools, self.device)
+        self.batches = Batches(
+            mix, validation, settings, self.device, marks=start.classes > LABELS, jobs=jobs
+        )
         self._lean = torch.zeros(start.classes, device=self.device)
         self._lean[LABELS:] = settings.lean
         self._kept = _state(self.mean)

@@ -152,8 +152,7 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
     def line_model(self, name: str) -> LineModel:
         """The network as it is now as a model for every engine; batch normalisations are folded."""
         s = tuple(layer.weights() for layer in self.s)
-        profiles = (layer.profiles.detach().double().cpu().numpy() for layer in self.c)
-        blurs = tuple(np.outer(*each).astype(np.float32) for each in profiles)
+        blurs = tuple(layer.blur() for layer in self.c)
         layers = replace(self.digits, name=name, card={}, version="", s=s, blurs=blurs)
         weights, biases = [], []
         for conv, norm in ((self.head[0], self.head[1]), (self.head[3], self.head[4]), (self.head[7], None)):

@@ -25,14 +25,10 @@ from neocog.network.u0 import enlarging_matrix
 
 Tensor = Any
 
-#: Below this input the slope of psi = sqrt is that at it: 1 / (2 sqrt(1e-4)) = 50.
-_STEEPEST = 1e-4
-#: v^2 below this is silence: windows that see a stroke start near 1e-4.
-SILENT = 1e-10
-#: Shortest and longest |X|_c of a plane; far longer ones answer to the noise of empty paper.
-_SHORTEST, _LONGEST = 0.01, 30.0
-#: Responses that no place of a label reaches.
-_NEVER = -1e4
+_STEEPEST = 1e-4  # below this input the slope of psi = sqrt is that at it: 1 / (2 sqrt(1e-4)) = 50
+_SILENT = 1e-10  # of v^2: windows that see a stroke start near 1e-4
+_SHORTEST, _LONGEST = 0.01, 30.0  # |X|_c of a plane; far longer ones answer to the noise of empty paper
+_NEVER = -1e4  # no place of a label responds so little
 
 
 def silence_of(weights: SWeights) -> float:
@@ -102,7 +98,7 @@ class SCells(nn.Module):  # type: ignore[misc]
         kind = torch.bfloat16 if mixed else u.dtype
         e = functional.conv2d(u.to(kind), a.to(kind), padding=self.padding)
         square = functional.conv2d((u * u).sum(dim=1, keepdim=True), c[None, None], padding=self.padding)
-        heard = square > SILENT
+        heard = square > _SILENT
         v = torch.where(heard, torch.where(heard, square, 1.0).sqrt(), 0.0)
         silence, k = torch.exp(-self.length) / (theta * self.q), theta / (1 - theta)
         if rectified:
@@ -119,12 +115,9 @@ class SCells(nn.Module):  # type: ignore[misc]
     def weights(self) -> SWeights:
         d, c, log_length = map(_double, (self.direction, self.c(), self.length))
         norm = np.maximum(np.sqrt((c * d**2).sum(axis=(1, 2, 3))), 1e-6)
-        return SWeights(
-            reference=(d * (np.exp(log_length) / norm)[:, None, None, None]).astype(np.float32),
-            c=c.astype(np.float32),
-            threshold=float(self.threshold.detach().double().sigmoid()),
-            q=self.q,
-        )
+        reference = (d * (np.exp(log_length) / norm)[:, None, None, None]).astype(np.float32)
+        threshold = float(self.threshold.detach().double().sigmoid())
+        return SWeights(reference=reference, c=c.astype(np.float32), threshold=threshold, q=self.q)
 
 
 class _Across(torch.autograd.Function):  # type: ignore[misc]
@@ -180,8 +173,7 @@ class CCells(nn.Module):  # type: ignore[misc]
         self.profiles.clamp_(min=0)
 
     def blur(self) -> NDArray[np.float32]:
-        blur: NDArray[np.float32] = np.outer(*_double(self.profiles)).astype(np.float32)
-        return blur
+        return np.asarray(np.outer(*_double(self.profiles)), np.float32)
 
 
 class Trainable(nn.Module):  # type: ignore[misc]
@@ -192,8 +184,7 @@ class Trainable(nn.Module):  # type: ignore[misc]
 
     def __init__(self, model: Model, *, channels_last: bool = False) -> None:
         super().__init__()
-        spec = model.spec
-        order = np.argsort(model.labels, kind="stable")
+        spec, order = model.spec, np.argsort(model.labels, kind="stable")
         top = replace(model.s[3], reference=model.s[3].reference[order])
         self.start = replace(model, s=(*model.s[:3], top), labels=model.labels[order])
         self.channels_last = channels_last
@@ -202,8 +193,7 @@ class Trainable(nn.Module):  # type: ignore[misc]
         self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, self.start.s, strict=True))
         self.c = nn.ModuleList(CCells(c, b, model.psi) for c, b in zip(spec.c, model.blurs, strict=True))
         self.temperature = nn.Parameter(_float(np.log(max(model.temperature, 0.02))))
-        own = np.arange(model.classes)[:, None] == self.start.labels
-        self.register_buffer("own", torch.from_numpy(own))
+        self.register_buffer("own", torch.from_numpy(np.arange(model.classes)[:, None] == self.start.labels))
 
     def enlarged(self, digits: Tensor) -> Tensor:
         """Digits (B, 28, 28) uint8 -> U0 (B, 65, 65), ink 1."""

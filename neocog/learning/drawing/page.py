@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -57,17 +58,16 @@ beside the digits, crossed-out or underlined digits, spots of ink."""
 _SHARES_OF_NOTHING = _SHARES | {"surface": 0.5, "clutter": 1.0}
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """What a seed alone decides."""
+class Style(NamedTuple):
+    """What a seed alone decides of a page."""
 
-    layout: str  #: a key of `LAYOUTS`
-    high: float  #: height of a digit, in pixels
+    layout: str
+    high: float  # of a digit, in pixels
     pen: Pen
-    second: bool  #: whether another hand writes on the same page
-    amount: int  #: things drawn beside the digits, if there are any
-    on: frozenset[str]  #: what of `_SHARES` the page has
-    turn: float  #: of the sheet, in radians
+    second: bool  # whether another hand writes, too
+    amount: int  # things drawn beside the digits, if there are any
+    on: frozenset[str]  # what of `_SHARES` it has
+    turn: float  # of the sheet, in radians
 
 
 def any_style(rng: Rng) -> Style:
