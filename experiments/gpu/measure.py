@@ -19,7 +19,7 @@ import numpy as np
 
 from experiments.harness.arguments import data_and_output
 from experiments.harness.record import commit, today, without_places, write_results
-from experiments.harness.run import told
+from experiments.harness.run import message_of
 from experiments.network.compare import compare_on_gpu
 from neocog.cuda.engine import CudaEngine
 from neocog.learning.datasets import open_digits
@@ -61,7 +61,7 @@ def speed(args: Any, test: Any) -> Iterator[dict[str, Any]]:
             found = compare_on_gpu(load_model(name), batch=batch, precision=precision, plans=args.plans,
                                    digits=test.images, peers=args.peers, rounds=args.rounds)  # fmt: skip
         except Exception as failure:  # the other rows still come
-            yield row | {"model": name, "failed": told(failure)}
+            yield row | {"model": name, "failed": message_of(failure)}
             continue
         us = {side: 1e3 * found.per_digit(side) for side in found.passes}
         yield row | {

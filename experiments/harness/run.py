@@ -87,8 +87,8 @@ def tried(work: Callable[[], Result], healthy: Callable[[], Any]) -> Result:
         try:
             healthy()
         except Exception:
-            raise DeviceError(f"the GPU stopped working: {told(error)}; run it again") from error
-        return {"failed": told(error)}
+            raise DeviceError(f"the GPU stopped working: {message_of(error)}; run it again") from error
+        return {"failed": message_of(error)}
 
 
 def synchronise(gpu: Any) -> None:
@@ -96,7 +96,7 @@ def synchronise(gpu: Any) -> None:
     getattr(gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)()
 
 
-def told(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Return an error in a line: what ours says, others by their name."""
     line = str(error).strip().partition("\n")[0][:200]
     return line if isinstance(error, NeocogError) and line else f"{type(error).__name__}: {line}"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness.run import progress, told
+from experiments.harness.run import message_of, progress
 from neocog.errors import NeocogError, UsageError
 from neocog.evaluation.timing import WARM_UP, milliseconds
 from neocog.network.engine import Engine
@@ -198,7 +198,7 @@ def compare_on_gpu(
         except Exception as error:  # a side that fails must not cost the run of the others
             if name.startswith("neocog") and len(plans) == 1:
                 raise
-            notes[name] = f"did not run: {told(error)}"
+            notes[name] = f"did not run: {message_of(error)}"
     notes |= {name: side.words for name, side in sides.items() if hasattr(side, "words")}
     differences = differences_from_cpu(model, sides, sets[0], TOLERANCES[precision])
     passes, trips = race(sides, sets, rounds=rounds)

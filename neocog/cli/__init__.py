@@ -46,12 +46,12 @@ class _Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        with _told():
+        with _errors_as_lines():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _errors_as_lines() -> Iterator[None]:
     try:
         try:
             yield
@@ -118,5 +118,5 @@ app.command("doctor", cls=options.Command)(tools.doctor)
 
 def main() -> None:
     open_streams()
-    with _told():
+    with _errors_as_lines():
         app()

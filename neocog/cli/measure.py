@@ -136,7 +136,7 @@ def _report(
     check_output(folder, "--report", folder=True, make=True)
     for pictures in sets.pictures.values():
         _say_left_out(pictures)
-    report = measure(reader, sets, pages=pages, limit=limit, told=Counter)
+    report = measure(reader, sets, pages=pages, limit=limit, progress=Counter)
     data, page = write(report, folder)
     facts = report.summary()
     if as_json:

@@ -460,8 +460,8 @@ def explain_text(
             ],
         }  # fmt: skip
     words = [{"text": word.text, "p": word.p, "box": list(word.box)} for word in line.words]
-    told = {"model": model.id, "text": " ".join(word.text for word in line.words),
+    line_facts = {"model": model.id, "text": " ".join(word.text for word in line.words),
             "p": min(word.p for word in line.words), "words": words, "characters": characters}  # fmt: skip
     logs = (log_likelihoods(own["Z"], model.temperature) for own in maps)
     shown = [(s.ink, np.exp(log[: columns(s.ink.shape[1])])) for s, log in zip(strips, logs, strict=True)]
-    return LineExplanation(told, tuple(shown))
+    return LineExplanation(line_facts, tuple(shown))

@@ -184,11 +184,11 @@ def _corruption_facts(reader: Reader, digits: Digits, progress: Progress | None)
 
 def measure(
     reader: Reader, sets: Sets, *, pages: Reader | None = None, limit: int | None = None,
-    told: Callable[[str], Progress | None] = lambda name: None,
+    progress: Callable[[str], Progress | None] = lambda name: None,
 ) -> Report:  # fmt: skip
     """Read every set and count: digits by a reader of digits, pictures by that of ``pages`` if it is given.
 
-    ``limit``: only so many marks that are no digits; ``told`` makes a progress callback of a part's name.
+    ``limit``: only so many marks that are no digits; ``progress`` makes the callback for a named part.
     """
     start, model, engine, min_p = time.perf_counter(), reader.model, reader.engine, reader.policy.min_p
     facts: Facts = {
@@ -201,13 +201,13 @@ def measure(
     sure: dict[str, Confidence] = {}
     known = sets.digits if sets.validation is None else sets.digits | {"validation": sets.validation}
     for name, own in known.items():
-        answers = answer_digits(engine, own.images, batch=reader.batch, progress=told(own.name))
+        answers = answer_digits(engine, own.images, batch=reader.batch, progress=progress(own.name))
         sure[name] = Confidence.of(answers.label, answers.p, own.labels)
         if name != "validation":
             facts["digits"][name] = _digit_facts(own, answers, sure[name], min_p=min_p)
     if sets.digits:
         base = next(iter(sets.digits.values()))
-        facts["corruptions"] = _corruption_facts(reader, base, told("corruptions"))
+        facts["corruptions"] = _corruption_facts(reader, base, progress("corruptions"))
         # how many marks of held-out kinds and fonts are read as digits, by kind
         count = min(limit or _MARKS, _MARKS)
         marks, kind, names = negatives(count, base.images, base.labels, seed=_MARKS_SEED, held=True)
@@ -231,7 +231,7 @@ def measure(
         facts["missing"] |= dict.fromkeys(("corruptions", "marks"), "no isolated digits to make them from")
     scores = {}
     for name, pictures in sets.pictures.items():
-        score = scores[name] = evaluate_pictures(pages or reader, pictures, progress=told(pictures.name))
+        score = scores[name] = evaluate_pictures(pages or reader, pictures, progress=progress(pictures.name))
         facts["pictures"][name] = {
             "name": pictures.name, **score.to_dict(), "failed": len(score.failures),
             "left_out": list(pictures.left_out),  # no digit stands in these
