@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from tests.test_cli import write_idx
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     (folder / "mnist").mkdir()
     (folder / "photos").mkdir()
@@ -29,7 +28,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_card_is_written(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_is_written(data, tmp_path, monkeypatch):
     path = tmp_path / "tiny.safetensors"
     card = {"digits": 10, "rejection": {"table": [{"p": 0.9, "error": 0.1}]}, "command": "old"}
     replace(tiny_model(), card=card).save(path)
@@ -61,7 +60,7 @@ def test_a_card_is_written(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert "99.0%" in tables.table("models-risk")
 
 
-def test_a_model_is_measured_on_each_set_by_hands(data: Path, tmp_path: Path) -> None:
+def test_a_model_is_measured_on_each_set_by_hands(data, tmp_path):
     apart = sets_of(data, validation=True)
     assert {name: len(own) for name, own in apart.items()} == {"mnist, kept apart": 10}
     saved = tiny_model().save(tmp_path / "tiny.safetensors")
@@ -73,8 +72,8 @@ def test_a_model_is_measured_on_each_set_by_hands(data: Path, tmp_path: Path) ->
     assert rows[1]["confused"] == "9 as 4: 2, 7 as 1: 1"
 
 
-def test_views_of_the_table_of_hands() -> None:
-    def row(model: str, what: str, name: str, right: float) -> dict[str, object]:
+def test_views_of_the_table_of_hands():
+    def row(model, what, name, right):
         return {"model": model, "what": what, "set": name, "digits": 9, "right": right,
                 "refused": 0.01, "confused": ""}  # fmt: skip
 

@@ -6,12 +6,10 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import Result
 
 from tests.support import digits_of, run, save_page, tiny_model, write_digits
 
@@ -19,7 +17,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"
 
 
 @pytest.fixture(scope="module")
-def idx(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def idx(tmp_path_factory):
     """A folder of 120 + 120 digits as IDX files."""
     folder = tmp_path_factory.mktemp("idx")
     for prefix in ("train", "t10k"):
@@ -27,19 +25,19 @@ def idx(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def write_idx(folder: Path, prefix: str, count: int) -> None:
+def write_idx(folder, prefix, count):
     labels = np.arange(count) % 10
     write_digits(folder, prefix, digits_of("0123456789")[labels], labels, packed=True)
 
 
-def said(result: Result) -> str:
+def said(result):
     """The one line on stderr."""
     lines = result.stderr.splitlines()
     assert len(lines) == 1, result.stderr
     return lines[0]
 
 
-def test_several_have_names_and_failures_do_not_stop(tmp_path: Path, model: str) -> None:
+def test_several_have_names_and_failures_do_not_stop(tmp_path, model):
     first, last = (save_page(tmp_path / f"{name}.png", "12\n3") for name in "az")
     (tmp_path / "bad.png").write_bytes(b"nothing")
     result = run("read", first, tmp_path / "bad.png", last, "--model", model)
@@ -73,9 +71,7 @@ def test_several_have_names_and_failures_do_not_stop(tmp_path: Path, model: str)
         (("--resume", "-o", "out.csv"), 2, "add -o FILE.jsonl"),
     ],
 )
-def test_exit_codes_of_read(
-    options: tuple[str, ...], code: int, words: str, tmp_path: Path, model: str, monkeypatch: Any
-) -> None:
+def test_exit_codes_of_read(options, code, words, tmp_path, model, monkeypatch):
     monkeypatch.chdir(tmp_path)
     picture = save_page(tmp_path / "a.png", "7")
     result = run("read", picture, "--model", model, *(option.format(file=picture) for option in options))
@@ -83,7 +79,7 @@ def test_exit_codes_of_read(
     assert words in said(result)
 
 
-def test_nothing_to_read_leaves_what_was_there(tmp_path: Path, model: str) -> None:
+def test_nothing_to_read_leaves_what_was_there(tmp_path, model):
     (tmp_path / "old").write_text("dear")
     for option, name in (("-o", "old"), ("-o", "new"), ("--report", "old")):
         result = run("read", tmp_path, "--model", model, "--force", option, tmp_path / name)
@@ -92,7 +88,7 @@ def test_nothing_to_read_leaves_what_was_there(tmp_path: Path, model: str) -> No
     assert [path.read_text() for path in tmp_path.iterdir()] == ["dear"]
 
 
-def test_no_input_is_drawn_over(tmp_path: Path, model: str) -> None:
+def test_no_input_is_drawn_over(tmp_path, model):
     picture = save_page(tmp_path / "a.png", "7")
     before = picture.read_bytes()
     assert run("read", picture, "--save-overlay", tmp_path, "--model", model).exit_code == 0
@@ -106,7 +102,7 @@ def test_no_input_is_drawn_over(tmp_path: Path, model: str) -> None:
     assert (picture.read_bytes(), overlay.read_bytes()) == (before, drawn)
 
 
-def test_eval_digits(idx: Path, model: str) -> None:
+def test_eval_digits(idx, model):
     result = run("eval", idx, "--model", model, "--device", "cpu", "--json")
     assert result.exit_code == 0, result.stderr
     facts = json.loads(result.stdout.splitlines()[-1])
@@ -118,7 +114,7 @@ def test_eval_digits(idx: Path, model: str) -> None:
     assert "accuracy 100.00 %   (0 wrong)" in table.stdout
 
 
-def test_eval_pictures(tmp_path: Path, model: str) -> None:
+def test_eval_pictures(tmp_path, model):
     save_page(tmp_path / "a.png", "12\n34")
     save_page(tmp_path / "b.png", "56")
     (tmp_path / "labels.csv").write_text("file,text\na.png,12|34\nb.png,57\nno.png,89\n")
@@ -143,7 +139,7 @@ def test_eval_pictures(tmp_path: Path, model: str) -> None:
     assert (facts["exact"], facts["exact_text"], facts["wrong"][0]["written"]) == (1, 0, "")
 
 
-def test_timing(model: str) -> None:
+def test_timing(model):
     words = ("timing", "--model", model, "--batch", "2", "--seconds", "0")
     facts = json.loads(run(*words, "--json").stdout.splitlines()[-1])
     assert set(facts) >= {"stages", "ms_per_digit", "batch", "device", "model", "precision"}
@@ -155,7 +151,7 @@ def test_timing(model: str) -> None:
     assert "--precision and --plan are for models of digits" in said(run(*lines, "--plan", "auto"))
 
 
-def test_models(model: str, tmp_path: Path) -> None:
+def test_models(model, tmp_path):
     shown = run("models", "show", model)
     assert "planes              [20, 30, 10]" in shown.stdout
     assert "neocog-small" in run("models", "list").stdout
@@ -173,7 +169,7 @@ def test_models(model: str, tmp_path: Path) -> None:
     assert said(broken).startswith("neocog: 1 of 2 broken")
 
 
-def test_train_gives_a_model_that_reads(idx: Path, tmp_path: Path) -> None:
+def test_train_gives_a_model_that_reads(idx, tmp_path):
     words = ("train", "--data", idx, "--recipe", "fukushima2003", "--limit", "20", "--seed", "3")
     files = [tmp_path / name / "mine.safetensors" for name in "ab"]
     for file in files:
@@ -201,18 +197,14 @@ def test_train_gives_a_model_that_reads(idx: Path, tmp_path: Path) -> None:
         ("--data", "no-such-folder", 1, "no such file or folder"),
     ],
 )
-def test_train_refuses_before_it_learns(
-    option: str, value: str, code: int, words: str, idx: Path, tmp_path: Path
-) -> None:
+def test_train_refuses_before_it_learns(option, value, code, words, idx, tmp_path):
     result = run("train", "--data", idx, "-o", tmp_path / "m.safetensors", option, value)
     assert result.exit_code == code
     assert words in said(result)
 
 
-def test_train_notices_first_where_it_cannot_write_and_leaves_nothing_else(
-    idx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(**_: Any) -> None:
+def test_train_notices_first_where_it_cannot_write_and_leaves_nothing_else(idx, tmp_path, monkeypatch):
+    def refuse(**_):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     with monkeypatch.context() as patch:
@@ -235,7 +227,7 @@ def test_train_notices_first_where_it_cannot_write_and_leaves_nothing_else(
         assert "neocog: the probabilities are not calibrated: " in result.stderr
 
 
-def test_recipes_are_listed_and_sets_fetched() -> None:
+def test_recipes_are_listed_and_sets_fetched():
     result = run("train", "--recipes")
     assert any(line.startswith("fukushima2003 ") for line in result.stdout.splitlines())
     result = run("data", "fetch", "mnist", "--from", "/", "--to", "/none")
@@ -244,7 +236,7 @@ def test_recipes_are_listed_and_sets_fetched() -> None:
     assert run("data", "fetch", "emnist").exit_code == 2
 
 
-def test_doctor_and_that_it_advises_what_the_readme_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_and_that_it_advises_what_the_readme_does(monkeypatch):
     report = json.loads(run("doctor", "--json").stdout)
     names = [check["name"] for check in report["checks"]]
     assert {"python", "numpy", "opencv", "extras", "model"} <= {*names}

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from neocog.evaluation.confidence import BINS, Confidence, upper_limit
 
 
-def made(p: list[float], right: list[bool]) -> Confidence:
+def made(p, right):
     return Confidence(np.array(p, dtype=np.float64), np.array(right, dtype=bool))
 
 
-def test_four_answers() -> None:
+def test_four_answers():
     four = made([0.9, 0.8, 0.8, 0.6], [True, True, False, True])
     assert [own.tolist() for own in four.curve()] == [[0.9, 0.8, 0.6], [1, 3, 4], [0, 1, 1]]
     # the two at 0.8 share their error: risks 0, 1/4, 1/3, 1/4
@@ -26,7 +26,7 @@ def test_four_answers() -> None:
     assert four.ece() == pytest.approx((0.4 + 2 * 0.3 + 0.1) / 4)
 
 
-def test_no_answer_is_never_right_nor_sure() -> None:
+def test_no_answer_is_never_right_nor_sure():
     sure = Confidence.of(np.array([1, -1, 3]), np.array([0.9, 0.7, 0.6]), np.array([1, -1, 4]))
     assert (sure.p.tolist(), sure.right.tolist()) == ([0.9, 0, 0.6], [True, False, False])
     assert sure.at(0.0)["coverage"] == pytest.approx(2 / 3)
@@ -43,7 +43,7 @@ ANSWERS = st.lists(
 
 
 @given(ANSWERS, st.floats(0.01, 0.99))
-def test_thresholds_keep_what_they_promise(answers: list[tuple[float, bool]], share: float) -> None:
+def test_thresholds_keep_what_they_promise(answers, share):
     sure = made([p for p, _ in answers], [right and p > 0 for p, right in answers])
     taken, low = sure.threshold_of_coverage(share), sure.threshold_of_risk(share)
     assert taken is None or sure.at(taken)["coverage"] >= share - 1e-9
@@ -52,7 +52,7 @@ def test_thresholds_keep_what_they_promise(answers: list[tuple[float, bool]], sh
     assert 0 <= sure.ece() <= 1
 
 
-def test_a_long_curve_is_thinned_and_keeps_its_ends() -> None:
+def test_a_long_curve_is_thinned_and_keeps_its_ends():
     rng = np.random.default_rng(0)
     p = rng.uniform(0.1, 1, 5000)
     points = Confidence(p, rng.random(5000) < p).points()
@@ -62,7 +62,7 @@ def test_a_long_curve_is_thinned_and_keeps_its_ends() -> None:
     assert coverages == sorted(coverages)
 
 
-def test_upper_limits() -> None:
+def test_upper_limits():
     # of tables; those for none wrong are 1 - 0.05^(1/n)
     rows = ((0, 10, 0.25887), (0, 300, 0.00994), (1, 20, 0.21611), (5, 100, 0.10225), (10, 10, 1))
     for wrong, n, limit in rows:

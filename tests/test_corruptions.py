@@ -11,7 +11,7 @@ DIGITS = digits_of("0123456789")
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_the_same_each_time_and_stronger_by_strength(name: str) -> None:
+def test_the_same_each_time_and_stronger_by_strength(name):
     before, changed = DIGITS.copy(), []
     for strength in STRENGTHS:
         out = corrupt(DIGITS, name, strength)
@@ -26,8 +26,8 @@ def test_the_same_each_time_and_stronger_by_strength(name: str) -> None:
     corrupt(np.zeros((1, 28, 28), np.uint8), name, 5)  # empty digits are no trouble
 
 
-def test_what_each_does_to_the_ink() -> None:
-    def middle(image: np.ndarray) -> np.ndarray:
+def test_what_each_does_to_the_ink():
+    def middle(image):
         weights, at = image / image.sum(), np.arange(28)
         return np.array([(weights.sum(axis=1) * at).sum(), (weights.sum(axis=0) * at).sum()])
 
@@ -51,7 +51,7 @@ def test_what_each_does_to_the_ink() -> None:
     assert (paper.std(axis=(1, 2)) > 5).all()
 
 
-def test_what_is_wrong_is_told() -> None:
+def test_what_is_wrong_is_told():
     with pytest.raises(UsageError, match="unknown: choose noise, blur"):
         corrupt(DIGITS, "rain", 1)
     with pytest.raises(UsageError, match="got strength 6, expected 1 to 5"):

@@ -1,6 +1,5 @@
 """The figures of an evaluation, from answers that are known."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,13 @@ class Parrot:
 
     model = property(lambda self: tiny_model())
 
-    def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
+    def recognise(self, digits, *, batch=None):
         label = digits[:, 0, 0].astype(np.int64)
         score = np.eye(11, 10, dtype=np.float32)[np.minimum(label, 10)]
         return answers(score, temperature=0.1)
 
 
-def test_all_pages_of_a_picture_are_compared(tmp_path: Path) -> None:
+def test_all_pages_of_a_picture_are_compared(tmp_path):
     (tmp_path / "a.tif").write_bytes(page_file("12", "34", kind="TIFF"))
     reader = Reader(tiny_model(), device="cpu")
     pages = list(reader.read_pages(tmp_path / "a.tif"))
@@ -42,7 +41,7 @@ def test_all_pages_of_a_picture_are_compared(tmp_path: Path) -> None:
     assert len(found.digits) == sum(len(page.digits) for page in pages) > 2
 
 
-def test_confusion_and_accuracy_where_no_answer_is_never_right() -> None:
+def test_confusion_and_accuracy_where_no_answer_is_never_right():
     images = np.zeros((4, 28, 28), np.uint8)
     images[:, 0, 0] = [1, 2, 255, 4]
     told: list[tuple[int, int]] = []
@@ -58,7 +57,7 @@ def test_confusion_and_accuracy_where_no_answer_is_never_right() -> None:
     assert score.accuracy == 0.5
 
 
-def test_picture_score() -> None:
+def test_picture_score():
     readings = (PageReading("a", text="12\n34"), PageReading("b", text="5?7"),
                 PageReading("c", error="empty"), PageReading("d", error="empty"))  # fmt: skip
     score = PictureScore(readings, ("1234", "567", "89", ""), 2.0)
@@ -75,8 +74,8 @@ def test_picture_score() -> None:
     assert (blank["n_digits"], blank["cer"], blank["exact"]) == (0, None, 0.5)
 
 
-def test_risk_of_numbers_by_their_p() -> None:
-    def read(*numbers: tuple[str, float]) -> PageReading:
+def test_risk_of_numbers_by_their_p():
+    def read(*numbers):
         some = tuple(NumberReading(text, p, (0, 0, 1, 1), ()) for text, p in numbers)
         text = " ".join(one.text for one in some)
         return PageReading("a", text=text, lines=(LineReading(text, (0, 0, 1, 1), (), some),))
@@ -91,7 +90,7 @@ def test_risk_of_numbers_by_their_p() -> None:
     assert list(signs.numbers.right) == [True, False, True, False]  # the third reads ? where nothing is
 
 
-def test_timing_is_per_batch_and_per_digit_or_strip() -> None:
+def test_timing_is_per_batch_and_per_digit_or_strip():
     digits = measure(Engine(tiny_model()), batch=2, seconds=0)
     strips = measure(LineEngine(tiny_lines()), batch=2, seconds=0)
     assert [stage["name"] for stage in digits["stages"]][:2] == ["U0", "UG"]
@@ -106,7 +105,7 @@ def test_timing_is_per_batch_and_per_digit_or_strip() -> None:
     assert made[:, :3].max() < 1
 
 
-def test_digits_are_made_alike_each_time_and_the_made_page_holds_them() -> None:
+def test_digits_are_made_alike_each_time_and_the_made_page_holds_them():
     digits = made_digits(50)
     np.testing.assert_array_equal(digits, made_digits(50))
     assert 0.05 < digits.mean() / 255 < 0.25  # MNIST's is 0.13

@@ -2,8 +2,6 @@
 
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,13 +15,13 @@ from tests.support import run  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def stored() -> dict[str, Any]:
+def stored():
     """What was measured."""
     return {name: load(FOLDER / name / "results" / f"{name}.json") for name in NAMES}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pages_hold_the_tables_of_the_stored_results(stored: dict[str, Any], name: str) -> None:
+def test_pages_hold_the_tables_of_the_stored_results(stored, name):
     page = (FOLDER / name / "README.md").read_text()
     assert page_of(stored[name]) == page, "run python -m experiments.tables"
     assert set(re.findall(r"<!-- table (.*?) -->", page)) == set(of(name).tables(stored[name]))
@@ -31,7 +29,7 @@ def test_pages_hold_the_tables_of_the_stored_results(stored: dict[str, Any], nam
     assert "not in our copy" in " ".join(page.split())
 
 
-def test_pages_and_plots_are_written_beside_each_other(tmp_path: Path) -> None:
+def test_pages_and_plots_are_written_beside_each_other(tmp_path):
     pytest.importorskip("matplotlib", reason="needs neocog[bench]")
     results = [FOLDER / name / "results" / f"{name}.json" for name in NAMES]
     assert run("bench", "report", *results, "-o", tmp_path).exit_code == 0
@@ -42,7 +40,7 @@ def test_pages_and_plots_are_written_beside_each_other(tmp_path: Path) -> None:
             assert "<svg" in (tmp_path / name / link).read_text()
 
 
-def test_numbers_of_the_pages_are_those_of_the_results(stored: dict[str, Any]) -> None:
+def test_numbers_of_the_pages_are_those_of_the_results(stored):
     rows = [r for r in stored["slayer"]["sections"]["ladder"]["rows"] if r["planes"] == "26/78/70"]
     t1, t5 = (sum(r["us"]["1"] for r in rows if r["system"] == name) for name in ("T1", "T5"))
     assert f" {t5:.1f} | {t1 / t5:.2f} |" in text(of("slayer").tables(stored["slayer"]))
@@ -57,14 +55,14 @@ def test_numbers_of_the_pages_are_those_of_the_results(stored: dict[str, Any]) -
     assert f" | {saved:.0f} % | " in text(of("winograd").tables(stored["winograd"]))
 
 
-def test_a_table_is_made_of_records() -> None:
+def test_a_table_is_made_of_records():
     table = shown([{"a": 1, "b": 2.25}, {"a": 3, "b": None}, {}], {"a": "a", "b": "b, us|.1f"})
     assert markdown(table).splitlines()[2:] == ["| 1 | 2.2 |", "| 3 | – |", "| – | – |"]
     assert fill("<!-- table x y -->\nold\n<!-- end -->", str.upper).split("\n")[1] == "X Y"
     assert (span([], ".1f"), span([1, 1.01], ".1f"), span([1, 2, None], ".0f")) == ("–", "1.0", "1 to 2")
 
 
-def test_earlier_sections_stay() -> None:
+def test_earlier_sections_stay():
     first = _merged({}, {"machine": "a", "model": "m@1", "sections": {"cpu": [1], "ladder": [2]}})
     both = _merged(first, {"machine": "b", "model": "m@2", "sections": {"cpu": [3]}})
     assert both["sections"] == {"cpu": [3], "ladder": [2]}
@@ -76,9 +74,7 @@ def test_earlier_sections_stay() -> None:
     [("nope", 1, "not JSON"), ('{"experiment": "winograd"}', 1, "a result of winograd"),
      ("[]", 1, "no result of"), (None, 2, "cannot be written")],
 )  # fmt: skip
-def test_a_file_that_cannot_take_the_result_is_told_first(
-    content: str | None, code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_take_the_result_is_told_first(content, code, message, tmp_path, monkeypatch):
     monkeypatch.setattr("experiments.slayer.experiment.measure", None)
     path = tmp_path / "file"
     path.write_text(content or "")
@@ -88,7 +84,7 @@ def test_a_file_that_cannot_take_the_result_is_told_first(
     assert path.read_text() == (content or "")
 
 
-def test_the_command_writes_and_prints(tmp_path: Path) -> None:
+def test_the_command_writes_and_prints(tmp_path):
     path = tmp_path / "deep" / "winograd.json"
     done = run("bench", "winograd", "--device", "cpu", "--quick", "-o", path)
     assert done.exit_code == 0, done.output
@@ -102,14 +98,14 @@ def test_the_command_writes_and_prints(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["counts"][-1]["direct"] == 1_209_925_632
 
 
-def test_what_fails_is_noted_while_the_device_works() -> None:
+def test_what_fails_is_noted_while_the_device_works():
     assert tried(lambda: {"us": 1.0}, lambda: 1 / 0) == {"us": 1.0}
     assert tried(lambda: 1 / 0, lambda: None) == {"failed": "ZeroDivisionError: division by zero"}
     with pytest.raises(DeviceError, match="stopped working: ZeroDivisionError"):
         tried(lambda: 1 / 0, lambda: 1 / 0)
 
 
-def test_without_the_source_or_a_gpu_a_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_source_or_a_gpu_a_line_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("neocog.reading.device.choose_device", lambda name: "cuda")
     monkeypatch.setattr("neocog.cuda.devices.trouble", lambda: "no driver; more")
     done = run("bench", "winograd")

@@ -1,7 +1,6 @@
 """Why a digit or a line was read so: what is named is what the equations say."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,7 +32,7 @@ from tests.support import digits_of, page, run, save_page, tiny_model
 from tests.test_line_engine import tiny_lines, written
 
 
-def test_scores_from_any_layer() -> None:
+def test_scores_from_any_layer():
     engine, u0 = Engine(tiny_model()), u0_from_digits(digits_of("0123456789"))
     maps = engine.maps(u0)
     for layer in ("UG", "US1", "UC3", "US4"):
@@ -41,7 +40,7 @@ def test_scores_from_any_layer() -> None:
         np.testing.assert_allclose(scores, maps["UC4"][:, :, 0, 0], atol=1e-6)
 
 
-def test_pieces_are_all_of_the_responses_once() -> None:
+def test_pieces_are_all_of_the_responses_once():
     u = Engine(tiny_model()).maps(u0_from_digits(digits_of("4")))["US2"][0].transpose(1, 2, 0)
     left = u.copy()
     for cells in split(u):
@@ -52,7 +51,7 @@ def test_pieces_are_all_of_the_responses_once() -> None:
     assert not left.any()
 
 
-def test_what_is_named_is_what_the_equations_say() -> None:
+def test_what_is_named_is_what_the_equations_say():
     model, digit = tiny_model(), digits_of("7")
     found = explain_digit(digit[0], Engine(model), count=3)
     assert (found.label, found.digit.shape) == (7, (28, 28))
@@ -74,7 +73,7 @@ def test_what_is_named_is_what_the_equations_say() -> None:
         assert piece.answer == score.argmax()
 
 
-def test_left_falls_with_each_piece_and_the_runner_up_wins_with_what_it_lacked() -> None:
+def test_left_falls_with_each_piece_and_the_runner_up_wins_with_what_it_lacked():
     engine = Engine(tiny_model())
     u = engine.maps(u0_from_digits(digits_of("3")))["US3"][0].transpose(1, 2, 0)
     named, alone = carriers(engine, "US3", u, np.zeros_like(u), lambda scores: scores[:, 3], 2)
@@ -85,7 +84,7 @@ def test_left_falls_with_each_piece_and_the_runner_up_wins_with_what_it_lacked()
     assert found.needed[-1].answer == found.runner_up != found.label
 
 
-def test_pictures_and_words(tmp_path: Path) -> None:
+def test_pictures_and_words(tmp_path):
     scan = save_page(tmp_path / "page.png", "38")
     words = ["explain", scan, "--digit", "2", "--model", "neocog-small"]
     out = run(*words, "-o", tmp_path / "why.png", "--maps", tmp_path / "maps.jpg")
@@ -104,7 +103,7 @@ def test_pictures_and_words(tmp_path: Path) -> None:
     assert (found.label, np.abs(found.digit.astype(int) - digits_of("8")[0]).mean() < 30) == (8, True)
 
 
-def test_what_cannot_be_explained(tmp_path: Path) -> None:
+def test_what_cannot_be_explained(tmp_path):
     scan = save_page(tmp_path / "page.png", "38")
     Image.new("L", (200, 200), 230).save(tmp_path / "empty.png")
     absent = run("explain", tmp_path / "absent.png")
@@ -127,7 +126,7 @@ def test_what_cannot_be_explained(tmp_path: Path) -> None:
         assert f"{option} is not for model" in run("explain", scan, "--model", model, option, value).stderr
 
 
-def test_the_lead_of_each_character_is_what_the_equations_say() -> None:
+def test_the_lead_of_each_character_is_what_the_equations_say():
     ink, engine = written("325"), LineEngine(tiny_lines())
     number = ctc.number(engine.likelihoods([ink])[0], bound=0)
     chars = tuple(DigitReading(c.char, c.p, 0, (9 * k, 0, 8, 9)) for k, c in enumerate(number.chars))
@@ -154,7 +153,7 @@ def test_the_lead_of_each_character_is_what_the_equations_say() -> None:
 @pytest.mark.parametrize(
     ("text", "turn"), [("38472\n90516\n27483", 90), ("3071000000000000085", 0), ("3258\n4896\n21570", 180)]
 )
-def test_what_is_explained_is_what_is_read(text: str, turn: int, tmp_path: Path) -> None:
+def test_what_is_explained_is_what_is_read(text, turn, tmp_path):
     upright = page(text)
     upright[:, 500:1000] = 225  # a gap that parts two strips of a line
     lying = np.ascontiguousarray(np.rot90(upright, turn // 90))

@@ -4,7 +4,6 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from neocog.files import atomic_write, check_output
 from neocog.text import edit_distance, to_json
 
 
-def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_block_that_raises_leaves_what_was_there(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"old")
     with suppress(ZeroDivisionError), atomic_write(path) as stream:
@@ -30,7 +29,7 @@ def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_what_can_be_written_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_be_written_stays_as_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a").write_bytes(b"old")
     check_output("a", "-o")
@@ -53,7 +52,7 @@ def test_what_can_be_written_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.
         ("b" * 250, {}, "(file name too long)"),
     ],
 )
-def test_what_cannot_be_written(place: str, more: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_what_cannot_be_written(place, more, words, tmp_path):
     (tmp_path / "a").touch()
     with pytest.raises(UsageError) as told:
         check_output(tmp_path / place, "--there", **more)
@@ -63,7 +62,7 @@ def test_what_cannot_be_written(place: str, more: dict[str, Any], words: str, tm
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_numbers_that_are_not_finite_are_null_in_json() -> None:
+def test_numbers_that_are_not_finite_are_null_in_json():
     value = {"a": [1.5, np.nan, (np.inf, None)], "b": {"c": -np.inf, "d": np.float64("nan")}}
     assert json.loads(to_json(value)) == {"a": [1.5, None, [None, None]], "b": {"c": None, "d": None}}
     assert to_json({"a": 1}, indent=1) == json.dumps({"a": 1}, indent=1)
@@ -77,12 +76,12 @@ def test_numbers_that_are_not_finite_are_null_in_json() -> None:
     ("left", "right", "edits"),
     [("", "123", 3), ("1234", "134", 1), ("12", "21", 2), ("07946", "0?94", 2), ("?7", "07946", 4)],
 )
-def test_edit_distance(left: str, right: str, edits: int) -> None:
+def test_edit_distance(left, right, edits):
     assert edit_distance(left, right) == edits
 
 
 @given(*[st.text(alphabet="01?", max_size=8)] * 3)
-def test_edit_distance_is_a_distance(a: str, b: str, c: str) -> None:
+def test_edit_distance_is_a_distance(a, b, c):
     assert (edit_distance(a, b) == 0) == (a == b)
     assert edit_distance(a, b) == edit_distance(b, a)
     assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)

@@ -15,7 +15,7 @@ from neocog.reading.records import DigitReading, PageReading
 from tests import support
 
 
-def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
+def test_no_page_that_is_learned_from_has_what_measures(tmp_path):
     text = "".join(file.read_text() for file in Path(glyphs.__file__).parent.glob("*.py"))
     assert not [word for word in ("crohme", "ardis", "unipen", "orand", "minichazer", "usps") if word in text]
     for face in glyphs.FACES:
@@ -36,11 +36,11 @@ def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
         ("", "12", {"wrong": 2, "missed": 2}),
     ],
 )
-def test_errors_are_told_apart(read: str, written: str, found: dict[str, int]) -> None:
+def test_errors_are_told_apart(read, written, found):
     assert faults(read, written).items() >= found.items()
 
 
-def test_a_sign_that_is_printed_is_counted() -> None:
+def test_a_sign_that_is_printed_is_counted():
     marks = np.array([[1, 20, 20, 10, 20], [10, 40, 20, 10, 24]], np.float32)
     right = DigitReading("1", 1.0, 1.0, (15, 10, 10, 20))
     sign = DigitReading("1", 1.0, 1.0, (35, 9, 10, 22))
@@ -53,7 +53,7 @@ def test_a_sign_that_is_printed_is_counted() -> None:
     assert (line["signs_kept"], line["false"], line["recall"]) == (1, 1, 1.0)
 
 
-def test_frozen_pages_are_read_from_their_folder(tmp_path: Path) -> None:
+def test_frozen_pages_are_read_from_their_folder(tmp_path):
     with pytest.raises(UsageError, match=r"experiments\.reading\.freeze"):
         list(samples(tmp_path, tmp_path, ["forms"]))
     for name, table in (("strings", "file,text,digits\na.png,0/7,07\n"),
@@ -68,7 +68,7 @@ def test_frozen_pages_are_read_from_their_folder(tmp_path: Path) -> None:
     assert (other.kind, other.text, other.picture) == ("even", "07", other.file)
 
 
-def test_a_frozen_set_is_drawn_where_it_is_not_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_set_is_drawn_where_it_is_not_right(tmp_path, monkeypatch):
     code = "rows = [('a.txt', 'k', 't', '')]; Path(sys.argv[2], 'a.txt').touch()"
     monkeypatch.setattr(freeze, "SETS", {"one": code + freeze._TABLE, "none": "rows = []" + freeze._TABLE})
     ways = {"out": tmp_path, "data": tmp_path, "code": tmp_path}

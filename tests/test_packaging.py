@@ -23,7 +23,7 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "experiment
          *(ROOT / folder / "README.md" for folder in ("data", "models"))]  # fmt: skip
 
 
-def run(*command: str | Path, cwd: Path = ROOT) -> str:
+def run(*command, cwd=ROOT):
     """Run a command to its end and return what it printed."""
     words = [str(word) for word in command]
     done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=300)
@@ -35,7 +35,7 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
     ("words", "most"), [(("-m", "neocog", "--help"), 0.3), (("-c", "import neocog"), 0.15)]
 )
 def test_help_and_import_are_quick(words, most):
-    def seconds() -> float:  # of processor time: others may be at work on this machine
+    def seconds():  # of processor time: others may be at work on this machine
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         run(sys.executable, *words)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

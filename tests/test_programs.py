@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("way", COMMANDS)
-def test_no_module_of_the_folder_is_run(way: str, tmp_path: Path, model: str) -> None:
+def test_no_module_of_the_folder_is_run(way, tmp_path, model):
     picture = save_page(tmp_path / "00.png", "7").read_bytes()
     for number in range(1, 14):
         (tmp_path / f"{number:02}.png").write_bytes(picture)
@@ -43,7 +43,7 @@ def test_no_module_of_the_folder_is_run(way: str, tmp_path: Path, model: str) ->
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 14), done.stderr
 
 
-def test_our_programs_find_this_neocog(tmp_path: Path) -> None:
+def test_our_programs_find_this_neocog(tmp_path):
     code = "import neocog, sys; print(neocog.__file__, *sys.argv[1:], *sys.path, sep='\\n')"
     for words in (programs.python("-c", code, "a b", "-c"), programs.python("-m", "neocog", "--version")):
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -53,7 +53,7 @@ def test_our_programs_find_this_neocog(tmp_path: Path) -> None:
         assert home.startswith("neocog") or [home, *rest[:2]] == found
 
 
-def test_importing_neocog_imports_nothing_else() -> None:
+def test_importing_neocog_imports_nothing_else():
     code = "import sys; old = set(sys.modules); import neocog; print(*set(sys.modules) - old)"
     said = subprocess.check_output([sys.executable, "-S", "-c", code], cwd=ROOT, text=True)
     assert set(said.split()) == {"neocog", "neocog.errors"}

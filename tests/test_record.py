@@ -11,7 +11,7 @@ from experiments.harness.record import without_places, write_results
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def data(tmp_path, monkeypatch):
     """A folder of data; the one that commands run in has folders called as models are."""
     for name in ("data", "run/neocog", "run/models", "run/data"):
         (tmp_path / name).mkdir(parents=True)
@@ -30,11 +30,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("{data} -o/a/b.json --only ../b.png", "DATA -ob.json --only b.png"),
     ],
 )
-def test_only_the_folder_of_data_is_called_data(data: str, typed: str, told: str) -> None:
+def test_only_the_folder_of_data_is_called_data(data, typed, told):
     assert without_places(typed.format(data=data).split()) == told.split()
 
 
-def test_a_result_file_holds_the_command(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_file_holds_the_command(data, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/a/experiments/accuracy/reject.py", data, "neocog", "-o", "a.json"])
     write_results(Path("a.json"), [{"n": 1}], columns={"n": "n"})
     result = json.loads(Path("a.json").read_text())
@@ -43,5 +43,5 @@ def test_a_result_file_holds_the_command(data: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_results_of_processes_come_in_order(jobs: int) -> None:
+def test_results_of_processes_come_in_order(jobs):
     assert list(spread(partial(pow, 2), range(7), jobs)) == [2**n for n in range(7)]

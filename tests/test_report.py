@@ -4,12 +4,10 @@ import json
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import Result
 
 from neocog.errors import InputError
 from neocog.evaluation.report import find_sets, measure, write
@@ -18,7 +16,7 @@ from tests.support import digits_of, run, save_page, tiny_model, write_digits
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     """A folder with mnist/ and photos/, no usps/ and no strings/."""
     folder = tmp_path_factory.mktemp("data")
     (folder / "mnist").mkdir()
@@ -37,35 +35,35 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Page(HTMLParser):
     """Sees that tags are closed and that nothing is fetched."""
 
-    def __init__(self, html: Path) -> None:
+    def __init__(self, html):
         super().__init__()
         self.open: list[str] = []
         self.text, self.pictures = "", 0
         self.feed(html.read_text())
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         if tag not in ("meta", "img", "br"):
             self.open.append(tag)
         for value in (value for name, value in attrs if name in ("src", "href")):
             assert value.startswith("data:image/png;base64,")
             self.pictures += 1
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def handle_data(self, text: str) -> None:
+    def handle_data(self, text):
         self.text += text
 
 
 @pytest.fixture(scope="module")
-def report(data: Path, model: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+def report(data, model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("out") / "deep" / "report"
     result = run("eval", data, "--report", folder, "--model", model, "--device", "cpu",
                  "--limit", "20", "--json")  # fmt: skip
     return result, folder
 
 
-def test_the_command_and_its_file(report: tuple[Result, Path]) -> None:
+def test_the_command_and_its_file(report):
     result, folder = report
     assert result.exit_code == 1  # one picture is not there
     assert "no.png" in result.stderr
@@ -102,7 +100,7 @@ def test_the_command_and_its_file(report: tuple[Result, Path]) -> None:
     assert photos["model"] == facts["model"]
 
 
-def test_the_page_needs_nothing_else(report: tuple[Result, Path]) -> None:
+def test_the_page_needs_nothing_else(report):
     page = Page(report[1] / "report.html")
     assert page.open == []
     assert page.pictures >= 6  # two sets, mistakes, corruptions, pictures, one read wrong
@@ -112,7 +110,7 @@ def test_the_page_needs_nothing_else(report: tuple[Result, Path]) -> None:
         assert words in page.text
 
 
-def test_without_any_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_any_place(monkeypatch, tmp_path):
     monkeypatch.delenv("NEOCOG_DATA", raising=False)
     monkeypatch.setattr("neocog.learning.fetch.default_folder", lambda name: tmp_path / name)
     sets = find_sets(limit=3)
@@ -141,7 +139,7 @@ def test_the_place_may_be_named_by_the_variable_and_pictures_alone_are_enough(da
     assert "photographs" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_what_is_wrong_is_told(tmp_path: Path, data: Path) -> None:
+def test_what_is_wrong_is_told(tmp_path, data):
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "train-images-idx3-ubyte.gz.part").touch()  # nothing more was fetched
     with pytest.raises(InputError, match="contains none of these folders: mnist, usps"):
@@ -166,7 +164,7 @@ def test_without_matplotlib_there_are_tables(data, model, tmp_path, monkeypatch)
 
 
 @pytest.mark.data
-def test_the_real_sets(data_dir: Path, tmp_path: Path) -> None:
+def test_the_real_sets(data_dir, tmp_path):
     reader = Reader("neocog-small", device="cpu")
     report = measure(reader, find_sets(data_dir, limit=20), limit=20)
     assert report.facts["missing"] == {}

@@ -11,13 +11,12 @@ from PIL import Image
 
 from neocog.errors import InputError, UsageError
 from neocog.reading.pictures import is_several
-from neocog.reading.reader import Reader
 from tests.support import page, save_page
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
-def test_every_kind_of_picture_reads_the_same(tmp_path: Path, reader: Reader) -> None:
+def test_every_kind_of_picture_reads_the_same(tmp_path, reader):
     file = save_page(tmp_path / "a.png", "07946")
     wanted = reader.read(file)
     assert str(wanted) == wanted.text
@@ -45,13 +44,13 @@ def test_every_kind_of_picture_reads_the_same(tmp_path: Path, reader: Reader) ->
         reader.read(missing)
     assert reader.read([]) == []
     with file.open(encoding="latin-1") as words, pytest.raises(InputError, match="mode 'rb'"):
-        reader.read(words)  # type: ignore[arg-type]
+        reader.read(words)
     for odd in (7, None):
         with pytest.raises(InputError, match="expected a file name"):
-            reader.read(odd)  # type: ignore[call-overload]
+            reader.read(odd)
 
 
-def test_a_result_shows_itself_and_can_be_saved(tmp_path: Path, reader: Reader) -> None:
+def test_a_result_shows_itself_and_can_be_saved(tmp_path, reader):
     file = save_page(tmp_path / "a.png", "07\n946")
     result = reader.read(file)
     assert "data:image/jpeg;base64," in result._repr_html_()
@@ -78,9 +77,7 @@ def test_a_result_shows_itself_and_can_be_saved(tmp_path: Path, reader: Reader) 
     assert (seen[:5] == blue[:5]).all()
 
 
-def test_data_frame_and_plot_and_that_what_is_missing_is_named(
-    tmp_path: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_frame_and_plot_and_that_what_is_missing_is_named(tmp_path, reader, monkeypatch):
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib").use("Agg")
     result = reader.read(save_page(tmp_path / "a.png", "07\n946"))
@@ -95,7 +92,7 @@ def test_data_frame_and_plot_and_that_what_is_missing_is_named(
             use()
 
 
-def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_runs(monkeypatch):
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(DOCS)

@@ -5,8 +5,6 @@ import os
 import shlex
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,14 +16,14 @@ COMMAND = shlex.join([sys.executable, "-m", "neocog"])
 FULL = "No space left on device"
 
 
-def shell(words: str) -> subprocess.CompletedProcess[str]:
+def shell(words):
     """Run words of a shell in which ``neocog`` is the command."""
     script = f'neocog() {{ {COMMAND} "$@"; }}; {words}'
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True)
 
 
 @pytest.fixture
-def read(model: str, tmp_path: Path) -> str:
+def read(model, tmp_path):
     """A command that reads three pictures in this process."""
     for number in range(3):
         save_page(tmp_path / f"{number}.png", str(number))
@@ -33,14 +31,14 @@ def read(model: str, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-def test_closed_streams_do_not_matter_with_a_file(closed: str, read: str, tmp_path: Path) -> None:
+def test_closed_streams_do_not_matter_with_a_file(closed, read, tmp_path):
     out = tmp_path / "out.jsonl"
     done = shell(f"{read} -o {out} {closed}")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == ["0", "1", "2"]
 
 
-def test_messages_for_a_full_stderr_go_nowhere(read: str, tmp_path: Path) -> None:
+def test_messages_for_a_full_stderr_go_nowhere(read, tmp_path):
     """And records are UTF-8 in any locale."""
     done = shell(f"export PYTHONIOENCODING=ascii; {read} {tmp_path}/é½.png --format jsonl 2>/dev/full")
     records = [json.loads(line) for line in done.stdout.splitlines()]
@@ -52,27 +50,27 @@ def test_messages_for_a_full_stderr_go_nowhere(read: str, tmp_path: Path) -> Non
     ("what", "why"),
     [("{read} >&-", "Bad file descriptor"), ("{read} >/dev/full", FULL), ("neocog --help >/dev/full", FULL)],
 )
-def test_a_stdout_that_takes_nothing_is_one_line(what: str, why: str, read: str) -> None:
+def test_a_stdout_that_takes_nothing_is_one_line(what, why, read):
     done = shell(what.format(read=read))
     assert done.returncode == 6
     assert done.stderr == f"neocog: stdout: cannot be written ({why}); what was written is valid\n"
 
 
-def test_who_reads_stdout_may_leave_and_ctrl_c_of_a_background_job_stays_ignored(read: str) -> None:
+def test_who_reads_stdout_may_leave_and_ctrl_c_of_a_background_job_stays_ignored(read):
     done = shell(f"{read} | true; echo ${{PIPESTATUS[0]}}; neocog --help | true; echo ${{PIPESTATUS[0]}}; "
                  f"trap '' INT; {read} >&2 & sleep 0.3; kill -INT $!; wait $!; echo $?")  # fmt: skip
     assert done.stdout == "0\n0\n0\n"
     assert "Traceback" not in done.stderr
 
 
-def test_names_from_a_closed_stdin(model: str) -> None:
+def test_names_from_a_closed_stdin(model):
     done = shell(f"neocog read - --model {model} <&-")
     told = "neocog: -: the list breaks off (bad file descriptor); pass the complete list\n"
     assert (done.returncode, done.stderr) == (6, told)
 
 
-def test_an_error_of_the_system_is_no_quiet_end(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
+def test_an_error_of_the_system_is_no_quiet_end(model, monkeypatch):
+    def broken(*_, **__):
         raise BrokenPipeError(32, "Broken pipe")
 
     monkeypatch.setattr("neocog.batch.run.read_all", broken)
@@ -84,7 +82,7 @@ BAD = "\x1b]0;owned\x07\x9b31m\u202egnp.exe\x7f\nneocog: all is well"
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl", "csv"])
-def test_no_name_reaches_a_terminal_as_it_is(form: str, model: str, tmp_path: Path) -> None:
+def test_no_name_reaches_a_terminal_as_it_is(form, model, tmp_path):
     good = save_page(tmp_path / f"{BAD}.png", "7")
     (tmp_path / f"bad{BAD}.png").write_bytes(b"none")
     read = ("read", "--model", model, "--format", form)
@@ -100,7 +98,7 @@ def test_no_name_reaches_a_terminal_as_it_is(form: str, model: str, tmp_path: Pa
     assert json.loads(result.stdout)["source"] == str(good)
 
 
-def test_stdout_of_any_command_obeys_nobody_on_a_terminal(tmp_path: Path) -> None:
+def test_stdout_of_any_command_obeys_nobody_on_a_terminal(tmp_path):
     import pty
 
     code = f"from neocog.cli.streams import open_streams; open_streams(); print({BAD!r})"
@@ -113,7 +111,7 @@ def test_stdout_of_any_command_obeys_nobody_on_a_terminal(tmp_path: Path) -> Non
     assert shown == "\\x1b]0;owned\\x07\\x9b31m\\u202egnp.exe\\x7f\r\nneocog: all is well\r\n"
 
 
-def test_a_full_disk_for_pictures_changes_no_record(read: str, model: str, tmp_path: Path) -> None:
+def test_a_full_disk_for_pictures_changes_no_record(read, model, tmp_path):
     out, other = tmp_path / "out.jsonl", tmp_path / "other.jsonl"
     words = ("-o", other, "--model", model, "--device", "cpu", "--workers", "0")
     assert run("read", *sorted(tmp_path.glob("?.png")), *words).exit_code == 0
@@ -125,11 +123,9 @@ def test_a_full_disk_for_pictures_changes_no_record(read: str, model: str, tmp_p
     assert counts == [4, 4, 1, 3]
 
 
-def test_ctrl_c_stays_ctrl_c_though_the_report_cannot_be_saved(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(error: BaseException) -> Any:
-        def fail(*_: object) -> None:
+def test_ctrl_c_stays_ctrl_c_though_the_report_cannot_be_saved(model, tmp_path, monkeypatch):
+    def failing(error):
+        def fail(*_):
             raise error
 
         return fail

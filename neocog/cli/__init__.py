@@ -1,16 +1,8 @@
 """The command line: it parses, calls the package, and prints.
 
-Results go to stdout, messages and progress to stderr. Exit codes:
-
-   0  all was read and written; also where the reader of stdout leaves (``| head``)
-   1  some inputs failed, or an overlay or report could not be saved; there is a record of every input
-   2  an option or argument makes no sense
-   3  there is nothing to read
-   4  the model is missing or broken
-   5  the device is not there
-   6  the run ended early: a full disk, an output that was removed or replaced, a list that breaks off, or
-      the system refused anything else; what was written is valid
- 130  interrupted by Ctrl-C
+Results go to stdout, messages and progress to stderr. Exit codes: those of `neocog.errors`; 0 also where the
+reader of stdout leaves (``| head``), 1 also if an overlay or report could not be saved, 6 also if the system
+refused anything else, 130 after Ctrl-C (docs/records.md).
 """
 
 import os
@@ -101,19 +93,15 @@ def _options(
     """Options of the program itself."""
 
 
-app.command("read", cls=options.Command)(read.read)
-app.command("live", cls=options.Command)(live.live)
-app.command("cameras", cls=options.Command)(live.cameras)
-app.command("serve", cls=options.Command)(serve.serve)
-app.command("train", cls=options.Command)(learn.train)
-app.command("eval", cls=options.Command)(measure.evaluate)
-app.command("timing", cls=options.Command)(measure.timing)
+for _name, _command in (
+    ("read", read.read), ("live", live.live), ("cameras", live.cameras), ("serve", serve.serve),
+    ("train", learn.train), ("eval", measure.evaluate), ("timing", measure.timing),
+    ("explain", tools.explain), ("export", tools.export), ("doctor", tools.doctor),
+):  # fmt: skip
+    app.command(_name, cls=options.Command)(_command)
 app.command("bench", context_settings=tools.OF_BENCH)(tools.bench)
 app.add_typer(models.app, name="models")
 app.add_typer(data.app, name="data")
-app.command("explain", cls=options.Command)(tools.explain)
-app.command("export", cls=options.Command)(tools.export)
-app.command("doctor", cls=options.Command)(tools.doctor)
 
 
 def main() -> None:
