@@ -26,12 +26,8 @@ _PIXELS = np.arange(DIGIT_SIZE)
 class Corruption(NamedTuple):
     """One kind of corruption: its amounts by strength, and the function that applies an amount."""
 
-    about: str  # for people; ``{}`` stands for the amount
     amounts: tuple[float, float, float, float, float]
     change: Callable[[Ink, float, Random], Ink]
-
-    def what(self) -> str:
-        return self.about.format("/".join(map(str, self.amounts)))
 
 
 def corrupt(digits: NDArray[np.uint8], name: str, strength: int, *, seed: int = SEED) -> NDArray[np.uint8]:
@@ -44,6 +40,14 @@ def corrupt(digits: NDArray[np.uint8], name: str, strength: int, *, seed: int = 
     kind, rng = CORRUPTIONS[name], np.random.default_rng([seed, strength, *name.encode()])
     changed = kind.change(digits.astype(np.float32) / np.float32(255), kind.amounts[strength - 1], rng)
     return np.asarray(np.round(255 * np.clip(changed, 0, 1)), np.uint8)
+
+
+def _noise(ink: Ink, amount: float, rng: Random) -> Ink:
+    return np.asarray(ink + amount * rng.standard_normal(ink.shape, dtype=np.float32))
+
+
+def _contrast(ink: Ink, amount: float, rng: Random) -> Ink:
+    return ink * amount
 
 
 def _blur(ink: Ink, amount: float, rng: Random) -> Ink:
@@ -103,21 +107,12 @@ def _sampled(ink: Ink, where: Callable[[Ink, Ink], tuple[Ink, Ink]]) -> Ink:
 
 
 CORRUPTIONS = {
-    "noise": Corruption(
-        "Gaussian noise of standard deviation {} of full ink", (0.08, 0.16, 0.24, 0.32, 0.4),
-        lambda ink, amount, rng: ink + amount * rng.standard_normal(ink.shape, dtype=np.float32),
-    ),
-    "blur": Corruption("Gaussian blur of standard deviation {} pixels", (0.6, 0.9, 1.2, 1.6, 2.0), _blur),
-    "shift": Corruption("moved {} pixels in any direction", (1, 2, 3, 4, 5), _shift),
-    "rotation": Corruption("turned {} degrees left or right", (8, 16, 24, 32, 40), _rotation),
-    "scale": Corruption("larger or smaller by a factor of {}", (1.08, 1.16, 1.24, 1.32, 1.4), _scale),
-    "occlusion": Corruption(
-        "a square of {} pixels missing, its middle anywhere in the digit's box", (4, 6, 8, 10, 12), _occlusion
-    ),
-    "contrast": Corruption(
-        "only {} of the ink", (0.7, 0.5, 0.35, 0.25, 0.15), lambda ink, amount, rng: ink * amount
-    ),
-    "background": Corruption(
-        "uneven grey paper, up to {} of full ink", (0.1, 0.2, 0.3, 0.4, 0.5), _background
-    ),
-}  # fmt: skip
+    "noise": Corruption((0.08, 0.16, 0.24, 0.32, 0.4), _noise),  # standard deviation, of full ink
+    "blur": Corruption((0.6, 0.9, 1.2, 1.6, 2.0), _blur),  # standard deviation, pixels
+    "shift": Corruption((1, 2, 3, 4, 5), _shift),  # pixels, in any direction
+    "rotation": Corruption((8, 16, 24, 32, 40), _rotation),  # degrees, left or right
+    "scale": Corruption((1.08, 1.16, 1.24, 1.32, 1.4), _scale),  # larger or smaller
+    "occlusion": Corruption((4, 6, 8, 10, 12), _occlusion),  # side of a square, its middle in the digit's box
+    "contrast": Corruption((0.7, 0.5, 0.35, 0.25, 0.15), _contrast),  # what is left of the ink
+    "background": Corruption((0.1, 0.2, 0.3, 0.4, 0.5), _background),  # uneven grey, at most, of full ink
+}

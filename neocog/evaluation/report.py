@@ -110,9 +110,9 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
         if not there:
             try:
                 open_dataset(folder)
-            except InputError:
-                why = f"contains none of these folders: {', '.join(SETS)}; nor is it a labelled set"
-                raise InputError(f"{folder}: {why}") from None
+            except InputError as error:
+                none = f"{folder}: contains none of these folders: {', '.join(SETS)}"
+                raise InputError(f"{none}; as one set: {error}") from None
             there = {"mnist" if any(folder.glob("t10k-images*")) else folder.resolve().name: folder}
     digits, validation, pictures = dict[str, Digits](), None, dict[str, LabelledPictures]()
     for name, own in there.items():
@@ -290,8 +290,8 @@ def page(report: Report) -> str:
         parts.append("<h2>Thresholds fixed on validation digits, on MNIST's test set</h2>")
         parts.append(_table(facts["fixed_on_validation"]))
     if own := facts["corruptions"]:
-        heads = ("corruption", *map(str, STRENGTHS), "mean", "what")
-        rows = [dict(zip(heads, (kind, *values, own["means"][kind], CORRUPTIONS[kind].what()), strict=True))
+        heads = ("corruption", *map(str, STRENGTHS), "mean")
+        rows = [dict(zip(heads, (kind, *values, own["means"][kind]), strict=True))
                 for kind, values in own["accuracy"].items()]  # fmt: skip
         mean = f"{own['n']} digits of {escape(own['name'])}; mean {own['mean']:.4f}."
         parts.append(f"<h2>Corruptions</h2><p>{mean}</p>{_curves(own, 'corruptions')}{_table(rows)}")
