@@ -4,11 +4,10 @@
         [--change SETTING=NUMBER ...] [--device cuda] [--workers N] [--minutes N]
         [--guide RUN.safetensors] [--part K --parts N --meeting FILE]
 
-NAME is lines, plain, or what the teacher leaves out: no-writers, no-styles, no-real, no-touching.
-FOLDER/NAME-SEED keeps the run and curves.json, and the same command goes on with it; beside it lies the
-model, but for plain. ``--guide`` is the checkpoint of a plain reader whose answers are learned, too. Of
-several GPUs each runs one part: the same command with K from 0 to N - 1, a FOLDER each and one FILE that
-is not there yet.
+NAME is lines or plain. FOLDER/NAME-SEED keeps the run and curves.json, and the same command goes on with
+it; beside it lies the model, but for plain. ``--guide`` is the checkpoint of a plain reader whose answers are
+learned, too. Of several GPUs each runs one part: the same command with K from 0 to N - 1, a FOLDER each and
+one FILE that is not there yet.
 """
 
 import sys
@@ -18,11 +17,6 @@ from typing import Any
 
 from experiments.harness.arguments import arguments
 from neocog.errors import NeocogError, UsageError
-
-NAMES: dict[str, dict[str, Any]] = {
-    "lines": {}, "plain": {}, "no-writers": {"writers": False}, "no-styles": {"styles": False},
-    "no-real": {"real": 0.0}, "no-touching": {"touching": False},
-}  # fmt: skip
 
 
 def changed(usual: Any, changes: list[str]) -> Any:
@@ -42,7 +36,7 @@ def main() -> None:
     parser = arguments(
         __doc__, output=None, steps=20_000, seed=0, start="neocog", device="cpu", workers=2, part=0, parts=1
     )
-    parser.add_argument("name", choices=NAMES)
+    parser.add_argument("name", choices=("lines", "plain"))
     parser.add_argument("data", type=Path)
     parser.add_argument("--change", nargs="+", default=[], metavar="SETTING=NUMBER")
     parser.add_argument("--minutes", type=float)
@@ -56,7 +50,7 @@ def main() -> None:
     from neocog.learning.lines import LineTraining, start
 
     mixed = args.device != "cpu" and args.name != "plain"
-    settings = LineTraining(seed=args.seed, steps=args.steps, mixed=mixed, **NAMES[args.name])
+    settings = LineTraining(seed=args.seed, steps=args.steps, mixed=mixed)
     settings = changed(settings, args.change)
     torch.manual_seed(args.seed)
     network = (

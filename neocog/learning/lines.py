@@ -58,9 +58,6 @@ class LineTraining:
     kept: int = 160  #: chunks of 240 lines to choose from
     real: float = 0.12  #: share of real lines
     inner: int = 160  #: channels of the head
-    writers: bool = True  #: a line is one hand's; if not, each digit is from any
-    styles: bool = True  #: draw allographs as well
-    touching: bool = True
     mixed: bool = False  #: products of US2 .. US4 in bfloat16
     validation: int = 512  #: held-back lines that a run is measured on
 
@@ -238,11 +235,9 @@ class LineRun:
                 "give --start MODEL and another --checkpoints"
             )
             return True
-        with line_pool(self.data, self.workers, styles=settings.styles) as pool:
-            due = self._chunks(self.step)
-            options = {"mixed": not settings.writers, "touching": settings.touching}
-            seed, ahead = settings.seed + 10**6 * self.part, 2 * self.workers
-            bank = Bank(pool, seed, options, kept=settings.kept, ahead=ahead, upto=due)
+        with line_pool(self.data, self.workers) as pool:
+            seed, due = settings.seed + 10**6 * self.part, self._chunks(self.step)
+            bank = Bank(pool, seed, kept=settings.kept, ahead=2 * self.workers, upto=due)
             held = self.held
             self.tell(f"lines are drawn, {time.monotonic() - begin:.0f} s")
             if self.network.folded:

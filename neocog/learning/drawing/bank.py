@@ -37,28 +37,25 @@ _hands: list[Hands] = []  # of a process that draws
 
 
 @contextmanager
-def line_pool(data: Path, workers: int, *, styles: bool = True) -> Iterator[ProcessPoolExecutor]:
+def line_pool(data: Path, workers: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that draw lines with the hands of ``data``."""
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _prepare, (data, styles))
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _prepare, (data,))
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _prepare(data: Path, styles: bool) -> None:
+def _prepare(data: Path) -> None:
     cv2.setNumThreads(1)
-    hands = load_hands(data)
-    if not styles:
-        hands.styles[:] = [[] for _ in hands.styles]
-    _hands.append(hands)
+    _hands.append(load_hands(data))
 
 
-def _chunk(seed: int, number: int, options: dict[str, Any]) -> list[Line]:
-    return _drawn(_hands[-1], np.random.default_rng([seed, number]), CHUNK, options)
+def _chunk(seed: int, number: int) -> list[Line]:
+    return _drawn(_hands[-1], np.random.default_rng([seed, number]), CHUNK)
 
 
-def _drawn(hands: Hands, rng: Rng, count: int, options: dict[str, Any], *, ink: bool = False) -> list[Line]:
+def _drawn(hands: Hands, rng: Rng, count: int, *, ink: bool = False, **options: Any) -> list[Line]:
     lines, behind = list[Line](), np.zeros((ROWS, ROWS), np.uint8)
     while len(lines) < count:
         line = draw_line(hands, rng, **options)
@@ -72,7 +69,7 @@ def drawn_lines(
     data: Path, count: int, *, seed: int, held: bool = False, ink: bool = False, **options: Any
 ) -> list[Line]:
     """Draw lines, or their ``ink``, here and now; ``held``: by hands that nothing is learned from."""
-    return _drawn(load_hands(data, held=held), np.random.default_rng(seed), count, options, ink=ink)
+    return _drawn(load_hands(data, held=held), np.random.default_rng(seed), count, ink=ink, **options)
 
 
 def on_paper(ink: NDArray[np.uint8], behind: NDArray[np.uint8], rng: Rng) -> NDArray[np.uint8]:
@@ -116,11 +113,8 @@ def by_width(lines: list[Line]) -> list[list[Line]]:
 class Bank:
     """The last ``kept`` chunks of lines before one, in order; those that come next are drawn meanwhile."""
 
-    def __init__(
-        self, pool: ProcessPoolExecutor, seed: int, options: dict[str, Any], *,
-        kept: int, ahead: int, upto: int,
-    ) -> None:  # fmt: skip
-        self._pool, self._job, self._ahead = pool, (seed, options), ahead
+    def __init__(self, pool: ProcessPoolExecutor, seed: int, *, kept: int, ahead: int, upto: int) -> None:
+        self._pool, self._seed, self._ahead = pool, seed, ahead
         self._number = self._asked = max(0, upto - kept)
         self._coming: deque[Future[list[Line]]] = deque()
         self._chunks: deque[list[list[Line]]] = deque(maxlen=kept)
@@ -129,10 +123,9 @@ class Bank:
 
     def until(self, number: int) -> None:
         """Take all chunks before ``number``."""
-        seed, options = self._job
         while self._number < number:
             while self._asked < max(number, self._number + self._ahead):
-                self._coming.append(self._pool.submit(_chunk, seed, self._asked, options))
+                self._coming.append(self._pool.submit(_chunk, self._seed, self._asked))
                 self._asked += 1
             self._chunks.append(by_width(self._coming.popleft().result()))
             self._number += 1

@@ -31,9 +31,9 @@ class Drawn(NamedTuple):
 
 
 class Hand:
-    """A writer; ``mixed``: each digit is any writer's. Widths are shares of the height of a digit."""
+    """A writer. Widths are shares of the height of a digit."""
 
-    def __init__(self, hands: Hands, rng: Rng, *, mixed: bool = False, pen: Pen | None = None) -> None:
+    def __init__(self, hands: Hands, rng: Rng, *, pen: Pen | None = None) -> None:
         self.hands, self.rng, self.pen = hands, rng, pen or any_pen(rng)
         usual, far = rng.random() < 0.8, 1.6 if rng.random() < 0.2 else 0.9  # tangents: 58 and 42 degrees
         self.slant = rng.normal(0.12, 0.2) if usual else rng.uniform(-0.35, far)
@@ -47,7 +47,7 @@ class Hand:
         self.bars = 0.1  # of the ones, written as one straight stroke
         self.ones = rng.uniform(0, 0.5) if rng.random() < 0.1 else 0.0  # that they lean more
         self.styles: dict[int, int] = {}
-        one = rng.random() < 0.8 and not mixed
+        one = rng.random() < 0.8
         if self.by_pen:
             self.own = hands.pens[rng.integers(len(hands.pens))] if one and hands.pens else hands.every
         else:

@@ -289,12 +289,11 @@ def trace(field: Cover, paths: list[Path]) -> None:
 
 
 def draw_line(
-    hands: Hands, rng: Rng, *, kind: str | None = None, negatives: bool = True, mixed: bool = False,
-    touching: bool = True,
-) -> tuple[NDArray[np.uint8], str]:  # fmt: skip
+    hands: Hands, rng: Rng, *, kind: str | None = None, negatives: bool = True
+) -> tuple[NDArray[np.uint8], str]:
     """Draw a line: its ink (64, w) uint8, 255 where a stroke is, and its text, empty where it is no number.
 
-    ``kind``: one of :data:`neocog.learning.drawing.texts.KINDS`; ``mixed``: each digit is any writer's.
+    ``kind``: one of :data:`neocog.learning.drawing.texts.KINDS`.
     """
     while True:
         negative = negatives and rng.random() < _NEGATIVE
@@ -304,7 +303,7 @@ def draw_line(
             text = text.replace(sign, "+-:/"[rng.integers(4)], 1)
         framed = text.isdigit() and len(text) < 14 and rng.random() < _IN_FRAMES
         framed |= not shown and rng.random() < 0.6
-        row = Row(Hand(hands, rng, mixed=mixed))
+        row = Row(Hand(hands, rng))
         if framed:
             slots = list(text)
             for _ in range(int(rng.integers(1, 4)) if rng.random() < 0.4 or not text else 0):
@@ -313,7 +312,7 @@ def draw_line(
         elif negative and rng.random() < 0.6:
             fits = row.join(shown) if rng.random() < 0.7 else row.sketch()
         else:
-            fits = row.write(shown, letters=negative, touching=touching)
+            fits = row.write(shown, letters=negative)
         if fits:
             return _strip(row, text), text
 
