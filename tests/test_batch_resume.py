@@ -41,13 +41,14 @@ def lines_of(*readings: PageReading) -> bytes:
     return b"".join(reading.to_json().encode() + b"\n" for reading in readings)
 
 
-def write(out: Path, *steps: Any, end: int = 0) -> None:
-    """Write records, behind some bytes, and do what there is to do between them."""
+def write(out: Path, *steps: Any, resume: bool = False) -> None:
+    """Write records, "b" anew, and do what there is to do between them."""
     with open_sink(Format(kind_of(str(out)), names=False), out) as sink:
-        sink.resume(end)
+        if resume:
+            sink.resume(Done(out, model="m"))
         for step in steps:
             if isinstance(step, PageReading):
-                sink.put(sink.form.render(step))
+                sink.put(sink.form.render(step), anew=step is B)
             else:
                 step()
 
@@ -141,7 +142,7 @@ def test_records_of_other_settings_are_left_alone(
     assert out.read_bytes() == before
 
 
-def test_the_last_input_is_put_back_if_it_is_not_read_again(model: str, scans: Path, tmp_path: Path) -> None:
+def test_nothing_leaves_before_it_is_read_again(model: str, scans: Path, tmp_path: Path) -> None:
     out, empty = tmp_path / "out.jsonl", tmp_path / "empty"
     empty.mkdir()
     run("read", scans / "0.png", scans / "3.png", "--model", model, "-o", out)
@@ -156,6 +157,18 @@ def test_the_last_input_is_put_back_if_it_is_not_read_again(model: str, scans: P
     assert run("read", scans / "3.png", *words).exit_code == 1
     names = sorted(Path(json.loads(line)["source"]).name for line in out.read_text().splitlines())
     assert names == ["0.png", "1.png", "3.png"]
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"schema"', None])
+def test_the_last_input_stays_at_the_end_until_it_is_read_again(torn: bytes | None, tmp_path: Path) -> None:
+    out, old = tmp_path / "out.jsonl", lines_of(A, B)
+    for steps, wanted in (
+        ((), old), ((C,), lines_of(A, C, B)), ((C, B, A), lines_of(A, C, B, A)), ((B, C), lines_of(A, B, C)),
+    ):  # fmt: skip
+        out.write_bytes(old[:-1] if torn is None else old + torn)
+        write(out, *steps, lambda end=wanted: out.read_bytes() == end or pytest.fail("too late"), resume=True)
+        assert out.read_bytes() == wanted
+        assert os.listdir(tmp_path) == ["out.jsonl"]
 
 
 @pytest.mark.slow
@@ -191,11 +204,11 @@ def test_a_file_that_goes_is_noticed(old: bytes, tmp_path: Path) -> None:
             out.write_bytes(old)
             other.write_text("theirs")
             with pytest.raises(EndedEarly, match=r"out\.jsonl: was removed, replaced or .*, read again$"):
-                write(out, *steps, end=len(old))
+                write(out, *steps, resume=bool(old))
             assert out.exists() == there
     out.write_bytes(old)
     with pytest.raises(EndedEarly, match="or shortened during the run"):
-        write(out, B, partial(out.write_bytes, b""), C, end=len(old))
+        write(out, B, partial(out.write_bytes, b""), C, resume=bool(old))
     write(out, A, lambda: out.open("ab").write(lines_of(B)), C)  # what others append is kept
     assert out.read_bytes() == lines_of(A, B, C)
 

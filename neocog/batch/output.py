@@ -39,6 +39,7 @@ class Sink:
         self._files, self._part = list[AppendFile](), ""  # the one that is written is the last
         self._size, self._watched = 0, False  # bytes that the file has at least; whether its path leads to it
         self._begun = self._ended = False
+        self._tail = b""  # records that stay at the end until they are written anew
 
     def open(self) -> None:
         """Open and lock what is there; UsageError if it cannot be written."""
@@ -59,19 +60,22 @@ class Sink:
             why = f"cannot be written ({error.strerror})"
             raise UsageError(f"{self._path}: {why}; choose another -o") from None
 
-    def resume(self, end: int) -> None:
-        """Go on behind the first ``end`` bytes of a file that is there."""
-        if end and self._files:
-            self._begun = True
+    def resume(self, done: "Done") -> None:
+        """Go on in a file that is there, without what was torn at its end."""
+        if done.tail and self._files:
+            self._begun, self._tail, file = True, bytes(done.tail), self._files[-1]
             with self._writing():
-                os.ftruncate(self._files[-1].handle, end)
+                os.ftruncate(
+                    file.handle, done.end + len(self._tail) - 1
+                )  # the last line's end may be missing
+                file.write(b"\n")
 
-    def put(self, text: str) -> None:
-        """Write records that have their format already, and flush them."""
+    def put(self, text: str, *, anew: bool = False) -> None:
+        """Write records that have their format already and flush them; ``anew``: those kept at the end."""
         if self.form.kind == "json":  # a comma before all but the first
             text = "".join(f",\n{line}" for line in text.split("\n") if line)
             text = text if self._begun else text[1:]
-        self._put(text)
+        self._put(text, anew)
 
     def finish(self) -> None:
         """Have the file tell of this run, though no record came, and see that it is still there."""
@@ -108,7 +112,7 @@ class Sink:
         self._watched = self._files[-1].regular and self._files[-1].stands()  # not on every network folder
         return self._files[-1]
 
-    def _put(self, text: str) -> None:
+    def _put(self, text: str, anew: bool = False) -> None:
         with defer_interrupt(), self._writing():
             data = (text if self._begun else self.form.head + text).encode()
             if self._path is None:
@@ -125,7 +129,10 @@ class Sink:
             if not self._begun and file.regular:
                 os.ftruncate(file.handle, 0)
             self._begun = True
-            file.write(data)
+            if self._tail:
+                os.ftruncate(file.handle, file.size - len(self._tail))
+                self._tail = b"" if anew else self._tail
+            file.write(data + self._tail)
             self._size = file.size
 
     @contextmanager

@@ -153,19 +153,11 @@ def read_all(
         if request.resume:
             finder = None if request.isolated else reader.finder.model.id
             done = Done(request.output, model=reader.model.id, settings=settings, finder=finder)
-            sink.resume(done.end)
+            sink.resume(done)
         tally.earlier = done.before.inputs + done.last.inputs
         tally.add(done.before)
         if done.before.inputs:
             watch(done.before)
-
-        @stack.callback
-        def keep_last() -> None:
-            """Put back what the file had of its last input, unless that was read once more."""
-            if done.tail:
-                sink.put(done.tail.decode())
-                tally.add(done.last)
-
         if request.cluster is not None:
             run = request.cluster.reading(job, items(), ordered=request.ordered)
         else:
@@ -174,10 +166,10 @@ def read_all(
                 workers = usual_workers(reader.engine.device)
             run = reading(job, items(), workers=workers, ordered=request.ordered)
         for block in stack.enter_context(run):
-            sink.put(block.text)
+            anew = block.first <= again < block.first + block.inputs
+            done.last = Block() if anew else done.last
+            sink.put(block.text, anew=anew)
             tally.add(block)
-            if block.first <= again < block.first + block.inputs:
-                done.tail.clear()
             if folder:
                 troubles = list(folder.save_all(block.readings))
                 block.messages += troubles
@@ -189,6 +181,7 @@ def read_all(
         if found != (read := tally.inputs - done.before.inputs):
             told = f"{found} inputs gave only {read} records"
             raise EndedEarly(f"internal error: {told}; rerun with --resume")
+        tally.add(done.last)
     return tally
 
 
