@@ -1,8 +1,6 @@
 """Settings of gradient learning: what makes no sense is refused in one line."""
 
 import inspect
-import subprocess
-import sys
 from dataclasses import fields, replace
 from math import inf, nan
 
@@ -39,8 +37,3 @@ def test_the_command_has_no_defaults_of_its_own():
         assert told[name].default == getattr(usual, name), name
     assert told["augmentation"].default == USUAL
     assert usual.augmentation == PRESETS[USUAL]
-
-
-def test_settings_need_no_pytorch():
-    code = "import sys, neocog.cli, neocog.learning.settings; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -31,27 +31,20 @@ def run(*command, cwd=ROOT):
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "most"), [(("-m", "neocog", "--help"), 0.3), (("-c", "import neocog"), 0.15)]
-)
-def test_help_and_import_are_quick(words, most):
+def test_commands_start_quickly():
     def seconds():  # of processor time: others may be at work on this machine
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        run(sys.executable, *words)
+        run(sys.executable, "-m", "neocog", "--help")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert any(seconds() < most for _ in range(3))
-
-
-def test_commands_start_without_heavy_modules():
+    assert any(seconds() < 0.3 for _ in range(3))
     code = "import sys, neocog.cli; print({'numpy', 'cv2', 'PIL', 'rich', 'torch'} & {*sys.modules})"
     assert run(sys.executable, "-c", code) == "set()\n"
 
 
 def test_public_names_are_there():
     assert set(neocog.__all__) <= set(dir(neocog))
-    assert all(getattr(neocog, name) is not None for name in neocog.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = neocog.nothing
 
