@@ -349,20 +349,18 @@ def best_turn(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tupl
         part = np.asarray(
             cv2.resize(part, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA), np.uint8
         )
-    views = [turned(part, degrees) for degrees in TURNS]
-    marks = [reader.look(view, settings=FinderSettings()) for view in views]
-    sure = [int(((m.kinds < 10) & (m.scores >= StripSettings().score)).sum()) for m in marks]
-    upright, *odds = map(seen, marks)
-    likely_turns = [k + 1 for k, odd in enumerate(odds) if _CLEARLY * odd > upright and odd > 0]
-    if not any(sure[k] >= _TURNED - 1 for k in likely_turns):
-        return 0, False
-    worths = [0.0] * len(TURNS)
-    for k in (0, *likely_turns):
-        if k and sure[k] < _TURNED - 1:
+    worths, upright = [0.0] * len(TURNS), max(0.0, seen(found))
+    for k in (1, 2, 3, 0):
+        if k == 0 and not any(worths):
+            return 0, False
+        view = turned(part, TURNS[k])
+        marks = reader.look(view, settings=FinderSettings())
+        sure = int(((marks.kinds < 10) & (marks.scores >= StripSettings().score)).sum())
+        if k and (sure < _TURNED - 1 or _CLEARLY * seen(marks) <= upright):  # print on its side has hundreds
             continue
-        count, right_ones = _worth(read_lines(reader, views[k], marks[k])[0])
-        sense = right_ones >= _SENSE * count and count >= max(_TURNED, sure[k] / 2)  # letters have less
-        worths[k] = right_ones + max(0.0, seen(marks[k])) / 2 if sense or not k else 0.0
+        count, right_ones = _worth(read_lines(reader, view, marks)[0])
+        sense = right_ones >= _SENSE * count and count >= max(_TURNED, sure / 2)  # letters have less
+        worths[k] = right_ones + max(0.0, seen(marks)) / 2 if sense or not k else 0.0
     best = int(np.argmax(worths[1:])) + 1
     turn = TURNS[best] if worths[best] > _CLEARLY * worths[0] else 0
     return turn, not turn and _CLEARLY * worths[best] > worths[0] > 0

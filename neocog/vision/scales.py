@@ -2,30 +2,20 @@
 
 The finder is sure of digits from 14 pixels on. The page is searched at a long side of 512 pixels; then, where
 ink is lower than 14 pixels and no mark explains it, at twice the scale, tile by tile, and so on until a digit
-of 10 pixels of the picture is large enough. Silent paper costs nothing.
+of 10 pixels of the picture is large enough. Silent paper costs nothing, print only what tells it from digits.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise, product
 from math import inf
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import (
-    LONG_SIDE,
-    FinderSettings,
-    Finding,
-    Grey,
-    Network,
-    agreed,
-    find,
-    merged,
-    overlaps,
-    read,
-    the_best,
-)
+from neocog.vision import finder
+from neocog.vision.finder import FinderSettings, Finding, Grey, Network
 
 SURE = 14.0
 """Pixels of a digit's height below which the finder misses many."""
@@ -33,8 +23,15 @@ FINEST = 1.25
 """Least pixels of the finest scale for one of a picture up to `LARGE`: a digit of 10 pixels has 12 to 25."""
 LARGE = 4096
 """Long side of pictures, in pixels, that are not enlarged: their digits of 10 pixels are 1 mm high on A4."""
+LONGEST = 8192
+"""Pages are decoded at this long side, in pixels; A4 at 600 dpi has 7 016."""
 
 _DUST, _LEAST = 2, 5  # lower ink is dust; or no digit at the next scale, but perhaps at one after it
+_TOLD = (
+    11  # pixels of ink's height from which it is a letter if no mark is near: seed 12 of experiments/sheets
+)
+_PRINT = 100  # pieces of such ink, of which most are print if a page has more
+_SILENT = 10  # grey levels that silent paper spans in a cell
 _STROKE = 15  # pixels: wider than a stroke of small ink
 _FAINT, _SHARE = 18.0, 0.2  # grey levels by which ink stands out at least, and share of what stands out most
 _GRAIN = 3.0  # times the median, which is 2.7 standard deviations of a camera's noise
@@ -45,9 +42,6 @@ _AROUND = 32  # pixels that are seen around a tile
 _CLEAR = 0.7  # score of a digit of which what is found inside is a part
 _MOST = 2000  # marks of a page, the best, and pieces of ink of a tile, the highest
 _WORK = 24_000_000  # pixels of all finer tiles of a page: two seconds of a core; then no more are searched
-
-LONGEST = 8192
-"""Pages are decoded at this long side, in pixels; A4 at 600 dpi has 7 016."""
 
 Box = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels of a scale."""
@@ -79,11 +73,25 @@ class _Scale:
         large = cv2.warpAffine(part, move, size, flags=how, borderMode=cv2.BORDER_REPLICATE)
         return np.asarray(large, np.uint8), left, top
 
-    def cells_of(self, found: Finding) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Row and column of the cells in which the middles of a page's marks are."""
-        middle = (found.boxes[:, :2] + found.boxes[:, 2:] / 2) / self.to_page / _CELL
-        row, column = middle.astype(np.int64).T[::-1]
-        return row.clip(0, self.cells[0] - 1), column.clip(0, self.cells[1] - 1)
+    def middles(self, found: Finding) -> NDArray[np.floating[Any]]:
+        """The middles of a page's marks, (N, 2), in pixels of the scale."""
+        return np.asarray((found.boxes[:, :2] + found.boxes[:, 2:] / 2) / self.to_page)
+
+    def touched(self, middle: NDArray[Any], half: Any = 0) -> Cells:
+        """The cells that boxes touch: their middles (N, 2), x and y, and half of their sides."""
+        most, count = np.array(self.cells[::-1]), np.zeros((self.cells[0] + 1, self.cells[1] + 1), np.int32)
+        x0, y0 = ((middle - half) / _CELL).astype(np.int64).clip(0, most - 1).T
+        x1, y1 = ((middle + half) / _CELL).astype(np.int64).clip(0, most - 1).T + 1
+        for y, x, way in ((y0, x0, 1), (y1, x1, 1), (y0, x1, -1), (y1, x0, -1)):
+            np.add.at(count, (y, x), way)
+        return np.asarray(count.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] > 0)
+
+    def written(self) -> Cells:
+        """The cells that are not silent paper, and two around: the finder is surer with paper around digits."""
+        (rows, columns), (grey, _, _) = self.cells, self.seen((0, 0, self.wide, self.high))
+        grey = np.pad(grey, [(0, rows * _CELL - self.high), (0, columns * _CELL - self.wide)], "edge")
+        blocks = grey.reshape(rows, _CELL, columns, _CELL)
+        return _wider(blocks.max(axis=(1, 3)) - blocks.min(axis=(1, 3)) > _SILENT, 5, 5)
 
     def tiles(self, cells: Cells, top: int = 0, left: int = 0, side: int = 0) -> Iterator[Box]:
         """Boxes around cells, of which most are in each; or around those of a square from a cell on."""
@@ -112,7 +120,7 @@ def search(grey: Grey, network: Network) -> Finding:
     import cv2
 
     usual = FinderSettings()
-    factor, settings = min(1.0, LONG_SIDE / max(grey.shape)), usual
+    factor, settings = min(1.0, finder.LONG_SIDE / max(grey.shape)), usual
     if max(grey.shape) > usual.small:
         factor, settings = factor / 2, replace(usual, small=0, fine=inf, least=usual.faint)
     factors = [factor]
@@ -124,102 +132,108 @@ def search(grey: Grey, network: Network) -> Finding:
             wide, high = (max(1, round(side * factor)) for side in grey.shape[::-1])
             reduced = np.asarray(cv2.resize(reduced, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
         scales.insert(0, _Scale(grey, reduced, factor))
-    found = find(scales[0].grey, network, settings).scaled(*scales[0].to_page)
-    cells, work, most = np.ones(scales[0].cells, np.bool_), _WORK, 0
+    found = finder.find(scales[0].grey, network, settings).scaled(*scales[0].to_page)
+    cells, work, many = np.ones(scales[0].cells, np.bool_), _WORK, 0
     for coarse, fine in pairwise(scales):
-        found, cells, digits = _small_ink(coarse, cells, fine, found)
+        found, middle, sides = _small_ink(coarse, cells, found)
+        cells, high = fine.touched(2 * middle, sides), sides[:, 1]
+        unknown, told = ((least <= high) & (high < most) for least, most in ((_LEAST, _TOLD), (_TOLD, SURE)))
+        digits = fine.touched(2 * middle[unknown], sides[unknown])
         if settings.least < usual.least:  # the page at its usual size: wherever there may be a digit
             sure = found[found.kinds < 10]
             if sure.scores.max(initial=0) < usual.clear:
-                cells[:] = digits[:] = True
+                cells = digits = fine.written()
             small = sure[sure.boxes[:, 2:].max(axis=1) * fine.high < usual.fine * grey.shape[0]]
-            digits[fine.cells_of(small)] = True
+            digits = digits | fine.touched(fine.middles(small))
             found, settings = found[found.scores >= usual.least], usual
+        low = found[(found.kinds < 10) & (found.boxes[:, 3] < 2 * SURE * coarse.to_page[1])]
+        near = _wider(fine.touched(fine.middles(low)), 3, 5)
         if fine.factor > FINEST:  # of an enlarged picture only where there is a sign of a digit
-            near = np.zeros(fine.cells, np.uint8)
-            low = found[(found.kinds < 10) & (found.boxes[:, 3] < 2 * SURE * coarse.to_page[1])]
-            near[fine.cells_of(low)] = 1
-            digits &= np.asarray(cv2.dilate(near, np.ones((3, 5), np.uint8))) > 0
+            digits &= near
+        there = fine.touched(2 * middle[told], sides[told])
+        digits |= there & near if told.sum() > _PRINT else there
         for tile in fine.tiles(digits):
             work -= (tile[2] - tile[0]) * (tile[3] - tile[1])
             if work < 0:
                 break
             found = _searched(fine, tile, network, found)
-        most = max(most, len(found))
-        found = the_best(found, _MOST) if most > _MOST else found
+        many = max(many, len(found))
+        found = finder.the_best(found, _MOST) if many > _MOST else found
     if work < _WORK:
-        found = the_best(found, _MOST)
-        found = agreed(merged(found, replace(usual, most=_MOST)), found)
-    return replace(found, whole=work >= 0 and most <= _MOST)
+        found = finder.the_best(found, _MOST)
+        found = finder.agreed(finder.merged(found, replace(usual, most=_MOST)), found)
+    return replace(found, whole=work >= 0 and many <= _MOST)
 
 
-def _small_ink(scale: _Scale, cells: Cells, fine: _Scale, found: Finding) -> tuple[Finding, Cells, Cells]:
-    """What was found but words; finer cells with small ink of no mark; and with what may be digits."""
+def _wider(cells: Cells, high: int, wide: int = 3) -> Cells:
     import cv2
 
-    small, digits = np.zeros((2, *fine.cells), np.bool_)
+    return np.asarray(cv2.dilate(cells.astype(np.uint8), np.ones((high, wide), np.uint8)) > 0)
+
+
+def _pieces(scale: _Scale, tile: Box) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Middles and sides, x and y, of pieces of ink in a tile, (N, 2) each; no rules, no dots of writing."""
+    import cv2
+
+    grey, left, top = scale.seen(tile)
+    how, half_size = cv2.INTER_AREA, min(grey.shape) > 1
+    dim = cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=how) if half_size else grey
+    off = cv2.subtract(dim, cv2.blur(dim, (_STROKE, _STROKE)), dtype=cv2.CV_32F)
+    way = cv2.MORPH_TOPHAT if float((off * off * off).mean()) > 0 else cv2.MORPH_BLACKHAT
+    strokes = cv2.morphologyEx(grey, way, np.ones((_STROKE, _STROKE), np.uint8))
+    grain, most = np.percentile(strokes[::2, ::2], (50, 99.5)).tolist()
+    ink = (strokes > max(_FAINT, _SHARE * most, _GRAIN * grain)).astype(np.uint8)
+    for size in ((1, _RULE), (_RULE, 1)):
+        rules = cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones(size, np.uint8))
+        ink[np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8))) > 0] = 0
+    _, labels, boxes, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
+    boxes[0, 3] = 0  # the paper
+    high = boxes[:, 3]
+    beside = _wider(((high >= SURE) & (high < _CELL))[labels], _NEAR, _NEAR)  # what is written there has dots
+    middle = boxes[:, :2] + boxes[:, 2:4] // 2
+    own = (high >= _DUST) & ((high > SURE / 2) | ~beside[middle[:, 1], middle[:, 0]])
+    middle += np.array([left, top])
+    own &= (middle >= tile[:2]).all(axis=1) & (middle < tile[2:]).all(axis=1)
+    own = np.flatnonzero(own)
+    own = own[np.argsort(-high[own], kind="stable")[:_MOST]]
+    return middle[own], boxes[own, 2:4].astype(np.int64)
+
+
+def _small_ink(scale: _Scale, cells: Cells, found: Finding) -> tuple[Finding, Any, Any]:
+    """What was found but words; middles and sides, in its pixels, of small ink that no mark explains."""
     whole, parts = np.zeros(len(found), np.bool_), np.zeros(len(found), np.int64)
-    marks = found.scaled(1 / scale.to_page[0], 1 / scale.to_page[1])
-    high = marks.boxes[:, 3]  # what is far larger than the ink in it does not explain it
-    sure = np.flatnonzero((marks.scores >= FinderSettings().score) & (high >= SURE) & (high < 8 * SURE))
-    half, centre = marks.boxes[sure, 2:] / 2, marks.boxes[sure, :2] + marks.boxes[sure, 2:] / 2
+    centre, half = scale.middles(found), found.boxes[:, 2:] / 2 / scale.to_page
+    tall = 2 * half[:, 1]  # what is far larger than the ink in it does not explain it
+    sure = np.flatnonzero((found.scores >= FinderSettings().score) & (tall >= SURE) & (tall < 8 * SURE))
+    left = [(np.zeros((0, 2)), np.zeros((0, 2)))]
     for tile in scale.tiles(cells):
-        grey, left, top = scale.seen(tile)
-        how, half_size = cv2.INTER_AREA, min(grey.shape) > 1
-        dim = cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=how) if half_size else grey
-        off = cv2.subtract(dim, cv2.blur(dim, (_STROKE, _STROKE)), dtype=cv2.CV_32F)
-        way = cv2.MORPH_TOPHAT if float((off * off * off).mean()) > 0 else cv2.MORPH_BLACKHAT
-        strokes = cv2.morphologyEx(grey, way, np.ones((_STROKE, _STROKE), np.uint8))
-        grain, most = np.percentile(strokes[::2, ::2], (50, 99.5)).tolist()
-        ink = (strokes > max(_FAINT, _SHARE * most, _GRAIN * grain)).astype(np.uint8)
-        for size in ((1, _RULE), (_RULE, 1)):
-            rules = cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones(size, np.uint8))
-            ink[np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8))) > 0] = 0
-        _, labels, boxes, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
-        x, y, wide, high, _ = boxes.T
-        large = (high >= SURE) & (high < _CELL)  # writing, beside which there are dots and signs
-        large[0] = False
-        beside = cv2.dilate(large[labels].astype(np.uint8), np.ones((_NEAR, _NEAR), np.uint8))
-        x, y = x + wide // 2, y + high // 2  # its middle
-        own = (high >= _DUST) & (x + left >= tile[0]) & (x + left < tile[2])
-        own &= (y + top >= tile[1]) & (y + top < tile[3])
-        own[0] = False
-        own &= (high > SURE / 2) | (beside[y, x] == 0)
-        own = np.flatnonzero(own)
-        own = own[np.argsort(-high[own], kind="stable")[:_MOST]]
-        x, y, wide, high = x[own] + left, y[own] + top, wide[own], high[own]
-        corners = np.array(tile).reshape(2, 2)
-        reach = half + half[:, 1:]
-        here = ((centre + reach >= corners[0]) & (centre - reach <= corners[1])).all(axis=1)
-        marked, away = half[here], np.abs(np.stack([x, y], axis=1)[:, None] - centre[here])
-        inside = (away < marked).all(axis=2)
-        whole[sure[here]] |= (inside & (high[:, None] > marked[:, 1])).any(axis=0)
-        parts[sure[here]] += (inside & (high[:, None] > _LEAST)).sum(axis=0)
-        tall = marked[:, 1] * (high[:, None] < marked[:, 1])  # a sign beside it, a part of a stroke
-        inside = (away < marked + tall[:, :, None]).all(axis=2)
-        for k in np.flatnonzero((high < SURE) & (wide < 8 * SURE) & ~inside.any(axis=1)).tolist():
-            sides = ((y[k], high[k], fine.cells[0]), (x[k], wide[k], fine.cells[1]))
-            over = tuple(
-                slice(int(max(0, 2 * at - side) / _CELL), min(count, int((2 * at + side) / _CELL) + 1))
-                for at, side, count in sides
-            )
-            small[over] = True
-            digits[over] |= high[k] >= _LEAST
+        middle, sides = _pieces(scale, tile)
+        reach = half[sure] + half[sure][:, 1:]
+        here = sure[((centre[sure] + reach >= tile[:2]) & (centre[sure] - reach <= tile[2:])).all(axis=1)]
+        away, high = np.abs(middle[:, None] - centre[here]), sides[:, 1:]
+        inside = (away < half[here]).all(axis=2)
+        whole[here] |= (inside & (high > half[here, 1])).any(axis=0)
+        parts[here] += (inside & (high > _LEAST)).sum(axis=0)
+        room = half[here, 1] * (high < half[here, 1])  # a sign beside it, a part of a stroke
+        free = ~(away < half[here] + room[:, :, None]).all(axis=2).any(axis=1)
+        free &= (sides < (8 * SURE, SURE)).all(axis=1)
+        left.append((middle[free], sides[free]))
     words = (parts > 2) & ~whole & (found.scores < _CLEAR)  # no stroke is half as high
-    return found[~words], small, digits
+    middle, sides = (np.concatenate(some) for some in zip(*left, strict=True))
+    return found[~words], middle, sides
 
 
 def _searched(scale: _Scale, tile: Box, network: Network, found: Finding) -> Finding:
     """Marks of a page, those of a tile at its scale instead of small ones that were found before."""
     settings = FinderSettings()
     grey, left, top = scale.seen(tile)
-    new = read(network, grey, settings)
+    new = finder.read(network, grey, settings)
     new.boxes[:, :2] += left, top
 
     def within(marks: Finding, room: int = 0) -> Cells:
-        x, y = (marks.boxes[:, :2] + marks.boxes[:, 2:] / 2).T
-        inside = (x >= tile[0] - room) & (x < tile[2] + room) & (y >= tile[1] - room) & (y < tile[3] + room)
-        return np.asarray(inside)
+        middle = marks.boxes[:, :2] + marks.boxes[:, 2:] / 2
+        corners = np.array(tile).reshape(2, 2) + np.array([[-room], [room]])
+        return np.asarray(((middle >= corners[0]) & (middle < corners[1])).all(axis=1))
 
     known = found.scaled(1 / scale.to_page[0], 1 / scale.to_page[1])
     known = known[~(within(known) & (known.kinds < 10) & (known.boxes[:, 3] < 2 * SURE))]
@@ -229,7 +243,7 @@ def _searched(scale: _Scale, tile: Box, network: Network, found: Finding) -> Fin
     sure = known.boxes[(known.kinds < 10) & (known.scores >= _CLEAR)]
     seen = (sure[:, :2] < (left + grey.shape[1], top + grey.shape[0])).all(axis=1)
     sure = sure[seen & (sure[:, :2] + sure[:, 2:] > (left, top)).all(axis=1)]
-    parts = overlaps(new.boxes, sure)[2] > settings.inside
+    parts = finder.overlaps(new.boxes, sure)[2] > settings.inside
     parts &= new.boxes[:, 3, None] < sure[:, 3] / 2  # a loop of a digit is none
     new = new[~parts.any(axis=1)]
     return Finding.join([known, new]).scaled(*scale.to_page)
