@@ -87,7 +87,7 @@ class _Scale:
         return np.asarray(count.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] > 0)
 
     def written(self) -> Cells:
-        """The cells that are not silent paper, and two around: the finder is surer with paper around digits."""
+        """The cells that are not silent paper, and two around: paper around digits makes the finder sure."""
         (rows, columns), (grey, _, _) = self.cells, self.seen((0, 0, self.wide, self.high))
         grey = np.pad(grey, [(0, rows * _CELL - self.high), (0, columns * _CELL - self.wide)], "edge")
         blocks = grey.reshape(rows, _CELL, columns, _CELL)
