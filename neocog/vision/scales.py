@@ -148,10 +148,10 @@ def search(grey: Grey, network: Network) -> Finding:
             found, settings = found[found.scores >= usual.least], usual
         low = found[(found.kinds < 10) & (found.boxes[:, 3] < 2 * SURE * coarse.to_page[1])]
         near = _wider(fine.touched(fine.middles(low)), 3, 5)
-        if fine.factor > FINEST:  # of an enlarged picture only where there is a sign of a digit
-            digits &= near
         there = fine.touched(2 * middle[told], sides[told])
         digits |= there & near if told.sum() > _PRINT else there
+        if fine.factor > FINEST:  # of an enlarged picture only where there is a sign of a digit
+            digits &= near
         for tile in fine.tiles(digits):
             work -= (tile[2] - tile[0]) * (tile[3] - tile[1])
             if work < 0:
