@@ -151,8 +151,8 @@ def test_damaged_pdfs_have_a_record(pdf: bytes, model: str) -> None:
 
 
 def test_a_page_of_a_pdf_is_drawn_alone(pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, draw, drawn = list(decode(pdf, long_side=300)), documents._drawn, []
-    monkeypatch.setattr(documents, "_drawn", lambda *args: drawn.append(args[1]) or draw(*args))
+    whole, drawn = list(decode(pdf, long_side=300)), []
+    monkeypatch.setattr(documents, "check_page", lambda index, *_: drawn.append(index))
     (second,) = decode(pdf, long_side=300, pages=[1, 2])
     assert (second.index, drawn) == (1, [1])
     assert (second.pixels == whole[1].pixels).all()

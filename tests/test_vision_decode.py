@@ -77,23 +77,14 @@ def test_a_large_picture_is_reduced_as_a_small_one(mode):
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "array"])
-def test_a_page_has_its_other_sizes(kind, tmp_path):
-    noise = np.random.default_rng(3).integers(0, 256, (75, 101, 3), np.uint8)
-    whole = Image.fromarray(np.kron(noise, np.ones((20, 20, 1), np.uint8)))
+def test_a_page_has_the_size_of_its_picture(kind):
     exif = Image.Exif()
     exif[0x0112] = 6
-    source = np.rot90(np.asarray(whole), -1)
-    if kind != "array":
-        source = tmp_path / "a"
-        source.write_bytes(file_of(whole, kind, exif=exif))
-    found = next(pages_of(source, 200))  # the file is closed
-    assert found.size == (1500, 2020)
-    assert found.grey.shape == (200, 149)
-    assert found.finer().shape == (2020, 1500)
-    found.grey[:] = 0  # it is kept, and no other size is made of it
-    half = found.finer(1010)
-    assert half.shape == (1010, 750)
-    assert np.abs(half[::10, ::10].astype(int) - found.finer()[::20, ::20]).mean() < 25
+    whole = Image.effect_noise((2020, 1500), 50)
+    found = next(
+        pages_of(np.rot90(np.asarray(whole), -1) if kind == "array" else file_of(whole, kind, exif=exif), 200)
+    )
+    assert (found.size, found.grey.shape) == ((1500, 2020), (200, 149))
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
@@ -182,7 +173,6 @@ def test_pixels_are_square_as_the_resolution_says(kind, dpi, high):
     small = next(decode(file_of(scene(160, 120, "L"), kind, dpi=dpi), long_side=80))
     assert max(small.grey.shape) == 80
     assert small.grey.shape[0] / small.grey.shape[1] == pytest.approx(high / wide, abs=0.01)
-    assert small.finer().shape == (high, wide)
 
 
 @pytest.mark.parametrize("kind", ["TIFF", "JPEG"])
@@ -253,7 +243,7 @@ def test_red_on_green_of_one_brightness_is_seen() -> None:
 
 
 BOMBS = dict(bombs())
-LIGHT_BOMBS = {"exif.jpg", "exif.png", "exif.webp", "nothing.jpg"}  # they cost little
+LIGHT_BOMBS = {"exif.jpg", "exif.png", "nothing.jpg"}  # they cost little
 
 WORKER = """
 import os, pickle, resource, signal, sys
@@ -322,10 +312,6 @@ LIGHT = {
     "JPEG of several scans": file_of(scene(2000, 1500), "JPEG", progressive=True),
     "PNG": file_of(scene(2000, 2000), "PNG"),
     "PNG and more": file_of(scene(), "PNG") + bytes(999),
-    "TIFF": file_of(scene(2000, 2000), "TIFF"),
-    **{kind: file_of(scene(2000, 2000), kind) for kind in ("BMP", "WEBP", "GIF")},
-    "WebP without loss": file_of(scene(2000, 1999), "WEBP", lossless=True),
-    "WebP and more": file_of(scene(2000, 2000), "WEBP", exif=Image.Exif()),
     "text": b"no picture",  # it is refused at once
     "nothing": b"",
 }
@@ -333,14 +319,7 @@ HEAVY = {
     "JPEG": file_of(Image.new("L", (4200, 3000)), "JPEG"),
     "PNG": file_of(Image.new("1", (2001, 2000)), "PNG"),
     "scans": BOMBS["scans.jpg"],
-    "TIFF": file_of(Image.new("L", (2001, 2000)), "TIFF"),
-    "TIFF with JPEG data": file_of(scene(), "TIFF", compression="jpeg"),
-    "TIFF whose width is another number": file_of(scene(), "TIFF").replace(b"\0\1\4\0", b"\0\1\11\0", 1),
-    **{kind: file_of(scene(), kind) for kind in ("PPM", "JPEG2000")},
-    **{f"large {kind}": file_of(Image.new("1", (2001, 2000)), kind) for kind in ("BMP", "WEBP", "GIF")},
-    "WebP without loss": file_of(Image.new("1", (2001, 2000)), "WEBP", lossless=True),
-    "large frame": file_of(scene(), "GIF").replace(b",\0\0\0\0", b",\xff\xff\xff\xff", 1),
-    "BMP that is packed": bytes([*file_of(scene(), "BMP")[:30], 1, *file_of(scene(), "BMP")[31:]]),
+    **{kind: file_of(scene(), kind) for kind in ("TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")},
 }
 
 

@@ -95,15 +95,11 @@ def check_file(path: str | Path) -> None:
 
 def _page(pixels: NDArray[Any], long_side: int) -> "Page":
     """Reduce pixels as those of a file are, before anyone asks how high the picture is."""
-    from neocog.vision.decode import Page, at_most, grey_of, to_grey
+    from neocog.vision.decode import Page, at_most, to_grey
 
     plain = pixels.dtype == np.uint8 and pixels.shape[2:] in ((), (3,)) and pixels.size
     whole = pixels if plain else to_grey(pixels)
-
-    def finer(long_side: int | None, channel: int) -> NDArray[np.uint8]:
-        return grey_of(whole if long_side is None else at_most(whole, long_side), channel)
-
-    return Page(0, at_most(whole, long_side), whole.shape[1::-1], finer)
+    return Page(0, at_most(whole, long_side), whole.shape[1::-1])
 
 
 def _pixels(image: "Image") -> NDArray[Any]:

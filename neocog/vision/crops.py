@@ -69,9 +69,15 @@ def _digit(grey: Grey, box: list[float], corners: list[int], paper: Ink) -> Grey
     full, middle = _greys(away, inner)
     # if most of the box would be ink, and so would be what lies just around it, the paper further out
     # is the heavy outline of a cell: then that is the paper
-    if middle / full > _MOST and (beside := _beside(away, inner)) / full > _MOST:
-        away -= np.float32(beside)
-        full, _ = _greys(away, inner)
+    if middle / full > _MOST:
+        (x, y, wide, high), edge = inner, _slack(inner) + 1
+        ring = np.zeros(away.shape, np.bool_)
+        ring[max(0, y - edge) : y + high + edge, max(0, x - edge) : x + wide + edge] = True
+        ring[y : y + high, x : x + wide] = False
+        beside = float(np.median(away[ring])) if ring.any() else 0.0
+        if beside / full > _MOST:
+            away -= np.float32(beside)
+            full, _ = _greys(away, inner)
     if abs(full) < _FAINTEST:
         return np.zeros((SIDE, SIDE), np.uint8)
     ink = np.clip((away / np.float32(full) - np.float32(_PAPER)) / np.float32(_INK - _PAPER), 0, 1)
@@ -89,15 +95,6 @@ def _greys(away: Ink, inner: Inner) -> tuple[float, float]:
     ordered = np.partition(within, (few, half, within.size - 1 - few), axis=None)
     dark, middle, bright = (float(ordered[k]) for k in (few, half, within.size - 1 - few))
     return (bright if bright > -dark else dark) or _NOTHING, middle
-
-
-def _beside(away: Ink, inner: Inner) -> float:
-    """How far from the paper most of what lies just around a box is; 0 if nothing does."""
-    (x, y, wide, high), edge = inner, _slack(inner) + 1
-    ring = np.zeros(away.shape, np.bool_)
-    ring[max(0, y - edge) : y + high + edge, max(0, x - edge) : x + wide + edge] = True
-    ring[y : y + high, x : x + wide] = False
-    return float(np.median(away[ring])) if ring.any() else 0.0
 
 
 def _slack(box: Inner) -> int:

@@ -2,18 +2,18 @@
 
 A page is turned upright by its EXIF orientation, and stretched if its resolution says that its pixels are not
 square; transparent places become paper, deep and palette pictures eight bits. A JPEG is decoded at a reduced
-size, of at least its long side, when less than its full size is wanted; `Page.finer` has the rest. The
-process bounds memory and time: a picture that is not light (`is_light`) belongs in a worker.
+size, of at least its long side, when less than its full size is wanted. The process bounds memory and time: a
+picture that is not light (`is_light`) belongs in a worker.
 """
 
 import io
 import re
 import struct
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -45,13 +45,11 @@ _SEGMENT = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # its marker
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of the segments that tell the size
 _BARE = {0xC8, 0xD8, 0xD9, *range(0xF0, 0xFE)}  # markers without a segment, as Pillow reads them
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
-_READ, _TILES, _ORIENTATION = (256, 257, 259), (322, 323), 274  # tags of TIFF; the last one of EXIF too
-_PACKED = (1, 3, 4, 5, 8, 32773)  # ways of packing a TIFF that take no longer than its pixels tell
+_ORIENTATION = 274  # a tag of EXIF
 _TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
           4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270,
           7: Image.Transpose.TRANSVERSE, 8: Image.Transpose.ROTATE_90}  # fmt: skip
 _STRIP = 2**20  # pixels of a large picture that are made grey or RGB at a time
-LUMA = 3  # in place of a channel of RGB
 _SURVEY = 320  # long side at which the channels of a colour picture are compared
 
 
@@ -62,7 +60,6 @@ class Page:
     index: int  #: number of the page in its file, from 0
     pixels: NDArray[np.uint8]  #: of the upright page, grey (H, W) or RGB (H, W, 3), reduced or not
     size: tuple[int, int]  #: width and height of the upright picture in its own pixels
-    again: Callable[[int | None, int], NDArray[np.uint8]]  #: its grey with a long side, from a channel
 
     @property
     def scales(self) -> tuple[float, float]:
@@ -75,21 +72,9 @@ class Page:
         return min(self.scales)
 
     @cached_property
-    def channel(self) -> int:
-        """The channel in which ink stands out most, 0 to 2, or `LUMA`."""
-        return ink_channel(self.pixels)
-
-    @cached_property
     def grey(self) -> NDArray[np.uint8]:
         """The page as it is read (H, W), 0 black to 255 white."""
-        return grey_of(self.pixels, self.channel)
-
-    def finer(self, long_side: int | None = None) -> NDArray[np.uint8]:
-        """Return the page's grey (H, W) with another long side, None for all of its pixels.
-
-        A JPEG is decoded again; of other files the decoded pixels are still at hand.
-        """
-        return self.again(long_side, self.channel)
+        return ink_grey(self.pixels)
 
 
 def decode(
@@ -98,21 +83,17 @@ def decode(
     max_pixels: int = MAX_PIXELS,
     long_side: int | None = None,
     pages: Iterable[int] | None = None,
-    channel: int | None = None,
 ) -> Generator[Page, None, None]:
     """Yield the pages of a picture file, all or those of the numbers given; reduced to a long side if given.
 
     TIFF and PDF have several; of an animation the first frame is the only one. A number that the file does
-    not have ends it. With a channel (see `grey_of`) the pages are grey. InputError if the file
-    is missing, empty, no picture, damaged or too large.
+    not have ends it. InputError if the file is missing, empty, no picture, damaged or too large.
     """
     with _stream(source) as stream:
         if (kind := kind_of(stream)) == "PDF":
             from neocog.vision.documents import pdf_pages
 
-            for index, drawn, size in pdf_pages(stream, max_pixels, long_side, pages):
-                pixels = drawn if channel is None else grey_of(drawn, channel)
-                yield Page(index, pixels, size, partial(_again, source, max_pixels, index, None, (1.0, 1.0)))
+            yield from (Page(*page) for page in pdf_pages(stream, max_pixels, long_side, pages))
             return
         image = _opened(stream, kind, max_pixels)
         for index in count() if pages is None else pages:
@@ -125,11 +106,9 @@ def decode(
                     return
                 check_page(index, image.size, max_pixels)
                 size, shape = image.size, _shape(image)
-                pixels = _pixels(image, shape, long_side, channel)
+                pixels = _pixels(image, shape, long_side)
                 size = image.size if image.format == "TIFF" else size  # that Pillow has turned itself
-            whole = image if image.size == size else None
-            again = partial(_again, source, max_pixels, index, whole, shape)
-            yield Page(index, pixels, size[::-1] if _turn(image) >= 5 else size, again)
+            yield Page(index, pixels, size[::-1] if _turn(image) >= 5 else size)
 
 
 def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
@@ -138,7 +117,7 @@ def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
 
 
 def is_light(source: Source) -> bool:
-    """Whether any process may decode a picture: it is small, or is refused as no picture."""
+    """Whether any process may decode a picture: a small JPEG or PNG, or what is refused as no picture."""
     try:
         with _stream(source) as stream:
             if stream.seek(0, io.SEEK_END) > LIGHT_FILE:
@@ -150,11 +129,19 @@ def is_light(source: Source) -> bool:
     if data.startswith(_JPEG):
         pixels, scans, exif = _survey_of_jpeg(data)
         return pixels * max(1, scans / 3) <= LIGHT_JPEG and scans <= MAX_SCANS and exif <= _MAX_EXIF
-    if data.startswith((b"II*\0", b"MM\0*")):
-        return _is_light_tiff(data)
-    if data.startswith(_PNG):
-        return _is_light_png(data)
-    return _pixels_of(data) <= LIGHT_PNG or not _HEAVY.match(data)
+    if not data.startswith(_PNG):
+        return not _HEAVY.match(data)
+    at = len(_PNG)
+    for _ in range(_MAX_BLOCKS):
+        if at + 16 > len(data) or data.startswith(b"IEND", at + 4):
+            return True
+        length, name, wide, high = struct.unpack_from(">I4s2I", data, at)
+        if name == b"IHDR" and wide * high > LIGHT_PNG:
+            return False
+        if (name == b"eXIf" and length > _MAX_EXIF) or data.startswith(b"Raw profile type exif", at + 8):
+            return False  # the latter is EXIF too, and may be packed
+        at += 12 + length
+    return False
 
 
 def kind_of(stream: IO[bytes]) -> str:
@@ -213,32 +200,32 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
     if array.shape[2:] == (4,):
         alpha = array[:, :, 3:].astype(np.float32) / 255
         array = (array[:, :, :3] * alpha + _paper(array) * (1 - alpha)).round().astype(np.uint8)
-    return grey_of(array, ink_channel(array))
+    return ink_grey(array)
 
 
-def ink_channel(pixels: NDArray[np.uint8]) -> int:
-    """Return the channel of grey or RGB pixels in which ink stands out most, 0 to 2, or `LUMA`."""
+def ink_grey(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the luma or the channel of grey or RGB pixels in which ink stands out most.
+
+    That is how far the darkest and brightest strokes are off their surroundings, by the grain.
+    """
     import cv2
 
     if pixels.ndim == 2:
-        return LUMA
+        return np.ascontiguousarray(pixels)
     small, shrink = pixels, _SURVEY / max(pixels.shape)
     if shrink < 1:
         size = [max(1, round(side * shrink)) for side in pixels.shape[1::-1]]
         small = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
-    if np.ptp(small.astype(np.int16), axis=2).max() < 40:
-        return LUMA
-    details = [*map(_detail, cv2.split(small)), _detail(cv2.cvtColor(small, cv2.COLOR_RGB2GRAY))]
-    best = int(np.argmax(details[:LUMA]))
-    return best if details[best] > details[LUMA] else LUMA
-
-
-def grey_of(pixels: NDArray[np.uint8], channel: int) -> NDArray[np.uint8]:
-    """Return the luma or a channel of grey or RGB pixels."""
-    import cv2
-
-    if pixels.ndim == 2 or channel < LUMA:
-        return np.ascontiguousarray(pixels if pixels.ndim == 2 else pixels[:, :, channel])
+    if np.ptp(small.astype(np.int16), axis=2).max() >= 40:
+        side, details = max(3, max(small.shape[:2]) // 12) | 1, []
+        for channel in (*cv2.split(small), cv2.cvtColor(small, cv2.COLOR_RGB2GRAY)):
+            smooth = cv2.blur(channel, (3, 3))
+            strokes = cv2.absdiff(smooth, cv2.blur(channel, (side, side)))
+            grain = float(np.median(cv2.absdiff(channel, smooth)))
+            details.append(float(np.percentile(strokes, 99.0)) / (1 + grain))
+        best = int(np.argmax(details[:3]))
+        if details[best] > details[3]:
+            return np.ascontiguousarray(pixels[:, :, best])
     return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
 
 
@@ -302,83 +289,8 @@ def _survey_of_jpeg(data: bytes) -> tuple[int, int, int]:
         at += length
 
 
-def _is_light_png(data: bytes) -> bool:
-    at = len(_PNG)
-    for _ in range(_MAX_BLOCKS):
-        if at + 16 > len(data) or data.startswith(b"IEND", at + 4):
-            return True
-        length, name, wide, high = struct.unpack_from(">I4s2I", data, at)
-        if name == b"IHDR" and wide * high > LIGHT_PNG:
-            return False
-        if (name == b"eXIf" and length > _MAX_EXIF) or data.startswith(b"Raw profile type exif", at + 8):
-            return False  # the latter is EXIF too, and may be packed
-        at += 12 + length
-    return False
-
-
-def _pixels_of(data: bytes) -> float:
-    """Pixels of a BMP that is not packed, a WebP of little EXIF, or a GIF, by its header; else infinite."""
-    begin, wide, high = data[:64].ljust(64, b"\0"), inf, inf
-    if data.startswith(b"BM") and begin[14] >= 40 and begin[30:34] in (b"\0\0\0\0", b"\3\0\0\0"):
-        wide, high = struct.unpack_from("<2i", begin, 18)
-    elif begin[8:16] == b"WEBPVP8X" and not (begin[20] & 8 and len(data) > _MAX_EXIF):
-        wide, high = (1 + int.from_bytes(begin[at : at + 3], "little") for at in (24, 27))
-    elif begin[8:16] == b"WEBPVP8L":
-        wide, high = (1 + (int.from_bytes(begin[21:25], "little") >> at & 0x3FFF) for at in (0, 14))
-    elif begin[8:16] == b"WEBPVP8 ":
-        wide, high = (side & 0x3FFF for side in struct.unpack_from("<2H", begin, 26))
-    elif data.startswith(b"GIF8"):
-        at, inside = 13 + (6 << (begin[10] & 7) if begin[10] & 128 else 0), False
-        for length in (data[at : at + 1] for _ in range(256)):  # blocks before the first frame
-            if inside and length:
-                at, inside = at + 1 + length[0], length[0] > 0
-            elif length == b"!":
-                at, inside = at + 2, True
-        if not inside and data[at : at + 1] == b"," and len(data) > at + 9:
-            left, top, *frame = struct.unpack_from("<4H", data, at + 1)  # it may lie beyond the picture
-            whole = struct.unpack_from("<2H", begin, 6)
-            wide, high = max(whole[0], left + frame[0]), max(whole[1], top + frame[1])
-    return abs(wide * high)
-
-
-def _is_light_tiff(data: bytes) -> bool:
-    order, at, pixels = "<" if data.startswith(b"II") else ">", 4, 0.0
-    with suppress(struct.error):  # it is cut short
-        for _ in range(16):  # pages, each a directory of tags
-            at, tags = struct.unpack_from(f"{order}I", data, at)[0], dict[int, int]()
-            if at == 0:
-                return True
-            entries = struct.unpack_from(f"{order}H", data, at)[0]
-            for place in range(at + 2, at + 2 + 12 * min(entries, 64), 12):
-                tag, kind, length = struct.unpack_from(f"{order}2HI", data, place)
-                plain = tag not in _READ or (kind in (3, 4) and length == 1)
-                if 8 * length > _MAX_EXIF or tag in tags or tag in _TILES or not plain:
-                    return False
-                tags[tag] = struct.unpack_from(order + "HI"[kind == 4], data, place + 8)[0]
-            pixels += tags.get(256, inf) * tags.get(257, inf)
-            if entries > 64 or pixels > LIGHT_PNG or tags.get(259, 1) not in _PACKED:
-                return False
-            at += 2 + 12 * entries
-    return False
-
-
-def _again(
-    source: Source, max_pixels: int, index: int, image: Image.Image | None, shape: tuple[float, float],
-    long_side: int | None, channel: int,
-) -> NDArray[np.uint8]:  # fmt: skip
-    """A page's grey, from its image if that is still at the page, else from its file."""
-    if image is not None and image.tell() == index:
-        with damage():
-            return _pixels(image, shape, long_side, channel)
-    again = decode(source, max_pixels=max_pixels, long_side=long_side, pages=[index], channel=channel)
-    with closing(again):
-        return next(again).pixels
-
-
-def _pixels(
-    image: Image.Image, shape: tuple[float, float], long_side: int | None, channel: int | None = None
-) -> NDArray[np.uint8]:
-    """An upright page, grey or RGB, or a channel of it; by strips: no second copy of a large one is made."""
+def _pixels(image: Image.Image, shape: tuple[float, float], long_side: int | None) -> NDArray[np.uint8]:
+    """An upright page, grey or RGB; by strips: no second copy of a large one is made."""
     import cv2
 
     if long_side is not None:
@@ -388,16 +300,24 @@ def _pixels(
     rows, most, paper = times * max(1, _STRIP // (image.width * times)), None, 255
     boxes = [(0, top, image.width, min(image.height, top + rows)) for top in range(0, image.height, rows)]
     if image.mode in _DEEP:
-        most = max(float(_finite(np.asarray(image.crop(box))).max()) for box in boxes)
+        deep = (np.asarray(image.crop(box)).astype(np.float32) for box in boxes)
+        most = max(float(np.max(part, initial=0.0, where=np.isfinite(part))) for part in deep)
     elif _has_alpha(image):
         image.load()
         few = image.resize([min(side, _SURVEY) for side in image.size], Image.Resampling.NEAREST)
         paper = _paper(np.asarray(few.convert("RGBA")))
     pixels = np.empty(0, np.uint8)
     for box in boxes:
-        strip = _flat(image.crop(box), most, paper)
+        strip = image.crop(box)
+        if image.mode in _DEEP:
+            strip = Image.fromarray(_eight_bits(np.asarray(strip), most))
+        elif _has_alpha(image):  # transparent places are paper
+            layer = strip.convert("RGBA")
+            strip = Image.new("RGB", layer.size, (paper, paper, paper))
+            strip.paste(layer, mask=layer.getchannel("A"))
+        elif strip.mode not in {"L", "RGB"}:
+            strip = strip.convert("L" if strip.mode == "1" else "RGB")
         part = np.asarray(strip.reduce(times) if times > 1 else strip)
-        part = part if channel is None else grey_of(part, channel)
         if not pixels.size:
             pixels = np.empty((-(-image.height // times), *part.shape[1:]), np.uint8)
         pixels[box[1] // times :][: len(part)] = part
@@ -445,40 +365,14 @@ def _turn(image: Image.Image) -> int:
     return turn if (turn := image.getexif().get(_ORIENTATION)) in _TURNS else 1
 
 
-def _flat(image: Image.Image, most: float | None, paper: int) -> Image.Image:
-    """Make a strip grey or RGB; transparent places are paper, ``most`` is the largest deep value."""
-    if image.mode in _DEEP:
-        return Image.fromarray(_eight_bits(np.asarray(image), most))
-    if _has_alpha(image):
-        layer = image.convert("RGBA")
-        flat = Image.new("RGB", layer.size, (paper, paper, paper))
-        flat.paste(layer, mask=layer.getchannel("A"))
-        return flat
-    return image if image.mode in {"L", "RGB"} else image.convert("L" if image.mode == "1" else "RGB")
-
-
 def _eight_bits(array: NDArray[Any], most: float | None = None) -> NDArray[np.uint8]:
     """Scale floats up to 1 by 255; deep values so that 65535, or the largest if that is more, becomes 255."""
     if array.dtype in (np.uint8, np.bool_):
         return array if array.dtype == np.uint8 else array * np.uint8(255)
-    values, scale = _finite(array), 1.0
+    values, scale = np.nan_to_num(array.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0), 1.0
     most = float(values.max(initial=0.0)) if most is None else most
     if array.dtype.kind == "f" and most <= 1.0:
         scale = 255.0
     elif most > 255.0:
         scale = 255.0 / max(most, 65535.0)
     return np.asarray(np.clip((values * np.float32(scale)).round(), 0, 255), np.uint8)
-
-
-def _finite(array: NDArray[Any]) -> NDArray[np.float32]:
-    return np.nan_to_num(array.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def _detail(channel: NDArray[Any]) -> float:
-    """How far the darkest and brightest strokes stand off their surroundings, by the grain."""
-    import cv2
-
-    side = max(3, max(channel.shape) // 12) | 1
-    smooth = cv2.blur(channel, (3, 3))
-    strokes = cv2.absdiff(smooth, cv2.blur(channel, (side, side)))
-    return float(np.percentile(strokes, 99.0)) / (1 + float(np.median(cv2.absdiff(channel, smooth))))

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from contextlib import closing
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ _ONE_AT_A_TIME = threading.Lock()  # pdfium is not thread-safe
 def pdf_pages(
     stream: IO[bytes], max_pixels: int, long_side: int | None, pages: Iterable[int] | None
 ) -> Iterator[tuple[int, NDArray[np.uint8], tuple[int, int]]]:
-    """Draw pages of a PDF file as `neocog.vision.decode.decode`: number, pixels, size in pixels of `DPI`."""
+    """Draw pages of a PDF file as `neocog.vision.decode.decode`: number, RGB, size in pixels of `DPI`."""
     try:
         import pypdfium2
     except ImportError:
@@ -41,9 +42,16 @@ def pdf_pages(
         for index in range(len(document)) if pages is None else pages:
             if index >= len(document):
                 return
-            with damage(), _ONE_AT_A_TIME:
-                page = _drawn(document, index, max_pixels, long_side)
-            yield index, *page
+            with damage(), _ONE_AT_A_TIME, closing(document[index]) as page:
+                wide, high = (max(1, round(side * DPI / _POINTS)) for side in page.get_size())
+                check_page(index, (wide, high), max_pixels)
+                finer = 1.0 if long_side is None else min(1.0, _FINER * long_side / max(wide, high))
+                with closing(page.render(scale=finer * DPI / _POINTS, rev_byteorder=True)) as bitmap:
+                    image = bitmap.to_pil().convert("RGB")
+                    if long_side is not None:
+                        image.thumbnail((long_side, long_side), Image.Resampling.BOX)
+                    pixels = np.array(image)  # a copy: the bitmap goes
+            yield index, pixels, (wide, high)
     finally:
         with _ONE_AT_A_TIME:
             document.close()
@@ -63,23 +71,3 @@ def register(kind: str) -> None:
         raise InputError(_NEEDS.format("HEIC", "pillow-heif")) from None
     pillow_heif.options.DECODE_THREADS = 1
     pillow_heif.register_heif_opener()
-
-
-def _drawn(
-    document: Any, index: int, max_pixels: int, long_side: int | None
-) -> tuple[NDArray[np.uint8], tuple[int, int]]:
-    """A page in colours, drawn at twice its long side at most, and its size."""
-    page = document[index]
-    try:
-        wide, high = (max(1, round(side * DPI / _POINTS)) for side in page.get_size())
-        check_page(index, (wide, high), max_pixels)
-        finer = 1.0 if long_side is None else min(1.0, _FINER * long_side / max(wide, high))
-        bitmap = page.render(scale=finer * DPI / _POINTS, rev_byteorder=True)
-        image = bitmap.to_pil().convert("RGB")
-        if long_side is not None:
-            image.thumbnail((long_side, long_side), Image.Resampling.BOX)
-        pixels = np.array(image)  # a copy: the bitmap goes
-        bitmap.close()
-    finally:
-        page.close()
-    return pixels, (wide, high)

@@ -31,17 +31,37 @@ def normalise(ink: NDArray[Any], *, stroke: float | None = None) -> NDArray[np.u
     Ink is 255 on 0, at most 20 pixels high and wide, the centre of mass within half a pixel of row
     14, column 14; all 0 without ink. ``stroke`` is its width in pixels, measured if not given.
     """
+    import cv2
+
+    field = np.zeros((SIDE, SIDE), np.uint8)
     patch = _crop(np.asarray(ink, dtype=np.float32))
     if patch is None:
-        return np.zeros((SIDE, SIDE), dtype=np.uint8)
+        return field
     width = stroke_width(patch) if stroke is None else stroke
-    scale = BOX * _FINE / max(patch.shape)
+    width *= BOX * _FINE / max(patch.shape)  # in fine pixels
     patch = _resize(patch, BOX * _FINE)
-    patch = _adjust_stroke(patch, width * scale)
+    goal = (WIDENED if width < _THIN * _FINE else _THINNED) * _FINE
+    reach = round(abs(goal - width))
+    if reach and not _THIN * _FINE <= width <= _THICK * _FINE:  # far from MNIST's
+        kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach + 1, reach + 1))
+        padded = cv2.copyMakeBorder(patch, reach, reach, reach, reach, cv2.BORDER_CONSTANT, value=0)
+        changed = cv2.dilate(padded, kernel) if goal > width else cv2.erode(padded, kernel)
+        inked = _crop(np.asarray(changed, dtype=np.float32))
+        patch = patch if inked is None else inked
     patch = _resize(patch, BOX)
     dark = patch[patch > 0.15]
     full = float(np.sort(dark)[int(0.85 * dark.size)]) if dark.size else 1.0
-    return _centre(np.clip(patch / max(full, 0.3), 0.0, 1.0))
+    patch = np.clip(patch / max(full, 0.3), 0.0, 1.0)
+    mass = float(patch.sum())
+    if mass <= 0:
+        return field
+    places = []
+    for axis, side in enumerate(patch.shape):
+        middle = float(patch.sum(axis=1 - axis) @ np.arange(side)) / mass
+        first = min(max(math.floor(SIDE / 2 - middle + _HALF), 0), SIDE - side)
+        places.append(slice(first, first + side))
+    field[tuple(places)] = (patch * 255).round().astype(np.uint8)
+    return field
 
 
 def stroke_width(ink: NDArray[Any]) -> float:
@@ -71,39 +91,6 @@ def _resize(patch: Ink, side: int) -> Ink:
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     method = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
     return np.asarray(cv2.resize(patch, size, interpolation=method), dtype=np.float32)
-
-
-def _adjust_stroke(patch: Ink, width: float) -> Ink:
-    """Widen or thin strokes of ``width`` fine pixels that are far from MNIST's."""
-    import cv2
-
-    thin = width < _THIN * _FINE
-    if not thin and width <= _THICK * _FINE:
-        return patch
-    goal = (WIDENED if thin else _THINNED) * _FINE
-    reach = round(abs(goal - width))
-    if reach < 1:
-        return patch
-    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach + 1, reach + 1))
-    padded = cv2.copyMakeBorder(patch, reach, reach, reach, reach, cv2.BORDER_CONSTANT, value=0)
-    changed = cv2.dilate(padded, kernel) if goal > width else cv2.erode(padded, kernel)
-    inked = _crop(np.asarray(changed, dtype=np.float32))
-    return patch if inked is None else inked
-
-
-def _centre(patch: Ink) -> NDArray[np.uint8]:
-    """Lay ``patch`` into the field by its centre of mass, as far as it fits."""
-    height, width = patch.shape
-    mass = float(patch.sum())
-    field = np.zeros((SIDE, SIDE), dtype=np.uint8)
-    if mass <= 0:
-        return field
-    row = float(patch.sum(axis=1) @ np.arange(height)) / mass
-    column = float(patch.sum(axis=0) @ np.arange(width)) / mass
-    top = min(max(math.floor(SIDE / 2 - row + _HALF), 0), SIDE - height)
-    left = min(max(math.floor(SIDE / 2 - column + _HALF), 0), SIDE - width)
-    field[top : top + height, left : left + width] = (patch * 255).round().astype(np.uint8)
-    return field
 
 
 def isolated_digit(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
