@@ -1,4 +1,4 @@
-"""The finder's file, and its network in OpenCV's dnn.
+"""The finder's file, its network in OpenCV's dnn, and the whole finder as an ONNX file for other runtimes.
 
 The file is safetensors; its metadata hold the network as a list of operations (JSON), which is
 written as ONNX in memory. Before OpenCV sees it, the shape of every map is followed from operation to
@@ -21,22 +21,32 @@ from numpy.typing import NDArray
 from neocog.errors import ModelError
 from neocog.files import atomic_write
 from neocog.network.model import header_json
-from neocog.network.onnx import OnnxGraph, Value
+from neocog.network.onnx import FLOAT, OnnxGraph, Value
 from neocog.text import reason_of, to_json
-from neocog.vision.finder import CELL, LONG_SIDE, MULTIPLE, SIGNS, Maps, Network
+from neocog.vision.finder import (
+    CELL,
+    FLOOR,
+    LONG_SIDE,
+    MULTIPLE,
+    SIGNS,
+    SURE,
+    UNIT,
+    WINDOW,
+    FinderSettings,
+    Maps,
+    Network,
+)
 
 FORMAT = "neocog finder 1"
 #: Maps that each operation reads; there are no others.
 _READS = {"Conv": 1, "Relu": 1, "Add": 2, "Resize": 1}
 OUTPUTS = 6 + 10 + len(SIGNS)
-MAX_BYTES = 1 << 20
-"""Bytes of a file: the shipped one has 596 296."""
-MAX_VALUES = 200_000_000
-"""Values of all maps of a page of LONG_SIDE pixels square: the shipped finder has 84 million."""
-MAX_PRODUCTS = 10_000_000_000
-"""Products of such a page: the shipped finder needs 2.6e9."""
-MAX_ANSWER = 1e4
-"""Largest answer: logits, logarithms and cells of the shipped finder stay below 100."""
+MAX_BYTES = 1 << 20  # of a file: the shipped one has 596 296
+MAX_VALUES = (
+    200_000_000  # of all maps of a page of LONG_SIDE pixels square: the shipped finder has 84 million
+)
+MAX_PRODUCTS = 10_000_000_000  # of such a page: the shipped finder needs 2.6e9
+MAX_ANSWER = 1e4  # logits, logarithms and cells of the shipped finder stay below 100
 _MOST = 400  # operations
 _WIDEST = 9  # rows and columns of a kernel, and places between its taps
 
@@ -146,11 +156,20 @@ def _check(nodes: Any, tensors: dict[str, NDArray[Any]]) -> None:
             raise ValueError(f"{here} reads what is no map before it, or maps of two shapes")
         planes, cell = cast("tuple[int, int]", read[0])
         if op == "Conv":
+            stride, groups, padding, dilation = (node[k] for k in ("stride", "groups", "padding", "dilation"))
             weights = [tensors[one].shape for one in inputs[1:]]
-            planes, taps = _convolved(node, weights, planes)
-            _want(planes > 0, f"{here}: its weights {weights} do not fit, or its numbers are not allowed")
-            cell *= node["stride"]
-            products += planes * taps * (LONG_SIDE // cell) ** 2
+            fits = all(type(number) is int for number in (stride, groups, padding, dilation))
+            fits = fits and bool(weights) and len(weights[0]) == 4 and weights[1:] in ([], [weights[0][:1]])
+            if fits:
+                out, of_group, side, wide = weights[0]
+                fits = 0 < side == wide <= _WIDEST and 1 <= dilation <= _WIDEST and min(groups, stride) >= 1
+                # exactly 1 / stride of the rows and columns, whatever multiple of the stride they are
+                edge = 2 * padding - dilation * (side - 1) - 1
+                fits = fits and -stride <= edge <= -1 and padding >= 0
+                fits = fits and of_group * groups == planes and out % groups == 0
+            _want(fits, f"{here}: its weights {weights} do not fit, or its numbers are not allowed")
+            planes, cell = out, cell * stride
+            products += planes * of_group * side * side * (LONG_SIDE // cell) ** 2
         elif op == "Resize":
             _want(cell > 1, f"{here} enlarges beyond the picture")
             cell //= 2
@@ -162,21 +181,6 @@ def _check(nodes: Any, tensors: dict[str, NDArray[Any]]) -> None:
     answer = maps[nodes[-1]["output"]]
     _want(answer == (OUTPUTS, CELL), f"it ends in {answer[0]} maps, one place for {answer[1]} pixels,"
           f" not {OUTPUTS} for {CELL}")  # fmt: skip
-
-
-def _convolved(node: dict[str, Any], weights: list[tuple[int, ...]], planes: int) -> tuple[int, int]:
-    """Planes of a convolution and products for each of its values; (0, 0) if it is not allowed."""
-    stride, groups, padding, dilation = (node[key] for key in ("stride", "groups", "padding", "dilation"))
-    counts = all(type(number) is int for number in (stride, groups, padding, dilation))
-    if not counts or not weights or len(weights[0]) != 4 or weights[1:] not in ([], [weights[0][:1]]):
-        return 0, 0
-    out, of_group, side, wide = weights[0]
-    if not 0 < side == wide <= _WIDEST or not 1 <= dilation <= _WIDEST or groups < 1 or stride < 1:
-        return 0, 0
-    # exactly 1 / stride of the rows and columns, whatever multiple of the stride they are
-    edge = 2 * padding - dilation * (side - 1) - 1
-    fits = -stride <= edge <= -1 and padding >= 0 and of_group * groups == planes and out % groups == 0
-    return (out, of_group * side * side) if fits else (0, 0)
 
 
 class OpenCV:
@@ -253,8 +257,7 @@ class LazyFinder:
 
     def opened(self) -> Network:
         """The network; on the CPU it takes as many threads as OpenCV may."""
-        if self._network is None:
-            self._network = self._opened_by(self.model)
+        self._network = self._network or self._opened_by(self.model)
         return self._network
 
     def __call__(self, x: Maps) -> Maps:
@@ -264,3 +267,59 @@ class LazyFinder:
     def find(self) -> Any:
         """What finds on its own, see `neocog.vision.finder.find`; None on the CPU."""
         return getattr(self.opened(), "find", None)
+
+
+def finder_to_onnx(model: FinderModel) -> bytes:
+    """Return the finder as ONNX: what `neocog.vision.finder` does for one size, marks by their own guess.
+
+    Input ``grey`` uint8 (H, W), both above 24. Outputs, best first, those that are sure enough: ``boxes``
+    float32 (N, 4), left, top, width, height in pixels; ``scores`` float32 (N,); ``kinds`` int64 (N,), 0 .. 9
+    for a digit, 10 + k for the sign ``SIGNS[k]``.
+    """
+    graph, settings = OnnxGraph("finder"), FinderSettings()
+    add, of = graph.add, np.float32
+    # (g - mean) / sqrt(variance + FLOOR^2), and zeros up to multiples of 16: (1, 1, H', W')
+    g, reach = add("Unsqueeze", add("Cast", "grey", to=FLOAT), np.array([0, 1])), WINDOW // 2
+    wide = add("Pad", g, np.array([0, 0, reach, reach] * 2), mode="reflect")
+    rows = (add("AveragePool", x, kernel_shape=[1, WINDOW]) for x in (wide, add("Mul", wide, wide)))
+    mean, square = (add("AveragePool", x, kernel_shape=[WINDOW, 1]) for x in rows)
+    variance = add("Relu", add("Sub", square, add("Mul", mean, mean)))
+    x = add("Div", add("Sub", g, mean), add("Sqrt", add("Add", variance, of(FLOOR**2))))
+    missing = add("Mod", add("Neg", add("Shape", x)), np.array([1, 1, MULTIPLE, MULTIPLE]))
+    maps = add_network(
+        graph, model, add("Pad", x, add("Concat", np.zeros(4, np.int64), missing, axis=0), out="x")
+    )
+
+    def columns(x: str, first: int, last: int) -> str:
+        return add("Slice", x, np.array([first]), np.array([last]), np.array([1]))
+
+    # peaks: middles (N, 2), sizes (N, 2), scores (N,) and kinds (N,)
+    told = columns(maps, 0, 2)
+    best = add("ReduceMax", told, axes=[1], keepdims=1)
+    peak = add("GreaterOrEqual", best, add("MaxPool", best, kernel_shape=[3, 3], pads=[1] * 4))
+    least = of(np.log(settings.score / (1 - settings.score)))
+    marks = add("And", peak, add("GreaterOrEqual", told, least))
+    place = add("Transpose", add("NonZero", marks), perm=[1, 0])  # 0, which, row, column
+    values = add("Squeeze", add("Transpose", maps, perm=[0, 2, 3, 1]), np.array([0]))
+    at = add("GatherND", values, columns(place, 2, 4))
+    size = add("Mul", add("Exp", add("Clip", columns(at, 2, 4), of(-4), of(4))), of(UNIT))
+    cell = add("Cast", add("Gather", place, np.array([3, 2]), axis=1), to=FLOAT)
+    middle = add("Mul", add("Add", cell, add("Add", columns(at, 4, 6), of(0.5))), of(CELL))
+    sign = add("Equal", add("Gather", place, np.array(1), axis=1), np.array(1))
+    digit, mark = (add("Gather", at, np.array(i), axis=1) for i in (0, 1))
+    scores = add("Sigmoid", add("Clip", add("Where", sign, mark, digit), of(-SURE), of(SURE)))
+    figure, other = (add("ArgMax", columns(at, *some), axis=1, keepdims=0) for some in ((6, 16), (16, 2**31)))
+    kinds = add("Where", sign, add("Add", other, np.array(10)), figure)
+
+    boxes = add("Unsqueeze", add("Concat", middle, size, axis=1), np.array([0]))
+    limits = np.array([settings.most]), np.array([settings.overlap], np.float32)
+    every = add("Unsqueeze", scores, np.array([0, 1]))
+    kept = add("NonMaxSuppression", boxes, every, *limits, center_point_box=1)
+    kept = add("Gather", kept, np.array(2), axis=1)
+    middle, size = (add("Gather", x, kept, axis=0) for x in (middle, size))
+    add("Concat", add("Sub", middle, add("Div", size, of(2))), size, axis=1, out="boxes")
+    add("Gather", scores, kept, axis=0, out="scores")
+    add("Gather", kinds, kept, axis=0, out="kinds")
+    outputs: dict[str, Value] = {"boxes": ("float32", ("N", 4)), "scores": ("float32", ("N",))}
+    outputs["kinds"] = ("int64", ("N",))
+    return graph.to_bytes({"grey": ("uint8", ("H", "W"))}, outputs, model=model.id)
