@@ -72,15 +72,12 @@ class Shape:
         return 7 * self.pool + self.kernel
 
     def chunks(self, tiling: "Tiling") -> int:
-        """Chunks of channels."""
         return -(-self.channels // (self.values * tiling.units))
 
     def slices(self, tiling: "Tiling") -> int:
-        """Blocks along the planes."""
         return -(-self.planes // tiling.planes)
 
     def tiles(self, tiling: "Tiling") -> int:
-        """Blocks along the outputs."""
         return -(-self.patches // tiling.patches)
 
     def items(self, tiling: "Tiling") -> int:
@@ -98,7 +95,6 @@ class Shape:
         return up((self.places(tiling) + beyond) * tiling.units * 16, 128)
 
     def places(self, tiling: "Tiling") -> int:
-        """Places of the inputs of a block."""
         return tiling.patches * (self.side + self.box - 1) ** 2
 
     def shared(self, tiling: "Tiling") -> int:
@@ -132,13 +128,11 @@ class Tiling:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
         if self.wgmma:
             return 128 * self.groups + 32 * self.producers
         return 32 * self.warps[0] * self.warps[1]
 
     def words(self) -> str:
-        """Say it in short."""
         text = f"{64 * self.patches}x{self.planes}, {self.units} units, {self.stages} stages"
         text += f", split {self.split}" * (self.split > 1)
         if self.wgmma:

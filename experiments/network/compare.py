@@ -45,7 +45,6 @@ class Comparison:
     passes: Times
     differences: dict[str, float]
     threads: int = 0
-    trips: Times = field(default_factory=dict)  # on a GPU, from host to host
     notes: dict[str, str] = field(default_factory=dict)  # how a peer ran
 
     def per_digit(self, side: str, percentile: float = 50.0) -> float:
@@ -65,7 +64,6 @@ class Comparison:
             "ms_per_digit": {side: round(self.per_digit(side), 6) for side in self.passes},
             "ms_per_digit_p95": {side: round(self.per_digit(side, 95), 6) for side in self.passes},
             "ratios": {side: round(ratio, 3) for side, ratio in self.ratios().items()},
-            "trip_ms": {side: round(float(np.median(ms)), 5) for side, ms in self.trips.items()},
             "differences": self.differences, "notes": self.notes,
         }  # fmt: skip
 
@@ -76,8 +74,6 @@ class Comparison:
         for side in self.passes:
             us, slow = (1e3 * self.per_digit(side, percentile) for percentile in (50, 95))
             yield f"{side:22s}{us:12.3f}{slow:12.3f}{self.differences.get(side, 0.0):12.1e}"
-        for side, ms in self.trips.items():
-            yield f"{side:22s}{1e3 * float(np.median(ms)):12.1f} us from host to host"
         for side, ratio in self.ratios().items():
             yield f"neocog is {ratio:.2f} times as fast as {side}"
         for side, note in self.notes.items():
@@ -201,26 +197,21 @@ def compare_on_gpu(
             notes[name] = f"did not run: {message_of(error)}"
     notes |= {name: side.words for name, side in sides.items() if hasattr(side, "words")}
     differences = differences_from_cpu(model, sides, sets[0], TOLERANCES[precision])
-    passes, trips = race(sides, sets, rounds=rounds)
-    return Comparison(model.id, batch, precision, passes, differences, trips=trips, notes=notes)
+    return Comparison(model.id, batch, precision, race(sides, sets, rounds=rounds), differences, notes=notes)
 
 
-def race(sides: Mapping[str, Any], sets: Sequence[Digits], *, rounds: int) -> tuple[Times, Times]:
-    """Return milliseconds of passes and of trips by side; a clock that slows down slows all."""
+def race(sides: Mapping[str, Any], sets: Sequence[Digits], *, rounds: int) -> Times:
+    """Return milliseconds of passes by side; a clock that slows down slows all."""
     repeats = {}
     for name, side in sides.items():
         side.load(sets[0])
         repeats[name] = int(np.clip(_TURN_MS / max(side.elapsed(3), 1e-3), 3, _MOST_REPEATS))
     passes: dict[str, list[float]] = {name: [] for name in sides}
-    trips: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds):
         for name, side in sides.items():
-            digits = sets[turn % len(sets)]
-            side.load(digits)
+            side.load(sets[turn % len(sets)])
             passes[name].append(side.elapsed(repeats[name]))
-            trips[name] += [milliseconds(partial(side.trip, digits)) for _ in range(4)][1:]
-    return ({name: np.array(ms) for name, ms in passes.items()},
-            {name: np.array(ms) for name, ms in trips.items()})  # fmt: skip
+    return {name: np.array(ms) for name, ms in passes.items()}
 
 
 def differences_from_cpu(

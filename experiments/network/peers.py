@@ -73,9 +73,6 @@ class TorchSide:
         if compiled:
             torch._dynamo.config.recompile_limit = _RECOMPILE
             self._run = torch.compile(network, dynamic=False)  # kept: the graph launches its kernels
-        self._host = torch.empty((batch, 28, 28), dtype=torch.uint8, pin_memory=True)
-        classes = network.decide.classes
-        self._answer = torch.empty((batch, classes), dtype=torch.float32, pin_memory=True)
         self._digits = torch.zeros((batch, 28, 28), dtype=torch.uint8, device="cuda")
         self._graph = Graph(lambda: self._run(self._digits))
         self.elapsed = self._graph.elapsed
@@ -89,15 +86,6 @@ class TorchSide:
     def scores(self) -> NDArray[np.float32]:
         self._graph.replay()
         found: NDArray[np.float32] = self._graph.result[:, :LABELS].cpu().numpy()
-        return found
-
-    def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
-        self._host.copy_(torch.from_numpy(digits))
-        self._digits.copy_(self._host, non_blocking=True)
-        self._graph.replay()
-        self._answer.copy_(self._graph.result, non_blocking=True)
-        torch.cuda.current_stream().synchronize()
-        found: NDArray[np.float32] = self._answer[:, :LABELS].numpy().copy()
         return found
 
 
