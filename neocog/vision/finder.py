@@ -144,7 +144,8 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
         found = find(np.asarray(large, np.uint8), network, replace(settings, small=0))
         return found.scaled(grey.shape[1] / large.shape[1], grey.shape[0] / large.shape[0])
     whole = getattr(network, "find", None)
-    if whole and math.isinf(settings.fine):  # a GPU reads all of it at all sizes at once
+    # a GPU reads all of it at all sizes at once; what a worker has asks the process that has the GPU
+    if whole and (math.isinf(settings.fine) or not callable(network)):
         return cast(Finding, whole(grey, settings))
     pictures: list[Grey] = []
     for factor in sizes((grey.shape[0], grey.shape[1]), settings):
@@ -194,12 +195,10 @@ def _unsettled(found: Finding, picture: Grey, settings: FinderSettings) -> Regio
 def read(network: Network, picture: Grey, settings: FinderSettings, region: Region | None = None) -> Finding:
     """The marks of a picture at its size, or of a region of it."""
     rows, columns = region or _whole(picture)
-    if whole := getattr(network, "find", None):  # a GPU reads all of it, of which the region's marks stay
+    whole = getattr(network, "find", None)
+    if whole and (rows, columns) == _whole(picture):
         one = replace(settings, small=0, long_side=max(picture.shape), largest=math.inf, fine=math.inf)
-        found = cast(Finding, whole(picture, replace(one, overlap=1.0, inside=1.0, most=_MOST)))
-        x, y = (found.boxes[:, :2] + found.boxes[:, 2:] / 2).T
-        inside = (x >= columns.start) & (x < columns.stop) & (y >= rows.start) & (y < rows.stop)
-        return found if (rows, columns) == _whole(picture) else found[inside]
+        return cast(Finding, whole(picture, replace(one, overlap=1.0, inside=1.0, most=_MOST)))
     top, left = (max(0, span.start - WINDOW // 2) for span in (rows, columns))
     x = normalised(picture[top : rows.stop + WINDOW // 2, left : columns.stop + WINDOW // 2])
     x = x[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left]
