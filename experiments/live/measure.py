@@ -164,7 +164,7 @@ def work(path: Path, reader: Reader, seconds: float | None) -> tuple[dict[str, A
     for seen, tracks in every_frame(path, reader, seconds):
         said = announcer.update(tracks, seen.frame.t, seen.bounds)
         news += [(seen.frame.index, digits_of(one.text)) for one in said]
-        coarse, count = coarse + seen.coarse, count + 1
+        coarse, count = coarse + (not seen.entire), count + 1
     engine.likelihoods = asked  # type: ignore[attr-defined]
     spent = 1e3 * (processor_time() - start)
     return {

@@ -1,8 +1,8 @@
 """Capture, find, recognise and vote, at the same time for different frames.
 
 Three threads, one of which recognises and votes (OpenCV releases the GIL); with the finder on a GPU, which
-takes a millisecond, one finds as well. From a camera the newest frames are read: two may wait, and those that
-gave way count as dropped. From a file every frame is read. Whoever draws delays no stage.
+takes a millisecond, one finds as well. From a camera the newest frame is read, and those that gave way to it
+count as dropped. From a file every frame is read. Whoever draws delays no stage.
 """
 
 import gc
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 STAGES = ("capture", "find", "recognise", "vote", "draw")
 
-_WAITING = 2  # frames of a camera that may wait: one slow search drops none
 _LAYERS_EVERY = 0.1  # seconds between two looks at the layers
 _TURN = 0.0005  # seconds of a thread; at Python's 0.005 five waits for the GIL take a frame 25 ms
 _MOST_THREADS = 4  # of the finder's network; more hardly make it faster
@@ -119,7 +118,7 @@ class Pipeline:
         self.layers = False
         newest = source.live or settings.replay_fps is not None
         self._frame_reader = FrameReader(reader, hurry=newest)
-        self._frames = BoundedQueue[Frame](newest=newest, depth=_WAITING if newest else 1)
+        self._frames = BoundedQueue[Frame](newest=newest)
         self._found = BoundedQueue[FrameReading](newest=False)
         self._views = BoundedQueue[View](
             newest=not settings.every_view,
