@@ -270,7 +270,7 @@ class TestAnnouncements:
     def test_a_number_that_outlasts_a_break_is_announced_once(self) -> None:
         watcher = Watcher()
         watcher.see_all(("471", 20))
-        watcher.tracker.forget()
+        watcher.tracker.tracks = ()
         watcher.announcer.forget(watcher.frame / 30)
         assert watcher.see_all(("471", 60)) == ["471"]
 
@@ -281,7 +281,7 @@ class TestAnnouncements:
             watcher = Watcher()
             watcher.see_all((old, frames))
             if renewed:
-                watcher.tracker.forget()
+                watcher.tracker.tracks = ()
                 watcher.announcer.forget(watcher.frame / 30)
             news = watcher.see(still("98504383"), times=7)
             assert news == (["98504383"] if renewed else [])

@@ -63,7 +63,7 @@ def read(video: Path, reader: Reader, fps: float | None) -> Screen:
     """Read the clip as it would be read from a camera; return the screen."""
     session = Session(open_source(video), reader, Settings(replay_fps=fps), Screen)
     session.run()
-    screen = session._window
+    screen = session.window
     assert isinstance(screen, Screen)
     return screen
 

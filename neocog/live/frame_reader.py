@@ -132,12 +132,11 @@ class _Held:
         self.vote = self.vote and self.vote.moved(dx, dy)
         return True
 
-    def fits(self, sure: Finding, *, whole: bool) -> bool:
-        """Whether marks are where they were: no more beside it; if all was searched about as large in all."""
+    def fits(self, sure: Finding) -> bool:
+        """Whether marks are where they were: about as large in all, and no more beside it."""
         near = sure.boxes[_inside(sure, [self.place], 0.5)]
-        if not whole or not len(near):
-            same = not whole or self.reads >= _READS
-        else:
+        same = self.reads >= _READS
+        if len(near):
             same = overlaps(_hull(near)[None], np.array([self.place]))[0][0, 0] > _SAME
         return bool(same) and _beside(self.place, sure) <= self.beside
 
@@ -166,11 +165,10 @@ def _small(grey: NDArray[np.uint8], place: Box, tall: int) -> NDArray[np.uint8]:
 
 def _inside(found: Finding, places: Sequence[Box], wider: float = 0.0) -> NDArray[np.bool_]:
     """Which marks have their middle in a place, or beside it, ``wider`` heights of it at most, (N,)."""
-    middle = (found.boxes[:, :2] + found.boxes[:, 2:] / 2)[:, None]
-    x, y, w, h = np.array(places, np.float64).reshape(-1, 4).T
-    low, high = np.stack([x - wider * h, y], axis=1), np.stack([x + w + wider * h, y + h], axis=1)
-    inside = (middle > low) & (middle < high)
-    return np.asarray(np.any(np.all(inside, axis=2), axis=1))
+    x, y = (found.boxes[:, :2] + found.boxes[:, 2:] / 2).T[:, :, None]
+    left, top, w, h = np.array(places, np.float64).reshape(-1, 4).T
+    across = (x > left - wider * h) & (x < left + w + wider * h)
+    return np.asarray((across & (y > top) & (y < top + h)).any(axis=1))
 
 
 def _beside(place: Box, marks: Finding) -> int:
@@ -224,15 +222,14 @@ class FrameReader:
         found = seen.found[seen.found.scores >= StripSettings().least]
         likely, known = found.scores >= _SURE, self._held if seen.bounds == self._bounds else []
         sure, whole = found[likely], seen.entire or not self._hurry
-        self._held = [one for one in known if one.follow(seen.grey) and one.fits(sure, whole=whole)]
+        self._held = [one for one in known if one.follow(seen.grey) and (not whole or one.fits(sure))]
         self._bounds = seen.bounds
         new = likely & ~_inside(found, [one.place for one in self._held], 0.5)
         wanted = new | (likely & _inside(found, [one.place for one in self._held if one.due]))
         least = _LEGIBLE * max(seen.bounds[2:]) / LONG_SIDE
-        small = found.boxes[:, 3] < least
-        if self._hurry:
-            self._small = bool((wanted & small).any())
-            wanted &= (self._small if seen.entire else ~small) & (not self._rest)
+        if self._hurry:  # small digits are read where all was searched, with others, and else none
+            self._small = bool((wanted & (found.boxes[:, 3] < least) & (found.kinds < 10)).any())
+            wanted &= self._small if seen.entire else not (self._small or self._rest)
         self._rest = bool(wanted.any())
         if self._rest:
             front = on_front(seen.grey, found)
