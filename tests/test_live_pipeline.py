@@ -153,7 +153,11 @@ class TestPipeline:
             assert cv2.getNumThreads() == finder_threads(finder)
             views = list(pipeline)
         assert {"find", "recognise"} <= pipeline.measures().ms.keys()
-        assert [view.seen.rows for view in views] == [view.seen.rows for view in seen_by(reader, frames)]
+        texts, others = (
+            [["".join(char.char for char in row) for row in view.seen.rows] for view in some]
+            for some in (views, seen_by(reader, frames))
+        )
+        assert texts == others == [["471"]] * 8 + [[]] * 2 + [["2086"]] * 6
 
     @pytest.mark.parametrize("every_view", [True, False])
     def test_numbers_are_announced_once_each_also_those_of_views_that_were_left_out(self, reader, every_view):
