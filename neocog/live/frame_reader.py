@@ -227,9 +227,10 @@ class FrameReader:
         new = likely & ~_inside(found, [one.place for one in self._held], 0.5)
         wanted = new | (likely & _inside(found, [one.place for one in self._held if one.due]))
         least = _LEGIBLE * max(seen.bounds[2:]) / LONG_SIDE
-        if self._hurry:  # small digits are read where all was searched, with others, and else none
-            self._small = bool((wanted & (found.boxes[:, 3] < least) & (found.kinds < 10)).any())
-            wanted &= self._small if seen.entire else not (self._small or self._rest)
+        if self._hurry:  # small digits are read where all was searched, with all others, and else none
+            small = bool((wanted & (found.boxes[:, 3] < least) & (found.kinds < 10)).any())
+            wanted &= small or self._small if seen.entire else not (small or self._rest)
+            self._small = small
         self._rest = bool(wanted.any())
         if self._rest:
             front = on_front(seen.grey, found)
