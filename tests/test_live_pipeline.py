@@ -26,7 +26,7 @@ from neocog.reading.numbers import each_line
 from neocog.reading.reader import Reader
 from neocog.vision.finder import Finding
 from neocog.vision.finder_model import OpenCV
-from tests.live_support import MODEL, Scripted, clip, picture, save_video
+from tests.live_support import MODEL, Scripted, clip, picture
 from tests.support import until
 
 
@@ -132,7 +132,7 @@ def test_a_gpu_s_finder_and_network_share_a_thread_and_slow_ones_read_a_file_ali
     class Gpu:
         device = "cuda:0"
 
-        def recognise(digits: np.ndarray, *, batch: int | None = None) -> Answers:
+        def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> Answers:
             time.sleep(0.01)
             return reader.engine.recognise(digits, batch=batch)
 
@@ -355,14 +355,6 @@ def test_a_paced_file_keeps_its_time() -> None:
     assert time.perf_counter() - start >= 0.2
 
 
-def test_a_video_gives_every_frame(tmp_path: Path) -> None:
-    save_video(tmp_path / "clip.avi", clip(("12", 7)), 30)
-    source = open_source(tmp_path / "clip.avi")
-    assert [frame.shape for frame in frames_of(source)] == [(240, 320, 3)] * 7
-    assert not source.live
-    assert source.open() == "320x240, 30 frames a second"
-
-
 def test_a_folder_gives_its_pictures_in_the_order_of_their_names(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no picture")
     with pytest.raises(NothingToRead, match="no pictures"):
@@ -389,7 +381,7 @@ def test_frames_may_come_in_one_array_and_are_let_go_when_the_source_is_closed()
     array, ended = np.zeros((30, 40, 3), np.uint8), []
 
     class Frames:
-        def __iter__() -> Iterator[np.ndarray]:
+        def __iter__(self) -> Iterator[np.ndarray]:
             try:
                 for level in (10, 20, 30):
                     array[:] = level

@@ -333,8 +333,8 @@ def test_a_file_is_a_file_whatever_its_name(tmp_path, monkeypatch, name):
     (tmp_path / "a.avi").rename(tmp_path / name)
     monkeypatch.chdir(tmp_path)
     source = open_source(name)
-    assert source.open() == "320x240, 25 frames a second"
-    assert [source.grab() for _ in range(4)] == [True, True, True, False]
+    assert (source.open(), source.live) == ("320x240, 25 frames a second", False)
+    assert [source.grab() and source.retrieve().shape for _ in range(4)] == [(240, 320, 3)] * 3 + [False]
 
 
 @pytest.mark.parametrize("name", ["list.m3u8", "list.avi", "list.ffconcat", "list.mpd"])
