@@ -130,11 +130,11 @@ def answered(
 ) -> tuple[list[Strip], list[Logs]]:
     """Cut the lines of a page (H, W) out, and say what they are likely to be; ``wanted`` as `each_line`.
 
-    A strip that is in doubt is the ink of its marks alone, if that is likelier; of a frame others vote.
+    A strip that is in doubt is the ink of its marks alone, if that is likelier.
     """
     cut = strips(grey, marks, None if wanted is None else FRAME, wanted=wanted)
     answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
-    doubtful = [k for k, answer in enumerate(answers) if wanted is None and _likely(answer) < -_CLEARER]
+    doubtful = [k for k, answer in enumerate(answers) if _likely(answer) < -_CLEARER]
     alone = [cut[k].alone() for k in doubtful]
     again = engine.likelihoods(alone) if doubtful else []
     for k, ink, answer in zip(doubtful, alone, again, strict=True):

@@ -32,6 +32,7 @@ _ORDINARY = 0.6
 _BLUR = 0.28  # of the rows: how large digits are for the camera's focus
 _SEEN = 12  # grey levels between paper and ink
 _THROUGH = 0.08
+_PAGE = 6  # times as high as a strip is the page that light falls on
 
 _hands: list[Hands] = []  # of a process that draws
 
@@ -90,7 +91,7 @@ def on_paper(ink: NDArray[np.uint8], behind: NDArray[np.uint8], rng: Rng) -> NDA
             back = cv2.resize(behind[:, ::-1], size, interpolation=cv2.INTER_AREA).astype(np.float32)
             soft = np.asarray(cv2.GaussianBlur(back, (0, 0), rng.uniform(0.5, 2)))
             image *= 1 - np.float32(rng.uniform(0.03, 0.4) * contrast / 255) * soft
-        grey = photographed(image, rng, _BLUR * rows, inverted=0)
+        grey = photographed(image, rng, _BLUR * rows, inverted=0, page=_PAGE)
         dark, bright = cover > 0.5, cover < 0.05
         if not dark.any() or not bright.any() or grey[bright].mean() - grey[dark].mean() > _SEEN:
             return np.asarray(cv2.resize(grey, ink.shape[::-1], interpolation=cv2.INTER_LINEAR), np.uint8)

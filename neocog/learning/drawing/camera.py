@@ -9,10 +9,24 @@ from neocog.learning.drawing.pen import Rng, line_kernel, log_uniform, noise
 Image = NDArray[np.float32]
 
 
-def photographed(image: Image, rng: Rng, smallest: float, *, inverted: float = 0.12) -> NDArray[np.uint8]:
-    """Photograph a page (H, W) whose smallest digits have so many pixels; ``inverted``: share of such."""
+def photographed(
+    image: Image, rng: Rng, smallest: float, *, inverted: float = 0.12, page: int = 1
+) -> NDArray[np.uint8]:
+    """Photograph a page (H, W), or a strip of one that is ``page`` times as high.
+
+    Its smallest digits have so many pixels; ``inverted``: share of dark pages.
+    """
     image = np.clip(image, 0, 255)
-    _light(image, rng)
+    if page == 1:
+        _light(image, rng)
+    else:
+        high, wide = image.shape
+        side = max(page * high, wide)
+        light = np.full((side // 4, side // 4), 100, np.float32)
+        _light(light, rng)
+        y, x = int(rng.integers(side - high + 1)), int(rng.integers(side - wide + 1))
+        light = np.asarray(cv2.resize(light, (side, side), interpolation=cv2.INTER_LINEAR))
+        image *= light[y : y + high, x : x + wide] / np.float32(100)
     image = _lens(np.clip(image, 0, 255), rng, smallest)
     return _sensor(np.float32(255) - image if rng.random() < inverted else image, rng, smallest)
 

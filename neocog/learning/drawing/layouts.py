@@ -186,6 +186,8 @@ def forms(canvas: Canvas, hand: Hand, high: float) -> None:
             if not row.fill(slots, pitch, across):
                 continue
             spans = row.spans
+            if not all(slots):  # walls around nothing would be 1s
+                frames.closed = max(frames.closed, 1)
         left = row.start if row.left is None else row.left
         move = np.array([x - left, y - row.base])
         if frames.kind == "fields":
@@ -269,10 +271,12 @@ def document(canvas: Canvas, hand: Hand, high: float) -> None:
 def letters(canvas: Canvas, hand: Hand, high: float) -> None:
     """Words by hand, of letters apart or joined, of several scripts, or in a typeface; no digits."""
     rng = canvas.rng
-    how = str(rng.choice(["joined", "apart", "foreign", "print"], p=[0.42, 0.2, 0.2, 0.18]))
+    how = str(rng.choice(["joined", "apart", "foreign", "print"], p=[0.4, 0.18, 0.18, 0.24]))
     script = _script(canvas) if how == "foreign" or rng.random() < 0.4 else "latin"
     face, slope = _face(canvas, script), rng.normal(0, 0.03)
     high = min(max(high, 11 if how == "print" else 14), canvas.side / 3)
+    if how == "print" and rng.random() < 0.6:
+        high = log_uniform(rng, 9, 34)
     y = rng.uniform(0, high)
     while y < canvas.high + high:
         x = rng.uniform(-high, high)
@@ -367,10 +371,10 @@ def strikes(canvas: Canvas, hand: Hand) -> None:
 
 
 LAYOUTS: dict[str, tuple[Callable[[Canvas, Hand, float], None], float]] = {
-    "rows": (rows, 0.16), "amount": (amount, 0.09), "scattered": (scattered, 0.08), "single": (single, 0.1),
-    "card": (card, 0.08), "forms": (forms, 0.12), "table": (table, 0.08), "document": (document, 0.08),
-    "letters": (letters, 0.11), "music": (music, 0.02), "scribbles": (scribbles, 0.04),
-    "nothing": (lambda canvas, hand, high: None, 0.04),
+    "rows": (rows, 0.14), "amount": (amount, 0.08), "scattered": (scattered, 0.07), "single": (single, 0.09),
+    "card": (card, 0.08), "forms": (forms, 0.1), "table": (table, 0.08), "document": (document, 0.12),
+    "letters": (letters, 0.13), "music": (music, 0.02), "scribbles": (scribbles, 0.04),
+    "nothing": (lambda canvas, hand, high: None, 0.05),
 }  # fmt: skip
 """Each layout and the share of pages that have it."""
 SMALL = ("rows", "forms", "table", "document")

@@ -46,6 +46,8 @@ class Frames:
         self.part = rng.uniform(0.15, 0.35)  # of corners, brackets and ticks
         self.corners, self.closed = int(rng.integers(5, 9)), int(rng.integers(0, 3))
         self.grey = rng.uniform(0.08, 0.28)
+        if self.kind == "cells" and not self.closed:  # walls alone reach beyond the digits, as no 1 does
+            self.spare = np.maximum(self.spare, 0.2 * high)
 
     def paths(self, spans: list[tuple[float, float]], top: float, foot: float) -> list[Path]:
         """Lines of frames that reach over ``spans`` of columns, and over digits from ``top`` to ``foot``."""
@@ -370,6 +372,8 @@ def _strip(row: Row, text: str) -> NDArray[np.uint8]:
     if row.spans:
         left, right = min(left, row.spans[0][0]), max(right, row.spans[-1][1])
         frames = Frames(rng, high)
+        if len(row.ends) < len(row.spans):  # walls around nothing would be 1s
+            frames.closed = max(frames.closed, 1)
         trace(rules, frames.paths(row.spans, top, foot))
         if frames.kind == "fields":
             for x0, x1 in row.spans:
@@ -385,7 +389,8 @@ def _strip(row: Row, text: str) -> NDArray[np.uint8]:
     field = np.maximum(field, rules * np.float32(dark))
     tight = rng.random(2) < 0.3  # the cut may touch the ink
     before, after = np.where(tight, rng.uniform(-0.06, 0.1, 2), rng.uniform(0.02, 1.0, 2)) * high
-    cut = field[max(0, int(top - above)) : int(foot + below), max(0, int(left - before)) : int(right + after)]
+    first = max(0, int(left - before))
+    cut = field[max(0, int(top - above)) : int(foot + below), first : max(first + 4, int(right + after))]
     size = (max(16, round(cut.shape[1] * ROWS / len(cut))), ROWS)
     strip = cv2.resize(cut, size, interpolation=cv2.INTER_AREA if len(cut) > ROWS else cv2.INTER_LINEAR)
     return np.asarray(np.clip(np.asarray(strip) * 255, 0, 255), np.uint8)

@@ -42,6 +42,12 @@ def _number(rng: Rng) -> str:
     return _digits(rng, count)
 
 
+def _alike(rng: Rng) -> str:
+    """One digit, mostly a 1, alone or again and again."""
+    digit = "1" if rng.random() < 0.6 else str(rng.integers(10))
+    return digit * (1 if rng.random() < 0.5 else int(rng.integers(2, 13)))
+
+
 def _amount(rng: Rng) -> str:
     whole = _digits(rng, int(rng.integers(1, 7))).lstrip("0") or "0"
     point = str(rng.choice([".", ",", "."]))
@@ -133,7 +139,8 @@ def _marked(rng: Rng) -> str:
 
 
 KINDS = {
-    "number": (_number, 0.5), "amount": (_amount, 0.21), "date": (_date, 0.1), "time": (_time, 0.05),
+    "number": (_number, 0.46),
+    "alike": (_alike, 0.04), "amount": (_amount, 0.21), "date": (_date, 0.1), "time": (_time, 0.05),
     "phone": (_phone, 0.05), "grade": (_grade, 0.025), "groups": (_groups, 0.015), "sum": (_sum, 0.02),
     "marked": (_marked, 0.03),
 }  # fmt: skip
