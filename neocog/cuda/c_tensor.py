@@ -126,7 +126,6 @@ class TensorC(LayerStep):
                 f"{len(a)}, padding {self.padding}: choose box"
             )
         s, t = self.source, self.target
-        self.taps = len(a)
         self.shape = Shape(s.size, s.channels, t.size, len(a), self.padding, s.code)
         scale, words = pack(a, self.shape)
         self._scale = np.float32(scale)

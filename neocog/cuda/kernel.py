@@ -183,7 +183,6 @@ class LayerStep(Step):
     """A step of an S- or C-layer, and its layouts."""
 
     kind: ClassVar[str]  # "S" or "C"
-    taps: int  # of the layer's kernel a side
 
     def __init__(self, *place: *Place) -> None:
         self.machine, self.model, i, layouts, self.precision = place

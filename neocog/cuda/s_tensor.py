@@ -162,7 +162,6 @@ class TensorS(LayerStep):
         super().__init__(*place)
         machine, model, layer, _, precision = place
         kernel, s, t = model.spec.s[layer].kernel, self.source, self.target
-        self.taps = kernel
         self.shape = Shape(kernel, s.width, s.channels, t.size, t.channels, 0 if precision == "fp16" else 3)
         weights = model.s[layer]
         a, theta, silence = s_constants(weights)
