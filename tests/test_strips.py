@@ -8,7 +8,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from neocog.vision.finder import Finding
-from neocog.vision.strips import FRAME, ROWS, WIDEST, Strip, ink_of, strip_of, strips
+from neocog.vision.strips import ROWS, WIDEST, Strip, ink_of, strip_of, strips
 
 HIGH = 40
 
@@ -85,6 +85,25 @@ def test_a_rule_between_cells_parts_them_and_is_not_read() -> None:
     assert [len(centres(strip)) for strip in found] == [3, 3]
 
 
+def test_rules_that_digits_touch_are_neither_digits_nor_glue() -> None:
+    grey, boxes = page([("12", 30, 80), ("34", 124, 80), ("56", 218, 80)])
+    for x in (118, 212):
+        cv2.line(grey, (x, 10), (x, 200), 60, 3)
+    walls = [[116, 36, 5, 60], [209, 36, 6, 60]]  # are taken for a 1
+    found = strips(grey, marks(np.concatenate([boxes, walls])))
+    assert [strip.marks for strip in found] == [(0, 1), (2, 3), (4, 5)]
+    assert [len(centres(strip)) for strip in found] == [2, 2, 2]
+    assert np.allclose(found[0].rules, (118, 212), atol=3)
+
+
+def test_a_gap_wider_than_those_between_digits_is_a_space() -> None:
+    grey, boxes = page([("123", 30, 80), ("456", 195, 80)])
+    (strip,) = strips(grey, marks(boxes))
+    middle = (boxes[2, 0] + boxes[2, 2] + boxes[3, 0]) / 2
+    assert np.abs(strip.middle[list(strip.spaces), 0] - middle).max() < 2
+    assert not strips(grey, marks(boxes[::2]))[0].spaces, "all of them are far apart"
+
+
 def test_a_wide_picture_of_one_line_is_a_strip_as_a_whole_if_that_is_not_too_long() -> None:
     grey, boxes = page([("12 345", 30, 60)], shape=(80, 300))
     (strip,) = strips(grey, marks(boxes[[0, 1, 3, 4]]))  # the last digit is not found
@@ -144,14 +163,16 @@ def test_a_long_line_is_cut_at_its_widest_gap() -> None:
 def test_of_a_frame_a_few_lines_are_cut_that_are_wanted_and_a_long_one_is_cut_whole() -> None:
     grey, boxes = page([("8" * 40, 30, 60), ("12", 30, 200), ("34", 530, 200)], shape=(260, 1600))
     found, wanted = marks(boxes), np.arange(44) == 2
-    (first, *others) = strips(grey, found, FRAME, wanted=wanted)
+    (first, *others) = strips(grey, found, wanted=wanted)
     assert len(others) > 0
     assert {strip.line for strip in others} == {first.line}
-    assert strips(grey, found, FRAME)[-1].line == 0, "more is too much for one frame"
-    cut = strips(grey, found, FRAME, wanted=np.arange(44) >= 40)
+    assert strips(grey, found, wanted=np.ones(44, bool))[-1].line == 0, "more is too much for one frame"
+    cut = strips(grey, found, wanted=np.arange(44) >= 40)
     assert [(strip.marks, strip.line) for strip in cut] == [((40, 41), 0), ((42, 43), 1)]
     alone, boxes = page([("1", 30, 60), ("2", 130, 60), ("4", 300, 60)])
-    assert [len(strip.marks) for strip in strips(alone, marks(boxes), FRAME)] == [3], "one may be missed"
+    assert [len(strip.marks) for strip in strips(alone, marks(boxes), wanted=np.ones(3, bool))] == [3], (
+        "one may be missed"
+    )
     assert [len(strip.marks) for strip in strips(alone, marks(boxes))] == [2, 1]
 
 

@@ -40,12 +40,9 @@ def compared(read: Lines, written: Lines) -> Row:
     ours, theirs = ["".join(row) for row in read], ["".join(row) for row in written]
     edits = np.array([[edit_distance(a, b) for b in theirs] for a in ours])
     _, pairs = aligned(edits.reshape(len(ours), len(theirs)), list(map(len, ours)), list(map(len, theirs)))
-    same = [(read[i], written[j]) for i, j in pairs]
-    return {
-        "rows": len(written),
-        "columns": sum(list(map(bool, a)) == list(map(bool, b)) for a, b in same),
-        "exact": sum(list(a) == list(b) for a, b in same),
-    }
+    same = [(list(read[i]), list(written[j])) for i, j in pairs]
+    columns = sum(list(map(bool, a)) == list(map(bool, b)) for a, b in same)
+    return {"rows": len(written), "columns": columns, "exact": sum(a == b for a, b in same)}
 
 
 def main() -> None:

@@ -49,8 +49,6 @@ COLUMNS = {
 }  # fmt: skip
 
 
-# --- what came of it ---------------------------------------------------------------------------
-
 _STATE: dict[str, Any] = {}
 
 
@@ -110,46 +108,38 @@ def placed(reading: PageReading, marks: np.ndarray) -> dict[str, int]:
     return {"found": right, "false": false, "signs_printed": int(over.sum()), "signs": len(signs)}
 
 
-# --- sums --------------------------------------------------------------------------------------
-
-
 def summary(rows: list[Row]) -> list[Row]:
     """One row for each kind of each set, and one for all of it."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         for kind in dict.fromkeys(("all", row["kind"])):
             groups.setdefault((row["set"], kind), []).append(row)
-    kinds = Counter(name for name, _ in groups)
-    return [
-        {"set": name, "kind": kind, **summed(name, some)}
-        for (name, kind), some in groups.items()
-        if kinds[name] > 2 or kind == "all"
-    ]
-
-
-def summed(name: str, some: list[Row]) -> Row:
-    def total(key: str) -> int:
-        return sum(row.get(key, 0) for row in some)
-
-    line: Row = {"pictures": len(some), "left_out": total("left_out"), "printed": total("printed"),
-                 "turned": sum(row["turn"] != 0 for row in some)}  # fmt: skip
-    if name == "letters":
-        line["letters"] = sum(map(str.isalpha, "".join(row["written"] for row in some)))
-        return line
-    if name == "blank":
-        return line | {"any": sum(row["printed"] > 0 for row in some)}
-    digits = max(1, sum(len(row["written"]) for row in some))
-    line |= {"digits": digits, "cer": total("wrong") / digits}
-    line["exact"] = sum(not row["wrong"] for row in some)
-    for key in ("missed", "extra", "misread", "refused", "out_of_order"):
-        line[key] = total(key)
-    if "found" in some[0]:
-        line |= {"recall": total("found") / digits, "false": total("false")}
-        if total("signs"):
-            line["signs_kept"] = sum(not row["signs_printed"] for row in some)
-    if name == "turned":
-        line["as_upright"] = total("as_upright")
-    return line
+    kinds, lines = Counter(name for name, _ in groups), list[Row]()
+    for (name, kind), some in groups.items():
+        if kinds[name] <= 2 and kind != "all":
+            continue
+        total = Counter[str]()
+        for row in some:
+            total.update({key: value for key, value in row.items() if isinstance(value, int)})
+        line = {"set": name, "kind": kind, "pictures": len(some), "left_out": total["left_out"],
+                "printed": total["printed"], "turned": sum(row["turn"] != 0 for row in some)}  # fmt: skip
+        lines.append(line)
+        if name == "letters":
+            line["letters"] = sum(map(str.isalpha, "".join(row["written"] for row in some)))
+        elif name == "blank":
+            line["any"] = sum(row["printed"] > 0 for row in some)
+        else:
+            digits = max(1, sum(len(row["written"]) for row in some))
+            line |= {"digits": digits, "cer": total["wrong"] / digits}
+            line["exact"] = sum(not row["wrong"] for row in some)
+            line |= {key: total[key] for key in ("missed", "extra", "misread", "refused", "out_of_order")}
+            if "found" in some[0]:
+                line |= {"recall": total["found"] / digits, "false": total["false"]}
+                if total["signs"]:
+                    line["signs_kept"] = sum(not row["signs_printed"] for row in some)
+            if name == "turned":
+                line["as_upright"] = total["as_upright"]
+    return lines
 
 
 def times(data: Path, folder: Path) -> list[Row]:
@@ -177,13 +167,11 @@ def times(data: Path, folder: Path) -> list[Row]:
             begin = time.perf_counter()
             for _ in range(5):
                 work(grey)
-            took = 1e3 * (time.perf_counter() - begin) / 5
-            spent.setdefault(name, []).append((took, 0.0))
+            spent.setdefault(name, []).append((1e3 * (time.perf_counter() - begin) / 5, 0.0))
     for name, some in spent.items():
         ms, decoding = zip(*some, strict=True)
         figures = {"median_ms": median(ms), "worst_ms": max(ms), "decode_ms": median(decoding)}
-        rounded = {key: round(value, 1) for key, value in figures.items()}
-        out.append({"kind": name, "pictures": len(some), **rounded})
+        out.append({"kind": name, "pictures": len(some), **{k: round(v, 1) for k, v in figures.items()}})
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return [*out, {"kind": "the process, at the end", "peak_mb": round(peak)}]
 

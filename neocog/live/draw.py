@@ -14,7 +14,7 @@ from neocog.reading.numbers import bare
 from neocog.reading.records import REJECTED, Box, DigitReading
 from neocog.vision.finder import SIGNS, normalised
 from neocog.vision.overlay import SURE_P
-from neocog.vision.strips import StripSettings
+from neocog.vision.strips import LEAST, SCORE
 
 Picture = NDArray[np.uint8]
 Colour = tuple[int, int, int]
@@ -135,10 +135,9 @@ def candidates(seen: FrameReading, *, height: int) -> Picture:
     """Draw what the finder sees: the picture as its network gets it, digits, signs and scores."""
     grey = np.clip(128 + _CONTRAST * normalised(seen.grey), 0, 255).astype(np.uint8)
     out = np.asarray(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR), np.uint8)
-    settings = StripSettings()
-    marks = seen.found[seen.found.scores >= settings.least]
+    marks = seen.found[seen.found.scores >= LEAST]
     for (x, y, w, h), score, kind in zip(marks.boxes.tolist(), marks.scores, marks.kinds, strict=True):
-        colour = SURE if kind < 10 and score >= settings.score else UNSURE
+        colour = SURE if kind < 10 and score >= SCORE else UNSURE
         text = f"{100 * score:.0f}" if kind < 10 else SIGNS[kind - 10]
         _rectangle(out, (round(x), round(y), round(w), round(h)), colour)
         _write(out, text, (round(x), max(round(y) - 5, 10)), 0.4, colour)

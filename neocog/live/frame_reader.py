@@ -16,7 +16,7 @@ from neocog.reading.numbers import each_line
 from neocog.reading.records import Box
 from neocog.vision.finder import FinderSettings, Finding, overlaps
 from neocog.vision.page import on_front
-from neocog.vision.strips import StripSettings
+from neocog.vision.strips import LEAST
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
@@ -224,7 +224,7 @@ class FrameReader:
     def recognise(self, seen: FrameReading) -> FrameReading:
         """Read the lines of a frame around what was found."""
         start = time.perf_counter()
-        found = seen.found[seen.found.scores >= StripSettings().least]
+        found = seen.found[seen.found.scores >= LEAST]
         likely, known = found.scores >= _SURE, self._held if seen.bounds == self._bounds else []
         sure = found[likely]
         known = [one for one in known if one.follow(seen.grey) and one.fits(sure, coarse=seen.coarse)]

@@ -15,7 +15,7 @@ from neocog.network.spec import LABELS
 from neocog.reading.records import Box
 from neocog.vision.crops import cut_out
 from neocog.vision.finder import SIGNS, SURE, Finding
-from neocog.vision.strips import StripSettings, lines_of
+from neocog.vision.strips import GAP, SCORE, lines_of
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
@@ -37,9 +37,8 @@ def of_boxes(
 
     Every mark has a column; between two is one for nothing, or where they are far apart ``gap`` (n,).
     """
-    settings = StripSettings()
-    sure = (marks.kinds < 10) & (marks.scores >= settings.score)
-    lines = lines_of(marks.boxes, sure, settings)
+    sure = (marks.kinds < 10) & (marks.scores >= SCORE)
+    lines = lines_of(marks.boxes, sure)
     lines = lines if wanted is None else [line for line in lines if wanted[line].any()]
     logs, among = np.zeros((len(marks), BLANK + 1), np.float32), sorted(chain(*lines))
     logs[among] = likelihoods(reader, grey, marks[among])
@@ -50,7 +49,7 @@ def of_boxes(
         gaps = (marks.boxes[line[1:], 0] - np.maximum.accumulate(ends)[:-1]) / tall
         # one more digit would fit into a space, as far from both neighbours as those of the line usually are
         space = np.median(marks.boxes[line, 2]) / tall + 2 * np.clip(np.median([*gaps] or 0), 0, 1)
-        cuts = (np.flatnonzero(gaps > settings.gap) + 1).tolist() if wanted is not None else []
+        cuts = (np.flatnonzero(gaps > GAP) + 1).tolist() if wanted is not None else []
         for first, last in pairwise([0, *cuts, len(line)]):
             part, columns = line[first:last], [logs[line[first]]]
             for mark, wide in zip(part[1:], gaps[first : last - 1] > space, strict=True):

@@ -96,10 +96,9 @@ def open_engine(
 
 
 def open_finder(model: "FinderModel", *, device: str = "cpu") -> "Network":
-    """Open the finder's network on ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+    """Open the finder's network on ``"cpu"``, ``"cuda"`` or ``"cuda:N"``, where the whole of `find` runs.
 
-    On a GPU normalising, the network and the choice of marks run there. DeviceError or ModelError if there
-    is no such device, or it cannot run this network.
+    DeviceError or ModelError if there is no such device, or it cannot run this network.
     """
     if device == "cpu":
         from neocog.vision.finder_model import OpenCV
@@ -112,8 +111,6 @@ def open_finder(model: "FinderModel", *, device: str = "cpu") -> "Network":
 
 def finder_beside(engine: "AnyEngine", model: "FinderModel") -> "LazyFinder":
     """The finder beside an engine: on its GPU, if that has what the finder's kernels need."""
-    from neocog.vision.finder_model import LazyFinder
-
     if engine.device != "cpu":
         from neocog.cuda.devices import number_of
         from neocog.cuda.launcher import gpu
@@ -121,7 +118,7 @@ def finder_beside(engine: "AnyEngine", model: "FinderModel") -> "LazyFinder":
         number = number_of(engine.device)
         if gpu(number).arch >= _FINDER_ARCH:
             return finder_on(model, f"cuda:{number}")
-    return LazyFinder(model)
+    return finder_on(model, "cpu")
 
 
 def finder_on(model: "FinderModel", device: str) -> "LazyFinder":

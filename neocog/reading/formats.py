@@ -21,7 +21,6 @@ from neocog.text import printable
 
 Kind = Literal["text", "jsonl", "json", "csv", "tsv", "hocr", "alto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-Chars = tuple[DigitReading, ...]
 
 _SUFFIXES: dict[str, Kind] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
@@ -39,7 +38,6 @@ _HOCR_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <meta charset="utf-8"/><meta name="ocr-system" content="neocog"/>
 <meta name="ocr-capabilities" content="ocr_page ocr_line ocrx_word ocrx_cinfo"/></head><body>
 """
-_TAILS = {"json": "\n]\n", "hocr": "</body></html>\n", "alto": "</Layout></alto>\n"}
 
 
 def kind_of(path: str | None) -> Kind:
@@ -81,45 +79,51 @@ class Format:
         """What stands before the first record."""
         if self.kind == "csv":
             return _csv_line(self.columns)
-        if self.kind == "alto":
-            return _alto_head(self.source)
-        return {"json": "[", "hocr": _HOCR_HEAD}.get(self.kind, "")
+        if self.kind != "alto":
+            return {"json": "[", "hocr": _HOCR_HEAD}.get(self.kind, "")
+        description = ET.Element("Description")
+        ET.SubElement(description, "MeasurementUnit").text = "pixel"
+        image = ET.SubElement(description, "sourceImageInformation")
+        ET.SubElement(image, "fileName").text = printable(self.source)
+        head = '<?xml version="1.0" encoding="UTF-8"?>\n<alto xmlns='
+        return f'{head}"http://www.loc.gov/standards/alto/ns-v4#">\n{_xml(description)}<Layout>\n'
 
     @property
     def tail(self) -> str:
         """What ends a document."""
-        return _TAILS.get(self.kind, "")
+        return {"json": "\n]\n", "hocr": "</body></html>\n", "alto": "</Layout></alto>\n"}.get(self.kind, "")
 
     def render(self, reading: PageReading) -> str:
         """One record, with its line end; what stands between those of json is not part of them."""
         if self.kind in ("jsonl", "json"):
             return reading.to_json(timings=self.timings, settings=self.settings) + "\n"
         if self.kind == "csv":
-            row = _row(reading)
-            return _csv_line(inert(row[name]) for name in self.columns)
+            return _csv_line(inert(cell) for cell in self._row(reading))
         if reading.error is not None:
             return ""
-        if self.kind == "text":
-            return self._text(reading)
-        if self.kind == "tsv":
-            return self._tsv(reading)
-        return _hocr_page(reading) if self.kind == "hocr" else _alto_page(reading)
-
-    def _text(self, reading: PageReading) -> str:
+        if self.kind in ("hocr", "alto"):
+            return _xml(_hocr_page(reading) if self.kind == "hocr" else _alto_page(reading))
+        if self.kind == "tsv":  # a row for each line of writing
+            named = (printable(reading.source), str(reading.page)) if self.names else ()
+            rows = cells(reading)
+            between = "\n" if reading.page and not named and rows else ""
+            return between + "".join("\t".join(str(inert(c)) for c in (*named, *row)) + "\n" for row in rows)
         if not self.names or reading.source == STDIN:
-            between = "\n" if reading.page else ""
-            return f"{between}{reading.text}\n"
+            return "\n" * bool(reading.page) + f"{reading.text}\n"
         page = f" page {reading.page + 1}" if reading.page else ""
         lines = reading.text.replace("\n", " | ")
         return f"{printable(reading.source)}{page}: {lines}\n"
 
-    def _tsv(self, reading: PageReading) -> str:
-        """A row for each line of writing; with names the input and the page stand before it."""
-        named = (printable(reading.source), str(reading.page)) if self.names else ()
-        rows = cells(reading)
-        between = "\n" if reading.page and not named and rows else ""
-        lines = ("\t".join(str(inert(cell)) for cell in (*named, *row)) + "\n" for row in rows)
-        return between + "".join(lines)
+    def _row(self, reading: PageReading) -> list[str | int]:
+        numbers = [number for line in reading.lines for number in line.numbers]
+        lowest = min((own.p for own in numbers or reading.digits), default=None)
+        rejected = sum(digit.char == REJECTED for digit in reading.digits)
+        row: list[str | int] = [
+            printable(reading.source), reading.page, reading.text, len(reading.digits), rejected,
+            ", ".join(reading.reasons), "" if lowest is None else f"{lowest:.4f}", printable(reading.model),
+            printable(reading.error or ""), "" if reading.fits is None else str(reading.fits).lower(),
+        ]  # fmt: skip
+        return row[: len(self.columns)]
 
 
 def inert(cell: str | int) -> str | int:
@@ -133,30 +137,13 @@ def inert(cell: str | int) -> str | int:
     return f"'{words}" if runs else cell
 
 
-def _row(reading: PageReading) -> dict[str, str | int]:
-    numbers = [number for line in reading.lines for number in line.numbers]
-    lowest = min((own.p for own in numbers or reading.digits), default=None)
-    return {
-        "source": printable(reading.source),
-        "page": reading.page,
-        "text": reading.text,
-        "n_digits": len(reading.digits),
-        "n_rejected": sum(digit.char == REJECTED for digit in reading.digits),
-        "reasons": ", ".join(reading.reasons),
-        "least_p": "" if lowest is None else f"{lowest:.4f}",
-        "model": printable(reading.model),
-        "error": printable(reading.error or ""),
-        "fits": "" if reading.fits is None else str(reading.fits).lower(),
-    }
-
-
 def _csv_line(row: Iterable[str | int]) -> str:
     line = io.StringIO(newline="")
     csv.writer(line, lineterminator="\n").writerow(row)
     return line.getvalue()
 
 
-def _hocr_page(reading: PageReading) -> str:
+def _hocr_page(reading: PageReading) -> ET.Element:
     """A page as hOCR; ``textangle`` is what the page was turned by."""
     wide, high = reading.size or (0, 0)
     name = printable(reading.source).replace('"', "%22")
@@ -172,19 +159,10 @@ def _hocr_page(reading: PageReading) -> str:
             for c in chars:
                 title = f"x_bboxes {_bbox(c.box).removeprefix('bbox ')}; x_conf {100 * c.p:.1f}"
                 ET.SubElement(inside, "span", {"class": "ocrx_cinfo", "title": title}).text = c.char
-    return _xml(page)
+    return page
 
 
-def _alto_head(source: str) -> str:
-    description = ET.Element("Description")
-    ET.SubElement(description, "MeasurementUnit").text = "pixel"
-    image = ET.SubElement(description, "sourceImageInformation")
-    ET.SubElement(image, "fileName").text = printable(source)
-    head = '<?xml version="1.0" encoding="UTF-8"?>\n<alto xmlns='
-    return f'{head}"http://www.loc.gov/standards/alto/ns-v4#">\n{_xml(description)}<Layout>\n'
-
-
-def _alto_page(reading: PageReading) -> str:
+def _alto_page(reading: PageReading) -> ET.Element:
     """A page as ALTO; ``ROTATION`` is what it was turned by."""
     number, (wide, high) = reading.page, reading.size or (0, 0)
     size = {"HEIGHT": str(high), "WIDTH": str(wide)}
@@ -199,16 +177,17 @@ def _alto_page(reading: PageReading) -> str:
             if k:
                 ET.SubElement(own, "SP")
             name = f"p{number}_l{n}_w{k}"
-            inner = ET.SubElement(own, "String", {
-                "ID": name, "CONTENT": word.text, "WC": f"{p:.2f}", **_place(word.box),
-            })  # fmt: skip
+            told = {"ID": name, "CONTENT": word.text, "WC": f"{p:.2f}", **_place(word.box)}
+            inner = ET.SubElement(own, "String", told)
             for j, c in enumerate(chars):
                 glyph = {"ID": f"{name}_g{j}", "CONTENT": c.char, "GC": f"{c.p:.2f}", **_place(c.box)}
                 ET.SubElement(inner, "Glyph", glyph)
-    return _xml(page)
+    return page
 
 
-def _words(line: LineReading, reading: PageReading) -> Iterator[tuple[WordReading, float, Chars]]:
+def _words(
+    line: LineReading, reading: PageReading
+) -> Iterator[tuple[WordReading, float, tuple[DigitReading, ...]]]:
     """Words of a line, how probably each is right, 0 for signs alone, and the characters of a number."""
     numbers = iter(line.numbers)
     for word in line.words:
@@ -230,10 +209,8 @@ def _place(box: Box) -> dict[str, str]:
 
 def _xml(element: ET.Element) -> str:
     ET.indent(element)
-    for word in element.iterfind(
-        ".//span[@class='ocrx_word'][span]"
-    ):  # no space stands between its characters
-        word.text = None
+    for word in element.iterfind(".//span[@class='ocrx_word'][span]"):
+        word.text = None  # no space stands between its characters
         for char in word:
             char.tail = None
     return ET.tostring(element, encoding="unicode") + "\n"

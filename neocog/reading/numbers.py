@@ -2,11 +2,11 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,14 @@ from neocog.reading.records import (
     NumberReading,
     PageReading,
     WordReading,
-)
+)  # fmt: skip
 from neocog.reading.words import around
 from neocog.vision.finder import FinderSettings, Finding
 from neocog.vision.page import TURNS, on_front, seen, turned, turned_back
-from neocog.vision.strips import FRAME, Strip, StripSettings, strips
+from neocog.vision.strips import LEAST, SCORE, Strip, strips
 
 if TYPE_CHECKING:
+    from neocog.network.line_engine import LineEngine
     from neocog.reading.reader import Reader
     from neocog.vision.decode import Page
 
@@ -42,10 +43,12 @@ FAR = 8.0
 """How far below the best text, in log likelihood, one that is allowed may be; on even rows of strings nine of
 ten patterns that mend a reading are nearer, a quarter of those with a digit too many or too few are not."""
 
+_DIGITS = frozenset("0123456789" + REJECTED)
 _STEP, _BEFORE = 4, 24  # column t of an answer looks at column 4 t - 24 of its strip, and around it
 _REACH = 20  # columns of a strip on each side of a character's middle that may be its own
 _GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, which a wide gap parts:
 _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has none there
+_WIDE = 2  # columns on each side of the middle of a gap in which nothing is read
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 # Mean probability of a line's characters, times mean score of its digits, below which it is no number:
 _NUMBER = 0.3  # 0.5 % of right numbers of photographs, registers and made pages are, and 76 % of false ones
@@ -77,11 +80,11 @@ class TextLine:
 
 def read_lines(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tuple[list[TextLine], int]:
     """Read the lines of a page (H, W) around marks that were found; and count the digits in none of them."""
-    marks = found[found.scores >= StripSettings().least]
+    marks = found[found.scores >= LEAST]
     front = on_front(grey, marks)
-    lines, lost = list[TextLine](), int((marks.scores[~front] >= StripSettings().score).sum())
+    lines, lost = list[TextLine](), int((marks.scores[~front] >= SCORE).sum())
     marks = marks[front]
-    sure = (marks.kinds < 10) & (marks.scores >= StripSettings().score)
+    sure = (marks.kinds < 10) & (marks.scores >= SCORE)
     left_out = set(np.flatnonzero(sure).tolist())
     for own, line in each_line(reader, grey, marks):
         if line is not None:
@@ -100,39 +103,20 @@ def each_line(
     With ``wanted`` (N,) the page is a camera's frame: what stands far apart is a line of its own, each has a
     mark that is wanted, and those that are too much for one frame are left out.
     """
-    of = of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
+    of = _of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
     for own, logp, boxes in of(reader, grey, marks, wanted=wanted):
-        score = _score(marks, own)
         others = marks[:0] if wanted is not None else marks[np.setdiff1d(np.arange(len(marks)), own)]
-        line = _line(reader, logp, boxes, score, others)
-        yield own, line and replace(line, places=boxes.keywords.get("places", ()))
+        yield own, _line(reader, logp, boxes, _score(marks, own), others)
 
 
-def of_strips(
+def _of_strips(
     reader: "Reader", grey: NDArray[np.uint8], marks: Finding, *, wanted: NDArray[np.bool_] | None
 ) -> Iterator[tuple[list[int], Logs, partial[list[tuple[Box, float]]]]]:
-    """Yield lines as `neocog.reading.boxes.of_boxes` does, their strips read one after another."""
-    cut, answers = answered(reader.engine, grey, marks, wanted)
-    for _, parts in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
-        own, logs, places, several = list[int](), list[Logs](), list[Column](), list(parts)
-        if len(several) > 1 and reader.automaton is None:  # a label beside a number is left out
-            said = [(ctc.number(logp), _score(marks, strip.marks)) for strip, logp in several]
-            several = [part for part, one in zip(several, said, strict=True) if _is_number(*one)] or several
-        for strip, logp in several:
-            own += strip.marks
-            logs += [logp, _GAP]
-            places += [(strip, t) for t in range(len(logp) + 1)]
-        yield own, np.concatenate(logs[:-1]), partial(_boxes, places=places, found=marks)
-
-
-def answered(
-    engine: Any, grey: NDArray[np.uint8], marks: Finding, wanted: NDArray[np.bool_] | None = None
-) -> tuple[list[Strip], list[Logs]]:
-    """Cut the lines of a page (H, W) out, and say what they are likely to be; ``wanted`` as `each_line`.
+    """Yield lines as `neocog.reading.boxes.of_boxes` does, their strips read one after another.
 
     A strip that is in doubt is the ink of its marks alone, if that is likelier.
     """
-    cut = strips(grey, marks, None if wanted is None else FRAME, wanted=wanted)
+    cut, engine = strips(grey, marks, wanted=wanted), cast("LineEngine", reader.engine)
     answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
     doubtful = [k for k, answer in enumerate(answers) if _likely(answer) < -_CLEARER]
     alone = [cut[k].alone() for k in doubtful]
@@ -140,7 +124,21 @@ def answered(
     for k, ink, answer in zip(doubtful, alone, again, strict=True):
         if _likely(answer) > _likely(answers[k]) + _CLEARER:
             answers[k], cut[k] = answer, replace(cut[k], ink=ink)
-    return cut, answers
+    for _, parts in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
+        own, logs, places, several = list[int](), list[Logs](), list[Column](), list(parts)
+        if len(several) > 1 and reader.automaton is None:  # a label beside a number is left out
+            said = [(ctc.number(logp), _score(marks, strip.marks)) for strip, logp in several]
+            several = [part for part, one in zip(several, said, strict=True) if _is_number(*one)] or several
+        for strip, logp in several:
+            wide = strip.spaces if reader.automaton is None else ()  # a pattern knows its spaces
+            for t in (t for column in wide if (t := (column + _BEFORE) // _STEP) < len(logp)):
+                around = logp[max(0, t - _WIDE) : t + _WIDE + 1]
+                if np.logaddexp(around[:, SPACE], around[:, BLANK]).min() > np.log(0.5):
+                    logp = np.concatenate([logp[:t], _GAP, logp[t + 1 :]])
+            own += strip.marks
+            logs += [logp, _GAP]
+            places += [(strip, t) for t in range(len(logp) + 1)]
+        yield own, np.concatenate(logs[:-1]), partial(_boxes, places=places, found=marks)
 
 
 def _score(marks: Finding, own: Sequence[int]) -> float:
@@ -161,38 +159,50 @@ def _likely(logp: Logs) -> float:
 
 
 def _line(
-    reader: "Reader",
-    logp: Logs,
-    boxes_of: Callable[..., list[tuple[Box, float]]],
-    score: float,
-    others: Finding,
+    reader: "Reader", logp: Logs, boxes_of: partial[list[tuple[Box, float]]], score: float, others: Finding
 ) -> TextLine | None:
     """What a line says; None if it has no digit, or hardly is a number, by p and ``score``.
 
-    ``score``: the mean of its marks; ``others``: no marks of it.
+    ``score``: the mean of its marks; ``others``: no marks of it. It has a margin if it is a text that is
+    allowed and is likely enough.
     """
-    number, margin = _number(logp, reader)
+    number, margin = ctc.number(logp, bound=reader.policy.min_p, automaton=reader.automaton), None
+    if reader.automaton is not None:
+        if number.text and number.beside < FAR:
+            margin = number.margin
+        else:
+            number = ctc.number(logp, bound=reader.policy.min_p)
     if not _is_number(number, score, least=_NUMBER if margin is None else 0.0):
         return None
-    boxes = boxes_of([(char.first, char.last) for char in number.chars])
-    chars = [_char(char, *box, logp) for char, box in zip(number.chars, boxes, strict=True)]
+    chars = list[DigitReading]()
+    for char, (box, own) in zip(
+        number.chars, boxes_of([(char.first, char.last) for char in number.chars]), strict=True
+    ):
+        odds = np.exp(logp[min(char.first, len(logp) - 1) : char.last + 1])
+        second, first = np.sort(odds[:, :BLANK].max(axis=0))[-2:].tolist()
+        there = min(own**2 / (own**2 + (1 - own) ** 2), 1 - float(odds[:, BLANK].min()))
+        text = REJECTED if char.reason else char.char  # also where one was perhaps left out
+        chars.append(DigitReading(text, float(char.p), first - second, box, char.reason, there))
     spaces = [-1, *(k for k, char in enumerate(chars) if char.char == " "), len(chars)]
     spans = [(before + 1, after) for before, after in pairwise(spaces) if before + 1 < after]
-    words = []
-    for first, last in spans:
-        p = max(number.p, likely(number.text, number.texts))
+    places = boxes_of.keywords.get("places", ())
+    rules, words = places[0][0].rules if places else (), list[NumberReading]()
+    for begin, end in spans:
+        p, said = max(number.p, likely(number.text, number.texts)), chars[begin:end]
         if len(spans) > 1 and margin is None:  # its columns say this word
-            begin = number.chars[first - 1].last + 1 if first else 0
-            end = number.chars[last].first if last < len(chars) else len(logp)
-            text = "".join(char.char for char in number.chars[first:last])
-            p = likely(text, dict(ctc.beam(logp[begin : max(end, begin + 1)])))
-        said = chars[first:last]
-        p = min(p, 1 - _PART * _beside(around([char.box for char in said]), others))
+            since = number.chars[begin - 1].last + 1 if begin else 0
+            until = number.chars[end].first if end < len(chars) else len(logp)
+            text = "".join(char.char for char in number.chars[begin:end])
+            p = likely(text, dict(ctc.beam(logp[since : max(until, since + 1)])))
+        box = around([char.box for char in said])
+        p = min(p, 1 - _PART * _beside(box, others))
         if p < reader.policy.min_p and not any(char.reason for char in said):
             least = min(range(len(said)), key=lambda k: said[k].p)
             said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
-        words.append(_word(tuple(said), p))
-    return TextLine(tuple(words), margin, logp, number)
+        middle = [one[0] + one[2] / 2 for one in (words[-1].box if words else box, box)]
+        ruled = any(middle[0] < rule < middle[1] for rule in rules)
+        words.append(NumberReading("".join(char.char for char in said), p, box, tuple(said), ruled))
+    return TextLine(tuple(words), margin, logp, number, places)
 
 
 def bare(number: str) -> str:
@@ -213,28 +223,6 @@ def _beside(box: Box, others: Finding) -> float:
     gap = np.maximum(x - left - wide, left - x - w)
     near = (2 * h > high) & (shared > 0.4 * np.minimum(high, h)) & (gap < high)
     return float(others.scores[near].max(initial=0))
-
-
-def _number(logp: Logs, reader: "Reader") -> tuple[ctc.Number, float | None]:
-    """What is written; if it is a text that is allowed, which is likely enough, also its margin."""
-    if reader.automaton is not None:
-        number = ctc.number(logp, bound=reader.policy.min_p, automaton=reader.automaton)
-        if number.text and number.beside < FAR:
-            return number, number.margin
-    return ctc.number(logp, bound=reader.policy.min_p), None
-
-
-def _word(chars: tuple[DigitReading, ...], p: float) -> NumberReading:
-    return NumberReading("".join(c.char for c in chars), p, around([c.box for c in chars]), chars)
-
-
-def _char(char: ctc.Char, box: Box, score: float, logp: Logs) -> DigitReading:
-    """A character that was read, ``?`` if it is doubtful or was perhaps left out; ``score``: its mark's."""
-    p = np.exp(logp[min(char.first, len(logp) - 1) : char.last + 1])
-    second, first = np.sort(p[:, :BLANK].max(axis=0))[-2:].tolist()
-    read = REJECTED if char.reason else char.char
-    there = min(score**2 / (score**2 + (1 - score) ** 2), 1 - float(p[:, BLANK].min()))
-    return DigitReading(read, float(char.p), first - second, box, char.reason, there)
 
 
 def _boxes(
@@ -282,23 +270,22 @@ def page_lines(reader: "Reader", page: "Page") -> tuple[list[TextLine], int, int
             grey = turned(grey, turn)
             found = reader.look(grey)
             lines, left_out = read_lines(reader, grey, found)
-    high, wide = page.grey.shape
-
-    def placed(char: DigitReading) -> DigitReading:
-        """Count its box in pixels of the picture."""
-        x, y, w, h = turned_back(char.box, turn, wide, high)
-        across, down = page.scales
-        x = wide - x - w if reader.mirror else x
-        return replace(char, box=(round(x / across), round(y / down), round(w / across), round(h / down)))
-
-    placed_lines = [
-        replace(line, words=tuple(_word(tuple(map(placed, word.chars)), word.p) for word in line.words))
-        for line in lines
-    ]
-    sure = found.boxes[(found.kinds < 10) & (found.scores >= StripSettings().score)]
+    (high, wide), (across, down), placed = page.grey.shape, page.scales, list[TextLine]()
+    for line in lines:
+        words = list[NumberReading]()
+        for word in line.words:
+            chars = list[DigitReading]()
+            for char in word.chars:
+                x, y, w, h = turned_back(char.box, turn, wide, high)
+                x = wide - x - w if reader.mirror else x
+                box = round(x / across), round(y / down), round(w / across), round(h / down)
+                chars.append(replace(char, box=box))
+            words.append(replace(word, box=around([char.box for char in chars]), chars=tuple(chars)))
+        placed.append(replace(line, words=tuple(words)))
+    sure = found.boxes[(found.kinds < 10) & (found.scores >= SCORE)]
     small = not found.whole or int((sure[:, 3] < _LEGIBLE).sum()) > 1
     warnings = ("small-digits-likely",) * small + ("turns-tie",) * tie
-    return placed_lines, left_out, turn, time.perf_counter() - start - (read - looked), warnings
+    return placed, left_out, turn, time.perf_counter() - start - (read - looked), warnings
 
 
 def read_page(reader: "Reader", source: str, page: "Page", began: float) -> PageReading:
@@ -310,12 +297,12 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
         words, numbers = list[WordReading](), list[NumberReading]()
         for word in line.words:
             first = len(digits)
-            digits += [char for char in word.chars if _is_digit(char.char)]
-            signs += [char for char in word.chars if not _is_digit(char.char)]
+            for char in word.chars:
+                (digits if char.char in _DIGITS else signs).append(char)
             span = (first, len(digits) - 1) if len(digits) > first else None
             numbers += [word] if span else []
-            text = "".join(filter(_is_digit, word.text)) if reader.digits_only else word.text
-            words.append(WordReading(text, word.box, span))
+            text = "".join(filter(_DIGITS.__contains__, word.text)) if reader.digits_only else word.text
+            words.append(WordReading(text, word.box, span, word.ruled))
         text = ("" if reader.digits_only else " ").join(word.text for word in words)
         box = around([word.box for word in words])
         told.append(LineReading(text, box, tuple(words), tuple(numbers), line.margin))
@@ -355,7 +342,7 @@ def best_turn(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tupl
             return 0, False
         view = turned(part, TURNS[k])
         marks = reader.look(view, settings=FinderSettings())
-        sure = int(((marks.kinds < 10) & (marks.scores >= StripSettings().score)).sum())
+        sure = int(((marks.kinds < 10) & (marks.scores >= SCORE)).sum())
         if k and (sure < _TURNED - 1 or _CLEARLY * seen(marks) <= upright):  # print on its side has hundreds
             continue
         count, right_ones = _worth(read_lines(reader, view, marks)[0])
@@ -370,7 +357,3 @@ def _worth(lines: Sequence[TextLine]) -> tuple[int, float]:
     """How many characters long numbers have, and how many of these are expected to be in right ones."""
     words = [word for line in lines for word in line.words if len(word.chars) >= _LONG]
     return sum(len(word.chars) for word in words), sum(word.p * len(word.chars) for word in words)
-
-
-def _is_digit(char: str) -> bool:
-    return char == REJECTED or char.isdigit()

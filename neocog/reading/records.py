@@ -55,6 +55,7 @@ class WordReading:
     text: str
     box: Box
     digits: tuple[int, int] | None  #: its first and last digit among those of the page; None for signs alone
+    ruled: bool = False  #: whether a rule parts it from the word before it; in no file
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class NumberReading:
     p: float  #: probability that all of it is right
     box: Box
     chars: tuple[DigitReading, ...]  #: its digits, signs and ``?``
+    ruled: bool = False  #: as `WordReading.ruled`
 
     def to_dict(self) -> dict[str, Any]:
         chars = [{"char": c.char, "p": round(c.p, 4), "box": list(c.box)} for c in self.chars]
@@ -139,20 +141,19 @@ class PageReading:
             import pandas
         except ImportError:
             raise UsageError("to_pandas needs pandas; install it with: pip install pandas") from None
-        spans = [
-            (line, word, *span.digits)
+        place = {
+            n: (line, word)
             for line, one in enumerate(self.lines)
             for word, span in enumerate(one.words)
             if span.digits is not None
+            for n in range(span.digits[0], span.digits[1] + 1)
+        }
+        rows = [
+            (*place.get(n, (0, 0)), digit.char, digit.p, digit.margin, *digit.box, digit.reason)
+            for n, digit in enumerate(self.digits)
         ]
-        place = {n: (line, word) for line, word, low, high in spans for n in range(low, high + 1)}
-        rows: list[dict[str, Any]] = []
-        for number, digit in enumerate(self.digits):
-            where = dict(zip(("line", "word"), place.get(number, (0, 0)), strict=True))
-            box = dict(zip(("x", "y", "width", "height"), digit.box, strict=True))
-            said = {"char": digit.char, "p": digit.p, "margin": digit.margin}
-            rows.append({**where, **said, **box, "reason": digit.reason})
-        return pandas.DataFrame(rows)
+        names = "line word char p margin x y width height reason"
+        return pandas.DataFrame(rows, columns=names.split()) if rows else pandas.DataFrame()
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the picture with what was read over it, by matplotlib, and return the axes."""

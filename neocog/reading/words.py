@@ -28,65 +28,65 @@ def cells(reading: PageReading) -> list[list[str]]:
 
     rows = list[list[Box]]()
     for line in reading.lines:
-        spans = [word.digits for word in line.words if word.digits]
-        rows.append([lying(digit.box) for digit in reading.digits[spans[0][0] : spans[-1][1] + 1]])
-    numbers = [[lying(number.box) for number in line.numbers] for line in reading.lines]
-    slope, parts_at = _columns(rows, numbers)
-    table = []
+        own = [word.digits for word in line.words if word.digits]
+        rows.append([lying(digit.box) for digit in reading.digits[own[0][0] : own[-1][1] + 1]])
+    slope = voted_slope(np.array([box for row in rows for box in row], np.float64))
+
+    def middle(box: Box) -> float:
+        """Where the middle of a box lies in its row, with the page's skew taken out."""
+        x, y, w, h = lying(box)
+        return x + w / 2 + slope * (y + h / 2)
+
+    numbers = list[list[tuple[float, float, bool]]]()
     for line in reading.lines:
-        texts: list[list[str]] = [[] for _ in range(len(parts_at) + 1)]
+        ruled = [word.ruled for word in line.words if word.digits]
+        spans = [(middle(number.box), lying(number.box)[2] / 2) for number in line.numbers]
+        numbers.append([(at - half, at + half, wall) for (at, half), wall in zip(spans, ruled, strict=True)])
+    ends, table = _columns(rows, numbers), list[list[str]]()
+    for line in reading.lines:
+        texts: list[list[str]] = [[] for _ in range(len(ends) + 1)]
         for word in line.words:
-            texts[bisect(parts_at, _middle(lying(word.box), slope))].append(word.text)
+            texts[bisect(ends, middle(word.box))].append(word.text)
         table.append([" ".join(some) for some in texts])
     return table
 
 
-def _columns(rows: list[list[Box]], numbers: list[list[Box]]) -> tuple[float, list[float]]:
-    """The skew of a page, and where its columns end: in corridors in which no number stands.
+def _columns(rows: list[list[Box]], numbers: list[list[tuple[float, float, bool]]]) -> list[float]:
+    """Where the columns of a page end: in corridors in which no number stands.
 
-    ``rows`` are the boxes of the digits in each line. A corridor parts a third of the lines or more, and of
-    these one in ten may have a number in it. It is as wide as two usual gaps and an n-th of a digit, if it
-    parts n lines: that of one line is a space (``python -m experiments.documents.measure --develop``).
+    ``rows`` are the boxes of the digits in each line, ``numbers`` from where to where numbers lie and whether
+    a rule is before them. A corridor parts a third of the lines or more, and of these one in ten may have a
+    number in it. It is as wide as two usual gaps and an n-th of a digit if it parts n lines: that of one line
+    is a space (``python -m experiments.documents.measure --develop``). Where half of the lines have a rule it
+    is of any width, and one line in four may have a number in it.
     """
-    boxes = np.array([box for row in rows for box in row], np.float64)
-    slope = voted_slope(boxes)
-    spans = [[(_middle(b, slope) - b[2] / 2, _middle(b, slope) + b[2] / 2) for b in row] for row in numbers]
-    low = min(left for row in spans for left, _ in row)
-    length = int(max(right for row in spans for _, right in row) - low) + 2
-    parted, filled = np.zeros(length), np.zeros(length)
-    for row in spans:
+    low = min(left for row in numbers for left, _, _ in row)
+    length = int(max(right for row in numbers for _, right, _ in row) - low) + 2
+    parted, filled, walled = np.zeros((3, length))
+    for row in numbers:
         parted[int(row[0][0] - low) : int(row[-1][1] - low) + 1] += 1
-        for left, right in row:
+        for left, right, _ in row:
             filled[int(left - low) : int(right - low) + 1] += 1
-    free = (filled <= parted / 10) & (parted >= len(rows) / 3) & (parted > 0)
+        for (_, left, _), (right, _, wall) in pairwise(row):
+            walled[int(left - low) : int(right - low) + 1] += wall
+    ruled = 2 * walled >= parted
+    free = (filled <= np.where(ruled, parted / 4, parted / 10)) & (parted >= len(rows) / 3) & (parted > 0)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], free, [0]])))
-    wide, apart = _usual(rows)
-    high = float(np.median(boxes[:, 3]))
-    ends = []
+    widths, gaps = [0.0], [_WIDEST]  # of digits, and from each to the next, in heights
+    for digits in rows:
+        high = median(box[3] for box in digits)
+        widths += [box[2] / high for box in digits]
+        gaps += [(b[0] - a[0] - a[2]) / high for a, b in pairwise(digits)]
+    apart = min(max(float(np.quantile(gaps, 0.25)), 0.0), _WIDEST)  # half may lie between columns of a table
+    wide, high, ends = median(widths), float(np.median([box[3] for row in rows for box in row])), []
     for first, last in zip(edges[::2], edges[1::2], strict=True):
-        if last - first > high * (2 * apart + wide / parted[first:last].max()):
+        most = parted[first:last].max()
+        if last - first > high * (2 * apart + wide / most) or ruled[first:last].any():
             ends.append(low + (first + last) / 2)
-    return slope, ends
-
-
-def _usual(rows: list[list[Box]]) -> tuple[float, float]:
-    """How wide a digit usually is, and how far from the next a quarter of them is at most, in heights."""
-    widths, gaps = [0.0], [_WIDEST]
-    for row in rows:
-        high = median(box[3] for box in row)
-        widths += [box[2] / high for box in row]
-        gaps += [(b[0] - a[0] - a[2]) / high for a, b in pairwise(row)]
-    # in a table half of the gaps may lie between columns
-    return median(widths), min(max(float(np.quantile(gaps, 0.25)), 0.0), _WIDEST)
+    return ends
 
 
 def around(boxes: Sequence[Box]) -> Box:
     x, y = min(box[0] for box in boxes), min(box[1] for box in boxes)
     right, bottom = max(box[0] + box[2] for box in boxes), max(box[1] + box[3] for box in boxes)
     return x, y, right - x, bottom - y
-
-
-def _middle(box: Box, slope: float) -> float:
-    """Where the middle of a box lies in its row, with the page's skew taken out."""
-    x, y, w, h = box
-    return x + w / 2 + slope * (y + h / 2)

@@ -48,7 +48,13 @@ def step_of(ink: Mask, free: Mask, digits: Any, least: float, most: float) -> tu
             if seen[ys, xs].min() > _LEAST * outer.sum():
                 row, column = np.unravel_index(shares[ys, xs].argmax(), (5, 5))
                 x, y = float(xs[column] / k), float(ys[row, 0] / k)
-        there, here = (sum(_moved(mask, k * x, k * y) for k in AROUND) for mask in (free, near))
+        ways = [np.array([[1, 0, -round(k * x)], [0, 1, -round(k * y)]], np.float64) for k in AROUND]
+        there, here = (
+            sum(
+                cv2.warpAffine(m.astype(np.uint8), way, (wide, high), flags=cv2.INTER_NEAREST) for way in ways
+            )
+            for m in (free, near)
+        )
         share = (outer & (here >= 2) & (3 * here >= 2 * there)).sum() / outer.sum()
         if share > told:  # a cell tells as much as two of them
             found, told = (x, y), share + 0.05
@@ -67,20 +73,16 @@ def repeated(looked: Any, again: Any) -> Mask:
     return out
 
 
+def uncrossed(out: Mask, dark: Mask) -> Mask:
+    """What of print that is to go no stroke of the other ink crosses."""
+    import cv2
+
+    strokes = cv2.morphologyEx((dark & ~out).astype(np.uint8), cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
+    return np.asarray(out & (strokes == 0))
+
+
 def wider(mask: Mask) -> Mask:
     """A mask and the pixels around it."""
     import cv2
 
     return np.asarray(cv2.dilate(mask.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0)
-
-
-def _moved(mask: Mask, x: float, y: float) -> NDArray[np.int8]:
-    """What is so many columns and rows further on, 0 or 1."""
-    high, wide = mask.shape
-    dx, dy = round(x), round(y)
-    out = np.zeros(mask.shape, np.int8)
-    if abs(dx) < wide and abs(dy) < high:
-        out[max(0, -dy) : high - max(0, dy), max(0, -dx) : wide - max(0, dx)] = mask[
-            max(0, dy) : high + min(0, dy), max(0, dx) : wide + min(0, dx)
-        ]
-    return out

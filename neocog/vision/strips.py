@@ -6,7 +6,6 @@ rule stands between them; each part is bent straight and scaled by the height of
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from statistics import median
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network.lines import NARROWEST, ROWS, WIDEST
-from neocog.vision.cells import AROUND, repeated, step_of, wider
+from neocog.vision.cells import AROUND, repeated, step_of, uncrossed, wider
 from neocog.vision.finder import SIGNS, Finding
 
 Grey = NDArray[np.uint8]
@@ -24,43 +23,36 @@ Floats = NDArray[np.float64]
 Boxes = NDArray[np.floating[Any]]
 """Left, top, width and height in pixels of the page, (N, 4)."""
 
+SCORE, LEAST = 0.35, 0.15
+"""Scores of the finder from which a digit makes a line, and a mark belongs to a line beside it."""
+GAP = 2.5
+"""A wider gap parts two strips, in heights of a line's digits, as all lengths here."""
+
+_TALL = 34.0  # rows of a strip that a line's digits fill
+_LOW = 2.5  # a wide page less high than this is one line
+_MOST = 400  # strips of a page
+_COLUMNS = 2**20, 300  # of strips of a page, and of a frame, after which no line is cut
+_OVERLAP = 0.5  # share of a mark's rows, or the line's, from which it is on the line
+_RATIO = 3.2  # heights of marks of one line differ less
+_MUCH = 1.8  # marks so much lower among the digits of a line are specks
+_ASTRAY, _ASIDE = 0.3, 1.6  # how far above or below, and beside, its digits a sign may stand
+# how far a digit's middle is off its line, its slope off the page's, and a line off a straight one
+_NOISE, _TILT, _BEND = 0.08, 0.06, 0.008  # as standard deviations
 _SKEWED = 0.15  # skewness of greys from which ink is bright
-_INK = 0.2  # from which ink may be print
-_FULL = 0.5  # from which it is no blurred edge
+_INK, _FULL = 0.2, 0.5  # from which ink may be print, and is no blurred edge
 _BAND = 64  # rows around a line in which rules and cells are looked for
-_CELL = 0.7, 2.6  # how far it is from a cell to the next, in heights of digits
+_CELL = 0.7, 2.6  # how far it is from a cell to the next
 _OWN = 0.6, 0.3  # shares of the ink that is no print: of most digits if there are cells, of each digit
-_RULE = 10  # grey levels that a rule stands out of its paper
+_RULE, _CLEAR = 6, 3  # grey levels that a rule stands out of its paper, and how much more than most columns
+_EVEN = 0.5  # of the usual contrast of a rule is everywhere
+_BLOCKS = 14  # of rows,
+_LEANS = -0.5, -0.25, 0, 0.25, 0.5  # and columns that a rule leans from each to the next
+_THICK = 24  # columns that it is narrower than
+_SQUARED = 1.3  # how far rules are apart that part no numbers: a digit hardly fits between them
+_TOUCH = -0.5  # gap of digits that touch the rule between them
+_BESIDE_RULE = 0.25  # share of a mark's ink that is beside it, if it is more than the rule
+_STROKE = 1.5  # times the contrast that the rule has above and below, from which a stroke is on it
 _HIGH = np.isin(np.arange(10 + len(SIGNS)), [10 + SIGNS.index(sign) for sign in "/()"])  # as digits are
-
-
-@dataclass(frozen=True, slots=True)
-class StripSettings:
-    """How marks make lines, and lines strips; lengths count in heights of a line's digits."""
-
-    score: float = 0.35  #: of the finder, from which a digit makes a line
-    least: float = 0.15  #: and from which a mark belongs to a line beside it
-    tall: float = 34.0  #: rows of a strip that a line's digits fill
-    spare: float = 1.0  #: what is read before the first mark and after the last
-    gap: float = 2.5  #: a wider one parts two strips
-    cell: float = 0.3  #: so does one as wide with a rule in it
-    overlap: float = 0.5  #: share of a mark's rows, or the line's, from which it is on the line
-    ratio: float = 3.2  #: heights of marks of one line differ less
-    much: float = 1.8  #: marks so much lower among the digits of a line are specks
-    low: float = 0.3  #: how far above or below its digits a sign's middle may stand
-    beside: float = 1.6  #: how far beside them
-    noise: float = 0.08  #: how far a digit's middle is off its line,
-    tilt: float = 0.06  #: a line's slope off that of the page,
-    bend: float = 0.008  #: and a line off a straight one; all three as standard deviations
-    full: float = 2.5  #: a wide page less high than this is one line
-    even: float = 0.0  #: so does one wider than this where all are near 1: a digit may be missed there
-    apart: bool = False  #: whether gaps that part strips part lines
-    most: int = 400  #: strips of a page
-    columns: int = 2**20  #: of strips, after which no more lines are cut
-
-
-FRAME = StripSettings(full=0.0, even=4.0, apart=True, columns=300)
-"""Of a camera's frame, where what stands far apart is another line; the next shows what was not cut."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +66,8 @@ class Strip:
     down: Floats  #: what the next row is further on the page, (w, 2)
     #: returns ``ink`` of its digits and signs alone, without walls of cells and what else is around
     alone: Callable[[], Ink]
+    spaces: tuple[int, ...] = ()  #: columns in the middle of gaps that are wider than between its digits
+    rules: tuple[float, ...] = ()  #: where rules cross its line, columns of the page
 
     def to_page(self, columns: Any, rows: Any) -> Floats:
         """Where places of the strip are on the page, (..., 2) pixels, to a column; 0, 0 is its corner."""
@@ -183,7 +177,7 @@ def voted_slope(boxes: Boxes) -> float:
     return median(votes) if len(votes) > 1 else 0.0
 
 
-def lines_of(boxes: Boxes, digits: NDArray[np.bool_], settings: StripSettings) -> list[list[int]]:
+def lines_of(boxes: Boxes, digits: NDArray[np.bool_]) -> list[list[int]]:
     """Group marks into lines of their numbers, top to bottom, each from left to right; each has a digit.
 
     ``boxes`` (N, 4) overlap little. Those of ``digits`` (N,) make the lines: from left to right each joins
@@ -201,7 +195,7 @@ def lines_of(boxes: Boxes, digits: NDArray[np.bool_], settings: StripSettings) -
         off = np.abs(y[k] - level[:n] - rise[:n] * (x[k] - at[:n]))
         shared = np.minimum(1, ((few + many) / 2 - off) / few)
         worth = shared - off / many - 0.1 * np.maximum(0, left[k] - right[:n]) / many
-        worth[(shared < settings.overlap) | (many > settings.ratio * few)] = -np.inf
+        worth[(shared < _OVERLAP) | (many > _RATIO * few)] = -np.inf
         line = int(worth.argmax()) if worth.max(initial=-np.inf) > -1 else n
         if line == n:
             lines.append([])
@@ -210,14 +204,14 @@ def lines_of(boxes: Boxes, digits: NDArray[np.bool_], settings: StripSettings) -
         tall[line], right[line] = median(high[lines[line]].tolist()), max(right[line], left[k] + wide[k])
         at[line], level[line] = x[last].mean(), y[last].mean()
         along, down = x[last] - at[line], y[last] - level[line]
-        steady = (settings.noise / settings.tilt * tall[line]) ** 2
+        steady = (_NOISE / _TILT * tall[line]) ** 2
         rise[line] = slope + along @ (down - slope * along) / (along @ along + steady)
     owner, tall = np.full(len(boxes), -1), tall[: len(lines)]
     ends = np.array([[f(v[line]) for f in (np.min, np.max) for v in (x, y)] for line in lines]).reshape(-1, 4)
-    outer = ends + (0.5 + settings.low) * tall[:, None] * [-1, -1, 1, 1]
+    outer = ends + (0.5 + _ASTRAY) * tall[:, None] * [-1, -1, 1, 1]
     for number, marks in enumerate(lines):  # but for specks among the digits of a larger line
         among = (ends[number, :2] > outer[:, :2]) & (ends[number, 2:] < outer[:, 2:])
-        if not (among.all(axis=1) & (tall[number] * settings.much < tall)).any():
+        if not (among.all(axis=1) & (tall[number] * _MUCH < tall)).any():
             owner[marks] = number
     for k in (*order, *order[::-1]):
         near = np.flatnonzero(owner >= 0)
@@ -228,164 +222,152 @@ def lines_of(boxes: Boxes, digits: NDArray[np.bool_], settings: StripSettings) -
         off = np.abs(top[k] + high[k] / 2 - here) / tall[own]
         aside = np.maximum(0, np.abs(x[k] - x[near]) - (wide[k] + wide[near]) / 2) / tall[own]
         far = aside + off / 2
-        far[(off > 0.5 + settings.low) | (aside > settings.beside) | (high[k] > 1.6 * tall[own])] = np.inf
+        far[(off > 0.5 + _ASTRAY) | (aside > _ASIDE) | (high[k] > 1.6 * tall[own])] = np.inf
         if far.min() < np.inf:
             owner[k], y[k] = own[far.argmin()], here[far.argmin()]  # the height of its line, not its own
     kept = [[k for k in order if owner[k] == number] for number in sorted(set(owner[owner >= 0].tolist()))]
     return sorted(kept, key=lambda line: median((y[line] - slope * x[line]).tolist()))
 
 
-def strips(
-    grey: Grey,
-    found: Finding,
-    settings: StripSettings | None = None,
-    *,
-    wanted: NDArray[np.bool_] | None = None,
-) -> list[Strip]:
-    """Cut the lines of a page (H, W) out, of which a mark is ``wanted`` (N,).
+def strips(grey: Grey, found: Finding, *, wanted: NDArray[np.bool_] | None = None) -> list[Strip]:
+    """Cut the lines of a page (H, W) out; `Strip.marks` counts what of ``found`` is likely enough.
 
-    `Strip.marks` counts what of ``found`` is likely enough.
+    With ``wanted`` (N,) it is a camera's frame: lines of which a mark is wanted, and what stands far apart is
+    another line; the next frame shows what was not cut.
     """
-    settings = settings or StripSettings()
-    likely = found.scores >= settings.least
-    page = _Page(grey, found[likely], settings)
-    wanted = np.ones(len(page.boxes), np.bool_) if wanted is None else wanted[likely]
-    tall = page.tall(range(len(page.boxes))) if page.digits.any() else 0.0
-    low = len(grey) < min(page.wide, settings.full * tall) and page.wide < WIDEST / settings.tall * tall
-    if low and page.one_line():
-        return [page.whole()]
-    return list(islice(page.strips(wanted), settings.most))
+    likely = found.scores >= LEAST
+    page = _Page(grey, found[likely], wanted is not None)
+    if wanted is None and (whole := page.whole()) is not None:
+        return [whole]
+    every = np.ones(len(page.boxes), np.bool_) if wanted is None else wanted[likely]
+    return list(islice(page.strips(every), _MOST))
 
 
 class _Page:
-    """A page and its marks, of which none is another one."""
+    """A page and its marks, of which none is another one; of a camera's ``frame`` less is cut."""
 
-    def __init__(self, grey: Grey, found: Finding, settings: StripSettings) -> None:
-        self.sizes, self.wide, self.settings = [grey], grey.shape[1], settings
+    def __init__(self, grey: Grey, found: Finding, frame: bool) -> None:
+        self.sizes, self.wide, self.frame = [grey], grey.shape[1], frame
         self.boxes = np.maximum(found.boxes, [-np.inf, -np.inf, 1, 1])
         self.left, self.right = self.boxes[:, 0], self.boxes[:, 0] + self.boxes[:, 2]
         self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
-        self.sure = (found.kinds < 10) & (found.scores >= settings.score)
-        self.digits = self.sure | (_HIGH[found.kinds] & (found.scores >= settings.score))
+        self.sure = (found.kinds < 10) & (found.scores >= SCORE)
+        self.digits = self.sure | (_HIGH[found.kinds] & (found.scores >= SCORE))
         self.signs, self.scores = found.kinds >= 10, found.scores
         self.slope = voted_slope(self.boxes[self.digits])
+        # a stem of a 7 that is taken for a sign would lead off the digits
+        self.lines = lines_of(self.boxes, self.sure if self.sure.any() else self.digits)
+
+    def whole(self) -> Strip | None:
+        """The page as one strip, if it is one line: low, little above and below what most marks are of."""
+        grey = self.sizes[0]
+        tall = self.tall(range(len(self.boxes))) if self.digits.any() else 0.0
+        if len(grey) >= min(self.wide, _LOW * tall) or self.wide >= WIDEST / _TALL * tall:
+            return None
+        ends = [(self.left[own].min(), self.right[own].max(), self.scores[own].sum()) for own in self.lines]
+        left, right, most = max(ends, key=lambda one: one[2])
+        if sum(score for first, last, score in ends if first < right and last > left) >= 4 / 3 * most:
+            return None
+        (top, foot), ink = _rows(grey), strip_of(grey)
+        along = (np.arange(ink.shape[1]) + 0.5) * self.wide / ink.shape[1]
+        at = np.stack([along, np.full(len(along), (top + foot) / 2)], axis=1)
+        down = np.tile((0.0, (foot - top) / ROWS), (len(along), 1))
+        order = np.argsort(self.middle[:, 0], kind="stable").tolist()
+        return Strip(ink, tuple(order), 0, at, down, lambda: ink)
 
     def strips(self, wanted: NDArray[np.bool_]) -> Iterator[Strip]:
         number, columns = -1, 0
-        for line in (line for line in self.lines() if wanted[line].any()):
-            if columns >= self.settings.columns:
+        for line in (line for line in self.lines if wanted[line].any()):
+            if columns >= _COLUMNS[self.frame]:
                 return
-            band = self.band(line)
-            cells, shown = self.cells(line, *band)
-            rules, tall = self.rules(*band), self.tall(shown)
-            walls = np.searchsorted(rules, self.right) > np.searchsorted(rules, self.left)
-            walls &= (self.boxes[:, 2] < 0.4 * tall) & ~self.sure
-            kept = [k for k in shown if not walls[k]]
-            own = kept if self.digits[kept].any() else shown
-            if cells is not None:  # walls are no rules
-                rules = rules[:0]
-            for parts in self.parts(own, rules, self.settings.gap if cells is None else np.inf):
+            own, rules, step = self.ruled(line)
+            for parts in self.parts(own, rules, np.inf if step is not None else GAP):
                 number += 1
-                if columns >= self.settings.columns:
+                if columns >= _COLUMNS[self.frame]:
                     return
                 for part in parts if wanted[list(chain(*parts))].any() else ():
-                    at, down = self.path(part, *self.ends(part, rules))
-                    own = [k for k in part if self.digits[k]]
-                    own_ends = self.left[own].min(), self.right[own].max()
-                    first, last = np.searchsorted(at[:, 0], own_ends).tolist()
-                    grey = _dark(self.seen(at, down), max(0, first - 2), last + 2)
-                    ink = ink_of(grey)
-                    plain = np.ones(ink.shape, np.bool_)
-                    if cells is not None:
-                        plain = ~self.print(ink, line, at, down, cells)
-                        ink = ink_of(grey, plain)
-                    alone = partial(self.alone, grey, ink, plain, part, at, down)
-                    columns += ink.shape[1]
-                    yield Strip(ink, tuple(part), number, at, down, alone)
+                    yield (strip := self.cut(part, line, number, rules, step))
+                    columns += strip.ink.shape[1]
 
-    def lines(self) -> list[list[int]]:
-        """`lines_of` digits; a stem of a 7 that is taken for a sign would lead off them."""
-        return lines_of(self.boxes, self.sure if self.sure.any() else self.digits, self.settings)
+    def ruled(self, line: list[int]) -> tuple[list[int], Floats, Floats | None]:
+        """What of a line is no print, its rules, and the step of its cells if it has some: then no rules.
 
-    def one_line(self) -> bool:
-        """Whether there is little above and below the line that most marks are of: a third, by scores."""
-        lines = self.lines()
-        ends = [(self.left[line].min(), self.right[line].max(), self.scores[line].sum()) for line in lines]
-        left, right, most = max(ends, key=lambda one: one[2])
-        over = [score for first, last, score in ends if first < right and last > left]
-        return bool(sum(over) < 4 / 3 * most)
-
-    def whole(self) -> Strip:
-        """The page as one strip."""
-        grey = self.sizes[0]
-        (top, foot), ink = _rows(grey), strip_of(grey)
-        wide = ink.shape[1]
-        along = (np.arange(wide) + 0.5) * self.wide / wide
-        at = np.stack([along, np.full(wide, (top + foot) / 2)], axis=1)
-        down = np.tile((0.0, (foot - top) / ROWS), (wide, 1))
-        return Strip(
-            ink, tuple(np.argsort(self.middle[:, 0], kind="stable").tolist()), 0, at, down, lambda: ink
-        )
-
-    def tall(self, part: Sequence[int]) -> float:
-        """Height of the digits of a line."""
-        return _ranked(self.boxes[[k for k in part if self.digits[k]] or part, 3], 0.9)
-
-    def band(self, line: list[int]) -> tuple[Floats, Floats, Grey]:
-        """What is on and around a line: `Strip.middle`, `Strip.down`, and greys (_BAND, w)."""
-        edge = 2 * self.tall(line)
-        at, down = self.path(line, self.left[line].min() - edge, self.right[line].max() + edge, 8 * WIDEST)
-        return at, down, self.seen(at, down, _BAND)
-
-    def rules(self, at: Floats, _: Floats, seen: Grey) -> Floats:
-        """Columns of the page at which rules cross a line, and go on above and below; from left to right."""
+        Rules, (R, 2), are first and last columns of the page of what crosses a line, goes on above and below
+        it, is clearer than most columns, and about even in all rows but a few. The step, pixels x and
+        y, leads from each cell of a form to the next.
+        """
         import cv2
 
-        found = np.zeros(len(at), np.bool_)
-        for way in (cv2.MORPH_BLACKHAT, cv2.MORPH_TOPHAT):
-            thin = cv2.morphologyEx(seen, way, np.ones((1, 17), np.uint8))
-            found |= (cv2.dilate(thin, np.ones((1, 5), np.uint8)) > _RULE).mean(axis=0) > 0.9
-        return np.asarray(at[found, 0])
-
-    def cells(self, line: list[int], at: Floats, down: Floats, seen: Grey) -> tuple[Floats | None, list[int]]:
-        """Pixels, x and y, from each cell of a form to the next, if a line has cells; its marks but print."""
+        edge = 2 * self.tall(line)
+        at, down = self.path(line, self.left[line].min() - edge, self.right[line].max() + edge, 8 * WIDEST)
+        grey = _dark(self.seen(at, down, _BAND))
+        ink = ink_of(grey)
+        dark, inside = ink > _INK, {k: self.covered([k], at, down, _BAND) for k in line}
+        shown, step = line, None
         digits = np.searchsorted(at[:, 0], self.middle[[k for k in line if self.sure[k]], 0])
-        if len(digits) < 2:
-            return None, line
-        ink = ink_of(_dark(seen))
-        dark = ink > _INK
-        least, most = (share * self.settings.tall for share in _CELL)
-        found = step_of(dark, self.free(line, at, down, _BAND), digits, least, most)
-        if found is None:
-            return None, line
-        step = found[0] * (at[-1] - at[0]) / (len(at) - 1) + found[1] * down[len(at) // 2]
-        plain, own = dark & ~self.print(ink, line, at, down, step), dict[int, float]()
-        for k in line:
-            inside = self.covered([k], at, down, _BAND)
-            own[k] = float((plain & inside).sum() / max(1, (dark & inside).sum()))
-        if median(own[k] for k in line if self.digits[k]) < _OWN[0]:
-            return None, line
-        return step, [k for k in line if own[k] > _OWN[1]]
+        least, most = (share * _TALL for share in _CELL)
+        free = self.free(line, at, down, _BAND)
+        cells = step_of(dark, free, digits, least, most) if len(digits) > 1 else None
+        if cells is not None:
+            step = cells[0] * (at[-1] - at[0]) / (len(at) - 1) + cells[1] * down[len(at) // 2]
+            plain = dark & ~self.print(ink, line, at, down, step)
+            own = {k: float((plain & inside[k]).sum() / max(1, (dark & inside[k]).sum())) for k in line}
+            if median(own[k] for k in line if self.digits[k]) < _OWN[0]:
+                step = None
+            else:
+                shown = [k for k in line if own[k] > _OWN[1]]
+
+        thin = np.asarray(cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, np.ones((1, 17), np.uint8)))
+        blocks = thin[4:-4].reshape(_BLOCKS, -1, len(at)).mean(axis=1, dtype=np.float32)
+        blocks = np.asarray(cv2.dilate(blocks, np.ones((1, 3), np.uint8)))
+        clear: NDArray[np.float32] = np.zeros(len(at), np.float32)
+        for lean in _LEANS:
+            moved = [np.roll(block, round(lean * (k - _BLOCKS // 2))) for k, block in enumerate(blocks)]
+            ranked = np.sort(moved, axis=0)
+            clear = np.maximum(clear, ranked[2] * (ranked[2] > _EVEN * ranked[_BLOCKS // 2]))
+        found = clear > max(_RULE, _CLEAR * float(np.quantile(clear, 0.75)))
+        edges = np.flatnonzero(np.diff(np.pad(found.astype(np.int8), 1))).reshape(-1, 2)
+        edges = edges[(np.diff(edges)[:, 0] > 1) & (np.diff(edges)[:, 0] < _THICK)]
+        rules = np.stack([at[edges[:, 0], 0], at[edges[:, 1] - 1, 0]], axis=1)
+        if len(rules) > 2 and np.median(np.diff(rules.mean(axis=1))) < _SQUARED * self.tall(shown):
+            rules = rules[:0]  # squared paper
+        beside = ~((at[:, 0] >= rules[:, :1]) & (at[:, 0] <= rules[:, 1:])).any(axis=0)
+        tall, kept = self.tall(shown), list[int]()
+        for k in shown:  # a mark is a rule if little of its ink is beside one, and what is on it is no stroke
+            stem = not self.sure[k] and self.boxes[k, 2] < 0.4 * tall
+            on, own_ink = inside[k] & ~beside, dark & inside[k]
+            rows = on.any(axis=1)
+            bare = (own_ink & beside).sum() < _BESIDE_RULE * own_ink.sum()
+            if bare and rows.any() and not rows.all():
+                through = thin[:, on.any(axis=0)].max(axis=1)
+                bare = through[rows].mean() < _STROKE * through[~rows].mean()
+            if not ((rules[:, 1] > self.left[k]) & (rules[:, 0] < self.right[k])).any() or not (stem or bare):
+                kept.append(k)
+        kept = kept if self.digits[kept].any() else shown
+        inner = [(self.middle[k, 0], 0.35 * self.boxes[k, 2]) for k in kept if self.digits[k]]
+        rules = rules[[step is None and all(abs(x - rule.mean()) > w for x, w in inner) for rule in rules]]
+        return kept, rules, step
 
     def parts(self, line: list[int], rules: Floats, gap: float) -> list[list[list[int]]]:
-        """Cut a line where a gap is wide, and at the widest while it is too long; each part has a digit.
+        """Cut a line at rules and wide gaps, and at the widest while it is too long; each part has a digit.
 
-        Return lines of parts: one, or if such are ``apart`` one for all that is between two wide gaps.
+        Return lines of parts: one, or of a frame one for all that is between two wide gaps.
         """
-        out, todo, settings, begun = list[list[list[int]]](), [(line, True)], self.settings, False
+        out, todo, begun = list[list[list[int]]](), [(line, True)], False
         while todo:
             part, begins = todo.pop()
             begun |= begins
             left, right, tall = self.left[part], np.maximum.accumulate(self.right[part]), self.tall(part)
             gaps, long = (left[1:] - right[:-1]) / tall, right[-1] - left.min()
-            ruled = np.searchsorted(rules, left[1:]) > np.searchsorted(rules, right[:-1])
+            ruled = np.diff(np.searchsorted(rules.mean(axis=1), self.middle[part, 0])) > 0
             least = gaps.min(initial=np.inf)
-            most = max(gap, settings.even * min(1.0, least)) if least <= gap else gap
-            wide = gaps > np.where(ruled, settings.cell, most)
-            if wide.any() or (len(gaps) and long > (WIDEST / settings.tall - 3) * tall):
+            # of a frame one in which all are far apart is a line: a digit may be missed there
+            most = max(gap, 4.0 * min(1.0, least)) if self.frame and least <= gap else gap
+            wide = gaps > np.where(ruled, _TOUCH, most)
+            if wide.any() or (len(gaps) and long > (WIDEST / _TALL - 3) * tall):
                 off = np.abs((left[1:] + right[:-1] - left.min() - right[-1]) / long)
                 k = int((gaps - off + 1e6 * wide).argmax()) + 1  # of equal gaps the one in the middle
-                todo += [(part[k:], settings.apart and bool(wide[k - 1])), (part[:k], False)]
+                todo += [(part[k:], self.frame and bool(wide[k - 1])), (part[:k], False)]
             elif self.digits[part].any():
                 if begun:
                     out.append([])
@@ -393,34 +375,86 @@ class _Page:
                 begun = False
         return out
 
-    def ends(self, part: list[int], rules: Floats) -> tuple[float, float]:
-        """From where to where a strip is read: with something to spare, but not what others read."""
-        tall, (x, y), out = self.tall(part), self.middle.T, []
+    def cut(self, part: list[int], line: list[int], number: int, rules: Floats, step: Floats | None) -> Strip:
+        """The strip of a part of a line, without its print and the rules that no stroke crosses."""
+        tall, (x, y), ends = self.tall(part), self.middle.T, []
         sides = (-1, part[0], self.right, self.left, 0), (1, part[-1], self.left, self.right, self.wide)
-        for way, k, near, far, page in sides:
+        for way, k, near, far, page in sides:  # with something to spare, but not what others read
             end = (way * far[part]).max()
             beside = (np.abs(y - y[k]) < (self.boxes[:, 3] + tall) / 2) & (way * x > end)
-            stops = [end + self.settings.spare * tall, way * page + 0.4 * tall]
-            stops += ((way * near[beside] + end) / 2).tolist()
-            stops += (way * rules[way * rules > end] - 0.08 * tall).tolist()
-            out.append(way * max(min(stops), end + 0.1 * tall))
-        return out[0], out[1]
+            edges = rules[:, 0 if way > 0 else 1]
+            stops = [end + tall, way * page + 0.4 * tall, *((way * near[beside] + end) / 2).tolist()]
+            stops += (way * edges[way * edges > end] - 0.08 * tall).tolist()
+            ends.append(way * max(min(stops), end + 0.1 * tall))
+        at, down = self.path(part, ends[0], ends[1])
+        own = [k for k in part if self.digits[k]]
+        first, last = np.searchsorted(at[:, 0], (self.left[own].min(), self.right[own].max())).tolist()
+        grey = _dark(self.seen(at, down), max(0, first - 2), last + 2)
+        ink, spaces = ink_of(grey), list[float]()
+        plain = np.ones(ink.shape, np.bool_)
+        crossed = ((rules[:, :1] <= at[:, 0]) & (at[:, 0] <= rules[:, 1:])).any(axis=0)
+        if step is not None:
+            plain = ~self.print(ink, line, at, down, step)
+        elif crossed.any():
+            plain = ~uncrossed((ink > _INK) & crossed, ink > _INK)
+        ink = ink_of(grey, plain) if step is not None or crossed.any() else ink
+        if step is None:  # one more digit would fit in, as far from both sides as those of the line are
+            own = [k for k in line if self.digits[k]]
+            gaps = self.left[own[1:]] - np.maximum.accumulate(self.right[own])[:-1]
+            usual = np.clip(_ranked(gaps / tall, 0.25), 0.3, 1) if len(gaps) else 1.0
+            least = tall * (_ranked(self.boxes[own, 2] / tall, 0.5) + 2 * usual)
+            before, after = np.maximum.accumulate(self.right[part])[:-1], self.left[part[1:]]
+            spaces = ((before + after) / 2)[after - before > least].tolist()
+
+        def alone() -> Ink:
+            """Where its marks are, and strokes of which most is there, if that is ``plain``."""
+            import cv2
+
+            some = [k for k in part if self.sure[k] or (self.signs[k] and self.boxes[k, 3] < 1.3 * tall)]
+            inside = self.covered(some, at, down)
+            count, strokes = cv2.connectedComponents((ink > 0.3).astype(np.uint8))
+            most = np.bincount(strokes.ravel(), inside.ravel() - 0.5, count) > 0
+            most[0] = False
+            return ink_of(grey, plain & (inside | wider(most[strokes])))
+
+        columns = tuple(np.searchsorted(at[:, 0], spaces).tolist())
+        return Strip(ink, tuple(part), number, at, down, alone, columns, tuple(rules.mean(axis=1).tolist()))
+
+    def print(
+        self, ink: Ink, line: Sequence[int], at: Floats, down: Floats, step: Floats
+    ) -> NDArray[np.bool_]:
+        """Where ink (H, w) comes again in the cells around, so it is print, but for strokes across it."""
+        dark = ink > _INK
+        looked, again = np.zeros((2, len(AROUND), *ink.shape), np.bool_)
+        for n, k in enumerate(AROUND):
+            there = at + k * step
+            on_page = (there[:, 0] >= 0) & (there[:, 0] < self.wide)
+            looked[n] = self.free(line, there, down, len(dark)) & on_page
+            again[n] = looked[n] & wider(ink_of(_dark(self.seen(there, down, len(dark)))) > _INK)
+        out = dark & repeated(looked, again)
+        free = self.free(line, at, down, len(ink))
+        out |= wider(out) & (free | (ink < _FULL))  # and its edge, but for what may be a stroke
+        return uncrossed(out, dark)
+
+    def tall(self, part: Sequence[int]) -> float:
+        """Height of the digits of a line."""
+        return _ranked(self.boxes[[k for k in part if self.digits[k]] or part, 3], 0.9)
 
     def path(
         self, part: Sequence[int], left: float, right: float, most: int = WIDEST
     ) -> tuple[Floats, Floats]:
         """`Strip.middle` and `Strip.down`: a parabola through the middles of the digits, ridge regression."""
-        settings, tall = self.settings, self.tall(part)
+        tall = self.tall(part)
         own = [k for k in part if self.digits[k] and self.boxes[k, 3] > 0.6 * tall] or list(part)
         centre, level = self.middle[own].mean(axis=0)
         x, y = (self.middle[own] - (centre, level)).T / tall
-        prior = np.diag((settings.noise / np.array([1e3, settings.tilt, settings.bend])) ** 2)
+        prior = np.diag((_NOISE / np.array([1e3, _TILT, _BEND])) ** 2)
         powers = np.vander(x, 3, increasing=True).T
         fit = np.linalg.solve(powers @ powers.T + prior, powers @ (y - self.slope * x))
         fit[1] += self.slope
         off = self.boxes[own, 1] - level - tall * (fit @ powers)
         top, foot = _ranked(off, 0.1), _ranked(off + self.boxes[own, 3], 0.9)
-        unit = (foot - top) / settings.tall / np.hypot(1, fit[1])
+        unit = (foot - top) / _TALL / np.hypot(1, fit[1])
         wide = round((right - left) * np.hypot(1, fit[1]) / unit)
         wide = min(max(wide, NARROWEST), most)
         along = left + (np.arange(wide) + 0.5) * (right - left) / wide
@@ -446,40 +480,6 @@ class _Page:
         low = self.signs & (self.boxes[:, 3] < 0.6 * self.tall(line))
         return ~self.covered([k for k in line if self.sure[k] or low[k]], at, down, rows)
 
-    def print(
-        self, ink: Ink, line: Sequence[int], at: Floats, down: Floats, step: Floats
-    ) -> NDArray[np.bool_]:
-        """Where ink (H, w) comes again in the cells around, so it is print, but for strokes across it."""
-        import cv2
-
-        dark = ink > _INK
-        looked, again = np.zeros((2, len(AROUND), *ink.shape), np.bool_)
-        for n, k in enumerate(AROUND):
-            there = at + k * step
-            on_page = (there[:, 0] >= 0) & (there[:, 0] < self.wide)
-            looked[n] = self.free(line, there, down, len(dark)) & on_page
-            again[n] = looked[n] & wider(ink_of(_dark(self.seen(there, down, len(dark)))) > _INK)
-        out = dark & repeated(looked, again)
-        free = self.free(line, at, down, len(ink))
-        out |= wider(out) & (free | (ink < _FULL))  # and its edge, but for what may be a stroke
-        strokes = cv2.morphologyEx((dark & ~out).astype(np.uint8), cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
-        return np.asarray(out & (strokes == 0))
-
-    def alone(
-        self, grey: Grey, ink: Ink, plain: NDArray[np.bool_], part: list[int], at: Floats, down: Floats
-    ) -> Ink:
-        """`Strip.alone`: where its marks are, and strokes of which most is there, if that is ``plain``."""
-        import cv2
-
-        low = 1.3 * self.tall(part)
-        own = [k for k in part if self.sure[k] or (self.signs[k] and self.boxes[k, 3] < low)]
-        inside = self.covered(own, at, down)
-        count, strokes = cv2.connectedComponents((ink > 0.3).astype(np.uint8))
-        most = np.bincount(strokes.ravel(), inside.ravel() - 0.5, count) > 0
-        most[0] = False
-        near = np.asarray(cv2.dilate(most[strokes].astype(np.uint8), np.ones((3, 3), np.uint8)), np.uint8)
-        return ink_of(grey, plain & ((inside | near) > 0))
-
     def seen(self, middle: Floats, down: Floats, rows: int = ROWS) -> Grey:
         """Greys along a strip, see `Strip`, (rows, w); beyond the page lies what is at its edge."""
         import cv2
@@ -487,11 +487,11 @@ class _Page:
         level = max(0, round(float(np.log2(np.hypot(*down[0])))))
         while len(self.sizes) <= level:
             half = [max(1, side // 2) for side in self.sizes[-1].shape[::-1]]
-            smaller = cv2.resize(self.sizes[-1], half, interpolation=cv2.INTER_AREA)
-            self.sizes.append(np.asarray(smaller, np.uint8))
+            self.sizes.append(
+                np.asarray(cv2.resize(self.sizes[-1], half, interpolation=cv2.INTER_AREA), np.uint8)
+            )
         page = self.sizes[level]
-        size = np.array(page.shape[::-1])
-        scale = size / self.sizes[0].shape[::-1]
+        scale = np.array(page.shape[::-1]) / self.sizes[0].shape[::-1]
         first, step = (middle * scale - 0.5).astype(np.float32), (down * scale).astype(np.float32)
         away = (np.arange(rows, dtype=np.float32) - np.float32((rows - 1) / 2))[:, None]
         x, y = (first[:, axis] + away * step[:, axis] for axis in (0, 1))
