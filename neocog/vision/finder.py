@@ -24,23 +24,14 @@ Region = tuple[slice, slice]
 SIGNS = "/-.,:+=()x*%÷#"
 """Signs that are told from digits, in the order of the network's answers."""
 
-LONG_SIDE = 1024
-"""Pages are searched at this long side, in pixels; larger ones are reduced to it."""
-
-CELL = 4
-"""Pixels between two places that the network answers for."""
-UNIT = 16.0
-"""Pixels of which the logarithm of a width or a height counts."""
-WINDOW = 49
-"""Rows and columns of the window whose mean and variance are taken off."""
-FLOOR = 12.0
-"""Grey levels that are added to a window's variance as their square: flat paper stays flat."""
-SAME_PLACE = 0.5
-"""Share of the union of two boxes from which they tell of the same digit."""
-SURE = 12.0
-"""Logits beyond this are certainty."""
-MULTIPLE = 16
-"""The network halves its maps four times."""
+LONG_SIDE = 1024  #: pixels: the long side of pages as the finder has learned them
+CELL = 4  #: pixels between two places that the network answers for
+UNIT = 16.0  #: pixels of which the logarithm of a width or a height counts
+WINDOW = 49  #: rows and columns of the window whose mean and variance are taken off
+FLOOR = 12.0  #: grey levels that are added to a window's variance as their square: flat paper stays flat
+SURE = 12.0  #: logits beyond this are certainty
+MULTIPLE = 16  #: the network halves its maps four times
+_SAME = 0.5  # share of the union of two boxes from which they tell of the same digit
 _MOST = 2048  # marks of a picture at one size: a page has 2 000 at most, a block of a GPU memory for so many
 
 
@@ -157,46 +148,32 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
     largest, *others = pictures
     faint = replace(settings, least=min(settings.faint, settings.least))
     marks = [read(network, picture, faint) for picture in others]
-    region: Region | None = _whole(largest)
+    regions: list[Region | None] = [None]  # of the largest picture: all of it
     if others:
         shapes = [picture.shape for picture in others]
-        region = _unsettled(joined(marks, shapes, largest.shape, settings), largest, settings)
+        told = joined(marks, shapes, largest.shape, settings)
+        digits = told[told.kinds < 10]
         marks = [found[found.scores >= settings.least] for found in marks]
-    if region is not None:
-        marks.insert(0, read(network, largest, settings, region))
+        clear = not settings.clear or digits.scores.max(initial=0.0) >= settings.clear
+        if clear and not math.isinf(settings.fine):
+            boxes = digits.boxes[digits.boxes[:, 2:].max(axis=1) < settings.fine]
+            first = boxes[:, :2].min(axis=0, initial=np.inf) - settings.around
+            last = (boxes[:, :2] + boxes[:, 2:]).max(axis=0, initial=0) + settings.around
+            ends = np.stack([np.floor(first / MULTIPLE), np.ceil(last / MULTIPLE)]) * MULTIPLE
+            ends = ends.clip(0, largest.shape[::-1]).astype(int)
+            regions = [(slice(*ends[:, 1]), slice(*ends[:, 0]))] if len(boxes) else []
+    marks = [*(read(network, largest, settings, region) for region in regions), *marks]
     shapes = [picture.shape for picture in pictures[-len(marks) :]]
     found = the_best(joined(marks, shapes, grey.shape, settings), settings.most)
     return found if settings.overlap >= 1 else agreed(merged(found, settings), found)
 
 
-def _whole(picture: Grey) -> Region:
-    return slice(0, picture.shape[0]), slice(0, picture.shape[1])
-
-
-def _unsettled(found: Finding, picture: Grey, settings: FinderSettings) -> Region | None:
-    """What must be read of a picture in which marks were found at half of its size."""
-    digits = found[found.kinds < 10]
-    clear = not settings.clear or digits.scores.max(initial=0.0) >= settings.clear
-    if not clear or math.isinf(settings.fine):
-        return _whole(picture)
-    boxes = digits.boxes[digits.boxes[:, 2:].max(axis=1) < settings.fine]
-    if not len(boxes):
-        return None
-    left, top = (boxes[:, :2].min(axis=0) - settings.around).tolist()
-    right, bottom = ((boxes[:, :2] + boxes[:, 2:]).max(axis=0) + settings.around).tolist()
-    spans = zip((top, left), (bottom, right), picture.shape, strict=True)
-    rows, columns = (
-        slice(max(0, int(a) // MULTIPLE * MULTIPLE), min(side, -int(-b // MULTIPLE) * MULTIPLE))
-        for a, b, side in spans
-    )
-    return rows, columns
-
-
 def read(network: Network, picture: Grey, settings: FinderSettings, region: Region | None = None) -> Finding:
     """The marks of a picture at its size, or of a region of it."""
-    rows, columns = region or _whole(picture)
+    everything = slice(0, picture.shape[0]), slice(0, picture.shape[1])
+    rows, columns = region or everything
     whole = getattr(network, "find", None)
-    if whole and (rows, columns) == _whole(picture):
+    if whole and (rows, columns) == everything:
         one = replace(settings, small=0, long_side=max(picture.shape), largest=math.inf, fine=math.inf)
         return cast(Finding, whole(picture, replace(one, overlap=1.0, inside=1.0, most=_MOST)))
     top, left = (max(0, span.start - WINDOW // 2) for span in (rows, columns))
@@ -279,7 +256,7 @@ def agreed(told: Finding, found: Finding) -> Finding:
     They are weighted by their scores; those that are told are among these.
     """
     digits, also = told.kinds < 10, found[found.kinds < 10]
-    share = np.where(overlaps(told.boxes[digits], also.boxes)[0] >= SAME_PLACE, also.scores, 0)
+    share = np.where(overlaps(told.boxes[digits], also.boxes)[0] >= _SAME, also.scores, 0)
     guesses = told.guesses.copy()
     guesses[digits] = share @ also.guesses / share.sum(axis=1, keepdims=True)
     guesses[digits] -= np.log(np.exp(guesses[digits]).sum(axis=1, keepdims=True))
