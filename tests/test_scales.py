@@ -59,9 +59,9 @@ def test_a_page_that_is_reduced_too_far_says_so(line: np.ndarray) -> None:
 def test_silent_paper_large_digits_and_print_are_searched_once(reader: Reader, line: np.ndarray) -> None:
     large = np.asarray(cv2.resize(line, None, fx=12, fy=12, interpolation=cv2.INTER_CUBIC))
     silent, text = np.full((3508, 2480), 220, np.uint8), np.full((3508, 2480), 220, np.uint8)
-    for y in range(300, 3300, 90):
-        cv2.putText(text, "the quick brown fox is here " * 2, (200, y), cv2.FONT_HERSHEY_SIMPLEX, 2.2, 0, 5)
-    for grey, most in ((silent, 0.4), (page(large, silent.shape, (1700, 300)), 0.8), (text, 3.2)):
+    for y in range(300, 3300, 70):
+        cv2.putText(text, "the quick brown fox is here " * 3, (200, y), cv2.FONT_HERSHEY_SIMPLEX, 1.2, 0, 4)
+    for grey, most in ((silent, 0.4), (page(large, silent.shape, (1700, 300)), 0.8), (text, 4.5)):
         asked: list[int] = []
 
         def network(x: np.ndarray, asked: list[int] = asked) -> np.ndarray:
