@@ -154,12 +154,11 @@ def _own(ink: Ink, inner: Inner) -> Ink:
     import cv2
 
     (x, y, wide, high), slack = inner, _slack(inner)
-    body = ink > _PART
-    if (lines := _lines(body, inner)) is not None:
-        ink = np.where(lines, np.float32(0), ink)
-        body &= ~lines
+    body = (ink > _PART).astype(np.uint8)
+    lines = _lines(body, inner)
+    ink, body = np.where(lines > 0, np.float32(0), ink), body - lines
     count, labels, stats, _ = cv2.connectedComponentsWithStats(  # a crop has less than 2**16 parts
-        body.astype(np.uint8), connectivity=8, ltype=cv2.CV_16U
+        body, connectivity=8, ltype=cv2.CV_16U
     )
     inside = slice(max(0, y - slack), y + high + slack), slice(max(0, x - slack), x + wide + slack)
     within = np.bincount(labels[inside].ravel(), minlength=count)
@@ -173,8 +172,8 @@ def _own(ink: Ink, inner: Inner) -> Ink:
     return own
 
 
-def _lines(ink: NDArray[np.bool_], inner: Inner) -> NDArray[np.bool_] | None:
-    """Where straight lines in a box or beside it are longer than the box: rules and outlines.
+def _lines(body: Grey, inner: Inner) -> Grey:
+    """Where straight lines in a box or beside it are longer than the box, rules and outlines: 1, else 0.
 
     Not where a stroke crosses them; and not if little but them is in the box: a 1 may be one.
     """
@@ -184,21 +183,18 @@ def _lines(ink: NDArray[np.bool_], inner: Inner) -> NDArray[np.bool_] | None:
         shape, edge = np.ones((high, wide), np.uint8), cv2.BORDER_CONSTANT
         return cv2.morphologyEx(of, way, shape, borderType=edge, borderValue=0)
 
-    body, (x, y, wide, high) = ink.astype(np.uint8), inner
-    beyond = round(_LINE * max(wide, high))
-    reach = 2 * _slack(inner) + 3
-    lines: Any = np.zeros_like(body)
-    if cv2.reduce(body, 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S).max() >= wide + beyond:
-        lines |= opened_or_closed(cv2.MORPH_OPEN, body, 1, wide + beyond)
-    if cv2.reduce(body, 0, cv2.REDUCE_SUM, dtype=cv2.CV_32S).max() >= high + beyond:
-        lines |= opened_or_closed(cv2.MORPH_OPEN, body, high + beyond, 1)
+    x, y, wide, high = inner
+    beyond, lines = round(_LINE * max(wide, high)), np.zeros_like(body)
+    for axis, size in ((1, (1, wide + beyond)), (0, (high + beyond, 1))):
+        if cv2.reduce(body, axis, cv2.REDUCE_SUM, dtype=cv2.CV_32S).max() >= max(size):
+            lines |= opened_or_closed(cv2.MORPH_OPEN, body, *size)
     if not lines.any():
-        return None
-    lines = cv2.bitwise_and(cv2.dilate(lines, np.ones((3, 3), np.uint8)), body)
-    rest = body - lines
-    box = slice(y, y + high), slice(x, x + wide)
+        return lines
+    lines = np.asarray(cv2.bitwise_and(cv2.dilate(lines, np.ones((3, 3), np.uint8)), body), np.uint8)
+    rest, box = body - lines, (slice(y, y + high), slice(x, x + wide))
     if rest[box].sum() < _REST * body[box].sum():
-        return None
+        return np.zeros_like(body)
+    reach = 2 * _slack(inner) + 3
     across = opened_or_closed(cv2.MORPH_CLOSE, rest, reach, 1)
     across |= opened_or_closed(cv2.MORPH_CLOSE, rest, 1, reach)
-    return np.asarray(lines > across)
+    return np.asarray(lines > across, np.uint8)
