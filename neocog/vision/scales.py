@@ -41,7 +41,7 @@ _CELL, _TILE = 64, 16  # pixels of a cell, in which there is small ink or none; 
 _AROUND = 32  # pixels that are seen around a tile
 _CLEAR = 0.7  # score of a digit of which what is found inside is a part
 _MOST = 2000  # marks of a page, the best, and pieces of ink of a tile, the highest
-_WORK = 24_000_000  # pixels that are seen of all finer tiles of a page: two seconds of a core; no more are searched
+_WORK = 24_000_000  # pixels seen of all finer tiles of a page, two seconds of a core; then no more are
 
 Box = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels of a scale."""
