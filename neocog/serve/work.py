@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from neocog.vision.decode import Page
 
 MAX_PAGES = 100  # of one file that are read
-LIMIT = 60.0  # seconds that a worker may take for one request, unless it says otherwise; 100 pages take 35
+LIMIT = 150.0  # seconds of a worker for one request, unless it says otherwise; 100 pages of print take 85
 
 _SHOWN, _QUALITY = 1600, 85  # long side, and JPEG quality, of a page that the browser cannot decode
 _ROOM = 0.25  # heights of a line that are kept around its picture
