@@ -319,10 +319,11 @@ class _Page:
 
         thin = np.asarray(cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, np.ones((1, 17), np.uint8)))
         blocks = thin[4:-4].reshape(_BLOCKS, -1, len(at)).mean(axis=1, dtype=np.float32)
-        blocks = np.asarray(cv2.dilate(blocks, np.ones((1, 3), np.uint8)))
+        blocks = np.pad(np.asarray(cv2.dilate(blocks, np.ones((1, 3), np.uint8))), ((0, 0), (4, 4)))
         clear: NDArray[np.float32] = np.zeros(len(at), np.float32)
         for lean in _LEANS:
-            moved = [np.roll(block, round(lean * (k - _BLOCKS // 2))) for k, block in enumerate(blocks)]
+            starts = [4 - round(lean * (k - _BLOCKS // 2)) for k in range(_BLOCKS)]
+            moved = [block[start : start + len(at)] for block, start in zip(blocks, starts, strict=True)]
             ranked = np.sort(moved, axis=0)
             clear = np.maximum(clear, ranked[2] * (ranked[2] > _EVEN * ranked[_BLOCKS // 2]))
         found = clear > max(_RULE, _CLEAR * float(np.quantile(clear, 0.75)))
