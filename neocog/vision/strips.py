@@ -302,7 +302,7 @@ class _Page:
         at, down = self.path(line, self.left[line].min() - edge, self.right[line].max() + edge, 8 * WIDEST)
         grey = _dark(self.seen(at, down, _BAND))
         ink = ink_of(grey)
-        dark, inside = ink > _INK, {k: self.covered([k], at, down, _BAND) for k in line}
+        dark = ink > _INK
         shown, step = line, None
         digits = np.searchsorted(at[:, 0], self.middle[[k for k in line if self.sure[k]], 0])
         least, most = (share * _TALL for share in _CELL)
@@ -311,7 +311,10 @@ class _Page:
         if cells is not None:
             step = cells[0] * (at[-1] - at[0]) / (len(at) - 1) + cells[1] * down[len(at) // 2]
             plain = dark & ~self.print(ink, line, at, down, step)
-            own = {k: float((plain & inside[k]).sum() / max(1, (dark & inside[k]).sum())) for k in line}
+            own = dict[int, float]()
+            for k in line:
+                inside = self.covered([k], at, down, _BAND)
+                own[k] = float((plain & inside).sum() / max(1, (dark & inside).sum()))
             if median(own[k] for k in line if self.digits[k]) < _OWN[0]:
                 step = None
             else:
@@ -335,14 +338,18 @@ class _Page:
         beside = ~((at[:, 0] >= rules[:, :1]) & (at[:, 0] <= rules[:, 1:])).any(axis=0)
         tall, kept = self.tall(shown), list[int]()
         for k in shown:  # a mark is a rule if little of its ink is beside one, and what is on it is no stroke
+            if not ((rules[:, 1] > self.left[k]) & (rules[:, 0] < self.right[k])).any():
+                kept.append(k)
+                continue
             stem = not self.sure[k] and self.boxes[k, 2] < 0.4 * tall
-            on, own_ink = inside[k] & ~beside, dark & inside[k]
+            inside = self.covered([k], at, down, _BAND)
+            on, own_ink = inside & ~beside, dark & inside
             rows = on.any(axis=1)
             bare = (own_ink & beside).sum() < _BESIDE_RULE * own_ink.sum()
             if bare and rows.any() and not rows.all():
                 through = thin[:, on.any(axis=0)].max(axis=1)
                 bare = through[rows].mean() < _STROKE * through[~rows].mean()
-            if not ((rules[:, 1] > self.left[k]) & (rules[:, 0] < self.right[k])).any() or not (stem or bare):
+            if not (stem or bare):
                 kept.append(k)
         kept = kept if self.digits[kept].any() else shown
         inner = [(self.middle[k, 0], 0.35 * self.boxes[k, 2]) for k in kept if self.digits[k]]
