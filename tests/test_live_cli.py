@@ -36,269 +36,259 @@ def live(video: Path | str, *words: str | Path) -> Result:
     return run("live", video, "--model", MODEL, "--device", "cpu", "--headless", *words)
 
 
-class TestLive:
-    def test_without_a_display_it_is_headless_and_events_are_told_from_first_to_last(
-        self, video: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setattr(sys, "platform", "linux")
-        result = run("live", video, "--model", MODEL, "--device", "cpu", "--events")
-        assert result.exit_code == 0
-        assert "there is no display: reading without a window" in result.stderr
-        events = [json.loads(line) for line in result.stdout.splitlines()]
-        assert [event["event"] for event in events] == ["source", "reading", "reading", "end"]
-        assert events[0]["state"] == "open"
-        assert events[1]["text"] == "471"
-        assert events[-1]["frames"] == 35
-        assert events[-1]["dropped"] == 0
+def test_without_a_display_it_is_headless_and_events_are_told_from_first_to_last(video, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    result = run("live", video, "--model", MODEL, "--device", "cpu", "--events")
+    assert result.exit_code == 0
+    assert "there is no display: reading without a window" in result.stderr
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [event["event"] for event in events] == ["source", "reading", "reading", "end"]
+    assert (events[0]["state"], events[1]["text"]) == ("open", "471")
+    assert (events[-1]["frames"], events[-1]["dropped"]) == (35, 0)
 
-    def test_each_number_is_printed_once_and_a_line_of_json_and_the_run_is_recorded(self, video, tmp_path):
-        result = live(video, "--jsonl", tmp_path / "out.jsonl", "--record", tmp_path / "out.mp4")
-        assert (result.exit_code, result.stdout) == (0, "471\n2086\n")
-        assert "320x240, 25 frames a second" in result.stderr
-        assert frames_in(tmp_path / "out.mp4") == 35
-        first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
-        assert second["text"] == "2086"
-        known = {"schema": 1, "source": str(video), "page": 0, "text": "471", "error": None}
-        assert known.items() <= first.items()
-        assert list(first) == ["schema", "source", "page", "text", "digits", "model", "error",
-                               "finder", "signs", "left_out", "turn", "reader", "scale", "warnings", "mirror",
-                               "frame", "t", "age_ms", "confidence"]  # fmt: skip
-        assert [(digit["char"], len(digit["box"])) for digit in first["digits"]] == [(c, 4) for c in "471"]
-        assert 0 < first["confidence"] <= 1
-        assert 0.2 < first["t"] < 0.7
-        assert first["frame"] == round(25 * first["t"])
-        assert first["age_ms"] > 0
 
-    @pytest.mark.parametrize("option", ["--jsonl", "--record"])
-    @pytest.mark.parametrize("link", [None, os.symlink, os.link])
-    def test_what_is_read_is_not_written(self, video, tmp_path, option, link):
-        source = tmp_path / "clip.avi"
-        source.write_bytes(video.read_bytes())
-        out = tmp_path / "other.avi"
-        if link:
-            link(source, out)
-        result = live(source, option, out if link else source)
-        assert result.exit_code == 2
-        assert f"is what is read; choose another {option}" in result.stderr
-        assert source.read_bytes() == video.read_bytes()
+def test_each_number_is_printed_once_and_a_line_of_json_and_the_run_is_recorded(video, tmp_path):
+    result = live(video, "--jsonl", tmp_path / "out.jsonl", "--record", tmp_path / "out.mp4")
+    assert (result.exit_code, result.stdout) == (0, "471\n2086\n")
+    assert "320x240, 25 frames a second" in result.stderr
+    assert frames_in(tmp_path / "out.mp4") == 35
+    first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert second["text"] == "2086"
+    known = {"schema": 1, "source": str(video), "page": 0, "text": "471", "error": None}
+    assert known.items() <= first.items()
+    assert list(first) == ["schema", "source", "page", "text", "digits", "model", "error",
+                           "finder", "signs", "left_out", "turn", "reader", "scale", "warnings", "mirror",
+                           "frame", "t", "age_ms", "confidence"]  # fmt: skip
+    assert [(digit["char"], len(digit["box"])) for digit in first["digits"]] == [(c, 4) for c in "471"]
+    assert 0 < first["confidence"] <= 1
+    assert 0.2 < first["t"] < 0.7
+    assert first["frame"] == round(25 * first["t"])
+    assert first["age_ms"] > 0
 
-    def test_two_outputs_are_two_files_and_a_video_that_exists_is_kept(self, video, tmp_path):
-        path, same = tmp_path / "out.avi", tmp_path / "same.avi"
-        both = live(video, "--jsonl", path, "--record", f"{tmp_path}/./out.avi")
-        assert (both.exit_code, path.exists()) == (2, False)
-        path.write_bytes(b"mine")
-        os.link(path, same)
-        linked = live(video, "--jsonl", path, "--record", same)
-        assert all("is the file of --jsonl already" in result.stderr for result in (both, linked))
-        result = live(video, "--record", path)
-        assert (result.exit_code, path.read_bytes()) == (2, b"mine")
-        assert "out.avi: exists; add --force" in result.stderr
 
-    def test_a_pattern_lets_only_its_numbers_through(self, video: Path) -> None:
-        assert live(video, "--length", "3").stdout == "471\n"
-        result = live(video, "--pattern", "####", "--roi", "0,0,400,240")  # beyond the frame
-        assert result.stdout == "2086\n"
-        assert result.stderr.count("--roi: reaches beyond the frame (the frame is 320x240)") == 1
+@pytest.mark.parametrize("option", ["--jsonl", "--record"])
+@pytest.mark.parametrize("link", [None, os.symlink, os.link])
+def test_what_is_read_is_not_written(video, tmp_path, option, link):
+    source = tmp_path / "clip.avi"
+    source.write_bytes(video.read_bytes())
+    out = tmp_path / "other.avi"
+    if link:
+        link(source, out)
+    result = live(source, option, out if link else source)
+    assert result.exit_code == 2
+    assert f"is what is read; choose another {option}" in result.stderr
+    assert source.read_bytes() == video.read_bytes()
 
-    def test_a_file_may_play_the_camera(self, video: Path) -> None:
-        events = live(video, "--replay-fps", "200", "--events").stdout.splitlines()
-        end = json.loads(events[-1])
-        assert end["frames"] + end["dropped"] == 35
 
-    @pytest.mark.parametrize(
-        ("words", "code", "told"),
-        [(["nothing.avi"], 3, "no file, folder or camera"), (["7"], 3, "camera 7: /dev/video7"),
-         (["http://["], 2, "http://[: is not a valid"), (["rtsp://[x"], 2, "is not a valid"),
-         (["http://me:secret@[/"], 2, " http://[/: is"),
-         (["ftp://me:secret@a"], 2, " ftp://a: ftp"),
-         (["--agree", "5"], 2, "K/N"), (["--roi", "1,2"], 2, "roi"),
-         (["--size", "big"], 2, "WIDTHxHEIGHT"), (["--pattern", "x"], 2, "pattern"),
-         (["--pattern", "###", "--length", "2"], 2, "does not have 2 digits"),
-         (["--model", "nothing"], 4, "nothing"), (["--record", "a.txt"], 2, "mp4"),
-         (["--jsonl", "no/where.jsonl"], 2, "--jsonl")],
+def test_two_outputs_are_two_files_and_a_video_that_exists_is_kept(video, tmp_path):
+    path, same = tmp_path / "out.avi", tmp_path / "same.avi"
+    both = live(video, "--jsonl", path, "--record", f"{tmp_path}/./out.avi")
+    assert (both.exit_code, path.exists()) == (2, False)
+    path.write_bytes(b"mine")
+    os.link(path, same)
+    linked = live(video, "--jsonl", path, "--record", same)
+    assert all("is the file of --jsonl already" in result.stderr for result in (both, linked))
+    result = live(video, "--record", path)
+    assert (result.exit_code, path.read_bytes()) == (2, b"mine")
+    assert "out.avi: exists; add --force" in result.stderr
+
+
+def test_a_pattern_lets_only_its_numbers_through(video: Path) -> None:
+    assert live(video, "--length", "3").stdout == "471\n"
+    result = live(video, "--pattern", "####", "--roi", "0,0,400,240")  # beyond the frame
+    assert result.stdout == "2086\n"
+    assert result.stderr.count("--roi: reaches beyond the frame (the frame is 320x240)") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [(["nothing.avi"], 3, "no file, folder or camera"), (["7"], 3, "camera 7: /dev/video7"),
+     (["http://["], 2, "http://[: is not a valid"), (["rtsp://[x"], 2, "is not a valid"),
+     (["http://me:secret@[/"], 2, " http://[/: is"),
+     (["ftp://me:secret@a"], 2, " ftp://a: ftp"),
+     (["--agree", "5"], 2, "K/N"), (["--roi", "1,2"], 2, "roi"),
+     (["--size", "big"], 2, "WIDTHxHEIGHT"), (["--pattern", "x"], 2, "pattern"),
+     (["--pattern", "###", "--length", "2"], 2, "does not have 2 digits"),
+     (["--model", "nothing"], 4, "nothing"), (["--record", "a.txt"], 2, "mp4"),
+     (["--jsonl", "no/where.jsonl"], 2, "--jsonl")],
+)  # fmt: skip
+def test_what_cannot_be_done_is_one_line_and_a_code(video, words, code, told):
+    source = [] if not words[0].startswith("--") else [str(video)]
+    result = run("live", *source, *words, "--headless", "--device", "cpu",
+                 *([] if "--model" in words else ["--model", MODEL]))  # fmt: skip
+    assert result.exit_code == code
+    assert told in result.stderr
+    assert len(result.stderr.strip().splitlines()) <= 2
+
+
+def test_pictures_that_cannot_be_decoded_are_left_out_unless_all_are(tmp_path: Path) -> None:
+    for name in ("000.png", "001.png"):
+        (tmp_path / name).write_bytes(b"broken")
+    one, all_ = live(tmp_path / "000.png"), live(tmp_path)
+    assert one.exit_code == all_.exit_code == 1
+    assert "000.png: the file is not a picture that neocog can decode" in one.stderr
+    assert "none of its 2 files is a picture" in all_.stderr
+    for number, frame in enumerate(clip(("471", 14)), 2):
+        cv2.imwrite(str(tmp_path / f"{number:03d}.png"), frame)
+    result = live(tmp_path)
+    assert result.stdout == "471\n"
+    assert "16 pictures, 25 a second" in result.stderr
+    again = live(tmp_path, "--jsonl", tmp_path / "002.png")
+    assert (again.exit_code, cv2.imread(str(tmp_path / "002.png")) is None) == (2, False)
+
+
+def test_a_reader_that_has_enough_ends_it(video: Path) -> None:
+    words = f"{sys.executable} {ROOT / 'app.py'} live {video} --headless --model {MODEL}"
+    done = subprocess.run(
+        f"set -o pipefail; {words} --device cpu | head -1",
+        shell=True, executable="/bin/bash", capture_output=True, text=True, check=False,
     )  # fmt: skip
-    def test_what_cannot_be_done_is_one_line_and_a_code(self, video, words, code, told):
-        source = [] if not words[0].startswith("--") else [str(video)]
-        result = run("live", *source, *words, "--headless", "--device", "cpu",
-                     *([] if "--model" in words else ["--model", MODEL]))  # fmt: skip
-        assert result.exit_code == code
-        assert told in result.stderr
-        assert len(result.stderr.strip().splitlines()) <= 2
-
-    def test_pictures_that_cannot_be_decoded_are_left_out_unless_all_are(self, tmp_path: Path) -> None:
-        for name in ("000.png", "001.png"):
-            (tmp_path / name).write_bytes(b"broken")
-        one, all_ = live(tmp_path / "000.png"), live(tmp_path)
-        assert one.exit_code == all_.exit_code == 1
-        assert "000.png: the file is not a picture that neocog can decode" in one.stderr
-        assert "none of its 2 files is a picture" in all_.stderr
-        for number, frame in enumerate(clip(("471", 14)), 2):
-            cv2.imwrite(str(tmp_path / f"{number:03d}.png"), frame)
-        result = live(tmp_path)
-        assert result.stdout == "471\n"
-        assert "16 pictures, 25 a second" in result.stderr
-        again = live(tmp_path, "--jsonl", tmp_path / "002.png")
-        assert (again.exit_code, cv2.imread(str(tmp_path / "002.png")) is None) == (2, False)
-
-    def test_a_reader_that_has_enough_ends_it(self, video: Path) -> None:
-        words = f"{sys.executable} {ROOT / 'app.py'} live {video} --headless --model {MODEL}"
-        done = subprocess.run(
-            f"set -o pipefail; {words} --device cpu | head -1",
-            shell=True, executable="/bin/bash", capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.stdout == "471\n"
-        assert done.returncode == 0
-        assert "Traceback" not in done.stderr
+    assert done.stdout == "471\n"
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
 
 
-class TestLineFile:
-    @pytest.mark.parametrize(
-        ("held", "kept"),
-        [
-            ("", ""),
-            ('{"n":0}\n', '{"n":0}\n'),
-            ('{"n":0}\n{"sch', '{"n":0}\n'),  # torn
-            ('{"n":0}\n{"schema":1,"n":' + 5000 * "1", '{"n":0}\n'),
-            ('{"schema":1}', '{"schema":1}\n'),  # whole, but for its newline
-        ],
-    )
-    def test_lines_are_appended_and_a_torn_one_is_taken_off(self, tmp_path, held, kept):
-        path = tmp_path / "a.jsonl"
-        path.write_text(held)
-        for number in (1, 2):
-            with LineFile(path) as lines:
-                lines.put({"n": number})
-        assert path.read_text() == kept + '{"n":1}\n{"n":2}\n'
-
-    @pytest.mark.parametrize(
-        "content", [b'{"settings": {"keep": [1, 2, 3]}}', b"RIFF\0\n", b"a\nb", b'{"n":0}\n[1, 2']
-    )
-    def test_what_holds_no_records_is_left_alone_and_closed(self, tmp_path: Path, content: bytes) -> None:
-        path, before = tmp_path / "a.json", len(os.listdir("/proc/self/fd"))
-        path.write_bytes(content)
-        with pytest.raises(UsageError, match="is not a file of records"):
-            LineFile(path)
-        with pytest.raises(UsageError, match="--jsonl"):
-            LineFile(tmp_path)
-        assert path.read_bytes() == content
-        assert len(os.listdir("/proc/self/fd")) == before
-
-    def test_a_full_disk_leaves_whole_lines(self, tmp_path: Path) -> None:
-        """A limit on the file's size stands for the disk."""
-        path = tmp_path / "a.jsonl"
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-        told = ""
+@pytest.mark.parametrize(
+    ("held", "kept"),
+    [("", ""), ('{"n":0}\n', '{"n":0}\n'),
+     ('{"n":0}\n{"sch', '{"n":0}\n'), ('{"n":0}\n{"schema":1,"n":' + 5000 * "1", '{"n":0}\n'),  # torn
+     ('{"schema":1}', '{"schema":1}\n')],  # whole, but for its newline
+)  # fmt: skip
+def test_lines_are_appended_and_a_torn_one_is_taken_off(tmp_path, held, kept):
+    path = tmp_path / "a.jsonl"
+    path.write_text(held)
+    for number in (1, 2):
         with LineFile(path) as lines:
-            try:
-                for number in range(50):
-                    lines.put({"number": number})
-            except InputError as error:
-                told = str(error)
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert "could not be written (File too large)" in told
-        numbers = [json.loads(line)["number"] for line in path.read_text().splitlines()]
-        assert numbers == list(range(len(numbers)))
-        assert 0 < len(numbers) < 50
-        assert path.read_text().endswith("\n")
+            lines.put({"n": number})
+    assert path.read_text() == kept + '{"n":1}\n{"n":2}\n'
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"settings": {"keep": [1, 2, 3]}}', b"RIFF\0\n", b"a\nb", b'{"n":0}\n[1, 2']
+)
+def test_what_holds_no_records_is_left_alone_and_closed(tmp_path: Path, content: bytes) -> None:
+    path, before = tmp_path / "a.json", len(os.listdir("/proc/self/fd"))
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="is not a file of records"):
+        LineFile(path)
+    with pytest.raises(UsageError, match="--jsonl"):
+        LineFile(tmp_path)
+    assert path.read_bytes() == content
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
+    """A limit on the file's size stands for the disk."""
+    path = tmp_path / "a.jsonl"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    told = ""
+    with LineFile(path) as lines:
+        try:
+            for number in range(50):
+                lines.put({"number": number})
+        except InputError as error:
+            told = str(error)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "could not be written (File too large)" in told
+    numbers = [json.loads(line)["number"] for line in path.read_text().splitlines()]
+    assert numbers == list(range(len(numbers)))
+    assert 0 < len(numbers) < 50
+    assert path.read_text().endswith("\n")
 
 
 class FakeVideo:
     """What OpenCV gives for a camera."""
 
+    isOpened, release = (lambda self: True), (lambda self: None)
+
     def __init__(self, frames: list[Any]) -> None:
         self.frames, self.at = frames, None
         self.asked: dict[int, float] = {}
-
-    def isOpened(self) -> bool:
-        return True
 
     def set(self, what: int, value: float) -> bool:
         self.asked[what] = value
         return True
 
     def get(self, what: int) -> float:
-        granted = {
-            cv2.CAP_PROP_FRAME_WIDTH: 640, cv2.CAP_PROP_FRAME_HEIGHT: 480, cv2.CAP_PROP_FPS: 30,
-            cv2.CAP_PROP_FOURCC: cv2.VideoWriter.fourcc(*"YUYV"),
-        }  # fmt: skip
-        return float(granted[what])
+        code = cv2.VideoWriter.fourcc(*"YUYV")
+        return float({cv2.CAP_PROP_FRAME_WIDTH: 640, cv2.CAP_PROP_FRAME_HEIGHT: 480, cv2.CAP_PROP_FPS: 30,
+                      cv2.CAP_PROP_FOURCC: code}[what])  # fmt: skip
 
     def grab(self) -> bool:
-        if not self.frames:
-            return False
-        self.at = self.frames.pop(0)
+        self.at = self.frames.pop(0) if self.frames else None
         return self.at is not None
 
     def retrieve(self) -> tuple[bool, Any]:
         return True, self.at
 
-    def release(self) -> None:
-        pass
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeVideo:
+    video = FakeVideo([None, *clip(("471", 3))])
+    monkeypatch.setattr(cv2, "VideoCapture", lambda *words: video)
+    monkeypatch.setattr(CameraSource, "_check_node", lambda self: None)
+    return video
 
 
-class TestCameras:
-    @pytest.fixture
-    def fake(self, monkeypatch: pytest.MonkeyPatch) -> FakeVideo:
-        video = FakeVideo([None, *clip(("471", 3))])
-        monkeypatch.setattr(cv2, "VideoCapture", lambda *words: video)
-        monkeypatch.setattr(CameraSource, "_check_node", lambda self: None)
-        return video
+def test_it_grants_what_it_can_and_gives_its_first_frame(fake: FakeVideo) -> None:
+    source = CameraSource(0, size=(1920, 1080), fps=60)
+    assert source.open() == "640x480, YUYV, 30 frames a second"
+    assert fake.asked[cv2.CAP_PROP_FRAME_WIDTH] == 1920
+    assert fake.asked[cv2.CAP_PROP_FPS] == 60
+    assert fake.asked[cv2.CAP_PROP_FOURCC] == cv2.VideoWriter.fourcc(*"MJPG")
+    for _ in range(3):
+        assert source.grab()
+        assert source.retrieve().shape == (240, 320, 3)
+    with pytest.raises(SourceLost, match="camera 0"):
+        source.grab()
+    with pytest.raises(InputError, match="another program may be using it"):
+        source.open()
 
-    def test_it_grants_what_it_can_and_gives_its_first_frame(self, fake: FakeVideo) -> None:
-        source = CameraSource(0, size=(1920, 1080), fps=60)
-        assert source.open() == "640x480, YUYV, 30 frames a second"
-        assert fake.asked[cv2.CAP_PROP_FRAME_WIDTH] == 1920
-        assert fake.asked[cv2.CAP_PROP_FPS] == 60
-        assert fake.asked[cv2.CAP_PROP_FOURCC] == cv2.VideoWriter.fourcc(*"MJPG")
-        for _ in range(3):
-            assert source.grab()
-            assert source.retrieve().shape == (240, 320, 3)
-        with pytest.raises(SourceLost, match="camera 0"):
-            source.grab()
-        with pytest.raises(InputError, match="another program may be using it"):
-            source.open()
 
-    def test_cameras_are_found_by_name(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        there = {2: "Integrated Camera", 10: "HD Pro Webcam C920", 0: "Loop"}
-        for number, name in there.items():
-            (tmp_path / f"video{number}").mkdir()
-            (tmp_path / f"video{number}" / "name").write_text(name + "\n")
-        found = listed(tmp_path)
-        assert found == sorted(there.items())
-        monkeypatch.setattr(cameras, "listed", lambda: found)
-        assert (find_camera("c920"), find_camera("/dev/video2")) == (10, 2)
-        with pytest.raises(NothingToRead, match="neocog cameras"):
-            find_camera("elsewhere")
+def test_cameras_are_found_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    there = {2: "Integrated Camera", 10: "HD Pro Webcam C920", 0: "Loop"}
+    for number, name in there.items():
+        (tmp_path / f"video{number}").mkdir()
+        (tmp_path / f"video{number}" / "name").write_text(name + "\n")
+    found = listed(tmp_path)
+    assert found == sorted(there.items())
+    monkeypatch.setattr(cameras, "listed", lambda: found)
+    assert (find_camera("c920"), find_camera("/dev/video2")) == (10, 2)
+    with pytest.raises(NothingToRead, match="neocog cameras"):
+        find_camera("elsewhere")
 
-    def test_they_are_listed_and_none_is_nothing_to_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        there = [Camera(0, "Webcam", "640x480"), Camera(1, "Webcam")]
-        monkeypatch.setattr(cameras, "probe", lambda: iter(there))
-        result = run("cameras")
-        assert result.exit_code == 0
-        assert result.stdout.splitlines()[0] == "  0  Webcam: 640x480"
-        assert "gives no picture" in result.stdout
-        as_json = run("cameras", "--json")
-        assert json.loads(as_json.stdout)[0] == {"number": 0, "name": "Webcam", "grants": "640x480"}
-        there.clear()
-        result = run("cameras")
-        assert result.exit_code == 3
-        assert "no working camera" in result.stderr
 
-    def test_a_driver_that_hangs_hangs_nothing_else(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cameras, "listed", lambda: [(93, "Stuck")])
-        monkeypatch.setattr(cameras, "_PROBE", 0.01)
-        start = time.perf_counter()
-        assert list(cameras.probe()) == [Camera(93, "Stuck", None)]
-        assert time.perf_counter() - start < 5
+def test_they_are_listed_and_none_is_nothing_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [Camera(0, "Webcam", "640x480"), Camera(1, "Webcam")]
+    monkeypatch.setattr(cameras, "probe", lambda: iter(there))
+    result = run("cameras")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == "  0  Webcam: 640x480"
+    assert "gives no picture" in result.stdout
+    as_json = run("cameras", "--json")
+    assert json.loads(as_json.stdout)[0] == {"number": 0, "name": "Webcam", "grants": "640x480"}
+    there.clear()
+    result = run("cameras")
+    assert result.exit_code == 3
+    assert "no working camera" in result.stderr
 
-    def test_a_camera_is_read_from_the_command_line(self, fake, monkeypatch):
-        fake.frames = [*clip(("471", 30))]
-        monkeypatch.setattr(CameraSource, "live", False)  # the end of its frames ends it
-        result = live("0")
-        assert result.exit_code == 1
-        assert "640x480, YUYV, 30 frames a second" in result.stderr
-        assert "gives no more pictures" in result.stderr
+
+def test_a_driver_that_hangs_hangs_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cameras, "listed", lambda: [(93, "Stuck")])
+    monkeypatch.setattr(cameras, "_PROBE", 0.01)
+    start = time.perf_counter()
+    assert list(cameras.probe()) == [Camera(93, "Stuck", None)]
+    assert time.perf_counter() - start < 5
+
+
+def test_a_camera_is_read_from_the_command_line(fake, monkeypatch):
+    fake.frames = [*clip(("471", 30))]
+    monkeypatch.setattr(CameraSource, "live", False)  # the end of its frames ends it
+    result = live("0")
+    assert result.exit_code == 1
+    assert "640x480, YUYV, 30 frames a second" in result.stderr
+    assert "gives no more pictures" in result.stderr

@@ -26,7 +26,7 @@ from neocog.reading.numbers import each_line
 from neocog.reading.reader import Reader
 from neocog.vision.finder import Finding
 from neocog.vision.finder_model import OpenCV
-from tests.live_support import MODEL, Scripted, clip, picture, save_video
+from tests.live_support import MODEL, Scripted, clip, picture
 from tests.support import until
 
 
@@ -56,31 +56,26 @@ def frames_of(source: Source) -> list[np.ndarray]:
     return frames
 
 
-class TestBoundedQueue:
-    def test_every_item_goes_through_in_order_and_nobody_waits_for_ever(self) -> None:
-        line: BoundedQueue[int] = BoundedQueue(newest=False)
-        with pytest.raises(TimeoutError):
-            line.get(0.01)
-        sender = threading.Thread(target=lambda: [*map(line.put, range(50)), line.close()])
-        sender.start()
-        assert [line.get(5) for _ in range(50)] == list(range(50))
-        with pytest.raises(Closed):
-            line.get(5)
-        assert line.dropped == 0
-        full: BoundedQueue[int] = BoundedQueue(newest=False)
-        full.put(1)
-        threading.Timer(0.1, lambda: full.close(forget=True)).start()
-        with pytest.raises(Closed):
-            full.put(2)
-
-    def test_what_gives_way_to_the_newest_item_may_leave_something_behind(self) -> None:
-        plain: BoundedQueue[list[int]] = BoundedQueue(newest=True)
-        merging: BoundedQueue[list[int]] = BoundedQueue(newest=True, merge=lambda a, b: a + b)
-        for number in range(3):
-            plain.put([number])
-            merging.put([number])
-        assert (plain.get(), merging.get()) == ([2], [0, 1, 2])
-        assert plain.dropped == merging.dropped == 2
+def test_queues_pass_every_item_on_in_order_or_the_newest_and_nobody_waits_for_ever() -> None:
+    line: BoundedQueue[int] = BoundedQueue(newest=False)
+    with pytest.raises(TimeoutError):
+        line.get(0.01)
+    threading.Thread(target=lambda: [*map(line.put, range(50)), line.close()]).start()
+    assert [line.get(5) for _ in range(50)] == list(range(50))
+    with pytest.raises(Closed):
+        line.get(5)
+    assert line.dropped == 0
+    full: BoundedQueue[int] = BoundedQueue(newest=False)
+    full.put(1)
+    threading.Timer(0.1, lambda: full.close(forget=True)).start()
+    with pytest.raises(Closed):
+        full.put(2)
+    plain: BoundedQueue[list[int]] = BoundedQueue(newest=True)
+    merging: BoundedQueue[list[int]] = BoundedQueue(newest=True, merge=lambda a, b: a + b)
+    for number in range(3):
+        plain.put([number])
+        merging.put([number])
+    assert (plain.get(), merging.get(), plain.dropped, merging.dropped) == ([2], [0, 1, 2], 2, 2)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".webp"])
@@ -109,310 +104,317 @@ def test_frames_that_are_none_are_refused(reader: Reader, shape: tuple[int, ...]
         seen_by(reader, [np.zeros(shape, kind)])
 
 
-class TestQuiet:
-    def state(self) -> tuple[float, int, list[int]]:
+def test_what_was_held_down_is_let_go(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    def state() -> tuple[float, int, list[int]]:
         blas = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
         return sys.getswitchinterval(), cv2.getNumThreads(), blas
 
-    def test_what_was_held_down_is_let_go(self, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-        cv2.setNumThreads(2)
-        before = self.state()
-        with Pipeline(FrameSource(clip(("471", 3))), reader) as pipeline:
-            assert self.state()[:2] == (0.0005, finder_threads("cpu"))
-            with Pipeline(FrameSource(clip(("471", 3))), reader) as other:
-                list(other)
-            assert self.state()[:2] == (0.0005, finder_threads("cpu")), "the first one goes on"
+    cv2.setNumThreads(2)
+    before, held = state(), (0.0005, finder_threads("cpu"))
+    with Pipeline(FrameSource(clip(("471", 3))), reader) as pipeline:
+        assert state()[:2] == held
+        with Pipeline(FrameSource(clip(("471", 3))), reader) as other:
+            list(other)
+        assert state()[:2] == held, "the first one goes on"
+        list(pipeline)
+    assert state() == before
+    pipeline.stop()
+    monkeypatch.setattr(FrameReader, "warm", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError), Pipeline(FrameSource([]), reader):
+        pass
+    assert state() == before
+
+
+@pytest.mark.parametrize(("finder", "stages"), [("cuda:0", {"read"}), ("cpu", {"find", "recognise"})])
+def test_a_gpu_s_finder_and_network_share_a_thread_and_slow_ones_read_a_file_alike(
+    reader: Reader, finder: str, stages: set[str]
+) -> None:
+    class Gpu:
+        device = "cuda:0"
+
+        def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> Answers:
+            time.sleep(0.01)
+            return reader.engine.recognise(digits, batch=batch)
+
+    own = Reader(MODEL, device="cpu")
+    own.engine = Gpu()  # type: ignore[assignment]
+    own.finder.device = finder
+    frames = clip(("471", 8), ("", 2), ("2086", 6))
+    with Pipeline(open_source(frames), own) as pipeline:
+        names = {thread.name.removeprefix("neocog-") for thread in threading.enumerate()}
+        assert names & {"find", "recognise", "read"} == stages
+        assert cv2.getNumThreads() == finder_threads(finder)
+        views = list(pipeline)
+    assert {"find", "recognise"} <= pipeline.measures().ms.keys()
+    texts, others = (
+        [["".join(char.char for char in row) for row in view.seen.rows] for view in some]
+        for some in (views, seen_by(reader, frames))
+    )
+    assert texts == others == [["471"]] * 8 + [[]] * 2 + [["2086"]] * 6
+
+
+@pytest.mark.parametrize("every_view", [True, False])
+def test_numbers_are_announced_once_each_also_those_of_views_that_were_left_out(reader, every_view):
+    frames = clip(("", 4), ("471", 14), ("", 6), ("2086", 14), ("", 4))
+    with Pipeline(open_source(frames), reader, Settings(every_view=every_view)) as pipeline:
+        if not every_view:
+            until(lambda: pipeline.measures().frames == len(frames))
+        views = list(pipeline)
+    assert [view.frame.index for view in views] == list(range(len(frames)))[0 if every_view else -1 :]
+    assert announced(views) == ["471", "2086"]
+    assert pipeline.measures().dropped == 0
+
+
+def test_frames_are_mirrored_and_turned_before_all_else(reader: Reader) -> None:
+    frames = [np.rot90(frame)[::-1] for frame in clip(("471", 14))]
+    with Pipeline(open_source(frames), reader, Settings(rotate=270, mirror=True)) as pipeline:
+        views = list(pipeline)
+    assert announced(views) == ["471"]
+    assert views[0].frame.size == (320, 240)
+    for rotate in (0, 90, 180, 270):
+        for mirror in (False, True):
+            wanted = np.rot90(frames[0][:, ::-1] if mirror else frames[0], -rotate // 90)
+            assert (posed(frames[0].copy(), rotate=rotate, mirror=mirror) == wanted).all()
+    with pytest.raises(UsageError, match="0, 90, 180 or 270"):
+        Settings(rotate=45)
+
+
+def test_boxes_lie_on_the_digits_also_in_a_region(reader: Reader) -> None:
+    frame = picture("4711")
+    boxes = []
+    for roi in (None, Roi(20, 60, 86, 120)):
+        (view,) = seen_by(reader, [frame], roi=roi)
+        boxes.append([digit.box for row in view.seen.rows for digit in row])
+    assert [len(found) for found in boxes] == [4, 2]
+    for whole, part in zip(*boxes, strict=False):
+        assert np.abs(np.subtract(whole, part)).max() <= 8
+        x, y, w, h = whole
+        assert (frame[y : y + h, x : x + w] < 120).any()
+
+
+def test_lines_that_look_the_same_are_read_now_and_then(reader, monkeypatch):
+    read: list[int] = []
+
+    def counting(*page: Any) -> object:
+        lines = list(each_line(*page))
+        read.append(len(lines))
+        return lines
+
+    monkeypatch.setattr("neocog.live.frame_reader.each_line", counting)
+    numbers = ["471", "2086"]
+    frames = [np.vstack([picture(one, at=30 + n % 3) for one in numbers]) for n in range(12)]
+    views = seen_by(reader, frames)
+    for n, view in enumerate(views):
+        assert [vote.leading[0] for vote in view.seen.votes] == numbers
+        lefts = [row[0].box[0] for row in view.seen.rows]
+        assert np.abs(np.subtract(lefts, 28 + n % 3)).max() <= 8
+    assert read[1] == 2, "after that of the frame that warms"
+    assert sum(read[1:]) == 2 * _READS, "what looks the same is not read again and again"
+    other = seen_by(reader, [*frames, np.vstack([picture("355"), picture("2086")])])[-1]
+    assert [vote.leading[0] for vote in other.seen.votes] == ["355", "2086"]
+
+
+@pytest.mark.parametrize("nothing", [False, True])
+def test_lines_are_read_in_turn_also_those_that_hold_no_number(reader, monkeypatch, nothing):
+    corners = [(20 + 100 * (k % 3), 20 + 100 * (k // 3)) for k in range(6)]
+    boxes, ones = np.array([(x, y, 30, 40) for x, y in corners], np.float32), np.ones(6, np.float32)
+    found = Finding(boxes, ones, np.ones(6, np.int64), np.zeros((6, 10), np.float32))
+    read: list[int] = []
+
+    def two(reader: Reader, grey: np.ndarray, found: Finding, wanted: np.ndarray) -> object:
+        some = np.flatnonzero(wanted)[:2].tolist()
+        read.extend(some)
+        return [] if nothing else [([k], None) for k in some]
+
+    monkeypatch.setattr("neocog.live.frame_reader.each_line", two)
+    frames = FrameReader(reader.changed(look=lambda grey, settings: found))
+    coarse = np.random.default_rng(5).integers(0, 255, (24, 32, 3), np.uint8)
+    pixels = np.asarray(cv2.resize(coarse, (320, 240)), np.uint8)
+    for n in range(3 * _READS + 3):
+        frames.recognise(frames.find(Frame(n, pixels, 0.0, 0.0)))
+    assert read == ([0, 1] if nothing else list(range(6))) * _READS
+
+
+def test_frames_are_searched_coarse_to_fine(reader, monkeypatch):
+    size, asked = (1280, 720), [0]
+    network = OpenCV.__call__
+
+    def counting(self: OpenCV, x: np.ndarray) -> object:
+        asked[-1] += x.shape[1] >= LONG_SIDE
+        return network(self, x)
+
+    monkeypatch.setattr(OpenCV, "__call__", counting)
+
+    def read(pixels: np.ndarray, *, hurry: bool) -> tuple[list[str], list[int]]:
+        frames = FrameReader(reader, hurry=hurry)
+        texts = []
+        asked.clear()
+        for n in range(8):
+            asked.append(0)
+            seen = frames.recognise(frames.find(Frame(n, pixels, 0.0, 0.0)))
+            texts.append(" ".join("".join(d.char for d in row) for row in seen.rows))
+        return texts, asked
+
+    large = picture("471", size=size, tall=180)
+    assert read(large, hurry=False) == (["471"] * 8, [1, 0, 0, 0] * 2)
+    assert read(picture("", size=size), hurry=False)[1] == [1] * 8
+    assert read(picture("", size=size), hurry=True)[1] == [1, 0, 0, 0] * 2
+    small = picture("250471", size=size, tall=40)
+    assert read(small, hurry=False) == (["250471"] * 8, [1] * 8)
+    assert read(small, hurry=True) == (["250471"] * 8, [1, 0] * 2 + [1, 0, 0, 0])
+    both = np.vstack([large[:440], small[360 - 100 : 360 + 180]])
+    assert read(both, hurry=True)[0] == ["471 250471"] * 8
+
+
+def test_a_file_paced_like_a_camera_drops_frames_and_counts_them(reader: Reader) -> None:
+    frames = clip(("471", 60))
+    settings = Settings(replay_fps=1000)
+    with Pipeline(open_source(frames), reader, settings) as pipeline:
+        views = list(pipeline)
+    assert pipeline.measures().dropped == 60 - len(views) > 0
+    assert views[-1].frame.index == 59
+    assert max(view.age_ms for view in views) < 2000
+
+
+def test_frames_of_another_size_are_read_on(reader: Reader) -> None:
+    views = seen_by(reader, clip(("471", 12)) + clip(("471", 3), size=(640, 360)))
+    assert [view.frame.epoch for view in views] == [0] * 12 + [1] * 3
+    assert views[12].tracks[0].text == "", "votes of the other size are forgotten"
+
+
+def test_an_error_in_the_network_is_raised_to_whoever_takes_the_views() -> None:
+    broken = Reader(MODEL, device="cpu")
+
+    def fail(*digits: object, **options: object) -> None:
+        raise RuntimeError("no memory")
+
+    with Pipeline(open_source(clip(("47", 9))), broken) as pipeline:
+        broken.engine.recognise = fail  # type: ignore[method-assign]
+        with pytest.raises(NeocogError, match="no memory"):
             list(pipeline)
-        assert self.state() == before
-        pipeline.stop()
-        monkeypatch.setattr(FrameReader, "warm", lambda self: 1 / 0)
-        with pytest.raises(ZeroDivisionError), Pipeline(FrameSource([]), reader):
-            pass
-        assert self.state() == before
 
 
-class TestPipeline:
-    @pytest.mark.parametrize(("finder", "stages"), [("cuda:0", {"read"}), ("cpu", {"find", "recognise"})])
-    def test_a_gpu_s_finder_and_network_share_a_thread_and_slow_ones_read_a_file_alike(
-        self, reader: Reader, finder: str, stages: set[str]
-    ) -> None:
-        class Gpu:
-            device = "cuda:0"
-
-            def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> Answers:
-                time.sleep(0.01)
-                return reader.engine.recognise(digits, batch=batch)
-
-        own = Reader(MODEL, device="cpu")
-        own.engine = Gpu()  # type: ignore[assignment]
-        own.finder.device = finder
-        frames = clip(("471", 8), ("", 2), ("2086", 6))
-        with Pipeline(open_source(frames), own) as pipeline:
-            names = {thread.name.removeprefix("neocog-") for thread in threading.enumerate()}
-            assert names & {"find", "recognise", "read"} == stages
-            assert cv2.getNumThreads() == finder_threads(finder)
-            views = list(pipeline)
-        assert {"find", "recognise"} <= pipeline.measures().ms.keys()
-        assert [view.seen.rows for view in views] == [view.seen.rows for view in seen_by(reader, frames)]
-
-    @pytest.mark.parametrize("every_view", [True, False])
-    def test_numbers_are_announced_once_each_also_those_of_views_that_were_left_out(self, reader, every_view):
-        frames = clip(("", 4), ("471", 14), ("", 6), ("2086", 14), ("", 4))
-        with Pipeline(open_source(frames), reader, Settings(every_view=every_view)) as pipeline:
-            if not every_view:
-                until(lambda: pipeline.measures().frames == len(frames))
-            views = list(pipeline)
-        assert [view.frame.index for view in views] == list(range(len(frames)))[0 if every_view else -1 :]
-        assert announced(views) == ["471", "2086"]
-        assert pipeline.measures().dropped == 0
-
-    def test_what_is_shown_again_is_announced_again(self, reader: Reader) -> None:
-        gap = ("", 20)
-        frames = clip(("23", 20), gap, ("7", 25), gap, ("7", 25), gap, ("23", 20))
-        assert announced(seen_by(reader, frames)) == ["23", "7", "7", "23"]
-
-    def test_frames_are_mirrored_and_turned_before_all_else(self, reader: Reader) -> None:
-        frames = [np.rot90(frame)[::-1] for frame in clip(("471", 14))]
-        with Pipeline(open_source(frames), reader, Settings(rotate=270, mirror=True)) as pipeline:
-            views = list(pipeline)
-        assert announced(views) == ["471"]
-        assert views[0].frame.size == (320, 240)
-        for rotate in (0, 90, 180, 270):
-            for mirror in (False, True):
-                wanted = np.rot90(frames[0][:, ::-1] if mirror else frames[0], -rotate // 90)
-                assert (posed(frames[0].copy(), rotate=rotate, mirror=mirror) == wanted).all()
-        with pytest.raises(UsageError, match="0, 90, 180 or 270"):
-            Settings(rotate=45)
-
-    def test_boxes_lie_on_the_digits_also_in_a_region(self, reader: Reader) -> None:
-        frame = picture("4711")
-        boxes = []
-        for roi in (None, Roi(20, 60, 86, 120)):
-            (view,) = seen_by(reader, [frame], roi=roi)
-            boxes.append([digit.box for row in view.seen.rows for digit in row])
-        assert [len(found) for found in boxes] == [4, 2]
-        for whole, part in zip(*boxes, strict=False):
-            assert np.abs(np.subtract(whole, part)).max() <= 8
-            x, y, w, h = whole
-            assert (frame[y : y + h, x : x + w] < 120).any()
-
-    def test_lines_that_look_the_same_are_read_now_and_then(self, reader, monkeypatch):
-        read: list[int] = []
-
-        def counting(*page: Any) -> object:
-            lines = list(each_line(*page))
-            read.append(len(lines))
-            return lines
-
-        monkeypatch.setattr("neocog.live.frame_reader.each_line", counting)
-        numbers = ["471", "2086"]
-        frames = [np.vstack([picture(one, at=30 + n % 3) for one in numbers]) for n in range(12)]
-        views = seen_by(reader, frames)
-        for n, view in enumerate(views):
-            assert [vote.leading[0] for vote in view.seen.votes] == numbers
-            lefts = [row[0].box[0] for row in view.seen.rows]
-            assert np.abs(np.subtract(lefts, 28 + n % 3)).max() <= 8
-        assert read[1] == 2, "after that of the frame that warms"
-        assert sum(read[1:]) == 2 * _READS, "what looks the same is not read again and again"
-        other = seen_by(reader, [*frames, np.vstack([picture("355"), picture("2086")])])[-1]
-        assert [vote.leading[0] for vote in other.seen.votes] == ["355", "2086"]
-
-    @pytest.mark.parametrize("nothing", [False, True])
-    def test_lines_are_read_in_turn_also_those_that_hold_no_number(self, reader, monkeypatch, nothing):
-        corners = [(20 + 100 * (k % 3), 20 + 100 * (k // 3)) for k in range(6)]
-        boxes, ones = np.array([(x, y, 30, 40) for x, y in corners], np.float32), np.ones(6, np.float32)
-        found = Finding(boxes, ones, np.ones(6, np.int64), np.zeros((6, 10), np.float32))
-        read: list[int] = []
-
-        def two(reader: Reader, grey: np.ndarray, found: Finding, wanted: np.ndarray) -> object:
-            some = np.flatnonzero(wanted)[:2].tolist()
-            read.extend(some)
-            return [] if nothing else [([k], None) for k in some]
-
-        monkeypatch.setattr("neocog.live.frame_reader.each_line", two)
-        frames = FrameReader(reader.changed(look=lambda grey, settings: found))
-        coarse = np.random.default_rng(5).integers(0, 255, (24, 32, 3), np.uint8)
-        pixels = np.asarray(cv2.resize(coarse, (320, 240)), np.uint8)
-        for n in range(3 * _READS + 3):
-            frames.recognise(frames.find(Frame(n, pixels, 0.0, 0.0)))
-        assert read == ([0, 1] if nothing else list(range(6))) * _READS
-
-    def test_frames_are_searched_coarse_to_fine(self, reader, monkeypatch):
-        size, asked = (1280, 720), [0]
-        network = OpenCV.__call__
-
-        def counting(self: OpenCV, x: np.ndarray) -> object:
-            asked[-1] += x.shape[1] >= LONG_SIDE
-            return network(self, x)
-
-        monkeypatch.setattr(OpenCV, "__call__", counting)
-
-        def read(pixels: np.ndarray, *, hurry: bool) -> tuple[list[str], list[int]]:
-            frames = FrameReader(reader, hurry=hurry)
-            texts = []
-            asked.clear()
-            for n in range(8):
-                asked.append(0)
-                seen = frames.recognise(frames.find(Frame(n, pixels, 0.0, 0.0)))
-                texts.append(" ".join("".join(d.char for d in row) for row in seen.rows))
-            return texts, asked
-
-        large = picture("471", size=size, tall=180)
-        assert read(large, hurry=False) == (["471"] * 8, [1, 0, 0, 0] * 2)
-        assert read(picture("", size=size), hurry=False)[1] == [1] * 8
-        assert read(picture("", size=size), hurry=True)[1] == [1, 0, 0, 0] * 2
-        small = picture("250471", size=size, tall=40)
-        assert read(small, hurry=False) == (["250471"] * 8, [1] * 8)
-        assert read(small, hurry=True) == (["250471"] * 8, [1, 1, 1, 0, 1, 0, 0, 0])
-        both = np.vstack([large[:440], small[360 - 100 : 360 + 180]])
-        assert read(both, hurry=True)[0] == ["471 250471"] * 8
-
-    def test_a_file_paced_like_a_camera_drops_frames_and_counts_them(self, reader: Reader) -> None:
-        frames = clip(("471", 60))
-        settings = Settings(replay_fps=1000)
-        with Pipeline(open_source(frames), reader, settings) as pipeline:
-            views = list(pipeline)
-        assert pipeline.measures().dropped == 60 - len(views) > 0
-        assert views[-1].frame.index == 59
-        assert max(view.age_ms for view in views) < 2000
-
-    def test_frames_of_another_size_are_read_on(self, reader: Reader) -> None:
-        views = seen_by(reader, clip(("471", 12)) + clip(("471", 3), size=(640, 360)))
-        assert [view.frame.epoch for view in views] == [0] * 12 + [1] * 3
-        assert views[12].tracks[0].text == "", "votes of the other size are forgotten"
-
-    def test_an_error_in_the_network_is_raised_to_whoever_takes_the_views(self) -> None:
-        broken = Reader(MODEL, device="cpu")
-
-        def fail(*digits: object, **options: object) -> None:
-            raise RuntimeError("no memory")
-
-        with Pipeline(open_source(clip(("47", 9))), broken) as pipeline:
-            broken.engine.recognise = fail  # type: ignore[method-assign]
-            with pytest.raises(NeocogError, match="no memory"):
-                list(pipeline)
-
-    def test_it_can_be_left_at_any_time_and_holds_few_frames(self, reader: Reader) -> None:
-        before = threading.active_count()
-        for _ in range(3):
-            with Pipeline(FrameSource(clip(("471", 20))), reader) as pipeline:
-                next(iter(pipeline))
-        until(lambda: threading.active_count() <= before + 1)
-        with Pipeline(FrameSource(clip(("471", 5)) * 4), reader) as pipeline:
-            for view in pipeline:
-                del view
-            gc.collect()
-            assert len([item for item in gc.get_objects() if isinstance(item, Frame)]) <= 4
-
-    def test_layers_come_with_the_views_when_asked_for(self, reader: Reader) -> None:
-        maps = seen_by(reader, clip(("471", 6)), layers=True)[-1].maps
-        assert maps is not None
-        assert list(maps) == ["U0", "UG", *(f"U{c}{n}" for n in (1, 2, 3) for c in "SC"),
-                              "US4", "UC4"]  # fmt: skip
-        assert maps["U0"].shape == (1, 65, 65)
+def test_it_can_be_left_at_any_time_and_holds_few_frames(reader: Reader) -> None:
+    before = threading.active_count()
+    for _ in range(3):
+        with Pipeline(FrameSource(clip(("471", 20))), reader) as pipeline:
+            next(iter(pipeline))
+    until(lambda: threading.active_count() <= before + 1)
+    with Pipeline(FrameSource(clip(("471", 5)) * 4), reader) as pipeline:
+        for view in pipeline:
+            del view
+        gc.collect()
+        assert len([item for item in gc.get_objects() if isinstance(item, Frame)]) <= 4
 
 
-class TestCapture:
-    def frames(self, source: Source, **pace: float) -> tuple[list[Frame], list[str], Capture]:
-        out: BoundedQueue[Frame] = BoundedQueue(newest=False)
-        notices: list[str] = []
-        capture = Capture(source, out, tell=lambda state, text: notices.append(state), **pace)
-        capture.start()
-        got = []
-        with suppress(Closed):
-            while True:
-                got.append(out.get(20))
-        return got, notices, capture
-
-    def test_seconds_of_a_camera_count_from_its_first_frame(self) -> None:
-        (first, second, _), *_ = self.frames(Scripted(clip(("471", 3)), pause=0.2))
-        assert first.t == 0.0
-        assert second.t == pytest.approx(second.arrived - first.arrived)
-
-    @pytest.mark.parametrize("tries", [1, 3])
-    def test_a_lost_source_is_opened_again_until_it_is_back(self, tries: int) -> None:
-        fails = [None, InputError("not yet")] * (tries - 1)
-        source = Scripted([picture("1"), SourceLost("broke off"), *fails, picture("2")])
-        got, notices, capture = self.frames(source)
-        assert [frame.epoch for frame in got] == [0, 1]
-        assert source.opened == 1 + tries
-        assert notices == ["open", "lost", "back"]
-        assert capture.error is None
-
-    def test_a_source_that_cannot_be_opened_at_first_is_an_error(self) -> None:
-        _, _, capture = self.frames(Scripted([None, NothingToRead("no camera")]))
-        assert isinstance(capture.error, NothingToRead)
-
-    def test_a_paced_file_keeps_its_time(self) -> None:
-        start = time.perf_counter()
-        assert len(self.frames(FrameSource(clip(("1", 11))), pace=50)[0]) == 11
-        assert time.perf_counter() - start >= 0.2
+def test_layers_come_with_the_views_when_asked_for(reader: Reader) -> None:
+    maps = seen_by(reader, clip(("471", 6)), layers=True)[-1].maps
+    assert maps is not None
+    assert list(maps) == ["U0", "UG", *(f"U{c}{n}" for n in (1, 2, 3) for c in "SC"),
+                          "US4", "UC4"]  # fmt: skip
+    assert maps["U0"].shape == (1, 65, 65)
 
 
-class TestSources:
-    def test_a_video_gives_every_frame(self, tmp_path: Path) -> None:
-        save_video(tmp_path / "clip.avi", clip(("12", 7)), 30)
-        source = open_source(tmp_path / "clip.avi")
-        assert [frame.shape for frame in frames_of(source)] == [(240, 320, 3)] * 7
-        assert not source.live
-        assert source.open() == "320x240, 30 frames a second"
+def captured(source: Source, **pace: float) -> tuple[list[Frame], list[str], Capture]:
+    out: BoundedQueue[Frame] = BoundedQueue(newest=False)
+    notices: list[str] = []
+    capture = Capture(source, out, tell=lambda state, text: notices.append(state), **pace)
+    capture.start()
+    got = []
+    with suppress(Closed):
+        while True:
+            got.append(out.get(20))
+    return got, notices, capture
 
-    def test_a_folder_gives_its_pictures_in_the_order_of_their_names(self, tmp_path: Path) -> None:
-        (tmp_path / "notes.txt").write_text("no picture")
-        with pytest.raises(NothingToRead, match="no pictures"):
-            open_source(tmp_path)
-        for name, level in (("b.png", 20), ("a.png", 10), ("c.jpg", 30)):
-            cv2.imwrite(str(tmp_path / name), np.full((30, 40, 3), level, np.uint8))
-        (tmp_path / "d.png").write_bytes(b"no picture")
-        source = open_source(tmp_path, fps=5)
-        assert [int(frame[0, 0, 0]) for frame in frames_of(source)] == [10, 20, 30]
-        assert source.fps == 5
 
-    def test_frames_of_all_shapes_become_coloured_ones_on_white_paper(self) -> None:
-        clear = np.zeros((60, 80, 4), np.uint8)
-        clear[20:40, 30:50, 3] = 255
-        clear[20:40, 50:60, 3] = 128
-        shapes = [np.zeros(shape, np.uint8) for shape in ((60, 80), (60, 80, 1), (60, 80, 3))]
-        frames = frames_of(FrameSource([clear, *shapes]))
-        assert [frame.shape for frame in frames] == [(60, 80, 3)] * 4
-        assert [int(frames[0][y, x, 0]) for y, x in ((5, 5), (30, 40), (30, 55))] == [255, 0, 127]
+def test_seconds_of_a_camera_count_from_its_first_frame() -> None:
+    (first, second, _), *_ = captured(Scripted(clip(("471", 3)), pause=0.2))
+    assert first.t == 0.0
+    assert second.t == pytest.approx(second.arrived - first.arrived)
 
-    def test_frames_may_come_in_one_array_and_are_let_go_when_the_source_is_closed(self) -> None:
-        array, ended = np.zeros((30, 40, 3), np.uint8), []
 
-        class Frames:
-            def __iter__(self) -> Iterator[np.ndarray]:
-                try:
-                    for level in (10, 20, 30):
-                        array[:] = level
-                        yield array
-                finally:
-                    ended.append(True)
+@pytest.mark.parametrize("tries", [1, 3])
+def test_a_lost_source_is_opened_again_until_it_is_back(tries: int) -> None:
+    fails = [None, InputError("not yet")] * (tries - 1)
+    source = Scripted([picture("1"), SourceLost("broke off"), *fails, picture("2")])
+    got, notices, capture = captured(source)
+    assert [frame.epoch for frame in got] == [0, 1]
+    assert source.opened == 1 + tries
+    assert notices == ["open", "lost", "back"]
+    assert capture.error is None
 
-        source = FrameSource(Frames())
-        assert [int(frame[0, 0, 0]) for frame in frames_of(source)] == [10, 20, 30]
-        source.open()
-        assert source.grab()
-        ended.clear()
-        source.close()
-        assert ended
 
-    @pytest.mark.parametrize("begin", [b"%PDF-1.7\n", b"\0\0\0\x18ftypheic", b"\0\0\0\x18ftypavif"])
-    def test_documents_are_refused_whatever_their_name(self, tmp_path: Path, begin: bytes) -> None:
-        (tmp_path / "a.png").write_bytes(begin + bytes(100))
-        with pytest.raises(InputError, match=r"a\.png: is not a picture that neocog can decode"):
-            frames_of(open_source(tmp_path / "a.png"))
+def test_a_source_that_cannot_be_opened_at_first_is_an_error() -> None:
+    _, _, capture = captured(Scripted([None, NothingToRead("no camera")]))
+    assert isinstance(capture.error, NothingToRead)
 
-    def test_files_without_a_page_and_huge_ones_are_left_out(self, tmp_path, monkeypatch):
-        cv2.imwrite(str(tmp_path / "a.png"), np.zeros((30, 40, 3), np.uint8))
-        with open(tmp_path / "b.png", "wb") as file:
-            file.truncate(2**28 + 1)
-        assert len(frames_of(open_source(tmp_path))) == 1
-        with pytest.raises(InputError, match="more than 268,435,456 bytes"):
-            frames_of(open_source(tmp_path / "b.png"))
-        monkeypatch.setattr("neocog.live.sources.decode", lambda *_, **__: iter(()))
-        with pytest.raises(InputError, match="is not a picture"):
-            frames_of(open_source(tmp_path / "a.png"))
+
+def test_a_paced_file_keeps_its_time() -> None:
+    start = time.perf_counter()
+    assert len(captured(FrameSource(clip(("1", 11))), pace=50)[0]) == 11
+    assert time.perf_counter() - start >= 0.2
+
+
+def test_a_folder_gives_its_pictures_in_the_order_of_their_names(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no picture")
+    with pytest.raises(NothingToRead, match="no pictures"):
+        open_source(tmp_path)
+    for name, level in (("b.png", 20), ("a.png", 10), ("c.jpg", 30)):
+        cv2.imwrite(str(tmp_path / name), np.full((30, 40, 3), level, np.uint8))
+    (tmp_path / "d.png").write_bytes(b"no picture")
+    source = open_source(tmp_path, fps=5)
+    assert [int(frame[0, 0, 0]) for frame in frames_of(source)] == [10, 20, 30]
+    assert source.fps == 5
+
+
+def test_frames_of_all_shapes_become_coloured_ones_on_white_paper() -> None:
+    clear = np.zeros((60, 80, 4), np.uint8)
+    clear[20:40, 30:50, 3] = 255
+    clear[20:40, 50:60, 3] = 128
+    shapes = [np.zeros(shape, np.uint8) for shape in ((60, 80), (60, 80, 1), (60, 80, 3))]
+    frames = frames_of(FrameSource([clear, *shapes]))
+    assert [frame.shape for frame in frames] == [(60, 80, 3)] * 4
+    assert [int(frames[0][y, x, 0]) for y, x in ((5, 5), (30, 40), (30, 55))] == [255, 0, 127]
+
+
+def test_frames_may_come_in_one_array_and_are_let_go_when_the_source_is_closed() -> None:
+    array, ended = np.zeros((30, 40, 3), np.uint8), []
+
+    class Frames:
+        def __iter__(self) -> Iterator[np.ndarray]:
+            try:
+                for level in (10, 20, 30):
+                    array[:] = level
+                    yield array
+            finally:
+                ended.append(True)
+
+    source = FrameSource(Frames())
+    assert [int(frame[0, 0, 0]) for frame in frames_of(source)] == [10, 20, 30]
+    source.open()
+    assert source.grab()
+    ended.clear()
+    source.close()
+    assert ended
+
+
+@pytest.mark.parametrize("begin", [b"%PDF-1.7\n", b"\0\0\0\x18ftypheic", b"\0\0\0\x18ftypavif"])
+def test_documents_are_refused_whatever_their_name(tmp_path: Path, begin: bytes) -> None:
+    (tmp_path / "a.png").write_bytes(begin + bytes(100))
+    with pytest.raises(InputError, match=r"a\.png: is not a picture that neocog can decode"):
+        frames_of(open_source(tmp_path / "a.png"))
+
+
+def test_files_without_a_page_and_huge_ones_are_left_out(tmp_path, monkeypatch):
+    cv2.imwrite(str(tmp_path / "a.png"), np.zeros((30, 40, 3), np.uint8))
+    with open(tmp_path / "b.png", "wb") as file:
+        file.truncate(2**28 + 1)
+    assert len(frames_of(open_source(tmp_path))) == 1
+    with pytest.raises(InputError, match="more than 268,435,456 bytes"):
+        frames_of(open_source(tmp_path / "b.png"))
+    monkeypatch.setattr("neocog.live.sources.decode", lambda *_, **__: iter(()))
+    with pytest.raises(InputError, match="is not a picture"):
+        frames_of(open_source(tmp_path / "a.png"))
 
 
 def test_what_is_no_stream_is_told_without_its_password() -> None:

@@ -325,49 +325,51 @@ def test_a_server_that_nobody_vouches_for_gets_no_request(served, tmp_path, monk
     source.close()
 
 
-class TestFiles:
-    @pytest.mark.parametrize(
-        "name", ["2026-11-22T12:30:05.mp4", "http:127.0.0.1:8097", "concat:a|b", "a%03d.avi", "-"]
-    )
-    def test_a_file_is_a_file_whatever_its_name(self, tmp_path, monkeypatch, name):
-        save_video(tmp_path / "a.avi", clip(("1", 3)))
-        (tmp_path / "a.avi").rename(tmp_path / name)
-        monkeypatch.chdir(tmp_path)
-        source = open_source(name)
-        assert source.open() == "320x240, 25 frames a second"
-        assert [source.grab() for _ in range(4)] == [True, True, True, False]
+@pytest.mark.parametrize(
+    "name", ["2026-11-22T12:30:05.mp4", "http:127.0.0.1:8097", "concat:a|b", "a%03d.avi", "-"]
+)
+def test_a_file_is_a_file_whatever_its_name(tmp_path, monkeypatch, name):
+    save_video(tmp_path / "a.avi", clip(("1", 3)))
+    (tmp_path / "a.avi").rename(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    source = open_source(name)
+    assert (source.open(), source.live) == ("320x240, 25 frames a second", False)
+    assert [source.grab() and source.retrieve().shape for _ in range(4)] == [(240, 320, 3)] * 3 + [False]
 
-    @pytest.mark.parametrize("name", ["list.m3u8", "list.avi", "list.ffconcat", "list.mpd"])
-    def test_a_list_opens_neither_network_nor_files(self, tmp_path: Path, served: Serve, name: str) -> None:
-        save_video(tmp_path / "a.avi", clip(("1", 3)))
-        server = served(good)
-        hls = "#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{}\n#EXT-X-ENDLIST\n"
-        for target in ("a.avi", server.address):
-            text = f"ffconcat version 1.0\nfile {target}\n" if "concat" in name else hls
-            if name.endswith(".mpd"):
-                text = f"<MPD><Period><AdaptationSet><BaseURL>{target}</BaseURL></AdaptationSet>"
-            (tmp_path / name).write_text(text.format(target))
-            with pytest.raises(InputError, match="not a video that neocog can decode"):
-                open_source(tmp_path / name).open()
-        assert not server.connected
 
-    def test_large_frames_and_pictures_are_refused_by_their_header(self, tmp_path: Path) -> None:
-        save_video(tmp_path / "a.avi", [np.zeros((5000, 8000, 3), np.uint8)])
-        with pytest.raises(InputError, match="8000 x 5000 pixels, at most 33,554,432"):
-            open_source(tmp_path / "a.avi").open()
-        (tmp_path / "a.jpg").write_bytes(large_jpeg(6000))
-        source = FolderSource(tmp_path)
-        source.open()
-        with pytest.raises(InputError, match="pixels"):
-            source.grab()
+@pytest.mark.parametrize("name", ["list.m3u8", "list.avi", "list.ffconcat", "list.mpd"])
+def test_a_list_opens_neither_network_nor_files(tmp_path: Path, served: Serve, name: str) -> None:
+    save_video(tmp_path / "a.avi", clip(("1", 3)))
+    server = served(good)
+    hls = "#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{}\n#EXT-X-ENDLIST\n"
+    for target in ("a.avi", server.address):
+        text = f"ffconcat version 1.0\nfile {target}\n" if "concat" in name else hls
+        if name.endswith(".mpd"):
+            text = f"<MPD><Period><AdaptationSet><BaseURL>{target}</BaseURL></AdaptationSet>"
+        (tmp_path / name).write_text(text.format(target))
+        with pytest.raises(InputError, match="not a video that neocog can decode"):
+            open_source(tmp_path / name).open()
+    assert not server.connected
 
-    def test_names_reach_a_terminal_escaped(self, tmp_path: Path) -> None:
-        path = tmp_path / "a\x1b[31m\u202e.avi"
-        save_video(tmp_path / "a.avi", clip(("1", 3)))
-        (tmp_path / "a.avi").rename(path)
-        result = run("live", path, "--model", MODEL, "--device", "cpu", "--headless")
-        assert result.exit_code == 0
-        assert r"a\x1b[31m\u202e.avi: 320x240" in result.stderr
+
+def test_large_frames_and_pictures_are_refused_by_their_header(tmp_path: Path) -> None:
+    save_video(tmp_path / "a.avi", [np.zeros((5000, 8000, 3), np.uint8)])
+    with pytest.raises(InputError, match="8000 x 5000 pixels, at most 33,554,432"):
+        open_source(tmp_path / "a.avi").open()
+    (tmp_path / "a.jpg").write_bytes(large_jpeg(6000))
+    source = FolderSource(tmp_path)
+    source.open()
+    with pytest.raises(InputError, match="pixels"):
+        source.grab()
+
+
+def test_names_reach_a_terminal_escaped(tmp_path: Path) -> None:
+    path = tmp_path / "a\x1b[31m\u202e.avi"
+    save_video(tmp_path / "a.avi", clip(("1", 3)))
+    (tmp_path / "a.avi").rename(path)
+    result = run("live", path, "--model", MODEL, "--device", "cpu", "--headless")
+    assert result.exit_code == 0
+    assert r"a\x1b[31m\u202e.avi: 320x240" in result.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from math import log
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from neocog.reading.policy import Pattern
 from tests.live_support import vote
 
 SIZE = (640, 480)
-BOUNDS = (0, 0, *SIZE)
 
 
 def still(text: str, **more: float) -> Vote:
@@ -40,20 +38,25 @@ class Watcher:
         before = len(self.news)
         for _ in range(times):
             tracks = self.tracker.update(votes)
-            news = self.announcer.update(tracks, self.frame / 30, BOUNDS, allows=self.allows)
+            news = self.announcer.update(tracks, self.frame / 30, (0, 0, *SIZE), allows=self.allows)
             self.news += [one.text for one in news]
             self.frame += 1
         return self.news[before:]
 
-    def see_all(self, *steps: tuple[str, int]) -> list[str]:
-        """See texts in the middle of the frame, each so many times; "" is an empty frame."""
-        for text, times in steps:
-            self.see(*([still(text)] if text else []), times=times)
+    def see_all(self, scene: str) -> list[str]:
+        """See texts in the middle of the frame, each so many times: "471*20 *5" are 20 and 5 empty frames."""
+        for text, times in (step.split("*") for step in scene.split()):
+            self.see(*([still(text)] if text else []), times=int(times))
         return self.news
 
+    def begin_anew(self) -> None:
+        """As after a stream that broke off."""
+        self.tracker.tracks = ()
+        self.announcer.forget(self.frame / 30)
+
     @property
-    def texts(self) -> list[str]:
-        return [track.text for track in self.tracker.tracks]
+    def texts(self) -> list[tuple[int, str]]:
+        return [(track.number, track.text) for track in self.tracker.tracks]
 
 
 @pytest.mark.parametrize("text", ["3", "0/5", "6/5", "2/5", "2/4", "a/b", "-1/3", "3/5/7", ""])
@@ -71,106 +74,100 @@ VOTES: dict[str, tuple[list[Vote | None], str, float]] = {
     "what is second everywhere": ([still(one, p=0.5, n17=0.4) for one in ("11", "77", "71")], "17", 0.4),
     "a sure frame counts": ([still("11", p=0.6, n17=0.4)] * 2 + [still("17", p=0.98, n11=0.02)], "17", 0.4),
     "a space is not worth a quarrel": (
-        [still("1 7", p=0.3, n17=0.2, n11=0.4)] * 2 + [still("17", p=0.5, n11=0.4)], "1 7", 0.5,
-    ),
+        [still("1 7", p=0.3, n17=0.2, n11=0.4)] * 2 + [still("17", p=0.5, n11=0.4)], "1 7", 0.5),
     "nor is a sign at its end": (
-        [still("17=", p=0.5, n17=0.3)] + [still("17", p=0.5, **{"n17.": 0.3})] * 2, "17", 0.8,
-    ),
+        [still("17=", p=0.5, n17=0.3)] + [still("17", p=0.5, **{"n17.": 0.3})] * 2, "17", 0.8),
     "one frame alone decides nothing": ([still("17", p=0.9, n11=0.01)] * 4 + [still("99", p=1.0)], "17", 0.9),
     "old frames are forgotten": ([still("11", p=0.99)] * 3 + [still("17", p=0.99)] * 5, "17", 0.99),
 }  # fmt: skip
 
 
-class TestTracks:
-    @pytest.mark.parametrize("name", VOTES)
-    def test_the_sum_of_log_likelihoods_chooses(self, name: str) -> None:
-        frames, text, p = VOTES[name]
-        watcher = Watcher()
-        for one in frames:
-            watcher.see(*[one] * (one is not None))
-        (track,) = watcher.tracker.tracks
-        assert (track.text, track.confidence) == (text, pytest.approx(p))
+@pytest.mark.parametrize("name", VOTES)
+def test_the_sum_of_log_likelihoods_chooses(name: str) -> None:
+    frames, text, p = VOTES[name]
+    watcher = Watcher()
+    for one in frames:
+        watcher.see(*[one] * (one is not None))
+    (track,) = watcher.tracker.tracks
+    assert (track.text, track.confidence) == (text, pytest.approx(p))
 
-    def test_texts_that_a_frame_did_not_propose_have_their_likelihood_in_it(self) -> None:
-        logp = np.full((3, BLANK + 1), -log(BLANK + 1), np.float32)
-        said = Vote((), logp, {"17": -8.0})
-        assert said.of("23") == pytest.approx(total(logp, "23"), abs=1e-6)
-        assert said.of("2345") == -22.0, "one frame says no more against a text"
 
-    def test_a_reading_that_is_kept_counts_once_and_is_not_announced_alone(self) -> None:
-        watcher = Watcher()
-        watcher.see(still("17"))
-        watcher.see(still("17").moved(0, 0), times=9)
-        assert (watcher.texts, watcher.tracker.tracks[0].reads, watcher.news) == (["17"], 1, [])
-        watcher.see(still("17"))
-        assert watcher.news == ["17"]
+def test_texts_that_a_frame_did_not_propose_have_their_likelihood_in_it() -> None:
+    logp = np.full((3, BLANK + 1), -log(BLANK + 1), np.float32)
+    said = Vote((), logp, {"17": -8.0})
+    assert said.of("23") == pytest.approx(total(logp, "23"), abs=1e-6)
+    assert said.of("2345") == -22.0, "one frame says no more against a text"
 
-    def test_lines_are_followed_over_the_frame_until_n_frames_do_not_see_them(self) -> None:
-        watcher = Watcher()
-        for step in range(20):
-            place = {"x": 5 + 24 * step, "tall": 40 + step}
-            watcher.see(*(vote(text, y=y + 10 * step, **place) for text, y in (("4711", 0), ("456", 80))))
-        assert [(track.number, track.text) for track in watcher.tracker.tracks] == [(0, "4711"), (1, "456")]
-        watcher.see(times=5)
-        assert not watcher.tracker.tracks
 
-    def test_other_numbers_elsewhere_and_lines_of_another_size_are_strangers(self) -> None:
-        watcher = Watcher()
-        for one in (vote("12345"), vote("67809", y=300), vote("12345", tall=100)):
-            watcher.see(one)
-        assert [track.number for track in watcher.tracker.tracks] == [0, 2, 1]
+def test_a_reading_that_is_kept_counts_once_and_is_not_announced_alone() -> None:
+    watcher = Watcher()
+    watcher.see(still("17"))
+    watcher.see(still("17").moved(0, 0), times=9)
+    assert (watcher.texts, watcher.tracker.tracks[0].reads, watcher.news) == ([(0, "17")], 1, [])
+    watcher.see(still("17"))
+    assert watcher.news == ["17"]
 
-    def test_a_flicker_of_a_digit_does_not_break_the_line(self) -> None:
-        watcher = Watcher()
-        for step in range(12):
-            watcher.see(still("12345", n1245=0.001) if step % 3 else still("1245", n12345=0.1))
-        assert [(track.number, track.text) for track in watcher.tracker.tracks] == [(0, "12345")]
 
-    def test_a_number_whose_space_comes_and_goes_is_announced_once(self) -> None:
-        watcher = Watcher()
-        for one in [still("1 745", p=0.6, n1745=0.4), still("1745", p=0.6, **{"n1 745": 0.4})] * 20:
-            watcher.see(one, times=2)
-        assert len(watcher.news) == 1
+def test_lines_are_followed_over_the_frame_until_n_frames_do_not_see_them() -> None:
+    watcher = Watcher()
+    for step in range(20):
+        place = {"x": 5 + 24 * step, "tall": 40 + step}
+        watcher.see(*(vote(text, y=y + 10 * step, **place) for text, y in (("4711", 0), ("456", 80))))
+    assert watcher.texts == [(0, "4711"), (1, "456")]
+    watcher.see(times=5)
+    assert not watcher.texts
 
-    def test_a_number_is_announced_with_its_signs_and_the_characters_of_a_frame_that_read_it(self) -> None:
-        watcher = Watcher()
-        right, wrong = still("12/03", p=0.9, n12103=0.05), still("12103", p=0.6, n12_03=0.4)
-        for one in [right, wrong, right] * 4:
-            watcher.see(one)
-        assert watcher.news == ["12/03"]
-        assert "".join(char.char for char in watcher.tracker.tracks[0].chars) == "12/03"
+
+def test_other_numbers_elsewhere_and_lines_of_another_size_are_strangers() -> None:
+    watcher = Watcher()
+    for one in (vote("12345"), vote("67809", y=300), vote("12345", tall=100)):
+        watcher.see(one)
+    assert [track.number for track in watcher.tracker.tracks] == [0, 2, 1]
+
+
+def test_a_digit_or_a_space_that_comes_and_goes_does_not_break_the_line() -> None:
+    watcher = Watcher()
+    for step in range(12):
+        watcher.see(still("12345", n1245=0.001) if step % 3 else still("1245", n12345=0.1))
+    assert watcher.texts == [(0, "12345")]
+    watcher = Watcher()
+    for one in [still("1 745", p=0.6, n1745=0.4), still("1745", p=0.6, **{"n1 745": 0.4})] * 20:
+        watcher.see(one, times=2)
+    assert len(watcher.news) == 1
+
+
+def test_a_number_is_announced_with_its_signs_and_the_characters_of_a_frame_that_read_it() -> None:
+    watcher = Watcher()
+    right, wrong = still("12/03", p=0.9, n12103=0.05), still("12103", p=0.6, n12_03=0.4)
+    for one in [right, wrong, right] * 4:
+        watcher.see(one)
+    assert watcher.news == ["12/03"]
+    assert "".join(char.char for char in watcher.tracker.tracks[0].chars) == "12/03"
 
 
 #: What is seen, how often, and what is announced.
-SCENES: dict[str, tuple[list[tuple[str, int]], list[str]]] = {
-    "once": ([("471", 60)], ["471"]),
-    "within half a second": ([("471", 15)], ["471"]),
-    "two frames are too few": ([("471", 2), ("", 60)], []),
-    "covered for a moment it is no new number": ([("471", 20), ("", 15), ("471", 20)], ["471"]),
-    "out of view it is": ([("471", 20), ("", 25), ("471", 20)], ["471", "471"]),
-    "the same twice in a row": (
-        [("23", 20), ("", 25), ("7", 30), ("", 25), ("7", 30), ("", 25), ("23", 20)],
-        ["23", "7", "7", "23"],
-    ),
-    "the next number": ([("12345678", 20), ("87650431", 20)], ["12345678", "87650431"]),
-    "the next, nearly the same": ([("10000123", 90), ("10000124", 60)], ["10000123", "10000124"]),
-    "read in two ways": ([("98509383", 4), ("98504383", 6)] * 10, []),
-    "the frames have made up their mind": (
-        [*[("98509383", 4), ("98504383", 4)] * 3, ("98509383", 60)],
-        ["98509383"],
-    ),
-    "one frame that read otherwise delays nothing": (
-        [("98509383", 2), ("98504383", 1), ("98509383", 5)],
-        ["98509383"],
-    ),
-    "one of four frames saw a digit more": ([("18992595", 3), ("1992595", 9)] * 6, []),
-    "a mark taken for a digit for a moment": (
-        [("51101075", 2), ("511010751", 5), ("51101075", 60)],
-        ["51101075"],
-    ),
-    "a line that is back is the same line": ([("98509383", 4), ("", 6), ("98504383", 7)], []),
-    "and announced a frame later": ([("98509383", 4), ("", 6), ("98504383", 8)], ["98504383"]),
+SCENES = {
+    "471*60": "471",
+    "471*15": "471",  # within half a second
+    "471*2 *60": "",  # too few
+    "471*20 *15 471*20": "471",  # covered for a moment it is no new number,
+    "471*20 *25 471*20": "471 471",  # out of view it is
+    "23*20 *25 7*30 *25 7*30 *25 23*20": "23 7 7 23",
+    "12345678*20 87650431*20": "12345678 87650431",
+    "10000123*90 10000124*60": "10000123 10000124",  # nearly the same
+    "98509383*4 98504383*6 " * 10: "",  # read in two ways
+    "98509383*4 98504383*4 " * 3 + "98509383*60": "98509383",  # until the frames make up their mind
+    "98509383*2 98504383*1 98509383*5": "98509383",  # one frame that read otherwise delays nothing
+    "18992595*3 1992595*9 " * 6: "",  # one of four frames saw a digit more
+    "51101075*2 511010751*5 51101075*60": "51101075",  # a mark taken for a digit for a moment
+    "98509383*4 *6 98504383*7": "",  # a line that is back is the same line
+    "98509383*4 *6 98504383*8": "98504383",  # and announced a frame later
 }
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_what_is_announced(scene: str) -> None:
+    assert Watcher().see_all(scene) == SCENES[scene].split()
 
 
 def large(top: int) -> Vote:
@@ -181,117 +178,109 @@ def large(top: int) -> Vote:
 
 
 #: The lines that stand still, for how many frames, and what is announced.
-VIEWS: dict[str, tuple[list[Vote], int, list[str]]] = {
-    "the border may cut it off": ([still("471", x=0)], 90, []),
-    "near the border": ([still("471", x=40)], 8, ["471"]),
-    "a digit that fills the frame, at its border": ([large(2)], 20, []),
-    "a digit that fills the frame": ([large(25)], 20, ["5"]),
-    "a number more likely wrong than right": ([still("4711", p=0.45)], 60, []),
-    "a number more likely right than wrong": ([still("471104", p=0.7)], 60, ["471104"]),
-    "a single digit": ([still("5", p=0.93)], 20, []),
-    "a surer one": ([still("5", p=0.995)], 20, ["5"]),
-    "two digits": ([still("52", p=0.95)], 20, ["52"]),
-    "a single digit for long": ([still("5", p=0.75)], 22, ["5"]),
-    "a single digit, a frame less": ([still("5", p=0.75)], 21, []),
-    "a doubtful one for long": ([still("5", p=0.65)], 60, []),
-    "a digit beside a number": ([still("4711"), still("5", y=300, p=0.85)], 60, ["4711"]),
-    "the same at two places": ([still("471"), still("471", y=299)], 20, ["471", "471"]),
-    "the same beside it": ([still("471"), still("471", x=289)], 20, ["471", "471"]),
-    "nearly the same": ([still("10000123"), still("10000124", y=299)], 20, ["10000123", "10000124"]),
+VIEWS: dict[str, tuple[list[Vote], int, str]] = {
+    "the border may cut it off": ([still("471", x=0)], 90, ""),
+    "near the border": ([still("471", x=40)], 8, "471"),
+    "a digit that fills the frame, at its border": ([large(2)], 20, ""),
+    "a digit that fills the frame": ([large(25)], 20, "5"),
+    "a number more likely wrong than right": ([still("4711", p=0.45)], 60, ""),
+    "a number more likely right than wrong": ([still("471104", p=0.7)], 60, "471104"),
+    "a single digit": ([still("5", p=0.93)], 20, ""),
+    "a surer one": ([still("5", p=0.995)], 20, "5"),
+    "two digits": ([still("52", p=0.95)], 20, "52"),
+    "a single digit for long": ([still("5", p=0.75)], 22, "5"),
+    "a single digit, a frame less": ([still("5", p=0.75)], 21, ""),
+    "a doubtful one for long": ([still("5", p=0.65)], 60, ""),
+    "a digit beside a number": ([still("4711"), still("5", y=300, p=0.85)], 60, "4711"),
+    "the same at two places": ([still("471"), still("471", y=299)], 20, "471 471"),
+    "the same beside it": ([still("471"), still("471", x=289)], 20, "471 471"),
+    "nearly the same": ([still("10000123"), still("10000124", y=299)], 20, "10000123 10000124"),
 }
 
 
-class TestAnnouncements:
-    @pytest.mark.parametrize("scene", SCENES)
-    def test_what_is_announced(self, scene: str) -> None:
-        steps, news = SCENES[scene]
-        assert Watcher().see_all(*steps) == news
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_is_announced_of_lines_that_stand_still(view: str) -> None:
+    rows, times, news = VIEWS[view]
+    assert sorted(Watcher().see(*rows, times=times)) == news.split()
 
-    @pytest.mark.parametrize("comes", [True, False])
-    def test_a_sheet_that_slides_in_or_out_is_not_announced_in_parts(self, comes: bool) -> None:
-        watcher, line = Watcher(), still("12345678")
-        if not comes:
-            watcher.see(line, times=20)
-        for count in range(1, 9):
-            first = 0 if comes else count - 1
-            part = still("12345678"[first : count if comes else 8], x=99 + 30 * first)
-            watcher.see(part, times=2 if comes else 3)
-        if comes:
-            watcher.see(line, times=20)
-        assert watcher.news == ["12345678"]
 
-    def test_noise_never_announces(self) -> None:
-        rng = random.Random(5)
-        watcher = Watcher()
-        for _ in range(600):
-            text = "".join(rng.choice("0123456789") for _ in range(3))
-            watcher.see(vote(text, x=rng.randrange(500), y=rng.randrange(400)))
-        assert watcher.news == []
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_sheet_that_slides_in_or_out_is_not_announced_in_parts(comes: bool) -> None:
+    watcher, line = Watcher(), still("12345678")
+    watcher.see(line, times=0 if comes else 20)
+    for count in range(1, 9):
+        first = 0 if comes else count - 1
+        part = still("12345678"[first : count if comes else 8], x=99 + 30 * first)
+        watcher.see(part, times=2 if comes else 3)
+    watcher.see(line, times=20 if comes else 0)
+    assert watcher.news == ["12345678"]
 
-    def test_errors_of_single_frames_do_not_reach_the_announcement(self) -> None:
-        rng = random.Random(3)
-        watcher = Watcher()
-        for number in range(30):
-            text = "".join(rng.choice("0123456789") for _ in range(8))
-            for step in range(30):
-                seen = "".join(rng.choice("0123456789") if rng.random() < 0.03 else char for char in text)
-                if rng.random() < 0.1:
-                    gone = rng.randrange(8)
-                    seen = seen[:gone] + seen[gone + 1 :]
-                watcher.see(vote(seen, x=100 + step, y=100 + number % 7))
-            watcher.see(times=25)
-            assert watcher.news[number:] == [text]
 
-    @pytest.mark.parametrize("view", VIEWS)
-    def test_what_is_announced_of_lines_that_stand_still(self, view: str) -> None:
-        rows, times, news = VIEWS[view]
-        assert sorted(Watcher().see(*rows, times=times)) == news
+def test_noise_never_announces() -> None:
+    rng = random.Random(5)
+    watcher = Watcher()
+    for _ in range(600):
+        text = "".join(rng.choice("0123456789") for _ in range(3))
+        watcher.see(vote(text, x=rng.randrange(500), y=rng.randrange(400)))
+    assert watcher.news == []
 
-    def test_where_numbers_are_expected_a_single_digit_need_not_be_so_sure(self) -> None:
-        assert Watcher(rules=Rules(evidence=0.0)).see(still("5", p=0.82), times=20) == ["5"]
 
-    def test_staying_for_long_begins_anew_with_another_digit(self) -> None:
-        five, three = (still(text, p=0.93) for text in "53")
-        watcher = Watcher()
-        for line in (five, three, five):
-            assert watcher.see(line, times=17) == []
+def test_errors_of_single_frames_do_not_reach_the_announcement() -> None:
+    rng = random.Random(3)
+    watcher = Watcher()
+    for number in range(30):
+        text = "".join(rng.choice("0123456789") for _ in range(8))
+        for step in range(30):
+            seen = "".join(rng.choice("0123456789") if rng.random() < 0.03 else char for char in text)
+            if rng.random() < 0.1:
+                gone = rng.randrange(8)
+                seen = seen[:gone] + seen[gone + 1 :]
+            watcher.see(vote(seen, x=100 + step, y=100 + number % 7))
+        watcher.see(times=25)
+        assert watcher.news[number:] == [text]
 
-    def test_what_may_not_be_announced_is_a_reading_all_the_same(self) -> None:
-        watcher = Watcher()
-        watcher.allows = lambda text: len(text) == 6
-        assert watcher.see(still("98504383"), times=60) == []
-        assert watcher.see(still("985043"), times=20) == []
 
-    def test_what_went_out_of_view_is_told(self) -> None:
-        watcher = Watcher()
-        watcher.see_all(("471", 20))
-        assert [text for _ in range(90) for text in (watcher.see() or watcher.announcer.gone)] == ["471"]
+def test_where_numbers_are_expected_a_single_digit_need_not_be_so_sure() -> None:
+    assert Watcher(rules=Rules(evidence=0.0)).see(still("5", p=0.82), times=20) == ["5"]
 
-    def test_a_number_that_outlasts_a_break_is_announced_once(self) -> None:
-        watcher = Watcher()
-        watcher.see_all(("471", 20))
-        watcher.tracker.forget()
-        watcher.announcer.forget(watcher.frame / 30)
-        assert watcher.see_all(("471", 60)) == ["471"]
 
-    @pytest.mark.parametrize("renewed", [False, True])
-    def test_readings_of_a_stream_that_broke_off_do_not_count(self, renewed: bool) -> None:
-        """They neither dispute a text of the new stream nor make it doubtful."""
-        for old, frames in (("98509383", 4), ("98509383", 20)):  # read, and announced
-            watcher = Watcher()
-            watcher.see_all((old, frames))
-            if renewed:
-                watcher.tracker.forget()
-                watcher.announcer.forget(watcher.frame / 30)
-            news = watcher.see(still("98504383"), times=7)
-            assert news == (["98504383"] if renewed else [])
+def test_staying_for_long_begins_anew_with_another_digit() -> None:
+    watcher = Watcher()
+    assert [watcher.see(still(text, p=0.93), times=17) for text in "535"] == [[]] * 3
 
-    def test_memory_does_not_grow(self) -> None:
-        watcher = Watcher()
-        for number in range(100, 200):
-            watcher.see_all((str(number), 20), ("", 20))
-        assert len(watcher.announcer._known) <= 3
-        assert len(watcher.announcer.said) <= 2
+
+def test_what_may_not_be_announced_is_a_reading_all_the_same() -> None:
+    watcher = Watcher()
+    watcher.allows = lambda text: len(text) == 6
+    assert watcher.see_all("98504383*60 985043*20") == []
+
+
+def test_what_went_out_of_view_is_told_and_memory_does_not_grow() -> None:
+    watcher = Watcher()
+    watcher.see_all("471*20")
+    assert [text for _ in range(90) for text in (watcher.see() or watcher.announcer.gone)] == ["471"]
+    for number in range(100, 200):
+        watcher.see_all(f"{number}*20 *20")
+    assert len(watcher.announcer._known) <= 3
+    assert len(watcher.announcer.said) <= 2
+
+
+def test_a_number_that_outlasts_a_break_is_announced_once() -> None:
+    watcher = Watcher()
+    watcher.see_all("471*20")
+    watcher.begin_anew()
+    assert watcher.see_all("471*60") == ["471"]
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+@pytest.mark.parametrize("frames", [4, 20])
+def test_readings_of_a_stream_that_broke_off_do_not_count(renewed: bool, frames: int) -> None:
+    """What was read (4 frames) or announced (20) neither disputes a new text nor makes it doubtful."""
+    watcher = Watcher()
+    watcher.see_all(f"98509383*{frames}")
+    if renewed:
+        watcher.begin_anew()
+    assert watcher.see(still("98504383"), times=7) == (["98504383"] if renewed else [])
 
 
 @pytest.mark.parametrize(
@@ -300,33 +289,28 @@ class TestAnnouncements:
      ({"pattern": Pattern("##.##.####")}, "21.11.2026", True), ({"pattern": Pattern("##-##")}, "1234", False),
      ({"length": 4}, "12/34", True), ({"length": 4}, "123", False)],
 )  # fmt: skip
-def test_what_may_be_announced(settings: dict[str, Any], text: str, allowed: bool) -> None:
+def test_what_may_be_announced(settings, text, allowed):
     assert Settings(**settings).allows(text) == allowed
 
 
-class TestRoi:
-    @pytest.mark.parametrize(
-        ("text", "box", "told"),
-        [
-            ("10,20,300,200", (10, 20, 300, 200), None),
-            ("0.5,0.5,0.5,0.5", (320, 240, 320, 240), None),
-            ("0,0,1,1", (0, 0, 640, 480), None),
-            ("0,0,640,480", (0, 0, 640, 480), None),
-            ("0,0,1,0.1", (0, 0, 640, 48), None),
-            ("600,400,300,300", (600, 400, 40, 80), "is 640x480): 600,400,40,80 is read"),
-            ("0,0,700,480", (0, 0, 640, 480), ": 0,0,640,480 is read"),
-            ("900,900,50,50", (0, 0, 640, 480), "less than 24 pixels"),
-            ("0,0,0.01,0.5", (0, 0, 640, 480), "less than 24 pixels"),
-            ("0.5,0.5,0.6,0.5", (320, 240, 320, 240), "320,240,320,240 is read"),
-        ],
-    )
-    def test_what_is_read_and_told(self, text: str, box: tuple[int, ...], told: str | None) -> None:
-        roi = Roi.parse(text)
-        read, refused = roi.within(SIZE)
-        assert read == box
-        assert told in refused if told and refused else refused is told
+@pytest.mark.parametrize(
+    ("text", "box", "told"),
+    [("10,20,300,200", (10, 20, 300, 200), None), ("0.5,0.5,0.5,0.5", (320, 240, 320, 240), None),
+     ("0,0,1,1", (0, 0, 640, 480), None), ("0,0,640,480", (0, 0, 640, 480), None),
+     ("0,0,1,0.1", (0, 0, 640, 48), None),
+     ("600,400,300,300", (600, 400, 40, 80), "is 640x480): 600,400,40,80 is read"),
+     ("0,0,700,480", (0, 0, 640, 480), ": 0,0,640,480 is read"),
+     ("900,900,50,50", (0, 0, 640, 480), "less than 24 pixels"),
+     ("0,0,0.01,0.5", (0, 0, 640, 480), "less than 24 pixels"),
+     ("0.5,0.5,0.6,0.5", (320, 240, 320, 240), "320,240,320,240 is read")],
+)  # fmt: skip
+def test_the_region_that_is_read_and_what_is_told(text, box, told):
+    read, refused = Roi.parse(text).within(SIZE)
+    assert read == box
+    assert told in refused if told and refused else refused is told
 
-    @pytest.mark.parametrize("text", ["1,2,3", "a,b,c,d", "0,0,0,5", "-1,0,5,5", "nan,0,5,5"])
-    def test_others_are_refused(self, text: str) -> None:
-        with pytest.raises(UsageError, match="X,Y,WIDTH,HEIGHT"):
-            Roi.parse(text)
+
+@pytest.mark.parametrize("text", ["1,2,3", "a,b,c,d", "0,0,0,5", "-1,0,5,5", "nan,0,5,5"])
+def test_other_regions_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="X,Y,WIDTH,HEIGHT"):
+        Roi.parse(text)

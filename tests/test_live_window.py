@@ -82,97 +82,94 @@ def test_drawing(view: View) -> None:
     assert (seen == SURE).all(axis=2).any()
 
 
-class TestKeys:
-    @pytest.mark.parametrize("key", ["q", "Q", "\x1b", 0x100071, 0x20051, 0xFF1B, 0x10001B])
-    def test_q_and_escape_end_with_num_lock_and_caps_lock_too(self, window: Window, key: int | str) -> None:
-        assert not press(window, key)
+@pytest.mark.parametrize("key", ["q", "Q", "\x1b", 0x100071, 0x20051, 0xFF1B, 0x10001B])
+def test_q_and_escape_end_with_num_lock_and_caps_lock_too(window: Window, key: int | str) -> None:
+    assert not press(window, key)
 
-    def test_space_freezes_and_goes_on(self, window: Window, view: View, reader: Reader) -> None:
-        running = window.session.pipeline.capture.running
-        assert press(window, " ")
-        frozen = window.picture
-        with Pipeline(open_source([picture("2086")]), reader) as other:
-            later = next(iter(other))
-        assert window.take(later) is frozen
-        assert not running.is_set(), "a file waits"
-        press(window, " ")
-        assert running.is_set()
-        assert window.take(later) is not frozen
 
-    @pytest.mark.parametrize("fails", ["imencode", "fsync", "folder"])
-    def test_what_cannot_be_saved_is_told_and_leaves_nothing_behind(
-        self, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
-    ) -> None:
-        def fail(*words: object) -> None:
-            raise cv2.error("no") if fails == "imencode" else OSError(28, "No space left")
+@pytest.mark.parametrize(
+    "keys",
+    ["xyz1", [-1], range(0xFF50, 0xFF58), range(0xFF60, 0xFF6A), range(0xFFBE, 0xFFEF),
+     range(0xF700, 0xF72F), [0x4FF51, 0xFE03, 0x250000, 0x2D0000, 0xF1, 0xEB, 0xFF0D]],
+)  # fmt: skip
+def test_other_keys_do_nothing(window: Window, keys: list[int | str], tmp_path: Path) -> None:
+    assert press(window, *keys)
+    assert not any((window.session.recorder, window.frozen, window.help, window.steps, window.layers))
+    assert not list(tmp_path.iterdir())
 
-        if fails == "folder":
-            window.folder = tmp_path / "nowhere"
-        else:
-            monkeypatch.setattr(cv2 if fails == "imencode" else os, fails, fail)
-        assert press(window, "s")
-        assert window.note.startswith("not saved: ")
-        assert not list(tmp_path.iterdir())
 
-    def test_s_saves_picture_and_record_and_r_records_until_it_is_pressed_again(
-        self, window: Window, session: Session, view: View, tmp_path: Path
-    ) -> None:
-        press(window, "s")
-        (png,), (record,) = tmp_path.glob("neocog-*.png"), tmp_path.glob("neocog-*.json")
-        assert cv2.imread(str(png)).shape == view.frame.pixels.shape
-        told = json.loads(record.read_text())
-        assert (told["text"], told["agreed"], len(told["digits"])) == ("471", ["471"], 3)
-        press(window, "r")
-        for t in (0.0, 1.0):
-            session.recorder.write(draw(view), t)
-        press(window, "r")
-        assert session.recorder is None
-        (path,) = tmp_path.glob("neocog-*.mp4")
-        assert frames_in(path) >= 25
+def test_space_freezes_and_goes_on(window: Window, view: View, reader: Reader) -> None:
+    running = window.session.pipeline.capture.running
+    assert press(window, " ")
+    frozen = window.picture
+    with Pipeline(open_source([picture("2086")]), reader) as other:
+        later = next(iter(other))
+    assert window.take(later) is frozen
+    assert not running.is_set(), "a file waits"
+    press(window, " ")
+    assert running.is_set()
+    assert window.take(later) is not frozen
 
-    def test_b_l_and_h_show_more_and_less(self, window: Window, view: View) -> None:
-        plain = window.take(view).copy()
-        for key in "bl":
-            press(window, key)
-            assert window.session.pipeline.layers is (key == "l")
-            assert window.take(view).shape[1] > plain.shape[1]
-            press(window, key)
-        assert window.take(view).shape == plain.shape
-        press(window, "h")
-        assert (window.take(view) != plain).any()
-        keys = {line.split()[0].rstrip(",") for line in live_window._KEYS}
-        assert keys == {"q", "space", "s", "r", "b", "l", "mouse", "h"}
 
-    @pytest.mark.parametrize(
-        "keys",
-        ["xyz1", [-1], range(0xFF50, 0xFF58), range(0xFF60, 0xFF6A), range(0xFFBE, 0xFFEF),
-         range(0xF700, 0xF72F), [0x4FF51, 0xFE03, 0x250000, 0x2D0000, 0xF1, 0xEB, 0xFF0D]],
-    )  # fmt: skip
-    def test_other_keys_do_nothing(self, window: Window, keys: list[int | str], tmp_path: Path) -> None:
-        assert press(window, *keys)
-        assert window.session.recorder is None
-        assert not any((window.frozen, window.help, window.steps, window.layers))
-        assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("fails", ["imencode", "fsync", "folder"])
+def test_what_cannot_be_saved_is_told_and_leaves_nothing_behind(window, tmp_path, monkeypatch, fails):
+    def fail(*words: object) -> None:
+        raise cv2.error("no") if fails == "imencode" else OSError(28, "No space left")
 
-    @pytest.mark.parametrize(
-        ("start", "to", "box", "told"),
-        [
-            ((200, 150), (50, 40), (50, 40, 150, 110), "only"),
-            ((100, 60), (-50, 90), (0, 60, 100, 30), "reaches beyond"),
-            ((100, 60), (300, 63), (0, 0, 320, 240), "24 pixels"),
-            ((100, 60), (500, 200), (100, 60, 220, 140), "100,60,220,140"),
-            ((100, 60), (300, 160), (100, 60, 200, 100), "only"),
-        ],
-    )
-    def test_dragging_chooses_a_region_and_a_click_all(self, window, start, to, box, told):
-        window.mouse(cv2.EVENT_LBUTTONDOWN, *start)
-        window.mouse(cv2.EVENT_LBUTTONUP, *to)
-        assert window.session.pipeline.roi is not None
-        assert window.session.pipeline.roi.within((320, 240))[0] == box
-        assert told in window.note
-        window.mouse(cv2.EVENT_LBUTTONDOWN, 60, 60)
-        window.mouse(cv2.EVENT_LBUTTONUP, 61, 61)
-        assert window.session.pipeline.roi is None
+    if fails == "folder":
+        window.folder = tmp_path / "nowhere"
+    else:
+        monkeypatch.setattr(cv2 if fails == "imencode" else os, fails, fail)
+    assert press(window, "s")
+    assert window.note.startswith("not saved: ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_s_saves_picture_and_record_and_r_records_until_it_is_pressed_again(window, session, view, tmp_path):
+    press(window, "s")
+    (png,), (record,) = tmp_path.glob("neocog-*.png"), tmp_path.glob("neocog-*.json")
+    assert cv2.imread(str(png)).shape == view.frame.pixels.shape
+    told = json.loads(record.read_text())
+    assert (told["text"], told["agreed"], len(told["digits"])) == ("471", ["471"], 3)
+    press(window, "r")
+    for t in (0.0, 1.0):
+        session.recorder.write(draw(view), t)
+    press(window, "r")
+    assert session.recorder is None
+    assert frames_in(*tmp_path.glob("neocog-*.mp4")) >= 25
+
+
+def test_b_l_and_h_show_more_and_less(window: Window, view: View) -> None:
+    plain = window.take(view).copy()
+    for key in "bl":
+        press(window, key)
+        assert window.session.pipeline.layers is (key == "l")
+        assert window.take(view).shape[1] > plain.shape[1]
+        press(window, key)
+    assert window.take(view).shape == plain.shape
+    press(window, "h")
+    assert (window.take(view) != plain).any()
+    keys = {line.split()[0].rstrip(",") for line in live_window._KEYS}
+    assert keys == {"q", "space", "s", "r", "b", "l", "mouse", "h"}
+
+
+@pytest.mark.parametrize(
+    ("start", "to", "box", "told"),
+    [
+        ((200, 150), (50, 40), (50, 40, 150, 110), "only"),
+        ((100, 60), (-50, 90), (0, 60, 100, 30), "reaches beyond"),
+        ((100, 60), (300, 63), (0, 0, 320, 240), "24 pixels"),
+        ((100, 60), (500, 200), (100, 60, 220, 140), "100,60,220,140"),
+    ],
+)
+def test_dragging_chooses_a_region_and_a_click_all(window, start, to, box, told):
+    window.mouse(cv2.EVENT_LBUTTONDOWN, *start)
+    window.mouse(cv2.EVENT_LBUTTONUP, *to)
+    assert window.session.pipeline.roi.within((320, 240))[0] == box
+    assert told in window.note
+    window.mouse(cv2.EVENT_LBUTTONDOWN, 60, 60)
+    window.mouse(cv2.EVENT_LBUTTONUP, 61, 61)
+    assert window.session.pipeline.roi is None
 
 
 class FakeScreen:
@@ -196,70 +193,67 @@ class FakeScreen:
         return ord(keys[0])
 
 
-class TestWindow:
-    @pytest.mark.parametrize(("key", "closed"), [("q", None), ("", 0.0), ("", cv2.error("NULL window"))])
-    def test_q_ends_and_so_does_closing_the_window(self, reader, monkeypatch, tmp_path, key, closed):
-        screen, video = FakeScreen(monkeypatch, {3: "l", 5: "b", 7: "h", 9: key}), tmp_path / "a.avi"
+@pytest.mark.parametrize(("key", "closed"), [("q", None), ("", 0.0), ("", cv2.error("NULL window"))])
+def test_q_ends_and_so_does_closing_the_window(reader, monkeypatch, tmp_path, key, closed):
+    screen, video = FakeScreen(monkeypatch, {3: "l", 5: "b", 7: "h", 9: key}), tmp_path / "a.avi"
 
-        def visible(*_: object) -> float:
-            if isinstance(closed, Exception):  # Qt's answer
-                raise closed
-            return float(closed)
+    def visible(*_: object) -> float:
+        if isinstance(closed, Exception):  # Qt's answer
+            raise closed
+        return float(closed)
 
-        if not key:
-            monkeypatch.setattr(cv2, "getWindowProperty", visible)
-        session = Session(FrameSource(clip(("471", 60))), reader, Settings(), Window, video=str(video))
-        session.run()
-        assert len(screen.shown) == (9 if key else 1)
-        assert (screen.shown[-1].shape[1] > 320) is bool(key)
-        assert frames_in(video) == len(screen.shown)
-
-    def test_a_window_that_is_closed_while_frozen_stays_closed(self, window, view, monkeypatch):
-        screen = FakeScreen(monkeypatch, {1: " "})
-        window.show(view)
-        monkeypatch.setattr(cv2, "getWindowProperty", lambda *_: 0.0)
-        assert not window.keys()
-        assert len(screen.shown) == 1
+    if not key:
+        monkeypatch.setattr(cv2, "getWindowProperty", visible)
+    session = Session(FrameSource(clip(("471", 60))), reader, Settings(), Window, video=str(video))
+    session.run()
+    assert len(screen.shown) == (9 if key else 1)
+    assert (screen.shown[-1].shape[1] > 320) is bool(key)
+    assert frames_in(video) == len(screen.shown)
 
 
-class TestRecorder:
-    def test_a_frame_stands_until_the_next_one_and_a_long_gap_is_left_out(self, tmp_path: Path) -> None:
-        video = Recorder(tmp_path / "a.avi", fps=20)
-        shades = {0.0: 0, 1.0: 120, 61.0: 240, 61.05: 60, 61.1: 180}
-        written = []
-        for t, shade in shades.items():
-            video.write(np.full((48, 64, 3), shade, np.uint8), t)
-            written.append(video.written)
-        video.close()
-        assert written == [1, 21, 221, 222, 223]
-        played = cv2.VideoCapture(str(tmp_path / "a.avi"))
-        means = [round(float(np.mean(played.read()[1])) / 60) for _ in range(223)]
-        assert means == [0] * 20 + [2] * 200 + [4, 1, 3]
+def test_a_window_that_is_closed_while_frozen_stays_closed(window, view, monkeypatch):
+    screen = FakeScreen(monkeypatch, {1: " "})
+    window.show(view)
+    monkeypatch.setattr(cv2, "getWindowProperty", lambda *_: 0.0)
+    assert not window.keys()
+    assert len(screen.shown) == 1
 
-    def test_frames_of_another_size_are_fitted_into_the_first(self, tmp_path: Path) -> None:
-        video = Recorder(tmp_path / "12:30.avi", fps=20)
-        for number, size in enumerate([(320, 240), (640, 480), (48, 240), (1, 1), (320, 240)]):
-            video.write(np.full((size[1], size[0], 3), 200, np.uint8), number / 20)
-        video.close()
-        assert [path.name for path in tmp_path.iterdir()] == ["12:30.avi"]
-        played = cv2.VideoCapture(str(tmp_path / "12:30.avi"))
-        frames = [played.read()[1] for _ in range(5)]
-        assert not played.read()[0]
-        inked = [int((frame[120, :, 0] > 100).sum()) for frame in frames]
-        assert inked == pytest.approx([320, 320, 48, 240, 320], abs=8)
 
-    def test_a_full_disk_ends_it_while_it_can_be_played(self, tmp_path, monkeypatch):
-        video = Recorder(tmp_path / "a.mp4", fps=30)
-        usage = shutil.disk_usage(tmp_path)
-        for n in range(40):
-            video.write(picture("1"), n / 30)
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
-        with pytest.raises(InputError, match="disk is full"):
-            video.write(picture("1"), 2.0)
-        assert frames_in(tmp_path / "a.mp4") >= 40
-        for name, why in (("a.txt", "mp4"), ("nowhere/a.mp4", "--record")):
-            with pytest.raises(UsageError, match=why):
-                Recorder(tmp_path / name)
+def test_a_recorded_frame_stands_until_the_next_one_and_a_long_gap_is_left_out(tmp_path: Path) -> None:
+    video, written = Recorder(tmp_path / "a.avi", fps=20), []
+    for t, shade in {0.0: 0, 1.0: 120, 61.0: 240, 61.05: 60, 61.1: 180}.items():
+        video.write(np.full((48, 64, 3), shade, np.uint8), t)
+        written.append(video.written)
+    video.close()
+    assert written == [1, 21, 221, 222, 223]
+    played = cv2.VideoCapture(str(tmp_path / "a.avi"))
+    means = [round(float(np.mean(played.read()[1])) / 60) for _ in range(223)]
+    assert means == [0] * 20 + [2] * 200 + [4, 1, 3]
+
+
+def test_recorded_frames_of_another_size_are_fitted_into_the_first(tmp_path: Path) -> None:
+    video = Recorder(tmp_path / "12:30.avi", fps=20)
+    for number, size in enumerate([(320, 240), (640, 480), (48, 240), (1, 1), (320, 240)]):
+        video.write(np.full((size[1], size[0], 3), 200, np.uint8), number / 20)
+    video.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["12:30.avi"]
+    played = cv2.VideoCapture(str(tmp_path / "12:30.avi"))
+    frames = [played.read()[1] for _ in range(5)]
+    assert not played.read()[0]
+    assert [int((f[120, :, 0] > 100).sum()) for f in frames] == pytest.approx([320, 320, 48, 240, 320], abs=8)
+
+
+def test_a_full_disk_ends_a_recording_while_it_can_be_played(tmp_path, monkeypatch):
+    video, usage = Recorder(tmp_path / "a.mp4", fps=30), shutil.disk_usage(tmp_path)
+    for n in range(40):
+        video.write(picture("1"), n / 30)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(InputError, match="disk is full"):
+        video.write(picture("1"), 2.0)
+    assert frames_in(tmp_path / "a.mp4") >= 40
+    for name, why in (("a.txt", "mp4"), ("nowhere/a.mp4", "--record")):
+        with pytest.raises(UsageError, match=why):
+            Recorder(tmp_path / name)
 
 
 def test_without_a_display_no_window_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,38 +285,12 @@ x.XSync(display, 0)
     not live_window.has_windows() or not shutil.which("Xvfb") or not shutil.which("xdotool"),
     reason="needs opencv-python (not headless), Xvfb and xdotool",
 )
-class TestOnADisplay:
-    @pytest.fixture(autouse=True)
-    def screen(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-        save_video(tmp_path / "clip.avi", clip(("471", 400)))
-        name = f":{90 + os.getpid() % 400}"
-        server = subprocess.Popen(["Xvfb", name, "-screen", "0", "1600x900x24"], stderr=subprocess.DEVNULL)
-        monkeypatch.setenv("DISPLAY", name)
-        time.sleep(1)
-        yield
-        server.terminate()
-        server.wait()
+def test_every_key_and_closing_the_window_on_a_display(tmp_path, monkeypatch):
+    """Also closing it ends with 0 and a whole recording."""
+    save_video(tmp_path / "clip.avi", clip(("471", 400)))
+    monkeypatch.setenv("DISPLAY", f":{90 + os.getpid() % 400}")
 
-    def test_every_key(self, tmp_path: Path) -> None:
-        with subprocess.Popen(LIVE, cwd=tmp_path, stdout=subprocess.PIPE) as run:
-            number = self.window()
-            for key in ("h", "b", "l", "s", "space", "space", "r", "r", "h", "b", "l", "q"):
-                subprocess.run(["xdotool", "key", "--window", number, key], check=True)
-                time.sleep(0.4)
-            assert run.wait(20) == 0
-            assert run.stdout.read() == b"471\n"
-        assert {path.suffix for path in tmp_path.glob("neocog-*")} == {".png", ".json", ".mp4"}
-        assert frames_in(*tmp_path.glob("neocog-*.mp4")) >= 1
-
-    def test_closing_the_window_ends_with_0_and_a_whole_recording(self, tmp_path: Path) -> None:
-        words = [*LIVE, "--record", "a.mp4"]
-        with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as run:
-            subprocess.run([sys.executable, "-c", CLOSE, self.window()], check=True)
-            assert run.wait(20) == 0
-            assert "Traceback" not in run.stderr.read()
-        assert 1 <= frames_in(tmp_path / "a.mp4") < 400
-
-    def window(self) -> str:
+    def window() -> str:
         for _ in range(200):
             words = ["xdotool", "search", "--name", f"^{TITLE}$"]
             if found := subprocess.run(words, capture_output=True, text=True).stdout.split():
@@ -330,3 +298,24 @@ class TestOnADisplay:
                 return found[-1]
             time.sleep(0.2)
         pytest.fail("no window came")
+
+    server = subprocess.Popen(["Xvfb", os.environ["DISPLAY"], "-screen", "0", "1600x900x24"])
+    time.sleep(1)
+    try:
+        with subprocess.Popen(LIVE, cwd=tmp_path, stdout=subprocess.PIPE) as run:
+            number = window()
+            for key in ("h", "b", "l", "s", "space", "space", "r", "r", "h", "b", "l", "q"):
+                subprocess.run(["xdotool", "key", "--window", number, key], check=True)
+                time.sleep(0.4)
+            assert run.wait(20) == 0
+            assert run.stdout.read() == b"471\n"
+        assert {path.suffix for path in tmp_path.glob("neocog-*")} == {".png", ".json", ".mp4"}
+        assert frames_in(*tmp_path.glob("neocog-*.mp4")) >= 1
+        with subprocess.Popen([*LIVE, "--record", "a.mp4"], cwd=tmp_path, stderr=subprocess.PIPE) as run:
+            subprocess.run([sys.executable, "-c", CLOSE, window()], check=True)
+            assert run.wait(20) == 0
+            assert b"Traceback" not in run.stderr.read()
+        assert 1 <= frames_in(tmp_path / "a.mp4") < 400
+    finally:
+        server.terminate()
+        server.wait()

@@ -13,24 +13,20 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from experiments.harness.arguments import arguments
 from experiments.reading.freeze import DEFAULT
-from neocog.live.draw import candidates, layers
+from neocog.live.draw import Picture, candidates, layers
 from neocog.live.pipeline import Settings, View, responses
 from neocog.live.session import Session
 from neocog.live.sources import open_source
 from neocog.live.window import Window
 from neocog.reading.reader import Reader
 
-Picture = NDArray[np.uint8]
-FPS = 30
-SIZE = (960, 540)  # columns, rows of the clip
-SLOWEST = 29.5  # frames a second
-WIDTH = 400
-EVERY = 5  # frames of the camera per frame of the animation
+FPS, SLOWEST = 30, 29.5  # frames a second
+WIDTH, HEIGHT = 400, 225  # of the animation
+EVERY = 5  # frames of the camera per frame of it
 COLOURS = 48
 SETTLED = 16  # frames for which a number has been read when the picture is taken
 
@@ -45,46 +41,30 @@ class Screen(Window):
         self._sharpest = 0.0
 
     def show(self, view: View) -> None:
-        picture, index = self.take(view), view.frame.index
+        picture = self.take(view)
         told = [t for t, said in zip(view.tracks, view.said, strict=True) if t.text == said]
         if view.seen.rows and any(track.steady >= SETTLED for track in told):
             sharp = float(cv2.Laplacian(view.seen.grey, cv2.CV_32F).var())
             if sharp > self._sharpest:  # at rest, and in focus
                 self.kept, self._sharpest = (view, picture), sharp
-        if index // EVERY >= len(self.small):
-            height = round(WIDTH * SIZE[1] / SIZE[0])
-            self.small.append(cv2.resize(picture, (WIDTH, height), interpolation=cv2.INTER_AREA))
+        if view.frame.index // EVERY >= len(self.small):
+            self.small.append(cv2.resize(picture, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA))
 
     def keys(self) -> bool:
         return True
 
 
-def read(video: Path, reader: Reader, fps: float | None) -> Screen:
-    """Read the clip as it would be read from a camera; return the screen."""
-    session = Session(open_source(video), reader, Settings(replay_fps=fps), Screen)
-    session.run()
-    screen = session._window
-    assert isinstance(screen, Screen)
-    return screen
-
-
-def animate(pictures: list[Picture], path: Path) -> None:
-    """Write pictures as an animated GIF of few colours."""
-    images = [Image.fromarray(np.ascontiguousarray(one[:, :, ::-1])) for one in pictures]
-    several = np.concatenate([np.asarray(image) for image in images[:: len(images) // 6]])
-    palette = Image.fromarray(several).quantize(COLOURS)
-    few = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
-    few[0].save(path, save_all=True, append_images=few[1:], duration=1000 * EVERY // FPS, loop=0)
-
-
 def main() -> None:
-    """Read the clip, write the three pictures."""
+    """Read the clip as from a camera, write the three pictures."""
     busy = (False, "read every frame, though slowly")
     parser = arguments(__doc__, clip=DEFAULT / "demo/demo.avi", busy=busy)
     parser.add_argument("docs", type=Path, nargs="?", default=Path("docs"))
     args = parser.parse_args()
     reader = Reader(device="cpu")
-    screen = read(args.clip, reader, None if args.busy else FPS)
+    session = Session(open_source(args.clip), reader, Settings(replay_fps=None if args.busy else FPS), Screen)
+    session.run()
+    screen = session.window
+    assert isinstance(screen, Screen)
     if screen.kept is None:
         parser.exit(1, "no number was announced\n")
     view, picture = screen.kept
@@ -92,14 +72,18 @@ def main() -> None:
     told = f"{run.fps:.1f} frames a second, {run.dropped} dropped, {run.age_ms:.0f} ms old"
     if (run.fps < SLOWEST or run.dropped) and not args.busy:
         parser.exit(1, f"{told}: the machine is busy; nothing is written (--busy)\n")
-    height = len(picture)
-    maps = responses(reader, view.seen)
+    height, maps = len(picture), responses(reader, view.seen)
     assert maps is not None
     panels = [picture, candidates(view.seen, height=height), layers(maps, height=height)]
     quality = [cv2.IMWRITE_JPEG_QUALITY, 88]
     cv2.imwrite(str(args.docs / "live.window.jpg"), picture, quality)
     cv2.imwrite(str(args.docs / "live.layers.jpg"), np.concatenate(panels, axis=1), quality)
-    animate(screen.small, args.docs / "live.gif")
+    images = [Image.fromarray(np.ascontiguousarray(one[:, :, ::-1])) for one in screen.small]
+    several = np.concatenate([np.asarray(image) for image in images[:: len(images) // 6]])
+    palette = Image.fromarray(several).quantize(COLOURS)
+    few = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    each = 1000 * EVERY // FPS  # ms
+    few[0].save(args.docs / "live.gif", save_all=True, append_images=few[1:], duration=each, loop=0)
     print(told)
 
 

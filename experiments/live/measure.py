@@ -3,23 +3,20 @@
     python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT]
     python -m experiments.live.measure rules CLIPS [NAME ...] [-o RESULT]
 
-CLIPS is the folder ``clips`` of what `experiments.reading.freeze` drew: photographs held before a
-camera and sheets with eight digits of MNIST's last 5 000 training digits, at 640x480 and 1280x720;
-at 640x480 also minutes of views without a digit, sheets with twenty scattered digits held in two
-hands before a dark room, and large numbers written with a thin pen (the same digits, drawn again).
-A sheet slides in from one side, is held by a hand that trembles, sometimes is covered for a moment,
-and is taken away; light and focus wander. `run` plays them like a camera (the newest frame only,
-30 a second) and counts what was announced. With `--every` each frame is read as a camera's is, in one
-thread: processor time and the number of strips do not depend on what else the machine does. `rules`
-reads every frame so as well, and counts what other rules would announce. A line counts as readable if
-one picture of the sheet at rest, as the camera has it, is read right by the same model.
+CLIPS is the folder ``clips`` of what `experiments.reading.freeze` drew: photographs and sheets with eight
+digits of MNIST's last 5 000 training digits held before a camera, at 640x480 and 1280x720; at 640x480 also
+views without a digit, sheets with twenty scattered digits before a dark room, and large numbers of a thin
+pen. A sheet slides in, is held by a hand that trembles, is covered for a moment, and taken away; light and
+focus wander. `run` plays them like a camera (the newest frame only, 30 a second) and counts what was
+announced; with `--every` each frame is read as a camera's, in one thread: processor time and strips do not
+depend on what else the machine does. `rules` counts what other rules would announce. A line counts as
+readable if one picture of the sheet at rest, as the camera has it, is read right by the same model.
 """
 
 import argparse
 import json
 import math
 import os
-import resource
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -51,37 +48,24 @@ VARIED = (
 """Other `Rules`, one after the other; `evidence` and `lasting` as odds to 1."""
 LATE = 20  # frames after a sheet has gone in which it may still be announced
 
+Row = dict[str, Any]
+News = list[tuple[int, str]]
+"""What was announced: frame, text."""
+JUDGED = {
+    "shown": "lines shown", "readable": "read right at rest", "right": "of them announced once and right",
+    "wrong": "wrong announcements", "again": "announced twice", "other_right": "others announced right",
+}  # fmt: skip
 COLUMNS = {
-    "clip": "clip",
-    "seconds": "seconds|.0f",
-    "fps": "frames a second|.1f",
-    "dropped": "dropped|.1%",
-    "cpu_ms": "CPU time a frame, ms",
-    "age_median": "age, median ms|.0f",
-    "age_p95": "age, p95 ms|.0f",
-    "shown": "lines shown",
-    "readable": "read right at rest",
-    "right": "of them announced once and right",
-    "wrong": "wrong announcements",
-    "again": "announced twice",
-    "other_right": "others announced right",
-}
+    "clip": "clip", "seconds": "seconds|.0f", "fps": "frames a second|.1f", "dropped": "dropped|.1%",
+    "cpu_ms": "CPU time a frame, ms", "age_median": "age, median ms|.0f", "age_p95": "age, p95 ms|.0f",
+} | JUDGED  # fmt: skip
 EVERY = {
-    "clip": "clip",
-    "frames": "frames",
-    "cpu_ms": "CPU time a frame, ms",
-    "coarse": "frames searched coarsely|.0%",
-    "strips": "strips a frame|.2f",
+    "clip": "clip", "frames": "frames", "cpu_ms": "CPU time a frame, ms",
+    "coarse": "frames searched at half size|.0%", "strips": "strips a frame|.2f",
     "columns": "columns of strips a frame|.0f",
-} | {key: COLUMNS[key] for key in ("shown", "readable", "right", "wrong", "again", "other_right")}
-OTHER_RULES = {
-    "rule": "rule",
-    "value": "value",
-    "readable": "read right at rest",
-    "right": "of them announced once and right",
-    "wrong": "wrong announcements",
-    "blank": "announced where no digit is",
-}
+} | JUDGED  # fmt: skip
+OTHER_RULES = {"rule": "rule", "value": "value", "readable": JUDGED["readable"], "right": JUDGED["right"],
+               "wrong": JUDGED["wrong"], "blank": "announced where no digit is"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,45 +80,32 @@ class Showing:
     still: str  # a picture of it as the camera sees it when nothing moves
 
 
-def showings(clip: Path) -> list[Showing]:
-    """What a clip shows, from the JSON file beside it."""
-    return [Showing(**one) for one in json.loads(clip.with_suffix(".json").read_text())["showings"]]
-
-
-def play(
-    path: Path, reader: Reader, settings: Settings, *, seconds: float | None = None
-) -> tuple[dict[str, Any], list[tuple[int, str]]]:
-    """Play a clip; return the figures and what was announced at which frame."""
-    ages, recognise, find = [], [], []
-    news: list[tuple[int, str]] = []
-    with Pipeline(open_source(path), reader, settings) as pipeline:
-        busy, start = processor_time(), 0.0
+def play(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, News]:
+    """Play a clip like a camera; return the figures and what was announced at which frame."""
+    ages, find, read, news = list[float](), list[float](), list[float](), list[tuple[int, str]]()
+    with Pipeline(open_source(path), reader, Settings(replay_fps=args.fps)) as pipeline:
+        busy, start = sum(os.times()[:4]), 0.0
         for view in pipeline:
             now = time.perf_counter()
             start = start or now
-            ages.append(view.age_ms)
-            recognise.append(view.seen.ms)
-            find.append(view.seen.find_ms)
+            ages, find, read = [*ages, view.age_ms], [*find, view.seen.find_ms], [*read, view.seen.ms]
             news += [(one.frame, digits_of(one.text)) for one in view.news]
-            if seconds and now - start > seconds:
+            if args.seconds and now - start > args.seconds:
                 break
         run, played = pipeline.measures(), pipeline.capture.count
-    figures = {
+    return {
         "seconds": now - start,
         "frames": len(ages),
         "played": played,
-        "cpu_ms": round(1e3 * (processor_time() - busy) / len(ages), 1),
+        "cpu_ms": round(1e3 * (sum(os.times()[:4]) - busy) / len(ages), 1),
         "fps": (len(ages) - 1) / (now - start),
         "dropped": run.dropped / max(played, 1),
         "age_median": float(np.median(ages)),
         "age_p95": float(np.percentile(ages, 95)),
-        "p95_ms": {
-            name: round(float(np.percentile(taken, 95)), 1)
-            for name, taken in (("find", find), ("recognise", recognise))
-        },
+        "p95_ms": {"find": round(float(np.percentile(find, 95)), 1),
+                   "recognise": round(float(np.percentile(read, 95)), 1)},
         "ms": {name: round(value, 2) for name, value in run.ms.items()},
-    }
-    return figures, news
+    }, news  # fmt: skip
 
 
 def every_frame(
@@ -150,9 +121,9 @@ def every_frame(
         index += 1
 
 
-def work(path: Path, reader: Reader, seconds: float | None) -> tuple[dict[str, Any], list[tuple[int, str]]]:
+def work(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, News]:
     """Read every frame; return the figures of a frame and what was announced at which."""
-    announcer, engine, widths, news, count = Announcer(), reader.engine, list[int](), [], 0
+    announcer, engine, widths, news = Announcer(), reader.engine, list[int](), list[tuple[int, str]]()
     asked = engine.likelihoods  # type: ignore[attr-defined]
 
     def counted(strips: Any) -> Any:
@@ -160,35 +131,30 @@ def work(path: Path, reader: Reader, seconds: float | None) -> tuple[dict[str, A
         return asked(strips)
 
     engine.likelihoods = counted  # type: ignore[attr-defined]
-    start, coarse = processor_time(), 0
-    for seen, tracks in every_frame(path, reader, seconds):
+    start, half, count = sum(os.times()[:4]), 0, 0
+    for seen, tracks in every_frame(path, reader, args.seconds):
         said = announcer.update(tracks, seen.frame.t, seen.bounds)
         news += [(seen.frame.index, digits_of(one.text)) for one in said]
-        coarse, count = coarse + seen.coarse, count + 1
+        half, count = half + (not seen.entire), count + 1
     engine.likelihoods = asked  # type: ignore[attr-defined]
-    spent = 1e3 * (processor_time() - start)
     return {
         "frames": count,
         "played": count,
-        "cpu_ms": round(spent / count, 1),
-        "coarse": round(coarse / count, 3),
+        "cpu_ms": round(1e3 * (sum(os.times()[:4]) - start) / count, 1),
+        "coarse": round(half / count, 3),
         "strips": round(len(widths) / count, 3),
         "columns": round(sum(widths) / count, 1),
     }, news
 
 
-def judge(
-    shown: list[Showing], news: list[tuple[int, str]], readable: list[set[str]], played: int
-) -> dict[str, Any]:
+def judge(shown: list[Showing], news: News, readable: list[set[str]], played: int) -> Row:
     """Count what was announced (frame, text) against what was shown.
 
     ``readable`` are each showing's lines that are read right at rest; showings beyond the frames
     that were ``played`` are left out.
     """
     right = again = other = lines = able = 0
-    wrong: list[dict[str, Any]] = []
-    missed: list[str] = []
-    left = list(news)
+    wrong, missed, left = list[Row](), list[str](), list(news)
     for number, showing in enumerate(shown):
         end = showing.leaves + LATE
         if end > played:  # it may still be announced, or be announced in part
@@ -198,23 +164,14 @@ def judge(
             end = min(end, shown[number + 1].first - SLIDE)
         own = [one for one in left if showing.first - SLIDE <= one[0] < end]
         left = [one for one in left if one not in own]
-        texts = [text for _, text in own]
         for line in set(showing.lines):
-            long = showing.last - showing.first >= SHOWN_LONG
-            asked = line in readable[number] and long
-            count = texts.count(line)
-            lines += 1
-            able += asked
-            again += count > 1
-            right += asked and count == 1
-            other += not asked and count == 1
-            if asked and count == 0:
-                missed.append(f"{line} ({showing.name})")
-        wrong += [
-            {"frame": frame, "text": text, "shown": showing.lines}
-            for frame, text in own
-            if text not in showing.lines
-        ]
+            asked = line in readable[number] and showing.last - showing.first >= SHOWN_LONG
+            count = sum(text == line for _, text in own)
+            lines, able, again = lines + 1, able + asked, again + (count > 1)
+            right, other = right + (asked and count == 1), other + (not asked and count == 1)
+            missed += [f"{line} ({showing.name})"] * (asked and count == 0)
+        wrong += [{"frame": frame, "text": text, "shown": showing.lines}
+                  for frame, text in own if text not in showing.lines]  # fmt: skip
     wrong += [{"frame": frame, "text": text, "shown": []} for frame, text in left]
     return {
         "shown": lines, "readable": able, "right": right, "wrong": len(wrong), "again": again,
@@ -227,66 +184,47 @@ def digits_of(text: str) -> str:
     return "".join(filter(str.isdigit, text))
 
 
-def at_rest(shown: list[Showing], folder: Path, reader: Reader) -> list[set[str]]:
-    """For each showing, the lines that are read right in one picture of it."""
-    out = []
-    for showing in shown:
-        picture = cv2.imread(str(folder / showing.still))
-        text = reader.read(np.ascontiguousarray(picture[:, :, ::-1])).plain
-        out.append(set(text.split("\n")) & set(showing.lines))
-    return out
+def shown_in(clip: Path, reader: Reader) -> tuple[list[Showing], list[set[str]]]:
+    """What a clip shows, from the JSON beside it; and of each the lines read right in one picture of it."""
+    shown = [Showing(**one) for one in json.loads(clip.with_suffix(".json").read_text())["showings"]]
+    pictures = [np.asarray(cv2.imread(str(clip.parent / one.still)), np.uint8)[:, :, ::-1] for one in shown]
+    texts = [reader.read(np.ascontiguousarray(picture)).plain.split("\n") for picture in pictures]
+    return shown, [set(text) & set(one.lines) for text, one in zip(texts, shown, strict=True)]
 
 
-def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
+def run(clips: list[Path], reader: Reader, args: argparse.Namespace) -> list[Row]:
     """Measure clips, one after another."""
     rows = []
-    reader = Reader(args.model, device=args.device, finder=args.finder)
-    for name in names or sorted(path.stem for path in folder.glob("*.avi")):
-        shown = showings(folder / f"{name}.avi")
-        path, settings = folder / f"{name}.avi", Settings(replay_fps=args.fps)
-        if args.every:
-            figures, news = work(path, reader, args.seconds)
-        else:
-            figures, news = play(path, reader, settings, seconds=args.seconds)
-        own = judge(shown, news, at_rest(shown, folder, reader), figures["played"])
-        rows.append({"clip": name, "every": args.every, **figures, **own})
+    for clip in clips:
+        figures, news = (work if args.every else play)(clip, reader, args)
+        shown, readable = shown_in(clip, reader)
+        own = judge(shown, news, readable, figures["played"])
+        rows.append({"clip": clip.stem, "every": args.every, **figures, **own})
         print(json.dumps(rows[-1]), flush=True)
     return rows
 
 
-def rules(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
+def rules(clips: list[Path], reader: Reader, args: argparse.Namespace) -> list[Row]:
     """Tell what other rules would announce, of all clips together."""
-    reader = Reader(args.model, device=args.device, finder=args.finder)
-    rows = [{"rule": name, "value": value} for name, value in (("as they are", None), *VARIED)]
+    rows: list[Row] = [{"rule": name, "value": value} for name, value in (("as they are", None), *VARIED)]
     counts = [Counter[str]() for _ in rows]
-    for name in names or sorted(path.stem for path in folder.glob("*.avi")):
-        shown = showings(folder / f"{name}.avi")
-        readable, seen = at_rest(shown, folder, reader), []
-        for frame, tracks in every_frame(folder / f"{name}.avi", reader, args.seconds):
-            seen.append((frame.frame.index, frame.frame.t, tracks, frame.bounds))
+    for clip in clips:
+        shown, readable = shown_in(clip, reader)
+        seen = [
+            (frame.frame.index, frame.frame.t, tracks, frame.bounds)
+            for frame, tracks in every_frame(clip, reader, args.seconds)
+        ]
         for row, count in zip(rows, counts, strict=True):
-            announcer = Announcer(with_rule(row["rule"], row["value"]))
+            name, value = row["rule"], row["value"]
+            value = math.log(value) if name in ("evidence", "lasting") else value
+            announcer = Announcer(Rules() if value is None else replace(Rules(), **{name: value}))
             news = [(index, digits_of(one.text)) for index, t, tracks, bounds in seen
                     for one in announcer.update(tracks, t, bounds)]  # fmt: skip
             own = judge(shown, news, readable, len(seen))
             count.update({key: own[key] for key in ("readable", "right")})
             count["wrong" if shown else "blank"] += own["wrong"]
-        print("up to", name, [dict(count) for count in counts], flush=True)
-    none = {"wrong": 0, "blank": 0}
-    return [row | none | count for row, count in zip(rows, counts, strict=True)]
-
-
-def with_rule(name: str, value: float | None) -> Rules:
-    """The rules in use, but for one."""
-    if value is None:
-        return Rules()
-    return replace(Rules(), **{name: math.log(value) if name in ("evidence", "lasting") else value})
-
-
-def processor_time() -> float:
-    """Processor time in seconds, that of the search's process with it once that has ended."""
-    both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(used.ru_utime + used.ru_stime for used in both)
+        print("up to", clip.stem, [dict(count) for count in counts], flush=True)
+    return [row | {"wrong": 0, "blank": 0} | count for row, count in zip(rows, counts, strict=True)]
 
 
 def main() -> None:
@@ -300,12 +238,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="CLIPS")
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
-    folder, names = args.folder, args.names
-    rows = (rules if args.what == "rules" else run)(folder, names, args)
+    reader = Reader(args.model, device=args.device, finder=args.finder)
+    clips = [args.folder / f"{name}.avi" for name in args.names] or sorted(args.folder.glob("*.avi"))
+    rows = (rules if args.what == "rules" else run)(clips, reader, args)
     if args.output:
         columns = OTHER_RULES if args.what == "rules" else EVERY if args.every else COLUMNS
-        gpu = args.device != "cpu"
-        write_results(args.output, rows, columns=columns, gpu=gpu, model=args.model)
+        write_results(args.output, rows, columns=columns, gpu=args.device != "cpu", model=args.model)
 
 
 if __name__ == "__main__":

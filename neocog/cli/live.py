@@ -16,49 +16,43 @@ from neocog.cli.options import option
 from neocog.errors import NothingToRead, UsageError
 from neocog.text import printable, tell, to_json
 
-Source = typer.Argument(
-    metavar="[SOURCE]", help="Camera by number or name, video file, folder of pictures, http or rtsp URL."
-)
-Agree = option("--agree", "K/N", "Show a number if K of the last N frames see it.")
-Region = option("--roi", "X,Y,W,H", "Read only this part of the frame; in pixels, or as fractions.")
-Form = option("--pattern", "PATTERN", "Announce only numbers of this form, e.g. '####-##'.")
-Length = option("--length", "N", "Announce only numbers with this many digits.", min=1)
-Size = option("--size", "WxH", "Frame size to ask the camera for [default: 1280x720].")
-Fps = option("--fps", "N", "Frame rate of the camera, or of a folder of pictures.", min=1, max=1000)
-ReplayFps = option(
-    "--replay-fps", "N", "Play a file like a camera, at this rate; frames may be dropped.", min=1, max=1000
-)
-Rotate = option("--rotate", "0|90|180|270", "Turn frames clockwise before they are read and shown.")
-Mirror = option("--mirror", None, "Swap left and right, before frames are turned.")
-Headless = option("--headless", None, "Open no window.")
-Record = option("--record", "FILE", "Record the window to a video (mp4, m4v, mov, mkv, avi).")
-Jsonl = option("--jsonl", "FILE", "Append a JSON line for each number.")
-Events = option("--events", None, "Print JSON events instead of numbers.")
-
 
 def live(
-    source: Annotated[str, Source] = "0",
+    source: Annotated[str, typer.Argument(
+        metavar="[SOURCE]",
+        help="Camera by number or name, video file, folder of pictures, http or rtsp URL.")] = "0",
     model: options.PageModel = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    agree: Annotated[str, Agree] = "3/5",
-    roi: Annotated[str | None, Region] = None,
-    pattern: Annotated[str | None, Form] = None,
-    length: Annotated[int | None, Length] = None,
-    size: Annotated[str | None, Size] = None,
-    fps: Annotated[float | None, Fps] = None,
-    replay_fps: Annotated[float | None, ReplayFps] = None,
-    rotate: Annotated[int, Rotate] = 0,
-    mirror: Annotated[bool, Mirror] = False,
-    headless: Annotated[bool, Headless] = False,
-    record: Annotated[str | None, Record] = None,
-    jsonl: Annotated[str | None, Jsonl] = None,
-    events: Annotated[bool, Events] = False,
+    agree: Annotated[str, option(
+        "--agree", "K/N", "Show a number if K of the last N frames see it.")] = "3/5",
+    roi: Annotated[str | None, option(
+        "--roi", "X,Y,W,H", "Read only this part of the frame; in pixels, or as fractions.")] = None,
+    pattern: Annotated[str | None, option(
+        "--pattern", "PATTERN", "Announce only numbers of this form, e.g. '####-##'.")] = None,
+    length: Annotated[int | None, option(
+        "--length", "N", "Announce only numbers with this many digits.", min=1)] = None,
+    size: Annotated[str | None, option(
+        "--size", "WxH", "Frame size to ask the camera for [default: 1280x720].")] = None,
+    fps: Annotated[float | None, option(
+        "--fps", "N", "Frame rate of the camera, or of a folder of pictures.", min=1, max=1000)] = None,
+    replay_fps: Annotated[float | None, option(
+        "--replay-fps", "N", "Play a file like a camera, at this rate; frames may be dropped.",
+        min=1, max=1000)] = None,
+    rotate: Annotated[int, option(
+        "--rotate", "0|90|180|270", "Turn frames clockwise before they are read and shown.")] = 0,
+    mirror: Annotated[bool, option(
+        "--mirror", None, "Swap left and right, before frames are turned.")] = False,
+    headless: Annotated[bool, option("--headless", None, "Open no window.")] = False,
+    record: Annotated[str | None, option(
+        "--record", "FILE", "Record the window to a video (mp4, m4v, mov, mkv, avi).")] = None,
+    jsonl: Annotated[str | None, option("--jsonl", "FILE", "Append a JSON line for each number.")] = None,
+    events: Annotated[bool, option("--events", None, "Print JSON events instead of numbers.")] = False,
     min_p: options.MinP = None,
     finder: options.Finder = None,
     force: options.Force = False,
-) -> None:
+) -> None:  # fmt: skip
     """Read numbers from a camera, a video or a stream.
 
     Each new number is printed once. In the window: q quits, h shows the other keys.
@@ -74,30 +68,26 @@ def live(
     from neocog.reading.policy import Pattern
     from neocog.reading.reader import Reader
 
-    asked_size = _size(size)
-    region = Roi.parse(roi) if roi else None
-    agreement = Agreement.parse(agree)
+    asked = re.fullmatch(r"(\d{1,5})[x,](\d{1,5})", size or "1280x720")
+    if not asked:
+        raise UsageError(f"size '{size}': expected WIDTHxHEIGHT, for example 1280x720")
+    region, agreement = Roi.parse(roi) if roi else None, Agreement.parse(agree)
     expected = None if pattern is None else Pattern(pattern)
     if pattern and length and pattern.count("#") != length:
         raise UsageError(
             f"pattern '{pattern}' does not have {length} digits; leave out --pattern or --length"
         )
-    frames = open_source(source, size=asked_size, fps=fps)
+    frames = open_source(source, size=(int(asked[1]), int(asked[2])), fps=fps)
     if not headless and (trouble := display_trouble()):
         tell(f"{trouble}: reading without a window (--headless)")
         headless = True
     surest = max(0.5, min_p or 0.0)  # a number that is likelier wrong is not announced
     settings = Settings(
-        agreement=agreement,
-        pattern=expected,
-        length=length,
+        agreement=agreement, pattern=expected, length=length,
         rules=Rules(evidence=0.0, min_p=surest) if pattern or length else Rules(min_p=surest),
-        replay_fps=replay_fps,
-        pace=not headless,
-        rotate=rotate,
-        mirror=mirror,
+        replay_fps=replay_fps, pace=not headless, rotate=rotate, mirror=mirror,
         every_view=headless and not (frames.live or replay_fps),
-    )
+    )  # fmt: skip
     with _ended_by_signals():
         opened = Reader(model, device=device, precision=precision, plan=plan, min_p=min_p, finder=finder)
         session = Session(
@@ -141,9 +131,8 @@ def _ended_by_signals() -> Iterator[None]:
         got.append(signal.Signals(number))
         raise KeyboardInterrupt
 
-    ending = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    if threading.current_thread() is not threading.main_thread():
-        ending = []  # elsewhere Python sets no handler
+    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    ending = [one for name in names if (one := getattr(signal, name, None)) is not None]
     ending = [one for one in ending if signal.getsignal(one) == signal.SIG_DFL]
     for one in ending:
         signal.signal(one, end)
@@ -158,12 +147,3 @@ def _ended_by_signals() -> Iterator[None]:
     finally:
         for one in ending:
             signal.signal(one, signal.SIG_DFL)
-
-
-def _size(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d{1,5})[x,](\d{1,5})", text)
-    if not match:
-        raise UsageError(f"size '{text}': expected WIDTHxHEIGHT, for example 1280x720")
-    return int(match[1]), int(match[2])

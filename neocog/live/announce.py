@@ -15,21 +15,15 @@ from neocog.reading.numbers import bare
 from neocog.reading.records import Box
 from neocog.text import edit_distance
 
-HOLD = 5
-"""Frames for which a text must have been agreed on."""
-
-READS = 2
-"""And how often its line must have been read, once more if there is a doubt."""
-
-_DOUBTFUL = 2  # times as long for each doubt
+_HOLD = 5  # frames for which a text must have been agreed on,
+_READS = 2  # and how often its line must have been read, once more if there is a doubt
+_DOUBTFUL = 2  # times as many frames for each doubt
 _SURE = 0.8  # a confidence below this is a doubt
 _AGAIN = 2.0  # seconds for which readings count, and announced numbers are doubts
 _LEFT = 0.5  # seconds out of view after which a number is new
 _APART = 1.0  # heights of its line; what is farther away is another one
 _AHEAD = 2.0  # times as often as any other reading of its line a text must have been read
-_BORDER = (
-    0.1  # digits are at the border nearer than this share of their height, if that is less than `nearest`
-)
+_BORDER = 0.1  # share of digits' height nearer than which they are at the border, if less than `nearest`
 _NEAR = 4  # texts are alike that differ in at most one of so many digits
 _RIVAL = 3  # readings of one line are rivals that do, or of which one has the other in it
 _LEAST = 3  # and have at least so many
@@ -108,17 +102,13 @@ class Announcer:
                 continue
             if any(_at_border(char.box, bounds, rules.nearest) for char in track.chars):
                 continue
-            doubts = (p < _SURE) + any(
-                alike(track.bare, bare(k.text)) for k in self._known if k.t >= self._began
-            )
-            if track.steady < HOLD * _DOUBTFUL**doubts or track.reads < READS + (doubts > 0):
-                continue
-            if self._disputed(track, tracks):
-                continue
-            new = _Known(text, track.number, track.box, t)
-            self._said[track.number] = new
-            self._known.append(new)
-            news.append(Announcement(track, text, p, t))
+            again = any(alike(track.bare, bare(k.text)) for k in self._known if k.t >= self._began)
+            doubts = (p < _SURE) + again
+            enough = track.steady >= _HOLD * _DOUBTFUL**doubts and track.reads >= _READS + (doubts > 0)
+            if enough and not self._disputed(track, tracks):
+                self._said[track.number] = new = _Known(text, track.number, track.box, t)
+                self._known.append(new)
+                news.append(Announcement(track, text, p, t))
         return tuple(news)
 
     @property
@@ -135,8 +125,14 @@ class Announcer:
         boxes = {track.number: track.box for track in tracks}
         self._said = {number: known for number, known in self._said.items() if number in boxes}
         for track in tracks:
-            if track.complete and (known := self._same(track, boxes[track.number], t)):
-                self._said[track.number] = known
+            x, y, wide, high = boxes[track.number]
+            for known in self._known if track.complete else ():  # its own, or one that was there just now
+                left, top, w, h = known.box
+                off = max(abs(x + wide / 2 - left - w / 2), abs(y + high / 2 - top - h / 2))
+                here = known.number == track.number or (off <= _APART * high and t - known.t <= _LEFT)
+                if here and bare(known.text) == track.bare:
+                    self._said[track.number] = known
+                    break
         for number, known in self._said.items():
             known.number, known.box, known.t, known.gone = number, boxes[number], t, False
         gone = [one for one in self._known if t - one.t > _LEFT and not one.gone]
@@ -147,16 +143,6 @@ class Announcer:
         self._readings += [(t, track.number, track.read) for track in tracks if track.read]
         self._readings = [one for one in self._readings if t - one[0] <= _AGAIN]
 
-    def _same(self, track: Track, box: Box, t: float) -> _Known | None:
-        """The number announced that a line shows: its own, or one that was where it is just now."""
-        for known in self._known:
-            (x, y, wide, high), (left, top, w, h) = box, known.box
-            off = max(abs(x + wide / 2 - left - w / 2), abs(y + high / 2 - top - h / 2))
-            here = off <= _APART * high and t - known.t <= _LEFT
-            if bare(known.text) == track.bare and (here or known.number == track.number):
-                return known
-        return None
-
     def _disputed(self, track: Track, tracks: Sequence[Track]) -> bool:
         """Whether frames read a line otherwise too often.
 
@@ -166,11 +152,11 @@ class Announcer:
         others = {other.number for other in tracks} - {track.number}
         counts = Counter(text for _, number, text in self._readings if number not in others)
         own = counts.pop(track.bare, 0)
-        for text, count in counts.items():
-            weight = _LONGER if len(text) > len(track.bare) else 1
-            if rivals(track.bare, text) and own < _AHEAD * weight * count:
-                return True
-        return False
+        return any(
+            own < _AHEAD * (_LONGER if len(text) > len(track.bare) else 1) * times
+            and rivals(track.bare, text)
+            for text, times in counts.items()
+        )
 
 
 def _at_border(box: Box, bounds: Box, nearest: float) -> bool:
@@ -187,10 +173,8 @@ def alike(a: str, b: str) -> bool:
     >>> alike("12345678", "12345673"), alike("345678", "12345678"), alike("3", "8")
     (True, True, False)
     """
-    if a in b or b in a:
-        return True
     longer = max(len(a), len(b))
-    return longer >= _LEAST and edit_distance(a, b) <= max(1, longer // _NEAR)
+    return a in b or b in a or (longer >= _LEAST and edit_distance(a, b) <= max(1, longer // _NEAR))
 
 
 def rivals(a: str, b: str) -> bool:

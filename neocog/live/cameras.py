@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cv2
+
 from neocog.errors import InputError, NothingToRead
 from neocog.live.sources import Pixels, Source, SourceLost, in_colours
 from neocog.programs import python
@@ -18,13 +20,9 @@ _MOST = 8  # numbers that are tried where the system does not list its cameras
 _PROBE = 12.0  # seconds; a camera that says nothing for so long does not work
 _FIRST = 60  # frames that a camera may fail to give at first
 _LINUX = sys.platform.startswith("linux")
-_TRY = """import sys
-from neocog.live.cameras import CameraSource
-try:
-    print(CameraSource(int(sys.argv[1])).open())
-except Exception:
-    sys.exit(1)
-"""
+_TRY = (
+    "import sys; from neocog.live.cameras import CameraSource; print(CameraSource(int(sys.argv[1])).open())"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +65,12 @@ def probe() -> Iterator[Camera]:
     for number, name in listed():
         grants = None
         with suppress(subprocess.SubprocessError):
+            command = python("-c", _TRY, str(number))
             grants = subprocess.run(
-                python("-c", _TRY, str(number)),
-                capture_output=True, text=True, timeout=_PROBE, check=True,
-            ).stdout.strip()  # fmt: skip
+                command, capture_output=True, text=True, timeout=_PROBE, check=True
+            ).stdout
         if grants or name:
-            yield Camera(number, name, grants)
+            yield Camera(number, name, grants and grants.strip())
 
 
 class CameraSource(Source):
@@ -81,19 +79,16 @@ class CameraSource(Source):
     live = True
 
     def __init__(self, number: int, *, size: tuple[int, int] | None = None, fps: float | None = None) -> None:
-        self.name = f"camera {number}"
-        self._which = number
+        self.name, self._which = f"camera {number}", number
         self._video: Any = None
         self._size, self._rate = size or (1280, 720), fps or 30.0
         self._waiting = False  # a frame that was grabbed already
 
     def open(self) -> str:
         """Open it, wait for its first frame, and say what it granted."""
-        import cv2
-
         self._check_node()
-        self._video = cv2.VideoCapture(self._which, cv2.CAP_V4L2 if _LINUX else cv2.CAP_ANY)
-        if self._video.isOpened():
+        self._video = video = cv2.VideoCapture(self._which, cv2.CAP_V4L2 if _LINUX else cv2.CAP_ANY)
+        if video.isOpened():
             for what, value in (
                 (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
                 (cv2.CAP_PROP_FRAME_WIDTH, self._size[0]),
@@ -101,18 +96,15 @@ class CameraSource(Source):
                 (cv2.CAP_PROP_FPS, self._rate),
                 (cv2.CAP_PROP_BUFFERSIZE, 2),
             ):
-                self._video.set(what, value)
-            self._waiting = any(self._video.grab() for _ in range(_FIRST))
+                video.set(what, value)
+            self._waiting = any(video.grab() for _ in range(_FIRST))
         if not self._waiting:
             self.close()
             raise InputError(f"{self.name}: exists but gives no picture; another program may be using it")
-        width, height, fps, code = (
-            self._video.get(what)
-            for what in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT, cv2.CAP_PROP_FPS,
-                         cv2.CAP_PROP_FOURCC)
-        )  # fmt: skip
+        sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
+        width, height, fps = map(video.get, (*sides, cv2.CAP_PROP_FPS))
         self.fps = fps if 0 < fps < 1000 else None
-        letters = (int(code) & 0xFFFFFFFF).to_bytes(4, "little")
+        letters = (int(video.get(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF).to_bytes(4, "little")
         form = letters.decode("ascii", "replace").strip("\0 ")
         rate = f"{self.fps:g} frames a second" if self.fps else "rate unknown"
         return ", ".join(part for part in (f"{width:.0f}x{height:.0f}", form, rate) if part)

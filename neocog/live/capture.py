@@ -8,9 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from neocog.errors import InputError, NothingToRead
 from neocog.live.sources import Pixels, Source, SourceLost
 
@@ -26,7 +23,7 @@ class Frame:
     """One picture of a source."""
 
     index: int  # from 0, those that were dropped counted
-    pixels: NDArray[np.uint8]  # (H, W, 3): blue, green, red
+    pixels: Pixels  # (H, W, 3): blue, green, red
     t: float  # seconds since the first frame; in a file by its own clock
     arrived: float  # when the source gave it (or was due to), by time.perf_counter
     epoch: int = 0  # grows when the source is opened again or changes its size
@@ -136,8 +133,19 @@ class Capture(threading.Thread):
             self._tell("open", self._source.open())
             if self._own_pace and not self._source.live:
                 self._pace = self._pace or self._source.fps
-            while not self._ending.is_set() and self._step():
-                pass
+            while self.running.wait() and not self._ending.is_set():
+                try:
+                    if not self._source.grab():
+                        break
+                    arrived = time.perf_counter()
+                    pixels = self._change(self._source.retrieve())
+                except SourceLost as error:
+                    if not (self._ending.is_set() or self._source.live):
+                        raise
+                    self._reopen(str(error))
+                else:
+                    self._note(1e3 * (time.perf_counter() - arrived))
+                    self._put(pixels, arrived)
         except Closed:
             pass
         except BaseException as error:  # told by whoever waits for the frames
@@ -147,43 +155,28 @@ class Capture(threading.Thread):
             with suppress(Exception):
                 self._source.close()
 
-    def _step(self) -> bool:
-        """Take one frame; return whether there may be more."""
-        self.running.wait()
-        try:
-            if not self._source.grab():
-                return False
-            arrived = time.perf_counter()
-            pixels = self._change(self._source.retrieve())
-        except SourceLost as error:
-            if self._ending.is_set():
-                return False
-            if not self._source.live:
-                raise
-            return self._reopen(str(error))
-        self._note(1e3 * (time.perf_counter() - arrived))
+    def _put(self, pixels: Pixels, arrived: float) -> None:
+        """Hand a frame on, once it is due."""
         if self._size != pixels.shape[:2]:
             self._epoch += self._size != (0, 0)
             self._size = pixels.shape[:2]
         if self.count == 0:
             self._start = self._due = arrived
-        if self._source.live or not self._source.fps:
-            t = arrived - self._start
-        else:
-            t = self.count / self._source.fps
+        own = not self._source.live and self._source.fps
+        t = self.count / own if own else arrived - self._start
         if self._pace:
             if (late := time.perf_counter() - self._due) < 0:
                 self._ending.wait(-late)
             elif self._own_pace:
                 self._due += late
             arrived, self._due = self._due, self._due + 1 / self._pace
-        frame = Frame(self.count, pixels, t, arrived, self._epoch)
+        self._out.put(Frame(self.count, pixels, t, arrived, self._epoch))
         self.count += 1
-        self._out.put(frame)
-        return True
 
-    def _reopen(self, why: str) -> bool:
-        """Open a lost source again, with longer and longer waits; False when told to stop."""
+    def _reopen(self, why: str) -> None:
+        """Open a lost source again, with longer and longer waits, or until told to stop."""
+        if self._ending.is_set():
+            return
         self._tell("lost", why)
         self._source.close()
         self._epoch += 1
@@ -191,11 +184,8 @@ class Capture(threading.Thread):
             self._wait = _FIRST_WAIT
         while not self._ending.wait(self._wait):
             self._wait = min(2 * self._wait, _LONGEST_WAIT)
-            try:
+            with suppress(InputError, NothingToRead):
                 granted = self._source.open()
-            except (InputError, NothingToRead):
-                continue
-            self._back = time.perf_counter()
-            self._tell("back", granted)
-            return True
-        return False
+                self._back = time.perf_counter()
+                self._tell("back", granted)
+                return

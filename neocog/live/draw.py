@@ -8,22 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.live.frame_reader import FrameReading
-from neocog.live.pipeline import STAGES, Settings, View
+from neocog.live.pipeline import Settings, View
 from neocog.network.lines import ALPHABET
 from neocog.reading.numbers import bare
-from neocog.reading.records import REJECTED, Box, DigitReading
+from neocog.reading.records import REJECTED, Box
 from neocog.vision.finder import SIGNS, normalised
 from neocog.vision.overlay import SURE_P
 from neocog.vision.strips import LEAST, SCORE
 
 Picture = NDArray[np.uint8]
 Colour = tuple[int, int, int]
+"""Blue, green, red."""
 
-SURE: Colour = (60, 170, 0)  # blue, green, red
-UNSURE: Colour = (0, 140, 235)
-REFUSED: Colour = (40, 30, 200)
-WHITE: Colour = (255, 255, 255)
-
+SURE, UNSURE, REFUSED, WHITE = (60, 170, 0), (0, 140, 235), (40, 30, 200), (255, 255, 255)
+_STAGES = ("capture", "find", "recognise", "vote", "draw")
 _BACK = (32, 32, 32)  # behind a text
 _SHADE = 0.65  # how far it covers the picture
 _LARGEST = 0.11  # height of an agreed number, as a share of the frame's
@@ -41,59 +39,46 @@ _CONTRAST = 48.0  # grey levels for one standard deviation of a window
 def draw(view: View, settings: Settings | None = None, *, recording: bool = False, note: str = "") -> Picture:
     """Return a new picture (H, W, 3), blue, green, red: a frame and what is known about it.
 
-    Only numbers that the pattern allows are drawn large; ``recording`` adds a dot, ``note`` a line.
+    Only numbers that the pattern allows are drawn large, green once they are announced; ``recording`` adds a
+    dot, ``note`` a line.
     """
     out = view.frame.pixels.copy()
-    if view.seen.bounds != (0, 0, *view.frame.size):
+    high, wide = out.shape[:2]
+    if view.seen.bounds != (0, 0, wide, high):
         _rectangle(out, view.seen.bounds, (200, 200, 200))
-    for digit in chain(*view.seen.rows):
-        _draw_digit(out, digit)
-    _draw_numbers(out, view, settings or Settings())
+    for digit in chain(*view.seen.rows):  # as this frame alone shows it
+        colour = REFUSED if digit.char == REJECTED else SURE if digit.p >= SURE_P else UNSURE
+        _rectangle(out, digit.box, colour)
+        x, y, _, height = digit.box
+        scale = min(max(height / 60, 0.5), 1.5)
+        _write(out, digit.char, (x, max(y - round(8 * scale), round(18 * scale))), scale, colour, 2)
+        if digit.char != REJECTED:
+            _write(out, f"{100 * digit.p:.0f}", (x, min(y + height + 14, high - 4)), 0.4, colour)
+    numbers = [
+        (track.text, SURE if track.bare == bare(said or "") else UNSURE)
+        for track, said in zip(view.tracks, view.said, strict=True)
+        if (settings or Settings()).allows(track.text)
+    ]
+    bottom = high - 10
+    for text, colour in reversed(numbers):
+        (w, h), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 1.0, 2)
+        scale = min(_LARGEST * high / h, _WIDEST * wide / w) * min(1.0, 2 / len(numbers))
+        w, h = round(w * scale), round(h * scale)
+        left = (wide - w) // 2
+        _shade(out, (left - 12, bottom - h - 16, w + 24, h + 24))
+        _write(out, text, (left, bottom - 4), scale, colour, max(2, h // 12))
+        bottom -= h + 32
     run = view.measures
     dropped = f"dropped {run.dropped} of {run.frames + run.dropped}"
     figures = f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  {dropped}"
-    stages = "  ".join(f"{name} {run.ms[name]:.1f}" for name in STAGES if name in run.ms)
+    stages = "  ".join(f"{name} {run.ms[name]:.1f}" for name in _STAGES if name in run.ms)
     draw_text(out, [figures, stages, *([note] if note else [])], recording=recording)
     return out
 
 
-def _draw_digit(out: Picture, digit: DigitReading) -> None:
-    """Draw a digit as this frame alone shows it, with its probability."""
-    colour = REFUSED if digit.char == REJECTED else SURE if digit.p >= SURE_P else UNSURE
-    _rectangle(out, digit.box, colour)
-    x, y, _, height = digit.box
-    scale = min(max(height / 60, 0.5), 1.5)
-    _write(out, digit.char, (x, max(y - round(8 * scale), round(18 * scale))), scale, colour, 2)
-    if digit.char != REJECTED:
-        below = (x, min(y + height + 14, out.shape[0] - 4))
-        _write(out, f"{100 * digit.p:.0f}", below, 0.4, colour)
-
-
-def _draw_numbers(out: Picture, view: View, settings: Settings) -> None:
-    """Draw the agreed numbers large at the bottom; green once they are announced."""
-    height, width = out.shape[:2]
-    texts = [
-        (track.text, SURE if track.bare == bare(said or "") else UNSURE)
-        for track, said in zip(view.tracks, view.said, strict=True)
-        if settings.allows(track.text)
-    ]
-    bottom = height - 10
-    for text, colour in reversed(texts):
-        (wide, tall), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 1.0, 2)
-        scale = min(_LARGEST * height / tall, _WIDEST * width / wide)
-        if len(texts) > 2:
-            scale /= len(texts) / 2
-        wide, tall = round(wide * scale), round(tall * scale)
-        left = (width - wide) // 2
-        _shade(out, (left - 12, bottom - tall - 16, wide + 24, tall + 24))
-        _write(out, text, (left, bottom - 4), scale, colour, max(2, tall // 12))
-        bottom -= tall + 32
-
-
 def draw_text(out: Picture, lines: Sequence[str], *, recording: bool = False) -> None:
     """Draw lines of small text at the top."""
-    sizes = [cv2.getTextSize(line, cv2.FONT_HERSHEY_SIMPLEX, 0.5, 1)[0] for line in lines]
-    width = max(size[0] for size in sizes)
+    width = max(cv2.getTextSize(line, cv2.FONT_HERSHEY_SIMPLEX, 0.5, 1)[0][0] for line in lines)
     _shade(out, (0, 0, width + (36 if recording else 16), 20 * len(lines) + 8))
     for number, line in enumerate(lines):
         _write(out, line, (8, 20 * number + 18), 0.5, WHITE)
@@ -102,7 +87,6 @@ def draw_text(out: Picture, lines: Sequence[str], *, recording: bool = False) ->
 
 
 def _write(out: Picture, text: str, at: tuple[int, int], scale: float, colour: Colour, pen: int = 1) -> None:
-    """Write a text whose lower left corner is at (x, y)."""
     cv2.putText(out, text, at, cv2.FONT_HERSHEY_SIMPLEX, scale, colour, pen, cv2.LINE_AA)
 
 
@@ -121,13 +105,36 @@ def _shade(out: Picture, box: Box) -> None:
 def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
     """Draw every layer's response, by name (K, H, W) or at last (K,), to one character, in ``height`` rows.
 
-    Each layer is as bright as its strongest response; the last has a bar for each character.
+    Each layer is as bright as its strongest response, in two rows of maps; the last has a bar for each
+    character.
     """
     bands = []
     for name, response in maps.items():
-        label = np.zeros((_LABEL, _WIDTH, 3), np.uint8)
+        label, top = np.zeros((_LABEL, _WIDTH, 3), np.uint8), max(float(response.max()), 1e-9)
         _write(label, f"{name}  {len(response)} planes", (4, 13), 0.42, WHITE)
-        bands += [label, _bars(response) if response.ndim == 1 else _band(name, response)]
+        if response.ndim == 1:
+            step = _WIDTH // max(len(response), 1)
+            bars = np.zeros((_BAR + 18, _WIDTH, 3), np.uint8)
+            for k, value in enumerate(response):
+                colour = SURE if value == response.max() > 0 else (150, 150, 150)
+                bars[_BAR - round(_BAR * float(value) / top) : _BAR, k * step + 5 : (k + 1) * step - 5] = (
+                    colour
+                )
+                char = ALPHABET[k] if k < 10 or len(response) == len(ALPHABET) else "-"
+                _write(bars, char, (k * step + step // 2 - 5, _BAR + 14), 0.45, WHITE)
+            bands += [label, bars]
+            continue
+        side = _TILE.get(name, _LAST_TILE)
+        across = max(1, (_WIDTH - _GAP) // (side + _GAP))
+        strongest = np.argsort(-response.max(axis=(1, 2)), kind="stable")[: _ROWS * across]
+        band = np.zeros((-(-len(strongest) // across) * (side + _GAP), _WIDTH), np.uint8)
+        for k, plane in enumerate(np.sort(strongest)):
+            tile = cv2.resize(response[plane], (side, side), interpolation=cv2.INTER_AREA)
+            y, x = k // across * (side + _GAP), _GAP + k % across * (side + _GAP)
+            band[y : y + side, x : x + side] = np.maximum(255 * np.clip(tile / top, 0, 1), 24)
+        coloured = np.asarray(cv2.applyColorMap(band, cv2.COLORMAP_INFERNO), np.uint8)
+        coloured[band == 0] = 0
+        bands += [label, coloured]
     return _fitted(np.concatenate(bands), height)
 
 
@@ -136,45 +143,14 @@ def candidates(seen: FrameReading, *, height: int) -> Picture:
     grey = np.clip(128 + _CONTRAST * normalised(seen.grey), 0, 255).astype(np.uint8)
     out = np.asarray(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR), np.uint8)
     marks = seen.found[seen.found.scores >= LEAST]
-    for (x, y, w, h), score, kind in zip(marks.boxes.tolist(), marks.scores, marks.kinds, strict=True):
+    for box, score, kind in zip(marks.boxes.tolist(), marks.scores, marks.kinds, strict=True):
+        x, y, w, h = map(round, box)
         colour = SURE if kind < 10 and score >= SCORE else UNSURE
+        _rectangle(out, (x, y, w, h), colour)
         text = f"{100 * score:.0f}" if kind < 10 else SIGNS[kind - 10]
-        _rectangle(out, (round(x), round(y), round(w), round(h)), colour)
-        _write(out, text, (round(x), max(round(y) - 5, 10)), 0.4, colour)
+        _write(out, text, (x, max(y - 5, 10)), 0.4, colour)
     draw_text(out, [f"{seen.left_out} more places are not sure enough"])
     return _fitted(out, height)
-
-
-def _band(name: str, response: NDArray[np.float32]) -> Picture:
-    """Draw the maps (K, H, W) of a layer in at most two rows."""
-    side = _TILE.get(name, _LAST_TILE)
-    across = max(1, (_WIDTH - _GAP) // (side + _GAP))
-    strongest = np.argsort(-response.max(axis=(1, 2)), kind="stable")
-    chosen = np.sort(strongest[: _ROWS * across])
-    rows = -(-len(chosen) // across)
-    band = np.zeros((rows * (side + _GAP), _WIDTH), np.uint8)
-    top = max(float(response.max()), 1e-9)
-    for number, plane in enumerate(chosen):
-        tile = cv2.resize(response[plane], (side, side), interpolation=cv2.INTER_AREA)
-        y, x = number // across * (side + _GAP), _GAP + number % across * (side + _GAP)
-        band[y : y + side, x : x + side] = np.maximum(255 * np.clip(tile / top, 0, 1), 24)
-    coloured = np.asarray(cv2.applyColorMap(band, cv2.COLORMAP_INFERNO), np.uint8)
-    coloured[band == 0] = 0
-    return coloured
-
-
-def _bars(response: NDArray[np.float32]) -> Picture:
-    """Draw a bar for each character's response."""
-    step = _WIDTH // max(len(response), 1)
-    band = np.zeros((_BAR + 18, _WIDTH, 3), np.uint8)
-    top = max(float(response.max()), 1e-9)
-    for label, value in enumerate(response):
-        high = round(_BAR * float(value) / top)
-        colour = SURE if value == response.max() > 0 else (150, 150, 150)
-        band[_BAR - high : _BAR, label * step + 5 : (label + 1) * step - 5] = colour
-        name = ALPHABET[label] if label < 10 or len(response) == len(ALPHABET) else "-"
-        _write(band, name, (label * step + step // 2 - 5, _BAR + 14), 0.45, WHITE)
-    return band
 
 
 def _fitted(picture: Picture, height: int) -> Picture:

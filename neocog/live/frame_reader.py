@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,11 +35,11 @@ _ALIKE = 0.95  # correlation from which it is,
 _CHANGED = 0.85  # and below which nobody knows it
 _SAME = 0.75  # share that marks, before and now, have of their union in which they are the same
 _SURE = 0.35  # scores of marks that count
-_LEGIBLE = 28  # pixels of the searched picture; with a lower digit no frame is searched coarse to fine
+_LEGIBLE = 28  # pixels of the searched picture; a lower digit is read where all of it is searched
 _ENTIRE_EVERY = 4  # frames
 _ENTIRE = FinderSettings(long_side=LONG_SIDE, most=_MOST, fine=math.inf)
 _USUAL = replace(_ENTIRE, fine=32.0)  # coarse to fine, less carefully than a picture: other frames vote
-_COARSE = replace(_ENTIRE, fine=0.0, clear=0.0)  # at half the size alone: is there something new?
+_HALF = replace(_ENTIRE, fine=0.0, clear=0.0)  # at half the size alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,7 @@ class FrameReading:
     bounds: Box  # left, top, width and height of the region that is read
     grey: NDArray[np.uint8]  # its pixels (H, W)
     found: Finding  # what the finder's network says of it, boxes in pixels of the region
-    entire: bool  # whether all of it was searched for the smallest digits,
-    coarse: bool  # or only for something new
+    entire: bool  # whether it was searched for the smallest digits
     find_ms: float
     ms: float = 0.0  # that reading its lines took
     votes: tuple[Vote, ...] = ()  # of its lines from top to bottom, boxes in pixels of the frame
@@ -118,8 +118,6 @@ class _Held:
 
     def follow(self, grey: NDArray[np.uint8]) -> bool:
         """Move on with the place; False if it is not there any more."""
-        import cv2
-
         (x, y, w, h), edge = self.place, max(1, self.place[3] // 4)
         window = _clipped((x - edge, y - edge, w + 2 * edge, h + 2 * edge), grey)
         there = _small(grey, window, h)
@@ -134,12 +132,11 @@ class _Held:
         self.vote = self.vote and self.vote.moved(dx, dy)
         return True
 
-    def fits(self, sure: Finding, *, coarse: bool) -> bool:
-        """Whether marks are where they were: no more beside it; and if not coarse, about as large in all."""
+    def fits(self, sure: Finding) -> bool:
+        """Whether marks are where they were: about as large in all, and no more beside it."""
         near = sure.boxes[_inside(sure, [self.place], 0.5)]
-        if coarse or not len(near):
-            same = coarse or self.reads >= _READS
-        else:
+        same = self.reads >= _READS
+        if len(near):
             same = overlaps(_hull(near)[None], np.array([self.place]))[0][0, 0] > _SAME
         return bool(same) and _beside(self.place, sure) <= self.beside
 
@@ -160,8 +157,6 @@ def _clipped(box: Box, grey: NDArray[np.uint8]) -> Box:
 
 def _small(grey: NDArray[np.uint8], place: Box, tall: int) -> NDArray[np.uint8]:
     """A place, blurred, ``tall`` rows as 24."""
-    import cv2
-
     x, y, w, h = place
     size = [max(2, round(side * _ROWS / tall)) for side in (w, h)]
     small = cv2.resize(grey[y : y + h, x : x + w], size, interpolation=cv2.INTER_AREA)
@@ -170,11 +165,10 @@ def _small(grey: NDArray[np.uint8], place: Box, tall: int) -> NDArray[np.uint8]:
 
 def _inside(found: Finding, places: Sequence[Box], wider: float = 0.0) -> NDArray[np.bool_]:
     """Which marks have their middle in a place, or beside it, ``wider`` heights of it at most, (N,)."""
-    middle = (found.boxes[:, :2] + found.boxes[:, 2:] / 2)[:, None]
-    x, y, w, h = np.array(places, np.float64).reshape(-1, 4).T
-    low, high = np.stack([x - wider * h, y], axis=1), np.stack([x + w + wider * h, y + h], axis=1)
-    inside = (middle > low) & (middle < high)
-    return np.asarray(np.any(np.all(inside, axis=2), axis=1))
+    x, y = (found.boxes[:, :2] + found.boxes[:, 2:] / 2).T[:, :, None]
+    left, top, w, h = np.array(places, np.float64).reshape(-1, 4).T
+    across = (x > left - wider * h) & (x < left + w + wider * h)
+    return np.asarray((across & (y > top) & (y < top + h)).any(axis=1))
 
 
 def _beside(place: Box, marks: Finding) -> int:
@@ -185,18 +179,23 @@ def _beside(place: Box, marks: Finding) -> int:
 class FrameReader:
     """Reads frame after frame; `find` and `recognise` may run in two threads.
 
-    No frame is turned or made to fit a pattern. What looks as it did keeps its reading. In each frame a few
-    lines are read, all in turn. With ``hurry`` (a camera's), on a CPU, three of four frames are searched
-    coarsely as long as there is nothing to read.
+    No frame is turned or made to fit a pattern. What looks as it did keeps its reading; in each frame a few
+    lines are read, all in turn. With ``hurry`` (a camera's), on a CPU, the work of a frame is bounded: three
+    of four are searched at half the size; none is read after one that was, nor large digits where all is
+    searched.
     """
 
     def __init__(self, reader: "Reader", *, hurry: bool = False) -> None:
-        self._reader, self._hurry, self._count = reader, hurry and reader.finder.device == "cpu", 0
-        self._small = False  # whether the last entire frame had digits that are hardly legible
-        self._busy = True  # whether the last frame had marks in no line that was read often enough
+        slow = reader.finder.device == "cpu"  # a GPU searches all in the same time
+        self._reader, self._hurry, self._count = reader, hurry and slow, 0
+        self._usual = _HALF if self._hurry else _USUAL if slow else _ENTIRE
+        self._small = False  # whether there are digits to be read that only an entire search sees well
+        self._entire = False  # whether the last frame was searched entirely
+        self._rest = False  # whether the last frame read lines
         self._held = list[_Held]()
         self._done = list[Box]()  # places that were read while others wait
-        self._bounds: Box | None = None  # of the last frame
+        self._searched: Box | None = None  # bounds of the last frame, of `find` and of `recognise`
+        self._bounds: Box | None = None
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
@@ -206,40 +205,39 @@ class FrameReader:
 
     def find(self, frame: Frame, roi: Roi | None = None) -> FrameReading:
         """Ask the finder's network for the digits of a frame, or of a region of it."""
-        import cv2
-
         start = time.perf_counter()
         bounds = roi.within(frame.size)[0] if roi else (0, 0, *frame.size)
         left, top, width, height = bounds
         region = frame.pixels[top : top + height, left : left + width]
         grey = np.asarray(cv2.cvtColor(region, cv2.COLOR_BGR2GRAY), np.uint8)
-        now = self._count % _ENTIRE_EVERY == 0
-        coarse = self._hurry and not (now or self._busy) and bounds == self._bounds
-        entire = now or (self._small and not coarse)
-        self._count += 1
-        at_once = entire or self._reader.finder.device != "cpu"  # a GPU searches all in the same time
-        found = self._reader.look(grey, settings=_ENTIRE if at_once else _COARSE if coarse else _USUAL)
-        return FrameReading(frame, bounds, grey, found, entire, coarse, 1e3 * (time.perf_counter() - start))
+        small = self._small and not (self._hurry and self._entire)
+        self._entire = small or self._count % _ENTIRE_EVERY == 0 or bounds != self._searched
+        self._count, self._searched = self._count + 1, bounds
+        found = self._reader.look(grey, settings=_ENTIRE if self._entire else self._usual)
+        return FrameReading(frame, bounds, grey, found, self._entire, 1e3 * (time.perf_counter() - start))
 
     def recognise(self, seen: FrameReading) -> FrameReading:
         """Read the lines of a frame around what was found."""
         start = time.perf_counter()
         found = seen.found[seen.found.scores >= LEAST]
         likely, known = found.scores >= _SURE, self._held if seen.bounds == self._bounds else []
-        sure = found[likely]
-        known = [one for one in known if one.follow(seen.grey) and one.fits(sure, coarse=seen.coarse)]
-        self._held, self._bounds = known, seen.bounds
-        new = likely & ~_inside(found, [one.place for one in known], 0.5)
-        wanted = new | (likely & _inside(found, [one.place for one in known if one.due]))
-        if not seen.coarse and wanted.any():
+        sure, whole = found[likely], seen.entire or not self._hurry
+        self._held = [one for one in known if one.follow(seen.grey) and (not whole or one.fits(sure))]
+        self._bounds = seen.bounds
+        new = likely & ~_inside(found, [one.place for one in self._held], 0.5)
+        wanted = new | (likely & _inside(found, [one.place for one in self._held if one.due]))
+        least = _LEGIBLE * max(seen.bounds[2:]) / LONG_SIDE
+        if self._hurry:  # small digits are read where all was searched, with all others, and else none
+            small = bool((wanted & (found.boxes[:, 3] < least) & (found.kinds < 10)).any())
+            wanted &= small or self._small if seen.entire else not (small or self._rest)
+            self._small = small
+        self._rest = bool(wanted.any())
+        if self._rest:
             front = on_front(seen.grey, found)
-            new &= front
             self._read(seen, found[front], wanted[front], sure)
-        self._busy = bool(new.any()) or any(one.reads < _READS for one in self._held)
         votes = [one.vote for one in self._held if one.vote]
-        if seen.entire:
-            heights = [c.box[3] for vote in votes for c in vote.chars if c.char.isdigit()]
-            self._small = min(heights, default=math.inf) * LONG_SIDE < _LEGIBLE * max(seen.bounds[2:])
+        if seen.entire and not self._hurry:
+            self._small = any(c.char.isdigit() and c.box[3] < least for vote in votes for c in vote.chars)
         left_out = len(sure) - int(_inside(sure, [one.place for one in self._held if one.vote]).sum())
         votes.sort(key=lambda vote: vote.chars[0].box[1])
         ms = 1e3 * (time.perf_counter() - start)

@@ -1,8 +1,8 @@
 """Capture, find, recognise and vote, at the same time for different frames.
 
 Three threads, one of which recognises and votes (OpenCV releases the GIL); with the finder on a GPU, which
-takes a millisecond, one finds as well. From a camera the newest frames are read: two may wait, and those that
-gave way count as dropped. From a file every frame is read. Whoever draws delays no stage.
+takes a millisecond, one finds as well. From a camera the newest frame is read, and those that gave way to it
+count as dropped. From a file every frame is read. Whoever draws delays no stage.
 """
 
 import gc
@@ -17,6 +17,7 @@ from functools import partial
 from statistics import median_high
 from typing import TYPE_CHECKING, Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,15 +28,16 @@ from neocog.live.frame_reader import FrameReader, FrameReading, Roi
 from neocog.live.sources import Source, posed
 from neocog.live.tracks import Agreement, Track, Tracker
 from neocog.network.parallel import cores, one_blas_thread
+from neocog.network.u0 import u0_from_digits
+from neocog.text import reason_of
+from neocog.vision.crops import digit_of_box
 from neocog.vision.page import TURNS
+from neocog.vision.strips import strip_of
 
 if TYPE_CHECKING:
     from neocog.reading.policy import Pattern
     from neocog.reading.reader import Reader
 
-STAGES = ("capture", "find", "recognise", "vote", "draw")
-
-_WAITING = 2  # frames of a camera that may wait: one slow search drops none
 _LAYERS_EVERY = 0.1  # seconds between two looks at the layers
 _TURN = 0.0005  # seconds of a thread; at Python's 0.005 five waits for the GIL take a frame 25 ms
 _MOST_THREADS = 4  # of the finder's network; more hardly make it faster
@@ -119,15 +121,14 @@ class Pipeline:
         self.layers = False
         newest = source.live or settings.replay_fps is not None
         self._frame_reader = FrameReader(reader, hurry=newest)
-        self._frames = BoundedQueue[Frame](newest=newest, depth=_WAITING if newest else 1)
+        self._frames = BoundedQueue[Frame](newest=newest)
         self._found = BoundedQueue[FrameReading](newest=False)
         self._views = BoundedQueue[View](
             newest=not settings.every_view,
             merge=lambda old, new: replace(new, news=old.news + new.news, gone=old.gone + new.gone),
         )
         self._count = 0
-        self._ends: deque[float] = deque(maxlen=_LATELY)
-        self._ages: deque[float] = deque(maxlen=_LATELY)
+        self._lately: deque[tuple[float, float]] = deque(maxlen=_LATELY)  # ends and ages of frames
         self._ms: dict[str, float] = {}
         self.capture = Capture(
             source, self._frames, pace=settings.replay_fps, own_pace=settings.pace,
@@ -136,7 +137,7 @@ class Pipeline:
         )  # fmt: skip
         self._error: BaseException | None = None
         self._limits = ExitStack()
-        stages = [
+        stages: list[Any] = [
             ("find", self._find, self._frames, self._found),
             ("recognise", partial(self._read, self._found.get), self._found, self._views),
         ]
@@ -148,8 +149,6 @@ class Pipeline:
         ]
 
     def __enter__(self) -> "Pipeline":
-        import cv2
-
         self._limits.enter_context(one_blas_thread())
         self._limits.callback(sys.setswitchinterval, sys.getswitchinterval())
         self._limits.callback(cv2.setNumThreads, cv2.getNumThreads())
@@ -184,8 +183,7 @@ class Pipeline:
             error = self.capture.error or self._error
             if error is None or isinstance(error, NeocogError):
                 raise error or Closed from None
-            what = str(error).strip().partition("\n")[0]
-            told = f"{type(error).__name__}: {what}; please report this"
+            told = f"{type(error).__name__}: {reason_of(error)}; please report this"
             raise InputError(told) from error
 
     def stop(self) -> None:
@@ -204,10 +202,9 @@ class Pipeline:
         self._ms[stage] = before + _SMOOTH * (ms - before)
 
     def measures(self) -> Measures:
-        ends, ages = list(self._ends), list(self._ages)
-        spent = ends[-1] - ends[0] if ends else 0.0
-        fps = (len(ends) - 1) / spent if spent > 0 else 0.0
-        return Measures(self._count, self._frames.dropped, fps, median_high(ages or [0.0]), dict(self._ms))
+        ends, ages = zip(*(list(self._lately) or [(0.0, 0.0)]), strict=True)
+        fps = (len(ends) - 1) / (ends[-1] - ends[0]) if ends[-1] > ends[0] else 0.0
+        return Measures(self._count, self._frames.dropped, fps, median_high(ages), dict(self._ms))
 
     def _guarded(self, work: Callable[[], None], before: BoundedQueue[Any], after: BoundedQueue[Any]) -> None:
         """Run a stage; however it ends, those before and after it end as well."""
@@ -237,10 +234,9 @@ class Pipeline:
             seen = self._frame_reader.recognise(look())
             frame = seen.frame
             start = time.perf_counter()
-            if frame.epoch != epoch:
-                tracker.forget()
+            if frame.epoch != epoch:  # what was followed in the stream that broke off says nothing
+                tracker.tracks, epoch = (), frame.epoch
                 announcer.forget(frame.t)
-                epoch = frame.epoch
             tracks = tracker.update(seen.votes)
             news = announcer.update(tracks, frame.t, seen.bounds, allows=self.settings.allows)
             end = time.perf_counter()
@@ -249,34 +245,32 @@ class Pipeline:
             self.note("recognise", seen.ms)
             self.note("vote", 1e3 * (end - start))
             self._count += 1
-            self._ends.append(end)
-            self._ages.append(age)
+            self._lately.append((end, age))
             if not self.layers:
                 maps = None
             elif end - looked > _LAYERS_EVERY:
                 maps, looked = responses(self.reader, seen) or maps, end
             said = tuple(announcer.said.get(track.number) for track in tracks)
-            measures = self.measures()
-            self._views.put(View(seen, tracks, said, news, announcer.gone, age, measures, maps))
+            self._views.put(View(seen, tracks, said, news, announcer.gone, age, self.measures(), maps))
 
 
 def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
     """Return every layer's response to the middle character of a frame's first line, see `draw.layers`."""
-    from neocog.network.u0 import u0_from_digits
-    from neocog.vision.crops import digit_of_box
-    from neocog.vision.strips import strip_of
-
     if not seen.votes:
         return None
     chars = seen.votes[0].chars
     x, y, w, h = np.subtract(chars[len(chars) // 2].box, (*seen.bounds[:2], 0, 0)).tolist()
     if reader.line_model is None:
-        digit = digit_of_box(seen.grey, np.array([x, y, w, h], np.float32))
-        maps = reader.engine.maps(u0_from_digits(digit[None]))
+        maps = reader.engine.maps(
+            u0_from_digits(digit_of_box(seen.grey, np.array([x, y, w, h], np.float32))[None])
+        )
         return {name: response[0] for name, response in maps.items()} | {"UC4": maps["UC4"][0, :, 0, 0]}
     more = h // 8
-    part = seen.grey[max(y - more, 0) : y + h + more, max(x - more, 0) : x + w + more]
-    maps = dict(reader.engine.maps(strip_of(part)))
+    maps = dict(
+        reader.engine.maps(
+            strip_of(seen.grey[max(y - more, 0) : y + h + more, max(x - more, 0) : x + w + more])
+        )
+    )
     z = maps.pop("Z")  # of each column, the blank being last
     p = np.exp(z - z.max(axis=0))
     return maps | {"UC4": (p / p.sum(axis=0))[:-1].max(axis=1)}

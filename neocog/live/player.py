@@ -1,20 +1,22 @@
 """Decodes a video or stream with FFmpeg; run as a program, since strangers choose what it decodes.
 
-Memory and time have limits, and it opens no other file (no playlist). It gets a line of JSON that says what
-to open, then a byte for each frame that is wanted; it answers in lines of JSON and, after a shape, pixels.
+Its memory is limited, and it opens no other file (no playlist); who started it ends it if it hangs. It gets a
+line of JSON that says what to open, then a byte for each frame that is wanted; it answers in lines of JSON
+and, after a shape, pixels.
 """
 
-import faulthandler
 import json
 import os
 import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+import cv2
 
 from neocog.errors import InputError
 from neocog.text import to_json
@@ -26,19 +28,10 @@ MEMORY = 2**30
 MAX_PIXELS = 2**25
 """Pixels of a frame (7680 x 4320 are 33.2 million); a larger one is refused by its header."""
 
-FORMATS = (
-    "asf,avi,dv,flv,gif,h264,hevc,ivf,m4v,matroska,mjpeg,mov,mpeg,mpegts,mpegvideo,mpjpeg,mxf,nut,"
-    "obu,ogg,rm,rtsp,webm,yuv4mpegpipe"
-)
-"""What holds its pictures itself; lists of other files (hls, dash, concat, image2) do not."""
-
 _OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"  # OpenCV takes FFmpeg's options from there
-_QUIET = {"OPENBLAS_NUM_THREADS": "1", "OPENCV_FFMPEG_LOGLEVEL": "24", "OPENCV_LOG_LEVEL": "SILENT"}
 _THREADS = 4  # of FFmpeg; each keeps a frame more
-_HANGS = 5.0  # seconds beyond its time after which a step of FFmpeg ends the process
 _WORDS = re.compile(rb"^\[OPENCV:FFMPEG:\d+\] (.+)", re.MULTILINE)
 _LATE = "no data arrived in time"
-_OTHERS = "this format or address is not supported"
 _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 
 
@@ -51,7 +44,7 @@ class Asked:
     """
 
     address: str
-    options: Sequence[str]
+    options: list[str]
     silence: float
     newest: bool = False
     jpegs: bool = False
@@ -67,16 +60,11 @@ class Player:
 
     def play(self, wanted: threading.Event, say: Callable[..., None]) -> None:
         """Give a picture whenever one is wanted, until it ends."""
-        import cv2
-
         pixels = self._open()
-        if pixels is None:
-            say(end=self._why)
-            return
-        height, width = pixels.shape[:2]
-        say(size=(width, height), fps=self._video.get(cv2.CAP_PROP_FPS))
+        if pixels is not None:
+            say(size=pixels.shape[1::-1], fps=self._video.get(cv2.CAP_PROP_FPS))
         there = True  # the first picture came when it was opened
-        while True:
+        while pixels is not None:
             if not self._asked.newest:
                 wanted.wait()
             if not (there or self._grab()):
@@ -85,33 +73,27 @@ class Player:
             if wanted.is_set():
                 wanted.clear()
                 say(frame=True)
-                if (pixels := self._picture()) is None:
-                    break
-                say(pixels=pixels)
+                if (pixels := self._picture()) is not None:
+                    say(pixels=pixels)
         say(end=self._why)
 
     def _open(self) -> Any:
         """Return the first picture, None if there is none."""
-        import cv2
-
         self._asked.address.encode()  # UnicodeError: OpenCV would end the process
-        silence = self._asked.silence
+        silence, said = self._asked.silence, ""
         settings = [
             *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * silence), cv2.CAP_PROP_N_THREADS, _THREADS),
             *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * silence)),
             *((cv2.CAP_PROP_FORMAT, -1) if self._asked.jpegs else ()),
         ]
-        said = ""
+        own = os.environ.get(_OPTIONS)
+        start = time.monotonic()
         for options in self._asked.options:
-            os.environ[_OPTIONS] = options
-            start = time.monotonic()
-            self._bound()
+            os.environ[_OPTIONS] = f"{options}|{own}" if own else options
             self._video = cv2.VideoCapture(self._asked.address, cv2.CAP_FFMPEG, settings)
             if self._video.isOpened():
-                width, height = (
-                    int(self._video.get(side))
-                    for side in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)
-                )
+                sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
+                width, height = (int(self._video.get(side)) for side in sides)
                 if not self._asked.jpegs and width * height > MAX_PIXELS:
                     self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
                     return None
@@ -119,18 +101,13 @@ class Player:
                     return pixels
             said = said or self._why or next(iter(self._words()), "")
             if time.monotonic() - start >= silence:
-                self._why = self._why or _LATE
-                return None
+                said = self._why or _LATE
+                break
         self._why = said
         return None
 
-    def _bound(self) -> None:
-        """End the process if FFmpeg does not come back in time."""
-        faulthandler.dump_traceback_later(2 * self._asked.silence + _HANGS, exit=True, file=2)
-
     def _grab(self) -> bool:
         start = time.monotonic()
-        self._bound()
         if self._video.grab():
             return True
         if time.monotonic() - start >= self._asked.silence:
@@ -142,25 +119,19 @@ class Player:
     def _picture(self) -> Any:
         """Return the picture, or the next one that can be decoded; None if there is none."""
         start = time.monotonic()
-        self._bound()
-        while (pixels := self._decoded()) is None:
+        while True:
+            done, pixels = self._video.retrieve()
+            if done and pixels is not None and self._asked.jpegs:
+                try:
+                    check_size(pixels.tobytes(), max_pixels=MAX_PIXELS)
+                    pixels = cv2.imdecode(pixels, cv2.IMREAD_COLOR)
+                except (InputError, cv2.error) as error:
+                    self._why, pixels = str(error), None
+            if done and pixels is not None:
+                self._why = ""
+                return pixels
             if time.monotonic() - start >= self._asked.silence or not self._grab():
                 return None
-        self._why = ""
-        return pixels
-
-    def _decoded(self) -> Any:
-        import cv2
-
-        done, pixels = self._video.retrieve()
-        if not self._asked.jpegs or not done or pixels is None:
-            return pixels if done else None
-        try:
-            check_size(pixels.tobytes(), max_pixels=MAX_PIXELS)
-            return cv2.imdecode(pixels, cv2.IMREAD_COLOR)
-        except (InputError, cv2.error) as error:
-            self._why = str(error)
-            return None
 
 
 def _overheard() -> Callable[[], list[str]]:
@@ -174,7 +145,7 @@ def _overheard() -> Callable[[], list[str]]:
     def words() -> list[str]:
         with suppress(BlockingIOError):
             lines = [line.decode(errors="replace") for line in _WORDS.findall(os.read(ear, 2**16))]
-            return [_OTHERS if "whitelist" in line else line for line in lines]
+            return ["this format or address is not supported" if "whitelist" in one else one for one in lines]
         return []
 
     return words
@@ -183,33 +154,27 @@ def _overheard() -> Callable[[], list[str]]:
 def main() -> None:
     """Serve the program that started this one, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    own = os.environ.get(_OPTIONS)
-    os.environ.update(_QUIET)
     with suppress(ImportError, OSError, ValueError):  # where the system has such limits
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     asks, answers = os.fdopen(0, "rb", buffering=0), os.fdopen(os.dup(1), "wb")
-    words = _overheard()
-    asked = Asked(**json.loads(asks.readline()))
-    if own:
-        asked = replace(asked, options=[f"{options}|{own}" for options in asked.options])
-    wanted = threading.Event()
+    words, wanted = _overheard(), threading.Event()
+
+    def say(pixels: Any = None, **told: Any) -> None:
+        answers.write(to_json(told if pixels is None else {"shape": pixels.shape}).encode() + b"\n")
+        if pixels is not None:
+            answers.write(memoryview(pixels).cast("B"))
+        answers.flush()
 
     def listen() -> None:
         while asks.read(1):
             wanted.set()
         os._exit(0)
 
-    def say(pixels: Any = None, **told: Any) -> None:
-        faulthandler.cancel_dump_traceback_later()  # who takes it may take its time
-        answers.write(to_json(told if pixels is None else {"shape": pixels.shape}).encode())
-        answers.write(b"\n")
-        if pixels is not None:
-            answers.write(memoryview(pixels).cast("B"))
-        answers.flush()
-
+    asked = Asked(**json.loads(asks.readline()))
+    say(started=True)
     threading.Thread(target=listen, daemon=True).start()
     try:
         Player(asked, words).play(wanted, say)

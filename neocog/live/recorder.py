@@ -10,11 +10,8 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
 
-RESERVE = 32 * 2**20
-"""Bytes that are left free on the disk: the table of a video is written at its end."""
-
+_RESERVE = 32 * 2**20  # bytes that are left free on the disk: the table of a video is written at its end
 _CODES = {".mp4": "mp4v", ".m4v": "mp4v", ".mov": "mp4v", ".avi": "MJPG", ".mkv": "mp4v"}
-_LOOK_EVERY = 15  # frames between two looks at the disk
 _LONGEST = 10.0  # seconds that a frame stands; a longer gap is left out of the video
 
 
@@ -37,25 +34,27 @@ class Recorder:
 
     def write(self, pixels: NDArray[np.uint8], t: float) -> None:
         """Add a frame (H, W, 3), blue, green, red, at ``t`` seconds; InputError if the disk is full."""
-        before = self._last
-        if before is None:
-            before = pixels
-            self._check_disk()
+        if shutil.disk_usage(self.path.parent).free < _RESERVE:
+            self.close()
+            raise InputError(f"{self.path}: the disk is full; the recording so far is valid")
+        high, wide = pixels.shape[:2] if self._last is None else self._last.shape[:2]
+        if self._video is None:
             code = cv2.VideoWriter.fourcc(*_CODES[self.path.suffix.lower()])
-            size = pixels.shape[1], pixels.shape[0]
-            self._video = cv2.VideoWriter(os.path.abspath(self.path), code, self.fps, size)
+            self._video = cv2.VideoWriter(os.path.abspath(self.path), code, self.fps, (wide, high))
             if not self._video.isOpened():
                 raise InputError(f"{self.path}: a video cannot be written there")
             self._first = self._newest = t
-        elif before.shape != pixels.shape:
-            pixels = _fitted(pixels, before.shape[0], before.shape[1])
-        assert self._video is not None
+        if pixels.shape[:2] != (high, wide):  # the largest that fits, in the middle of a black one
+            scale = min(high / pixels.shape[0], wide / pixels.shape[1])
+            h, w = (max(1, round(scale * side)) for side in pixels.shape[:2])
+            small, pixels = (
+                cv2.resize(pixels, (w, h), interpolation=cv2.INTER_AREA),
+                np.zeros((high, wide, 3), np.uint8),
+            )
+            pixels[(high - h) // 2 :, (wide - w) // 2 :][:h, :w] = small
         self._first += max(t - self._newest - _LONGEST, 0.0)
-        due = round((t - self._first) * self.fps) + 1 - self.written
-        for left in reversed(range(due)):
-            if self.written % _LOOK_EVERY == 0:
-                self._check_disk()
-            self._video.write(before if left else pixels)
+        for left in reversed(range(round((t - self._first) * self.fps) + 1 - self.written)):
+            self._video.write(self._last if left and self._last is not None else pixels)
             self.written += 1
         self._newest, self._last = t, pixels
 
@@ -63,18 +62,3 @@ class Recorder:
         if self._video is not None:
             self._video.release()
             self._video = None
-
-    def _check_disk(self) -> None:
-        if shutil.disk_usage(self.path.parent).free < RESERVE:
-            self.close()
-            raise InputError(f"{self.path}: the disk is full; the recording so far is valid")
-
-
-def _fitted(pixels: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """Scale a frame (H, W, 3) to the largest that fits, in the middle of a black one."""
-    scale = min(height / pixels.shape[0], width / pixels.shape[1])
-    h, w = (max(1, round(scale * side)) for side in pixels.shape[:2])
-    top, left = (height - h) // 2, (width - w) // 2
-    out = np.zeros((height, width, 3), np.uint8)
-    out[top : top + h, left : left + w] = cv2.resize(pixels, (w, h), interpolation=cv2.INTER_AREA)
-    return out

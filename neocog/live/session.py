@@ -4,16 +4,15 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import chain, compress
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from neocog.errors import InputError, UsageError
 from neocog.files import AppendFile
-from neocog.live.announce import Announcement
 from neocog.live.capture import Closed
 from neocog.live.draw import draw
 from neocog.live.frame_reader import Roi
@@ -29,10 +28,8 @@ if TYPE_CHECKING:
     from neocog.live.window import Window
     from neocog.reading.reader import Reader
 
-_WAIT = 0.02  # seconds that the loop waits for a view before it looks at the keys again
-_WAIT_HEADLESS = 0.25
-_MOST_RECORD_FPS = 60.0
-_RECORD_FPS = 30.0  # of a recording where the source does not say
+_WAIT, _WAIT_HEADLESS = 0.02, 0.25  # seconds that the loop waits for a view before it looks at the keys again
+_RECORD_FPS, _MOST_RECORD_FPS = 30.0, 60.0  # of a recording: where the source does not say, and at most
 _BEGINS = b'{"schema":'  # a record of ours
 
 
@@ -47,12 +44,12 @@ class LineFile(AppendFile):
             super().__init__(path)
             with ExitStack() as opened:
                 opened.callback(self.close)
-                self._mend()
+                if self.regular and self.size:
+                    self._mend()
                 opened.pop_all()
         except OSError as error:
-            raise UsageError(
-                f"{path}: cannot be written ({error.strerror}); choose another --jsonl"
-            ) from None
+            why = f"cannot be written ({error.strerror}); choose another --jsonl"
+            raise UsageError(f"{path}: {why}") from None
 
     def put(self, record: dict[str, Any]) -> None:
         """Append a record; InputError if there is no room for it."""
@@ -63,8 +60,6 @@ class LineFile(AppendFile):
 
     def _mend(self) -> None:
         """Take a torn record off the end; a whole one that lacks its newline gets it."""
-        if not self.regular or not os.fstat(self.handle).st_size:
-            return
         with mmap.mmap(self.handle, 0, access=mmap.ACCESS_READ) as held:
             start = held.rfind(b"\n") + 1
             first, last = held[:1], held[start:]
@@ -107,38 +102,36 @@ class Session:
         self.pipeline.roi = self._roi = roi
         self._size = (0, 0)  # of the frames for which the region was judged
         self._lines: LineFile | None = None
-        self._window = window(self) if window else None
+        self.window = window(self) if window else None
 
     def run(self) -> None:
         """Read until the end or the window is closed; NeocogError if a source or output cannot be opened."""
         taken: dict[object, str] = {identity(f): "is what is read" for f in self.source.files}
         for option, path in (("--jsonl", self._jsonl), ("--record", self._video)):
-            if not path:
-                continue
-            file = identity(path) or os.path.realpath(path)  # it may not be there yet
-            if why := taken.get(file):
-                raise UsageError(f"{path}: {why}; choose another {option}")
-            taken[file] = f"is the file of {option} already"
+            if path:
+                file = identity(path) or os.path.realpath(path)  # it may not be there yet
+                if why := taken.get(file):
+                    raise UsageError(f"{path}: {why}; choose another {option}")
+                taken[file] = f"is the file of {option} already"
         video = self._video
         if video and not self._force and os.path.isfile(video) and os.path.getsize(video):
             raise UsageError(f"{video}: exists; add --force to overwrite it")
         with ExitStack() as stack:
             if self._jsonl:
                 self._lines = stack.enter_context(LineFile(self._jsonl))
-            if self._video:
-                self.recorder = Recorder(self._video)
+            if video:
+                self.recorder = Recorder(video)
             stack.callback(self.end_recording)
-            if self._window is not None:
-                stack.callback(self._window.close)
+            if self.window is not None:
+                stack.callback(self.window.close)
             try:
                 with self.pipeline:
                     self._loop()
             finally:
                 self._tell_notices()
             run = self.pipeline.measures()
-            fps, age = round(run.fps, 2), round(run.age_ms, 1)
-            self._event({"event": "end", "frames": run.frames, "dropped": run.dropped,
-                         "fps": fps, "age_ms": age})  # fmt: skip
+            self._event("end", frames=run.frames, dropped=run.dropped, fps=round(run.fps, 2),
+                        age_ms=round(run.age_ms, 1))  # fmt: skip
 
     def record_of(self, view: View) -> dict[str, Any]:
         """Return the record of one frame as it was read alone, and the numbers agreed on."""
@@ -149,14 +142,13 @@ class Session:
         return record | {"agreed": [track.text for track in view.tracks if track.text]}
 
     def _record_of(
-        self, frame: int, t: float, age_ms: float, text: str, digits: Row, **more: Any
+        self, frame: int, t: float, age_ms: float, text: str, chars: Row, **more: Any
     ) -> dict[str, Any]:
-        model, finder = self.reader.model.id, self.reader.finder.model.id
-        read = [digit.char == REJECTED or digit.char.isdigit() for digit in digits]
-        signs = tuple(sign for sign, digit in zip(digits, read, strict=True) if not digit)
         page = PageReading(
-            self.source.name, text=text, digits=tuple(compress(digits, read)), model=model, finder=finder,
-            signs=signs, reader=self.reader.kind, **more,
+            self.source.name, text=text, model=self.reader.model.id, finder=self.reader.finder.model.id,
+            digits=tuple(one for one in chars if one.char == REJECTED or one.char.isdigit()),
+            signs=tuple(one for one in chars if one.char != REJECTED and not one.char.isdigit()),
+            reader=self.reader.kind, **more,
         )  # fmt: skip
         return page.to_dict() | {"frame": frame, "t": round(t, 3), "age_ms": round(age_ms, 1)}
 
@@ -167,16 +159,15 @@ class Session:
             self.recorder = None
 
     def _loop(self) -> None:
-        wait = _WAIT if self._window else _WAIT_HEADLESS
         while True:
             try:
-                view = self.pipeline.next(wait)
+                view = self.pipeline.next(_WAIT if self.window else _WAIT_HEADLESS)
             except Closed:
                 return
             self._tell_notices()
             if view is not None:
                 self._take(view)
-            if self._window is not None and not self._window.keys():
+            if self.window is not None and not self.window.keys():
                 return
 
     def _take(self, view: View) -> None:
@@ -186,52 +177,50 @@ class Session:
             if refused := self._roi.within(self._size)[1]:
                 tell(f"--roi: {refused}")
         for news in view.news:
-            self._announce(news)
+            record = self._record_of(news.frame, news.t, news.age_ms, news.text, news.track.chars)
+            record["confidence"] = round(news.confidence, 4)
+            if self._lines is not None:
+                try:
+                    self._lines.put(record)
+                except InputError as error:
+                    self._failed(error)
+            if self._events:
+                self._event("reading", **record)
+            else:
+                print(news.text, flush=True)
         for text in view.gone:
-            self._event({"event": "gone", "text": text})
+            self._event("gone", text=text)
         start = time.perf_counter()
         if recorder := self.recorder:
             if recorder.written == 0:  # before its first frame a source may not know its rate
-                fps = self.settings.replay_fps or self.source.fps or _RECORD_FPS
-                recorder.fps = min(fps, _MOST_RECORD_FPS)
-            with self._complaining(self.end_recording):
+                recorder.fps = min(
+                    self.settings.replay_fps or self.source.fps or _RECORD_FPS, _MOST_RECORD_FPS
+                )
+            try:
                 recorder.write(draw(view, self.settings), view.frame.t)
-        if self._window is not None:
-            self._window.show(view)
-        if self.recorder or self._window:
+            except InputError as error:
+                self.end_recording()
+                self._failed(error)
+        if self.window is not None:
+            self.window.show(view)
+        if recorder or self.window:
             self.pipeline.note("draw", 1e3 * (time.perf_counter() - start))
 
-    def _announce(self, news: Announcement) -> None:
-        record = self._record_of(news.frame, news.t, news.age_ms, news.text, news.track.chars)
-        record["confidence"] = round(news.confidence, 4)
-        if self._lines is not None:
-            with self._complaining():
-                self._lines.put(record)
-        if self._events:
-            self._event({"event": "reading", **record})
-        else:
-            print(news.text, flush=True)
-
-    @contextmanager
-    def _complaining(self, clean_up: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Say on stderr what went wrong while the reading goes on; the exit code will tell."""
-        try:
-            yield
-        except InputError as error:
-            clean_up()
-            self.failed = True
-            tell(str(error))
+    def _failed(self, error: InputError) -> None:
+        """Say what could not be written; the reading goes on, and the exit code will tell."""
+        self.failed = True
+        tell(str(error))
 
     def _tell_notices(self) -> None:
         while not self._said.empty():
             state, text = self._said.get()
             back = "back, " if state == "back" else ""
             tell(f"{text}; trying again" if state == "lost" else f"{self.source.name}: {back}{text}")
-            self._event({"event": "source", "state": state, "text": text})
+            self._event("source", state=state, text=text)
 
-    def _event(self, event: dict[str, Any]) -> None:
+    def _event(self, event: str, **facts: Any) -> None:
         if self._events:
-            print(_line(event), flush=True)
+            print(_line({"event": event, **facts}), flush=True)
 
 
 def _line(record: dict[str, Any]) -> str:

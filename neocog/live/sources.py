@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,9 +18,7 @@ from neocog.vision.decode import decode, kind_of
 Pixels: TypeAlias = "NDArray[np.uint8]"
 Frames: TypeAlias = "Iterable[NDArray[Any]]"
 
-FOLDER_FPS = 25.0
-"""Pictures of a folder that make a second, unless another rate is asked for."""
-
+_FOLDER_FPS = 25.0  # of the pictures of a folder, unless another rate is asked for
 _DOCUMENTS = ("PDF", "HEIF", "AVIF")  # refused here whatever their name
 
 
@@ -88,7 +87,7 @@ class FrameSource(Source):
     name = "<frames>"
 
     def __init__(self, frames: Frames, *, fps: float | None = None) -> None:
-        self.fps = fps or FOLDER_FPS
+        self.fps: float = fps or _FOLDER_FPS
         self._frames = frames
         self._rest: Iterator[NDArray[Any]] = iter(())
         self._at: NDArray[Any] | None = None
@@ -177,7 +176,5 @@ def in_colours(frame: NDArray[Any]) -> Pixels:
 
 def posed(pixels: Pixels, *, rotate: int = 0, mirror: bool = False) -> Pixels:
     """Return a frame (H, W, 3), left and right swapped if asked for, and then turned clockwise by degrees."""
-    import cv2
-
     pixels = np.asarray(cv2.flip(pixels, 1), np.uint8) if mirror else pixels
     return np.asarray(cv2.rotate(pixels, rotate // 90 - 1), np.uint8) if rotate else pixels

@@ -25,10 +25,6 @@ from neocog.reading.words import around
 Row = tuple[DigitReading, ...]
 """A line of a frame, from left to right."""
 
-Shift = tuple[float, float]
-"""Columns and rows by which a line moves."""
-
-_STILL: Shift = (0.0, 0.0)
 _SUREST = 0.999  # probability; what is beyond it is as sure
 _SURE = 0.95  # the same of a text: there are things that are no digit but look like one
 _SAME = 0.55  # lines of two frames are one line below this cost
@@ -47,19 +43,16 @@ class Agreement:
     k: int = 3
     n: int = 5
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.k <= self.n or 2 * self.k <= self.n:
-            raise UsageError(
-                f"agreement {self.k}/{self.n}: expected K/N, K of the last N frames, more than half of them"
-            )
-
     @staticmethod
     def parse(text: str) -> "Agreement":
         """Read ``K/N``, or raise UsageError."""
         match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
-        if not match:
-            raise UsageError(f"agreement '{text}': expected K/N, for example 3/5")
-        return Agreement(int(match[1]), int(match[2]))
+        k, n = (int(match[1]), int(match[2])) if match else (0, 0)
+        if not n / 2 < k <= n:
+            raise UsageError(
+                f"agreement '{text}': expected K/N, K of the last N frames, more than half of them, as in 3/5"
+            )
+        return Agreement(k, n)
 
 
 def moved(row: Row, dx: float, dy: float) -> Row:
@@ -118,7 +111,7 @@ class Track:
 
     number: int  # tells it from other lines
     chars: Row = ()  # of the newest frame that alone read what is chosen, moved on with the line
-    step: Shift = _STILL  # by which it moved between the last two frames
+    step: tuple[float, float] = (0.0, 0.0)  # columns and rows by which it moved between the last two frames
     steady: int = 0  # frames for which its text has been complete and the same
     read: str = ""  # what the newest frame alone read, bare; empty if it did not see the line
     reads: int = 0  # how often it was read in all
@@ -162,36 +155,29 @@ class Tracker:
 
     def __init__(self, agreement: Agreement) -> None:
         self.agreement = agreement
-        self.tracks: tuple[Track, ...] = ()
+        self.tracks: tuple[Track, ...] = ()  # from top to bottom
         self._numbers = count()
 
     def update(self, votes: Sequence[Vote]) -> tuple[Track, ...]:
         """Take what one frame says of its lines; return those that are followed, from top to bottom."""
         options = [
-            (*_moved(track, vote.chars), track.number, place)
+            (*_cost(track, vote.chars), track.number, place)
             for track in self.tracks
             for place, vote in enumerate(votes)
         ]
-        found: dict[int, tuple[int, Shift]] = {}
-        left = set(range(len(votes)))
+        found, left = dict[int, tuple[Vote, tuple[float, float]]](), set(range(len(votes)))
         for cost, step, number, place in sorted(options, key=lambda option: (option[0], option[2:])):
             if cost < _SAME and number not in found and place in left:
-                found[number] = place, step
+                found[number] = votes[place], step
                 left.remove(place)
-        tracks = []
-        for track in self.tracks:
-            at, step = found.get(track.number, (None, _STILL))
-            tracks.append(self._voted(track, None if at is None else votes[at], step))
-        tracks += [self._voted(Track(next(self._numbers)), votes[at], _STILL) for at in sorted(left)]
+        still = 0.0, 0.0
+        tracks = [self._voted(track, *found.get(track.number, (None, still))) for track in self.tracks]
+        tracks += [self._voted(Track(next(self._numbers)), votes[at], still) for at in sorted(left)]
         alive = [track for track in tracks if any(track.seen)]
         self.tracks = tuple(sorted(alive, key=lambda track: (track.chars[0].box[1], track.number)))
         return self.tracks
 
-    def forget(self) -> None:
-        """Forget all tracks (after a broken stream)."""
-        self.tracks = ()
-
-    def _voted(self, track: Track, vote: Vote | None, step: Shift) -> Track:
+    def _voted(self, track: Track, vote: Vote | None, step: tuple[float, float]) -> Track:
         """Return a track with one more frame's vote."""
         new, n = vote is not None and (vote.new or not track.votes), self.agreement.n
         votes = (*track.votes, vote)[-n:] if vote and new else track.votes
@@ -202,40 +188,37 @@ class Tracker:
         elif new or not text:
             text, p = Vote.decide(votes)
         read = vote.leading[0] if vote else ""
-        if vote and (read == bare(text) or track.bare != bare(text) or not text):
-            chars = vote.chars
-        else:
-            chars = moved(track.chars, *step)
+        kept = vote is None or (text and read != bare(text) and track.bare == bare(text))
+        chars = moved(track.chars, *step) if kept or vote is None else vote.chars
         after = Track(track.number, chars, step, 0, read, track.reads + new, votes, seen, text, p)
         same = track.complete and track.bare == after.bare
         return replace(after, steady=(track.steady + 1 if same else 1) if after.complete else 0)
 
 
-def _moved(track: Track, new: Row) -> tuple[float, Shift]:
+def _cost(track: Track, new: Row) -> tuple[float, tuple[float, float]]:
     """The cost, for each character, of a line being ``new`` now, and by how much it then has moved.
 
     The cost is near 0 for the same line, above 0.6 for another.
     """
     old, expected = track.chars, track.step
     tall, grown = (max(1, median([char.box[3] for char in row])) for row in (old, new))
+    best = 2 * _ALONE, expected
     if not 1 / _SIZE < grown / tall < _SIZE:
-        return 2 * _ALONE, expected
+        return best
     a, b = ([(x + w / 2, y + h / 2) for x, y, w, h in (char.box for char in row)] for row in (old, new))
     steps = [(b[k][0] - a[k][0], b[k][1] - a[k][1]) for k in (0, -1)]  # of the ends
     (x, y), (u, v) = ((fmean(xs), fmean(ys)) for xs, ys in (zip(*a, strict=True), zip(*b, strict=True)))
-    best = 2 * _ALONE, expected
-    for dx, dy in (expected, _STILL, *steps, (u - x, v - y)):  # what is likely
+    other = [[_OTHER * (p.char != q.char and REJECTED not in (p.char, q.char)) for q in new] for p in old]
+    for dx, dy in (expected, (0.0, 0.0), *steps, (u - x, v - y)):  # what is likely
         apart = [
-            [
-                hypot(x + dx - u, y + dy - v) / tall
-                + _OTHER * (one.char != other.char and REJECTED not in (one.char, other.char))
-                for (u, v), other in zip(b, new, strict=True)
-            ]
-            for (x, y), one in zip(a, old, strict=True)
+            [hypot(x + dx - u, y + dy - v) / tall + more for (u, v), more in zip(b, row, strict=True)]
+            for (x, y), row in zip(a, other, strict=True)
         ]
         longer = apart if len(old) >= len(new) else zip(*apart, strict=True)
-        cost = fmean(min(_ALONE, *row) for row in longer)
-        cost += _MOVED * hypot(dx - expected[0], dy - expected[1]) / tall
+        cost = (
+            fmean(min(_ALONE, *row) for row in longer)
+            + _MOVED * hypot(dx - expected[0], dy - expected[1]) / tall
+        )
         if cost < best[0]:
             best = cost, (dx, dy)
         if cost < 0.1:

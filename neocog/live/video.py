@@ -6,8 +6,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from neocog.errors import InputError, UsageError
-from neocog.live.player import FORMATS, Asked
+from neocog.live.player import Asked
 from neocog.live.sources import Pixels, Source, SourceLost
 from neocog.programs import python
 from neocog.text import printable, to_json
@@ -25,14 +24,17 @@ SILENCE = 2.0
 """Seconds without a picture after which a stream counts as lost."""
 
 _LONGEST = 10.0  # seconds that a frame of a file may take
-_STARTS = 30.0  # seconds beyond the time of two frames in which a decoder opens what it is given
-_LATE = 5.0  # and in which it answers from then on
+_STARTS = 30.0  # seconds in which a decoder starts
+_LATE = 5.0  # and beyond the time of two frames in which it answers
 _LOOK = 0.25  # seconds between two looks at a decoder
-_ENDS = 1.0  # seconds in which a killed process is gone
+_QUIET = {"OPENBLAS_NUM_THREADS": "1", "OPENCV_FFMPEG_LOGLEVEL": "24", "OPENCV_LOG_LEVEL": "SILENT"}
 _USUAL_FPS = 25.0  # of a video file that does not say
 
-_ONLY = "protocol_whitelist;{}|format_whitelist;" + FORMATS
-_FILE = _ONLY.format("file")
+# what holds its pictures itself; lists of other files (hls, dash, concat, image2) do not
+_ONLY = (
+    "protocol_whitelist;{}|format_whitelist;asf,avi,dv,flv,gif,h264,hevc,ivf,m4v,matroska,mjpeg,mov,mpeg,mpegts,"
+    "mpegvideo,mpjpeg,mxf,nut,obu,ogg,rm,rtsp,webm,yuv4mpegpipe"
+)
 _NEWEST = "fflags;nobuffer|flags;low_delay"  # a file that is opened so loses frames
 _HTTP = f"{_NEWEST}|{_ONLY.format('http,https,httpproxy,tcp,tls')}|input_format;"
 _RTSP = f"{_NEWEST}|{_ONLY.format('rtsp,rtp,tcp,tls,udp')}|rtsp_transport;tcp"
@@ -44,14 +46,13 @@ class VideoFile(Source):
     _no = "is not a video that neocog can decode"
 
     def __init__(self, path: str | Path) -> None:
-        self.name = str(path)
-        self.files = (Path(path),)
+        self.name, self.files = str(path), (Path(path),)
         # in a relative name FFmpeg takes what is before a colon for a protocol
-        self._asked = Asked(os.path.abspath(path), [_FILE], _LONGEST)
+        self._asked = Asked(os.path.abspath(path), [_ONLY.format("file")], _LONGEST)
         self._decoder: subprocess.Popen[bytes] | None = None
         self._due = False  # whether a frame's pixels are still to come
-        self._wait: object = None
-        self._limit = 0.0  # seconds that a wait may take
+        self._wait: object = None  # for an answer; another object each time
+        self._limit = 0.0  # seconds that it may take
 
     def open(self) -> str:
         size = self._open()
@@ -68,14 +69,11 @@ class VideoFile(Source):
         return self._due
 
     def retrieve(self) -> Pixels:
-        answer, self._due = self._ask(b""), False
+        answer, self._due = self._ask(), False
         if "end" in answer:
             raise self._lost(answer)
         pixels = np.empty(answer["shape"], np.uint8)
-        received: int | None = 0
-        with self._waiting():
-            received = self._decoder.stdout.readinto(pixels.data.cast("B"))  # type: ignore
-        if received != pixels.size:
+        if self._waiting(lambda pipe: pipe.readinto(pixels.data.cast("B"))) != pixels.size:
             raise self._lost({})
         return pixels
 
@@ -89,7 +87,7 @@ class VideoFile(Source):
             return
         self._decoder.kill()
         with suppress(subprocess.TimeoutExpired):
-            self._decoder.wait(_ENDS)
+            self._decoder.wait(1.0)
         for pipe in (self._decoder.stdin, self._decoder.stdout):
             with suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
@@ -97,22 +95,22 @@ class VideoFile(Source):
     def _open(self) -> str:
         """Open it, and return the size of its frames."""
         self.close()
-        try:
-            self._decoder = subprocess.Popen(  # it ends with its pipes
-                python("-m", "neocog.live.player"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for the program that started it
-            )
+        try:  # it ends with its pipes; Ctrl-C is for the program that started it
+            self._decoder = subprocess.Popen(
+                python("-m", "neocog.live.player"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                start_new_session=True, env=os.environ | _QUIET,
+            )  # fmt: skip
         except OSError as error:
             raise InputError(f"{self.name}: cannot be opened ({error.strerror})") from None
-        self._limit = 2 * self._asked.silence + _STARTS
+        self._limit, self._due = _STARTS, False
         threading.Thread(target=self._watch, args=(self._decoder,), daemon=True).start()
-        answer, self._due = self._ask(to_json(asdict(self._asked)).encode() + b"\n"), False
+        answer = self._ask(to_json(asdict(self._asked)).encode() + b"\n")
+        self._limit = 2 * self._asked.silence + _LATE
+        if "end" not in answer:
+            answer = self._ask()
         if "end" in answer:
             self.close()
             raise InputError(f"{self.name}: {self._no}{_why(answer)}")
-        self._limit = 2 * self._asked.silence + _LATE
         self.fps = answer["fps"] if 0 < answer["fps"] < 1000 else None
         return "{}x{}".format(*answer["size"])
 
@@ -126,24 +124,22 @@ class VideoFile(Source):
                 decoder.kill()
             time.sleep(_LOOK)
 
-    def _ask(self, question: bytes) -> dict[str, Any]:
+    def _ask(self, question: bytes = b"") -> dict[str, Any]:
         """Send a question, if there is one, and return the answer; one with an ``end`` is last."""
-        line = b""
-        with self._waiting():
-            with suppress(OSError):  # who ended has said why
-                self._decoder.stdin.write(question)  # type: ignore[union-attr]
-                self._decoder.stdin.flush()  # type: ignore[union-attr]
-            line = self._decoder.stdout.readline()  # type: ignore[union-attr]
+        with suppress(OSError, ValueError):  # who ended has said why
+            self._decoder.stdin.write(question)  # type: ignore[union-attr]
+            self._decoder.stdin.flush()  # type: ignore[union-attr]
+        line = self._waiting(lambda pipe: pipe.readline())
         answer: dict[str, Any] = json.loads(line) if line else {"end": "its decoder ended"}
         return answer
 
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        """Wait for the decoder's pipes, at most until the time is up; they may be closed."""
+    def _waiting(self, read: Any) -> Any:
+        """Read the decoder's pipe, at most until the time is up; None if it was closed."""
         self._wait = object()
         try:
-            with suppress(OSError, ValueError):
-                yield
+            return read(self._decoder.stdout)  # type: ignore[union-attr]
+        except (OSError, ValueError):
+            return None
         finally:
             self._wait = None
 

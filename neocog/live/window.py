@@ -52,8 +52,7 @@ class Window:
         self.session, self.folder = session, folder
         self.frozen = self.steps = self.layers = self.help = False
         self.picture: Picture | None = None
-        self.note = ""
-        self._noted = 0.0
+        self.note, self._noted = "", 0.0
         self._view: View | None = None
         self._corner: tuple[int, int] | None = None
         self._open = False
@@ -91,10 +90,8 @@ class Window:
 
     def take(self, view: View) -> Picture:
         """Take a view and return the picture to show; the old one while it is frozen."""
-        if self.frozen and self.picture is not None:
-            return self.picture
-        self._view = view
-        self.picture = self._composed(view)
+        if self.picture is None or not self.frozen:
+            self._view, self.picture = view, self._composed(view)
         return self.picture
 
     def press(self, key: int) -> bool:
@@ -126,17 +123,14 @@ class Window:
             self._corner = (x, y)
         if event != cv2.EVENT_LBUTTONUP or self._corner is None:
             return
-        left, top = self._corner
-        self._corner = None
-        wide, tall = abs(x - left), abs(y - top)
-        if max(wide, tall) < _CLICK:
-            self.session.pipeline.roi = None
-            self._tell("the whole picture is read")
-            return
-        roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
+        (left, top), self._corner, roi = self._corner, None, None
+        wide, tall, told = abs(x - left), abs(y - top), "the whole picture is read"
+        if max(wide, tall) >= _CLICK:
+            roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
+            refused = roi.within(self._view.frame.size)[1] if self._view else None
+            told = f"region: {refused}" if refused else "only this region is read"
         self.session.pipeline.roi = roi
-        refused = roi.within(self._view.frame.size)[1] if self._view else None
-        self._tell(f"region: {refused}" if refused else "only this region is read")
+        self._tell(told)
 
     def _tell(self, text: str) -> None:
         self.note, self._noted = text, time.monotonic()
@@ -144,12 +138,10 @@ class Window:
     def _composed(self, view: View) -> Picture:
         note = self.note if time.monotonic() - self._noted < _NOTE else ""
         note = note or ("frozen: space continues" if self.frozen else "")
-        recording = self.session.recorder is not None
-        picture = draw(view, self.session.settings, recording=recording, note=note)
-        height = len(picture)
+        picture = draw(view, self.session.settings, recording=self.session.recorder is not None, note=note)
+        panels, height = [picture], len(picture)
         if self.help:
             draw_text(picture[60:], _KEYS)
-        panels = [picture]
         if self.steps:
             panels.append(candidates(view.seen, height=height))
         if self.layers and view.maps:
@@ -177,10 +169,9 @@ class Window:
             self.session.end_recording()
             self._tell(f"recorded {recorder.path.name}")
             return
-        path = self._path(".mp4")
         try:
-            self.session.recorder = Recorder(path)
-            self._tell(f"recording {path.name}")
+            self.session.recorder = recorder = Recorder(self._path(".mp4"))
+            self._tell(f"recording {recorder.path.name}")
         except NeocogError as error:
             self._tell(str(error))
 

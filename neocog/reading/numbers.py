@@ -114,11 +114,11 @@ def _of_strips(
 ) -> Iterator[tuple[list[int], Logs, partial[list[tuple[Box, float]]]]]:
     """Yield lines as `neocog.reading.boxes.of_boxes` does, their strips read one after another.
 
-    A strip that is in doubt is the ink of its marks alone, if that is likelier.
+    A strip that is in doubt is the ink of its marks alone, if that is likelier; of a frame others vote.
     """
     cut, engine = strips(grey, marks, wanted=wanted), cast("LineEngine", reader.engine)
     answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
-    doubtful = [k for k, answer in enumerate(answers) if _likely(answer) < -_CLEARER]
+    doubtful = [k for k, answer in enumerate(answers) if wanted is None and _likely(answer) < -_CLEARER]
     alone = [cut[k].alone() for k in doubtful]
     again = engine.likelihoods(alone) if doubtful else []
     for k, ink, answer in zip(doubtful, alone, again, strict=True):
