@@ -143,10 +143,8 @@ class Planes:
     def __init__(self, inputs: int, spec: SSpec, *, threshold: float | None = None, xp: Any = np) -> None:
         self.spec, self.inputs, self._xp = spec, inputs, xp
         self.threshold = threshold or spec.learning_threshold or spec.threshold
-        c = np.repeat(bell(spec.kernel, spec.c).astype(np.float32).ravel(), inputs)
-        self._c = xp.asarray(c)
-        self._x = xp.zeros((32, c.size), dtype=np.float32)
-        self._a = xp.zeros((32, c.size), dtype=np.float32)
+        self._c = xp.asarray(np.repeat(bell(spec.kernel, spec.c).astype(np.float32).ravel(), inputs))
+        self._x, self._a = (xp.zeros((32, self._c.size), dtype=np.float32) for _ in range(2))
         self._b = xp.zeros(32, dtype=np.float32)
         self.labels: list[int] = []
 
@@ -156,15 +154,13 @@ class Planes:
     def references(self) -> Array:
         """Return the reference vectors X, (K, K', kernel, kernel)."""
         k = self.spec.kernel
-        x = self._x[: len(self)].reshape(len(self), k, k, self.inputs)
-        return x.transpose(0, 3, 1, 2)
+        return self._x[: len(self)].reshape(len(self), k, k, self.inputs).transpose(0, 3, 1, 2)
 
     def add(self, seen: Array, *, label: int = -1) -> int:
         """A plane is born with the reference vector ``seen`` (kernel * kernel * K',)."""
         if len(self) == len(self._b):
-            self._x, self._a, self._b = (
-                self._xp.concatenate([a, self._xp.zeros_like(a)]) for a in (self._x, self._a, self._b)
-            )
+            grown = (self._xp.concatenate([a, self._xp.zeros_like(a)]) for a in (self._x, self._a, self._b))
+            self._x, self._a, self._b = grown
         self.labels.append(label)
         self.learn(len(self) - 1, seen)
         return len(self) - 1
@@ -178,8 +174,7 @@ class Planes:
     def respond(self, seen: Array, v: Array, *, first: int = 0) -> Array:
         """Return the responses (N, K) of planes ``first`` and on (eq. 1); ``v`` (N,) is inhibition."""
         planes = slice(first, len(self))
-        e = seen @ self._a[planes].T
-        theta = self.threshold
+        e, theta = seen @ self._a[planes].T, self.threshold
         bv = theta * v[:, None] * self._b[planes]
         e -= bv
         self._xp.maximum(e, 0, out=e)

@@ -109,9 +109,8 @@ def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *,
     sizes = [max(mark[3], mark[4]) for mark in canvas.marks if 0 <= mark[0] < 10]
     smallest = min(sizes, default=min(style.high, 60.0))
     picture = photographed(canvas.image, rng, smallest)
-    left, top, wide, high = (
-        _around(subject, rng, side) if subject else _cut(canvas.marks, style.layout, rng, side)
-    )
+    cut = _around(subject, rng, side) if subject else _cut(canvas.marks, style.layout, rng, side)
+    left, top, wide, high = cut
     inner = picture[top : top + high, left : left + wide]
     marks = kept([(m[0], m[1] - left, m[2] - top, *m[3:]) for m in canvas.marks], inner)
     if (factor := min(2.0, side / max(high, wide))) > 1 and rng.random() < _ENLARGED:

@@ -200,9 +200,8 @@ def things(image: Image, rng: Rng) -> None:
         elif kind < 0.45:  # keys
             step = max(8.0, wide / 4)
             for row, column in product(range(3), range(5)):
-                rectangle(
-                    x + column * step, y + row * step, 0.8 * step, 0.8 * step, level, -1 if row else pen
-                )
+                place = x + column * step, y + row * step, 0.8 * step, 0.8 * step
+                rectangle(*place, level, -1 if row else pen)
         elif kind < 0.7:  # a cable, a pen, a branch
             points = np.cumsum(rng.normal(0, min(image.shape) / 6, (5, 2)), axis=0) + np.array([x, y])
             if rng.random() < 0.4:

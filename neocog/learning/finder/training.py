@@ -264,20 +264,11 @@ class _Run:
             for page, answer in zip(some, maps, strict=True):
                 found = merged(decode(answer, settings), settings)
                 total += compared(found[found.scores >= settings.score], page.marks)
-        return shares(total)
-
-
-def shares(counts: NDArray[np.int64]) -> dict[str, float]:
-    """Return what counts of `compared`, added up over pages, come to."""
-    digits, found, false, mistaken, signs, clean, empty = counts.tolist()
-    recall, precision = found / max(digits, 1), found / max(found + false, 1)
-    return {
-        "recall": recall,
-        "precision": precision,
-        "f1": 2 * recall * precision / max(recall + precision, 1e-9),
-        "signs_as_digits": mistaken / max(signs, 1),
-        "clean": clean / max(empty, 1),
-    }
+        digits, right, false, mistaken, signs, clean, empty = total.tolist()
+        recall, precision = right / max(digits, 1), right / max(right + false, 1)
+        f1 = 2 * recall * precision / max(recall + precision, 1e-9)
+        told = {"recall": recall, "precision": precision, "f1": f1}
+        return told | {"signs_as_digits": mistaken / max(signs, 1), "clean": clean / max(empty, 1)}
 
 
 @contextmanager
