@@ -132,7 +132,7 @@ def file_lock(path: str | Path | None, option: str) -> Iterator[None]:
     UsageError if another program has the lock. What cannot be opened is not locked.
     """
     handle = None
-    with suppress(OSError, TypeError):
+    with suppress(OSError):
         handle = os.open(path, os.O_RDONLY) if path is not None and fcntl is not None else None
     try:
         if handle is not None and path is not None:

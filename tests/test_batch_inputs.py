@@ -119,9 +119,18 @@ def test_patterns_lists_and_stdin(scans: Path) -> None:
         names(["@none"])
     for data, null, wanted in (
         (b"a\nb\n\nc", False, ["a", "b", "c"]), (b"a\nb\0c\0", True, ["a\nb", "c"]),
-        (b"\xff.png\n", False, ["\udcff.png"]),
+        ("é.png\n".encode(), False, ["é.png"]),
     ):  # fmt: skip
         assert names(["-"], null=null, stdin=io.BytesIO(data)) == wanted
+    zipfile.ZipFile("b.zip", "w").close()
+    for data in (Path("b.zip").read_bytes(), b"a.png\n\xff\xfe\n", b"a.png\nb\0"):
+        with pytest.raises(UsageError, match=r"^-: got binary data, expected names in UTF-8 .*; give"):
+            names(["-"], stdin=io.BytesIO(data))
+    with pytest.raises(UsageError, match=r"^@b\.zip: got binary data"):
+        names(["@b.zip"])
+    if sys.platform == "linux":
+        Path("\udcff.png").touch()  # an old name
+        assert names(["-"], stdin=io.BytesIO(b"\xff.png\n")) == ["\udcff.png"]
 
 
 def test_names_on_stdin_are_not_waited_for_may_be_long_and_break_off(tmp_path: Path) -> None:
@@ -193,8 +202,17 @@ def test_no_input_is_written_over(scans: Path) -> None:
     Path("list.txt").write_text("scans/b.png")
     Path("plain").write_bytes(b"a picture")
     Path("link.png").symlink_to("scans/b.png")
+    Path("symbolic").symlink_to("scans/b.png")
+    os.link("scans/b.png", "hard")
     zipfile.ZipFile("a.zip", "w").close()
+    zipfile.ZipFile("c.zip", "w").close()
+    os.link("c.zip", "archive")
     for words, option in (
+        (("scans", "-o", "symbolic", "--force"), "-o"),
+        (("scans", "-o", "hard", "--force"), "-o"),
+        (("scans/*.png", "-o", "hard", "--force"), "-o"),
+        (("@list.txt", "--report", "hard", "--force"), "--report"),
+        (("*.zip", "-o", "archive", "--force"), "-o"),
         (("scans", "-o", "scans/b.png"), "-o"),
         (("scans", "-o", "link.png"), "-o"),
         (("scans", "--report", "scans/a.jpg"), "--report"),
@@ -224,3 +242,24 @@ def test_a_list_in_a_pipe_is_read_once(model: str, tmp_path: Path) -> None:
     os.close(reader)
     assert result.exit_code == 0
     assert '"text":"7"' in (tmp_path / "out.jsonl").read_text()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX pipes")
+def test_a_file_that_a_pipe_names_is_not_written_over(model: str, tmp_path: Path) -> None:
+    save_page(tmp_path / "p.png", "7")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.write(tmp_path / "p.png", "p.png")
+    for name in ("p.png", "a.zip"):
+        before, link = (tmp_path / name).read_bytes(), tmp_path / f"{name}.txt"
+        os.link(tmp_path / name, link)
+        for option in ("-o", "--report"):
+            reader, writer = os.pipe()
+            os.write(writer, f"{tmp_path / name}\n".encode())
+            os.close(writer)
+            result = run("read", f"@/dev/fd/{reader}", "--model", model, "--force", option, link)
+            os.close(reader)
+            assert (result.exit_code, f"is also an input; choose another {option}" in result.stderr) == (
+                2,
+                True,
+            )
+            assert (tmp_path / name).read_bytes() == before

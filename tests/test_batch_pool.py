@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from neocog.batch.inputs import find_inputs
 from neocog.batch.pool import Worker, WorkerDied, WorkerProcess, run_tasks, workers_of
 from neocog.batch.run import reading, usual_workers
 from neocog.batch.tasks import Block, Job, Task, into_tasks
+from neocog.batch.worker import BLOCK
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.reading.formats import Format
 from tests.faults import Faulty, GpuFinder, SlowJob
@@ -202,6 +204,41 @@ def test_tasks_are_bounded_by_bytes() -> None:
     assert [len(task.items) for task in into_tasks(light, 4)] == [4, 4, 2]
     tasks = list(into_tasks([item._replace(data=bytes(2**23)) for item in light], 256))
     assert [(task.first, len(task.items)) for task in tasks] == [(0, 3), (3, 3), (6, 3), (9, 1)]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "late", "unwanted", "answered"])
+def test_a_task_that_is_given_up_is_not_tried_again(how: str) -> None:
+    worker, tried = WorkerProcess(b"", lambda: None, 1.0), list[str]()
+
+    def exchange(message: bytes, patience: float) -> tuple[str, str]:
+        tried.append("once")
+        time.sleep(0.2 if how == "late" else 0)
+        if how != "answered":
+            raise WorkerDied("was ended")
+        worker.give_up(5)  # its answer has just come
+        return BLOCK, "for the next one"
+
+    worker._exchange = exchange  # type: ignore[method-assign]
+    worker.launch = lambda: worker.give_up(5 if how == "cancelled" else 4)  # type: ignore[method-assign]
+    job: Any = SimpleNamespace(do=written, late=lambda task: "late", is_wanted=lambda task: how != "unwanted")
+    task = Task(5, (Item("a", "a"),), limit=0.1 if how == "late" else 60.0)
+    assert worker.do(task, job) == ["late"]
+    assert len(tried) == (how != "unwanted")
+
+
+def test_a_timer_that_is_withdrawn_ends_nothing_later() -> None:
+    echo = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read1()); sys.stdout.flush(); input()"
+    with subprocess.Popen([sys.executable, "-c", echo], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as it:
+        worker, kill = WorkerProcess(b"", lambda: None, 1.0), it.kill
+
+        def slowly() -> None:
+            time.sleep(0.5)
+            kill()
+
+        worker.process, it.kill = it, slowly  # type: ignore[method-assign]
+        with pytest.raises(WorkerDied, match="took longer than 0 s"):  # what came is not taken
+            worker._exchange(pickle.dumps((BLOCK, 1)), 0.0)
+        assert it.returncode is not None  # and the next task has another process
 
 
 # --- passes -----------------------------------------------------------------------------------

@@ -257,6 +257,19 @@ def test_a_document_takes_its_place_at_the_end(name: str, tmp_path: Path) -> Non
 
 
 @posix
+@pytest.mark.parametrize("name", ["new.jsonl", "new.json"])
+def test_a_link_that_leads_nowhere_is_followed(name: str, tmp_path: Path) -> None:
+    link, there = tmp_path / "link", tmp_path / "there"
+    link.symlink_to(there / name)
+    with pytest.raises(UsageError, match="no such folder"), open_sink(Format("jsonl"), link):
+        pass
+    there.mkdir()
+    with open_sink(Format(name[4:]), link):
+        pass
+    assert (there / name).exists()
+    assert link.is_symlink()
+
+
 def test_a_pipe_that_is_not_stdout_is_no_quiet_end(tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "pipe.jsonl")
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

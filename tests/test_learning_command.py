@@ -91,6 +91,14 @@ def test_a_recipe_without_gradients_refuses_options_of_those_with(data, tmp_path
     assert not (tmp_path / "m.safetensors").exists()
 
 
+def test_advice_fits_what_was_given(data, tmp_path):
+    place = tmp_path / "m.safetensors"
+    wrong = train(data, place, "--epochs", "80", recipe="neocg")
+    assert_refused(wrong, "recipe 'neocg' is unknown: choose one of ")
+    other = train(data, place, "--steps", "9", recipe="neocog")
+    assert_refused(other, "recipe 'neocog' does not use --steps; leave it out\n")
+
+
 def test_the_command_goes_on_from_a_model(data, first, tmp_path):
     start, more = load_model(first[0]), "--last --marks 0.25 --lean 1".split()
     model, _ = learned(data, tmp_path / "m.safetensors", "--start", first[0], *QUICK, *more)

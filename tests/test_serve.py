@@ -7,8 +7,10 @@ import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -228,6 +230,62 @@ def scope_of(client: str) -> dict[str, Any]:
         "type": "http", "method": "POST", "path": "/api/read", "query_string": f"name={client}".encode(),
         "headers": [(b"host", b"127.0.0.1:8000")], "root_path": "", "client": (client, 1),
     }  # fmt: skip
+
+
+def test_a_body_without_a_size_holds_what_came(client: TestClient, api: Api, monkeypatch: Any) -> None:
+    held: list[int] = []
+    ask = api.service.ask
+    monkeypatch.setattr(api.service, "ask", lambda *a, **k: held.append(api._held.total()) or ask(*a, **k))
+    data = page_file("1")
+    assert client.post("/api/read", content=iter([data])).status_code == 200
+    assert held == [len(data)]
+    assert not api._held.total()
+
+
+def test_records_are_parsed_beside_the_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, record = set[int](), app._record
+    loop = client.portal.call(threading.get_ident)  # type: ignore[union-attr]
+    monkeypatch.setattr(app, "_record", lambda body: threads.add(threading.get_ident()) or record(body))
+    for to in ("corrections", "explain"):
+        correct(client, {"digits": 7}, page_file("7"), to)
+    assert threads
+    assert loop not in threads
+
+
+def test_who_sends_no_whole_header_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn
+    from uvicorn.server import ServerState
+
+    monkeypatch.setattr(guard, "HEADER", 0.2)
+
+    async def echo(scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        head = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": body})
+
+    async def heard(*parts: bytes, context: ssl.SSLContext | None = None) -> bytes:
+        config, state = uvicorn.Config(echo, log_config=None), ServerState()
+        made = await asyncio.get_running_loop().create_server(
+            lambda: guard.Connection(config, state, {}), "127.0.0.1", 0, ssl=context
+        )
+        async with made:
+            reader, writer = await asyncio.open_connection(*made.sockets[0].getsockname())
+            for part in parts:
+                writer.write(part)
+                await asyncio.sleep(0.3 if part.endswith(b"\r\n\r\n") else 0.05)
+            said = await asyncio.wait_for(reader.read(), 3)  # keeping alive would take 5
+            writer.close()
+            assert not state.connections
+        return said
+
+    whole = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
+    with asyncio.Runner(loop_factory=guard.Loop) as runner:
+        assert runner.run(heard()) == b""
+        assert runner.run(heard(context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))) == b""
+        assert runner.run(heard(b"GET / HT", b"TP/1.1\r\n")) == b""
+        assert runner.run(heard(whole, b"bo")).endswith(b"\r\n\r\nbo")  # the rest is not waited for
+        assert runner.run(heard(whole, b"body", b"GET")).endswith(b"\r\n\r\nbody")
 
 
 def test_one_client_leaves_a_worker_to_others_and_its_work_ends_with_it() -> None:

@@ -74,9 +74,9 @@ def find_inputs(
                 else:
                     yield Item(STDIN, STDIN, trouble=f"has more than {MAX_BYTES:,} bytes; make it smaller")
                 continue
-            names = _names(blocks, end)
+            names = _names(STDIN, blocks, end)
         elif isinstance(word, str) and word.startswith("@"):
-            names = _names(_listed(word), end)
+            names = _names(word, _listed(word), end)
         elif isinstance(word, str) and _is_pattern(word):
             names = _matching(word)
         for name in names:
@@ -167,15 +167,26 @@ def _blocks(word: str, stream: IO[bytes]) -> Iterator[bytes]:
         raise EndedEarly(f"{word}: the list breaks off ({why}); pass the complete list") from None
 
 
-def _names(blocks: Iterable[bytes], end: bytes) -> Iterator[str]:
+def _names(word: str, blocks: Iterable[bytes], end: bytes) -> Iterator[str]:
     """Names that end with a line, or with a zero byte, as they come; of a far too long one a part."""
+
+    def name_of(data: bytes) -> str:
+        name = data.decode(errors="surrogateescape")
+        # what is no UTF-8 may be the name of an old file
+        if "\0" in name or (re.search("[\udc80-\udcff]", name) and not os.path.lexists(name)):
+            why = "got binary data, expected names in UTF-8 (or, on stdin, a picture)"
+            raise UsageError(
+                f"{word}: {why}; give an archive by its name, add -0 if zero bytes end the names"
+            )
+        return name
+
     rest = b""
     for block in blocks:
         *names, rest = (rest + block).split(end)
         rest = rest[:MAX_NAME]
-        yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
+        yield from (name_of(name) for whole in names if (name := whole.removesuffix(b"\r")))
     if rest:
-        yield os.fsdecode(rest)
+        yield name_of(rest)
 
 
 def _stdin() -> IO[bytes]:

@@ -47,7 +47,7 @@ class Sink:
             return
         try:
             if not os.path.exists(self._path):
-                check_output(self._path, "-o")
+                check_output(os.path.realpath(self._path) if os.path.islink(self._path) else self._path, "-o")
             elif os.path.isfile(self._path) or os.path.isdir(self._path):  # a pipe would wait for its reader
                 self._open(self._path)
             if self.form.tail and (self._files or not os.path.exists(self._path)):

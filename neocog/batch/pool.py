@@ -85,7 +85,7 @@ class Worker:
             task._replace(first=task.first + n, items=(item,), deaths=deaths)
             for n, item in enumerate(task.items)
         ]
-        return [block for part in parts for block in self.do(part, job)]
+        return [block for part in parts for block in Worker.do(self, part, job)]
 
 
 class WorkerProcess(Worker):
@@ -98,8 +98,8 @@ class WorkerProcess(Worker):
     def __init__(self, begin: bytes, ask: Callable[..., Any], patience: float) -> None:
         self._begin, self._ask, self._patience = begin, ask, patience
         self._lock, self._closed = threading.Lock(), False
-        self._task: Task | None = None  # which is done, and until when, by `time.monotonic`
-        self._until = math.inf
+        self._first: int | None = None  # the task that is done, retries included
+        self._until, self._busy = math.inf, False  # its end, by `time.monotonic`; whether a process is at it
         self.process: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
@@ -123,16 +123,29 @@ class WorkerProcess(Worker):
         if kind == ERROR:
             raise EndedEarly(f"worker processes cannot be started: {what}")
 
+    def do(self, task: Task, job: Job) -> list[Block]:
+        with self._lock:
+            self._first, self._until = task.first, time.monotonic() + task.limit
+        try:
+            return super().do(task, job) if job.is_wanted(task) else [job.late(task)]
+        finally:
+            with self._lock:
+                self._first, self._until = None, math.inf
+
     def attempt(self, task: Task) -> list[Block]:
         with self._lock:
-            self._task, self._until = task, time.monotonic() + task.limit
+            if time.monotonic() >= self._until:
+                raise OutOfTime
+            self._busy = True
         try:
             kind, what = self._exchange(pickle.dumps(task), self._patience)
             while kind == QUESTION:
                 kind, what = self._exchange(pickle.dumps(self._ask(*what)), self._patience)
         finally:
             with self._lock:
-                self._task, self._until = None, math.inf
+                self._busy, given_up = False, self._until == -math.inf
+        if given_up:  # just now: its process has been killed
+            raise OutOfTime
         if kind == ERROR and isinstance(what, NeocogError):
             raise what
         if kind == ERROR:
@@ -142,9 +155,10 @@ class WorkerProcess(Worker):
     def give_up(self, first: int) -> None:
         """End the task of this number, if it is done here."""
         with self._lock:
-            if self._task is not None and self._task.first == first and self.process is not None:
+            if self._first == first:
                 self._until = -math.inf
-                self.process.kill()
+                if self._busy and self.process is not None:
+                    self.process.kill()
 
     def close(self) -> None:
         """End it; no other takes its place."""
@@ -155,12 +169,18 @@ class WorkerProcess(Worker):
 
     def _exchange(self, message: bytes, patience: float) -> tuple[str, Any]:
         """Send a message and return what comes next; a worker that is silent for ``patience`` is killed."""
-        process = self.process
+        process, killed = self.process, threading.Event()
         assert process is not None
+
+        def kill() -> None:
+            killed.set()
+            process.kill()
+
         stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
         while True:
             since = time.monotonic()
-            timer = threading.Timer(max(0, min(patience, self._until - since)), process.kill)
+            left = self._until - since if self._busy else math.inf
+            timer = threading.Timer(max(0, min(patience, left)), kill)
             timer.daemon = True
             timer.start()
             try:
@@ -168,11 +188,15 @@ class WorkerProcess(Worker):
                     stdin.write(message)
                     stdin.flush()
                 kind, what = pickle.load(stdout)
+                timer.cancel()
+                timer.join()  # it may be killing just now, and must not kill at the next task
+                if killed.is_set():
+                    raise EOFError
             except (EOFError, OSError, ValueError, pickle.UnpicklingError):
                 how, now = self._death(process), time.monotonic()
                 if now - since > patience:
                     how = f"took longer than {patience:.3g} s"
-                raise OutOfTime if now >= self._until else WorkerDied(how) from None
+                raise OutOfTime if self._busy and now >= self._until else WorkerDied(how) from None
             finally:
                 timer.cancel()
             if kind != BEAT:

@@ -70,6 +70,8 @@ class Request:
                 continue
             if place in named:
                 raise UsageError(f"{place}: is also an input; choose another {option}")
+            if os.path.isfile(place) and not (self.resume and option == "-o"):
+                _ = self.sources  # UsageError if one of them is this file
             check_written(place, option)
             if os.path.isfile(place) and os.path.getsize(place) and not (self.force or self.resume):
                 more = option == "-o" and self.form.kind == "jsonl"
@@ -81,12 +83,16 @@ class Request:
         """All files that are known to be read beforehand, and their keys, archives unopened."""
         named = [word for word in self.inputs if not comes_once(word)]
         with suppress(NothingToRead):  # that is told later
-            return [(item.source, item.key) for item in find_inputs(named, null=self.null, look_into=False)]
+            found = find_inputs(named, null=self.null, look_into=False)
+            return [(item.source, item.key) for item in self._spared(found)]
         return []
 
     def items(self, skipped: Skipped = lambda name, why: None) -> Iterator[Item]:
-        """What is to be read: the shard's inputs; NothingToRead if there are no inputs at all."""
-        for item in find_inputs(self.inputs, null=self.null, skipped=skipped):
+        """What is to be read: the shard's inputs.
+
+        UsageError if one is a file that is written; NothingToRead if there are no inputs at all.
+        """
+        for item in self._spared(find_inputs(self.inputs, null=self.null, skipped=skipped)):
             if self.shard is None or self.shard.holds(item.key):
                 yield item
 
@@ -97,6 +103,18 @@ class Request:
         with suppress(NeocogError):
             return sum(1 for _ in self.items())
         return None
+
+    def _spared(self, items: Iterable[Item]) -> Iterator[Item]:
+        places = {"-o": self.output, "--report": self.report}
+        written = {option: (place, Files([place])) for option, place in places.items() if place is not None}
+        last = None
+        for item in items:
+            if (file := item.archive or item.source) != last:  # an archive's members come one after another
+                for option, (place, its) in written.items():
+                    if file in its:
+                        raise UsageError(f"{place}: is also an input; choose another {option}")
+            last = file
+            yield item
 
 
 @dataclass(slots=True)

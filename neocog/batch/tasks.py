@@ -113,6 +113,10 @@ class Job:
                     beat()
         return block
 
+    def is_wanted(self, task: Task) -> bool:
+        """Whether anybody still waits for the result."""
+        return True
+
     def late(self, task: Task) -> Block:
         """What comes of a task that took longer than its limit."""
         raise NotImplementedError

@@ -118,16 +118,21 @@ def train(
     by_gradient = recipe in learning.STARTS
     options: list[Any] = list(context.command.params)
     what, used = f"recipe '{recipe}'", {o.name for o in options} - {"fonts", "chunks", "steps"}
+    panel = {o.name for o in options if getattr(o, "rich_help_panel", None) == _PANEL}
     if finder is not None or lines:
         what = "--lines" if finder is None else "--finder"
         used = {*(_OF_LINES if finder is None else _OF_A_FINDER).split()}
     elif not by_gradient:
-        used -= {o.name for o in options if getattr(o, "rich_help_panel", None) == _PANEL}
+        if recipe not in learning.RECIPES:
+            names = ", ".join((*learning.RECIPES, *learning.STARTS))
+            raise UsageError(f"recipe '{recipe}' is unknown: choose one of {names}")
+        used -= panel
     source = context.get_parameter_source
     given = [o for o in options if (found := source(o.name or "")) and found.name != "DEFAULT"]
-    if useless := [o.opts[0] for o in given if o.name not in used]:
-        other = f", or give --recipe {' or '.join(learning.STARTS)}" * (what[0] == "r" and not by_gradient)
-        raise UsageError(f"{what} does not use {', '.join(useless)}; leave it out{other}")
+    if useless := {o.name: o.opts[0] for o in given if o.name not in used}:
+        advise = what[0] == "r" and panel.issuperset(useless)
+        other = f", or give --recipe {' or '.join(learning.STARTS)}" * advise
+        raise UsageError(f"{what} does not use {', '.join(useless.values())}; leave it out{other}")
     if precision not in ("fp16", "fp32"):
         raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
     if finder is not None or lines:
@@ -142,9 +147,6 @@ def train(
         return
     if split not in SPLITS:
         raise UsageError(f"split '{split}' is not for learning: choose {' or '.join(SPLITS)}")
-    if not by_gradient and recipe not in learning.RECIPES:
-        names = ", ".join((*learning.RECIPES, *learning.STARTS))
-        raise UsageError(f"recipe '{recipe}' is unknown: choose one of {names}")
     xp: Any = None if by_gradient else module_of_device(device)
     fixed = [o.opts[0] for o in given if o.name in ("planes", "reject")]
     if start is not None and fixed:

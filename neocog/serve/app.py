@@ -77,7 +77,7 @@ class Api:
     async def explain(self, request: Request) -> Response:
         """Why a digit was read so, as a picture: a line with its record, then the picture."""
         async with self._taken(request) as body:
-            _, digits, _, marks, picture = _record(body)
+            _, digits, _, marks, picture = await asyncio.to_thread(_record, body)
             if len(boxes := [box for _, box in digits if box]) != 1:
                 raise HTTPException(400, f"got {len(boxes)} digits with a box, expected one")
             png = await self._ask(request, picture, what="explain", marks=marks | {"boxes": boxes})
@@ -88,7 +88,7 @@ class Api:
         if self.corrections is None:
             raise HTTPException(409, "corrections are not kept; start with --corrections FOLDER")
         async with self._taken(request) as body:
-            text, digits, lines, marks, picture = _record(body)
+            text, digits, lines, marks, picture = await asyncio.to_thread(_record, body)
             chars = [char for char, _ in digits]
             if not set(chars) <= set(_DIGITS) or "?" in text:
                 raise HTTPException(400, "expected digits 0 to 9; correct each ? or take it out")
@@ -136,6 +136,8 @@ class Api:
                     came += len(chunk)
                     body += b"" if busy else chunk
                     busy |= came > MAX_BYTES
+            self._held[client] += len(body) - room  # as much as came, not as much as might have come
+            room = len(body)
             if (size := max(size, came)) > MAX_BYTES:
                 most = f"expected at most {MAX_BYTES:,}; make the picture smaller"
                 raise HTTPException(413, f"got {size:,} bytes, {most}")

@@ -9,19 +9,22 @@ import asyncio
 import ipaddress
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+import h11
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from neocog.text import tell, to_json
 
 CONNECTIONS = 256  # open ones, half of them of one address; at most a quarter of the files that may be open
-UPLOAD = 60.0  # seconds in which a picture must come
+HEADER = 10.0  # seconds in which TLS and a header must come, and for which a body comes that nobody takes
+UPLOAD = 60.0  # seconds in which a picture must come, or an answer be taken
 PATIENCE = 300.0  # seconds that an answer may take, waiting for others included
 
 _HEADERS = {
@@ -83,6 +86,46 @@ class Guard:
             tell_rarely(kind, f"a request failed: {kind}: {error}")
 
 
+class Connection(H11Protocol):  # type: ignore[misc]
+    """Is closed if its client does not send a request or take the answer in time."""
+
+    _state: object = None
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._wait(0, lambda: None)
+
+    def _watch(self) -> None:
+        """Set a deadline whenever what the client does has changed."""
+        sends, answered = self.conn.their_state, self.cycle is not None and self.cycle.response_complete
+        if (sends, answered) != self._state:
+            self._state = sends, answered
+            body = UPLOAD + (HEADER if sends is h11.SEND_BODY else PATIENCE)
+            self._wait(HEADER if answered or sends is h11.IDLE else body, self._close)
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._wait(UPLOAD, self.transport.abort)  # until then what was answered may be taken
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(seconds, then)
+
+
 class Listener(socket.socket):
     """Takes over a listening socket, and closes connections beyond `CONNECTIONS` as they come."""
 
@@ -109,6 +152,14 @@ class Listener(socket.socket):
         many = f"{len(self._open)} connections are open, {own} of them of {address[0]}"
         tell_rarely("refused", f"{many}; more are closed at once")
         raise BlockingIOError
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """asyncio's loop with a deadline for the start of TLS."""
+
+    async def create_server(self, *args: Any, ssl: Any = None, **options: Any) -> asyncio.Server:
+        limit = None if ssl is None else HEADER
+        return await super().create_server(*args, ssl=ssl, ssl_handshake_timeout=limit, **options)
 
 
 def tell_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

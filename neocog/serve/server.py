@@ -53,7 +53,7 @@ def serve(
     from neocog.batch.run import usual_workers
     from neocog.serve.app import Api, make_app
     from neocog.serve.corrections import Corrections
-    from neocog.serve.guard import tell_error
+    from neocog.serve.guard import Connection, Loop, tell_error
     from neocog.serve.work import Service
 
     kept = None if corrections is None else Corrections(corrections)
@@ -69,7 +69,7 @@ def serve(
         if reader.pattern is not None:
             api.signs += reader.pattern.form
         config = uvicorn.Config(
-            make_app(api, token=token, names=(machine, f"{machine}.local")), http="h11", ws="none",
+            make_app(api, token=token, names=(machine, f"{machine}.local")), http=Connection, ws="none",
             lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
             backlog=_BACKLOG, timeout_graceful_shutdown=2,
             ssl_certfile=certificate, ssl_keyfile=key, ssl_keyfile_password="-",
@@ -85,7 +85,7 @@ def serve(
         shown = f"[{host}]" if ":" in host else host
         scheme, path = "http" if certificate is None else "https", "" if token is None else f"{token}/"
         tell(f"open {scheme}://{shown}:{port}/{path} (Ctrl-C ends it)")
-        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        with asyncio.Runner(loop_factory=Loop) as runner:
             runner.get_loop().set_exception_handler(tell_error)
             runner.run(server.serve(sockets=[listener]))
         service.check()

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,8 @@ class Answer(Block):
 class ServeJob(Job):
     """Answers requests: an item's key is what is asked of its picture, as JSON."""
 
+    futures: dict[int, Future[Any]] = field(default_factory=dict)  # of the tasks, where they are asked
+
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Answer:
         """Answer one request; whatever the picture does becomes its error."""
         (item,) = task.items
@@ -61,6 +63,9 @@ class ServeJob(Job):
         except Exception as error:
             answer.error = what_went_wrong(error)
         return answer
+
+    def is_wanted(self, task: Task) -> bool:
+        return not self.futures[task.first].cancelled()
 
     def late(self, task: Task) -> Answer:
         why = f"reading takes longer than {task.limit:g} s; send fewer pages, or a smaller picture"
@@ -116,7 +121,8 @@ class Service:
         self._error: BaseException | None = None
         self._lock, self._numbers, self._futures = threading.Lock(), count(), dict[int, Future[Any]]()
         self._requests: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._job = ServeJob(reader, Format("jsonl")).with_engine(in_passes(reader.engine))
+        job = ServeJob(reader, Format("jsonl"), futures=self._futures)
+        self._job = job.with_engine(in_passes(reader.engine))
         self._stack = ExitStack()
         self._pool = self._stack.enter_context(open_workers(self._job, self.workers))
         threading.Thread(target=self._run, daemon=True).start()
