@@ -41,6 +41,15 @@ def test_batches_and_threads_change_nothing(batch: int, threads: int) -> None:
     assert (got.label == want.label).all()
 
 
+def test_without_spectra_every_batch_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As models do whose spectra of US4 would be too large."""
+    monkeypatch.setattr(layers, "_MOST_BYTES", 0)
+    engine, digits = Engine(tiny_model()), made_digits(13)
+    want = engine.recognise(digits, batch=1).score
+    for batch in (2, 3, 5, 13):
+        np.testing.assert_array_equal(engine.recognise(digits, batch=batch).score, want)
+
+
 def test_silence_is_no_answer(engine: Engine) -> None:
     found = engine.recognise(np.zeros((2, 28, 28), dtype=np.uint8))
     assert found.label.tolist() == [-1, -1]

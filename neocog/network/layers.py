@@ -354,7 +354,12 @@ class _FewCells:
     def __call__(self, u: Patch, _parallel: ParallelMap) -> Patch:
         """Respond to the layer before, on one thread: waking another would take as long."""
         n, side, xp = len(u.values), self._windows.out, self._xp
-        d = self._of_spectra(u) if self._spectral and n > 1 else self._of_windows(u)
+        if self._spectral and n > 1:
+            d: Array = self._of_spectra(u)
+        elif xp is np:  # a digit at a time, so that its last bits are those of any batch
+            d = np.concatenate([self._of_windows(own) for own in u.apart()])
+        else:
+            d = self._of_windows(u)
         energy = xp.einsum("bhwk,bhwk->bhw", u.values, u.values)
         v = xp.sqrt(self._seen(u, energy).reshape(n, -1, len(self._c)) @ self._c)[..., None]
         d -= self._theta * v
