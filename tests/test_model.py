@@ -64,11 +64,17 @@ def with_reference(value: float) -> Model:
     return broken(s=(s1, replace(s2, reference=x), *rest))
 
 
+def with_c(value: float) -> Model:
+    first, *rest = tiny_model().s
+    return broken(s=(replace(first, c=np.full_like(first.c, value)), *rest))
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
         (lambda: with_reference(np.nan), "not finite"),
         (lambda: with_reference(-1.0), "US2.reference reaches -1, expected 0 to 1e\\+09"),
+        (lambda: with_c(-1.0), "US1.c reaches -1, expected 0 to"),
         (lambda: with_reference(1e10), "US2.reference reaches 1e\\+10, expected 0 to"),
         (lambda: broken(blurs=(*tiny_model().blurs[:2], np.full((7, 7), -3e38, "f4"))),
          "UC3.blur reaches -3e\\+38, expected -65504 to 65504"),
@@ -91,6 +97,21 @@ def test_impossible_models_are_refused(model: object, reason: str) -> None:
 )  # fmt: skip
 def test_other_files_are_refused(data: bytes) -> None:
     refuse(data)
+
+
+@pytest.mark.parametrize("data", [pickle.dumps({"US1": 1}), b"PK\x03\x04archive"])
+def test_pickles_and_archives_are_named(data: bytes) -> None:
+    refuse(data, "a pickle or archive, which neocog never loads")
+
+
+@pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.parametrize(("key", "what"), [("thresholds", "thresholds"), ("q", "values of q")])
+def test_layers_need_as_many_values(key: str, what: str, count: int) -> None:
+    def change(text: str) -> str:
+        header = json.loads(text)
+        return json.dumps(header | {key: [0.5] * count})
+
+    refuse(with_header(change), f"US layers need 4 {what}, got {count}")
 
 
 @pytest.mark.parametrize(

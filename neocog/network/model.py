@@ -207,6 +207,9 @@ def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T]
         spec = preset(header["preset"])
         planes = [2, spec.orientations, *(len(tensors[f"US{i}.reference"]) for i in (2, 3, 4))]
         weights, blurs = list[SWeights](), list[NDArray[np.float32]]()
+        for what, values in (("thresholds", header["thresholds"]), ("values of q", header["q"])):
+            if len(values) != len(spec.s):
+                raise ModelError(f"US layers need {len(spec.s)} {what}, got {len(values)}")
         for i, (s, threshold, q) in enumerate(zip(spec.s, header["thresholds"], header["q"], strict=True)):
             shape, kernel, name = (planes[i + 1] or 1, planes[i]), (s.kernel, s.kernel), f"US{i + 1}"
             x = tensor_of(tensors, f"{name}.reference", (*shape, *kernel), least=0, most=_LARGEST)
