@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from threadpoolctl import threadpool_info, threadpool_limits
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
@@ -206,6 +207,9 @@ def test_a_folder_goes_on_with_its_own_run_alone(start, digits, tmp_path, finish
 def test_what_cannot_be_begun_or_gone_on_is_refused(start, digits, tmp_path):
     (tmp_path / "checkpoint.safetensors").write_bytes(b"\x80nothing")
     with pytest.raises(ModelError, match="remove it"):
+        begin(start, digits, folder=tmp_path)
+    save_file({}, tmp_path / "checkpoint.safetensors", {"format": "neocog run 4", "state": "{}"})
+    with pytest.raises(ModelError, match="an older version wrote it; remove it to start again"):
         begin(start, digits, folder=tmp_path)
     with pytest.raises(UsageError, match="a step needs"):
         begin(start, digits, replace(QUICK, batch=400))

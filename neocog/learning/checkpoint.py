@@ -19,7 +19,7 @@ from neocog.text import to_json
 
 Tensor = Any
 Parts = dict[str, dict[str, Tensor]]
-_FORMAT = "neocog run 4"
+_FORMAT = "neocog run 5"
 
 
 def save_run(
@@ -54,8 +54,6 @@ def resume_run(
     settings, ModelError if the file is no run.
     """
     parts, state = load_checkpoint(file)
-    if "optimiser" in parts:
-        raise ModelError(f"checkpoint {file}: an older version wrote it; remove it to start again")
     check_same(file, state.get("settings", {}), told)
     for name, network in networks.items():
         network.load_state_dict(parts.pop(name))
@@ -71,11 +69,13 @@ def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata()
+            if re.fullmatch("neocog run [1-4]", metadata["format"]):
+                raise ModelError(f"checkpoint {path}: an older version wrote it; remove it to start again")
             if metadata["format"] != _FORMAT:
                 raise ValueError(f"format {metadata['format']!r}")
             parts: Parts = {}
             for key in file.keys():  # noqa: SIM118
-                part, name = re.split("[./]", key, maxsplit=1)  # older runs of finders have a point
+                part, _, name = key.partition("/")
                 parts.setdefault(part, {})[name] = file.get_tensor(key)
             return parts, json.loads(metadata["state"])
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
