@@ -163,6 +163,17 @@ def test_without_matplotlib_there_are_tables(data, model, tmp_path, monkeypatch)
     assert page.pictures >= 2
 
 
+def test_a_set_named_as_a_part_of_a_report_is_measured(data, tmp_path):
+    for name in ("validation", "sklearn"):
+        own = tmp_path / "deep" / name
+        own.mkdir(parents=True)
+        write_digits(own, "train", digits_of("38"), np.array([3, 8]))
+        found = find_sets(own, limit=3)
+        assert (len(found.digits[f"{name} (named)"]), len(found.digits["sklearn"])) == (2, 3)
+        report = measure(Reader(tiny_model(), device="cpu"), found, limit=2)
+        assert report.facts["digits"][f"{name} (named)"]["n"] == 2
+
+
 @pytest.mark.data
 def test_the_real_sets(data_dir, tmp_path):
     reader = Reader("neocog-small", device="cpu")

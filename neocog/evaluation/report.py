@@ -34,6 +34,12 @@ NAMES = {
     "mnist": "MNIST, test", "usps": "USPS, training file", "sklearn": "scikit-learn's digits",
     "photos": "photographs", "strings": "strings of digits",
 }  # fmt: skip
+_OURS = (
+    "sklearn",
+    "validation",
+    "corruptions",
+    "marks",
+)  # what a report names so; a set of that name is renamed
 _PARTS = {"mnist": "test", "usps": "train"}  # what is measured of these sets
 # Shares of digits that are taken, and shares of wrong ones among them, that tables stand at.
 _COVERAGES = (1.0, 0.999, 0.995, 0.99, 0.98, 0.95, 0.9)
@@ -91,8 +97,9 @@ class Report:
 def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> Sets:
     """Open the sets of a folder, or the one that it is, and those that need none; ``limit``: so many of each.
 
-    By default it is the folder that NEOCOG_DATA names, else only what was fetched is taken. InputError if it
-    is missing or holds no set, or a set is malformed.
+    By default it is the folder that NEOCOG_DATA names, else only what was fetched is taken. A set with
+    a name that reports use themselves gets another: "validation (named)". InputError if the folder is
+    missing or holds no set, or a set is malformed.
     """
     named = place if place is not None else os.environ.get(VARIABLE) or None
     missing = dict.fromkeys(SETS, f"not in a folder named by PATH or {VARIABLE}")
@@ -113,7 +120,8 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
             except InputError as error:
                 none = f"{folder}: contains none of these folders: {', '.join(SETS)}"
                 raise InputError(f"{none}; as one set: {error}") from None
-            there = {"mnist" if any(folder.glob("t10k-images*")) else folder.resolve().name: folder}
+            name = "mnist" if any(folder.glob("t10k-images*")) else folder.resolve().name
+            there = {f"{name} (named)" if name in _OURS else name: folder}
     digits, validation, pictures = dict[str, Digits](), None, dict[str, LabelledPictures]()
     for name, own in there.items():
         found = open_dataset(own, split=_PARTS.get(name))[:limit]
