@@ -89,7 +89,7 @@ def test_pictures_and_words(tmp_path):
     words = ["explain", scan, "--digit", "2", "--model", "neocog-small"]
     out = run(*words, "-o", tmp_path / "why.png", "--maps", tmp_path / "maps.jpg")
     assert out.exit_code == 0
-    assert out.stdout.startswith("read as 8")
+    assert out.stdout.startswith("read as 8 by neocog-small@")
     assert "US2: what carried 8" in out.stdout
     assert Image.open(tmp_path / "why.png").width > 1500
     assert Image.open(tmp_path / "maps.jpg").height > 2000
@@ -123,7 +123,16 @@ def test_what_cannot_be_explained(tmp_path):
         explain(np.zeros((28, 28)))
     for option, value, model in (("--maps", tmp_path / "maps.png", LINES), ("--digit", "1", LINES),
                                  ("--line", "1", "neocog-small")):  # fmt: skip
-        assert f"{option} is not for model" in run("explain", scan, "--model", model, option, value).stderr
+        assert (
+            f"{option} is not for model {model}"
+            in run("explain", scan, "--model", model, option, value).stderr
+        )
+
+
+def test_a_line_and_a_digit_at_once(tmp_path):
+    result = run("explain", save_page(tmp_path / "page.png", "38"), "--line", "1", "--digit", "1")
+    assert result.exit_code == 2
+    assert "--line explains a line, --digit and --maps a digit; leave one of them out" in result.stderr
 
 
 def test_the_lead_of_each_character_is_what_the_equations_say():

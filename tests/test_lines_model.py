@@ -156,7 +156,7 @@ def test_commands_know_models_of_lines(tmp_path: Path, monkeypatch: pytest.Monke
     listed = json.loads(run("models", "list", "--json").stdout)
     assert {told["name"]: told["kind"] for told in listed} == {"neocog": "digits", "neocog-lines": "lines"}
     assert "neocog-lines  lines " in run("models", "list").stdout
-    shown = run("models", "show", "neocog-lines").stdout
+    shown = run("models", "show").stdout
     assert "tiny-lines@" in shown
     assert "a line of numbers: 0 1 2" in shown
     assert re.search("ok      tiny-lines@.* as shipped", run("models", "verify").stdout)

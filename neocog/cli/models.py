@@ -8,7 +8,7 @@ import typer
 from neocog.cli import options
 from neocog.cli.options import option
 from neocog.errors import ModelError
-from neocog.network.registry import DEFAULT, list_files, models_dir, shipped_digests
+from neocog.network.registry import LINES, list_files, models_dir, shipped_digests
 from neocog.text import printable, to_json
 
 app = typer.Typer(help="List, describe and check models.", no_args_is_help=True, rich_markup_mode=None)
@@ -44,7 +44,7 @@ def list_them(as_json: options.Json = False) -> None:
 
 @app.command("show", cls=options.Command)
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = DEFAULT,
+    name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = LINES,
     card: Annotated[
         bool, option("--card", None, "Print the complete card: training, accuracy, thresholds.")
     ] = False,

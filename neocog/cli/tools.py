@@ -21,7 +21,8 @@ OF_BENCH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_opti
 def explain(
     picture: Annotated[str, typer.Argument(metavar="PICTURE", help="A picture of numbers.")],
     digit: Annotated[int | None, option("--digit", "N",
-        "Which digit, or ?, of those that 'neocog read' prints, from 1.", min=1)] = None,
+        "Which digit, or ?, of those that 'neocog read' prints, from 1. Its answer by the digit model "
+        f"{DEFAULT}, or --model, is explained.", min=1)] = None,
     line: Annotated[int | None, option("--line", "N",
         "Which line, from the top [default: 1, without --digit].", min=1)] = None,
     output: Annotated[str | None, option("-o --output", "FILE", "Draw it over the ink: why.png.")] = None,
@@ -44,7 +45,9 @@ def explain(
     for name, value in (("--digit", digit), ("--maps", maps)) if lines else (("--line", line),):
         if value is not None:
             kind = "lines" if lines else "digits"
-            raise UsageError(f"{name} is not for model {model or DEFAULT}, which reads {kind}")
+            if model is None:
+                raise UsageError("--line explains a line, --digit and --maps a digit; leave one of them out")
+            raise UsageError(f"{name} is not for model {model}, which reads {kind}; leave {name} out")
     formats = {}
     for name, path in (("-o", output), ("--maps", maps)):
         if path is not None:

@@ -90,7 +90,7 @@ class Explanation:
     def __str__(self) -> str:
         own, other = _name(self.label), _name(self.runner_up)
         won, next_best = (f"{self.scores[i]:.3f}" for i in (self.label, self.runner_up))
-        lines = [f"read as {own}, p {self.p:.3f}: score {won}; next {other}, {next_best}"]
+        lines = [f"read as {own} by {self.model}, p {self.p:.3f}: score {won}; next {other}, {next_best}"]
         if self.printed not in ("", str(self.label)):
             lines[0] = f"printed as {self.printed}; on its own {lines[0]}"
         parts = {f"{layer}: what carried {own}; score left without it": p for layer, p in self.pieces.items()}
