@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from neocog.evaluation import health
 from tests.support import digits_of, run, save_page, tiny_model, write_digits
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
@@ -126,6 +127,10 @@ def test_eval_pictures(tmp_path, model):
     wrong = [(Path(row["file"]).name, row["written"], row["read"]) for row in facts["wrong"]]
     assert wrong == [("b.png", "57", "56"), ("no.png", "89", "")]
     assert (facts["n"], facts["n_digits"], facts["cer"]) == (3, 8, pytest.approx(3 / 8))
+    for split in ("train", "learning"):
+        refused = run("eval", tmp_path, "--model", model, "--split", split)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "pictures with a labels.csv have no parts; leave --split out" in refused.stderr
     table = run("eval", tmp_path, "--model", model)
     assert "written 57\n    read    56" in table.stdout
     assert "character error rate 37.50 %" in table.stdout
@@ -234,6 +239,15 @@ def test_recipes_are_listed_and_sets_fetched():
     assert result.exit_code == 1
     assert "--from needs the folder with the four .gz files" in said(result)
     assert run("data", "fetch", "emnist").exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"])
+def test_doctor_warns_of_more_threads_than_cores(monkeypatch, name):
+    for other in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, "9999")
+    check = next(check for check in health.examine() if check.name == "numpy")
+    assert (check.level, "9999 threads" in check.found) == ("warn", True)
 
 
 def test_doctor_and_that_it_advises_what_the_readme_does(monkeypatch):
