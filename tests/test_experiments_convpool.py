@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.convpool import experiment as convpool
+from experiments.convpool import tables
 from experiments.convpool.fused import Tiling
 from experiments.convpool.systems import CHECK, SYSTEMS, Case, operations, standard_cases
 from experiments.harness.pages import text
@@ -92,6 +93,16 @@ def fake_gpu(emulator, monkeypatch):
     monkeypatch.setattr("experiments.network.peers._WARM_UP", 1)
     monkeypatch.setattr("experiments.harness.record.machine", lambda gpu, number=0: "a fake")
     monkeypatch.setattr("experiments.convpool.systems.Case.contenders", lambda *a, **more: [SMALL])
+
+
+def test_without_winograd_no_system_is_compared_with_the_quicker_naive_form():
+    def gains(**systems):
+        found = {name: {"us": us} for name, us in systems.items()}
+        row = {"precision": "fp32", "channels": 512, "batch": 1, "systems": found}
+        return tables._gains(tables._us({"rows": [row]}))
+
+    assert gains(naive=8.0, winograd=4.0, ours=2.0)["ours"].tolist() == [2]
+    assert gains(naive=8.0, ours=2.0).isna().all(axis=None)
 
 
 @pytest.mark.usefixtures("fake_gpu")

@@ -45,8 +45,8 @@ def _us(result: Row) -> pd.DataFrame:
 
 
 def _gains(us: pd.DataFrame) -> pd.DataFrame:
-    """Return how many times as fast as the library's quicker naive form every system is."""
-    base = us.reindex(columns=["naive", "winograd"]).min(axis=1)
+    """Return times as fast as the library's quicker naive form; NaN where one was not measured."""
+    base = us.reindex(columns=["naive", "winograd"]).min(axis=1, skipna=False)
     return us.rdiv(base, axis=0).assign(base=base)
 
 
