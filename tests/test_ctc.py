@@ -56,6 +56,17 @@ def test_a_text_is_the_sum_of_its_paths(seed: int) -> None:
     assert ctc.beam(logp, width=24)[:8] == likeliest(texts, 8)
 
 
+def test_totals_are_those_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(1)
+    logp = np.log(rng.dirichlet(np.full(BLANK + 1, 0.2), size=60) + 1e-9)
+    for text in ("12,50", "1000000", "", "(0) 11-22/33"):
+        codes = torch.tensor([[ALPHABET.index(char) for char in text]])
+        given = torch.from_numpy(logp)[:, None], codes, torch.tensor([60]), torch.tensor([len(text)])
+        loss = torch.nn.functional.ctc_loss(*given, blank=BLANK, reduction="sum").item()
+        assert ctc.total(logp, text) == pytest.approx(-loss, rel=1e-9)
+
+
 def test_the_best_path() -> None:
     assert ctc.best_path(written("1 12/2")) == "1 12/2"
     assert ctc.best_path(np.zeros((0, BLANK + 1))) == ""

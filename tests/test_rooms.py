@@ -102,6 +102,11 @@ def test_the_package_imports_nothing_that_is_not_in_the_wheel() -> None:
     assert found == {"neocog/cli/tools.py"}
 
 
+def test_experiments_import_of_the_tests_the_emulator_alone() -> None:
+    names = {name for file in (ROOT / "experiments").rglob("*.py") for name in imported(file)}
+    assert {name for name in names if name.partition(".")[0] == "tests"} == {"tests.emulator.Emulator"}
+
+
 def test_the_public_api_is_documented() -> None:
     for name in set(neocog.__all__) - {"__version__"}:
         thing = getattr(neocog, name)

@@ -264,10 +264,10 @@ def compete_within_labels(
     maps: Array, labels: NDArray[np.int64], spec: SSpec, *, per_label: int, rng: np.random.Generator,
     rounds: int = 20,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:  # fmt: skip
-    """Let ``per_label`` planes of each label, begun with one digit's view each, compete for its digits.
+    """Return planes, ``per_label`` of each label, and their labels: k-means on normalised views of digits.
 
-    In a round each digit is won by its label's strongest plane, and a plane becomes the sum of the normalised
-    views that it won; one that wins nothing stays.
+    Each plane begins as a view of one digit. In a round each digit goes to the strongest plane of its label.
+    Then a plane becomes the normalised sum of the views that it got. A plane that got none stays as it is.
     """
     xp, c = array_module(maps), bell(spec.kernel, spec.c).astype(np.float32).ravel()
     weight = xp.asarray(np.sqrt(np.repeat(c, maps.shape[3])))  # of which cosines are those of the S-cells

@@ -59,7 +59,6 @@ PRESETS = {
         blur=1.2, noise=0.12, contrast=0.3, occlusion=0.06, neighbour=0.08, binary=0.15, coarse=0.1
     ),
 }
-
 """Geometry alone, as measured to serve MNIST best; strokes too; other scanners; all that pages bring."""
 
 USUAL = "scans"

@@ -55,7 +55,9 @@ class Number:
     text: str
     p: float  #: probability of the whole text; with an automaton see `number`
     margin: float  #: log likelihood over that of the second best text
-    beside: float  #: log likelihood of the best text of all over that of the one that an automaton chose
+    beside: (
+        float  #: how much likelier (log) the best text of all is than this one, which an automaton permits
+    )
     chars: tuple[Char, ...]
     #: log likelihoods of it and what it was weighed with
     texts: Mapping[str, float] = field(default_factory=dict)

@@ -243,7 +243,10 @@ def _parts(m: NDArray[np.complex128]) -> NDArray[np.float64]:
 
 
 def _complex(m: NDArray[np.complex128]) -> NDArray[np.float64]:
-    """A matrix as one of real numbers, (M, N) -> (M, 2, 2, N): parts of what it gives, and takes."""
+    """A matrix as one of real numbers, (M, N) -> (M, 2, 2, N).
+
+    The 2s are real and imaginary part: the first of the product, the second of what is multiplied.
+    """
     return np.stack([_parts(m.conj()), _parts(1j * m.conj())], axis=1)
 
 

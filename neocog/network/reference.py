@@ -120,7 +120,7 @@ def layer(name: str, u: Maps, model: Model, *, dense: bool = False) -> Maps:
         return contrast(u[:, 0], model.spec.contrast)
     stage = int(name[2]) - 1
     if name.startswith("UC"):
-        c, across = model.spec.c[stage], 1 if dense and stage == 2 else 2
+        c, across = model.spec.c[stage], 1 if dense and stage == 2 else model.spec.c[stage].stride
         blur = model.blurs[stage].astype(np.float64)
         return c_response(u, blur, padding=c.padding, kind=model.psi, across=across)
     s, own, last = model.spec.s[stage], model.s[stage], dense and stage == 3

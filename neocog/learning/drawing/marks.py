@@ -286,13 +286,16 @@ def _negatives(
 
 # --- kinds to learn from --------------------------------------------------------------------------
 
-_own_font = cache(partial(ImageFont.load_default, 60))
+
+@cache
+def _own_print(char: str) -> Ink:
+    return printed(char, ImageFont.load_default(60))
 
 
 def letter(rng: Rng, source: Source) -> Ink:
     """A letter that no digit resembles, by a pen or in print."""
     char = LETTERS[rng.integers(len(LETTERS))]
-    return written(shape(char)[0], rng) if rng.random() < 0.7 else by_hand(printed(char, _own_font()), rng)
+    return written(shape(char)[0], rng) if rng.random() < 0.7 else by_hand(_own_print(char), rng)
 
 
 def sign(rng: Rng, source: Source) -> Ink:
@@ -301,7 +304,7 @@ def sign(rng: Rng, source: Source) -> Ink:
     if char in "+=*#%()" and rng.random() < 0.7:
         forms = shape(char)
         return written(forms[rng.integers(len(forms))], rng)
-    return by_hand(printed(char, _own_font()), rng, rng.choice([0.3, 1.0]))
+    return by_hand(_own_print(char), rng, rng.choice([0.3, 1.0]))
 
 
 def printed(char: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> Ink:

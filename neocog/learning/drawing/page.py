@@ -201,7 +201,7 @@ def _cut(marks: list[Mark], layout: str, rng: Rng, side: int) -> tuple[int, int,
 
 
 def kept(marks: list[Mark], picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Boxes cut at the page's edge; of what is cut off, tiny or faded away nothing is asked."""
+    """Marks (M, 5), cut at the page's edge: label, middle, size; ``IGNORE`` for what is hardly seen."""
     rows = []
     high_side, wide_side = picture.shape
     smooth = cv2.blur(picture, (3, 3))
