@@ -121,7 +121,7 @@ def test_what_has_not_the_pattern_is_told(form: str, model: str, scans: Path) ->
     words = ("--model", model, "--format", form)
     result = run("read", *names, *words, "--pattern", "##")
     assert result.stderr.splitlines()[:-1] == [
-        f"neocog: {names[0]}: does not fit the pattern",
+        f"neocog: {names[0]}: a line does not have the form '##'; look at the picture, or change --pattern",
         f"neocog: {names[1]}: no digits found",
     ]
     assert ("fits" in result.stdout) == (form != "text")
@@ -180,8 +180,8 @@ def test_doubts_come_first(tmp_path: Path) -> None:
     report.save()
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert re.findall(r"<small>(\w+)</small>", page) == "bad long most some none less".split()
-    assert "1 do not fit the pattern" in page
-    assert "<small>does not fit the pattern, least probable digit 0.60" in page
+    assert "1 do not fit --pattern or --valid," in page
+    assert "<small>a line does not fit --pattern or --valid, least probable digit 0.60" in page
     assert "1 more pages" in page
     assert 'class="no" title="p 0.10, two answers">?</span>' in page
 

@@ -19,7 +19,7 @@ from neocog.batch.run import Request
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.reading import addresses
 from neocog.reading.formats import Format
-from neocog.vision.decode import decode
+from neocog.vision.decode import FORMATS, decode
 from tests.support import page_file, run, save_page, until
 
 
@@ -37,6 +37,12 @@ def scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 ALL = ["a.jpg", "b.png", "deep/c.png", "deep/er/d.tif"]
+
+
+def test_an_empty_name_is_told(scans: Path) -> None:
+    result = run("read", "", "--model", "neocog")
+    message = "neocog: '': this name is empty, expected a picture or a folder; leave it out, or name one\n"
+    assert (result.exit_code, result.stderr) == (1, message)
 
 
 def test_keys_are_relative_to_what_was_named(scans: Path) -> None:
@@ -166,7 +172,7 @@ def test_names_on_stdin_are_not_waited_for_may_be_long_and_break_off(tmp_path: P
 
 @pytest.mark.parametrize("null", [False, True])
 def test_a_picture_on_stdin_and_names_that_begin_as_pictures_do(null: bool) -> None:
-    for kind in ("png", "jpeg", "bmp", "gif", "tiff", "webp", "ppm"):
+    for kind in FORMATS:
         data = page_file("7", kind=kind)
         (item,) = find_inputs(["-"], null=null, stdin=io.BytesIO(data))
         assert (item.source, item.data) == ("-", data)

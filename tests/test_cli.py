@@ -68,6 +68,10 @@ def test_several_have_names_and_failures_do_not_stop(tmp_path, model):
         (("--timings", "--format", "csv"), 2, "needs --format jsonl or json"),
         (("--report", "no/r.html"), 2, "choose another --report"),
         (("-o", "out.xlsx"), 2, "neocog writes .csv"),
+        (("-o", "out.docx"), 2, "no format has the suffix .docx, expected .txt, .jsonl,"),
+        (("--min-p", "3"), 2, "neocog: --min-p 3.0: expected a probability"),
+        (("--min-p", "0.5", "--max-error", "1%"), 2, "--max-error speaks of whole numbers"),
+        (("--pattern", "##", "--valid", "list"), 2, "none has the form '##'; change the list or the pattern"),
         (("--resume",), 2, "add -o FILE.jsonl"),
         (("--resume", "-o", "out.csv"), 2, "add -o FILE.jsonl"),
     ],
@@ -75,9 +79,16 @@ def test_several_have_names_and_failures_do_not_stop(tmp_path, model):
 def test_exit_codes_of_read(options, code, words, tmp_path, model, monkeypatch):
     monkeypatch.chdir(tmp_path)
     picture = save_page(tmp_path / "a.png", "7")
+    (tmp_path / "list").write_text("1\n")
     result = run("read", picture, "--model", model, *(option.format(file=picture) for option in options))
     assert (result.exit_code, result.stdout) == (code, "")
     assert words in said(result)
+
+
+def test_a_format_that_is_given_may_have_any_suffix(tmp_path, model):
+    picture, out = save_page(tmp_path / "a.png", "7"), tmp_path / "out.docx"
+    assert run("read", picture, "--model", model, "--format", "text", "-o", out).exit_code == 0
+    assert out.read_text() == "7\n"
 
 
 def test_nothing_to_read_leaves_what_was_there(tmp_path, model):

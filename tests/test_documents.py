@@ -112,8 +112,12 @@ def test_hocr_and_alto_are_well_formed(tmp_path: Path) -> None:
     ET.parse(tmp_path / "none.hocr")
     with pytest.raises(UsageError, match="one file"):
         Format("alto")
-    kinds = [kind_of(name) for name in ("a.TSV", "a.hocr", "a.alto.xml", "a.csv", "a", None)]
-    assert kinds == ["tsv", "hocr", "alto", "csv", "text", "text"]
+    kinds = [kind_of(name) for name in ("a.TSV", "a.hocr", "a.alto.xml", "a.csv", "a.txt", "a", None)]
+    assert kinds == ["tsv", "hocr", "alto", "csv", "text", "text", "text"]
+    with pytest.raises(
+        UsageError, match=r"no format has the suffix \.docx, expected \.txt, \.jsonl, .*, or none"
+    ):
+        kind_of("a.docx")
 
 
 @pytest.fixture(scope="module")

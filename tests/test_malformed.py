@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import save
 
+from neocog.vision.decode import FORMATS
 from tests.support import page, page_file, run, save_page
 
 Maker = Callable[[Path], object]
@@ -53,7 +54,7 @@ PICTURES: dict[str, bytes | Maker | None] = {
     "empty.png": b"",
     "text.png": b"this is not a picture\n" * 50,
     **{f"cut.{kind}": page_file("123", kind=kind, mode="RGB")[:800]
-       for kind in ("PNG", "JPEG", "TIFF", "BMP", "WEBP", "GIF")},
+       for kind in FORMATS},
     "huge.ppm": b"P6 4000000000 4000000000 255\n" + bytes(100),
     "pickle.png": pickle.dumps({"a": 1}),
     "dangling.png": lambda path: path.symlink_to(path.parent / "nowhere.png"),

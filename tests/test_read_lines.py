@@ -171,8 +171,8 @@ def test_a_pattern_makes_no_digit_out_of_nothing(share: float, text: str, p: flo
 
 @pytest.mark.parametrize(
     ("data", "why"),
-    [(b"12\nAB12\n", "'AB12'"), (b"\n\n", "it is empty"), (b"\xff\xfe1", "not UTF-8 text"),
-     (b"12\0\1", "not text"), (b"1\n" * 2**22, "MiB"), (None, "no such file")],
+    [(b"12\nAB12\n", "'AB12'"), (b"\n\n", "is empty, expected a file"), (b"\xff\xfe1", "is not UTF-8 text"),
+     (b"12\0\1", "zero bytes"), (b"1\n" * 2**22, "MiB"), (None, "no such file")],
 )  # fmt: skip
 def test_a_list_of_valid_numbers_is_checked(data: bytes | None, why: str, tmp_path: Path) -> None:
     path = tmp_path / "valid.txt"

@@ -5,15 +5,16 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image, ImageDraw, ImageFont
 
 from neocog.errors import InputError
-from neocog.reading.pictures import pages_of
+from neocog.reading.pictures import DOCUMENT_SUFFIXES, PICTURE_SUFFIXES, pages_of
 from neocog.vision import decode as vision_decode
-from neocog.vision.decode import FORMATS, LIGHT_FILE, check_size, decode, is_light, to_grey
+from neocog.vision.decode import FORMATS, KINDS, LIGHT_FILE, check_size, decode, is_light, to_grey
 from tests.bombs import bombs, tiff_of
 from tests.support import file_of, page, page_file, scene
 
@@ -183,7 +184,7 @@ def test_a_turned_fax(kind):
     assert (page.size, page.grey.shape) == ((120, 160), (160, 250))
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "JPEG2000"])
+@pytest.mark.parametrize("kind", FORMATS)
 def test_the_size_is_checked_before_pixels_are_decoded(kind, monkeypatch):
     monkeypatch.setattr(vision_decode, "_pixels", lambda *_: pytest.fail("it was decoded"))
     data = file_of(scene(mode="RGB"), kind)
@@ -312,14 +313,14 @@ LIGHT = {
     "JPEG of several scans": file_of(scene(2000, 1500), "JPEG", progressive=True),
     "PNG": file_of(scene(2000, 2000), "PNG"),
     "PNG and more": file_of(scene(), "PNG") + bytes(999),
-    "text": b"no picture",  # it is refused at once
     "nothing": b"",
 }
 HEAVY = {
     "JPEG": file_of(Image.new("L", (4200, 3000)), "JPEG"),
     "PNG": file_of(Image.new("1", (2001, 2000)), "PNG"),
     "scans": BOMBS["scans.jpg"],
-    **{kind: file_of(scene(), kind) for kind in ("TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")},
+    **{kind.name: file_of(scene(), kind.name) for kind in KINDS if not (kind.document or kind.light)},
+    "of no known kind": file_of(scene(), "ICO"),
 }
 
 
@@ -332,6 +333,19 @@ def test_what_any_process_may_decode(tmp_path):
     with (tmp_path / "a").open("ab") as stream:
         stream.truncate(LIGHT_FILE + 1)
     assert not is_light(tmp_path / "a")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_kind_of_pictures_is_one_row(kind):
+    assert {*kind.suffixes} <= PICTURE_SUFFIXES
+    assert (kind.suffixes[0] in DOCUMENT_SUFFIXES, kind.name in FORMATS) == (kind.document, not kind.document)
+    assert kind.words in (Path(__file__).parents[1] / "docs/batch.md").read_text()
+    with pytest.raises(InputError, match=f"[, ]{kind.words}($|, | or )"):
+        next(decode(b"of no known kind"))
+    if not kind.document:
+        data = file_of(scene(), kind.name)
+        assert re.match(kind.begins, data, re.DOTALL)
+        assert is_light(data) is (kind.light is not None)
 
 
 @needs_linux

@@ -15,15 +15,12 @@ from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.reading.addresses import MAX_BYTES, is_address
 from neocog.reading.pictures import HIDDEN, STDIN, is_picture_name, why_skipped
 from neocog.text import reason_of
+from neocog.vision.decode import KINDS
 
 MAX_NAME = 2**16  # bytes of a name in a list: twice the longest that any system takes
 
 _ENOUGH = 16  # bytes that tell a picture from names
-_PICTURE = re.compile(  # how a picture on stdin begins, and no list of names
-    rb"\xff\xd8\xff|\x89PNG\r\n|II[*+]\0|MM\0[*+]|BM.{4}\0{4}|GIF8[79]a.{6}\0|RIFF.{4}WEBP"
-    rb"|\0{3}\x0cjP  |.{4}ftyp(?:avi|hei|hev|mif|msf)|%PDF-|P[1-6]\s+(#.*?\n\s*)*\d+\s+\d+\s",
-    re.DOTALL,
-)
+_PICTURE = re.compile(b"|".join(b"(?:%b)" % kind.begins for kind in KINDS), re.DOTALL)
 
 
 class Shard(NamedTuple):
@@ -106,7 +103,10 @@ def comes_once(word: str) -> bool:
 
 def _named(name: str, look_into: bool, skipped: Skipped) -> Iterator[Item]:
     path = str(Path(name))
-    if is_address(name):
+    if not name:
+        why = "this name is empty, expected a picture or a folder; leave it out, or name one"
+        yield Item("''", "", trouble=why)
+    elif is_address(name):
         yield Item(name, name)
     elif os.path.isdir(name):  # it takes names that no file can have, Path.is_dir raises on them
         yield from _folder(path, skipped)

@@ -102,7 +102,7 @@ def card_of(reading: PageReading, picture: bytes = b"") -> Card:
         kind, much = (3 if note is None else 0), 0.0
         note = note or "no digits found"
     else:
-        misfit = ["does not fit the pattern"] if reading.fits is False else []
+        misfit = ["a line does not fit --pattern or --valid"] if reading.fits is False else []
         note = ", ".join([*misfit, *reading.reasons, f"least probable digit {lowest:.2f}"])
         kind, much = 1 if misfit else 2 if rejected else 4, -rejected / len(digits)
         much = lowest if kind == 4 else much
@@ -165,7 +165,7 @@ class Report:
             return
         cards = [card for _, card in sorted(self._kept, reverse=True)]
         counts = {kind: f"{n:,}" for kind, n in zip(_KINDS, self._counts, strict=True)}
-        misfits = f" {counts.pop('misfit')} do not fit the pattern," if self._counts[1] else ""
+        misfits = f" {counts.pop('misfit')} do not fit --pattern or --valid," if self._counts[1] else ""
         left = total - len(cards)
         more = f"<p>{left:,} more pages, none more doubtful than these, are not shown.</p>" if left else ""
         with _saving(self.path, "--report"), atomic_write(self.path) as stream:

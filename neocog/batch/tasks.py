@@ -92,12 +92,15 @@ class Job:
                 block.failed += reading.error is not None
                 block.empty += reading.error is None and not reading.digits
                 block.doubtful += REJECTED in reading.text
-                wanted, what = "pattern" if self.reader.valid is None else "valid numbers", reading.error
+                what = reading.error
                 if what is None and not self.quiet:
                     if not reading.digits and (reading.fits is False or self.form.kind == "text"):
                         what = "no digits found"
                     elif reading.fits is False:
-                        what = f"does not fit the {wanted}"
+                        what = "a line is not in the list of --valid; look at the picture, or add the number"
+                        if self.reader.valid is None and (asked := self.reader.pattern) is not None:
+                            wanted = f"does not have the form '{asked.form}'"
+                            what = f"a line {wanted}; look at the picture, or change --pattern"
                 if what is not None:
                     source = reading.source
                     if len(source) > _LONG:

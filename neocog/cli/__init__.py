@@ -6,6 +6,7 @@ refused anything else, 130 after Ctrl-C (docs/records.md).
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +18,10 @@ from typer.core import TyperGroup
 from neocog import __version__
 from neocog.cli import data, learn, live, measure, models, options, read, serve, tools
 from neocog.cli.streams import ReaderLeft, open_streams
-from neocog.errors import EndedEarly, NeocogError
+from neocog.errors import EndedEarly, NeocogError, UsageError
 from neocog.text import printable, tell
 
+_ARGUMENT = re.compile(r"(?<![\w./-])(min_p|max_error|long_side)(?![\w./:-])")  # as Python calls an option
 _BadUsage: Any = typer.BadParameter.__mro__[1]  # typer keeps the name of its base to itself
 
 
@@ -51,6 +53,9 @@ def _errors_as_lines() -> Iterator[None]:
             sys.stdout.flush()
     except ReaderLeft:  # it has enough
         sys.exit(0)
+    except UsageError as error:
+        tell(_ARGUMENT.sub(lambda name: "--" + name[0].replace("_", "-"), str(error)))
+        sys.exit(error.exit_code)
     except NeocogError as error:
         tell(str(error))
         sys.exit(error.exit_code)

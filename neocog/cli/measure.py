@@ -125,8 +125,8 @@ def _evaluate_pictures(
         words = f"with signs, spaces and line ends {_rate(facts['cer_text'])}"
         print(f"{words}   {exact(100 * facts['exact_text'])}")
     for row in facts["risk"]:
-        print(f"numbers with a p from {row['p']:g}: {100 * row['coverage']:.1f} %, {row['wrong']:g} wrong "
-              f"(at most {100 * row['limit']:.1f} %, 95 % sure)")  # fmt: skip
+        print(f"p of {row['p']:g} or more: {100 * row['coverage']:.1f} % of all numbers, {row['wrong']:g} of "
+              f"these {row['n']:g} wrong (at most {100 * row['limit']:.1f} % are, 95 % sure)")  # fmt: skip
     return score.failures
 
 

@@ -19,7 +19,6 @@ Pixels: TypeAlias = "NDArray[np.uint8]"
 Frames: TypeAlias = "Iterable[NDArray[Any]]"
 
 _FOLDER_FPS = 25.0  # of the pictures of a folder, unless another rate is asked for
-_DOCUMENTS = ("PDF", "HEIF", "AVIF")  # refused here whatever their name
 
 
 class SourceLost(InputError):
@@ -150,8 +149,8 @@ def _picture(path: Path) -> Pixels:
         with path.open("rb") as stream:
             if os.fstat(stream.fileno()).st_size > MAX_BYTES:
                 raise InputError(f"has more than {MAX_BYTES:,} bytes; make it smaller")
-            documents = kind_of(stream) in _DOCUMENTS
-            page = None if documents else next(decode(stream, max_pixels=MAX_PIXELS), None)
+            is_document = kind_of(stream)  # refused here whatever its name
+            page = None if is_document else next(decode(stream, max_pixels=MAX_PIXELS), None)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})") from None
     if page is None:

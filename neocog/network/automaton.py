@@ -48,7 +48,12 @@ class Automaton:
             places, chars = range(max(self.lengths, default=0)), list(enumerate(ALPHABET))
             self.allowed = [[k for k, c in chars if self.step(self.start, place, c)] for place in places]
         if not any(self.allowed):
-            raise UsageError("no text may occur: expected a pattern, or valid texts that have it")
+            if texts is None:
+                raise UsageError("got neither a pattern nor valid numbers; give one of them")
+            if not self._patterns:
+                raise UsageError("valid numbers: the list is empty; give at least one")
+            forms = " or ".join(map(repr, self._patterns.values()))
+            raise UsageError(f"valid numbers: none has the form {forms}; change the list or the pattern")
 
     def _sorted(self, texts: Iterable[str]) -> NDArray[np.uint8]:
         some = list(islice(texts, _MOST + 1))

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from xml.etree import ElementTree as ET
 
 from neocog.errors import UsageError
-from neocog.reading.pictures import STDIN
+from neocog.reading.pictures import STDIN, foreign
 from neocog.reading.records import REJECTED, Box, DigitReading, LineReading, PageReading, WordReading
 from neocog.reading.words import cells
 from neocog.text import printable
@@ -23,7 +23,7 @@ Kind = Literal["text", "jsonl", "json", "csv", "tsv", "hocr", "alto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _SUFFIXES: dict[str, Kind] = {
-    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
+    ".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
     ".hocr": "hocr", ".alto": "alto", ".xml": "alto",
 }  # fmt: skip
 
@@ -41,8 +41,12 @@ _HOCR_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def kind_of(path: str | None) -> Kind:
-    """The format that a file's suffix asks for; text for any other."""
-    return _SUFFIXES.get(Path(path or "").suffix.lower(), "text")
+    """The format that a file's suffix asks for, text for none; UsageError for one that no format has."""
+    suffix = Path(path or "").suffix.lower()
+    if suffix and suffix not in _SUFFIXES and not foreign(path or ""):
+        known = f"expected {', '.join(_SUFFIXES)}, or none for text"
+        raise UsageError(f"{path}: no format has the suffix {suffix}, {known}; rename it, or give --format")
+    return _SUFFIXES.get(suffix, "text")
 
 
 @dataclass(frozen=True, slots=True)

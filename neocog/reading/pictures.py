@@ -12,23 +12,19 @@ from numpy.typing import NDArray
 from neocog.errors import InputError, NeocogError, UsageError
 from neocog.reading.addresses import fetch, is_address
 from neocog.text import reason_of
+from neocog.vision.decode import KINDS, Page, at_most, decode, to_grey
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from neocog.vision.decode import Page
 
 Picture: TypeAlias = "str | Path | bytes | IO[bytes] | Image | NDArray[Any]"
 """A picture file or its address, its bytes, a file that is open, a PIL image, or pixels (H, W) or
 (H, W, 3) in RGB order."""
 
 
-PICTURE_SUFFIXES = frozenset(
-    ".avif .bmp .gif .heic .heif .hif .jfif .jp2 .jpeg .jpg .pbm .pdf .pgm .png .pnm .ppm .tif .tiff "
-    ".webp".split()
-)
+PICTURE_SUFFIXES = frozenset(suffix for kind in KINDS for suffix in kind.suffixes)
 
-DOCUMENT_SUFFIXES = frozenset((".avif", ".heic", ".heif", ".hif", ".pdf"))
+DOCUMENT_SUFFIXES = frozenset(suffix for kind in KINDS if kind.document for suffix in kind.suffixes)
 """Pictures among them that `neocog live` does not read."""
 
 _KINDS = {
@@ -57,10 +53,8 @@ def is_picture_name(name: str) -> bool:
     return why_skipped(name) is None
 
 
-def pages_of(picture: Picture, long_side: int, pages: Iterable[int] | None = None) -> "Iterator[Page]":
+def pages_of(picture: Picture, long_side: int, pages: Iterable[int] | None = None) -> Iterator[Page]:
     """Decode the pages of a picture, all or those of the numbers given, reduced to a long side."""
-    from neocog.vision.decode import decode
-
     if isinstance(picture, str) and is_address(picture):
         picture = fetch(picture)
     if isinstance(picture, str | Path):
@@ -93,10 +87,8 @@ def check_file(path: str | Path) -> None:
         raise InputError("is a pipe or device, expected a picture file")
 
 
-def _page(pixels: NDArray[Any], long_side: int) -> "Page":
+def _page(pixels: NDArray[Any], long_side: int) -> Page:
     """Reduce pixels as those of a file are, before anyone asks how high the picture is."""
-    from neocog.vision.decode import Page, at_most, to_grey
-
     plain = pixels.dtype == np.uint8 and pixels.shape[2:] in ((), (3,)) and pixels.size
     whole = pixels if plain else to_grey(pixels)
     return Page(0, at_most(whole, long_side), whole.shape[1::-1])
@@ -129,10 +121,14 @@ def name_of(picture: object) -> str:
 
 def check_written(name: str | Path, option: str) -> None:
     """Refuse names that say picture, video, archive or model for words (UsageError)."""
+    if kind := foreign(name):
+        raise UsageError(f"{name}: this is the suffix of {kind}; choose another {option}")
+
+
+def foreign(name: str | Path) -> str | None:
+    """What a file of this name holds, where that is no words."""
     suffix = Path(name).suffix.lower()
-    for kind, suffixes in _KINDS.items():
-        if suffix in suffixes:
-            raise UsageError(f"{name}: this is the suffix of {kind}; choose another {option}")
+    return next((kind for kind, suffixes in _KINDS.items() if suffix in suffixes), None)
 
 
 class Files:

@@ -83,9 +83,10 @@ class Pattern:
 
 def read_valid(path: str | Path) -> tuple[str, ...]:
     """Return the numbers that a file lists, one a line; UsageError if it cannot be read or is too large."""
+    wanted = "expected a file with the numbers that may occur, one on each line; give another --valid"
     try:
         if Path(path).is_fifo():  # it may never end
-            raise UsageError(f"{path}: no file of valid numbers, one a line; give another --valid")
+            raise UsageError(f"{path}: is a pipe, {wanted}")
         with open(path, "rb") as stream:
             data = stream.read(MAX_VALID + 1)
         if len(data) > MAX_VALID:
@@ -93,12 +94,12 @@ def read_valid(path: str | Path) -> tuple[str, ...]:
         numbers = tuple(filter(None, map(str.strip, data.decode("utf-8-sig").splitlines())))
         if numbers and b"\0" not in data:
             return numbers
-        why = "not text" if numbers else "it is empty"
+        why = "holds zero bytes" if numbers else "is empty"
     except UnicodeDecodeError:
-        why = "not UTF-8 text"
+        why = "is not UTF-8 text"
     except OSError as error:
-        why = reason_of(error).lower()
-    raise UsageError(f"{path}: no list of valid numbers, one a line ({why}); give another --valid")
+        why = f"cannot be opened ({reason_of(error).lower()})"
+    raise UsageError(f"{path}: {why}, {wanted}")
 
 
 def threshold_for(model: "Model", max_error: float) -> float:
@@ -116,8 +117,8 @@ def threshold_for(model: "Model", max_error: float) -> float:
     if not good:
         least = math.ceil(1e4 * min(row["error"] for row in rows)) / 100  # such a bound can be had
         raise UsageError(
-            f"max_error {100 * max_error:.4g}%: the table of {model.name} bears {least:.4g}% or more; "
-            "ask for that"
+            f"max_error {100 * max_error:.4g}%: model {model.name} can promise no fewer wrong answers "
+            f"than {least:.4g}%; give {least:.4g}% or more"
         )
     return float(min(good))
 

@@ -10,14 +10,14 @@ import io
 import re
 import struct
 import warnings
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from math import inf
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from neocog.text import reason_of
 
 Source = str | Path | bytes | IO[bytes]
 
-FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")  # of Pillow's; some start programs
 MAX_PIXELS = 2**27  # of a page
 MAX_PAGES = 2500  # of a TIFF or PDF
 MAX_SCANS = 64  # of a JPEG: each goes over the whole picture; ten are usual
@@ -36,11 +35,7 @@ LIGHT_FILE, LIGHT_PNG, LIGHT_JPEG = 2**25, 4_000_000, 12_500_000  # bytes; pixel
 
 _MAX_BLOCKS = 2**14  # twice the segments of a JPEG; chunks of a light PNG
 _MAX_EXIF = 2**16  # bytes in a light picture; Pillow may copy them for every tag
-_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
-_DOCUMENT = re.compile(
-    rb"(?P<PDF>%PDF-)|(?P<AVIF>.{4}ftyp(.{4})*avi[fs])|(?P<HEIF>.{4}ftyp(hei|hev|mif|msf))", re.DOTALL
-)
-_HEAVY = re.compile(rb"II|MM|BM|P[0-9fy]|GIF|RIFF|%PDF|.{4}(ftyp|jP)|\xff\x4f", re.DOTALL)
+_JPEG = b"\xff\xd8\xff"
 _SEGMENT = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # its marker
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of the segments that tell the size
 _BARE = {0xC8, 0xD8, 0xD9, *range(0xF0, 0xFE)}  # markers without a segment, as Pillow reads them
@@ -51,6 +46,73 @@ _TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
           7: Image.Transpose.TRANSVERSE, 8: Image.Transpose.ROTATE_90}  # fmt: skip
 _STRIP = 2**20  # pixels of a large picture that are made grey or RGB at a time
 _SURVEY = 320  # long side at which the channels of a colour picture are compared
+
+
+def _is_light_jpeg(data: bytes) -> bool:
+    pixels, scans, exif = _survey_of_jpeg(data)
+    return pixels * max(1, scans / 3) <= LIGHT_JPEG and scans <= MAX_SCANS and exif <= _MAX_EXIF
+
+
+def _survey_of_jpeg(data: bytes) -> tuple[int, int, int]:
+    """Return pixels, scans and bytes of EXIF; with endless segments more than `MAX_SCANS` scans."""
+    at, left, pixels, scans, exif = 2, _MAX_BLOCKS, 0, 0, 0
+    while True:
+        marker = _SEGMENT.search(data, at)
+        left -= 1 if scans else (marker.end() if marker else len(data)) - at  # Pillow goes byte by byte
+        if left < 0:
+            return pixels, MAX_SCANS + 1, exif
+        if marker is None or (scans and marker[0] == b"\xff\xd9"):  # the end; previews may follow
+            return pixels, scans, exif
+        at, kind = marker.end(), marker[0][1]
+        length = 0 if kind in _BARE else int.from_bytes(data[at : at + 2])
+        scans += kind == 0xDA
+        if kind in _FRAMES:
+            high, wide = data[at + 3 : at + 5], data[at + 5 : at + 7]
+            pixels = max(pixels, int.from_bytes(high) * int.from_bytes(wide))
+        if data.startswith(b"Exif", at + 2):
+            exif += length
+        at += length
+
+
+def _is_light_png(data: bytes) -> bool:
+    at = 8
+    for _ in range(_MAX_BLOCKS):
+        if at + 16 > len(data) or data.startswith(b"IEND", at + 4):
+            return True
+        length, name, wide, high = struct.unpack_from(">I4s2I", data, at)
+        if name == b"IHDR" and wide * high > LIGHT_PNG:
+            return False
+        if (name == b"eXIf" and length > _MAX_EXIF) or data.startswith(b"Raw profile type exif", at + 8):
+            return False  # the latter is EXIF too, and may be packed
+        at += 12 + length
+    return False
+
+
+class Kind(NamedTuple):
+    """A kind of picture files."""
+
+    name: str  #: Pillow's
+    words: str  #: what people call it
+    suffixes: tuple[str, ...]
+    begins: bytes  #: pattern of how its files begin, and no list of file names
+    light: Callable[[bytes], bool] | None = None  #: whether any process may decode it; None: only a worker
+    document: bool = False  #: decoded by `neocog.vision.documents`
+
+
+KINDS = (  # all that are read, and no others: some decoders of Pillow start programs
+    Kind("JPEG", "JPEG", (".jpg", ".jpeg", ".jfif"), _JPEG, _is_light_jpeg),
+    Kind("PNG", "PNG", (".png",), rb"\x89PNG\r\n", _is_light_png),
+    Kind("TIFF", "TIFF", (".tif", ".tiff"), rb"II[*+]\0|MM\0[*+]"),
+    Kind("BMP", "BMP", (".bmp",), rb"BM.{4}\0{4}"),
+    Kind("GIF", "GIF", (".gif",), rb"GIF8[79]a.{6}\0"),
+    Kind("PPM", "PPM", (".ppm", ".pgm", ".pbm", ".pnm"), rb"P[1-6]\s+(#.*?\n\s*)*\d+\s+\d+\s"),
+    Kind("WEBP", "WebP", (".webp",), rb"RIFF.{4}WEBP"),
+    Kind("JPEG2000", "JPEG 2000", (".jp2",), rb"\0{3}\x0cjP  "),
+    Kind("AVIF", "AVIF", (".avif",), rb".{4}ftyp(.{4})*avi[fs]", document=True),
+    Kind("HEIF", "HEIC", (".heic", ".heif", ".hif"), rb".{4}ftyp(hei|hev|mif|msf)", document=True),
+    Kind("PDF", "PDF", (".pdf",), rb"%PDF-", document=True),
+)
+FORMATS = tuple(kind.name for kind in KINDS if not kind.document)
 
 
 @dataclass(frozen=True)
@@ -117,7 +179,7 @@ def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
 
 
 def is_light(source: Source) -> bool:
-    """Whether any process may decode a picture: a small JPEG or PNG, or what is refused as no picture."""
+    """Whether any process may decode a picture: a small JPEG or PNG; nothing; a missing file."""
     try:
         with _stream(source) as stream:
             if stream.seek(0, io.SEEK_END) > LIGHT_FILE:
@@ -126,22 +188,8 @@ def is_light(source: Source) -> bool:
             data = stream.read()
     except InputError:
         return True
-    if data.startswith(_JPEG):
-        pixels, scans, exif = _survey_of_jpeg(data)
-        return pixels * max(1, scans / 3) <= LIGHT_JPEG and scans <= MAX_SCANS and exif <= _MAX_EXIF
-    if not data.startswith(_PNG):
-        return not _HEAVY.match(data)
-    at = len(_PNG)
-    for _ in range(_MAX_BLOCKS):
-        if at + 16 > len(data) or data.startswith(b"IEND", at + 4):
-            return True
-        length, name, wide, high = struct.unpack_from(">I4s2I", data, at)
-        if name == b"IHDR" and wide * high > LIGHT_PNG:
-            return False
-        if (name == b"eXIf" and length > _MAX_EXIF) or data.startswith(b"Raw profile type exif", at + 8):
-            return False  # the latter is EXIF too, and may be packed
-        at += 12 + length
-    return False
+    kind = _kind(data[:64])
+    return not data or (kind is not None and kind.light is not None and kind.light(data))
 
 
 def kind_of(stream: IO[bytes]) -> str:
@@ -149,8 +197,11 @@ def kind_of(stream: IO[bytes]) -> str:
     stream.seek(0)
     if not (begin := stream.read(64)):
         raise InputError("the file is empty, expected a picture")
-    known = _DOCUMENT.match(begin)
-    return str(known.lastgroup) if known else ""
+    return kind.name if (kind := _kind(begin)) is not None and kind.document else ""
+
+
+def _kind(begin: bytes) -> Kind | None:
+    return next((kind for kind in KINDS if re.match(kind.begins, begin, re.DOTALL)), None)
 
 
 def check_page(index: int, size: tuple[int, int], max_pixels: int) -> None:
@@ -174,7 +225,7 @@ def damage() -> Iterator[None]:
     except UnidentifiedImageError:
         raise InputError(
             "the file is not a picture that neocog can decode, or its header is cut short; "
-            "use JPEG, PNG, TIFF, BMP, GIF, WebP, HEIC or PDF"
+            f"use {', '.join(kind.words for kind in KINDS[:-1])} or {KINDS[-1].words}"
         ) from None
     except (MemoryError, Image.DecompressionBombError):
         raise InputError(f"the picture is too large, or has more than {MAX_PIXELS:,} pixels") from None
@@ -266,27 +317,6 @@ def _opened(stream: IO[bytes], kind: str, max_pixels: int) -> Image.Image:
         image = Image.open(stream, formats=(kind,) if kind else FORMATS)
     check_page(0, image.size, max_pixels)
     return image
-
-
-def _survey_of_jpeg(data: bytes) -> tuple[int, int, int]:
-    """Return pixels, scans and bytes of EXIF; with endless segments more than `MAX_SCANS` scans."""
-    at, left, pixels, scans, exif = 2, _MAX_BLOCKS, 0, 0, 0
-    while True:
-        marker = _SEGMENT.search(data, at)
-        left -= 1 if scans else (marker.end() if marker else len(data)) - at  # Pillow goes byte by byte
-        if left < 0:
-            return pixels, MAX_SCANS + 1, exif
-        if marker is None or (scans and marker[0] == b"\xff\xd9"):  # the end; previews may follow
-            return pixels, scans, exif
-        at, kind = marker.end(), marker[0][1]
-        length = 0 if kind in _BARE else int.from_bytes(data[at : at + 2])
-        scans += kind == 0xDA
-        if kind in _FRAMES:
-            high, wide = data[at + 3 : at + 5], data[at + 5 : at + 7]
-            pixels = max(pixels, int.from_bytes(high) * int.from_bytes(wide))
-        if data.startswith(b"Exif", at + 2):
-            exif += length
-        at += length
 
 
 def _pixels(image: Image.Image, shape: tuple[float, float], long_side: int | None) -> NDArray[np.uint8]:
