@@ -145,6 +145,7 @@ def test_eval_pictures(tmp_path, model):
     table = run("eval", tmp_path, "--model", model)
     assert "written 57\n    read    56" in table.stdout
     assert "character error rate 37.50 %" in table.stdout
+    assert re.search(r"p of 0.5 or more: [0-9.]+ % of all numbers, \d of these \d wrong", table.stdout)
     (tmp_path / "labels.csv").write_text("file,text\nb.png,\nc.png,none\n")
     result = run("eval", tmp_path, "--model", model)
     assert result.exit_code == 0

@@ -313,6 +313,9 @@ LIGHT = {
     "JPEG of several scans": file_of(scene(2000, 1500), "JPEG", progressive=True),
     "PNG": file_of(scene(2000, 2000), "PNG"),
     "PNG and more": file_of(scene(), "PNG") + bytes(999),
+    "text": b"no picture",  # it is refused at once
+    "P": b"P",
+    "a kind that no row has": file_of(scene(), "ICO"),
     "nothing": b"",
 }
 HEAVY = {
@@ -320,7 +323,8 @@ HEAVY = {
     "PNG": file_of(Image.new("1", (2001, 2000)), "PNG"),
     "scans": BOMBS["scans.jpg"],
     **{kind.name: file_of(scene(), kind.name) for kind in KINDS if not (kind.document or kind.light)},
-    "of no known kind": file_of(scene(), "ICO"),
+    # what Pillow takes although no row's first bytes fit
+    **{begin.hex(): begin + bytes(99) for begin in (b"Pf", b"BM1234x", b"GIF87a12x", b"\xff\x4f\xff\x51")},
 }
 
 

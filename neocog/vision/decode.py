@@ -179,7 +179,7 @@ def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
 
 
 def is_light(source: Source) -> bool:
-    """Whether any process may decode a picture: a small JPEG or PNG; nothing; a missing file."""
+    """Whether any process may decode a picture: a small JPEG or PNG, or what is refused as no picture."""
     try:
         with _stream(source) as stream:
             if stream.seek(0, io.SEEK_END) > LIGHT_FILE:
@@ -188,8 +188,11 @@ def is_light(source: Source) -> bool:
             data = stream.read()
     except InputError:
         return True
-    kind = _kind(data[:64])
-    return not data or (kind is not None and kind.light is not None and kind.light(data))
+    if (kind := _kind(data[:64])) is not None:
+        return kind.light is not None and kind.light(data)
+    Image.init()  # a decoder that goes by more than the first bytes has no test of them
+    tests = [Image.OPEN[name][1] for name in FORMATS if name in Image.OPEN]
+    return not data or not any(test is None or test(data[:16].ljust(16, b"\0")) for test in tests)
 
 
 def kind_of(stream: IO[bytes]) -> str:
