@@ -315,7 +315,7 @@ LIGHT = {
     "PNG and more": file_of(scene(), "PNG") + bytes(999),
     "text": b"no picture",  # it is refused at once
     "P": b"P",
-    "a kind that no row has": file_of(scene(), "ICO"),
+    "a kind that no row has": file_of(scene(), "EPS"),
     "nothing": b"",
 }
 HEAVY = {
