@@ -41,11 +41,12 @@ _NOISE, _TILT, _BEND = 0.08, 0.06, 0.008  # as standard deviations
 _SKEWED = 0.15  # skewness of greys from which ink is bright
 _INK, _FULL = 0.2, 0.5  # from which ink may be print, and is no blurred edge
 _BAND = 64  # rows around a line in which rules and cells are looked for
+_CLOSE = 0.2  # between digits that are nearer is no space
 _CELL = 0.7, 2.6  # how far it is from a cell to the next
 _OWN = 0.6, 0.3  # shares of the ink that is no print: of most digits if there are cells, of each digit
 _RULE, _CLEAR = 6, 3  # grey levels that a rule stands out of its paper, and how much more than most columns
 _EVEN = 0.5  # of the usual contrast of a rule is everywhere
-_BLOCKS = 14  # of rows,
+_BLOCKS, _EDGE = 14, 3  # of rows, and how many may be beyond a table if a rule is in all others but one,
 _LEANS = -0.5, -0.25, 0, 0.25, 0.5  # and columns that a rule leans from each to the next
 _THICK = 24  # columns that it is narrower than
 _SQUARED = 1.3  # how far rules are apart that part no numbers: a digit hardly fits between them
@@ -67,6 +68,7 @@ class Strip:
     #: returns ``ink`` of its digits and signs alone, without walls of cells and what else is around
     alone: Callable[[], Ink]
     spaces: tuple[int, ...] = ()  #: columns in the middle of gaps that are wider than between its digits
+    close: tuple[int, ...] = ()  #: columns in the middle of gaps in which no space is
     rules: tuple[float, ...] = ()  #: where rules cross its line, columns of the page
 
     def to_page(self, columns: Any, rows: Any) -> Floats:
@@ -323,15 +325,19 @@ class _Page:
         thin = np.asarray(cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, np.ones((1, 17), np.uint8)))
         blocks = thin[4:-4].reshape(_BLOCKS, -1, len(at)).mean(axis=1, dtype=np.float32)
         blocks = np.pad(np.asarray(cv2.dilate(blocks, np.ones((1, 3), np.uint8))), ((0, 0), (4, 4)))
-        clear: NDArray[np.float32] = np.zeros(len(at), np.float32)
-        for lean in _LEANS:
-            starts = [4 - round(lean * (k - _BLOCKS // 2)) for k in range(_BLOCKS)]
-            moved = [block[start : start + len(at)] for block, start in zip(blocks, starts, strict=True)]
-            ranked = np.sort(moved, axis=0)
-            clear = np.maximum(clear, ranked[2] * (ranked[2] > _EVEN * ranked[_BLOCKS // 2]))
-        found = clear > max(_RULE, _CLEAR * float(np.quantile(clear, 0.75)))
-        edges = np.flatnonzero(np.diff(np.pad(found.astype(np.int8), 1))).reshape(-1, 2)
-        edges = edges[(np.diff(edges)[:, 0] > 1) & (np.diff(edges)[:, 0] < _THICK)]
+        edges, enough = np.zeros((0, 2), np.intp), 0
+        for some, few in ((0, _BLOCKS), 2), ((_EDGE, _BLOCKS), 1), ((0, _BLOCKS - _EDGE), 1):
+            clear: NDArray[np.float32] = np.zeros(len(at), np.float32)
+            for lean in _LEANS:
+                starts = [4 - round(lean * (k - _BLOCKS // 2)) for k in range(_BLOCKS)]
+                moved = [block[start : start + len(at)] for block, start in zip(blocks, starts, strict=True)]
+                ranked = np.sort(moved[slice(*some)], axis=0)
+                clear = np.maximum(clear, ranked[few] * (ranked[few] > _EVEN * ranked[len(ranked) // 2]))
+            found = clear > max(_RULE, _CLEAR * float(np.quantile(clear, 0.75)))
+            ends = np.flatnonzero(np.diff(np.pad(found.astype(np.int8), 1))).reshape(-1, 2)
+            ends = ends[(np.diff(ends)[:, 0] > 1) & (np.diff(ends)[:, 0] < _THICK)]
+            if len(ends) >= enough:  # rules of a table end together, strokes do not
+                edges, enough = ends, len(ends) + 2
         rules = np.stack([at[edges[:, 0], 0], at[edges[:, 1] - 1, 0]], axis=1)
         if len(rules) > 2 and np.median(np.diff(rules.mean(axis=1))) < _SQUARED * self.tall(shown):
             rules = rules[:0]  # squared paper
@@ -398,7 +404,7 @@ class _Page:
         own = [k for k in part if self.digits[k]]
         first, last = np.searchsorted(at[:, 0], (self.left[own].min(), self.right[own].max())).tolist()
         grey = _dark(self.seen(at, down), max(0, first - 2), last + 2)
-        ink, spaces = ink_of(grey), list[float]()
+        ink, spaces, close = ink_of(grey), list[float](), list[float]()
         plain = np.ones(ink.shape, np.bool_)
         crossed = ((rules[:, :1] <= at[:, 0]) & (at[:, 0] <= rules[:, 1:])).any(axis=0)
         if step is not None:
@@ -412,7 +418,9 @@ class _Page:
             usual = np.clip(_ranked(gaps / tall, 0.25), 0.3, 1) if len(gaps) else 1.0
             least = tall * (_ranked(self.boxes[own, 2] / tall, 0.5) + 2 * usual)
             before, after = np.maximum.accumulate(self.right[part])[:-1], self.left[part[1:]]
-            spaces = ((before + after) / 2)[after - before > least].tolist()
+            middle = (before + after) / 2
+            spaces = middle[after - before > least].tolist()
+            close = middle[np.abs(after - before) < _CLOSE * tall].tolist()
 
         def alone() -> Ink:
             """Where its marks are, and strokes of which most is there, if that is ``plain``."""
@@ -425,8 +433,9 @@ class _Page:
             most[0] = False
             return ink_of(grey, plain & (inside | wider(most[strokes])))
 
-        columns = tuple(np.searchsorted(at[:, 0], spaces).tolist())
-        return Strip(ink, tuple(part), number, at, down, alone, columns, tuple(rules.mean(axis=1).tolist()))
+        wide, narrow = (tuple(np.searchsorted(at[:, 0], some).tolist()) for some in (spaces, close))
+        places = tuple(rules.mean(axis=1).tolist())
+        return Strip(ink, tuple(part), number, at, down, alone, wide, narrow, places)
 
     def print(
         self, ink: Ink, line: Sequence[int], at: Floats, down: Floats, step: Floats
