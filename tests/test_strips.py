@@ -85,6 +85,14 @@ def test_a_rule_between_cells_parts_them_and_is_not_read() -> None:
     assert [len(centres(strip)) for strip in found] == [3, 3]
 
 
+@pytest.mark.parametrize(("top", "foot"), [(41, 200), (10, 83)], ids=["first", "last"])
+def test_rules_that_end_at_the_edge_of_a_table_part_its_cells(top: int, foot: int) -> None:
+    grey, boxes = page([("12", 30, 80), ("34", 124, 80), ("56", 218, 80)])
+    for x in (18, 118, 212):
+        cv2.line(grey, (x, top), (x, foot), 60, 3)
+    assert [strip.marks for strip in strips(grey, marks(boxes))] == [(0, 1), (2, 3), (4, 5)]
+
+
 def test_rules_that_digits_touch_are_neither_digits_nor_glue() -> None:
     grey, boxes = page([("12", 30, 80), ("34", 124, 80), ("56", 218, 80)])
     for x in (118, 212):
@@ -102,6 +110,9 @@ def test_a_gap_wider_than_those_between_digits_is_a_space() -> None:
     middle = (boxes[2, 0] + boxes[2, 2] + boxes[3, 0]) / 2
     assert np.abs(strip.middle[list(strip.spaces), 0] - middle).max() < 2
     assert not strips(grey, marks(boxes[::2]))[0].spaces, "all of them are far apart"
+    boxes[1, 2] = boxes[2, 0] - boxes[1, 0] - 2
+    (strip,) = strips(grey, marks(boxes))
+    assert np.abs(strip.middle[list(strip.close), 0] - boxes[2, 0]).min() < 3
 
 
 def test_a_wide_picture_of_one_line_is_a_strip_as_a_whole_if_that_is_not_too_long() -> None:

@@ -49,6 +49,7 @@ _REACH = 20  # columns of a strip on each side of a character's middle that may 
 _GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, which a wide gap parts:
 _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has none there
 _WIDE = 2  # columns on each side of the middle of a gap in which nothing is read
+_RARE = 0.1  # share of its likelihood that a space has there if digits are close
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 # Mean probability of a line's characters, times mean score of its digits, below which it is no number:
 _NUMBER = 0.3  # 0.5 % of right numbers of photographs, registers and made pages are, and 76 % of false ones
@@ -138,8 +139,8 @@ def _of_strips(
                     logp = np.concatenate([logp[:t], _GAP, logp[t + 1 :]])
             for t in ((column + _BEFORE) // _STEP for column in strip.close):
                 around = logp[max(0, t - _WIDE) : t + _WIDE + 1]
-                around[:, BLANK] = np.logaddexp(around[:, SPACE], around[:, BLANK])
-                around[:, SPACE] = _GAP.min()
+                around[:, BLANK] = np.logaddexp(around[:, SPACE] + np.log(1 - _RARE), around[:, BLANK])
+                around[:, SPACE] += np.log(_RARE)
             own += strip.marks
             logs += [logp, _GAP]
             places += [(strip, t) for t in range(len(logp) + 1)]

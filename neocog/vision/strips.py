@@ -41,7 +41,7 @@ _NOISE, _TILT, _BEND = 0.08, 0.06, 0.008  # as standard deviations
 _SKEWED = 0.15  # skewness of greys from which ink is bright
 _INK, _FULL = 0.2, 0.5  # from which ink may be print, and is no blurred edge
 _BAND = 64  # rows around a line in which rules and cells are looked for
-_CLOSE = 0.2  # between digits that are nearer is no space
+_CLOSE = 0.2  # between digits that are nearer a space is rare
 _CELL = 0.7, 2.6  # how far it is from a cell to the next
 _OWN = 0.6, 0.3  # shares of the ink that is no print: of most digits if there are cells, of each digit
 _RULE, _CLEAR = 6, 3  # grey levels that a rule stands out of its paper, and how much more than most columns
@@ -68,7 +68,7 @@ class Strip:
     #: returns ``ink`` of its digits and signs alone, without walls of cells and what else is around
     alone: Callable[[], Ink]
     spaces: tuple[int, ...] = ()  #: columns in the middle of gaps that are wider than between its digits
-    close: tuple[int, ...] = ()  #: columns in the middle of gaps in which no space is
+    close: tuple[int, ...] = ()  #: columns in the middle of gaps in which a space is rare
     rules: tuple[float, ...] = ()  #: where rules cross its line, columns of the page
 
     def to_page(self, columns: Any, rows: Any) -> Floats:
