@@ -85,7 +85,7 @@ def test_a_rule_between_cells_parts_them_and_is_not_read() -> None:
     assert [len(centres(strip)) for strip in found] == [3, 3]
 
 
-@pytest.mark.parametrize(("top", "foot"), [(41, 200), (10, 83)], ids=["first", "last"])
+@pytest.mark.parametrize(("top", "foot"), [(44, 200), (10, 79)], ids=["first", "last"])
 def test_rules_that_end_at_the_edge_of_a_table_part_its_cells(top: int, foot: int) -> None:
     grey, boxes = page([("12", 30, 80), ("34", 124, 80), ("56", 218, 80)])
     for x in (18, 118, 212):
