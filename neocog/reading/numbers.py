@@ -200,8 +200,6 @@ def _line(
             until = number.chars[end].first if end < len(chars) else len(logp)
             text = "".join(char.char for char in number.chars[begin:end])
             p = likely(text, dict(ctc.beam(logp[since : max(until, since + 1)])))
-        if margin is None:
-            p = min([p, *(_parted(number, k) for k in (begin - 1, end) if 0 <= k < len(chars))])
         box = around([char.box for char in said])
         p = min(p, 1 - _PART * _beside(box, others))
         if p < reader.policy.min_p and not any(char.reason for char in said):
@@ -221,14 +219,6 @@ def bare(number: str) -> str:
 def likely(number: str, texts: Mapping[str, float]) -> float:
     """Probability of a `bare` number among ``texts`` with their log likelihoods."""
     return float(np.exp([value for other, value in texts.items() if bare(other) == bare(number)]).sum())
-
-
-def _parted(number: ctc.Number, k: int) -> float:
-    """Probability that a line's character k, a space, parts two numbers, and is not nothing or a sign."""
-    at = len("".join(char.char for char in number.chars[:k]))
-    texts = [number.text[:at] + char + number.text[at + 1 :] for char in ("", ".", ",", "-", "/")]
-    others = [number.texts.get(text, -np.inf) - number.texts[number.text] for text in texts]
-    return 1 / (1 + float(np.exp(others).sum()))
 
 
 def _beside(box: Box, others: Finding) -> float:
