@@ -26,9 +26,13 @@ Box = tuple[float, float, float, float]
 Mark = tuple[int, float, float, float, float]
 """Label, left, top, width and height of a mark, in pixels."""
 
+_SHOWN = 0.6  # of a box that must lie on the page for its mark to count
 _NUMBERS = {*"0123456789", *SIGNS} - {"x"}
 _CELL = 4  # pixels of a cell of the map of what is taken
-_LEAST_STEP, _LEAST_OVER_TEXTURE = 9, 0.8  # grey levels and shares of their standard deviation
+_CLEAR, _LEAST_ROUGH = (
+    1.5,
+    3.0,
+)  # how far ink stands off in deviations of the paper, which are so many grey levels at least
 
 
 @dataclass
@@ -45,6 +49,7 @@ class Canvas:
     def __post_init__(self) -> None:
         (rows, columns), cos, sin = self.image.shape, np.cos(self.turn), np.sin(self.turn)
         self.wide, self.high = abs(cos) * columns + abs(sin) * rows, abs(sin) * columns + abs(cos) * rows
+        self.covered = np.zeros(self.image.shape, np.float32)  # the share of each pixel that ink covers
         self._taken = np.zeros((-(-rows // _CELL), -(-columns // _CELL)), np.bool_)
         self._turn = np.array([[cos, sin], [-sin, cos]])  # of rows (x, y)
         self._shift = np.array([columns, rows]) / 2 - np.array([self.wide, self.high]) / 2 @ self._turn
@@ -79,7 +84,7 @@ class Canvas:
         self._taken |= np.asarray(cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_AREA)) > 0
 
     def lay(self, cover: Cover, x: float, y: float, contrast: float, label: int | None = None) -> Box | None:
-        """Lay ink on the sheet, its left top at (x, y); note it as a mark, to ignore if it is not seen."""
+        """Lay ink on the sheet, its left top at (x, y); note it as a mark."""
         if self.turn:
             high, wide = cover.shape
             corners = self.at(np.array([(x, y), (x + wide, y), (x, y + high), (x + wide, y + high)]))
@@ -93,8 +98,9 @@ class Canvas:
         x0, y0 = max(column, 0), max(row, 0)
         place = self.image[y0 : max(row + cover.shape[0], 0), x0 : max(column + cover.shape[1], 0)]
         part = cover[y0 - row :, x0 - column :][: place.shape[0], : place.shape[1]]
-        seen = label is None or self._seen(part, place, contrast)
         place += (np.float32(255 if self.bright_ink else 8) - place) * (part * np.float32(contrast))
+        inked = self.covered[y0 : max(row + cover.shape[0], 0), x0 : max(column + cover.shape[1], 0)]
+        np.maximum(inked, part, out=inked)
         if label is None:
             return None
         dark = cover > max(0.4 * float(cover.max(initial=0)), 0.02)
@@ -103,19 +109,9 @@ class Canvas:
             return None
         size = float(columns[-1] - columns[0] + 1), float(rows[-1] - rows[0] + 1)
         box = (float(column + columns[0]), float(row + rows[0]), *size)
-        self.marks.append((label if seen else IGNORE, *box))
+        self.marks.append((label, *box))
         self._cells(np.array(box[:2]), np.array(box[:2]) + size)[:] = True
         return box
-
-    def _seen(self, part: Cover, place: NDArray[np.float32], contrast: float) -> bool:
-        """Whether ink will stand off what it is laid on: its texture, and a few grey levels."""
-        inked = part > 0.5 * part.max(initial=0)
-        if not inked.any():
-            return False
-        off = np.abs((255 if self.bright_ink else 8) - place[inked]) * part[inked] * contrast
-        around = place[part < 0.05]
-        rough = float(around.std()) if around.size > 20 else 0.0
-        return float(off.mean()) > max(_LEAST_STEP, _LEAST_OVER_TEXTURE * rough)
 
     def draw(self, lines: list[NDArray[Any]], hand: Hand, width: float) -> None:
         """Draw strokes on the sheet with a hand's pen, ``width`` pixels wide."""
@@ -169,8 +165,37 @@ class Canvas:
             x += size[0] + 0.07 * high
         return x - begin
 
+    def kept(self, picture: NDArray[np.uint8], left: int = 0, top: int = 0) -> NDArray[np.float32]:
+        """Marks (M, 5) that the part (h, w) of the page from ``left`` and ``top`` on shows when photographed.
+
+        Label, middle, size, cut at the picture's edge; ``IGNORE`` for what is hardly seen.
+        """
+        rows, (high_side, wide_side) = [], picture.shape
+        covered = self.covered[top:, left:][:high_side, :wide_side]
+        for label, x, y, wide, high in self.marks:
+            x0, y0 = max(x - left, 0), max(y - top, 0)
+            x1, y1 = min(x - left + wide, wide_side), min(y - top + high, high_side)
+            if x1 - x0 < 1 or y1 - y0 < 1:
+                continue
+            shown = (x1 - x0) * (y1 - y0) / (wide * high)
+            small, edge = max(wide, high) < (7 if label < 10 else 2), round(2 + 0.1 * max(wide, high))
+            around = np.s_[max(int(y0) - edge, 0) : int(y1) + edge, max(int(x0) - edge, 0) : int(x1) + edge]
+            seen = shown >= _SHOWN and not small and _clear(picture[around], covered[around])
+            rows.append((label if seen else IGNORE, (x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0))
+        return np.array(rows, np.float32).reshape(-1, 5)
+
     def crossed(self, x: float, y: float, wide: float, high: float) -> None:
         """Make what is marked in a box of the image neither right nor wrong."""
         for index, (label, left, top, w, h) in enumerate(self.marks):
             if label >= 0 and x <= left + w / 2 <= x + wide and y <= top + h / 2 <= y + high:
                 self.marks[index] = (IGNORE, left, top, w, h)
+
+
+def _clear(picture: NDArray[np.uint8], covered: Cover) -> bool:
+    """Whether ink stands off the paper around it: by their medians, in deviations of the paper."""
+    ink, bare = picture[covered > 0.5 * covered.max()], picture[covered < 0.05]
+    if not ink.size or not bare.size:
+        return False
+    paper = float(np.median(bare))
+    rough = _LEAST_ROUGH + 1.48 * float(np.median(np.abs(bare - np.float32(paper))))
+    return abs(float(np.median(ink)) - paper) > _CLEAR * rough

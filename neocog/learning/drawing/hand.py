@@ -44,7 +44,7 @@ class Hand:
         self.by_pen = not hands.sets or (len(hands.strokes) > 0 and rng.random() < 0.45)
         self.in_style = any(hands.styles) and rng.random() < (0.5 if self.by_pen else 0.16)
         self.segmented = rng.random() < _SEGMENTED
-        self.bars = 0.1  # of the ones, written as one straight stroke
+        self.bars = 0.9 if rng.random() < 0.15 else 0.05  # of the ones, written as one straight stroke
         self.ones = rng.uniform(0, 0.5) if rng.random() < 0.1 else 0.0  # that they lean more
         self.styles: dict[int, int] = {}
         one = rng.random() < 0.8
@@ -69,15 +69,18 @@ class Hand:
         """Draw a digit, ``00`` in one go, or a sign, the baseline at 0."""
         digit, rng = char.isdigit(), self.rng
         self.measure()
+        stroke = char == "1" and not self.segmented and rng.random() < self.bars
         pictured = not self.by_pen and not self.segmented and not (self.in_style and rng.random() < 0.5)
-        if pictured and digit and len(char) == 1:
+        if pictured and digit and len(char) == 1 and not stroke:
             return self._pictured(int(char), high)
         width = self.width if digit else self.width * rng.uniform(0.75, 1.25)
         if char in ".:":
             width = max(0.06, self.width * self.dot * rng.uniform(0.85, 1.15))
         if not digit:
             return self.drawn(self.sign(char, high), width * high)
-        return self.drawn(self.digit(char, high), width * high, self.ones if char == "1" else 0.0, bent=True)
+        return self.drawn(
+            self.digit(char, high, stroke), width * high, self.ones if char == "1" else 0.0, bent=True
+        )
 
     def drawn(self, strokes: Strokes, width: float, lean: float = 0.0, *, bent: bool = False) -> Drawn:
         """Draw strokes, slanted about the baseline; ``bent``: and as this hand bends them."""
@@ -94,8 +97,11 @@ class Hand:
         cover, left, top_row = ink(moved, max(0.45, width), self.pen, rng)
         return Drawn(cover, left, top_row, moved[0][0], moved[-1][-1])
 
-    def digit(self, char: str, high: float) -> Strokes:
-        """Strokes of a digit, or of ``00`` in one go: (n, 2), the baseline at 0, up negative, upright."""
+    def digit(self, char: str, high: float, stroke: bool = False) -> Strokes:
+        """Strokes of a digit, or of ``00`` in one go: (n, 2), the baseline at 0, up negative, upright.
+
+        ``stroke``: of a 1 as one nearly straight stroke.
+        """
         rng, hands = self.rng, self.hands
         if char == "00":
             t = np.linspace(0, 4 * np.pi, 60)
@@ -106,7 +112,7 @@ class Hand:
             return [(line * high).astype(np.float32)]
         d = int(char)
         raw: Strokes
-        if d == 1 and not self.segmented and rng.random() < self.bars:  # nearly straight
+        if stroke:
             raw = [np.stack([np.cumsum(rng.normal(0, 0.025, 3)), [0, rng.uniform(0.3, 0.7), 1]], 1)]
         elif self.segmented:
             raw = segments(d, rng)
@@ -167,8 +173,9 @@ class Hand:
     def letter(self, char: str, high: float, face: Face | None = None) -> Drawn:
         """Draw a letter, alone; of another script from a typeface."""
         strokes = face.strokes(char) if face else [line - [0, 1] for line in shape(char)[0]]
-        shaken = [rounded((line + self.rng.normal(0, 0.02, line.shape)) * high, 2) for line in strokes]
-        return self.drawn(shaken or [np.zeros((2, 2))], self.measure() * high)
+        size = high * np.exp(self.rng.normal(0, 0.1, 2)) * [self.wide, 1]
+        shaken = [rounded((line + self.rng.normal(0, 0.02, line.shape)) * size, 2) for line in strokes]
+        return self.drawn(shaken or [np.zeros((2, 2))], self.measure() * high, bent=True)
 
     def word(self, word: str, high: float) -> Drawn:
         """Draw a word whose letters hang together."""

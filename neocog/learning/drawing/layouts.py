@@ -53,6 +53,8 @@ def _word(
     if script != "latin":
         face = _face(canvas, script)
         word = face.any_word(rng, script)
+    elif rng.random() < 0.6:  # printed letters as many hands write them
+        face, word = _face(canvas), any_word(rng)
     gap = rng.uniform(-0.05, 0.12)
     for letter in word:
         x = canvas.put(hand, hand.letter(letter, high, face), x, y) + gap * high
@@ -271,7 +273,7 @@ def document(canvas: Canvas, hand: Hand, high: float) -> None:
 def letters(canvas: Canvas, hand: Hand, high: float) -> None:
     """Words by hand, of letters apart or joined, of several scripts, or in a typeface; no digits."""
     rng = canvas.rng
-    how = str(rng.choice(["joined", "apart", "foreign", "print"], p=[0.4, 0.18, 0.18, 0.24]))
+    how = str(rng.choice(["joined", "apart", "foreign", "print"], p=[0.26, 0.34, 0.16, 0.24]))
     script = _script(canvas) if how == "foreign" or rng.random() < 0.4 else "latin"
     face, slope = _face(canvas, script), rng.normal(0, 0.03)
     high = min(max(high, 11 if how == "print" else 14), canvas.side / 3)
@@ -371,9 +373,9 @@ def strikes(canvas: Canvas, hand: Hand) -> None:
 
 
 LAYOUTS: dict[str, tuple[Callable[[Canvas, Hand, float], None], float]] = {
-    "rows": (rows, 0.14), "amount": (amount, 0.08), "scattered": (scattered, 0.07), "single": (single, 0.09),
+    "rows": (rows, 0.12), "amount": (amount, 0.08), "scattered": (scattered, 0.06), "single": (single, 0.08),
     "card": (card, 0.08), "forms": (forms, 0.1), "table": (table, 0.08), "document": (document, 0.12),
-    "letters": (letters, 0.13), "music": (music, 0.02), "scribbles": (scribbles, 0.04),
+    "letters": (letters, 0.17), "music": (music, 0.02), "scribbles": (scribbles, 0.04),
     "nothing": (lambda canvas, hand, high: None, 0.05),
 }  # fmt: skip
 """Each layout and the share of pages that have it."""

@@ -18,7 +18,7 @@ from neocog.learning.drawing.canvas import Canvas
 from neocog.learning.drawing.hand import Hand
 from neocog.learning.drawing.hands import Hands, Rng, hands_of
 from neocog.learning.drawing.layouts import clutter, write_number
-from neocog.learning.drawing.page import faces_of, ground, kept
+from neocog.learning.drawing.page import faces_of, ground
 from neocog.learning.drawing.paper import blots
 from neocog.learning.drawing.texts import any_text
 
@@ -41,7 +41,7 @@ def make_page(hands: Hands, condition: str, rng: Rng) -> tuple[NDArray[np.uint8]
         if condition == "clutter":
             clutter(canvas, hand, high, 6)
         picture = photographed(canvas.image, rng, high)
-        marks = kept(canvas.marks, picture)
+        marks = canvas.kept(picture)
         digits = [str(int(mark[0])) for mark in marks if 0 <= mark[0] < 10]
         if (marks[:, 0] >= 0).all() and digits == [char for char in text if char.isdigit()]:
             return picture, text

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from neocog.learning.drawing import paper
 from neocog.learning.drawing.camera import photographed
-from neocog.learning.drawing.canvas import IGNORE, Box, Canvas, Mark
+from neocog.learning.drawing.canvas import Box, Canvas, Mark
 from neocog.learning.drawing.glyphs import Face
 from neocog.learning.drawing.hand import Hand
 from neocog.learning.drawing.hands import Hands, load_hands
@@ -29,11 +29,9 @@ SIDE = 256
 SMALLEST, LARGEST = 9.0, 215.0
 """Heights of digits on a page, in pixels."""
 
-_FADED = 14  # grey levels between ink and paper below which nobody sees a mark
 _SMALLEST_PICTURE = 40  # pixels of a side
 _CUT = {"single": 0.85, "amount": 0.85}  # of the pages with a layout, else 0.28: a part is shown
 _TIGHT = {"single": 0.7, "amount": 1.0}  # of those, else 0.35: just around what is written
-_SHOWN = 0.6  # of a box that must lie on the page for its mark to count
 _ENLARGED = 0.5  # of the small pictures, twice at most, as `neocog.vision.finder.find` does
 
 
@@ -112,7 +110,7 @@ def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *,
     cut = _around(subject, rng, side) if subject else _cut(canvas.marks, style.layout, rng, side)
     left, top, wide, high = cut
     inner = picture[top : top + high, left : left + wide]
-    marks = kept([(m[0], m[1] - left, m[2] - top, *m[3:]) for m in canvas.marks], inner)
+    marks = canvas.kept(inner, left, top)
     if (factor := min(2.0, side / max(high, wide))) > 1 and rng.random() < _ENLARGED:
         size = int(wide * factor), int(high * factor)
         inner = np.asarray(cv2.resize(inner, size, interpolation=cv2.INTER_CUBIC), np.uint8)
@@ -198,25 +196,6 @@ def _cut(marks: list[Mark], layout: str, rng: Rng, side: int) -> tuple[int, int,
     width, height = round(min(wide, side)), round(min(high, side))
     left = int(np.clip(x - width / 2, 0, side - width))
     return left, int(np.clip(y - height / 2, 0, side - height)), width, height
-
-
-def kept(marks: list[Mark], picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Marks (M, 5), cut at the page's edge: label, middle, size; ``IGNORE`` for what is hardly seen."""
-    rows = []
-    high_side, wide_side = picture.shape
-    smooth = cv2.blur(picture, (3, 3))
-    for label, x, y, wide, high in marks:
-        left, top = max(x, 0), max(y, 0)
-        right, bottom = min(x + wide, wide_side), min(y + high, high_side)
-        if right - left < 1 or bottom - top < 1:
-            continue
-        shown = (right - left) * (bottom - top) / (wide * high)
-        small = max(wide, high) < (7 if label < 10 else 2)
-        around = smooth[int(max(top - 2, 0)) : int(bottom) + 2, int(max(left - 2, 0)) : int(right) + 2]
-        faded = int(around.max()) - int(around.min()) < _FADED
-        kind = IGNORE if shown < _SHOWN or small or faded else label
-        rows.append((kind, (left + right) / 2, (top + bottom) / 2, right - left, bottom - top))
-    return np.array(rows, np.float32).reshape(-1, 5)
 
 
 def compared(found: Finding, marks: NDArray[np.float32]) -> NDArray[np.int64]:
