@@ -22,14 +22,14 @@ TYPE_CHECKING = False  # typing is not imported, nor anything else: see `neocog.
 if TYPE_CHECKING:
     from typing import Any
 
+    from neocog.batch.reader import Reader
     from neocog.evaluation.explain import explain
     from neocog.network.model import Model, load_model
-    from neocog.reading.reader import Reader
 
 __version__ = "1.0.0"
 
 _HOMES = {
-    "Reader": "neocog.reading.reader", "explain": "neocog.evaluation.explain",
+    "Reader": "neocog.batch.reader", "explain": "neocog.evaluation.explain",
     "Model": "neocog.network.model", "load_model": "neocog.network.model",
 }  # fmt: skip
 

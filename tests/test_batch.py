@@ -1,5 +1,7 @@
 """From pictures to records: what is read, in which order, and what becomes of failures."""
 
+import asyncio
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +47,7 @@ def test_pictures_are_taken_one_by_one_and_what_nobody_foresaw_is_a_record(
             yield page("1")
         raise NothingToRead("no more")  # which is not a picture's error
 
-    readings = reader.read_many(pictures())
+    readings = reader.read_many(pictures(), workers=0)
     assert next(readings).text == "1"
     assert taken == [0]
 
@@ -56,6 +58,43 @@ def test_pictures_are_taken_one_by_one_and_what_nobody_foresaw_is_a_record(
     assert next(readings).error == "cannot be read: ZeroDivisionError: at once; please report this"
     with pytest.raises(NothingToRead):
         list(readings)
+
+
+@pytest.mark.parametrize("workers", [None, 0, 2])
+def test_many_pictures_are_read_as_one_is(reader: Reader, workers: int | None, tmp_path: Path) -> None:
+    path, lost = tmp_path / "two.tif", tmp_path / "lost.png"
+    path.write_bytes(page_file("12", "345", kind="TIFF"))
+    picture = Image.fromarray(page("07"))
+    with path.open("rb") as stream:
+        pictures: list[Any] = [path, str(lost), path.read_bytes(), stream, picture, page("946"), 7, path]
+        readings = list(reader.read_many(pictures, workers=workers))
+    sources = [*[str(path)] * 2, str(lost), *["<bytes>"] * 2, *[str(path)] * 2, "<Image>", "<ndarray>",
+               "<int>", *[str(path)] * 2]  # fmt: skip
+    assert [one.source for one in readings] == sources
+    assert [one.page for one in readings] == [0, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 1]
+    assert [one.text for one in readings if one.error is None] == [
+        *["12", "345"] * 3,
+        "07",
+        "946",
+        "12",
+        "345",
+    ]
+    assert [one.source for one in readings if one.error] == [str(lost), "<int>"]
+    assert readings[0].digits == reader.read(path).digits
+
+
+def test_errors_name_the_picture_and_reading_need_not_block(reader: Reader, tmp_path: Path) -> None:
+    for picture, name in ((tmp_path / "lost.png", str(tmp_path / "lost.png")), (b"none", "<bytes>")):
+        with pytest.raises(InputError, match=f"^{re.escape(name)}: "):
+            reader.read(picture)
+
+    async def several() -> list[Any]:
+        works = (reader.read_async(one) for one in (page("07"), page("946"), tmp_path / "lost.png"))
+        return await asyncio.gather(*works, return_exceptions=True)
+
+    *readings, error = asyncio.run(several())
+    assert [one.text for one in readings] == ["07", "946"]
+    assert isinstance(error, InputError)
 
 
 def test_doubtful_answers_become_question_marks() -> None:

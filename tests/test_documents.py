@@ -1,11 +1,14 @@
-"""Documents: words and columns, hOCR and ALTO, PDF, HEIC and AVIF, pictures at addresses."""
+"""Documents: words and columns, hOCR, ALTO, PAGE, COCO, Label Studio, PDF, HEIC, AVIF, addresses."""
 
+import io
+import json
+import re
 import sys
 import threading
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -23,7 +26,7 @@ from neocog.reading.records import DigitReading, LineReading, NumberReading, Pag
 from neocog.reading.words import around, cells
 from neocog.vision import decode as vision_decode
 from neocog.vision import documents
-from neocog.vision.decode import decode, is_light
+from neocog.vision.decode import Page, decode, is_light
 from neocog.vision.page import turned_back
 from tests.support import file_of, page, page_file, run
 
@@ -115,9 +118,131 @@ def test_hocr_and_alto_are_well_formed(tmp_path: Path) -> None:
     kinds = [kind_of(name) for name in ("a.TSV", "a.hocr", "a.alto.xml", "a.csv", "a.txt", "a", None)]
     assert kinds == ["tsv", "hocr", "alto", "csv", "text", "text", "text"]
     with pytest.raises(
-        UsageError, match=r"no format has the suffix \.docx, expected \.txt, \.jsonl, .*, or none"
+        UsageError,
+        match=r"no format has the suffix \.docx, expected \.txt, \.jsonl, .*, or none.*--format text,.*coco",
     ):
         kind_of("a.docx")
+
+
+#: What may be in an element of PAGE 2019-07-15, in this order.
+ORDER = {
+    "PcGts": "Metadata Page", "Metadata": "Creator Created LastChange", "Page": "TextRegion",
+    "TextRegion": "Coords TextLine TextEquiv", "TextLine": "Coords Word TextEquiv",
+    "Word": "Coords Glyph TextEquiv", "Glyph": "Coords TextEquiv", "TextEquiv": "Unicode",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("turn", [0, 270])
+def test_page_xml_follows_its_schema(turn: int) -> None:
+    form, broken = Format("page", names=False), PageReading('a"<\x1b>.png', error="broken")
+    for reading in (read(*TABLE, turn=turn), broken):
+        root = ET.fromstring((form.head + form.render(reading) + form.tail).encode())
+        assert root.tag == "{http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15}PcGts"
+        for element in root.iter():
+            element.tag = element.tag.partition("}")[2]
+        for element in root.iter():
+            wanted = ORDER.get(element.tag, "").split()
+            places = [wanted.index(child.tag) for child in element]
+            assert places == sorted(places)
+        names = [element.get("id") for element in root.iter() if "id" in element.attrib]
+        assert len(names) == len(set(names))
+        for coords in root.iter("Coords"):
+            assert re.fullmatch(r"([0-9]+,[0-9]+ )+([0-9]+,[0-9]+)", coords.get("points", ""))
+        assert all(0 <= float(told.get("conf", "0")) <= 1 for told in root.iter("TextEquiv"))
+        page_of = root.find("Page")
+        assert page_of is not None
+        if reading is broken:
+            assert page_of.attrib == {"imageFilename": 'a"<\\x1b>.png', "imageWidth": "0", "imageHeight": "0",
+                                      "custom": "error: broken"}  # fmt: skip
+            continue
+        assert page_of.get("orientation") == ("-90" if turn else None)
+        assert [word.findtext("TextEquiv/Unicode") for word in root.iter("Word")][:3] == ["123", "45", "6"]
+    with pytest.raises(UsageError, match="more than one page"):
+        form.render(PageReading("a.tif", 1))
+
+
+def test_coco_and_label_studio(tmp_path: Path) -> None:
+    readings = (read(*TABLE), PageReading("b.png", error="broken"), read([(20, 10, "-5?")]))
+    told = {}
+    for kind in ("coco", "labelstudio"):
+        with open_sink(Format(kind), tmp_path / kind) as sink:
+            for reading in readings:
+                sink.put(sink.form.render(reading))
+        with open_sink(Format(kind), tmp_path / "none"):
+            pass
+        told[kind] = json.loads((tmp_path / kind).read_text())
+        assert len(json.loads((tmp_path / "none").read_text())) == (5 if kind == "coco" else 0)
+    coco = told["coco"]
+    assert set(coco) == {"info", "licenses", "categories", "images", "annotations"}
+    assert [(i["id"], i["file_name"], i["width"], i["height"]) for i in coco["images"]] == [
+        (1, "a.png", *SIZE), (2, "a.png", *SIZE)
+    ]  # fmt: skip
+    names = {category["id"]: category["name"] for category in coco["categories"]}
+    marks = coco["annotations"]
+    assert [mark["id"] for mark in marks] == list(range(1, 1 + len(marks)))
+    last = [(names[m["category_id"]], m["text"], m["bbox"]) for m in marks if m["image_id"] == 2]
+    assert last == [("number", "-5?", [20, 10, 34, 20]), ("-", "-", [20, 10, 10, 20]),
+                    ("5", "5", [32, 10, 10, 20]), ("?", "?", [44, 10, 10, 20])]  # fmt: skip
+    for mark in marks:
+        assert (mark["iscrowd"], mark["area"]) == (0, mark["bbox"][2] * mark["bbox"][3])
+        assert len(mark["segmentation"][0]) == 8
+    tasks = told["labelstudio"]
+    assert [task["data"]["image"] for task in tasks] == ["a.png", "a.png"]
+    (prediction,) = tasks[1]["predictions"]
+    box, text = prediction["result"]
+    assert (box["type"], text["type"], text["value"]["text"]) == ("rectangle", "textarea", ["-5?"])
+    assert box["id"] == text["id"]
+    shares = [box["value"][side] for side in ("x", "y", "width", "height", "rotation")]
+    assert shares == pytest.approx([5.0, 10 / 3, 8.5, 20 / 3, 0])
+
+
+def test_a_pdf_can_be_searched(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pypdfium2 = pytest.importorskip("pypdfium2")
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    (scans / "two.tif").write_bytes(page_file("12\n0", "345", kind="TIFF"))
+    Image.fromarray(page("07946")).save(scans / "z.png")
+    (scans / "bad.png").write_bytes(b"none")
+    words = ("read", scans, "--model", model, "-o")
+    result = run(*words, tmp_path / "out.pdf", "--workers", "2")
+    assert (result.exit_code, result.stdout) == (1, "")
+    with closing(pypdfium2.PdfDocument(tmp_path / "out.pdf")) as document:
+        texts = [one.get_textpage().get_text_range().split() for one in document]
+        assert texts == [["12", "0"], ["345"], ["07946"]]
+        high, wide = page("07946").shape
+        assert document[2].get_size() == pytest.approx((0.36 * wide, 0.36 * high))
+    assert "--force to overwrite" in run(*words, tmp_path / "out.pdf").stderr
+    for more in (("--format", "pdf"), ("--format", "csv", "-o", tmp_path / "x.pdf")):
+        assert run(*words[:-1], *more).exit_code == 2
+    reading = Reader(model, device="cpu").read(scans / "z.png")
+    reading.save(tmp_path / "one.pdf")
+    with closing(pypdfium2.PdfDocument(tmp_path / "one.pdf")) as document:
+        assert document[0].get_textpage().get_text_range().strip() == "07946"
+    monkeypatch.setattr(documents, "MAX_PDF", 10)
+    result = run(*words, tmp_path / "large.pdf")
+    assert (result.exit_code, "fewer pictures" in result.stderr) == (6, True)
+    assert not (tmp_path / "large.pdf").exists()
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    with pytest.raises(UsageError, match=r"neocog\[documents\]"):
+        reading.save(tmp_path / "none.pdf")
+
+
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+def test_the_text_of_a_pdf_lies_on_the_writing(turn: int) -> None:
+    pypdfium2 = pytest.importorskip("pypdfium2")
+    reading, stream = read([(20, 10, "888")], turn=turn), io.BytesIO()
+    wide, high = reading.size or SIZE
+    with closing(documents.PdfWriter()) as pdf:
+        reading.add_to(pdf, Page(0, np.full((high, wide), 255, np.uint8), (wide, high)))
+        pdf.save(stream)
+    with closing(pypdfium2.PdfDocument(stream)) as document:
+        text = document[0].get_textpage()
+        assert text.get_text_range().strip() == "888"
+        for n, digit in enumerate(reading.digits):
+            left, bottom, right, top = (side / 0.36 for side in text.get_charbox(n))
+            x, y, w, h = digit.box
+            middle = (left + right) / 2, high - (bottom + top) / 2
+            assert middle == pytest.approx((x + w / 2, y + h / 2), abs=4)
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +275,7 @@ def test_pages_of_a_pdf(pdf: bytes) -> None:
 
 def test_damaged_pdfs_have_a_record(pdf: bytes, model: str) -> None:
     for cut in (5, 60, 400, -300):
-        *_, last = Reader(model, device="cpu").read_many([pdf[:cut]])  # pdfium mends what it can
+        *_, last = Reader(model, device="cpu").read_safely(pdf[:cut])  # pdfium mends what it can
         assert last.error is None or "please report" not in last.error
 
 

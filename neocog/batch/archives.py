@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
+from numpy.typing import NDArray
+
 from neocog.errors import InputError
 from neocog.reading.addresses import MAX_BYTES, fetch, is_address
 from neocog.reading.pictures import HIDDEN, why_skipped
@@ -41,12 +43,18 @@ class Item(NamedTuple):
     archive: str | None = None  # that it lies in; else ``source`` is a file
     start: int = 0  # where its bytes lie there; in a zip archive, the header before them
     size: int = 0  # of its bytes in a plain tar archive
-    data: bytes | None = None  # the bytes of the file, where they are at hand
+    data: bytes | NDArray[Any] | None = None  # of the file, or pixels, where they are at hand
     trouble: str | None = None  # why it cannot be read, where that is known already
     packed: zipfile.ZipInfo | None = None  # how a zip archive holds it
 
-    def picture(self) -> Path | bytes:
-        """Return what can be decoded: the file, or its bytes; InputError if it cannot be had."""
+    @property
+    def held(self) -> int:
+        """Bytes that are at hand."""
+        data = b"" if self.data is None else self.data
+        return len(data) if isinstance(data, bytes) else data.nbytes
+
+    def picture(self) -> Path | bytes | NDArray[Any]:
+        """Return what can be decoded: the file, its bytes or pixels; InputError if it cannot be had."""
         if self.trouble is not None:
             raise InputError(self.trouble)
         if self.data is not None:

@@ -6,9 +6,10 @@ import os
 import shlex
 import signal
 import sys
+import tempfile
 import threading
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -16,11 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from neocog.batch.archives import Item
 from neocog.batch.tasks import Block
 from neocog.errors import EndedEarly, UsageError
-from neocog.files import AppendFile, check_output
+from neocog.files import AppendFile, atomic_write, check_output
 from neocog.reading.formats import Format
-from neocog.reading.records import SCHEMA, PageReading
+from neocog.reading.pictures import pages_of, what_went_wrong
+from neocog.reading.records import LARGEST, SCHEMA, PageReading
+from neocog.text import printable, to_json
+from neocog.vision.documents import PdfWriter
 
 _BEGIN = PageReading("").to_json()[: len('{"schema":1,')].encode()
 
@@ -40,6 +45,8 @@ class Sink:
         self._size, self._watched = 0, False  # bytes that the file has at least; whether its path leads to it
         self._begun = self._ended = False
         self._tail = b""  # records that stay at the end until they are written anew
+        self._counts = [0, 0]  # images and annotations of COCO; the latter wait in a file for their place
+        self._spool = tempfile.TemporaryFile("w+") if form.kind == "coco" else None  # noqa: SIM115
 
     def open(self) -> None:
         """Open and lock what is there; UsageError if it cannot be written."""
@@ -72,7 +79,9 @@ class Sink:
 
     def put(self, text: str, *, anew: bool = False) -> None:
         """Write records that have their format already and flush them; ``anew``: those kept at the end."""
-        if self.form.kind == "json":  # a comma before all but the first
+        if self.form.kind == "coco":
+            text = self._images(text)
+        if self.form.kind in ("json", "labelstudio", "coco"):  # a comma before all but the first
             text = "".join(f",\n{line}" for line in text.split("\n") if line)
             text = text if self._begun else text[1:]
         self._put(text, anew)
@@ -80,6 +89,11 @@ class Sink:
     def finish(self) -> None:
         """Have the file tell of this run, though no record came, and see that it is still there."""
         with defer_interrupt(), self._writing():
+            if self._spool is not None:
+                self._put('\n],\n"annotations": [')
+                self._spool.seek(0)
+                for line in self._spool:
+                    self._put(line)
             if self._path is not None or self._begun or self.form.tail:
                 self._put(self.form.tail)
             self._ended = True
@@ -100,12 +114,27 @@ class Sink:
                 with suppress(EndedEarly):
                     self.finish()
         finally:
+            if self._spool is not None:
+                self._spool.close()
             if self._part:
                 Path(self._part).unlink(missing_ok=True)
             while self._files:
                 with suppress(OSError):  # a pipe cannot be brought to the disk
                     os.fsync(self._files[-1].handle)
                 self._files.pop().close()
+
+    def _images(self, text: str) -> str:
+        """Number the images and annotations of COCO, and return the images."""
+        assert self._spool is not None
+        images = []
+        for image, marks in map(json.loads, text.splitlines()):
+            self._counts[0] += 1
+            images.append(to_json({"id": self._counts[0], **image}) + "\n")
+            for mark in marks:
+                self._counts[1] += 1
+                numbered = {"id": self._counts[1], "image_id": self._counts[0], **mark}
+                self._spool.write(f"{',' * (self._counts[1] > 1)}\n{to_json(numbered)}")
+        return "".join(images)
 
     def _open(self, path: str | Path) -> AppendFile:
         self._files.append(AppendFile(path, lock="-o"))
@@ -154,10 +183,51 @@ class Sink:
             raise EndedEarly(f"{self._path}: cannot be written ({error.strerror or error}); {rest}") from None
 
 
+class PdfSink(Sink):
+    """Takes pages for a PDF, which is written at the end; UsageError without a file, or pypdfium2."""
+
+    _pdf: PdfWriter | None = None
+
+    def open(self) -> None:
+        if self._path is None:
+            raise UsageError("--format pdf needs a file: add -o FILE.pdf")
+        check_output(self._path, "-o")
+        self._pdf = PdfWriter()
+
+    def put(self, text: str, *, anew: bool = False) -> None:
+        pass
+
+    def draw(self, readings: Iterable[tuple[Item, Sequence[PageReading]]]) -> Iterator[str]:
+        """Decode pages once more and add them; yield what could not be, and why. EndedEarly if too large."""
+        assert self._pdf is not None
+        for item, pages in readings:
+            known = {page.page: page for page in pages if page.error is None}
+            try:
+                for page in pages_of(item.picture(), LARGEST, sorted(known)) if known else ():
+                    known[page.index].add_to(self._pdf, page)
+            except Exception as error:  # it may be another picture by now
+                yield f"{printable(item.source)}: not in the PDF: {printable(what_went_wrong(error))}"
+
+    def finish(self) -> None:
+        self._ended = True
+        if self._pdf is not None and len(self._pdf):
+            with defer_interrupt(), self._writing(), atomic_write(str(self._path)) as stream:
+                self._pdf.save(stream)
+
+    def close(self) -> None:
+        try:
+            if not self._ended:  # the run ended early
+                with suppress(EndedEarly):
+                    self.finish()
+        finally:
+            if self._pdf is not None:
+                self._pdf.close()
+
+
 @contextmanager
 def open_sink(form: Format, path: str | Path | None = None) -> Iterator[Sink]:
     """Open a sink that writes to ``path``, or to stdout; UsageError if it cannot be written."""
-    sink = Sink(form, path)
+    sink = PdfSink(form, path) if form.kind == "pdf" else Sink(form, path)
     try:
         sink.open()
         yield sink

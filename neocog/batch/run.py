@@ -11,10 +11,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neocog.batch.archives import PACKED_TAR, Item, Skipped
 from neocog.batch.batching import Networks, in_passes
 from neocog.batch.inputs import Shard, comes_once, find_inputs
-from neocog.batch.output import Done, open_sink
+from neocog.batch.output import Done, PdfSink, open_sink
 from neocog.batch.pool import WorkerProcess, run_tasks, workers_of
 from neocog.batch.report import PictureFolder, Report
 from neocog.batch.tasks import Block, Job, Task, into_tasks
@@ -22,7 +24,7 @@ from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, Us
 from neocog.network.parallel import cores
 from neocog.reading.addresses import is_address
 from neocog.reading.formats import Format
-from neocog.reading.pictures import STDIN, Files, check_file, check_written
+from neocog.reading.pictures import STDIN, Files, check_file, check_written, foreign
 
 if TYPE_CHECKING:
     from neocog.batch.cluster import Cluster
@@ -72,7 +74,8 @@ class Request:
                 raise UsageError(f"{place}: is also an input; choose another {option}")
             if os.path.isfile(place) and not (self.resume and option == "-o"):
                 _ = self.sources  # UsageError if one of them is this file
-            check_written(place, option)
+            if option != "-o" or self.form.kind != "pdf" or foreign(place) != "a picture":
+                check_written(place, option)
             if os.path.isfile(place) and os.path.getsize(place) and not (self.force or self.resume):
                 more = option == "-o" and self.form.kind == "jsonl"
                 resume = "--resume to continue it, " if more else ""
@@ -164,7 +167,8 @@ def read_all(
     with ExitStack() as stack:
         stack.callback(save)
         job = Job(
-            reader, replace(request.form, settings=settings), isolated=request.isolated, keep=bool(folder),
+            reader, replace(request.form, settings=settings), isolated=request.isolated,
+            keep=bool(folder) or request.form.kind == "pdf",
             cards=bool(report), batch=request.batch, quiet=request.quiet,
         )  # fmt: skip
         sink = stack.enter_context(open_sink(job.form, request.output))
@@ -176,22 +180,23 @@ def read_all(
         tally.add(done.before)
         if done.before.inputs:
             watch(done.before)
+        ordered = request.ordered or request.form.kind == "pdf"
         if request.cluster is not None:
-            run = request.cluster.reading(job, items(), ordered=request.ordered)
+            run = request.cluster.reading(job, items(), ordered=ordered)
         else:
             workers = request.workers
             if workers is None and any(map(comes_once, request.inputs)):  # who knows how many come, and when
                 workers = usual_workers(reader.engine.device)
-            run = reading(job, items(), workers=workers, ordered=request.ordered)
+            run = reading(job, items(), workers=workers, ordered=ordered)
         for block in stack.enter_context(run):
             anew = block.first <= again < block.first + block.inputs
             done.last = Block() if anew else done.last
             sink.put(block.text, anew=anew)
             tally.add(block)
-            if folder:
-                troubles = list(folder.save_all(block.readings))
-                block.messages += troubles
-                tally.unsaved += len(troubles)
+            troubles = list(folder.save_all(block.readings)) if folder else []
+            troubles += sink.draw(block.readings) if isinstance(sink, PdfSink) else []
+            block.messages += troubles
+            tally.unsaved += len(troubles)
             watch(block)
             for card in block.cards:
                 assert report
@@ -215,7 +220,7 @@ def reading(
     """
     if workers is None:
         items, begin = iter(items), list[Item]()
-        while len(begin) <= _FEW and sum(len(one.data or b"") for one in begin) < _AT_HAND:
+        while len(begin) <= _FEW and sum(one.held for one in begin) < _AT_HAND:
             if (item := next(items, None)) is None:
                 workers = 0
                 break
@@ -263,7 +268,7 @@ def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Iterator[Block]:
             picture = item.picture()
             if isinstance(picture, Path):
                 check_file(picture)
-            return is_light(picture)
+            return isinstance(picture, np.ndarray) or is_light(picture)
         except (InputError, OSError):
             return True
 

@@ -34,7 +34,7 @@ class Task(NamedTuple):
     @property
     def held(self) -> int:
         """Bytes of its inputs that are at hand."""
-        return sum(len(item.data or b"") for item in self.items)
+        return sum(item.held for item in self.items)
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class Job:
         for item in items:
             readings = list[PageReading]()
             try:
-                for reading in self.reader.read_many([item.picture()]):
+                for reading in self.reader.read_safely(item.picture()):
                     readings.append(replace(reading, source=item.source))
                     beat()
             except Exception as error:  # of the item: it is no picture at all

@@ -21,7 +21,8 @@ def read(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    form: Annotated[str | None, option("--format", "text|jsonl|json|csv|tsv|hocr|alto",
+    form: Annotated[str | None, option("--format",
+        "text|jsonl|json|csv|tsv|hocr|alto|page|coco|labelstudio|pdf",
         "Output format [default: from FILE's suffix, else text].")] = None,
     json: Annotated[bool, option("--json", None, "The same as --format json.")] = False,
     output: Annotated[str | None, option("--output -o", "FILE", "Write to FILE instead of stdout.")] = None,
@@ -72,27 +73,27 @@ def read(
     from neocog.batch.inputs import Shard, is_one_file
     from neocog.batch.run import Request, read_all
     from neocog.cli.progress import Counter
-    from neocog.reading.formats import Format, kind_of
+    from neocog.reading.formats import OF_PAGES, Format, kind_of
     from neocog.reading.policy import Policy, parse_share
     from neocog.reading.reader import Reader
 
     if json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other; leave one out")
-    form = "json" if json else form
+    output = None if output == "-" else output
+    form = "json" if json else form or kind_of(output)
     if rotate not in ("auto", "0", "90", "180", "270"):
         raise UsageError(f"--rotate {rotate}: expected auto, 0, 90, 180 or 270")
     if long_side is not None and long_side != "full" and not long_side.isdecimal():
         raise UsageError(f"--long-side {long_side}: expected a number of pixels, or full")
     of_pages = {"--pattern": pattern is not None, "--valid": valid is not None, "--mirror": mirror,
                 "--rotate": rotate != "auto", "--long-side": long_side is not None,
-                f"--format {form}": form in ("hocr", "alto")}  # fmt: skip
+                f"--format {form}": form in OF_PAGES}  # fmt: skip
     for name, given in of_pages.items():
         if isolated and given:
             raise UsageError(f"{name} is for pages, but --isolated reads digits; leave one out")
-    output = None if output == "-" else output
     request = Request(
         tuple(inputs),
-        Format(form or kind_of(output), names=not is_one_file(inputs), timings=timings, source=inputs[0]),
+        Format(form, names=not is_one_file(inputs), timings=timings, source=inputs[0]),
         output, null=null, isolated=isolated, resume=resume, ordered=ordered, workers=workers,
         shard=None if shard is None else Shard.parse(shard),
         cluster=None if ray is None else Cluster(ray, device, precision, plan, workers),

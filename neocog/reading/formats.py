@@ -1,6 +1,8 @@
-"""The formats that records are written in: text, JSON, CSV, TSV, hOCR 1.2, ALTO 4.
+"""The formats that records are written in: text, JSON, CSV, TSV, hOCR, ALTO, PAGE, COCO, Label Studio.
 
-hOCR: http://kba.github.io/hocr-spec/1.2/, ALTO: https://www.loc.gov/standards/alto/.
+hOCR 1.2: http://kba.github.io/hocr-spec/1.2/, ALTO 4: https://www.loc.gov/standards/alto/,
+PAGE 2019-07-15: https://github.com/PRImA-Research-Lab/PAGE-XML, COCO: https://cocodataset.org/#format-data,
+Label Studio: https://labelstud.io/guide/predictions.
 """
 
 import csv
@@ -8,23 +10,28 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args
 from xml.etree import ElementTree as ET
 
 from neocog.errors import UsageError
+from neocog.network.lines import ALPHABET
 from neocog.reading.pictures import STDIN, foreign
 from neocog.reading.records import REJECTED, Box, DigitReading, LineReading, PageReading, WordReading
 from neocog.reading.words import cells
-from neocog.text import printable
+from neocog.text import printable, to_json
 
-Kind = Literal["text", "jsonl", "json", "csv", "tsv", "hocr", "alto"]
+Kind = Literal[
+    "text", "jsonl", "json", "csv", "tsv", "hocr", "alto", "page", "coco", "labelstudio", "pdf"
+]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
+OF_PAGES = ("hocr", "alto", "page", "coco", "labelstudio", "pdf")  # formats of lines and their places
 
 _SUFFIXES: dict[str, Kind] = {
     ".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
-    ".hocr": "hocr", ".alto": "alto", ".xml": "alto",
+    ".hocr": "hocr", ".alto": "alto", ".xml": "alto", ".pdf": "pdf",
 }  # fmt: skip
 
 CSV_COLUMNS = (
@@ -38,6 +45,15 @@ _HOCR_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <meta charset="utf-8"/><meta name="ocr-system" content="neocog"/>
 <meta name="ocr-capabilities" content="ocr_page ocr_line ocrx_word ocrx_cinfo"/></head><body>
 """
+_DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
+_ALTO = "http://www.loc.gov/standards/alto/ns-v4#"
+_PAGE = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"
+
+_CATEGORIES = ("number", *ALPHABET.replace(" ", ""), REJECTED)  # of COCO, from 1
+_TAILS = {
+    "json": "\n]\n", "labelstudio": "\n]\n", "hocr": "</body></html>\n", "alto": "</Layout></alto>\n",
+    "page": "</PcGts>\n", "coco": "\n]}\n",
+}  # fmt: skip
 
 
 def kind_of(path: str | None) -> Kind:
@@ -45,7 +61,8 @@ def kind_of(path: str | None) -> Kind:
     suffix = Path(path or "").suffix.lower()
     if suffix and suffix not in _SUFFIXES and not foreign(path or ""):
         known = f"expected {', '.join(_SUFFIXES)}, or none for text"
-        raise UsageError(f"{path}: no format has the suffix {suffix}, {known}; rename it, or give --format")
+        rename = f"rename it, or give --format {', '.join(KINDS[:-1])} or {KINDS[-1]}"
+        raise UsageError(f"{path}: no format has the suffix {suffix}, {known}; {rename}")
     return _SUFFIXES.get(suffix, "text")
 
 
@@ -53,7 +70,7 @@ def kind_of(path: str | None) -> Kind:
 class Format:
     """How a record is written.
 
-    ``text``, ``tsv``, ``hocr`` and ``alto`` leave out pages that could not be read. UsageError for
+    All but JSON records, ``csv`` and ``page`` leave out pages that could not be read. UsageError for
     an unknown kind, times where they have no place, or several inputs in a document of one.
     """
 
@@ -70,8 +87,8 @@ class Format:
             raise UsageError(f"format '{self.kind}' is unknown: {meant}choose one of {', '.join(KINDS)}")
         if self.timings and self.kind not in ("jsonl", "json"):
             raise UsageError(f"--timings needs --format jsonl or json, not {self.kind}")
-        if self.kind == "alto" and self.names:
-            raise UsageError("--format alto describes one file; use hocr for several")
+        if self.kind in ("alto", "page") and self.names:
+            raise UsageError(f"--format {self.kind} describes one file; use hocr for several")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -83,28 +100,48 @@ class Format:
         """What stands before the first record."""
         if self.kind == "csv":
             return _csv_line(self.columns)
+        if self.kind == "coco":
+            categories = [{"id": n, "name": name} for n, name in enumerate(_CATEGORIES, 1)]
+            begin = to_json({"info": {"description": "neocog"}, "licenses": [], "categories": categories})
+            return begin[:-1] + ', "images": ['
+        if self.kind == "page":
+            now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}Z"
+            told = ET.Element("Metadata")
+            for name, words in (("Creator", "neocog"), ("Created", now), ("LastChange", now)):
+                ET.SubElement(told, name).text = words
+            return f'{_DECLARED}<PcGts xmlns="{_PAGE}">\n{_xml(told)}'
         if self.kind != "alto":
-            return {"json": "[", "hocr": _HOCR_HEAD}.get(self.kind, "")
+            return {"json": "[", "labelstudio": "[", "hocr": _HOCR_HEAD}.get(self.kind, "")
         description = ET.Element("Description")
         ET.SubElement(description, "MeasurementUnit").text = "pixel"
         image = ET.SubElement(description, "sourceImageInformation")
         ET.SubElement(image, "fileName").text = printable(self.source)
-        head = '<?xml version="1.0" encoding="UTF-8"?>\n<alto xmlns='
-        return f'{head}"http://www.loc.gov/standards/alto/ns-v4#">\n{_xml(description)}<Layout>\n'
+        return f'{_DECLARED}<alto xmlns="{_ALTO}">\n{_xml(description)}<Layout>\n'
 
     @property
     def tail(self) -> str:
         """What ends a document."""
-        return {"json": "\n]\n", "hocr": "</body></html>\n", "alto": "</Layout></alto>\n"}.get(self.kind, "")
+        return _TAILS.get(self.kind, "")
 
     def render(self, reading: PageReading) -> str:
-        """One record, with its line end; what stands between those of json is not part of them."""
+        """One record, with its line end; what stands between those of json is not part of them.
+
+        One of ``coco`` is a line of JSON: the image, and its annotations without numbers. UsageError if
+        ``page``, which has one page, is to have another.
+        """
         if self.kind in ("jsonl", "json"):
             return reading.to_json(timings=self.timings, settings=self.settings) + "\n"
         if self.kind == "csv":
             return _csv_line(inert(cell) for cell in self._row(reading))
-        if reading.error is not None:
+        if self.kind == "page":
+            if reading.page:
+                more = "has more than one page, PAGE XML holds one; use --format alto"
+                raise UsageError(f"{printable(reading.source)}: {more}")
+            return _xml(_page(reading))
+        if reading.error is not None or self.kind == "pdf":
             return ""
+        if self.kind in ("coco", "labelstudio"):
+            return to_json(_coco(reading) if self.kind == "coco" else _task(reading)) + "\n"
         if self.kind in ("hocr", "alto"):
             return _xml(_hocr_page(reading) if self.kind == "hocr" else _alto_page(reading))
         if self.kind == "tsv":  # a row for each line of writing
@@ -187,6 +224,79 @@ def _alto_page(reading: PageReading) -> ET.Element:
                 glyph = {"ID": f"{name}_g{j}", "CONTENT": c.char, "GC": f"{c.p:.2f}", **_place(c.box)}
                 ET.SubElement(inner, "Glyph", glyph)
     return page
+
+
+def _page(reading: PageReading) -> ET.Element:
+    """A page as PAGE; ``orientation`` is what it is to be turned by, ``custom`` why it could not be read."""
+
+    def outlined(parent: ET.Element, tag: str, name: str, box: Box) -> ET.Element:
+        own = ET.SubElement(parent, tag, {"id": name})
+        x, y, right, below = max(0, box[0]), max(0, box[1]), box[0] + box[2], box[1] + box[3]
+        ET.SubElement(own, "Coords", {"points": f"{x},{y} {right},{y} {right},{below} {x},{below}"})
+        return own
+
+    def say(parent: ET.Element, text: str, p: float | None = None) -> None:
+        own = ET.SubElement(parent, "TextEquiv", {} if p is None else {"conf": f"{p:.4f}"})
+        ET.SubElement(own, "Unicode").text = text
+
+    wide, high = reading.size or (0, 0)
+    size = {"imageWidth": str(wide), "imageHeight": str(high)}
+    page = ET.Element("Page", {"imageFilename": printable(reading.source), **size})
+    if reading.error is not None:
+        page.set("custom", printable(f"error: {reading.error}"))
+    if reading.turn:
+        page.set("orientation", str((reading.turn + 179) % 360 - 179))
+    if reading.lines:
+        region = outlined(page, "TextRegion", "r0", (0, 0, wide, high))
+        for n, line in enumerate(reading.lines):
+            own = outlined(region, "TextLine", f"l{n}", line.box)
+            for k, (word, p, chars) in enumerate(_words(line, reading)):
+                inner = outlined(own, "Word", f"l{n}_w{k}", word.box)
+                for j, char in enumerate(chars):
+                    say(outlined(inner, "Glyph", f"l{n}_w{k}_g{j}", char.box), char.char, char.p)
+                say(inner, word.text, p)
+            say(own, line.text)
+        say(region, reading.text)
+    return page
+
+
+def _coco(reading: PageReading) -> list[Any]:
+    """The image of a page, and annotations: its numbers with ``text`` and ``score``, their characters."""
+    wide, high = reading.size or (0, 0)
+    image = {"file_name": reading.source, "width": wide, "height": high, "page": reading.page}
+    marks = []
+    for word, p, chars in (one for line in reading.lines for one in _words(line, reading) if one[2]):
+        for name, text, own, box in (
+            ("number", word.text, p, word.box), *((c.char, c.char, c.p, c.box) for c in chars)
+        ):  # fmt: skip
+            if name in _CATEGORIES:  # the text of a pattern is not
+                x, y, w, h = box
+                outline = [[x, y, x + w, y, x + w, y + h, x, y + h]]
+                marks.append({
+                    "category_id": 1 + _CATEGORIES.index(name), "bbox": list(box), "area": w * h,
+                    "segmentation": outline, "iscrowd": 0, "text": text, "score": round(own, 4),
+                })  # fmt: skip
+    return [image, marks]
+
+
+def _task(reading: PageReading) -> dict[str, Any]:
+    """A page as a task of Label Studio, its numbers as predictions; boxes are in percent of the picture."""
+    wide, high = reading.size or (0, 0)
+    size = {"original_width": wide, "original_height": high, "image_rotation": 0}
+    result, least = list[dict[str, Any]](), 1.0
+    for n, line in enumerate(reading.lines):
+        for k, (word, p, chars) in enumerate(_words(line, reading)):
+            if chars:
+                sides = (100 * side / (high if i % 2 else wide) for i, side in enumerate(word.box))
+                box = dict(zip(("x", "y", "width", "height"), sides, strict=True)) | {"rotation": 0}
+                own = {"id": f"l{n}w{k}", "to_name": "image", "score": round(p, 4), **size}
+                told, least = {**box, "text": [word.text]}, min(least, p)
+                result += [
+                    {**own, "from_name": "bbox", "type": "rectangle", "value": box},
+                    {**own, "from_name": "transcription", "type": "textarea", "value": told},
+                ]
+    told = {"model_version": reading.model, "score": round(least, 4), "result": result}
+    return {"data": {"image": reading.source, "page": reading.page}, "predictions": [told]}
 
 
 def _words(

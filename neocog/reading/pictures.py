@@ -55,21 +55,29 @@ def is_picture_name(name: str) -> bool:
 
 def pages_of(picture: Picture, long_side: int, pages: Iterable[int] | None = None) -> Iterator[Page]:
     """Decode the pages of a picture, all or those of the numbers given, reduced to a long side."""
-    if isinstance(picture, str) and is_address(picture):
-        picture = fetch(picture)
-    if isinstance(picture, str | Path):
-        check_file(picture)
-    elif hasattr(picture, "read"):
-        stream = cast(IO[bytes], picture)
-        if stream.seekable():
-            stream.seek(0)
-        picture = stream.read()
-        if not isinstance(picture, bytes):
-            raise InputError("the file is open for text; open it with mode 'rb'")
-    if isinstance(picture, str | Path | bytes):
-        return decode(picture, long_side=long_side, pages=pages)
-    pixels = picture if isinstance(picture, np.ndarray) else _pixels(picture)
-    return iter([_page(pixels, long_side)] if pages is None or 0 in pages else [])
+    data = loaded(picture)
+    if isinstance(data, str) and is_address(data):
+        data = fetch(data)
+    if isinstance(data, np.ndarray):
+        return iter([_page(data, long_side)] if pages is None or 0 in pages else [])
+    if isinstance(data, str | Path):
+        check_file(data)
+    return decode(data, long_side=long_side, pages=pages)
+
+
+def loaded(picture: Picture) -> str | Path | bytes | NDArray[Any]:
+    """Return the bytes of an open file, the upright pixels of a PIL image; anything else as it is."""
+    if isinstance(picture, str | Path | bytes | np.ndarray):
+        return picture
+    if not hasattr(picture, "read"):
+        return _pixels(picture)
+    stream = cast(IO[bytes], picture)
+    if stream.seekable():
+        stream.seek(0)
+    data = stream.read()
+    if not isinstance(data, bytes):
+        raise InputError("the file is open for text; open it with mode 'rb'")
+    return data
 
 
 def check_file(path: str | Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.errors import UsageError
+from neocog.errors import InputError, UsageError
 from neocog.network.automaton import Automaton
 from neocog.network.decision import Answers, of_lone_digits
 from neocog.network.lines import LineModel, load_any
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class Reader:
     """Reads digits in pictures.
 
-    Pictures are decoded in this process: their headers are checked, but nothing bounds the time or
-    memory of what decodes them. Strangers' files are better read by ``neocog read``.
+    `read` and `read_pages` decode in this process: headers are checked, but nothing bounds the time or
+    memory of what decodes a picture. Strangers' files are better read by `read_many`, or ``neocog read``.
 
     Parameters
     ----------
@@ -205,30 +205,34 @@ class Reader:
         Raises
         ------
         InputError
-            If the one picture cannot be decoded.
+            If the one picture cannot be decoded; the text begins with its name.
         """
         if is_several(picture):
             several = cast(Iterable[Picture], picture)
-            return [replace(next(self.read_many([one])), picture=one) for one in several]
+            return [replace(next(self.read_safely(one)), picture=one) for one in several]
         one = cast(Picture, picture)
         return replace(next(self.read_pages(one)), picture=one)
 
     def read_pages(self, picture: Picture) -> Iterator[PageReading]:
         """Read page after page (of a TIFF or PDF); InputError if it, or a page, cannot be decoded."""
+        try:
+            yield from self._pages(picture)
+        except InputError as error:
+            raise InputError(f"{name_of(picture)}: {error}") from None
+
+    def read_safely(self, picture: Picture) -> Iterator[PageReading]:
+        """Read page after page; a failure, whatever it is, gives a record with its ``error``."""
+        page = 0
+        try:
+            for reading in self._pages(picture):
+                yield reading
+                page = reading.page + 1
+        except Exception as error:  # whatever one picture does, others are still read
+            yield PageReading(name_of(picture), page, model=self.model.id, error=what_went_wrong(error))
+
+    def _pages(self, picture: Picture) -> Iterator[PageReading]:
         source, pages = name_of(picture), pages_of(picture, self.longest)
         start = time.perf_counter()
         for page in pages:
             yield read_page(self, source, page, start)
             start = time.perf_counter()
-
-    def read_many(self, pictures: Iterable[Picture]) -> Iterator[PageReading]:
-        """Read pictures one after another; one that fails gives a record with its ``error``."""
-        for picture in pictures:
-            page = 0
-            try:
-                for reading in self.read_pages(picture):
-                    yield reading
-                    page = reading.page + 1
-            except Exception as error:  # whatever one picture does, the others are still read
-                why = what_went_wrong(error)
-                yield PageReading(name_of(picture), page, model=self.model.id, error=why)

@@ -5,6 +5,7 @@ import html
 import io
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
     from PIL.Image import Image
+
+    from neocog.vision.decode import Page
+    from neocog.vision.documents import PdfWriter
 
 SCHEMA = 1
 REJECTED = "?"
@@ -167,13 +171,14 @@ class PageReading:
         return ax
 
     def save(self, path: "str | Path") -> None:
-        """Write a .json, .jsonl, .csv, .tsv, .hocr, .xml (ALTO) or text file, or a picture.
+        """Write a .json, .jsonl, .csv, .tsv, .hocr, .xml (ALTO) or text file, a .pdf, or a picture.
 
-        A .png or .jpg is the picture with boxes and digits drawn over it. UsageError if the file is
-        the picture that was read, or cannot be written.
+        A .pdf is the picture with the text as an invisible layer, a .png or .jpg the picture with boxes and
+        digits drawn over it. UsageError if the file is the picture that was read, or cannot be written.
         """
         from neocog.reading.formats import Format, kind_of
         from neocog.reading.pictures import Files, check_written
+        from neocog.vision.documents import PdfWriter
 
         if path in Files([self.source]):
             raise UsageError(f"{path}: is the picture that was read; choose another name")
@@ -183,8 +188,15 @@ class PageReading:
             with atomic_write(path) as stream:
                 image.save(stream, kind)
             return
-        check_written(path, "name")
         form = Format(kind_of(str(path)), names=False, source=self.source)
+        if form.kind == "pdf":
+            check_output(path, "name")
+            with closing(PdfWriter()) as pdf:
+                self.add_to(pdf, self._page(LARGEST))
+                with atomic_write(path) as stream:
+                    pdf.save(stream)
+            return
+        check_written(path, "name")
         text = form.render(self)
         text = f"[\n{text.removesuffix(chr(10))}" if form.kind == "json" else form.head + text
         with atomic_write(path) as stream:
@@ -192,13 +204,24 @@ class PageReading:
 
     def _drawn(self, long_side: int = LARGEST) -> "Image":
         """The picture with boxes and digits over it; InputError if it is not at hand."""
-        from neocog.reading.pictures import pages_of
         from neocog.vision.overlay import draw_overlay
+
+        page = self._page(long_side)
+        return draw_overlay(page.pixels, self.digits, scales=page.scales)
+
+    def _page(self, long_side: int) -> "Page":
+        """The page once more; InputError if it is not at hand."""
+        from neocog.reading.pictures import pages_of
 
         picture = self.source if self.picture is None else self.picture
         for page in pages_of(picture, long_side, pages=[self.page]):
-            return draw_overlay(page.pixels, self.digits, scales=page.scales)
+            return page
         raise InputError(f"{self.source} has no page {self.page + 1}")
+
+    def add_to(self, pdf: "PdfWriter", page: "Page") -> None:
+        """Add the picture of this page to a PDF, with its text as an invisible layer."""
+        words = ((word.text, word.box) for line in self.lines for word in line.words)
+        pdf.add(page.pixels, page.size, words, self.turn)
 
     @property
     def plain(self) -> str:

@@ -21,7 +21,7 @@ from neocog.batch.run import open_workers, usual_workers
 from neocog.batch.tasks import Block, Job, Task
 from neocog.errors import EndedEarly, InputError, NothingToRead
 from neocog.reading.formats import Format
-from neocog.reading.pictures import what_went_wrong
+from neocog.reading.pictures import pages_of, what_went_wrong
 from neocog.reading.records import PageReading
 from neocog.text import to_json
 from neocog.vision.finder import LONG_SIDE
@@ -96,7 +96,7 @@ class ServeJob(Job):
     def _records(self, item: Item, live: bool, beat: Callable[[], None]) -> Iterator[dict[str, Any]]:
         reader = self.reader.changed(rotate=0) if live else self.reader  # no frame is searched four times
         try:
-            pages = reader.read_many([item.picture()])
+            pages = reader.read_safely(item.picture())
         except InputError as error:  # of a picture that has killed workers
             pages = iter((PageReading(item.source, model=reader.model.id, error=str(error)),))
         for page in islice(pages, MAX_PAGES + 1):
@@ -203,9 +203,7 @@ class Service:
 
 
 def _page(item: Item, number: int, long_side: int) -> "Page":
-    from neocog.vision.decode import decode
-
-    page = next(decode(item.picture(), long_side=long_side, pages=[number]), None)
+    page = next(pages_of(item.picture(), long_side, [number]), None)
     if page is None:
         raise InputError(f"has no page {number + 1}")
     return page

@@ -1,15 +1,17 @@
-"""Pages of PDF files, drawn by pdfium, and what decodes HEIC and AVIF."""
+"""Pages of PDF files, drawn and written by pdfium, and what decodes HEIC and AVIF."""
 
+import ctypes
+import io
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from neocog.errors import InputError
+from neocog.errors import EndedEarly, InputError, UsageError
 from neocog.vision.decode import check_page, damage
 
 DPI = 200
@@ -18,6 +20,9 @@ DPI = 200
 _NEEDS = "reading {} needs {}; install it with: pip install 'neocog[documents]'"
 _POINTS = 72  # of an inch
 _FINER = 2  # times the wanted size at which a page is drawn, to be reduced
+_QUALITY = 85  # of the JPEGs of a PDF
+_LARGEST = 14400  # points of a PDF's page
+MAX_PDF = 2**30  # bytes of a PDF that is written: it is held in memory
 _ONE_AT_A_TIME = threading.Lock()  # pdfium is not thread-safe
 
 
@@ -55,6 +60,71 @@ def pdf_pages(
     finally:
         with _ONE_AT_A_TIME:
             document.close()
+
+
+class PdfWriter:
+    """Pages of a PDF: pictures, each with its words as an invisible text that can be searched and copied.
+
+    UsageError without pypdfium2.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import pypdfium2
+        except ImportError:
+            raise UsageError(_NEEDS.format("or writing PDF", "pypdfium2")) from None
+        self._library, self._size = pypdfium2, 0
+        self._document = pypdfium2.PdfDocument.new()
+
+    def add(
+        self, pixels: NDArray[np.uint8], size: tuple[int, int], words: Iterable[tuple[str, Any]], turn: int
+    ) -> None:
+        """Add a page of ``size`` pixels of `DPI`; boxes of words count in these, they are read at ``turn``.
+
+        EndedEarly if the document becomes too large for the memory.
+        """
+        raw, jpeg = self._library.raw, io.BytesIO()
+        Image.fromarray(pixels).save(jpeg, "JPEG", quality=_QUALITY)
+        self._size += jpeg.tell()
+        if self._size > MAX_PDF:
+            raise EndedEarly(f"the PDF would have more than {MAX_PDF:,} bytes; read fewer pictures into one")
+        unit = min(_POINTS / DPI, _LARGEST / max(size))
+        wide, high = (side * unit for side in size)
+        with _ONE_AT_A_TIME, closing(self._document.new_page(wide, high)) as page:
+            image = self._library.PdfImage.new(self._document)
+            image.load_jpeg(jpeg, inline=True)
+            image.set_matrix(self._library.PdfMatrix().scale(wide, high))
+            page.insert_obj(image)
+            for text, (x, y, w, h) in words:
+                own = raw.FPDFPageObj_NewTextObj(self._document, b"Helvetica", 1.0)
+                data = ctypes.create_string_buffer((text + " \0").encode("utf-16-le"))
+                raw.FPDFText_SetText(own, ctypes.cast(data, raw.FPDF_WIDESTRING))
+                raw.FPDFTextObj_SetTextRenderMode(own, raw.FPDF_TEXTRENDERMODE_INVISIBLE)
+                sides = [ctypes.c_float() for _ in range(4)]
+                raw.FPDFPageObj_GetBounds(own, *sides)
+                left, _, right, top = (side.value for side in sides)
+                # the text, (left, 0) .. (right, top), onto the box as it is read
+                long, tall = (right - left) or 1.0, top or 1.0
+                x, y, w, h = x * unit, high - (y + h) * unit, w * unit, h * unit
+                a, b, c, d, e, f = {
+                    0: (w, 0, 0, h, x, y), 90: (0, h, -w, 0, x + w, y),
+                    180: (-w, 0, 0, -h, x + w, y + h), 270: (0, -h, w, 0, x, y + h),
+                }[turn]  # fmt: skip
+                a, b, c, d = a / long, b / long, c / tall, d / tall
+                raw.FPDFPageObj_Transform(own, a, b, c, d, e - a * left, f - b * left)
+                raw.FPDFPage_InsertObject(page, own)
+            page.gen_content()
+
+    def save(self, stream: IO[bytes]) -> None:
+        with _ONE_AT_A_TIME:
+            self._document.save(stream)
+
+    def __len__(self) -> int:
+        return len(self._document)
+
+    def close(self) -> None:
+        with _ONE_AT_A_TIME:
+            self._document.close()
 
 
 def register(kind: str) -> None:
