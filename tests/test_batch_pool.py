@@ -347,7 +347,7 @@ def test_errors_of_inputs_and_of_the_network_end_the_run(
     with pool_of(reader, networks) as pool, pytest.raises(DeviceError, match="fell off"):
         list(blocks_of(pool, reader, find_inputs([scans])))
     monkeypatch.setattr(
-        Job, "do", lambda self, task, beat=None: Block(task.first, inputs="003.png" not in str(task))
+        Job, "do", lambda self, task, beat=None: Block(task.first, inputs="03.png'" not in str(task))
     )
     wanted = batch_run.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
     with pytest.raises(EndedEarly, match=f"{COUNT} inputs gave only {COUNT - 1} records"):
