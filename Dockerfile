@@ -2,6 +2,7 @@
 # For a CPU:   docker build -t neocog . && docker run --rm neocog
 # For a GPU:   docker build -t neocog-cuda --build-arg EXTRA=[cuda13] . \
 #              && docker run --rm --gpus all neocog-cuda read data/samples --device cuda
+# The page:    docker compose up (compose.yaml)
 # Your files:  docker run --rm -v "$PWD:/in:ro" neocog read /in/photo.jpg
 FROM python:3.12-slim
 
@@ -20,7 +21,10 @@ RUN pip install --no-cache-dir ".${EXTRA}" \
          *cuda13*) pip install --no-cache-dir "cupy-cuda13x[ctk]" ;; \
        esac
 
-RUN useradd --create-home reader
+RUN useradd --create-home reader && install -d -o reader /data/corrections
 USER reader
+# Of `neocog serve` without a certificate, on its usual port; a run of another command is healthy as it is.
+HEALTHCHECK --interval=30s --timeout=5s --start-period=60s CMD ! grep -qzx serve /proc/1/cmdline || \
+    python -c "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/health', timeout=4)"
 ENTRYPOINT ["neocog"]
 CMD ["read", "data/samples"]

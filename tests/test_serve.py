@@ -1,6 +1,7 @@
 """The page and the HTTP API: what is answered, what is refused, what is kept."""
 
 import asyncio
+import base64
 import csv
 import io
 import json
@@ -109,6 +110,33 @@ def test_pages_of_a_file(client: TestClient, monkeypatch: pytest.MonkeyPatch) ->
     with Image.open(io.BytesIO(shown.content)) as picture:
         assert (picture.format, picture.size) == ("JPEG", Image.fromarray(page("23")).size)
     assert "no page 8" in error_of(client.post("/api/page?page=7", content=tiff("1")), 422)
+    small = client.post("/api/thumbnails", content=tiff("1", "23")).json()
+    pictures = [Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) for url in small]
+    assert [max(picture.size) for picture in pictures] == [128, 128]
+    assert client.post("/api/thumbnails", content=b"no picture").json() == []
+    (record,) = client.post("/api/read?table=1", content=page_file("12\n3")).json()
+    assert record["table"] == [["12"], ["3"]]
+
+
+def test_a_form_with_a_picture(client: TestClient) -> None:
+    data = page_file("12")
+    (record,) = client.post("/api/read", files={"file": ("ä.png", data)}).json()
+    assert (record["source"], record["text"]) == ("ä.png", "12")
+    told = {"record": json.dumps(record, indent=1)}
+    assert client.post("/api/corrections", data=told, files={"file": ("a", data)}).json()["lines"] == 1
+    head = b'--x\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n'
+    for words, body in (
+        ("got 2 files", 2 * (head + b"\r\n1\r\n") + b"--x--"),
+        ("got 0 files", b"--x\r\nContent-Disposition: form-data; name=f\r\n\r\n1\r\n--x--"),
+        ("broken form", 9 * (head + b"\r\n1\r\n") + b"--x--"),
+        ("broken form", head + b"\r\n1\r\n"),
+        ("no header", head + b"X: " + b"x" * 5000 + b"\r\n\r\n1\r\n--x--"),
+        ("no header", b"--x\r\n1\r\n--x--"),
+    ):
+        kind = {"content-type": "multipart/form-data; boundary=x"}
+        assert words in error_of(client.post("/api/read", content=body, headers=kind), 400)
+    kind = {"content-type": "multipart/form-data"}
+    assert "broken form" in error_of(client.post("/api/read", content=head, headers=kind), 400)
 
 
 def test_twenty_requests_at_once_lose_no_answer(client: TestClient) -> None:
@@ -181,6 +209,49 @@ def test_other_sites_are_refused(client: TestClient) -> None:
         assert client.get("/api", headers=headers).status_code == 200
 
 
+def test_the_description_for_machines_names_every_address(client: TestClient) -> None:
+    told = client.get("/openapi.json").json()
+    text = json.dumps(told)
+    for name in re.findall(r'"#/components/(\w+/\w+)"', text):
+        kind, one = name.split("/")
+        assert told["components"][kind][one]
+    methods = {"get": client.get, "post": client.post}
+    for path, own in told["paths"].items():
+        ((method, _),) = own.items()
+        assert methods[method](path).status_code in (200, 400)
+    paths = {route.path for route in client.app._app.routes}  # type: ignore[attr-defined]
+    api = {path for path in paths if path.startswith(("/api", "/health"))}
+    assert api == set(told["paths"])
+
+
+@pytest.mark.parametrize(
+    ("proxies", "client", "told", "expected"),
+    [
+        ((), "127.0.0.1", "203.0.113.9", "127.0.0.1"),  # nobody is believed unasked
+        (("127.0.0.1",), "127.0.0.1", "203.0.113.9", "203.0.113.9"),
+        (("127.0.0.1",), "10.0.0.7", "203.0.113.9", "10.0.0.7"),
+        (("10.0.0.0/8",), "10.0.0.7", "6.6.6.6, 203.0.113.9", "203.0.113.9"),  # who says more of himself
+    ],
+)
+def test_a_proxy_is_believed_when_asked_for(
+    proxies: tuple[str, ...], client: str, told: str, expected: str
+) -> None:
+    import uvicorn
+
+    heard: list[str] = []
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        heard.append(scope["client"][0])
+
+    access = server.Access(proxies=proxies)
+    config = uvicorn.Config(answer, log_config=None, **access.uvicorn)
+    config.load()
+    scope = scope_of(client)
+    scope["headers"].append((b"x-forwarded-for", told.encode()))
+    asyncio.run(config.loaded_app(scope, None, None))
+    assert heard == [expected]
+
+
 def test_every_answer_keeps_outside_sources_out(client: TestClient) -> None:
     for address in ("/", "/docs", "/static/app.js", "/api", "/nothing"):
         policy = client.get(address).headers["content-security-policy"]
@@ -200,7 +271,6 @@ def test_requests_that_make_no_sense(client: TestClient, monkeypatch: pytest.Mon
     for path in ("/api", "/static/app.js"):
         assert "use GET" in error_of(client.post(path), 405)
     assert "nothing came" in error_of(client.post("/api/read"), 400)
-    assert "--data-binary" in error_of(client.post("/api/read", files={"f": b"x"}), 415)
     assert "expected a number" in error_of(client.post("/api/page?page=-1", content=b"x"), 400)
     monkeypatch.setattr(app, "MAX_BYTES", 10)
     for content in (b"x" * 11, (b"x" for _ in range(11))):
@@ -626,6 +696,42 @@ def test_with_a_token_all_addresses_begin_with_it_and_others_see_it(service: Ser
         error_of(client.get(f"/{path}"), 404)
     answer = client.post("/secret/api/corrections", content=b"{}\n")
     assert "--corrections" in error_of(answer, 409), "they are kept only where it was asked for"
+    assert client.get("/health").json() == {"ok": True}, "a container asks without the token"
     assert server.reachable("127.0.0.1") == "127.0.0.1"
     assert server.reachable("0.0.0.0") != "0.0.0.0"
     socket.inet_aton(server.reachable("0.0.0.0"))
+
+
+def test_who_needs_a_token(service: Service) -> None:
+    behind = server.Access(names=("Digits.example.org",))
+    made = [access.token_at(at) for access, at in (
+        (server.Access(), "127.0.0.1"), (server.Access(), "0.0.0.0"), (behind, "127.0.0.1"),
+        (server.Access(token="fixed-token"), "::1"), (server.Access(token="none"), "0.0.0.0"))]  # fmt: skip
+    assert [made[0], made[3], made[4]] == [None, "fixed-token", None]
+    assert len({made[1], made[2]}) == 2
+    application = make_app(Api(service), names=behind.names)
+    client = TestClient(application, base_url="http://digits.example.org")
+    assert client.get("/api", headers={"Origin": "http://digits.example.org"}).status_code == 200
+    for header in (
+        {"Host": "example.org"},
+        {"Host": "a.digits.example.org"},
+        {"Origin": "http://example.org"},
+    ):
+        assert client.get("/api", headers=header).status_code == 403
+    ended = SimpleNamespace(check=lambda: 1 / 0)
+    client = TestClient(make_app(Api(ended)), base_url="http://127.0.0.1:8000")  # type: ignore[arg-type]
+    assert "any more" in error_of(client.get("/health"), 503)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--allow-host", "http://a.b"), ("--allow-host", "a:8000"), ("--allow-host", ""),
+        ("--token", "short"), ("--token", "with/slash/in/it"), ("--token", "ünïcödé-tökén"),
+        ("--trust-proxy", "proxy"), ("--trust-proxy", "10.0.0.1/8"), ("--trust-proxy", "*"),
+    ],
+)  # fmt: skip
+def test_who_may_ask_is_checked_before_the_model_is_loaded(words: tuple[str, str]) -> None:
+    result = run("serve", *words, "--model", "none", "--port", "0")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith(f"neocog: {words[0]}")

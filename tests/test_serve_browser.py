@@ -130,6 +130,9 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
         said = browser.run("return document.getElementById('list').innerText")
         assert "b.tif, page 1" in said
         assert "b.tif, page 2" in said
+        inked = ("[...document.querySelectorAll('#list canvas')].filter((node) => "
+                 "node.toDataURL().length > 1000).length === 3")  # fmt: skip
+        browser.wait_for(inked)  # no browser knows TIFF: the server draws its pages
         browser.run("[...document.querySelectorAll('#list button')]"
                     ".find((node) => node.innerText.includes('a.png')).click()")  # fmt: skip
         browser.wait_for("document.querySelectorAll('#stage .box').length === 8")
@@ -164,9 +167,12 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
         browser.run("document.querySelector('#stage .box').click()")  # it may be drawn once more
         browser.type("body", DELETE)  # the last digit of its page
         assert digits_shown(browser) == ""
-        for form in ("csv", "jsonl"):
+        for form in ("txt", "csv", "tsv", "jsonl"):
             browser.click(f"[data-form={form}]")
         until(lambda: (tmp_path / "digits.jsonl").exists())
+        browser.devtools("Browser.grantPermissions", permissions=["clipboardReadWrite"])
+        browser.click("#copy-all")
+        copied = browser.run("return navigator.clipboard.readText()")
         assert browser.complaints() == []
     texts = read_labels_csv(server.kept / "pages" / "labels.csv").texts
     assert texts == ("-0794,50\n+2\n8/9",)
@@ -177,6 +183,10 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
     assert len((server.kept / "digits" / "train-writers.txt").read_text().split()) == 5
     with (tmp_path / "digits.csv").open(newline="") as stream:
         assert [row["text"] for row in csv.DictReader(stream)] == ["'-0794,50\n+2\n8/9", "", "56"]
+    lines = ["a.png\t0\t-0794,50", "a.png\t0\t+2", "a.png\t0\t8/9", "b.tif\t1\t56"]
+    assert copied.splitlines() == (tmp_path / "digits.tsv").read_text().splitlines() == lines
+    told = "a.png: -0794,50 | +2 | 8/9\nb.tif: \nb.tif page 2: 56\n"
+    assert (tmp_path / "digits.txt").read_text() == told
     record = json.loads((tmp_path / "digits.jsonl").read_text().splitlines()[0])
     assert "".join(digit["char"] for digit in record["digits"] if digit["box"]) == "07942"
     assert [sign["char"] for sign in record["signs"]] == ["+"]

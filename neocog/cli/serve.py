@@ -16,6 +16,13 @@ def serve(
     key: Annotated[str | None, option("--key", "FILE", "Its private key, if it is in another file.")] = None,
     corrections: Annotated[str | None, option("--corrections", "FOLDER",
         "Keep corrected pages there, for neocog eval and neocog train.")] = None,
+    allow_host: Annotated[list[str] | None, option("--allow-host", "NAME",
+        "Another name of this server, as that of a proxy before it. Repeatable.")] = None,
+    token: Annotated[str | None, option("--token", "TOKEN",
+        "What all addresses begin with, instead of a new token at each start; none: nothing.",
+        envvar="NEOCOG_TOKEN", show_envvar=True)] = None,
+    trust_proxy: Annotated[list[str] | None, option("--trust-proxy", "ADDRESS",
+        "Believe what a proxy at this address or network says of its clients. Repeatable.")] = None,
     model: options.PageModel = None,
     device: options.Device = "auto",
     min_p: options.MinP = None,
@@ -37,7 +44,9 @@ def serve(
     if key is not None and certificate is None:
         raise UsageError("--key needs --certificate")
     share = None if max_error is None else parse_share(max_error)
+    access = server.Access(tuple(allow_host or ()), token, tuple(trust_proxy or ()))
     with server.listen(host, port) as listener:
         opened = Reader(model, device=device, min_p=min_p, pattern=pattern, valid=valid, finder=finder,
                         max_error=share)  # fmt: skip
-        server.serve(opened, listener, corrections=corrections, certificate=certificate, key=key)
+        server.serve(opened, listener, corrections=corrections, certificate=certificate, key=key,
+                     access=access)  # fmt: skip

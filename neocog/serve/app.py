@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email.message import Message
+from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ MAX_BYTES = 2**26  # of a picture; photographs of telephones have at most a thir
 MAX_HELD = 2**27  # bytes of all pictures at a time, half of them of one address; then the answer is 503
 MAX_WAITING = 64  # requests at a time, half of them of one address; then the answer is 503
 MAX_LINE = 10**6  # bytes of the JSON before a picture
+MAX_PARTS = 8  # of an upload as a form (multipart), and
+_MAX_HEAD = 4096  # bytes of the header of each
 MAX_LINES = 400  # of writing on a corrected page
 
 _DIGITS = "0123456789"
@@ -53,6 +57,14 @@ class Api:
     _held: Counter[str] = field(default_factory=Counter)  # bytes of their pictures
     _turns: dict[str, asyncio.Semaphore] = field(default_factory=dict)  # their share of the workers
 
+    async def health(self, request: Request) -> Response:
+        """Whether pictures can be read, for a load balancer or a container."""
+        try:
+            self.service.check()
+        except Exception:
+            return guard.failure(503, "nothing can be read any more; the server's messages say why")
+        return _json({"ok": True})
+
     async def describe(self, request: Request) -> Response:
         limits = {"workers": self._share, "max_bytes": MAX_BYTES, "sure_p": SURE_P}
         kept, suffixes = self.corrections is not None, sorted(PICTURE_SUFFIXES)
@@ -62,8 +74,13 @@ class Api:
     async def read(self, request: Request) -> Response:
         """The records of a picture's pages."""
         async with self._taken(request) as picture:
-            live = request.query_params.get("live", "0") not in ("0", "")
-            return _json(await self._ask(request, picture, what="read", live=live))
+            live, table = (request.query_params.get(key, "0") not in ("0", "") for key in ("live", "table"))
+            return _json(await self._ask(request, picture, what="read", live=live, table=table))
+
+    async def thumbnails(self, request: Request) -> Response:
+        """Small pictures of all pages of a file, as data: URLs."""
+        async with self._taken(request) as picture:
+            return _json(await self._ask(request, picture, what="thumbnails"))
 
     async def page(self, request: Request) -> Response:
         """A page of a file that the browser cannot show."""
@@ -147,6 +164,8 @@ class Api:
                 raise HTTPException(400, "nothing came; send a picture as the body of the request")
             picture = bytes(body)
             body.clear()
+            if (kind := headers.get("content-type", "")).lower().startswith("multipart/"):
+                request.state.name, picture = await asyncio.to_thread(_of_form, picture, kind)
             yield picture
         except TimeoutError:
             raise HTTPException(408, f"the picture took longer than {guard.UPLOAD:.0f} s") from None
@@ -166,14 +185,12 @@ class Api:
 
     async def _ask(self, request: Request, picture: bytes, **asked: Any) -> Any:
         """Have something done with a picture, until it takes too long or the client leaves."""
-        if request.headers.get("content-type", "").startswith("multipart/"):
-            raise HTTPException(415, "got a form, expected the picture itself: curl --data-binary @FILE")
-        name = request.query_params.get("name", "")[:_LONGEST] or "picture"
+        name = request.query_params.get("name") or getattr(request.state, "name", "") or "picture"
         turn = self._turns.setdefault(_client(request), asyncio.Semaphore(self._share))
         left = asyncio.create_task(_left(request))
         try:
             async with asyncio.timeout(guard.PATIENCE), turn:
-                future = asyncio.wrap_future(self.service.ask(name, picture, **asked))
+                future = asyncio.wrap_future(self.service.ask(name[:_LONGEST], picture, **asked))
                 try:
                     await asyncio.wait((future, left), return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -189,19 +206,23 @@ class Api:
 
 def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ()) -> ASGIApp:
     """Return the application; addresses begin with the ``token``; ``names`` are this machine's."""
+    health = Route("/health", api.health)  # needs no token, and says nothing else
     routes: list[Route | Mount] = [
+        health,
         Route("/", lambda request: FileResponse(_STATIC / "index.html")),
         Route("/docs", lambda request: FileResponse(_STATIC / "docs.html")),
+        Route("/openapi.json", lambda request: FileResponse(_STATIC / "openapi.json")),
         Route("/api", api.describe),
         Route("/api/read", api.read, methods=["POST"]),
         Route("/api/page", api.page, methods=["POST"]),
+        Route("/api/thumbnails", api.thumbnails, methods=["POST"]),
         Route("/api/explain", api.explain, methods=["POST"]),
         Route("/api/corrections", api.correct, methods=["POST"]),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
     if token is not None:
-        there = Route(f"/{token}", lambda request: RedirectResponse(f"/{token}/"))
-        routes = [there, Mount(f"/{token}", routes=routes)]
+        there = Route(f"/{token}", lambda request: RedirectResponse(f"{token}/"))
+        routes = [health, there, Mount(f"/{token}", routes=routes[1:])]
     handlers = {HTTPException: _error, InputError: _error, Exception: _error}
     return guard.Guard(Starlette(routes=routes, exception_handlers=handlers), names)
 
@@ -227,6 +248,30 @@ async def _left(request: Request) -> None:
 
 def _json(value: Any) -> Response:
     return Response(to_json(value, separators=(",", ":")), media_type="application/json")
+
+
+def _of_form(body: bytes, kind: str) -> tuple[str, bytes]:
+    """Name and bytes of the one file of a form (RFC 7578); its other fields stand before it, as a line."""
+    head = Message()
+    head["content-type"] = kind
+    boundary = (head.get_boundary() or "").encode(errors="replace")
+    parts = (b"\r\n" + body).split(b"\r\n--" + boundary, MAX_PARTS + 2) if boundary else []
+    if not 3 <= len(parts) <= MAX_PARTS + 2 or parts[-1][:2] != b"--":
+        raise HTTPException(400, f"broken form, expected at most {MAX_PARTS} parts; use curl -F file=@FILE")
+    fields, files = list[bytes](), list[tuple[str, bytes]]()
+    for part in parts[1:-1]:
+        words, end, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        if not end or len(words) > _MAX_HEAD:
+            raise HTTPException(400, "got a broken form: a part has no header, or a long one")
+        name = HeaderParser().parsestr(words.decode(errors="replace")).get_filename()
+        if name is None:
+            fields.append(b" ".join(content.splitlines()))  # no line ends stand within JSON's strings
+        else:
+            files.append((name, content))
+    if len(files) != 1:
+        raise HTTPException(400, f"got {len(files)} files, expected one; send a request for each")
+    (name, content), line = files[0], b" ".join(fields)
+    return name, line + b"\n" + content if fields else content
 
 
 def _record(body: bytes) -> tuple[str, Boxed, Boxed, dict[str, Any], bytes]:

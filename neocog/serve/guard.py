@@ -75,7 +75,7 @@ class Guard:
             if origin is not None and origin.rpartition("://")[2] != host:
                 trouble = "the request comes from another site; open the URL that neocog printed"
         except ValueError:
-            trouble = f"got host {host[:100]!r}, expected the URL that neocog printed; open that"
+            trouble = f"got host {host[:100]!r}, expected the URL that neocog printed or --allow-host"
         if trouble is not None:
             await failure(403, trouble)(scope, receive, guarded)
             return
@@ -132,6 +132,7 @@ class Listener(socket.socket):
     def __init__(self, bound: socket.socket) -> None:
         super().__init__(fileno=bound.detach())
         self.most = CONNECTIONS
+        self.shared = True  # between addresses; not if a proxy opens them all
         self._open: list[tuple[socket.socket, str]] = []  # with the client's address
         with suppress(ImportError):  # Windows has no such limit
             import resource
@@ -145,7 +146,7 @@ class Listener(socket.socket):
         connection, address = super().accept()
         self._open = [(one, client) for one, client in self._open if one.fileno() >= 0]
         own = sum(client == address[0] for _, client in self._open)
-        if len(self._open) < self.most and own < self.most // 2:
+        if len(self._open) < self.most and (own < self.most // 2 or not self.shared):
             self._open.append((connection, address[0]))
             return connection, address
         connection.close()

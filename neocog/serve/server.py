@@ -2,10 +2,12 @@
 
 import asyncio
 import ipaddress
+import re
 import secrets
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from neocog.errors import UsageError
 from neocog.files import file_lock
@@ -13,6 +15,7 @@ from neocog.text import reason_of, tell
 
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
+    from neocog.serve.guard import Listener
 
 _BACKLOG = 64  # connections that wait to be accepted; asyncio takes as many in a row
 
@@ -26,7 +29,7 @@ def check_installed() -> None:
         raise UsageError('neocog serve needs Starlette and Uvicorn: pip install "neocog[web]"') from None
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> "Listener":
     """Open the socket that requests come to; UsageError if it cannot be had."""
     from neocog.serve.guard import Listener
 
@@ -43,9 +46,46 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
+@dataclass(frozen=True)
+class Access:
+    """Who may ask: names of this server besides the machine's own, a fixed token, proxies that are believed.
+
+    Proxies are addresses or networks. UsageError for what is none of these.
+    """
+
+    names: tuple[str, ...] = ()
+    token: str | None = None
+    proxies: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", name):
+                raise UsageError(f"--allow-host {name!r}: expected a name as a.example.org, no port")
+        if self.token not in (None, "none") and not re.fullmatch(r"[\w-]{8,128}", self.token or "", re.ASCII):
+            raise UsageError("--token: expected 8 to 128 letters, digits, - or _, or none")
+        for proxy in self.proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                wanted = "expected an address or a network, as 127.0.0.1 or 172.16.0.0/12"
+                raise UsageError(f"--trust-proxy {proxy!r}: {wanted}") from None
+
+    @property
+    def uvicorn(self) -> dict[str, Any]:
+        """What uvicorn is told: it believes one at 127.0.0.1 unless told not to."""
+        return {"proxy_headers": bool(self.proxies), "forwarded_allow_ips": list(self.proxies)}
+
+    def token_at(self, address: str) -> str | None:
+        """The token; a new one if none is given and others than this machine may come to an address."""
+        if self.token is not None:
+            return None if self.token == "none" else self.token
+        local = ipaddress.ip_address(address).is_loopback and not (self.names or self.proxies)
+        return None if local else secrets.token_urlsafe(9)
+
+
 def serve(
-    reader: "Reader", listener: socket.socket, *, corrections: str | None = None,
-    certificate: str | None = None, key: str | None = None,
+    reader: "Reader", listener: "Listener", *, corrections: str | None = None,
+    certificate: str | None = None, key: str | None = None, access: Access | None = None,
 ) -> None:  # fmt: skip
     """Serve until Ctrl-C (KeyboardInterrupt); NeocogError if nothing can be read any more."""
     import uvicorn
@@ -59,7 +99,8 @@ def serve(
     kept = None if corrections is None else Corrections(corrections)
     bound, port = listener.getsockname()[:2]
     host, machine = reachable(bound), socket.gethostname()
-    token = None if ipaddress.ip_address(bound).is_loopback else secrets.token_urlsafe(9)
+    access = access or Access()
+    token, listener.shared = access.token_at(bound), not access.proxies
     workers = usual_workers(reader.engine.device)
     workers += workers > 0  # one is for others, whatever one client asks for
     with file_lock(corrections, "--corrections"), Service(reader, workers=workers) as service:
@@ -69,7 +110,8 @@ def serve(
         if reader.pattern is not None:
             api.signs += reader.pattern.form
         config = uvicorn.Config(
-            make_app(api, token=token, names=(machine, f"{machine}.local")), http=Connection, ws="none",
+            make_app(api, token=token, names=(machine, f"{machine}.local", *access.names)), http=Connection,
+            ws="none", **access.uvicorn,
             lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
             backlog=_BACKLOG, timeout_graceful_shutdown=2,
             ssl_certfile=certificate, ssl_keyfile=key, ssl_keyfile_password="-",

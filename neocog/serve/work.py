@@ -1,5 +1,6 @@
 """Pictures of many requests, read by one pool of worker processes, which have limits."""
 
+import base64
 import io
 import json
 import queue
@@ -23,6 +24,7 @@ from neocog.errors import EndedEarly, InputError, NothingToRead
 from neocog.reading.formats import Format
 from neocog.reading.pictures import pages_of, what_went_wrong
 from neocog.reading.records import PageReading
+from neocog.reading.words import cells
 from neocog.text import to_json
 from neocog.vision.finder import LONG_SIDE
 
@@ -34,6 +36,7 @@ MAX_PAGES = 100  # of one file that are read
 LIMIT = 150.0  # seconds of a worker for one request, unless it says otherwise; 100 pages of print take 85
 
 _SHOWN, _QUALITY = 1600, 85  # long side, and JPEG quality, of a page that the browser cannot decode
+_SMALL = 128  # long side of the picture of a page in a list
 _ROOM = 0.25  # heights of a line that are kept around its picture
 _MOST = 4  # times a page's pixels that pictures of its lines have together
 
@@ -73,7 +76,9 @@ class ServeJob(Job):
 
     def _value(self, item: Item, beat: Callable[[], None], what: str, **asked: Any) -> Any:
         if what == "read":
-            return list(self._records(item, asked["live"], beat))
+            return list(self._records(item, beat, **asked))
+        if what == "thumbnails":
+            return list(_thumbnails(item))
         if what == "page":  # for a browser that does not know the file's format
             return _encoded(_page(item, asked["page"], _SHOWN).pixels, "JPEG", quality=_QUALITY)
         if what == "explain":
@@ -93,7 +98,9 @@ class ServeJob(Job):
         engine, reader = LineEngine(self.reader.line_model, threads=1), self.reader.changed(rotate=turn)
         return np.asarray(explain_box(reader, _page(item, page, reader.longest), engine, boxes[0]).plot())
 
-    def _records(self, item: Item, live: bool, beat: Callable[[], None]) -> Iterator[dict[str, Any]]:
+    def _records(
+        self, item: Item, beat: Callable[[], None], live: bool, table: bool = False
+    ) -> Iterator[dict[str, Any]]:
         reader = self.reader.changed(rotate=0) if live else self.reader  # no frame is searched four times
         try:
             pages = reader.read_safely(item.picture())
@@ -104,7 +111,8 @@ class ServeJob(Job):
             if page.page == MAX_PAGES:
                 many = f"has more than {MAX_PAGES} pages; send the others in another file"
                 page = PageReading(item.source, page.page, model=page.model, error=many)
-            yield replace(page, source=item.source).to_dict(settings=reader.settings)
+            record = replace(page, source=item.source).to_dict(settings=reader.settings)
+            yield record | ({"table": cells(page)} if table else {})
 
 
 class Service:
@@ -207,6 +215,15 @@ def _page(item: Item, number: int, long_side: int) -> "Page":
     if page is None:
         raise InputError(f"has no page {number + 1}")
     return page
+
+
+def _thumbnails(item: Item) -> Iterator[str]:
+    from neocog.vision.decode import decode
+
+    with suppress(InputError):  # of a damaged page: those before it are shown
+        for page in decode(item.picture(), long_side=_SMALL, pages=range(MAX_PAGES)):
+            jpeg = _encoded(page.pixels, "JPEG", quality=_QUALITY)
+            yield f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
 
 
 def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:

@@ -1,8 +1,8 @@
 // Pictures: a queue to the server, the list of pages, one page with its digits, corrections.
 
-import { $, about, ask, describe, drawBoxes, isDoubtful, make, place, read, shade, tokens }
+import { $, about, ask, copy, describe, drawBoxes, isDoubtful, make, place, read, shade, tokens }
   from "./common.js";
-import { downloads } from "./download.js";
+import { downloads, tsv } from "./download.js";
 
 const pages = [];
 const queue = [];
@@ -29,8 +29,10 @@ async function work() {
   for (let next; (next = queue.shift()); finished += 1, showProgress()) {
     const { file, name } = next;
     try {
-      const records = await read(file, name);
-      for (const record of records) addPage(file, record, records.length > 1);
+      const records = await read(file, name, "&table=1");
+      const made = records.map((record) => addPage(file, record, records.length > 1));
+      if (!(await Promise.all(made.map((page) => page.record.error || thumbnail(page)))).every(Boolean))
+        await thumbnails(file, made);
     } catch (error) {
       addPage(file, { source: name, page: 0, text: "", digits: [], error: error.message });
     }
@@ -118,8 +120,8 @@ function addPage(file, record, many = false) {
   $("list").insertBefore(make("li", {}, page.node), $("list").children[pages.indexOf(page)] ?? null);
   $("pictures").classList.remove("empty");
   showItem(page);
-  if (!record.error) thumbnail(page);
   if (!current) open(page, { quiet: true });
+  return page;
 }
 
 function nameOf({ record, many }) {
@@ -144,7 +146,19 @@ async function thumbnail(page, source = page.record.page ? null : page.file) {
     page.node.firstChild.getContext("2d")
       .drawImage(picture, 0, 0, picture.width * scale, 96 * scale);
     picture.close();
-  } catch { /* the browser does not know its format: it is drawn when the page is opened */ }
+    return true;
+  } catch {
+    return false; // the browser does not know its format
+  }
+}
+
+// All pages of a file, drawn by the server; where that fails they are drawn when they are opened.
+async function thumbnails(file, made) {
+  const some = await ask("api/thumbnails", file).then((answer) => answer.json()).catch(() => []);
+  for (const page of made.filter(({ record }) => some[record.page])) {
+    const image = make("img", { src: some[page.record.page] });
+    await image.decode().then(() => thumbnail(page, image)).catch(() => {});
+  }
 }
 
 const isNarrow = () => matchMedia("(max-width: 800px)").matches;
@@ -400,13 +414,25 @@ async function explain() {
 }
 
 export function corrected(page) {
-  const { lines, ...record } = page.record, text = textOf(page);
-  if (record.error) return page.record;
+  const { lines, table, ...record } = page.record, text = textOf(page);
+  if (record.error) return record;
   const known = ({ char, p = 1, box = null, corrected_from }) => ({ char, p, box, corrected_from });
   const digits = page.tokens.filter(isDigit).map((token) =>
     ({ ...known(token), margin: token.margin ?? 0, reason: token.reason ?? null }));
   const signs = digitsOf(page).filter((token) => !isDigit(token)).map(known);
   return { ...record, ...(text === record.text && { lines }), text, digits, signs };
+}
+
+// A row for each line, in the columns that were found as long as it has as many words.
+export function tableOf(page) {
+  const { text, table = [] } = page.record, lines = textOf(page).split("\n");
+  if (textOf(page) === text || !textOf(page)) return textOf(page) ? table : [];
+  return lines.map((line, n) => {
+    const words = line.split(" "), cells = lines.length === table.length ? table[n] : [];
+    const counts = cells.map((cell) => cell && cell.split(" ").length);
+    if (counts.reduce((a, b) => a + Number(b), 0) !== words.length) return [line];
+    return counts.map((count) => words.splice(0, count).join(" "));
+  });
 }
 
 // Lines in pieces, parted by wide gaps as the reader parts them.
@@ -457,7 +483,9 @@ async function confirm() {
 }
 $("confirm").onclick = confirm;
 
-for (const button of $("downloads").querySelectorAll("button"))
+$("copy").onclick = () => copy(textOf(current));
+$("copy-all").onclick = () => copy(tsv(pages));
+for (const button of $("downloads").querySelectorAll("[data-form]"))
   button.onclick = () => {
     downloads[button.dataset.form](pages);
     for (const page of pages) page.unsaved = false;

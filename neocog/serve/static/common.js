@@ -39,6 +39,36 @@ export async function read(file, name, more = "") {
   return (await ask(`api/read?name=${encodeURIComponent(name)}${more}`, file)).json();
 }
 
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // which needs https
+    const area = document.body.appendChild(make("textarea", { value: text }));
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+}
+
+export function save(name, type, text) {
+  const link = make("a", { download: name, href: URL.createObjectURL(new Blob([text], { type })) });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+const quoted = (value) => {
+  const words = String(value ?? "");
+  return /[",\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
+};
+export const csv = (rows) => rows.map((row) => `${row.map(quoted).join(",")}\n`).join("");
+
+// No spreadsheet takes it for a formula (as in neocog.reading.formats).
+export const inert = (value) => {
+  const words = String(value ?? "");
+  return /^[=+\-@\t\r\n'＝＋－＠]/.test(words) && !/^[+-]? ?\d+([., ]\d+)*%?$/.test(words)
+    ? `'${words}` : words;
+};
+
 // The characters of a text: its digits and signs have a box and p.
 export function tokens(record) {
   const numbers = (record.lines ?? []).flatMap((line) => line.numbers ?? []);

@@ -1,29 +1,26 @@
 // What is taken home: the pages as they are corrected, in the forms that neocog read writes.
 
-import { make } from "./common.js";
-import { corrected } from "./app.js";
+import { csv, inert, save } from "./common.js";
+import { corrected, tableOf, textOf } from "./app.js";
 
-function save(name, type, text) {
-  const link = make("a", { download: name, href: URL.createObjectURL(new Blob([text], { type })) });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-}
-
-const quoted = (value) => {
-  const words = String(value ?? "");
-  return /[",\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
-};
-const table = (rows) => rows.map((row) => `${row.map(quoted).join(",")}\n`).join("");
-
-// No spreadsheet takes it for a formula (as in neocog.reading.formats).
-const inert = (value) => {
-  const words = String(value ?? "");
-  return /^[=+\-@\t\r\n'＝＋－＠]/.test(words) && !/^[+-]? ?\d+([., ]\d+)*%?$/.test(words)
-    ? `'${words}` : words;
-};
-
-const inOrder = (pages) => pages.map(corrected).sort((a, b) =>
+const sorted = (pages) => pages.toSorted(({ record: a }, { record: b }) =>
   a.source < b.source ? -1 : a.source > b.source ? 1 : a.page - b.page);
+const inOrder = (pages) => sorted(pages).map(corrected);
+const several = (pages) => new Set(pages.map(({ record }) => record.source)).size > 1;
+const whole = (pages) => sorted(pages).filter(({ record }) => !record.error);
+
+// A row for each line of writing, after the name and the page where there are several files.
+export const tsv = (pages) => whole(pages).flatMap((page, n) => [
+  ...(n && !several(pages) ? [""] : []), // between pages of one file
+  ...tableOf(page).map((row) => [...(several(pages) ? [page.record.source, page.record.page] : []), ...row]
+    .map((cell) => inert(cell).replaceAll(/[\t\r\n]/g, " ")).join("\t")),
+]).map((line) => `${line}\n`).join("");
+
+const text = (pages) => whole(pages).map((page) => {
+  const { source, page: number } = page.record;
+  if (!several(pages)) return `${number ? "\n" : ""}${textOf(page)}\n`;
+  return `${source}${number ? ` page ${number + 1}` : ""}: ${textOf(page).replaceAll("\n", " | ")}\n`;
+}).join("");
 
 const COLUMNS = ["source", "page", "text", "n_digits", "n_rejected", "reasons", "least_p", "model",
   "error"];
@@ -38,10 +35,12 @@ function row({ digits, lines = [], ...record }) {
 }
 
 export const downloads = {
-  csv: (pages) => save("digits.csv", "text/csv", table([COLUMNS, ...inOrder(pages).map(row)])),
+  txt: (pages) => save("digits.txt", "text/plain", text(pages)),
+  tsv: (pages) => save("digits.tsv", "text/tab-separated-values", tsv(pages)),
+  csv: (pages) => save("digits.csv", "text/csv", csv([COLUMNS, ...inOrder(pages).map(row)])),
   jsonl: (pages) => save("digits.jsonl", "application/x-ndjson",
     inOrder(pages).map((record) => `${JSON.stringify(record)}\n`).join("")),
-  labels: (pages) => save("labels.csv", "text/csv", table([["file", "text"],
+  labels: (pages) => save("labels.csv", "text/csv", csv([["file", "text"],
     ...inOrder(pages).filter((record) => !record.error && !record.page)
       .map((record) => [record.source, record.text].map(inert))])),
 };
