@@ -218,10 +218,8 @@ def _page(item: Item, number: int, long_side: int) -> "Page":
 
 
 def _thumbnails(item: Item) -> Iterator[str]:
-    from neocog.vision.decode import decode
-
     with suppress(InputError):  # of a damaged page: those before it are shown
-        for page in decode(item.picture(), long_side=_SMALL, pages=range(MAX_PAGES)):
+        for page in pages_of(item.picture(), _SMALL, range(MAX_PAGES)):
             jpeg = _encoded(page.pixels, "JPEG", quality=_QUALITY)
             yield f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
 
