@@ -8,7 +8,7 @@ FROM python:3.12-slim
 
 # opencv-python needs these libraries of the system.
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends libgl1 libglib2.0-0 libsm6 \
+    && apt-get install -y --no-install-recommends libgl1 libglib2.0-0 \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /neocog

@@ -11,6 +11,8 @@
 A message is one line: what came, what was wanted, what to do.
 """
 
+OPENCV_NEEDS = "on a bare server: apt-get install -y --no-install-recommends libgl1 libglib2.0-0"
+
 
 class NeocogError(Exception):
     """Base of everything that neocog raises on purpose."""
@@ -50,3 +52,8 @@ class EndedEarly(NeocogError):
     """The run ended before all inputs were read (a full disk, dying workers); what was written stands."""
 
     exit_code = 6
+
+
+def no_opencv(error: ImportError) -> DeviceError:
+    """The error where OpenCV's wheel misses a library of the system: of ImportErrors with the name cv2."""
+    return DeviceError(f"OpenCV cannot be imported: {error}; {OPENCV_NEEDS}")

@@ -262,7 +262,8 @@ def test_doctor_warns_of_more_threads_than_cores(monkeypatch, name):
     assert (check.level, "9999 threads" in check.found) == ("warn", True)
 
 
-def test_doctor_and_that_it_advises_what_the_readme_does(monkeypatch):
+def test_doctor_and_that_it_advises_what_the_readme_does(monkeypatch, tmp_path):
+    page = save_page(tmp_path / "a.png", "07")
     report = json.loads(run("doctor", "--json").stdout)
     names = [check["name"] for check in report["checks"]]
     assert {"python", "numpy", "opencv", "extras", "model"} <= {*names}
@@ -274,3 +275,6 @@ def test_doctor_and_that_it_advises_what_the_readme_does(monkeypatch):
     failed, advice = result.stdout[result.stdout.index("fail  opencv") :].splitlines()[:2]
     assert "cannot be imported" in failed
     assert advice.endswith(libraries)
+    for words in (("read", page), ("explain", page), ("live", page)):
+        result = run(*words)
+        assert (result.exit_code, libraries in result.stderr.splitlines()[-1]) == (5, True)

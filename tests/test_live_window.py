@@ -82,6 +82,19 @@ def test_drawing(view: View) -> None:
     assert (seen == SURE).all(axis=2).any()
 
 
+@pytest.mark.parametrize("at", [0.35, 0.8])  # middle of the writing, of the frame's height
+def test_large_numbers_do_not_cover_the_writing(reader: Reader, at: float) -> None:
+    frame = np.roll(picture("471", size=(640, 480), at=200, tall=96), round((at - 0.5) * 480), axis=0)
+    with Pipeline(open_source([frame] * 6), reader) as pipeline:
+        view = list(pipeline)[-1]
+    assert [track.text for track in view.tracks] == ["471"]
+    small = draw(view, Settings(pattern=Pattern("####")))  # boxes and figures alone
+    rows = np.flatnonzero((draw(view) != small).any(axis=(1, 2)))
+    _, top, _, height = np.array([digit.box for digit in view.seen.rows[0]]).T
+    assert len(rows) > 40
+    assert rows.min() > (top + height).max() or rows.max() < top.min()
+
+
 @pytest.mark.parametrize("key", ["q", "Q", "\x1b", 0x100071, 0x20051, 0xFF1B, 0x10001B])
 def test_q_and_escape_end_with_num_lock_and_caps_lock_too(window: Window, key: int | str) -> None:
     assert not press(window, key)

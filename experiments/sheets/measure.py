@@ -5,9 +5,12 @@
 A sheet is scanned at 150, 200, 300 or 600 dpi. It has paragraphs in print (Pillow's own font) and up to
 twelve numbers of 3 to 10 digits, 2.5 to 8 mm high, each by another hand that nothing is learned from; every
 eighth has none. Printed digits count neither way. Choices were made with seed 1; figures are of seed 2. DATA
-holds mnist, lines/free and hands/free. ``--drawn`` keeps the sheets.
+holds mnist, lines/free and hands/free. ``--drawn`` keeps the sheets; ``--peers rapidocr,tesseract`` reads
+them with these beside and counts the numbers that are read exactly.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +23,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
+from experiments.lines.peers import RapidOCR, Tesseract
 from experiments.reading.measure import faults
 from neocog.learning.drawing.hand import Hand
 from neocog.learning.drawing.hands import Hands, load_hands
@@ -141,9 +145,32 @@ def look(reader: Reader, one: Sheet) -> dict[str, Any]:
     return row
 
 
+def beside(args: Any) -> None:
+    """Read the sheets with other readers, too: numbers that stand as a whole in a reader's text, and times."""
+    readers: dict[str, Any] = {"neocog": lambda grey, own=Reader(device="cpu"): own.read(grey).text}
+    for name in args.peers.split(","):
+        other = {"rapidocr": RapidOCR, "tesseract": Tesseract}[name]()
+        readers[other.version] = lambda grey, own=other: own.page(np.repeat(grey[:, :, None], 3, axis=2))
+    rows = {name: {"reader": name, "sheets": 0, "numbers": 0, "exact": 0, "ms": list[float]()} for name in readers}
+    for one in sheets(load_hands(args.data, held=True), args.seed, args.count):
+        for name, row in rows.items():
+            start = perf_counter()
+            found = Counter(re.findall("[0-9]+", readers[name](one.grey)))
+            row["ms"].append(1e3 * (perf_counter() - start))
+            row["sheets"] += 1
+            row["numbers"] += len(one.numbers)
+            row["exact"] += (found & Counter(text for text, _ in one.numbers)).total()
+            print(row, flush=True)
+    table = [{**row, "ms": round(float(np.median(row["ms"])))} for row in rows.values()]
+    columns = {"reader": "reader", "sheets": "sheets", "numbers": "numbers", "exact": "exact", "ms": "median, ms"}
+    write_results(args.output, table, columns=columns)
+
+
 def main() -> None:
-    args = arguments(__doc__, "data", output=Path, count=200, seed=2, drawn=Path).parse_args()
+    args = arguments(__doc__, "data", output=Path, count=200, seed=2, drawn=Path, peers=str).parse_args()
     cv2.setNumThreads(1)
+    if args.peers:
+        return beside(args)
     reader, rows = Reader(device="cpu"), list[dict[str, Any]]()
     for k, one in enumerate(sheets(load_hands(args.data, held=True), args.seed, args.count)):
         rows.append({**look(reader, one), "sheet": k})

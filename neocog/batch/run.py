@@ -6,7 +6,7 @@ A picture that may cost much is read by a worker process, which has limits, howe
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from neocog.batch.cluster import Cluster
     from neocog.reading.reader import Reader
 
+_NAMED = 3  # files that a summary names of those that are skipped
 _FEW = 12  # as many pictures are read in less time than it takes to start workers
 _MOST_WORKERS = 512
 _AT_HAND = 2**26  # bytes of inputs that are looked at to see how few there are
@@ -127,6 +128,7 @@ class Tally(Block):
     earlier: int = 0  # inputs of which the file of an earlier run has records
     unsaved: int = 0  # pictures and pages for people that could not be saved
     skipped: int = 0  # files in folders and archives that are not pictures
+    named: list[str] = field(default_factory=list)  # the first of them
 
 
 def read_all(
@@ -153,6 +155,8 @@ def read_all(
 
     def skipped(name: str, why: str) -> None:
         tally.skipped += 1
+        if len(tally.named) < _NAMED:
+            tally.named.append(os.path.basename(name))
         if request.verbose:
             watch(Block(messages=[f"{name}: skipped ({why})"]))
 

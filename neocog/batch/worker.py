@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from neocog.errors import NeocogError
+from neocog.errors import NeocogError, no_opencv
 
 MEMORY = 1_500_000_000  # bytes that a worker may allocate beyond what it has when it starts: it has one page
 NO_MEMORY = 75  # exit code of one that asked for more
@@ -54,7 +54,9 @@ def main() -> None:
         job, patience = pickle.load(received)
         _work(job, patience, received, sent)
     except Exception as error:
-        _send(sent, ERROR, f"{type(error).__name__}: {error}".partition("\n")[0])
+        told = f"{type(error).__name__}: {error}".partition("\n")[0]
+        is_opencv = isinstance(error, ImportError) and error.name == "cv2"
+        _send(sent, ERROR, str(no_opencv(error)) if is_opencv else told)
     finally:
         os._exit(1)
 

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from neocog import __version__
 from neocog.cli import data, learn, live, measure, models, options, read, serve, tools
 from neocog.cli.streams import ReaderLeft, open_streams
-from neocog.errors import EndedEarly, NeocogError, UsageError
+from neocog.errors import EndedEarly, NeocogError, UsageError, no_opencv
 from neocog.text import printable, tell
 
 _ARGUMENT = re.compile(r"(?<![\w./-])(min_p|max_error|long_side)(?![\w./:-])")  # as Python calls an option
@@ -59,6 +59,11 @@ def _errors_as_lines() -> Iterator[None]:
     except NeocogError as error:
         tell(str(error))
         sys.exit(error.exit_code)
+    except ImportError as error:
+        if error.name != "cv2":
+            raise
+        tell(str(no_opencv(error)))
+        sys.exit(no_opencv(error).exit_code)
     except KeyboardInterrupt:
         tell("interrupted")
         sys.exit(130)

@@ -126,7 +126,10 @@ def read(
         tell(f"all inputs ({tally.earlier}) were already read")
     if not quiet and tally.inputs > 1 and (tally.failed or tally.inputs > tally.earlier):
         earlier = f" ({tally.earlier:,} pictures read before)" if tally.earlier else ""
-        skipped = f"{tally.skipped:,} skipped{' (-v names them)' * bool(tally.skipped and not verbose)}"
+        skipped = f"{tally.skipped:,} skipped"
+        if tally.skipped and not verbose:
+            more = "; -v names all" if tally.skipped > len(tally.named) else ""
+            skipped += f" ({', '.join(tally.named)}{more})"
         tell(
             f"{tally.pages:,} pages{earlier}, {tally.empty:,} empty, {tally.doubtful:,} with ?, "
             f"{skipped}, {tally.failed:,} failed; {rate:.3g} pictures a second"

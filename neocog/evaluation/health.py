@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from neocog.cuda import devices
-from neocog.errors import DeviceError, ModelError, NeocogError
+from neocog.errors import OPENCV_NEEDS, DeviceError, ModelError, NeocogError
 from neocog.evaluation.timing import made_page, made_strips, milliseconds
 from neocog.network.engine import Engine
 from neocog.network.line_engine import LineEngine
@@ -113,7 +113,7 @@ def examine() -> Iterator[Check]:
     found = f"{platform.python_version()}, {platform.system()} {platform.machine()}"
     yield Check("python", "ok", f"{found}, {cores()} cores")
     yield _numpy()
-    yield _opencv()
+    yield (opencv := _opencv())
     missing = {extra for extra, names in _EXTRAS.items() if not all(map(util.find_spec, names))}
     there = ", ".join(extra for extra in _EXTRAS if extra not in missing) or "none"
     words = ", ".join(f"{name} ({', '.join(own)})" for name, own in _EXTRAS.items() if name in missing)
@@ -126,7 +126,7 @@ def examine() -> Iterator[Check]:
         try:
             yield Check("model", "ok", verify(entry.stem))
         except ModelError as error:
-            yield Check("model", "fail", str(error), "install neocog again")
+            yield Check("model", "fail", str(error), opencv.advice or "install neocog again")
     yield from _gpu()
     shown = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
     if not shown:
@@ -153,8 +153,7 @@ def _opencv() -> Check:
     try:
         import cv2
     except ImportError as error:  # a missing libGL shows here
-        advice = "on a bare server: apt-get install libgl1 libglib2.0-0 libsm6"
-        return Check("opencv", "fail", f"cannot be imported: {error}", advice)
+        return Check("opencv", "fail", f"cannot be imported: {error}", OPENCV_NEEDS)
     found = f"{cv2.__version__} ({', '.join(there) or 'no wheel'})"
     if len(there) < 2:
         return Check("opencv", "ok", found)

@@ -26,6 +26,9 @@ _BACK = (32, 32, 32)  # behind a text
 _SHADE = 0.65  # how far it covers the picture
 _LARGEST = 0.11  # height of an agreed number, as a share of the frame's
 _WIDEST = 0.92  # and its width
+_SHARES = (1.0, 0.7, 0.5)  # of that size, tried in turn
+_FIGURES = 44  # rows of the figures at the top
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
 _GAP = 2  # pixels between two maps
 _LABEL = 18  # rows for a layer's name
 _TILE = {"U0": 65, "UG": 65, "US1": 44, "UC1": 44, "US2": 32, "UC2": 32, "US3": 22, "UC3": 22}
@@ -59,15 +62,11 @@ def draw(view: View, settings: Settings | None = None, *, recording: bool = Fals
         for track, said in zip(view.tracks, view.said, strict=True)
         if (settings or Settings()).allows(track.text)
     ]
-    bottom = high - 10
-    for text, colour in reversed(numbers):
-        (w, h), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 1.0, 2)
-        scale = min(_LARGEST * high / h, _WIDEST * wide / w) * min(1.0, 2 / len(numbers))
-        w, h = round(w * scale), round(h * scale)
-        left = (wide - w) // 2
-        _shade(out, (left - 12, bottom - h - 16, w + 24, h + 24))
-        _write(out, text, (left, bottom - 4), scale, colour, max(2, h // 12))
-        bottom -= h + 32
+    sizes = [cv2.getTextSize(text, _FONT, 1.0, 2)[0] for text, _ in numbers]
+    places = _places(sizes, (wide, high), [digit.box for digit in chain(*view.seen.rows)])
+    for (text, colour), (_, h), (left, top, width, height) in zip(numbers, sizes, places, strict=True):
+        _shade(out, (left - 12, top - 12, width + 24, height + 24))
+        _write(out, text, (left, top + height), height / h, colour, max(2, height // 12))
     run = view.measures
     dropped = f"dropped {run.dropped} of {run.frames + run.dropped}"
     figures = f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  {dropped}"
@@ -76,9 +75,29 @@ def draw(view: View, settings: Settings | None = None, *, recording: bool = Fals
     return out
 
 
+def _places(sizes: Sequence[tuple[int, int]], frame: tuple[int, int], writing: Sequence[Box]) -> list[Box]:
+    """A column of numbers, (w, h) at scale 1, at the bottom or top, smaller if that covers less writing."""
+    (wide, high), found = frame, list[tuple[int, list[Box]]]()
+    for share in _SHARES:
+        column, bottom = list[Box](), 0
+        for w, h in sizes:
+            scale = share * min(_LARGEST * high / h, _WIDEST * wide / w, 2 * _LARGEST * high / h / len(sizes))
+            width, height = round(w * scale), round(h * scale)
+            column.append(((wide - width) // 2, bottom + 16, width, height))
+            bottom += height + 32
+        for down in (high - bottom + 2, _FIGURES):
+            places = [(x, y + down, w, h) for x, y, w, h in column]
+            covered = sum(
+                left < x + w + 12 and x - 12 < left + width and top < y + h + 12 and y - 12 < top + height
+                for left, top, width, height in writing for x, y, w, h in places
+            )  # fmt: skip
+            found.append((covered, places))
+    return min(found, key=lambda one: one[0])[1]
+
+
 def draw_text(out: Picture, lines: Sequence[str], *, recording: bool = False) -> None:
     """Draw lines of small text at the top."""
-    width = max(cv2.getTextSize(line, cv2.FONT_HERSHEY_SIMPLEX, 0.5, 1)[0][0] for line in lines)
+    width = max(cv2.getTextSize(line, _FONT, 0.5, 1)[0][0] for line in lines)
     _shade(out, (0, 0, width + (36 if recording else 16), 20 * len(lines) + 8))
     for number, line in enumerate(lines):
         _write(out, line, (8, 20 * number + 18), 0.5, WHITE)
@@ -87,7 +106,7 @@ def draw_text(out: Picture, lines: Sequence[str], *, recording: bool = False) ->
 
 
 def _write(out: Picture, text: str, at: tuple[int, int], scale: float, colour: Colour, pen: int = 1) -> None:
-    cv2.putText(out, text, at, cv2.FONT_HERSHEY_SIMPLEX, scale, colour, pen, cv2.LINE_AA)
+    cv2.putText(out, text, at, _FONT, scale, colour, pen, cv2.LINE_AA)
 
 
 def _rectangle(out: Picture, box: Box, colour: Colour) -> None:

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.errors import InputError, NeocogError, UsageError
+from neocog.errors import InputError, NeocogError, UsageError, no_opencv
 from neocog.reading.addresses import fetch, is_address
 from neocog.text import reason_of
 from neocog.vision.decode import KINDS, Page, at_most, decode, to_grey
@@ -162,6 +162,8 @@ def what_went_wrong(error: Exception) -> str:
     """One line about an error that nobody foresaw; those of neocog itself are raised again."""
     if isinstance(error, NeocogError) and not isinstance(error, InputError):
         raise error
+    if isinstance(error, ImportError) and error.name == "cv2":
+        raise no_opencv(error) from None
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, MemoryError):

@@ -223,7 +223,7 @@ def damage() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd metadata do not concern the pixels
             yield
-    except InputError:
+    except (InputError, ImportError):
         raise
     except UnidentifiedImageError:
         raise InputError(
