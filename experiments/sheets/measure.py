@@ -146,24 +146,26 @@ def look(reader: Reader, one: Sheet) -> dict[str, Any]:
 
 
 def beside(args: Any) -> None:
-    """Read the sheets with other readers, too: numbers that stand as a whole in a reader's text, and times."""
-    readers: dict[str, Any] = {"neocog": lambda grey, own=Reader(device="cpu"): own.read(grey).text}
+    """Read the sheets with other readers, too: numbers that are a whole one in a reader's text, and times."""
+    own = Reader(device="cpu")
+    readers: dict[str, Any] = {"neocog": lambda grey: own.read(grey).text}
     for name in args.peers.split(","):
-        other = {"rapidocr": RapidOCR, "tesseract": Tesseract}[name]()
-        readers[other.version] = lambda grey, own=other: own.page(np.repeat(grey[:, :, None], 3, axis=2))
-    rows = {name: {"reader": name, "sheets": 0, "numbers": 0, "exact": 0, "ms": list[float]()} for name in readers}
-    for one in sheets(load_hands(args.data, held=True), args.seed, args.count):
-        for name, row in rows.items():
+        other: Any = {"rapidocr": RapidOCR, "tesseract": Tesseract}[name]()
+        readers[other.version] = lambda grey, other=other: other.page(np.dstack([grey] * 3))
+    drawn, table = list(sheets(load_hands(args.data, held=True), args.seed, args.count)), []
+    for name, read in readers.items():
+        row: dict[str, Any] = {"reader": name, "sheets": len(drawn), "numbers": 0, "exact": 0}
+        times = []
+        for one in drawn:
             start = perf_counter()
-            found = Counter(re.findall("[0-9]+", readers[name](one.grey)))
-            row["ms"].append(1e3 * (perf_counter() - start))
-            row["sheets"] += 1
+            found = Counter(re.findall("[0-9]+", read(one.grey)))
+            times.append(1e3 * (perf_counter() - start))
             row["numbers"] += len(one.numbers)
             row["exact"] += (found & Counter(text for text, _ in one.numbers)).total()
-            print(row, flush=True)
-    table = [{**row, "ms": round(float(np.median(row["ms"])))} for row in rows.values()]
-    columns = {"reader": "reader", "sheets": "sheets", "numbers": "numbers", "exact": "exact", "ms": "median, ms"}
-    write_results(args.output, table, columns=columns)
+        table.append({**row, "ms": round(float(np.median(times)))})
+        print(table[-1], flush=True)
+    names = {key: key for key in ("reader", "sheets", "numbers", "exact")}
+    write_results(args.output, table, columns=names | {"ms": "median, ms"})
 
 
 def main() -> None:

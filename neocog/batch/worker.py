@@ -54,9 +54,10 @@ def main() -> None:
         job, patience = pickle.load(received)
         _work(job, patience, received, sent)
     except Exception as error:
-        told = f"{type(error).__name__}: {error}".partition("\n")[0]
-        is_opencv = isinstance(error, ImportError) and error.name == "cv2"
-        _send(sent, ERROR, str(no_opencv(error)) if is_opencv else told)
+        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        if isinstance(error, ImportError) and error.name == "cv2":
+            what = str(no_opencv(error))
+        _send(sent, ERROR, what)
     finally:
         os._exit(1)
 

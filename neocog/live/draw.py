@@ -62,7 +62,7 @@ def draw(view: View, settings: Settings | None = None, *, recording: bool = Fals
         for track, said in zip(view.tracks, view.said, strict=True)
         if (settings or Settings()).allows(track.text)
     ]
-    sizes = [cv2.getTextSize(text, _FONT, 1.0, 2)[0] for text, _ in numbers]
+    sizes = [tuple(cv2.getTextSize(text, _FONT, 1.0, 2)[0]) for text, _ in numbers]
     places = _places(sizes, (wide, high), [digit.box for digit in chain(*view.seen.rows)])
     for (text, colour), (_, h), (left, top, width, height) in zip(numbers, sizes, places, strict=True):
         _shade(out, (left - 12, top - 12, width + 24, height + 24))
@@ -75,7 +75,7 @@ def draw(view: View, settings: Settings | None = None, *, recording: bool = Fals
     return out
 
 
-def _places(sizes: Sequence[tuple[int, int]], frame: tuple[int, int], writing: Sequence[Box]) -> list[Box]:
+def _places(sizes: Sequence[tuple[int, ...]], frame: tuple[int, int], writing: Sequence[Box]) -> list[Box]:
     """A column of numbers, (w, h) at scale 1, at the bottom or top, smaller if that covers less writing."""
     (wide, high), found = frame, list[tuple[int, list[Box]]]()
     for share in _SHARES:
