@@ -111,8 +111,6 @@ def members(path: str, skipped: Skipped = lambda name, why: None) -> Iterator[It
 
 
 class _Directory(io.FileIO):
-    """A zip archive, of which `zipfile` reads the directory at once."""
-
     def read(self, size: int | None = -1) -> bytes:
         if (size or 0) > MAX_DIRECTORY:
             most = f"at most {MAX_DIRECTORY:,} are allowed; split it"
@@ -203,8 +201,7 @@ class _Forward:
         if self._skips:
             return {"start": info.offset_data, "size": info.size}
         self.seek(info.offset_data)
-        data = self.take(info.size)
-        if len(data) < info.size:
+        if len(data := self.take(info.size)) < info.size:
             raise EOFError("the archive is cut short")
         return {"data": data}
 

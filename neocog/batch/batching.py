@@ -47,18 +47,13 @@ class FixedBatches:
         count = len(digits)
         if missing := -count % self.step:
             digits = np.concatenate([digits, np.zeros((missing, *digits.shape[1:]), digits.dtype)])
-        passes = [
-            self._engine.recognise(digits[first : first + self.batch], batch=self.batch)
-            for first in range(0, len(digits), self.batch)
-        ]
-        return Answers.join(passes)[:count]
+        parts = (digits[first : first + self.batch] for first in range(0, len(digits), self.batch))
+        return Answers.join([self._engine.recognise(part, batch=self.batch) for part in parts])[:count]
 
 
 def in_passes(engine: Any, *, batch: int | None = None, isolated: bool = True) -> Any:
     """An engine whose answers depend on no pass: `FixedBatches`; a line engine's never do."""
-    if hasattr(engine, "likelihoods"):
-        return engine
-    return FixedBatches(engine, batch=batch, isolated=isolated)
+    return engine if hasattr(engine, "likelihoods") else FixedBatches(engine, batch=batch, isolated=isolated)
 
 
 class Networks:
@@ -73,20 +68,16 @@ class Networks:
         self._waiting: deque[tuple[Any, Future[Any]]] = deque()
         self._at_work, self._looking = threading.Lock(), threading.Lock()
 
-    def ask(self, *question: Any) -> Any:
-        """Ask for digits (N, 28, 28) or strips, or about a grey page with its settings.
-
-        EndedEarly if nothing is answered any more.
-        """
-        if len(question) > 1:
+    def ask(self, what: Any, *settings: Any) -> Any:
+        """Ask for digits (N, 28, 28) or strips, or about a grey page with settings; EndedEarly if closed."""
+        if settings:
             from neocog.vision.finder import find
 
-            grey, settings = question
             with self._looking:
                 self._check()
-                return find(grey, self._finder, settings)
+                return find(what, self._finder, *settings)
         future: Future[Any] = Future()
-        self._waiting.append((question[0], future))
+        self._waiting.append((what, future))
         while not future.done():
             with self._at_work:
                 if not future.done():
@@ -94,6 +85,7 @@ class Networks:
         return future.result()
 
     def close(self) -> None:
+        """Answer nothing any more, once what is asked just now is answered (or 10 s have passed)."""
         self._closed = True
         for lock in (self._at_work, self._looking):
             if lock.acquire(timeout=10.0):

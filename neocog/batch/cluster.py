@@ -56,10 +56,9 @@ shutil.rmtree(folder, ignore_errors=True)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Ray cluster, and how the networks run on it, see `neocog.reading.device.open_engine`.
+    """A Ray cluster, and how the networks run on it; with "cuda" on its GPUs, with "cpu" in every actor.
 
-    ``address`` "local" is a cluster of this run alone: it listens on the loopback address, has no dashboard,
-    and asks for a token. With ``device`` "cuda" each GPU has the networks, with "cpu" every actor.
+    ``address`` "local" is a cluster of this run alone: it listens on loopback, and asks for a token.
     """
 
     address: str  # as ray.init takes it; "auto" is the one of this machine
@@ -77,10 +76,7 @@ class Cluster:
 
     @contextmanager
     def reading(self, job: Job, items: Iterable[Item], *, ordered: bool = False) -> Iterator[Iterator[Block]]:
-        """Read inputs on the cluster; the block's value yields their records as they come.
-
-        UsageError without Ray or a cluster, DeviceError if CUDA is asked for and no node has a GPU.
-        """
+        """As `neocog.batch.run.reading`; UsageError without Ray or a cluster, DeviceError without a GPU."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # these are read when Ray is imported
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns
         if self.address == "local":
@@ -101,32 +97,26 @@ class Cluster:
             except (OSError, ValueError, RuntimeError) as error:
                 raise UsageError(f"--ray {self.address}: no cluster there ({reason_of(error)})") from None
             stack.callback(ray.shutdown)
-            yield run_tasks(into_tasks(items, job.size), self._actors(ray, job), job, ordered=ordered)
-
-    def _actors(self, ray: Any, job: Job) -> list["_Actor"]:
-        has = ray.cluster_resources()
-        gpus, cpus = int(has.get("GPU", 0)), int(has.get("CPU", 1))
-        if self.device == "cuda" and not gpus:
-            raise DeviceError("device 'cuda': no machine of the cluster has a GPU; use --device cpu")
-        gpus = 0 if self.device == "cpu" else gpus
-        job = job.with_engine(None)
-        if gpus:  # workers ask these about pages too
-            job.reader.finder = finder_on(job.reader.finder.model, "cuda")
-        restarts = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": _AT_ONCE}
-        network = ray.remote(num_gpus=1, **restarts)(Network)
-        networks = [network.remote(job, self.precision, self.plan) for _ in range(gpus)]
-        finder = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Finder)
-        shared, own = ray.put(job), cycle(networks or [None])
-        count = self.workers or max(1, cpus - gpus)
-        return [_Actor(ray, partial(finder.remote, os.getcwd(), shared, next(own))) for _ in range(count)]
+            has, tasks = ray.cluster_resources(), into_tasks(items, job.size)
+            gpus, cpus = int(has.get("GPU", 0)), int(has.get("CPU", 1))
+            if self.device == "cuda" and not gpus:
+                raise DeviceError("device 'cuda': no machine of the cluster has a GPU; use --device cpu")
+            gpus, sent = 0 if self.device == "cpu" else gpus, job.with_engine(None)
+            if gpus:  # workers ask these about pages too
+                sent.reader.finder = finder_on(sent.reader.finder.model, "cuda")
+            restarts = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": _AT_ONCE}
+            network = ray.remote(num_gpus=1, **restarts)(Network)
+            networks = [network.remote(sent, self.precision, self.plan) for _ in range(gpus)]
+            finder = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Finder)
+            begin, own = (os.getcwd(), ray.put(sent)), cycle(networks or [None])
+            count = self.workers or max(1, cpus - gpus)
+            actors = [_Actor(ray, partial(finder.remote, *begin, next(own))) for _ in range(count)]
+            yield run_tasks(tasks, actors, job, ordered=ordered)
 
 
 @contextmanager
 def _private() -> Iterator[dict[str, Any]]:
-    """Yield what `ray.init` is told for a cluster of this run; its processes and files end with this one.
-
-    A process beside it sees to that, also after SIGKILL (where there is no /proc, Ray ends its processes).
-    """
+    """Yield what `ray.init` is told for a cluster that a process beside ends, also after SIGKILL."""
     base = tempfile.gettempdir()
     # a socket's path has at most 107 bytes, of which Ray needs 75; on Windows there are none
     folder = tempfile.mkdtemp(prefix="neocog-ray-", dir=base if len(base) < 10 or os.name == "nt" else "/tmp")
@@ -143,24 +133,17 @@ def _private() -> Iterator[dict[str, Any]]:
 
 
 class Finder:
-    """An actor that reads, in a worker process, inputs whose names begin at ``folder``.
-
-    ``network`` is the actor that answers it; None: it has a network of its own.
-    """
+    """An actor that reads inputs, named as in ``folder``; the actor ``network`` answers it, or its own."""
 
     def __init__(self, folder: str, job: Job, network: Any = None) -> None:
         with suppress(OSError):  # another machine may not have it
             os.chdir(folder)
         limit_process()
-        ask: Callable[..., Any]
         if network is None:
             ask = Networks(in_passes(job.reader.opened(device="cpu", threads=1))).ask
         else:
             ray = _ray()
-
-            def ask(*question: Any) -> Any:
-                return ray.get(network.ask.remote(*question))
-
+            ask = lambda *question: ray.get(network.ask.remote(*question))  # noqa: E731
         self._job, self._worker = job, workers_of(job, ask)[0]
 
     def begin(self) -> None:
@@ -191,15 +174,13 @@ class _Actor(Worker):
 
     def __init__(self, ray: Any, make: Callable[[], Any]) -> None:
         self._ray, self._make = ray, make
-        self._finder: Any = None
 
     def launch(self) -> None:
         self._finder = self._make()
         self._result(self._finder.begin)
 
     def attempt(self, task: Task) -> list[Block]:
-        blocks: list[Block] = self._result(self._finder.do, task)
-        return blocks
+        return self._result(self._finder.do, task)  # type: ignore[no-any-return]
 
     def _result(self, method: Any, *args: Any) -> Any:
         failures = self._ray.exceptions

@@ -49,9 +49,8 @@ def find_inputs(
 ) -> Iterator[Item]:  # fmt: skip
     """Yield what the words of a command line stand for (docs/batch.md), as it is found.
 
-    ``null``: names in lists and on stdin end with a zero byte; without ``look_into`` an archive is an item
-    itself; ``skipped`` is told of files that are not read. UsageError if a list or pattern cannot be read;
-    NothingToRead, after the last word, if none stood for a picture.
+    ``null``: names in lists end with a zero byte; without ``look_into`` an archive is an item itself.
+    UsageError if a list or pattern cannot be read; NothingToRead at the end if there is no picture.
     """
     found, end = False, b"\0" if null else b"\n"
     for word in words:
@@ -73,7 +72,12 @@ def find_inputs(
                 continue
             names = _names(STDIN, blocks, end)
         elif isinstance(word, str) and word.startswith("@"):
-            names = _names(word, _listed(word), end)
+            try:
+                stream = open(word[1:], "rb")  # noqa: SIM115
+            except (OSError, ValueError) as error:
+                why = f"cannot be opened ({reason_of(error).lower()}); expected a file with one name per line"
+                raise UsageError(f"{word}: the list {why}") from None
+            names = _names(word, _blocks(word, stream), end)
         elif isinstance(word, str) and _is_pattern(word):
             names = _matching(word)
         for name in names:
@@ -90,8 +94,8 @@ def is_one_file(words: list[str]) -> bool:
     if len(words) != 1:
         return False
     word = words[0]
-    several = os.path.isdir(word) or word == STDIN or word.startswith("@") or _is_pattern(word)
-    return is_address(word) or (not several and not is_archive_name(word))
+    several = word == STDIN or word.startswith("@") or _is_pattern(word) or is_archive_name(word)
+    return is_address(word) or not (several or os.path.isdir(word))
 
 
 def comes_once(word: str) -> bool:
@@ -104,8 +108,8 @@ def comes_once(word: str) -> bool:
 def _named(name: str, look_into: bool, skipped: Skipped) -> Iterator[Item]:
     path = str(Path(name))
     if not name:
-        why = "this name is empty, expected a picture or a folder; leave it out, or name one"
-        yield Item("''", "", trouble=why)
+        empty = "this name is empty, expected a picture or a folder; leave it out, or name one"
+        yield Item("''", "", trouble=empty)
     elif is_address(name):
         yield Item(name, name)
     elif os.path.isdir(name):  # it takes names that no file can have, Path.is_dir raises on them
@@ -147,16 +151,6 @@ def _folder(named: str, skipped: Skipped) -> Iterator[Item]:
         left += reversed(folders)
 
 
-def _listed(word: str) -> Iterator[bytes]:
-    try:
-        stream = open(word[1:], "rb")  # noqa: SIM115
-    except (OSError, ValueError) as error:
-        why = f"cannot be opened ({reason_of(error).lower()}); expected a file with one name per line"
-        raise UsageError(f"{word}: the list {why}") from None
-    with stream:
-        yield from _blocks(word, stream)
-
-
 def _blocks(word: str, stream: IO[bytes]) -> Iterator[bytes]:
     read = getattr(stream, "read1", stream.read)
     try:
@@ -165,6 +159,9 @@ def _blocks(word: str, stream: IO[bytes]) -> Iterator[bytes]:
     except OSError as error:
         why = reason_of(error).lower()
         raise EndedEarly(f"{word}: the list breaks off ({why}); pass the complete list") from None
+    finally:
+        if word != STDIN:
+            stream.close()
 
 
 def _names(word: str, blocks: Iterable[bytes], end: bytes) -> Iterator[str]:

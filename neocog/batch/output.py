@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from neocog.batch.archives import Item
+from neocog.batch.report import decoded_again
 from neocog.batch.tasks import Block
 from neocog.errors import EndedEarly, UsageError
 from neocog.files import AppendFile, atomic_write, check_output
 from neocog.reading.formats import Format
-from neocog.reading.pictures import pages_of, what_went_wrong
-from neocog.reading.records import LARGEST, SCHEMA, PageReading
+from neocog.reading.pictures import what_went_wrong
+from neocog.reading.records import SCHEMA, PageReading
 from neocog.text import printable, to_json
 from neocog.vision.documents import PdfWriter
 
@@ -33,10 +34,9 @@ _BEGIN = PageReading("").to_json()[: len('{"schema":1,')].encode()
 class Sink:
     """Takes one record after another, for a file or for stdout.
 
-    A file that exists is locked at once, and written over when the first record comes, or when all is done. A
-    document that needs its end (json, hocr, alto) is written as ``.NAME.part`` beside it, and takes its place
-    at the end. UsageError if another run has the file; EndedEarly if it cannot be written any more, or is
-    removed, replaced or shortened by others.
+    A file that exists is locked at once, and written over when the first record comes. A document that needs
+    its end is written as ``.NAME.part`` beside it, and takes its place at the end. UsageError if another run
+    has the file; EndedEarly if it cannot be written any more, or is removed, replaced or shortened by others.
     """
 
     def __init__(self, form: Format, path: str | Path | None = None) -> None:
@@ -72,9 +72,8 @@ class Sink:
         if done.tail and self._files:
             self._begun, self._tail, file = True, bytes(done.tail), self._files[-1]
             with self._writing():
-                os.ftruncate(
-                    file.handle, done.end + len(self._tail) - 1
-                )  # the last line's end may be missing
+                # the last line's end may be missing
+                os.ftruncate(file.handle, done.end + len(self._tail) - 1)
                 file.write(b"\n")
 
     def put(self, text: str, *, anew: bool = False) -> None:
@@ -201,10 +200,9 @@ class PdfSink(Sink):
         """Decode pages once more and add them; yield what could not be, and why. EndedEarly if too large."""
         assert self._pdf is not None
         for item, pages in readings:
-            known = {page.page: page for page in pages if page.error is None}
             try:
-                for page in pages_of(item.picture(), LARGEST, sorted(known)) if known else ():
-                    known[page.index].add_to(self._pdf, page)
+                for page, reading in decoded_again(item, pages):
+                    reading.add_to(self._pdf, page)
             except Exception as error:  # it may be another picture by now
                 yield f"{printable(item.source)}: not in the PDF: {printable(what_went_wrong(error))}"
 
@@ -261,8 +259,7 @@ def defer_interrupt() -> Iterator[None]:
 class Done:
     """The inputs that an output file of JSON lines has the records of; one that is not there holds nothing.
 
-    A last line that was torn does not count. Only the last input may have more pages. UsageError if the file
-    is no output of neocog, damaged, or written with another ``model``, ``finder`` or other ``settings``.
+    Only the last input may have more pages. UsageError if it is no such file, or of other settings.
     """
 
     def __init__(
@@ -324,13 +321,11 @@ def _difference(
         return ""
     if found.get("valid") != settings.get("valid"):
         return "another --valid, or none; give that list"
-    return f"{_options(found)}, now {_options(settings)}; give the same options"
-
-
-def _options(settings: Mapping[str, Any]) -> str:
-    """Settings as the options that ask for them: ``--min-p 0.4 --isolated``."""
-    pairs = (("--" + name.replace("_", "-"), value) for name, value in settings.items())
-    return " ".join(name if value is True else f"{name} {shlex.quote(str(value))}" for name, value in pairs)
+    told = []
+    for asked in (found, settings):  # as options: --min-p 0.4 --isolated
+        pairs = (("--" + name.replace("_", "-"), value) for name, value in asked.items())
+        told.append(" ".join(n if value is True else f"{n} {shlex.quote(str(value))}" for n, value in pairs))
+    return f"{told[0]}, now {told[1]}; give the same options"
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

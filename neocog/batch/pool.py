@@ -16,16 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any, cast
 
-from neocog.batch.tasks import Block, Job, Task, in_order
+from neocog.batch.tasks import Block, Job, Task
 from neocog.batch.worker import BEAT, ERROR, MEMORY, NO_MEMORY, QUESTION
 from neocog.errors import EndedEarly, NeocogError
 from neocog.network.parallel import cores
 from neocog.programs import python
 
+#: Seconds that a page may take where every worker has a core: many times what the slowest takes
+#: there (26 for a JPEG 2000 of 64 million pixels, 4 for any other kind of 130 million).
 PATIENCE = 120.0
-"""Seconds that a page may take where every worker has a core: many times what the slowest takes
-there (26 for a JPEG 2000 of 64 million pixels, 4 for any other kind of 130 million)."""
-
 STARTS = 60.0  # seconds that a worker may take to start
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -33,6 +32,7 @@ _HELD = 2**29  # bytes of pictures in the tasks that workers have
 _LIVES = 2  # times that a worker may die over an input, the second time with it alone
 _WINDOW = 8  # tasks for each worker that may be begun before one that is not done, where order is kept
 _FALSE_STARTS = 3  # times in succession that a worker may die before it is ready
+_UNSTARTED = "worker processes cannot be started"
 
 
 class WorkerDied(Exception):
@@ -62,8 +62,7 @@ class Worker:
                 return self.launch()
             except WorkerDied as death:
                 how = str(death)
-        why = f"the last one {how}; see above, or use --workers 0"
-        raise EndedEarly(f"worker processes cannot be started: {why}")
+        raise EndedEarly(f"{_UNSTARTED}: the last one {how}; see above, or use --workers 0")
 
     def do(self, task: Task, job: Job) -> list[Block]:
         """Do a task. After a death each input is tried alone; one that kills a worker twice gives a record.
@@ -81,19 +80,13 @@ class Worker:
         if len(task.items) == 1 and deaths >= _LIVES:
             trouble = f"cannot be read: twice, the process that reads it {how}"
             return [job.do(task._replace(items=(task.items[0]._replace(trouble=trouble, data=None),)))]
-        parts = [
-            task._replace(first=task.first + n, items=(item,), deaths=deaths)
-            for n, item in enumerate(task.items)
-        ]
+        alone = [(task.first + n, (item,)) for n, item in enumerate(task.items)]
+        parts = (task._replace(first=first, items=items, deaths=deaths) for first, items in alone)
         return [block for part in parts for block in Worker.do(self, part, job)]
 
 
 class WorkerProcess(Worker):
-    """A worker process, and the one that takes its place when it dies; see `workers_of`.
-
-    It takes no module from the current folder and hears no Ctrl-C. It is killed if a page takes
-    ``patience`` seconds.
-    """
+    """A worker process, and the one that takes its place when it dies, or takes ``patience`` for a page."""
 
     def __init__(self, begin: bytes, ask: Callable[..., Any], patience: float) -> None:
         self._begin, self._ask, self._patience = begin, ask, patience
@@ -109,19 +102,17 @@ class WorkerProcess(Worker):
                 raise EndedEarly("the run has ended")
             if self.process is not None:
                 self._death(self.process)
+            code = "from neocog.batch.worker import main; main()"
             try:
                 self.process = subprocess.Popen(
-                    python("-c", "from neocog.batch.worker import main; main()"),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    env=os.environ | _ONE_THREAD,
-                    start_new_session=True,  # Ctrl-C is for this process
-                )
+                    python("-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    env=os.environ | _ONE_THREAD, start_new_session=True,  # Ctrl-C is for this process
+                )  # fmt: skip
             except OSError as error:
-                raise EndedEarly(f"worker processes cannot be started: {error}; try again") from None
+                raise EndedEarly(f"{_UNSTARTED}: {error}; try again") from None
         kind, what = self._exchange(self._begin, STARTS)
         if kind == ERROR:
-            raise EndedEarly(f"worker processes cannot be started: {what}")
+            raise EndedEarly(f"{_UNSTARTED}: {what}")
 
     def do(self, task: Task, job: Job) -> list[Block]:
         with self._lock:
@@ -194,9 +185,11 @@ class WorkerProcess(Worker):
                     raise EOFError
             except (EOFError, OSError, ValueError, pickle.UnpicklingError):
                 how, now = self._death(process), time.monotonic()
-                if now - since > patience:
-                    how = f"took longer than {patience:.3g} s"
-                raise OutOfTime if self._busy and now >= self._until else WorkerDied(how) from None
+                if self._busy and now >= self._until:
+                    raise OutOfTime from None
+                raise WorkerDied(
+                    f"took longer than {patience:.3g} s" if now - since > patience else how
+                ) from None
             finally:
                 timer.cancel()
             if kind != BEAT:
@@ -220,10 +213,7 @@ class WorkerProcess(Worker):
 def workers_of(
     job: Job, ask: Callable[..., Any], count: int = 1, *, patience: float | None = None
 ) -> list[WorkerProcess]:
-    """Return workers for a job; ``ask`` answers their questions, from many threads.
-
-    ``patience`` grows with more workers than cores.
-    """
+    """Return workers for a job; ``ask`` answers them, from many threads. ``patience`` is for a core each."""
     patience = (patience or PATIENCE) * max(1.0, count / cores())
     path = [place for place in sys.path if os.path.isabs(place)]
     begin = pickle.dumps(path) + pickle.dumps((job.with_engine(None), patience))  # they share it
@@ -235,17 +225,10 @@ def run_tasks(
 ) -> Iterator[Block]:
     """Have workers do tasks, and yield what comes of each as it comes, or in the order of the tasks.
 
-    What is begun and not yet taken is bounded, in tasks and in bytes. An error of a network or of the
-    tasks is raised once what was begun is done; EndedEarly if workers cannot be started any more.
+    What is begun and not yet taken is bounded. An error is raised once what was begun is done.
     """
-    if ordered:
-        return in_order(_run(tasks, workers, job, _WINDOW * len(workers) * job.size))
-    return _run(tasks, workers, job, math.inf)
-
-
-def _run(tasks: Iterable[Task], workers: Sequence[Worker], job: Job, window: float) -> Iterator[Block]:
-    """See `run_tasks`; an input is not begun before the one ``window`` places ahead of it is done."""
     tasks, taking, changed = iter(tasks), threading.Lock(), threading.Condition()
+    window = _WINDOW * len(workers) * job.size if ordered else math.inf
     begun: dict[int, Task] = {}
     blocks: deque[Block] = deque()
     errors: list[BaseException] = []
@@ -253,12 +236,8 @@ def _run(tasks: Iterable[Task], workers: Sequence[Worker], job: Job, window: flo
 
     def has_room(task: Task) -> bool:
         held = sum(other.held for other in begun.values()) if task.held else 0
-        first = min(begun, default=task.first)
-        return (
-            len(blocks) < 2 * len(workers)
-            and task.first < first + window
-            and (not held or held + task.held <= _HELD)
-        )
+        room = len(blocks) < 2 * len(workers) and task.first < min(begun, default=task.first) + window
+        return room and (not held or held + task.held <= _HELD)
 
     def next_task() -> Task | None:
         nonlocal ended
@@ -266,12 +245,12 @@ def _run(tasks: Iterable[Task], workers: Sequence[Worker], job: Job, window: flo
             task = None if ended else next(tasks, None)
             with changed:
                 changed.wait_for(lambda: ended or task is None or has_room(task))
-                if task is None or ended:
-                    ended, task = True, None
-                    changed.notify_all()
-                else:
+                if task is not None and not ended:
                     begun[task.first] = task
-            return task
+                    return task
+                ended = True
+                changed.notify_all()
+                return None
 
     def work(worker: Worker) -> None:
         nonlocal ended
@@ -291,6 +270,8 @@ def _run(tasks: Iterable[Task], workers: Sequence[Worker], job: Job, window: flo
                 begun.pop(task.first if task else -1, None)
                 changed.notify_all()
 
+    early: dict[int, Block] = {}  # blocks that wait for those before them, where order is kept
+    wanted = 0
     try:
         for worker in workers:
             threading.Thread(target=work, args=(worker,), daemon=True).start()
@@ -301,7 +282,10 @@ def _run(tasks: Iterable[Task], workers: Sequence[Worker], job: Job, window: flo
                     break
                 block = blocks.popleft()
                 changed.notify_all()
-            yield block
+            early[block.first] = block
+            while (ready := early.pop(wanted if ordered else block.first, None)) is not None:
+                wanted += ready.inputs
+                yield ready
     finally:
         with changed:
             ended = True

@@ -19,6 +19,7 @@ from neocog.files import atomic_write, check_output
 from neocog.reading.pictures import Files, pages_of, what_went_wrong
 from neocog.reading.records import LARGEST, REJECTED, PageReading
 from neocog.text import printable
+from neocog.vision.decode import Page
 from neocog.vision.overlay import SURE_P, draw_overlay
 
 Card = tuple[int, float, str, str]
@@ -33,13 +34,20 @@ _LONG = 200  # bytes of a name without its endings: file systems take 255 with a
 _UNSAFE = re.compile(r'[\\:*?"<>|]')  # in names out of archives, for Windows
 
 
+def decoded_again(
+    item: Item, readings: Iterable[PageReading], long_side: int = LARGEST
+) -> Iterator[tuple[Page, PageReading]]:
+    """Decode the pages of an input once more that were read, each with its reading."""
+    known = {reading.page: reading for reading in readings if reading.error is None}
+    for page in pages_of(item.picture(), long_side, sorted(known)) if known else ():
+        yield page, known[page.index]
+
+
 class PictureFolder:
     """A folder of pictures of pages, with what was read drawn over them, that writes over no source.
 
-    A picture is named after its input, below the folder that was named: ``a.jpg`` becomes ``a.read.jpg``,
-    others ``.read.png``. Where inputs differ by their endings or folders alone, where they are not known
-    beforehand, and behind a name that is too long, eight digits of the SHA-256 of the source follow: names
-    are the same on every run. ``inputs``: sources and keys that are known. UsageError if it cannot be made.
+    ``1/a.jpg`` becomes ``1/a.read.jpg``, others ``.read.png``. Where names are the same, or too long, eight
+    digits of the SHA-256 of the source follow: names are the same on every run.
     """
 
     def __init__(self, folder: str | Path, *, inputs: Iterable[tuple[str, str]] = ()) -> None:
@@ -55,16 +63,15 @@ class PictureFolder:
         """Decode pages once more and save what was read; yield what could not be drawn, and why."""
         for item, pages in readings:
             try:
-                known = {page.page: page for page in pages if page.error is None}
                 end = "jpg" if item.source.lower().endswith(_PHOTOGRAPHS) else "png"
-                for page in pages_of(item.picture(), LARGEST, sorted(known)) if known else ():
+                for page, reading in decoded_again(item, pages):
                     path = self.folder / f"{self._name(item, page.index)}.read.{end}"
                     if path in self._sources or path in Files([item.source]):
                         raise UsageError(f"{path}: is also an input; choose another --save-overlay")
                     with _saving(path, "--save-overlay"):
                         path.parent.mkdir(parents=True, exist_ok=True)
                         with atomic_write(path) as stream:
-                            image = draw_overlay(page.pixels, known[page.index].digits, scales=page.scales)
+                            image = draw_overlay(page.pixels, reading.digits, scales=page.scales)
                             image.save(stream, format="JPEG" if end == "jpg" else "PNG")
             except Exception as error:  # it may be another picture by now, the disk be full
                 why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
@@ -90,11 +97,7 @@ def _stem(source: str, key: str) -> str:
 
 
 def card_of(reading: PageReading, picture: bytes = b"") -> Card:
-    """Describe a page: each digit with its probability, doubtful ones marked; ``picture`` is a small JPEG.
-
-    Sooner than others of their kind come pages with a larger share of rejected places, and of pages
-    without any those with a less probable digit.
-    """
+    """Describe a page; sooner in its kind come more rejected places, or less probable digits."""
     note, text, digits = reading.error, "", reading.digits
     rejected = sum(digit.char == REJECTED for digit in digits)
     lowest = min((digit.p for digit in digits), default=0.0)
@@ -127,24 +130,19 @@ def card_of(reading: PageReading, picture: bytes = b"") -> Card:
 
 def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:
     """Make the cards of an input's pages; each page is decoded once more, small."""
-    pages = None
+    pages = decoded_again(item, readings, _THUMBNAIL)
     for reading in readings:
         picture = io.BytesIO()
         with suppress(Exception):  # it may have vanished since it was read, or be another one
             if reading.error is None:
-                known = [own.page for own in readings if own.error is None]
-                pages = pages or pages_of(item.picture(), _THUMBNAIL, known)
-                page = next(pages)
+                page, _ = next(pages)
                 drawn = draw_overlay(page.pixels, reading.digits, scales=page.scales)
                 drawn.save(picture, "JPEG", quality=_QUALITY)
         yield card_of(reading, picture.getvalue())
 
 
 class Report:
-    """Gathers cards, and writes the ``most`` doubtful ones as one self-contained file.
-
-    UsageError if it cannot be written there.
-    """
+    """Gathers cards, and writes the ``most`` doubtful ones as one self-contained file."""
 
     def __init__(self, path: str | Path, *, most: int = _MOST) -> None:
         check_output(path, "--report")

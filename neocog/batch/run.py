@@ -92,10 +92,7 @@ class Request:
         return []
 
     def items(self, skipped: Skipped = lambda name, why: None) -> Iterator[Item]:
-        """What is to be read: the shard's inputs.
-
-        UsageError if one is a file that is written; NothingToRead if there are no inputs at all.
-        """
+        """What is to be read: the shard's inputs; UsageError if one is a file that is written."""
         for item in self._spared(find_inputs(self.inputs, null=self.null, skipped=skipped)):
             if self.shard is None or self.shard.holds(item.key):
                 yield item
@@ -109,12 +106,12 @@ class Request:
         return None
 
     def _spared(self, items: Iterable[Item]) -> Iterator[Item]:
-        places = {"-o": self.output, "--report": self.report}
-        written = {option: (place, Files([place])) for option, place in places.items() if place is not None}
+        places = ((self.output, "-o"), (self.report, "--report"))
+        written = [(place, Files([place]), option) for place, option in places if place is not None]
         last = None
         for item in items:
             if (file := item.archive or item.source) != last:  # an archive's members come one after another
-                for option, (place, its) in written.items():
+                for place, its, option in written:
                     if file in its:
                         raise UsageError(f"{place}: is also an input; choose another {option}")
             last = file
@@ -134,10 +131,9 @@ class Tally(Block):
 def read_all(
     request: Request, reader: "Reader", *, watch: Callable[[Block], None] = lambda block: None
 ) -> Tally:
-    """Read what is asked for, and write the records as they come.
+    """Read what is asked for, and write the records as they come; ``watch`` is called with what is written.
 
-    ``watch`` is called with each block once its records are written; first, where a run is resumed,
-    with an empty one that counts what is done already. UsageError, NothingToRead, DeviceError, EndedEarly.
+    First, where a run is resumed, with an empty block that counts what is done already.
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
     tally, done = Tally(), Done()
@@ -218,9 +214,8 @@ def reading(
 ) -> Iterator[Iterator[Block]]:
     """Read inputs; the block's value yields their records as they come.
 
-    ``workers`` are the processes that decode and find; 0: this one, and one more for pictures that
-    may cost much; by default `usual_workers`, or 0 for a few inputs. UsageError if there cannot be
-    so many workers, EndedEarly if they cannot be started.
+    ``workers`` decode and find; 0: this process, and one more for pictures that may cost much; by default
+    `usual_workers`, or 0 for a few inputs. UsageError if there cannot be so many.
     """
     if workers is None:
         items, begin = iter(items), list[Item]()
@@ -239,18 +234,17 @@ def reading(
     job = job.with_engine(in_passes(job.reader.engine, batch=job.batch, isolated=job.isolated))
     tasks = into_tasks(items, job.size)
     with ExitStack() as stack:
-        if workers == 0:
+        if workers:
+            yield run_tasks(tasks, stack.enter_context(open_workers(job, workers)), job, ordered=ordered)
+        else:
             yield _here(job, tasks, stack)
-            return
-        yield run_tasks(tasks, stack.enter_context(open_workers(job, workers)), job, ordered=ordered)
 
 
 @contextmanager
 def open_workers(job: Job, count: int) -> Iterator[list[WorkerProcess]]:
     """Open workers for a job, whose engine is `in_passes`; its networks answer them."""
     finder = job.reader.finder
-    on_gpu = finder.device != "cpu" and not job.isolated
-    networks = Networks(job.reader.engine, finder if on_gpu else None)
+    networks = Networks(job.reader.engine, None if finder.device == "cpu" or job.isolated else finder)
     workers = workers_of(job, networks.ask, count)
     try:
         yield workers
@@ -264,21 +258,19 @@ def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Iterator[Block]:
     """Do tasks here, but for those that may cost much: the first of these starts a worker."""
     from neocog.vision.decode import is_light
 
-    def is_safe(item: Item) -> bool:
-        """What cannot be opened is, no address is."""
-        if is_address(item.source):
-            return item.trouble is not None
-        try:
-            picture = item.picture()
-            if isinstance(picture, Path):
-                check_file(picture)
-            return isinstance(picture, np.ndarray) or is_light(picture)
-        except (InputError, OSError):
-            return True
-
     worker = None
     for task in tasks:
-        if all(map(is_safe, task.items)):
+        heavy = False
+        for item in task.items:
+            with suppress(InputError, OSError):  # what cannot be opened costs nothing
+                if is_address(item.source):
+                    heavy = heavy or item.trouble is None
+                    continue
+                picture = item.picture()
+                if isinstance(picture, Path):
+                    check_file(picture)
+                heavy = heavy or not (isinstance(picture, np.ndarray) or is_light(picture))
+        if not heavy:
             yield job.do(task)
             continue
         if worker is None:

@@ -10,8 +10,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -32,14 +31,10 @@ class _Network:
     ask: Callable[..., Any]
     device: str = "cpu"
 
-    def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
-        return self.ask(digits)
+    def recognise(self, *question: Any, batch: int | None = None) -> Any:
+        return self.ask(*question)
 
-    def likelihoods(self, strips: Any) -> Any:
-        return self.ask(strips)
-
-    def find(self, grey: Any, settings: Any) -> Any:
-        return self.ask(grey, settings)
+    likelihoods = find = recognise
 
 
 def main() -> None:
@@ -81,7 +76,7 @@ def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> No
     def ask(*question: Any) -> Any:
         alarm(0)
         _send(sent, QUESTION, question)
-        answer = _receive(received)
+        answer = _or_exit(pickle.load, received)
         begin()
         return answer
 
@@ -95,13 +90,13 @@ def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> No
     if sys.platform == "linux":  # a decoder that asks for too much shall fail, not the machine
         import resource
 
-        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        most = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + MEMORY
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        if hard == resource.RLIM_INFINITY or size + MEMORY < hard:
-            resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, hard))
+        if hard == resource.RLIM_INFINITY or most < hard:
+            resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     _send(sent, READY)
     while True:
-        task = _receive(received)
+        task = _or_exit(pickle.load, received)
         begin()
         try:
             result = BLOCK, job.do(task, beat=beat)
@@ -113,26 +108,19 @@ def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> No
         _send(sent, *result)
 
 
-@contextmanager
-def _whole() -> Iterator[None]:
-    """End this process if a message cannot be sent or received whole."""
+def _send(stream: IO[bytes], kind: str, what: Any = None) -> None:
+    _or_exit(pickle.dump, (kind, what), stream)
+    _or_exit(stream.flush)
+
+
+def _or_exit(transfer: Callable[..., Any], *what: Any) -> Any:
+    """Send or receive a message; end this process if that cannot be done whole."""
     try:
-        yield
+        return transfer(*what)
     except MemoryError:
         os._exit(NO_MEMORY)
     except (EOFError, OSError, pickle.UnpicklingError):  # nobody is there any more
         os._exit(0)
-
-
-def _receive(stream: IO[bytes]) -> Any:
-    with _whole():
-        return pickle.load(stream)
-
-
-def _send(stream: IO[bytes], kind: str, what: Any = None) -> None:
-    with _whole():
-        pickle.dump((kind, what), stream)
-        stream.flush()
 
 
 def limit_process() -> None:
