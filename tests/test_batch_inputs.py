@@ -39,24 +39,24 @@ def scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 ALL = ["a.jpg", "b.png", "deep/c.png", "deep/er/d.tif"]
 
 
-def test_an_empty_name_is_told(scans: Path) -> None:
+def test_keys_are_relative_to_what_was_named_which_is_not_nothing(scans: Path) -> None:
     result = run("read", "", "--model", "neocog")
     message = "neocog: '': this name is empty, expected a picture or a folder; leave it out, or name one\n"
     assert (result.exit_code, result.stderr) == (1, message)
-
-
-def test_keys_are_relative_to_what_was_named(scans: Path) -> None:
     for word, wanted in ((str(scans), ALL), ("scans", ALL), ("scans/b.png", ["scans/b.png"])):
         assert [item.key for item in find_inputs([word])] == wanted
     assert names(["scans/"]) == [f"scans/{name}" for name in ALL]
 
 
-def test_folders_of_any_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_and_folders_of_any_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     deep = "/".join("a" * 200)
     for name in ("x.png", "a/x.png", f"{deep}/x.png", "b/c.png", "b/a/y.png", "b.png"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).touch()
+    Path("f.png").mkdir()
+    Path("b/g.png").symlink_to("nowhere")
+    Path("b/self").symlink_to(".", target_is_directory=True)  # a circle
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack()) + 150)
     try:
@@ -65,8 +65,8 @@ def test_folders_of_any_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             list(find_inputs(["**"]))
     finally:
         sys.setrecursionlimit(limit)
-    assert found == ["b.png", "x.png", "a/x.png", f"{deep}/x.png", "b/c.png", "b/a/y.png"]
-    assert names(["**"]) == sorted(found)
+    assert found == ["b.png", "x.png", "a/x.png", f"{deep}/x.png", "b/c.png", "b/g.png", "b/a/y.png"]
+    assert [name for name in names(["**"]) if "self" not in name] == sorted(found)
 
 
 def test_a_folder_that_cannot_be_listed(scans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,36 +236,28 @@ def test_no_input_is_written_over(scans: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX pipes")
-def test_a_list_in_a_pipe_is_read_once(model: str, tmp_path: Path) -> None:
-    picture = save_page(tmp_path / "p.png", "7")
-    (tmp_path / "out.jsonl").write_text("old")
-    reader, writer = os.pipe()
-    os.write(writer, f"{picture}\n".encode())
-    os.close(writer)
-    words = ["read", f"@/dev/fd/{reader}", "--workers", "0", "--force", "-o"]
-    assert count_inputs(words[1]) is None
-    result = run(*words, tmp_path / "out.jsonl", "--model", model)
-    os.close(reader)
-    assert result.exit_code == 0
-    assert '"text":"7"' in (tmp_path / "out.jsonl").read_text()
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs POSIX pipes")
-def test_a_file_that_a_pipe_names_is_not_written_over(model: str, tmp_path: Path) -> None:
-    save_page(tmp_path / "p.png", "7")
+def test_a_list_in_a_pipe_is_read_once_and_no_input_of_it_is_written_over(model: str, tmp_path: Path) -> None:
+    picture, out = save_page(tmp_path / "p.png", "7"), tmp_path / "out.jsonl"
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.write(tmp_path / "p.png", "p.png")
-    for name in ("p.png", "a.zip"):
-        before, link = (tmp_path / name).read_bytes(), tmp_path / f"{name}.txt"
-        os.link(tmp_path / name, link)
+        archive.write(picture, "p.png")
+    out.write_text("old")
+
+    def read(name: Path, option: str, place: Path) -> tuple[int, str]:
+        reader, writer = os.pipe()
+        os.write(writer, f"{name}\n".encode())
+        os.close(writer)
+        words = (f"@/dev/fd/{reader}", "--model", model, "--workers", "0", "--force", option, place)
+        assert count_inputs(words[0]) is None
+        result = run("read", *words)
+        os.close(reader)
+        return result.exit_code, result.stderr
+
+    assert read(picture, "-o", out)[0] == 0
+    assert '"text":"7"' in out.read_text()
+    for name in (picture, tmp_path / "a.zip"):
+        before, link = name.read_bytes(), tmp_path / f"{name.name}.txt"
+        os.link(name, link)
         for option in ("-o", "--report"):
-            reader, writer = os.pipe()
-            os.write(writer, f"{tmp_path / name}\n".encode())
-            os.close(writer)
-            result = run("read", f"@/dev/fd/{reader}", "--model", model, "--force", option, link)
-            os.close(reader)
-            assert (result.exit_code, f"is also an input; choose another {option}" in result.stderr) == (
-                2,
-                True,
-            )
-            assert (tmp_path / name).read_bytes() == before
+            code, said = read(name, option, link)
+            assert (code, f"is also an input; choose another {option}" in said) == (2, True)
+            assert name.read_bytes() == before

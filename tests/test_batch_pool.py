@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -224,21 +223,6 @@ def test_a_task_that_is_given_up_is_not_tried_again(how: str) -> None:
     task = Task(5, (Item("a", "a"),), limit=0.1 if how == "late" else 60.0)
     assert worker.do(task, job) == ["late"]
     assert len(tried) == (how != "unwanted")
-
-
-def test_a_timer_that_is_withdrawn_ends_nothing_later() -> None:
-    echo = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read1()); sys.stdout.flush(); input()"
-    with subprocess.Popen([sys.executable, "-c", echo], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as it:
-        worker, kill = WorkerProcess(b"", lambda: None, 1.0), it.kill
-
-        def slowly() -> None:
-            time.sleep(0.5)
-            kill()
-
-        worker.process, it.kill = it, slowly  # type: ignore[method-assign]
-        with pytest.raises(WorkerDied, match="took longer than 0 s"):  # what came is not taken
-            worker._exchange(pickle.dumps((BLOCK, 1)), 0.0)
-        assert it.returncode is not None  # and the next task has another process
 
 
 # --- passes -----------------------------------------------------------------------------------

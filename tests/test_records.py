@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from neocog.batch.inputs import find_inputs
 from neocog.batch.output import open_sink
 from neocog.reading.formats import Format
 from neocog.reading.records import DigitReading, PageReading
@@ -81,15 +80,3 @@ def test_an_old_file_stays_until_the_first_record_and_each_is_flushed(tmp_path: 
         for count in (1, 2, 3):
             sink.put(form.render(READ))
             assert old.read_text() == form.head + count * form.render(READ)
-
-
-def test_expand_sorts_folders_and_keeps_files(tmp_path: Path) -> None:
-    (tmp_path / "sub/.x").mkdir(parents=True)
-    (tmp_path / "x.png").mkdir()
-    for name in ("b.png", "a.JPG", "notes.txt", ".hidden.png", "sub/c.tif", "sub/.x/d.png"):
-        (tmp_path / name).touch()
-    (tmp_path / "dangling.png").symlink_to(tmp_path / "nowhere")
-    (tmp_path / "self").symlink_to(tmp_path, target_is_directory=True)  # a circle
-    missing = tmp_path / "missing.png"
-    found = [Path(item.source).relative_to(tmp_path).as_posix() for item in find_inputs([missing, tmp_path])]
-    assert found == ["missing.png", "a.JPG", "b.png", "dangling.png", "sub/c.tif"]

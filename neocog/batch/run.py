@@ -258,19 +258,21 @@ def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Iterator[Block]:
     """Do tasks here, but for those that may cost much: the first of these starts a worker."""
     from neocog.vision.decode import is_light
 
+    def is_safe(item: Item) -> bool:
+        """What cannot be opened is, no address is."""
+        if is_address(item.source):
+            return item.trouble is not None
+        try:
+            picture = item.picture()
+            if isinstance(picture, Path):
+                check_file(picture)
+            return isinstance(picture, np.ndarray) or is_light(picture)
+        except (InputError, OSError):
+            return True
+
     worker = None
     for task in tasks:
-        heavy = False
-        for item in task.items:
-            with suppress(InputError, OSError):  # what cannot be opened costs nothing
-                if is_address(item.source):
-                    heavy = heavy or item.trouble is None
-                    continue
-                picture = item.picture()
-                if isinstance(picture, Path):
-                    check_file(picture)
-                heavy = heavy or not (isinstance(picture, np.ndarray) or is_light(picture))
-        if not heavy:
+        if all(map(is_safe, task.items)):
             yield job.do(task)
             continue
         if worker is None:

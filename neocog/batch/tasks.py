@@ -80,7 +80,10 @@ class Job:
         return replace(self, reader=self.reader.changed(engine=engine, batch=batch))
 
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Block:
-        """Read the inputs of a task; whatever one does is its record. ``beat`` is called after each page."""
+        """Read the inputs of a task; ``beat`` is called after each page.
+
+        Whatever one picture does becomes its record; NeocogError if the network cannot be asked.
+        """
         block = Block(task.first, inputs=len(task.items))
         for item, readings in (self._isolated if self.isolated else self._pages)(task.items, beat):
             for reading in readings:
@@ -89,10 +92,20 @@ class Job:
                 block.failed += reading.error is not None
                 block.empty += reading.error is None and not reading.digits
                 block.doubtful += REJECTED in reading.text
-                if what := reading.error or ("" if self.quiet else self._remark(reading)):
-                    name = reading.source
-                    name = name if len(name) <= _LONG else f"{name[:40]}... ({len(name)} letters)"
-                    block.messages.append(f"{name}: {what}")
+                what = reading.error
+                if what is None and not self.quiet:
+                    if not reading.digits and (reading.fits is False or self.form.kind == "text"):
+                        what = "no digits found"
+                    elif reading.fits is False:
+                        what = "a line is not in the list of --valid; look at the picture, or add the number"
+                        if self.reader.valid is None and (asked := self.reader.pattern) is not None:
+                            wanted = f"does not have the form '{asked.form}'"
+                            what = f"a line {wanted}; look at the picture, or change --pattern"
+                if what is not None:
+                    source = reading.source
+                    if len(source) > _LONG:
+                        source = f"{source[:40]}... ({len(source)} letters)"
+                    block.messages.append(f"{source}: {what}")
             if self.keep:
                 block.readings.append((item, readings))
             if self.cards:
@@ -102,15 +115,6 @@ class Job:
                     block.cards.append(card)
                     beat()
         return block
-
-    def _remark(self, reading: PageReading) -> str:
-        if not reading.digits and (reading.fits is False or self.form.kind == "text"):
-            return "no digits found"
-        if reading.fits is not False:
-            return ""
-        if self.reader.valid is None and (asked := self.reader.pattern) is not None:
-            return f"a line does not have the form '{asked.form}'; look at the picture, or change --pattern"
-        return "a line is not in the list of --valid; look at the picture, or add the number"
 
     def is_wanted(self, task: Task) -> bool:
         """Whether anybody still waits for the result."""
@@ -137,10 +141,10 @@ class Job:
         from neocog.vision.normalise import isolated_digit
 
         reader, digits, boxes = self.reader, [], list[Box]()
-        found: list[tuple[list[int], list[PageReading]]] = []  # of items: decoded pages; the failure
+        found: list[tuple[Item, list[int], list[PageReading]]] = []  # pages that were decoded; the failure
         for item in items:
             pages, failure = list[int](), list[PageReading]()
-            found.append((pages, failure))
+            found.append((item, pages, failure))
             try:
                 for page in pages_of(item.picture(), LONG_SIDE):
                     digits.append(isolated_digit(page.grey))
@@ -153,7 +157,7 @@ class Job:
         judged: Iterator[DigitReading] = iter(())
         if digits:
             judged = iter(reader.judge(reader.engine.recognise(np.stack(digits), batch=reader.batch), boxes))
-        for item, (pages, failure) in zip(items, found, strict=True):
+        for item, pages, failure in found:
             told = ((page, next(judged)) for page in pages)
             readings = [PageReading(item.source, n, one.char, (one,), reader.model.id) for n, one in told]
             yield item, (*readings, *failure)
