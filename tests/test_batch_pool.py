@@ -461,7 +461,7 @@ def test_workers_that_cannot_be_had_end_the_run(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, getattr(signal, "SIGKILL", None)])
 def test_workers_end_with_the_command(number: int, model: str, scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     command = [*COMMAND, "-", "--model", model, "--workers", "2", "-o", str(out)]

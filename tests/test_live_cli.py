@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -139,6 +138,7 @@ def test_pictures_that_cannot_be_decoded_are_left_out_unless_all_are(tmp_path: P
     assert (again.exit_code, cv2.imread(str(tmp_path / "002.png")) is None) == (2, False)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
 def test_a_reader_that_has_enough_ends_it(video: Path) -> None:
     words = f"{sys.executable} {ROOT / 'app.py'} live {video} --headless --model {MODEL}"
     done = subprocess.run(
@@ -165,6 +165,7 @@ def test_lines_are_appended_and_a_torn_one_is_taken_off(tmp_path, held, kept):
     assert path.read_text() == kept + '{"n":1}\n{"n":2}\n'
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
     "content", [b'{"settings": {"keep": [1, 2, 3]}}', b"RIFF\0\n", b"a\nb", b'{"n":0}\n[1, 2']
 )
@@ -181,7 +182,7 @@ def test_what_holds_no_records_is_left_alone_and_closed(tmp_path: Path, content:
 
 def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
     """A limit on the file's size stands for the disk."""
-    path = tmp_path / "a.jsonl"
+    resource, path = pytest.importorskip("resource"), tmp_path / "a.jsonl"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     told = ""

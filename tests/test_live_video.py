@@ -374,7 +374,8 @@ def test_names_reach_a_terminal_escaped(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
-    ("number", "stopped"), [(signal.SIGTERM, True), (signal.SIGHUP, False), (signal.SIGINT, True)]
+    ("number", "stopped"),
+    [(signal.SIGTERM, True), (getattr(signal, "SIGHUP", None), False), (signal.SIGINT, True)],
 )
 def test_signals_end_a_run_with_a_recording_that_can_be_played(served, tmp_path, number, stopped):
     """Also where its decoder hangs."""

@@ -3,7 +3,6 @@
 import csv
 import importlib
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -32,6 +31,8 @@ def run(*command, cwd=ROOT):
 
 
 def test_commands_start_quickly():
+    resource = pytest.importorskip("resource")
+
     def seconds():  # of processor time: others may be at work on this machine
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         run(sys.executable, "-m", "neocog", "--help")

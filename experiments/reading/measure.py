@@ -9,7 +9,6 @@ process with two cores; then ``--jobs`` processes read, each on one thread.
 """
 
 import os
-import resource
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -172,6 +171,8 @@ def times(data: Path, folder: Path) -> list[Row]:
         ms, decoding = zip(*some, strict=True)
         figures = {"median_ms": median(ms), "worst_ms": max(ms), "decode_ms": median(decoding)}
         out.append({"kind": name, "pictures": len(some), **{k: round(v, 1) for k, v in figures.items()}})
+    import resource  # not on Windows
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return [*out, {"kind": "the process, at the end", "peak_mb": round(peak)}]
 

@@ -136,6 +136,10 @@ class Player:
 
 def _overheard() -> Callable[[], list[str]]:
     """Take stdout and stderr; of what is said there only the beginning is kept."""
+    if not hasattr(os, "set_blocking"):  # Windows before Python 3.12
+        for printed in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), printed)
+        return list
     ear, mouth = os.pipe()
     for end in (ear, mouth):
         os.set_blocking(end, False)
