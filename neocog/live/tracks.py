@@ -20,7 +20,7 @@ from neocog.errors import UsageError
 from neocog.network.ctc import total
 from neocog.reading.numbers import bare
 from neocog.reading.records import REJECTED, Box, DigitReading
-from neocog.reading.words import around
+from neocog.vision.page import around
 
 Row = tuple[DigitReading, ...]
 """A line of a frame, from left to right."""

@@ -1,39 +1,54 @@
 """Lines read box by box: what finder and digit network say of each, as log likelihoods of a line."""
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.network.automaton import Automaton
 from neocog.network.ctc import BLANK
 from neocog.network.decision import all_scores
-from neocog.network.lines import ALPHABET
+from neocog.network.lines import ALPHABET, LineModel
+from neocog.network.model import Model
 from neocog.network.spec import LABELS
-from neocog.reading.records import Box
+from neocog.reading.policy import Policy
 from neocog.vision.crops import cut_out
-from neocog.vision.finder import SIGNS, SURE, Finding
+from neocog.vision.finder import SIGNS, SURE, FinderSettings, Finding
 from neocog.vision.strips import GAP, SCORE, lines_of
-
-if TYPE_CHECKING:
-    from neocog.reading.reader import Reader
 
 _NEVER = -30.0  # log likelihood
 _LEAST = 1e-4  # and least probability
 _FINDER, _NETWORK = 2.0, 0.25  # how much log odds count that there is a digit
 
 
+class PageReader(Protocol):
+    """What of a `neocog.reading.reader.Reader` reads a page."""
+
+    finder: Any
+    engine: Any
+    model: Model
+    line_model: LineModel | None
+    batch: int
+    policy: Policy
+    automaton: Automaton | None
+    rotate: int | None
+    mirror: bool
+    digits_only: bool
+
+    def look(self, grey: NDArray[np.uint8], *, settings: FinderSettings | None = None) -> Finding: ...
+
+
 def of_boxes(
-    reader: "Reader",
+    reader: PageReader,
     grey: NDArray[np.uint8],
     marks: Finding,
+    wanted: NDArray[np.bool_] | None,
     *,
     gap: NDArray[np.float32],
-    wanted: NDArray[np.bool_] | None,
-) -> Iterator[tuple[list[int], NDArray[np.float32], partial[list[tuple[Box, float]]]]]:
-    """Yield lines of a page (H, W): their marks, log likelihoods (T, n), and what gives characters' boxes.
+) -> Iterator[tuple[list[int], NDArray[np.float32], list[Any]]]:
+    """Yield lines of a page (H, W): their marks, log likelihoods (T, n), and no places of strips.
 
     Every mark has a column; between two is one for nothing, or where they are far apart ``gap`` (n,).
     """
@@ -54,10 +69,10 @@ def of_boxes(
             part, columns = line[first:last], [logs[line[first]]]
             for mark, wide in zip(part[1:], gaps[first : last - 1] > space, strict=True):
                 columns += [gap if wide else nothing, logs[mark]]
-            yield part, np.stack(columns), partial(_boxes, part=part, marks=marks)
+            yield part, np.stack(columns), []
 
 
-def likelihoods(reader: "Reader", grey: NDArray[np.uint8], marks: Finding) -> NDArray[np.float32]:
+def likelihoods(reader: PageReader, grey: NDArray[np.uint8], marks: Finding) -> NDArray[np.float32]:
     """Return log likelihoods of what each of N marks is, (N, n): a digit, its sign, or nothing.
 
     The finder's log odds and the network's are added: that it is a digit, and which one.
@@ -82,11 +97,3 @@ def likelihoods(reader: "Reader", grey: NDArray[np.uint8], marks: Finding) -> ND
         out[digits, :LABELS] = which + odds[digits, None]
     out -= np.logaddexp.reduce(out, axis=1, keepdims=True)
     return np.asarray(np.maximum(out, _NEVER), np.float32)
-
-
-def _boxes(spans: list[tuple[int, int]], *, part: list[int], marks: Finding) -> list[tuple[Box, float]]:
-    """The box of each character, from its first column to its last, and the finder's score of it."""
-    own = [part[(first + last) // 4] for first, last in spans]
-    boxes = np.rint(marks.boxes[own]).astype(int)
-    boxes[:, 2:] = np.maximum(boxes[:, 2:], 1)
-    return list(zip(map(tuple, boxes.tolist()), marks.scores[own].tolist(), strict=True))

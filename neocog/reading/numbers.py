@@ -4,16 +4,15 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network import ctc
 from neocog.network.lines import ALPHABET, ROWS
-from neocog.reading.boxes import of_boxes
+from neocog.reading.boxes import PageReader, of_boxes
 from neocog.reading.records import (
     REJECTED,
     Box,
@@ -23,14 +22,11 @@ from neocog.reading.records import (
     PageReading,
     WordReading,
 )  # fmt: skip
-from neocog.reading.words import around
 from neocog.vision.finder import FinderSettings, Finding
-from neocog.vision.page import TURNS, on_front, seen, turned, turned_back
+from neocog.vision.page import TURNS, around, on_front, seen, turned, turned_back
 from neocog.vision.strips import LEAST, SCORE, Strip, strips
 
 if TYPE_CHECKING:
-    from neocog.network.line_engine import LineEngine
-    from neocog.reading.reader import Reader
     from neocog.vision.decode import Page
 
 Logs = NDArray[np.float32]
@@ -79,225 +75,11 @@ class TextLine:
         return tuple(char for word in self.words for char in word.chars)
 
 
-def read_lines(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tuple[list[TextLine], int]:
-    """Read the lines of a page (H, W) around marks that were found; and count the digits in none of them."""
-    marks = found[found.scores >= LEAST]
-    front = on_front(grey, marks)
-    lines, lost = list[TextLine](), int((marks.scores[~front] >= SCORE).sum())
-    marks = marks[front]
-    sure = (marks.kinds < 10) & (marks.scores >= SCORE)
-    left_out = set(np.flatnonzero(sure).tolist())
-    for own, line in each_line(reader, grey, marks):
-        if line is not None:
-            lines.append(line)
-            its = left_out.intersection(own)
-            left_out -= its
-            lost += max(0, len(its) - len(line.chars))  # more digits were seen than characters are read
-    return lines, len(left_out) + lost
-
-
-def each_line(
-    reader: "Reader", grey: NDArray[np.uint8], marks: Finding, wanted: NDArray[np.bool_] | None = None
-) -> Iterator[tuple[list[int], TextLine | None]]:
-    """Yield the lines around N marks of a page (H, W): their marks, and what is read, None if no number.
-
-    With ``wanted`` (N,) the page is a camera's frame: what stands far apart is a line of its own, each has a
-    mark that is wanted, and those that are too much for one frame are left out.
-    """
-    of = _of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
-    for own, logp, boxes in of(reader, grey, marks, wanted=wanted):
-        others = marks[:0] if wanted is not None else marks[np.setdiff1d(np.arange(len(marks)), own)]
-        yield own, _line(reader, logp, boxes, _score(marks, own), others)
-
-
-def _of_strips(
-    reader: "Reader", grey: NDArray[np.uint8], marks: Finding, *, wanted: NDArray[np.bool_] | None
-) -> Iterator[tuple[list[int], Logs, partial[list[tuple[Box, float]]]]]:
-    """Yield lines as `neocog.reading.boxes.of_boxes` does, their strips read one after another.
-
-    A strip that is in doubt is the ink of its marks alone, if that is likelier; of a frame others vote.
-    """
-    cut, engine = strips(grey, marks, wanted=wanted), cast("LineEngine", reader.engine)
-    answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
-    doubtful = [k for k, answer in enumerate(answers) if wanted is None and _likely(answer) < -_CLEARER]
-    alone = [cut[k].alone() for k in doubtful]
-    again = engine.likelihoods(alone) if doubtful else []
-    for k, ink, answer in zip(doubtful, alone, again, strict=True):
-        if _likely(answer) > _likely(answers[k]) + _CLEARER:
-            answers[k], cut[k] = answer, replace(cut[k], ink=ink)
-    for _, parts in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
-        own, logs, places, several = list[int](), list[Logs](), list[Column](), list(parts)
-        if len(several) > 1 and reader.automaton is None:  # a label beside a number is left out
-            said = [(ctc.number(logp), _score(marks, strip.marks)) for strip, logp in several]
-            several = [part for part, one in zip(several, said, strict=True) if _is_number(*one)] or several
-        for strip, logp in several:
-            logp = logp.copy()
-            wide = strip.spaces if reader.automaton is None else ()  # a pattern knows its spaces
-            for t in (t for column in wide if (t := (column + _BEFORE) // _STEP) < len(logp)):
-                around = logp[max(0, t - _WIDE) : t + _WIDE + 1]
-                if np.logaddexp(around[:, SPACE], around[:, BLANK]).min() > np.log(0.5):
-                    logp = np.concatenate([logp[:t], _GAP, logp[t + 1 :]])
-            for t in ((column + _BEFORE) // _STEP for column in strip.close):
-                around = logp[max(0, t - _WIDE) : t + _WIDE + 1]
-                around[:, BLANK] = np.logaddexp(around[:, SPACE] + np.log(1 - _RARE), around[:, BLANK])
-                around[:, SPACE] += np.log(_RARE)
-            own += strip.marks
-            logs += [logp, _GAP]
-            places += [(strip, t) for t in range(len(logp) + 1)]
-        yield own, np.concatenate(logs[:-1]), partial(_boxes, places=places, found=marks)
-
-
-def _score(marks: Finding, own: Sequence[int]) -> float:
-    """The mean score of digits among marks."""
-    return float(np.mean([marks.scores[k] for k in own if marks.kinds[k] < 10] or [1.0]))
-
-
-def _is_number(number: ctc.Number, score: float, *, least: float = _NUMBER) -> bool:
-    """Whether it has a digit and is no letters, by its probability and the mean score of its digits."""
-    sure = number.p ** (1 / max(1, len(number.text))) * score >= least
-    return sure and any(char.isdigit() for char in number.text)
-
-
-def _likely(logp: Logs) -> float:
-    """Log likelihood of the likeliest path, if a space is as good as nothing."""
-    nothing = np.logaddexp(logp[:, SPACE], logp[:, BLANK])
-    return float(np.maximum(logp.max(axis=1), nothing).sum())
-
-
-def _line(
-    reader: "Reader", logp: Logs, boxes_of: partial[list[tuple[Box, float]]], score: float, others: Finding
-) -> TextLine | None:
-    """What a line says; None if it has no digit, or hardly is a number, by p and ``score``.
-
-    ``score``: the mean of its marks; ``others``: no marks of it. It has a margin if it is a text that is
-    allowed and is likely enough.
-    """
-    number, margin = ctc.number(logp, bound=reader.policy.min_p, automaton=reader.automaton), None
-    if reader.automaton is not None:
-        if number.text and number.beside < FAR:
-            margin = number.margin
-        else:
-            number = ctc.number(logp, bound=reader.policy.min_p)
-    if not _is_number(number, score, least=_NUMBER if margin is None else 0.0):
-        return None
-    chars = list[DigitReading]()
-    for char, (box, own) in zip(
-        number.chars, boxes_of([(char.first, char.last) for char in number.chars]), strict=True
-    ):
-        odds = np.exp(logp[min(char.first, len(logp) - 1) : char.last + 1])
-        second, first = np.sort(odds[:, :BLANK].max(axis=0))[-2:].tolist()
-        there = min(own**2 / (own**2 + (1 - own) ** 2), 1 - float(odds[:, BLANK].min()))
-        text = REJECTED if char.reason else char.char  # also where one was perhaps left out
-        chars.append(DigitReading(text, float(char.p), first - second, box, char.reason, there))
-    spaces = [-1, *(k for k, char in enumerate(chars) if char.char == " "), len(chars)]
-    spans = [(before + 1, after) for before, after in pairwise(spaces) if before + 1 < after]
-    places = boxes_of.keywords.get("places", ())
-    rules, words = places[0][0].rules if places else (), list[NumberReading]()
-    for begin, end in spans:
-        p, said = max(number.p, likely(number.text, number.texts)), chars[begin:end]
-        if len(spans) > 1 and margin is None:  # its columns say this word
-            since = number.chars[begin - 1].last + 1 if begin else 0
-            until = number.chars[end].first if end < len(chars) else len(logp)
-            text = "".join(char.char for char in number.chars[begin:end])
-            p = likely(text, dict(ctc.beam(logp[since : max(until, since + 1)])))
-        box = around([char.box for char in said])
-        p = min(p, 1 - _PART * _beside(box, others))
-        if p < reader.policy.min_p and not any(char.reason for char in said):
-            least = min(range(len(said)), key=lambda k: said[k].p)
-            said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
-        middle = [one[0] + one[2] / 2 for one in (words[-1].box if words else box, box)]
-        ruled = any(middle[0] < rule < middle[1] for rule in rules)
-        words.append(NumberReading("".join(char.char for char in said), p, box, tuple(said), ruled))
-    return TextLine(tuple(words), margin, logp, number, places)
-
-
-def bare(number: str) -> str:
-    """A number but for what is no doubt of it: its spaces, a point or a comma, ``. .- =`` at its end."""
-    return re.sub(r"(\.-|[.=])+$", "", number.replace(" ", "").replace(",", "."))
-
-
-def likely(number: str, texts: Mapping[str, float]) -> float:
-    """Probability of a `bare` number among ``texts`` with their log likelihoods."""
-    return float(np.exp([value for other, value in texts.items() if bare(other) == bare(number)]).sum())
-
-
-def _beside(box: Box, others: Finding) -> float:
-    """Score of the likeliest mark that is beside a number, half as high, and perhaps a part of it."""
-    left, top, wide, high = box
-    x, y, w, h = others.boxes.T
-    shared = np.minimum(top + high, y + h) - np.maximum(top, y)
-    gap = np.maximum(x - left - wide, left - x - w)
-    near = (2 * h > high) & (shared > 0.4 * np.minimum(high, h)) & (gap < high)
-    return float(others.scores[near].max(initial=0))
-
-
-def _boxes(
-    spans: Sequence[tuple[int, int]], places: Sequence[Column], found: Finding
-) -> list[tuple[Box, float]]:
-    """The box of each character: of the mark in which it alone is, else of the ink between its neighbours.
-
-    With it goes the score of the mark that it is in, 0.5 if it is in none.
-    """
-    marks = found.boxes
-    at = [(places[k][0], _STEP * (places[k][1] + (last - k) / 2) - _BEFORE) for k, last in spans]
-    own = []
-    for strip, middle in at:
-        off = {k: strip.to_page(middle, ROWS / 2)[0] - marks[k, 0] - marks[k, 2] / 2 for k in strip.marks}
-        inside = [k for k in off if abs(off[k]) <= marks[k, 2] / 2]
-        own.append(min(inside, key=lambda k: abs(off[k]), default=None))
-    out = list[tuple[Box, float]]()
-    for (strip, middle), mark in zip(at, own, strict=True):
-        if mark is not None and own.count(mark) == 1:
-            left, top, wide, high = marks[mark].tolist()
-        else:
-            others = [(middle + x) / 2 for other, x in at if other is strip and x != middle]
-            first = max([middle - _REACH, *(x for x in others if x < middle)])
-            last = min([middle + _REACH, *(x for x in others if x > middle)])
-            left, top, wide, high = strip.box(round(first), round(last))
-        box = round(left), round(top), max(1, round(wide)), max(1, round(high))
-        out.append((box, 0.5 if mark is None else float(found.scores[mark])))
-    return out
-
-
-def page_lines(reader: "Reader", page: "Page") -> tuple[list[TextLine], int, int, float, tuple[str, ...]]:
-    """Read a page's lines, boxes in pixels of the picture; digits in none, turn, seconds to find, doubts."""
-    start, turn = time.perf_counter(), reader.rotate or 0
-    grey = page.grey[:, ::-1] if reader.mirror else page.grey
-    grey = turned(grey, turn)
-    found = reader.look(grey)
-    looked = time.perf_counter()
-    lines, left_out = read_lines(reader, grey, found)
-    read = time.perf_counter()
-    count, right = _worth(lines)
-    tie = False
-    if reader.rotate is None and right <= _UPRIGHT * count:
-        turn, tie = best_turn(reader, grey, found)
-        if turn:
-            grey = turned(grey, turn)
-            found = reader.look(grey)
-            lines, left_out = read_lines(reader, grey, found)
-    (high, wide), (across, down), placed = page.grey.shape, page.scales, list[TextLine]()
-    for line in lines:
-        words = list[NumberReading]()
-        for word in line.words:
-            chars = list[DigitReading]()
-            for char in word.chars:
-                x, y, w, h = turned_back(char.box, turn, wide, high)
-                x = wide - x - w if reader.mirror else x
-                box = round(x / across), round(y / down), round(w / across), round(h / down)
-                chars.append(replace(char, box=box))
-            words.append(replace(word, box=around([char.box for char in chars]), chars=tuple(chars)))
-        placed.append(replace(line, words=tuple(words)))
-    sure = found.boxes[(found.kinds < 10) & (found.scores >= SCORE)]
-    small = not found.whole or int((sure[:, 3] < _LEGIBLE).sum()) > 1
-    warnings = ("small-digits-likely",) * small + ("turns-tie",) * tie
-    return placed, left_out, turn, time.perf_counter() - start - (read - looked), warnings
-
-
-def read_page(reader: "Reader", source: str, page: "Page", began: float) -> PageReading:
+def read_page(reader: PageReader, source: str, page: "Page", began: float) -> PageReading:
     """Read a page; ``began``: when its decoding did."""
     start = time.perf_counter()
     lines, left_out, turn, spent, warnings = page_lines(reader, page)
+    # a line's words, with or without digits; its numbers; all digits and signs of the page
     digits, signs, told = list[DigitReading](), list[DigitReading](), list[LineReading]()
     for line in lines:
         words, numbers = list[WordReading](), list[NumberReading]()
@@ -318,12 +100,227 @@ def read_page(reader: "Reader", source: str, page: "Page", began: float) -> Page
         source=source, page=page.index, text="\n".join(line.text for line in told), digits=tuple(digits),
         model=reader.model.id, signs=tuple(signs), left_out=left_out, turn=turn, lines=tuple(told),
         ms={"decode": 1e3 * (start - began), "find": 1e3 * spent, "recognise": 1e3 * (whole - spent)},
-        finder=reader.finder.model.id, size=page.size, fits=fits, reader=reader.kind,
-        scale=page.scale, warnings=warnings, mirror=reader.mirror,
+        finder=reader.finder.model.id, size=page.size, fits=fits,
+        reader="lines" if reader.line_model else "digits", scale=min(page.scales), warnings=warnings,
+        mirror=reader.mirror,
     )  # fmt: skip
 
 
-def best_turn(reader: "Reader", grey: NDArray[np.uint8], found: Finding) -> tuple[int, bool]:
+def page_lines(reader: PageReader, page: "Page") -> tuple[list[TextLine], int, int, float, tuple[str, ...]]:
+    """Read a page's lines, boxes in pixels of the picture; digits in none, turn, seconds to find, doubts."""
+    start, turn, tie = time.perf_counter(), reader.rotate or 0, False
+    grey = turned(page.grey[:, ::-1] if reader.mirror else page.grey, turn)
+    found = reader.look(grey)
+    looked = time.perf_counter()
+    lines, left_out = read_lines(reader, grey, found)
+    spent = time.perf_counter() - looked
+    # long numbers that are likely to be wrong: another way up may read better
+    count, right = _worth(lines)
+    if reader.rotate is None and right <= _UPRIGHT * count:
+        turn, tie = best_turn(reader, grey, found)
+        if turn:
+            grey = turned(grey, turn)
+            found = reader.look(grey)
+            lines, left_out = read_lines(reader, grey, found)
+    # back to pixels of the picture, as it was before it was turned, mirrored and reduced
+    (high, wide), (across, down), placed = page.grey.shape, page.scales, list[TextLine]()
+    for line in lines:
+        words = list[NumberReading]()
+        for word in line.words:
+            chars = list[DigitReading]()
+            for char in word.chars:
+                x, y, w, h = turned_back(char.box, turn, wide, high)
+                x = wide - x - w if reader.mirror else x
+                box = round(x / across), round(y / down), round(w / across), round(h / down)
+                chars.append(replace(char, box=box))
+            words.append(replace(word, box=around([char.box for char in chars]), chars=tuple(chars)))
+        placed.append(replace(line, words=tuple(words)))
+    sure = found.boxes[(found.kinds < 10) & (found.scores >= SCORE)]
+    small = not found.whole or int((sure[:, 3] < _LEGIBLE).sum()) > 1
+    warnings = ("small-digits-likely",) * small + ("turns-tie",) * tie
+    return placed, left_out, turn, time.perf_counter() - start - spent, warnings
+
+
+def read_lines(reader: PageReader, grey: NDArray[np.uint8], found: Finding) -> tuple[list[TextLine], int]:
+    """Read the lines of a page (H, W) around marks that were found; and count the digits in none of them."""
+    marks = found[found.scores >= LEAST]
+    front = on_front(grey, marks)
+    lines, lost = list[TextLine](), int((marks.scores[~front] >= SCORE).sum())
+    marks = marks[front]
+    sure = (marks.kinds < 10) & (marks.scores >= SCORE)
+    left_out = set(np.flatnonzero(sure).tolist())
+    for own, line in each_line(reader, grey, marks):
+        if line is not None:
+            lines.append(line)
+            its = left_out.intersection(own)
+            left_out -= its
+            lost += max(0, len(its) - len(line.chars))  # more digits were seen than characters are read
+    return lines, len(left_out) + lost
+
+
+def each_line(
+    reader: PageReader, grey: NDArray[np.uint8], marks: Finding, wanted: NDArray[np.bool_] | None = None
+) -> Iterator[tuple[list[int], TextLine | None]]:
+    """Yield the lines around N marks of a page (H, W): their marks, and what is read, None if no number.
+
+    With ``wanted`` (N,) the page is a camera's frame: what stands far apart is a line of its own, each has a
+    mark that is wanted, and those that are too much for one frame are left out. A line has a margin if it is
+    a text that is allowed and is likely enough.
+    """
+    bound, automaton = reader.policy.min_p, reader.automaton
+    if reader.line_model:
+        lines = _of_strips(reader, grey, marks, wanted)
+    else:
+        lines = of_boxes(reader, grey, marks, wanted, gap=_GAP[0])
+    for own, logp, places in lines:
+        # the likeliest text, or of those that are allowed, if that is not far less likely
+        number, margin = ctc.number(logp, bound=bound, automaton=automaton), None
+        if automaton is not None:
+            if number.text and number.beside < FAR:
+                margin = number.margin
+            else:
+                number = ctc.number(logp, bound=bound)
+        if not _is_number(number, marks, own, least=_NUMBER if margin is None else 0.0):
+            yield own, None
+            continue
+        # its characters: ``?`` for the doubtful, also where one was perhaps left out
+        chars = list[DigitReading]()
+        spans = [(char.first, char.last) for char in number.chars]
+        for char, (box, score) in zip(number.chars, _boxes(spans, places, own, marks), strict=True):
+            odds = np.exp(logp[min(char.first, len(logp) - 1) : char.last + 1])
+            second, first = np.sort(odds[:, :BLANK].max(axis=0))[-2:].tolist()
+            there = min(score**2 / (score**2 + (1 - score) ** 2), 1 - float(odds[:, BLANK].min()))
+            text = REJECTED if char.reason else char.char
+            chars.append(DigitReading(text, float(char.p), first - second, box, char.reason, there))
+        # its words: what is between spaces, each as likely as its own columns say
+        others = marks[:0] if wanted is not None else marks[np.setdiff1d(np.arange(len(marks)), own)]
+        spaces = [-1, *(k for k, char in enumerate(chars) if char.char == " "), len(chars)]
+        parts = [(before + 1, after) for before, after in pairwise(spaces) if before + 1 < after]
+        rules, words = places[0][0].rules if places else (), list[NumberReading]()
+        for begin, end in parts:
+            p, said = max(number.p, likely(number.text, number.texts)), chars[begin:end]
+            if len(parts) > 1 and margin is None:
+                since = number.chars[begin - 1].last + 1 if begin else 0
+                until = number.chars[end].first if end < len(chars) else len(logp)
+                text = "".join(char.char for char in number.chars[begin:end])
+                p = likely(text, dict(ctc.beam(logp[since : max(until, since + 1)])))
+            box = around([char.box for char in said])
+            p = min(p, 1 - _PART * _beside(box, others))
+            if p < bound and not any(char.reason for char in said):
+                least = min(range(len(said)), key=lambda k: said[k].p)
+                said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
+            middle = [one[0] + one[2] / 2 for one in (words[-1].box if words else box, box)]
+            ruled = any(middle[0] < rule < middle[1] for rule in rules)
+            words.append(NumberReading("".join(char.char for char in said), p, box, tuple(said), ruled))
+        yield own, TextLine(tuple(words), margin, logp, number, places)
+
+
+def _of_strips(
+    reader: PageReader, grey: NDArray[np.uint8], marks: Finding, wanted: NDArray[np.bool_] | None
+) -> Iterator[tuple[list[int], Logs, list[Column]]]:
+    """Yield lines: their marks, log likelihoods (T, n), where each column lies; strips one after another.
+
+    A strip that is in doubt is the ink of its marks alone, if that is likelier; of a frame others vote.
+    """
+    cut, engine = strips(grey, marks, wanted=wanted), reader.engine
+    answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
+    doubtful = [k for k, answer in enumerate(answers) if wanted is None and _likely(answer) < -_CLEARER]
+    alone = [cut[k].alone() for k in doubtful]
+    again = engine.likelihoods(alone) if doubtful else []
+    for k, ink, answer in zip(doubtful, alone, again, strict=True):
+        if _likely(answer) > _likely(answers[k]) + _CLEARER:
+            answers[k], cut[k] = answer, replace(cut[k], ink=ink)
+    for _, parts in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
+        own, logs, places, several = list[int](), list[Logs](), list[Column](), list(parts)
+        if len(several) > 1 and reader.automaton is None:  # a label beside a number is left out
+            said = [_is_number(ctc.number(logp), marks, strip.marks) for strip, logp in several]
+            several = [part for part, one in zip(several, said, strict=True) if one] or several
+        for strip, logp in several:
+            logp = logp.copy()
+            # a space in a wide gap in which nothing is read; a pattern knows its spaces
+            wide = strip.spaces if reader.automaton is None else ()
+            for t in (t for column in wide if (t := (column + _BEFORE) // _STEP) < len(logp)):
+                near = logp[max(0, t - _WIDE) : t + _WIDE + 1]
+                if np.logaddexp(near[:, SPACE], near[:, BLANK]).min() > np.log(0.5):
+                    logp = np.concatenate([logp[:t], _GAP, logp[t + 1 :]])
+            # rarely one between digits that are close
+            for t in ((column + _BEFORE) // _STEP for column in strip.close):
+                near = logp[max(0, t - _WIDE) : t + _WIDE + 1]
+                near[:, BLANK] = np.logaddexp(near[:, SPACE] + np.log(1 - _RARE), near[:, BLANK])
+                near[:, SPACE] += np.log(_RARE)
+            own += strip.marks
+            logs += [logp, _GAP]
+            places += [(strip, t) for t in range(len(logp) + 1)]
+        yield own, np.concatenate(logs[:-1]), places
+
+
+def _is_number(number: ctc.Number, marks: Finding, own: Sequence[int], *, least: float = _NUMBER) -> bool:
+    """Whether it has a digit and is no letters, by its probability and the mean score of its digits."""
+    score = np.mean([marks.scores[k] for k in own if marks.kinds[k] < 10] or [1.0])
+    sure = number.p ** (1 / max(1, len(number.text))) * float(score) >= least
+    return sure and any(char.isdigit() for char in number.text)
+
+
+def _likely(logp: Logs) -> float:
+    """Log likelihood of the likeliest path, if a space is as good as nothing."""
+    nothing = np.logaddexp(logp[:, SPACE], logp[:, BLANK])
+    return float(np.maximum(logp.max(axis=1), nothing).sum())
+
+
+def bare(number: str) -> str:
+    """A number but for what is no doubt of it: its spaces, a point or a comma, ``. .- =`` at its end."""
+    return re.sub(r"(\.-|[.=])+$", "", number.replace(" ", "").replace(",", "."))
+
+
+def likely(number: str, texts: Mapping[str, float]) -> float:
+    """Probability of a `bare` number among ``texts`` with their log likelihoods."""
+    wanted = bare(number)
+    return float(np.exp([value for other, value in texts.items() if bare(other) == wanted]).sum())
+
+
+def _beside(box: Box, others: Finding) -> float:
+    """Score of the likeliest mark that is beside a number, half as high, and perhaps a part of it."""
+    left, top, wide, high = box
+    x, y, w, h = others.boxes.T
+    shared = np.minimum(top + high, y + h) - np.maximum(top, y)
+    gap = np.maximum(x - left - wide, left - x - w)
+    near = (2 * h > high) & (shared > 0.4 * np.minimum(high, h)) & (gap < high)
+    return float(others.scores[near].max(initial=0))
+
+
+def _boxes(
+    spans: Sequence[tuple[int, int]], places: Sequence[Column], marks: Sequence[int], found: Finding
+) -> list[tuple[Box, float]]:
+    """The box of each character: of the mark in which it alone is, else of the ink between its neighbours.
+
+    With it goes the score of the mark that it is in, 0.5 if it is in none.
+    """
+    own, boxes, at = list[int | None](), found.boxes, list[tuple[Strip, float]]()
+    if not places:  # box by box: a column for each mark, and one between two
+        own += [marks[(first + last) // 4] for first, last in spans]
+    for begin, last in spans if places else ():
+        strip, column = places[begin]
+        middle = _STEP * (column + (last - begin) / 2) - _BEFORE
+        off = {k: strip.to_page(middle, ROWS / 2)[0] - boxes[k, 0] - boxes[k, 2] / 2 for k in strip.marks}
+        inside = [k for k in off if abs(off[k]) <= boxes[k, 2] / 2]
+        own.append(min(inside, key=lambda k: abs(off[k]), default=None))
+        at.append((strip, middle))
+    out = list[tuple[Box, float]]()
+    for n, mark in enumerate(own):
+        if mark is not None and (not places or own.count(mark) == 1):
+            left, top, wide, high = boxes[mark].tolist()
+        else:
+            strip, middle = at[n]
+            others = [(middle + x) / 2 for other, x in at if other is strip and x != middle]
+            since = max([middle - _REACH, *(x for x in others if x < middle)])
+            until = min([middle + _REACH, *(x for x in others if x > middle)])
+            left, top, wide, high = strip.box(round(since), round(until))
+        box = round(left), round(top), max(1, round(wide)), max(1, round(high))
+        out.append((box, 0.5 if mark is None else float(found.scores[mark])))
+    return out
+
+
+def best_turn(reader: PageReader, grey: NDArray[np.uint8], found: Finding) -> tuple[int, bool]:
     """Degrees by which a page (H, W) is turned to be read, and whether another turn is about as likely.
 
     What its marks are on is read at all four, with digits of `_LOOKED` pixels. A turn is worth the characters

@@ -133,6 +133,8 @@ class Reader:
             raise UsageError(f"long_side {long_side}: expected 64 pixels or more, or full")
         self.rotate, self.mirror, self.digits_only = rotate, mirror, digits_only
         self.long_side = long_side
+        #: the long side, in pixels, at which pages are decoded
+        self.longest = MAX_PIXELS if long_side == "full" else int(long_side or LONGEST)
         self.pattern = None if pattern is None else Pattern(pattern)
         self.valid, self.automaton, texts = None, None, None
         if valid is not None:
@@ -160,11 +162,6 @@ class Reader:
         asked = {"pattern": pattern, "rotate": self.rotate, "digits_only": self.digits_only or None}
         asked |= {"valid": self.valid, "long_side": self.long_side, "mirror": self.mirror or None}
         return {"min_p": self.policy.min_p} | {k: v for k, v in asked.items() if v is not None}
-
-    @property
-    def longest(self) -> int:
-        """The long side, in pixels, at which pages are decoded."""
-        return MAX_PIXELS if self.long_side == "full" else int(self.long_side or LONGEST)
 
     def changed(self, **attributes: Any) -> "Reader":
         """Return a reader like this one, but for some attributes."""
@@ -210,8 +207,7 @@ class Reader:
         if is_several(picture):
             several = cast(Iterable[Picture], picture)
             return [replace(next(self.read_safely(one)), picture=one) for one in several]
-        one = cast(Picture, picture)
-        return replace(next(self.read_pages(one)), picture=one)
+        return replace(next(self.read_pages(cast(Picture, picture))), picture=picture)
 
     def read_pages(self, picture: Picture) -> Iterator[PageReading]:
         """Read page after page (of a TIFF or PDF); InputError if it, or a page, cannot be decoded."""

@@ -1,7 +1,6 @@
 """Columns of a page: its words as a table."""
 
 from bisect import bisect
-from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -84,9 +83,3 @@ def _columns(rows: list[list[Box]], numbers: list[list[tuple[float, float, bool]
         if last - first > high * (2 * apart + wide / most) or ruled[first:last].any():
             ends.append(low + (first + last) / 2)
     return ends
-
-
-def around(boxes: Sequence[Box]) -> Box:
-    x, y = min(box[0] for box in boxes), min(box[1] for box in boxes)
-    right, bottom = max(box[0] + box[2] for box in boxes), max(box[1] + box[3] for box in boxes)
-    return x, y, right - x, bottom - y

@@ -14,6 +14,7 @@ Faint pencil is as sharp: 1.7 % of drawn digits with 0.12 to 0.45 of a pen's con
 57 % of those of a back that is blurred by 0.8 to 2.5 pixels."""
 
 Grey = NDArray[np.uint8]
+Box = tuple[int, int, int, int]
 
 
 def turned(grey: Grey, degrees: int) -> Grey:
@@ -71,3 +72,9 @@ def turned_back(box: Sequence[float], turn: int, wide: int, high: int) -> tuple[
     left, top = min(max(round(x), 0), wide - 1), min(max(round(y), 0), high - 1)
     right, bottom = min(round(x + w), wide), min(round(y + h), high)
     return left, top, max(1, right - left), max(1, bottom - top)
+
+
+def around(boxes: Sequence[Box]) -> Box:
+    x, y = min(box[0] for box in boxes), min(box[1] for box in boxes)
+    right, bottom = max(box[0] + box[2] for box in boxes), max(box[1] + box[3] for box in boxes)
+    return x, y, right - x, bottom - y
