@@ -25,7 +25,6 @@ from neocog.reading.reader import Reader
 from neocog.reading.records import DigitReading, LineReading, NumberReading, PageReading, WordReading
 from neocog.reading.words import cells
 from neocog.vision import decode as vision_decode
-from neocog.vision import documents
 from neocog.vision.decode import Page, decode, is_light
 from neocog.vision.page import around, turned_back
 from tests.support import file_of, page, page_file, run
@@ -265,7 +264,7 @@ def test_pages_of_a_pdf(pdf: bytes) -> None:
     high, wide = page("07").shape
     assert max(pages[0].grey.shape) == 300
     # the picture lies in the file with 100 pixels an inch, and boxes count 200
-    assert pages[0].scale == pytest.approx(300 / (2 * max(high, wide)), rel=0.01)
+    assert min(pages[0].scales) == pytest.approx(300 / (2 * max(high, wide)), rel=0.01)
     whole = next(decode(pdf)).grey
     assert np.abs(np.array(whole.shape) - (2 * high, 2 * wide)).max() <= 1
     same = np.asarray(Image.fromarray(whole).resize((wide, high)), float)
@@ -281,7 +280,7 @@ def test_damaged_pdfs_have_a_record(pdf: bytes, model: str) -> None:
 
 def test_a_page_of_a_pdf_is_drawn_alone(pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, drawn = list(decode(pdf, long_side=300)), []
-    monkeypatch.setattr(documents, "check_page", lambda index, *_: drawn.append(index))
+    monkeypatch.setattr(vision_decode, "check_page", lambda index, *_, **__: drawn.append(index))
     (second,) = decode(pdf, long_side=300, pages=[1, 2])
     assert (second.index, drawn) == (1, [1])
     assert (second.pixels == whole[1].pixels).all()

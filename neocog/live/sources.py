@@ -149,8 +149,8 @@ def _picture(path: Path) -> Pixels:
         with path.open("rb") as stream:
             if os.fstat(stream.fileno()).st_size > MAX_BYTES:
                 raise InputError(f"has more than {MAX_BYTES:,} bytes; make it smaller")
-            is_document = kind_of(stream)  # refused here whatever its name
-            page = None if is_document else next(decode(stream, max_pixels=MAX_PIXELS), None)
+            kind = kind_of(stream)  # a document is refused here whatever its name
+            page = None if kind and kind.document else next(decode(stream, max_pixels=MAX_PIXELS), None)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})") from None
     if page is None:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -44,6 +44,7 @@ _ORIENTATION = 274  # a tag of EXIF
 _TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
           4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270,
           7: Image.Transpose.TRANSVERSE, 8: Image.Transpose.ROTATE_90}  # fmt: skip
+_LYING = (5, 6, 7, 8)  # those that a page lies on its side in
 _STRIP = 2**20  # pixels of a large picture that are made grey or RGB at a time
 _SURVEY = 320  # long side at which the channels of a colour picture are compared
 
@@ -128,11 +129,6 @@ class Page:
         """Pixels of the page per pixel of the picture, across and down."""
         return self.pixels.shape[1] / self.size[0], self.pixels.shape[0] / self.size[1]
 
-    @property
-    def scale(self) -> float:
-        """The smaller of `scales`: 1.0 if the page is not reduced."""
-        return min(self.scales)
-
     @cached_property
     def grey(self) -> NDArray[np.uint8]:
         """The page as it is read (H, W), 0 black to 255 white."""
@@ -152,10 +148,12 @@ def decode(
     not have ends it. InputError if the file is missing, empty, no picture, damaged or too large.
     """
     with _stream(source) as stream:
-        if (kind := kind_of(stream)) == "PDF":
+        kind = kind_of(stream)
+        if kind and kind.name == "PDF":
             from neocog.vision.documents import pdf_pages
 
-            yield from (Page(*page) for page in pdf_pages(stream, max_pixels, long_side, pages))
+            check = partial(check_page, max_pixels=max_pixels)
+            yield from (Page(*page) for page in pdf_pages(stream, long_side, pages, check, damage))
             return
         image = _opened(stream, kind, max_pixels)
         for index in count() if pages is None else pages:
@@ -167,15 +165,13 @@ def decode(
                 except EOFError:
                     return
                 check_page(index, image.size, max_pixels)
-                size, shape = image.size, _shape(image)
-                pixels = _pixels(image, shape, long_side)
-                size = image.size if image.format == "TIFF" else size  # that Pillow has turned itself
-            yield Page(index, pixels, size[::-1] if _turn(image) >= 5 else size)
+                page = Page(index, *_pixels(image, long_side))
+            yield page
 
 
 def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
     """Refuse a picture file by its size in pixels, and a JPEG of very many scans (InputError)."""
-    _opened(io.BytesIO(data), "", max_pixels)
+    _opened(io.BytesIO(data), None, max_pixels)
 
 
 def is_light(source: Source) -> bool:
@@ -184,26 +180,23 @@ def is_light(source: Source) -> bool:
         with _stream(source) as stream:
             if stream.seek(0, io.SEEK_END) > LIGHT_FILE:
                 return False
+            kind = kind_of(stream)
             stream.seek(0)
             data = stream.read()
     except InputError:
         return True
-    if (kind := _kind(data[:64])) is not None:
+    if kind is not None:
         return kind.light is not None and kind.light(data)
     Image.init()  # a decoder that goes by more than the first bytes has no test of them
     tests = [Image.OPEN[name][1] for name in FORMATS if name in Image.OPEN]
-    return not data or not any(test is None or test(data[:16].ljust(16, b"\0")) for test in tests)
+    return not any(test is None or test(data[:16].ljust(16, b"\0")) for test in tests)
 
 
-def kind_of(stream: IO[bytes]) -> str:
-    """Return PDF, AVIF or HEIF if a file begins like one, else nothing; InputError if it is empty."""
+def kind_of(stream: IO[bytes]) -> Kind | None:
+    """Return the kind that a file begins like, if it is known by that; InputError if it is empty."""
     stream.seek(0)
     if not (begin := stream.read(64)):
         raise InputError("the file is empty, expected a picture")
-    return kind.name if (kind := _kind(begin)) is not None and kind.document else ""
-
-
-def _kind(begin: bytes) -> Kind | None:
     return next((kind for kind in KINDS if re.match(kind.begins, begin, re.DOTALL)), None)
 
 
@@ -308,43 +301,63 @@ def _stream(source: Source) -> AbstractContextManager[IO[bytes]]:
         raise InputError(f"cannot open the picture: {reason_of(error)}") from None
 
 
-def _opened(stream: IO[bytes], kind: str, max_pixels: int) -> Image.Image:
-    if kind:
+def _opened(stream: IO[bytes], kind: Kind | None, max_pixels: int) -> Image.Image:
+    formats: tuple[str, ...] = FORMATS
+    if kind and kind.document:
         from neocog.vision.documents import register
 
-        register(kind)
+        register(kind.name)
+        formats = (kind.name,)
     stream.seek(0)
     if stream.read(3) == _JPEG and _survey_of_jpeg(_JPEG + stream.read(2**26))[1] > MAX_SCANS:
         raise InputError(f"the picture has more than {MAX_SCANS} scans or endless segments; save it again")
     with damage():
-        image = Image.open(stream, formats=(kind,) if kind else FORMATS)
+        image = Image.open(stream, formats=formats)
     check_page(0, image.size, max_pixels)
     return image
 
 
-def _pixels(image: Image.Image, shape: tuple[float, float], long_side: int | None) -> NDArray[np.uint8]:
-    """An upright page, grey or RGB; by strips: no second copy of a large one is made."""
+def _pixels(image: Image.Image, long_side: int | None) -> tuple[NDArray[np.uint8], tuple[int, int]]:
+    """An upright page, grey or RGB, and the size that it has in pixels of the picture.
+
+    By strips: no second copy of a large one is made.
+    """
     import cv2
 
+    # how much it is stretched, across and down, as its resolution says: a fax has 204 x 98 dpi; a resolution
+    # that is nearly square or hardly true says nothing
+    whole, shape = image.size, (1.0, 1.0)
+    names = ("dpi", "aspect", "resolution", "jfif_density")
+    stated = next((image.info[name] for name in names if name in image.info), (1, 1))
+    with suppress(TypeError, ValueError, ArithmeticError):
+        ratio = float(stated[0]) / float(stated[1])
+        if image.format == "TIFF" and image.getexif().get(_ORIENTATION) in _LYING:  # its size is turned
+            ratio = 1 / ratio
+        more = max(ratio, 1 / ratio)
+        if 1.2 < more < 4 and image.width * image.height * more < MAX_PIXELS:
+            shape = max(1.0, 1 / ratio), max(1.0, ratio)
+    # a JPEG is decoded at a reduced size, others are reduced by a whole number, strip by strip
     if long_side is not None:
         image.draft(None, (long_side, long_side))
     size = [max(1, round(side * more)) for side, more in zip(image.size, shape, strict=True)]
     times = max(1, int(max(size) / max(shape)) // (2 * long_side)) if long_side else 1
     rows, most, paper = times * max(1, _STRIP // (image.width * times)), None, 255
     boxes = [(0, top, image.width, min(image.height, top + rows)) for top in range(0, image.height, rows)]
-    if image.mode in _DEEP:
-        deep = (np.asarray(image.crop(box)).astype(np.float32) for box in boxes)
-        most = max(float(np.max(part, initial=0.0, where=np.isfinite(part))) for part in deep)
-    elif _has_alpha(image):
-        image.load()
+    deep = image.mode in _DEEP
+    image.load()
+    clear = image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info
+    if deep:
+        parts = (np.asarray(image.crop(box)).astype(np.float32) for box in boxes)
+        most = max(float(np.max(part, initial=0.0, where=np.isfinite(part))) for part in parts)
+    elif clear:
         few = image.resize([min(side, _SURVEY) for side in image.size], Image.Resampling.NEAREST)
         paper = _paper(np.asarray(few.convert("RGBA")))
     pixels = np.empty(0, np.uint8)
     for box in boxes:
         strip = image.crop(box)
-        if image.mode in _DEEP:
+        if deep:
             strip = Image.fromarray(_eight_bits(np.asarray(strip), most))
-        elif _has_alpha(image):  # transparent places are paper
+        elif clear:  # transparent places are paper
             layer = strip.convert("RGBA")
             strip = Image.new("RGB", layer.size, (paper, paper, paper))
             strip.paste(layer, mask=layer.getchannel("A"))
@@ -354,7 +367,8 @@ def _pixels(image: Image.Image, shape: tuple[float, float], long_side: int | Non
         if not pixels.size:
             pixels = np.empty((-(-image.height // times), *part.shape[1:]), np.uint8)
         pixels[box[1] // times :][: len(part)] = part
-    if shape != (1.0, 1.0):  # first what is reduced, then what is stretched
+    # then to its long side, and to its shape: first what is reduced, then what is stretched
+    if shape != (1.0, 1.0):
         factor = min(1.0, (long_side or inf) / max(size))
         size = [max(1, round(side * factor)) for side in size]
         less = [min(sides) for sides in zip(size, pixels.shape[1::-1], strict=True)]
@@ -362,40 +376,17 @@ def _pixels(image: Image.Image, shape: tuple[float, float], long_side: int | Non
             pixels = np.asarray(cv2.resize(pixels, goal, interpolation=how), np.uint8)
     elif long_side is not None:
         pixels = at_most(pixels, long_side)
-    turn = _TURNS.get(_turn(image))
-    return pixels if turn is None else np.asarray(Image.fromarray(pixels).transpose(turn))
-
-
-def _shape(image: Image.Image) -> tuple[float, float]:
-    """How much a page is stretched, across and down, as its resolution says: a fax has 204 x 98 dpi.
-
-    One that is nearly square or hardly true says nothing.
-    """
-    names = ("dpi", "aspect", "resolution", "jfif_density")
-    stated = next((image.info[name] for name in names if name in image.info), (1, 1))
-    with suppress(TypeError, ValueError, ArithmeticError):
-        ratio = float(stated[0]) / float(stated[1])
-        if image.format == "TIFF" and _turn(image) >= 5:  # Pillow has turned its size alone
-            ratio = 1 / ratio
-        more = max(ratio, 1 / ratio)
-        if 1.2 < more < 4 and image.width * image.height * more < MAX_PIXELS:
-            return max(1.0, 1 / ratio), max(1.0, ratio)
-    return 1.0, 1.0
-
-
-def _has_alpha(image: Image.Image) -> bool:
-    return image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info
+    # and upright, as EXIF says; a TIFF is by now, and says nothing any more
+    whole = image.size if image.format == "TIFF" else whole
+    if (orientation := image.getexif().get(_ORIENTATION)) in _TURNS:
+        pixels = np.asarray(Image.fromarray(pixels).transpose(_TURNS[orientation]))
+    return pixels, whole[::-1] if orientation in _LYING else whole
 
 
 def _paper(layer: NDArray[np.uint8]) -> int:
     """The grey of paper behind pixels in RGBA (H, W, 4): black if all ink is bright, else white."""
     ink = layer[layer[:, :, 3] > 127, :3]
     return 0 if len(ink) and np.percentile(ink @ np.array([0.299, 0.587, 0.114]), 1) > 127 else 255
-
-
-def _turn(image: Image.Image) -> int:
-    """Its orientation as EXIF counts them, 1 to 8; 1 too if that is no number among them."""
-    return turn if (turn := image.getexif().get(_ORIENTATION)) in _TURNS else 1
 
 
 def _eight_bits(array: NDArray[Any], most: float | None = None) -> NDArray[np.uint8]:

@@ -3,8 +3,8 @@
 import ctypes
 import io
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, closing
 from typing import IO, Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from neocog.errors import EndedEarly, InputError, UsageError
-from neocog.vision.decode import check_page, damage
 
 DPI = 200
 """A page's boxes count in pixels of this resolution."""
@@ -27,7 +26,11 @@ _ONE_AT_A_TIME = threading.Lock()  # pdfium is not thread-safe
 
 
 def pdf_pages(
-    stream: IO[bytes], max_pixels: int, long_side: int | None, pages: Iterable[int] | None
+    stream: IO[bytes],
+    long_side: int | None,
+    pages: Iterable[int] | None,
+    check_page: Callable[[int, tuple[int, int]], None],
+    damage: Callable[[], AbstractContextManager[None]],
 ) -> Iterator[tuple[int, NDArray[np.uint8], tuple[int, int]]]:
     """Draw pages of a PDF file as `neocog.vision.decode.decode`: number, RGB, size in pixels of `DPI`."""
     try:
@@ -49,7 +52,7 @@ def pdf_pages(
                 return
             with damage(), _ONE_AT_A_TIME, closing(document[index]) as page:
                 wide, high = (max(1, round(side * DPI / _POINTS)) for side in page.get_size())
-                check_page(index, (wide, high), max_pixels)
+                check_page(index, (wide, high))
                 finer = 1.0 if long_side is None else min(1.0, _FINER * long_side / max(wide, high))
                 with closing(page.render(scale=finer * DPI / _POINTS, rev_byteorder=True)) as bitmap:
                     image = bitmap.to_pil().convert("RGB")

@@ -83,6 +83,11 @@ class Finding:
     def __getitem__(self, index: Any) -> "Finding":
         return replace(self, **{name: getattr(self, name)[index] for name in _ARRAYS})
 
+    @property
+    def middles(self) -> NDArray[np.float32]:
+        """Of its boxes, x and y, (N, 2)."""
+        return np.asarray(self.boxes[:, :2] + self.boxes[:, 2:] / 2)
+
     def scaled(self, x: float, y: float) -> "Finding":
         """The same marks on a picture so many times as wide and high."""
         return replace(self, boxes=self.boxes * np.array([x, y, x, y], np.float32))

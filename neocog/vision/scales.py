@@ -73,10 +73,6 @@ class _Scale:
         large = cv2.warpAffine(part, move, size, flags=how, borderMode=cv2.BORDER_REPLICATE)
         return np.asarray(large, np.uint8), left, top
 
-    def middles(self, found: Finding) -> NDArray[np.floating[Any]]:
-        """The middles of a page's marks, (N, 2), in pixels of the scale."""
-        return np.asarray((found.boxes[:, :2] + found.boxes[:, 2:] / 2) / self.to_page)
-
     def touched(self, middle: NDArray[Any], half: Any = 0) -> Cells:
         """The cells that boxes touch: their middles (N, 2), x and y, and half of their sides."""
         most, count = np.array(self.cells[::-1]), np.zeros((self.cells[0] + 1, self.cells[1] + 1), np.int32)
@@ -85,13 +81,6 @@ class _Scale:
         for y, x, way in ((y0, x0, 1), (y1, x1, 1), (y0, x1, -1), (y1, x0, -1)):
             np.add.at(count, (y, x), way)
         return np.asarray(count.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] > 0)
-
-    def written(self) -> Cells:
-        """The cells that are not silent paper, and two around: paper around digits makes the finder sure."""
-        (rows, columns), (grey, _, _) = self.cells, self.seen((0, 0, self.wide, self.high))
-        grey = np.pad(grey, [(0, rows * _CELL - self.high), (0, columns * _CELL - self.wide)], "edge")
-        blocks = grey.reshape(rows, _CELL, columns, _CELL)
-        return _wider(blocks.max(axis=(1, 3)) - blocks.min(axis=(1, 3)) > _SILENT, 5, 5)
 
     def tiles(self, cells: Cells, top: int = 0, left: int = 0, side: int = 0) -> Iterator[Box]:
         """Boxes around cells, of which most are in each; or around those of a square from a cell on."""
@@ -141,13 +130,17 @@ def search(grey: Grey, network: Network) -> Finding:
         digits = fine.touched(2 * middle[unknown], sides[unknown])
         if settings.least < usual.least:  # the page at its usual size: wherever there may be a digit
             sure = found[found.kinds < 10]
-            if sure.scores.max(initial=0) < usual.clear:
-                cells = digits = fine.written()
+            if sure.scores.max(initial=0) < usual.clear:  # silent paper holds none, but makes sure of others
+                (rows, columns), (all_of_it, _, _) = fine.cells, fine.seen((0, 0, fine.wide, fine.high))
+                more = (0, rows * _CELL - fine.high), (0, columns * _CELL - fine.wide)
+                blocks = np.pad(all_of_it, more, "edge").reshape(rows, _CELL, columns, _CELL)
+                cells = _wider(blocks.max(axis=(1, 3)) - blocks.min(axis=(1, 3)) > _SILENT, 5, 5)
+                digits = cells
             small = sure[sure.boxes[:, 2:].max(axis=1) * fine.high < usual.fine * grey.shape[0]]
-            digits = digits | fine.touched(fine.middles(small))
+            digits = digits | fine.touched(small.middles / fine.to_page)
             found, settings = found[found.scores >= usual.least], usual
         low = found[(found.kinds < 10) & (found.boxes[:, 3] < 2 * SURE * coarse.to_page[1])]
-        near = _wider(fine.touched(fine.middles(low)), 3, 5)
+        near = _wider(fine.touched(low.middles / fine.to_page), 3, 5)
         there = fine.touched(2 * middle[told], sides[told])
         digits |= there & near if told.sum() > _PRINT else there
         if fine.factor > FINEST:  # of an enlarged picture only where there is a sign of a digit
@@ -156,7 +149,25 @@ def search(grey: Grey, network: Network) -> Finding:
             work -= (tile[2] - tile[0] + 2 * _AROUND) * (tile[3] - tile[1] + 2 * _AROUND)
             if work < 0:
                 break
-            found = _searched(fine, tile, network, found)
+            part, left, top = fine.seen(tile)
+            new = finder.read(network, part, usual)
+            new.boxes[:, :2] += left, top
+            # they stand instead of small ones of the tile that were found before
+            known, corners = found.scaled(1 / fine.to_page[0], 1 / fine.to_page[1]), np.array(tile)
+            at = known.middles
+            within = ((at >= corners[:2]) & (at < corners[2:])).all(axis=1)
+            known = known[~(within & (known.kinds < 10) & (known.boxes[:, 3] < 2 * SURE))]
+            at, long = new.middles, new.boxes[:, 2:].max(axis=1)
+            within = ((at >= corners[:2] - _AROUND // 2) & (at < corners[2:] + _AROUND // 2)).all(axis=1)
+            least = np.where(new.kinds < 10, usual.smallest, 0.4 * usual.smallest)
+            new = new[within & (long >= least) & (long <= usual.largest)]
+            # a loop of a digit is none
+            clear = known.boxes[(known.kinds < 10) & (known.scores >= _CLEAR)]
+            here = (clear[:, :2] < (left + part.shape[1], top + part.shape[0])).all(axis=1)
+            clear = clear[here & (clear[:, :2] + clear[:, 2:] > (left, top)).all(axis=1)]
+            loops = finder.overlaps(new.boxes, clear)[2] > usual.inside
+            loops &= new.boxes[:, 3, None] < clear[:, 3] / 2
+            found = Finding.join([known, new[~loops.any(axis=1)]]).scaled(*fine.to_page)
         many = max(many, len(found))
         found = finder.the_best(found, _MOST) if many > _MOST else found
     if work < _WORK:
@@ -171,43 +182,40 @@ def _wider(cells: Cells, high: int, wide: int = 3) -> Cells:
     return np.asarray(cv2.dilate(cells.astype(np.uint8), np.ones((high, wide), np.uint8)) > 0)
 
 
-def _pieces(scale: _Scale, tile: Box) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Middles and sides, x and y, of pieces of ink in a tile, (N, 2) each; no rules, no dots of writing."""
-    import cv2
-
-    grey, left, top = scale.seen(tile)
-    how, half_size = cv2.INTER_AREA, min(grey.shape) > 1
-    dim = cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=how) if half_size else grey
-    off = cv2.subtract(dim, cv2.blur(dim, (_STROKE, _STROKE)), dtype=cv2.CV_32F)
-    way = cv2.MORPH_TOPHAT if float((off * off * off).mean()) > 0 else cv2.MORPH_BLACKHAT
-    strokes = cv2.morphologyEx(grey, way, np.ones((_STROKE, _STROKE), np.uint8))
-    grain, most = np.percentile(strokes[::2, ::2], (50, 99.5)).tolist()
-    ink = (strokes > max(_FAINT, _SHARE * most, _GRAIN * grain)).astype(np.uint8)
-    for size in ((1, _RULE), (_RULE, 1)):
-        rules = cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones(size, np.uint8))
-        ink[np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8))) > 0] = 0
-    _, labels, boxes, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
-    boxes[0, 3] = 0  # the paper
-    high = boxes[:, 3]
-    beside = _wider(((high >= SURE) & (high < _CELL))[labels], _NEAR, _NEAR)  # what is written there has dots
-    middle = boxes[:, :2] + boxes[:, 2:4] // 2
-    own = (high >= _DUST) & ((high > SURE / 2) | ~beside[middle[:, 1], middle[:, 0]])
-    middle += np.array([left, top])
-    own &= (middle >= tile[:2]).all(axis=1) & (middle < tile[2:]).all(axis=1)
-    own = np.flatnonzero(own)
-    own = own[np.argsort(-high[own], kind="stable")[:_MOST]]
-    return middle[own], boxes[own, 2:4].astype(np.int64)
-
-
 def _small_ink(scale: _Scale, cells: Cells, found: Finding) -> tuple[Finding, Any, Any]:
     """What was found but words; middles and sides, in its pixels, of small ink that no mark explains."""
+    import cv2
+
     whole, parts = np.zeros(len(found), np.bool_), np.zeros(len(found), np.int64)
-    centre, half = scale.middles(found), found.boxes[:, 2:] / 2 / scale.to_page
+    centre, half = found.middles / scale.to_page, found.boxes[:, 2:] / 2 / scale.to_page
     tall = 2 * half[:, 1]  # what is far larger than the ink in it does not explain it
     sure = np.flatnonzero((found.scores >= FinderSettings().score) & (tall >= SURE) & (tall < 8 * SURE))
-    left = [(np.zeros((0, 2)), np.zeros((0, 2)))]
+    left_over = [(np.zeros((0, 2)), np.zeros((0, 2)))]
     for tile in scale.tiles(cells):
-        middle, sides = _pieces(scale, tile)
+        # strokes that stand out of the paper, and of their grain
+        grey, left, top = scale.seen(tile)
+        how, half_size = cv2.INTER_AREA, min(grey.shape) > 1
+        dim = cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=how) if half_size else grey
+        off = cv2.subtract(dim, cv2.blur(dim, (_STROKE, _STROKE)), dtype=cv2.CV_32F)
+        way = cv2.MORPH_TOPHAT if float((off * off * off).mean()) > 0 else cv2.MORPH_BLACKHAT
+        strokes = cv2.morphologyEx(grey, way, np.ones((_STROKE, _STROKE), np.uint8))
+        grain, most = np.percentile(strokes[::2, ::2], (50, 99.5)).tolist()
+        ink = (strokes > max(_FAINT, _SHARE * most, _GRAIN * grain)).astype(np.uint8)
+        for size in ((1, _RULE), (_RULE, 1)):
+            rules = cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones(size, np.uint8))
+            ink[np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8))) > 0] = 0
+        # pieces of ink in the tile, the highest, no dots of writing: their middles and sides
+        _, labels, boxes, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
+        boxes[0, 3] = 0  # the paper
+        tops = boxes[:, 3]
+        beside = _wider(((tops >= SURE) & (tops < _CELL))[labels], _NEAR, _NEAR)
+        middle = boxes[:, :2] + boxes[:, 2:4] // 2
+        own = (tops >= _DUST) & ((tops > SURE / 2) | ~beside[middle[:, 1], middle[:, 0]])
+        middle += np.array([left, top])
+        own = np.flatnonzero(own & (middle >= tile[:2]).all(axis=1) & (middle < tile[2:]).all(axis=1))
+        own = own[np.argsort(-tops[own], kind="stable")[:_MOST]]
+        middle, sides = middle[own], boxes[own, 2:4].astype(np.int64)
+        # which marks explain which of them; marks with many pieces and no high one are words
         reach = half[sure] + half[sure][:, 1:]
         here = sure[((centre[sure] + reach >= tile[:2]) & (centre[sure] - reach <= tile[2:])).all(axis=1)]
         away, high = np.abs(middle[:, None] - centre[here]), sides[:, 1:]
@@ -217,33 +225,7 @@ def _small_ink(scale: _Scale, cells: Cells, found: Finding) -> tuple[Finding, An
         room = half[here, 1] * (high < half[here, 1])  # a sign beside it, a part of a stroke
         free = ~(away < half[here] + room[:, :, None]).all(axis=2).any(axis=1)
         free &= (sides < (8 * SURE, SURE)).all(axis=1)
-        left.append((middle[free], sides[free]))
+        left_over.append((middle[free], sides[free]))
     words = (parts > 2) & ~whole & (found.scores < _CLEAR)  # no stroke is half as high
-    middle, sides = (np.concatenate(some) for some in zip(*left, strict=True))
+    middle, sides = (np.concatenate(some) for some in zip(*left_over, strict=True))
     return found[~words], middle, sides
-
-
-def _searched(scale: _Scale, tile: Box, network: Network, found: Finding) -> Finding:
-    """Marks of a page, those of a tile at its scale instead of small ones that were found before."""
-    settings = FinderSettings()
-    grey, left, top = scale.seen(tile)
-    new = finder.read(network, grey, settings)
-    new.boxes[:, :2] += left, top
-
-    def within(marks: Finding, room: int = 0) -> Cells:
-        middle = marks.boxes[:, :2] + marks.boxes[:, 2:] / 2
-        corners = np.array(tile).reshape(2, 2) + np.array([[-room], [room]])
-        return np.asarray(((middle >= corners[0]) & (middle < corners[1])).all(axis=1))
-
-    known = found.scaled(1 / scale.to_page[0], 1 / scale.to_page[1])
-    known = known[~(within(known) & (known.kinds < 10) & (known.boxes[:, 3] < 2 * SURE))]
-    long = new.boxes[:, 2:].max(axis=1)
-    least = np.where(new.kinds < 10, settings.smallest, 0.4 * settings.smallest)
-    new = new[within(new, _AROUND // 2) & (long >= least) & (long <= settings.largest)]
-    sure = known.boxes[(known.kinds < 10) & (known.scores >= _CLEAR)]
-    seen = (sure[:, :2] < (left + grey.shape[1], top + grey.shape[0])).all(axis=1)
-    sure = sure[seen & (sure[:, :2] + sure[:, 2:] > (left, top)).all(axis=1)]
-    parts = finder.overlaps(new.boxes, sure)[2] > settings.inside
-    parts &= new.boxes[:, 3, None] < sure[:, 3] / 2  # a loop of a digit is none
-    new = new[~parts.any(axis=1)]
-    return Finding.join([known, new]).scaled(*scale.to_page)
