@@ -4,9 +4,9 @@ The finder's marks that stand at one height make a line. It is parted where mark
 rule stands between them; each part is bent straight and scaled by the height of its digits.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -237,19 +237,69 @@ def strips(grey: Grey, found: Finding, *, wanted: NDArray[np.bool_] | None = Non
     With ``wanted`` (N,) it is a camera's frame: lines of which a mark is wanted, and what stands far apart is
     another line; the next frame shows what was not cut.
     """
-    likely = found.scores >= LEAST
-    page = _Page(grey, found[likely], wanted is not None)
-    if wanted is None and (whole := page.whole()) is not None:
-        return [whole]
+    likely, frame = found.scores >= LEAST, wanted is not None
+    page, cut = _Page(grey, found[likely]), list[Strip]()
     every = np.ones(len(page.boxes), np.bool_) if wanted is None else wanted[likely]
-    return list(islice(page.strips(every), _MOST))
+    left, right, digits = page.left, page.right, page.digits
+
+    # a page of one line is one strip as it is: low, with little above and below what most marks are of
+    tall = page.tall(range(len(page.boxes))) if digits.any() else 0.0
+    if not frame and len(grey) < min(page.wide, _LOW * tall) and page.wide < WIDEST / _TALL * tall:
+        spans = [(left[own].min(), right[own].max(), page.scores[own].sum()) for own in page.lines]
+        begin, end, most = max(spans, key=lambda one: one[2])
+        if sum(score for first, last, score in spans if first < end and last > begin) < 4 / 3 * most:
+            (top, foot), ink = _rows(grey), strip_of(grey)
+            along = (np.arange(ink.shape[1]) + 0.5) * page.wide / ink.shape[1]
+            at = np.stack([along, np.full(len(along), (top + foot) / 2)], axis=1)
+            down = np.tile((0.0, (foot - top) / ROWS), (len(along), 1))
+            order = np.argsort(page.middle[:, 0], kind="stable").tolist()
+            return [Strip(ink, tuple(order), 0, at, down, lambda: ink)]
+
+    number, columns = -1, 0
+    for line in (line for line in page.lines if every[line].any()):
+        if columns >= _COLUMNS[frame]:
+            break
+        written, rules, step = page.ruled(line)
+        # it is cut at rules and wide gaps, and at the widest while it is too long; each part has a digit;
+        # of a frame what is between two wide gaps is a line of its own
+        gap, begun = np.inf if step is not None else GAP, False
+        todo, lines = [(written, True)], list[list[list[int]]]()
+        while todo:
+            part, begins = todo.pop()
+            begun |= begins
+            ends, high = np.maximum.accumulate(right[part]), page.tall(part)
+            gaps, long = (left[part[1:]] - ends[:-1]) / high, ends[-1] - left[part].min()
+            ruled = np.diff(np.searchsorted(rules.mean(axis=1), page.middle[part, 0])) > 0
+            least = gaps.min(initial=np.inf)
+            # one in which all are far apart is a line: a digit may be missed there
+            far = max(gap, 4.0 * min(1.0, least)) if frame and least <= gap else gap
+            wide = gaps > np.where(ruled, _TOUCH, far)
+            if wide.any() or (len(gaps) and long > (WIDEST / _TALL - 3) * high):
+                off = np.abs((left[part[1:]] + ends[:-1] - left[part].min() - ends[-1]) / long)
+                k = int((gaps - off + 1e6 * wide).argmax()) + 1  # of equal gaps the one in the middle
+                todo += [(part[k:], frame and bool(wide[k - 1])), (part[:k], False)]
+            elif digits[part].any():
+                if begun:
+                    lines.append([])
+                lines[-1].append(part)
+                begun = False
+        for parts in lines:
+            number += 1
+            if columns >= _COLUMNS[frame]:
+                break
+            for part in parts if every[list(chain(*parts))].any() else ():
+                cut.append(page.cut(part, line, number, rules, step))
+                columns += cut[-1].ink.shape[1]
+                if len(cut) == _MOST:
+                    return cut
+    return cut
 
 
 class _Page:
-    """A page and its marks, of which none is another one; of a camera's ``frame`` less is cut."""
+    """A page and its marks, of which none is another one."""
 
-    def __init__(self, grey: Grey, found: Finding, frame: bool) -> None:
-        self.sizes, self.wide, self.frame = [grey], grey.shape[1], frame
+    def __init__(self, grey: Grey, found: Finding) -> None:
+        self.sizes, self.wide = [grey], grey.shape[1]
         self.boxes = np.maximum(found.boxes, [-np.inf, -np.inf, 1, 1])
         self.left, self.right = self.boxes[:, 0], self.boxes[:, 0] + self.boxes[:, 2]
         self.middle = self.boxes[:, :2] + self.boxes[:, 2:] / 2
@@ -259,37 +309,6 @@ class _Page:
         self.slope = voted_slope(self.boxes[self.digits])
         # a stem of a 7 that is taken for a sign would lead off the digits
         self.lines = lines_of(self.boxes, self.sure if self.sure.any() else self.digits)
-
-    def whole(self) -> Strip | None:
-        """The page as one strip, if it is one line: low, little above and below what most marks are of."""
-        grey = self.sizes[0]
-        tall = self.tall(range(len(self.boxes))) if self.digits.any() else 0.0
-        if len(grey) >= min(self.wide, _LOW * tall) or self.wide >= WIDEST / _TALL * tall:
-            return None
-        ends = [(self.left[own].min(), self.right[own].max(), self.scores[own].sum()) for own in self.lines]
-        left, right, most = max(ends, key=lambda one: one[2])
-        if sum(score for first, last, score in ends if first < right and last > left) >= 4 / 3 * most:
-            return None
-        (top, foot), ink = _rows(grey), strip_of(grey)
-        along = (np.arange(ink.shape[1]) + 0.5) * self.wide / ink.shape[1]
-        at = np.stack([along, np.full(len(along), (top + foot) / 2)], axis=1)
-        down = np.tile((0.0, (foot - top) / ROWS), (len(along), 1))
-        order = np.argsort(self.middle[:, 0], kind="stable").tolist()
-        return Strip(ink, tuple(order), 0, at, down, lambda: ink)
-
-    def strips(self, wanted: NDArray[np.bool_]) -> Iterator[Strip]:
-        number, columns = -1, 0
-        for line in (line for line in self.lines if wanted[line].any()):
-            if columns >= _COLUMNS[self.frame]:
-                return
-            own, rules, step = self.ruled(line)
-            for parts in self.parts(own, rules, np.inf if step is not None else GAP):
-                number += 1
-                if columns >= _COLUMNS[self.frame]:
-                    return
-                for part in parts if wanted[list(chain(*parts))].any() else ():
-                    yield (strip := self.cut(part, line, number, rules, step))
-                    columns += strip.ink.shape[1]
 
     def ruled(self, line: list[int]) -> tuple[list[int], Floats, Floats | None]:
         """What of a line is no print, its rules, and the step of its cells if it has some: then no rules.
@@ -361,33 +380,6 @@ class _Page:
         inner = [(self.middle[k, 0], 0.35 * self.boxes[k, 2]) for k in kept if self.digits[k]]
         rules = rules[[step is None and all(abs(x - rule.mean()) > w for x, w in inner) for rule in rules]]
         return kept, rules, step
-
-    def parts(self, line: list[int], rules: Floats, gap: float) -> list[list[list[int]]]:
-        """Cut a line at rules and wide gaps, and at the widest while it is too long; each part has a digit.
-
-        Return lines of parts: one, or of a frame one for all that is between two wide gaps.
-        """
-        out, todo, begun = list[list[list[int]]](), [(line, True)], False
-        while todo:
-            part, begins = todo.pop()
-            begun |= begins
-            left, right, tall = self.left[part], np.maximum.accumulate(self.right[part]), self.tall(part)
-            gaps, long = (left[1:] - right[:-1]) / tall, right[-1] - left.min()
-            ruled = np.diff(np.searchsorted(rules.mean(axis=1), self.middle[part, 0])) > 0
-            least = gaps.min(initial=np.inf)
-            # of a frame one in which all are far apart is a line: a digit may be missed there
-            most = max(gap, 4.0 * min(1.0, least)) if self.frame and least <= gap else gap
-            wide = gaps > np.where(ruled, _TOUCH, most)
-            if wide.any() or (len(gaps) and long > (WIDEST / _TALL - 3) * tall):
-                off = np.abs((left[1:] + right[:-1] - left.min() - right[-1]) / long)
-                k = int((gaps - off + 1e6 * wide).argmax()) + 1  # of equal gaps the one in the middle
-                todo += [(part[k:], self.frame and bool(wide[k - 1])), (part[:k], False)]
-            elif self.digits[part].any():
-                if begun:
-                    out.append([])
-                out[-1].append(part)
-                begun = False
-        return out
 
     def cut(self, part: list[int], line: list[int], number: int, rules: Floats, step: Floats | None) -> Strip:
         """The strip of a part of a line, without its print and the rules that no stroke crosses."""
