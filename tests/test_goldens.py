@@ -35,7 +35,7 @@ from neocog.network.registry import FINDER, find_model
 from neocog.vision.crops import cut_out
 from neocog.vision.decode import decode
 from neocog.vision.finder import LONG_SIDE, find
-from neocog.vision.finder_model import LazyFinder, load_finder
+from neocog.vision.finder_model import OpenCV, load_finder
 from tests.support import run, write_hands
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -105,7 +105,7 @@ def records() -> Any:
 
 def crops() -> Any:
     """Digests of the digits that the finder sees in each picture, cut out."""
-    finder, found = LazyFinder(load_finder(find_model(FINDER))), {}
+    finder, found = OpenCV(load_finder(find_model(FINDER))), {}
     for name, path in pictures():
         grey = next(decode(path, long_side=LONG_SIDE)).grey
         marks = find(grey, finder)

@@ -24,7 +24,7 @@ from neocog.network.registry import DEFAULT, check_digest, find_model, kind_of, 
 from neocog.network.u0 import made_digits
 from neocog.reading.device import open_engine
 from neocog.vision.finder import find
-from neocog.vision.finder_model import LazyFinder, load_finder
+from neocog.vision.finder_model import OpenCV, load_finder
 
 _TESTS = {"test": "MNIST", "usps": "USPS", "sklearn": "scikit-learn"}  # the cards' names for sets
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")  # the first that is set counts
@@ -47,7 +47,7 @@ def about(name: str | Path) -> dict[str, Any]:
     if kind == "finder":
         page = made_page(made_digits(50))
         reads = "where digits and signs stand on a page (timed: {1} x {0})".format(*page.shape)
-        work = partial(find, page, LazyFinder(whole))
+        work = partial(find, page, OpenCV(whole))
     elif kind == "lines":
         model, strips = whole.digits, list(made_strips(1))
         reads = f"a line of numbers: {' '.join(whole.alphabet)} (timed: {strips[0].shape[1]} columns)"
@@ -74,11 +74,12 @@ def verify(name: str) -> str:
     path = find_model(name)
     shipped = "as shipped" if check_digest(path) else "not compared: no digest was shipped with it"
     if (kind := kind_of(path)) == "finder":
+        finder = OpenCV(load_finder(path))
         try:
-            (finder := LazyFinder(load_finder(path))).opened()
+            blank = find(np.full((200, 300), 230, np.uint8), finder)
         except ImportError as error:
             raise ModelError(f"finder {path}: cannot run without OpenCV ({error})") from None
-        if len(find(np.full((200, 300), 230, np.uint8), finder)):
+        if len(blank):
             raise ModelError(f"finder {path}: finds digits on an empty page")
         if not len(find(made_page(made_digits(15)), finder)):
             raise ModelError(f"finder {path}: finds nothing on a page; train it again")

@@ -11,7 +11,7 @@ n = 25. A text grows by a character c at all columns at once, t = 0 .. T, in log
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import groupby
@@ -76,7 +76,7 @@ def best_path(logp: ArrayLike) -> str:
 
 def total(logp: ArrayLike, text: str) -> float:
     """Return the log likelihood of a text: the sum over all its paths."""
-    return float(np.logaddexp(*_prefixes(_sums(logp), _codes(text)))[-1, -1])
+    return float(np.logaddexp(*_prefixes(_sums(logp), text))[-1, -1])
 
 
 def beam(logp: ArrayLike, *, width: int = 8, automaton: Automaton | None = None) -> list[tuple[str, float]]:
@@ -170,7 +170,14 @@ def _search(
         found = sorted(found, key=lambda t: -t[1])[:keep]
         if place == len(ahead):
             break
-        bounds = _bounds(either, blank, last, ahead[place])
+        # the most, (K, n - 1), that all texts can have that go on with a character after a prefix: the sum,
+        # over the columns where it may begin, of what the prefix has and what is ahead; ``top``: exp stays small
+        top = np.maximum(either.max(axis=0), -1e30)[:-1]
+        most = np.maximum((ahead[place] + top[:, None]).max(axis=0), -1e30)
+        onward = np.exp(ahead[place] + top[:, None] - most)
+        with np.errstate(divide="ignore"):
+            fresh, again = (np.log(np.exp(part[:, :-1] - top) @ onward) + most for part in (either, blank))
+        bounds = np.where(last[:, None] == np.arange(BLANK), again, fresh)
         least = max(least, found[-1][1] if len(found) == keep else -np.inf)
         least = max(least, max([bounds.max(), *(value for _, value in found[:1])]) - far)
         rows, codes = np.nonzero(bounds > least)
@@ -192,19 +199,6 @@ def _search(
     return found, missed
 
 
-def _bounds(either: Array, blank: Array, last: Codes, ahead: Array) -> Array:
-    """Return the most, (K, n - 1), that all texts can have that go on with a character after a prefix.
-
-    It is the sum, over the columns t where that may begin, of what the prefix has and ``ahead`` (T, n - 1).
-    """
-    top = np.maximum(either.max(axis=0), -1e30)[:-1]  # of all prefixes, at each column: so exp stays in range
-    most = np.maximum((ahead + top[:, None]).max(axis=0), -1e30)
-    onward = np.exp(ahead + top[:, None] - most)
-    with np.errstate(divide="ignore"):
-        fresh, again = (np.log(np.exp(part[:, :-1] - top) @ onward) + most for part in (either, blank))
-    return np.asarray(np.where(last[:, None] == np.arange(BLANK), again, fresh))
-
-
 def _ahead(sums: Array, automaton: Automaton) -> list[Array]:
     """Return for each place what columns t .. T-1 have at most where its character begins at t, (T, n - 1).
 
@@ -224,10 +218,6 @@ def _ahead(sums: Array, automaton: Automaton) -> list[Array]:
     return out[::-1][: sums.shape[1] - 1]  # a character takes a column at least
 
 
-def _codes(text: str) -> list[int]:
-    return [ALPHABET.index(char) for char in text]
-
-
 def _sums(logp: ArrayLike) -> Array:
     """Return log likelihoods (T, n) summed along the columns, (n, T + 1)."""
     logp = np.asarray(logp, dtype=np.float64)
@@ -243,13 +233,13 @@ def _runs(ready: Array, sums: Array) -> Array:
     return np.asarray(out + sums)
 
 
-def _prefixes(sums: Array, codes: Sequence[int]) -> tuple[Array, Array]:
+def _prefixes(sums: Array, text: str) -> tuple[Array, Array]:
     """Return ``ended`` and ``blank`` of all beginnings of a text of L characters, (L + 1, T + 1) each."""
-    ended, blank = np.full((2, len(codes) + 1, sums.shape[1]), -np.inf)
+    ended, blank = np.full((2, len(text) + 1, sums.shape[1]), -np.inf)
     blank[0] = sums[BLANK]
-    for k, code in enumerate(codes):
-        ready = blank[k] if k and code == codes[k - 1] else np.logaddexp(ended[k], blank[k])
-        ended[k + 1] = _runs(ready, sums[code])
+    for k, char in enumerate(text):
+        ready = blank[k] if k and char == text[k - 1] else np.logaddexp(ended[k], blank[k])
+        ended[k + 1] = _runs(ready, sums[ALPHABET.index(char)])
         blank[k + 1] = _runs(ended[k + 1], sums[BLANK])
     return ended, blank
 
@@ -259,9 +249,9 @@ def _near(sums: Array, text: str, least: float) -> tuple[list[tuple[int, int]], 
     ``least``, as many as count.
     """
     often = np.exp(np.diff(sums[:BLANK])).sum(axis=1)  # no text with a character is likelier than this
-    codes, every = _codes(text), np.flatnonzero(often > np.exp(least))
-    ended, blank = _prefixes(sums, codes)
-    ends = _prefixes(sums[:, -1:] - sums[:, ::-1], codes[::-1])
+    codes, every = [ALPHABET.index(char) for char in text], np.flatnonzero(often > np.exp(least))
+    ended, blank = _prefixes(sums, text)
+    ends = _prefixes(sums[:, -1:] - sums[:, ::-1], text[::-1])
     # columns t .. T-1: a character at t; a blank, or t is T
     starts, waits = (part[::-1, ::-1] for part in ends)
     prefix, suffix = np.logaddexp(ended, blank), np.logaddexp(starts, waits)

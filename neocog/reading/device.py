@@ -1,10 +1,11 @@
 """Which device the network runs on: every command asks here."""
 
 import re
-from functools import cache, partial
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from neocog.errors import DeviceError, UsageError
 from neocog.network.lines import ROWS, LineModel
@@ -13,8 +14,8 @@ from neocog.text import tell
 if TYPE_CHECKING:
     from neocog.network.engine import AnyEngine
     from neocog.network.model import Model
-    from neocog.vision.finder import Network
-    from neocog.vision.finder_model import FinderModel, LazyFinder
+    from neocog.vision.finder import FinderSettings, Finding, Network
+    from neocog.vision.finder_model import FinderModel, OpenCV
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -101,15 +102,13 @@ def open_finder(model: "FinderModel", *, device: str = "cpu") -> "Network":
     DeviceError or ModelError if there is no such device, or it cannot run this network.
     """
     if device == "cpu":
-        from neocog.vision.finder_model import OpenCV
-
-        return OpenCV(model)
+        return finder_on(model, "cpu")
     from neocog.cuda.finder import CudaFinder
 
     return CudaFinder(model.nodes, model.tensors, device=device)
 
 
-def finder_beside(engine: "AnyEngine", model: "FinderModel") -> "LazyFinder":
+def finder_beside(engine: "AnyEngine", model: "FinderModel") -> "OpenCV | GpuFinder":
     """The finder beside an engine: on its GPU, if that has what the finder's kernels need."""
     if engine.device != "cpu":
         from neocog.cuda.devices import number_of
@@ -117,15 +116,36 @@ def finder_beside(engine: "AnyEngine", model: "FinderModel") -> "LazyFinder":
 
         number = number_of(engine.device)
         if gpu(number).arch >= _FINDER_ARCH:
-            return finder_on(model, f"cuda:{number}")
+            return GpuFinder(model, f"cuda:{number}")
     return finder_on(model, "cpu")
 
 
-def finder_on(model: "FinderModel", device: str) -> "LazyFinder":
+def finder_on(model: "FinderModel", device: str) -> "OpenCV | GpuFinder":
     """A finder for a device, which is opened when it is first asked."""
-    from neocog.vision.finder_model import LazyFinder
+    from neocog.vision.finder_model import OpenCV
 
-    return LazyFinder(model, opened_by=partial(open_finder, device=device), device=device)
+    return OpenCV(model) if device == "cpu" else GpuFinder(model, device)
+
+
+class GpuFinder:
+    """A finder on a GPU, opened when it is first asked; it may go to another process."""
+
+    def __init__(self, model: "FinderModel", device: str) -> None:
+        self.model, self.device = model, device
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GpuFinder, (self.model, self.device)
+
+    @cached_property
+    def _network(self) -> Any:
+        return open_finder(self.model, device=self.device)
+
+    def __call__(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.asarray(self._network(x))
+
+    def find(self, grey: NDArray[np.uint8], settings: "FinderSettings") -> "Finding":
+        found: Finding = self._network.find(grey, settings)
+        return found
 
 
 def check_names(precision: str | None, plan: str) -> None:

@@ -8,9 +8,7 @@ operation; see `_check`.
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, cast
@@ -34,7 +32,6 @@ from neocog.vision.finder import (
     WINDOW,
     FinderSettings,
     Maps,
-    Network,
 )
 
 FORMAT = "neocog finder 1"
@@ -184,25 +181,37 @@ def _check(nodes: Any, tensors: dict[str, NDArray[Any]]) -> None:
 
 
 class OpenCV:
-    """The network in OpenCV's dnn; its threads are OpenCV's.
+    """The network in OpenCV's dnn, opened when it is first asked; it may go to another process.
 
-    onnxruntime takes half of the time, but its releases write to a service of their maker when
-    they are imported (1.31: ``OneDsTelemetry``), which a reader of people's papers must not.
+    Its threads are OpenCV's. onnxruntime takes half of the time, but its releases write to a service of their
+    maker when they are imported (1.31: ``OneDsTelemetry``), which a reader of people's papers must not.
     """
 
-    def __init__(self, model: FinderModel) -> None:
-        import cv2
+    device = "cpu"
 
-        eight = _of_eight_channels(model)
-        data = eight.onnx(8) if eight else model.onnx()
-        self._layers: Callable[[Maps], Maps] = _eight_channels if eight else lambda x: x[None]
-        self._net = cv2.dnn.readNetFromONNX(np.frombuffer(data, np.uint8))
-        self._lock = Lock()
+    def __init__(self, model: FinderModel) -> None:
+        self.model, self._lock = model, Lock()
+        self._net: Any = None
+        self._eight: FinderModel | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OpenCV, (self.model,)
 
     def __call__(self, x: Maps) -> Maps:
-        layers = self._layers(x)[None]
         with self._lock:
-            self._net.setInput(layers)
+            if self._net is None:
+                import cv2
+
+                self._eight = _of_eight_channels(self.model)
+                data = self._eight.onnx(8) if self._eight else self.model.onnx()
+                self._net = cv2.dnn.readNetFromONNX(np.frombuffer(data, np.uint8))
+            layers = x[None]
+            if self._eight:  # pixels of 2 x 2 blocks, those to the left first, below a row of zeros
+                high, wide = x.shape[0] // 2, x.shape[1] // 2
+                layers = np.zeros((8, high + 1, wide), np.float32)
+                layers[4:, 1:] = x.reshape(high, 2, wide, 2).transpose(1, 3, 0, 2).reshape(4, high, wide)
+                layers[:4, :, 1:] = layers[4:, :, :-1]
+            self._net.setInput(layers[None])
             answer = np.asarray(self._net.forward()[0], np.float32)
         if not max(answer.max(), -answer.min()) <= MAX_ANSWER:
             raise ModelError("finder: its answers are no numbers or too large; its weights are broken")
@@ -210,7 +219,7 @@ class OpenCV:
 
 
 def _of_eight_channels(model: FinderModel) -> FinderModel | None:
-    """The same network for the answer of `_eight_channels`; None if it begins in another way.
+    """The same network for pixels of 2 x 2 blocks (`OpenCV`); None if it begins in another way.
 
     OpenCV takes channels by eights, so that a picture of one costs as much as of eight.
     """
@@ -227,46 +236,6 @@ def _of_eight_channels(model: FinderModel) -> FinderModel | None:
     again = {**first, "stride": 1, "padding": 0}
     tensors = {**model.tensors, first["inputs"][1]: wide}
     return replace(model, nodes=[again, *rest], tensors=tensors)
-
-
-def _eight_channels(x: Maps) -> Maps:
-    """Return the pixels of 2 x 2 blocks, those of the block to the left first, (8, H/2 + 1, W/2).
-
-    A row of zeros comes first.
-    """
-    high, wide = x.shape[0] // 2, x.shape[1] // 2
-    out = np.zeros((8, high + 1, wide), np.float32)
-    out[4:, 1:] = x.reshape(high, 2, wide, 2).transpose(1, 3, 0, 2).reshape(4, high, wide)
-    out[:4, :, 1:] = out[4:, :, :-1]
-    return out
-
-
-class LazyFinder:
-    """A finder whose network is opened when it is first asked; it may go to another process."""
-
-    def __init__(
-        self, model: FinderModel, *, opened_by: Callable[[FinderModel], Network] = OpenCV, device: str = "cpu"
-    ) -> None:
-        self.model, self.device = model, device
-        self._opened_by = opened_by
-        self._network: Network | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        again = partial(LazyFinder, opened_by=self._opened_by, device=self.device)
-        return again, (self.model,)
-
-    def opened(self) -> Network:
-        """The network; on the CPU it takes as many threads as OpenCV may."""
-        self._network = self._network or self._opened_by(self.model)
-        return self._network
-
-    def __call__(self, x: Maps) -> Maps:
-        return self.opened()(x)
-
-    @property
-    def find(self) -> Any:
-        """What finds on its own, see `neocog.vision.finder.find`; None on the CPU."""
-        return getattr(self.opened(), "find", None)
 
 
 def finder_to_onnx(model: FinderModel) -> bytes:
