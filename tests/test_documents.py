@@ -25,6 +25,7 @@ from neocog.reading.reader import Reader
 from neocog.reading.records import DigitReading, LineReading, NumberReading, PageReading, WordReading
 from neocog.reading.words import cells
 from neocog.vision import decode as vision_decode
+from neocog.vision import documents
 from neocog.vision.decode import Page, decode, is_light
 from neocog.vision.page import around, turned_back
 from tests.support import file_of, page, page_file, run
