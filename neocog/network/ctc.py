@@ -171,7 +171,7 @@ def _search(
         if place == len(ahead):
             break
         # the most, (K, n - 1), that all texts can have that go on with a character after a prefix: the sum,
-        # over the columns where it may begin, of what it has and what is ahead; with ``top`` exp stays in range
+        # over the columns where it may begin, of what it has and what is ahead; ``top`` keeps exp in range
         top = np.maximum(either.max(axis=0), -1e30)[:-1]
         most = np.maximum((ahead[place] + top[:, None]).max(axis=0), -1e30)
         onward = np.exp(ahead[place] + top[:, None] - most)
