@@ -319,8 +319,9 @@ def _difference(
         return f"the finder {record['finder']}, now {finder}; give that one (--finder)"
     if settings is None or found is None or found == settings:
         return ""
-    if found.get("valid") != settings.get("valid"):
-        return "another --valid, or none; give that list"
+    for name in ("valid", "form"):  # known by a hash
+        if found.get(name) != settings.get(name):
+            return f"another --{name}, or none; give that one"
     told = []
     for asked in (found, settings):  # as options: --min-p 0.4 --isolated
         pairs = (("--" + name.replace("_", "-"), value) for name, value in asked.items())

@@ -25,9 +25,11 @@ from neocog.network.parallel import cores
 from neocog.reading.addresses import is_address
 from neocog.reading.formats import Format
 from neocog.reading.pictures import STDIN, Files, check_file, check_written, foreign
+from neocog.text import reason_of
 
 if TYPE_CHECKING:
     from neocog.batch.cluster import Cluster
+    from neocog.reading.forms import Form
     from neocog.reading.reader import Reader
 
 _NAMED = 3  # files that a summary names of those that are skipped
@@ -57,6 +59,7 @@ class Request:
     force: bool = False  # an ``output`` or ``report`` that exists is overwritten
     verbose: bool = False  # files that are skipped are named
     quiet: bool = False  # only what fails is told
+    sheets: "Form | None" = None  # whose sheets are read
 
     def __post_init__(self) -> None:
         if self.resume and (self.output is None or self.form.kind != "jsonl"):
@@ -105,6 +108,23 @@ class Request:
             return sum(1 for _ in self.items())
         return None
 
+    def first(self) -> bytes:
+        """The first of all inputs, whatever the shard; UsageError if it cannot be had, or had again."""
+        if any(map(comes_once, self.inputs)):
+            raise UsageError(
+                "the form names no blank, and stdin comes but once; name a picture of the blank in it"
+            )
+        item = next(iter(self._spared(find_inputs(self.inputs, null=self.null))))
+        try:
+            picture = item.picture()
+            if isinstance(picture, Path):
+                check_file(picture)
+                picture = picture.read_bytes()
+        except (InputError, OSError) as error:
+            raise UsageError(f"{item.source}: as the first page of the form, {reason_of(error)}") from None
+        assert isinstance(picture, bytes)
+        return picture
+
     def _spared(self, items: Iterable[Item]) -> Iterator[Item]:
         places = ((self.output, "-o"), (self.report, "--report"))
         written = [(place, Files([place]), option) for place, option in places if place is not None]
@@ -136,6 +156,10 @@ def read_all(
     First, where a run is resumed, with an empty block that counts what is done already.
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
+    sheets, form = request.sheets, request.form
+    if sheets is not None:
+        sheets = sheets.onto(request.first()) if sheets.lacks_blank else sheets
+        settings, form = settings | {"form": sheets.digest}, replace(form, fields=sheets.names)
     tally, done = Tally(), Done()
     found, again = 0, -1  # inputs of this run; which of them was the last one of the run before
     folder = PictureFolder(request.overlay, inputs=request.sources) if request.overlay else None
@@ -167,9 +191,9 @@ def read_all(
     with ExitStack() as stack:
         stack.callback(save)
         job = Job(
-            reader, replace(request.form, settings=settings), isolated=request.isolated,
+            reader, replace(form, settings=settings), isolated=request.isolated,
             keep=bool(folder) or request.form.kind == "pdf",
-            cards=bool(report), batch=request.batch, quiet=request.quiet,
+            cards=bool(report), batch=request.batch, quiet=request.quiet, sheets=sheets,
         )  # fmt: skip
         sink = stack.enter_context(open_sink(job.form, request.output))
         if request.resume:
@@ -270,9 +294,10 @@ def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Iterator[Block]:
         except (InputError, OSError):
             return True
 
-    worker = None
+    worker, layouts = None, () if job.sheets is None else job.sheets.layouts
+    light = all(is_light(page.blank) for layout in layouts for page in layout.pages if page.blank is not None)
     for task in tasks:
-        if all(map(is_safe, task.items)):
+        if light and all(map(is_safe, task.items)):
             yield job.do(task)
             continue
         if worker is None:

@@ -9,18 +9,19 @@ import numpy as np
 
 from neocog.batch.archives import Item
 from neocog.reading.formats import Format
-from neocog.reading.pictures import pages_of, what_went_wrong
-from neocog.reading.records import REJECTED, Box, DigitReading, PageReading
+from neocog.reading.pictures import Picture, pages_of, what_went_wrong
+from neocog.reading.records import REJECTED, Box, DigitReading, PageReading, SheetReading
 
 if TYPE_CHECKING:
     from neocog.batch.report import Card
+    from neocog.reading.forms import Form
     from neocog.reading.reader import Reader
 
 _ISOLATED_AT_ONCE = 256  # isolated digits of a task: so many are recognised together
 _HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
 _LONG = 4096  # letters of a name; no system takes a longer one
 
-Readings = Iterator[tuple[Item, tuple[PageReading, ...]]]
+Readings = Iterator[tuple[Item, tuple[Any, ...]]]  # PageReading, or SheetReading of a form
 
 
 class Task(NamedTuple):
@@ -69,6 +70,7 @@ class Job:
     cards: bool = False  # blocks carry what a report shows
     batch: int | None = None  # most digits of a pass
     quiet: bool = False  # only what fails is told
+    sheets: "Form | None" = None  # whose sheets pages are
 
     @property
     def size(self) -> int:
@@ -90,10 +92,13 @@ class Job:
                 block.text += self.form.render(reading)
                 block.pages += 1
                 block.failed += reading.error is not None
-                block.empty += reading.error is None and not reading.digits
+                sheet = isinstance(reading, SheetReading)
+                block.empty += reading.error is None and not (
+                    reading.text.strip() if sheet else reading.digits
+                )
                 block.doubtful += REJECTED in reading.text
                 what = reading.error
-                if what is None and not self.quiet:
+                if what is None and not self.quiet and not sheet:
                     if not reading.digits and (reading.fits is False or self.form.kind == "text"):
                         what = "no digits found"
                     elif reading.fits is False:
@@ -126,14 +131,21 @@ class Job:
 
     def _pages(self, items: Sequence[Item], beat: Callable[[], None]) -> Readings:
         for item in items:
-            readings = list[PageReading]()
+            readings = list[Any]()
             try:
-                for reading in self.reader.read_safely(item.picture()):
+                for reading in self._read(item.picture(), beat):
                     readings.append(replace(reading, source=item.source))
                     beat()
             except Exception as error:  # of the item: it is no picture at all
                 readings.append(self._failure(item, 0, error))
             yield item, tuple(readings)
+
+    def _read(self, picture: Picture, beat: Callable[[], None]) -> Iterator[Any]:
+        if self.sheets is None:
+            return self.reader.read_safely(picture)
+        from neocog.reading.sheets import read_sheets
+
+        return read_sheets(self.reader, self.sheets, picture, beat=beat)
 
     def _isolated(self, items: Sequence[Item], beat: Callable[[], None]) -> Readings:
         """Read pictures of one digit each, all in one go; a page is a digit, its box the whole page."""
@@ -162,8 +174,9 @@ class Job:
             readings = [PageReading(item.source, n, one.char, (one,), reader.model.id) for n, one in told]
             yield item, (*readings, *failure)
 
-    def _failure(self, item: Item, page: int, error: Exception) -> PageReading:
-        return PageReading(item.source, page, model=self.reader.model.id, error=what_went_wrong(error))
+    def _failure(self, item: Item, page: int, error: Exception) -> Any:
+        kind = PageReading if self.sheets is None else SheetReading
+        return kind(item.source, page, model=self.reader.model.id, error=what_went_wrong(error))
 
 
 def into_tasks(items: Iterable[Item], size: int) -> Iterator[Task]:

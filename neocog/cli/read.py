@@ -35,6 +35,8 @@ def read(
     max_error: options.MaxError = None,
     pattern: options.Pattern = None,
     valid: options.Valid = None,
+    sheets: Annotated[str | None, option("--form", "FORM.json",
+        "Read the fields of a form (docs/forms.md): a row for each sheet, as csv, jsonl or json.")] = None,
     rotate: Annotated[str, option("--rotate", "auto|0|90|180|270",
         "Turn pages clockwise; auto turns pages that are clearly not upright.")] = "auto",
     long_side: Annotated[str | None, option("--long-side", "N|full",
@@ -74,13 +76,15 @@ def read(
     from neocog.batch.run import Request, read_all
     from neocog.cli.progress import Counter
     from neocog.reading.formats import OF_PAGES, Format, kind_of
+    from neocog.reading.forms import load_form
     from neocog.reading.policy import Policy, parse_share
     from neocog.reading.reader import Reader
 
     if json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other; leave one out")
     output = None if output == "-" else output
-    form = "json" if json else form or kind_of(output)
+    usual = "csv" if sheets is not None and output is None else kind_of(output)
+    form = "json" if json else form or usual
     if rotate not in ("auto", "0", "90", "180", "270"):
         raise UsageError(f"--rotate {rotate}: expected auto, 0, 90, 180 or 270")
     if long_side is not None and long_side != "full" and not long_side.isdecimal():
@@ -91,13 +95,21 @@ def read(
     for name, given in of_pages.items():
         if isolated and given:
             raise UsageError(f"{name} is for pages, but --isolated reads digits; leave one out")
+    others = {name: given for name, given in of_pages.items() if name[:8] not in ("--long-s", "--format")}
+    others |= {"--isolated": isolated, "--digits-only": digits_only, "--save-overlay": overlay is not None,
+               "--report": report is not None}  # fmt: skip
+    for name, given in others.items():
+        if sheets is not None and given:
+            raise UsageError(f"--form says what is read and where, so {name} has no place; leave one out")
+    sheet = None if sheets is None else load_form(sheets)
     request = Request(
         tuple(inputs),
-        Format(form, names=not is_one_file(inputs), timings=timings, source=inputs[0]),
+        Format(form, names=not is_one_file(inputs), timings=timings, source=inputs[0],
+               fields=None if sheet is None else sheet.names),
         output, null=null, isolated=isolated, resume=resume, ordered=ordered, workers=workers,
         shard=None if shard is None else Shard.parse(shard),
         cluster=None if ray is None else Cluster(ray, device, precision, plan, workers),
-        batch=batch, overlay=overlay, report=report, force=force, verbose=verbose, quiet=quiet,
+        batch=batch, overlay=overlay, report=report, force=force, verbose=verbose, quiet=quiet, sheets=sheet,
     )  # fmt: skip
     if ray is not None:  # the cluster has the networks
         device, precision, plan = "cpu", None, "default"

@@ -18,8 +18,17 @@ from xml.etree import ElementTree as ET
 
 from neocog.errors import UsageError
 from neocog.network.lines import ALPHABET
+from neocog.reading.forms import COLUMNS
 from neocog.reading.pictures import STDIN, foreign
-from neocog.reading.records import REJECTED, Box, DigitReading, LineReading, PageReading, WordReading
+from neocog.reading.records import (
+    REJECTED,
+    Box,
+    DigitReading,
+    LineReading,
+    PageReading,
+    SheetReading,
+    WordReading,
+)
 from neocog.reading.words import cells
 from neocog.text import printable, to_json
 
@@ -79,6 +88,7 @@ class Format:
     timings: bool = False  # whether JSON records carry ``ms``
     settings: Mapping[str, Any] | None = None  # how they were read, for JSON records
     source: str = ""  # the one input, for alto
+    fields: tuple[str, ...] | None = None  # of a form, of whose sheets records tell
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -87,12 +97,16 @@ class Format:
             raise UsageError(f"format '{self.kind}' is unknown: {meant}choose one of {', '.join(KINDS)}")
         if self.timings and self.kind not in ("jsonl", "json"):
             raise UsageError(f"--timings needs --format jsonl or json, not {self.kind}")
+        if self.fields is not None and self.kind not in ("csv", "jsonl", "json"):
+            raise UsageError(f"--form gives a table, not --format {self.kind}; use csv, jsonl or json")
         if self.kind in ("alto", "page") and self.names:
             raise UsageError(f"--format {self.kind} describes one file; use hocr for several")
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns of CSV."""
+        if self.fields is not None:
+            return (*COLUMNS, *(f"{name}{part}" for name in self.fields for part in ("", ".p", ".why")))
         return CSV_COLUMNS + (("fits",) if "pattern" in (self.settings or {}) else ())
 
     @property
@@ -123,7 +137,7 @@ class Format:
         """What ends a document."""
         return _TAILS.get(self.kind, "")
 
-    def render(self, reading: PageReading) -> str:
+    def render(self, reading: PageReading | SheetReading) -> str:
         """One record, with its line end; what stands between those of json is not part of them.
 
         One of ``coco`` is a line of JSON: the image, and its annotations without numbers. UsageError if
@@ -131,6 +145,8 @@ class Format:
         """
         if self.kind in ("jsonl", "json"):
             return reading.to_json(timings=self.timings, settings=self.settings) + "\n"
+        if isinstance(reading, SheetReading):
+            return _csv_line(inert(cell) for cell in self._sheet(reading))
         if self.kind == "csv":
             return _csv_line(inert(cell) for cell in self._row(reading))
         if self.kind == "page":
@@ -154,6 +170,16 @@ class Format:
         page = f" page {reading.page + 1}" if reading.page else ""
         lines = reading.text.replace("\n", " | ")
         return f"{printable(reading.source)}{page}: {lines}\n"
+
+    def _sheet(self, reading: SheetReading) -> list[str | int]:
+        fits = (f"{min(reading.fit):.3f}", f"{max(reading.residual):.2f}") if reading.fit else ("", "")
+        row: list[str | int] = [printable(reading.source), reading.page, reading.layout, *fits]
+        row += [", ".join(reading.warnings), printable(reading.error or "")]
+        for name in self.fields or ():
+            cell = reading.fields.get(name)
+            p = None if cell is None else cell.p
+            row += [cell.text if cell else "", "" if p is None else f"{p:.4f}", cell.why if cell else ""]
+        return row
 
     def _row(self, reading: PageReading) -> list[str | int]:
         numbers = [number for line in reading.lines for number in line.numbers]

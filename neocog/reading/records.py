@@ -269,6 +269,57 @@ class PageReading:
         ).translate(_ESCAPED)
 
 
+@dataclass(frozen=True, slots=True)
+class CellReading:
+    """What stands in one field of a form."""
+
+    text: str  #: ``""`` if it is empty, with ``?`` where it is in doubt
+    p: float | None = None  #: probability that ``read`` is right; None if nothing was read
+    why: str = ""  #: what speaks against it, or besides for it
+    read: str = ""  #: the likeliest text, whatever its doubt
+    corners: tuple[tuple[int, int], ...] = ()  #: of the field, in pixels of the upright page
+    page: int | None = None  #: of the file
+    texts: Mapping[str, float] = field(default_factory=dict, compare=False)  #: likely ones; in no file
+
+    def to_dict(self) -> dict[str, Any]:
+        p, corners = None if self.p is None else round(self.p, 4), [list(corner) for corner in self.corners]
+        out = {"text": self.text, "p": p, "why": self.why, "read": self.read}
+        return out | {"corners": corners, "page": self.page}
+
+
+@dataclass(frozen=True, slots=True)
+class SheetReading:
+    """What stands on one sheet of a form, or why that is not known."""
+
+    source: str
+    page: int = 0  #: of its first page in the file, from 0
+    layout: str = ""
+    pages: tuple[int | None, ...] = ()  #: of the file, for each of the layout; None if it is missing
+    residual: tuple[float, ...] = ()  #: of each page: median distance of matched places, pixels of the file
+    fit: tuple[float, ...] = ()  #: of each page: share of the blank's print that was found
+    fields: Mapping[str, CellReading] = field(default_factory=dict)
+    model: str = ""
+    error: str | None = None
+    warnings: tuple[str, ...] = ()  #: ``pages-swapped``, ``blank-is-written``
+    ms: Mapping[str, float] | None = None
+
+    @property
+    def text(self) -> str:
+        """The texts of its fields, one a line."""
+        return "\n".join(cell.text for cell in self.fields.values())
+
+    def to_json(self, *, timings: bool = False, settings: Mapping[str, Any] | None = None) -> str:
+        """The record as one line of JSON."""
+        out: dict[str, Any] = {"schema": SCHEMA, "source": self.source, "page": self.page}
+        out |= {"layout": self.layout, "pages": list(self.pages), "model": self.model, "error": self.error}
+        out |= {"residual": [round(r, 2) for r in self.residual], "fit": [round(f, 3) for f in self.fit]}
+        out |= {"warnings": list(self.warnings)}
+        out["fields"] = {name: cell.to_dict() for name, cell in self.fields.items()}
+        out |= {} if settings is None else {"settings": dict(settings)}
+        out |= {"ms": {k: round(v, 3) for k, v in (self.ms or {}).items()}} if timings else {}
+        return to_json(out, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPED)
+
+
 # a file name may hold bytes that are no UTF-8: Python keeps them as lone surrogates, which
 # cannot be printed but can be escaped; so can what a terminal would obey (C1, direction marks)
 _ESCAPED = {

@@ -1,0 +1,342 @@
+"""Forms: which fields a sheet has, where, and what may stand there (docs/forms.md, form.schema.json)."""
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from neocog.errors import InputError, UsageError
+from neocog.network.automaton import Automaton
+from neocog.reading.policy import Pattern, read_valid
+from neocog.text import printable, reason_of
+
+COLUMNS = "source", "page", "layout", "fit", "residual", "warnings", "error"
+"""Columns of the table beside those of fields."""
+
+_LARGEST = 2**26  # bytes of a form's file, and of a blank sheet's
+_KINDS: dict[str, Any] = {
+    "object": dict, "array": list, "string": str, "number": (int, float), "integer": int, "boolean": bool,
+}  # fmt: skip
+_RULES = "sum of A, B, ...; same as A; increases by one; luhn; isbn; iban DE; mod 97; weights 3 1 mod 10"
+# That a rule of several fields holds by chance: less if a hand did not err in all of them alike.
+_CHANCE = 0.01
+_TRAILING = re.compile(r"([.,]-+|[.,=-])$")
+
+
+class Rule(NamedTuple):
+    """What must hold of some fields; ``holds`` takes their texts."""
+
+    words: str
+    names: tuple[str, ...]
+    holds: Callable[..., bool]
+    chance: float  #: that it holds of other texts
+    weight: float = (
+        1.0  #: of the likelihoods of its fields: less than 1 where one hand writes the same in each
+    )
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field; ``box``: left, top, width, height as shares of the blank page."""
+
+    name: str
+    box: tuple[float, ...]
+    automaton: Automaton | None
+    listed: bool  #: whether a list is part of the automaton
+    required: bool
+
+
+@dataclass(frozen=True)
+class FormPage:
+    """A page: the bytes of a file with its blank, None for the first input, and which page of that it is."""
+
+    blank: bytes | None
+    index: int
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One kind of sheet."""
+
+    name: str
+    pages: tuple[FormPage, ...]
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A form: its layouts, and a hash of all that it says."""
+
+    layouts: tuple[Layout, ...]
+    digest: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all fields, each once."""
+        every = (f.name for layout in self.layouts for page in layout.pages for f in page.fields)
+        return tuple(dict.fromkeys(every))
+
+    @property
+    def lacks_blank(self) -> bool:
+        return any(page.blank is None for layout in self.layouts for page in layout.pages)
+
+    def onto(self, first: bytes) -> "Form":
+        """The form with the pages of a filled sheet where it names no blank."""
+        digest = hashlib.sha256(self.digest.encode() + first).hexdigest()[:16]
+        layouts = list[Layout]()
+        for one in self.layouts:
+            pages = (replace(page, blank=first) if page.blank is None else page for page in one.pages)
+            layouts.append(replace(one, pages=tuple(pages)))
+        return Form(tuple(layouts), digest)
+
+
+def load_form(path: str | Path) -> Form:
+    """Read a form's file; UsageError, one line with the place, if it is none."""
+    return parse_form(_bytes(Path(path), str(path)), Path(path).parent, str(path))
+
+
+def parse_form(data: bytes, folder: Path | None = None, name: str = "form.json") -> Form:
+    """Return the form that JSON describes, as `load_form`; it names files of ``folder``, without one none."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name}: is no JSON ({reason_of(error)}); repair it") from None
+    schema = json.loads(Path(__file__).with_name("form.schema.json").read_text("utf-8"))
+    for place, why in _faults(found, schema, "", schema["$defs"]):
+        raise UsageError(printable(f"{name}: {place}{': ' * bool(place)}{why}"))
+    layouts, files, taken, place = list[Layout](), [data], set[str](), ""
+    try:
+        for k, layout in enumerate(found["layouts"]):
+            if layout["name"] in taken:
+                place = f"layouts[{k}].name"
+                raise UsageError(f"{layout['name']!r} is taken; choose another name")
+            taken.add(layout["name"])
+            pages, asked, order = list[FormPage](), list[tuple[str, str, str]](), list[str]()
+            for n, page in enumerate(layout["pages"]):
+                place = f"layouts[{k}].pages[{n}].blank"
+                blank = _blank(page.get("blank"), folder)
+                if blank is None and len(found["layouts"]) > 1:
+                    raise UsageError("is missing; of several layouts each page needs its own")
+                files.append(blank or b"")
+                fields = list[Field]()
+                for m, one in enumerate(page["fields"]):
+                    place = f"layouts[{k}].pages[{n}].fields[{m}]"
+                    if one["name"] in (*order, *COLUMNS):
+                        raise UsageError(f"name {one['name']!r} is taken; choose another one")
+                    asked += [(place, one["name"], words) for words in _strings(one.get("rule"))]
+                    fields.append(_field(one, folder))
+                    order.append(one["name"])
+                pages.append(
+                    FormPage(blank, n if blank is None else page.get("blank_page", 0), tuple(fields))
+                )
+            rules = list[Rule]()
+            for at, own, words in asked:
+                place = at
+                rules.append(_rule(words, own, order))
+            layouts.append(Layout(layout["name"], tuple(pages), tuple(rules)))
+    except UsageError as error:
+        raise UsageError(printable(f"{name}: {place}: {error}")) from None
+    digest = hashlib.sha256(b"".join(hashlib.sha256(file).digest() for file in files)).hexdigest()
+    return Form(tuple(layouts), digest[:16])
+
+
+def _faults(
+    value: Any, schema: Mapping[str, Any], place: str, defs: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield where JSON is not as a schema says, and how: what form.schema.json has of JSON Schema."""
+    schema = defs[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    right = any(isinstance(value, _KINDS[k]) and isinstance(value, bool) == (k == "boolean") for k in kinds)
+    if right and isinstance(value, list):
+        right = schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value))
+    elif right and isinstance(value, str):
+        right = (
+            len(value) >= schema.get("minLength", 0)
+            and re.search(schema.get("pattern", ""), value) is not None
+        )
+    elif right and isinstance(value, int | float):
+        right = schema.get("minimum", value) <= value <= schema.get("maximum", value)
+    if not right:
+        yield place, f"got {json.dumps(value)[:60]}, expected {schema['description']}"
+    elif isinstance(value, dict):
+        known = schema["properties"]
+        yield from ((place, f"{key!r} is missing; add it") for key in schema["required"] if key not in value)
+        for key, own in value.items():
+            if key not in known:
+                yield place, f"{key[:60]!r} is unknown, expected {', '.join(known)}"
+            else:
+                yield from _faults(own, known[key], f"{place}.{key}".lstrip("."), defs)
+    elif isinstance(value, list):
+        for k, own in enumerate(value):
+            yield from _faults(own, schema["items"], f"{place}[{k}]", defs)
+
+
+def _strings(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else value or []
+
+
+def _field(value: Mapping[str, Any], folder: Path | None) -> Field:
+    left, top, wide, high = box = tuple(map(float, value["box"]))
+    if not (left + wide <= 1 + 1e-6 and top + high <= 1 + 1e-6 and min(wide, high) >= 1e-3):
+        raise UsageError(f"box {value['box']} leaves the page or is empty; keep it within 0 and 1")
+    patterns, valid = _strings(value.get("pattern")), value.get("valid")
+    for pattern in patterns:
+        Pattern(pattern)
+    texts = read_valid(_inside(folder, valid)) if isinstance(valid, str) else valid
+    automaton = Automaton(patterns, texts) if patterns or texts is not None else None
+    return Field(value["name"], box, automaton, texts is not None, value.get("required", False))
+
+
+def _blank(words: str | None, folder: Path | None) -> bytes | None:
+    if words is None or not words.startswith("data:"):
+        return None if words is None else _bytes(_inside(folder, words), words)
+    try:
+        return base64.b64decode(words[words.index(";base64,") + 8 :], validate=True)
+    except ValueError:
+        raise UsageError("is no base64; expected data:image/png;base64,...") from None
+
+
+def _inside(folder: Path | None, name: str) -> Path:
+    if folder is None:
+        raise UsageError(f"{name[:80]!r}: files are not looked for here; give a data URL, or a list [...]")
+    return folder / name
+
+
+def _bytes(path: Path, name: str) -> bytes:
+    why = "no such file"
+    try:
+        if path.is_file():
+            with path.open("rb") as stream:
+                data = stream.read(_LARGEST + 1)
+            if len(data) <= _LARGEST:
+                return data
+            why = f"more than {_LARGEST >> 20} MiB"
+    except (OSError, ValueError) as error:
+        why = f"cannot be opened ({reason_of(error).lower()})"
+    raise UsageError(f"{name}: {why}; give another file")
+
+
+def _rule(words: str, own: str, order: Sequence[str]) -> Rule:
+    """Return a rule of the field ``own``; ``order``: names of all fields."""
+    if found := re.fullmatch("(sum of|same as) (.+)", words):
+        names = tuple(map(str.strip, found[2].split(",")))
+        for name in names if found[1] == "sum of" else names[:1]:
+            if name not in order or name == own:
+                raise UsageError(f"rule {words[:80]!r}: {name!r} is no other field of this layout; name one")
+        if found[1] == "sum of":
+            return Rule(words, (*names, own), _adds_up, _CHANCE)
+        return Rule(words, (names[0], own), _adds_up, _CHANCE, 0.5)
+    if words == "increases by one":
+        if (at := order.index(own)) == 0:
+            raise UsageError(f"rule {words!r}: no field is before it; move the rule to the second one")
+        return Rule(words, (order[at - 1], own), partial(_adds_up, more=1), _CHANCE, 0.5)
+    if words == "isbn":
+        return Rule(words, (own,), _isbn, 1 / 10)
+    if found := re.fullmatch(r"iban ([A-Z]{2})|mod 97", words):
+        country = "".join(str(ord(c) - 55) for c in found[1] or "")
+        return Rule(words, (own,), partial(_mod97, country=country), 1 / 97)
+    if found := re.fullmatch(r"luhn|weights ((?:\d{1,3} )+)mod (\d{1,3})", words):
+        weights, m = list(map(int, (found[1] or "1 2").split())), int(found[2] or 10)
+        if m > 1 and any(weight % m for weight in weights):
+            return Rule(words, (own,), partial(_weighed, weights=weights, m=m, luhn=words == "luhn"), 1 / m)
+    raise UsageError(f"rule {words[:80]!r} is unknown, expected one of: {_RULES}")
+
+
+def digits(text: str) -> str:
+    """The digits of a text.
+
+    >>> digits("079-46 1")
+    '079461'
+    """
+    return "".join(filter(str.isdigit, text))
+
+
+def amount(text: str) -> Fraction:
+    """The number that a text is, 0 if it is empty; InputError if it is none.
+
+    A single point or comma before three digits parts thousands.
+
+    >>> [str(amount(text)) for text in ("1 250,50", "1.250,5", "1,250", "12.-", "-3", "")]
+    ['2501/2', '2501/2', '1250', '12', '-3', '0']
+    """
+    plain = _TRAILING.sub("", text.replace(" ", ""))
+    negative = plain.startswith(("-", "("))
+    plain = plain.strip("+-()")
+    marks = [c for c in plain if c in ".,"]
+    point = marks[-1] if marks and marks.count(marks[-1]) == 1 else ""
+    if point and len(set(marks)) == 1 and len(plain.partition(point)[2]) == 3:
+        point = ""
+    whole, _, part = plain.partition(point) if point else (plain, "", "")
+    whole = re.sub("[.,]", "", whole)
+    if not re.fullmatch(r"\d*", whole + part) or (text and not whole + part):
+        raise InputError(f"{text[:40]!r} is no number")
+    value = Fraction(f"{whole or 0}.{part or 0}")
+    return -value if negative else value
+
+
+def _adds_up(*texts: str, more: int = 0) -> bool:
+    return sum(map(amount, texts[:-1])) + more == amount(texts[-1])
+
+
+def _weighed(text: str, weights: Sequence[int], m: int, luhn: bool = False) -> bool:
+    """Whether weights, from the right if ``luhn`` (its products count their digits), give 0 modulo m."""
+    own = digits(text)[::-1] if luhn else digits(text)
+    products = [int(c) * weights[k % len(weights)] for k, c in enumerate(own)]
+    return bool(own) and sum(p // 10 + p % 10 if luhn else p for p in products) % m == 0
+
+
+def _isbn(text: str) -> bool:
+    """Whether it is an ISBN of 13 digits, or one of 10, whose last may be an x."""
+    plain = digits(text)
+    if len(plain) == 13:
+        return _weighed(plain, (1, 3), 10)
+    values = [*map(int, plain), *[10] * text.lower().rstrip().endswith("x")]
+    return len(values) == 10 and sum(k * v for k, v in zip(range(10, 0, -1), values, strict=True)) % 11 == 0
+
+
+def _mod97(text: str, country: str) -> bool:
+    """Whether digits are 1 modulo 97; of an IBAN the first two, its check digits, come last (ISO 13616)."""
+    own = digits(text)
+    moved = own[2:] + country + own[:2] if country else own
+    return len(own) > 2 and int(moved) % 97 == 1
+
+
+def joint(
+    rule: Rule, texts: Sequence[Mapping[str, float]], slip: float
+) -> tuple[tuple[str, ...], list[dict[str, float]], bool]:
+    """Weigh what a rule's fields may say with it: the likeliest, those of each, whether it holds.
+
+    ``texts``: probabilities of each field's texts, of all others the rest; ``slip``: that what is written
+    breaks the rule. Bayes: of texts that keep it a share (1 - slip) / chance of their likelihood counts, of
+    others slip / (1 - chance), of those not looked at all.
+    """
+    most = max(2, int(2**14 ** (1 / len(texts))))
+    some = [sorted(own.items(), key=lambda t: -t[1])[: min(most, 8)] for own in texts]
+    combined: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
+    for own in some:
+        combined = [((*said, text), p * q**rule.weight) for said, p in combined for text, q in own]
+        combined = sorted(combined, key=lambda t: -t[1])[: 2**14]
+    rest = 1 - math.prod(sum(own.values()) for own in texts)  # the share of texts that are not looked at
+    chance = rule.chance
+    weighed = list[tuple[tuple[str, ...], float, bool]]()
+    for said, p in combined:
+        try:
+            kept = rule.holds(*said)
+        except InputError:
+            kept = False
+        weighed.append((said, p * ((1 - slip) / chance if kept else slip / (1 - chance)), kept))
+    best, _, kept = max(weighed, key=lambda t: t[1])
+    every = sum(p for _, p, _ in weighed) + max(0.0, rest)
+    out = [dict[str, float]() for _ in texts]
+    for said, p, _ in weighed:
+        for likelier, text in zip(out, said, strict=True):
+            likelier[text] = likelier.get(text, 0.0) + p / every
+    return best, out, kept

@@ -1,0 +1,481 @@
+"""Sheets of a form: each page is laid onto its blank, its fields are cut out and read, rules are weighed."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import InputError, UsageError
+from neocog.network import ctc
+from neocog.reading.forms import Field, Form, Rule, joint
+from neocog.reading.numbers import FAR, TextLine, bare, read_lines
+from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
+from neocog.reading.records import REJECTED, CellReading, SheetReading
+from neocog.vision.decode import at_most
+from neocog.vision.strips import SCORE, strip_of
+
+if TYPE_CHECKING:
+    from neocog.network.line_engine import LineEngine
+    from neocog.reading.reader import Reader
+    from neocog.vision.decode import Page
+    from neocog.vision.finder import Finding
+
+Grey = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+FITS = 0.6
+"""Share of a blank's print that a page must have where the blank has it."""
+SLIP = 0.01
+"""How often what is written is taken to break a rule: a rule that is broken speaks against the reading."""
+
+_BLANK = 3200  # long side, in pixels, to which blanks are reduced
+_SEEN = 1200  # and at which pages are compared with them
+_FEATURES = 2000  # of a page at most
+_TRIED = 6  # blanks, of many, that a page is laid onto: those with the most matches
+_INLIERS = 12  # matches that a homography must explain
+_THICK = 9, 25  # pixels of the thickest strokes of print on a page of `_SEEN`, and of writing in a field
+_REACH = 8  # pixels at `_SEEN` that print around a field may lie off
+_ROWS = 96  # to which the box of a field is reduced: digits in it are 40 to 80 high
+_WIDEST = 8192  # pixels of a field
+_ROOM = 0.3  # of a box's height that is seen around it: ink may cross the frame
+_INK = 0.25  # of the usual contrast, from which a pixel is ink
+_AROUND = 0.3  # share of the edge around print that is dark if it is wider than on the blank
+_TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's height: alone, and beside one
+_SPECK = 20  # pixels of ink that may be a number
+_MENDED = 0.95  # probability from which a rule may choose another text than the reader's first
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """A page as it is compared."""
+
+    greys: list[Grey]  #: (H, W), each half as large as the one before
+    scale: Floats  #: from pixels of the first to those of ``ink``, (3, 3)
+    points: NDArray[np.float32]  #: features' places, in pixels of ``ink``, (N, 2)
+    features: NDArray[np.float32]  #: (N, 128), the strongest first
+    ink: NDArray[np.float32]  #: 0 paper .. 1 usual ink, `_SEEN` pixels long
+    contrast: float  #: grey levels of usual ink
+    written: dict[str, bool] = field(default_factory=dict)  #: of a blank: fields in which a digit stands
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Laid:
+    """How a page lies on its blank: ``way`` leads from pixels of the blank to those of the page, (3, 3)."""
+
+    way: Floats
+    fit: float
+    residual: float
+
+
+def read_sheets(
+    reader: "Reader", form: Form, picture: Picture, *, beat: Callable[[], None] = lambda: None
+) -> Iterator[SheetReading]:
+    """Read the sheets in a picture's pages; a sheet ends when it is complete, or another one begins.
+
+    A page that fits no layout, or cannot be decoded, gives a record with an error. UsageError if a blank
+    cannot be decoded. ``beat`` is called after each page.
+    """
+    blanks, done, index = _blanks(form), time.perf_counter(), -1
+    sheet: dict[int, tuple[int, _Laid, dict[str, CellReading]]] = {}  # by page of the layout
+    kind = -1
+    record = partial(SheetReading, name_of(picture), model=reader.model.id)
+
+    def whole() -> Iterator[SheetReading]:
+        nonlocal done, sheet
+        if not sheet:
+            return
+        pages, layout, cells = sheet, form.layouts[kind], dict[str, CellReading]()
+        sheet = {}
+        for number, page in enumerate(layout.pages):
+            none = CellReading(REJECTED, why=f"page {number + 1} is missing")
+            cells |= pages[number][2] if number in pages else {one.name: none for one in page.fields}
+        numbers, laid, begun = range(len(layout.pages)), [pages[n][1] for n in sorted(pages)], done
+        missing = ", ".join(str(n + 1) for n in numbers if n not in pages)
+        error = f"page {missing} of {len(numbers)} is missing; scan the whole sheet" if missing else None
+        told = ("pages-swapped",) * (list(pages) != sorted(pages))
+        told += ("blank-is-written",) * any(
+            any(b.written.values()) for k, n, b in blanks if k == kind and n in pages
+        )
+        cells, done = weigh(cells, layout.rules, reader.policy.min_p), time.perf_counter()
+        yield record(
+            page=min(index for index, *_ in pages.values()), layout=layout.name,
+            pages=tuple(pages[n][0] if n in pages else None for n in numbers),
+            residual=tuple(one.residual for one in laid), fit=tuple(one.fit for one in laid), fields=cells,
+            error=error, warnings=told,
+            ms={"read": 1e3 * (done - begun)},
+        )  # fmt: skip
+
+    try:
+        for page in pages_of(picture, reader.longest):
+            index, seen = page.index, _seen(page.grey)
+            best = _lay(seen, [blank for *_, blank in blanks])
+            layout, number, blank = blanks[best[0]] if best else (0, 0, seen)
+            if best is None or best[1].fit < FITS:
+                yield from whole()
+                near = f" ({best[1].fit:.0%} of {form.layouts[layout].name}'s print)" if best else ""
+                why = f"page {index + 1} does not fit the form{near}; look at it, or add its layout"
+                yield record(page=index, error=why)
+            else:
+                if layout != kind or number in sheet:
+                    yield from whole()
+                kind, fields = layout, dict[str, CellReading]()
+                for one in form.layouts[kind].pages[number].fields:
+                    fields[one.name] = _read_field(reader, seen, blank, best[1].way, one, page)
+                sheet[number] = index, best[1], fields
+                if len(sheet) == len(form.layouts[kind].pages):
+                    yield from whole()
+            beat()
+        yield from whole()
+    except Exception as error:  # whatever one picture does, the others are still read
+        yield from whole()
+        yield record(page=index + 1, error=what_went_wrong(error))
+
+
+def weigh(cells: Mapping[str, CellReading], rules: Sequence[Rule], least: float) -> dict[str, CellReading]:
+    """Return a sheet's cells after its rules: what one confirms is likelier, what breaks one is in doubt.
+
+    ``least``: the probability from which a text is printed.
+    """
+    out, broken = dict(cells), dict[str, str]()
+    for rule in rules:
+        own = [out[name] for name in rule.names]
+        texts = [{"": 1.0} if cell.text == "" else cell.texts for cell in own]
+        empty = [cell.text == "" for cell in own]
+        if not all(texts) or empty[-1] or (empty[0] and not rule.words.startswith("sum ")):
+            continue  # something was not read, or is not there
+        best, weighed, holds = joint(rule, texts, SLIP)
+        there = [
+            (name, text, likelier)
+            for name, text, likelier in zip(rule.names, best, weighed, strict=True)
+            if text
+        ]
+        mended = {name: bare(text) != bare(out[name].read) for name, text, _ in there}
+        sure = {name: p[text] >= (max(least, _MENDED) if mended[name] else least) for name, text, p in there}
+        for name, text, likelier in there:
+            cell, p = replace(out[name], texts=likelier), likelier[text]
+            if not holds:
+                target = "" if name == rule.names[-1] else f" for {rule.names[-1]}"
+                broken.setdefault(name, f"{cell.read}: {rule.words} does not hold{target}")
+            elif all(sure.values()):
+                why = f"{rule.words} holds" + f", with {cell.read} it would not" * mended[name]
+                if cell.why and REJECTED not in cell.text:
+                    why = cell.why if why in cell.why else f"{cell.why}; {why}"
+                cell = replace(cell, text=text, read=text, p=p, why=why)
+            elif not sure[name]:
+                why = cell.why if REJECTED in cell.text else f"{cell.read}: {rule.words} speaks against it"
+                shown = cell.text if REJECTED in cell.text else REJECTED
+                cell = replace(cell, text=shown, p=likelier.get(cell.read, 0.0), why=why)
+            out[name] = cell
+    for name, why in broken.items():
+        out[name] = replace(out[name], text=REJECTED, why=why)
+    return out
+
+
+@lru_cache(maxsize=4)
+def _blanks(form: Form) -> list[tuple[int, int, _Seen]]:
+    """All blanks, with the numbers of their layouts and pages."""
+    out = list[tuple[int, int, _Seen]]()
+    for kind, layout in enumerate(form.layouts):
+        for number, page in enumerate(layout.pages):
+            where = f"blank page {number + 1} of {layout.name}"
+            if page.blank is None:
+                raise UsageError(f"{where}: the form names none; name a picture of it")
+            try:
+                decoded = next(pages_of(page.blank, _BLANK, [page.index]), None)
+            except InputError as error:
+                raise UsageError(f"{where}: {error}") from None
+            if decoded is None:
+                raise UsageError(f"{where}: its file has no page {page.index + 1}; change blank_page")
+            seen = _seen(decoded.grey)
+            if len(seen.points) < 2 * _INLIERS:
+                raise UsageError(
+                    f"{where}: has too little print to lay pages onto it; give a sheet with more"
+                )
+            out.append((kind, number, seen))
+    return out
+
+
+def _seen(grey: Grey) -> _Seen:
+    import cv2
+
+    small = at_most(grey, _SEEN)
+    points, features = cv2.SIFT_create(_FEATURES).detectAndCompute(small, None)  # type: ignore[attr-defined]
+    order = np.argsort([-point.response for point in points], kind="stable")
+    at = np.array([point.pt for point in points], np.float32).reshape(-1, 2)[order]
+    features = features[order] if len(order) else np.zeros((0, 128), np.float32)
+    away = _away(small, _THICK[0])
+    contrast = max(24.0, float(np.percentile(away, 98)))
+    ink = np.minimum(away / np.float32(contrast), 1)
+    return _Seen([grey], _resized(grey.shape, small.shape), at, features, ink, contrast)
+
+
+def _away(grey: Grey, thick: int) -> NDArray[np.float32]:
+    """How many levels strokes that are less than so ``thick`` are darker than what is around."""
+    import cv2
+
+    kernel = np.ones((thick, thick), np.uint8)
+    return np.asarray(cv2.morphologyEx(cv2.blur(grey, (3, 3)), cv2.MORPH_BLACKHAT, kernel), np.float32)
+
+
+def _resized(size: Sequence[int], to: Sequence[int]) -> Floats:
+    """From pixels of a picture (H, W) to those of another size; middles of pixels are whole numbers."""
+    down, across = (b / a for a, b in zip(size, to, strict=True))
+    return np.array([[across, 0, across / 2 - 0.5], [0, down, down / 2 - 0.5], [0, 0, 1]])
+
+
+def _moved(way: Floats, points: Any) -> Floats:
+    """Where a homography (3, 3) puts points (N, 2)."""
+    at = np.c_[points, np.ones(len(points))] @ way.T
+    return np.asarray(at[:, :2] / at[:, 2:])
+
+
+def _warped(picture: NDArray[Any], way: Floats, size: Sequence[int]) -> NDArray[Any]:
+    """A part of a picture, ``size`` wide and high; ``way`` leads from its pixels to those of the picture."""
+    import cv2
+
+    flags, to = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, (int(size[0]), int(size[1]))
+    return np.asarray(cv2.warpPerspective(picture, way, to, flags=flags, borderMode=cv2.BORDER_REPLICATE))
+
+
+def _matches(page: _Seen, blank: _Seen) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Places of a blank and of a page, (M, 2), with features like each other's alone (Lowe's ratio)."""
+    if min(len(page.features), len(blank.features)) < 2:
+        return blank.points[:0], page.points[:0]
+    likeness = blank.features @ page.features.T  # all have one length: |a - b|^2 = 2 (length - a b)
+    second, first = np.partition(likeness, -2, axis=1)[:, -2:].T
+    length = float(np.median((page.features**2).sum(axis=1)))
+    clear = np.flatnonzero(np.maximum(0, length - first) < 0.64 * np.maximum(0, length - second))
+    return blank.points[clear], page.points[likeness[clear].argmax(axis=1)]
+
+
+def _lay(page: _Seen, blanks: Sequence[_Seen]) -> tuple[int, _Laid] | None:
+    """Lay a page onto the blank that fits best: features, a homography, its refinement; None if none fits."""
+    import cv2
+
+    matches = [_matches(page, blank) for blank in blanks]
+    best: tuple[float, int, Floats, NDArray[np.bool_]] | None = None
+    for k in sorted(range(len(blanks)), key=lambda k: -len(matches[k][0]))[:_TRIED]:
+        since, to = matches[k]
+        if len(since) < _INLIERS:
+            break
+        found, inliers = cv2.findHomography(since, to, cv2.USAC_MAGSAC, 3.0, maxIters=5000, confidence=0.999)
+        if found is None or inliers.sum() < _INLIERS:
+            continue
+        way, (high, wide) = np.asarray(found, np.float64), blanks[k].ink.shape
+        ends = _moved(way, [[0, 0], [wide, 0], [wide, high], [0, high]])
+        sides = np.roll(ends, -1, axis=0) - ends
+        turns = sides[:, 0] * np.roll(sides[:, 1], -1) - sides[:, 1] * np.roll(sides[:, 0], -1)
+        if np.isfinite(ends).all() and (turns > 0.01 * wide * high).all():  # not mirrored, folded, or tiny
+            fit = _fit(page, blanks[k], way)
+            if best is None or fit > best[0]:
+                best = fit, k, way, inliers.ravel() > 0
+    if best is None:
+        return None
+    fit, k, way, used = best
+    better = _refined(page, blanks[k], way)
+    fit, way = max((fit, way), (_fit(page, blanks[k], better), better), key=lambda one: one[0])
+    off = _moved(way, matches[k][0][used]) - matches[k][1][used]
+    residual = float(np.median(np.hypot(*off.T))) / float(page.scale[0, 0])
+    whole = np.linalg.inv(page.scale) @ way @ blanks[k].scale
+    return k, _Laid(whole / whole[2, 2], fit, residual)
+
+
+def _fit(page: _Seen, blank: _Seen, way: Floats) -> float:
+    """Share of a blank's print that a page has there."""
+    import cv2
+
+    near = cv2.dilate(_warped(page.ink, way, blank.ink.shape[::-1]), np.ones((3, 3), np.uint8)) > _INK
+    return float(near[blank.ink > 2 * _INK].mean())
+
+
+def _refined(page: _Seen, blank: _Seen, way: Floats) -> Floats:
+    """Refine a homography where the blank has print: enhanced correlation (Evangelidis, Psarakis 2008)."""
+    import cv2
+
+    soft = [cv2.GaussianBlur(one.ink, (0, 0), 1.5) for one in (blank, page)]
+    halves = [cv2.resize(ink, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA) for ink in soft]
+    here, there = (_resized(ink.shape, half.shape) for ink, half in zip(soft, halves, strict=True))
+    mask = (cv2.dilate(halves[0], np.ones((7, 7), np.uint8)) > _INK / 2).astype(np.uint8)
+    start, steps = (
+        there @ way @ np.linalg.inv(here),
+        (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 15, 1e-4),
+    )
+    start = (start / start[2, 2]).astype(np.float32)
+    try:
+        better = cv2.findTransformECC(halves[0], halves[1], start, cv2.MOTION_HOMOGRAPHY, steps, mask, 5)[1]
+    except cv2.error:  # it does not converge
+        return way
+    return np.asarray(np.linalg.inv(there) @ better.astype(np.float64) @ here)
+
+
+def _shift(page: _Seen, blank: _Seen, way: Floats, box: Floats) -> Floats:
+    """How far print around a box is off where ``way`` puts it, x and y, in pixels of ``ink``; paper curls."""
+    import cv2
+
+    room = 0.7 * (box[3] - box[1])
+    left, top = np.maximum(np.floor(box[:2] - room), 0).astype(int).tolist()
+    right, foot = np.minimum(np.ceil(box[2:] + room), blank.ink.shape[::-1]).astype(int).tolist()
+    template = blank.ink[top:foot, left:right]
+    if min(template.shape) < 4 or template.std() < 0.02:
+        return np.zeros(2)
+    move = np.array([[1, 0, left - _REACH], [0, 1, top - _REACH], [0, 0, 1]], np.float64)
+    seen = _warped(page.ink, way @ move, (right - left + 2 * _REACH, foot - top + 2 * _REACH))
+    off = np.arange(-_REACH, _REACH + 1)
+    alike = cv2.matchTemplate(seen, template, cv2.TM_CCOEFF_NORMED)
+    alike = alike - 0.005 * np.hypot(off[:, None], off)  # a long rule fits anywhere along itself
+    y, x = np.unravel_index(int(alike.argmax()), alike.shape)
+    better = alike[y, x] > alike[_REACH, _REACH] + 0.02
+    return np.array([off[x], off[y]], np.float64) if better else np.zeros(2)
+
+
+def _cut(page: _Seen, way: Floats, size: tuple[int, int]) -> Grey:
+    """A part of a page, as `_warped`, from the greys that are about as fine."""
+    import cv2
+
+    origin, right, down = _moved(way, [[0, 0], [size[0], 0], [0, size[1]]])
+    finer = max(np.hypot(*(right - origin)) / size[0], np.hypot(*(down - origin)) / size[1])
+    level = int(np.clip(round(math.log2(max(1.0, finer))), 0, 6))
+    while len(page.greys) <= level:
+        half = [max(1, side // 2) for side in page.greys[-1].shape[::-1]]
+        smaller = cv2.resize(page.greys[-1], half, interpolation=cv2.INTER_AREA)
+        page.greys.append(np.asarray(smaller, np.uint8))
+    return _warped(page.greys[level], _resized(page.greys[0].shape, page.greys[level].shape) @ way, size)
+
+
+def _box(field: Field, blank: _Seen) -> Floats:
+    """The box of a field in pixels of the blank: left, top, right, foot."""
+    left, top, wide, high = field.box
+    return np.array([left, top, left + wide, top + high]) * (blank.greys[0].shape[::-1] * 2) - 0.5
+
+
+def _window(box: Floats, tall: float) -> tuple[tuple[int, int], Floats, float, int]:
+    """A view of a box that is so ``tall`` in a page: its size, way to the blank, rows of the box, edge."""
+    wide, high = box[2:] - box[:2]
+    unit, room = max(high / min(max(tall, 8.0), _ROWS), wide / _WIDEST), _ROOM * high
+    size = round((wide + 2 * room) / unit), round((high + 2 * room) / unit)
+    way = np.array([[unit, 0, box[0] - room], [0, unit, box[1] - room], [0, 0, 1]])
+    return size, way, high / unit, round(0.5 * room / unit)
+
+
+def _marks(reader: "Reader", grey: Grey, edge: int) -> "Finding":
+    """What is found in a view of a field, but for its edge."""
+    found = reader.look(grey)
+    middle = found.boxes[:, :2] + found.boxes[:, 2:] / 2
+    return found[((middle > edge) & (middle < np.array(grey.shape[::-1]) - edge)).all(axis=1)]
+
+
+def _is_written(reader: "Reader", blank: _Seen, field: Field) -> bool:
+    """Whether a digit stands in the field of a blank: it is no print, for the blank is a sheet in use."""
+    if field.name not in blank.written:
+        size, way, _, edge = _window(_box(field, blank), _ROWS)
+        found = _marks(reader, _cut(blank, way, size), edge)
+        blank.written[field.name] = bool(((found.kinds < 10) & (found.scores >= SCORE)).any())
+    return blank.written[field.name]
+
+
+def _read_field(
+    reader: "Reader", seen: _Seen, blank: _Seen, way: Floats, field: Field, page: "Page"
+) -> CellReading:
+    """Read a field: cut it out at the page's own resolution, take print out, find and read what is left."""
+    import cv2
+
+    box = _box(field, blank)
+    small = seen.scale @ way @ np.linalg.inv(blank.scale)
+    shrink = blank.scale[[0, 1, 0, 1], [0, 1, 0, 1]]
+    off = _shift(seen, blank, small, box * shrink) / shrink[:2]
+    way = way @ np.array([[1, 0, off[0]], [0, 1, off[1]], [0, 0, 1]])
+    corners = _moved(way, box[[[0, 1], [2, 1], [2, 3], [0, 3]]])
+    places = tuple((round(x), round(y)) for x, y in ((corners + 0.5) / page.scales).tolist())
+    tall = float(np.hypot(*(corners[3] + corners[2] - corners[0] - corners[1]))) / 2
+    limits = np.array(seen.greys[0].shape[::-1])
+    if (corners < -0.1 * tall - 1).any() or (corners > limits + 0.1 * tall).any():
+        return CellReading(REJECTED, why="leaves the page", corners=places, page=page.index)
+    size, own, high, edge = _window(box, tall)
+    grey, plain = _cut(seen, way @ own, size), _cut(blank, own, size)
+    dark = _away(grey, _THICK[1]) > _INK * seen.contrast
+    print_ = (_away(plain, _THICK[1]) > _INK * blank.contrast).astype(np.uint8)
+    if _is_written(reader, blank, field):  # then rules of its frame alone are print
+        rules = (np.ones((1, round(1.2 * high)), np.uint8), np.ones((round(0.9 * high), 1), np.uint8))
+        print_ = np.maximum(*(cv2.morphologyEx(print_, cv2.MORPH_OPEN, rule) for rule in rules))
+    for grown in range(2, 9):  # as wide as it is here: until little of what is around is dark
+        print_, before = np.asarray(cv2.dilate(print_, np.ones((3, 3), np.uint8))), print_
+        if grown > 2 and (not print_.any() or dark[print_ > before].mean() < _AROUND):
+            break
+    strokes = (dark & (print_ == 0)).astype(np.uint8)
+    strokes = np.asarray(cv2.morphologyEx(strokes, cv2.MORPH_CLOSE, np.ones((2 * grown + 7,) * 2, np.uint8)))
+    gone = (print_ > 0) & (strokes == 0)  # but where a stroke crosses it
+    grey = np.asarray(cv2.inpaint(grey, gone.astype(np.uint8), 3, cv2.INPAINT_TELEA), np.uint8)
+    lines, _ = read_lines(reader.changed(automaton=field.automaton), grey, _marks(reader, grey, edge))
+    ink = np.zeros(gone.shape, np.uint8)
+    inner = np.s_[edge : size[1] - edge, edge : size[0] - edge]
+    ink[inner] = (dark & ~gone)[inner]
+    ink = np.asarray(cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)))
+    again = _again(reader, grey, ink, field)
+    cell = _said(field, reader.policy.min_p, lines, again, ink, 0.5 * high)
+    return replace(cell, corners=places, page=page.index)
+
+
+def _again(reader: "Reader", grey: Grey, ink: Grey, field: Field) -> ctc.Number | None:
+    """Read all ink (H, W) of a field as one line, whatever is found in it: a second opinion."""
+    rows, columns = np.nonzero(ink)
+    if reader.line_model is None or len(rows) < _SPECK:
+        return None
+    part = grey[max(0, rows.min() - 4) : rows.max() + 5, max(0, columns.min() - 8) : columns.max() + 9]
+    (logp,) = cast("LineEngine", reader.engine).likelihoods([strip_of(np.ascontiguousarray(part))])
+    return ctc.number(logp, bound=reader.policy.min_p, automaton=field.automaton)
+
+
+def _texts(number: ctc.Number, names: dict[str, str], fits: bool) -> dict[str, float]:
+    """Probabilities of texts, those that differ in spaces or a point for a comma as one, and ``names``."""
+    likelihoods, out = np.array(list(number.texts.values())), dict[str, float]()
+    shares = np.exp(likelihoods - (np.logaddexp.reduce(likelihoods) if fits else 0.0)).tolist()
+    for text, share in sorted(zip(number.texts, shares, strict=True), key=lambda pair: -pair[1]):
+        names.setdefault(bare(text), text if out else number.text)
+        out[bare(text)] = out.get(bare(text), 0.0) + share
+    return out
+
+
+def _said(
+    field: Field, least: float, lines: Sequence[TextLine], again: ctc.Number | None, ink: Grey, unit: float
+) -> CellReading:
+    """What a field says, read twice; ``ink``: that of no print, (H, W); ``unit``: half its box's height."""
+    more, names, listed = round(0.1 * unit), dict[str, str](), field.automaton is not None
+    for x, y, w, h in (char.box for line in lines for char in line.chars):
+        ink[max(0, y - more) : y + h + more, max(0, x - more) : x + w + more] = 0
+    rest, line = float(ink.sum()) / unit**2, max(lines, key=lambda one: len(one.chars), default=None)
+    if line is None and rest <= _TRACE:
+        return CellReading(REJECTED, why="empty, but required") if field.required else CellReading("")
+    first, second, same = dict[str, float](), dict[str, float](), ""
+    if line is not None:
+        first = _texts(line.number, names, listed and line.margin is not None)
+        same = max(first, key=first.__getitem__)
+        first[same] = min(first[same], *(word.p for word in line.words))
+    if again is not None and again.text and (not listed or again.beside < FAR):
+        second = _texts(again, names, listed)
+    both = {text: (first.get(text, 0) + second.get(text, 0)) / 2 for text in {**first, **second} if text}
+    best = max(both, key=both.__getitem__, default="")
+    read, p, hard = names.get(best, ""), both.get(best, 0.0), ""
+    if line is None:
+        hard = "ink that is no number"
+    elif listed and line.margin is None:
+        read, p, both = line.number.text, line.number.p, {}
+        hard = f"{read} is not " + ("in the list" if field.listed else "of the pattern")
+    elif len(lines) > 1:
+        hard = f"{read} is one of several lines"
+    elif rest > _REST:
+        hard = f"ink beside {read}"
+    texts = {} if hard and line is not None else {names[text]: share for text, share in both.items()}
+    if line is None or hard:
+        return CellReading(REJECTED, p if read else None, hard, read, texts=texts)
+    if p >= least:
+        return CellReading(read, p, "is in the list" * field.listed, read, texts=texts)
+    shown = " ".join("".join(char.char for char in word.chars) for word in line.words)
+    why = ", ".join(dict.fromkeys(char.reason for char in line.chars if char.reason))
+    if best != same or REJECTED not in shown:
+        shown, why = REJECTED, f"{read}, or {names[max(second or first, key=(second or first).__getitem__)]}"
+    return CellReading(shown, p, why, read, texts=texts)

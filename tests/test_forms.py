@@ -1,0 +1,366 @@
+"""Forms: what form.json may say, how pages are laid, what fields and rules make of it, the table."""
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from neocog.errors import UsageError
+from neocog.reading.forms import Form, amount, joint, load_form, parse_form
+from neocog.reading.reader import Reader
+from neocog.reading.records import CellReading, SheetReading
+from neocog.reading.sheets import read_sheets, weigh
+from tests.support import glyph, run
+
+Grey = NDArray[np.uint8]
+WIDE, HIGH = 900, 640
+BOXES = {
+    "a": (60, 150, 300, 62),
+    "b": (480, 150, 300, 62),
+    "total": (60, 300, 300, 62),
+    "note": (480, 300, 300, 62),
+}
+WORDS = (
+    "Invoice of the harbour office\nQuantity and weight of what came ashore", "Meter readings by street and month\n"
+    "Keep one copy for yourself, please", "Zebra crossing census, southern district\nVehicles, bicycles, queues",
+)  # fmt: skip
+
+
+def blank(kind: int = 0) -> Grey:
+    image = Image.new("L", (WIDE, HIGH), 250)
+    pen, font = ImageDraw.Draw(image), ImageFont.load_default(24)
+    pen.text((40, 25 + 10 * kind), WORDS[kind], 20, font)
+    pen.text(
+        (40, 480 - 20 * kind), WORDS[kind][::-1].replace("\n", " ") + f"\nForm {kind} / page {kind}", 20, font
+    )
+    for k, (name, (x, y, w, h)) in enumerate(BOXES.items()):
+        pen.text((x, y - 34), f"{WORDS[kind].split()[k + 1]} {name}:", 20, font)
+        pen.rectangle((x, y, x + w, y + h), None, 20, 3)
+    return np.asarray(image)
+
+
+def write(sheet: Grey, name: str, text: str, *, high: int = 46, down: int = 8) -> None:
+    x, y, _, _ = BOXES[name]
+    for k, char in enumerate(text):
+        ink = glyph(int(char), high, 4.0)
+        place = sheet[y + down : y + down + high, x + 20 + 44 * k :][:, : ink.shape[1]]
+        np.minimum(place, (235 - 200 * ink).astype(np.uint8), out=place)
+
+
+def filled(kind: int = 0, **texts: str) -> Grey:
+    sheet = blank(kind).copy()
+    for name, text in texts.items():
+        write(sheet, name, text)
+    return sheet
+
+
+def layouts(*kinds: int, pages: bool = False, **more: dict[str, Any]) -> dict[str, Any]:
+    """form.json of layouts, or of one with so many pages; ``more``: of fields, by name."""
+    said = []
+    for kind in kinds:
+        fields = [
+            {
+                "name": f"{name}{kind}" if pages else name,
+                "box": [x / WIDE, y / HIGH, w / WIDE, h / HIGH],
+                **more.get(name, {}),
+            }
+            for name, (x, y, w, h) in BOXES.items()
+        ]
+        said.append({"blank": f"blank{kind}.png", "fields": fields})
+    if pages:
+        return {"form": 1, "layouts": [{"name": "both", "pages": said}]}
+    return {
+        "form": 1,
+        "layouts": [{"name": f"kind {k}", "pages": [page]} for k, page in zip(kinds, said, strict=True)],
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("forms")
+    for kind in range(3):
+        Image.fromarray(blank(kind)).save(place / f"blank{kind}.png")
+    return place
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    return Reader(device="cpu")
+
+
+def form_of(folder: Path, said: dict[str, Any]) -> Form:
+    return parse_form(json.dumps(said).encode(), folder)
+
+
+def saved(path: Path, *pages: Grey) -> Path:
+    first, *more = map(Image.fromarray, pages)
+    first.save(path, **({"save_all": True, "append_images": more} if more else {}))
+    return path
+
+
+def texts(sheet: SheetReading) -> dict[str, str]:
+    return {name: cell.text.replace(" ", "") for name, cell in sheet.fields.items()}
+
+
+def photographed(sheet: Grey) -> Grey:
+    """Turned, in perspective, on a dark desk, in uneven light."""
+    corners = np.array([[0, 0], [WIDE, 0], [WIDE, HIGH], [0, HIGH]], np.float32)
+    to = np.array([[1290, 130], [1360, 1420], [330, 1350], [380, 60]], np.float32)
+    page = cv2.warpPerspective(sheet, cv2.getPerspectiveTransform(corners, to), (1500, 1500), borderValue=60)
+    return (page * np.linspace(1, 0.6, 1500)[:, None]).astype(np.uint8)
+
+
+@pytest.mark.parametrize("how", ["as it is", "turned", "photographed", "larger"])
+def test_a_page_is_laid_onto_its_blank_and_its_fields_are_read(
+    reader: Reader, folder: Path, how: str
+) -> None:
+    sheet = filled(0, a="479", b="5263", total="5742")
+    sheet = {
+        "as it is": lambda s: s, "turned": lambda s: np.ascontiguousarray(s[::-1, ::-1]), "photographed": photographed,
+        "larger": lambda s: cv2.resize(s, None, fx=2.5, fy=2.5, interpolation=cv2.INTER_CUBIC),
+    }[how](sheet)  # fmt: skip
+    form = form_of(folder, layouts(0, total={"rule": "sum of a, b"}))
+    (found,) = read_sheets(reader, form, sheet)
+    assert (found.error, found.layout, found.pages) == (None, "kind 0", (0,))
+    assert found.fit[0] > 0.9 and found.residual[0] < 3
+    assert texts(found) == {"a": "479", "b": "5263", "total": "5742", "note": ""}
+    assert found.fields["total"].why == "sum of a, b holds"
+    assert found.fields["note"] == CellReading("", None, "", "", found.fields["note"].corners, 0)
+    if how == "as it is":
+        assert found.fields["a"].corners == ((60, 150), (360, 150), (360, 212), (60, 212))
+
+
+def test_a_page_that_does_not_fit_is_an_error_and_no_guess(folder: Path, tmp_path: Path) -> None:
+    (folder / "form.json").write_text(json.dumps(layouts(0, 1)))
+    for name, page in {
+        "1": filled(1, a="12"),
+        "2": filled(2, a="34"),
+        "3": np.full((500, 700), 240, np.uint8),
+    }.items():
+        saved(tmp_path / f"{name}.png", page)
+    done = run("read", tmp_path, "--form", folder / "form.json", "--workers", "0", "--ordered")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert done.exit_code == 1
+    assert list(rows[0])[4:10] == ["residual", "warnings", "error", "a", "a.p", "a.why"]
+    assert [row["layout"] for row in rows] == ["kind 1", "", ""]
+    assert (rows[0]["a"], float(rows[0]["a.p"]) > 0.5, rows[0]["b"], rows[0]["b.p"]) == ("12", True, "", "")
+    for row in rows[1:]:
+        assert "page 1 does not fit the form" in row["error"]
+        assert not any(row[f"{name}{part}"] for name in BOXES for part in ("", ".p", ".why"))
+
+
+def test_pages_of_a_sheet_may_be_swapped_but_not_missing(folder: Path, tmp_path: Path) -> None:
+    one, two, other = filled(0, a="71"), filled(1, b="238"), filled(2)
+    saved(tmp_path / "a.tif", one, two, two, one)
+    saved(tmp_path / "b.tif", two, one, two, other)
+    (tmp_path / "c.tif").write_bytes((tmp_path / "a.tif").read_bytes()[:-4000])
+    (folder / "both.json").write_text(json.dumps(layouts(0, 1, pages=True)))
+    words = (
+        "read",
+        tmp_path,
+        "--form",
+        folder / "both.json",
+        "-o",
+        tmp_path / "t.jsonl",
+        "--ordered",
+        "--workers",
+        "2",
+    )
+    done = run(*words)
+    records = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert done.exit_code == 1
+    told = [(Path(r["source"]).name, r["page"], r["pages"], r["error"], r["warnings"]) for r in records]
+    missing = "page 1 of 2 is missing; scan the whole sheet"
+    assert told[:4] == [
+        ("a.tif", 0, [0, 1], None, []), ("a.tif", 2, [3, 2], None, ["pages-swapped"]),
+        ("b.tif", 0, [1, 0], None, ["pages-swapped"]), ("b.tif", 2, [None, 2], missing, []),
+    ]  # fmt: skip
+    assert "page 4 does not fit" in told[4][3]
+    assert told[-1][3] and told[-1][0] == "c.tif"
+    assert [(r["fields"]["a0"]["text"], r["fields"]["b1"]["text"]) for r in records[:4]] == [
+        *[("71", "238")] * 3,
+        ("?", "238"),
+    ]
+    assert records[3]["fields"]["a0"]["why"] == "page 1 is missing"
+    resumed = run(*words, "--resume")
+    assert (resumed.exit_code, "already read" in resumed.stderr) == (1, True)
+    changed = run(*words[:3], folder / "form.json", *words[4:], "--resume")
+    assert (changed.exit_code, "another --form" in changed.stderr) == (2, True)
+
+
+def test_what_is_no_number_and_what_leaves_the_page_is_in_doubt(reader: Reader, folder: Path) -> None:
+    sheet = filled(0, b="5263", total="38")
+    x, y, w, h = BOXES["a"]
+    wave = [(x + 20 + 4 * k, y + 31 + round(20 * math.sin(k / 2.1) * math.cos(k / 5))) for k in range(60)]
+    cv2.polylines(sheet, [np.array(wave, np.int32)], False, 30, 4, cv2.LINE_AA)
+    x, y, _, _ = BOXES["b"]  # crossed out
+    for k in range(4):
+        cv2.line(sheet, (x + 10, y + 12 + 12 * k), (x + 215, y + 20 + 9 * k), 30, 4, cv2.LINE_AA)
+    write(sheet, "note", "74", high=70, down=-4)  # over its frame on both sides
+    form = form_of(folder, layouts(0, total={"required": True}))
+    (found,) = read_sheets(reader, form, sheet)
+    assert "?" in found.fields["a"].text and found.fields["a"].why
+    assert "?" in found.fields["b"].text and found.fields["b"].why
+    assert (found.fields["total"].text, found.fields["note"].text) == ("38", "74")
+    (found,) = read_sheets(reader, form, filled(0)[:, : WIDE - 200])
+    assert found.fields["b"].why == found.fields["note"].why == "leaves the page"
+    assert (found.fields["total"].text, found.fields["total"].why) == ("?", "empty, but required")
+    assert (found.fields["a"].text, found.fields["a"].p) == ("", None)
+
+
+def test_lists_patterns_and_rules(reader: Reader, folder: Path) -> None:
+    (folder / "list.txt").write_text("479\n123\n")
+    more = {
+        "a": {"valid": "list.txt"},
+        "b": {"pattern": "####", "rule": "luhn"},
+        "total": {"rule": ["same as a"]},
+    }
+    form = form_of(folder, layouts(0, **more))
+    (found,) = read_sheets(reader, form, filled(0, a="479", b="5264", total="479", note="6"))
+    assert texts(found) == {"a": "479", "b": "5264", "total": "479", "note": "6"}
+    assert (
+        found.fields["a"].why == "is in the list; same as a holds" and found.fields["b"].why == "luhn holds"
+    )
+    (found,) = read_sheets(reader, form, filled(0, a="682", b="5263", total="479"))
+    assert {name: cell.text for name, cell in found.fields.items()} == {
+        "a": "?",
+        "b": "?",
+        "total": "479",
+        "note": "",
+    }
+    assert found.fields["a"].why == "682 is not in the list"
+    assert found.fields["b"].why == "5263: luhn does not hold"
+
+
+@pytest.mark.parametrize(
+    ("rule", "right", "wrong"),
+    [
+        ("luhn", ["79927398713"], ["79927398710"]), ("isbn", ["978-3-16-148410-0"], ["978-3-16-148411-0"]),
+        ("isbn", ["0-8044-2957-x"], ["0-8044-2957-1"]), ("iban DE", ["89 3704 0044 0532 0130 00"], ["89 3704 0044 0532 0130 01"]),
+        ("mod 97", ["9992"], ["9991"]), ("weights 8 7 6 5 4 3 2 1 mod 11", ["12345679"], ["12345678"]),
+        ("sum of x, y", ["1.250,50", "49,5", "1300"], ["1.250,50", "49,5", "1301"]),
+        ("same as x", ["7.5", "7,50"], ["7", "8"]), ("increases by one", ["0099", "100"], ["99", "101"]),
+    ],
+)  # fmt: skip
+def test_a_rule_holds_or_not(rule: str, right: list[str], wrong: list[str]) -> None:
+    names = ["x", "y", "z"][: len(right) - 1]
+    fields = [{"name": name, "box": [0, 0, 0.1, 0.1]} for name in names]
+    fields.append({"name": "own", "box": [0, 0, 0.1, 0.1], "rule": rule})
+    said = {"form": 1, "layouts": [{"name": "one", "pages": [{"fields": fields}]}]}
+    (own,) = parse_form(json.dumps(said).encode()).layouts[0].rules
+    assert own.names == (*names, "own") and own.holds(*right) and not own.holds(*wrong)
+    cells = {n: CellReading(t, 0.9, "", t, texts={t: 0.9}) for n, t in zip(own.names, right, strict=True)}
+    for cell in weigh(cells, [own], 0.5).values():
+        assert (cell.p or 0) > 0.97 and cell.why == f"{rule} holds"
+    cells = {n: CellReading(t, 0.9, "", t, texts={t: 0.9}) for n, t in zip(own.names, wrong, strict=True)}
+    assert {cell.text for cell in weigh(cells, [own], 0.5).values()} == {"?"}
+
+
+def test_a_rule_decides_between_two_readings_but_not_against_a_sure_one() -> None:
+    fields = [{"name": name, "box": [0, 0, 0.1, 0.1]} for name in "xy"]
+    fields[1] |= {"rule": "same as x"}
+    (rule,) = (
+        parse_form(
+            json.dumps({"form": 1, "layouts": [{"name": "one", "pages": [{"fields": fields}]}]}).encode()
+        )
+        .layouts[0]
+        .rules
+    )
+    sure = CellReading("17", 0.99, "", "17", texts={"17": 0.99})
+    out = weigh(
+        {"x": sure, "y": CellReading("?1", 0.6, "two answers", "11", texts={"11": 0.6, "17": 0.3})},
+        [rule],
+        0.5,
+    )
+    assert (out["y"].text, out["y"].why) == ("17", "same as x holds, with 11 it would not")
+    out = weigh(
+        {"x": sure, "y": CellReading("11", 0.9999, "", "11", texts={"11": 0.9999, "17": 1e-9})}, [rule], 0.5
+    )
+    assert (out["x"].text, out["y"].text) == ("?", "?")
+    best, weighed, holds = joint(rule, [{"1": 0.6, "7": 0.2}, {"7": 0.9}], 0.01)
+    assert (best, holds) == (("7", "7"), True) and sum(weighed[0].values()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1 250.50", 1250.5), ("(3,50)", -3.5), ("1.000.000", 1e6), ("12.-", 12)]
+)
+def test_amounts_are_read_as_people_write_them(text: str, value: float) -> None:
+    assert amount(text) == value
+
+
+FIELD = {"name": "a", "box": [0.1, 0.1, 0.2, 0.1]}
+BROKEN: dict[str, tuple[Any, str]] = {
+    "no JSON": ("{", "is no JSON"),
+    "no object": ([], "got [], expected an object with form and layouts"),
+    "version": ({"form": 2, "layouts": []}, "form: got 2, expected 1"),
+    "no layout": ({"form": 1, "layouts": []}, "layouts: got [], expected a list of 1 to 64"),
+    "unknown key": ({"form": 1, "layouts": [{"name": "x", "pages": [{"fields": [], "size": 3}]}]}, "layouts[0].pages[0]: 'size' is unknown"),
+    "box": ({**FIELD, "name": "b", "box": [0.9, 0.1, 0.2, 0.1]}, "layouts[0].pages[0].fields[1]: box [0.9, 0.1, 0.2, 0.1] leaves the page"),
+    "box of words": ({**FIELD, "box": [0, 0, 1, "x"]}, "fields[1].box[3]: got \"x\", expected a share"),
+    "true": ({**FIELD, "required": 1}, "fields[1].required: got 1, expected true or false"),
+    "name": ({**FIELD, "name": "a.p"}, "fields[1].name: got \"a.p\", expected 1 to 64"),
+    "name twice": (FIELD, "name 'a' is taken"),
+    "column": ({**FIELD, "name": "source"}, "name 'source' is taken"),
+    "pattern": ({**FIELD, "name": "b", "pattern": "12"}, "a pattern cannot hold digits"),
+    "list": ({**FIELD, "name": "b", "valid": []}, "valid numbers: the list is empty"),
+    "no list": ({**FIELD, "name": "b", "valid": "none.txt"}, "none.txt: cannot be opened"),
+    "rule": ({**FIELD, "name": "b", "rule": "is prime"}, "rule 'is prime' is unknown, expected one of: sum of"),
+    "sum": ({**FIELD, "name": "b", "rule": "sum of a, c"}, "'c' is no other field"),
+    "weights": ({**FIELD, "name": "b", "rule": "weights 0 mod 9"}, "is unknown"),
+    "blank": ({"form": 1, "layouts": [{"name": "x", "pages": [{"blank": "no.png", "fields": [FIELD]}]}]}, "pages[0].blank: no.png: no such file"),
+    "base64": ({"form": 1, "layouts": [{"name": "x", "pages": [{"blank": "data:,x!", "fields": [FIELD]}]}]}, "blank: is no base64"),
+    "blanks": ({"form": 1, "layouts": [{"name": n, "pages": [{"fields": [FIELD]}]} for n in "xy"]}, "each page needs its own"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_an_invalid_form_is_told_with_its_place(tmp_path: Path, what: str) -> None:
+    said, told = BROKEN[what]
+    if isinstance(said, dict) and "box" in said:
+        said = {"form": 1, "layouts": [{"name": "x", "pages": [{"fields": [FIELD, said]}]}]}
+    path = tmp_path / "form.json"
+    path.write_text(said if isinstance(said, str) else json.dumps(said))
+    done = run("read", tmp_path, "--form", path)
+    assert done.exit_code == 2 and not done.stdout
+    assert told in done.stderr and f"{path}: " in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_forms_have_their_own_formats_and_need_a_blank_or_a_first_page(folder: Path, tmp_path: Path) -> None:
+    said = layouts(0)
+    del said["layouts"][0]["pages"][0]["blank"]
+    (tmp_path / "form.json").write_text(json.dumps(said))
+    first, second = (
+        saved(tmp_path / "1.png", filled(0, a="71")),
+        saved(tmp_path / "2.png", filled(0, a="52", b="6")),
+    )
+    done = run("read", first, second, "--form", tmp_path / "form.json", "-o", tmp_path / "t.csv")
+    assert done.exit_code == 0, done.stderr
+    rows, told = list(csv.DictReader((tmp_path / "t.csv").open())), "blank-is-written"
+    assert [(row["source"], row["layout"]) for row in rows] == [
+        (str(first), "kind 0"),
+        (str(second), "kind 0"),
+    ]
+    assert [(row["a"], row["b"], row["warnings"]) for row in rows] == [("71", "", told), ("52", "6", told)]
+    for words, told in ((["--format", "hocr"], "use csv, jsonl or json"), (["--pattern", "##"], "--pattern has no place"),
+                        (["--isolated"], "--isolated has no place")):  # fmt: skip
+        wrong = run("read", first, "--form", tmp_path / "form.json", *words)
+        assert wrong.exit_code == 2 and told in wrong.stderr
+    empty = layouts(0)
+    empty["layouts"][0]["pages"][0]["blank"] = str(
+        saved(tmp_path / "empty.png", np.full((300, 300), 255, np.uint8))
+    )
+    (tmp_path / "form.json").write_text(json.dumps(empty))
+    done = run("read", first, "--form", tmp_path / "form.json")
+    assert done.exit_code == 2 and "too little print" in done.stderr
+    with pytest.raises(UsageError, match=r"form.json: no such file"):
+        load_form(tmp_path / "none" / "form.json")
+    with pytest.raises(UsageError, match="files are not looked for"):  # of a stranger
+        parse_form(json.dumps(empty).encode())
