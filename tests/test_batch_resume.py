@@ -72,7 +72,7 @@ def test_what_is_kept(tmp_path: Path) -> None:
         assert [done.take("a"), done.take("a"), done.take("b")] == [True, False, False]
     out.write_bytes(lines_of(A).replace(b"}", b',"settings":{"min_p":0.4,"valid":"0123abcd"}}'))
     for given in ({"min_p": 0.4}, {"min_p": 0.4, "valid": "4567"}):
-        with pytest.raises(UsageError, match="with another --valid, or none; give that list or choose"):
+        with pytest.raises(UsageError, match="with another --valid, or none; give that one or choose"):
             Done(out, model="m", settings=given)
     out.write_bytes(lines_of(A, A, B))  # an input that was named twice
     done = Done(out, model="m")

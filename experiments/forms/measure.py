@@ -2,10 +2,11 @@
 
     python -m experiments.forms.measure DATA -o RESULT [--count N] [--seed S] [--layouts L] [--kept FOLDER]
 
-Each sheet is of one of L layouts, filled in by a hand that nothing is learned from, scanned or photographed, a
-JPEG or a page of a PDF. Every tenth is of a layout that the form does not have: it must be refused. In two of ten
-one digit of a cell that a rule concerns is replaced: the cell must be in doubt, and the sheet counts for nothing
-else. Choices were made with seeds 7 and 1; figures are of seed 2. DATA holds mnist, lines/free and hands/free.
+Each sheet is of one of L layouts, filled in by a hand that nothing is learned from, scanned or
+photographed, a JPEG or a page of a PDF. Every tenth is of a layout that the form does not have: it must be
+refused. In two of ten one digit of a cell that a rule concerns is replaced: the cell must be in doubt, and
+the sheet counts for nothing else. Choices were made with seeds 7 and 1; figures are of seed 2. DATA holds
+mnist, lines/free and hands/free.
 """
 
 import json

@@ -83,8 +83,8 @@ def read(
     if json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other; leave one out")
     output = None if output == "-" else output
-    usual = "csv" if sheets is not None and output is None else kind_of(output)
-    form = "json" if json else form or usual
+    table = sheets is not None and output is None
+    form = "json" if json else form or ("csv" if table else kind_of(output))
     if rotate not in ("auto", "0", "90", "180", "270"):
         raise UsageError(f"--rotate {rotate}: expected auto, 0, 90, 180 or 270")
     if long_side is not None and long_side != "full" and not long_side.isdecimal():
