@@ -11,6 +11,7 @@ from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import layers, reference
 from neocog.network.decision import Answers, Decision, answers
 from neocog.network.engine import Engine, Layers
+from neocog.network.model import Model, load_model
 from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import digits_of, tiny_model
 
@@ -31,23 +32,14 @@ def test_whole_pass_and_decisions(engine: Engine) -> None:
     assert (engine.recognise(digits).label == decided.label).all()
 
 
-@pytest.mark.parametrize("batch", [1, 3, 8, 64])
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_batches_and_threads_change_nothing(batch: int, threads: int) -> None:
+@pytest.mark.parametrize("model", [tiny_model(), load_model("neocog-small"), load_model("fukushima")], ids=str)
+def test_batches_and_threads_change_no_bit(model: Model) -> None:
     digits = made_digits(13)
-    want = Engine(tiny_model(), threads=1).recognise(digits, batch=13)
-    got = Engine(tiny_model(), threads=threads).recognise(digits, batch=batch)
-    np.testing.assert_allclose(got.score, want.score, atol=1e-5)
-    assert (got.label == want.label).all()
-
-
-def test_without_spectra_every_batch_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As models do whose spectra of US4 would be too large."""
-    monkeypatch.setattr(layers, "_MOST_BYTES", 0)
-    engine, digits = Engine(tiny_model()), made_digits(13)
-    want = engine.recognise(digits, batch=1).score
-    for batch in (2, 3, 5, 13):
-        np.testing.assert_array_equal(engine.recognise(digits, batch=batch).score, want)
+    want = Engine(model, threads=1).recognise(digits, batch=13)
+    for threads, batch in ((1, 1), (2, 3), (3, 8), (2, 64), (2, 1)):
+        got = Engine(model, threads=threads).recognise(digits, batch=batch)
+        np.testing.assert_array_equal(got.score, want.score)
+        assert (got.label == want.label).all()
 
 
 def test_silence_is_no_answer(engine: Engine) -> None:

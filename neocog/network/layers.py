@@ -2,8 +2,7 @@
 
 Maps are channel-last here, (B, H, W, K), and travel as a :class:`Patch`: the rectangle outside which a layer
 is silent. Silence answers silence, so every layer computes only the cells that its input can reach; nothing
-is approximated. All but `_PrunedCells` and the transform of `_FewCells` runs on NumPy and on CuPy arrays
-alike.
+is approximated. All but `_PrunedCells` and the transform runs on NumPy and on CuPy arrays alike.
 
 An S-layer is max(0, sum a' u - theta' v) / (v + s), see :func:`neocog.network.model.s_constants`, in the way
 that is the fastest for it:
@@ -15,19 +14,16 @@ y, x : x + kernel]``, and all windows with x = r (mod kernel) form a matrix whos
 E: ``kernel`` products, no further copy. The silent cells before a row of E also serve as those behind the row
 above.
 
-`_PrunedCells`, US2 and US3 on the CPU: a cell responds where sum a' u > theta' v. By Cauchy and Schwarz, with
-norms over the planes k before, sum a'(nu, k) u(n + nu, k) <= sum |a'(nu)| |u(n + nu)|: a product with
-kernel^2 inputs instead of kernel^2 K'. Where that leaves no plane above its threshold the window is left out:
-half of those that hear anything are, two thirds of all. The others are copied out and multiplied digit by
-digit: what stands beside a digit in a batch changes nothing.
+`SpectralCells` of :mod:`neocog.network.line_engine`, US2 to US4 on the CPU where its rounding is not heard.
+Each digit is transformed by itself: what stands beside it in a batch changes no bit.
 
-`_FewCells`, US4: 5 x 5 cells whose windows are 9 x 9 places of 13 x 13, so nearly every place is seen by
-nearly every cell: 25 products with each place's planes. A correlation is one product for each frequency
-instead, out(f) = u(f) conj(a(f)), 85 complex ones for the 169 places of a real map: with four real
-multiplications each a sixth of 25 x 81. Digits are transformed one by one, each inside its own rectangle, and
-multiplied together: as long as a pass has always as many, what stands beside a digit changes nothing. For one
-digit alone all of that is waiting for weights: half of the planes before are silent, and a plain product with
-the weights of the others reads a quarter as much.
+`_PrunedCells`, US2 and US3 on the CPU elsewhere: a cell responds where sum a' u > theta' v. By Cauchy and
+Schwarz, with norms over the planes k before, sum a'(nu, k) u(n + nu, k) <= sum |a'(nu)| |u(n + nu)|: a
+product with kernel^2 inputs instead of kernel^2 K'. Where that leaves no plane above its threshold the window
+is left out: half of those that hear anything are, two thirds of all. The others are copied out and multiplied
+digit by digit.
+
+`_FewCells`, US4 elsewhere: 5 x 5 cells, a plain product with their windows.
 """
 
 from collections.abc import Callable
@@ -41,6 +37,7 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from numpy.typing import NDArray
 
 from neocog.network.arrays import array_module
+from neocog.network.line_engine import SpectralCells, respond
 from neocog.network.model import SWeights, s_constants
 from neocog.network.parallel import SEQUENTIAL, ParallelMap
 from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec, banded, contrast_kernel, pooled
@@ -51,8 +48,6 @@ Floats = NDArray[np.float32]
 _PLANES = 8  # planes before from which on bounds pay
 _LEAST = 20_000_000  # multiplications of a part of a product, 0.4 ms: about what it costs to wake a thread
 _SLACK = np.float32(1 - 1e-4)  # what rounding may add to a bound of some hundred terms in float32, and more
-_MOST_BYTES = 32 * 2**20  # of transformed weights: what is read for every few digits should lie in a cache
-_PANEL = 80  # most planes whose weights lie side by side: a product of few rows is as fast as it reads them
 
 
 def _length(span: slice) -> int:
@@ -200,7 +195,10 @@ class SLayer:
         windows = _Windows(spec.kernel, spec.padding, size)
         self.out = windows.out
         self._respond: Callable[[Patch, ParallelMap], Patch]
-        if 2 * windows.out <= windows.kernel + 1:
+        if xp is np and SpectralCells.fits(spec, weights, size, dense=False):
+            cells = SpectralCells(spec, weights, size, 1, dense=False)
+            self._respond = lambda u, parallel: Patch.whole(np.stack(respond(cells, list(u.full()), parallel)))
+        elif 2 * windows.out <= windows.kernel + 1:
             self._respond = _FewCells(windows, weights, xp)
         elif xp is np and weights.reference.shape[1] >= _PLANES and windows.out > windows.kernel:
             self._respond = _PrunedCells(windows, weights)
@@ -321,45 +319,12 @@ class _FewCells:
     def __init__(self, windows: _Windows, weights: SWeights, xp: ModuleType) -> None:
         self._windows, self._xp, self._c = windows, xp, xp.asarray(weights.c).ravel()
         a, self._theta, self._silence = s_constants(weights, xp)
-        self._plain = xp.ascontiguousarray(a.transpose(1, 2, 3, 0))
-        side = windows.out + windows.kernel - 1
-        self._spectral = xp is np and side * side * 2 * a.shape[0] * a.shape[1] * 4 <= _MOST_BYTES
-        if not self._spectral:
-            return
-        # F are the frequencies that are not the conjugates of earlier ones, each a real and an imaginary
-        # part; weight * transform is the transpose of its inverse
-        place = np.arange(side * side)
-        y, x = np.divmod(place, side)
-        conjugate = (-y % side) * side + -x % side
-        kept = place <= conjugate
-        angle = 2 * np.pi / side * ((np.outer(y, y) + np.outer(x, x)) % side)[kept]
-        transform = np.stack([np.cos(angle), -np.sin(angle)], axis=1).reshape(-1, 2, side, side)
-        weight = np.where(place == conjugate, 1, 2)[kept] / side**2
-        backward = transform[:, :, : windows.out, : windows.out] * weight[:, None, None, None]
-        self._forward = transform.astype(np.float32)
-        self._backward = backward.reshape(2 * len(weight), -1).T.astype(np.float32)
-        # the weights transformed, (F, 2, panels, K', width): a panel holds those of ``width`` planes, one
-        # input after another, in the order in which they are read; where K is no multiple the last planes are
-        # silent
-        planes, before, k, _ = a.shape
-        panels = -(-planes // _PANEL)
-        width = -(-planes // (8 * panels)) * 8
-        basis = transform[:, :, :k, :k].reshape(-1, k * k)
-        spectra = basis @ a.transpose(2, 3, 1, 0).reshape(k * k, before * planes)
-        wide = np.zeros((len(basis), before, panels * width), dtype=np.float32)
-        wide[:, :, :planes] = spectra.reshape(-1, before, planes)
-        split = wide.reshape(-1, 2, before, panels, width).transpose(0, 1, 3, 2, 4)
-        self._weights = np.ascontiguousarray(split)
+        self._taps = xp.ascontiguousarray(a.transpose(1, 2, 3, 0)).reshape(-1, len(a))
 
     def __call__(self, u: Patch, _parallel: ParallelMap) -> Patch:
-        """Respond to the layer before, on one thread: waking another would take as long."""
+        """Respond to the layer before, on the CPU a digit at a time: its last bits are those of any batch."""
         n, side, xp = len(u.values), self._windows.out, self._xp
-        if self._spectral and n > 1:
-            d: Array = self._of_spectra(u)
-        elif xp is np:  # a digit at a time, so that its last bits are those of any batch
-            d = np.concatenate([self._of_windows(own) for own in u.apart()])
-        else:
-            d = self._of_windows(u)
+        d = xp.concatenate([self._of_windows(own) for own in u.apart()])
         energy = xp.einsum("bhwk,bhwk->bhw", u.values, u.values)
         v = xp.sqrt(self._seen(u, energy).reshape(n, -1, len(self._c)) @ self._c)[..., None]
         d -= self._theta * v
@@ -377,35 +342,12 @@ class _FewCells:
         return lib.stride_tricks.sliding_window_view(whole, (k, k), axis=(1, 2))
 
     def _of_windows(self, u: Patch) -> Array:
-        """Return sum a' u, (B, cells, K), by a plain product; of one digit without silent planes."""
-        maps, taps = u.values.transpose(0, 3, 1, 2), self._plain
-        if len(maps) == 1:
-            heard = self._xp.flatnonzero(maps.any(axis=(0, 2, 3)))
-            maps, taps = maps[:, heard], taps[heard]
-        (n, planes, h, w), cells = maps.shape, self._windows.out**2
-        taps = taps.reshape(-1, len(self._silence))
+        """Return sum a' u, (B, cells, K)."""
+        maps, cells = u.values.transpose(0, 3, 1, 2), self._windows.out**2
+        n, planes, h, w = maps.shape
         seen = self._seen(u, maps.reshape(-1, h, w))
         seen = seen.reshape(n, planes, *seen.shape[1:]).transpose(0, 2, 3, 1, 4, 5)
-        return (seen.reshape(n * cells, len(taps)) @ taps).reshape(n, cells, -1)
-
-    def _of_spectra(self, u: Patch) -> Floats:
-        """Return sum a' u, (B, cells, K)."""
-        n = len(u.values)
-        frequencies, _, panels, before, width = self._weights.shape
-        spectra = np.empty((frequencies, n, 2, before), dtype=np.float32)
-        for digit, own in enumerate(u.apart()):
-            span = (_moved(places, self._windows.padding) for places in (own.rows, own.columns))
-            heard = self._forward[:, :, *span].reshape(2 * frequencies, -1)
-            spectra[:, digit] = (heard @ own.values.reshape(-1, before)).reshape(frequencies, 2, before)
-        rows = spectra.reshape(frequencies, 1, 1, 2 * n, before)
-        products = (rows @ self._weights).reshape(frequencies, 2, panels, n, 2, width)
-        out = np.empty((n, frequencies, 2, panels, width), dtype=np.float32)
-        # (a + ib) conj(c + id), parts of the maps and, first axis, of the weights
-        (ac, bc), (ad, bd) = (products[:, part].transpose(3, 2, 0, 1, 4) for part in (0, 1))
-        np.add(ac, bd, out=out[:, :, 0])
-        np.subtract(bc, ad, out=out[:, :, 1])
-        cells: Floats = self._backward @ out.reshape(n, 2 * frequencies, panels * width)
-        return cells[:, :, : len(self._silence)]
+        return (seen.reshape(n * cells, -1) @ self._taps).reshape(n, cells, -1)
 
 
 class CLayer:

@@ -2,20 +2,19 @@
 
 A layer makes of each strip's maps (H, W, K) parts of work, which are the same whatever else there is to do:
 nothing beside a strip in a batch, and no number of threads, changes a bit of its answer. Threads take the
-same part of several strips one after another, whose weights (30 MB in all) are then near. Blurs and
+same part of several strips one after another, whose weights (32 MB in all) are then near. Blurs and
 transforms along a strip work on tiles of so many columns: one small matrix serves any width. Tiles in which
 nothing is heard are left out.
 
-`_SpectralCells`, for US2 .. US4. Along a written line nearly all windows hear something: of those of US3 the
-bounds of :mod:`neocog.network.layers` leave out 3 to 15 in 100. A direct product takes kernel^2 K' K
-multiplications a window, 0.3 and 0.5 thousand million in US3 and US4 for five digits. The discrete Fourier
-transform, over whole columns and tiles of 16, turns a correlation into one product for each frequency, out(f)
-= conj(a(f)) u(f), for all tiles together: an eighth of the multiplications, four real ones each. A part of
-the work are the frequencies of a few rows, from the transform along the strip to its inverse: they stay in a
-core's cache. A dilated layer sees its even and its odd columns as two tiles.
+`SpectralCells`, for US2 .. US4, of digits as well. A direct product takes kernel^2 K' K multiplications a
+window, 0.3 and 0.5 thousand million in US3 and US4 for five digits. The discrete Fourier transform, over
+tiles of rows and columns, turns a correlation into one product for each frequency, out(f) = conj(a(f)) u(f),
+for all tiles together: an eighth of the multiplications, four real ones each. A part of the work are the
+frequencies of a few rows, from the transform along the strip to its inverse: they stay in a core's cache.
+One or two digits make 25 to 40 of 100 planes of UC3 respond: weights of the others are not read. A dilated
+layer sees its even and its odd columns as two tiles.
 
-`_PlainCells`, where the layer before has few planes (US1) or a transform does not fit: windows that hear
-anything are copied out, a few rows at a time.
+`_PlainCells`, where the layer before has few planes (US1) or a transform does not fit.
 """
 
 import time
@@ -45,8 +44,11 @@ _PLANES = 8  # planes before from which on a transform is the faster way
 MAX_VALUES = 2**25  # of a layer's transformed weights; `neocog` has 4.3 million at most
 #: A transform rounds to 1e-7 of what a tile hears; a cell that hears nearly nothing divides that by its s.
 _LEAST_SILENCE = 1e-4  # those of `neocog` are 6e-4 at least, of `fukushima` 2e-6
+_MANY, _FEW = 64, 0.75  # planes before, and the share of them heard, below which the others are left out
+_MOST_ROWS = 24  # of a tile: fewer and larger tiles take fewer products, but more weights
 _GROUP = 4  # strips that pass through the layers together, or as many as there are threads
-_BLOCK = 2**18  # values of the windows of a plain product: they stay in the cache
+_BLOCK = 2**18  # values of a part of the work: they stay in the cache
+_NEVER = np.float32(1e30)  # an inhibition that nothing overcomes
 
 
 def _float32(m: NDArray[Any]) -> Floats:
@@ -112,124 +114,185 @@ class _C:
 
 
 class _PlainCells:
-    """S-cells, (H, W, K') -> (rows, W', K), by products of the windows that hear anything."""
+    """S-cells, (H, W, K') -> (rows, W', K), by products with all windows of the rectangle that hears anything.
 
-    def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int) -> None:
+    Copying each window out would write each input kernel^2 times. Here rows are expanded along y only, E[y,
+    x, ky, :] = u[y + ky, x, :]. A window is then the contiguous run E[y, x : x + kernel], and all windows
+    with x = r (mod kernel) form a matrix whose rows follow one another in E: kernel products, no further copy.
+    """
+
+    def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int, dense: bool) -> None:
         self._kernel, self._step, self._more = spec.kernel, dilation, (spec.kernel - 1) * dilation
         self._above, self._beside = spec.padding, BESIDE if dilation > 1 else spec.padding
-        self.rows = rows + 2 * spec.padding - spec.kernel + 1
+        self.rows, self._dense = rows + 2 * spec.padding - spec.kernel + 1, dense
         c = np.zeros((spec.kernel, self._more + 1))
         c[:, ::dilation] = weights.c
         bands = [banded(row, _TILE + self._more, 0, 1).T for row in c]
         self._bands = _float32(np.concatenate(bands))  # from what a tile sees to its cells
         a, self._theta, self._silence = s_constants(weights)
-        self._keep(a, rows)
+        self._zeros = np.zeros(len(a), np.float32)
+        self._taken = np.stack([self._zeros + self._theta, self._zeros])
+        self._sums = np.stack([self._zeros + 1, self._silence])
+        self._keep(a)
 
-    def _keep(self, a: Floats, _rows: int) -> None:
-        self._taps = _float32(a.transpose(2, 3, 1, 0)).reshape(-1, len(a))
+    def _keep(self, a: Floats) -> None:
+        self._taps = _float32(a.transpose(3, 2, 1, 0)).reshape(-1, len(a))  # in the order of E, (kx, ky, K')
 
-    def _inhibition(self, u: Floats) -> Floats:
-        """Return v (rows, W', 1) of maps with all that windows see, silence as well, (H, W, K')."""
-        energy, cells = np.einsum("hwk,hwk->hw", u, u), u.shape[1] - self._more
-        tiles = -(-cells // _TILE)
-        energy = np.pad(energy, ((0, 0), (0, tiles * _TILE - cells)))
-        y, x = energy.strides
-        shape = self.rows, tiles, self._kernel, _TILE + self._more
-        seen = as_strided(energy, shape, (y, x * _TILE, y, x)).reshape(self.rows * tiles, -1)
-        return np.sqrt(seen @ self._bands).reshape(self.rows, -1, 1)[:, :cells]
+    def _among(self, u: Floats, high: int, wide: int) -> Floats:
+        """Return maps among silence, of so many rows and columns."""
+        seen = np.zeros((high, wide, u.shape[2]), np.float32)
+        seen[self._above : self._above + len(u), self._beside : self._beside + u.shape[1]] = u
+        return seen
 
-    def _respond(self, e: Floats, v: Floats) -> Floats:
-        """Turn e = sum a' u, (.., K), into the response, in place; v is (.., 1)."""
-        v[v == 0] = np.inf  # what rounding left of e where nothing is heard is no response
-        e -= self._theta * v
-        np.maximum(e, 0, out=e)
-        e /= v + self._silence
+    def _inhibition(self, energy: Floats) -> Floats:
+        """Return v (rows, W') of the energy of maps with all that windows see, silence as well, (H, W)."""
+        (high, w), k, more = energy.shape, self._kernel, self._more
+        rows, tiles = high - k + 1, -(-(w - more) // _TILE)
+        wide = np.zeros((high, tiles * _TILE + more), np.float32)
+        wide[:, :w] = energy
+        y, x = wide.strides
+        seen = as_strided(wide, (rows, tiles, k, _TILE + more), (y, x * _TILE, y, x))
+        v = seen.reshape(rows * tiles, -1) @ self._bands
+        return np.sqrt(v, out=v).reshape(rows, -1)[:, : w - more]
+
+    def _answer(self, e: Floats, v: Floats) -> Floats:
+        """Turn e = sum a' u, (.., K), into the response, in place; v is (..)."""
+        # Where nothing is heard, what rounding left of e is no response. A product gives theta' v, and one v
+        # + s, of every plane: broadcasting over a few planes is slow.
+        heard = np.stack([np.where(v > 0, v, _NEVER), np.ones_like(v)], axis=-1)
+        e -= heard @ self._taken
+        np.maximum(e, self._zeros, out=e)
+        e /= heard @ self._sums
         return e
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
-        wide = np.pad(u, ((self._above, self._above), (self._beside, self._beside), (0, 0)))
-        v, (y, x, one), k = self._inhibition(wide), wide.strides, self._kernel
-        shape = *v.shape[:2], k, k, wide.shape[2]
-        windows = as_strided(wide, shape, (y, x, y, x * self._step, one))
-        out = np.zeros((*v.shape[:2], len(self._silence)), np.float32)
-        block = max(1, _BLOCK // (v.shape[1] * len(self._taps)))
+        k, step, planes = self._kernel, self._step, len(self._silence)
+        seen = self._among(u, len(u) + 2 * self._above, u.shape[1] + 2 * self._beside)
+        v = self._inhibition(np.einsum("hwk,hwk->hw", seen, seen))
+        out = np.zeros((*v.shape, planes), np.float32)
+        heard, among = (np.flatnonzero(v.any(axis=axis)) for axis in (1, 0))
+        if not len(heard):
+            return out, [[]]
+        (first, last), (left, right) = ((int(places[0]), int(places[-1]) + 1) for places in (heard, among))
+        block = max(1, _BLOCK // (k * (right - left + self._more) * u.shape[2]))
 
-        def respond(start: int) -> None:
-            row, column = np.nonzero(v[start : start + block, :, 0])
-            heard = row + start, column
-            e = windows[heard].reshape(-1, len(self._taps)) @ self._taps
-            out[heard] = self._respond(e, v[heard])
+        def respond(start: int, parity: int) -> None:
+            rows, columns = slice(start, min(start + block, last)), slice(left + parity, right, step)
+            own, n = v[rows, columns], rows.stop - start
+            maps = seen[start : rows.stop + k - 1, left + parity : right + self._more : step]
+            out[rows, columns] = self._answer(self._correlate(maps, n)[:, : own.shape[1]], own)
 
-        return out, [[partial(respond, start) for start in range(0, self.rows, block)]]
+        starts = range(first, last, block)
+        return out, [[partial(respond, start, parity) for start in starts for parity in range(step)]]
+
+    def _correlate(self, maps: Floats, n: int) -> Floats:
+        """Return sum a' u of n rows of cells, (n, pitch, K); columns beyond the cells hold nothing of use."""
+        k, (_, wide, before) = self._kernel, maps.shape
+        pitch, run = -(-wide // k), k * before
+        size = n * pitch * k * run
+        flat = np.zeros(size + k * run, np.float32)  # E, and a window's length of slack behind it
+        e, lines = flat[:size].reshape(n, pitch * k, k, before), maps
+        if before == 2:  # a cell's pair of planes moves as one number
+            e, lines = e.view(np.float64), maps.view(np.float64)
+        for ky in range(k):
+            e[:, :wide, ky] = lines[ky : ky + n]
+        out = np.empty((n * pitch, k, len(self._silence)), np.float32)
+        for r in range(k):
+            np.matmul(flat[r * run : r * run + size].reshape(-1, k * run), self._taps, out=out[:, r])
+        return out.reshape(n, pitch * k, -1)
 
 
-class _SpectralCells(_PlainCells):
-    """The same by the discrete Fourier transform."""
+class SpectralCells(_PlainCells):
+    """The same by the discrete Fourier transform, over tiles of rows and columns."""
 
     @staticmethod
-    def fits(spec: SSpec, weights: SWeights, rows: int) -> bool:
-        """Whether it is the faster way, its weights are not too many, and its rounding is not heard."""
-        planes, before = weights.reference.shape[:2]
-        values = ((rows + 2 * spec.padding) // 2 + 1) * _TILE * before * 2 * planes
-        fast = before >= _PLANES and values <= MAX_VALUES
-        return bool(fast and s_constants(weights)[2].min() >= _LEAST_SILENCE)
+    def tile(spec: SSpec, rows: int) -> tuple[int, int]:
+        """Rows of a tile, and how many there are: as few as can be, of _MOST_ROWS at most."""
+        out = rows + 2 * spec.padding - spec.kernel + 1
+        count = -(-out // (_MOST_ROWS - spec.kernel + 1))
+        return -(-out // count) + spec.kernel - 1, count
 
-    def _keep(self, a: Floats, rows: int) -> None:
-        self._cells, high, (planes, before) = _TILE - self._kernel + 1, rows + 2 * self._above, a.shape[:2]
-        down, across = _dft(high)[: high // 2 + 1], _dft(_TILE)  # the others are conjugates
+    @classmethod
+    def fits(cls, spec: SSpec, weights: SWeights, rows: int, *, dense: bool = True) -> bool:
+        """Whether it is the faster way, its weights are not too many, and its rounding is not heard."""
+        (planes, before), (high, _) = weights.reference.shape[:2], cls.tile(spec, rows)
+        values = (high // 2 + 1) * max(_TILE, high) * before * 2 * planes
+        alike = not dense and 2 * (high - spec.kernel + 1) <= spec.kernel + 1  # all cells hear nearly the same
+        fast = before >= _PLANES and values <= MAX_VALUES
+        return bool(fast and (alike or s_constants(weights)[2].min() >= _LEAST_SILENCE))
+
+    def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int, dense: bool) -> None:
+        self._high, self._count = self.tile(spec, rows)
+        self._wide = _TILE if dense else self._high
+        super().__init__(spec, weights, rows, dilation, dense)
+
+    def _keep(self, a: Floats) -> None:
+        (planes, before, k, _), high, wide = a.shape, self._high, self._wide
+        self._size = high - k + 1, wide - k + 1  # cells of a tile
+        down, across = _dft(high)[: high // 2 + 1], _dft(wide)  # the others are conjugates
         twice = np.where(2 * np.arange(len(down)) % high, 2, 1)[:, None] / high
-        self._down = _float32(_parts(down[:, self._above : self._above + rows]).reshape(-1, rows))
-        self._up = _float32(_parts(down[:, : self.rows] * twice).reshape(-1, self.rows).T)
-        self._across = _float32(_complex(across).reshape(2 * _TILE, -1))
-        back = _complex(across.conj().T[: self._cells] / _TILE).transpose(1, 0, 3, 2)
-        self._back = _float32(back.reshape(2 * self._cells, -1))
-        taps = np.einsum("fy,gx->fgyx", down[:, : self._kernel], across[:, : self._kernel])
+        self._down = _float32(_parts(down).reshape(-1, high))
+        self._up = _float32(_parts(down[:, : self._size[0]] * twice).reshape(-1, self._size[0]).T)
+        self._across = _float32(_complex(across).reshape(2 * wide, -1))
+        back = _complex(across.conj().T[: self._size[1]] / wide).transpose(1, 0, 3, 2)
+        self._back = _float32(back.reshape(2 * self._size[1], -1))
+        taps = np.einsum("fy,gx->fgyx", down[:, :k], across[:, :k])
         a = a.transpose(2, 3, 1, 0).reshape(-1, before * planes)
         spectra = _float32(_parts(taps.reshape(-1, len(a))).reshape(-1, len(a))) @ a
-        spectra = spectra.reshape(len(down), _TILE, 2, before, planes).transpose(0, 1, 3, 2, 4)
-        self._weights = _float32(spectra.reshape(len(down), _TILE, before, 2 * planes))
+        spectra = spectra.reshape(len(down), wide, 2, before, planes).transpose(0, 1, 3, 2, 4)
+        self._weights = _float32(spectra.reshape(len(down), wide, before, 2 * planes))
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
-        (high, w, before), planes, count = u.shape, len(self._silence), len(self._weights)
-        step, cells = self._step, self._cells
-        columns = w + 2 * self._beside - self._more
-        tiles = -(-columns // (step * cells))
-        wide = np.zeros((high + 2 * self._above, tiles * cells * step + self._more, before), np.float32)
-        maps = wide[self._above : self._above + high]
-        maps[:, self._beside : self._beside + w] = u
-        v = self._inhibition(wide).reshape(self.rows, tiles, cells * step, 1)
-        heard = np.flatnonzero(v.any(axis=(0, 2, 3)))
-        spectra = (self._down @ maps.reshape(high, -1)).reshape(count, 2, -1, before)
-        f, part, x, one = spectra.strides
-        shape = count, 2, _TILE, tiles, step, before
-        in_tiles = as_strided(spectra, shape, (f, part, x * step, x * step * cells, x, one))
-        found = np.empty((count, 2, len(heard), cells, step * planes), np.float32)
-        out = np.zeros((self.rows, tiles, cells * step, planes), np.float32)
-        block = max(1, 160 // planes)  # frequencies, and tiles, of a part of the work
-        some = max(1, 2**16 // (self.rows * cells * step * planes))
+        planes, step, k = len(self._silence), self._step, self._kernel
+        (cy, cx), (frequencies, wide), loud = self._size, self._weights.shape[:2], None
+        if u.shape[2] > _MANY and (heard_planes := u.any(axis=(0, 1))).mean() < _FEW:
+            loud = np.flatnonzero(heard_planes)  # weights of the others are not read
+            u = u[:, :, loud]
+        before, columns = u.shape[2], u.shape[1] + 2 * self._beside - self._more
+        tiles = self._count, -(-columns // (step * cx)), step
+        seen = self._among(u, tiles[0] * cy + k - 1, tiles[1] * cx * step + self._more)
+        v = self._inhibition(np.einsum("hwk,hwk->hw", seen, seen))
+        out = np.zeros((*v.shape, planes), np.float32)
 
-        def frequencies(start: int) -> None:
-            own = slice(start, min(start + block, count))
-            n, rows = own.stop - start, len(heard) * step
-            seen = in_tiles[own][:, :, :, heard].reshape(n, 2 * _TILE, -1)
-            parts = (self._across @ seen).reshape(n, _TILE, 2 * rows, before)
-            products = (parts @ self._weights[own]).reshape(n, _TILE, 2, rows, 2, planes)
-            sums = np.empty((n, _TILE, 2, rows, planes), np.float32)
+        def tiled(maps: Floats, wide: int, high: int) -> Floats:
+            """A view of maps: (a tile's column, its row, tiles down, across, of odd and even columns, ..)."""
+            y, x, *one = maps.strides
+            strides = x * step, y, y * cy, x * cx * step, x, *one
+            return as_strided(maps, (wide, high, *tiles, *maps.shape[2:]), strides)
+
+        of_v, cells = tiled(v, cx, cy), tiled(out, cx, cy)
+        heard: tuple[Any, ...] = (slice(None),) * 3
+        if self._dense:  # silent tiles of a strip are left out; of a digit hardly any is
+            heard = np.nonzero(of_v.any(axis=(0, 1)))
+        own_v = of_v[:, :, *heard].reshape(cx, cy, -1)
+        if not (count := own_v.shape[2]):
+            return out[: self.rows, :columns], [[], []]
+        in_tiles = tiled(seen, wide, self._high)[:, :, *heard].swapaxes(0, 1).reshape(self._high, -1)
+        rows = (self._down @ in_tiles).reshape(frequencies, 2 * wide, -1)
+        found = np.empty((frequencies, 2 * cx, count * planes), np.float32)
+        block = max(1, _BLOCK // (wide * 4 * count * planes))  # frequencies of a part of the work
+        some = max(1, _BLOCK // (cy * count * planes))  # columns of one
+
+        def multiply(start: int) -> None:
+            own = slice(start, min(start + block, frequencies))
+            weights = self._weights[own] if loud is None else self._weights[own].take(loud, axis=2)
+            n = len(weights)
+            products = (self._across @ rows[own]).reshape(n, wide, 2 * count, before) @ weights
+            products = products.reshape(n, wide, 2, count, 2, planes)
+            sums = np.empty((n, wide, 2, count, planes), np.float32)
             np.add(products[:, :, 0, :, 0], products[:, :, 1, :, 1], out=sums[:, :, 0])
             np.subtract(products[:, :, 1, :, 0], products[:, :, 0, :, 1], out=sums[:, :, 1])
-            back = self._back @ sums.reshape(n, 2 * _TILE, -1)
-            found[own] = back.reshape(n, 2, cells, len(heard), -1).swapaxes(2, 3)
+            np.matmul(self._back, sums.reshape(n, 2 * wide, -1), out=found[own])
 
         def respond(start: int) -> None:
             own = slice(start, start + some)
-            e = self._up @ found.reshape(2 * count, len(heard), -1)[:, own].reshape(2 * count, -1)
-            where = heard[own]
-            out[:, where] = self._respond(e.reshape(self.rows, len(where), -1, planes), v[:, where])
+            e = self._up @ found.reshape(2 * frequencies, cx, -1)[:, own].swapaxes(0, 1)
+            e = self._answer(e.reshape(-1, cy, count, planes), own_v[own])
+            cells[own][:, :, *heard] = e if self._dense else e.reshape(-1, cy, *tiles, planes)
 
-        first: list[Part] = [partial(frequencies, start) for start in range(0, count, block)]
-        then: list[Part] = [partial(respond, start) for start in range(0, len(heard), some)]
-        parts = [first, then] if len(heard) else [[], []]
-        return out.reshape(self.rows, -1, planes)[:, :columns], parts
+        first: list[Part] = [partial(multiply, start) for start in range(0, frequencies, block)]
+        then: list[Part] = [partial(respond, start) for start in range(0, cx, some)]
+        return out[: self.rows, :columns], [first, then]
 
 
 def _dft(n: int) -> NDArray[np.complex128]:
@@ -248,6 +311,18 @@ def _complex(m: NDArray[np.complex128]) -> NDArray[np.float64]:
     The 2s are real and imaginary part: the first of the product, the second of what is multiplied.
     """
     return np.stack([_parts(m.conj()), _parts(1j * m.conj())], axis=1)
+
+
+def respond(layer: Layer, us: Sequence[Any], parallel: ParallelMap) -> list[Any]:
+    """Return what a layer responds to each of some maps (H, W, K).
+
+    The same parts of all, which read the same weights, follow one another.
+    """
+    begun = parallel(layer, us)
+    for steps in zip(*(parts for _, parts in begun), strict=True):
+        same = (part for parts in zip_longest(*steps) for part in parts if part)
+        parallel(lambda part: part(), list(same))
+    return [u for u, _ in begun]
 
 
 class _Head:
@@ -287,8 +362,8 @@ class LineEngine:
         ]
         rows = spec.size("UG")
         for i, (s, weights) in enumerate(zip(spec.s, digits.s, strict=True)):
-            way = _SpectralCells if _SpectralCells.fits(s, weights, rows) else _PlainCells
-            cells = way(s, weights, rows, 2 if i == 3 else 1)
+            way = SpectralCells if SpectralCells.fits(s, weights, rows) else _PlainCells
+            cells = way(s, weights, rows, 2 if i == 3 else 1, dense=True)
             stages.append((f"US{i + 1}", cells))
             if i < 3:
                 stride = 1 if i == 2 else spec.c[i].stride
@@ -346,9 +421,5 @@ class LineEngine:
         us: list[Any] = list(strips)
         with one_blas_thread():
             for name, layer in self._stages:
-                begun = self._parallel(layer, us)
-                for steps in zip(*(parts for _, parts in begun), strict=True):
-                    same = (part for parts in zip_longest(*steps) for part in parts if part)
-                    self._parallel(lambda part: part(), list(same))
-                us = [u for u, _ in begun]
+                us = respond(layer, us, self._parallel)
                 yield name, us
