@@ -197,7 +197,7 @@ class SLayer:
         self._respond: Callable[[Patch, ParallelMap], Patch]
         if xp is np and SpectralCells.fits(spec, weights, size, dense=False):
             cells = SpectralCells(spec, weights, size, 1, dense=False)
-            self._respond = lambda u, parallel: Patch.whole(np.stack(respond(cells, list(u.full()), parallel)))
+            self._respond = lambda u, split: Patch.whole(np.stack(respond(cells, list(u.full()), split)))
         elif 2 * windows.out <= windows.kernel + 1:
             self._respond = _FewCells(windows, weights, xp)
         elif xp is np and weights.reference.shape[1] >= _PLANES and windows.out > windows.kernel:

@@ -114,11 +114,9 @@ class _C:
 
 
 class _PlainCells:
-    """S-cells, (H, W, K') -> (rows, W', K), by products with all windows of the rectangle that hears anything.
+    """S-cells, (H, W, K') -> (rows, W', K), by products with all windows of the rectangle that is heard.
 
-    Copying each window out would write each input kernel^2 times. Here rows are expanded along y only, E[y,
-    x, ky, :] = u[y + ky, x, :]. A window is then the contiguous run E[y, x : x + kernel], and all windows
-    with x = r (mod kernel) form a matrix whose rows follow one another in E: kernel products, no further copy.
+    Rows are expanded along y only, as by `_AllCells` of :mod:`neocog.network.layers`.
     """
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int, dense: bool) -> None:
@@ -217,7 +215,8 @@ class SpectralCells(_PlainCells):
         """Whether it is the faster way, its weights are not too many, and its rounding is not heard."""
         (planes, before), (high, _) = weights.reference.shape[:2], cls.tile(spec, rows)
         values = (high // 2 + 1) * max(_TILE, high) * before * 2 * planes
-        alike = not dense and 2 * (high - spec.kernel + 1) <= spec.kernel + 1  # all cells hear nearly the same
+        # cells that all hear nearly the same
+        alike = not dense and 2 * (high - spec.kernel + 1) <= spec.kernel + 1
         fast = before >= _PLANES and values <= MAX_VALUES
         return bool(fast and (alike or s_constants(weights)[2].min() >= _LEAST_SILENCE))
 
