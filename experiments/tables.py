@@ -170,6 +170,7 @@ def readme_speed(result: Result) -> Result:
          "other": f"onnxruntime {row['onnxruntime']:.2f} ms", "times": row["ratio"]}
         for row in result["rows"]
         if row["model"].startswith("neocog@") and row["batch"] in (1, 32)
+        and row["threads"] == max(other["threads"] for other in result["rows"])
     ]  # fmt: skip
     for row in gpu["rows"]:
         own = row["model"].startswith("neocog@") and row["precision"] == "fp16"

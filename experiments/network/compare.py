@@ -5,6 +5,7 @@ GPU to scores on the GPU, each as one CUDA graph; the scores of the very pass th
 those of the CPU engine first.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,11 @@ from experiments.harness.run import message_of, progress
 from neocog.errors import NeocogError, UsageError
 from neocog.evaluation.timing import WARM_UP, milliseconds
 from neocog.network.engine import Engine
+from neocog.network.line_engine import LineEngine
+from neocog.network.lines import LineModel
 from neocog.network.model import Model
-from neocog.network.u0 import made_digits
+from neocog.network.parallel import cores
+from neocog.network.u0 import made_digits, u0_from_digits
 
 #: Largest difference of a score that is allowed to be rounding, relative to the strongest score.
 TOLERANCES = {"fp32": 2e-4, "fp16": 2e-2}
@@ -82,7 +86,7 @@ class Comparison:
 
 def difference(name: str, got: NDArray[np.float32], want: NDArray[np.float32], tolerance: float) -> float:
     """Return the largest difference of a score by the strongest; a NeocogError if too large."""
-    found = float(np.abs(got - want).max() / max(float(want.max()), 1e-30))
+    found = float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-30))
     if not found <= tolerance:
         raise NeocogError(
             f"{name} computes other scores: they differ by {found:.1e} of the strongest, "
@@ -92,38 +96,53 @@ def difference(name: str, got: NDArray[np.float32], want: NDArray[np.float32], t
 
 
 # -- on the CPU ------------------------------------------------------------------------------------
-def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ()) -> Comparison:
-    """Time neocog, and the same network in ``peers``, in turns of some passes.
+def compare(
+    model: Model | LineModel, *, batch: int, rounds: int, peers: Sequence[str] = (),
+    threads: int | None = None, seconds: float = math.inf,
+) -> Comparison:  # fmt: skip
+    """Time neocog, and the same network in ``peers``, in turns of some passes, in either order.
 
-    A NeocogError says if two do not compute the same; then nothing is timed.
+    Of a line model ``batch`` counts strips of eight digits. After three rounds no other begins later than
+    ``seconds``. A NeocogError says if two do not compute the same; then nothing is timed.
     """
-    engine = Engine(model)
-    sides: dict[str, Callable[[Digits], Any]] = {
-        "neocog": lambda digits: engine.recognise(digits, batch=batch).score
-    }
-    compared, differences = made_digits(_COMPARED), dict[str, float]()
+    sides: dict[str, Callable[[Any], Any]]
+    given: Any = made_digits(batch)
+    compared: Any = made_digits(_COMPARED)
+    if isinstance(model, LineModel):
+        lines = LineEngine(model, threads=threads)
+        sides = {"neocog": lambda strips: np.stack(lines.likelihoods(strips))}
+        given = compared = np.stack([
+            np.concatenate([u0[8:56, 10:54] for u0 in u0_from_digits(made_digits(8, seed=i))], axis=1)
+            for i in range(batch)
+        ])  # fmt: skip
+    else:
+        engine = Engine(model, threads=threads)
+        sides = {"neocog": lambda digits: engine.recognise(digits, batch=batch).score}
+    threads, differences = threads or cores(), dict[str, float]()
     for peer in dict.fromkeys(peers):
         if peer not in PEERS:
             raise UsageError(f"no peer {peer!r} on the CPU; choose {', '.join(PEERS)}")
-        sides[peer] = PEERS[peer](model, engine.threads)
+        sides[peer] = PEERS[peer](model, threads)
         got, want = (sides[side](compared) for side in (peer, "neocog"))
-        differences[peer] = difference(peer, got, want, TOLERANCES["fp32"])
-    digits = made_digits(batch)
+        differences[peer] = difference(peer, got[..., : want.shape[-1]], want, TOLERANCES["fp32"])
     for side in sides.values():
         for _ in range(WARM_UP):
-            side(digits)
+            side(given)
     passes: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
+    begin = time.perf_counter()
+    for turn in range(rounds):
+        if turn > 2 and time.perf_counter() > begin + seconds:
+            break
+        for name in list(sides)[:: -1 if turn % 2 else 1]:
             time.sleep(_PAUSE)
-            side(digits)  # finds the caches full of the other side
-            passes[name] += [milliseconds(partial(side, digits)) for _ in range(_TURN)]
+            sides[name](given)  # finds the caches full of the other side
+            passes[name] += [milliseconds(partial(sides[name], given)) for _ in range(_TURN)]
     measured = {name: np.array(times) for name, times in passes.items()}
-    return Comparison(model.id, batch, "fp32", measured, differences, engine.threads)
+    return Comparison(model.id, batch, "fp32", measured, differences, threads)
 
 
-def _onnxruntime(model: Model, threads: int) -> Callable[[Digits], Any]:
-    from neocog.network.onnx import model_to_onnx
+def _onnxruntime(model: Model | LineModel, threads: int) -> Callable[[Any], Any]:
+    from neocog.network.onnx import lines_to_onnx, model_to_onnx
 
     try:
         import onnxruntime
@@ -131,8 +150,13 @@ def _onnxruntime(model: Model, threads: int) -> Callable[[Digits], Any]:
         raise UsageError("onnxruntime is not installed; install neocog[onnx]") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(model_to_onnx(model), options, providers=["CPUExecutionProvider"])
-    return lambda digits: session.run(["scores"], {"digits": digits})[0]
+    data, given, asked = (
+        (lines_to_onnx(model), "ink", "log_likelihoods")
+        if isinstance(model, LineModel)
+        else (model_to_onnx(model), "digits", "scores")
+    )
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return lambda some: session.run([asked], {given: some})[0]
 
 
 def _torch(model: Model, threads: int) -> Callable[[Digits], Any]:
@@ -147,7 +171,7 @@ def _torch(model: Model, threads: int) -> Callable[[Digits], Any]:
     return lambda digits: network(torch.from_numpy(digits)).numpy()
 
 
-PEERS = {"onnxruntime": _onnxruntime, "torch": _torch}
+PEERS: dict[str, Callable[[Any, int], Callable[[Any], Any]]] = {"onnxruntime": _onnxruntime, "torch": _torch}
 
 
 # -- on a GPU --------------------------------------------------------------------------------------

@@ -1,36 +1,67 @@
 """Times the shipped models on the CPU, onnxruntime on the same network beside them in the same run.
 
-python -m experiments.network.speed -o experiments/network/results/speed.json [--rounds N]
+python -m experiments.network.speed -o experiments/network/results/speed.json [--rounds N --seconds S]
+
+Digits, and strips of eight digits, on one core and on all. It takes S seconds a row, 20 rows. The last column
+is the share of the cores that other programs took meanwhile: figures of a busy machine are not worth much.
 """
 
+import os
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.network.compare import compare
+from neocog.network.lines import load_lines
 from neocog.network.model import load_model
-from neocog.network.registry import list_models
+from neocog.network.parallel import cores
+from neocog.network.registry import LINES, list_models
 
 COLUMNS = {
-    "model": "model", "planes": "K1/K2/K3/K4", "batch": "batch", "neocog": "ms a digit|.2f",
-    "onnxruntime": "onnxruntime, ms a digit|.2f", "ratio": "times as fast|.2f",
+    "model": "model", "planes": "K1/K2/K3/K4", "of": "of", "threads": "threads", "batch": "batch",
+    "neocog": "ms each|.2f", "onnxruntime": "onnxruntime, ms each|.2f", "ratio": "times as fast|.2f",
+    "others": "cores taken by others|.0%",
 }  # fmt: skip
+_IDLE = 0.03  # share of the cores that a machine takes for itself
+
+
+def busy() -> float:
+    """Seconds that all cores together have worked, for this or another machine; nan if no one says."""
+    stat = Path("/proc/stat")
+    if not stat.is_file():
+        return float("nan")
+    ticks = [int(word) for word in stat.read_text().split("\n", 1)[0].split()[1:9]]
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
-    args = arguments(__doc__, output=None, rounds=60).parse_args()
+    args = arguments(__doc__, output=None, rounds=60, seconds=5.0).parse_args()
     rows: list[dict[str, Any]] = []
-    for model in (load_model(path.stem) for path in list_models()):
-        for batch in (1, 8, 32):
-            found = compare(model, batch=batch, rounds=args.rounds, peers=["onnxruntime"])
+    models: list[tuple[Any, str, tuple[int, ...]]] = [
+        (load_model(path.stem), "digits", (1, 8, 32)) for path in list_models()
+    ]
+    for model, of, batches in (*models, (load_lines(LINES), "strips", (1,))):
+        net = model.digits if of == "strips" else model
+        for threads, batch in ((t, b) for t in sorted({1, cores()}) for b in batches):
+            begin, taken, own = time.perf_counter(), busy(), time.process_time()
+            found = compare(model, batch=batch, rounds=args.rounds, peers=["onnxruntime"], threads=threads,
+                            seconds=args.seconds)  # fmt: skip
+            taken, own = busy() - taken, time.process_time() - own
             rows.append({
-                "model": model.id, "planes": "/".join(map(str, (model.spec.orientations, *model.planes))),
-                "batch": batch, "threads": found.threads,
+                "model": model.id, "planes": "/".join(map(str, (net.spec.orientations, *net.planes))),
+                "of": of, "batch": batch, "threads": threads,
                 **{side: found.per_digit(side) for side in found.passes},
                 "p95": {side: found.per_digit(side, 95) for side in found.passes},
+                "least": {side: found.per_digit(side, 0) for side in found.passes},
                 "ratio": found.ratios()["onnxruntime"], "difference": found.differences["onnxruntime"],
+                "others": max(0.0, (taken - own) / (time.perf_counter() - begin) / cores()),
             })  # fmt: skip
             print(rows[-1], flush=True)
+    if not max(row["others"] for row in rows) <= _IDLE:
+        print("this machine was not idle: other programs took some of its cores", file=sys.stderr)
     write_results(args.output, rows, columns=COLUMNS)
 
 
