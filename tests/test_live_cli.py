@@ -13,10 +13,9 @@ import pytest
 from typer.testing import Result
 
 from neocog.errors import InputError, NothingToRead, UsageError
-from neocog.live import cameras
-from neocog.live.cameras import Camera, CameraSource, find_camera, listed
+from neocog.live import sources as cameras
 from neocog.live.session import LineFile
-from neocog.live.sources import SourceLost
+from neocog.live.sources import Camera, CameraSource, SourceLost, find_camera, listed
 from tests.live_support import MODEL, clip, frames_in, save_video
 from tests.support import run
 

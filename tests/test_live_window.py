@@ -18,8 +18,7 @@ from neocog.errors import InputError, UsageError
 from neocog.live import window as live_window
 from neocog.live.draw import SURE, candidates, draw, layers
 from neocog.live.pipeline import Pipeline, Settings, View
-from neocog.live.recorder import Recorder
-from neocog.live.session import Session
+from neocog.live.session import Recorder, Session
 from neocog.live.sources import FrameSource, open_source
 from neocog.live.window import TITLE, Window
 from neocog.reading.policy import Pattern

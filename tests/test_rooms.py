@@ -20,8 +20,6 @@ CORE_LINES = 3300  # wanted: 3 000
 CIRCLES = """
 cli cli.data cli.live cli.measure cli.models cli.read cli.serve cli.tools
 reading.formats reading.records reading.words
-live.cameras live.sources live.video
-live.session live.window
 learning.calibrate learning.recipes
 """
 

@@ -102,7 +102,7 @@ def live(
 def cameras(as_json: options.Json = False) -> None:
     """List cameras, their sizes and rates, and which do not work."""
     _hush()
-    from neocog.live.cameras import probe
+    from neocog.live.sources import probe
 
     found = []
     for camera in probe():

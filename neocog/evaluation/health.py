@@ -36,10 +36,7 @@ _EXTRAS = {"documents": ("pypdfium2", "pillow_heif"), "web": ("starlette", "uvic
 
 
 def about(name: str | Path) -> dict[str, Any]:
-    """Return facts of a model, or of the finder; ModelError if the file is missing or broken.
-
-    ``ms`` is the time of a digit (of a line, of a page) on this machine's CPU, measured now.
-    """
+    """Return facts of a model, or of the finder, timed now on the CPU; ModelError if it cannot be loaded."""
     path = find_model(name)
     kind, count, more = kind_of(path), 1, dict[str, Any]()
     whole: Any = load_finder(path) if kind == "finder" else load_any(name)
@@ -67,10 +64,7 @@ def about(name: str | Path) -> dict[str, Any]:
 
 
 def verify(name: str) -> str:
-    """Compare a model's file with its digest, load it, and try it on silence and on ink; return what it is.
-
-    ModelError if it cannot be loaded, is not as it was shipped, or answers wrongly.
-    """
+    """Return what a model is; ModelError if it is not as shipped, cannot be loaded, or answers wrongly."""
     path = find_model(name)
     shipped = "as shipped" if check_digest(path) else "not compared: no digest was shipped with it"
     if (kind := kind_of(path)) == "finder":

@@ -34,12 +34,7 @@ NAMES = {
     "mnist": "MNIST, test", "usps": "USPS, training file", "sklearn": "scikit-learn's digits",
     "photos": "photographs", "strings": "strings of digits",
 }  # fmt: skip
-_OURS = (
-    "sklearn",
-    "validation",
-    "corruptions",
-    "marks",
-)  # what a report names so; a set of that name is renamed
+_OURS = ("sklearn", "validation", "corruptions", "marks")  # what a report names so; such a set is renamed
 _PARTS = {"mnist": "test", "usps": "train"}  # what is measured of these sets
 # Shares of digits that are taken, and shares of wrong ones among them, that tables stand at.
 _COVERAGES = (1.0, 0.999, 0.995, 0.99, 0.98, 0.95, 0.9)
@@ -95,11 +90,10 @@ class Report:
 
 
 def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> Sets:
-    """Open the sets of a folder, or the one that it is, and those that need none; ``limit``: so many of each.
+    """Open the sets of a folder, or the one that it is, and scikit-learn's; ``limit``: so many of each.
 
-    By default it is the folder that NEOCOG_DATA names, else only what was fetched is taken. A set with
-    a name that reports use themselves gets another: "validation (named)". InputError if the folder is
-    missing or holds no set, or a set is malformed.
+    By default it is the folder that NEOCOG_DATA names, else only what was fetched is taken. InputError if the
+    folder is missing or holds no set, or a set is malformed.
     """
     named = place if place is not None else os.environ.get(VARIABLE) or None
     missing = dict.fromkeys(SETS, f"not in a folder named by PATH or {VARIABLE}")
@@ -152,26 +146,20 @@ def _digit_facts(digits: Digits, answers: Answers, sure: Confidence, *, min_p: f
     risks = [(r, sure.threshold_of_risk(r)) for r in _RISKS]
     wrong = np.flatnonzero(~sure.right)  # the surest first, those without an answer last
     worst = wrong[np.argsort(-sure.p[wrong], kind="stable")][:_WORST]
+    count = max(len(digits), 1)
     return {
-        "name": digits.name,
-        "n": len(digits),
-        "accuracy": round(float(sure.right.mean()), 6) if len(digits) else 0.0,
-        "forced": round(float(forced.mean()), 6) if len(digits) else 0.0,
+        "name": digits.name, "n": len(digits), "accuracy": round(float(sure.right.sum()) / count, 6),
+        "forced": round(float(forced.sum()) / count, 6),
         "wrong": int((answers.label >= 0).sum() - sure.right.sum()),
-        "no_answer": int((answers.label < 0).sum()),
-        "as_read": sure.at(min_p),
-        "ece": sure.ece(),
+        "no_answer": int((answers.label < 0).sum()), "as_read": sure.at(min_p), "ece": sure.ece(),
         "aurc": sure.aurc(),
         "error_at_coverage": [{"wanted": c, **sure.at(t)} for c, t in taken if t is not None],
         "coverage_at_error": [{"wanted": r, **sure.at(t)} for r, t in risks if t is not None],
         "confusion": confusion_of(digits.labels, answers.label).tolist(),
-        "reliability": sure.reliability(),
-        "risk_coverage": sure.points(),
-        "worst": [
-            {"index": int(i), "digit": int(digits.labels[i]), "read": int(answers.label[i]), "p": sure.p[i]}
-            for i in worst
-        ],
-    }
+        "reliability": sure.reliability(), "risk_coverage": sure.points(),
+        "worst": [{"index": int(i), "digit": int(digits.labels[i]), "read": int(answers.label[i]),
+                   "p": sure.p[i]} for i in worst],
+    }  # fmt: skip
 
 
 def _corruption_facts(reader: Reader, digits: Digits, progress: Progress | None) -> Facts:
@@ -280,10 +268,8 @@ def page(report: Report) -> str:
              "printed as ?": 1 - own["as_read"]["coverage"]}
             for name, own in facts["digits"].items()]  # fmt: skip
     parts.append(f"<h2>Overview</h2>{_table(rows)}")
-    rows = [
-        {"set": sets[name], **{key: own[key] for key in shown}} for name, own in facts["pictures"].items()
-    ]
-    parts.append(_table(rows))
+    parts.append(_table([{"set": sets[name], **{key: own[key] for key in shown}}
+                         for name, own in facts["pictures"].items()]))  # fmt: skip
     if facts["missing"]:
         rows = [{"set": sets[name], "why": why} for name, why in facts["missing"].items()]
         parts.append(f"<h2>Missing</h2><p>Not measured:</p>{_table(rows)}")

@@ -32,12 +32,10 @@ _ON_STRIP, _PITCH = 5, 38  # digits of a made strip, and columns of each
 
 
 def measure(engine: Any, *, batch: int, seconds: float = 3.0) -> dict[str, Any]:
-    """Time whole passes of an engine of digits or of lines, and single stages, in milliseconds.
+    """Time whole passes of an engine of digits or of lines, and stages, as ``neocog timing --json`` prints.
 
-    Passes are made for so many seconds, and five at least; a strip has five digits. Returns what ``neocog
-    timing --json`` prints: ``stages`` for a whole batch, which add up to the median pass, ``page`` for
-    finding so many digits. The last stage, ``host``, is what a pass takes beyond the others, which are made
-    shorter if they add up to more.
+    Passes are made for so many seconds, and five at least. ``stages`` of a whole batch add up to the median
+    pass (they are made shorter if they are more, and ``host`` is the rest); ``page``: to find so many digits.
     """
     lines = hasattr(engine, "likelihoods")
     made = list(made_strips(batch)) if lines else made_digits(batch)

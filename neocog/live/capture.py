@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from neocog.errors import InputError, NothingToRead
-from neocog.live.sources import Pixels, Source, SourceLost
+from neocog.live.video import Pixels, Source, SourceLost
 
 T = TypeVar("T")
 

@@ -122,10 +122,9 @@ def _shade(out: Picture, box: Box) -> None:
 
 
 def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
-    """Draw every layer's response, by name (K, H, W) or at last (K,), to one character, in ``height`` rows.
+    """Draw every layer's response to one character, by name (K, H, W), at last (K,): maps, and bars.
 
-    Each layer is as bright as its strongest response, in two rows of maps; the last has a bar for each
-    character.
+    Each layer is as bright as its strongest response.
     """
     bands = []
     for name, response in maps.items():

@@ -25,8 +25,9 @@ from neocog.errors import InputError, NeocogError, UsageError
 from neocog.live.announce import Announcement, Announcer, Rules
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
 from neocog.live.frame_reader import FrameReader, FrameReading, Roi
-from neocog.live.sources import Source, posed
+from neocog.live.sources import posed
 from neocog.live.tracks import Agreement, Track, Tracker
+from neocog.live.video import Source
 from neocog.network.parallel import cores, one_blas_thread
 from neocog.network.u0 import u0_from_digits
 from neocog.text import reason_of

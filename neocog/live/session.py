@@ -3,6 +3,7 @@
 import json
 import mmap
 import os
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,26 +12,30 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+import cv2
+import numpy as np
+
 from neocog.errors import InputError, UsageError
 from neocog.files import AppendFile
 from neocog.live.capture import Closed
 from neocog.live.draw import draw
 from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import Pipeline, Settings, View
-from neocog.live.recorder import Recorder
-from neocog.live.sources import Source
 from neocog.live.tracks import Row
+from neocog.live.video import Pixels, Source
 from neocog.reading.pictures import identity
 from neocog.reading.records import REJECTED, PageReading
 from neocog.text import tell, to_json
 
 if TYPE_CHECKING:
-    from neocog.live.window import Window
     from neocog.reading.reader import Reader
 
 _WAIT, _WAIT_HEADLESS = 0.02, 0.25  # seconds that the loop waits for a view before it looks at the keys again
 _RECORD_FPS, _MOST_RECORD_FPS = 30.0, 60.0  # of a recording: where the source does not say, and at most
 _BEGINS = b'{"schema":'  # a record of ours
+_RESERVE = 32 * 2**20  # bytes that are left free on the disk: the table of a video is written at its end
+_CODES = {".mp4": "mp4v", ".m4v": "mp4v", ".mov": "mp4v", ".avi": "MJPG", ".mkv": "mp4v"}
+_LONGEST = 10.0  # seconds that a frame stands; a longer gap is left out of the video
 
 
 class LineFile(AppendFile):
@@ -72,6 +77,55 @@ class LineFile(AppendFile):
             os.ftruncate(self.handle, start)
 
 
+class Recorder:
+    """Writes frames at an even rate: a frame stands until the next one, ten seconds at most.
+
+    Frames of another size get black borders. UsageError if the file cannot be written or is of no known kind.
+    """
+
+    def __init__(self, path: str | Path, *, fps: float = 30.0) -> None:
+        self.path, self.fps, self.written = Path(path), fps, 0
+        self._video: cv2.VideoWriter | None = None
+        self._first = self._newest = 0.0  # times of the first and of the last frame
+        self._last: Pixels | None = None
+        if self.path.suffix.lower() not in _CODES:
+            raise UsageError(f"{path}: expected a name that ends in {' or '.join(_CODES)}")
+        folder = self.path.parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK) or self.path.is_dir():
+            raise UsageError(f"{path}: cannot be written; choose another --record")
+
+    def write(self, pixels: Pixels, t: float) -> None:
+        """Add a frame (H, W, 3), blue, green, red, at ``t`` seconds; InputError if the disk is full."""
+        if shutil.disk_usage(self.path.parent).free < _RESERVE:
+            self.close()
+            raise InputError(f"{self.path}: the disk is full; the recording so far is valid")
+        high, wide = pixels.shape[:2] if self._last is None else self._last.shape[:2]
+        if self._video is None:
+            code = cv2.VideoWriter.fourcc(*_CODES[self.path.suffix.lower()])
+            self._video = cv2.VideoWriter(os.path.abspath(self.path), code, self.fps, (wide, high))
+            if not self._video.isOpened():
+                raise InputError(f"{self.path}: a video cannot be written there")
+            self._first = self._newest = t
+        if pixels.shape[:2] != (high, wide):  # the largest that fits, in the middle of a black one
+            scale = min(high / pixels.shape[0], wide / pixels.shape[1])
+            h, w = (max(1, round(scale * side)) for side in pixels.shape[:2])
+            small, pixels = (
+                cv2.resize(pixels, (w, h), interpolation=cv2.INTER_AREA),
+                np.zeros((high, wide, 3), np.uint8),
+            )
+            pixels[(high - h) // 2 :, (wide - w) // 2 :][:h, :w] = small
+        self._first += max(t - self._newest - _LONGEST, 0.0)
+        for left in reversed(range(round((t - self._first) * self.fps) + 1 - self.written)):
+            self._video.write(self._last if left and self._last is not None else pixels)
+            self.written += 1
+        self._newest, self._last = t, pixels
+
+    def close(self) -> None:
+        if self._video is not None:
+            self._video.release()
+            self._video = None
+
+
 class Session:
     """Reads a source until it ends; ``window`` makes the window for a session.
 
@@ -85,7 +139,7 @@ class Session:
         source: Source,
         reader: "Reader",
         settings: Settings,
-        window: "Callable[[Session], Window] | None" = None,
+        window: "Callable[[Session], Any] | None" = None,
         *,
         roi: Roi | None = None,
         jsonl: str | None = None,

@@ -1,7 +1,12 @@
-"""Where frames come from: a camera, a video file, a folder of pictures, a stream, Python."""
+"""Where frames come from: a camera, a folder of pictures, Python; videos and streams: `neocog.live.video`."""
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,60 +16,33 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError, NothingToRead
 from neocog.live.player import MAX_PIXELS
+from neocog.live.video import Pixels, Source, SourceLost, VideoFile, open_stream
+from neocog.programs import python
 from neocog.reading.addresses import MAX_BYTES
 from neocog.reading.pictures import DOCUMENT_SUFFIXES, is_picture_name
 from neocog.vision.decode import decode, kind_of
 
-Pixels: TypeAlias = "NDArray[np.uint8]"
 Frames: TypeAlias = "Iterable[NDArray[Any]]"
 
 _FOLDER_FPS = 25.0  # of the pictures of a folder, unless another rate is asked for
-
-
-class SourceLost(InputError):
-    """A camera or stream that gave pictures gives none any more; it may come back."""
-
-
-class Source:
-    """Gives frames, one after another."""
-
-    name = ""  # as people call it
-    live = False  # goes on by itself: only its newest frame is of use, and once lost it may be back
-    fps: float | None = None  # frames a second, where that is known
-    files: tuple[Path, ...] = ()  # that it reads: no output may be one of them
-
-    def open(self) -> str:
-        """Open it, and say in a few words what it grants; InputError if it cannot be opened."""
-        raise NotImplementedError
-
-    def grab(self) -> bool:
-        """Wait for the next frame; False at the end, SourceLost if it broke off."""
-        raise NotImplementedError
-
-    def retrieve(self) -> Pixels:
-        """Decode the frame that was grabbed, (H, W, 3) in the order blue, green, red."""
-        raise NotImplementedError
-
-    def interrupt(self) -> None:
-        """End a long wait for a frame."""
-
-    def close(self) -> None:
-        """Release it; it may be opened again."""
+_MOST = 8  # numbers that are tried where the system does not list its cameras
+_PROBE = 12.0  # seconds; a camera that says nothing for so long does not work
+_FIRST = 60  # frames that a camera may fail to give at first
+_LINUX = sys.platform.startswith("linux")
+_TRY = (
+    "import sys; from neocog.live.sources import CameraSource; print(CameraSource(int(sys.argv[1])).open())"
+)
 
 
 def open_source(
     what: "str | Path | int | Frames", *, size: tuple[int, int] | None = None, fps: float | None = None
 ) -> Source:
-    """Find out which source is meant; nothing is opened yet.
+    """The source that is meant, not yet opened; NothingToRead if there is none; or UsageError.
 
     A camera by number or name, a video file, a folder of pictures, one picture, an address (http, https,
     rtsp), or frames (H, W) or (H, W, 3), blue, green, red. ``size`` (width, height) is asked of a camera;
-    ``fps`` as well, and is the rate of pictures and frames. NothingToRead if there is none; UsageError for a
-    senseless address.
+    ``fps`` as well, and is the rate of pictures and frames.
     """
-    from neocog.live.cameras import CameraSource, find_camera
-    from neocog.live.video import VideoFile, open_stream
-
     if isinstance(what, int):
         return CameraSource(what, size=size, fps=fps)
     if not isinstance(what, str | Path):
@@ -177,3 +155,109 @@ def posed(pixels: Pixels, *, rotate: int = 0, mirror: bool = False) -> Pixels:
     """Return a frame (H, W, 3), left and right swapped if asked for, and then turned clockwise by degrees."""
     pixels = np.asarray(cv2.flip(pixels, 1), np.uint8) if mirror else pixels
     return np.asarray(cv2.rotate(pixels, rotate // 90 - 1), np.uint8) if rotate else pixels
+
+
+@dataclass(frozen=True, slots=True)
+class Camera:
+    """A camera: number, name if known, size, format and rate that it gave (None: does not work)."""
+
+    number: int
+    name: str
+    grants: str | None = None
+
+
+def listed(root: Path = Path("/sys/class/video4linux")) -> list[tuple[int, str]]:
+    """Numbers and names that may be cameras: those that Linux lists, elsewhere eight numbers."""
+    if not _LINUX:
+        return [(number, "") for number in range(_MOST)]
+    found = []
+    for node in root.glob("video[0-9]*"):
+        name = ""
+        with suppress(OSError):
+            name = (node / "name").read_text(errors="replace").strip()
+        found.append((int(node.name.removeprefix("video")), name))  # it may be a camera's node for other data
+    return sorted(found)
+
+
+def find_camera(name: str) -> int:
+    """Return the number of the camera of a device file, or whose name holds ``name``; else NothingToRead."""
+    if match := re.fullmatch(r"/dev/video(\d+)", name):
+        return int(match[1])
+    for number, called in listed():
+        if name.lower() in called.lower():
+            return number
+    raise NothingToRead(f"{name}: no file, folder or camera of that name; `neocog cameras` lists the cameras")
+
+
+def probe() -> Iterator[Camera]:
+    """Try every camera, each in a process of its own: a driver that hangs hangs only that."""
+    for number, name in listed():
+        grants = None
+        with suppress(subprocess.SubprocessError):
+            command = python("-c", _TRY, str(number))
+            grants = subprocess.run(
+                command, capture_output=True, text=True, timeout=_PROBE, check=True
+            ).stdout
+        if grants or name:
+            yield Camera(number, name, grants and grants.strip())
+
+
+class CameraSource(Source):
+    """Frames from a camera, asked for 1280 x 720 30 a second by default; it gives what it can."""
+
+    live = True
+
+    def __init__(self, number: int, *, size: tuple[int, int] | None = None, fps: float | None = None) -> None:
+        self.name, self._which = f"camera {number}", number
+        self._video: Any = None
+        self._size, self._rate = size or (1280, 720), fps or 30.0
+        self._waiting = False  # a frame that was grabbed already
+
+    def open(self) -> str:
+        """Open it, wait for its first frame, and say what it granted."""
+        self._check_node()
+        self._video = video = cv2.VideoCapture(self._which, cv2.CAP_V4L2 if _LINUX else cv2.CAP_ANY)
+        if video.isOpened():
+            for what, value in (
+                (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
+                (cv2.CAP_PROP_FRAME_WIDTH, self._size[0]),
+                (cv2.CAP_PROP_FRAME_HEIGHT, self._size[1]),
+                (cv2.CAP_PROP_FPS, self._rate),
+                (cv2.CAP_PROP_BUFFERSIZE, 2),
+            ):
+                video.set(what, value)
+            self._waiting = any(video.grab() for _ in range(_FIRST))
+        if not self._waiting:
+            self.close()
+            raise InputError(f"{self.name}: exists but gives no picture; another program may be using it")
+        sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
+        width, height, fps = map(video.get, (*sides, cv2.CAP_PROP_FPS))
+        self.fps = fps if 0 < fps < 1000 else None
+        letters = (int(video.get(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF).to_bytes(4, "little")
+        form = letters.decode("ascii", "replace").strip("\0 ")
+        rate = f"{self.fps:g} frames a second" if self.fps else "rate unknown"
+        return ", ".join(part for part in (f"{width:.0f}x{height:.0f}", form, rate) if part)
+
+    def _check_node(self) -> None:
+        """Say at once what opening would only fail on."""
+        node = f"/dev/video{self._which}"
+        if _LINUX and not os.path.exists(node):
+            raise NothingToRead(f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras")
+        if _LINUX and not os.access(node, os.R_OK | os.W_OK):
+            raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
+
+    def grab(self) -> bool:
+        if not (self._waiting or self._video.grab()):
+            raise SourceLost(f"{self.name}: gives no more pictures")
+        self._waiting = False
+        return True
+
+    def retrieve(self) -> Pixels:
+        done, pixels = self._video.retrieve()
+        if not done:
+            raise SourceLost(f"{self.name}: a frame could not be decoded")
+        return in_colours(pixels)
+
+    def close(self) -> None:
+        if self._video is not None:
+            self._video.release()

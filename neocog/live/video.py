@@ -1,4 +1,4 @@
-"""Videos and streams: FFmpeg decodes them in a process of its own (`neocog.live.player`)."""
+"""What a source of frames is; videos and streams, which FFmpeg decodes in another process (`player`)."""
 
 import json
 import os
@@ -9,16 +9,18 @@ import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
 from neocog.live.player import Asked
-from neocog.live.sources import Pixels, Source, SourceLost
 from neocog.programs import python
 from neocog.text import printable, to_json
+
+Pixels: TypeAlias = "NDArray[np.uint8]"
 
 SILENCE = 2.0
 """Seconds without a picture after which a stream counts as lost."""
@@ -38,6 +40,37 @@ _ONLY = (
 _NEWEST = "fflags;nobuffer|flags;low_delay"  # a file that is opened so loses frames
 _HTTP = f"{_NEWEST}|{_ONLY.format('http,https,httpproxy,tcp,tls')}|input_format;"
 _RTSP = f"{_NEWEST}|{_ONLY.format('rtsp,rtp,tcp,tls,udp')}|rtsp_transport;tcp"
+
+
+class SourceLost(InputError):
+    """A camera or stream that gave pictures gives none any more; it may come back."""
+
+
+class Source:
+    """Gives frames, one after another."""
+
+    name = ""  # as people call it
+    live = False  # goes on by itself: only its newest frame is of use, and once lost it may be back
+    fps: float | None = None  # frames a second, where that is known
+    files: tuple[Path, ...] = ()  # that it reads: no output may be one of them
+
+    def open(self) -> str:
+        """Open it, and say in a few words what it grants; InputError if it cannot be opened."""
+        raise NotImplementedError
+
+    def grab(self) -> bool:
+        """Wait for the next frame; False at the end, SourceLost if it broke off."""
+        raise NotImplementedError
+
+    def retrieve(self) -> Pixels:
+        """Decode the frame that was grabbed, (H, W, 3) in the order blue, green, red."""
+        raise NotImplementedError
+
+    def interrupt(self) -> None:
+        """End a long wait for a frame."""
+
+    def close(self) -> None:
+        """Release it; it may be opened again."""
 
 
 class VideoFile(Source):

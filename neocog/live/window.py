@@ -8,7 +8,6 @@ import time
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
@@ -18,12 +17,9 @@ from neocog.files import atomic_write
 from neocog.live.draw import Picture, candidates, draw, draw_text, layers
 from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import View
-from neocog.live.recorder import Recorder
+from neocog.live.session import Recorder, Session
 from neocog.programs import python
 from neocog.text import to_json
-
-if TYPE_CHECKING:
-    from neocog.live.session import Session
 
 TITLE = "neocog"
 
@@ -48,7 +44,7 @@ _TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllW
 class Window:
     """A window of OpenCV and its keys (ask `display_trouble` first); pictures are saved in ``folder``."""
 
-    def __init__(self, session: "Session", folder: Path = Path()) -> None:
+    def __init__(self, session: Session, folder: Path = Path()) -> None:
         self.session, self.folder = session, folder
         self.frozen = self.steps = self.layers = self.help = False
         self.picture: Picture | None = None
