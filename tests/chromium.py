@@ -103,6 +103,16 @@ class Chromium:
             [[name, base64.b64encode(data).decode()] for name, data in files],
         )
 
+    def drag(self, css: str, *places: tuple[float, float]) -> None:
+        """Press the mouse at a place of an element, in shares of it, move it to others, let go."""
+        edge = "const r = document.querySelector(arguments[0]).getBoundingClientRect();"
+        left, top, wide, high = self.run(f"{edge} return [r.x, r.y, r.width, r.height]", css)
+        kinds = ["mousePressed", *["mouseMoved"] * (len(places) - 1), "mouseReleased"]
+        for kind, (x, y) in zip(kinds, [*places, places[-1]], strict=True):
+            at = {"x": left + x * wide, "y": top + y * high, "button": "left", "clickCount": 1}
+            held = int(kind != "mouseReleased")
+            self.devtools("Input.dispatchMouseEvent", type=kind, buttons=held, **at)
+
     def _find(self, css: str) -> str:
         found = self._call("POST", "/element", using="css selector", value=css)
         return str(found[ELEMENT])

@@ -124,6 +124,20 @@ def page(text: str, *, height: int = 60) -> NDArray[np.uint8]:
     return np.clip(225 - 180 * ink + noise, 0, 255).astype(np.uint8)
 
 
+def sheet(text: str, shift: int = 0) -> bytes:
+    """A printed sheet with digits in its one field, or without."""
+    grey = np.full((800, 600), 240, np.uint8)
+    for row in range(8):
+        words = f"Line {row}, to be filled in: abcdefghij"[row:]
+        cv2.putText(grey, words, (40, 60 + 40 * row + 160 * (row > 5)), cv2.FONT_HERSHEY_SIMPLEX, 0.8, 40, 2)
+    cv2.rectangle(grey, (120, 360), (360, 480), 90, 2)
+    for place, char in enumerate(text):
+        ink = glyph(int(char), 50)
+        part = grey[395:445, 140 + 45 * place :][:, : ink.shape[1]]
+        part[:] = np.minimum(part, 240 - 200 * ink)
+    return file_of(Image.fromarray(np.roll(grey, shift, axis=1)))
+
+
 def save_page(path: Path, text: str) -> Path:
     Image.fromarray(page(text)).save(path)
     return path

@@ -27,7 +27,7 @@ import pytest
 from PIL import Image
 
 from neocog.errors import EndedEarly, InputError
-from tests.support import file_of, page, page_file, run, tiny_model, until
+from tests.support import file_of, page, page_file, run, sheet, tiny_model, until
 
 pytest.importorskip("starlette")
 pytest.importorskip("httpx2")
@@ -144,6 +144,63 @@ def test_twenty_requests_at_once_lose_no_answer(client: TestClient) -> None:
     with ThreadPoolExecutor(20) as pool:
         answers = pool.map(lambda text: client.post("/api/read", content=page_file(text)), texts)
         assert [answer.json()[0]["text"] for answer in answers] == texts
+
+
+# --- forms ------------------------------------------------------------------------------------
+
+
+def form_of(blank: bytes, **more: Any) -> dict[str, Any]:
+    field = {"name": "a", "box": [0.2, 0.45, 0.4, 0.15]}
+    url = f"data:image/png;base64,{base64.b64encode(blank).decode()}"
+    return {"form": 1, "layouts": [{"name": "m", "pages": [{"blank": url, "fields": [field | more]}]}]}
+
+
+def test_sheets_of_a_form_are_read_and_their_cells_kept_as_lines(client: TestClient, tmp_path: Path) -> None:
+    form, data = json.dumps(form_of(sheet(""), pattern="###")), sheet("123", 7)
+    answer = client.post("/api/sheets?pictures=1&name=a.png", content=form.encode() + b"\n" + data)
+    (record,) = answer.json()
+    cell = record["fields"]["a"]
+    assert (record["source"], record["layout"], record["error"], cell["read"]) == ("a.png", "m", None, "123")
+    with Image.open(io.BytesIO(base64.b64decode(cell["picture"].partition(",")[2]))) as picture:
+        assert picture.height == 96 + 2 * 24
+        assert 1.5 < picture.width / picture.height < 2.5
+    file = {"file": ("b.png", page_file("7"))}
+    for fields, files in (({"form": form}, {}), ({}, {"form": ("form.json", form)})):
+        (other,) = client.post("/api/sheets", data=fields, files=file | files).json()
+        assert (other["source"], other["error"][:19]) == ("b.png", "page 1 does not fit")
+    (x, y), _, (right, foot), _ = cell["corners"]
+    line = {"text": "123", "box": [x, y, right - x, foot - y]}
+    digits = [{"char": char, "box": None} for char in "123"]
+    told = {"text": "123", "lines": [line], "digits": digits, "cells": True}
+    assert correct(client, told, data).json() == {"pages": 0, "lines": 1}
+    kept = tmp_path / "kept"
+    assert read_labels_csv(kept / "lines" / "labels.csv").texts == ("123",)
+    assert len(list((kept / "pages").glob("*.png"))) == 0, "there is more on the page than the cells say"
+
+
+def test_forms_that_are_refused(client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret.png").write_bytes(sheet(""))
+    monkeypatch.chdir(tmp_path)
+    named, blank = form_of(b""), sheet("")
+    named["layouts"][0]["pages"][0]["blank"] = "secret.png"
+    many = form_of(blank)
+    many["layouts"][0]["pages"] = [{**many["layouts"][0]["pages"][0], "fields": []}] * 32
+    many["layouts"] = [many["layouts"][0] | {"name": f"m{n}"} for n in range(3)]
+    for words, form in (
+        ("'secret.png': files are not looked for", named),
+        ("'/etc/passwd': files are not looked for", form_of(blank, valid="/etc/passwd")),
+        ("leaves the page", form_of(blank, box=[0.5, 0.5, 0.6, 0.1])),
+        ("blank page 1 of m", form_of(b"no picture")),
+        ("more than 16 pages", many),
+        ("form", {"form": 2}),
+    ):
+        answer = client.post("/api/sheets", content=json.dumps(form).encode() + b"\n" + page_file("1"))
+        assert words in error_of(answer, 422)
+        assert answer.json()["error"].startswith("form: ")
+    assert "is no JSON" in error_of(client.post("/api/sheets", content=b"{\n" + page_file("1")), 422)
+    assert "as a line" in error_of(client.post("/api/sheets", content=b"no line"), 400)
+    monkeypatch.setattr(app, "MAX_FORM", 10)
+    assert "at most 10 bytes" in error_of(client.post("/api/sheets", content=b"x" * 11 + b"\n"), 400)
 
 
 # --- work -------------------------------------------------------------------------------------

@@ -19,9 +19,11 @@ from PIL import Image
 
 from neocog.learning.datasets import read_labels_csv
 from tests.chromium import INSTALLED, Chromium
-from tests.support import page, page_file, save_page, until
+from tests.support import page, page_file, run, save_page, sheet, until
 
-BACKSPACE, ENTER, ESCAPE, END, HOME, DELETE = "\ue003\ue007\ue00c\ue010\ue011\ue017"  # as WebDriver types
+BACKSPACE, ENTER, CONTROL, ESCAPE, END, HOME, DELETE = (
+    "\ue003\ue007\ue009\ue00c\ue010\ue011\ue017"  # as WebDriver types
+)
 httpx: Any = pytest.importorskip("httpx2")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not INSTALLED, reason="needs chromium and chromedriver")]
 
@@ -190,6 +192,73 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
     record = json.loads((tmp_path / "digits.jsonl").read_text().splitlines()[0])
     assert "".join(digit["char"] for digit in record["digits"] if digit["box"]) == "07942"
     assert [sign["char"] for sign in record["signs"]] == ["+"]
+
+
+def test_fields_are_drawn_and_cells_in_doubt_reviewed(server: Server, tmp_path: Path) -> None:
+    for name, text in (("blank", ""), ("one", "123"), ("two", "456"), ("three", "")):
+        (tmp_path / f"{name}.png").write_bytes(sheet(text))
+    (tmp_path / "other.png").write_bytes(page_file("7"))
+
+    def boxes(browser: Chromium) -> Any:
+        some = "[...document.querySelectorAll('.field')]"
+        return browser.run(f"return {some}.map(({{ style: s }}) => [s.left, s.top, s.width, s.height])")
+
+    with Chromium() as browser:
+        browser.devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        browser.open(f"{server.address}forms")
+        browser.wait_for("Boolean(document.getElementById('sheets')?.onchange)")
+        browser.type("#open", str(tmp_path / "blank.png"))
+        browser.wait_for("document.getElementById('blank').naturalWidth === 600")
+        browser.drag("#sheet", (0.2, 0.45), (0.5, 0.5), (0.6, 0.6))
+        browser.type("#name", "number")
+        browser.type("#valid", "123\n457")
+        (drawn,) = boxes(browser)
+        browser.drag(".field", (0.5, 0.5), (0.6, 0.6))
+        assert boxes(browser) != [drawn]
+        browser.type("#sheet", f"{CONTROL}z")
+        assert boxes(browser) == [drawn]
+        browser.drag(".field", (1, 0.5), (1.1, 0.5))  # its edge
+        (wider,) = boxes(browser)
+        assert (wider[:2], float(wider[2][:-1])) == (drawn[:2], pytest.approx(44, abs=0.5))
+        browser.drag("#sheet", (0.1, 0.7), (0.3, 0.8))
+        browser.type("#sheet", DELETE)
+        assert boxes(browser) == [wider]
+        browser.type("#sheet", f"{CONTROL}zz")
+        assert boxes(browser) == [wider]
+        browser.type("#open", str(tmp_path / "other.png"))
+        browser.wait_for("document.querySelectorAll('#tabs [aria-pressed]').length === 2")
+        browser.click("#tabs [title^=Delete]")
+        assert boxes(browser) == [wider]
+        browser.click("#save")
+        names = "\n".join(str(tmp_path / f"{name}.png") for name in ("one", "two", "three", "other"))
+        browser.type("#sheets", names)
+        browser.wait_for("document.getElementById('count').textContent.startsWith('4 sheets')")
+        assert "does not fit" in browser.run("return document.getElementById('problems').innerText")
+        shown = browser.run("return [...document.querySelectorAll('#cells input')].map((one) => one.value)")
+        assert shown == ["456", "123", ""]  # what is in no list first
+        browser.type(":focus", f"45{ENTER}")
+        browser.type(":focus", f"{CONTROL}z")  # takes it back
+        browser.type(":focus", f"45 7{ENTER}{ENTER}")
+        for table in ("csv", "tsv", "jsonl"):
+            browser.click(f"[data-table={table}]")
+        browser.click("#labels")
+        browser.wait_for("document.getElementById('count').textContent === '2 cells are saved as lines.'")
+        until(lambda: (tmp_path / "table.jsonl").exists())
+        assert browser.complaints() == []
+    assert sorted(read_labels_csv(server.kept / "lines" / "labels.csv").texts) == ["123", "45 7"]
+    with (tmp_path / "table.csv").open(newline="") as stream:
+        rows = {row["source"]: row for row in csv.DictReader(stream)}
+    assert [rows[f"{name}.png"]["number"] for name in ("one", "two", "three")] == ["123", "45 7", ""]
+    form = tmp_path / "form.json"
+    told = run(
+        "read", *(tmp_path / f"{name}.png" for name in ("one", "two")), "--form", form, "--format", "jsonl"
+    )
+    records = [json.loads(line) for line in told.stdout.splitlines()]
+    saved = [json.loads(line) for line in (tmp_path / "table.jsonl").read_text().splitlines()]
+    assert len(records) == 2
+    for mine in records:  # as the command reads them with the file that was saved
+        (other,) = (own for own in saved if own["source"] == Path(mine["source"]).name)
+        assert mine["fields"]["number"]["read"] == other["fields"]["number"]["read"]
 
 
 def test_the_camera_reads_a_clip(server: Server, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ MAX_BYTES = 2**26  # of a picture; photographs of telephones have at most a thir
 MAX_HELD = 2**27  # bytes of all pictures at a time, half of them of one address; then the answer is 503
 MAX_WAITING = 64  # requests at a time, half of them of one address; then the answer is 503
 MAX_LINE = 10**6  # bytes of the JSON before a picture
+MAX_FORM = 2**24  # bytes of a form of fields, with its blank sheets
 MAX_PARTS = 8  # of an upload as a form (multipart), and
 _MAX_HEAD = 4096  # bytes of the header of each
 MAX_LINES = 400  # of writing on a corrected page
@@ -82,6 +83,16 @@ class Api:
         async with self._taken(request) as picture:
             return _json(await self._ask(request, picture, what="thumbnails"))
 
+    async def sheets(self, request: Request) -> Response:
+        """The records of a picture's sheets: a line with a form of fields, then the picture."""
+        async with self._taken(request) as body:
+            if (size := body.find(b"\n")) < 0 or size > MAX_FORM:
+                raise HTTPException(
+                    400, f"expected a form as a line of at most {MAX_FORM:,} bytes, then a picture"
+                )
+            pictures = request.query_params.get("pictures", "0") not in ("0", "")
+            return _json(await self._ask(request, body, what="sheets", pictures=pictures))
+
     async def page(self, request: Request) -> Response:
         """A page of a file that the browser cannot show."""
         number = request.query_params.get("page", "0")
@@ -101,7 +112,7 @@ class Api:
         return Response(png, media_type="image/png")
 
     async def correct(self, request: Request) -> Response:
-        """Keep a corrected page: a line with its record, then the picture."""
+        """Keep a corrected page, or cells of one: a line with its record, then the picture."""
         if self.corrections is None:
             raise HTTPException(409, "corrections are not kept; start with --corrections FOLDER")
         async with self._taken(request) as body:
@@ -210,10 +221,12 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
     routes: list[Route | Mount] = [
         health,
         Route("/", lambda request: FileResponse(_STATIC / "index.html")),
+        Route("/forms", lambda request: FileResponse(_STATIC / "forms.html")),
         Route("/docs", lambda request: FileResponse(_STATIC / "docs.html")),
         Route("/openapi.json", lambda request: FileResponse(_STATIC / "openapi.json")),
         Route("/api", api.describe),
         Route("/api/read", api.read, methods=["POST"]),
+        Route("/api/sheets", api.sheets, methods=["POST"]),
         Route("/api/page", api.page, methods=["POST"]),
         Route("/api/thumbnails", api.thumbnails, methods=["POST"]),
         Route("/api/explain", api.explain, methods=["POST"]),
@@ -263,8 +276,9 @@ def _of_form(body: bytes, kind: str) -> tuple[str, bytes]:
         words, end, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
         if not end or len(words) > _MAX_HEAD:
             raise HTTPException(400, "got a broken form: a part has no header, or a long one")
-        name = HeaderParser().parsestr(words.decode(errors="replace")).get_filename()
-        if name is None:
+        told = HeaderParser().parsestr(words.decode(errors="replace"))
+        name = told.get_filename()
+        if name is None or told.get_param("name", header="content-disposition") in ("form", "record"):
             fields.append(b" ".join(content.splitlines()))  # no line ends stand within JSON's strings
         else:
             files.append((name, content))
@@ -289,6 +303,7 @@ def _record(body: bytes) -> tuple[str, Boxed, Boxed, dict[str, Any], bytes]:
             for key, some in (("char", record["digits"]), ("text", record.get("lines") or []))
         )
         text, page, turn = str(record["text"]), int(record["page"]), int(record.get("turn", 0))
+        cells = bool(record.get("cells"))  # of a form: there is more on the page than the text says
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError, AttributeError):
         words = "expected a line of JSON with text, page and digits, then the picture"
         raise HTTPException(400, words) from None
@@ -297,4 +312,4 @@ def _record(body: bytes) -> tuple[str, Boxed, Boxed, dict[str, Any], bytes]:
     sound &= all(len(b) == 4 and all(abs(v) < 1e6 for v in b) and min(b[2:]) >= 1 for b in boxes)
     if not (sound and 0 <= page < 10**5 and turn in (0, 90, 180, 270) and len(text) < 10**5):
         raise HTTPException(400, "expected boxes [x, y, width, height], a page from 0 and a turn")
-    return text, digits, lines, {"page": page, "turn": turn}, picture
+    return text, digits, lines, {"page": page, "turn": turn, "cells": cells}, picture

@@ -46,17 +46,20 @@ class Corrections:
                 left.unlink()
 
     def save(
-        self, source: bytes, page: int, png: bytes, text: str, digits: NDArray[np.uint8],
+        self, source: bytes, page: int, png: bytes | None, text: str, digits: NDArray[np.uint8],
         chars: Sequence[str], lines: Sequence[tuple[str, bytes]] = (),
     ) -> int:  # fmt: skip
-        """Save a page, ``digits`` (N, 28, 28) and ``lines`` (text, PNG); return how many pages there are."""
+        """Save a page, ``digits`` (N, 28, 28) and ``lines`` (text, PNG); return how many pages there are.
+
+        Without a picture of the page only the others are saved: of cells of a form.
+        """
         name = f"{hashlib.sha256(source).hexdigest()[:12]}-{page}"
         new = self.folder / ".new"
         inked = np.flatnonzero(digits.any(axis=(1, 2))).tolist()
         with self._lock:
             self._finish()
-            rows = self._labels("pages", {f"{name}.png": text})
-            files = {f"pages/{name}.png": png, "pages/labels.csv": _table(rows)}
+            rows = self._labels("pages", {} if png is None else {f"{name}.png": text})
+            files = {} if png is None else {f"pages/{name}.png": png, "pages/labels.csv": _table(rows)}
             old = [file.name for file in (self.folder / "lines").glob(f"{name}-*.png")]
             new_lines = {f"{name}-{number}.png": line for number, line in enumerate(lines, 1)}
             files |= {f"lines/{file}": b"" for file in old}

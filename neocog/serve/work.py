@@ -20,7 +20,7 @@ from neocog.batch.batching import in_passes
 from neocog.batch.pool import run_tasks
 from neocog.batch.run import open_workers, usual_workers
 from neocog.batch.tasks import Block, Job, Task
-from neocog.errors import EndedEarly, InputError, NothingToRead
+from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.reading.formats import Format
 from neocog.reading.pictures import pages_of, what_went_wrong
 from neocog.reading.records import PageReading
@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from neocog.vision.decode import Page
 
 MAX_PAGES = 100  # of one file that are read
+MAX_BLANKS = 16  # pages of a form: a worker keeps the blanks of four, 12 MB a page
 LIMIT = 150.0  # seconds of a worker for one request, unless it says otherwise; 100 pages of print take 85
 
 _SHOWN, _QUALITY = 1600, 85  # long side, and JPEG quality, of a page that the browser cannot decode
 _SMALL = 128  # long side of the picture of a page in a list
 _ROOM = 0.25  # heights of a line that are kept around its picture
+_HIGH, _LONG = 96, 20  # rows of the picture of a field, at most, and heights that it is at most wide
 _MOST = 4  # times a page's pixels that pictures of its lines have together
 
 
@@ -77,16 +79,43 @@ class ServeJob(Job):
     def _value(self, item: Item, beat: Callable[[], None], what: str, **asked: Any) -> Any:
         if what == "read":
             return list(self._records(item, beat, **asked))
+        if what == "sheets":
+            return list(self._sheets(item, beat, **asked))
         if what == "thumbnails":
             return list(_thumbnails(item))
         if what == "page":  # for a browser that does not know the file's format
             return _encoded(_page(item, asked["page"], _SHOWN).pixels, "JPEG", quality=_QUALITY)
         if what == "explain":
             return _encoded(self._explain(item, **asked["marks"]), "PNG")
-        page, digits, lines = _cut(item, self.reader.longest, **asked["marks"])
-        return _encoded(page, "PNG"), digits, [_encoded(line, "PNG") for line in lines]
+        marks = asked["marks"]
+        page, digits, lines = _cut(item, self.reader.longest, **marks)
+        png = None if marks.get("cells") else _encoded(page, "PNG")
+        return png, digits, [_encoded(line, "PNG") for line in lines]
 
-    def _explain(self, item: Item, page: int, turn: int, boxes: list[list[float]]) -> NDArray[np.uint8]:
+    def _sheets(self, item: Item, beat: Callable[[], None], pictures: bool) -> Iterator[dict[str, Any]]:
+        """The records of sheets, fields with pictures if asked for; the form stands before the file."""
+        from neocog.reading.forms import parse_form
+        from neocog.reading.sheets import read_sheets
+
+        form, _, picture = bytes(item.picture()).partition(b"\n")
+        try:
+            found = parse_form(form, None, "form")
+            if sum(len(layout.pages) for layout in found.layouts) > MAX_BLANKS:
+                raise UsageError(f"has more than {MAX_BLANKS} pages; part it")
+            for sheet in read_sheets(self.reader, found, picture, beat=beat):
+                record = json.loads(replace(sheet, source=item.source).to_json(settings=self.reader.settings))
+                for number in {n for n in record["pages"] if n is not None} if pictures else ():
+                    own = [cell for cell in record["fields"].values() if cell["page"] == number]
+                    page = next(pages_of(picture, self.reader.longest, [number]))
+                    for cell, cut in zip(own, _cells(page, [cell["corners"] for cell in own]), strict=True):
+                        cell["picture"] = _url(cut)
+                yield record
+        except UsageError as error:
+            raise InputError(f"form: {str(error).removeprefix('form: ')}") from None
+
+    def _explain(
+        self, item: Item, page: int, turn: int, boxes: list[list[float]], cells: bool = False
+    ) -> NDArray[np.uint8]:
         """Draw why the digit in a box was read so; of a line, the pieces of it that are in the box."""
         from neocog.evaluation.explain import explain_box, explain_digit
         from neocog.network.engine import Engine
@@ -220,8 +249,28 @@ def _page(item: Item, number: int, long_side: int) -> "Page":
 def _thumbnails(item: Item) -> Iterator[str]:
     with suppress(InputError):  # of a damaged page: those before it are shown
         for page in pages_of(item.picture(), _SMALL, range(MAX_PAGES)):
-            jpeg = _encoded(page.pixels, "JPEG", quality=_QUALITY)
-            yield f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
+            yield _url(page.pixels)
+
+
+def _cells(page: "Page", corners: list[list[list[int]]]) -> Iterator[NDArray[np.uint8]]:
+    """Cut out fields by their corners in the picture's pixels, upright and with some paper around."""
+    import cv2
+
+    for places in corners:
+        at = np.array(places, np.float32) * page.scales
+        wide, high = (float(np.linalg.norm(at[k] - at[0])) for k in (1, 3))
+        rows = round(min(max(high, _HIGH / 2), _HIGH))
+        room = round(_ROOM * rows)
+        columns = round(min(wide / max(high, 1.0), _LONG) * rows)
+        to = np.array([[0, 0], [columns, 0], [columns, rows], [0, rows]], np.float32) + room
+        way = cv2.getPerspectiveTransform(at.astype(np.float32), to)
+        size = columns + 2 * room, rows + 2 * room
+        cut = cv2.warpPerspective(page.pixels, way, size, borderMode=cv2.BORDER_REPLICATE)
+        yield np.asarray(cut, np.uint8)
+
+
+def _url(pixels: NDArray[np.uint8]) -> str:
+    return f"data:image/jpeg;base64,{base64.b64encode(_encoded(pixels, 'JPEG', quality=_QUALITY)).decode()}"
 
 
 def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
@@ -234,7 +283,7 @@ def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
 
 def _cut(
     item: Item, longest: int, page: int, turn: int, boxes: list[list[float]],
-    lines: Sequence[list[float]] = (),
+    lines: Sequence[list[float]] = (), cells: bool = False,
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[NDArray[np.uint8]]]:  # fmt: skip
     """A small page, its digits (N, 28, 28) as the reader cuts them at a long side, and its lines, upright."""
     from neocog.vision.crops import digit_of_box
@@ -249,7 +298,7 @@ def _cut(
         digits[place] = digit_of_box(upright, np.array(lying, np.float32))
     strips = list[NDArray[np.uint8]]()
     for x, y, w, h in np.array(lines).reshape(-1, 4) * (2 * found.scales):
-        room = _ROOM * (w if turn % 180 else h)
+        room = 0 if cells else _ROOM * (w if turn % 180 else h)
         left, right, top, foot = (max(0, round(v)) for v in (x - room, x + w + room, y - room, y + h + room))
         strips.append(np.rot90(found.grey[top:foot, left:right], -turn // 90))
     sizes = [strip.size for strip in strips]

@@ -69,6 +69,12 @@ export const inert = (value) => {
     ? `'${words}` : words;
 };
 
+export const tsv = (rows) => rows.map((row) =>
+  `${row.map((cell) => inert(cell).replaceAll(/[\t\r\n]/g, " ")).join("\t")}\n`).join("");
+// The order of records in what is taken home.
+export const before = ({ record: a }, { record: b }) =>
+  (a.source < b.source ? -1 : a.source > b.source ? 1 : a.page - b.page);
+
 // The characters of a text: its digits and signs have a box and p.
 export function tokens(record) {
   const numbers = (record.lines ?? []).flatMap((line) => line.numbers ?? []);

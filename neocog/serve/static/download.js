@@ -1,20 +1,17 @@
 // What is taken home: the pages as they are corrected, in the forms that neocog read writes.
 
-import { csv, inert, save } from "./common.js";
+import { before, csv, inert, save, tsv as rowsAsTsv } from "./common.js";
 import { corrected, tableOf, textOf } from "./app.js";
 
-const sorted = (pages) => pages.toSorted(({ record: a }, { record: b }) =>
-  a.source < b.source ? -1 : a.source > b.source ? 1 : a.page - b.page);
+const sorted = (pages) => pages.toSorted(before);
 const inOrder = (pages) => sorted(pages).map(corrected);
 const several = (pages) => new Set(pages.map(({ record }) => record.source)).size > 1;
 const whole = (pages) => sorted(pages).filter(({ record }) => !record.error);
 
 // A row for each line of writing, after the name and the page where there are several files.
-export const tsv = (pages) => whole(pages).flatMap((page, n) => [
-  ...(n && !several(pages) ? [""] : []), // between pages of one file
-  ...tableOf(page).map((row) => [...(several(pages) ? [page.record.source, page.record.page] : []), ...row]
-    .map((cell) => inert(cell).replaceAll(/[\t\r\n]/g, " ")).join("\t")),
-]).map((line) => `${line}\n`).join("");
+export const tsv = (pages) => rowsAsTsv(whole(pages).flatMap((page, n) => [
+  ...(n && !several(pages) ? [[]] : []), // between pages of one file
+  ...tableOf(page).map((row) => [...(several(pages) ? [page.record.source, page.record.page] : []), ...row])]));
 
 const text = (pages) => whole(pages).map((page) => {
   const { source, page: number } = page.record;

@@ -1,0 +1,211 @@
+// Sheets of a form: a queue to the server, cells sorted by doubt, what a person says of them.
+
+import { $, about, ask, before, copy, csv, inert, make, save, tsv } from "./common.js";
+import { form, say } from "./zones.js";
+
+const sheets = [], cells = [], queue = [], done = [];
+let running = 0, unsaved = false, touched = false;
+
+for (const id of ["zones", "review"]) $(`show-${id}`).onclick = () => show(id);
+
+function show(id) {
+  for (const other of ["zones", "review"]) {
+    $(other).hidden = other !== id;
+    $(`show-${other}`).ariaPressed = other === id;
+  }
+}
+
+// --- sheets in --------------------------------------------------------------------------------
+
+function add(files) {
+  queue.push(...files);
+  show("review");
+  while (running < about.workers && queue.length) work();
+}
+
+for (const id of ["sheets", "more"])
+  $(id).onchange = ({ target }) => {
+    if (id === "more" || !unsaved || confirm("What was checked is neither downloaded nor saved. Begin anew?")) {
+      if (id === "sheets") begin();
+      add(target.files);
+    }
+    target.value = "";
+  };
+addEventListener("drop", (event) => $("review").hidden || add(event.dataTransfer.files));
+
+function begin() {
+  for (const list of [sheets, cells, queue, done]) list.length = 0;
+  for (const id of ["cells", "problems"]) $(id).replaceChildren();
+  unsaved = touched = false;
+}
+
+async function work() {
+  running += 1;
+  for (let file; (file = queue.shift()); count()) {
+    try {
+      const name = encodeURIComponent(file.name), body = new Blob([JSON.stringify(form), "\n", file]);
+      if (!form.layouts.length) throw new Error("form: open a sheet and draw its fields first");
+      const records = await (await ask(`api/sheets?pictures=1&name=${name}`, body)).json();
+      for (const record of records) addSheet(file, record);
+    } catch (error) {
+      if (error.message.startsWith("form: ")) {
+        queue.length = 0;
+        show("zones");
+        say(error.message, true);
+      } else addSheet(file, { source: file.name, page: 0, error: error.message, fields: {} });
+    }
+  }
+  running -= 1;
+  count();
+}
+
+function addSheet(file, record) {
+  const sheet = { file, record, cells: {} };
+  sheets.push(sheet);
+  if (record.error)
+    $("problems").append(make("li", { className: "error" }, `${record.source}: ${record.error}`));
+  for (const [name, own] of Object.entries(record.fields)) {
+    const cell = { sheet, name, own, text: own.text, checked: false };
+    sheet.cells[name] = cell;
+    if (own.page !== null) addCell(cell);
+  }
+}
+
+// Smaller for what a person should look at sooner; an empty field has no p.
+const doubt = ({ own }) => (own.p ?? (own.text ? 0 : 1)) - (own.text.includes("?") ? 1 : 0);
+const isDoubtful = (cell) => !cell.checked && doubt(cell) < about.sure_p;
+// What is offered as the answer: of a cell in doubt the likeliest reading.
+const offered = ({ own, text, checked }) => (!checked && text.includes("?") ? own.read : text);
+const chance = ({ own }) => (own.p === null ? "" : own.p > 0.999 ? "p > 0.999" : `p ${own.p.toFixed(3)}`);
+
+function addCell(cell) {
+  const { own, sheet: { record } } = cell, after = cells.findIndex((other) => doubt(other) > doubt(cell));
+  const page = record.page || own.page ? `, page ${own.page + 1}` : "";
+  cell.input = make("input", { value: offered(cell), maxLength: 200, spellcheck: false, autocomplete: "off",
+    ariaLabel: `${cell.name} of ${record.source}`, onfocus: () => cell.input.select(),
+    onchange: () => accept(cell), onkeydown: (event) => press(cell, event) });
+  cell.node = make("li", {}, make("img", { src: own.picture, alt: "" }), cell.input, make("span", { className: "about" },
+    make("b", {}, cell.name), make("span", { className: "dim" }, record.source + page)), make("span", { className: "dim" }));
+  $("cells").insertBefore(cell.node, cells[after]?.node ?? null);
+  cells.splice(after < 0 ? cells.length : after, 0, cell);
+  mark(cell);
+  if (!touched) cells[0].input.focus();
+}
+
+function mark(cell) {
+  const { own } = cell;
+  cell.node.className = cell.checked ? "right" : isDoubtful(cell) ? "unsure" : "";
+  cell.node.lastChild.textContent = cell.checked ? "checked" : [chance(cell), own.why].filter(Boolean).join(", ");
+  count();
+}
+
+function count() {
+  const left = cells.filter(isDoubtful).length, waiting = queue.length + running;
+  $("count").textContent = `${waiting ? `Reading, ${waiting} to come. ` : ""}${sheets.length} ${sheets.length === 1 ? "sheet" : "sheets"}, ` +
+    `${cells.length} cells: ${left} in doubt, ${cells.filter(({ checked }) => checked).length} checked.`;
+  $("labels").hidden = !about.corrections;
+}
+
+// --- what a person says -----------------------------------------------------------------------
+
+function accept(cell) {
+  const text = cell.input.value.trim();
+  if (text.includes("?")) return false;
+  if (cell.checked && text === cell.text) return true;
+  done.push([cell, cell.text, cell.checked]);
+  Object.assign(cell, { text, checked: true });
+  unsaved = true;
+  mark(cell);
+  return true;
+}
+
+function press(cell, event) {
+  const { key } = event;
+  touched = true;
+  if (key === "Enter") {
+    if (!accept(cell)) return cell.input.select(); // say first what each ? is
+    const rest = cells.slice(cells.indexOf(cell) + 1);
+    (rest.find(({ checked }) => !checked) ?? rest[0] ?? cell).input.focus();
+  } else if (key === "Escape" || ((event.ctrlKey || event.metaKey) && key === "z")) {
+    if (cell.input.value === offered(cell) && key === "z" && done.length) {
+      const [last, text, checked] = done.pop();
+      Object.assign(last, { text, checked });
+      cell = last;
+      mark(cell);
+    }
+    cell.input.value = offered(cell);
+    cell.input.focus();
+    cell.input.select();
+  } else if (/^Arrow(Up|Down)$/.test(key)) {
+    cells[cells.indexOf(cell) + (key === "ArrowUp" ? -1 : 1)]?.input.focus();
+  } else return;
+  event.preventDefault();
+}
+
+// --- what is taken home -----------------------------------------------------------------------
+
+const names = () => [...new Set(form.layouts.flatMap(({ pages }) =>
+  pages.flatMap(({ fields }) => fields.map(({ name }) => name))))];
+const COLUMNS = ["source", "page", "layout", "residual", "fit", "error"];
+
+// A person is taken to be right.
+const told = ({ own, text, checked }) => {
+  const { picture, ...rest } = own;
+  return checked ? { ...rest, text, p: 1, why: "checked", ...(text !== own.text && { corrected_from: own.text }) } : rest;
+};
+
+function tableOf() {
+  const fields = names(), head = [...COLUMNS, ...fields.flatMap((name) => [name, `${name}.p`, `${name}.why`])];
+  sheets.sort(before);
+  return [head, ...sheets.map(({ record, cells: own }) => [...COLUMNS.map((name) => [record[name] ?? ""].flat().join(" ")),
+    ...fields.flatMap((name) => {
+      const { text = "", p = "", why = "" } = own[name] ? told(own[name]) : {};
+      return [text, p ?? "", why];
+    })])];
+}
+
+const tables = {
+  csv: () => save("table.csv", "text/csv", csv(tableOf().map((row) => row.map(inert)))),
+  tsv: () => save("table.tsv", "text/tab-separated-values", tsv(tableOf())),
+  jsonl: () => save("table.jsonl", "application/x-ndjson", sheets.map(({ record, cells: own }) => `${JSON.stringify(
+    { ...record, fields: Object.fromEntries(Object.entries(own).map(([name, cell]) => [name, told(cell)])) })}\n`).join("")),
+};
+for (const button of document.querySelectorAll("[data-table]"))
+  button.onclick = () => {
+    tables[button.dataset.table]();
+    unsaved = false;
+  };
+$("copy-table").onclick = () => copy(tsv([["source", ...names()], ...sheets.map(({ record, cells: own }) =>
+  [record.source, ...names().map((name) => own[name]?.text ?? "")])]));
+
+function around(corners) {
+  const [left, top, right, foot] = [Math.min, Math.max].flatMap((end) => [0, 1].map((n) => end(...corners.map((at) => at[n]))));
+  return [left, top, right - left, foot - top];
+}
+
+// Checked cells as lines to learn from: all of a page at once, as each page replaces what was kept of it.
+$("labels").onclick = async () => {
+  let kept = 0, left = 0;
+  for (const { file, cells: own } of sheets) {
+    const written = Object.values(own).filter(({ checked, text }) => checked && text);
+    const known = written.filter(({ text }) => [...text].every((char) => /[0-9 ]/.test(char) || about.signs.includes(char)));
+    left += written.length - known.length;
+    for (const page of new Set(known.map((cell) => cell.own.page))) {
+      const lines = known.filter(({ own: { page: at } }) => at === page)
+        .map(({ text, own: { corners } }) => ({ text, box: around(corners) }));
+      const text = lines.map((line) => line.text).join("\n");
+      const digits = [...text].filter((char) => /[0-9]/.test(char)).map((char) => ({ char, box: null }));
+      const record = JSON.stringify({ text, page, cells: true, digits, lines });
+      try {
+        kept += (await (await ask("api/corrections", new Blob([record, "\n", file]))).json()).lines;
+      } catch (error) {
+        $("count").textContent = `Not saved: ${error.message}`;
+        return;
+      }
+    }
+  }
+  unsaved = false;
+  $("count").textContent = `${kept} cells are saved as lines${left ? `; ${left} with other letters are not` : ""}.`;
+};
+
+addEventListener("beforeunload", (event) => unsaved && event.preventDefault());
