@@ -100,7 +100,7 @@ class PdfWriter:
             page.insert_obj(image)
             for text, (x, y, w, h) in words:
                 own = raw.FPDFPageObj_NewTextObj(self._document, b"Helvetica", 1.0)
-                data = ctypes.create_string_buffer((text + " \0").encode("utf-16-le"))
+                data = ctypes.create_string_buffer((text + " \0").encode("utf-16-le", "replace"))
                 raw.FPDFText_SetText(own, ctypes.cast(data, raw.FPDF_WIDESTRING))
                 raw.FPDFTextObj_SetTextRenderMode(own, raw.FPDF_TEXTRENDERMODE_INVISIBLE)
                 sides = [ctypes.c_float() for _ in range(4)]
