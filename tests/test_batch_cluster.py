@@ -8,10 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,11 @@ from neocog.reading.formats import Format
 from tests.support import save_page, tiny_model, until
 
 # not imported: Ray reads the environment then
-needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: neocog[cluster]")
+needed = sys.platform == "linux" and find_spec("ray") is not None
+
+
+def slow(test: Callable[..., None]) -> Any:
+    return pytest.mark.slow(pytest.mark.skipif(not needed, reason="needs Linux, neocog[cluster]")(test))
 
 
 def test_what_a_cluster_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,23 +57,7 @@ def test_a_dead_address_is_told_at_once(address: str, monkeypatch: pytest.Monkey
         Cluster(address.format(port)).reading(job, []).__enter__()
 
 
-@pytest.mark.slow
-@needs_ray
-def test_actors_take_nothing_from_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(os.path.isabs, sys.path)))
-    (tmp_path / "cv2.py").write_text("open('ran', 'w')")
-    save_page(tmp_path / "1.png", "1")
-    job = Job(Reader(tiny_model(), device="cpu"), Format("jsonl"))
-    cluster = Cluster("local", device="cpu", workers=1)
-    with cluster.reading(job, find_inputs(["1.png"])) as blocks:
-        assert [json.loads(block.text)["text"] for block in blocks] == ["1"]
-    assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.slow
-@needs_ray
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc: Linux")
+@slow
 def test_a_cluster_of_one_run_is_open_to_nobody_and_ends_with_it(tmp_path: Path) -> None:
     folders = set(Path("/tmp").glob("neocog-ray-*"))
     pictures = [tmp_path / f"{n}.png" for n in range(400)]
@@ -105,22 +95,24 @@ def commands(folder: Path) -> list[bytes]:
     return [line for line in found if bytes(folder) in line]
 
 
-@pytest.mark.slow
-@needs_ray
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc: Linux")
-def test_the_same_records_though_an_actor_is_killed(tmp_path: Path) -> None:
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+@slow
+def test_the_same_records_though_an_actor_is_killed_and_nothing_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(os.path.isabs, sys.path)))
+    (tmp_path / "cv2.py").write_text("open('ran', 'w')")
     for number in range(30):
         save_page(tmp_path / f"{number:02}.png", str(number))
     (tmp_path / "bad.png").write_bytes(b"")
     job = Job(Reader(tiny_model(), device="cpu"), Format("jsonl"))
-    with reading(job, find_inputs([tmp_path]), workers=0) as blocks:
+    with reading(job, find_inputs(["."]), workers=0) as blocks:
         alone = "".join(block.text for block in blocks)
     with pytest.raises(DeviceError, match="no machine"):
         Cluster("local", device="cuda").reading(job, []).__enter__()
     text = ""
     cluster = Cluster("local", device="cpu", workers=2)
-    with cluster.reading(job, find_inputs([tmp_path]), ordered=True) as blocks:
+    with cluster.reading(job, find_inputs(["."]), ordered=True) as blocks:
         for count, block in enumerate(blocks):
             text += block.text
             if count == 3:
@@ -130,3 +122,4 @@ def test_the_same_records_though_an_actor_is_killed(tmp_path: Path) -> None:
     assert text == alone
     assert len(text.splitlines()) == 31
     assert json.loads(text.splitlines()[0])["text"] == "0"
+    assert not (tmp_path / "ran").exists()
