@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+import neocog
 from neocog.errors import UsageError
+from neocog.reading.formats import Format
 from neocog.reading.forms import Form, amount, joint, load_form, parse_form
 from neocog.reading.reader import Reader
 from neocog.reading.records import CellReading, SheetReading
@@ -379,3 +382,30 @@ def test_forms_have_their_own_formats_and_need_a_blank_or_a_first_page(folder: P
         load_form(tmp_path / "none" / "form.json")
     with pytest.raises(UsageError, match="files are not looked for"):  # of a stranger
         parse_form(json.dumps(empty).encode())
+
+
+@pytest.mark.parametrize("blank_is_named", [True, False])
+def test_rows_as_a_data_frame(
+    folder: Path, tmp_path: Path, blank_is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pandas")
+    said = layouts(0)
+    if not blank_is_named:
+        del said["layouts"][0]["pages"][0]["blank"]
+    form, reader = form_of(folder, said), neocog.Reader(device="cpu")
+    pictures = [saved(tmp_path / "1.png", filled(0, a="71")), saved(tmp_path / "2.png", filled(2, b="6"))]
+    frame = reader.read_form([*pictures, tmp_path / "lost.png"], form)
+    assert list(frame) == list(Format("csv", fields=form.names).columns)
+    assert frame.source.tolist() == [*map(str, pictures), str(tmp_path / "lost.png")]
+    assert frame.layout.tolist() == ["kind 0", "", ""]
+    assert frame.a.tolist() == ["71", "", ""]
+    assert frame["a.p"][0] > 0.5
+    assert frame[["a.p", "fit"]].isna().all(axis=1).tolist() == [False, True, True]
+    assert ["does not fit" in frame.error[1], "no such file" in frame.error[2]] == [True, True]
+    assert reader.read_form([], form).empty
+    if not blank_is_named:
+        with pytest.raises(UsageError, match="as the first page of the form, cannot be opened"):
+            reader.read_form([tmp_path / "lost.png"], form)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UsageError, match="pip install pandas"):
+        reader.read_form(pictures, form)

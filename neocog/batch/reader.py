@@ -3,15 +3,22 @@
 import asyncio
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from neocog.batch.archives import Item
-from neocog.batch.run import reading
+from neocog.batch.run import blank_from, reading
 from neocog.batch.tasks import Job
+from neocog.errors import UsageError
 from neocog.reading import reader
 from neocog.reading.formats import Format
+from neocog.reading.forms import Form, load_form
 from neocog.reading.pictures import Picture, loaded, name_of, what_went_wrong
 from neocog.reading.records import PageReading
+
+if TYPE_CHECKING:
+    import pandas
 
 _ALONE = ThreadPoolExecutor(1, "neocog")  # the finder is not thread-safe, and the networks take all cores
 
@@ -36,6 +43,32 @@ class Reader(reader.Reader):
             for block in blocks:
                 for _, pages in block.readings:
                     yield from pages
+
+    def read_form(
+        self, pictures: Iterable[Picture], form: "str | Path | Form", *, workers: int | None = None
+    ) -> "pandas.DataFrame":
+        """Read sheets of a form into a data frame: a row for each, columns as of ``neocog read --form``.
+
+        ``fit``, ``residual`` and the columns ``.p`` are numbers. A sheet that cannot be read has its error;
+        UsageError without pandas, or if the form, or the blank that it does not name, cannot be read.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise UsageError("read_form needs pandas; install it with: pip install pandas") from None
+        sheets = form if isinstance(form, Form) else load_form(form)
+        items: Iterator[Item] = map(_item, pictures)
+        if sheets.lacks_blank and (first := next(items, None)) is not None:
+            sheets, items = sheets.onto(blank_from(first)), chain((first,), items)
+        table = Format("csv", fields=sheets.names)
+        job = Job(self, table, keep=True, quiet=True, sheets=sheets)
+        with reading(job, items, workers=workers, ordered=True) as blocks:
+            found: Iterator[Any] = (one for block in blocks for _, some in block.readings for one in some)
+            rows = list(map(table.sheet_row, found))
+        frame = pandas.DataFrame(rows, columns=table.columns)
+        numbers = ["fit", "residual", *(f"{name}.p" for name in sheets.names)]
+        frame[numbers] = frame[numbers].apply(pandas.to_numeric)
+        return frame
 
     async def read_async(self, picture: Picture) -> PageReading:
         """Read the first page of a picture as `read`, on another thread; pictures take turns."""

@@ -114,16 +114,7 @@ class Request:
             raise UsageError(
                 "the form names no blank, and stdin comes but once; name a picture of the blank in it"
             )
-        item = next(iter(self._spared(find_inputs(self.inputs, null=self.null))))
-        try:
-            picture = item.picture()
-            if isinstance(picture, Path):
-                check_file(picture)
-                picture = picture.read_bytes()
-        except (InputError, OSError) as error:
-            raise UsageError(f"{item.source}: as the first page of the form, {reason_of(error)}") from None
-        assert isinstance(picture, bytes)
-        return picture
+        return blank_from(next(iter(self._spared(find_inputs(self.inputs, null=self.null)))))
 
     def _spared(self, items: Iterable[Item]) -> Iterator[Item]:
         places = ((self.output, "-o"), (self.report, "--report"))
@@ -136,6 +127,20 @@ class Request:
                         raise UsageError(f"{place}: is also an input; choose another {option}")
             last = file
             yield item
+
+
+def blank_from(item: Item) -> bytes:
+    """The bytes of an input that is taken for the blank of a form; UsageError if it has none."""
+    try:
+        picture = item.picture()
+        if isinstance(picture, Path):
+            check_file(picture)
+            picture = picture.read_bytes()
+        if not isinstance(picture, bytes):
+            raise InputError("pixels are no file; name a picture of the blank in the form")
+    except (InputError, OSError) as error:
+        raise UsageError(f"{item.source}: as the first page of the form, {reason_of(error)}") from None
+    return picture
 
 
 @dataclass(slots=True)

@@ -146,7 +146,7 @@ class Format:
         if self.kind in ("jsonl", "json"):
             return reading.to_json(timings=self.timings, settings=self.settings) + "\n"
         if isinstance(reading, SheetReading):
-            return _csv_line(inert(cell) for cell in self._sheet(reading))
+            return _csv_line(inert(cell) for cell in self.sheet_row(reading))
         if self.kind == "csv":
             return _csv_line(inert(cell) for cell in self._row(reading))
         if self.kind == "page":
@@ -171,7 +171,8 @@ class Format:
         lines = reading.text.replace("\n", " | ")
         return f"{printable(reading.source)}{page}: {lines}\n"
 
-    def _sheet(self, reading: SheetReading) -> list[str | int]:
+    def sheet_row(self, reading: SheetReading) -> list[str | int]:
+        """The cells of a sheet, for `columns`."""
         fits = (f"{min(reading.fit):.3f}", f"{max(reading.residual):.2f}") if reading.fit else ("", "")
         row: list[str | int] = [printable(reading.source), reading.page, reading.layout, *fits]
         row += [", ".join(reading.warnings), printable(reading.error or "")]
