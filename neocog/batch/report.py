@@ -168,7 +168,8 @@ class Report:
         more = f"<p>{left:,} more pages, none more doubtful than these, are not shown.</p>" if left else ""
         with _saving(self.path, "--report"), atomic_write(self.path) as stream:
             model = html.escape(cards[0][2] if cards else "")
-            head = _HEAD.substitute(counts, total=f"{total:,}", misfits=misfits, model=model)
+            words = Template((Path(__file__).parent / "report.html").read_text(encoding="utf-8"))
+            head = words.substitute(counts, total=f"{total:,}", misfits=misfits, model=model)
             for part in (head, *(article for *_, article in cards), f"</main>{more}</body></html>\n"):
                 stream.write(part.encode("utf-8", "backslashreplace"))
 
@@ -179,29 +180,3 @@ def _saving(place: Path, option: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"{place}: cannot be written ({error.strerror}); choose another {option}") from None
-
-
-_HEAD = Template("""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:;\
- style-src 'unsafe-inline'">
-<title>neocog: $total pages</title>
-<style>
-body { font: 15px/1.4 system-ui, sans-serif; margin: 1.5em; color: #222; background: #f4f4f2 }
-main { display: grid; grid-template-columns: repeat(auto-fill, minmax(260px, 1fr)); gap: 1em }
-article { background: #fff; border-left: 5px solid #888; padding: .7em; overflow-wrap: anywhere }
-article.error, article.misfit, article.rejected { border-color: #c81e1e }
-article.empty { border-color: #d77800 }
-article.read { border-color: #008c3c }
-img { max-width: 100%; max-height: 260px; display: block; margin: 0 auto .5em }
-pre { font: 20px/1.3 ui-monospace, monospace; margin: 0; white-space: pre-wrap }
-.no { color: #c81e1e } .unsure { color: #b06000; text-decoration: underline dotted }
-small { color: #555; display: block }
-</style></head><body>
-<h1>$total pages</h1>
-<p>$error could not be read,$misfits $rejected have rejected places
-(<span class="no">?</span>), $empty have no digits, $read were read throughout. Doubts come first.
-Model $model.</p>
-<main>
-""")
