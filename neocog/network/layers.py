@@ -8,11 +8,7 @@ An S-layer is max(0, sum a' u - theta' v) / (v + s), see :func:`neocog.network.m
 that is the fastest for it:
 
 `_AllCells`, on a GPU, and where the layer before has few planes (US1): every window that hears anything
-becomes a row of a matrix product. Copying each out would write each input kernel^2 times. Here rows are
-expanded along y only, ``E[b, y, x, ky, :] = u[b, y + ky, x, :]``. A window is then the contiguous run ``E[b,
-y, x : x + kernel]``, and all windows with x = r (mod kernel) form a matrix whose rows follow one another in
-E: ``kernel`` products, no further copy. The silent cells before a row of E also serve as those behind the row
-above.
+becomes a row of a matrix product, see :func:`neocog.network.line_engine.correlate`.
 
 `SpectralCells` of :mod:`neocog.network.line_engine`, US2 to US4 on the CPU where its rounding is not heard.
 Each digit is transformed by itself: what stands beside it in a batch changes no bit.
@@ -37,7 +33,7 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from numpy.typing import NDArray
 
 from neocog.network.arrays import array_module
-from neocog.network.line_engine import SpectralCells, respond
+from neocog.network.line_engine import SpectralCells, correlate, respond, taps_of
 from neocog.network.model import SWeights, s_constants
 from neocog.network.parallel import SEQUENTIAL, ParallelMap
 from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec, banded, contrast_kernel, pooled
@@ -210,14 +206,20 @@ class SLayer:
         return self._respond(u, parallel)
 
 
+def _among(u: Patch, rows: _Reach, columns: _Reach, xp: ModuleType) -> Array:
+    """Return maps among the silence that cells see besides, (B, H, W, K)."""
+    n, h, w, planes = u.values.shape
+    sides = (reach.before + side + reach.behind for reach, side in ((rows, h), (columns, w)))
+    seen = xp.zeros((n, *sides, planes), dtype=np.float32)
+    seen[:, rows.before : rows.before + h, columns.before : columns.before + w] = u.values
+    return seen
+
+
 class _AllCells:
     def __init__(self, windows: _Windows, weights: SWeights, xp: ModuleType) -> None:
         self._windows, self._xp = windows, xp
         a, self._theta, self._silence = s_constants(weights, xp)
-        c = xp.asarray(weights.c)[None, None]  # in the order in which E holds a window, (kx, ky, K')
-        self._taps, self._c = (
-            xp.ascontiguousarray(w.transpose(3, 2, 1, 0).reshape(-1, len(w))) for w in (a, c)
-        )
+        self._taps, self._c = taps_of(a, xp), taps_of(xp.asarray(weights.c)[None, None], xp)
 
     def __call__(self, u: Patch, _parallel: ParallelMap) -> Patch:
         return Patch.join([self._of(part) for part in u.apart()])
@@ -225,9 +227,9 @@ class _AllCells:
     def _of(self, u: Patch) -> Patch:
         xp = self._xp
         rows, columns = self._windows.reach(u.rows), self._windows.reach(u.columns)
-        d = self._correlate(u.values, rows, columns, self._taps)
-        energy = xp.einsum("bhwk,bhwk->bhw", u.values, u.values)[..., None]
-        v = self._correlate(energy, rows, columns, self._c)[..., 0]
+        seen = _among(u, rows, columns, xp)
+        d = correlate(seen, self._taps, xp)
+        v = correlate(xp.einsum("bhwk,bhwk->bhw", seen, seen)[..., None], self._c, xp)[..., 0]
         xp.sqrt(v, out=v)
         # whole rows of (cell, plane) at a time: broadcasting over a few planes is slow
         n, height, pitch, planes = d.shape
@@ -239,26 +241,6 @@ class _AllCells:
         flat /= v
         return Patch(d[:, :, : _length(columns.out)], rows.out, columns.out, self._windows.out)
 
-    def _correlate(self, u: Array, rows: _Reach, columns: _Reach, taps: Array) -> Array:
-        """Return (B, h, pitch, K); columns beyond the cells reached hold nothing of use."""
-        (n, h, w, planes), xp, k = u.shape, self._xp, self._windows.kernel
-        height, run = _length(rows.out), k * planes
-        pitch = -(-(columns.before + w + max(0, columns.behind - columns.before)) // k) * k
-        size = n * height * pitch * run
-        flat = xp.zeros(size + k * run, dtype=np.float32)  # E, and a window's length of slack behind it
-        e = flat[:size].reshape(n, height, pitch, k, planes)
-        if planes == 2:  # a cell's pair of planes moves as one number
-            e, u = e.view(np.float64), xp.ascontiguousarray(u).view(np.float64)
-        for ky in range(k):
-            low, high = max(0, rows.before - ky), min(height, h + rows.before - ky)
-            if low < high:
-                inside = u[:, low + ky - rows.before : high + ky - rows.before]
-                e[:, low:high, columns.before : columns.before + w, ky] = inside
-        out = xp.empty((n * height * (pitch // k), k, taps.shape[1]), dtype=np.float32)
-        for r in range(k):
-            xp.matmul(flat[r * run : r * run + size].reshape(-1, k * run), taps, out=out[:, r])
-        return out.reshape(n, height, pitch, -1)
-
 
 class _PrunedCells:
     def __init__(self, windows: _Windows, weights: SWeights) -> None:
@@ -269,9 +251,7 @@ class _PrunedCells:
 
     def __call__(self, u: Patch, parallel: ParallelMap) -> Patch:
         rows, columns = self._windows.reach(u.rows), self._windows.reach(u.columns)
-        (n, h, w, before), k = u.values.shape, self._windows.kernel
-        seen = np.zeros((n, _length(rows.out) + k - 1, _length(columns.out) + k - 1, before), np.float32)
-        seen[:, rows.before : rows.before + h, columns.before : columns.before + w] = u.values
+        n, k, seen = len(u.values), self._windows.kernel, _among(u, rows, columns, np)
         energy = sliding_window_view(np.einsum("bhwk,bhwk->bhw", seen, seen), (k, k), axis=(1, 2))
         flat = energy.reshape(-1, k * k)
         # einsum: BLAS sums a row in an order that depends on its place among the others

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -113,10 +114,39 @@ class _C:
         return np.sqrt(y) if self._psi == "sqrt" else y / (1 + y), []
 
 
+def taps_of(a: Any, xp: ModuleType = np) -> Any:
+    """Return weights (K, K', kernel, kernel) as :func:`correlate` takes them, (kernel, kernel, K', K)."""
+    return xp.ascontiguousarray(a.transpose(3, 2, 1, 0))
+
+
+def correlate(u: Any, taps: Any, xp: ModuleType = np) -> Any:
+    """Correlate maps (B, H, W, K') with taps: (B, H - kernel + 1, from W - kernel + 1 on, K).
+
+    Copying each window out would write each input kernel^2 times. Here rows are expanded along y only, E[b,
+    y, x, ky, :] = u[b, y + ky, x, :]. A window is then the contiguous run E[b, y, x : x + kernel], and all
+    windows with x = r (mod kernel) form a matrix whose rows follow one another in E: kernel products, no
+    further copy. Columns beyond the cells hold nothing of use.
+    """
+    (n, high, wide, before), k = u.shape, len(taps)
+    rows, pitch, run = high - k + 1, -(-wide // k), k * before
+    size = n * rows * pitch * k * run
+    flat = xp.zeros(size + k * run, dtype=np.float32)  # E, and a window's length of slack behind it
+    e = flat[:size].reshape(n, rows, pitch * k, k, before)
+    if before == 2:  # a cell's pair of planes moves as one number
+        e, u = e.view(np.float64), u.view(np.float64)
+    for ky in range(k):
+        e[:, :, :wide, ky] = u[:, ky : ky + rows]
+    out = xp.empty((n * rows * pitch, k, taps.shape[3]), dtype=np.float32)
+    taps = taps.reshape(k * run, -1)
+    for r in range(k):
+        xp.matmul(flat[r * run : r * run + size].reshape(-1, k * run), taps, out=out[:, r])
+    return out.reshape(n, rows, pitch * k, -1)
+
+
 class _PlainCells:
     """S-cells, (H, W, K') -> (rows, W', K), by products with all windows of the rectangle that is heard.
 
-    Rows are expanded along y only, as by `_AllCells` of :mod:`neocog.network.layers`.
+    See :func:`correlate`.
     """
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int, dense: bool) -> None:
@@ -134,7 +164,7 @@ class _PlainCells:
         self._keep(a)
 
     def _keep(self, a: Floats) -> None:
-        self._taps = _float32(a.transpose(3, 2, 1, 0)).reshape(-1, len(a))  # in the order of E, (kx, ky, K')
+        self._taps = taps_of(a)
 
     def _among(self, u: Floats, high: int, wide: int) -> Floats:
         """Return maps among silence, of so many rows and columns."""
@@ -176,28 +206,12 @@ class _PlainCells:
 
         def respond(start: int, parity: int) -> None:
             rows, columns = slice(start, min(start + block, last)), slice(left + parity, right, step)
-            own, n = v[rows, columns], rows.stop - start
+            own = v[rows, columns]
             maps = seen[start : rows.stop + k - 1, left + parity : right + self._more : step]
-            out[rows, columns] = self._answer(self._correlate(maps, n)[:, : own.shape[1]], own)
+            out[rows, columns] = self._answer(correlate(maps[None], self._taps)[0, :, : own.shape[1]], own)
 
         starts = range(first, last, block)
         return out, [[partial(respond, start, parity) for start in starts for parity in range(step)]]
-
-    def _correlate(self, maps: Floats, n: int) -> Floats:
-        """Return sum a' u of n rows of cells, (n, pitch, K); columns beyond the cells hold nothing of use."""
-        k, (_, wide, before) = self._kernel, maps.shape
-        pitch, run = -(-wide // k), k * before
-        size = n * pitch * k * run
-        flat = np.zeros(size + k * run, np.float32)  # E, and a window's length of slack behind it
-        e, lines = flat[:size].reshape(n, pitch * k, k, before), maps
-        if before == 2:  # a cell's pair of planes moves as one number
-            e, lines = e.view(np.float64), maps.view(np.float64)
-        for ky in range(k):
-            e[:, :wide, ky] = lines[ky : ky + n]
-        out = np.empty((n * pitch, k, len(self._silence)), np.float32)
-        for r in range(k):
-            np.matmul(flat[r * run : r * run + size].reshape(-1, k * run), self._taps, out=out[:, r])
-        return out.reshape(n, pitch * k, -1)
 
 
 class SpectralCells(_PlainCells):
@@ -269,7 +283,8 @@ class SpectralCells(_PlainCells):
         in_tiles = tiled(seen, wide, self._high)[:, :, *heard].swapaxes(0, 1).reshape(self._high, -1)
         rows = (self._down @ in_tiles).reshape(frequencies, 2 * wide, -1)
         found = np.empty((frequencies, 2 * cx, count * planes), np.float32)
-        block = max(1, _BLOCK // (wide * 4 * count * planes))  # frequencies of a part of the work
+        # frequencies of a part of the work; a few parts at least, for as many threads
+        block = max(1, min(_BLOCK // (wide * 4 * count * planes), -(-frequencies // 4)))
         some = max(1, _BLOCK // (cy * count * planes))  # columns of one
 
         def multiply(start: int) -> None:
