@@ -146,7 +146,12 @@ function press(cell, event) {
 
 const names = () => [...new Set(form.layouts.flatMap(({ pages }) =>
   pages.flatMap(({ fields }) => fields.map(({ name }) => name))))];
-const COLUMNS = ["source", "page", "layout", "residual", "fit", "error"];
+const COLUMNS = {
+  source: ({ source }) => source, page: ({ page }) => page, layout: ({ layout }) => layout,
+  fit: ({ fit }) => (fit?.length ? Math.min(...fit).toFixed(3) : ""),
+  residual: ({ residual }) => (residual?.length ? Math.max(...residual).toFixed(2) : ""),
+  warnings: ({ warnings }) => warnings?.join(", "), error: ({ error }) => error,
+};
 
 // A person is taken to be right.
 const told = ({ own, text, checked }) => {
@@ -155,12 +160,12 @@ const told = ({ own, text, checked }) => {
 };
 
 function tableOf() {
-  const fields = names(), head = [...COLUMNS, ...fields.flatMap((name) => [name, `${name}.p`, `${name}.why`])];
+  const fields = names(), head = [...Object.keys(COLUMNS), ...fields.flatMap((name) => [name, `${name}.p`, `${name}.why`])];
   sheets.sort(before);
-  return [head, ...sheets.map(({ record, cells: own }) => [...COLUMNS.map((name) => [record[name] ?? ""].flat().join(" ")),
+  return [head, ...sheets.map(({ record, cells: own }) => [...Object.values(COLUMNS).map((of) => of(record) ?? ""),
     ...fields.flatMap((name) => {
-      const { text = "", p = "", why = "" } = own[name] ? told(own[name]) : {};
-      return [text, p ?? "", why];
+      const { text = "", p = null, why = "" } = own[name] ? told(own[name]) : {};
+      return [text, p?.toFixed(4), why];
     })])];
 }
 
