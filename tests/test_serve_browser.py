@@ -98,6 +98,10 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
         browser.click("#text span:nth-of-type(2) button:nth-last-child(2)")
         browser.click("#pad [title=Delete]")
         assert digits_shown(browser) == "87946\n1"
+        browser.drag("#stage", (0.85, 0.85), (0.95, 0.95))  # one that was missed
+        assert digits_shown(browser) == "87946\n1?"
+        browser.type("body", BACKSPACE)
+        assert digits_shown(browser) == "87946\n1"
         browser.click("#stage .box")
         browser.click("#pad [title^=What]")
         browser.wait_for("document.getElementById('why').open")

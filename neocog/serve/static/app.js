@@ -1,6 +1,6 @@
 // Pictures: a queue to the server, the list of pages, one page with its digits, corrections.
 
-import { $, about, ask, copy, describe, drawBoxes, isDoubtful, make, place, read, shade, tokens }
+import { $, about, ask, copy, describe, drawBox, drawBoxes, isDoubtful, make, read, shade, tokens }
   from "./common.js";
 import { downloads, tsv } from "./download.js";
 
@@ -358,27 +358,10 @@ addEventListener("keydown", (event) => {
 
 // A box that is drawn by hand is a digit that was missed; it stands beside the nearest one.
 $("stage").onpointerdown = (event) => {
-  const { size } = current.record, stage = $("stage"), edge = stage.getBoundingClientRect();
+  const { size } = current.record;
   if (event.target !== $("picture") || event.button || event.pointerType === "touch") return;
-  const within = (share) => Math.min(Math.max(share, 0), 1);
-  const at = ({ clientX, clientY }) => [within((clientX - edge.left) / edge.width) * size[0],
-    within((clientY - edge.top) / edge.height) * size[1]];
-  const from = at(event), frame = make("span", { className: "box drawn" });
-  let box = [0, 0, 0, 0];
-  stage.onpointermove = (to) => {
-    const [x, y] = at(to);
-    box = [Math.min(x, from[0]), Math.min(y, from[1]), Math.abs(x - from[0]),
-      Math.abs(y - from[1])].map(Math.round);
-    place(frame, box, size);
-  };
-  stage.onpointerup = stage.onpointercancel = () => {
-    stage.onpointermove = stage.onpointerup = stage.onpointercancel = null;
-    frame.remove();
-    if (Math.min(box[2], box[3]) * edge.width > 6 * size[0]) insert(box);
-    else choose(null);
-  };
-  stage.setPointerCapture(event.pointerId);
-  stage.append(frame);
+  drawBox($("stage"), event, (box) =>
+    (box ? insert(box.map((share, n) => Math.round(share * size[n % 2]))) : choose(null)));
 };
 
 function insert(box) {

@@ -101,6 +101,36 @@ export function place(node, box, size) {
   });
 }
 
+const within = (share) => Math.min(Math.max(share, 0), 1);
+export const boxOf = ([a, b], [c, d]) => [Math.min(a, c), Math.min(b, d), Math.abs(a - c), Math.abs(b - d)];
+
+// Follow the pointer over a node, in shares of it, until it is let go; returns where it is.
+export function follow(stage, event, moved, done = () => {}) {
+  const edge = stage.getBoundingClientRect();
+  const at = ({ clientX, clientY }) =>
+    [within((clientX - edge.left) / edge.width), within((clientY - edge.top) / edge.height)];
+  stage.setPointerCapture(event.pointerId);
+  stage.onpointermove = (to) => moved(at(to));
+  stage.onpointerup = stage.onpointercancel = () => {
+    stage.onpointermove = stage.onpointerup = stage.onpointercancel = null;
+    done();
+  };
+  return at(event);
+}
+
+// Draw a box over a node; what is smaller than 6 pixels of the screen is none.
+export function drawBox(stage, event, done) {
+  const frame = stage.appendChild(make("span", { className: "box drawn" }));
+  let box = [0, 0, 0, 0];
+  const from = follow(stage, event, (to) => {
+    box = boxOf(from, to);
+    place(frame, box, [1, 1]);
+  }, () => {
+    frame.remove();
+    done(Math.min(box[2] * stage.clientWidth, box[3] * stage.clientHeight) > 6 ? box : null);
+  });
+}
+
 export function drawBoxes(stage, digits, size, pick) {
   for (const box of stage.querySelectorAll(".box")) box.remove();
   for (const digit of digits) {

@@ -1,6 +1,6 @@
 // A form: its blank sheets, and the fields on them, drawn with the mouse.
 
-import { $, ask, make, place, save } from "./common.js";
+import { $, ask, boxOf, drawBox, follow, make, place, save } from "./common.js";
 
 export const form = { form: 1, layouts: [] };
 let page = null, field = null, unsaved = false;
@@ -181,29 +181,18 @@ function remove() {
 $("remove").onclick = remove;
 $("undo").onclick = undo;
 
-const within = (share) => Math.min(Math.max(share, 0), 1);
 const round = (share) => Math.round(share * 1e4) / 1e4;
-const at = ({ clientX, clientY }, edge) =>
-  [within((clientX - edge.left) / edge.width), within((clientY - edge.top) / edge.height)];
-const span = ([a, b], [c, d]) => [Math.min(a, c), Math.min(b, d), Math.abs(a - c), Math.abs(b - d)].map(round);
 
-function put([x, y, w, h]) {
-  field.box = [round(within(Math.min(x, 1 - w))), round(within(Math.min(y, 1 - h))), w, h];
-  draw();
+// A box of four digits that does not leave the page.
+function tidy([x, y, w, h]) {
+  const [left, top, right, foot] = [x, y, x + w, y + h].map(round);
+  return [left, top, round(right - left), round(foot - top)];
 }
 
-// Follow the pointer until it is let go.
-function follow(event, moved, done = () => {}) {
-  const stage = $("sheet"), edge = stage.getBoundingClientRect();
-  event.preventDefault();
-  stage.setPointerCapture(event.pointerId);
-  stage.onpointermove = (to) => moved(at(to, edge));
-  stage.onpointerup = stage.onpointercancel = () => {
-    stage.onpointermove = stage.onpointerup = stage.onpointercancel = null;
-    done();
-  };
-  stage.focus({ preventScroll: true });
-  return at(event, edge);
+function put([x, y, w, h]) {
+  const within = (start, side) => Math.min(Math.max(start, 0), 1 - side);
+  field.box = tidy([within(x, w), within(y, h), w, h]);
+  draw();
 }
 
 // At an edge of a box it is resized, elsewhere moved.
@@ -215,10 +204,10 @@ function grab(event, one) {
     : (end * edge.width) - (event.clientX - edge.left)) < Math.min(7, 0.3 * (n % 2 ? h * edge.height : w * edge.width)));
   choose(one);
   remember();
-  const from = follow(event, (to) => {
+  const from = follow($("sheet"), event, (to) => {
     const by = [to[0] - from[0], to[1] - from[1]];
-    const moved = ends.map((end, n) => (near[n] ? within(end + by[n % 2]) : end));
-    const box = span(moved.slice(0, 2), moved.slice(2));
+    const moved = ends.map((end, n) => (near[n] ? Math.min(Math.max(end + by[n % 2], 0), 1) : end));
+    const box = boxOf(moved.slice(0, 2), moved.slice(2));
     if (!near.includes(true)) put([x + by[0], y + by[1], w, h]);
     else if (box[2] > 0.002 && box[3] > 0.002) put(box);
   });
@@ -226,22 +215,15 @@ function grab(event, one) {
 
 $("sheet").onpointerdown = (event) => {
   if (event.target !== $("blank") || event.button) return;
-  const frame = make("span", { className: "box drawn" });
-  let box = [0, 0, 0, 0];
-  const from = follow(event, (to) => {
-    box = span(from, to);
-    place(frame, box, [1, 1]);
-  }, () => {
-    frame.remove();
-    if (box[2] < 0.005 || box[3] < 0.003) return choose(null);
+  drawBox($("sheet"), event, (box) => {
+    if (!box) return choose(null);
     field = null;
     remember();
-    const one = { name: free("field", others().map(({ name }) => name)), box };
+    const one = { name: free("field", others().map(({ name }) => name)), box: tidy(box) };
     page.fields.push(one);
     choose(one);
     $("name").select();
   });
-  $("sheet").append(frame);
 };
 
 addEventListener("keydown", (event) => {
