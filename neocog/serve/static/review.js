@@ -4,7 +4,7 @@ import { $, about, ask, before, copy, csv, inert, make, save, tsv } from "./comm
 import { form, say } from "./zones.js";
 
 const sheets = [], cells = [], queue = [], done = [];
-let running = 0, unsaved = false, touched = false;
+let running = 0, unsaved = false, touched = false, sent = null; // the form that sheets are read with
 
 for (const id of ["zones", "review"]) $(`show-${id}`).onclick = () => show(id);
 
@@ -19,6 +19,7 @@ function show(id) {
 
 function add(files) {
   queue.push(...files);
+  sent ??= structuredClone(form);
   show("review");
   while (running < about.workers && queue.length) work();
 }
@@ -33,23 +34,29 @@ for (const id of ["sheets", "more"])
   };
 addEventListener("drop", (event) => $("review").hidden || add(event.dataTransfer.files));
 
+$("cells").onpointerdown = () => { touched = true; };
+
 function begin() {
   for (const list of [sheets, cells, queue, done]) list.length = 0;
   for (const id of ["cells", "problems"]) $(id).replaceChildren();
   unsaved = touched = false;
+  sent = null;
 }
 
 async function work() {
   running += 1;
   for (let file; (file = queue.shift()); count()) {
+    const mine = sent;
     try {
-      const name = encodeURIComponent(file.name), body = new Blob([JSON.stringify(form), "\n", file]);
-      if (!form.layouts.length) throw new Error("form: open a sheet and draw its fields first");
+      const name = encodeURIComponent(file.name), body = new Blob([JSON.stringify(mine), "\n", file]);
+      if (!mine.layouts.length) throw new Error("form: open a sheet and draw its fields first");
       const records = await (await ask(`api/sheets?pictures=1&name=${name}`, body)).json();
-      for (const record of records) addSheet(file, record);
+      for (const record of mine === sent ? records : []) addSheet(file, record);
     } catch (error) {
+      if (mine !== sent) continue; // it was begun anew
       if (error.message.startsWith("form: ")) {
         queue.length = 0;
+        sent = sheets.length ? sent : null;
         show("zones");
         say(error.message, true);
       } else addSheet(file, { source: file.name, page: 0, error: error.message, fields: {} });
@@ -144,7 +151,7 @@ function press(cell, event) {
 
 // --- what is taken home -----------------------------------------------------------------------
 
-const names = () => [...new Set(form.layouts.flatMap(({ pages }) =>
+const names = () => [...new Set((sent ?? form).layouts.flatMap(({ pages }) =>
   pages.flatMap(({ fields }) => fields.map(({ name }) => name))))];
 const COLUMNS = {
   source: ({ source }) => source, page: ({ page }) => page, layout: ({ layout }) => layout,

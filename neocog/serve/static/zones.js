@@ -26,7 +26,7 @@ function free(name, taken) {
 
 async function openSheet(file) {
   const count = (await (await ask("api/thumbnails", file)).json()).length || 1, pages = [];
-  for (let n = 0; n < Math.min(count, 32); n += 1) pages.push({ blank: await blankOf(file, n), fields: [] });
+  for (let n = 0; n < Math.min(count, 16); n += 1) pages.push({ blank: await blankOf(file, n), fields: [] });
   const plain = file.name.replace(/\.\w+$/, "").replace(/[.,;]/g, " ").trim().slice(0, 60) || "sheet";
   form.layouts.push({ name: free(plain, form.layouts.map(({ name }) => name)), pages });
   unsaved = true;
@@ -41,7 +41,8 @@ async function openForm(file, others) {
     if (!other) throw new Error(name ? `names the file ${name}; open both together` : "has a page without its blank");
     return other;
   };
-  if (found.form !== 1) throw new Error("is no form, version 1");
+  if (found.form !== 1 || !found.layouts?.every(({ pages }) => pages?.every(({ fields }) => fields?.every(({ box }) => box))))
+    throw new Error("is no form, version 1");
   for (const one of found.layouts.flatMap(({ pages }) => pages)) {
     if (!/^data:image\/(png|jpeg);/.test(one.blank)) {
       const bytes = (url) => Uint8Array.from(atob(url.split(",")[1]), (char) => char.charCodeAt(0));
@@ -83,14 +84,14 @@ addEventListener("drop", (event) => {
 // --- what is shown ----------------------------------------------------------------------------
 
 function show(one) {
-  [page, field] = [one, null];
+  page = one;
   $("zones").classList.add("open");
   $("blank").src = one.blank;
   $("tabs").replaceChildren(...form.layouts.flatMap(({ name, pages }) => pages.map((own, n) =>
     make("button", { ariaPressed: own === one, onclick: () => show(own) },
       pages.length > 1 ? `${name}, page ${n + 1}` : name))),
     make("button", { title: "Delete this layout", ariaLabel: "Delete this layout", onclick: close }, "×"));
-  draw();
+  choose(null);
 }
 
 function close() {
@@ -98,7 +99,6 @@ function close() {
   if (drawn && !confirm(`Delete ${own.name} and its fields?`)) return;
   form.layouts.splice(form.layouts.indexOf(own), 1);
   past.length = 0;
-  choose(null);
   unsaved = form.layouts.length > 0;
   if (unsaved) show(form.layouts[0].pages[0]);
   else location.reload();
@@ -147,7 +147,6 @@ function undo() {
   if (!one) return;
   one.fields = fields;
   show(one);
-  choose(null);
 }
 
 const others = () => layoutOf(page).pages.flatMap(({ fields }) => fields).filter((one) => one !== field);
