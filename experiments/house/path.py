@@ -57,7 +57,7 @@ def main() -> None:
         from neocog.live.pipeline import Pipeline, Settings
         from neocog.live.sources import open_source
 
-        reader, source = neocog.Reader(device="cpu"), open_source(str(args.frames))
+        source = open_source(str(args.frames))
 
         def frames() -> None:
             with Pipeline(source, reader, Settings()) as pipeline:

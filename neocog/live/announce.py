@@ -88,40 +88,7 @@ class Announcer:
         ``t`` is in seconds since the first frame, ``bounds`` what is read of it. Lines that may not be
         announced count.
         """
-        self._remember(tracks, t)
-        news = []
-        for track in tracks:
-            text, p, rules, last = track.text, track.confidence, self.rules, self._said.get(track.number)
-            if not track.complete or (last and bare(last.text) == track.bare) or not allows(text):
-                continue
-            sure = track.evidence >= rules.evidence
-            likely = all(char.place >= 0.5 for char in track.chars if char.char.isdigit())
-            if not sure and likely and track.steady >= rules.long and track.lasting >= rules.lasting:
-                sure = all(one.evidence < rules.evidence for one in tracks if one is not track)
-            if not sure or p < rules.min_p:
-                continue
-            if any(_at_border(char.box, bounds, rules.nearest) for char in track.chars):
-                continue
-            again = any(alike(track.bare, bare(k.text)) for k in self._known if k.t >= self._began)
-            doubts = (p < _SURE) + again
-            enough = track.steady >= _HOLD * _DOUBTFUL**doubts and track.reads >= _READS + (doubts > 0)
-            if enough and not self._disputed(track, tracks):
-                self._said[track.number] = new = _Known(text, track.number, track.box, t)
-                self._known.append(new)
-                news.append(Announcement(track, text, p, t))
-        return tuple(news)
-
-    @property
-    def said(self) -> dict[int, str]:
-        """What was announced last of each line that is followed, by its number."""
-        return {number: known.text for number, known in self._said.items()}
-
-    def forget(self, t: float) -> None:
-        """Begin with a new stream at ``t`` seconds: older readings do not count, announced numbers do."""
-        self._said, self._readings, self._began = {}, [], t
-
-    def _remember(self, tracks: Sequence[Track], t: float) -> None:
-        """Note what is in view, and forget what has been out of it for long."""
+        # what is in view is noted, and what has been out of it for long forgotten
         boxes = {track.number: track.box for track in tracks}
         self._said = {number: known for number, known in self._said.items() if number in boxes}
         for track in tracks:
@@ -143,6 +110,44 @@ class Announcer:
         self._readings += [(t, track.number, track.read) for track in tracks if track.read]
         self._readings = [one for one in self._readings if t - one[0] <= _AGAIN]
 
+        # what is sure enough, new and undisputed is announced
+        news = list[Announcement]()
+        for track in tracks:
+            text, p, rules, last = track.text, track.confidence, self.rules, self._said.get(track.number)
+            if not track.complete or (last and bare(last.text) == track.bare) or not allows(text):
+                continue
+            sure = track.evidence >= rules.evidence
+            likely = all(char.place >= 0.5 for char in track.chars if char.char.isdigit())
+            if not sure and likely and track.steady >= rules.long and track.lasting >= rules.lasting:
+                sure = all(one.evidence < rules.evidence for one in tracks if one is not track)
+            if not sure or p < rules.min_p:
+                continue
+            left, top, wide, high = bounds  # a digit may be cut off by the border
+            nearest = rules.nearest * min(wide, high)
+            if any(
+                min(x - left, y - top, left + wide - x - w, top + high - y - h)
+                < max(1.0, min(_BORDER * h, nearest))
+                for x, y, w, h in (char.box for char in track.chars)
+            ):
+                continue
+            again = any(alike(track.bare, bare(k.text)) for k in self._known if k.t >= self._began)
+            doubts = (p < _SURE) + again
+            enough = track.steady >= _HOLD * _DOUBTFUL**doubts and track.reads >= _READS + (doubts > 0)
+            if enough and not self._disputed(track, tracks):
+                self._said[track.number] = new = _Known(text, track.number, track.box, t)
+                self._known.append(new)
+                news.append(Announcement(track, text, p, t))
+        return tuple(news)
+
+    @property
+    def said(self) -> dict[int, str]:
+        """What was announced last of each line that is followed, by its number."""
+        return {number: known.text for number, known in self._said.items()}
+
+    def forget(self, t: float) -> None:
+        """Begin with a new stream at ``t`` seconds: older readings do not count, announced numbers do."""
+        self._said, self._readings, self._began = {}, [], t
+
     def _disputed(self, track: Track, tracks: Sequence[Track]) -> bool:
         """Whether frames read a line otherwise too often.
 
@@ -157,14 +162,6 @@ class Announcer:
             and rivals(track.bare, text)
             for text, times in counts.items()
         )
-
-
-def _at_border(box: Box, bounds: Box, nearest: float) -> bool:
-    """Whether a digit may be cut off by the border of what is read."""
-    left, top, wide, high = bounds
-    x, y, width, height = box[0] - left, box[1] - top, *box[2:]
-    margin = max(1.0, min(_BORDER * height, nearest * min(wide, high)))
-    return min(x, y, wide - x - width, high - y - height) < margin
 
 
 def alike(a: str, b: str) -> bool:

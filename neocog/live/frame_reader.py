@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from neocog.errors import UsageError
 from neocog.live.capture import Frame
 from neocog.live.tracks import Row, Vote, moved
-from neocog.reading.numbers import each_line
+from neocog.reading.numbers import TextLine, each_line
 from neocog.reading.records import Box
 from neocog.vision.finder import FinderSettings, Finding, overlaps
 from neocog.vision.page import on_front
@@ -112,12 +112,11 @@ class _Held:
     reads: int  # that said the same, one after another
     age: int = 0  # frames since the last
 
-    @property
-    def due(self) -> bool:
-        return self.reads < _READS or self.age >= _LASTS
+    def follow(self, grey: NDArray[np.uint8], sure: Finding | None) -> bool:
+        """Move on with the place; False if it is not there any more, or marks are not where they were.
 
-    def follow(self, grey: NDArray[np.uint8]) -> bool:
-        """Move on with the place; False if it is not there any more."""
+        That is about as large in all, and no more beside it; of None it is not asked.
+        """
         (x, y, w, h), edge = self.place, max(1, self.place[3] // 4)
         window = _clipped((x - edge, y - edge, w + 2 * edge, h + 2 * edge), grey)
         there = _small(grey, window, h)
@@ -130,15 +129,13 @@ class _Held:
         dx, dy = (round(window[k] + at[k] * scales[k] - self.place[k]) for k in (0, 1))
         self.place, self.age = (x + dx, y + dy, w, h), self.age + (1 if alike > _ALIKE else _UNLIKE)
         self.vote = self.vote and self.vote.moved(dx, dy)
-        return True
-
-    def fits(self, sure: Finding) -> bool:
-        """Whether marks are where they were: about as large in all, and no more beside it."""
+        if sure is None:
+            return True
         near = sure.boxes[_inside(sure, [self.place], 0.5)]
         same = self.reads >= _READS
         if len(near):
-            same = overlaps(_hull(near)[None], np.array([self.place]))[0][0, 0] > _SAME
-        return bool(same) and _beside(self.place, sure) <= self.beside
+            same = bool(overlaps(_hull(near)[None], np.array([self.place]))[0][0, 0] > _SAME)
+        return same and _beside(self.place, sure) <= self.beside
 
 
 def _hull(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -218,23 +215,52 @@ class FrameReader:
 
     def recognise(self, seen: FrameReading) -> FrameReading:
         """Read the lines of a frame around what was found."""
-        start = time.perf_counter()
+        start, grey, (left, top) = time.perf_counter(), seen.grey, seen.bounds[:2]
         found = seen.found[seen.found.scores >= LEAST]
         likely, known = found.scores >= _SURE, self._held if seen.bounds == self._bounds else []
         sure, whole = found[likely], seen.entire or not self._hurry
-        self._held = [one for one in known if one.follow(seen.grey) and (not whole or one.fits(sure))]
+
+        # what looks as it did keeps its reading
+        self._held = [one for one in known if one.follow(grey, sure if whole else None)]
         self._bounds = seen.bounds
+
+        # wanted: marks that are new, and those that were not read often enough or lately
         new = likely & ~_inside(found, [one.place for one in self._held], 0.5)
-        wanted = new | (likely & _inside(found, [one.place for one in self._held if one.due]))
+        due = [one.place for one in self._held if one.reads < _READS or one.age >= _LASTS]
+        wanted = new | (likely & _inside(found, due))
         least = _LEGIBLE * max(seen.bounds[2:]) / LONG_SIDE
         if self._hurry:  # small digits are read where all was searched, with all others, and else none
             small = bool((wanted & (found.boxes[:, 3] < least) & (found.kinds < 10)).any())
             wanted &= small or self._small if seen.entire else not (small or self._rest)
             self._small = small
         self._rest = bool(wanted.any())
+
+        # read their lines, first those that waited while others were read, and hold them
+        lines = list[tuple[list[int], TextLine | None]]()
         if self._rest:
-            front = on_front(seen.grey, found)
-            self._read(seen, found[front], wanted[front], sure)
+            front = on_front(grey, found)
+            found, wanted = found[front], wanted[front]
+            waiting = wanted & ~_inside(found, self._done)
+            if not waiting.any():
+                self._done, waiting = [], wanted
+            lines = list(each_line(self._reader, grey, found, waiting))
+            lines = lines or [([k], None) for k in np.flatnonzero(waiting).tolist()]
+        for own, line in lines:
+            marks, vote = found[own], None
+            if line is not None:
+                chars = moved(line.chars, left, top)
+                vote = Vote(chars, line.logp, line.number.texts, given=line.margin is not None)
+            before = [one for one in self._held if _inside(marks, [one.place]).any()]
+            said = vote and vote.leading[0]
+            same = [one.reads for one in before if (one.vote and one.vote.leading[0]) == said]
+            hull = np.rint(_hull(marks.boxes[marks.scores >= min(_SURE, marks.scores.max())]))
+            place = _clipped(hull.astype(int).tolist(), grey)
+            looks, reads = _small(grey, place, place[3]), 1 + max(same, default=0)
+            self._held = [one for one in self._held if one not in before]
+            self._held = [*self._held[1 - _MOST :], _Held(vote, place, looks, _beside(place, sure), reads)]
+            self._done = [*self._done[1 - _MOST :], place]
+
+        # what all held lines say of this frame
         votes = [one.vote for one in self._held if one.vote]
         if seen.entire and not self._hurry:
             self._small = any(c.char.isdigit() and c.box[3] < least for vote in votes for c in vote.chars)
@@ -242,28 +268,3 @@ class FrameReader:
         votes.sort(key=lambda vote: vote.chars[0].box[1])
         ms = 1e3 * (time.perf_counter() - start)
         return replace(seen, votes=tuple(votes), left_out=left_out, ms=ms)
-
-    def _read(self, seen: FrameReading, found: Finding, wanted: NDArray[np.bool_], sure: Finding) -> None:
-        """Read lines with a mark that is ``wanted`` (N,), first those that waited while others were read."""
-        left, top = seen.bounds[:2]
-        waiting = wanted & ~_inside(found, self._done)
-        if not waiting.any():
-            self._done, waiting = [], wanted
-        lines = list(each_line(self._reader, seen.grey, found, waiting))
-        for own, line in lines or [([k], None) for k in np.flatnonzero(waiting).tolist()]:
-            marks, vote = found[own], None
-            if line is not None:
-                chars = moved(line.chars, left, top)
-                vote = Vote(chars, line.logp, line.number.texts, given=line.margin is not None)
-            before = [one for one in self._held if _inside(marks, [one.place]).any()]
-            same = [one.reads for one in before if _said(one.vote) == _said(vote)]
-            hull = np.rint(_hull(marks.boxes[marks.scores >= min(_SURE, marks.scores.max())]))
-            place = _clipped(hull.astype(int).tolist(), seen.grey)
-            looks, reads = _small(seen.grey, place, place[3]), 1 + max(same, default=0)
-            self._held = [one for one in self._held if one not in before]
-            self._held = [*self._held[1 - _MOST :], _Held(vote, place, looks, _beside(place, sure), reads)]
-            self._done = [*self._done[1 - _MOST :], place]
-
-
-def _said(vote: Vote | None) -> str:
-    return vote.leading[0] if vote else ""

@@ -170,29 +170,30 @@ class Tracker:
             if cost < _SAME and number not in found and place in left:
                 found[number] = votes[place], step
                 left.remove(place)
-        still = 0.0, 0.0
-        tracks = [self._voted(track, *found.get(track.number, (None, still))) for track in self.tracks]
-        tracks += [self._voted(Track(next(self._numbers)), votes[at], still) for at in sorted(left)]
-        alive = [track for track in tracks if any(track.seen)]
+        # one more frame's vote for each line that is followed, and for those that are new
+        still, n, alive = (0.0, 0.0), self.agreement.n, list[Track]()
+        given = [(track, *found.get(track.number, (None, still))) for track in self.tracks]
+        given += [(Track(next(self._numbers)), votes[at], still) for at in sorted(left)]
+        for track, vote, step in given:
+            new = vote is not None and (vote.new or not track.votes)
+            said = (*track.votes, vote)[-n:] if vote and new else track.votes
+            seen = (*track.seen, vote is not None)[-n:]
+            text, p = track.text, track.confidence
+            if sum(seen) < self.agreement.k:
+                text, p = "", 0.0
+            elif new or not text:
+                text, p = Vote.decide(said)
+            read = vote.leading[0] if vote else ""
+            kept = vote is None or (text and read != bare(text) and track.bare == bare(text))
+            chars = moved(track.chars, *step) if kept or vote is None else vote.chars
+            after = Track(track.number, chars, step, 0, read, track.reads + new, said, seen, text, p)
+            if after.complete:
+                same = track.complete and track.bare == after.bare
+                after = replace(after, steady=track.steady + 1 if same else 1)
+            if any(seen):
+                alive.append(after)
         self.tracks = tuple(sorted(alive, key=lambda track: (track.chars[0].box[1], track.number)))
         return self.tracks
-
-    def _voted(self, track: Track, vote: Vote | None, step: tuple[float, float]) -> Track:
-        """Return a track with one more frame's vote."""
-        new, n = vote is not None and (vote.new or not track.votes), self.agreement.n
-        votes = (*track.votes, vote)[-n:] if vote and new else track.votes
-        seen = (*track.seen, vote is not None)[-n:]
-        text, p = track.text, track.confidence
-        if sum(seen) < self.agreement.k:
-            text, p = "", 0.0
-        elif new or not text:
-            text, p = Vote.decide(votes)
-        read = vote.leading[0] if vote else ""
-        kept = vote is None or (text and read != bare(text) and track.bare == bare(text))
-        chars = moved(track.chars, *step) if kept or vote is None else vote.chars
-        after = Track(track.number, chars, step, 0, read, track.reads + new, votes, seen, text, p)
-        same = track.complete and track.bare == after.bare
-        return replace(after, steady=(track.steady + 1 if same else 1) if after.complete else 0)
 
 
 def _cost(track: Track, new: Row) -> tuple[float, tuple[float, float]]:
