@@ -197,15 +197,18 @@ def each_line(
         spaces = [-1, *(k for k, char in enumerate(chars) if char.char == " "), len(chars)]
         parts = [(before + 1, after) for before, after in pairwise(spaces) if before + 1 < after]
         rules, words = places[0][0].rules if places else (), list[NumberReading]()
-        for begin, end in parts:
+        boxes = [around([char.box for char in chars[begin:end]]) for begin, end in parts]
+        unread = [0.0] * len(parts)
+        if places and wanted is None:
+            unread = _unread(marks, own, boxes, [end - begin for begin, end in parts])
+        for (begin, end), box, lost in zip(parts, boxes, unread, strict=True):
             p, said = max(number.p, likely(number.text, number.texts)), chars[begin:end]
             if len(parts) > 1 and margin is None:
                 since = number.chars[begin - 1].last + 1 if begin else 0
                 until = number.chars[end].first if end < len(chars) else len(logp)
                 text = "".join(char.char for char in number.chars[begin:end])
                 p = likely(text, dict(ctc.beam(logp[since : max(until, since + 1)])))
-            box = around([char.box for char in said])
-            p = min(p, 1 - _PART * _beside(box, others))
+            p = min(p, 1 - lost, 1 - _PART * _beside(box, others))
             if p < bound and not any(char.reason for char in said):
                 least = min(range(len(said)), key=lambda k: said[k].p)
                 said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
@@ -286,6 +289,25 @@ def _beside(box: Box, others: Finding) -> float:
     gap = np.maximum(x - left - wide, left - x - w)
     near = (2 * h > high) & (shared > 0.4 * np.minimum(high, h)) & (gap < high)
     return float(others.scores[near].max(initial=0))
+
+
+def _unread(marks: Finding, own: Sequence[int], boxes: Sequence[Box], counts: Sequence[int]) -> list[float]:
+    """For each word of a line the score of the likeliest digit that was seen in it and not read, or 0.
+
+    Seen are marks of digits that share no column; they stand in the nearest word, or less than its height
+    beside it. Those that are more than the ``counts`` of its characters were not read.
+    """
+    seen = [list[int]() for _ in boxes]
+    middle, half = marks.middles[:, 0].tolist(), (marks.boxes[:, 2] / 2).tolist()
+    for k in sorted(own, key=lambda k: -marks.scores[k]):
+        x = middle[k]
+        away = [max(left - x, x - left - wide) / high for left, _, wide, high in boxes]
+        known = seen[int(np.argmin(away))]
+        alone = all(abs(x - middle[other]) >= half[k] + half[other] for other in known)
+        if marks.kinds[k] < 10 and marks.scores[k] >= SCORE and min(away) < 1 and alone:
+            known.append(k)
+    more = (some[count : count + 1] for some, count in zip(seen, counts, strict=True))
+    return [float(marks.scores[some].max(initial=0)) for some in more]
 
 
 def _boxes(
