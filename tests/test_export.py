@@ -17,7 +17,8 @@ from neocog.network.reference import respond, respond_line
 from neocog.network.registry import find_model
 from neocog.network.u0 import u0_from_digits
 from neocog.vision import finder
-from neocog.vision.finder_model import OpenCV, finder_to_onnx, load_finder
+from neocog.vision.finder_model import OpenCV, load_finder
+from neocog.vision.finder_onnx import finder_to_onnx
 from tests.support import digit_strip, digits_of, run, tiny_lines, tiny_model
 
 ROOT = Path(__file__).parent.parent

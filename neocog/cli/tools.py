@@ -82,7 +82,8 @@ def export(
     """
     from neocog.network.lines import LineModel, load_any
     from neocog.network.onnx import OPSET, lines_to_onnx, model_to_onnx
-    from neocog.vision.finder_model import finder_to_onnx, load_finder
+    from neocog.vision.finder_model import load_finder
+    from neocog.vision.finder_onnx import finder_to_onnx
 
     path = find_model(name)
     target = Path(output or f"{path.stem}.onnx")
