@@ -114,6 +114,8 @@ def main() -> None:
                 )
                 part = count(found, said, spoiled)
                 row += Counter(flagged=part["flagged"]) if spoiled else part
+                if spoiled and not part["flagged"]:
+                    print(k, how, "spoiled", spoiled, said[spoiled], found.fields[spoiled])
                 for name, cell in found.fields.items():
                     if not spoiled and cell.text.replace(" ", "").replace(".", ",") != said[name].replace(
                         ".", ","

@@ -47,7 +47,8 @@ _INK = 0.25  # of the usual contrast, from which a pixel is ink
 _AROUND = 0.3  # share of the edge around print that is dark if it is wider than on the blank
 _TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's height: alone, and beside one
 _SPECK = 20  # pixels of ink that may be a number
-_MENDED = 0.95  # probability from which a rule may choose another text than the reader's first
+_DOUBT = 0.9  # probability of a text below which a rule may choose another one
+_MENDED = 0.95  # and which that must have
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,7 +156,10 @@ def weigh(cells: Mapping[str, CellReading], rules: Sequence[Rule], least: float)
             if text
         ]
         mended = {name: bare(text) != bare(out[name].read) for name, text, _ in there}
-        sure = {name: p[text] >= (max(least, _MENDED) if mended[name] else least) for name, text, p in there}
+        sure = {name: p[text] >= least for name, text, p in there}
+        for name, text, p in there:  # another text than the reader's only if this one was in doubt
+            if mended[name]:
+                sure[name] = p[text] >= max(least, _MENDED) and (out[name].p or 0) < _DOUBT
         for name, text, likelier in there:
             cell, p = replace(out[name], texts=likelier), likelier[text]
             if not holds:
