@@ -329,6 +329,8 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "weights": ({**FIELD, "name": "b", "rule": "weights 0 mod 9"}, "is unknown"),
     "blank": (form_with({"blank": "no.png", "fields": [FIELD]}), "pages[0].blank: no.png: no such file"),
     "base64": (form_with({"blank": "data:,x!", "fields": [FIELD]}), "blank: is no base64"),
+    "pages": (form_with(*[{"fields": []}] * 65), "layouts: got ["),
+    "many": ({"form": 1, "layouts": [{"name": n, "pages": [{"fields": []}] * 32} for n in "abc"]}, "got 96"),
     "blanks": (form_with(*[{"fields": [FIELD]}] * 2), "each page needs its own"),
 }  # fmt: skip
 

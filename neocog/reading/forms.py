@@ -20,6 +20,7 @@ from neocog.text import printable, reason_of
 COLUMNS = "source", "page", "layout", "fit", "residual", "warnings", "error"
 """Columns of the table beside those of fields."""
 
+_PAGES = 64  # blanks of a form: 10 MB each where they are compared with pages
 _LARGEST = 2**26  # bytes of a form's file, and of a blank sheet's
 _KINDS: dict[str, Any] = {
     "object": dict, "array": list, "string": str, "number": (int, float), "integer": int, "boolean": bool,
@@ -112,8 +113,10 @@ def parse_form(data: bytes, folder: Path | None = None, name: str = "form.json")
     schema = json.loads(Path(__file__).with_name("form.schema.json").read_text("utf-8"))
     for place, why in _faults(found, schema, "", schema["$defs"]):
         raise UsageError(printable(f"{name}: {place}{': ' * bool(place)}{why}"))
-    layouts, files, taken, place = list[Layout](), [data], set[str](), ""
+    layouts, files, taken, place = list[Layout](), [data], set[str](), "layouts"
     try:
+        if (count := sum(len(layout["pages"]) for layout in found["layouts"])) > _PAGES:
+            raise UsageError(f"got {count} pages in all, expected at most {_PAGES}; make two forms")
         for k, layout in enumerate(found["layouts"]):
             if layout["name"] in taken:
                 place = f"layouts[{k}].name"
@@ -132,7 +135,7 @@ def parse_form(data: bytes, folder: Path | None = None, name: str = "form.json")
                     if one["name"] in (*order, *COLUMNS):
                         raise UsageError(f"name {one['name']!r} is taken; choose another one")
                     asked += [(place, one["name"], words) for words in _strings(one.get("rule"))]
-                    fields.append(_field(one, folder))
+                    fields.append(_field(one, folder, files))
                     order.append(one["name"])
                 pages.append(
                     FormPage(blank, n if blank is None else page.get("blank_page", 0), tuple(fields))
@@ -183,7 +186,7 @@ def _strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else value or []
 
 
-def _field(value: Mapping[str, Any], folder: Path | None) -> Field:
+def _field(value: Mapping[str, Any], folder: Path | None, files: list[bytes]) -> Field:
     left, top, wide, high = box = tuple(map(float, value["box"]))
     if not (left + wide <= 1 + 1e-6 and top + high <= 1 + 1e-6 and min(wide, high) >= 1e-3):
         raise UsageError(f"box {value['box']} leaves the page or is empty; keep it within 0 and 1")
@@ -191,6 +194,7 @@ def _field(value: Mapping[str, Any], folder: Path | None) -> Field:
     for pattern in patterns:
         Pattern(pattern)
     texts = read_valid(_inside(folder, valid)) if isinstance(valid, str) else valid
+    files.append("\n".join(texts or ()).encode())  # for the hash
     automaton = Automaton(patterns, texts) if patterns or texts is not None else None
     return Field(value["name"], box, automaton, texts is not None, value.get("required", False))
 

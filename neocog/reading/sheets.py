@@ -33,7 +33,7 @@ FITS = 0.6
 SLIP = 0.01
 """How often what is written is taken to break a rule: a rule that is broken speaks against the reading."""
 
-_BLANK = 3200  # long side, in pixels, to which blanks are reduced
+_BLANK = 2400  # long side, in pixels, to which blanks are reduced
 _SEEN = 1200  # and at which pages are compared with them
 _FEATURES = 2000  # of a page at most
 _TRIED = 6  # blanks, of many, that a page is laid onto: those with the most matches
@@ -79,7 +79,7 @@ def read_sheets(
     """Read the sheets in a picture's pages; a sheet ends when it is complete, or another one begins.
 
     A page that fits no layout, or cannot be decoded, gives a record with an error. UsageError if a blank
-    cannot be decoded. ``beat`` is called after each page.
+    cannot be decoded. ``beat`` is called again and again.
     """
     blanks, done, index = _blanks(form), time.perf_counter(), -1
     sheet: dict[int, tuple[int, _Laid, dict[str, CellReading]]] = {}  # by page of the layout
@@ -98,17 +98,14 @@ def read_sheets(
         numbers, laid, begun = range(len(layout.pages)), [pages[n][1] for n in sorted(pages)], done
         missing = ", ".join(str(n + 1) for n in numbers if n not in pages)
         error = f"page {missing} of {len(numbers)} is missing; scan the whole sheet" if missing else None
-        told = ("pages-swapped",) * (list(pages) != sorted(pages))
-        told += ("blank-is-written",) * any(
-            any(b.written.values()) for k, n, b in blanks if k == kind and n in pages
-        )
+        written = any(any(b.written.values()) for k, n, b in blanks if k == kind and n in pages)
+        told = ("pages-swapped",) * (list(pages) != sorted(pages)) + ("blank-is-written",) * written
         cells, done = weigh(cells, layout.rules, reader.policy.min_p), time.perf_counter()
         yield record(
             page=min(index for index, *_ in pages.values()), layout=layout.name,
             pages=tuple(pages[n][0] if n in pages else None for n in numbers),
             residual=tuple(one.residual for one in laid), fit=tuple(one.fit for one in laid), fields=cells,
-            error=error, warnings=told,
-            ms={"read": 1e3 * (done - begun)},
+            error=error, warnings=told, ms={"read": 1e3 * (done - begun)},
         )  # fmt: skip
 
     try:
@@ -127,6 +124,7 @@ def read_sheets(
                 kind, fields = layout, dict[str, CellReading]()
                 for one in form.layouts[kind].pages[number].fields:
                     fields[one.name] = _read_field(reader, seen, blank, best[1].way, one, page)
+                    beat()
                 sheet[number] = index, best[1], fields
                 if len(sheet) == len(form.layouts[kind].pages):
                     yield from whole()
@@ -150,16 +148,12 @@ def weigh(cells: Mapping[str, CellReading], rules: Sequence[Rule], least: float)
         if not all(texts) or empty[-1] or (empty[0] and not rule.words.startswith("sum ")):
             continue  # something was not read, or is not there
         best, weighed, holds = joint(rule, texts, SLIP)
-        there = [
-            (name, text, likelier)
-            for name, text, likelier in zip(rule.names, best, weighed, strict=True)
-            if text
-        ]
+        there = [one for one in zip(rule.names, best, weighed, strict=True) if one[1]]
         mended = {name: bare(text) != bare(out[name].read) for name, text, _ in there}
-        sure = {name: p[text] >= least for name, text, p in there}
-        for name, text, p in there:  # another text than the reader's only if this one was in doubt
+        sure = {name: likelier[text] >= least for name, text, likelier in there}
+        for name, text, likelier in there:  # another text than the reader's only if this one was in doubt
             if mended[name]:
-                sure[name] = p[text] >= max(least, _MENDED) and (out[name].p or 0) < _DOUBT
+                sure[name] = likelier[text] >= max(least, _MENDED) and (out[name].p or 0) < _DOUBT
         for name, text, likelier in there:
             cell, p = replace(out[name], texts=likelier), likelier[text]
             if not holds:
@@ -196,7 +190,7 @@ def _blanks(form: Form) -> list[tuple[int, int, _Seen]]:
             if decoded is None:
                 raise UsageError(f"{where}: its file has no page {page.index + 1}; change blank_page")
             seen = _seen(decoded.grey)
-            if len(seen.points) < 2 * _INLIERS:
+            if len(seen.points) < 2 * _INLIERS or not (seen.ink > 2 * _INK).any():
                 raise UsageError(
                     f"{where}: has too little print to lay pages onto it; give a sheet with more"
                 )
@@ -388,7 +382,7 @@ def _read_field(
     """Read a field: cut it out at the page's own resolution, take print out, find and read what is left."""
     import cv2
 
-    box = _box(field, blank)
+    box, written = _box(field, blank), _is_written(reader, blank, field)
     small = seen.scale @ way @ np.linalg.inv(blank.scale)
     shrink = blank.scale[[0, 1, 0, 1], [0, 1, 0, 1]]
     off = _shift(seen, blank, small, box * shrink) / shrink[:2]
@@ -403,7 +397,7 @@ def _read_field(
     grey, plain = _cut(seen, way @ own, size), _cut(blank, own, size)
     dark = _away(grey, _THICK[1]) > _INK * seen.contrast
     print_ = (_away(plain, _THICK[1]) > _INK * blank.contrast).astype(np.uint8)
-    if _is_written(reader, blank, field):  # then rules of its frame alone are print
+    if written:  # then rules of its frame alone are print
         rules = (np.ones((1, round(1.2 * high)), np.uint8), np.ones((round(0.9 * high), 1), np.uint8))
         print_ = np.maximum(*(cv2.morphologyEx(print_, cv2.MORPH_OPEN, rule) for rule in rules))
     for grown in range(2, 9):  # as wide as it is here: until little of what is around is dark
