@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from neocog.errors import InputError, UsageError
 from neocog.network import ctc
 from neocog.reading.forms import Field, Form, Rule, joint
-from neocog.reading.numbers import FAR, TextLine, bare, read_lines
+from neocog.reading.numbers import FAR, IN_DOUBT, TextLine, bare, read_lines
 from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
 from neocog.reading.records import REJECTED, CellReading, SheetReading
 from neocog.vision.decode import at_most
@@ -44,6 +44,7 @@ _ROWS = 96  # to which the box of a field is reduced: digits in it are 40 to 80 
 _WIDEST = 8192  # pixels of a field
 _ROOM = 0.3  # of a box's height that is seen around it: ink may cross the frame
 _INK = 0.25  # of the usual contrast, from which a pixel is ink
+_FAINT = 0.4  # of the contrast of a field's writing, below which there is no ink
 _AROUND = 0.3  # share of the edge around print that is dark if it is wider than on the blank
 _TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's height: alone, and beside one
 _SPECK = 20  # pixels of ink that may be a number
@@ -395,7 +396,8 @@ def _read_field(
         return CellReading(REJECTED, why="leaves the page", corners=places, page=page.index)
     size, own, high, edge = _window(box, tall)
     grey, plain = _cut(seen, way @ own, size), _cut(blank, own, size)
-    dark = _away(grey, _THICK[1]) > _INK * seen.contrast
+    away = _away(grey, _THICK[1])
+    dark = away > _INK * seen.contrast
     print_ = (_away(plain, _THICK[1]) > _INK * blank.contrast).astype(np.uint8)
     if written:  # then rules of its frame alone are print
         rules = (np.ones((1, round(1.2 * high)), np.uint8), np.ones((round(0.9 * high), 1), np.uint8))
@@ -412,6 +414,8 @@ def _read_field(
     ink = np.zeros(gone.shape, np.uint8)
     inner = np.s_[edge : size[1] - edge, edge : size[0] - edge]
     ink[inner] = (dark & ~gone)[inner]
+    if ink.any():  # what is faint beside it is no ink
+        ink[away < _FAINT * np.percentile(away[ink > 0], 90)] = 0
     ink = np.asarray(cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)))
     again = _again(reader, grey, ink, field)
     cell = _said(field, reader.policy.min_p, lines, again, ink, 0.5 * high)
@@ -475,5 +479,7 @@ def _said(
     shown = " ".join("".join(char.char for char in word.chars) for word in line.words)
     why = ", ".join(dict.fromkeys(char.reason for char in line.chars if char.reason))
     if best != same or REJECTED not in shown:
-        shown, why = REJECTED, f"{read}, or {names[max(second or first, key=(second or first).__getitem__)]}"
+        likeliest = [max(one, key=one.__getitem__) for one in (first, second) if one]
+        other = [names[text] for text in likeliest if text != best]
+        shown, why = REJECTED, f"{read}, or {other[0]}" if other else IN_DOUBT
     return CellReading(shown, p, why, read, texts=texts)
