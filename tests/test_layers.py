@@ -1,11 +1,13 @@
 """Single layers in float32 against the reference, on odd sizes and on patches."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neocog.network import reference
+from neocog.network import line_engine, reference
 from neocog.network.engine import Layers
 from neocog.network.layers import CLayer, ContrastLayer, Patch, SLayer
 from neocog.network.model import Model, SWeights
@@ -37,10 +39,10 @@ def planes_first(u: np.ndarray) -> np.ndarray:
 
 @given(
     seed=st.integers(0, 10**6), size=st.integers(5, 14), kernel=st.integers(2, 12), padding=st.integers(0, 5),
-    planes=st.sampled_from([1, 2, 3, 8, 11]),
+    planes=st.sampled_from([1, 2, 3, 8, 11]), transformed=st.booleans(),
 )  # fmt: skip
-@settings(max_examples=80, deadline=None)
-def test_s_layer(seed: int, size: int, kernel: int, padding: int, planes: int) -> None:
+@settings(max_examples=120, deadline=None)
+def test_s_layer(seed: int, size: int, kernel: int, padding: int, planes: int, transformed: bool) -> None:
     if size + 2 * padding < kernel or padding >= kernel:
         return
     rng, spec = np.random.default_rng(seed), SSpec(kernel, padding, Bell.gaussian(2.0), threshold=0.4)
@@ -50,7 +52,8 @@ def test_s_layer(seed: int, size: int, kernel: int, padding: int, planes: int) -
     want = reference.s_response(
         planes_first(u), x.astype(float), c.astype(float), threshold=0.4, q=100.0, padding=padding
     )
-    got = SLayer(spec, SWeights(x, c, 0.4, 100.0), size)(Patch.whole(u).tight())
+    with mock.patch.object(line_engine, "MAX_VALUES", line_engine.MAX_VALUES if transformed else 0):
+        got = SLayer(spec, SWeights(x, c, 0.4, 100.0), size)(Patch.whole(u).tight())
     assert error(got, want) < 1e-5
     assert not got.full()[..., 4].any()
 

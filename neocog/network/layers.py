@@ -299,7 +299,7 @@ class _FewCells:
     def __init__(self, windows: _Windows, weights: SWeights, xp: ModuleType) -> None:
         self._windows, self._xp, self._c = windows, xp, xp.asarray(weights.c).ravel()
         a, self._theta, self._silence = s_constants(weights, xp)
-        self._taps = xp.ascontiguousarray(a.transpose(1, 2, 3, 0)).reshape(-1, len(a))
+        self._taps = xp.ascontiguousarray(a.transpose(1, 2, 3, 0))
 
     def __call__(self, u: Patch, _parallel: ParallelMap) -> Patch:
         """Respond to the layer before, on the CPU a digit at a time: its last bits are those of any batch."""
@@ -322,12 +322,16 @@ class _FewCells:
         return lib.stride_tricks.sliding_window_view(whole, (k, k), axis=(1, 2))
 
     def _of_windows(self, u: Patch) -> Array:
-        """Return sum a' u, (B, cells, K)."""
-        maps, cells = u.values.transpose(0, 3, 1, 2), self._windows.out**2
+        """Return sum a' u, (B, cells, K); of one digit without silent planes."""
+        maps, cells, taps = u.values.transpose(0, 3, 1, 2), self._windows.out**2, self._taps
+        if len(maps) == 1:
+            heard = self._xp.flatnonzero(maps.any(axis=(0, 2, 3)))
+            maps, taps = maps[:, heard], taps[heard]
         n, planes, h, w = maps.shape
         seen = self._seen(u, maps.reshape(-1, h, w))
         seen = seen.reshape(n, planes, *seen.shape[1:]).transpose(0, 2, 3, 1, 4, 5)
-        return (seen.reshape(n * cells, -1) @ self._taps).reshape(n, cells, -1)
+        taps = taps.reshape(-1, len(self._silence))
+        return (seen.reshape(n * cells, len(taps)) @ taps).reshape(n, cells, -1)
 
 
 class CLayer:

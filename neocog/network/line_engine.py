@@ -231,7 +231,8 @@ class SpectralCells(_PlainCells):
         values = (high // 2 + 1) * max(_TILE, high) * before * 2 * planes
         # cells that all hear nearly the same
         alike = not dense and 2 * (high - spec.kernel + 1) <= spec.kernel + 1
-        fast = before >= _PLANES and values <= MAX_VALUES
+        # what is read for a digit alone should lie in a cache
+        fast = before >= _PLANES and values <= (MAX_VALUES if dense else MAX_VALUES // 4)
         return bool(fast and (alike or s_constants(weights)[2].min() >= _LEAST_SILENCE))
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int, dense: bool) -> None:
