@@ -13,10 +13,10 @@ from neocog.cuda.kernel import Layout
 from neocog.errors import NeocogError, UsageError
 from neocog.network import reference
 from neocog.network.engine import Engine
-from neocog.network.model import Model, SWeights
+from neocog.network.model import Model, SWeights, load_model
 from neocog.network.spec import PRESETS, bell, blur_kernel, preset
 from neocog.network.u0 import made_digits, u0_from_digits
-from tests.support import run, tiny_model
+from tests.support import run, tiny_lines, tiny_model
 
 
 class MadeSide:
@@ -70,6 +70,14 @@ def test_beside_a_peer(peer, tmp_path, monkeypatch):
     monkeypatch.setitem(comparing.TOLERANCES, "fp32", -1.0)
     with pytest.raises(NeocogError, match="nothing was timed"):
         compare(tiny_model(), batch=2, rounds=2, peers=[peer])
+
+
+@pytest.mark.parametrize("model", [tiny_lines(), load_model("neocog-small")], ids=["strips", "rejecting"])
+def test_beside_onnxruntime_for_some_seconds(model):
+    pytest.importorskip("onnxruntime", reason="needs neocog[onnx]")
+    result = compare(model, batch=1, rounds=9, peers=["onnxruntime"], threads=1, seconds=0.0)
+    assert {side: len(ms) for side, ms in result.passes.items()} == {"neocog": 12, "onnxruntime": 12}
+    assert (result.threads, result.differences["onnxruntime"] < 1e-4) == (1, True)
 
 
 # -- on a GPU --------------------------------------------------------------------------------------
