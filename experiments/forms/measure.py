@@ -1,6 +1,6 @@
 """Measures a folder of drawn forms that becomes a table: cells right, wrong and doubtful, sheets that fit.
 
-    python -m experiments.forms.measure DATA -o RESULT [--count N] [--seed S] [--layouts L] [--kept FOLDER]
+    python -m experiments.forms.measure DATA -o RESULT [--count N] [--seed S] [--layouts L] [--others M]
 
 Each sheet is of one of L layouts, filled in by a hand that nothing is learned from, scanned or
 photographed, a JPEG or a page of a PDF. Every tenth is of a layout that the form does not have: it must be
@@ -74,7 +74,9 @@ def count(sheet: SheetReading, said: dict[str, str], spoiled: str, least: float)
 
 
 def main() -> None:
-    args = arguments(__doc__, "data", output=Path, count=120, seed=2, layouts=12, kept=Path).parse_args()
+    args = arguments(
+        __doc__, "data", output=Path, count=120, seed=2, layouts=12, others=0, kept=Path
+    ).parse_args()
     cv2.setNumThreads(1)
     rng, hands = np.random.default_rng(args.seed), load_hands(args.data, held=True)
     valid = [f"{v:06d}" for v in rng.choice(10**6, 200, replace=False)]
@@ -88,9 +90,12 @@ def main() -> None:
             ", no rules": form_of(drawn, Path(place), ruled=False),
         }
         times = list[float]()
-        for k in range(args.count):
+        for k in range(args.count + args.others):
             own = np.random.default_rng([args.seed, k])
-            stranger, spoiled = k % 10 == 9, str(own.choice(RULED)) if k % 10 in (4, 8) else ""
+            stranger, spoiled = (
+                k % 10 == 9 or k >= args.count,
+                str(own.choice(RULED)) if k % 10 in (4, 8) else "",
+            )
             number = int(own.integers(len(drawn)))
             one, said = layout(own, valid) if stranger else drawn[number], texts(own, valid)
             if spoiled:
@@ -100,7 +105,7 @@ def main() -> None:
             file = (args.kept or Path(place)) / (f"{k:04d}.pdf" if k % 3 == 0 else f"{k:04d}.jpg")
             file.parent.mkdir(exist_ok=True)
             Image.fromarray(grey).save(file, resolution=grey.shape[0] / 297 * 25.4, quality=88)
-            for more, form in forms.items():
+            for more, form in list(forms.items())[: 1 if k >= args.count else 2]:
                 start = perf_counter()
                 (found,) = read_sheets(reader, form, file)
                 times.append(perf_counter() - start)
