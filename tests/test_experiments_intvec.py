@@ -7,8 +7,9 @@ import pytest
 
 from experiments.learning import intvec
 from experiments.learning.intvec import Interpolated
+from neocog.learning.calibrate import score
 from neocog.learning.datasets import open_digits
-from neocog.learning.recipes import RECIPES, LayerByLayer, score
+from neocog.learning.recipes import RECIPES, LayerByLayer
 from neocog.network.decision import Decision
 from neocog.network.model import SWeights
 from neocog.network.parallel import one_blas_thread

@@ -15,11 +15,12 @@ from experiments.network.torch_network import Network  # noqa: E402
 from neocog.errors import ModelError, NeocogError, UsageError  # noqa: E402
 from neocog.learning import finetune, selforganise  # noqa: E402
 from neocog.learning.augment import augment  # noqa: E402
+from neocog.learning.calibrate import score  # noqa: E402
 from neocog.learning.checkpoint import id_of  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
 from neocog.learning.mix import Mix  # noqa: E402
-from neocog.learning.recipes import STARTS, recipe_of, score, start_model  # noqa: E402
+from neocog.learning.recipes import STARTS, recipe_of, start_model  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings, augmentation  # noqa: E402
 from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402

@@ -20,7 +20,6 @@ CORE_LINES = 3225  # wanted: 3 000
 CIRCLES = """
 cli cli.data cli.live cli.measure cli.models cli.read cli.serve cli.tools
 reading.formats reading.records reading.words
-learning.calibrate learning.recipes
 """
 
 

@@ -24,8 +24,8 @@ from experiments.harness.record import write_results
 from experiments.learning.ship import LEARNED
 from neocog.errors import InputError, UsageError
 from neocog.evaluation.evaluate import NO_ANSWER, confusion_of
+from neocog.learning.calibrate import score
 from neocog.learning.datasets import Digits, open_digits
-from neocog.learning.recipes import score
 from neocog.network.arrays import module_of_device
 from neocog.network.decision import answers, of_lone_digits
 from neocog.network.model import load_model

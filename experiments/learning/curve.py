@@ -17,10 +17,10 @@ import numpy as np
 from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from experiments.learning.intvec import Interpolated
-from neocog.learning.calibrate import best_temperature
+from neocog.learning.calibrate import best_temperature, score
 from neocog.learning.datasets import open_digits
 from neocog.learning.mix import Hand, Mix
-from neocog.learning.recipes import RECIPES, LayerByLayer, Recipe, score
+from neocog.learning.recipes import RECIPES, LayerByLayer, Recipe
 from neocog.network.arrays import module_of_device
 from neocog.network.decision import Decision, labels_of
 from neocog.network.parallel import one_blas_thread

@@ -1,7 +1,8 @@
 """Scores to probabilities, and what each threshold of them costs: set on digits held apart."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from neocog.learning.drawing.marks import negatives
 from neocog.learning.mix import Mix
 from neocog.network import ctc
-from neocog.network.decision import Answers, answers, labels_of, of_lone_digits
+from neocog.network.arrays import to_numpy
+from neocog.network.decision import Answers, Decision, answers, labels_of, of_lone_digits
+from neocog.network.engine import PART, Layers
 from neocog.network.model import Model
+from neocog.network.parallel import ParallelMap, one_blas_thread
+from neocog.network.u0 import u0_from_digits
 
 Scores = NDArray[np.floating]
 Labels = NDArray[np.integer]
@@ -20,6 +25,39 @@ _TRIED = np.geomspace(0.002, 1.0, 120)  # temperatures, from sharp to soft
 # shares of the digits that are answered, each a row of the table
 _COVERAGE = (1.0, 0.9995, 0.999, 0.998, 0.997, 0.9965, 0.996, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9)
 _SEED = 4  # of the marks that thresholds are seen against
+BATCH = 64
+_parallel = cache(ParallelMap)
+Tell = Callable[[int, int], None]
+"""Is told how many are done, and of how many."""
+
+
+def score(
+    model: Model, images: NDArray[np.uint8], xp: Any = np, tell: Tell | None = None,
+    scores: Callable[[Any], Any] | None = None,
+) -> NDArray[np.float32]:  # fmt: skip
+    """A model's scores for isolated digits, (N, 10), on NumPy or CuPy; ``scores`` are UC4's if not given."""
+    layers, scores = Layers(model, xp), scores or Decision(model, xp).scores
+
+    def run(part: NDArray[np.uint8]) -> Any:
+        return scores(layers(xp.asarray(u0_from_digits(part))))
+
+    with one_blas_thread():
+        return np.concatenate([to_numpy(u) for u in in_batches(run, images, xp, tell)])
+
+
+def in_batches(
+    run: Callable[[NDArray[np.uint8]], Any], images: NDArray[np.uint8], xp: Any, tell: Tell | None
+) -> Iterator[Any]:
+    """Run digits through layers batch by batch: on all cores of the host, or at once on a GPU."""
+    for start in range(0, len(images), BATCH):
+        batch = images[start : start + BATCH]
+        if xp is np:  # cut in the same way on any machine
+            parts = [batch[i : i + PART] for i in range(0, len(batch), PART)]
+            yield np.concatenate(_parallel()(run, parts))
+        else:
+            yield run(batch)
+        if tell is not None:
+            tell(start + len(batch), len(images))
 
 
 def best_temperature(scores: Scores, shown: Mix) -> float:
@@ -91,17 +129,11 @@ def risk_table(found: Answers, labels: Labels, marks: Answers | None = None) -> 
     return tuple(row for row in rows if row.answered >= max(len(labels) // 2, 1))
 
 
-def calibrated(
-    model: Model, shown: Mix, *, table: bool = True, xp: Any = np,
-    tell: Callable[[int, int], None] | None = None,
-) -> Model:  # fmt: skip
+def calibrated(model: Model, shown: Mix, *, xp: Any = np, tell: Tell | None = None) -> Model:
     """Set a model's temperature, and write what it reads right and the table of risks to its card.
 
-    ``shown`` are digits of each set that nothing was learned from. Without ``table`` the temperature alone is
-    set. ``xp``, numpy or cupy, is where the network runs; ``tell`` is told ``(done, total)``.
+    ``shown`` are digits of each set that nothing was learned from; the network runs on ``xp``, numpy or cupy.
     """
-    from neocog.learning.recipes import score
-
     images, labels = shown.images, shown.labels
     own = score(model, images, xp, tell)
     temperature = best_temperature(own, shown)
@@ -111,8 +143,6 @@ def calibrated(
     if len(right) > 1:
         card["validation_sets"] = dict(zip(shown.names, right, strict=True))
     set_anew = replace(model, temperature=temperature, card=card)
-    if not table:
-        return set_anew
     first = shown.hands[0].digits
     drawn = negatives(len(first), first.images, first.labels, seed=_SEED)[0]
     found, marks = (

@@ -1,8 +1,4 @@
-"""What a run of gradient learning keeps on disk: its start, a checkpoint and its curves.
-
-A checkpoint is one safetensors file from which the run goes on: every tensor by part and name; its
-metadata hold the rest as JSON. It is written atomically: after a kill the last whole one is there.
-"""
+"""What a run of gradient learning keeps on disk: its start, a checkpoint and its curves."""
 
 import json
 import re
@@ -17,53 +13,56 @@ from neocog.network.model import Model, from_bytes, load_model, to_bytes
 from neocog.network.registry import find_model
 from neocog.text import to_json
 
-Tensor = Any
-Parts = dict[str, dict[str, Tensor]]
+Parts = dict[str, dict[str, Any]]
 _FORMAT = "neocog run 5"
 
 
-def save_run(
-    file: Path, networks: dict[str, Any], optimiser: Any, curves: list[Any], state: dict[str, Any],
-    **others: dict[str, Tensor],
-) -> None:  # fmt: skip
-    """Write a run: its networks, Adam's state, other tensors, JSON values; and ``curves.json`` beside it."""
-    from safetensors.torch import save
-
-    parts = {name: network.state_dict() for name, network in networks.items()} | others
-    parts |= {f"adam {number}": slot for number, slot in optimiser.state_dict()["state"].items()}
-    whole = {
-        f"{part}/{name}": tensor.detach().cpu().contiguous()
-        for part, tensors in parts.items()
-        for name, tensor in tensors.items()
-    }
-    metadata = {"format": _FORMAT, "state": to_json(state | {"curves": curves}, sort_keys=True)}
-    with atomic_write(file) as stream:
-        stream.write(save(whole, metadata=metadata))
-    write_curves(file.parent, curves)
-
-
-def write_curves(folder: Path, curves: list[Any]) -> None:
-    with atomic_write(folder / "curves.json") as stream:
-        stream.write(to_json(curves, indent=1, sort_keys=True).encode())
-
-
-def resume_run(
-    file: Path, told: dict[str, Any], networks: dict[str, Any], optimiser: Any
-) -> tuple[Parts, dict[str, Any]]:
-    """Go on with a run of these settings; return its other tensors and its values. UsageError if it has other
-    settings, ModelError if the file is no run.
+class Checkpoint:
+    """A run's file: every tensor by part and name; its metadata hold the rest as JSON. It is written whole:
+    after a kill the last one is there. ``told``: the settings, and what else a run follows from.
     """
-    parts, state = load_checkpoint(file)
-    check_same(file, state.get("settings", {}), told)
-    for name, network in networks.items():
-        network.load_state_dict(parts.pop(name))
-    slots = {int(part.split()[1]): parts.pop(part) for part in [*parts] if part.startswith("adam ")}
-    optimiser.load_state_dict(optimiser.state_dict() | {"state": slots})
-    return parts, state
+
+    def __init__(self, file: Path, told: dict[str, Any], networks: dict[str, Any], optimiser: Any) -> None:
+        self.file, self.told, self.networks, self.optimiser = file, told, networks, optimiser
+
+    def save(self, curves: list[Any], state: dict[str, Any], **others: dict[str, Any]) -> None:
+        """Write the run, other tensors and JSON values with it, and ``curves.json`` beside it."""
+        from safetensors.torch import save
+
+        parts = {name: network.state_dict() for name, network in self.networks.items()} | others
+        parts |= {f"adam {number}": slot for number, slot in self.optimiser.state_dict()["state"].items()}
+        whole = {
+            f"{part}/{name}": tensor.detach().cpu().contiguous()
+            for part, tensors in parts.items()
+            for name, tensor in tensors.items()
+        }
+        values = state | {"settings": self.told, "curves": curves}
+        metadata = {"format": _FORMAT, "state": to_json(values, sort_keys=True)}
+        with atomic_write(self.file) as stream:
+            stream.write(save(whole, metadata=metadata))
+        self.plot(curves)
+
+    def plot(self, curves: list[Any]) -> None:
+        with atomic_write(self.file.parent / "curves.json") as stream:
+            stream.write(to_json(curves, indent=1, sort_keys=True).encode())
+
+    def resume(self) -> tuple[Parts, dict[str, Any]] | None:
+        """Go on with the file's run; return its other tensors and its values, None if there is no file.
+        UsageError if it has other settings, ModelError if the file is no run.
+        """
+        if not self.file.exists():
+            return None
+        parts, state = load_checkpoint(self.file)
+        check_same(self.file, state.get("settings", {}), self.told)
+        for name, network in self.networks.items():
+            network.load_state_dict(parts.pop(name))
+        slots = {int(part.split()[1]): parts.pop(part) for part in [*parts] if part.startswith("adam ")}
+        self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": slots})
+        return parts, state
 
 
 def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
-    """Return what :func:`save_run` wrote, tensors on the CPU; ModelError if it is none."""
+    """Return what :meth:`Checkpoint.save` wrote, tensors on the CPU; ModelError if it is none."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -96,7 +95,7 @@ def check_same(path: Path, known: dict[str, Any], given: dict[str, Any]) -> None
 
 
 def _flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Values by name, those of values within named after them; as JSON would give them back."""
+    # values by name, those of values within named after them; as JSON would give them back
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict):

@@ -10,8 +10,9 @@ import copy
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from torch.nn import functional
 from neocog.errors import NeocogError, UsageError
 from neocog.learning.augment import augment
 from neocog.learning.calibrate import best_temperature
-from neocog.learning.checkpoint import id_of, resume_run, save_run
+from neocog.learning.checkpoint import Checkpoint, id_of
 from neocog.learning.drawing.marks import negatives, variants
 from neocog.learning.mix import Mix
 from neocog.learning.settings import Settings
@@ -103,17 +104,6 @@ class Batches:
         return torch.tensor(array, device=self._device)
 
 
-@dataclass(slots=True)
-class Position:
-    """How far a run has come; accuracy and loss are the validation's of the epoch that is kept."""
-
-    step: int = 0
-    seconds: float = 0.0
-    finished: bool = False
-    kept_accuracy: float = -1.0
-    kept_loss: float = 0.0
-
-
 class Finetuner:
     """One run of gradient learning: of ``mix``, from ``start``, on a ``device`` of PyTorch.
 
@@ -129,9 +119,6 @@ class Finetuner:
         settings.check()
         self.settings, self.device = settings, torch.device(device)
         self._start, self._report = start, report or (lambda figures: None)
-        self._origin = {"start": id_of(start), "digits": mix.digest, "validation": validation.digest}
-        self._origin |= {name: value for name, value in asdict(settings).items() if name != "save_every"}
-        self._folder = Path(folder) if folder is not None else None
         on_gpu = self.device.type == "cuda"
         torch.backends.cudnn.benchmark = on_gpu
         self.network = Trainable(start, channels_last=on_gpu).to(self.device).train()
@@ -147,9 +134,19 @@ class Finetuner:
         )
         self._lean = torch.zeros(start.classes, device=self.device)
         self._lean[LABELS:] = settings.lean
-        self._kept = _state(self.mean)
-        self.position, self.curves = Position(), list[Figures]()
-        self._resume()
+        self._kept, self.curves = _state(self.mean), list[Figures]()
+        # accuracy and loss are the validation's, of the epoch that is kept
+        first = {"step": 0, "seconds": 0.0, "finished": False, "kept_accuracy": -1.0, "kept_loss": 0.0}
+        self.position, self._file = SimpleNamespace(**first), None
+        if folder is not None:
+            origin = {"start": id_of(start), "digits": mix.digest, "validation": validation.digest}
+            origin |= {name: value for name, value in asdict(settings).items() if name != "save_every"}
+            networks = {"network": self.network, "mean": self.mean}
+            file = Path(folder) / "checkpoint.safetensors"
+            self._file = Checkpoint(file, origin, networks, self._optimizer)
+            if found := self._file.resume():
+                self.position, self.curves = SimpleNamespace(**found[1]["position"]), found[1]["curves"]
+                self._kept = found[0]["kept"]
 
     def run(self) -> Model:
         """Learn to the end and return the model; of a finished run, return its model."""
@@ -167,8 +164,8 @@ class Finetuner:
                 losses.clear()
             elif place.step % 20 == 0:  # the clock must not run ahead of the GPU
                 float(losses[-1])
-            if place.step % settings.save_every == 0 or place.finished:
-                self._save()
+            if self._file and (place.step % settings.save_every == 0 or place.finished):
+                self._file.save(self.curves, {"position": vars(place)}, kept=self._kept)
         return self.model()
 
     def model(self) -> Model:
@@ -194,8 +191,8 @@ class Finetuner:
         """Share of the run that is over."""
         place, settings = self.position, self.settings
         if settings.minutes is not None:
-            return place.seconds / (60 * settings.minutes)
-        return place.step / max(1, round(settings.epochs * self.batches.epoch_steps))
+            return float(place.seconds / (60 * settings.minutes))
+        return float(place.step / max(1, round(settings.epochs * self.batches.epoch_steps)))
 
     def _step(self, passed: float) -> Tensor:
         settings, place = self.settings, self.position
@@ -249,21 +246,6 @@ class Finetuner:
     def _scores(self, network: Any, digits: Tensor) -> NDArray[np.float32]:
         parts = [network(network.enlarged(part)).cpu() for part in digits.split(_EVALUATED)]
         return np.asarray(torch.cat(parts).numpy())
-
-    def _save(self) -> None:
-        if self._folder is not None:
-            state = {"position": asdict(self.position), "settings": self._origin}
-            networks = {"network": self.network, "mean": self.mean}
-            file = self._folder / "checkpoint.safetensors"
-            save_run(file, networks, self._optimizer, self.curves, state, kept=self._kept)
-
-    def _resume(self) -> None:
-        path = self._folder / "checkpoint.safetensors" if self._folder else None
-        if path is not None and path.exists():
-            networks = {"network": self.network, "mean": self.mean}
-            parts, state = resume_run(path, self._origin, networks, self._optimizer)
-            self.position, self.curves = Position(**state["position"]), state["curves"]
-            self._kept = parts["kept"]
 
 
 def _tf32(allowed: bool) -> None:

@@ -23,7 +23,7 @@ from torch.nn import functional
 from neocog.errors import UsageError
 from neocog.files import check_output
 from neocog.learning.calibrate import line_temperature
-from neocog.learning.checkpoint import resume_run, save_run
+from neocog.learning.checkpoint import Checkpoint
 from neocog.learning.drawing import photo
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, drawn_lines, line_pool
 from neocog.learning.drawing.hands import THANKS, Rng, load_hands, own_lines, real_lines
@@ -165,17 +165,16 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         return LineModel(layers, Head(own, bias, tuple(weights), tuple(biases)))
 
     def groups(self, settings: LineTraining) -> list[dict[str, Any]]:
-        """Parameters by how fast they learn."""
         core = [p for layer in (*self.s, *self.c) for p in layer.parameters()]
         others = [self.own, self.bias, *self.head.parameters()]
         return [{"params": others, "times": 1.0}, {"params": core, "times": settings.core}]
 
 
 Seen = tuple[Tensor, NDArray[np.int64], list[str]]
-"""Strips as the reader sees them, (B, 1, 48, w), their widths and texts."""
+"""Strips (B, 1, rows, w), their widths and texts."""
 
 
-def batch_of(lines: list[Line], device: str) -> tuple[Tensor, NDArray[np.int64], list[str]]:
+def batch_of(lines: list[Line], device: str) -> Seen:
     """Strips (B, 1, 64, w) float32 on a device, their last columns repeated, their widths, and texts."""
     wide = max(strip.shape[1] for strip, _ in lines)
     block = np.zeros((len(lines), 1, DRAWN, wide), np.uint8)
@@ -213,18 +212,17 @@ class LineRun:
         self.losses: list[Tensor] = []  # since the last point of the curves
         learned_from = hands.counts(len(real)) | ({"own": len(own)} if own else {})
         self.told = asdict(settings) | {"start": network.start, "learned_from": learned_from}
-        file = folder / "run.safetensors"
-        if file.is_file():
-            parts, state = resume_run(file, self.told, {"network": self.network}, self.optimiser)
+        networks = {"network": self.network}
+        self.file = Checkpoint(folder / "run.safetensors", self.told, networks, self.optimiser)
+        if found := self.file.resume():
+            parts, state = found
             self.step, self.curves = state["step"], state["curves"]
             self.losses = [*parts["losses"]["all"].to(device)] if "losses" in parts else []
             network.folded = False
 
     def keep(self) -> None:
         losses = {"all": torch.stack(self.losses)} if self.losses else {}
-        state = {"settings": self.told, "step": self.step}
-        networks, file = {"network": self.network}, self.folder / "run.safetensors"
-        save_run(file, networks, self.optimiser, self.curves, state, losses=losses)
+        self.file.save(self.curves, {"step": self.step}, losses=losses)
 
     def learn(self, *, minutes: float | None = None) -> bool:
         """Learn to the last step, or for so long; whether it was the last. The run is kept meanwhile."""
@@ -263,7 +261,6 @@ class LineRun:
         return self.step >= settings.steps
 
     def over(self, begin: float, minutes: float | None) -> bool:
-        """Whether a call ends here; its run is kept."""
         return minutes is not None and time.monotonic() - begin >= 60 * minutes
 
     def _chunks(self, step: int) -> int:  # that are drawn before a step
@@ -301,8 +298,7 @@ class LineRun:
         lines = [drawn[k][i] for i in rng.integers(0, len(drawn[k]), count - many)]
         if many:
             lines += [real[k][i] for i in rng.integers(0, len(real[k]), many)]
-        strips: Seen = seen(lines, WIDTHS[k] + 16, self.place, rng)
-        return strips
+        return seen(lines, WIDTHS[k] + 16, self.place, rng)  # type: ignore[no-any-return]
 
     def loss(self, x: Tensor, z: Tensor, widths: NDArray[np.int64], texts: list[str]) -> Tensor:
         """CTC of each line over its characters and two more."""

@@ -9,7 +9,6 @@ digits and seed give the same model, on a CPU with any number of cores.
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,16 +16,15 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.learning import selforganise
-from neocog.learning.calibrate import calibrated
+from neocog.learning.calibrate import BATCH, calibrated, in_batches
 from neocog.learning.drawing.marks import negatives
 from neocog.learning.mix import Mix
 from neocog.learning.settings import want
 from neocog.network.arrays import to_numpy
-from neocog.network.decision import Decision
-from neocog.network.engine import PART, Engine, Layers
+from neocog.network.engine import Engine
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model, SWeights
-from neocog.network.parallel import ParallelMap, one_blas_thread
+from neocog.network.parallel import one_blas_thread
 from neocog.network.spec import LABELS, PRESETS, REJECT, SSpec, bell, blur_kernel, preset
 from neocog.network.u0 import check_digits, u0_from_digits
 from neocog.text import to_json
@@ -41,7 +39,6 @@ OnStage = Callable[[str, dict[str, Any]], None]
 
 DIGITS, MARKS = 4000, 1500
 """Digits that a start learns from, and marks that are none for its rejecting planes."""
-_BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +68,7 @@ class Recipe:
         want(right, f"{self}", wanted)
 
 
-def _by_name(*recipes: Recipe) -> dict[str, Recipe]:
-    return {recipe.name: recipe for recipe in recipes}
-
-
-RECIPES = _by_name(
+_EACH = (
     Recipe("fukushima2003", "the published rules of 2003 as they stand"),
     Recipe("fukushima", "the published rules of 2003, at the published 39/110 planes of US2, US3",
            limits=(39, 110)),
@@ -89,6 +82,7 @@ RECIPES = _by_name(
     Recipe("neocog-small", "the same with the papers' 16/26/78/70 planes: 7 a label", top="competition",
            limits=(26, 78), per_label=7),
 )  # fmt: skip
+RECIPES = {recipe.name: recipe for recipe in _EACH}
 
 _FINETUNED = Recipe(
     "finetuned", "40/160/100 planes by add-if-silent and competition, then by gradient (needs PyTorch)",
@@ -96,11 +90,10 @@ _FINETUNED = Recipe(
     per_label=10,
 )  # fmt: skip
 
-STARTS = _by_name(
-    _FINETUNED,
-    replace(_FINETUNED, name="finetuned-small", about="the same with the papers' 16/26/78/70 planes",
-            thresholds=(0.72, 0.76), limits=(26, 78), per_label=7),
-)  # fmt: skip
+_SMALL = replace(_FINETUNED, name="finetuned-small", about="the same with the papers' 16/26/78/70 planes",
+                 thresholds=(0.72, 0.76), limits=(26, 78), per_label=7)  # fmt: skip
+
+STARTS = {recipe.name: recipe for recipe in (_FINETUNED, _SMALL)}
 """What gradient learning starts from, by name."""
 
 
@@ -132,7 +125,6 @@ def train(
 
 
 def _labelled(images: Digits, labels: Labels) -> tuple[Digits, Labels]:
-    """Return digits and their labels as arrays, once it is sure that each has one."""
     images, labels = np.asarray(images), np.asarray(labels)
     check_digits(images)
     if not len(images) or labels.shape != images.shape[:1]:
@@ -152,7 +144,7 @@ class LayerByLayer:
         on_stage: OnStage | None = None, xp: Any = np,
     ) -> None:  # fmt: skip
         self.recipe, self.seed, self.xp, self.spec = recipe, seed, xp, preset(recipe.preset)
-        self.progress = progress or (lambda what: _silent)
+        self.progress = progress or (lambda what: lambda done, total: None)
         self.on_stage = on_stage or (lambda name, figures: None)
         self._layers: list[Any] = [ContrastLayer(self.spec.contrast, xp)]
         self._weights: list[SWeights] = []
@@ -203,7 +195,6 @@ class LayerByLayer:
         return Model(recipe.name, self.spec, layers, (b1, b2, b3), own, psi=self.spec.psi, card=card)
 
     def _keep(self, stage: int, references: NDArray[np.float32]) -> None:
-        """Put a learned S-layer, at its recognition threshold, and its C-layer into the pass."""
         spec, xp = self.spec, self.xp
         self._weights.append(_weights(spec.s[stage], references))
         size = spec.size("UG" if stage == 0 else f"UC{stage}")
@@ -217,46 +208,10 @@ class LayerByLayer:
                 u = layer(u).tight()
             return u.full()
 
-        return _in_batches(run, images, self.xp, self.progress(what))
-
-
-def score(
-    model: Model, images: Digits, xp: Any = np, tell: Callable[[int, int], None] | None = None,
-    scores: Callable[[Array], Array] | None = None,
-) -> NDArray[np.float32]:  # fmt: skip
-    """A model's scores for isolated digits, (N, 10), on NumPy or CuPy; ``scores`` are UC4's if not given."""
-    layers, scores = Layers(model, xp), scores or Decision(model, xp).scores
-
-    def run(part: Digits) -> Array:
-        return scores(layers(xp.asarray(u0_from_digits(part))))
-
-    with one_blas_thread():
-        return np.concatenate([to_numpy(u) for u in _in_batches(run, images, xp, tell or _silent)])
-
-
-def _in_batches(
-    run: Callable[[Digits], Array], images: Digits, xp: Any, tell: Callable[[int, int], None]
-) -> Iterator[Array]:
-    """Run digits through layers batch by batch: on all cores of the host, or at once on a GPU."""
-    for start in range(0, len(images), _BATCH):
-        batch = images[start : start + _BATCH]
-        if xp is np:  # cut in the same way on any machine
-            parts = [batch[i : i + PART] for i in range(0, len(batch), PART)]
-            yield np.concatenate(_parallel()(run, parts))
-        else:
-            yield run(batch)
-        tell(start + len(batch), len(images))
-
-
-def _silent(done: int, total: int) -> None:
-    pass
-
-
-_parallel = cache(ParallelMap)
+        return in_batches(run, images, self.xp, self.progress(what))
 
 
 def _weights(spec: SSpec, references: NDArray[np.float32]) -> SWeights:
-    """An S-layer's weights at the constants of its architecture."""
     c = bell(spec.kernel, spec.c).astype(np.float32)
     return SWeights(references, c, spec.threshold, spec.q)
 
@@ -297,7 +252,7 @@ def start_model(
         return model
     marks = negatives(min(MARKS, 4 * count), images, labels, seed=seed)[0]
     none, rng = np.zeros(len(marks), np.int64), np.random.default_rng([seed, 6])
-    engine, parts = Engine(model), np.array_split(marks, -(-len(marks) // _BATCH))
+    engine, parts = Engine(model), np.array_split(marks, -(-len(marks) // BATCH))
     seen = np.concatenate([engine.maps(u0_from_digits(part))["UC3"] for part in parts])
     maps = np.ascontiguousarray(seen.transpose(0, 2, 3, 1))  # (N, 13, 13, K3)
     with one_blas_thread():  # sums over as many threads as there are cores differ by their number

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neocog.learning.checkpoint import load_checkpoint, resume_run, save_run, write_curves
+from neocog.learning.checkpoint import Checkpoint, load_checkpoint
 from neocog.learning.drawing.hands import load_hands
 from neocog.learning.drawing.page import Page, compared, draw_pages, prepare
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, normalised
@@ -99,7 +99,6 @@ class _Run:
         ]
         rate = torch.tensor(settings.rate, device=device) if cuda else settings.rate
         self.optimiser = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), capturable=cuda)
-        self.told = asdict(settings) | {"learned_from": learned_from}
         self.number, self.steps, self.begin = 0, 0, time.monotonic()
         self.curves: list[dict[str, float]] = []
         self.hard: list[Seeds] = [[], []]
@@ -108,10 +107,11 @@ class _Run:
             for part in self.network.modules():
                 if isinstance(part, ConvNorm):
                     part.dense = part.conv.groups > 1
-        networks, self.file = {"network": self.network, "average": self.average}, folder / "run.safetensors"
-        if self.file.is_file():
-            _, state = resume_run(self.file, self.told, networks, self.optimiser)
-            self.number, self.steps, self.curves, self.hard = (state[name] for name in _KEPT)
+        networks = {"network": self.network, "average": self.average}
+        told = asdict(settings) | {"learned_from": learned_from}
+        self.file = Checkpoint(folder / "run.safetensors", told, networks, self.optimiser)
+        if found := self.file.resume():
+            self.number, self.steps, self.curves, self.hard = (found[1][name] for name in _KEPT)
         elif settings.start:
             parts, _ = load_checkpoint(Path(settings.start))
             for name, network in networks.items():
@@ -145,14 +145,12 @@ class _Run:
             if self.number % 8 == 0:
                 measured |= self._score(drawn(kept))
             self.curves.append(measured)
-            networks = {"network": self.network, "average": self.average}
-            state = {"settings": self.told} | {name: getattr(self, name) for name in _KEPT}
-            save_run(self.file, networks, self.optimiser, self.curves, state)
+            self.file.save(self.curves, {name: getattr(self, name) for name in _KEPT})
             self._say(measured)
         measured = {"chunk": float(self.number), "steps": float(self.steps)} | self._score(drawn(kept))
         if self.number == settings.chunks:
             self.curves.append(measured)
-            write_curves(self.file.parent, self.curves)
+            self.file.plot(self.curves)
         self._say(measured)
         average: FinderNetwork = self.average.cpu().eval()
         return average
