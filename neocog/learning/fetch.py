@@ -25,6 +25,13 @@ class RemoteFile(NamedTuple):
     def is_right(self, data: bytes | bytearray) -> bool:
         return len(data) == self.size and hashlib.md5(data, usedforsecurity=False).hexdigest() == self.md5
 
+    def there(self, place: Path) -> bytes | None:
+        """Return the file of a place, None if it is not this one."""
+        if not place.is_file() or place.stat().st_size != self.size:
+            return None
+        data = place.read_bytes()
+        return data if self.is_right(data) else None
+
 
 SETS = {
     "mnist": (
@@ -62,8 +69,8 @@ def fetch(
     try:
         for file in SETS[name]:
             place = folder / file.name
-            if _right(place, file) is None:
-                data = _download(file, mirrors, progress) if source is None else _read(file, Path(source))
+            if file.there(place) is None:
+                data = _copy(file, Path(source)) if source is not None else _download(file, mirrors, progress)
                 folder.mkdir(parents=True, exist_ok=True)
                 with atomic_write(place) as stream:
                     stream.write(data)
@@ -73,18 +80,11 @@ def fetch(
     return folder
 
 
-def _right(place: Path, file: RemoteFile) -> bytes | None:
-    if not place.is_file() or place.stat().st_size != file.size:
-        return None
-    data = place.read_bytes()
-    return data if file.is_right(data) else None
-
-
-def _read(file: RemoteFile, source: Path) -> bytes:
+def _copy(file: RemoteFile, source: Path) -> bytes:
     origin = source / file.name
     if not origin.is_file():
         raise InputError(f"{origin}: does not exist; --from needs the folder with the four .gz files")
-    if (data := _right(origin, file)) is None:
+    if (data := file.there(origin)) is None:
         wanted = f"{file.size} bytes, md5 {file.md5}"
         raise InputError(f"{origin}: not the expected file ({wanted}); get another copy")
     return data

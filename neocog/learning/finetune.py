@@ -69,7 +69,7 @@ class Batches:
         self._pools: list[tuple[Tensor, Tensor, int]] = []
         for pictures, labels, share in pools:
             if len(pictures):
-                count = settings.pictures(share)
+                count = round(share * settings.batch)
                 self._per_step -= count
                 self._pools.append((self._tensor(pictures), self._tensor(labels), count))
         if len(mix) < self._per_step:
@@ -187,8 +187,7 @@ class Finetuner:
         model: Model = kept.model()
         return replace(model, temperature=temperature, card=card, version="")
 
-    def _passed(self) -> float:
-        """Share of the run that is over."""
+    def _passed(self) -> float:  # share of the run that is over
         place, settings = self.position, self.settings
         if settings.minutes is not None:
             return float(place.seconds / (60 * settings.minutes))
@@ -249,7 +248,6 @@ class Finetuner:
 
 
 def _tf32(allowed: bool) -> None:
-    """Allow TF32 in products on a GPU, or do not."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
@@ -258,5 +256,4 @@ def _state(network: Any) -> dict[str, Tensor]:
 
 
 def _accuracy(scores: NDArray[np.float32], validation: Mix) -> float:
-    """Share read right, the mean over the sets."""
     return float(np.mean(validation.means(labels_of(scores) == validation.labels)))

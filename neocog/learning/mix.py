@@ -61,7 +61,7 @@ class Mix:
 
     @property
     def digest(self) -> str:
-        """Tell a mix from others: how many digits, 8 hex digits of SHA-256 of all there is, and weights."""
+        """How many digits, 8 hex digits of SHA-256 of all there is, and weights: tells a mix from others."""
         images = self.images
         seen = hashlib.sha256(str(images.shape).encode() + images.tobytes() + self.labels.tobytes())
         told = f"{len(images)} ({seen.hexdigest()[:8]})"

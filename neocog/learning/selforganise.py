@@ -26,8 +26,7 @@ _FINE = 32  # sub-samples per pixel side when an edge is drawn
 
 def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
     """Return a (65, 65) picture, 1 on one side of an edge through (centre, centre), normal at ``angle``."""
-    fine = (np.arange(INPUT_SIZE * _FINE) + 0.5) / _FINE - 0.5 - centre
-    direction = np.deg2rad(angle)
+    fine, direction = (np.arange(INPUT_SIZE * _FINE) + 0.5) / _FINE - 0.5 - centre, np.deg2rad(angle)
     across = np.cos(direction) * fine
     picture = np.empty((INPUT_SIZE, INPUT_SIZE))
     for row, along in enumerate((np.sin(direction) * fine).reshape(INPUT_SIZE, _FINE)):
@@ -40,18 +39,14 @@ def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
 @cache
 def edge_references(spec: NetworkSpec) -> NDArray[np.float32]:
     """Return X of US1, (16, 2, 6, 6): what its middle cell sees of ideal edges through UG."""
-    s = spec.s[0]
-    cell = spec.size("US1") // 2
+    s, g, cell = spec.s[0], spec.contrast, spec.size("US1") // 2
     # The window of that cell starts at row cell - padding of UG; UG's row r lies on U0's row
     # r + (kernel - 1) / 2 - padding.
-    g = spec.contrast
     centre = cell - s.padding + (s.kernel - 1) / 2 + (g.kernel - 1) / 2 - g.padding
-    references = []
-    for k in range(spec.orientations):
-        edge = ideal_edge(360 * k / spec.orientations, centre=centre)
-        seen = windows(contrast(edge[None], g), s.kernel, s.padding)[0, :, cell, cell]
-        references.append(seen * (bell(s.kernel, s.c) > 0))
-    learned = np.stack(references).astype(np.float32)
+    angles = 360 * np.arange(spec.orientations) / spec.orientations
+    edges = contrast(np.stack([ideal_edge(angle, centre=centre) for angle in angles]), g)
+    seen = windows(edges, s.kernel, s.padding)[:, :, cell, cell]
+    learned = (seen * (bell(s.kernel, s.c) > 0)).astype(np.float32)
     learned.flags.writeable = False
     return learned
 
@@ -80,7 +75,7 @@ def learn(
         if not len(windows.cells):
             continue
         if winners_learn and len(planes):
-            xp, response = array_module(u), planes.respond(windows.seen, windows.v)
+            xp, response = planes.xp, planes.respond(windows.seen, windows.v)
             strongest, plane_of = response.max(axis=1), response.argmax(axis=1)
             places = xp.flatnonzero(local_winners(windows.map(strongest)).ravel()[windows.cells])
             weakest_first = places[xp.argsort(-strongest[places])][::-1]
@@ -141,7 +136,7 @@ class Planes:
     """A growing set of cell-planes of one S-layer, above K' planes, at the learning threshold."""
 
     def __init__(self, inputs: int, spec: SSpec, *, threshold: float | None = None, xp: Any = np) -> None:
-        self.spec, self.inputs, self._xp = spec, inputs, xp
+        self.spec, self.inputs, self.xp = spec, inputs, xp
         self.threshold = threshold or spec.learning_threshold or spec.threshold
         self._c = xp.asarray(np.repeat(bell(spec.kernel, spec.c).astype(np.float32).ravel(), inputs))
         self._x, self._a = (xp.zeros((32, self._c.size), dtype=np.float32) for _ in range(2))
@@ -159,7 +154,7 @@ class Planes:
     def add(self, seen: Array, *, label: int = -1) -> int:
         """A plane is born with the reference vector ``seen`` (kernel * kernel * K',)."""
         if len(self) == len(self._b):
-            grown = (self._xp.concatenate([a, self._xp.zeros_like(a)]) for a in (self._x, self._a, self._b))
+            grown = (self.xp.concatenate([a, self.xp.zeros_like(a)]) for a in (self._x, self._a, self._b))
             self._x, self._a, self._b = grown
         self.labels.append(label)
         self.learn(len(self) - 1, seen)
@@ -169,7 +164,7 @@ class Planes:
         """Plane ``k`` learns what its seed cell sees: X_k += seen; a = q c X, b = q |X|_c."""
         self._x[k] += seen
         self._a[k] = self.spec.q * self._c * self._x[k]
-        self._b[k] = self._xp.sqrt((self._a[k] * self._x[k]).sum() * self.spec.q)
+        self._b[k] = self.xp.sqrt((self._a[k] * self._x[k]).sum() * self.spec.q)
 
     def respond(self, seen: Array, v: Array, *, first: int = 0) -> Array:
         """Return the responses (N, K) of planes ``first`` and on (eq. 1); ``v`` (N,) is inhibition."""
@@ -177,7 +172,7 @@ class Planes:
         e, theta = seen @ self._a[planes].T, self.threshold
         bv = theta * v[:, None] * self._b[planes]
         e -= bv
-        self._xp.maximum(e, 0, out=e)
+        self.xp.maximum(e, 0, out=e)
         e /= 1 + bv
         e *= theta / (1 - theta)
         return e
@@ -193,19 +188,15 @@ def windows_of(u: Array, kernel: int) -> Array:
 
 def veto(planes: Array) -> Array:
     """Blur a sum of S-planes (H, W) with the sum-1 disc of radius 3.1: what they forbid."""
-    kernel = 2 * int(COMPETITION.radius) + 1
-    disc = bell(kernel, COMPETITION)
-    reach = kernel // 2
+    reach = int(COMPETITION.radius)
+    disc = bell(2 * reach + 1, COMPETITION)
     return correlate(array_module(planes).pad(planes, reach), disc / disc.sum())
 
 
 def local_winners(strongest: Array) -> Array:
     """Return where (H, W) a response is positive and nothing within radius 3.1 is stronger."""
-    xp = array_module(strongest)
-    reach = int(COMPETITION.radius)
-    wide = xp.pad(strongest, reach)
-    h, w = strongest.shape
-    winner = strongest > 0
+    reach, (h, w), winner = int(COMPETITION.radius), strongest.shape, strongest > 0
+    wide = array_module(strongest).pad(strongest, reach)
     for dy in range(-reach, reach + 1):
         for dx in range(-reach, reach + 1):
             if 0 < dy * dy + dx * dx <= COMPETITION.radius**2:
@@ -290,10 +281,8 @@ def compete_within_labels(
 
 def views(maps: Array, spec: SSpec) -> Array:
     """Return what the middle cell of US4 sees of UC3: (N, 9 * 9 * K3) float32, taps first."""
-    k = spec.kernel
-    first = (maps.shape[1] - k) // 2
-    middle = maps[:, first : first + k, first : first + k]
-    return middle.astype(np.float32).reshape(len(maps), -1)
+    first, last = ((maps.shape[1] + way * spec.kernel) // 2 for way in (-1, 1))
+    return maps[:, first:last, first:last].astype(np.float32).reshape(len(maps), -1)
 
 
 def normalised(x: Array) -> Array:

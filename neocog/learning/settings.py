@@ -1,7 +1,6 @@
 """How a network learns by gradient: settings, and how strongly digits are changed.
 
-The defaults were compared with others on validation digits by ``experiments/learning/finetune.py`` of
-commit bfe9938.
+The defaults were compared with others by ``experiments/learning/finetune.py`` of commit bfe9938.
 """
 
 import math
@@ -11,7 +10,6 @@ from neocog.errors import UsageError
 
 
 def want(right: bool, came: str, wanted: str) -> None:
-    """Raise UsageError where something is not right."""
     if not right:
         raise UsageError(f"{came}, expected {wanted}")
 
@@ -104,10 +102,6 @@ class Settings:
     last: bool = False  #: keep the running mean at the end, not the best epoch by validation
     save_every: int = 2000  #: steps between checkpoints
 
-    def pictures(self, share: float) -> int:
-        """Return how many pictures of a batch a share of it is."""
-        return round(share * self.batch)
-
     def check(self) -> None:
         """Raise UsageError where a value makes no sense, or no digit is left in a step."""
         length = self.epochs if self.minutes is None else self.minutes
@@ -120,6 +114,6 @@ class Settings:
         for name in ("marks", "variants", "smoothing"):
             value = getattr(self, name)
             want(0 <= value <= 1, f"{name} {value}", "a share, 0 to 1")
-        marks, variants = self.pictures(self.marks), self.pictures(self.variants)
+        marks, variants = (round(share * self.batch) for share in (self.marks, self.variants))
         came = f"a step of {self.batch} pictures has {marks} marks and {variants} variants"
         want(marks + variants < self.batch, came, "a digit at least: give a larger batch or smaller shares")
