@@ -33,6 +33,10 @@ _GENTLER = 0.5  # of a finder's rate, where a run begins with learned weights
 _gradient = partial(option, rich_help_panel=_PANEL)
 
 
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def _list(wanted: bool) -> None:
     if wanted:
         from neocog.learning.recipes import RECIPES, STARTS
@@ -40,10 +44,6 @@ def _list(wanted: bool) -> None:
         for recipe in (*RECIPES.values(), *STARTS.values()):
             print(f"{recipe.name:16s} {recipe.about}")
         raise typer.Exit
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 Recipes = option("--recipes", None, "List the recipes.", callback=_list, is_eager=True)
@@ -138,12 +138,13 @@ def train(
     if finder is not None or lines:
         if len(data) > 1:
             raise UsageError(f"{what} takes one --data: a folder that holds mnist and hands/free")
-        run: dict[str, Any] = {"seed": seed, "minutes": minutes, "folder": checkpoints, "start": start}
-        folder, place, device = Path(data[0]), _place(output), _torch_device(device, what)
+        place, device = _place(output), _torch_device(device, what)
+        runs = Path(checkpoints or Path(place).with_suffix(".run"))
+        run = Path(data[0]), runs, place, device, seed, minutes, start
         if finder is not None:
-            _learn_finder(finder, folder, place, device, chunks=chunks, fonts=fonts, **run)
+            _learn_finder(finder, *run, chunks=chunks, fonts=_fonts(fonts))
         else:
-            _learn_lines(folder, place, device, steps=steps, precision=precision, **run)
+            _learn_lines(*run, steps=steps, precision=precision)
         return
     if split not in SPLITS:
         raise UsageError(f"split '{split}' is not for learning: choose {' or '.join(SPLITS)}")
@@ -173,13 +174,10 @@ def train(
             device=device,
         )  # fmt: skip
     else:
-
-        def stage(name: str, figures: dict[str, Any]) -> None:
-            _say(f"{name:10s} {', '.join(f'{key} {value}' for key, value in figures.items())}")
-
         model = learning.train(
-            learning.RECIPES[recipe], mix.images, mix.labels, seed=seed, validation=apart,
-            progress=Counter, on_stage=stage, xp=xp,
+            learning.RECIPES[recipe], mix.images, mix.labels, seed=seed, validation=apart, progress=Counter,
+            on_stage=lambda name, own: _say(f"{name:10s} {', '.join(f'{k} {v}' for k, v in own.items())}"),
+            xp=xp,
         )  # fmt: skip
     saved = replace(model, name=Path(place).stem).save(place, precision=precision)  # type: ignore[arg-type]
     added = "" if str(place) == output else f"  ({SUFFIX} added to its name)"
@@ -187,7 +185,6 @@ def train(
 
 
 def _place(output: str) -> str:
-    """The file that the model goes to, once it is sure that it can be written there."""
     suffix = Path(output).suffix
     if suffix not in ("", SUFFIX):
         raise UsageError(f"{output}: a model is a {SUFFIX} file, not {suffix}; choose another -o")
@@ -213,7 +210,6 @@ def _by_gradient(
     recipe: str, mix: "Mix", validation: "Mix | None", settings: Settings, *,
     planes: str | None, reject: int, start: str | None, folder: str | None, device: str,
 ) -> "Model":  # fmt: skip
-    """Learn a start, or take the one named, and fine-tune it."""
     if validation is None:
         raise UsageError("recipes by gradient need validation digits: give --split learning")
     device = _torch_device(device, f"recipe '{recipe}'")
@@ -233,13 +229,10 @@ def _by_gradient(
     begin, data = start_of_run(
         kept, start, recipe_of(recipe, planes), mix, seed=settings.seed, reject=reject, progress=Counter
     )
-
-    def report(figures: dict[str, float]) -> None:
-        _say(", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in figures.items()))
-
     run = Finetuner(
-        begin, mix, validation, settings, device=device, folder=folder, report=report, jobs=cores()
-    )
+        begin, mix, validation, settings, device=device, folder=folder, jobs=cores(),
+        report=lambda own: _say(", ".join(f"{k.replace('_', ' ')} {v:.5g}" for k, v in own.items())),
+    )  # fmt: skip
     if kept is not None and not kept.exists():  # not before it is sure that it can be learned from
         with atomic_write(kept) as stream:  # as it was read, so that it has the same id
             stream.write(data)
@@ -250,10 +243,10 @@ def _by_gradient(
 
 
 def _learn_finder(
-    front: str, data: Path, place: str, device: str, *, seed: int, chunks: int, minutes: float | None,
-    folder: str | None, fonts: str | None, start: str | None,
+    front: str, data: Path, runs: Path, place: str, device: str, seed: int, minutes: float | None,
+    start: str | None, *, chunks: int, fonts: list[Path],
 ) -> None:  # fmt: skip
-    """Train a finder and write its file as it is then; a run in ``folder`` goes on where it stopped."""
+    """Train a finder and write its file as it is then; a run that ``runs`` holds goes on where it stopped."""
     from neocog.learning.finder.training import FinderTraining, train_finder
     from neocog.network.parallel import cores
     from neocog.vision.finder_model import load_finder, save_finder
@@ -263,28 +256,27 @@ def _learn_finder(
     if start is not None and not Path(start).is_file():
         raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
     rate = FinderTraining().rate * (_GENTLER if start else 1)
+    settings = FinderTraining(seed=seed, chunks=chunks, start=start, rate=rate)
+    workers = cores() if device == "cuda" else max(1, cores() // 2)
     graph = train_finder(
-        data, Path(folder or Path(place).with_suffix(".run")),
-        FinderTraining(seed=seed, chunks=chunks, start=start, rate=rate), fonts=_fonts(fonts), device=device,
-        workers=cores() if device == "cuda" else max(1, cores() // 2), minutes=minutes, tell=_say,
-    ).graph()  # fmt: skip
-    card = {"front": front, "seed": seed, "chunks": chunks, "start": start}
-    save_finder(Path(place), graph.nodes, graph.tensors, card)
+        data, runs, settings, fonts=fonts, device=device, workers=workers, minutes=minutes, tell=_say
+    ).graph()
+    save_finder(Path(place), graph.nodes, graph.tensors,
+                {"front": front, "seed": seed, "chunks": chunks, "start": start})  # fmt: skip
     print(f"{place}  {load_finder(place).id}  {os.path.getsize(place):,} bytes")
 
 
 def _learn_lines(
-    data: Path, place: str, device: str, *, seed: int, steps: int, minutes: float | None,
-    folder: str | None, start: str | None, precision: str,
+    data: Path, runs: Path, place: str, device: str, seed: int, minutes: float | None, start: str | None,
+    *, steps: int, precision: str,
 ) -> None:  # fmt: skip
-    """Train a reader of lines and write its file, or keep the run; one in ``folder`` goes on."""
+    """Train a reader of lines and write its file, or keep the run; one that ``runs`` holds goes on."""
     from neocog.learning import lines
     from neocog.network.parallel import cores
 
-    cuda, runs = device == "cuda", Path(folder or Path(place).with_suffix(".run"))
-    settings = lines.LineTraining(seed=seed, steps=steps, mixed=cuda)
+    settings = lines.LineTraining(seed=seed, steps=steps, mixed=device == "cuda")
     network = lines.start(start or "neocog", settings, data, device=device)
-    workers = cores() if cuda else max(1, cores() // 2)
+    workers = cores() if device == "cuda" else max(1, cores() // 2)
     run = lines.LineRun(network, data, runs, settings, device=device, workers=workers, tell=_say)
     if not run.learn(minutes=minutes):
         tell(f"{runs} keeps the run, {run.step} of {steps} steps: the same command goes on with it")
@@ -301,8 +293,6 @@ def _fonts(fonts: str | None) -> list[Path]:
     found = sorted(file for end in ("ttf", "otf") for file in Path(fonts).glob(f"*.{end}"))
     if not found:
         raise UsageError(f"--fonts {fonts}: holds no .ttf or .otf file")
-    for file in found:
-        if file.stem in FACES:
-            why = f"{file.name} is held out for measuring (learning/drawing/glyphs.py)"
-            raise UsageError(f"--fonts {fonts}: {why}")
+    if held := [file.name for file in found if file.stem in FACES]:
+        raise UsageError(f"--fonts {fonts}: {held[0]} is held out for measuring (learning/drawing/glyphs.py)")
     return found

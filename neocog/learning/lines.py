@@ -29,7 +29,7 @@ from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, dr
 from neocog.learning.drawing.hands import THANKS, Rng, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.drawing.line import draw_sign
-from neocog.learning.trainable import CCells, Contrast, SCells
+from neocog.learning.trainable import CCells, Contrast, SCells, double
 from neocog.network.ctc import BLANK, best_path
 from neocog.network.line_engine import LineEngine
 from neocog.network.lines import ALPHABET, BESIDE, MARGIN, ROWS, Head, LineModel, columns, load_lines
@@ -106,8 +106,7 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         columns = u.shape[3]
         u = functional.pad(u, (BESIDE, BESIDE + columns % 2, 0, 0))
         apart = torch.cat([u[..., 0::2], u[..., 1::2]]).contiguous(memory_format=torch.channels_last)
-        even, other = self.s[3](apart, mixed=self.mixed).chunk(2)
-        us4 = torch.stack([even, other], -1).flatten(3)[..., :columns]
+        us4 = torch.stack(self.s[3](apart, mixed=self.mixed).chunk(2), -1).flatten(3)[..., :columns]
         return us4.amax(2), us4.mean(2)
 
     def uc3(self, x: Tensor) -> Tensor:
@@ -153,12 +152,10 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
         layers = replace(self.digits, name=name, card={}, version="", s=s, blurs=blurs)
         weights, biases = [], []
         for conv, norm in ((self.head[0], self.head[1]), (self.head[3], self.head[4]), (self.head[7], None)):
-            w, b = (p.detach().double().cpu().numpy() for p in (conv.weight, conv.bias))
+            w, b = map(double, (conv.weight, conv.bias))
             if norm is not None:
-                parts = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
-                gain, shift, mean, var = (p.detach().double().cpu().numpy() for p in parts)
-                gain = gain / np.sqrt(var + norm.eps)
-                w, b = w * gain[:, None, None], (b - mean) * gain + shift
+                gain = double(norm.weight) / np.sqrt(double(norm.running_var) + norm.eps)
+                w, b = w * gain[:, None, None], (b - double(norm.running_mean)) * gain + double(norm.bias)
             weights.append(w.astype(np.float32))
             biases.append(b.astype(np.float32))
         own, bias = (p.detach().cpu().numpy() for p in (self.own, self.bias))
@@ -177,10 +174,8 @@ Seen = tuple[Tensor, NDArray[np.int64], list[str]]
 def batch_of(lines: list[Line], device: str) -> Seen:
     """Strips (B, 1, 64, w) float32 on a device, their last columns repeated, their widths, and texts."""
     wide = max(strip.shape[1] for strip, _ in lines)
-    block = np.zeros((len(lines), 1, DRAWN, wide), np.uint8)
-    for k, (strip, _) in enumerate(lines):
-        block[k, 0] = np.pad(strip, ((0, 0), (0, wide - strip.shape[1])), mode="edge")
-    whole = torch.from_numpy(block)
+    block = [np.pad(strip, ((0, 0), (0, wide - strip.shape[1])), mode="edge") for strip, _ in lines]
+    whole = torch.from_numpy(np.stack(block)[:, None])
     if device.startswith("cuda"):
         whole = whole.pin_memory()
     widths = np.array([strip.shape[1] for strip, _ in lines])
@@ -247,14 +242,13 @@ class LineRun:
                 self.losses.append(self._learn_from(bank.lines()))
                 self.step, done = self.step + 1, done + 1
                 if self.step % every == 0 or self.step == settings.steps:
-                    loss = float(torch.stack(self.losses).mean())
-                    values = {"step": float(self.step), "loss": loss}
-                    spent = (time.monotonic() - since) / done
+                    values = {"step": float(self.step), "loss": float(torch.stack(self.losses).mean())}
+                    spent = 1e3 * (time.monotonic() - since) / done
                     if self.step % (4 * every) == 0 or self.step == settings.steps:
                         values |= self.score(held)
                     self.curves.append(values)
                     words = " ".join(f"{name} {value:.4g}" for name, value in values.items())
-                    self.tell(f"{words} {1e3 * spent:.0f} ms a step")
+                    self.tell(f"{words} {spent:.0f} ms a step")
                     self.losses, since, done = [], time.monotonic(), 0
                     self.keep()
         self.keep()
@@ -296,8 +290,7 @@ class LineRun:
         count = max(8, settings.columns // self.parts // WIDTHS[k] // 8 * 8)
         many = round(count * settings.real) if len(real[k]) > 20 else 0
         lines = [drawn[k][i] for i in rng.integers(0, len(drawn[k]), count - many)]
-        if many:
-            lines += [real[k][i] for i in rng.integers(0, len(real[k]), many)]
+        lines += [real[k][i] for i in rng.integers(0, len(real[k]), many)] if many else []
         return seen(lines, WIDTHS[k] + 16, self.place, rng)  # type: ignore[no-any-return]
 
     def loss(self, x: Tensor, z: Tensor, widths: NDArray[np.int64], texts: list[str]) -> Tensor:

@@ -113,7 +113,7 @@ class SCells(nn.Module):  # type: ignore[misc]
         self.threshold.clamp_(-5, 5)
 
     def weights(self) -> SWeights:
-        d, c, log_length = map(_double, (self.direction, self.c(), self.length))
+        d, c, log_length = map(double, (self.direction, self.c(), self.length))
         norm = np.maximum(np.sqrt((c * d**2).sum(axis=(1, 2, 3))), 1e-6)
         reference = (d * (np.exp(log_length) / norm)[:, None, None, None]).astype(np.float32)
         threshold = float(self.threshold.detach().double().sigmoid())
@@ -173,7 +173,7 @@ class CCells(nn.Module):  # type: ignore[misc]
         self.profiles.clamp_(min=0)
 
     def blur(self) -> NDArray[np.float32]:
-        return np.asarray(np.outer(*_double(self.profiles)), np.float32)
+        return np.asarray(np.outer(*double(self.profiles)), np.float32)
 
 
 class Trainable(nn.Module):  # type: ignore[misc]
@@ -264,5 +264,5 @@ def _float(values: Any) -> Tensor:
     return torch.tensor(np.asarray(values), dtype=torch.float32)
 
 
-def _double(values: Tensor) -> Any:
+def double(values: Tensor) -> Any:
     return values.detach().double().cpu().numpy()
