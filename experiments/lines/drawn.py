@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from neocog.learning.drawing import photo
 from neocog.learning.drawing.bank import drawn_lines
+from neocog.learning.drawing.hands import load_hands
 from neocog.learning.lines import batch_of
 
 KINDS = ("amount", "amount", "date", "time", "phone", "grade", "groups", "marked")
@@ -44,13 +45,11 @@ def main(
     torch.manual_seed(seed % 2**31)
     rows = []
     kinds: list[str | None] = [*KINDS] if signs else [None]
-    each = -(-count // len(kinds))
+    hands, each = load_hands(data, held=True), -(-count // len(kinds))
     lines = [
         (line, kind)
         for k, kind in enumerate(kinds)
-        for line in drawn_lines(
-            data, each, seed=seed + k, held=True, kind=kind, negatives=kind is None, ink=not hard
-        )
+        for line in drawn_lines(hands, each, seed=seed + k, kind=kind, negatives=kind is None, ink=not hard)
     ]
     for at in range(0, len(lines), 32):
         some = lines[at : at + 32]

@@ -305,7 +305,7 @@ class LineRun:
     @cached_property
     def held(self) -> list[Seen]:
         """Strips of held-back hands, seen once."""
-        lines = drawn_lines(self.data, self.settings.validation, seed=HELD_SEED, held=True)
+        lines = drawn_lines(load_hands(self.data, held=True), self.settings.validation, seed=HELD_SEED)
         lines.sort(key=lambda line: line[0].shape[1])
         rng = np.random.default_rng(5)
         torch.manual_seed(5)

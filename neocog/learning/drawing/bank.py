@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -52,12 +53,11 @@ def _prepare(data: Path) -> None:
     _hands.append(load_hands(data))
 
 
-def _chunk(seed: int, number: int) -> list[Line]:
-    return _drawn(_hands[-1], np.random.default_rng([seed, number]), CHUNK)
-
-
-def _drawn(hands: Hands, rng: Rng, count: int, *, ink: bool = False, **options: Any) -> list[Line]:
-    lines, behind = list[Line](), np.zeros((ROWS, ROWS), np.uint8)
+def drawn_lines(
+    hands: Hands, count: int, *, seed: int | list[int], ink: bool = False, **options: Any
+) -> list[Line]:
+    """Draw lines, or their ``ink``."""
+    rng, lines, behind = np.random.default_rng(seed), list[Line](), np.zeros((ROWS, ROWS), np.uint8)
     while len(lines) < count:
         line = draw_line(hands, rng, **options)
         if width_class(line) is not None and len(line[1]) <= _LONGEST:
@@ -66,11 +66,8 @@ def _drawn(hands: Hands, rng: Rng, count: int, *, ink: bool = False, **options: 
     return lines
 
 
-def drawn_lines(
-    data: Path, count: int, *, seed: int, held: bool = False, ink: bool = False, **options: Any
-) -> list[Line]:
-    """Draw lines, or their ``ink``, here and now; ``held``: by hands that nothing is learned from."""
-    return _drawn(load_hands(data, held=held), np.random.default_rng(seed), count, ink=ink, **options)
+def _chunk(seed: int, number: int) -> list[Line]:
+    return drawn_lines(_hands[-1], CHUNK, seed=[seed, number])
 
 
 def on_paper(ink: NDArray[np.uint8], behind: NDArray[np.uint8], rng: Rng) -> NDArray[np.uint8]:
@@ -104,11 +101,8 @@ def width_class(line: Line) -> int | None:
 
 def by_width(lines: list[Line]) -> list[list[Line]]:
     """Lines of each class of :data:`WIDTHS`; those that are too long are left out."""
-    classes: list[list[Line]] = [[] for _ in WIDTHS]
-    for line in lines:
-        if (k := width_class(line)) is not None:
-            classes[k].append(line)
-    return classes
+    of = [width_class(line) for line in lines]
+    return [[line for line, own in zip(lines, of, strict=True) if own == k] for k in range(len(WIDTHS))]
 
 
 class Bank:
@@ -135,6 +129,5 @@ class Bank:
     def lines(self) -> list[list[Line]]:
         """Lines of each class of widths."""
         if not self._classes:
-            classes = range(len(WIDTHS))
-            self._classes = [[line for chunk in self._chunks for line in chunk[k]] for k in classes]
+            self._classes = [[*chain.from_iterable(own)] for own in zip(*self._chunks, strict=True)]
         return self._classes

@@ -133,8 +133,8 @@ _EM = 44
 
 def strokes_of(form: str) -> list[Line]:
     """Return the strokes that a row of tokens stands for, in columns and rows."""
-    points = ([(int(at[0]), int(at[1:])) for at in stroke.split("-")] for stroke in form.split())
-    return [np.array(stroke, np.float32) for stroke in points]
+    return [np.array([(int(at[0]), int(at[1:])) for at in stroke.split("-")], np.float32)
+            for stroke in form.split()]  # fmt: skip
 
 
 @cache

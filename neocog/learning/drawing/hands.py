@@ -67,6 +67,7 @@ THANKS = {
 """Sets, and whom a card thanks for them."""
 
 _SHARES = {"mnist": 0.5, "swiss": 0.28, "bhmsds": 0.14, "optdigits": 0.08}
+_WRITERS = "train-writers.txt.gz"
 _MOST_OF_A_TEXT = 60  # real lines of one text: a fifth of a register is 2.20
 
 
@@ -101,19 +102,17 @@ def load_hands(folder: Path, *, held: bool = False) -> Hands:
     """Load the hands of a folder of sets; InputError if there are none."""
     sets = {}
     for name, share in _SHARES.items():
-        place, names = folder / "hands/free" / name, folder / "hands/free" / name / "train-writers.txt.gz"
-        if name == "mnist":
-            place, names = folder / "mnist", folder / "lines/free/qmnist-writers.txt.gz"
+        place = folder / name if name == "mnist" else folder / "hands/free" / name
+        names = folder / "lines/free/qmnist-writers.txt.gz" if name == "mnist" else place / _WRITERS
         if place.is_dir() and (not held or name in HELD_WRITERS):
             digits = read_idx(place / "train-images-idx3-ubyte.gz")
             by, every = _by_writer(name, digits.labels, names, held)
-            writers = [own for own in by if len(own) >= 6]
-            sets[name] = Pictures(digits.images, writers, every, share)
+            sets[name] = Pictures(digits.images, [own for own in by if len(own) >= 6], every, share)
     place = folder / "hands/free/pendigits"
     if not sets or not place.is_dir():
         raise InputError(f"{folder}: no hands; expected mnist and hands/free/pendigits (data/README.md)")
     labels = read_idx(place / "train-images-idx3-ubyte.gz").labels
-    by, every = _by_writer("pendigits", labels, place / "train-writers.txt.gz", held)
+    by, every = _by_writer("pendigits", labels, place / _WRITERS, held)
     pens, known = [own for own in by if len(own) == 10], [range(styles_of(d, rare=True)) for d in range(10)]
     styles = [[k for k in own if ((d, k) in HELD_STYLES) == held] for d, own in enumerate(known)]
     return Hands(sets, read_strokes(place / "strokes.npz"), pens, every, styles)
@@ -133,7 +132,6 @@ def hands_of(*sets: Digits) -> Hands:
 
 
 def _by_writer(name: str, labels: NDArray[np.int64], file: Path, held: bool) -> tuple[list[ByDigit], ByDigit]:
-    """Places in a set of each writer's digits, and of all of them."""
     try:
         writers = gzip.decompress(file.read_bytes()).decode().split()
     except (OSError, EOFError, ValueError) as error:

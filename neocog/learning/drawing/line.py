@@ -99,14 +99,12 @@ class Row:
 
     def __init__(self, hand: Hand, high: float = _HIGH) -> None:
         self.hand, self.rng, self.high = hand, hand.rng, high
-        self.base, self.start = 2.7 * high, 2.9 * high
+        self.base, self.start, self.loose = 2.7 * high, 2.9 * high, 0.0
+        self.left: float | None = None
         self.items: list[tuple[str, Cover, int, int]] = []  # a character, its ink, where that begins
         self.ties: list[Path] = []
         self.edge = np.full(int(4.3 * high), -_FAR)  # column of the last ink of each row
-        self.top: list[float] = []
-        self.foot: list[float] = []
-        self.left: float | None = None
-        self.loose = 0.0
+        self.top, self.foot = list[float](), list[float]()
         self.ends: list[tuple[int, int]] = []  # columns of each character
         self.spans: list[tuple[float, float]] = []  # and of each frame, filled or not
 
@@ -162,8 +160,11 @@ class Row:
                 return False
             origin = np.array([at - drawn.left, self.base + lift])
             tied = ties and not gap and char.isdigit() and rng.random() < 0.5
-            if tied and last is not None and drawn.begin is not None:
-                self._tie(last, drawn.begin + origin)
+            if tied and last is not None and drawn.begin is not None:  # to the end of the digit before it
+                a, b, t = last, drawn.begin + origin, np.linspace(0, 1, 9)[:, None]
+                middle = (a + b) / 2 + [0, rng.uniform(0, 0.3) * high]
+                way = (1 - t) ** 2 * a + 2 * t * (1 - t) * middle + t**2 * b
+                self.scratch(way, rng.uniform(0.5, 1))
             last = None if drawn.end is None else drawn.end + origin
             self.left = float(at) if self.left is None else self.left
             self.ends.append((at, at + drawn.cover.shape[1]))
@@ -226,7 +227,7 @@ class Row:
         self.foot.append(y + len(cover) - 3.0)
 
     def _column(self, cover: Cover, y: int, slim: bool) -> float:
-        """Column at which a cover would touch what stands before it."""
+        # column at which a cover would touch what stands before it
         own = _profile(cover, left=True)
         # rows above and below count: none slips under another
         reach = round((0.43 if slim else 0.125) * self.high)
@@ -242,14 +243,7 @@ class Row:
         np.maximum(edge, _profile(cover, left=False) + column, out=edge)
         return True
 
-    def _tie(self, a: NDArray[np.floating[Any]], b: NDArray[np.floating[Any]]) -> None:
-        """Join the end of one digit's path with the beginning of the next."""
-        middle = (a + b) / 2 + [0, self.rng.uniform(0, 0.3) * self.high]
-        t = np.linspace(0, 1, 9)[:, None]
-        self.scratch((1 - t) ** 2 * a + 2 * t * (1 - t) * middle + t**2 * b, self.rng.uniform(0.5, 1))
-
     def scratch(self, path: NDArray[np.floating[Any]], share: float = 1.0) -> None:
-        """Draw a line by a share of the pen's width."""
         self.ties.append((path, max(1.0, self.hand.measure() * self.high * share)))
 
     def beside(self, *, letters: bool) -> None:
@@ -325,16 +319,18 @@ def draw_sign(hands: Hands, rng: Rng, char: str) -> tuple[NDArray[np.uint8], flo
         row = Row(Hand(hands, rng))
         if row.write(char):
             above, below = (0.3 - 0.2 * rng.random(2)) * _HIGH
-            field = row.field()
+            field, top, foot = row.field(), int(row.base - _HIGH - above), int(row.base + below)
             columns = np.flatnonzero(field.max(0) > 0.3)
-            if not len(columns):
-                continue
-            first, last = int(columns[0]), int(columns[-1])
-            cut = field[int(row.base - _HIGH - above) : int(row.base + below), first - 80 : last + 80]
-            size = (round(cut.shape[1] * ROWS / len(cut)), ROWS)
-            strip = np.asarray(cv2.resize(cut, size, interpolation=cv2.INTER_AREA))
-            middle = (80 + (last - first) / 2) * ROWS / len(cut)
-            return np.clip(strip * 255, 0, 255).astype(np.uint8), middle
+            if len(columns):
+                first, last = int(columns[0]), int(columns[-1])
+                strip = _strip_of(field[top:foot, first - 80 : last + 80])
+                return strip, (80 + (last - first) / 2) * ROWS / (foot - top)
+
+
+def _strip_of(cut: Cover) -> NDArray[np.uint8]:
+    size = (max(16, round(cut.shape[1] * ROWS / len(cut))), ROWS)
+    strip = cv2.resize(cut, size, interpolation=cv2.INTER_AREA if len(cut) > ROWS else cv2.INTER_LINEAR)
+    return np.asarray(np.clip(np.asarray(strip) * 255, 0, 255), np.uint8)
 
 
 def _no_number(rng: Rng) -> str:
@@ -380,20 +376,14 @@ def _strip(row: Row, text: str) -> NDArray[np.uint8]:
                 inside = rules[int(top - frames.spare[0]) : int(foot + frames.spare[1]), int(x0) : int(x1)]
                 np.maximum(inside, frames.grey, out=inside)
         field *= np.float32(rng.uniform(0.5, 1))  # a frame may be darker than the writing
-        above, below = rng.uniform(-0.03, 0.9, 2) * high
-        dark = rng.uniform(0.35, 1)
     else:
         trace(rules, _rules(row, left, right, top, foot, rules.shape))
-        above, below = rng.uniform(-0.03, 0.5, 2) * high
-        dark = rng.uniform(0.3, 1)
-    field = np.maximum(field, rules * np.float32(dark))
+    above, below = rng.uniform(-0.03, 0.9 if row.spans else 0.5, 2) * high
+    field = np.maximum(field, rules * np.float32(rng.uniform(0.35 if row.spans else 0.3, 1)))
     tight = rng.random(2) < 0.3  # the cut may touch the ink
     before, after = np.where(tight, rng.uniform(-0.06, 0.1, 2), rng.uniform(0.02, 1.0, 2)) * high
-    first = max(0, int(left - before))
-    cut = field[max(0, int(top - above)) : int(foot + below), first : max(first + 4, int(right + after))]
-    size = (max(16, round(cut.shape[1] * ROWS / len(cut))), ROWS)
-    strip = cv2.resize(cut, size, interpolation=cv2.INTER_AREA if len(cut) > ROWS else cv2.INTER_LINEAR)
-    return np.asarray(np.clip(np.asarray(strip) * 255, 0, 255), np.uint8)
+    first, last = max(0, int(left - before)), int(right + after)
+    return _strip_of(field[max(0, int(top - above)) : int(foot + below), first : max(first + 4, last)])
 
 
 def _caption(field: Cover, rng: Rng, left: float, right: float, top: float, foot: float) -> None:

@@ -30,6 +30,7 @@ _AROUND = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
 _NEAR = tuple(sorted(_AROUND))
 
 Line = NDArray[np.float64]
+_Point = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,8 @@ def trace(scan: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
     full = depth > (np.median(depth[line]) if line.any() else np.inf) + _DEEPER
     if full.sum() > _FULL * (depth > 0).sum():
         return []
-    todo = {(int(r), int(c)) for r, c in np.argwhere(line)}
-    done: set[tuple[int, int]] = set()
-    paths: list[list[tuple[int, int]]] = []
+    todo, done = {(int(r), int(c)) for r, c in np.argwhere(line)}, set[_Point]()
+    paths: list[list[_Point]] = []
     while todo:
         ordered = sorted(todo)  # from an end of a line, or any point of a ring
         start = next((at for at in ordered if len(_beside(at, todo)) == 1), ordered[0])
@@ -144,20 +144,17 @@ def trace(scan: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
     return lines
 
 
-def _beside(at: tuple[int, int], where: set[tuple[int, int]]) -> list[tuple[int, int]]:
+def _beside(at: _Point, where: set[_Point]) -> list[_Point]:
     return [(at[0] + r, at[1] + c) for r, c in _NEAR if (at[0] + r, at[1] + c) in where]
 
 
-def _walk(
-    at: tuple[int, int], todo: set[tuple[int, int]], done: set[tuple[int, int]]
-) -> list[tuple[int, int]]:
+def _walk(at: _Point, todo: set[_Point], done: set[_Point]) -> list[_Point]:
     """Follow a line as straight as it goes; its ends join what was walked before."""
     path = [*_beside(at, done)[:1], at]
     todo.discard(at)
     while ahead := _beside(at, todo):
         back = path[max(0, len(path) - 5)]
-        way = (at[0] - back[0], at[1] - back[1])
-        here = at
+        way, here = (at[0] - back[0], at[1] - back[1]), at
         at = max(ahead, key=lambda p: (p[0] - here[0]) * way[0] + (p[1] - here[1]) * way[1])
         path.append(at)
         todo.discard(at)

@@ -1,5 +1,7 @@
 """What people write on a line: numbers of all kinds, with their signs."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 Rng = np.random.Generator
@@ -107,14 +109,6 @@ def _phone(rng: Rng) -> str:
     return (text + mark.join(groups)).strip()
 
 
-def _grade(rng: Rng) -> str:
-    return f"{rng.integers(0, 21)}/{rng.choice([5, 6, 10, 12, 15, 20, 100])}"
-
-
-def _groups(rng: Rng) -> str:
-    return " ".join(_digits(rng, 4) for _ in range(int(rng.integers(2, 5))))
-
-
 def _sum(rng: Rng) -> str:
     a, b = (int(v) for v in rng.integers(0, 100, 2))
     kind = rng.random()
@@ -138,10 +132,12 @@ def _marked(rng: Rng) -> str:
     return str(rng.choice(ends)) + text + str(rng.choice([*ends, "/"]))
 
 
-KINDS = {
+KINDS: dict[str, tuple[Callable[[Rng], str], float]] = {
     "number": (_number, 0.46),
     "alike": (_alike, 0.04), "amount": (_amount, 0.21), "date": (_date, 0.1), "time": (_time, 0.05),
-    "phone": (_phone, 0.05), "grade": (_grade, 0.025), "groups": (_groups, 0.015), "sum": (_sum, 0.02),
-    "marked": (_marked, 0.03),
+    "phone": (_phone, 0.05),
+    "grade": (lambda rng: f"{rng.integers(0, 21)}/{rng.choice([5, 6, 10, 12, 15, 20, 100])}", 0.025),
+    "groups": (lambda rng: " ".join(_digits(rng, 4) for _ in range(int(rng.integers(2, 5)))), 0.015),
+    "sum": (_sum, 0.02), "marked": (_marked, 0.03),
 }  # fmt: skip
 """Kinds of texts: how each is made up, and its share of the lines."""
