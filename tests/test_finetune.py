@@ -20,7 +20,7 @@ from neocog.learning.checkpoint import id_of  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
 from neocog.learning.mix import Mix  # noqa: E402
-from neocog.learning.recipes import STARTS, recipe_of, start_model  # noqa: E402
+from neocog.learning.recipes import recipe_of, start_model  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings, augmentation  # noqa: E402
 from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402
@@ -60,7 +60,6 @@ def learned(start, digits):
 def test_a_start_has_the_planes_asked_for(start):
     assert start.planes == (5, 9, 22)
     assert np.bincount(start.labels).tolist() == [2] * 11
-    assert set(STARTS) == {"finetuned", "finetuned-small"}
     for wrong in ("40/160", "40/160/101", "a/b/c", "0/5/10"):
         with pytest.raises(UsageError, match="K2/K3/K4"):
             recipe_of("finetuned", wrong)

@@ -137,15 +137,12 @@ def test_windows_and_planes_are_equation_1():
     np.testing.assert_allclose(response, want, atol=1e-5)
 
 
-def test_winners_stand_apart():
+def test_winners_stand_apart_and_a_veto_spreads_and_keeps_its_sum():
     strongest = np.random.default_rng(1).random((30, 30), dtype=np.float32)
     places = np.argwhere(local_winners(strongest))
     apart = np.linalg.norm(places[:, None] - places[None], axis=2) + 10 * np.eye(len(places))
     assert len(places) > 10
     assert apart.min() > 3.1
-
-
-def test_a_veto_spreads_and_keeps_its_sum():
     plane = np.zeros((15, 15), dtype=np.float32)
     plane[7, 7] = 2
     spread = veto(plane)
@@ -154,33 +151,21 @@ def test_a_veto_spreads_and_keeps_its_sum():
     assert spread[7, 11] == 0
 
 
-@pytest.mark.parametrize("winners_learn", [True, False])
-def test_planes_cover_what_they_learned_from(winners_learn):
-    """After a digit is shown, nothing in its seed plane is left unanswered."""
-    maps, spec, how = some_maps(2), SPEC.s[1], {"threshold": 0.66, "winners_learn": winners_learn}
-    planes = selforganise.learn(maps, spec, **how)
-    before = len(planes)
-    selforganise._births(planes, Windows(maps[-1], spec), 0.55, None)
-    assert len(planes) == before > 3
-    assert len(selforganise.learn(maps, spec, limit=2, **how)) == 2
+def test_planes_cover_what_they_learned_from_and_silence_teaches_nothing():
+    """After a digit is shown, nothing in its seed plane is left unanswered; silent planes never change."""
+    maps, spec = some_maps(2), SPEC.s[1]
 
+    def learned(some, **how):
+        return selforganise.learn(some, spec, threshold=0.66, **how)
 
-def test_silent_planes_never_change_and_a_silent_digit_teaches_nothing():
-    maps, spec = some_maps(3), SPEC.s[1]
-
-    def references(some, **how):
-        return selforganise.learn(some, spec, threshold=0.66, **how).references()
-
-    one, every = (references(some, winners_learn=False) for some in (maps[:1], maps))
-    np.testing.assert_array_equal(every[: len(one)], one)
+    for winners in (True, False):
+        planes, again = (learned(some, winners_learn=winners) for some in (maps, [*maps, maps[-1]]))
+        assert len(again) == len(planes) > 3
+        assert len(learned(maps, winners_learn=winners, limit=2)) == 2
+    one = learned(maps[:1], winners_learn=False).references()
+    np.testing.assert_array_equal(planes.references()[: len(one)], one)
     maps[1] = 0
-    np.testing.assert_array_equal(references(maps), references(maps[[0, 2]]))
-
-
-def test_views_are_the_middle_windows():
-    maps = np.random.default_rng(5).random((2, 13, 13, 3), dtype=np.float32)
-    seen = selforganise.views(maps, SPEC.s[3])
-    np.testing.assert_array_equal(seen[1].reshape(9, 9, 3), maps[1, 2:11, 2:11])
+    np.testing.assert_array_equal(learned(maps).references(), learned(maps[[0, 2]]).references())
 
 
 def test_temperature_is_the_likeliest():

@@ -5,9 +5,9 @@ import pytest
 
 from neocog.errors import UsageError
 from neocog.learning.datasets import open_digits
-from neocog.learning.drawing.glyphs import allograph, any_allograph, styles_of
+from neocog.learning.drawing.glyphs import allograph, styles_of
 from neocog.learning.drawing.marks import HELD, KINDS, negatives, variants, written
-from neocog.learning.mix import Hand, Mix
+from neocog.learning.mix import Mix
 from neocog.network.engine import Engine
 from neocog.network.model import load_model
 from neocog.vision.normalise import normalise
@@ -20,26 +20,13 @@ def test_marks_of_every_kind(held):
     assert marks.shape == (150, 28, 28)
     assert set(kind) == set(range(len(names)))
     assert marks.reshape(150, -1).sum(axis=1).min() > 0
-    again, other = (negatives(150, found.images, found.labels, seed=k, held=held)[0] for k in (3, 4))
-    np.testing.assert_array_equal(marks, again)
-    assert not np.array_equal(marks, other)
-
-
-def test_held_out_kinds_are_not_learned_from():
-    """Letters and signs are in both, in other fonts."""
-    assert KINDS.keys() & HELD.keys() == {"letter", "sign"}
+    if held:
+        again, other = (negatives(150, found.images, found.labels, seed=k, held=True)[0] for k in (3, 4))
+        np.testing.assert_array_equal(marks, again)
+        assert not np.array_equal(marks, other)
+    assert KINDS.keys() & HELD.keys() == {"letter", "sign"}  # in other fonts
     with pytest.raises(UsageError, match="no digits"):
         negatives(3, np.zeros((0, 28, 28), np.uint8), np.zeros(0, np.int64), seed=0)
-
-
-def test_variants_are_seeded_digits_of_all_kinds():
-    mix = Mix((Hand(open_digits("sklearn")[:60]),))
-    (made, labels), (again, _), (other, _) = (variants(90, mix, seed=seed) for seed in (3, 3, 4))
-    assert (made.shape, made.dtype) == ((90, 28, 28), np.uint8)
-    assert np.array_equal(made, again)
-    assert not np.array_equal(made, other)
-    assert np.bincount(labels, minlength=10).min() >= 3
-    assert (made.reshape(90, -1).max(axis=1) > 150).all()
 
 
 @pytest.mark.parametrize(("ink", "count"), [(0, 4), (255, 4), (0, 0)])
@@ -49,25 +36,15 @@ def test_no_ink_and_nothing_but_ink_are_taken(ink, count):
     assert set(labels) <= set(range(10))
 
 
-def test_some_are_drawn():
+def test_some_variants_are_drawn():
     image = np.zeros((1, 28, 28), np.uint8)
     image[0, 8:20, 10:18] = 255
     made, labels = variants(300, Mix.of(image, np.array([5])), seed=1)
+    assert (made.shape, made.dtype) == ((300, 28, 28), np.uint8)
     drawn = labels != 5
     assert set(labels[drawn]) == {*range(10)} - {5}
     assert 30 < drawn.sum() < 90  # a fifth, but for drawn 5s
     assert (made[drawn].reshape(-1, 784).max(axis=1) > 150).all()
-
-
-def test_styles_follow_from_their_seeds_stand_upright_and_all_come():
-    lines, again, other = (allograph(9, 0, np.random.default_rng(k)) for k in (1, 1, 2))
-    whole = np.concatenate(lines)
-    np.testing.assert_array_equal(whole, np.concatenate(again))
-    assert not np.array_equal(whole, np.concatenate(other))
-    assert 5 < np.ptp(whole[:, 1]) < 7
-    assert np.argmin(whole[:, 1]) > len(whole) / 4  # a 9 like a P begins at its foot
-    rng = np.random.default_rng(0)
-    assert len({any_allograph(rng) for _ in range(3000)}) == sum(styles_of(digit) for digit in range(10))
 
 
 @pytest.mark.parametrize("name", ["neocog", "neocog-small"])

@@ -109,11 +109,10 @@ def test_digits_come_with_the_paths_of_their_pens(tmp_path):
         read_strokes(tmp_path / FILE)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 30])
+@pytest.mark.parametrize("count", [0, 1, 30])
 def test_any_path_is_written_by_any_pen(count):
     lines = [np.stack([np.zeros(count), np.linspace(-0.5, 0.5, count)], axis=1)] * (count > 0)
-    inks, again = ([written(lines, np.random.default_rng(seed)) for seed in range(40)] for _ in range(2))
-    assert np.array_equal(inks, again)
+    inks = [written(lines, np.random.default_rng(seed)) for seed in range(40)]
     assert np.isfinite(inks).all()
     if count > 1:
         assert min(ink.max() for ink in inks) > 0.2
