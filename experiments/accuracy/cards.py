@@ -62,7 +62,7 @@ def measured(facts: dict[str, Any]) -> dict[str, Any]:
         if fixed["fixed_at"] == "coverage"
     ]
     card["robustness"] = {
-        name: round(mean, 5) for name, mean in (*own["means"].items(), ("mean", own["mean"]))
+        name: round(mean, 5) for name, mean in (own["means"] | {"mean": own["mean"]}).items()
     }
     card["marks"] = {"n": facts["marks"]["n"], "read_as_digits": round(facts["marks"]["read_as_digits"], 5)}
     return card

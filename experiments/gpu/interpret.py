@@ -112,11 +112,9 @@ def line_stages(work: LinePass, strip: Maps) -> Iterator[Stage]:
         u = layer(before)
         if name == "UC4":
             return np.stack([u.max(axis=1), u.mean(axis=1)])
-        return (
-            reference.head_of(u, model)
-            if name == "head"
-            else twin(model.digits, before, name, u[None], dense=True)[0]
-        )
+        if name == "head":
+            return reference.head_of(u, model)
+        return twin(model.digits, before, name, u[None], dense=True)[0]
 
     for (name, launches), before in zip(work.stages(work.now.sizes).items(), names, strict=False):
         yield Stage(name, launches, partial(expected, before, name), partial(layer, name))
@@ -145,17 +143,10 @@ def main() -> None:
     from neocog.network.registry import find_model, kind_of
     from neocog.network.u0 import made_digits
 
-    parser = arguments(
-        __doc__,
-        model="neocog-small",
-        plan="default",
-        precision="fp32",
-        batch=2,
-        width=160,
-        stop_after=str,
+    args = arguments(
+        __doc__, model="neocog-small", plan="default", precision="fp32", batch=2, width=160, stop_after=str,
         cuda=False,
-    )
-    args = parser.parse_args()
+    ).parse_args()  # fmt: skip
     if args.cuda:
         from neocog.cuda.launcher import gpu
 

@@ -8,7 +8,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,12 @@ def write_results(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows", file=sys.stderr)
+
+
+def say(rows: Iterable[dict[str, Any]]) -> None:
+    """Print rows, a line each."""
+    for row in rows:
+        print(", ".join(f"{key} {round(v, 4) if isinstance(v, float) else v}" for key, v in row.items()))
 
 
 def facts(command: str, *, gpu: bool, number: int = 0) -> dict[str, Any]:

@@ -26,17 +26,9 @@ from neocog.network.decision import Decision, labels_of
 from neocog.network.parallel import one_blas_thread
 
 SIZES = (400, 3000, 10_000, 55_000)
-COLUMNS = {
-    "recipe": "recipe",
-    "rule": "read by",
-    "digits": "learned from",
-    "planes": "K2/K3/K4",
-    "bytes_fp16": "bytes (fp16)",
-    "validation": "validation|.2%",
-    "test": "MNIST test|.2%",
-    "usps": "USPS, unseen|.2%",
-    "sklearn": "scikit-learn, unseen|.2%",
-}
+COLUMNS = {"recipe": "recipe", "rule": "read by", "digits": "learned from", "planes": "K2/K3/K4",
+           "bytes_fp16": "bytes (fp16)", "validation": "validation|.2%", "test": "MNIST test|.2%",
+           "usps": "USPS, unseen|.2%", "sklearn": "scikit-learn, unseen|.2%"}  # fmt: skip
 SETS = ("validation", "test", "usps", "sklearn")
 #: part -> (recipe, rules by which its US4 is read, digits to learn from)
 PARTS: dict[str, tuple[Recipe, tuple[str, ...], tuple[int, ...]]] = {

@@ -23,7 +23,7 @@ import numpy as np
 from PIL import Image
 
 from experiments.harness.arguments import data_and_output
-from experiments.harness.record import write_results
+from experiments.harness.record import say, write_results
 from experiments.lines.peers import RapidOCR, Tesseract
 from experiments.lines.score import Row, by_line, compared, of_signs, paired, plain, summary
 from neocog.errors import UsageError
@@ -183,8 +183,7 @@ def main() -> None:
             signs += [{**own, **row} for row in of_signs(found)]
             answers.setdefault(name, {})[word] = flags(found)
     pairs = list(differences(answers, args.beside))
-    for row in [*rows, *pairs]:
-        print(", ".join(f"{key} {round(v, 4) if isinstance(v, float) else v}" for key, v in row.items()))
+    say([*rows, *pairs])
     write_results(args.output, rows, columns=COLUMNS, signs=signs, differences=pairs, answers=answers,
                   readers={word: reader.version for word, reader in readers.items()})  # fmt: skip
 

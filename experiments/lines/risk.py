@@ -18,7 +18,7 @@ import cv2
 import numpy as np
 
 from experiments.harness.arguments import data_and_output
-from experiments.harness.record import today, write_results
+from experiments.harness.record import say, today, write_results
 from experiments.learning.ship import write_sums
 from experiments.lines.measure import doubtful_files, pictures_of
 from experiments.lines.score import DIGITS, SIGNS, only, plain
@@ -152,8 +152,8 @@ def main() -> None:
          "wrong": counted(some, 1e-9)[1], "missed": sum(row["p"] == 0 for row in some), **curve(some)}
         for way, sets in found.items() for name, some in sets.items()
     ]  # fmt: skip
-    for row in [*rows, *(own := table(found["page"])), *(costs := trade(found["page"]))]:
-        print(", ".join(f"{key} {round(v, 4) if isinstance(v, float) else v}" for key, v in row.items()))
+    own, costs = table(found["page"]), trade(found["page"])
+    say([*rows, *own, *costs])
     if args.models != Path():
         counts = {row["set"]: row["numbers"] for row in rows if row["way"] == "page"}
         card: Row = {"rejection": {"numbers": counts, "date": today(), "table": own}}

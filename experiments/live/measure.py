@@ -93,17 +93,13 @@ def play(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, New
             if args.seconds and now - start > args.seconds:
                 break
         run, played = pipeline.measures(), pipeline.capture.count
+    spent, (age, *late) = now - start, (float(np.percentile(some, 95)) for some in (ages, find, read))
     return {
-        "seconds": now - start,
-        "frames": len(ages),
-        "played": played,
+        "seconds": spent, "frames": len(ages), "played": played,
         "cpu_ms": round(1e3 * (sum(os.times()[:4]) - busy) / len(ages), 1),
-        "fps": (len(ages) - 1) / (now - start),
-        "dropped": run.dropped / max(played, 1),
-        "age_median": float(np.median(ages)),
-        "age_p95": float(np.percentile(ages, 95)),
-        "p95_ms": {"find": round(float(np.percentile(find, 95)), 1),
-                   "recognise": round(float(np.percentile(read, 95)), 1)},
+        "fps": (len(ages) - 1) / spent, "dropped": run.dropped / max(played, 1),
+        "age_median": float(np.median(ages)), "age_p95": age,
+        "p95_ms": {"find": round(late[0], 1), "recognise": round(late[1], 1)},
         "ms": {name: round(value, 2) for name, value in run.ms.items()},
     }, news  # fmt: skip
 
@@ -138,13 +134,10 @@ def work(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, New
         half, count = half + (not seen.entire), count + 1
     engine.likelihoods = asked  # type: ignore[attr-defined]
     return {
-        "frames": count,
-        "played": count,
-        "cpu_ms": round(1e3 * (sum(os.times()[:4]) - start) / count, 1),
-        "coarse": round(half / count, 3),
-        "strips": round(len(widths) / count, 3),
+        "frames": count, "played": count, "cpu_ms": round(1e3 * (sum(os.times()[:4]) - start) / count, 1),
+        "coarse": round(half / count, 3), "strips": round(len(widths) / count, 3),
         "columns": round(sum(widths) / count, 1),
-    }, news
+    }, news  # fmt: skip
 
 
 def judge(shown: list[Showing], news: News, readable: list[set[str]], played: int) -> Row:

@@ -25,7 +25,7 @@ import cv2
 import numpy as np
 
 from experiments.harness.arguments import data_and_output
-from experiments.harness.record import write_results
+from experiments.harness.record import say, write_results
 from experiments.lines.score import edits
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import FROZEN, Sample, digits_of, frozen, samples
@@ -206,10 +206,7 @@ def main() -> None:
                row.get("wrong") or (row["printed"] and "wrong" not in row)
                or row.get("signs_printed") or (row["turn"] and row["set"] != "turned"))],
     )  # fmt: skip
-    for line in [*timed, *lines]:
-        if line["kind"] in ("all", "even", "odd") or line in timed:
-            values = ((k, round(v, 4) if isinstance(v, float) else v) for k, v in line.items())
-            print(", ".join(f"{key} {value}" for key, value in values))
+    say([*timed, *(line for line in lines if line["kind"] in ("all", "even", "odd"))])
 
 
 if __name__ == "__main__":

@@ -39,15 +39,9 @@ def measure(request: Request, save: Save) -> Result:
 
 
 def run_on_gpu(
-    request: Request,
-    gpu: Any,
-    save: Save,
-    *,
-    peers: bool = True,
-    layers: Sequence[Layer] = LAYERS,
-    batches: Sequence[int] = BATCHES,
-    ways: Sequence[Way] = WAYS,
-) -> Result:
+    request: Request, gpu: Any, save: Save, *, peers: bool = True, layers: Sequence[Layer] = LAYERS,
+    batches: Sequence[int] = BATCHES, ways: Sequence[Way] = WAYS,
+) -> Result:  # fmt: skip
     """Check and time everything on a GPU, as long as time is left."""
     from experiments.winograd.gpu import ROUNDS, Ours, Peers
 

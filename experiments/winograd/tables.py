@@ -89,9 +89,7 @@ def plots(result: Row) -> dict[str, Plot]:
     changing = _by_order(result["changing"])
     own = changing[changing["way"] == PAPER_WAY.name].pivot_table("part", "batch", "layer", sort=False)
     lines = {f"batch {batch}": list(enumerate(100 * parts)) for batch, parts in own.iterrows()}
-    title, band = (
-        "Time saved by channel-wise indexing of filters and inputs",
-        (f"paper: {PAPER_GAIN}", 11.0, 15.0),
-    )
+    title = "Time saved by channel-wise indexing of filters and inputs"
+    band = (f"paper: {PAPER_GAIN}", 11.0, 15.0)
     found["saved"] = Plot(title, "layer", "% of the time saved", lines, list(own.columns), band)
     return found

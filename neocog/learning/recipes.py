@@ -157,25 +157,22 @@ class LayerByLayer:
         self.on_stage("US1", {"planes": self.spec.orientations})
         for stage in (1, 2):
             first, name = images[: recipe.middle_digits], f"US{stage + 1}"
-            planes = selforganise.learn(
-                # one digit after another, on the host: small steps, faster there than on a GPU
-                (u for batch in self._batches(first, name) for u in to_numpy(batch)),
-                self.spec.s[stage],
-                threshold=recipe.thresholds[stage - 1] if recipe.thresholds else None,
-                cut=recipe.cut,
-                limit=recipe.limits[stage - 1] if recipe.limits else None,
-                winners_learn=recipe.middle == "winning",
-            )
+            # one digit after another, on the host: small steps, faster there than on a GPU
+            maps = (u for batch in self._batches(first, name) for u in to_numpy(batch))
+            threshold = recipe.thresholds[stage - 1] if recipe.thresholds else None
+            limit = recipe.limits[stage - 1] if recipe.limits else None
+            planes = selforganise.learn(maps, self.spec.s[stage], threshold=threshold, cut=recipe.cut,
+                                        limit=limit, winners_learn=recipe.middle == "winning")  # fmt: skip
             if not len(planes):
                 raise UsageError("the digits are blank: no cell responds to them; give digits with ink")
             self._keep(stage, np.ascontiguousarray(planes.references()))
             self.on_stage(name, {"planes": len(planes), "digits": len(first)})
         side, planes3 = self.spec.size("UC3"), len(self._weights[2].reference)
-        maps, done = self.xp.empty((len(images), side, side, planes3), dtype=np.float32), 0
+        found, done = self.xp.empty((len(images), side, side, planes3), dtype=np.float32), 0
         for u in self._batches(images, "US4"):
-            maps[done : done + len(u)] = u
+            found[done : done + len(u)] = u
             done += len(u)
-        return maps
+        return found
 
     def model(self, recipe: Recipe, maps: Array, labels: Labels) -> Model:
         """Learn US4 on maps of UC3, (N, 13, 13, K3), by a recipe; return the whole network."""
@@ -239,15 +236,11 @@ def start_model(
 
     ``reject`` planes of US4 answer to what is no digit; they start from marks that are none.
     """
-    if len(mix.hands) > 1:
-        digits = mix.some(count, seed=seed)
-        images, labels = digits.images, digits.labels
-    else:
-        chosen = np.random.default_rng([seed, 5]).permutation(len(mix))[:count]
-        images, labels = mix.images[chosen], mix.labels[chosen]
+    chosen = np.random.default_rng([seed, 5]).permutation(len(mix))[:count]
+    digits = mix.some(count, seed=seed) if len(mix.hands) > 1 else mix.hands[0].digits[chosen]
+    images, labels = digits.images, digits.labels
     model = train(recipe, images, labels, seed=seed, progress=progress)
-    told = described(recipe, mix.digest, seed=seed, reject=reject)
-    model = replace(model, card=model.card | told)
+    model = replace(model, card=model.card | described(recipe, mix.digest, seed=seed, reject=reject))
     if not reject:
         return model
     marks = negatives(min(MARKS, 4 * count), images, labels, seed=seed)[0]

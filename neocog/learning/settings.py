@@ -47,16 +47,13 @@ class Augmentation:
 
 
 PRESETS = {
-    "none": Augmentation(0, 0, 0, 0, 0, 0, 0, 0),
-    "geometry": Augmentation(stroke=0.0),
+    "none": Augmentation(0, 0, 0, 0, 0, 0, 0, 0), "geometry": Augmentation(stroke=0.0),
     "strokes": Augmentation(),
-    "scans": Augmentation(
-        blur=0.7, noise=0.08, contrast=0.15, occlusion=0.02, neighbour=0.04, binary=0.04, coarse=0.12
-    ),
-    "pages": Augmentation(
-        blur=1.2, noise=0.12, contrast=0.3, occlusion=0.06, neighbour=0.08, binary=0.15, coarse=0.1
-    ),
-}
+    "scans": Augmentation(blur=0.7, noise=0.08, contrast=0.15, occlusion=0.02, neighbour=0.04, binary=0.04,
+                          coarse=0.12),
+    "pages": Augmentation(blur=1.2, noise=0.12, contrast=0.3, occlusion=0.06, neighbour=0.08, binary=0.15,
+                          coarse=0.1),
+}  # fmt: skip
 """Geometry alone, as measured to serve MNIST best; strokes too; other scanners; all that pages bring."""
 
 USUAL = "scans"

@@ -42,17 +42,12 @@ HELD_STYLES = {(0, 3), (1, 5), (2, 4), (3, 3), (4, 3), (5, 3), (6, 2), (7, 3), (
 """Allographs (digit, style) that nothing is learned from."""
 
 HELD_PAGES = {
-    *(
-        f"DAFANCH96_048MIC0{page}"
-        for page in "7644_L-1 7647_L-0 7649_L-1 7652_L-0 7654_L-1 7657_L-0 7659_L-1 7662_L-0"
-        " 7664_L-1 7667_L-0 7669_L-1 7672_L-0 7674_L-1 7677_L-0 7679_L-1 7682_L-0"
-        " 7685_L-1 7688_L-0 7690_L-1 7693_L-0".split()
-    ),
-    *(
-        f"FRAN_0025_{page}"
-        for page in "0073_L-0 0149_L-1 0293_L-0 0327_L-1 0934_L-0 1289_L-0 1350_L-1 2324_L-1".split()
-    ),
-}
+    *(f"DAFANCH96_048MIC0{page}" for page in (
+        "7644_L-1 7647_L-0 7649_L-1 7652_L-0 7654_L-1 7657_L-0 7659_L-1 7662_L-0 7664_L-1 7667_L-0 7669_L-1 "
+        "7672_L-0 7674_L-1 7677_L-0 7679_L-1 7682_L-0 7685_L-1 7688_L-0 7690_L-1 7693_L-0").split()),
+    *(f"FRAN_0025_{page}" for page in (
+        "0073_L-0 0149_L-1 0293_L-0 0327_L-1 0934_L-0 1289_L-0 1350_L-1 2324_L-1").split()),
+}  # fmt: skip
 """Pages of lectaurep that nothing is learned from."""
 
 THANKS = {

@@ -39,15 +39,10 @@ def any_pen(rng: Rng, *, least: float = 1 / 60, most: float = 1 / 5) -> Pen:
     if rng.random() < 0.5:
         width = float(np.clip(rng.uniform(0.04, 0.13), least, most))
     contrast = rng.uniform(0.14, 0.45) if rng.random() < 0.18 else rng.uniform(0.4, 0.97)
-    return Pen(
-        width=width,
-        contrast=float(contrast),
-        pressure=float(rng.uniform(0, 0.5)) if rng.random() < 0.4 else 0.0,
-        nib=float(rng.uniform(0.3, 0.7)) if rng.random() < 0.12 else 1.0,
-        angle=float(rng.uniform(0, np.pi)),
-        grain=float(rng.uniform(0.05, 0.4)) if rng.random() < 0.2 else 0.0,
-        hollow=bool(width > 0.09 and rng.random() < 0.05),
-    )
+    pressure = rng.uniform(0, 0.5) if rng.random() < 0.4 else 0.0
+    nib = rng.uniform(0.3, 0.7) if rng.random() < 0.12 else 1.0
+    angle, grain = rng.uniform(0, np.pi), rng.uniform(0.05, 0.4) if rng.random() < 0.2 else 0.0
+    return Pen(width, contrast, pressure, nib, angle, grain, width > 0.09 and rng.random() < 0.05)
 
 
 def ink(lines: Sequence[Line], width: float, pen: Pen, rng: Rng) -> tuple[Cover, int, int]:
