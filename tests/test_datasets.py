@@ -55,7 +55,11 @@ def test_idx_folder_has_its_parts(tmp_path, packed):
 
 
 def test_one_idx_file_brings_its_labels_and_gz_is_known_by_its_content(tmp_path):
+    write_idx(tmp_path, "train", 11)
+    assert len(open_digits(tmp_path, split="learning")) == 11
+    refused(tmp_path, "11 training digits are too few", "validation")
     write_idx(tmp_path, "train", 12)
+    assert [len(open_digits(tmp_path, split=part)) for part in ("learning", "validation")] == [11, 1]
     write_idx(tmp_path, "t10k", 10)
     train, test = (tmp_path / f"{part}-images-idx3-ubyte.gz" for part in ("train", "t10k"))
     assert open_digits(train).labels.tolist() == some_digits(12)[1].tolist()
@@ -130,22 +134,10 @@ def test_folders_of_classes_begin_with_every_label(tmp_path):
     Image.fromarray(one_stroke()).save(tmp_path / "9" / "0.png")
     dark = open_digits(tmp_path, split="learning").images[2]
     assert (dark[0].max(), dark.max()) == (0, 255)  # paper became 0
+    np.testing.assert_array_equal(dark, isolated_digit(255 - one_stroke()))
+    assert not isolated_digit(np.full((9, 9), 200, np.uint8)).any()
     for split in ("test", "validation"):
         refused(tmp_path, f"has no {split} part", split)
-
-
-def test_a_small_set_has_no_validation_part(tmp_path):
-    write_idx(tmp_path, "train", 12)
-    assert [len(open_digits(tmp_path, split=part)) for part in ("learning", "validation")] == [11, 1]
-    write_idx(tmp_path, "train", 11)
-    assert len(open_digits(tmp_path, split="learning")) == 11
-    refused(tmp_path, "11 training digits are too few", "validation")
-
-
-def test_isolated_digit_turns_dark_on_light():
-    stroke = one_stroke()
-    np.testing.assert_array_equal(isolated_digit(stroke), isolated_digit(255 - stroke))
-    assert not isolated_digit(np.full((9, 9), 200, np.uint8)).any()
 
 
 @pytest.mark.parametrize(("table", "files", "expected", "left_out"), [
@@ -165,30 +157,24 @@ def test_labels_csv(tmp_path, table, files, expected, left_out):
         open_digits(tmp_path)
 
 
-@pytest.mark.parametrize(("table", "why"), [
-    ("file,text\n", "has no rows, expected a row for each picture"),
-    ("", "columns .* are needed; it has none"),
-    ("file,note\na.png,1\n", "columns .* are needed; it has file, note"),
-    ("file,text\na.png,none\nb.png,?\n", "no row of 2 has a digit in its text"),
-])  # fmt: skip
-def test_tables_that_label_nothing(tmp_path, table, why):
-    (tmp_path / "labels.csv").write_text(table)
-    refused(tmp_path, why)
-
-
-def test_a_folder_of_sets_is_not_one(tmp_path):
+def test_tables_and_folders_that_label_nothing(tmp_path):
     (tmp_path / "usps").mkdir()
     refused(tmp_path, r"give .*usps or the like, .* eval .* --report DIR")
+    for table, why in (
+        ("file,text\n", "has no rows, expected a row for each picture"),
+        ("", "columns .* are needed; it has none"),
+        ("file,note\na.png,1\n", "columns .* are needed; it has file, note"),
+        ("file,text\na.png,none\nb.png,?\n", "no row of 2 has a digit in its text"),
+    ):
+        (tmp_path / "labels.csv").write_text(table)
+        refused(tmp_path, why)
 
 
-def test_sklearn_digits():
+def test_sets_by_name_are_what_was_installed_or_fetched(tmp_path, monkeypatch):
     digits = open_digits("sklearn")
     assert digits.images.shape == (1797, 28, 28)
     assert digits.labels[:3].tolist() == [0, 1, 2]
     assert np.median(digits.images.max(axis=(1, 2))) == 255
-
-
-def test_mnist_by_name_is_what_was_fetched(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path / "sets"))
     refused("mnist", "neocog data fetch mnist")

@@ -17,10 +17,9 @@ def hands():
 
 
 @pytest.mark.parametrize("condition", few(CONDITIONS, "surface", "empty"))
-def test_pages_are_seeded(condition, hands):
-    (picture, text), (again, same) = (make_page(hands, condition, np.random.default_rng(1)) for _ in range(2))
-    assert np.array_equal(picture, again)
-    assert (text, picture.shape) == (same, (960, 960))
+def test_pages_of_every_condition(condition, hands):
+    picture, text = make_page(hands, condition, np.random.default_rng(1))
+    assert picture.shape == (960, 960)
     assert any(map(str.isdigit, text)) != (condition == "empty")
 
 
@@ -34,21 +33,18 @@ def test_digits_are_found(hands):
     assert found == pytest.approx(written, rel=0.25)
 
 
-def test_a_set_without_a_digit_writes_others():
+def test_a_set_without_a_digit_writes_others_and_one_without_ink_nothing():
     digits = read_sklearn()[:80]
     hands = hands_of(Digits(digits.images, np.full(80, 7), "all are sevens"))
     _, text = make_page(hands, "plain", np.random.default_rng(0))
     assert "7" in text
+    with pytest.raises(InputError, match="no digit has ink"):
+        hands_of(Digits(np.zeros((2, 28, 28), np.uint8), np.array([1, 2]), "blank"))
 
 
-@pytest.fixture
-def no_mnist(monkeypatch, tmp_path):
-    """Not even what is missing: a folder of that name without the files."""
+def test_command_writes_pages_that_are_a_labelled_set(tmp_path, monkeypatch):
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path / "nothing"))
-    (tmp_path / "nothing" / "mnist").mkdir(parents=True)
-
-
-def test_command_writes_pages_that_are_a_labelled_set(tmp_path, no_mnist):
+    (tmp_path / "nothing" / "mnist").mkdir(parents=True)  # a folder of that name without the files
     for name, seed, count in (("a", 5, 1), ("b", 5, 3), ("c", 6, 1)):
         words = ("--conditions", "plain,empty", "--seed", seed, "--count", count)
         done = run("data", "make-pages", tmp_path / name, *words)
@@ -71,9 +67,3 @@ def test_what_cannot_be_made_is_said_in_one_line(tmp_path, words, code):
     done = run("data", "make-pages", tmp_path, "--conditions", "plain", "--count", "1", *words)
     assert done.exit_code == code
     assert bool(done.stderr.strip()) == bool(code)
-
-
-def test_a_set_without_ink_writes_nothing():
-    blank = Digits(np.zeros((2, 28, 28), np.uint8), np.array([1, 2]), "blank")
-    with pytest.raises(InputError, match="no digit has ink"):
-        hands_of(blank)
