@@ -1,7 +1,7 @@
 """Scores to probabilities, and what each threshold of them costs: set on digits held apart."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -71,18 +71,6 @@ def best_temperature(scores: Scores, shown: Mix) -> float:
     return round(float(_TRIED[int(np.argmin(loss))]), 5)
 
 
-@dataclass(frozen=True, slots=True)
-class RiskRow:
-    """What comes of one threshold."""
-
-    p: float  #: answers of a lower probability are rejected
-    answered: int  #: digits that are answered then
-    errors: int  #: how many of those answers are wrong
-    coverage: float  #: answered digits, as a share of all
-    error: float  #: (errors + 1) / (answered + 1): one error more than was seen
-    marks: float  #: share of marks that are no digits which are answered with one
-
-
 def line_temperature(lines: Sequence[ArrayLike], texts: Sequence[str]) -> float:
     """Return the T for which, with log softmax(logp / T), numbers are right as often as ``p`` says.
 
@@ -102,18 +90,21 @@ def line_temperature(lines: Sequence[ArrayLike], texts: Sequence[str]) -> float:
     return float(f"{min(tried, key=loss):.4f}")
 
 
-def risk_row(p: float, found: Answers, labels: Labels, marks: Answers | None = None) -> RiskRow:
-    """Count what a threshold p answers of digits and of marks that are none."""
+def risk_row(p: float, found: Answers, labels: Labels, marks: Answers | None = None) -> dict[str, Any]:
+    """Count what a threshold p answers of digits and of marks that are none; ``coverage`` and ``marks`` are
+    shares of these. One error more than was seen makes ``error``, a share of the answers.
+    """
     kept = (found.p >= p) & (found.label >= 0)
     answered, errors = int(kept.sum()), int((kept & (found.label != labels)).sum())
     passed = 0.0
     if marks is not None and len(marks):
         passed = float(((marks.p >= p) & (marks.label >= 0)).mean())
     coverage, error = answered / max(len(labels), 1), (errors + 1) / (answered + 1)
-    return RiskRow(p, answered, errors, round(coverage, 6), round(error, 6), round(passed, 5))
+    return {"p": p, "answered": answered, "errors": errors, "coverage": round(coverage, 6),
+            "error": round(error, 6), "marks": round(passed, 5)}  # fmt: skip
 
 
-def risk_table(found: Answers, labels: Labels, marks: Answers | None = None) -> tuple[RiskRow, ...]:
+def risk_table(found: Answers, labels: Labels, marks: Answers | None = None) -> list[dict[str, Any]]:
     """Count thresholds of answers to digits not learned from, labelled (N,), and to marks. There is a row for
     each of the usual coverages, and for each wrong answer that is rejected.
     """
@@ -126,7 +117,7 @@ def risk_table(found: Answers, labels: Labels, marks: Answers | None = None) -> 
     # halfway to the next lower answer: other engines give probabilities a little off these
     tried = [round(float(p[i] + p[i - 1]) / 2, 9) for i in sorted(at) if 0 < i < len(p)]
     rows = [risk_row(v, found, labels, marks) for v in tried]
-    return tuple(row for row in rows if row.answered >= max(len(labels) // 2, 1))
+    return [row for row in rows if row["answered"] >= max(len(labels) // 2, 1)]
 
 
 def calibrated(model: Model, shown: Mix, *, xp: Any = np, tell: Tell | None = None) -> Model:
@@ -149,9 +140,6 @@ def calibrated(model: Model, shown: Mix, *, xp: Any = np, tell: Tell | None = No
         of_lone_digits(answers(part, temperature=temperature), set_anew)
         for part in (own, score(model, drawn, xp))
     )
-    card["rejection"] = {
-        "digits": len(labels),
-        "marks": len(drawn),
-        "table": [asdict(row) for row in risk_table(found, labels, marks)],
-    }
+    table = risk_table(found, labels, marks)
+    card["rejection"] = {"digits": len(labels), "marks": len(drawn), "table": table}
     return replace(set_anew, card=card)
