@@ -29,7 +29,7 @@ from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, dr
 from neocog.learning.drawing.hands import THANKS, Rng, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.drawing.line import draw_sign
-from neocog.learning.trainable import CCells, Contrast, SCells, double
+from neocog.learning.trainable import Layers, double
 from neocog.network.ctc import BLANK, best_path
 from neocog.network.line_engine import LineEngine
 from neocog.network.lines import ALPHABET, BESIDE, MARGIN, ROWS, Head, LineModel, columns, load_lines
@@ -62,7 +62,7 @@ class LineTraining:
     validation: int = 512  #: held-back lines that a run is measured on
 
 
-class LineNetwork(nn.Module):  # type: ignore[misc]
+class LineNetwork(Layers):
     """Strips (B, 1, 48, w), ink 1 -> scores of characters and blank (B, 25, columns). UsageError if it cannot
     learn from such a model.
     """
@@ -73,14 +73,10 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
     def __init__(
         self, digits: Model, *, inner: int = 160, mixed: bool = False, says: NDArray[np.int64] | None = None
     ) -> None:
-        super().__init__()
         if digits.psi != "sqrt":
             raise UsageError(f"psi {digits.psi} does not learn lines; start from a model of preset neocog")
-        self.digits, self.mixed, spec = digits, mixed, digits.spec
-        self.contrast = Contrast(spec.contrast)
-        self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, digits.s, strict=True))
-        cells = zip(spec.c, digits.blurs, (2, 2, 1), strict=True)
-        self.c = nn.ModuleList(CCells(c, blur, digits.psi, across=stride) for c, blur, stride in cells)
+        super().__init__(digits, (2, 2, 1))
+        self.digits, self.mixed = digits, mixed
         planes, count = len(digits.labels), BLANK + 1
         own = torch.zeros(count, planes)
         labels = np.where(digits.labels == REJECT, BLANK, digits.labels) if says is None else says
@@ -118,10 +114,6 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
             u = c(self.s[k](u, mixed=self.mixed and k > 0))
         return u
 
-    def constrain(self) -> None:
-        for layer in (*self.s, *self.c):
-            layer.constrain()
-
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def take(self, model: LineModel) -> None:
         """Take the head of a model, its normalisations folded in."""
@@ -147,9 +139,7 @@ class LineNetwork(nn.Module):  # type: ignore[misc]
 
     def line_model(self, name: str) -> LineModel:
         """The network as it is now as a model for every engine; batch normalisations are folded."""
-        s = tuple(layer.weights() for layer in self.s)
-        blurs = tuple(layer.blur() for layer in self.c)
-        layers = replace(self.digits, name=name, card={}, version="", s=s, blurs=blurs)
+        layers = self.learned(self.digits, name=name, card={}, version="")
         weights, biases = [], []
         for conv, norm in ((self.head[0], self.head[1]), (self.head[3], self.head[4]), (self.head[7], None)):
             w, b = map(double, (conv.weight, conv.bias))

@@ -176,22 +176,40 @@ class CCells(nn.Module):  # type: ignore[misc]
         return np.asarray(np.outer(*double(self.profiles)), np.float32)
 
 
-class Trainable(nn.Module):  # type: ignore[misc]
+class Layers(nn.Module):  # type: ignore[misc]
+    """The ten layers of a model, of whose C-cells ``across`` may change the strides across."""
+
+    def __init__(self, model: Model, across: tuple[int | None, ...] = (None, None, None)) -> None:
+        super().__init__()
+        spec = model.spec
+        self.contrast = Contrast(spec.contrast)
+        self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, model.s, strict=True))
+        cells = zip(spec.c, model.blurs, across, strict=True)
+        self.c = nn.ModuleList(CCells(c, blur, model.psi, across=stride) for c, blur, stride in cells)
+
+    def constrain(self) -> None:
+        for layer in (*self.s, *self.c):
+            layer.constrain()
+
+    def learned(self, model: Model, **more: Any) -> Model:
+        """Return a model with these layers as they are now."""
+        s, blurs = tuple(layer.weights() for layer in self.s), tuple(layer.blur() for layer in self.c)
+        return replace(model, s=s, blurs=blurs, **more)
+
+
+class Trainable(Layers):
     """A model whose reference vectors, c, thresholds and blurs learn; planes of US4 are sorted by label.
 
     ``channels_last`` keeps cuDNN from convolutions by Fourier transforms, whose noise drowns faint windows.
     """
 
     def __init__(self, model: Model, *, channels_last: bool = False) -> None:
-        super().__init__()
-        spec, order = model.spec, np.argsort(model.labels, kind="stable")
+        order = np.argsort(model.labels, kind="stable")
         top = replace(model.s[3], reference=model.s[3].reference[order])
-        self.start = replace(model, s=(*model.s[:3], top), labels=model.labels[order])
-        self.channels_last = channels_last
-        self.contrast = Contrast(spec.contrast)
+        start = replace(model, s=(*model.s[:3], top), labels=model.labels[order])
+        super().__init__(start)
+        self.start, self.channels_last = start, channels_last
         self.register_buffer("enlarge", _float(enlarging_matrix()))
-        self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, self.start.s, strict=True))
-        self.c = nn.ModuleList(CCells(c, b, model.psi) for c, b in zip(spec.c, model.blurs, strict=True))
         self.temperature = nn.Parameter(_float(np.log(max(model.temperature, 0.02))))
         self.register_buffer("own", torch.from_numpy(np.arange(model.classes)[:, None] == self.start.labels))
 
@@ -223,16 +241,9 @@ class Trainable(nn.Module):  # type: ignore[misc]
             return ((own / soft).softmax(dim=2) * planes[:, None]).sum(dim=2)
         return torch.where(self.own, responses.amax(dim=2)[:, None], _NEVER).amax(dim=2)
 
-    def constrain(self) -> None:
-        for layer in (*self.s, *self.c):
-            layer.constrain()
-
     def model(self) -> Model:
         """Return the network as it is now as a model for every engine."""
-        s1, s2, s3, s4 = (s.weights() for s in self.s)
-        b1, b2, b3 = (c.blur() for c in self.c)
-        temperature = float(self.temperature.detach().exp())
-        return replace(self.start, s=(s1, s2, s3, s4), blurs=(b1, b2, b3), temperature=temperature)
+        return self.learned(self.start, temperature=float(self.temperature.detach().exp()))
 
 
 class GentleRoot(torch.autograd.Function):  # type: ignore[misc]
