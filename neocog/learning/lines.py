@@ -25,8 +25,8 @@ from neocog.files import check_output
 from neocog.learning.calibrate import line_temperature
 from neocog.learning.checkpoint import Checkpoint
 from neocog.learning.drawing import photo
-from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, Line, by_width, drawn_lines, line_pool
-from neocog.learning.drawing.hands import THANKS, Rng, load_hands, own_lines, real_lines
+from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, by_width, drawn_lines, line_pool
+from neocog.learning.drawing.hands import THANKS, Line, Rng, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.drawing.line import draw_sign
 from neocog.learning.trainable import Layers, double

@@ -14,14 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.drawing.camera import photographed
-from neocog.learning.drawing.hands import Hands, load_hands
+from neocog.learning.drawing.hands import Hands, Line, load_hands
 from neocog.learning.drawing.line import ROWS, draw_line
 from neocog.learning.drawing.paper import blank_paper
 from neocog.learning.drawing.pen import Rng, log_uniform
 from neocog.network.lines import ROWS as SEEN
-
-Line = tuple[NDArray[np.uint8], str]
-"""Grey of a strip (64, w), or its ink, and what it says."""
 
 CHUNK = 240
 """Lines of a chunk."""

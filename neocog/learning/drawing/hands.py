@@ -138,15 +138,16 @@ def _by_writer(name: str, labels: NDArray[np.int64], file: Path, held: bool) -> 
     return [*by.values()], {d: [k for own in by.values() for k in own.get(d, ())] for d in range(10)}
 
 
-Real = tuple[NDArray[np.uint8], str]
+Line = tuple[NDArray[np.uint8], str]
+"""Grey of a line (rows, w), or its ink, and what it says."""
 
 
-def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Real]:
+def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Line]:
     """Lines of lectaurep, grey (``rows``, w) and what they say; an empty list where the set is not there.
 
     A space of its texts is a printed rule: it is dropped. Of one text at most 60 lines are learned from.
     """
-    found: list[Real] = []
+    found: list[Line] = []
     seen: Counter[str] = Counter()
     for path in sorted((folder / "lines/free/lectaurep").glob("*.npz")):
         try:
@@ -164,7 +165,7 @@ def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Real]:
     return found
 
 
-def own_lines(folder: Path, rows: int) -> list[Real]:
+def own_lines(folder: Path, rows: int) -> list[Line]:
     """Lines of ``lines/own``, such as `neocog serve` keeps, grey (``rows``, w); none without that folder."""
     table = folder / "lines/own/labels.csv"
     if not table.is_file():
