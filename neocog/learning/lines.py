@@ -25,7 +25,7 @@ from neocog.files import check_output
 from neocog.learning.calibrate import line_temperature
 from neocog.learning.checkpoint import Checkpoint
 from neocog.learning.drawing import photo
-from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, by_width, drawn_lines, line_pool
+from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, by_width, drawers, drawn_lines, prepare
 from neocog.learning.drawing.hands import THANKS, Line, Rng, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.drawing.line import draw_sign
@@ -218,7 +218,7 @@ class LineRun:
                 "give --start MODEL and another --checkpoints"
             )
             return True
-        with line_pool(self.data, self.workers) as pool:
+        with drawers(self.workers, prepare, self.data) as pool:
             seed, due = settings.seed + 10**6 * self.part, self._chunks(self.step)
             bank = Bank(pool, seed, kept=settings.kept, ahead=2 * self.workers, upto=due)
             held = self.held

@@ -1,7 +1,7 @@
 """Lines by the chunk: each chunk follows from its seed and number, whichever process draws it."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import chain
@@ -36,16 +36,17 @@ _hands: list[Hands] = []  # of a process that draws
 
 
 @contextmanager
-def line_pool(data: Path, workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that draw lines with the hands of ``data``."""
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _prepare, (data,))
+def drawers(workers: int, prepare: Callable[..., None], *given: Any) -> Iterator[ProcessPoolExecutor]:
+    """Processes that draw, each prepared with what is given; what nobody waits for is not drawn."""
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), prepare, given)
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _prepare(data: Path) -> None:
+def prepare(data: Path) -> None:
+    """Let this process draw lines with the hands of ``data``."""
     cv2.setNumThreads(1)
     _hands.append(load_hands(data))
 

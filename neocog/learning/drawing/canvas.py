@@ -29,10 +29,8 @@ Mark = tuple[int, float, float, float, float]
 _SHOWN = 0.6  # of a box that must lie on the page for its mark to count
 _NUMBERS = {*"0123456789", *SIGNS} - {"x"}
 _CELL = 4  # pixels of a cell of the map of what is taken
-_CLEAR, _LEAST_ROUGH = (
-    1.5,
-    3.0,
-)  # how far ink stands off in deviations of the paper, which are so many grey levels at least
+# how far ink stands off in deviations of the paper, which are so many grey levels at least
+_CLEAR, _LEAST_ROUGH = 1.5, 3.0
 
 
 @dataclass

@@ -152,8 +152,7 @@ def _resized(ink: Ink, side: int) -> Ink:
 def _seen(ink: Ink, rng: Rng, source: Source) -> Digits:
     """As it is, by a coarse scanner or by a camera; then in MNIST's form."""
     body, how = inside(ink), rng.random()
-    if body is None:
-        body = ink
+    body = ink if body is None else body
     if rng.random() < _STRETCHED:
         side = max(body.shape)
         body = np.asarray(cv2.resize(body, (max(body.shape[1], side // 2), side)), np.float32)
@@ -166,8 +165,7 @@ def _seen(ink: Ink, rng: Rng, source: Source) -> Digits:
 
 def _scanned(ink: Ink, rng: Rng) -> Ink:
     """Seen by a grid of few pixels that the digit fills, then enlarged."""
-    pixels = int(rng.choice(_GRIDS))
-    fine = pixels * _WITHIN
+    fine = (pixels := int(rng.choice(_GRIDS))) * _WITHIN
     body = _resized(ink, fine - int(rng.integers(0, _WITHIN)))
     body = _pen(body, max(rng.uniform(-0.03, 0.03) * fine, 0.8 * _WITHIN - stroke_width(body)))
     if rng.random() < 0.7:
@@ -204,20 +202,22 @@ def _photographed(ink: Ink, rng: Rng, source: Source) -> Digits:
     return digit_of_box(picture, (np.array([room, room, wide, high]) + jitter).astype(np.float32))
 
 
-def in_blocks(work: Callable[..., Any], count: int, block: int, *given: Any, jobs: int = 1) -> list[Any]:
-    """Return ``work(*given, number, size)`` of each block of ``count``, over ``jobs`` processes."""
+def _in_blocks(work: Callable[..., Any], count: int, block: int, *given: Any, jobs: int) -> Any:
+    """Join the arrays that ``work(*given, number, size)`` returns for each block of ``count``."""
     sizes = [min(block, count - first) for first in range(0, count, block)] or [0]
     whole, jobs = partial(work, *given), min(jobs, len(sizes))
     if jobs <= 1:
-        return [whole(number, size) for number, size in enumerate(sizes)]
-    with ProcessPoolExecutor(jobs, get_context("spawn"), cv2.setNumThreads, (1,)) as pool:
-        return list(pool.map(whole, range(len(sizes)), sizes))
+        parts = [whole(number, size) for number, size in enumerate(sizes)]
+    else:
+        with ProcessPoolExecutor(jobs, get_context("spawn"), cv2.setNumThreads, (1,)) as pool:
+            parts = list(pool.map(whole, range(len(sizes)), sizes))
+    return map(np.concatenate, zip(*parts, strict=True))
 
 
 def variants(count: int, mix: Mix, *, seed: int = 0, jobs: int = 1) -> tuple[Digits, NDArray[np.int64]]:
     """Return variants (count, 28, 28) of digits, drawn by the sets' weights, and what they are."""
-    made, answers = zip(*in_blocks(_variants, count, _BLOCK, mix, seed, jobs=jobs), strict=True)
-    return np.concatenate(made), np.concatenate(answers)
+    made, answers = _in_blocks(_variants, count, _BLOCK, mix, seed, jobs=jobs)
+    return made, answers
 
 
 def _variants(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray[np.int64]]:
@@ -262,8 +262,7 @@ def negatives(
     """
     if not len(digits):
         raise UsageError("got no digits, expected some to break and join")
-    parts = in_blocks(_negatives, count, _HELD_BLOCK, Source(digits, labels), seed, held, jobs=jobs)
-    marks, kind = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    marks, kind = _in_blocks(_negatives, count, _HELD_BLOCK, Source(digits, labels), seed, held, jobs=jobs)
     return marks, kind, tuple(HELD if held else KINDS)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -22,7 +21,7 @@ from neocog.learning.drawing.glyphs import Face
 from neocog.learning.drawing.hand import Hand
 from neocog.learning.drawing.hands import Hands, load_hands
 from neocog.learning.drawing.layouts import LAYOUTS, SMALL, clutter, scattered, strikes
-from neocog.learning.drawing.pen import Pen, Rng, any_pen, log_uniform
+from neocog.learning.drawing.pen import Rng, any_pen, log_uniform
 from neocog.vision.finder import FinderSettings, Finding, overlaps
 
 SIDE = 256
@@ -56,79 +55,51 @@ beside the digits, crossed-out or underlined digits, spots of ink."""
 _SHARES_OF_NOTHING = _SHARES | {"surface": 0.5, "clutter": 1.0}
 
 
-class Style(NamedTuple):
-    """What a seed alone decides of a page."""
-
-    layout: str
-    high: float  # of a digit, in pixels
-    pen: Pen
-    second: bool  # whether another hand writes, too
-    amount: int  # things drawn beside the digits, if there are any
-    on: frozenset[str]  # what of `_SHARES` it has
-    turn: float  # of the sheet, in radians
-
-
-def any_style(rng: Rng) -> Style:
-    names = list(LAYOUTS)
+def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *, side: int = SIDE) -> Page:
+    """Draw a page of ``side`` pixels. ``seed`` decides layout, size, pen, ground and turn, ``variation`` with
+    it all else: the same bytes for the same arguments, hands, typefaces and OpenCV.
+    """
+    rng, names = np.random.default_rng([seed, 0]), list(LAYOUTS)
     layout = names[int(rng.choice(len(names), p=[LAYOUTS[name][1] for name in names]))]
     small = layout in SMALL and rng.random() < (0.5 if layout in ("rows", "forms") else 0.85)
-    nothing = layout == "nothing"
-    shares, turned = _SHARES_OF_NOTHING if nothing else _SHARES, rng.random()
-    return Style(
-        layout=layout,
-        high=log_uniform(rng, SMALLEST, 60 if small else LARGEST),
-        pen=any_pen(rng),
-        second=rng.random() < 0.2,
-        amount=int(rng.integers(0, 13 if nothing else 7)),
-        on=frozenset(name for name, share in shares.items() if rng.random() < share),
-        turn=0.0 if layout == "card" or turned < 0.5
-             else rng.normal(0, 0.05) if turned < 0.85 else rng.uniform(-0.8, 0.8),
-    )  # fmt: skip
-
-
-def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *, side: int = SIDE) -> Page:
-    """Draw a page of ``side`` pixels. ``seed`` decides the style, ``variation`` with it all else: the same
-    bytes for the same arguments, hands, typefaces and OpenCV.
-    """
-    style = any_style(np.random.default_rng([seed, 0]))
+    nothing, turned = layout == "nothing", rng.random()
+    tall, pen = log_uniform(rng, SMALLEST, 60 if small else LARGEST), any_pen(rng)  # tall: a digit, in pixels
+    second, amount = rng.random() < 0.2, int(rng.integers(0, 13 if nothing else 7))  # hand; things beside
+    shares = (_SHARES_OF_NOTHING if nothing else _SHARES).items()
+    on = frozenset(name for name, share in shares if rng.random() < share)
+    turn = rng.normal(0, 0.05) if turned < 0.85 else rng.uniform(-0.8, 0.8)  # radians
+    turn = 0.0 if layout == "card" or turned < 0.5 else turn
     rng = np.random.default_rng([seed, 1 + variation])
-    canvas = ground(hands, faces, style.on, rng, (side, side), turn=style.turn)
-    if "blots" in style.on:
-        paper.blots(canvas, style.high)
-    hand = Hand(hands, rng, pen=style.pen)
-    LAYOUTS[style.layout][0](canvas, hand, style.high)
-    if style.second and style.layout in ("scattered", "rows"):
-        scattered(canvas, Hand(hands, rng), style.high)
-    if "strikes" in style.on:
+    canvas = ground(hands, faces, on, rng, (side, side), turn=turn)
+    if "blots" in on:
+        paper.blots(canvas, tall)
+    hand = Hand(hands, rng, pen=pen)
+    LAYOUTS[layout][0](canvas, hand, tall)
+    if second and layout in ("scattered", "rows"):
+        scattered(canvas, Hand(hands, rng), tall)
+    if "strikes" in on:
         strikes(canvas, hand)
-    if "clutter" in style.on:
-        clutter(canvas, hand, min(style.high, 90), style.amount)
-    subject = _on_a_card(canvas) if style.layout == "card" else None
+    if "clutter" in on:
+        clutter(canvas, hand, min(tall, 90), amount)
+    subject = _on_a_card(canvas) if layout == "card" else None
     sizes = [max(mark[3], mark[4]) for mark in canvas.marks if 0 <= mark[0] < 10]
-    smallest = min(sizes, default=min(style.high, 60.0))
-    picture = photographed(canvas.image, rng, smallest)
-    cut = _around(subject, rng, side) if subject else _cut(canvas.marks, style.layout, rng, side)
-    left, top, wide, high = cut
+    picture = photographed(canvas.image, rng, min(sizes, default=min(tall, 60.0)))
+    part = _around(subject, rng, side) if subject else _cut(canvas.marks, layout, rng, side)
+    left, top, wide, high = part
     inner = picture[top : top + high, left : left + wide]
     marks = canvas.kept(inner, left, top)
     if (factor := min(2.0, side / max(high, wide))) > 1 and rng.random() < _ENLARGED:
-        size = int(wide * factor), int(high * factor)
-        inner = np.asarray(cv2.resize(inner, size, interpolation=cv2.INTER_CUBIC), np.uint8)
+        wide, high = int(wide * factor), int(high * factor)
+        inner = np.asarray(cv2.resize(inner, (wide, high), interpolation=cv2.INTER_CUBIC), np.uint8)
         marks[:, 1:] *= factor
-        wide, high = size
     whole = cv2.copyMakeBorder(inner, 0, side - high, 0, side - wide, cv2.BORDER_REFLECT_101)
     return Page(np.asarray(whole, np.uint8), marks, (high, wide))
 
 
 def ground(
-    hands: Hands,
-    faces: list[Face],
-    on: frozenset[str],
-    rng: Rng,
-    shape: tuple[int, int],
-    *,
+    hands: Hands, faces: list[Face], on: frozenset[str], rng: Rng, shape: tuple[int, int], *,
     turn: float = 0.0,
-) -> Canvas:
+) -> Canvas:  # fmt: skip
     """Make a page of a size with what ``on`` names of `_SHARES`, before anything is written."""
     image = paper.surface(shape, rng) if "surface" in on else paper.blank_paper(shape, rng)
     if "bright" in on:

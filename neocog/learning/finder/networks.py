@@ -49,11 +49,9 @@ class ConvNorm(nn.Module):  # type: ignore[misc]
     def __init__(self, planes: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1,
                  rectify: bool = True, padding: int | None = None) -> None:  # fmt: skip
         super().__init__()
-        self.padding = kernel // 2 if padding is None else padding
+        self.padding, self.rectify, self.dense = kernel // 2 if padding is None else padding, rectify, False
         self.conv = nn.Conv2d(planes, out, kernel, stride, self.padding, groups=groups, bias=False)
         self.norm = nn.BatchNorm2d(out)
-        self.rectify = rectify
-        self.dense = False
 
     def forward(self, x: Tensor) -> Tensor:
         if self.dense:  # a depthwise kernel as a full one, zero off its diagonal
@@ -68,9 +66,8 @@ class ConvNorm(nn.Module):  # type: ignore[misc]
     def graph(self, g: Graph, x: str) -> str:
         """Append it to a graph, the normalisation folded into the convolution."""
         gain = self.norm.weight * torch.rsqrt(self.norm.running_var + self.norm.eps)
-        weight = self.conv.weight * gain[:, None, None, None]
+        weight, conv = self.conv.weight * gain[:, None, None, None], self.conv
         bias = self.norm.bias - self.norm.running_mean * gain
-        conv = self.conv
         x = g.conv(x, weight, bias, stride=conv.stride[0], groups=conv.groups, padding=self.padding)
         return g.add("Relu", x) if self.rectify else x
 

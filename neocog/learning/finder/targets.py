@@ -64,14 +64,9 @@ def targets(marks: Tensor, side: int, largest: float) -> Targets:
     unasked = (label == -1) | (digit & (large | small)) | (sign & large)
     ignored = (across[..., None, :] & down[..., None] & unasked[..., None, None]).any(1)
     kind = torch.where(best > _KIND, of_mark(label).long(), torch.full_like(index, _NONE))
-    return Targets(
-        heat=hills.half(),
-        centre=hills > 0.9999,
-        care=~ignored | (best > _SURE),
-        box=box.half(),
-        near=torch.where(best > _SURE, best, torch.zeros_like(best)).half(),
-        kind=kind.to(torch.int8),
-    )
+    near = torch.where(best > _SURE, best, torch.zeros_like(best)).half()
+    care = ~ignored | (best > _SURE)
+    return Targets(hills.half(), hills > 0.9999, care, box.half(), near, kind.to(torch.int8))
 
 
 def loss(out: Tensor, wanted: Targets) -> tuple[Tensor, Tensor]:

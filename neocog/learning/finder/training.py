@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from neocog.learning.checkpoint import Checkpoint, load_checkpoint
+from neocog.learning.drawing.bank import drawers
 from neocog.learning.drawing.hands import load_hands
 from neocog.learning.drawing.page import Page, compared, draw_pages, prepare
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, normalised
@@ -74,11 +74,8 @@ def train_finder(
     torch.manual_seed(settings.seed)
     torch.backends.cudnn.benchmark = device.startswith("cuda")
     learned_from = load_hands(data).counts() | {"fonts": sorted(font.name for font in fonts)}
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), prepare, (data, fonts))
-    try:
+    with drawers(workers, prepare, data, fonts) as pool:
         return _Run(learned_from, folder, settings, device, tell).learn(pool, minutes)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 class _Run:
@@ -160,7 +157,7 @@ class _Run:
         self.tell(f"{words} {time.monotonic() - self.begin:.0f} s")
 
     def _seeds(self, number: int) -> Seeds:
-        """Seeds and variations of a chunk: new ones, the hard ones of the chunk before the last."""
+        # of a chunk: new ones, the hard ones of the chunk before the last
         hard, settings = self.hard[number % 2], self.settings
         first = (settings.seed * 1_000_003 + number * settings.chunk) % 2_000_000_000
         new = [(first + k, 0) for k in range(settings.chunk - len(hard))]
@@ -170,15 +167,14 @@ class _Run:
         """Learn from a chunk; return how wrong each page was, and the mean loss."""
         maps, wanted = self._prepared(pages)
         settings = self.settings
-        told: list[Tensor] = []
-        first: list[tuple[NDArray[np.int64], Tensor]] = []
+        told, first = list[Tensor](), list[tuple[NDArray[np.int64], Tensor]]()
         rng = np.random.default_rng([settings.seed, self.number, 7])
         for turn in range(settings.passes):
-            mixed = rng.permutation(len(pages))
-            batches = [
-                np.sort(mixed[at : at + settings.batch]) for at in range(0, len(mixed), settings.batch)
-            ]
-            flips = np.where(rng.random(len(mixed)) < _INVERTED, -1, 1).astype(np.float32)
+            mixed = np.array_split(
+                rng.permutation(len(pages)), range(settings.batch, len(pages), settings.batch)
+            )
+            batches = list(map(np.sort, mixed))
+            flips = np.where(rng.random(len(pages)) < _INVERTED, -1, 1).astype(np.float32)
             # one copy a turn: each copy to a GPU waits until the GPU has finished its work
             chosen = torch.from_numpy(np.concatenate(batches)).to(self.place)
             signs = torch.from_numpy(flips).to(self.place)
@@ -199,8 +195,7 @@ class _Run:
         maps, wanted, settings = [], [], self.settings
         for at in range(0, len(pages), settings.batch):
             some = pages[at : at + settings.batch]
-            x = self._normalised(some)
-            maps.append(x.half() if self.cuda else x)
+            maps.append(self._normalised(some).half() if self.cuda else self._normalised(some))
             most = min(max(1, *(len(page.marks) for page in some)), _MOST_MARKS)
             marks = np.zeros((len(some), most, 5), np.float32)
             marks[:, :, 0] = _NO_MARK
@@ -265,8 +260,8 @@ class _Run:
         digits, right, false, mistaken, signs, clean, empty = total.tolist()
         recall, precision = right / max(digits, 1), right / max(right + false, 1)
         f1 = 2 * recall * precision / max(recall + precision, 1e-9)
-        told = {"recall": recall, "precision": precision, "f1": f1}
-        return told | {"signs_as_digits": mistaken / max(signs, 1), "clean": clean / max(empty, 1)}
+        return {"recall": recall, "precision": precision, "f1": f1,
+                "signs_as_digits": mistaken / max(signs, 1), "clean": clean / max(empty, 1)}  # fmt: skip
 
 
 @contextmanager
