@@ -54,14 +54,9 @@ class PaperS(LayerStep):
     kind = "S"
 
     def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        version: str,
+        self, machine: Machine, model: Model, layer: int, layouts: dict[str, Layout], version: str,
         places: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(machine, model, layer, layouts, "fp32")
         self.version, self.rung = version, VERSIONS[version]  # type: ignore[misc]
         self.taps = model.spec.s[layer].kernel

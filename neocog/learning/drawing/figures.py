@@ -5,12 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.drawing.glyphs import strokes_of
+from neocog.learning.drawing.glyphs import Rng, strokes_of
 from neocog.learning.drawing.strokes import rounded
 
 Line = NDArray[np.float64]
-Random = np.random.Generator
-Drawing = Callable[[Random], list[Line]]
+Drawing = Callable[[Rng], list[Line]]
 
 _SHARP = """
     03-63 43-63-45 | 03-63 43-63-45 23-03-25 | 14-26-61 | 05-26-60 | 00-66 60-06 | 03-63 30-36 | 10-50 30-36
@@ -41,7 +40,7 @@ def curve(points: Line, count: int = 40) -> Line:
     return result
 
 
-def form(rng: Random) -> list[Line]:
+def form(rng: Rng) -> list[Line]:
     """One of the things that people draw beside numbers, at any angle now and then."""
     round_ = rng.random() < 0.35
     forms = (_ROUND if round_ else _SHARP).split("|")
@@ -52,13 +51,13 @@ def form(rng: Random) -> list[Line]:
     return [turned((line + rng.normal(0, 0.15, line.shape)) / 6, angle) for line in lines]
 
 
-def scribble(rng: Random) -> list[Line]:
+def scribble(rng: Rng) -> list[Line]:
     """One stroke with more turns than a digit has."""
     points = rng.random((int(rng.integers(7, 12)), 2))
     return [curve(points, 60) if rng.random() < 0.6 else points]
 
 
-def zigzag(rng: Random) -> list[Line]:
+def zigzag(rng: Rng) -> list[Line]:
     """Back and forth, as a word is blotted out."""
     count = int(rng.integers(6, 14))
     x = np.linspace(0, 1, count) + rng.normal(0, 0.03, count)
@@ -68,7 +67,7 @@ def zigzag(rng: Random) -> list[Line]:
     return [turned(line, rng.uniform(-0.8, 0.8))]
 
 
-def bar(rng: Random) -> list[Line]:
+def bar(rng: Rng) -> list[Line]:
     """A level stroke, a wave or two strokes: dashes, rules and underlines."""
     x = np.linspace(0, 1, 30)
     wave = rng.uniform(0, 0.12) * np.sin(rng.uniform(0, 14) * x + rng.uniform(0, 6))
@@ -79,7 +78,7 @@ def bar(rng: Random) -> list[Line]:
     return [turned(line, angle) for line in lines]
 
 
-def polygon(rng: Random) -> list[Line]:
+def polygon(rng: Rng) -> list[Line]:
     """Three to six corners, not round: plain, doubled or with a stroke inside."""
     corners = int(rng.choice([3, 3, 4, 4, 5, 6]))
     angle = 2 * np.pi * (np.arange(corners) + rng.uniform(-0.15, 0.15, corners)) / corners
@@ -92,7 +91,7 @@ def polygon(rng: Random) -> list[Line]:
     return [line, 0.5 + rng.uniform(0.4, 0.7) * (line - 0.5)] if inside < 0.5 else [line]
 
 
-def figure(rng: Random) -> list[Line]:
+def figure(rng: Rng) -> list[Line]:
     """Three to five lines, arcs, rings and angles in disorder."""
     lines: list[Line] = []
     for _ in range(int(rng.integers(3, 6))):
@@ -109,7 +108,7 @@ def figure(rng: Random) -> list[Line]:
     return lines
 
 
-def closed(rng: Random) -> list[Line]:
+def closed(rng: Rng) -> list[Line]:
     """A smooth closed curve: a leaf, a cloud, a blob."""
     angle = np.linspace(0, 2 * np.pi, 40)
     order = np.arange(2, 7)[:, None]
@@ -118,7 +117,7 @@ def closed(rng: Random) -> list[Line]:
     return [0.5 + np.stack([radius * np.cos(angle), rng.uniform(0.3, 1) * radius * np.sin(angle)], axis=1)]
 
 
-def branch(rng: Random) -> list[Line]:
+def branch(rng: Rng) -> list[Line]:
     """A plant: each branch gives off two or three."""
     lines, ends = [], [(np.array([0.5, 1.0]), -np.pi / 2, 0.4)]
     for _ in range(int(rng.integers(4, 14))):
@@ -132,7 +131,7 @@ def branch(rng: Random) -> list[Line]:
     return lines
 
 
-def doodle(rng: Random) -> list[Line]:
+def doodle(rng: Rng) -> list[Line]:
     """Loops that run along, as a pen is tried out: a spring, a wave, a spiral."""
     t = np.linspace(0, 2 * np.pi * rng.uniform(2, 9), 120)
     along, size = rng.uniform(0.02, 0.3), np.linspace(1, rng.uniform(0.2, 1.2), 120)
@@ -142,7 +141,7 @@ def doodle(rng: Random) -> list[Line]:
     return [turned(line, rng.normal(0, 0.3))]
 
 
-def music(rng: Random) -> list[Line]:
+def music(rng: Rng) -> list[Line]:
     """A staff, 1 high, with a clef, notes, rests and bars; up to ten times as long."""
     long, skew = rng.uniform(2, 10), rng.normal(0, 0.02)
     staff = [np.array([[0, y], [long, y + skew]]) for y in np.linspace(0, 1, 5)]

@@ -85,20 +85,16 @@ class _Run:
     ) -> None:  # fmt: skip
         self.settings, self.place, self.tell = settings, device, tell
         self.cuda = cuda = device.startswith("cuda")  # where convolutions are computed in bfloat16
-        self.network, self.average = (
-            FinderNetwork().to(device, memory_format=torch.channels_last) for _ in range(2)
-        )
+        layout = torch.channels_last
+        self.network, self.average = (FinderNetwork().to(device, memory_format=layout) for _ in range(2))
         self.average.load_state_dict(self.network.state_dict())
         weights = list(self.network.parameters())
-        groups = [
-            {"params": [p for p in weights if p.ndim >= 2], "weight_decay": _DECAY},
-            {"params": [p for p in weights if p.ndim < 2], "weight_decay": 0.0},
-        ]
+        groups = [{"params": [p for p in weights if (p.ndim >= 2) == decays], "weight_decay": _DECAY * decays}
+                  for decays in (True, False)]  # fmt: skip
         rate = torch.tensor(settings.rate, device=device) if cuda else settings.rate
         self.optimiser = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), capturable=cuda)
         self.number, self.steps, self.begin = 0, 0, time.monotonic()
-        self.curves: list[dict[str, float]] = []
-        self.hard: list[Seeds] = [[], []]
+        self.curves, self.hard = list[dict[str, float]](), [Seeds(), Seeds()]
         self.graph: _Graph | None = None
         if cuda:  # tensor cores compute full kernels sooner than the kernels for depthwise ones theirs
             for part in self.network.modules():
@@ -113,10 +109,8 @@ class _Run:
             parts, _ = load_checkpoint(Path(settings.start))
             for name, network in networks.items():
                 network.load_state_dict(parts[name])
-        self.pairs = [
-            [v for v in network.state_dict().values() if v.is_floating_point()]
-            for network in (self.average, self.network)
-        ]
+        self.pairs = [[v for v in network.state_dict().values() if v.is_floating_point()]
+                      for network in (self.average, self.network)]  # fmt: skip
 
     def learn(self, pool: ProcessPoolExecutor, minutes: float | None) -> FinderNetwork:
         settings, end = self.settings, self.begin + 60 * (math.inf if minutes is None else minutes)
