@@ -43,11 +43,11 @@ Batch = Annotated[int | None, option(
 )]  # fmt: skip
 MinP = Annotated[float | None, option(
     "--min-p", "P",
-    "Print ? for a number, or digit, whose probability is below P [default: the model's own].")]  # fmt: skip
+    "Print ? for a number, or digit, whose probability is below P "
+    "[default: reading in 'neocog models show NAME --card', else 0.4].")]  # fmt: skip
 MaxError = Annotated[str | None, option(
     "--max-error", "SHARE",
-    "Choose the threshold of ? so that at most this fraction of the printed numbers (of digits that were "
-    "cut out: of the digits) is wrong, e.g. 2%. Numbers read where none is written do not count.",
+    "Print ? so at most SHARE (2%) of the printed numbers (--isolated: digits) are wrong.",
 )]  # fmt: skip
 Pattern = Annotated[str | None, option(
     "--pattern", "FORM", "Form of each line, # for a digit, e.g. '##/##/####'.")]  # fmt: skip
