@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 import neocog
-from neocog.errors import UsageError
+from neocog.errors import InputError, UsageError
 from neocog.reading.formats import Format
 from neocog.reading.forms import Form, amount, joint, load_form, parse_form
 from neocog.reading.reader import Reader
@@ -274,31 +274,83 @@ def test_a_rule_holds_or_not(rule: str, right: list[str], wrong: list[str]) -> N
     assert {cell.text for cell in weigh(cells, [own], 0.5).values()} == {"?"}
 
 
-def test_a_rule_decides_between_two_readings_but_not_against_a_sure_one() -> None:
-    fields = [{"name": name, "box": [0, 0, 0.1, 0.1]} for name in "xy"]
-    fields[1] |= {"rule": "same as x"}
-    (rule,) = parse_form(json.dumps(form_with({"fields": fields})).encode()).layouts[0].rules
-    sure = CellReading("17", 0.99, "", "17", texts={"17": 0.99})
-    out = weigh(
-        {"x": sure, "y": CellReading("?1", 0.6, "two answers", "11", texts={"11": 0.6, "17": 0.3})},
-        [rule],
-        0.5,
-    )
-    assert (out["y"].text, out["y"].why) == ("17", "same as x holds, with 11 it would not")
-    out = weigh(
-        {"x": sure, "y": CellReading("11", 0.9999, "", "11", texts={"11": 0.9999, "17": 1e-9})}, [rule], 0.5
-    )
-    assert (out["x"].text, out["y"].text) == ("?", "?")
-    best, weighed, holds = joint(rule, [{"1": 0.6, "7": 0.2}, {"7": 0.9}], 0.01)
-    assert (best, holds) == (("7", "7"), True)
-    assert sum(weighed[0].values()) <= 1
+SUM = "sum of a, b"
+BREAKS, HOLDS = f"{SUM} does not hold", f"{SUM} holds"
+WEIGHED: dict[str, tuple[str | list[str], str, dict[str, tuple[str, float | None, str]]]] = {
+    # rules of t, c; likely texts of each; what comes of them. No text: empty; "ink": it could not be read
+    "a sure reading is not changed": (SUM, "a 4220 .97 4230 .02; b 10 .99; t 4240 .99", {
+        "a": ("?", 0.005, f"4220: {BREAKS} for t"), "b": ("?", 0.985, f"10: {BREAKS} for t"),
+        "t": ("?", 0.985, f"4240: {BREAKS}")}),
+    "one in doubt is": (SUM, "a 4220 .6 4230 .3; b 10 .99; t 4240 .99", {
+        "a": ("4230", 0.996, f"{HOLDS}, with 4220 it would not"), "t": ("4240", 0.996, HOLDS)}),
+    "but not by one in doubt": ("same as a", "a 17 .5 11 .3; t 11 .5 17 .3", {
+        "a": ("?", 0.498, "17: same as a speaks against it"),
+        "t": ("?", 0.498, "11: same as a speaks against it")}),
+    "it breaks": (SUM, "a 10 .999; b 11 .999; t 28 .999", {
+        "a": ("?", 0.771, f"10: {BREAKS} for t"), "t": ("?", 0.771, f"28: {BREAKS}")}),
+    "who breaks a rule confirms nothing": ([SUM, "same as c"], "a 10 .6; b 11 .6; t 21 .6; c 99 .99", {
+        "a": ("10", 0.6, ""), "b": ("11", 0.6, ""), "t": ("?", 0.019, "21: same as c does not hold"),
+        "c": ("?", 0.019, "99: same as c does not hold for t")}),
+    "in any order": (["same as c", SUM], "a 10 .99; b 11 .99; t 21 .6 99 .3; c 99 .99", {
+        "a": ("?", 0.522, f"10: {BREAKS} for t"), "t": ("?", 0.306, f"21: {BREAKS}"), "c": ("99", 0.99, "")}),
+    "one of two is empty": ("same as a", "a 10 .9; t", {
+        "a": ("?", 0.087, "10: same as a does not hold for t"),
+        "t": ("?", None, "empty: same as a does not hold")}),
+    "and the other no number": ("same as a", "a ink; t", {
+        "a": ("?", None, "ink"), "t": ("?", None, "empty: same as a does not hold")}),
+    "one is no number": (SUM, "a 10 .9; b ink; t 10 .9", {
+        "a": ("10", 0.9, ""), "b": ("?", None, "ink"), "t": ("10", 0.9, f"{SUM} not checked")}),
+    "no total": (SUM, "a 10 .9; b; t", {"a": ("10", 0.9, ""), "t": ("", None, f"{SUM} not checked")}),
+    "no addend": (SUM, "a 10 .9; b; t 10 .9", {"b": ("", None, ""), "t": ("10", 0.998, HOLDS)}),
+    "nothing": (SUM, "a; b; t", {"t": ("", None, "")}),
+    "1.250 and 1,25 are both likely": (SUM, "a 1.250 .95 1250 .04; b 49 .99; t 1299 .99", {
+        "a": ("1.250", 0.95, ""), "t": ("1299", 0.99, f"{SUM} not checked")}),
+    "but not here": (SUM, "a 1.250 .95; b 2.500 .99; t 3.750 .99", {
+        "a": ("1.250", 0.999, HOLDS), "t": ("3.750", 0.999, HOLDS)}),
+    "a doubtful point": (SUM, "a 21.107 .72 21107 .25; b 49 .99; t 21156 .99", {
+        "a": ("?", 0.72, "21.107, or 21107"), "t": ("21156", 0.99, f"{SUM} not checked")}),
+    "a space": (SUM, "a 5_441 .72; b 49 .99; t 5490 .99", {"a": ("5441", 0.996, HOLDS)}),
+    "a check digit": ("luhn", "t 79927398713 .6", {"t": ("79927398713", 0.937, "luhn holds")}),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("1 250.50", 1250.5), ("(3,50)", -3.5), ("1.000.000", 1e6), ("12.-", 12)]
-)
-def test_amounts_are_read_as_people_write_them(text: str, value: float) -> None:
-    assert amount(text) == value
+@pytest.mark.parametrize("what", WEIGHED)
+def test_rules_and_what_was_read(what: str) -> None:
+    rule, said, wanted = WEIGHED[what]
+    cells, fields = dict[str, CellReading](), list[dict[str, Any]]()
+    for words in said.split("; "):
+        name, *likely = words.split()
+        probable = {
+            text.replace("_", " "): float(p) for text, p in zip(likely[::2], likely[1::2], strict=False)
+        }
+        read, p = max(probable.items(), key=lambda one: one[1], default=("", None))
+        text = "?" if likely == ["ink"] else read
+        cells[name] = CellReading(text, p, "ink" if text == "?" else "", read, texts=probable)
+        fields.append({"name": name, "box": [0, 0, 0.1, 0.1]} | ({"rule": rule} if name == "t" else {}))
+    form = parse_form(json.dumps(form_with({"fields": fields})).encode())
+    out = weigh(cells, form.layouts[0].rules, 0.5)
+    told = {name: (cell.text, cell.p and round(cell.p, 3), cell.why) for name, cell in out.items()}
+    assert {name: told[name] for name in wanted} == wanted
+    for rule_of in form.layouts[0].rules:
+        texts = [cells[name].texts for name in rule_of.names]
+        if all(texts):
+            assert all(sum(one.values()) <= 1 + 1e-9 for one in joint(rule_of, texts, 0.01)[1])
+
+
+AMOUNTS = {
+    "1 250.50": 1250.5, "(3,50)": -3.5, "1.000.000": 1e6, "12.-": 12, "3-": -3, "-3": -3, "0.500": 0.5,
+    "0,125": 0.125, "1,250": 1250, "12345.678": 12345.678, "1.250,500": 1250.5, ".5": 0.5, "": 0,
+    "1.25.3": None, "1,2,3": None, "-": None, "0.125.000": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", AMOUNTS)
+def test_amounts_are_read_as_people_write_them(text: str) -> None:
+    if (value := AMOUNTS[text]) is None:
+        with pytest.raises(InputError, match="is no number"):
+            amount(text)
+    else:
+        assert float(amount(text)) == value
 
 
 def form_with(*pages: dict[str, Any]) -> dict[str, Any]:
@@ -324,9 +376,19 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "pattern": ({**FIELD, "name": "b", "pattern": "12"}, "a pattern cannot hold digits"),
     "list": ({**FIELD, "name": "b", "valid": []}, "valid numbers: the list is empty"),
     "no list": ({**FIELD, "name": "b", "valid": "none.txt"}, "none.txt: cannot be opened"),
-    "rule": ({**FIELD, "name": "b", "rule": "is prime"}, "rule 'is prime' is unknown, expected one of: sum"),
-    "sum": ({**FIELD, "name": "b", "rule": "sum of a, c"}, "'c' is no other field"),
-    "weights": ({**FIELD, "name": "b", "rule": "weights 0 mod 9"}, "is unknown"),
+    "rule": ({**FIELD, "name": "b", "rule": "is prime"}, "rule of b: 'is prime' is unknown, expected"),
+    "sum": ({**FIELD, "name": "b", "rule": "sum of a, c"}, "rule of b: there is no field c; name one"),
+    "itself": ({**FIELD, "name": "b", "rule": "same as b"}, "rule of b: b is the field itself"),
+    "two": ({**FIELD, "name": "b", "rule": "sum of a, a"}, "rule of b: a is the field itself, or named"),
+    "weights": ({**FIELD, "name": "b", "rule": "weights 5 5 mod 10"}, "'weights 5 5 mod 10': 5 divides all"),
+    "zero": ({**FIELD, "name": "b", "rule": "weights 1 mod 1"}, "'weights 1 mod 1' is unknown"),
+    "rule twice": ({**FIELD, "name": "b", "rule": ["luhn", "isbn"]}, "rule of b: 'isbn' tells what another"),
+    "turned": (
+        {**FIELD, "name": "b", "rule": ["same as a", "sum of a"]}, "'sum of a' tells what another rule does"),
+    "line end": ({**FIELD, "name": "a\n"}, r'name: got "a\n", expected 1 to 64'),
+    "surrogate": ({**FIELD, "name": "\ud800"}, r'name: got "\ud800", expected 1 to 64'),
+    "direction": ({**FIELD, "name": "\u202eab"}, r'name: got "\u202eab", expected 1 to 64'),
+    "C1": ({**FIELD, "name": "a\x85"}, r'name: got "a\u0085", expected 1 to 64'),
     "blank": (form_with({"blank": "no.png", "fields": [FIELD]}), "pages[0].blank: no.png: no such file"),
     "base64": (form_with({"blank": "data:,x!", "fields": [FIELD]}), "blank: is no base64"),
     "pages": (form_with(*[{"fields": []}] * 65), "layouts: got ["),

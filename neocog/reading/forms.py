@@ -28,19 +28,20 @@ _KINDS: dict[str, Any] = {
 _RULES = "sum of A, B, ...; same as A; increases by one; luhn; isbn; iban DE; mod 97; weights 3 1 mod 10"
 # That a rule of several fields holds by chance: less if a hand did not err in all of them alike.
 _CHANCE = 0.01
-_TRAILING = re.compile(r"([.,]-+|[.,=-])$")
+_TRAILING = re.compile(r"[.,]-+$|[.,=]$")  # 12.-
+_PLAIN = re.compile(r"(\d*)(?:[.,](\d*))?")
+_GROUPED = re.compile(r"([1-9]\d{0,2}(?:([.,])\d{3})(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?")
 
 
 class Rule(NamedTuple):
-    """What must hold of some fields; ``holds`` takes their texts."""
+    """What must hold of some fields; ``holds`` takes their texts, and may not know (None)."""
 
     words: str
     names: tuple[str, ...]
-    holds: Callable[..., bool]
+    holds: Callable[..., bool | None]
     chance: float  #: that it holds of other texts
-    weight: float = (
-        1.0  #: of the likelihoods of its fields: less than 1 where one hand writes the same in each
-    )
+    #: of the likelihoods of its fields: less than 1 where one hand writes the same in each
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def parse_form(data: bytes, folder: Path | None = None, name: str = "form.json")
                 place = f"layouts[{k}].name"
                 raise UsageError(f"{layout['name']!r} is taken; choose another name")
             taken.add(layout["name"])
-            pages, asked, order = list[FormPage](), list[tuple[str, str, str]](), list[str]()
+            pages, asked, order = list[FormPage](), list[tuple[str, str]](), list[str]()
             for n, page in enumerate(layout["pages"]):
                 place = f"layouts[{k}].pages[{n}].blank"
                 blank = _blank(page.get("blank"), folder)
@@ -134,16 +135,22 @@ def parse_form(data: bytes, folder: Path | None = None, name: str = "form.json")
                     place = f"layouts[{k}].pages[{n}].fields[{m}]"
                     if one["name"] in (*order, *COLUMNS):
                         raise UsageError(f"name {one['name']!r} is taken; choose another one")
-                    asked += [(place, one["name"], words) for words in _strings(one.get("rule"))]
+                    asked += [(one["name"], words) for words in _strings(one.get("rule"))]
                     fields.append(_field(one, folder, files))
                     order.append(one["name"])
                 pages.append(
                     FormPage(blank, n if blank is None else page.get("blank_page", 0), tuple(fields))
                 )
             rules = list[Rule]()
-            for at, own, words in asked:
-                place = at
-                rules.append(_rule(words, own, order))
+            keys = set[tuple[tuple[str, ...], bool]]()
+            for own, words in asked:
+                place = f"rule of {own}"
+                rules.append(rule := _rule(words, own, order))
+                *others, target = rule.names
+                key = (*sorted(others), target) if others[1:] else tuple(sorted(rule.names))
+                if (key, words[:3] == "inc") in keys:  # the same evidence is not weighed twice
+                    raise UsageError(f"{words!r} tells what another rule does; leave one out")
+                keys.add((key, words[:3] == "inc"))
             layouts.append(Layout(layout["name"], tuple(pages), tuple(rules)))
     except UsageError as error:
         raise UsageError(printable(f"{name}: {place}: {error}")) from None
@@ -161,9 +168,8 @@ def _faults(
     if right and isinstance(value, list):
         right = schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value))
     elif right and isinstance(value, str):
-        right = (
-            len(value) >= schema.get("minLength", 0)
-            and re.search(schema.get("pattern", ""), value) is not None
+        right = len(value) >= schema.get("minLength", 0) and (
+            "pattern" not in schema or re.fullmatch(schema["pattern"], value) is not None
         )
     elif right and isinstance(value, int | float):
         right = schema.get("minimum", value) <= value <= schema.get("maximum", value)
@@ -193,7 +199,7 @@ def _field(value: Mapping[str, Any], folder: Path | None, files: list[bytes]) ->
     patterns, valid = _strings(value.get("pattern")), value.get("valid")
     for pattern in patterns:
         Pattern(pattern)
-    texts = read_valid(_inside(folder, valid)) if isinstance(valid, str) else valid
+    texts = read_valid(_beside(folder, valid)) if isinstance(valid, str) else valid
     files.append("\n".join(texts or ()).encode())  # for the hash
     automaton = Automaton(patterns, texts) if patterns or texts is not None else None
     return Field(value["name"], box, automaton, texts is not None, value.get("required", False))
@@ -201,14 +207,14 @@ def _field(value: Mapping[str, Any], folder: Path | None, files: list[bytes]) ->
 
 def _blank(words: str | None, folder: Path | None) -> bytes | None:
     if words is None or not words.startswith("data:"):
-        return None if words is None else _bytes(_inside(folder, words), words)
+        return None if words is None else _bytes(_beside(folder, words), words)
     try:
         return base64.b64decode(words[words.index(";base64,") + 8 :], validate=True)
     except ValueError:
         raise UsageError("is no base64; expected data:image/png;base64,...") from None
 
 
-def _inside(folder: Path | None, name: str) -> Path:
+def _beside(folder: Path | None, name: str) -> Path:
     if folder is None:
         raise UsageError(f"{name[:80]!r}: files are not looked for here; give a data URL, or a list [...]")
     return folder / name
@@ -230,17 +236,19 @@ def _bytes(path: Path, name: str) -> bytes:
 
 def _rule(words: str, own: str, order: Sequence[str]) -> Rule:
     """Return a rule of the field ``own``; ``order``: names of all fields."""
-    if found := re.fullmatch("(sum of|same as) (.+)", words):
-        names = tuple(map(str.strip, found[2].split(",")))
-        for name in names if found[1] == "sum of" else names[:1]:
-            if name not in order or name == own:
-                raise UsageError(f"rule {words[:80]!r}: {name!r} is no other field of this layout; name one")
-        if found[1] == "sum of":
-            return Rule(words, (*names, own), _adds_up, _CHANCE)
-        return Rule(words, (names[0], own), _adds_up, _CHANCE, 0.5)
+    if found := re.fullmatch("(?:sum of|(same as)) (.+)", words):
+        names = [name.strip() for name in found[2].split(",")]
+        for k, name in enumerate(names):
+            if name not in order:
+                raise UsageError(f"there is no field {name[:80]}; name one of this layout")
+            if name == own or name in names[:k]:
+                raise UsageError(f"{name} is the field itself, or named twice; leave it out")
+        if found[1] and len(names) > 1:
+            raise UsageError(f"{words[:80]!r} names several fields; give a rule for each")
+        return Rule(words, (*names, own), _adds_up, _CHANCE, 1.0 if len(names) > 1 else 0.5)
     if words == "increases by one":
         if (at := order.index(own)) == 0:
-            raise UsageError(f"rule {words!r}: no field is before it; move the rule to the second one")
+            raise UsageError("no field is before it; move the rule to the second one")
         return Rule(words, (order[at - 1], own), partial(_adds_up, more=1), _CHANCE, 0.5)
     if words == "isbn":
         return Rule(words, (own,), _isbn, 1 / 10)
@@ -249,9 +257,11 @@ def _rule(words: str, own: str, order: Sequence[str]) -> Rule:
         return Rule(words, (own,), partial(_mod97, country=country), 1 / 97)
     if found := re.fullmatch(r"luhn|weights ((?:\d{1,3} )+)mod (\d{1,3})", words):
         weights, m = list(map(int, (found[1] or "1 2").split())), int(found[2] or 10)
-        if m > 1 and any(weight % m for weight in weights):
+        if (shared := math.gcd(*weights, m)) != 1:
+            raise UsageError(f"{words[:80]!r}: {shared} divides all of them; choose others")
+        if m > 1:
             return Rule(words, (own,), partial(_weighed, weights=weights, m=m, luhn=words == "luhn"), 1 / m)
-    raise UsageError(f"rule {words[:80]!r} is unknown, expected one of: {_RULES}")
+    raise UsageError(f"{words[:80]!r} is unknown, expected one of: {_RULES}")
 
 
 def digits(text: str) -> str:
@@ -263,31 +273,33 @@ def digits(text: str) -> str:
     return "".join(filter(str.isdigit, text))
 
 
-def amount(text: str) -> Fraction:
+def amount(text: str, *, grouped: bool = True) -> Fraction:
     """The number that a text is, 0 if it is empty; InputError if it is none.
 
-    A single point or comma before three digits parts thousands.
+    Points or commas before groups of three digits part thousands; a single one is a decimal point where
+    they cannot, and unless ``grouped``.
 
-    >>> [str(amount(text)) for text in ("1 250,50", "1.250,5", "1,250", "12.-", "-3", "")]
-    ['2501/2', '2501/2', '1250', '12', '-3', '0']
+    >>> [str(amount(text)) for text in ("1 250,50", "1.250,5", "1,250", "0,125", "12.-", "3-", "")]
+    ['2501/2', '2501/2', '1250', '1/8', '12', '-3', '0']
     """
     plain = _TRAILING.sub("", text.replace(" ", ""))
-    negative = plain.startswith(("-", "("))
+    sign = -1 if plain.startswith(("-", "(")) or plain.endswith("-") else 1
     plain = plain.strip("+-()")
-    marks = [c for c in plain if c in ".,"]
-    point = marks[-1] if marks and marks.count(marks[-1]) == 1 else ""
-    if point and len(set(marks)) == 1 and len(plain.partition(point)[2]) == 3:
-        point = ""
-    whole, _, part = plain.partition(point) if point else (plain, "", "")
-    whole = re.sub("[.,]", "", whole)
-    if not re.fullmatch(r"\d*", whole + part) or (text and not whole + part):
+    single, parted = _PLAIN.fullmatch(plain), _GROUPED.fullmatch(plain)
+    if parted and (grouped or not single):
+        return sign * Fraction(f"{digits(parted[1])}.{parted[3] or 0}")
+    if single is None or (text and not digits(plain)):
         raise InputError(f"{text[:40]!r} is no number")
-    value = Fraction(f"{whole or 0}.{part or 0}")
-    return -value if negative else value
+    return sign * Fraction(f"{single[1] or 0}.{single[2] or 0}")
 
 
-def _adds_up(*texts: str, more: int = 0) -> bool:
-    return sum(map(amount, texts[:-1])) + more == amount(texts[-1])
+def _adds_up(*texts: str, more: int = 0) -> bool | None:
+    """Whether they do; None if that depends on whether marks part thousands or are decimal points."""
+    first, second = (
+        sum(values[:-1]) + more == values[-1]
+        for values in ([amount(text, grouped=grouped) for text in texts] for grouped in (True, False))
+    )
+    return first if first == second else None
 
 
 def _weighed(text: str, weights: Sequence[int], m: int, luhn: bool = False) -> bool:
@@ -315,12 +327,12 @@ def _mod97(text: str, country: str) -> bool:
 
 def joint(
     rule: Rule, texts: Sequence[Mapping[str, float]], slip: float
-) -> tuple[tuple[str, ...], list[dict[str, float]], bool]:
+) -> tuple[tuple[str, ...], list[dict[str, float]], bool | None]:
     """Weigh what a rule's fields may say with it: the likeliest, those of each, whether it holds.
 
     ``texts``: probabilities of each field's texts, of all others the rest; ``slip``: that what is written
     breaks the rule. Bayes: of texts that keep it a share (1 - slip) / chance of their likelihood counts, of
-    others slip / (1 - chance), of those not looked at all.
+    others slip / (1 - chance), of those not looked at all. What may keep it (None) counts as if it did.
     """
     most = max(2, int(2**14 ** (1 / len(texts))))
     some = [sorted(own.items(), key=lambda t: -t[1])[: min(most, 8)] for own in texts]
@@ -330,13 +342,13 @@ def joint(
         combined = sorted(combined, key=lambda t: -t[1])[: 2**14]
     rest = 1 - math.prod(sum(own.values()) for own in texts)  # the share of texts that are not looked at
     chance = rule.chance
-    weighed = list[tuple[tuple[str, ...], float, bool]]()
+    weighed = list[tuple[tuple[str, ...], float, bool | None]]()
     for said, p in combined:
         try:
             kept = rule.holds(*said)
         except InputError:
             kept = False
-        weighed.append((said, p * ((1 - slip) / chance if kept else slip / (1 - chance)), kept))
+        weighed.append((said, p * (slip / (1 - chance) if kept is False else (1 - slip) / chance), kept))
     best, _, kept = max(weighed, key=lambda t: t[1])
     every = sum(p for _, p, _ in weighed) + max(0.0, rest)
     out = [dict[str, float]() for _ in texts]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
 from neocog.network import ctc
-from neocog.reading.forms import Field, Form, Rule, joint
+from neocog.reading.forms import Field, Form, Rule, amount, digits, joint
 from neocog.reading.numbers import FAR, IN_DOUBT, TextLine, bare, read_lines
 from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
 from neocog.reading.records import REJECTED, CellReading, SheetReading
@@ -139,40 +139,81 @@ def read_sheets(
 def weigh(cells: Mapping[str, CellReading], rules: Sequence[Rule], least: float) -> dict[str, CellReading]:
     """Return a sheet's cells after its rules: what one confirms is likelier, what breaks one is in doubt.
 
-    ``least``: the probability from which a text is printed.
+    ``least``: the probability from which a text is printed. A rule with a cell that breaks another confirms
+    nothing.
     """
-    out, broken = dict(cells), dict[str, str]()
+    wrong, more = dict[str, CellReading](), dict[str, CellReading]()
     for rule in rules:
-        own = [out[name] for name in rule.names]
-        texts = [{"": 1.0} if cell.text == "" else cell.texts for cell in own]
-        empty = [cell.text == "" for cell in own]
-        if not all(texts) or empty[-1] or (empty[0] and not rule.words.startswith("sum ")):
-            continue  # something was not read, or is not there
-        best, weighed, holds = joint(rule, texts, SLIP)
-        there = [one for one in zip(rule.names, best, weighed, strict=True) if one[1]]
-        mended = {name: bare(text) != bare(out[name].read) for name, text, _ in there}
-        sure = {name: likelier[text] >= least for name, text, likelier in there}
-        for name, text, likelier in there:  # another text than the reader's only if this one was in doubt
-            if mended[name]:
-                sure[name] = likelier[text] >= max(least, _MENDED) and (out[name].p or 0) < _DOUBT
-        for name, text, likelier in there:
-            cell, p = replace(out[name], texts=likelier), likelier[text]
-            if not holds:
-                target = "" if name == rule.names[-1] else f" for {rule.names[-1]}"
-                broken.setdefault(name, f"{cell.read}: {rule.words} does not hold{target}")
-            elif all(sure.values()):
-                why = f"{rule.words} holds" + f", with {cell.read} it would not" * mended[name]
-                if cell.why and REJECTED not in cell.text:
-                    why = cell.why if why in cell.why else f"{cell.why}; {why}"
-                cell = replace(cell, text=text, read=text, p=p, why=why)
-            elif not sure[name]:
-                why = cell.why if REJECTED in cell.text else f"{cell.read}: {rule.words} speaks against it"
-                shown = cell.text if REJECTED in cell.text else REJECTED
-                cell = replace(cell, text=shown, p=likelier.get(cell.read, 0.0), why=why)
-            out[name] = cell
-    for name, why in broken.items():
-        out[name] = replace(out[name], text=REJECTED, why=why)
+        holds, after = _after(rule, cells, cells, least)
+        more = {**after, **more} if holds is False else more
+    while True:
+        wrong, more, unchecked = {**more, **wrong}, {}, list[Rule]()
+        out = {**cells, **wrong}
+        for rule in rules:
+            holds, after = None, dict[str, CellReading]()
+            if wrong.keys().isdisjoint(rule.names):
+                holds, after = _after(rule, cells, out, least)
+            if holds is False:  # after what another one changed
+                more = after
+                break
+            out |= after
+            unchecked += [rule] * (holds is None)
+        if not more:
+            break
+    for rule in unchecked:
+        cell = out[rule.names[-1]]
+        concerned = cell.text or (len(rule.names) > 2 and any(cells[name].text for name in rule.names))
+        if concerned and REJECTED not in cell.text:
+            why = "; ".join(filter(None, (cell.why, f"{rule.words} not checked")))
+            out[rule.names[-1]] = replace(cell, why=why)
     return out
+
+
+def _after(
+    rule: Rule, cells: Mapping[str, CellReading], now: Mapping[str, CellReading], least: float
+) -> tuple[bool | None, dict[str, CellReading]]:
+    """Whether a rule holds, None if that is not known, and its cells after it; ``now``: after other rules."""
+    own, out = [now[name] for name in rule.names], dict[str, CellReading]()
+    texts = [{"": 1.0} if cell.text == "" else cell.texts for cell in own]
+    empty, pair = [cell.text == "" for cell in own], len(own) == 2
+    uneven = pair and rule.words != "increases by one" and empty[0] != empty[1]
+    if not uneven and (not all(texts) or empty[-1] or (pair and empty[0])):
+        return None, {}  # something was not read, or is not there
+    best, weighed, holds = tuple(cell.read for cell in own), [dict(one) for one in texts], None
+    if all(texts):
+        best, weighed, holds = joint(rule, texts, SLIP)
+    both = list(zip(rule.names, own, best, weighed, strict=True))
+    changed = {name for name, cell, text, _ in both if bare(text) != bare(cell.read)}
+    if uneven or any(max(cells[name].p or 0, now[name].p or 0) >= _DOUBT for name in changed):
+        holds = False  # what was read without doubt is not changed
+    unsure = {name for name, _, text, p in both if p.get(text, 0) < max(least, _MENDED * (name in changed))}
+    for name, cell, text, likelier in both:
+        if holds is False:
+            if cell.texts or (uneven and not cell.text):
+                first, target = cells[name], f" for {rule.names[-1]}" * (name != rule.names[-1])
+                p = None if first.p is None else min(first.p, likelier.get(first.read, first.p))
+                why = f"{first.read or 'empty'}: {rule.words} does not hold{target}"
+                out[name] = replace(first, text=REJECTED, p=p, why=why)
+        elif not text:
+            continue
+        elif holds is None:  # it holds if marks part thousands, or if they do not
+            plain = digits(text)
+            if plain in cell.texts and amount(text) != amount(text, grouped=False) and (cell.p or 0) < _DOUBT:
+                out[name] = replace(cell, text=REJECTED, why=f"{text}, or {plain}")
+        elif not unsure:
+            why = f"{rule.words} holds" + f", with {cell.read} it would not" * (name in changed)
+            if cell.why and REJECTED not in cell.text:
+                why = cell.why if why in cell.why else f"{cell.why}; {why}"
+            p, text = likelier[text], text.replace(" ", "") if len(own) > 1 else text
+            out[name] = replace(cell, text=text, read=text, p=p, why=why, texts=likelier)
+        elif name in unsure:
+            why = cell.why if REJECTED in cell.text else f"{cell.read}: {rule.words} speaks against it"
+            shown = cell.text if REJECTED in cell.text else REJECTED
+            p = likelier.get(cell.read, 0.0)
+            out[name] = replace(cell, text=shown, p=p, why=why, texts=likelier)
+        else:
+            out[name] = replace(cell, texts=likelier)
+    return holds, out
 
 
 @lru_cache(maxsize=4)
