@@ -4,6 +4,7 @@ import asyncio
 import base64
 import csv
 import io
+import ipaddress
 import json
 import os
 import re
@@ -40,6 +41,7 @@ from neocog.batch.archives import Item
 from neocog.batch.tasks import Task
 from neocog.learning.datasets import read_idx, read_labels_csv
 from neocog.reading.formats import Format
+from neocog.reading.sheets import _blanks
 from neocog.serve import app, guard, server, work
 from neocog.serve.app import Api, make_app
 from neocog.serve.corrections import Corrections
@@ -140,7 +142,7 @@ def test_a_form_with_a_picture(client: TestClient) -> None:
 
 
 def test_twenty_requests_at_once_lose_no_answer(client: TestClient) -> None:
-    texts = [f"{number:03d}" for number in range(20)]
+    texts = [str(number) for number in range(100, 120)]
     with ThreadPoolExecutor(20) as pool:
         answers = pool.map(lambda text: client.post("/api/read", content=page_file(text)), texts)
         assert [answer.json()[0]["text"] for answer in answers] == texts
@@ -168,14 +170,39 @@ def test_sheets_of_a_form_are_read_and_their_cells_kept_as_lines(client: TestCli
     for fields, files in (({"form": form}, {}), ({}, {"form": ("form.json", form)})):
         (other,) = client.post("/api/sheets", data=fields, files=file | files).json()
         assert (other["source"], other["error"][:19]) == ("b.png", "page 1 does not fit")
-    (x, y), _, (right, foot), _ = cell["corners"]
-    line = {"text": "123", "box": [x, y, right - x, foot - y]}
+    strips, kept = list[Any](), tmp_path / "kept"
     digits = [{"char": char, "box": None} for char in "123"]
-    told = {"text": "123", "lines": [line], "digits": digits, "cells": True}
-    assert correct(client, told, data).json() == {"pages": 0, "lines": 1}
-    kept = tmp_path / "kept"
-    assert read_labels_csv(kept / "lines" / "labels.csv").texts == ("123",)
+    for turn in range(4):  # however the sheet lies
+        turned = file_of(Image.open(io.BytesIO(data)).rotate(90 * turn, expand=True))
+        (record,) = client.post("/api/sheets", content=form.encode() + b"\n" + turned).json()
+        line = {"text": "123", "corners": record["fields"]["a"]["corners"]}
+        told = {"text": "123", "lines": [line], "digits": digits, "cells": True}
+        assert correct(client, told, turned).json() == {"pages": 0, "lines": 1}
+        (file,) = set((kept / "lines").glob("*.png")) - {name for name, _ in strips}
+        strips.append((file, np.asarray(Image.open(file))))
+        first, last = strips[0][1], strips[-1][1]
+        assert cv2.matchTemplate(last, first[8:-8, 8:-8], cv2.TM_CCOEFF_NORMED).max() > 0.9
+    assert read_labels_csv(kept / "lines" / "labels.csv").texts == ("123",) * 4
     assert len(list((kept / "pages").glob("*.png"))) == 0, "there is more on the page than the cells say"
+    line["corners"] = [[0, 0], [9000, 0], [9000, 10], [0, 10]]
+    assert "leave the page" in error_of(correct(client, told, turned), 422)
+
+
+def test_sheets_have_limits_and_their_blanks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "MAX_PAGES", 2)
+    reader, form = Reader(tiny_model()), json.dumps(form_of(sheet(""))).encode() + b"\n"
+    pages = [Image.open(io.BytesIO(sheet(text))) for text in ("1", "2", "3", "4")]
+    data = form + file_of(pages[0], "TIFF", save_all=True, append_images=pages[1:])
+    _blanks.cache_clear()
+    for _ in range(2):
+        records = do(reader, data, "sheets", pictures=False).value
+        assert [record["error"] for record in records[:-1]] == [None, None]
+        assert "more than 2 pages; send page 3 and those after it" in records[-1]["error"]
+    assert (_blanks.cache_info().misses, _blanks.cache_info().maxsize) == (1, 1)
+    monkeypatch.setattr(work, "MAX_PICTURES", 2 * len(records[0]["fields"]["a"]) + 3000)
+    shown = do(reader, data, "sheets", pictures=True).value
+    assert "pictures are larger" in shown[-1]["error"]
+    assert shown[-1]["fields"] == {}
 
 
 def test_forms_that_are_refused(client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +223,9 @@ def test_forms_that_are_refused(client: TestClient, tmp_path: Path, monkeypatch:
         answer = client.post("/api/sheets", content=json.dumps(form).encode() + b"\n" + page_file("1"))
         assert words in error_of(answer, 422)
         assert answer.json()["error"].startswith("form: ")
+        if "blank" not in words:  # the form alone says the same
+            assert words in error_of(client.post("/api/form", json=form), 422)
+    assert client.post("/api/form", json=form_of(blank)).json() == {"ok": True}
     assert "is no JSON" in error_of(client.post("/api/sheets", content=b"{\n" + page_file("1")), 422)
     assert "as a line" in error_of(client.post("/api/sheets", content=b"no line"), 400)
     monkeypatch.setattr(app, "MAX_FORM", 10)
@@ -450,14 +480,19 @@ def test_one_client_leaves_a_worker_to_others_and_its_work_ends_with_it() -> Non
     assert all(future.cancelled() for _, future in asked)
 
 
-def test_no_more_connections_are_held_than_the_system_allows(monkeypatch: Any, capsys: Any) -> None:
+@pytest.mark.parametrize(("proxies", "first"), [((), 3), (["127.0.0.2/32"], 5), (["127.0.0.3/32"], 3)])
+def test_no_more_connections_are_held_than_the_system_allows(
+    proxies: Any, first: int, monkeypatch: Any, capsys: Any
+) -> None:
+    proxies = [ipaddress.ip_network(one) for one in proxies]
     monkeypatch.setattr(guard, "_told", {})
     with server.listen("127.0.0.1", 0) as listener, ExitStack() as stack:
+        listener.proxies = proxies
         assert 8 <= listener.most <= guard.CONNECTIONS
         listener.most, accepted, refused = 6, [], 0
         for number in range(8):
             one = stack.enter_context(socket.socket())
-            one.bind((f"127.0.0.{2 + number // 5}", 0))  # five of the first address
+            one.bind((f"127.0.0.{2 + number // 5}", 0))  # five of the first address, three of the second
             one.connect(listener.getsockname())
             try:
                 accepted.append(listener.accept()[0])
@@ -465,6 +500,7 @@ def test_no_more_connections_are_held_than_the_system_allows(monkeypatch: Any, c
                 refused += 1
                 assert one.recv(1) == b""
         assert (len(accepted), refused) == (6, 2)
+        assert [one.getpeername()[0] for one in accepted].count("127.0.0.2") == first
         accepted.pop().close()
         one = stack.enter_context(socket.create_connection(listener.getsockname()))
         accepted.append(listener.accept()[0])
@@ -767,7 +803,8 @@ def test_who_needs_a_token(service: Service) -> None:
     assert len({made[1], made[2]}) == 2
     application = make_app(Api(service), names=behind.names)
     client = TestClient(application, base_url="http://digits.example.org")
-    assert client.get("/api", headers={"Origin": "http://digits.example.org"}).status_code == 200
+    for origin in ("http://digits.example.org", "https://Digits.example.ORG"):
+        assert client.get("/api", headers={"Origin": origin}).status_code == 200
     for header in (
         {"Host": "example.org"},
         {"Host": "a.digits.example.org"},

@@ -216,7 +216,7 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(
         browser.type("#open", str(tmp_path / "blank.png"))
         browser.wait_for("document.getElementById('blank').naturalWidth === 600")
         browser.drag("#sheet", (0.2, 0.45), (0.5, 0.5), (0.6, 0.6))
-        browser.type("#name", "number")
+        browser.type("#name", "constructor")  # which objects of JavaScript have, asked or not
         browser.type("#valid", "123\n457")
         (drawn,) = boxes(browser)
         browser.drag(".field", (0.5, 0.5), (0.6, 0.6))
@@ -235,13 +235,36 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(
         browser.wait_for("document.querySelectorAll('#tabs [aria-pressed]').length === 2")
         browser.click("#tabs [title^=Delete]")
         assert boxes(browser) == [wider]
+        browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
+        browser.type("#rule", "sum of others")
         browser.click("#save")
+        browser.wait_for("document.getElementById('told').textContent.includes('is no other field')")
+        until(lambda: (tmp_path / "form.json").exists())
+        (tmp_path / "form.json").rename(tmp_path / "wrong.json")
+        browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
+        browser.type("#rule", 13 * BACKSPACE)
+        for answer, told in (("false", "/^$/"), ("true", "/is no other field/")):  # nothing is lost unasked
+            browser.run(f"window.confirm = () => {answer}")
+            browser.type("#open", str(tmp_path / "wrong.json"))
+            browser.wait_for(f"{told}.test(document.getElementById('told').textContent)")
+        browser.type("#sheet", f"{CONTROL}z")  # nothing of the form before
+        assert boxes(browser) == [wider]
+        browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
+        browser.type("#rule", 13 * BACKSPACE)
+        (tmp_path / "empty.json").write_text('{"form": 1, "layouts": []}')
+        browser.type("#open", str(tmp_path / "empty.json"))
+        browser.wait_for("document.getElementById('told').textContent.includes('is no form')")
+        browser.click("#save")
+        browser.wait_for("document.getElementById('told').textContent === ''")
+        until(lambda: (tmp_path / "form.json").exists())
         names = ("one", "two", "three", "other")
         browser.type("#sheets", "\n".join(str(tmp_path / f"{name}.png") for name in names))
         browser.wait_for("document.getElementById('count').textContent.startsWith('4 sheets')")
         assert "does not fit" in browser.run("return document.getElementById('problems').innerText")
         shown = browser.run("return [...document.querySelectorAll('#cells input')].map((one) => one.value)")
         assert shown == ["456", "123", ""]  # what is in no list first
+        said = browser.run("return document.getElementById('count').textContent")
+        assert said == "4 sheets, 3 cells: 1 in doubt, 0 checked."
         browser.click("[data-table=csv]")  # as the command writes it
         until(lambda: (tmp_path / "table.csv").exists())
         browser.run("document.querySelector('#cells input').focus()")
@@ -253,12 +276,12 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(
         browser.click("#labels")
         browser.wait_for("document.getElementById('count').textContent === '2 cells are saved as lines.'")
         until(lambda: (tmp_path / "table.jsonl").exists())
-        assert browser.complaints() == []
+        assert ["api/form" in line for line in browser.complaints()] == [True, True]  # of the wrong form
     assert sorted(read_labels_csv(server.kept / "lines" / "labels.csv").texts) == ["123", "45 7"]
     saved = {
         own["source"]: own for own in map(json.loads, (tmp_path / "table.jsonl").read_text().splitlines())
     }
-    texts = [saved[f"{name}.png"]["fields"]["number"]["text"] for name in ("one", "two", "three")]
+    texts = [saved[f"{name}.png"]["fields"]["constructor"]["text"] for name in ("one", "two", "three")]
     assert texts == ["123", "45 7", ""]
     monkeypatch.chdir(tmp_path)
     told = run("read", *(f"{name}.png" for name in names), "--form", "form.json", "--format", "csv")

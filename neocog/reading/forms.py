@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -73,11 +73,11 @@ class Layout:
     rules: tuple[Rule, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Form:
     """A form: its layouts, and a hash of all that it says."""
 
-    layouts: tuple[Layout, ...]
+    layouts: tuple[Layout, ...] = field(compare=False)
     digest: str
 
     @property

@@ -216,7 +216,7 @@ def _after(
     return holds, out
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def _blanks(form: Form) -> list[tuple[int, int, _Seen]]:
     """All blanks, with the numbers of their layouts and pages."""
     out = list[tuple[int, int, _Seen]]()

@@ -12,6 +12,7 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -93,6 +94,12 @@ class Api:
             pictures = request.query_params.get("pictures", "0") not in ("0", "")
             return _json(await self._ask(request, body, what="sheets", pictures=pictures))
 
+    async def form(self, request: Request) -> Response:
+        """Whether a form can be read with, its blanks aside."""
+        async with self._taken(request) as body:
+            await self._ask(request, body[: MAX_FORM + 1], what="form")
+        return _json({"ok": True})
+
     async def page(self, request: Request) -> Response:
         """A page of a file that the browser cannot show."""
         number = request.query_params.get("page", "0")
@@ -117,6 +124,7 @@ class Api:
             raise HTTPException(409, "corrections are not kept; start with --corrections FOLDER")
         async with self._taken(request) as body:
             text, digits, lines, marks, picture = await asyncio.to_thread(_record, body)
+            kind = "cells" if marks.pop("cells") else "lines"
             chars = [char for char, _ in digits]
             if not set(chars) <= set(_DIGITS) or "?" in text:
                 raise HTTPException(400, "expected digits 0 to 9; correct each ? or take it out")
@@ -128,7 +136,7 @@ class Api:
             said = "".join(line for line, _ in lines)
             same = len(lines) <= MAX_LINES and "".join(said.split()) == "".join(text.split())
             lines, digits = [own for own in lines if own[1] and same], [own for own in digits if own[1]]
-            marks |= {"boxes": [box for _, box in digits], "lines": [box for _, box in lines]}
+            marks |= {"boxes": [box for _, box in digits], kind: [box for _, box in lines]}
             png, images, strips = await self._ask(request, picture, what="cut", marks=marks)
             pieces = [(said, strip) for (said, _), strip in zip(lines, strips, strict=True)]
             chars = [char for char, _ in digits]
@@ -227,6 +235,7 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
         Route("/api", api.describe),
         Route("/api/read", api.read, methods=["POST"]),
         Route("/api/sheets", api.sheets, methods=["POST"]),
+        Route("/api/form", api.form, methods=["POST"]),
         Route("/api/page", api.page, methods=["POST"]),
         Route("/api/thumbnails", api.thumbnails, methods=["POST"]),
         Route("/api/explain", api.explain, methods=["POST"]),
@@ -295,21 +304,24 @@ def _record(body: bytes) -> tuple[str, Boxed, Boxed, dict[str, Any], bytes]:
         raise HTTPException(413, f"got {len(line):,} bytes of JSON, expected at most {MAX_LINE:,}")
     try:
         record = json.loads(line)
-        digits, lines = (
-            [
-                (str(own[key]), None if own["box"] is None else [float(side) for side in own["box"]])
-                for own in some
-            ]
-            for key, some in (("char", record["digits"]), ("text", record.get("lines") or []))
-        )
-        text, page, turn = str(record["text"]), int(record["page"]), int(record.get("turn", 0))
         cells = bool(record.get("cells"))  # of a form: there is more on the page than the text says
+        digits = [(str(own["char"]), _numbers(own["box"])) for own in record["digits"]]
+        key = "corners" if cells else "box"
+        lines = [(str(own["text"]), _numbers(own[key])) for own in record.get("lines") or []]
+        text, page, turn = str(record["text"]), int(record["page"]), int(record.get("turn", 0))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError, AttributeError):
         words = "expected a line of JSON with text, page and digits, then the picture"
         raise HTTPException(400, words) from None
-    boxes = [box for _, box in digits + lines if box is not None]
     sound = all(len(char) == 1 for char, _ in digits)
-    sound &= all(len(b) == 4 and all(abs(v) < 1e6 for v in b) and min(b[2:]) >= 1 for b in boxes)
+    for (_, box), many in [*((own, 4) for own in digits), *((own, 8 if cells else 4) for own in lines)]:
+        if box is not None:
+            sound &= len(box) == many and all(abs(v) < 1e6 for v in box) and (many == 8 or min(box[2:]) >= 1)
     if not (sound and 0 <= page < 10**5 and turn in (0, 90, 180, 270) and len(text) < 10**5):
-        raise HTTPException(400, "expected boxes [x, y, width, height], a page from 0 and a turn")
+        wanted = "expected boxes [x, y, width, height], of cells four corners, a page from 0 and a turn"
+        raise HTTPException(400, wanted)
     return text, digits, lines, {"page": page, "turn": turn, "cells": cells}, picture
+
+
+def _numbers(value: Any) -> list[float] | None:
+    """A box, or corners one after the other."""
+    return None if value is None else np.ravel(value).astype(float).tolist()

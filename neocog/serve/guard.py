@@ -9,7 +9,7 @@ import asyncio
 import ipaddress
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -72,7 +72,7 @@ class Guard:
             name = urlsplit(f"//{host}").hostname or ""
             if name not in self._names:
                 ipaddress.ip_address(name)
-            if origin is not None and origin.rpartition("://")[2] != host:
+            if origin is not None and origin.lower().rpartition("://")[2] != host.lower():
                 trouble = "the request comes from another site; open the URL that neocog printed"
         except ValueError:
             trouble = f"got host {host[:100]!r}, expected the URL that neocog printed or --allow-host"
@@ -132,7 +132,7 @@ class Listener(socket.socket):
     def __init__(self, bound: socket.socket) -> None:
         super().__init__(fileno=bound.detach())
         self.most = CONNECTIONS
-        self.shared = True  # between addresses; not if a proxy opens them all
+        self.proxies: Sequence[Any] = ()  # networks whose addresses may have all
         self._open: list[tuple[socket.socket, str]] = []  # with the client's address
         with suppress(ImportError):  # Windows has no such limit
             import resource
@@ -146,7 +146,8 @@ class Listener(socket.socket):
         connection, address = super().accept()
         self._open = [(one, client) for one, client in self._open if one.fileno() >= 0]
         own = sum(client == address[0] for _, client in self._open)
-        if len(self._open) < self.most and (own < self.most // 2 or not self.shared):
+        at = ipaddress.ip_address(address[0])
+        if len(self._open) < self.most and (own < self.most // 2 or any(at in one for one in self.proxies)):
             self._open.append((connection, address[0]))
             return connection, address
         connection.close()

@@ -100,7 +100,7 @@ def serve(
     bound, port = listener.getsockname()[:2]
     host, machine = reachable(bound), socket.gethostname()
     access = access or Access()
-    token, listener.shared = access.token_at(bound), not access.proxies
+    token, listener.proxies = access.token_at(bound), [*map(ipaddress.ip_network, access.proxies)]
     workers = usual_workers(reader.engine.device)
     workers += workers > 0  # one is for others, whatever one client asks for
     with file_lock(corrections, "--corrections"), Service(reader, workers=workers) as service:

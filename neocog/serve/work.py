@@ -23,17 +23,19 @@ from neocog.batch.tasks import Block, Job, Task
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.reading.formats import Format
 from neocog.reading.pictures import pages_of, what_went_wrong
-from neocog.reading.records import PageReading
+from neocog.reading.records import PageReading, SheetReading
 from neocog.reading.words import cells
 from neocog.text import to_json
 from neocog.vision.finder import LONG_SIDE
 
 if TYPE_CHECKING:
+    from neocog.reading.forms import Form
     from neocog.reading.reader import Reader
     from neocog.vision.decode import Page
 
 MAX_PAGES = 100  # of one file that are read
-MAX_BLANKS = 16  # pages of a form: a worker keeps the blanks of four, 12 MB a page
+MAX_BLANKS = 16  # pages of a form: a worker keeps the blanks of the last one, 12 MB a page
+MAX_PICTURES = 2**25  # letters of the pictures of fields of one file; what comes after is not read
 LIMIT = 150.0  # seconds of a worker for one request, unless it says otherwise; 100 pages of print take 85
 
 _SHOWN, _QUALITY = 1600, 85  # long side, and JPEG quality, of a page that the browser cannot decode
@@ -81,6 +83,8 @@ class ServeJob(Job):
             return list(self._records(item, beat, **asked))
         if what == "sheets":
             return list(self._sheets(item, beat, **asked))
+        if what == "form":
+            return _form(bytes(item.picture())) and None
         if what == "thumbnails":
             return list(_thumbnails(item))
         if what == "page":  # for a browser that does not know the file's format
@@ -89,29 +93,38 @@ class ServeJob(Job):
             return _encoded(self._explain(item, **asked["marks"]), "PNG")
         marks = asked["marks"]
         page, digits, lines = _cut(item, self.reader.longest, **marks)
-        png = None if marks.get("cells") else _encoded(page, "PNG")
+        png = None if "cells" in marks else _encoded(page, "PNG")
         return png, digits, [_encoded(line, "PNG") for line in lines]
 
     def _sheets(self, item: Item, beat: Callable[[], None], pictures: bool) -> Iterator[dict[str, Any]]:
         """The records of sheets, fields with pictures if asked for; the form stands before the file."""
-        from neocog.reading.forms import parse_form
         from neocog.reading.sheets import read_sheets
 
         form, _, picture = bytes(item.picture()).partition(b"\n")
+        found, size, settings = _form(form), 0, self.reader.settings
         try:
-            found = parse_form(form, None, "form")
-            if sum(len(layout.pages) for layout in found.layouts) > MAX_BLANKS:
-                raise UsageError(f"has more than {MAX_BLANKS} pages; part it")
             for sheet in read_sheets(self.reader, found, picture, beat=beat):
-                record = json.loads(replace(sheet, source=item.source).to_json(settings=self.reader.settings))
-                for number in {n for n in record["pages"] if n is not None} if pictures else ():
+                many = f"has more than {MAX_PAGES} pages" * (sheet.page >= MAX_PAGES)
+                record = json.loads(replace(sheet, source=item.source).to_json(settings=settings))
+                for number in {n for n in record["pages"] if n is not None} if pictures and not many else ():
                     own = [cell for cell in record["fields"].values() if cell["page"] == number]
                     page = next(pages_of(picture, self.reader.longest, [number]))
-                    for cell, cut in zip(own, _cells(page, [cell["corners"] for cell in own]), strict=True):
+                    cuts = _cells(page.pixels, [cell["corners"] for cell in own], page.scales)
+                    for cell, cut in zip(own, cuts, strict=True):
                         cell["picture"] = _url(cut)
+                        size += len(cell["picture"])
+                        if size > MAX_PICTURES:
+                            many = f"has fields whose pictures are larger than {MAX_PICTURES >> 20} MiB"
+                            break
+                if many:
+                    many += f"; send page {sheet.page + 1} and those after it in another file"
+                    lost = SheetReading(item.source, sheet.page, model=sheet.model, error=many)
+                    record = json.loads(lost.to_json(settings=settings))
                 yield record
-        except UsageError as error:
-            raise InputError(f"form: {str(error).removeprefix('form: ')}") from None
+                if many:
+                    return
+        except UsageError as error:  # of a blank
+            raise InputError(f"form: {error}") from None
 
     def _explain(
         self, item: Item, page: int, turn: int, boxes: list[list[float]], cells: bool = False
@@ -239,6 +252,19 @@ class Service:
             self.on_failure()
 
 
+def _form(data: bytes) -> "Form":
+    """The form that JSON describes; InputError if it is none."""
+    from neocog.reading.forms import parse_form
+
+    try:
+        form = parse_form(data, None, "form")
+        if sum(len(layout.pages) for layout in form.layouts) > MAX_BLANKS:
+            raise UsageError(f"form: has more than {MAX_BLANKS} pages; part it")
+    except UsageError as error:
+        raise InputError(str(error)) from None
+    return form
+
+
 def _page(item: Item, number: int, long_side: int) -> "Page":
     page = next(pages_of(item.picture(), long_side, [number]), None)
     if page is None:
@@ -252,20 +278,22 @@ def _thumbnails(item: Item) -> Iterator[str]:
             yield _url(page.pixels)
 
 
-def _cells(page: "Page", corners: list[list[list[int]]]) -> Iterator[NDArray[np.uint8]]:
-    """Cut out fields by their corners in the picture's pixels, upright and with some paper around."""
+def _cells(
+    pixels: NDArray[np.uint8], corners: Any, scales: Sequence[float], space: float = _ROOM
+) -> Iterator[NDArray[np.uint8]]:
+    """Cut fields out of a page by their corners (N, 4, 2), upright, with ``space`` heights around them."""
     import cv2
 
     for places in corners:
-        at = np.array(places, np.float32) * page.scales
+        at = np.multiply(places, scales)
         wide, high = (float(np.linalg.norm(at[k] - at[0])) for k in (1, 3))
         rows = round(min(max(high, _HIGH / 2), _HIGH))
-        room = round(_ROOM * rows)
-        columns = round(min(wide / max(high, 1.0), _LONG) * rows)
+        room = round(space * rows)
+        columns = max(1, round(min(wide / max(high, 1.0), _LONG) * rows))
         to = np.array([[0, 0], [columns, 0], [columns, rows], [0, rows]], np.float32) + room
         way = cv2.getPerspectiveTransform(at.astype(np.float32), to)
         size = columns + 2 * room, rows + 2 * room
-        cut = cv2.warpPerspective(page.pixels, way, size, borderMode=cv2.BORDER_REPLICATE)
+        cut = cv2.warpPerspective(pixels, way, size, borderMode=cv2.BORDER_REPLICATE)
         yield np.asarray(cut, np.uint8)
 
 
@@ -283,9 +311,12 @@ def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
 
 def _cut(
     item: Item, longest: int, page: int, turn: int, boxes: list[list[float]],
-    lines: Sequence[list[float]] = (), cells: bool = False,
+    lines: Sequence[list[float]] = (), cells: Sequence[list[float]] = (),
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[NDArray[np.uint8]]]:  # fmt: skip
-    """A small page, its digits (N, 28, 28) as the reader cuts them at a long side, and its lines, upright."""
+    """A small page, its digits (N, 28, 28) as the reader cuts them at a long side, and its lines, upright.
+
+    ``cells`` are lines by their four corners, the first at their start.
+    """
     from neocog.vision.crops import digit_of_box
     from neocog.vision.decode import at_most
     from neocog.vision.page import turned, turned_back
@@ -298,10 +329,12 @@ def _cut(
         digits[place] = digit_of_box(upright, np.array(lying, np.float32))
     strips = list[NDArray[np.uint8]]()
     for x, y, w, h in np.array(lines).reshape(-1, 4) * (2 * found.scales):
-        room = 0 if cells else _ROOM * (w if turn % 180 else h)
+        room = _ROOM * (w if turn % 180 else h)
         left, right, top, foot = (max(0, round(v)) for v in (x - room, x + w + room, y - room, y + h + room))
         strips.append(np.rot90(found.grey[top:foot, left:right], -turn // 90))
-    sizes = [strip.size for strip in strips]
-    if not all(sizes) or sum(sizes) > _MOST * found.grey.size:
+    sizes, corners = [strip.size for strip in strips], np.array(cells).reshape(-1, 4, 2)
+    away = np.abs(corners / found.size - 0.5) > 0.6
+    if not all(sizes) or sum(sizes) > _MOST * found.grey.size or away.any():
         raise InputError("does not have the lines that were sent: they overlap, or leave the page")
+    strips += _cells(found.grey, corners, found.scales, 0)
     return at_most(found.grey, LONG_SIDE), digits, strips

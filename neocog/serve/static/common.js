@@ -60,6 +60,7 @@ const quoted = (value) => {
   const words = String(value ?? "");
   return /[",\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
 };
+export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 export const csv = (rows) => rows.map((row) => `${row.map(quoted).join(",")}\n`).join("");
 
 // No spreadsheet takes it for a formula (as in neocog.reading.formats).

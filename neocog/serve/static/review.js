@@ -1,6 +1,6 @@
 // Sheets of a form: a queue to the server, cells sorted by doubt, what a person says of them.
 
-import { $, about, ask, before, copy, csv, inert, make, save, tsv } from "./common.js";
+import { $, about, ask, before, copy, csv, inert, make, plural, save, tsv } from "./common.js";
 import { form, say } from "./zones.js";
 
 const sheets = [], cells = [], queue = [], done = [];
@@ -67,22 +67,23 @@ async function work() {
 }
 
 function addSheet(file, record) {
-  const sheet = { file, record, cells: {} };
+  const sheet = { file, record, cells: new Map() };
   sheets.push(sheet);
   if (record.error)
     $("problems").append(make("li", { className: "error" }, `${record.source}: ${record.error}`));
   for (const [name, own] of Object.entries(record.fields)) {
     const cell = { sheet, name, own, text: own.text, checked: false };
-    sheet.cells[name] = cell;
+    sheet.cells.set(name, cell);
     if (own.page !== null) addCell(cell);
   }
 }
 
-// Smaller for what a person should look at sooner; an empty field has no p.
-const doubt = ({ own }) => (own.p ?? (own.text ? 0 : 1)) - (own.text.includes("?") ? 1 : 0);
-const isDoubtful = (cell) => !cell.checked && doubt(cell) < about.sure_p;
-// What is offered as the answer: of a cell in doubt the likeliest reading.
-const offered = ({ own, text, checked }) => (!checked && text.includes("?") ? own.read : text);
+// In doubt is what has a ?, as in the table; it stands first, then what is least sure. An empty field has no p.
+const isDoubtful = ({ text }) => text.includes("?");
+const doubt = ({ own }) => (own.p ?? (own.text ? 0 : 1)) - (isDoubtful(own) ? 1 : 0);
+// What is offered as the answer: of a cell in doubt the likeliest reading, unless more than that stands there.
+const isAll = ({ text, why }) => text !== "?" || /, or | is not | not hold|against it|in doubt/.test(why);
+const offered = ({ own, text }) => (!isDoubtful({ text }) ? text : isAll(own) ? own.read : "");
 const chance = ({ own }) => (own.p === null ? "" : own.p > 0.999 ? "p > 0.999" : `p ${own.p.toFixed(3)}`);
 
 function addCell(cell) {
@@ -108,8 +109,8 @@ function mark(cell) {
 
 function count() {
   const left = cells.filter(isDoubtful).length, waiting = queue.length + running;
-  $("count").textContent = `${waiting ? `Reading, ${waiting} to come. ` : ""}${sheets.length} ${sheets.length === 1 ? "sheet" : "sheets"}, ` +
-    `${cells.length} cells: ${left} in doubt, ${cells.filter(({ checked }) => checked).length} checked.`;
+  $("count").textContent = `${waiting ? `Reading, ${waiting} to come. ` : ""}${plural(sheets.length, "sheet")}, ` +
+    `${plural(cells.length, "cell")}: ${left} in doubt, ${cells.filter(({ checked }) => checked).length} checked.`;
   $("labels").hidden = !about.corrections;
 }
 
@@ -171,7 +172,7 @@ function tableOf() {
   sheets.sort(before);
   return [head, ...sheets.map(({ record, cells: own }) => [...Object.values(COLUMNS).map((of) => of(record) ?? ""),
     ...fields.flatMap((name) => {
-      const { text = "", p = null, why = "" } = own[name] ? told(own[name]) : {};
+      const { text = "", p = null, why = "" } = own.has(name) ? told(own.get(name)) : {};
       return [text, p?.toFixed(4), why];
     })])];
 }
@@ -180,7 +181,7 @@ const tables = {
   csv: () => save("table.csv", "text/csv", csv(tableOf().map((row) => row.map(inert)))),
   tsv: () => save("table.tsv", "text/tab-separated-values", tsv(tableOf())),
   jsonl: () => save("table.jsonl", "application/x-ndjson", sheets.map(({ record, cells: own }) => `${JSON.stringify(
-    { ...record, fields: Object.fromEntries(Object.entries(own).map(([name, cell]) => [name, told(cell)])) })}\n`).join("")),
+    { ...record, fields: Object.fromEntries([...own].map(([name, cell]) => [name, told(cell)])) })}\n`).join("")),
 };
 for (const button of document.querySelectorAll("[data-table]"))
   button.onclick = () => {
@@ -188,23 +189,18 @@ for (const button of document.querySelectorAll("[data-table]"))
     unsaved = false;
   };
 $("copy-table").onclick = () => copy(tsv([["source", ...names()], ...sheets.map(({ record, cells: own }) =>
-  [record.source, ...names().map((name) => own[name]?.text ?? "")])]));
-
-function around(corners) {
-  const [left, top, right, foot] = [Math.min, Math.max].flatMap((end) => [0, 1].map((n) => end(...corners.map((at) => at[n]))));
-  return [left, top, right - left, foot - top];
-}
+  [record.source, ...names().map((name) => own.get(name)?.text ?? "")])]));
 
 // Checked cells as lines to learn from: all of a page at once, as each page replaces what was kept of it.
 $("labels").onclick = async () => {
   let kept = 0, left = 0;
   for (const { file, cells: own } of sheets) {
-    const written = Object.values(own).filter(({ checked, text }) => checked && text);
+    const written = [...own.values()].filter(({ checked, text }) => checked && text);
     const known = written.filter(({ text }) => [...text].every((char) => /[0-9 ]/.test(char) || about.signs.includes(char)));
     left += written.length - known.length;
     for (const page of new Set(known.map((cell) => cell.own.page))) {
       const lines = known.filter(({ own: { page: at } }) => at === page)
-        .map(({ text, own: { corners } }) => ({ text, box: around(corners) }));
+        .map(({ text, own: { corners } }) => ({ text, corners }));
       const text = lines.map((line) => line.text).join("\n");
       const digits = [...text].filter((char) => /[0-9]/.test(char)).map((char) => ({ char, box: null }));
       const record = JSON.stringify({ text, page, cells: true, digits, lines });
@@ -217,7 +213,8 @@ $("labels").onclick = async () => {
     }
   }
   unsaved = false;
-  $("count").textContent = `${kept} cells are saved as lines${left ? `; ${left} with other letters are not` : ""}.`;
+  const others = left ? `; ${left} with other letters ${left === 1 ? "is" : "are"} not` : "";
+  $("count").textContent = `${plural(kept, "cell")} ${kept === 1 ? "is" : "are"} saved as lines${others}.`;
 };
 
 addEventListener("beforeunload", (event) => unsaved && event.preventDefault());

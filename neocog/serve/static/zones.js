@@ -8,7 +8,7 @@ const past = [];
 
 export function say(words, isError = false) {
   $("told").textContent = words;
-  $("told").classList.toggle("error", isError);
+  $("told").classList.toggle("error", Boolean(isError));
 }
 
 // --- sheets and forms come in -----------------------------------------------------------------
@@ -41,8 +41,10 @@ async function openForm(file, others) {
     if (!other) throw new Error(name ? `names the file ${name}; open both together` : "has a page without its blank");
     return other;
   };
-  if (found.form !== 1 || !found.layouts?.every(({ pages }) => pages?.every(({ fields }) => fields?.every(({ box }) => box))))
+  const some = (list, isRight) => list?.length && list.every(isRight);
+  if (found.form !== 1 || !some(found.layouts, ({ pages }) => some(pages, ({ fields }) => fields?.every(({ box }) => box))))
     throw new Error("is no form, version 1");
+  if (unsaved && !confirm("What is drawn is not saved. Open the form in its place?")) return;
   for (const one of found.layouts.flatMap(({ pages }) => pages)) {
     if (!/^data:image\/(png|jpeg);/.test(one.blank)) {
       const bytes = (url) => Uint8Array.from(atob(url.split(",")[1]), (char) => char.charCodeAt(0));
@@ -54,8 +56,13 @@ async function openForm(file, others) {
       if (typeof own.valid === "string") own.valid = parted(await beside(own.valid).text());
   }
   form.layouts = found.layouts;
+  past.length = 0;
+  unsaved = false;
   show(form.layouts[0].pages[0]);
 }
+
+// What is wrong with the form, as the command would say it.
+const fault = () => ask("api/form", JSON.stringify(form)).then(() => "", ({ message }) => message);
 
 async function open(files) {
   const isForm = ({ name }) => /\.json$/i.test(name);
@@ -64,7 +71,8 @@ async function open(files) {
     say(`Opening ${file.name} ...`);
     try {
       await (json ? openForm(json, sheets) : openSheet(file));
-      say("");
+      const wrong = json && page ? await fault() : "";
+      say(wrong, wrong);
     } catch (error) {
       say(`${file.name} ${error.message}`, true);
     }
@@ -238,8 +246,10 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-$("save").onclick = () => {
+$("save").onclick = async () => {
+  const wrong = await fault();
   save("form.json", "application/json", `${JSON.stringify(form, null, 1)}\n`);
   unsaved = false;
+  say(wrong && `It is saved, but no sheets can be read with it. ${wrong}`, wrong);
 };
 addEventListener("beforeunload", (event) => unsaved && event.preventDefault());
