@@ -122,7 +122,7 @@ def test_what_has_not_the_pattern_is_told(form: str, model: str, scans: Path) ->
     words = ("--model", model, "--format", form)
     result = run("read", *names, *words, "--pattern", "##")
     assert result.stderr.splitlines()[:-1] == [
-        f"neocog: {names[0]}: a line does not have the form '##'; look at the picture, or change --pattern",
+        f"neocog: {names[0]}: line 2 (1): not of the form '##' of --pattern",
         f"neocog: {names[1]}: no digits found",
     ]
     assert ("fits" in result.stdout) == (form != "text")
@@ -145,6 +145,13 @@ def test_an_empty_share_has_an_empty_file(kind: str, model: str, tmp_path: Path)
         assert (result.exit_code, result.stderr) == (0, "")
         assert out.read_text() == Format(kind).head + Format(kind).tail
         out.write_text("of another day")
+
+
+def test_a_pdf_without_pages_leaves_none_of_another_day(model: str, scans: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pypdfium2")
+    (out := tmp_path / "out.pdf").write_text("of another day")
+    done = run("read", scans / "b <i>.png", "--model", model, "-o", out, "--force")
+    assert (done.exit_code, out.exists()) == (1, False)
 
 
 def test_no_spreadsheet_runs_a_cell() -> None:

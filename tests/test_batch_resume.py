@@ -48,7 +48,7 @@ def write(out: Path, *steps: Any, resume: bool = False) -> None:
             sink.resume(Done(out, model="m"))
         for step in steps:
             if isinstance(step, PageReading):
-                sink.put(sink.form.render(step), anew=step is B)
+                sink.put(sink.format.render(step), anew=step is B)
             else:
                 step()
 
@@ -317,7 +317,7 @@ def test_a_second_writer_is_refused(name: str, tmp_path: Path) -> None:
     if name.startswith("old"):
         out.write_text("dear")
     with open_sink(Format(kind_of(name)), out) as sink:
-        sink.put(sink.form.render(A))
+        sink.put(sink.format.render(A))
         with pytest.raises(UsageError, match="is writing to it; wait"):
             write(out, B)
     assert "a" in out.read_text()

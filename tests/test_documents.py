@@ -79,8 +79,8 @@ def test_columns_are_tabs_and_empty_cells_stay(tmp_path: Path) -> None:
     rows = [["123", "45", "6"], ["7", "", "89"], ["11", "222", "3333"]]
     assert cells(reading) == rows
     with open_sink(Format("tsv", names=False), tmp_path / "a.tsv") as sink:
-        sink.put(sink.form.render(reading))
-        sink.put(sink.form.render(PageReading("b.png", error="broken")))
+        sink.put(sink.format.render(reading))
+        sink.put(sink.format.render(PageReading("b.png", error="broken")))
     text = (tmp_path / "a.tsv").read_text()
     assert text == "".join("\t".join(row) + "\n" for row in rows)
     assert Format("tsv").render(reading).startswith("a.png\t0\t123\t45\t6\n")
@@ -96,14 +96,14 @@ def test_a_page_on_its_side_has_the_same_columns(turn: int) -> None:
 def test_hocr_and_alto_are_well_formed(tmp_path: Path) -> None:
     reading, odd = read(*TABLE), PageReading('a"<\x1b>.png', 1, error="broken")
     with open_sink(Format("hocr"), tmp_path / "a.hocr") as sink:
-        sink.put(sink.form.render(reading))
-        sink.put(sink.form.render(odd))
+        sink.put(sink.format.render(reading))
+        sink.put(sink.format.render(odd))
     root = ET.parse(tmp_path / "a.hocr").getroot()
     words = [e for e in root.iter() if e.get("class") == "ocrx_word"]
     assert ["".join(word.itertext()) for word in words[:3]] == ["123", "45", "6"]
     assert words[0].get("title") == "bbox 20 10 54 30; x_wconf 73"
     with open_sink(Format("alto", names=False, source='a"<\x1b>.png'), tmp_path / "a.xml") as sink:
-        sink.put(sink.form.render(reading))
+        sink.put(sink.format.render(reading))
     space = "{http://www.loc.gov/standards/alto/ns-v4#}"
     root = ET.parse(tmp_path / "a.xml").getroot()
     assert root.findtext(f".//{space}fileName") == 'a"<\\x1b>.png'
@@ -167,7 +167,7 @@ def test_coco_and_label_studio(tmp_path: Path) -> None:
     for kind in ("coco", "labelstudio"):
         with open_sink(Format(kind), tmp_path / kind) as sink:
             for reading in readings:
-                sink.put(sink.form.render(reading))
+                sink.put(sink.format.render(reading))
         with open_sink(Format(kind), tmp_path / "none"):
             pass
         told[kind] = json.loads((tmp_path / kind).read_text())

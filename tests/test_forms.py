@@ -274,6 +274,14 @@ def test_a_rule_holds_or_not(rule: str, right: list[str], wrong: list[str]) -> N
     assert {cell.text for cell in weigh(cells, [own], 0.5).values()} == {"?"}
 
 
+def test_no_spreadsheet_runs_the_name_of_a_field() -> None:
+    form = parse_form(json.dumps(form_with({"fields": [{**FIELD, "name": "=HYPERLINK(1)"}]})).encode())
+    for kind in ("csv", "tsv"):
+        head = Format(kind, fields=form.names).head
+        assert "'=HYPERLINK(1)" in head
+        assert ",=" not in head.replace("\t", ",")
+
+
 SUM = "sum of a, b"
 BREAKS, HOLDS = f"{SUM} does not hold", f"{SUM} holds"
 WEIGHED: dict[str, tuple[str | list[str], str, dict[str, tuple[str, float | None, str]]]] = {
@@ -428,7 +436,13 @@ def test_forms_have_their_own_formats_and_need_a_blank_or_a_first_page(folder: P
         (str(second), "kind 0"),
     ]
     assert [(row["a"], row["b"], row["warnings"]) for row in rows] == [("71", "", told), ("52", "6", told)]
-    for words, told in ((["--format", "hocr"], "use csv, jsonl or json"),
+    assert done.stderr.count("digits stand in fields of the blank of kind 0; name an empty sheet") == 1
+    as_tsv = run("read", first, second, "--form", tmp_path / "form.json", "-o", tmp_path / "t.tsv", "-q")
+    assert (as_tsv.exit_code, as_tsv.stderr) == (0, "")
+    assert list(csv.DictReader((tmp_path / "t.tsv").open(), delimiter="\t")) == rows
+    for words, told in ((["--format", "hocr"], "use csv, tsv, jsonl or json"),
+                        (["-o", tmp_path / "t.xlsx"], "neocog writes .csv, which a spreadsheet opens"),
+                        (["--report", tmp_path / "r.html"], "neocog serve has a page of forms"),
                         (["--pattern", "##"], "--pattern has no place"),
                         (["--isolated"], "--isolated has no place")):  # fmt: skip
         wrong = run("read", first, "--form", tmp_path / "form.json", *words)

@@ -48,7 +48,7 @@ def test_any_file_name_survives_json(name: str) -> None:
 def test_csv_reads_back(tmp_path: Path) -> None:
     with open_sink(Format("csv"), tmp_path / "out.csv") as sink:
         for reading in (READ, FAILED, PageReading("bad\udcff,\n.png")):
-            sink.put(sink.form.render(reading))
+            sink.put(sink.format.render(reading))
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["source"] for row in rows] == ["a/b.jpg", "b.jpg", "bad\\udcff,\\n.png"]
@@ -62,7 +62,7 @@ def test_text_has_names_only_on_request(capsys: pytest.CaptureFixture[str]) -> N
     for names in (True, False):
         with open_sink(Format("text", names=names)) as sink:
             for reading in (READ, FAILED, PageReading("c.tif", 1, "5")):
-                sink.put(sink.form.render(reading))
+                sink.put(sink.format.render(reading))
     assert capsys.readouterr().out == "a/b.jpg: 07 | ?\nc.tif page 2: 5\n" + "07\n?\n\n5\n"
 
 

@@ -85,6 +85,9 @@ def test_data_frame_and_plot_and_that_what_is_missing_is_named(tmp_path, reader,
     assert "".join(frame["char"]) == "07946"
     assert frame["line"].tolist() == [0, 0, 1, 1, 1]
     assert frame.loc[0, ["x", "y", "width", "height"]].tolist() == list(result.digits[0].box)
+    assert frame["source"].tolist() == [str(tmp_path / "a.png")] * 5
+    empty = reader.read(save_page(tmp_path / "none.png", "")).to_pandas()
+    assert (len(empty), list(empty)) == (0, list(frame))
     assert len(result.plot().images) == 1
     for name, use in (("pandas", result.to_pandas), ("matplotlib", result.plot)):
         monkeypatch.setitem(sys.modules, name, None)

@@ -39,14 +39,14 @@ class Sink:
     has the file; EndedEarly if it cannot be written any more, or is removed, replaced or shortened by others.
     """
 
-    def __init__(self, form: Format, path: str | Path | None = None) -> None:
-        self.form, self._path, self._stdout = form, path, sys.stdout  # which others may turn elsewhere
+    def __init__(self, format: Format, path: str | Path | None = None) -> None:
+        self.format, self._path, self._stdout = format, path, sys.stdout  # which others may turn elsewhere
         self._files, self._part = list[AppendFile](), ""  # the one that is written is the last
         self._size, self._watched = 0, False  # bytes that the file has at least; whether its path leads to it
         self._begun = self._ended = False
         self._tail = b""  # records that stay at the end until they are written anew
         self._counts = [0, 0]  # images and annotations of COCO; the latter wait in a file for their place
-        self._spool = tempfile.TemporaryFile("w+") if form.kind == "coco" else None  # noqa: SIM115
+        self._spool = tempfile.TemporaryFile("w+") if format.kind == "coco" else None  # noqa: SIM115
 
     def open(self) -> None:
         """Open and lock what is there; UsageError if it cannot be written."""
@@ -57,7 +57,7 @@ class Sink:
                 check_output(os.path.realpath(self._path) if os.path.islink(self._path) else self._path, "-o")
             elif os.path.isfile(self._path) or os.path.isdir(self._path):  # a pipe would wait for its reader
                 self._open(self._path)
-            if self.form.tail and (self._files or not os.path.exists(self._path)):
+            if self.format.tail and (self._files or not os.path.exists(self._path)):
                 folder, name = os.path.split(os.path.realpath(self._path))
                 part = os.path.join(folder, f".{name}.part")
                 if not self._open(part).stands():  # renamed by a run that ends at this moment
@@ -78,9 +78,9 @@ class Sink:
 
     def put(self, text: str, *, anew: bool = False) -> None:
         """Write records that have their format already and flush them; ``anew``: those kept at the end."""
-        if self.form.kind == "coco":
+        if self.format.kind == "coco":
             text = self._images(text)
-        if self.form.kind in ("json", "labelstudio", "coco"):  # a comma before all but the first
+        if self.format.kind in ("json", "labelstudio", "coco"):  # a comma before all but the first
             text = "".join(f",\n{line}" for line in text.split("\n") if line)
             text = text if self._begun else text[1:]
         self._put(text, anew)
@@ -93,8 +93,8 @@ class Sink:
                 self._spool.seek(0)
                 for line in self._spool:
                     self._put(line)
-            if self._path is not None or self._begun or self.form.tail:
-                self._put(self.form.tail)
+            if self._path is not None or self._begun or self.format.tail:
+                self._put(self.format.tail)
             self._ended = True
             if self._files and self._files[-1].regular:
                 os.fsync(self._files[-1].handle)
@@ -109,7 +109,7 @@ class Sink:
     def close(self) -> None:
         """Close the file; a document that has begun is ended, and takes its place."""
         try:
-            if self._begun and self.form.tail and not self._ended:  # the run ended early
+            if self._begun and self.format.tail and not self._ended:  # the run ended early
                 with suppress(EndedEarly):
                     self.finish()
         finally:
@@ -142,7 +142,7 @@ class Sink:
 
     def _put(self, text: str, anew: bool = False) -> None:
         with defer_interrupt(), self._writing():
-            data = (text if self._begun else self.form.head + text).encode()
+            data = (text if self._begun else self.format.head + text).encode()
             if self._path is None:
                 self._begun = True
                 self._stdout.write(data.decode())
@@ -175,9 +175,9 @@ class Sink:
             if self._path is None:
                 raise
             rest = "what it holds is valid"
-            if self.form.tail:
+            if self.format.tail:
                 rest = "no document is written, what stood there stays" if self._part else "it has no end"
-            elif self.form.kind == "jsonl":
+            elif self.format.kind == "jsonl":
                 rest += ", continue it with --resume"
             raise EndedEarly(f"{self._path}: cannot be written ({error.strerror or error}); {rest}") from None
 
@@ -208,13 +208,16 @@ class PdfSink(Sink):
 
     def finish(self) -> None:
         self._ended = True
-        if self._pdf is not None and len(self._pdf):
-            with defer_interrupt(), self._writing(), atomic_write(str(self._path)) as stream:
-                self._pdf.save(stream)
+        with defer_interrupt(), self._writing():
+            if self._pdf:
+                with atomic_write(str(self._path)) as stream:
+                    self._pdf.save(stream)
+            elif os.path.isfile(str(self._path)):  # of another day; a PDF has one page at least
+                os.remove(str(self._path))
 
     def close(self) -> None:
         try:
-            if not self._ended:  # the run ended early
+            if self._pdf and not self._ended:  # the run ended early
                 with suppress(EndedEarly):
                     self.finish()
         finally:
@@ -223,9 +226,9 @@ class PdfSink(Sink):
 
 
 @contextmanager
-def open_sink(form: Format, path: str | Path | None = None) -> Iterator[Sink]:
+def open_sink(format: Format, path: str | Path | None = None) -> Iterator[Sink]:
     """Open a sink that writes to ``path``, or to stdout; UsageError if it cannot be written."""
-    sink = PdfSink(form, path) if form.kind == "pdf" else Sink(form, path)
+    sink = PdfSink(format, path) if format.kind == "pdf" else Sink(format, path)
     try:
         sink.open()
         yield sink

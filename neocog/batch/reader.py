@@ -56,17 +56,17 @@ class Reader(reader.Reader):
             import pandas
         except ImportError:
             raise UsageError("read_form needs pandas; install it with: pip install pandas") from None
-        sheets = form if isinstance(form, Form) else load_form(form)
+        form = form if isinstance(form, Form) else load_form(form)
         items: Iterator[Item] = map(_item, pictures)
-        if sheets.lacks_blank and (first := next(items, None)) is not None:
-            sheets, items = sheets.onto(blank_from(first)), chain((first,), items)
-        table = Format("csv", fields=sheets.names)
-        job = Job(self, table, keep=True, quiet=True, sheets=sheets)
+        if form.lacks_blank and (first := next(items, None)) is not None:
+            form, items = form.onto(blank_from(first)), chain((first,), items)
+        table = Format("csv", fields=form.names)
+        job = Job(self, table, keep=True, quiet=True, form=form)
         with reading(job, items, workers=workers, ordered=True) as blocks:
             found: Iterator[Any] = (one for block in blocks for _, some in block.readings for one in some)
             rows = list(map(table.sheet_row, found))
         frame = pandas.DataFrame(rows, columns=table.columns)
-        numbers = ["fit", "residual", *(f"{name}.p" for name in sheets.names)]
+        numbers = ["fit", "residual", *(f"{name}.p" for name in form.names)]
         frame[numbers] = frame[numbers].apply(pandas.to_numeric)
         return frame
 

@@ -19,7 +19,7 @@ from neocog.batch.inputs import Shard, comes_once, find_inputs
 from neocog.batch.output import Done, PdfSink, open_sink
 from neocog.batch.pool import WorkerProcess, run_tasks, workers_of
 from neocog.batch.report import PictureFolder, Report
-from neocog.batch.tasks import Block, Job, Task, into_tasks
+from neocog.batch.tasks import ON_BLANK, Block, Job, Task, into_tasks
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
 from neocog.network.parallel import cores
 from neocog.reading.addresses import is_address
@@ -44,7 +44,7 @@ class Request:
     """What to read, how, and where to; UsageError if it makes no sense."""
 
     inputs: tuple[str, ...]  # as `find_inputs` takes them
-    form: Format
+    format: Format
     output: str | None = None  # the file of the records; None: stdout
     null: bool = False  # names in lists and on stdin end with a zero byte
     isolated: bool = False  # every picture is one digit
@@ -59,10 +59,10 @@ class Request:
     force: bool = False  # an ``output`` or ``report`` that exists is overwritten
     verbose: bool = False  # files that are skipped are named
     quiet: bool = False  # only what fails is told
-    sheets: "Form | None" = None  # whose sheets are read
+    form: "Form | None" = None  # whose sheets are read
 
     def __post_init__(self) -> None:
-        if self.resume and (self.output is None or self.form.kind != "jsonl"):
+        if self.resume and (self.output is None or self.format.kind != "jsonl"):
             raise UsageError("--resume needs a file of JSON lines: add -o FILE.jsonl")
         if self.inputs.count(STDIN) > 1:
             raise UsageError(f"{STDIN} is given more than once, but there is only one stdin")
@@ -78,10 +78,10 @@ class Request:
                 raise UsageError(f"{place}: is also an input; choose another {option}")
             if os.path.isfile(place) and not (self.resume and option == "-o"):
                 _ = self.sources  # UsageError if one of them is this file
-            if option != "-o" or self.form.kind != "pdf" or foreign(place) != "a picture":
+            if option != "-o" or self.format.kind != "pdf" or foreign(place) != "a picture":
                 check_written(place, option)
             if os.path.isfile(place) and os.path.getsize(place) and not (self.force or self.resume):
-                more = option == "-o" and self.form.kind == "jsonl"
+                more = option == "-o" and self.format.kind == "jsonl"
                 resume = "--resume to continue it, " if more else ""
                 raise UsageError(f"{place}: exists; add {resume}--force to overwrite it")
 
@@ -161,10 +161,10 @@ def read_all(
     First, where a run is resumed, with an empty block that counts what is done already.
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
-    sheets, form = request.sheets, request.form
-    if sheets is not None:
-        sheets = sheets.onto(request.first()) if sheets.lacks_blank else sheets
-        settings, form = settings | {"form": sheets.digest}, replace(form, fields=sheets.names)
+    form, noted = request.form, set[str]()
+    if form is not None:
+        form = form.onto(request.first()) if form.lacks_blank else form
+        settings |= {"form": form.digest}
     tally, done = Tally(), Done()
     found, again = 0, -1  # inputs of this run; which of them was the last one of the run before
     folder = PictureFolder(request.overlay, inputs=request.sources) if request.overlay else None
@@ -196,11 +196,11 @@ def read_all(
     with ExitStack() as stack:
         stack.callback(save)
         job = Job(
-            reader, replace(form, settings=settings), isolated=request.isolated,
-            keep=bool(folder) or request.form.kind == "pdf",
-            cards=bool(report), batch=request.batch, quiet=request.quiet, sheets=sheets,
+            reader, replace(request.format, settings=settings), isolated=request.isolated,
+            keep=bool(folder) or request.format.kind == "pdf",
+            cards=bool(report), batch=request.batch, quiet=request.quiet, form=form,
         )  # fmt: skip
-        sink = stack.enter_context(open_sink(job.form, request.output))
+        sink = stack.enter_context(open_sink(job.format, request.output))
         if request.resume:
             finder = None if request.isolated else reader.finder.model.id
             done = Done(request.output, model=reader.model.id, settings=settings, finder=finder)
@@ -209,7 +209,7 @@ def read_all(
         tally.add(done.before)
         if done.before.inputs:
             watch(done.before)
-        ordered = request.ordered or request.form.kind == "pdf"
+        ordered = request.ordered or request.format.kind == "pdf"
         if request.cluster is not None:
             run = request.cluster.reading(job, items(), ordered=ordered)
         else:
@@ -224,7 +224,8 @@ def read_all(
             tally.add(block)
             troubles = list(folder.save_all(block.readings)) if folder else []
             troubles += sink.draw(block.readings) if isinstance(sink, PdfSink) else []
-            block.messages += troubles
+            block.messages = [one for one in block.messages if one not in noted] + troubles
+            noted |= {one for one in block.messages if one.startswith(ON_BLANK)}
             tally.unsaved += len(troubles)
             watch(block)
             for card in block.cards:
@@ -299,7 +300,7 @@ def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Iterator[Block]:
         except (InputError, OSError):
             return True
 
-    worker, layouts = None, () if job.sheets is None else job.sheets.layouts
+    worker, layouts = None, () if job.form is None else job.form.layouts
     light = all(is_light(page.blank) for layout in layouts for page in layout.pages if page.blank is not None)
     for task in tasks:
         if light and all(map(is_safe, task.items)):

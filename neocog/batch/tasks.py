@@ -21,6 +21,8 @@ _ISOLATED_AT_ONCE = 256  # isolated digits of a task: so many are recognised tog
 _HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
 _LONG = 4096  # letters of a name; no system takes a longer one
 
+ON_BLANK = "digits stand in fields of the blank of "  # the begin of a message that is told once a run
+
 Readings = Iterator[tuple[Item, tuple[Any, ...]]]  # PageReading, or SheetReading of a form
 
 
@@ -64,13 +66,13 @@ class Job:
     """How all tasks of a run are done."""
 
     reader: "Reader"
-    form: Format
+    format: Format
     isolated: bool = False  # every picture is one digit
     keep: bool = False  # blocks carry the records themselves
     cards: bool = False  # blocks carry what a report shows
     batch: int | None = None  # most digits of a pass
     quiet: bool = False  # only what fails is told
-    sheets: "Form | None" = None  # whose sheets pages are
+    form: "Form | None" = None  # whose sheets pages are
 
     @property
     def size(self) -> int:
@@ -89,7 +91,7 @@ class Job:
         block = Block(task.first, inputs=len(task.items))
         for item, readings in (self._isolated if self.isolated else self._pages)(task.items, beat):
             for reading in readings:
-                block.text += self.form.render(reading)
+                block.text += self.format.render(reading)
                 block.pages += 1
                 block.failed += reading.error is not None
                 sheet = isinstance(reading, SheetReading)
@@ -99,13 +101,14 @@ class Job:
                 block.doubtful += REJECTED in reading.text
                 what = reading.error
                 if what is None and not self.quiet and not sheet:
-                    if not reading.digits and (reading.fits is False or self.form.kind == "text"):
+                    if not reading.digits and (reading.fits is False or self.format.kind == "text"):
                         what = "no digits found"
                     elif reading.fits is False:
-                        what = "a line is not in the list of --valid; look at the picture, or add the number"
+                        what = f"{_unfit(reading)}: not in the list of --valid; add the number if it is right"
                         if self.reader.valid is None and (asked := self.reader.pattern) is not None:
-                            wanted = f"does not have the form '{asked.form}'"
-                            what = f"a line {wanted}; look at the picture, or change --pattern"
+                            what = f"{_unfit(reading)}: not of the form '{asked.form}' of --pattern"
+                elif sheet and not self.quiet and "blank-is-written" in reading.warnings:
+                    block.messages.append(f"{ON_BLANK}{reading.layout}; name an empty sheet in the form")
                 if what is not None:
                     source = reading.source
                     if len(source) > _LONG:
@@ -141,11 +144,11 @@ class Job:
             yield item, tuple(readings)
 
     def _read(self, picture: Picture, beat: Callable[[], None]) -> Iterator[Any]:
-        if self.sheets is None:
+        if self.form is None:
             return self.reader.read_safely(picture)
         from neocog.reading.sheets import read_sheets
 
-        return read_sheets(self.reader, self.sheets, picture, beat=beat)
+        return read_sheets(self.reader, self.form, picture, beat=beat)
 
     def _isolated(self, items: Sequence[Item], beat: Callable[[], None]) -> Readings:
         """Read pictures of one digit each, all in one go; a page is a digit, its box the whole page."""
@@ -175,8 +178,14 @@ class Job:
             yield item, (*readings, *failure)
 
     def _failure(self, item: Item, page: int, error: Exception) -> Any:
-        kind = PageReading if self.sheets is None else SheetReading
+        kind = PageReading if self.form is None else SheetReading
         return kind(item.source, page, model=self.reader.model.id, error=what_went_wrong(error))
+
+
+def _unfit(reading: PageReading) -> str:
+    """Which lines of a page have not the text that was asked for."""
+    unfit = [f"line {n} ({line.text})" for n, line in enumerate(reading.lines, 1) if line.margin is None]
+    return ", ".join(unfit[:3]) + f" and {len(unfit) - 3} more" * (len(unfit) > 3)
 
 
 def into_tasks(items: Iterable[Item], size: int) -> Iterator[Task]:

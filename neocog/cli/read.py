@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ def read(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    form: Annotated[str | None, option("--format",
+    format: Annotated[str | None, option("--format",
         "text|jsonl|json|csv|tsv|hocr|alto|page|coco|labelstudio|pdf",
         "Output format [default: from FILE's suffix, else text].")] = None,
     json: Annotated[bool, option("--json", None, "The same as --format json.")] = False,
@@ -35,8 +36,8 @@ def read(
     max_error: options.MaxError = None,
     pattern: options.Pattern = None,
     valid: options.Valid = None,
-    sheets: Annotated[str | None, option("--form", "FORM.json",
-        "Read the fields of a form (docs/forms.md): a row for each sheet, as csv, jsonl or json.")] = None,
+    form: Annotated[str | None, option("--form", "FORM.json",
+        "Read the fields of a form (docs/forms.md): a row for each sheet; csv, tsv, jsonl or json.")] = None,
     rotate: Annotated[str, option("--rotate", "auto|0|90|180|270",
         "Turn pages clockwise; auto turns pages that are clearly not upright.")] = "auto",
     long_side: Annotated[str | None, option("--long-side", "N|full",
@@ -77,21 +78,22 @@ def read(
     from neocog.cli.progress import Counter
     from neocog.reading.formats import OF_PAGES, Format, kind_of
     from neocog.reading.forms import load_form
+    from neocog.reading.pictures import foreign
     from neocog.reading.policy import Policy, parse_share
     from neocog.reading.reader import Reader
 
-    if json and form not in (None, "json"):
-        raise UsageError(f"--json and --format {form} exclude each other; leave one out")
+    if json and format not in (None, "json"):
+        raise UsageError(f"--json and --format {format} exclude each other; leave one out")
     output = None if output == "-" else output
-    table = sheets is not None and output is None
-    form = "json" if json else form or ("csv" if table else kind_of(output))
+    table = form is not None and (output is None or not Path(output).suffix or foreign(output))
+    format = "json" if json else format or ("csv" if table else kind_of(output))
     if rotate not in ("auto", "0", "90", "180", "270"):
         raise UsageError(f"--rotate {rotate}: expected auto, 0, 90, 180 or 270")
     if long_side is not None and long_side != "full" and not long_side.isdecimal():
         raise UsageError(f"--long-side {long_side}: expected a number of pixels, or full")
     of_pages = {"--pattern": pattern is not None, "--valid": valid is not None, "--mirror": mirror,
                 "--rotate": rotate != "auto", "--long-side": long_side is not None,
-                f"--format {form}": form in OF_PAGES}  # fmt: skip
+                f"--format {format}": format in OF_PAGES}  # fmt: skip
     for name, given in of_pages.items():
         if isolated and given:
             raise UsageError(f"{name} is for pages, but --isolated reads digits; leave one out")
@@ -99,17 +101,22 @@ def read(
     others |= {"--isolated": isolated, "--digits-only": digits_only, "--save-overlay": overlay is not None,
                "--report": report is not None}  # fmt: skip
     for name, given in others.items():
-        if sheets is not None and given:
-            raise UsageError(f"--form says what is read and where, so {name} has no place; leave one out")
-    sheet = None if sheets is None else load_form(sheets)
+        if form is not None and given:
+            serve = "; neocog serve has a page of forms, to look at the cells" * (
+                name in ("--save-overlay", "--report")
+            )
+            raise UsageError(
+                f"--form says what is read and where, so {name} has no place; leave one out{serve}"
+            )
+    sheets = None if form is None else load_form(form)
     request = Request(
         tuple(inputs),
-        Format(form, names=not is_one_file(inputs), timings=timings, source=inputs[0],
-               fields=None if sheet is None else sheet.names),
+        Format(format, names=not is_one_file(inputs), timings=timings, source=inputs[0],
+               fields=None if sheets is None else sheets.names),
         output, null=null, isolated=isolated, resume=resume, ordered=ordered, workers=workers,
         shard=None if shard is None else Shard.parse(shard),
         cluster=None if ray is None else Cluster(ray, device, precision, plan, workers),
-        batch=batch, overlay=overlay, report=report, force=force, verbose=verbose, quiet=quiet, sheets=sheet,
+        batch=batch, overlay=overlay, report=report, force=force, verbose=verbose, quiet=quiet, form=sheets,
     )  # fmt: skip
     if ray is not None:  # the cluster has the networks
         device, precision, plan = "cpu", None, "default"

@@ -97,14 +97,14 @@ class Format:
             raise UsageError(f"format '{self.kind}' is unknown: {meant}choose one of {', '.join(KINDS)}")
         if self.timings and self.kind not in ("jsonl", "json"):
             raise UsageError(f"--timings needs --format jsonl or json, not {self.kind}")
-        if self.fields is not None and self.kind not in ("csv", "jsonl", "json"):
-            raise UsageError(f"--form gives a table, not --format {self.kind}; use csv, jsonl or json")
+        if self.fields is not None and self.kind not in ("csv", "tsv", "jsonl", "json"):
+            raise UsageError(f"--form gives a table, not --format {self.kind}; use csv, tsv, jsonl or json")
         if self.kind in ("alto", "page") and self.names:
             raise UsageError(f"--format {self.kind} describes one file; use hocr for several")
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of CSV."""
+        """Names of the columns of CSV, and of TSV of a form."""
         if self.fields is not None:
             return (*COLUMNS, *(f"{name}{part}" for name in self.fields for part in ("", ".p", ".why")))
         return CSV_COLUMNS + (("fits",) if "pattern" in (self.settings or {}) else ())
@@ -112,8 +112,8 @@ class Format:
     @property
     def head(self) -> str:
         """What stands before the first record."""
-        if self.kind == "csv":
-            return _csv_line(self.columns)
+        if self.kind == "csv" or (self.kind == "tsv" and self.fields is not None):
+            return self._line(self.columns)
         if self.kind == "coco":
             categories = [{"id": n, "name": name} for n, name in enumerate(_CATEGORIES, 1)]
             begin = to_json({"info": {"description": "neocog"}, "licenses": [], "categories": categories})
@@ -146,9 +146,9 @@ class Format:
         if self.kind in ("jsonl", "json"):
             return reading.to_json(timings=self.timings, settings=self.settings) + "\n"
         if isinstance(reading, SheetReading):
-            return _csv_line(inert(cell) for cell in self.sheet_row(reading))
+            return self._line(self.sheet_row(reading))
         if self.kind == "csv":
-            return _csv_line(inert(cell) for cell in self._row(reading))
+            return self._line(self._row(reading))
         if self.kind == "page":
             if reading.page:
                 more = "has more than one page, PAGE XML holds one; use --format alto"
@@ -182,6 +182,12 @@ class Format:
             row += [cell.text if cell else "", "" if p is None else f"{p:.4f}", cell.why if cell else ""]
         return row
 
+    def _line(self, row: Iterable[str | int]) -> str:
+        line = io.StringIO(newline="")
+        between = "\t" if self.kind == "tsv" else ","
+        csv.writer(line, delimiter=between, lineterminator="\n").writerow(map(inert, row))
+        return line.getvalue()
+
     def _row(self, reading: PageReading) -> list[str | int]:
         numbers = [number for line in reading.lines for number in line.numbers]
         lowest = min((own.p for own in numbers or reading.digits), default=None)
@@ -203,12 +209,6 @@ def inert(cell: str | int) -> str | int:
     words = str(cell)
     runs = _FORMULA.match(words) and not _NUMBER.fullmatch(words)
     return f"'{words}" if runs else cell
-
-
-def _csv_line(row: Iterable[str | int]) -> str:
-    line = io.StringIO(newline="")
-    csv.writer(line, lineterminator="\n").writerow(row)
-    return line.getvalue()
 
 
 def _hocr_page(reading: PageReading) -> ET.Element:

@@ -32,7 +32,7 @@ _KINDS = {
     "a video": ".avi .m4v .mkv .mov .mp4 .mpeg .mpg .webm .wmv".split(),
     "an archive": ".7z .rar .zip .tar .gz .tgz .bz2 .tbz2 .xz .txz".split(),
     "a model": [".safetensors"],
-    "a workbook (neocog writes .csv)": ".ods .xls .xlsx".split(),
+    "a workbook (neocog writes .csv, which a spreadsheet opens)": ".ods .xls .xlsx".split(),
 }  # what no words are written to
 
 HIDDEN = "hidden"  # why a file or folder is skipped

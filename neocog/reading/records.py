@@ -140,7 +140,7 @@ class PageReading:
         return f'<img src="data:image/jpeg;base64,{data}" alt="">{words}'
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """A row per digit: line, word, char, p, margin, x, y, width, height, reason."""
+        """A row per digit: source, line, word, char, p, margin, x, y, width, height, reason."""
         try:
             import pandas
         except ImportError:
@@ -153,11 +153,11 @@ class PageReading:
             for n in range(span.digits[0], span.digits[1] + 1)
         }
         rows = [
-            (*place.get(n, (0, 0)), digit.char, digit.p, digit.margin, *digit.box, digit.reason)
+            (self.source, *place.get(n, (0, 0)), digit.char, digit.p, digit.margin, *digit.box, digit.reason)
             for n, digit in enumerate(self.digits)
         ]
-        names = "line word char p margin x y width height reason"
-        return pandas.DataFrame(rows, columns=names.split()) if rows else pandas.DataFrame()
+        names = "source line word char p margin x y width height reason"
+        return pandas.DataFrame(rows, columns=names.split())
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the picture with what was read over it, by matplotlib, and return the axes."""
@@ -188,8 +188,8 @@ class PageReading:
             with atomic_write(path) as stream:
                 image.save(stream, kind)
             return
-        form = Format(kind_of(str(path)), names=False, source=self.source)
-        if form.kind == "pdf":
+        written = Format(kind_of(str(path)), names=False, source=self.source)
+        if written.kind == "pdf":
             check_output(path, "name")
             with closing(PdfWriter()) as pdf:
                 self.add_to(pdf, self._page(LARGEST))
@@ -197,10 +197,10 @@ class PageReading:
                     pdf.save(stream)
             return
         check_written(path, "name")
-        text = form.render(self)
-        text = f"[\n{text.removesuffix(chr(10))}" if form.kind == "json" else form.head + text
+        text = written.render(self)
+        text = f"[\n{text.removesuffix(chr(10))}" if written.kind == "json" else written.head + text
         with atomic_write(path) as stream:
-            stream.write((text + form.tail).encode())
+            stream.write((text + written.tail).encode())
 
     def _drawn(self, long_side: int = LARGEST) -> "Image":
         """The picture with boxes and digits over it; InputError if it is not at hand."""
