@@ -108,7 +108,8 @@ class Job:
                         if self.reader.valid is None and (asked := self.reader.pattern) is not None:
                             what = f"{_unfit(reading)}: not of the form '{asked.form}' of --pattern"
                 elif sheet and not self.quiet and "blank-is-written" in reading.warnings:
-                    block.messages.append(f"{ON_BLANK}{reading.layout}; name an empty sheet in the form")
+                    note = f"{ON_BLANK}{reading.layout}; name an empty sheet in the form"
+                    block.messages += [note] * (note not in block.messages)
                 if what is not None:
                     source = reading.source
                     if len(source) > _LONG:
