@@ -15,14 +15,14 @@ from shutil import which
 from typing import Any
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from neocog.learning.datasets import read_labels_csv
 from tests.chromium import INSTALLED, Chromium
 from tests.support import page, page_file, run, save_page, sheet, until
 
-BACKSPACE, ENTER, CONTROL, ESCAPE, END, HOME, DELETE = (
-    "\ue003\ue007\ue009\ue00c\ue010\ue011\ue017"  # as WebDriver types
+BACKSPACE, TAB, ENTER, CONTROL, ESCAPE, END, HOME, DELETE = (
+    "\ue003\ue004\ue007\ue009\ue00c\ue010\ue011\ue017"  # as WebDriver types
 )
 httpx: Any = pytest.importorskip("httpx2")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not INSTALLED, reason="needs chromium and chromedriver")]
@@ -204,6 +204,9 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(
     for name, text in (("blank", ""), ("one", "123"), ("two", "456"), ("three", "")):
         (tmp_path / f"{name}.png").write_bytes(sheet(text))
     (tmp_path / "other.png").write_bytes(page_file("7"))
+    struck = Image.open(tmp_path / "one.png")
+    ImageDraw.Draw(struck).line([(290, 390), (345, 460), (345, 390), (290, 460), (350, 420)], 40, 6)
+    struck.save(tmp_path / "struck.png")
 
     def boxes(browser: Chromium) -> Any:
         some = "[...document.querySelectorAll('.field')]"
@@ -238,12 +241,12 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(
         browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
         browser.type("#rule", "sum of others")
         browser.click("#save")
-        browser.wait_for("document.getElementById('told').textContent.includes('is no other field')")
+        browser.wait_for("document.getElementById('told').textContent.includes('others')")
         until(lambda: (tmp_path / "form.json").exists())
         (tmp_path / "form.json").rename(tmp_path / "wrong.json")
         browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
         browser.type("#rule", 13 * BACKSPACE)
-        for answer, told in (("false", "/^$/"), ("true", "/is no other field/")):  # nothing is lost unasked
+        for answer, told in (("false", "/^$/"), ("true", "/others/")):  # nothing is lost unasked
             browser.run(f"window.confirm = () => {answer}")
             browser.type("#open", str(tmp_path / "wrong.json"))
             browser.wait_for(f"{told}.test(document.getElementById('told').textContent)")
@@ -257,20 +260,21 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(
         browser.click("#save")
         browser.wait_for("document.getElementById('told').textContent === ''")
         until(lambda: (tmp_path / "form.json").exists())
-        names = ("one", "two", "three", "other")
+        names = ("one", "two", "three", "other", "struck")
         browser.type("#sheets", "\n".join(str(tmp_path / f"{name}.png") for name in names))
-        browser.wait_for("document.getElementById('count').textContent.startsWith('4 sheets')")
+        browser.wait_for("document.getElementById('count').textContent.startsWith('5 sheets')")
         assert "does not fit" in browser.run("return document.getElementById('problems').innerText")
         shown = browser.run("return [...document.querySelectorAll('#cells input')].map((one) => one.value)")
-        assert shown == ["456", "123", ""]  # what is in no list first
+        assert shown == ["456", "?", "123", ""]  # what is in no list first; of what is struck out no part
         said = browser.run("return document.getElementById('count').textContent")
-        assert said == "4 sheets, 3 cells: 1 in doubt, 0 checked."
+        assert said == "5 sheets, 4 cells: 2 in doubt, 0 checked."
         browser.click("[data-table=csv]")  # as the command writes it
         until(lambda: (tmp_path / "table.csv").exists())
         browser.run("document.querySelector('#cells input').focus()")
         browser.type(":focus", f"45{ENTER}")
         browser.type(":focus", f"{CONTROL}z")  # takes it back
-        browser.type(":focus", f"45 7{ENTER}{ENTER}")
+        browser.type(":focus", f"45 7{ENTER}{ENTER}{TAB}")  # a ? is nothing to agree with
+        browser.type(":focus", ENTER)
         for table in ("tsv", "jsonl"):
             browser.click(f"[data-table={table}]")
         browser.click("#labels")

@@ -83,7 +83,7 @@ const isDoubtful = ({ text }) => text.includes("?");
 const doubt = ({ own }) => (own.p ?? (own.text ? 0 : 1)) - (isDoubtful(own) ? 1 : 0);
 // What is offered as the answer: of a cell in doubt the likeliest reading, unless more than that stands there.
 const isAll = ({ text, why }) => text !== "?" || /, or | is not | not hold|against it|in doubt/.test(why);
-const offered = ({ own, text }) => (!isDoubtful({ text }) ? text : isAll(own) ? own.read : "");
+const offered = ({ own, text }) => (isDoubtful({ text }) && isAll(own) ? own.read : text);
 const chance = ({ own }) => (own.p === null ? "" : own.p > 0.999 ? "p > 0.999" : `p ${own.p.toFixed(3)}`);
 
 function addCell(cell) {
