@@ -25,7 +25,8 @@ _LARGEST = 2**26  # bytes of a form's file, and of a blank sheet's
 _KINDS: dict[str, Any] = {
     "object": dict, "array": list, "string": str, "number": (int, float), "integer": int, "boolean": bool,
 }  # fmt: skip
-_RULES = "sum of A, B, ...; same as A; increases by one; luhn; isbn; iban DE; mod 97; weights 3 1 mod 10"
+_NEXT = "increases by one"
+_RULES = f"sum of A, B, ...; same as A; {_NEXT}; luhn; isbn; iban DE; mod 97; weights 3 1 mod 10"
 # That a rule of several fields holds by chance: less if a hand did not err in all of them alike.
 _CHANCE = 0.01
 _TRAILING = re.compile(r"[.,]-+$|[.,=]$")  # 12.-
@@ -141,17 +142,14 @@ def parse_form(data: bytes, folder: Path | None = None, name: str = "form.json")
                 pages.append(
                     FormPage(blank, n if blank is None else page.get("blank_page", 0), tuple(fields))
                 )
-            rules = list[Rule]()
-            keys = set[tuple[tuple[str, ...], bool]]()
+            rules = dict[Any, Rule]()  # the same evidence is not weighed twice
             for own, words in asked:
-                place = f"rule of {own}"
-                rules.append(rule := _rule(words, own, order))
-                *others, target = rule.names
-                key = (*sorted(others), target) if others[1:] else tuple(sorted(rule.names))
-                if (key, words[:3] == "inc") in keys:  # the same evidence is not weighed twice
-                    raise UsageError(f"{words!r} tells what another rule does; leave one out")
-                keys.add((key, words[:3] == "inc"))
-            layouts.append(Layout(layout["name"], tuple(pages), tuple(rules)))
+                place = f"{layout['name']}: " * (len(found["layouts"]) > 1) + f"rule of {own}"
+                rule = _rule(words, own, order)
+                if (key := (words == _NEXT, frozenset(rule.names))) in rules:
+                    raise UsageError(f"{words!r} and {rules[key].words!r} tell the same; leave one out")
+                rules[key] = rule
+            layouts.append(Layout(layout["name"], tuple(pages), tuple(rules.values())))
     except UsageError as error:
         raise UsageError(printable(f"{name}: {place}: {error}")) from None
     digest = hashlib.sha256(b"".join(hashlib.sha256(file).digest() for file in files)).hexdigest()
@@ -246,7 +244,7 @@ def _rule(words: str, own: str, order: Sequence[str]) -> Rule:
         if found[1] and len(names) > 1:
             raise UsageError(f"{words[:80]!r} names several fields; give a rule for each")
         return Rule(words, (*names, own), _adds_up, _CHANCE, 1.0 if len(names) > 1 else 0.5)
-    if words == "increases by one":
+    if words == _NEXT:
         if (at := order.index(own)) == 0:
             raise UsageError("no field is before it; move the rule to the second one")
         return Rule(words, (order[at - 1], own), partial(_adds_up, more=1), _CHANCE, 0.5)
