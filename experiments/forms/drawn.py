@@ -45,15 +45,20 @@ def texts(rng: Rng, valid: list[str]) -> dict[str, str]:
     return said
 
 
-def layout(rng: Rng, valid: list[str]) -> Drawn:
-    """Draw a layout: a title, print, and the fields of `texts` in two columns."""
+def layout(rng: Rng, valid: list[str], *, worded: Rng | None = None, moved: float = 0.0) -> Drawn:
+    """Draw a layout: a title, print, and the fields of `texts` in two columns.
+
+    Another edition has other words, those of ``worded``, or lower rows that are ``moved`` (mm).
+    """
     image = Image.new("L", (WIDE, HIGH), 255)
     pen, ink = ImageDraw.Draw(image), int(rng.integers(0, 70))
     size = rng.uniform(2.6, 3.6) * MM
     font, large = ImageFont.load_default(size), ImageFont.load_default(2.2 * size)
+    own = np.random.default_rng(rng.integers(2**32))
+    worded = worded or own
 
     def words(count: int) -> str:
-        return " ".join(map(str, rng.choice(WORDS, count)))
+        return " ".join(map(str, worded.choice(WORDS, count)))
 
     pen.text((18 * MM, rng.uniform(10, 20) * MM), words(3).title(), ink, large)
     for k in range(int(rng.integers(1, 4))):
@@ -71,6 +76,7 @@ def layout(rng: Rng, valid: list[str]) -> Drawn:
     shared, high = str(rng.choice(KINDS)), rng.uniform(7.5, 11) * MM
     for k, name in enumerate(map(str, order)):
         x, y = (18 + 95 * (k % 2)) * MM, 62 * MM + (k // 2) * step + rng.uniform(0, 2) * MM
+        y += moved * MM if k // 2 >= len(order) // 4 else 0
         kind = shared if rng.random() < 0.6 else str(rng.choice(KINDS))
         cells = {"date": 10, "account": 8, "meter": 6, "year": 4, "count": 5, "note": 3}.get(name, 7)
         kind = "box" if kind == "comb" and name in "date a b c total".split() else kind

@@ -58,11 +58,15 @@ class Field:
 
 @dataclass(frozen=True)
 class FormPage:
-    """A page: the bytes of a file with its blank, None for the first input, and which page of that it is."""
+    """A page: the bytes of a file with its blank, None for the first input, and which page of that it is.
+
+    ``used``: whether the blank is an input, a sheet that may be filled in.
+    """
 
     blank: bytes | None
     index: int
     fields: tuple[Field, ...]
+    used: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Form:
         digest = hashlib.sha256(self.digest.encode() + first).hexdigest()[:16]
         layouts = list[Layout]()
         for one in self.layouts:
-            pages = (replace(page, blank=first) if page.blank is None else page for page in one.pages)
+            pages = (page if page.blank else replace(page, blank=first, used=True) for page in one.pages)
             layouts.append(replace(one, pages=tuple(pages)))
         return Form(tuple(layouts), digest)
 

@@ -300,7 +300,7 @@ class SheetReading:
     fields: Mapping[str, CellReading] = field(default_factory=dict)
     model: str = ""
     error: str | None = None
-    warnings: tuple[str, ...] = ()  #: ``pages-swapped``, ``blank-is-written``
+    warnings: tuple[str, ...] = ()  #: ``blank-is-written``
     ms: Mapping[str, float] | None = None
 
     @property

@@ -40,6 +40,12 @@ _TRIED = 6  # blanks, of many, that a page is laid onto: those with the most mat
 _INLIERS = 12  # matches that a homography must explain
 _THICK = 9, 25  # pixels of the thickest strokes of print on a page of `_SEEN`, and of writing in a field
 _REACH = 8  # pixels at `_SEEN` that print around a field may lie off
+_OFF = 3.0  # and that matched places may, as a median: what makes them inliers
+_HERE, _ALIKE = (
+    0.7,
+    0.3,
+)  # share of print around a field that is there, and its correlation, if it is the blank's
+_OTHER = 0.25  # share of fields, two at least, around which print differs on a sheet of another edition
 _ROWS = 96  # to which the box of a field is reduced: digits in it are 40 to 80 high
 _WIDEST = 8192  # pixels of a field
 _ROOM = 0.3  # of a box's height that is seen around it: ink may cross the frame
@@ -47,6 +53,9 @@ _INK = 0.25  # of the usual contrast, from which a pixel is ink
 _FAINT = 0.4  # of the contrast of a field's writing, below which there is no ink
 _AROUND = 0.3  # share of the edge around print that is dark if it is wider than on the blank
 _TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's height: alone, and beside one
+_BEYOND = 1.1  # heights of a box that are seen to its left and right: what was written may go on there
+_MARK = 0.4, 1.6  # heights of what goes on, in those of the number's digits, from which it is closer than one
+_STROKE = 0.8  # of a digit's height, the shortest straight stroke that crosses one out
 _SPECK = 20  # pixels of ink that may be a number
 _DOUBT = 0.9  # probability of a text below which a rule may choose another one
 _MENDED = 0.95  # and which that must have
@@ -62,7 +71,7 @@ class _Seen:
     features: NDArray[np.float32]  #: (N, 128), the strongest first
     ink: NDArray[np.float32]  #: 0 paper .. 1 usual ink, `_SEEN` pixels long
     contrast: float  #: grey levels of usual ink
-    written: dict[str, bool] = field(default_factory=dict)  #: of a blank: fields in which a digit stands
+    written: list[bool] = field(default_factory=list)  #: of a blank: whether digits stand in its fields
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +81,17 @@ class _Laid:
     way: Floats
     fit: float
     residual: float
+    part: float  #: `fit` of the print that is within the page
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Spot:
+    """Where a field lies: its box on the blank, the way to the page, whether print around it differs."""
+
+    field: Field
+    box: Floats  #: left, top, right, foot
+    way: Floats
+    differs: bool
 
 
 def read_sheets(
@@ -82,13 +102,14 @@ def read_sheets(
     A page that fits no layout, or cannot be decoded, gives a record with an error. UsageError if a blank
     cannot be decoded. ``beat`` is called again and again.
     """
-    blanks, done, index = _blanks(form), time.perf_counter(), -1
+    blanks, done, at = _blanks(form), time.perf_counter(), 0
     sheet: dict[int, tuple[int, _Laid, dict[str, CellReading]]] = {}  # by page of the layout
     kind = -1
     record = partial(SheetReading, name_of(picture), model=reader.model.id)
+    held, lost = list[SheetReading](), set[int]()  # since a sheet that lacks pages: what that are
 
     def whole() -> Iterator[SheetReading]:
-        nonlocal done, sheet
+        nonlocal done, sheet, held, lost
         if not sheet:
             return
         pages, layout, cells = sheet, form.layouts[kind], dict[str, CellReading]()
@@ -96,44 +117,75 @@ def read_sheets(
         for number, page in enumerate(layout.pages):
             none = CellReading(REJECTED, why=f"page {number + 1} is missing")
             cells |= pages[number][2] if number in pages else {one.name: none for one in page.fields}
-        numbers, laid, begun = range(len(layout.pages)), [pages[n][1] for n in sorted(pages)], done
-        missing = ", ".join(str(n + 1) for n in numbers if n not in pages)
-        error = f"page {missing} of {len(numbers)} is missing; scan the whole sheet" if missing else None
-        written = any(any(b.written.values()) for k, n, b in blanks if k == kind and n in pages)
-        told = ("pages-swapped",) * (list(pages) != sorted(pages)) + ("blank-is-written",) * written
+        numbers, laid, begun = range(len(layout.pages)), [one[1] for one in pages.values()], done
+        missing = {n for n in numbers if n not in pages}
+        words = ", ".join(str(n + 1) for n in sorted(missing))
+        error = f"page {words} of {len(numbers)} is missing; scan the whole sheet" if missing else None
+        written = any(any(b.written) for k, n, b in blanks if k == kind and n in pages)
         cells, done = weigh(cells, layout.rules, reader.policy.min_p), time.perf_counter()
-        yield record(
+        found = record(
             page=min(index for index, *_ in pages.values()), layout=layout.name,
             pages=tuple(pages[n][0] if n in pages else None for n in numbers),
             residual=tuple(one.residual for one in laid), fit=tuple(one.fit for one in laid), fields=cells,
-            error=error, warnings=told, ms={"read": 1e3 * (done - begun)},
+            error=error, warnings=("blank-is-written",) * written, ms={"read": 1e3 * (done - begun)},
         )  # fmt: skip
+        if missing:  # what the last such sheet lacked is here: pages between may be of different sheets
+            yield from map(_mixed, held) if lost & pages.keys() else held
+            held, lost = [], missing
+        elif lost and len(numbers) > 1:
+            held.append(found)
+            return
+        yield found
 
     try:
         for page in pages_of(picture, reader.longest):
-            index, seen = page.index, _seen(page.grey)
+            at, seen = page.index, _seen(page.grey)
             best = _lay(seen, [blank for *_, blank in blanks])
             layout, number, blank = blanks[best[0]] if best else (0, 0, seen)
-            if best is None or best[1].fit < FITS:
+            fields = form.layouts[layout].pages[number].fields
+            spots, why = list[_Spot](), "page {} does not fit the form; look at it, or add its layout"
+            if best and (best[1].fit < FITS or best[1].residual * seen.scale[0, 0] > _OFF):
+                share = f"{best[1].fit:.0%} of {form.layouts[layout].name}'s print"
+                why = why.replace(";", f" ({share});")
+                if best[1].fit < FITS <= best[1].part:
+                    why = f"page {{}} has only {share}, the rest is cut off; scan the whole sheet"
+            elif best:
+                spots = [_spot(seen, blank, best[1].way, one) for one in fields]
+                if (other := sum(one.differs for one in spots)) >= max(2, _OTHER * len(spots)):
+                    why = why.replace(";", f": print around {other} of {len(spots)} fields differs;")
+                    spots = []
+            if best is None or (fields and not spots):
                 yield from whole()
-                near = f" ({best[1].fit:.0%} of {form.layouts[layout].name}'s print)" if best else ""
-                why = f"page {index + 1} does not fit the form{near}; look at it, or add its layout"
-                yield record(page=index, error=why)
+                yield record(page=at, error=why.format(at + 1))
             else:
-                if layout != kind or number in sheet:
+                if layout != kind or number <= max(sheet, default=-1):
                     yield from whole()
-                kind, fields = layout, dict[str, CellReading]()
-                for one in form.layouts[kind].pages[number].fields:
-                    fields[one.name] = _read_field(reader, seen, blank, best[1].way, one, page)
+                kind, cells = layout, dict[str, CellReading]()
+                if not blank.written:
+                    blank.written.extend(_is_written(reader, blank, one.box) for one in spots)
+                used = form.layouts[kind].pages[number].used or any(blank.written)
+                boxes = [one.box for one in spots]
+                for one in spots:
+                    cells[one.field.name] = _read_field(reader, seen, blank, one, page, boxes, used)
                     beat()
-                sheet[number] = index, best[1], fields
+                sheet[number] = at, best[1], cells
                 if len(sheet) == len(form.layouts[kind].pages):
                     yield from whole()
+            at += 1
             beat()
         yield from whole()
+        yield from held
     except Exception as error:  # whatever one picture does, the others are still read
         yield from whole()
-        yield record(page=index + 1, error=what_went_wrong(error))
+        yield from held
+        yield record(page=at, error=what_went_wrong(error))
+
+
+def _mixed(sheet: SheetReading) -> SheetReading:
+    """A sheet that may be of pages of several ones."""
+    why = "its pages may be of different sheets"
+    cells = {name: replace(cell, text=REJECTED, why=why) for name, cell in sheet.fields.items()}
+    return replace(sheet, fields=cells, error=f"{why}: those before and after lack some; put them in order")
 
 
 def weigh(cells: Mapping[str, CellReading], rules: Sequence[Rule], least: float) -> dict[str, CellReading]:
@@ -322,15 +374,26 @@ def _lay(page: _Seen, blanks: Sequence[_Seen]) -> tuple[int, _Laid] | None:
     off = _moved(way, matches[k][0][used]) - matches[k][1][used]
     residual = float(np.median(np.hypot(*off.T))) / float(page.scale[0, 0])
     whole = np.linalg.inv(page.scale) @ way @ blanks[k].scale
-    return k, _Laid(whole / whole[2, 2], fit, residual)
+    return k, _Laid(whole / whole[2, 2], fit, residual, _fit(page, blanks[k], way, within=True))
 
 
-def _fit(page: _Seen, blank: _Seen, way: Floats) -> float:
-    """Share of a blank's print that a page has there."""
+def _fit(page: _Seen, blank: _Seen, way: Floats, *, within: bool = False) -> float:
+    """Share of a blank's print, or of that ``within`` the page, that a page has there."""
     import cv2
 
     near = cv2.dilate(_warped(page.ink, way, blank.ink.shape[::-1]), np.ones((3, 3), np.uint8)) > _INK
-    return float(near[blank.ink > 2 * _INK].mean())
+    print_ = blank.ink > 2 * _INK
+    if within:
+        print_ = _inside(print_, way, page)
+    return float(near[print_].mean()) if print_.any() else 0.0
+
+
+def _inside(print_: NDArray[np.bool_], way: Floats, page: _Seen) -> NDArray[np.bool_]:
+    """Print (H, W), as far as ``way`` leads to pixels of the page's ink."""
+    rows, columns = np.nonzero(print_)
+    at, out = _moved(way, np.c_[columns, rows]), print_.copy()
+    out[rows, columns] = ((at >= 0) & (at < page.ink.shape[::-1])).all(axis=1)
+    return out
 
 
 def _refined(page: _Seen, blank: _Seen, way: Floats) -> Floats:
@@ -393,13 +456,17 @@ def _box(field: Field, blank: _Seen) -> Floats:
     return np.array([left, top, left + wide, top + high]) * (blank.greys[0].shape[::-1] * 2) - 0.5
 
 
-def _window(box: Floats, tall: float) -> tuple[tuple[int, int], Floats, float, int]:
-    """A view of a box that is so ``tall`` in a page: its size, way to the blank, rows of the box, edge."""
+def _window(box: Floats, tall: float, beyond: float) -> tuple[tuple[int, int], Floats, float, int, int]:
+    """A view of a box that is so ``tall`` in a page: its size, way to the blank, rows of the box, edge.
+
+    So many of its heights ``beyond`` are columns more on each side, whose number is the last.
+    """
     wide, high = box[2:] - box[:2]
     unit, room = max(high / min(max(tall, 8.0), _ROWS), wide / _WIDEST), _ROOM * high
-    size = round((wide + 2 * room) / unit), round((high + 2 * room) / unit)
-    way = np.array([[unit, 0, box[0] - room], [0, unit, box[1] - room], [0, 0, 1]])
-    return size, way, high / unit, round(0.5 * room / unit)
+    more = round(beyond * high / unit)
+    size = round((wide + 2 * room) / unit) + 2 * more, round((high + 2 * room) / unit)
+    way = np.array([[unit, 0, box[0] - room - more * unit], [0, unit, box[1] - room], [0, 0, 1]])
+    return size, way, high / unit, round(0.5 * room / unit), more
 
 
 def _marks(reader: "Reader", grey: Grey, edge: int) -> "Finding":
@@ -409,40 +476,82 @@ def _marks(reader: "Reader", grey: Grey, edge: int) -> "Finding":
     return found[((middle > edge) & (middle < np.array(grey.shape[::-1]) - edge)).all(axis=1)]
 
 
-def _is_written(reader: "Reader", blank: _Seen, field: Field) -> bool:
+def _is_written(reader: "Reader", blank: _Seen, box: Floats) -> bool:
     """Whether a digit stands in the field of a blank: it is no print, for the blank is a sheet in use."""
-    if field.name not in blank.written:
-        size, way, _, edge = _window(_box(field, blank), _ROWS)
-        found = _marks(reader, _cut(blank, way, size), edge)
-        blank.written[field.name] = bool(((found.kinds < 10) & (found.scores >= SCORE)).any())
-    return blank.written[field.name]
+    size, way, _, edge, _ = _window(box, _ROWS, 0)
+    found = _marks(reader, _cut(blank, way, size), edge)
+    return bool(((found.kinds < 10) & (found.scores >= SCORE)).any())
+
+
+def _spot(page: _Seen, blank: _Seen, way: Floats, field: Field) -> _Spot:
+    """Where a field lies on a page, ``way`` corrected by the print around it, which is compared."""
+    import cv2
+
+    box, small = _box(field, blank), page.scale @ way @ np.linalg.inv(blank.scale)
+    shrink = blank.scale[[0, 1, 0, 1], [0, 1, 0, 1]]
+    inner = box * shrink
+    off = _shift(page, blank, small, inner)
+    small = small @ np.array([[1, 0, off[0]], [0, 1, off[1]], [0, 0, 1]])
+    off = off / shrink[:2]
+    way = way @ np.array([[1, 0, off[0]], [0, 1, off[1]], [0, 0, 1]])
+    room = inner[3] - inner[1]
+    left, top = np.maximum(np.floor(inner[:2] - room), 0).astype(int).tolist()
+    right, foot = np.minimum(np.ceil(inner[2:] + room), blank.ink.shape[::-1]).astype(int).tolist()
+    plain = blank.ink[top:foot, left:right]
+    here = small @ np.array([[1.0, 0, left], [0, 1, top], [0, 0, 1]])
+    seen = _warped(page.ink, here, plain.shape[::-1])
+    near = cv2.dilate(seen, np.ones((3, 3), np.uint8)) > _INK
+    print_ = _inside(plain > 2 * _INK, here, page).astype(np.uint8)
+    rules = cv2.dilate(_rules(print_, 0.8 * room, 0.6 * room), np.ones((3, 3), np.uint8)) > 0
+    x, y = round(inner[0] - left), round(inner[1] - top)
+    outside = ~rules
+    outside[max(0, y) : y + round(room) + 1, max(0, x) : x + round(inner[2] - inner[0]) + 1] = False
+    words = (print_ > 0) & outside
+    beside = (cv2.dilate(words.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0) & outside
+    shares = [near[own].mean() for own in ((print_ > 0) & rules, words) if own.sum() > _SPECK]
+    alike = 1.0
+    if words.sum() > _SPECK and plain[beside].std() > 0:
+        alike = float(np.corrcoef(plain[beside], seen[beside])[0, 1]) if seen[beside].std() > 0 else 0.0
+    return _Spot(field, box, way, min(shares, default=1.0) < _HERE or alike < _ALIKE)
+
+
+def _rules(print_: Grey, across: float, down: float) -> Grey:
+    """Rules of print (H, W) that are so long."""
+    import cv2
+
+    kernels = np.ones((1, max(3, round(across))), np.uint8), np.ones((max(3, round(down)), 1), np.uint8)
+    return np.maximum(*(cv2.morphologyEx(print_, cv2.MORPH_OPEN, kernel) for kernel in kernels))
 
 
 def _read_field(
-    reader: "Reader", seen: _Seen, blank: _Seen, way: Floats, field: Field, page: "Page"
+    reader: "Reader",
+    seen: _Seen,
+    blank: _Seen,
+    spot: _Spot,
+    page: "Page",
+    boxes: Sequence[Floats],
+    used: bool,
 ) -> CellReading:
-    """Read a field: cut it out at the page's own resolution, take print out, find and read what is left."""
+    """Read a field: cut it out at the page's own resolution, take print out, find and read what is left.
+
+    ``boxes``: of all fields; ``used``: whether the blank is a sheet in use, so that rules alone are print.
+    """
     import cv2
 
-    box, written = _box(field, blank), _is_written(reader, blank, field)
-    small = seen.scale @ way @ np.linalg.inv(blank.scale)
-    shrink = blank.scale[[0, 1, 0, 1], [0, 1, 0, 1]]
-    off = _shift(seen, blank, small, box * shrink) / shrink[:2]
-    way = way @ np.array([[1, 0, off[0]], [0, 1, off[1]], [0, 0, 1]])
+    field, box, way = spot.field, spot.box, spot.way
     corners = _moved(way, box[[[0, 1], [2, 1], [2, 3], [0, 3]]])
     places = tuple((round(x), round(y)) for x, y in ((corners + 0.5) / page.scales).tolist())
     tall = float(np.hypot(*(corners[3] + corners[2] - corners[0] - corners[1]))) / 2
     limits = np.array(seen.greys[0].shape[::-1])
     if (corners < -0.1 * tall - 1).any() or (corners > limits + 0.1 * tall).any():
         return CellReading(REJECTED, why="leaves the page", corners=places, page=page.index)
-    size, own, high, edge = _window(box, tall)
+    size, own, high, edge, more = _window(box, tall, _BEYOND)
     grey, plain = _cut(seen, way @ own, size), _cut(blank, own, size)
     away = _away(grey, _THICK[1])
     dark = away > _INK * seen.contrast
     print_ = (_away(plain, _THICK[1]) > _INK * blank.contrast).astype(np.uint8)
-    if written:  # then rules of its frame alone are print
-        rules = (np.ones((1, round(1.2 * high)), np.uint8), np.ones((round(0.9 * high), 1), np.uint8))
-        print_ = np.maximum(*(cv2.morphologyEx(print_, cv2.MORPH_OPEN, rule) for rule in rules))
+    if used:
+        print_ = _rules(print_, 1.2 * high, 0.9 * high)
     for grown in range(2, 9):  # as wide as it is here: until little of what is around is dark
         print_, before = np.asarray(cv2.dilate(print_, np.ones((3, 3), np.uint8))), print_
         if grown > 2 and (not print_.any() or dark[print_ > before].mean() < _AROUND):
@@ -451,16 +560,79 @@ def _read_field(
     strokes = np.asarray(cv2.morphologyEx(strokes, cv2.MORPH_CLOSE, np.ones((2 * grown + 7,) * 2, np.uint8)))
     gone = (print_ > 0) & (strokes == 0)  # but where a stroke crosses it
     grey = np.asarray(cv2.inpaint(grey, gone.astype(np.uint8), 3, cv2.INPAINT_TELEA), np.uint8)
+    inner = np.s_[edge : size[1] - edge, more + edge : size[0] - more - edge]
+    clear = (dark & ~gone).astype(np.uint8)
+    if clear[inner].any():  # what is faint beside it is no ink
+        clear[away < _FAINT * np.percentile(away[inner][clear[inner] > 0], 90)] = 0
+    ink = np.zeros_like(clear)
+    ink[inner] = clear[inner]
+    ink, clear = (
+        np.asarray(cv2.morphologyEx(one, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))) for one in (ink, clear)
+    )
+    core = np.s_[:, more : size[0] - more]
+    grey, ink = np.ascontiguousarray(grey[core]), np.ascontiguousarray(ink[core])
     lines, _ = read_lines(reader.changed(automaton=field.automaton), grey, _marks(reader, grey, edge))
-    ink = np.zeros(gone.shape, np.uint8)
-    inner = np.s_[edge : size[1] - edge, edge : size[0] - edge]
-    ink[inner] = (dark & ~gone)[inner]
-    if ink.any():  # what is faint beside it is no ink
-        ink[away < _FAINT * np.percentile(away[ink > 0], 90)] = 0
-    ink = np.asarray(cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)))
     again = _again(reader, grey, ink, field)
-    cell = _said(field, reader.policy.min_p, lines, again, ink, 0.5 * high)
+    hard = "the print beside it differs" if spot.differs else ""
+    chars = np.array([char.box for line in lines for char in line.chars if char.box[3] > 0.2 * high])
+    if len(chars) and not hard:
+        tall = float(np.median(chars[:, 3]))
+        for other in boxes:  # what stands there is of another field
+            if other is not box:
+                (x, y), (right, foot) = np.round((other.reshape(2, 2) - own[:2, 2]) / own[0, 0]).astype(int)
+                clear[max(0, y) : max(0, foot), max(0, x) : max(0, right)] = 0
+        clear[cv2.dilate(print_, np.ones((2 * round(0.08 * high) + 1,) * 2, np.uint8)) > 0] = 0
+        if _goes_on(clear, chars + np.array([more, 0, 0, 0]), tall, inner[1]):
+            hard = "goes on beyond its box"
+        elif _crossed_out(ink, tall):
+            hard = "crossed out"
+    cell = _said(field, reader.policy.min_p, lines, again, ink, 0.5 * high, hard)
     return replace(cell, corners=places, page=page.index)
+
+
+def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice) -> bool:
+    """Whether ink (H, W) beyond columns ``inner`` is as close to characters, ``tall``, as one of them."""
+    import cv2
+
+    ink, (top, foot) = ink.copy(), (chars[:, 1].min(), (chars[:, 1] + chars[:, 3]).max())
+    for x, y, wide, high in chars.tolist():
+        ink[max(0, y - 3) : y + high + 3, max(0, x - 3) : x + wide + 3] = 0
+    ink[:, max(inner.start, chars[:, 0].min()) : min(inner.stop, (chars[:, 0] + chars[:, 2]).max())] = 0
+    _, _, found, middles = cv2.connectedComponentsWithStats(ink)
+    for (left, _, wide, high, _), (_, y) in zip(found[1:].tolist(), middles[1:].tolist(), strict=True):
+        gap = np.maximum(left - chars[:, 0] - chars[:, 2], chars[:, 0] - left - wide).min()
+        if _MARK[0] * tall < high < _MARK[1] * tall and top < y < foot and gap < tall:
+            return True
+    return False
+
+
+def _crossed_out(ink: Grey, tall: float) -> bool:
+    """Whether a straight stroke in ink (H, W), both ends free, has others across it twice: that of 4 once."""
+    import cv2
+
+    long, smear = round(_STROKE * tall), np.ones(2 * round(0.1 * tall) + 1)
+    for angle in np.arange(24) * (np.pi / 24):
+        along, across = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+        kernel, middle = np.zeros((long | 1,) * 2, np.uint8), np.array([long // 2] * 2)
+        end = np.round(along * (long // 2)).astype(int)
+        cv2.line(kernel, (middle - end).tolist(), (middle + end).tolist(), 1)
+        count, labels = cv2.connectedComponents(cv2.morphologyEx(ink, cv2.MORPH_OPEN, kernel))
+        for k in range(1, count):
+            points = np.argwhere(labels == k)[:, ::-1]
+            u, v = points @ along, float(np.median(points @ across))
+            side = len(points) / (np.ptp(u) + 1) / 2 + 0.06 * tall + 1
+            at = np.arange(u.min(), u.max() + 1)[:, None] * along
+            beside = list[NDArray[np.bool_]]()
+            for off in (v + side, v - side):
+                x, y = np.round(at + off * across).astype(int).T
+                there = ink[np.clip(y, 0, ink.shape[0] - 1), np.clip(x, 0, ink.shape[1] - 1)]
+                beside.append(there > 0)
+            free = round(0.12 * tall)
+            ends = np.array([(one[:free].any(), one[-free:].any()) for one in beside])
+            both = np.logical_and(*(np.convolve(one, smear, "same") > 0 for one in beside))
+            if not ends.any() and np.count_nonzero(np.diff(both.astype(int), prepend=0) > 0) > 1:
+                return True
+    return False
 
 
 def _again(reader: "Reader", grey: Grey, ink: Grey, field: Field) -> ctc.Number | None:
@@ -478,20 +650,29 @@ def _texts(number: ctc.Number, names: dict[str, str], fits: bool) -> dict[str, f
     likelihoods, out = np.array(list(number.texts.values())), dict[str, float]()
     shares = np.exp(likelihoods - (np.logaddexp.reduce(likelihoods) if fits else 0.0)).tolist()
     for text, share in sorted(zip(number.texts, shares, strict=True), key=lambda pair: -pair[1]):
-        names.setdefault(bare(text), text if out else number.text)
+        names.setdefault(bare(text), number.text if bare(number.text) == bare(text) else text)
         out[bare(text)] = out.get(bare(text), 0.0) + share
     return out
 
 
 def _said(
-    field: Field, least: float, lines: Sequence[TextLine], again: ctc.Number | None, ink: Grey, unit: float
+    field: Field,
+    least: float,
+    lines: Sequence[TextLine],
+    again: ctc.Number | None,
+    ink: Grey,
+    unit: float,
+    hard: str,
 ) -> CellReading:
-    """What a field says, read twice; ``ink``: that of no print, (H, W); ``unit``: half its box's height."""
+    """What a field says, read twice; ``ink``: that of no print, (H, W); ``unit``: half its box's height.
+
+    ``hard``: why no number can be sure.
+    """
     more, names, listed = round(0.1 * unit), dict[str, str](), field.automaton is not None
     for x, y, w, h in (char.box for line in lines for char in line.chars):
         ink[max(0, y - more) : y + h + more, max(0, x - more) : x + w + more] = 0
     rest, line = float(ink.sum()) / unit**2, max(lines, key=lambda one: len(one.chars), default=None)
-    if line is None and rest <= _TRACE:
+    if line is None and rest <= _TRACE and not hard:
         return CellReading(REJECTED, why="empty, but required") if field.required else CellReading("")
     first, second, same = dict[str, float](), dict[str, float](), ""
     if line is not None:
@@ -502,15 +683,15 @@ def _said(
         second = _texts(again, names, listed)
     both = {text: (first.get(text, 0) + second.get(text, 0)) / 2 for text in {**first, **second} if text}
     best = max(both, key=both.__getitem__, default="")
-    read, p, hard = names.get(best, ""), both.get(best, 0.0), ""
+    read, p = names.get(best, ""), both.get(best, 0.0)
     if line is None:
         hard = "ink that is no number"
-    elif listed and line.margin is None:
+    elif not hard and listed and line.margin is None:
         read, p, both = line.number.text, line.number.p, {}
         hard = f"{read} is not " + ("in the list" if field.listed else "of the pattern")
-    elif len(lines) > 1:
+    elif not hard and len(lines) > 1:
         hard = f"{read} is one of several lines"
-    elif rest > _REST:
+    elif not hard and rest > _REST:
         hard = f"ink beside {read}"
     texts = {} if hard and line is not None else {names[text]: share for text, share in both.items()}
     if line is None or hard:
@@ -521,6 +702,6 @@ def _said(
     why = ", ".join(dict.fromkeys(char.reason for char in line.chars if char.reason))
     if best != same or REJECTED not in shown:
         likeliest = [max(one, key=one.__getitem__) for one in (first, second) if one]
-        other = [names[text] for text in likeliest if text != best]
+        other = [names[text] for text in likeliest if names[text] != read]
         shown, why = REJECTED, f"{read}, or {other[0]}" if other else IN_DOUBT
     return CellReading(shown, p, why, read, texts=texts)
