@@ -162,7 +162,7 @@ def test_a_page_that_does_not_fit_is_an_error_and_no_guess(folder: Path, tmp_pat
         assert not any(row[f"{name}{part}"] for name in BOXES for part in ("", ".p", ".why"))
 
 
-def test_pages_of_a_sheet_may_be_swapped_but_not_missing(folder: Path, tmp_path: Path) -> None:
+def test_pages_of_a_sheet_are_in_order_and_none_is_missing(folder: Path, tmp_path: Path) -> None:
     one, two, other = filled(0, a="71"), filled(1, b="238"), filled(2)
     saved(tmp_path / "a.tif", one, two, two, one)
     saved(tmp_path / "b.tif", two, one, two, other)
@@ -184,17 +184,17 @@ def test_pages_of_a_sheet_may_be_swapped_but_not_missing(folder: Path, tmp_path:
     assert done.exit_code == 1
     told = [(Path(r["source"]).name, r["page"], r["pages"], r["error"], r["warnings"]) for r in records]
     missing = "page 1 of 2 is missing; scan the whole sheet"
-    assert told[:4] == [
-        ("a.tif", 0, [0, 1], None, []), ("a.tif", 2, [3, 2], None, ["pages-swapped"]),
-        ("b.tif", 0, [1, 0], None, ["pages-swapped"]), ("b.tif", 2, [None, 2], missing, []),
+    assert told[:5] == [
+        ("a.tif", 0, [0, 1], None, []), ("a.tif", 2, [None, 2], missing, []),
+        ("a.tif", 3, [3, None], missing.replace("1", "2", 1), []),
+        ("b.tif", 0, [None, 0], missing, []), ("b.tif", 1, [1, 2], None, []),
     ]  # fmt: skip
-    assert "page 4 does not fit" in told[4][3]
+    assert "page 4 does not fit" in told[5][3]
     assert told[-1][3]
     assert told[-1][0] == "c.tif"
-    assert [(r["fields"]["a0"]["text"], r["fields"]["b1"]["text"]) for r in records[:4]] == [
-        *[("71", "238")] * 3,
-        ("?", "238"),
-    ]
+    assert [(r["fields"]["a0"]["text"], r["fields"]["b1"]["text"]) for r in records[:5]] == [
+        ("71", "238"), ("?", "238"), ("71", "?"), ("?", "238"), ("71", "238"),
+    ]  # fmt: skip
     assert records[3]["fields"]["a0"]["why"] == "page 1 is missing"
     resumed = run(*words, "--resume")
     assert (resumed.exit_code, "already read" in resumed.stderr) == (1, True)
@@ -222,6 +222,79 @@ def test_what_is_no_number_and_what_leaves_the_page_is_in_doubt(reader: Reader, 
     assert found.fields["b"].why == found.fields["note"].why == "leaves the page"
     assert (found.fields["total"].text, found.fields["total"].why) == ("?", "empty, but required")
     assert (found.fields["a"].text, found.fields["a"].p) == ("", None)
+
+
+@pytest.mark.parametrize("order", ["A1 B1 A2 B2", "A2 A1 B2 B1"])
+def test_pages_of_different_sheets_are_not_joined(
+    reader: Reader, folder: Path, tmp_path: Path, order: str
+) -> None:
+    texts = {"A": "71", "B": "52"}
+    pages = [filled(int(page[1]) - 1, a=texts[page[0]]) for page in order.split()]
+    found = list(
+        read_sheets(reader, form_of(folder, layouts(0, 1, pages=True)), saved(tmp_path / "a.tif", *pages))
+    )
+    assert [sheet.pages for sheet in found][1] == (1, 2)
+    assert [(sheet.error or "")[:27] for sheet in found][1] == "its pages may be of differe"
+    assert all(sheet.error for sheet in found)
+    assert found[1].fields["a0"].text == "?"
+
+
+def test_an_error_tells_the_page_that_it_was_in(
+    reader: Reader, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neocog.reading.sheets._read_field", lambda *_: 1 / 0)
+    (found,) = read_sheets(reader, form_of(folder, layouts(0)), filled(0, a="4"))
+    assert (found.page, bool(found.error)) == (0, True)
+
+
+def test_numbers_that_go_on_beyond_their_box_and_crossed_out_ones(reader: Reader, folder: Path) -> None:
+    form = form_of(folder, layouts(0, note={"valid": ["1234", "5678"]}))
+    sheet = filled(0, a="47952631", total="4809")
+    x, y, _, _ = BOXES["note"]
+    for k, char in enumerate("12349"):  # its last digit right of the box
+        place = sheet[y + 8 : y + 54, x + 170 + 44 * k :]
+        ink = glyph(int(char), 46, 4.0)
+        np.minimum(place[:, : ink.shape[1]], (235 - 200 * ink).astype(np.uint8), out=place[:, : ink.shape[1]])
+    write(sheet, "b", "5803")
+    x, y, _, _ = BOXES["b"]
+    cv2.line(sheet, (x + 54, y + 60), (x + 104, y + 3), 30, 3, cv2.LINE_AA)  # through its 8
+    (found,) = read_sheets(reader, form, sheet)
+    assert {name: (cell.text, cell.why) for name, cell in found.fields.items()} == {
+        "a": ("?", "goes on beyond its box"), "b": ("?", "crossed out"), "total": ("4809", ""),
+        "note": ("?", "goes on beyond its box"),
+    }  # fmt: skip
+
+
+def test_another_edition_of_a_sheet_is_not_read_as_this_one(reader: Reader, folder: Path) -> None:
+    form = form_of(folder, layouts(0))
+    sheet = filled(0, a="479", b="5263", total="5742")
+    label = sheet[262:296, 50:400].copy()
+    sheet[262:296, 50:400] = 250
+    image = Image.fromarray(sheet)
+    ImageDraw.Draw(image).text((60, 266), "Discount granted:", 20, ImageFont.load_default(24))
+    (found,) = read_sheets(reader, form, np.asarray(image))
+    assert (found.error, texts(found)["a"], texts(found)["b"]) == (None, "479", "5263")
+    assert (found.fields["total"].text, found.fields["total"].why) == ("?", "the print beside it differs")
+    sheet[262:296, 50:400] = label
+    sheet[262:370], sheet[332:440] = 250, sheet[262:370].copy()  # the lower row 70 pixels lower
+    (found,) = read_sheets(reader, form, sheet)
+    assert "page 1 does not fit the form: print around 2 of 4 fields differs" in (found.error or "")
+    (found,) = read_sheets(reader, form, filled(0)[:350])
+    assert "% of kind 0's print, the rest is cut off" in (found.error or "")
+
+
+def test_where_an_input_is_the_blank_only_frames_are_print(
+    reader: Reader, folder: Path, tmp_path: Path
+) -> None:
+    said, sheet = layouts(0), filled(0)
+    del said["layouts"][0]["pages"][0]["blank"]
+    x, y, _, _ = BOXES["total"]
+    for begin, end in ((12, 50), (50, 12)):
+        cv2.line(sheet, (x + 20, y + begin), (x + 200, y + end), 30, 4, cv2.LINE_AA)
+    first = saved(tmp_path / "1.png", sheet)
+    (found,) = read_sheets(reader, form_of(folder, said).onto(first.read_bytes()), first)
+    assert (found.fields["total"].text, found.fields["total"].why) == ("?", "ink that is no number")
+    assert found.fields["a"].text == ""
 
 
 def test_lists_patterns_and_rules(reader: Reader, folder: Path) -> None:

@@ -117,8 +117,20 @@ def written(hand: Hand, high: float, text: str) -> np.ndarray:
     return field[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
 
 
-def fill(drawn: Drawn, said: dict[str, str], hands: Hands, rng: Rng, *, stamp: bool = False) -> np.ndarray:
-    """A sheet, greys as floats (H, W), in one hand; some writing crosses its frame."""
+def fill(
+    drawn: Drawn,
+    said: dict[str, str],
+    hands: Hands,
+    rng: Rng,
+    *,
+    stamp: bool = False,
+    beyond: str = "",
+    crossed: str = "",
+) -> np.ndarray:
+    """A sheet, greys as floats (H, W), in one hand; some writing crosses its frame.
+
+    The last digit or more of field ``beyond`` stand right of its box; one of ``crossed`` is crossed out.
+    """
     sheet, hand, dark = drawn.blank.astype(np.float32), Hand(hands, rng), rng.uniform(0.55, 0.95)
 
     def lay(cover: np.ndarray, x: float, y: float) -> None:
@@ -145,11 +157,22 @@ def fill(drawn: Drawn, said: dict[str, str], hands: Hands, rng: Rng, *, stamp: b
             if cover.shape[1] > 0.96 * wide:
                 factor = 0.96 * wide / cover.shape[1]
                 cover = cv2.resize(cover, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
-            lay(
-                cover,
+            left, top = (
                 x + rng.uniform(0.02, 0.3) * max(0, wide - cover.shape[1]) + 3,
                 y + high - low - len(cover),
             )
+            if field["name"] == beyond:
+                left = x + wide - cover.shape[1] * rng.uniform(0.5, 0.8)
+            lay(cover, left, top)
+            if field["name"] == crossed:
+                digit, angle = cover.shape[1] / len(text), rng.choice([0, 0.7, 0.9]) + rng.normal(0, 0.1)
+                size = 2 * len(cover)
+                stroke, half = np.zeros((size, size), np.float32), 0.75 * len(cover)
+                along = half * np.array([np.cos(angle), -np.sin(angle)])
+                ends = [np.round(len(cover) + k * along).astype(int).tolist() for k in (-1, 1)]
+                cv2.line(stroke, *ends, 1.0, max(2, round(0.08 * len(cover))), cv2.LINE_AA)
+                k = int(rng.integers(len(text)))
+                lay(stroke, left + digit * (k + 0.5) - size / 2, top - len(cover) / 2)
     if stamp:
         x, y, angle = rng.uniform(0.3, 0.8) * WIDE, rng.uniform(0.3, 0.8) * HIGH, rng.uniform(-30, 30)
         mask = Image.new("L", (WIDE, HIGH), 0)

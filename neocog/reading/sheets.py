@@ -56,6 +56,7 @@ _TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's hei
 _BEYOND = 1.1  # heights of a box that are seen to its left and right: what was written may go on there
 _MARK = 0.4, 1.6  # heights of what goes on, in those of the number's digits, from which it is closer than one
 _STROKE = 0.8  # of a digit's height, the shortest straight stroke that crosses one out
+_THIN = 6.0  # of its thickness, its length
 _SPECK = 20  # pixels of ink that may be a number
 _DOUBT = 0.9  # probability of a text below which a rule may choose another one
 _MENDED = 0.95  # and which that must have
@@ -156,7 +157,9 @@ def read_sheets(
                     spots = []
             if best is None or (fields and not spots):
                 yield from whole()
-                yield record(page=at, error=why.format(at + 1))
+                held.append(record(page=at, error=why.format(at + 1)))
+                if not lost:
+                    yield held.pop()
             else:
                 if layout != kind or number <= max(sheet, default=-1):
                     yield from whole()
@@ -183,6 +186,8 @@ def read_sheets(
 
 def _mixed(sheet: SheetReading) -> SheetReading:
     """A sheet that may be of pages of several ones."""
+    if sheet.error:
+        return sheet
     why = "its pages may be of different sheets"
     cells = {name: replace(cell, text=REJECTED, why=why) for name, cell in sheet.fields.items()}
     return replace(sheet, fields=cells, error=f"{why}: those before and after lack some; put them in order")
@@ -595,9 +600,9 @@ def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice) -> bool:
     import cv2
 
     ink, (top, foot) = ink.copy(), (chars[:, 1].min(), (chars[:, 1] + chars[:, 3]).max())
-    for x, y, wide, high in chars.tolist():
+    ink[:, inner] = 0
+    for x, y, wide, high in chars.astype(int).tolist():
         ink[max(0, y - 3) : y + high + 3, max(0, x - 3) : x + wide + 3] = 0
-    ink[:, max(inner.start, chars[:, 0].min()) : min(inner.stop, (chars[:, 0] + chars[:, 2]).max())] = 0
     _, _, found, middles = cv2.connectedComponentsWithStats(ink)
     for (left, _, wide, high, _), (_, y) in zip(found[1:].tolist(), middles[1:].tolist(), strict=True):
         gap = np.maximum(left - chars[:, 0] - chars[:, 2], chars[:, 0] - left - wide).min()
@@ -620,14 +625,17 @@ def _crossed_out(ink: Grey, tall: float) -> bool:
         for k in range(1, count):
             points = np.argwhere(labels == k)[:, ::-1]
             u, v = points @ along, float(np.median(points @ across))
-            side = len(points) / (np.ptp(u) + 1) / 2 + 0.06 * tall + 1
+            thick = len(points) / (np.ptp(u) + 1)
+            if np.ptp(u) < _THIN * thick:
+                continue
+            side = thick / 2 + 0.06 * tall + 1
             at = np.arange(u.min(), u.max() + 1)[:, None] * along
             beside = list[NDArray[np.bool_]]()
             for off in (v + side, v - side):
                 x, y = np.round(at + off * across).astype(int).T
                 there = ink[np.clip(y, 0, ink.shape[0] - 1), np.clip(x, 0, ink.shape[1] - 1)]
                 beside.append(there > 0)
-            free = round(0.12 * tall)
+            free = max(1, round(0.12 * tall))
             ends = np.array([(one[:free].any(), one[-free:].any()) for one in beside])
             both = np.logical_and(*(np.convolve(one, smear, "same") > 0 for one in beside))
             if not ends.any() and np.count_nonzero(np.diff(both.astype(int), prepend=0) > 0) > 1:
