@@ -169,8 +169,9 @@ def fill(
                 size = 2 * len(cover)
                 stroke, half = np.zeros((size, size), np.float32), 0.75 * len(cover)
                 along = half * np.array([np.cos(angle), -np.sin(angle)])
-                ends = [np.round(len(cover) + k * along).astype(int).tolist() for k in (-1, 1)]
-                cv2.line(stroke, *ends, 1.0, max(2, round(0.08 * len(cover))), cv2.LINE_AA)
+                begin, end = (np.round(len(cover) + k * along).astype(int).tolist() for k in (-1, 1))
+                broad = max(2, round(0.08 * len(cover)))
+                cv2.line(stroke, begin, end, 1.0, broad, cv2.LINE_AA)
                 k = int(rng.integers(len(text)))
                 lay(stroke, left + digit * (k + 0.5) - size / 2, top - len(cover) / 2)
     if stamp:

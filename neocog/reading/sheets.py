@@ -41,10 +41,7 @@ _INLIERS = 12  # matches that a homography must explain
 _THICK = 9, 25  # pixels of the thickest strokes of print on a page of `_SEEN`, and of writing in a field
 _REACH = 8  # pixels at `_SEEN` that print around a field may lie off
 _OFF = 3.0  # and that matched places may, as a median: what makes them inliers
-_HERE, _ALIKE = (
-    0.7,
-    0.3,
-)  # share of print around a field that is there, and its correlation, if it is the blank's
+_HERE, _ALIKE = 0.7, 0.4  # share of print around a field that is there, and its correlation
 _OTHER = 0.25  # share of fields, two at least, around which print differs on a sheet of another edition
 _ROWS = 96  # to which the box of a field is reduced: digits in it are 40 to 80 high
 _WIDEST = 8192  # pixels of a field
@@ -587,7 +584,7 @@ def _read_field(
                 (x, y), (right, foot) = np.round((other.reshape(2, 2) - own[:2, 2]) / own[0, 0]).astype(int)
                 clear[max(0, y) : max(0, foot), max(0, x) : max(0, right)] = 0
         clear[cv2.dilate(print_, np.ones((2 * round(0.08 * high) + 1,) * 2, np.uint8)) > 0] = 0
-        if _goes_on(clear, chars + np.array([more, 0, 0, 0]), tall, inner[1]):
+        if _goes_on(np.asarray(clear, np.uint8), chars + np.array([more, 0, 0, 0]), tall, inner[1]):
             hard = "goes on beyond its box"
         elif _crossed_out(ink, tall):
             hard = "crossed out"
