@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from neocog.errors import InputError, UsageError
 from neocog.network.automaton import Automaton
 from neocog.reading.policy import Pattern, read_valid
-from neocog.text import printable, reason_of
+from neocog.text import printable, reason_of, to_json
 
 COLUMNS = "source", "page", "layout", "fit", "residual", "warnings", "error"
 """Columns of the table beside those of fields."""
@@ -176,7 +176,7 @@ def _faults(
     elif right and isinstance(value, int | float):
         right = schema.get("minimum", value) <= value <= schema.get("maximum", value)
     if not right:
-        yield place, f"got {json.dumps(value)[:60]}, expected {schema['description']}"
+        yield place, f"got {to_json(value)[:60]}, expected {schema['description']}"
     elif isinstance(value, dict):
         known = schema["properties"]
         yield from ((place, f"{key!r} is missing; add it") for key in schema["required"] if key not in value)
