@@ -47,16 +47,14 @@ def on_front(grey: Grey, found: Finding) -> NDArray[np.bool_]:
     if not faint.any():
         return front
 
-    def sharpness(k: int) -> float:
-        """The steepest edges of a mark, to its contrast."""
+    sharp = np.zeros(len(found))  # the steepest edges of a mark, to its contrast
+    for k in np.flatnonzero(strong | faint).tolist():
         crop = cv2.GaussianBlur(grey[places[k]], (0, 0), 1.0).astype(np.float32)
         slope = np.hypot(cv2.Sobel(crop, cv2.CV_32F, 1, 0), cv2.Sobel(crop, cv2.CV_32F, 0, 1))
         crop, slope, ranks = np.sort(crop, axis=None), np.sort(slope, axis=None), np.arange(crop.size)
         dark, bright = np.interp(np.array([0.05, 0.9]) * ranks[-1], ranks, crop)
-        return float(np.interp(0.97 * ranks[-1], ranks, slope) / (bright - dark + 1))
-
-    usual = np.median([sharpness(k) for k in np.flatnonzero(strong).tolist()])
-    front[faint] = [sharpness(k) > _SOFT * usual for k in np.flatnonzero(faint).tolist()]
+        sharp[k] = np.interp(0.97 * ranks[-1], ranks, slope) / (bright - dark + 1)
+    front[faint] = sharp[faint] > _SOFT * np.median(sharp[strong])
     return front
 
 
