@@ -105,8 +105,12 @@ def test_what_the_docs_show_from_python(tmp_path, monkeypatch, capsys):
     for page in (README, (ROOT / "docs" / "python.md").read_text()):
         for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
             exec(block, names)
-    *lines, place, sure, word, difference, result = capsys.readouterr().out.splitlines()
+    *lines, place, sure, word, many, _, last, missing, difference, result = (
+        capsys.readouterr().out.splitlines()
+    )
     read = "\n".join(lines)
+    assert (many, last) == (f"docs/photo.jpg 0 {lines[0]}", lines[2])
+    assert missing.startswith("missing.jpg 0 cannot be opened")
     assert word == lines[1] == (tmp_path / "photo.tsv").read_text().split()[1]
     assert f"$ neocog read docs/photo.jpg\n{read}\n```" in README
     assert f"page.text  # {read!r}" in README
