@@ -16,6 +16,10 @@ from tests.support import page, save_page
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
+def test_a_changed_reader_decodes_as_one_made_so(reader):
+    assert reader.changed(long_side=512).longest == 512 != reader.longest
+
+
 def test_every_kind_of_picture_reads_the_same(tmp_path, reader):
     file = save_page(tmp_path / "a.png", "07946")
     wanted = reader.read(file)

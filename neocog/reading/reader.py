@@ -133,8 +133,6 @@ class Reader:
             raise UsageError(f"long_side {long_side}: expected 64 pixels or more, or full")
         self.rotate, self.mirror, self.digits_only = rotate, mirror, digits_only
         self.long_side = long_side
-        #: the long side, in pixels, at which pages are decoded
-        self.longest = MAX_PIXELS if long_side == "full" else int(long_side or LONGEST)
         self.pattern = None if pattern is None else Pattern(pattern)
         self.valid, self.automaton, texts = None, None, None
         if valid is not None:
@@ -162,6 +160,11 @@ class Reader:
         asked = {"pattern": pattern, "rotate": self.rotate, "digits_only": self.digits_only or None}
         asked |= {"valid": self.valid, "long_side": self.long_side, "mirror": self.mirror or None}
         return {"min_p": self.policy.min_p} | {k: v for k, v in asked.items() if v is not None}
+
+    @property
+    def longest(self) -> int:
+        """Pixels of a page's long side when it is decoded, at most."""
+        return MAX_PIXELS if self.long_side == "full" else int(self.long_side or LONGEST)
 
     def changed(self, **attributes: Any) -> "Reader":
         """Return a reader like this one, but for some attributes."""

@@ -77,7 +77,8 @@ class PdfWriter:
         except ImportError:
             raise UsageError(_NEEDS.format("or writing PDF", "pypdfium2")) from None
         self._library, self._size = pypdfium2, 0
-        self._document = pypdfium2.PdfDocument.new()
+        with _ONE_AT_A_TIME:
+            self._document = pypdfium2.PdfDocument.new()
 
     def add(
         self, pixels: NDArray[np.uint8], size: tuple[int, int], words: Iterable[tuple[str, Any]], turn: int
@@ -123,7 +124,8 @@ class PdfWriter:
             self._document.save(stream)
 
     def __len__(self) -> int:
-        return len(self._document)
+        with _ONE_AT_A_TIME:
+            return len(self._document)
 
     def close(self) -> None:
         with _ONE_AT_A_TIME:
