@@ -265,7 +265,7 @@ class Table(Engine):
 def test_live_announces_what_stands_apart_in_a_row_and_what_is_shown_again() -> None:
     cells = np.full((240, 1100, 3), 255, np.uint8)
     for k, text in enumerate(("23", "7", "7", "23")):
-        np.minimum(cells, picture(text, size=(1100, 240), at=30 + 280 * k, tall=64), out=cells)
+        np.minimum(cells, picture(text, size=(1100, 240), at=30 + 280 * k, tall=60), out=cells)
     reader = reader_of("").changed(engine=Table(""))
     for frames in (
         [cells] * 15,
