@@ -183,7 +183,7 @@ def test_pages_of_a_sheet_are_in_order_and_none_is_missing(folder: Path, tmp_pat
     records = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
     assert done.exit_code == 1
     told = [(Path(r["source"]).name, r["page"], r["pages"], r["error"], r["warnings"]) for r in records]
-    missing = "page 1 of 2 is missing; scan the whole sheet"
+    missing = "page 1 of 2 is missing; scan the whole sheet into one file"
     assert told[:5] == [
         ("a.tif", 0, [0, 1], None, []), ("a.tif", 2, [None, 2], missing, []),
         ("a.tif", 3, [3, None], missing.replace("1", "2", 1), []),
