@@ -3,7 +3,7 @@
     python data/make_photo.py STROKES [docs/photo.jpg]
 
 STROKES is ``strokes.npz`` of pendigits: paths of a pen, drawn here at full size. The digit models
-did not learn from this writer; the line model and the finder did. The same file gives the same picture.
+and the finder did not learn from this writer; the line model did. The same file gives the same picture.
 """
 
 import sys
