@@ -118,7 +118,8 @@ def read_sheets(
         numbers, laid, begun = range(len(layout.pages)), [one[1] for one in pages.values()], done
         missing = {n for n in numbers if n not in pages}
         words = ", ".join(str(n + 1) for n in sorted(missing))
-        error = f"page {words} of {len(numbers)} is missing; scan the whole sheet into one file" if missing else None
+        told = f"page {words} of {len(numbers)} is missing; scan the whole sheet into one file"
+        error = told if missing else None
         written = any(any(b.written) for k, n, b in blanks if k == kind and n in pages)
         cells, done = weigh(cells, layout.rules, reader.policy.min_p), time.perf_counter()
         found = record(
