@@ -17,7 +17,8 @@ from neocog.cli import app
 from neocog.errors import UsageError
 from neocog.reading.formats import Format
 from neocog.reading.reader import Reader
-from neocog.reading.records import DigitReading, PageReading
+from neocog.reading.records import DigitReading
+from neocog.reading.results import PageReading
 from tests.support import run, save_page
 
 

@@ -18,7 +18,7 @@ import pytest
 from neocog.batch.output import Done, open_sink
 from neocog.errors import EndedEarly, UsageError
 from neocog.reading.formats import Format, kind_of
-from neocog.reading.records import PageReading
+from neocog.reading.results import PageReading
 from tests.support import few, page_file, run, save_page, until
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX locks and pipes")

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from neocog import Reader
+from neocog.errors import DeviceError
 from neocog.evaluation import health
 from tests.support import digits_of, run, save_page, tiny_model, write_digits
 
@@ -275,6 +277,8 @@ def test_doctor_and_that_it_advises_what_the_readme_does(monkeypatch, tmp_path):
     failed, advice = result.stdout[result.stdout.index("fail  opencv") :].splitlines()[:2]
     assert "cannot be imported" in failed
     assert advice.endswith(libraries)
+    with pytest.raises(DeviceError, match="OpenCV cannot be imported"):
+        Reader(device="cpu").read(page)
     for words in (("read", page), ("explain", page), ("live", page)):
         result = run(*words)
         assert (result.exit_code, libraries in result.stderr.splitlines()[-1]) == (5, True)

@@ -1,7 +1,9 @@
 """The finder's kernels in the emulator, against float64 operations and the finder on the CPU."""
 
 import math
+import pickle
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from neocog.learning.finder.graph import Graph
 from neocog.reading.device import open_finder
 from neocog.vision import finder as cpu
 from neocog.vision.finder import FinderSettings, find
-from neocog.vision.finder_model import load_finder
+from neocog.vision.finder_model import FinderModel, load_finder
 from neocog.vision.scales import search
 from tests import cuda_fake
 from tests.cuda_support import MODELS
@@ -255,6 +257,27 @@ def test_pages_are_searched_in_the_tiles_of_the_cpu(faked, monkeypatch):
     for fine in (56.0, math.inf):  # some parts of it, or all sizes at once
         small = FinderSettings(small=0, largest=80, overlap=0.5, fine=fine)  # two marks share 0.400 of theirs
         agree(find(page(), faked, small), find(page(), on_cpu, small), 5e-3)
+
+
+def test_a_finder_on_a_gpu_is_opened_when_it_is_asked_in_whatever_process(faked, monkeypatch):
+    asked, model = [], FinderModel(last_only().nodes, last_only().tensors, {}, "f")
+    monkeypatch.setattr(finder, "CudaFinder", lambda *what, device: asked.append(device) or faked)
+    sent, settings = pickle.loads(pickle.dumps(open_finder(model, "cuda:1"))), FinderSettings(small=0)
+    assert (sent.device, sent.model.id, asked) == ("cuda:1", model.id, [])
+    grey = np.random.default_rng(5).integers(0, 256, (40, 60)).astype(np.uint8)
+    assert find(grey, sent, settings).boxes.tobytes() == faked.find(grey, settings).boxes.tobytes()
+    x = np.zeros((48, 64), np.float32)
+    assert sent(x).tobytes() == faked(x).tobytes()
+    assert asked == ["cuda:1"]
+
+
+@pytest.mark.parametrize(("arch", "device"), [(75, "cpu"), (80, "cuda:1")])
+def test_the_finder_beside_an_engine_is_on_its_gpu_if_that_can(monkeypatch, arch, device):
+    monkeypatch.setattr("neocog.cuda.devices.number_of", lambda name: 1)
+    monkeypatch.setattr("neocog.cuda.launcher.gpu", lambda number: SimpleNamespace(arch=arch))
+    model = FinderModel([], {}, {}, "f")
+    assert open_finder(model, SimpleNamespace(device="cuda:1")).device == device
+    assert open_finder(model, SimpleNamespace(device="cpu")).device == "cpu"
 
 
 def test_what_fails_on_the_device_is_one_line(faked, monkeypatch):

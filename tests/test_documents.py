@@ -22,7 +22,8 @@ from neocog.errors import InputError, UsageError
 from neocog.reading import addresses
 from neocog.reading.formats import Format, kind_of
 from neocog.reading.reader import Reader
-from neocog.reading.records import DigitReading, LineReading, NumberReading, PageReading, WordReading
+from neocog.reading.records import DigitReading, LineReading, NumberReading, WordReading
+from neocog.reading.results import PageReading
 from neocog.reading.words import cells
 from neocog.vision import decode as vision_decode
 from neocog.vision import documents

@@ -13,7 +13,8 @@ from neocog.network.engine import Engine
 from neocog.network.line_engine import LineEngine
 from neocog.network.u0 import made_digits
 from neocog.reading.reader import Reader
-from neocog.reading.records import LineReading, NumberReading, PageReading
+from neocog.reading.records import LineReading, NumberReading
+from neocog.reading.results import PageReading
 from neocog.vision.crops import digit_of_box
 from tests.support import digits_of, page_file, tiny_model
 from tests.test_line_engine import tiny_lines

@@ -11,7 +11,8 @@ from experiments.reading.sets import samples
 from neocog.cli.learn import _fonts
 from neocog.errors import InputError, NeocogError, UsageError
 from neocog.learning.drawing import glyphs
-from neocog.reading.records import DigitReading, PageReading
+from neocog.reading.records import DigitReading
+from neocog.reading.results import PageReading
 from tests import support
 
 

@@ -27,7 +27,8 @@ from neocog.network.lines import ALPHABET, LineModel, columns
 from neocog.reading import numbers
 from neocog.reading.formats import KINDS, Format
 from neocog.reading.policy import read_valid
-from neocog.reading.records import DigitReading, LineReading, NumberReading, PageReading, WordReading
+from neocog.reading.records import DigitReading, LineReading, NumberReading, WordReading
+from neocog.reading.results import PageReading
 from neocog.vision.finder import Finding
 from tests.live_support import clip, picture
 from tests.support import from_digits, page, run, tiny_model

@@ -9,7 +9,8 @@ import pytest
 
 from neocog.batch.output import open_sink
 from neocog.reading.formats import Format
-from neocog.reading.records import DigitReading, PageReading
+from neocog.reading.records import DigitReading
+from neocog.reading.results import PageReading
 
 READ = PageReading(
     "a/b.jpg",

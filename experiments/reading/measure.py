@@ -33,7 +33,8 @@ from neocog.learning.drawing.page import compared
 from neocog.network.parallel import cores
 from neocog.reading.pictures import Picture
 from neocog.reading.reader import Reader
-from neocog.reading.records import REJECTED, PageReading
+from neocog.reading.records import REJECTED
+from neocog.reading.results import PageReading
 from neocog.vision.decode import to_grey
 from neocog.vision.finder import FinderSettings, Finding, overlaps
 

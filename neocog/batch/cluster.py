@@ -26,7 +26,7 @@ from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError
 from neocog.programs import python
-from neocog.reading.device import check_names, finder_beside, finder_on
+from neocog.reading.device import check_names, open_finder
 from neocog.text import reason_of
 
 _AT_ONCE = 256  # requests that the network of a GPU gathers at a time
@@ -103,7 +103,7 @@ class Cluster:
                 raise DeviceError("device 'cuda': no machine of the cluster has a GPU; use --device cpu")
             gpus, sent = 0 if self.device == "cpu" else gpus, job.with_engine(None)
             if gpus:  # workers ask these about pages too
-                sent.reader.finder = finder_on(sent.reader.finder.model, "cuda")
+                sent.reader.finder = open_finder(sent.reader.finder.model, "cuda")
             restarts = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": _AT_ONCE}
             network = ray.remote(num_gpus=1, **restarts)(Network)
             networks = [network.remote(sent, self.precision, self.plan) for _ in range(gpus)]
@@ -161,7 +161,7 @@ class Network:
         engine = reader.opened(device="cuda", precision=precision, plan=plan)
         self._networks = Networks(
             in_passes(engine, batch=job.batch, isolated=job.isolated),
-            finder_beside(engine, reader.finder.model),
+            open_finder(reader.finder.model, engine),
         )
 
     def ask(self, *question: Any) -> Any:

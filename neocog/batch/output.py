@@ -24,7 +24,8 @@ from neocog.errors import EndedEarly, UsageError
 from neocog.files import AppendFile, atomic_write, check_output
 from neocog.reading.formats import Format
 from neocog.reading.pictures import what_went_wrong
-from neocog.reading.records import SCHEMA, PageReading
+from neocog.reading.records import SCHEMA
+from neocog.reading.results import PageReading
 from neocog.text import printable, to_json
 from neocog.vision.documents import PdfWriter
 

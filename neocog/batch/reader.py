@@ -15,7 +15,7 @@ from neocog.reading import reader
 from neocog.reading.formats import Format
 from neocog.reading.forms import Form, load_form
 from neocog.reading.pictures import Picture, loaded, name_of, what_went_wrong
-from neocog.reading.records import PageReading
+from neocog.reading.results import PageReading
 
 if TYPE_CHECKING:
     import pandas

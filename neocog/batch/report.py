@@ -17,7 +17,8 @@ from neocog.batch.archives import Item
 from neocog.errors import UsageError
 from neocog.files import atomic_write, check_output
 from neocog.reading.pictures import Files, pages_of, what_went_wrong
-from neocog.reading.records import LARGEST, REJECTED, PageReading
+from neocog.reading.records import REJECTED
+from neocog.reading.results import LARGEST, PageReading
 from neocog.text import printable
 from neocog.vision.decode import Page
 from neocog.vision.overlay import SURE_P, draw_overlay

@@ -10,7 +10,8 @@ import numpy as np
 from neocog.batch.archives import Item
 from neocog.reading.formats import Format
 from neocog.reading.pictures import Picture, pages_of, what_went_wrong
-from neocog.reading.records import REJECTED, Box, DigitReading, PageReading, SheetReading
+from neocog.reading.records import REJECTED, Box, DigitReading, SheetReading
+from neocog.reading.results import PageReading
 
 if TYPE_CHECKING:
     from neocog.batch.report import Card

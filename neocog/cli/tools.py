@@ -39,7 +39,7 @@ def explain(
     another, and the network answers again; and what the runner-up lacked is put in until it wins.
     """
     from neocog.evaluation import explain as why
-    from neocog.reading.records import DRAWN
+    from neocog.reading.results import DRAWN
 
     lines = digit is None and maps is None if model is None else kind_of(find_model(model)) == "lines"
     for name, value in (("--digit", digit), ("--maps", maps)) if lines else (("--line", line),):

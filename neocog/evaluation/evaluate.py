@@ -16,7 +16,7 @@ from neocog.network.decision import Answers, of_lone_digits
 from neocog.network.engine import AnyEngine
 from neocog.reading.numbers import bare
 from neocog.reading.reader import Reader
-from neocog.reading.records import PageReading
+from neocog.reading.results import PageReading
 from neocog.text import edit_distance
 
 NO_ANSWER = 10  # column of the confusion matrix

@@ -15,7 +15,7 @@ from neocog.network.engine import AnyEngine
 from neocog.network.lines import MARGIN, ROWS
 from neocog.network.registry import FINDER, find_model
 from neocog.network.u0 import DIGIT_SIZE, made_digits, u0_from_digits
-from neocog.reading.device import finder_beside
+from neocog.reading.device import open_finder
 from neocog.vision.crops import cut_out
 from neocog.vision.decode import decode
 from neocog.vision.finder_model import load_finder
@@ -78,7 +78,7 @@ def made_strips(count: int) -> NDArray[np.float32]:
 
 def page_times(engine: AnyEngine, count: int, *, repeats: int = _LEAST) -> list[dict[str, Any]]:
     """Time decoding a made page, finding, and normalising, in milliseconds for ``count`` digits."""
-    finder = finder_beside(engine, load_finder(find_model(FINDER)))
+    finder = open_finder(load_finder(find_model(FINDER)), engine)
     held = min(count, _MOST_ON_PAGE)
     with tempfile.TemporaryDirectory(prefix="neocog-") as folder:
         path = Path(folder) / "page.png"

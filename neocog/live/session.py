@@ -24,7 +24,8 @@ from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.tracks import Row
 from neocog.live.video import Pixels, Source
 from neocog.reading.pictures import identity
-from neocog.reading.records import REJECTED, PageReading
+from neocog.reading.records import REJECTED
+from neocog.reading.results import PageReading
 from neocog.text import tell, to_json
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from neocog.network.lines import ROWS, LineModel
 from neocog.text import tell
 
 if TYPE_CHECKING:
+    from neocog.cuda.finder import CudaFinder
     from neocog.network.engine import AnyEngine
     from neocog.network.model import Model
-    from neocog.vision.finder import FinderSettings, Finding, Network
+    from neocog.vision.finder import FinderSettings, Finding
     from neocog.vision.finder_model import FinderModel, OpenCV
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -96,34 +97,20 @@ def open_engine(
     )
 
 
-def open_finder(model: "FinderModel", *, device: str = "cpu") -> "Network":
-    """Open the finder's network on ``"cpu"``, ``"cuda"`` or ``"cuda:N"``, where the whole of `find` runs.
+def open_finder(model: "FinderModel", device: "str | AnyEngine" = "cpu") -> "OpenCV | GpuFinder":
+    """Return the finder on a device, or beside an engine: on its GPU, if that runs the finder's kernels.
 
-    DeviceError or ModelError if there is no such device, or it cannot run this network.
+    It is opened when it is first asked: DeviceError or ModelError if a GPU cannot run it.
     """
-    if device == "cpu":
-        return finder_on(model, "cpu")
-    from neocog.cuda.finder import CudaFinder
-
-    return CudaFinder(model.nodes, model.tensors, device=device)
-
-
-def finder_beside(engine: "AnyEngine", model: "FinderModel") -> "OpenCV | GpuFinder":
-    """The finder beside an engine: on its GPU, if that has what the finder's kernels need."""
-    if engine.device != "cpu":
-        from neocog.cuda.devices import number_of
-        from neocog.cuda.launcher import gpu
-
-        number = number_of(engine.device)
-        if gpu(number).arch >= _FINDER_ARCH:
-            return GpuFinder(model, f"cuda:{number}")
-    return finder_on(model, "cpu")
-
-
-def finder_on(model: "FinderModel", device: str) -> "OpenCV | GpuFinder":
-    """A finder for a device, which is opened when it is first asked."""
     from neocog.vision.finder_model import OpenCV
 
+    if not isinstance(device, str):
+        device = device.device
+        if device != "cpu":
+            from neocog.cuda.devices import number_of
+            from neocog.cuda.launcher import gpu
+
+            device = device if gpu(number_of(device)).arch >= _FINDER_ARCH else "cpu"
     return OpenCV(model) if device == "cpu" else GpuFinder(model, device)
 
 
@@ -137,15 +124,16 @@ class GpuFinder:
         return GpuFinder, (self.model, self.device)
 
     @cached_property
-    def _network(self) -> Any:
-        return open_finder(self.model, device=self.device)
+    def _network(self) -> "CudaFinder":
+        from neocog.cuda.finder import CudaFinder
+
+        return CudaFinder(self.model.nodes, self.model.tensors, device=self.device)
 
     def __call__(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.asarray(self._network(x))
 
     def find(self, grey: NDArray[np.uint8], settings: "FinderSettings") -> "Finding":
-        found: Finding = self._network.find(grey, settings)
-        return found
+        return self._network.find(grey, settings)
 
 
 def check_names(precision: str | None, plan: str) -> None:

@@ -25,7 +25,7 @@ from neocog.reading.records import (
     Box,
     DigitReading,
     LineReading,
-    PageReading,
+    PageRecord,
     SheetReading,
     WordReading,
 )
@@ -137,7 +137,7 @@ class Format:
         """What ends a document."""
         return _TAILS.get(self.kind, "")
 
-    def render(self, reading: PageReading | SheetReading) -> str:
+    def render(self, reading: PageRecord | SheetReading) -> str:
         """One record, with its line end; what stands between those of json is not part of them.
 
         One of ``coco`` is a line of JSON: the image, and its annotations without numbers. UsageError if
@@ -188,7 +188,7 @@ class Format:
         csv.writer(line, delimiter=between, lineterminator="\n").writerow(map(inert, row))
         return line.getvalue()
 
-    def _row(self, reading: PageReading) -> list[str | int]:
+    def _row(self, reading: PageRecord) -> list[str | int]:
         numbers = [number for line in reading.lines for number in line.numbers]
         lowest = min((own.p for own in numbers or reading.digits), default=None)
         rejected = sum(digit.char == REJECTED for digit in reading.digits)
@@ -211,7 +211,7 @@ def inert(cell: str | int) -> str | int:
     return f"'{words}" if runs else cell
 
 
-def _hocr_page(reading: PageReading) -> ET.Element:
+def _hocr_page(reading: PageRecord) -> ET.Element:
     """A page as hOCR; ``textangle`` is what the page was turned by."""
     wide, high = reading.size or (0, 0)
     name = printable(reading.source).replace('"', "%22")
@@ -230,7 +230,7 @@ def _hocr_page(reading: PageReading) -> ET.Element:
     return page
 
 
-def _alto_page(reading: PageReading) -> ET.Element:
+def _alto_page(reading: PageRecord) -> ET.Element:
     """A page as ALTO; ``ROTATION`` is what it was turned by."""
     number, (wide, high) = reading.page, reading.size or (0, 0)
     size = {"HEIGHT": str(high), "WIDTH": str(wide)}
@@ -253,7 +253,7 @@ def _alto_page(reading: PageReading) -> ET.Element:
     return page
 
 
-def _page(reading: PageReading) -> ET.Element:
+def _page(reading: PageRecord) -> ET.Element:
     """A page as PAGE; ``orientation`` is what it is to be turned by, ``custom`` why it could not be read."""
 
     def outlined(parent: ET.Element, tag: str, name: str, box: Box) -> ET.Element:
@@ -287,7 +287,7 @@ def _page(reading: PageReading) -> ET.Element:
     return page
 
 
-def _coco(reading: PageReading) -> list[Any]:
+def _coco(reading: PageRecord) -> list[Any]:
     """The image of a page, and annotations: its numbers with ``text`` and ``score``, their characters."""
     wide, high = reading.size or (0, 0)
     image = {"file_name": reading.source, "width": wide, "height": high, "page": reading.page}
@@ -306,7 +306,7 @@ def _coco(reading: PageReading) -> list[Any]:
     return [image, marks]
 
 
-def _task(reading: PageReading) -> dict[str, Any]:
+def _task(reading: PageRecord) -> dict[str, Any]:
     """A page as a task of Label Studio, its numbers as predictions; boxes are in percent of the picture."""
     wide, high = reading.size or (0, 0)
     size = {"original_width": wide, "original_height": high, "image_rotation": 0}
@@ -327,7 +327,7 @@ def _task(reading: PageReading) -> dict[str, Any]:
 
 
 def _words(
-    line: LineReading, reading: PageReading
+    line: LineReading, reading: PageRecord
 ) -> Iterator[tuple[WordReading, float, tuple[DigitReading, ...]]]:
     """Words of a line, how probably each is right, 0 for signs alone, and the characters of a number."""
     numbers = iter(line.numbers)

@@ -13,15 +13,8 @@ from numpy.typing import NDArray
 from neocog.network import ctc
 from neocog.network.lines import ALPHABET, ROWS
 from neocog.reading.boxes import PageReader, of_boxes
-from neocog.reading.records import (
-    REJECTED,
-    Box,
-    DigitReading,
-    LineReading,
-    NumberReading,
-    PageReading,
-    WordReading,
-)  # fmt: skip
+from neocog.reading.records import REJECTED, Box, DigitReading, LineReading, NumberReading, WordReading
+from neocog.reading.results import PageReading  # fmt: skip
 from neocog.vision.finder import FinderSettings, Finding
 from neocog.vision.page import TURNS, around, on_front, seen, turned, turned_back
 from neocog.vision.strips import LEAST, SCORE, Strip, strips

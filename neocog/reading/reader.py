@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.errors import InputError, UsageError
+from neocog.errors import InputError, UsageError, no_opencv
 from neocog.network.automaton import Automaton
 from neocog.network.decision import Answers, of_lone_digits
 from neocog.network.lines import LineModel, load_any
@@ -20,7 +20,8 @@ from neocog.network.registry import FINDER, LINES, find_model
 from neocog.reading.numbers import read_page
 from neocog.reading.pictures import Picture, is_several, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import Pattern, Policy, read_valid
-from neocog.reading.records import REJECTED, Box, DigitReading, PageReading
+from neocog.reading.records import REJECTED, Box, DigitReading
+from neocog.reading.results import PageReading
 from neocog.vision.decode import MAX_PIXELS
 from neocog.vision.finder import FinderSettings, Finding, find
 from neocog.vision.finder_model import FinderModel, load_finder
@@ -105,7 +106,7 @@ class Reader:
         digits_only: bool = False,
         valid: "str | Path | Iterable[str] | None" = None,
     ) -> None:
-        from neocog.reading.device import finder_beside
+        from neocog.reading.device import open_finder
 
         if not isinstance(model, Model | LineModel):
             model = load_any(model or LINES)
@@ -126,7 +127,7 @@ class Reader:
         self.batch = usual if batch is None else batch
         if not isinstance(finder, FinderModel):
             finder = load_finder(find_model(finder or FINDER))
-        self.finder = finder_beside(self.engine, finder)
+        self.finder = open_finder(finder, self.engine)
         if rotate is not None and rotate not in TURNS:
             raise UsageError(f"rotate {rotate}: expected 0, 90, 180 or 270 degrees")
         if long_side not in (None, "full") and not (isinstance(long_side, int) and long_side >= 64):
@@ -218,6 +219,8 @@ class Reader:
             yield from self._pages(picture)
         except InputError as error:
             raise InputError(f"{name_of(picture)}: {error}") from None
+        except ImportError as error:
+            raise no_opencv(error) if error.name == "cv2" else error from None
 
     def read_safely(self, picture: Picture) -> Iterator[PageReading]:
         """Read page after page; a failure, whatever it is, gives a record with its ``error``."""

@@ -1,38 +1,13 @@
-"""What was read: one `PageReading` per page, whether it could be read or not."""
+"""What was read: one `PageRecord` per page, whether it could be read or not."""
 
-import base64
-import html
-import io
-import os
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from neocog.errors import InputError, UsageError
-from neocog.files import atomic_write, check_output
 from neocog.text import to_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pandas
-    from matplotlib.axes import Axes
-    from PIL.Image import Image
-
-    from neocog.vision.decode import Page
-    from neocog.vision.documents import PdfWriter
 
 SCHEMA = 1
 REJECTED = "?"
-
-LARGEST = 8192
-"""Long side, in pixels, to which pictures are reduced that are drawn over."""
-
-DRAWN = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
-"""Formats of drawings, by the suffix of their file."""
-
-_THUMBNAIL = 480  # long side in a notebook
 
 Box = tuple[int, int, int, int]
 """x, y, width, height in pixels of the upright picture."""
@@ -99,8 +74,8 @@ class LineReading:
 
 
 @dataclass(frozen=True, slots=True)
-class PageReading:
-    """What stands on one page, or why that is not known."""
+class PageRecord:
+    """What stands on one page, or why that is not known; a `neocog.reading.results.PageReading` is one."""
 
     source: str  #: the picture as it was named
     page: int = 0  #: from 0; more than one in a TIFF or PDF
@@ -124,104 +99,6 @@ class PageReading:
     lines: tuple[LineReading, ...] = ()  #: what ``text`` is made of
     reader: str = "digits"  #: what read it: a model of ``digits``, one at a time, or of whole ``lines``
     picture: Any = field(default=None, repr=False, compare=False)  #: what `Reader.read` was given
-
-    def __str__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        """The text beside the picture, for notebooks; alone where that is not at hand."""
-        words = f"<pre>{html.escape(self.error or self.text)}</pre>"
-        small = io.BytesIO()
-        try:
-            self._drawn(_THUMBNAIL).save(small, "JPEG", quality=80)
-        except InputError:
-            return words
-        data = base64.b64encode(small.getvalue()).decode("ascii")
-        return f'<img src="data:image/jpeg;base64,{data}" alt="">{words}'
-
-    def to_pandas(self) -> "pandas.DataFrame":
-        """A row per digit: source, line, word, char, p, margin, x, y, width, height, reason."""
-        try:
-            import pandas
-        except ImportError:
-            raise UsageError("to_pandas needs pandas; install it with: pip install pandas") from None
-        place = {
-            n: (line, word)
-            for line, one in enumerate(self.lines)
-            for word, span in enumerate(one.words)
-            if span.digits is not None
-            for n in range(span.digits[0], span.digits[1] + 1)
-        }
-        rows = [
-            (self.source, *place.get(n, (0, 0)), digit.char, digit.p, digit.margin, *digit.box, digit.reason)
-            for n, digit in enumerate(self.digits)
-        ]
-        names = "source line word char p margin x y width height reason"
-        return pandas.DataFrame(rows, columns=names.split())
-
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the picture with what was read over it, by matplotlib, and return the axes."""
-        try:
-            from matplotlib import pyplot
-        except ImportError:
-            raise UsageError("plot needs matplotlib; install it with: pip install matplotlib") from None
-        ax = pyplot.gca() if ax is None else ax
-        ax.imshow(self._drawn())
-        ax.set_axis_off()
-        return ax
-
-    def save(self, path: "str | Path") -> None:
-        """Write a .json, .jsonl, .csv, .tsv, .hocr, .xml (ALTO) or text file, a .pdf, or a picture.
-
-        A .pdf is the picture with the text as an invisible layer, a .png or .jpg the picture with boxes and
-        digits drawn over it. UsageError if the file is the picture that was read, or cannot be written.
-        """
-        from neocog.reading.formats import Format, kind_of
-        from neocog.reading.pictures import Files, check_written
-        from neocog.vision.documents import PdfWriter
-
-        if path in Files([self.source]):
-            raise UsageError(f"{path}: is the picture that was read; choose another name")
-        if (kind := DRAWN.get(os.path.splitext(path)[1].lower())) is not None:
-            check_output(path, "name")
-            image = self._drawn()
-            with atomic_write(path) as stream:
-                image.save(stream, kind)
-            return
-        written = Format(kind_of(str(path)), names=False, source=self.source)
-        if written.kind == "pdf":
-            check_output(path, "name")
-            with closing(PdfWriter()) as pdf:
-                self.add_to(pdf, self._page(LARGEST))
-                with atomic_write(path) as stream:
-                    pdf.save(stream)
-            return
-        check_written(path, "name")
-        text = written.render(self)
-        text = f"[\n{text.removesuffix(chr(10))}" if written.kind == "json" else written.head + text
-        with atomic_write(path) as stream:
-            stream.write((text + written.tail).encode())
-
-    def _drawn(self, long_side: int = LARGEST) -> "Image":
-        """The picture with boxes and digits over it; InputError if it is not at hand."""
-        from neocog.vision.overlay import draw_overlay
-
-        page = self._page(long_side)
-        return draw_overlay(page.pixels, self.digits, scales=page.scales)
-
-    def _page(self, long_side: int) -> "Page":
-        """The page once more; InputError if it is not at hand."""
-        from neocog.reading.pictures import pages_of
-
-        picture = self.source if self.picture is None else self.picture
-        for page in pages_of(picture, long_side, pages=[self.page]):
-            return page
-        raise InputError(f"{self.source} has no page {self.page + 1}")
-
-    def add_to(self, pdf: "PdfWriter", page: "Page") -> None:
-        """Add the picture of this page to a PDF, with its text as an invisible layer."""
-        words = ((word.text, word.box) for line in self.lines for word in line.words)
-        pdf.add(page.pixels, page.size, words, self.turn)
 
     @property
     def plain(self) -> str:
@@ -261,7 +138,7 @@ class PageReading:
     def to_json(self, *, timings: bool = False, settings: Mapping[str, Any] | None = None) -> str:
         """The record as one line of JSON.
 
-        >>> print(PageReading("a.png", text="7").to_json())
+        >>> print(PageRecord("a.png", text="7").to_json())
         {"schema":1,"source":"a.png","page":0,"text":"7","digits":[],"model":"","error":null}
         """
         return to_json(

@@ -6,14 +6,14 @@ from statistics import median
 
 import numpy as np
 
-from neocog.reading.records import Box, PageReading
+from neocog.reading.records import Box, PageRecord
 from neocog.vision.page import turned_back
 from neocog.vision.strips import voted_slope
 
 _WIDEST = 1.0  # heights between neighbours in one number: cells of forms are not as far apart
 
 
-def cells(reading: PageReading) -> list[list[str]]:
+def cells(reading: PageRecord) -> list[list[str]]:
     """Return the words of a page as a table: a row for each line, words below others in a column.
 
     Two words of a line that stand in one column are one cell.

@@ -23,7 +23,8 @@ from neocog.batch.tasks import Block, Job, Task
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.reading.formats import Format
 from neocog.reading.pictures import pages_of, what_went_wrong
-from neocog.reading.records import PageReading, SheetReading
+from neocog.reading.records import SheetReading
+from neocog.reading.results import PageReading
 from neocog.reading.words import cells
 from neocog.text import to_json
 from neocog.vision.finder import LONG_SIDE

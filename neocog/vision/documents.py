@@ -42,13 +42,14 @@ def pdf_pages(
         with damage(), _ONE_AT_A_TIME:
             document = pypdfium2.PdfDocument(stream)
             document.init_forms()
+            count = len(document)
     except InputError as error:
         if "password" not in str(error):
             raise
         raise InputError("the PDF is protected by a password; save it without one") from None
     try:
-        for index in range(len(document)) if pages is None else pages:
-            if index >= len(document):
+        for index in range(count) if pages is None else pages:
+            if index >= count:
                 return
             with damage(), _ONE_AT_A_TIME, closing(document[index]) as page:
                 wide, high = (max(1, round(side * DPI / _POINTS)) for side in page.get_size())
