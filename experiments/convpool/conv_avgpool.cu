@@ -4,274 +4,221 @@
 //
 // Rows of the product are outputs, in patches of 8 x 8; columns are planes; the inner dimension runs
 // over chunks of channels, then the taps of the filter. For a chunk the inputs that a patch needs
-// come to shared memory once, are summed there, and serve all taps: a tap is an address.
+// come to shared memory once, are summed there, and serve all taps: a tap is an address. All warps sum
+// the boxes of a chunk, then multiply; inputs and weights of what follows are on their way meanwhile.
 //
-// Ladder of versions (what each added):
-//   1  mma.sync: all warps sum the boxes of a chunk, then multiply; inputs and weights of what
-//      follows are on their way meanwhile.
-//   2  wgmma (WGMMA 1): warpgroups that only multiply, both operands from shared memory; beside them
-//      a warp that has weights brought by bulk copies and warps that load inputs and sum boxes of the
-//      next chunk. Barriers in shared memory pass the buffers to and fro; a block takes one item
-//      after another, and the next item's loads begin while this one's sums are stored.
-//   3  SPLIT: blocks share a sum where there are few outputs; the last to come adds the parts up in
-//      the order of the channels.
-//   4  MODE 3: float32 results from TF32 operands: each the sum of two, three products, short sums.
-// BOX 1 leaves out the sums: a plain strided convolution, of what box_sums.cu wrote for instance.
-#include "conv_avgpool.cuh"
+// MODE 3 gives float32 results from TF32 operands: each the sum of two, three products, short sums.
+// Commit 7628e6b2 has warps of different work (wgmma) and blocks that share sums too.
+#include "units.cuh"
 
-#if WGMMA
-// GROUPS warpgroups that multiply, each PATCHES / GROUPS patches by all PLANES; PRODUCER_WARPS that
-// bring operands, the first of them weights.
-#define CONSUMERS (GROUPS * 128)
-#define LOADERS ((PRODUCER_WARPS - 1) * 32)
-#define THREADS (CONSUMERS + PRODUCER_WARPS * 32)
-#define MT (PATCHES / GROUPS)
-#define BARRIERS (2 * STAGES + 2 * SUM_BUFFERS + 1 + GROUPS)
-#define BARRIER_BYTES 16
-#define NEXT_ITEM (SPLIT ? 1 << 30 : (int)gridDim.x)  // blocks that share sums take one item
+// MODE 0 half, 3 float32 as sums of two TF32 numbers; KSIZE taps a side; STRIDE
+// of the product, and side of a box, the pooling; PATCHES of 8 x 8 outputs a block; PLANES of a block; UNITS of 16 bytes of a place's channels a chunk; STAGES of
+// weights; WARPS_M x WARPS_N warps.
+#define BOX STRIDE
+#define PARTS (MODE == 3 ? 2 : 1)
+#define TAPS (KSIZE * KSIZE)
+#define SIDE (7 * STRIDE + KSIZE)  // rows and columns of sums that a patch needs
+#define RAW_SIDE (SIDE + BOX - 1)
+// Sums lie by unit, then patch, row, phase (column modulo STRIDE), column: the eight cells of a row
+// of a patch see, with any tap, 128 bytes in a row.
+#define PHASES (STRIDE < KSIZE ? STRIDE : KSIZE)
+#define PHASE_WIDTH ((8 + (KSIZE - 1) / STRIDE) | 1)
+#define ROW_BYTES (PHASES * PHASE_WIDTH * 16)
+#define PATCH_BYTES (SIDE * ROW_BYTES)
+// two more than a multiple of eight units: lanes that write neighbouring units and columns of a row
+// meet no bank twice
+#define UNIT_BYTES ((PATCHES * PATCH_BYTES / 16 + 5) / 8 * 128 + 32)
+#define SUM_BYTES ((PARTS * UNITS * UNIT_BYTES + 127) / 128 * 128)
+#define PLACES (PATCHES * RAW_SIDE * RAW_SIDE)
+#define TABLE_BYTES ((PLACES * 4 + 127) / 128 * 128)
+// the last segment of rows may read beyond the last patch
+#define RAW_BYTES (((PLACES + SEGMENT * RAW_SIDE) * UNITS * 16 + 127) / 128 * 128)
+#define STAGE_BYTES (PARTS * UNITS * PLANES * 16)
+#define SEGMENT (BOX < 4 ? 3 : 2)  // rows of sums that a thread makes at once
+#define SEGMENTS ((SIDE + SEGMENT - 1) / SEGMENT)
+#define STEPS (UNITS / 2)  // products of 32 bytes' depth
+// tensor cores cut sums off: of float32 at most 36 products in a row are summed there
+#define FLUSH (MODE == 3)
+#define FLUSH_TAPS (STEPS > 11 ? 1 : 12 / STEPS)
+#define TILES (PLANES / 8)
+
+// Sizes that are known at the launch.
+struct Sizes {
+    int height, width, units, out_height, out_width, planes, padding;
+    int patches, patches_x, patches_y, slices, chunks;
+};
+DEVICE Sizes sizes_of(int batch, int height, int width, int channels, int out_height, int out_width,
+                      int planes, int padding) {
+    Sizes s = {height, width, channels / VALUES, out_height, out_width, planes, padding};
+    s.patches_x = (out_width + 7) / 8, s.patches_y = (out_height + 7) / 8;
+    s.patches = batch * s.patches_x * s.patches_y;
+    s.slices = (planes + PLANES - 1) / PLANES, s.chunks = (s.units + UNITS - 1) / UNITS;
+    return s;
+}
+
+// Where a patch lies: picture, and its first output.
+struct Patch {
+    int image, y, x;
+    bool there;
+};
+DEVICE Patch patch_of(const Sizes& s, int number) {
+    return {number / (s.patches_x * s.patches_y), number / s.patches_x % s.patches_y * 8,
+            number % s.patches_x * 8, number < s.patches};
+}
+
+#define NOWHERE 0xffffffffu
+
+// Where the inputs of a tile's patches lie, (patch, row, column), in units; NOWHERE outside.
+DEVICE void list_places(u32* table, const Sizes& s, int tile, int thread, int threads) {
+    NO_UNROLL for (int i = thread; i < PLACES; i += threads) {
+        const Patch patch = patch_of(s, tile * PATCHES + i / (RAW_SIDE * RAW_SIDE));
+        const int row = patch.y * STRIDE - s.padding + i / RAW_SIDE % RAW_SIDE;
+        const int column = patch.x * STRIDE - s.padding + i % RAW_SIDE;
+        const bool inside = patch.there && (u32)row < (u32)s.height && (u32)column < (u32)s.width;
+        table[i] = inside ? ((u32)(patch.image * s.height + row) * s.width + column) * s.units : NOWHERE;
+    }
+}
+
+// The inputs listed, one chunk of channels, on their way to shared memory: (place, unit). What lies
+// outside the picture is 0.
+DEVICE void load_raw(u8* to, const u32* table, const map_t* x, const Sizes& s, int chunk, int thread,
+                     int threads) {
+    const int unit = thread % UNITS;  // threads is a multiple of UNITS
+    const bool there = chunk * UNITS + unit < s.units;
+    const u8* const from = (const u8*)x + (there ? chunk * UNITS + unit : 0) * 16;
+    NO_UNROLL for (int first = thread; first < PLACES * UNITS; first += 4 * threads) {
+        u32 at[4];
+        UNROLL for (int j = 0; j < 4; j++)
+            at[j] = table[min((first + j * threads) / UNITS, PLACES - 1)];
+        UNROLL for (int j = 0; j < 4; j++) {
+            const int i = first + j * threads;
+            const bool given = there && at[j] != NOWHERE;
+            if (i < PLACES * UNITS)
+                copy_async_16_or_0(to + i * 16, from + (given ? (u64)at[j] * 16 : 0), given);
+        }
+    }
+}
+
+// Write a unit of sums, divided by the box's places, as operands.
+DEVICE void put_unit(u8* to, const float (&sum)[VALUES]) {
+    uint4 unit = unit_of(sum, 1.0f / (BOX * BOX));
+#if MODE == 3
+    const float v[4] = {__uint_as_float(unit.x), __uint_as_float(unit.y), __uint_as_float(unit.z),
+                        __uint_as_float(unit.w)};
+    unit = make_uint4(tf32_of(v[0]), tf32_of(v[1]), tf32_of(v[2]), tf32_of(v[3]));
+    *(uint4*)(to + UNITS * UNIT_BYTES) = make_uint4(
+        tf32_of(v[0] - __uint_as_float(unit.x)), tf32_of(v[1] - __uint_as_float(unit.y)),
+        tf32_of(v[2] - __uint_as_float(unit.z)), tf32_of(v[3] - __uint_as_float(unit.w)));
+#endif
+    *(uint4*)to = unit;
+}
+
+// Sums in pairs, as the maps are held: exact enough where products are of halves too, a third of the
+// instructions. A box's share has to be a power of two.
+#define PAIRED (MAP != 0 && BOX != 3)
+
+// Means of the boxes of what load_raw brought. A thread makes SEGMENT rows of one column and unit.
+DEVICE void sum_boxes(u8* to, const u8* raw, int thread, int threads) {
+    NO_UNROLL for (int i = thread; i < PATCHES * SEGMENTS * SIDE * UNITS; i += threads) {
+        const int unit = i % UNITS, column = i / UNITS % SIDE;
+        const int first = i / (UNITS * SIDE) % SEGMENTS * SEGMENT, m = i / (UNITS * SIDE * SEGMENTS);
+        if (PHASES < STRIDE && column % STRIDE >= PHASES) continue;
+        const uint4* from =
+            (const uint4*)raw + ((m * RAW_SIDE + first) * RAW_SIDE + column) * UNITS + unit;
+        u8* at = to + unit * UNIT_BYTES + m * PATCH_BYTES + first * ROW_BYTES +
+                 (column % STRIDE * PHASE_WIDTH + column / STRIDE) * 16;
+#if PAIRED
+        const u32 share = pair_of(1.0f / (BOX * BOX)), one = pair_of(1.0f);
+        uint4 sum[SEGMENT];
+        UNROLL for (int r = 0; r < SEGMENT + BOX - 1; r++) {
+            uint4 line = from[r * RAW_SIDE * UNITS];
+            line = fma8(line, share, make_uint4(0, 0, 0, 0));
+            UNROLL for (int b = 1; b < BOX; b++)
+                line = fma8(from[(r * RAW_SIDE + b) * UNITS], share, line);
+            UNROLL for (int s = 0; s < SEGMENT; s++)
+                if (s <= r && r < s + BOX) sum[s] = r == s ? line : fma8(line, one, sum[s]);
+        }
+        UNROLL for (int s = 0; s < SEGMENT; s++)
+            if (SIDE % SEGMENT == 0 || first + s < SIDE) *(uint4*)(at + s * ROW_BYTES) = sum[s];
 #else
-// WARPS_M x WARPS_N warps.
+        float sum[SEGMENT][VALUES];
+        UNROLL for (int r = 0; r < SEGMENT + BOX - 1; r++) {
+            float line[VALUES];
+            UNROLL for (int b = 0; b < BOX; b++)
+                add_unit(line, from[(r * RAW_SIDE + b) * UNITS], b == 0);
+            UNROLL for (int s = 0; s < SEGMENT; s++)
+                if (s <= r && r < s + BOX)
+                    UNROLL for (int v = 0; v < VALUES; v++)
+                        sum[s][v] = r == s ? line[v] : sum[s][v] + line[v];
+        }
+        UNROLL for (int s = 0; s < SEGMENT; s++)
+            if (SIDE % SEGMENT == 0 || first + s < SIDE) put_unit(at + s * ROW_BYTES, sum[s]);
+#endif
+    }
+}
+
+// Where the sums that a tap sees lie, counted from those of the first tap.
+DEVICE int tap_bytes(int tap) {
+    const int ky = tap / KSIZE, kx = tap % KSIZE;
+    return ky * ROW_BYTES + (kx % STRIDE * PHASE_WIDTH + kx / STRIDE) * 16;
+}
+
+// Eight neighbouring planes of one output.
+DEVICE void store_planes(map_t* to, const float (&v)[8], int left, bool whole) {
+    if (whole && left >= 8) {
+#if MAP == 0
+        ((float4*)to)[0] = make_float4(v[0], v[1], v[2], v[3]);
+        ((float4*)to)[1] = make_float4(v[4], v[5], v[6], v[7]);
+#else
+        *(uint4*)to = make_uint4(half2_of(v[0], v[1]), half2_of(v[2], v[3]), half2_of(v[4], v[5]),
+                                 half2_of(v[6], v[7]));
+#endif
+        return;
+    }
+    UNROLL for (int i = 0; i < 8; i++)
+        if (i < left) to[i] = to_map(v[i]);
+}
+
+// Store `tiles` tiles of eight columns of one row of the product: output (y, x) of a patch. Columns
+// are dealt to tiles so that a lane has eight neighbouring planes of each four tiles.
+template <int tiles>
+DEVICE void store_row(map_t* out, const Sizes& s, const Patch& patch, int row, int column, int plane,
+                      const float (&sum)[tiles][4], int half) {
+    const int y = patch.y + row, x = patch.x + column;
+    if (!patch.there || y >= s.out_height || x >= s.out_width) return;
+    map_t* const at = out + (((u64)patch.image * s.out_height + y) * s.out_width + x) * s.planes;
+    UNROLL for (int g = 0; g < tiles / 4; g++) {
+        const int first = plane + g * 32 + threadIdx.x % 4 * 8;
+        float v[8];
+        UNROLL for (int j = 0; j < 4; j++) {
+            v[2 * j] = sum[4 * g + j][half * 2];
+            v[2 * j + 1] = sum[4 * g + j][half * 2 + 1];
+        }
+        store_planes(at + first, v, s.planes - first, s.planes % 8 == 0);
+    }
+}
+
 #define THREADS (WARPS_M * WARPS_N * 32)
 #define MT (PATCHES * 4 / WARPS_M)  // tiles of 16 cells of a warp
 #define NT (TILES / WARPS_N)
-#endif
-#define BOUNDS THREADS, 1
-
-#if WGMMA
-// A place in a ring of buffers, and in which of its rounds.
-template <int count>
-struct Ring {
-    u32 at = 0, round = 0;
-};
-template <int count>
-DEVICE void advance(Ring<count>& ring) {
-    if (++ring.at == count) ring.at = 0, ring.round ^= 1;
-}
-#endif
 
 // x (batch, height, width, channels); weights packed by experiments/convpool/fused.py; out (batch,
-// out_height, out_width, planes). partial and arrivals serve SPLIT.
+// out_height, out_width, planes).
+#define BOUNDS THREADS, 1
 KERNEL(BOUNDS)
-conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t* __restrict__ out,
-             float* __restrict__ partial, u32* __restrict__ arrivals, int batch, int height,
-             int width, int channels, int out_height, int out_width, int planes, int padding,
-             int splits) {
+conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t* __restrict__ out, int batch,
+             int height, int width, int channels, int out_height, int out_width, int planes, int padding) {
     DYNAMIC_SHARED(shared);
-    const Sizes s = sizes_of(batch, height, width, channels, out_height, out_width, planes,
-                             padding, splits);
+    const Sizes s = sizes_of(batch, height, width, channels, out_height, out_width, planes, padding);
     const int lane = threadIdx.x % 32, warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
-#if WGMMA
-    auto barrier = [&](int i) { return (barrier_t*)(shared + i * BARRIER_BYTES); };
-    auto full_b = [&](int i) { return barrier(i); };
-    auto empty_b = [&](int i) { return barrier(STAGES + i); };
-    auto full_s = [&](int i) { return barrier(2 * STAGES + i); };
-    auto empty_s = [&](int i) { return barrier(2 * STAGES + SUM_BUFFERS + i); };
-    barrier_t* const loaders = barrier(2 * STAGES + 2 * SUM_BUFFERS);
-    u32* const table = (u32*)(shared + (BARRIERS * BARRIER_BYTES + 127) / 128 * 128);
-    u8* const sums = (u8*)table + TABLE_BYTES;
-    u8* const raw = sums + SUM_BUFFERS * SUM_BYTES;
-    u8* const stages = raw + RAW_BUFFERS * RAW_BYTES;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) barrier_init(full_b(i), 1), barrier_init(empty_b(i), GROUPS * 4);
-        for (int i = 0; i < SUM_BUFFERS; i++)
-            barrier_init(full_s(i), LOADERS), barrier_init(empty_s(i), GROUPS * 4);
-        barrier_init(loaders, LOADERS);
-        for (int i = 0; i < GROUPS; i++) barrier_init(loaders + (i + 1) * (BARRIER_BYTES / (int)sizeof(barrier_t)), 128);
-        barriers_ready();
-    }
-    __syncthreads();
-
-    if (warp < GROUPS * 4) {
-        const int group = warp / 4, row = warp % 4 * 2;
-#if SPLIT
-        barrier_t* const together = loaders + (group + 1) * (BARRIER_BYTES / (int)sizeof(barrier_t));
-        u32 together_round = 0;
-        auto sync = [&] {
-            barrier_arrive(together);
-            barrier_wait(together, together_round);
-            together_round ^= 1;
-        };
-#endif
-        Ring<STAGES> stage;
-        Ring<SUM_BUFFERS> buffer;
-        NO_UNROLL for (int item = blockIdx.x; item < s.items; item += NEXT_ITEM) {
-            float sum[MT][TILES][4];
-#if FLUSH
-            float total[MT][TILES][4] = {};
-#endif
-            bool add = false;
-            int held_stage = -1, held_buffer = -1;  // what products under way may still read
-            auto release = [&] {
-                __syncwarp();
-                if (lane == 0) {
-                    if (held_stage >= 0) barrier_arrive(empty_b(held_stage));
-                    if (held_buffer >= 0) barrier_arrive(empty_s(held_buffer));
-                }
-                held_stage = held_buffer = -1;
-            };
-            const int end = end_chunk(s, item);
-            NO_UNROLL for (int chunk = first_chunk(s, item); chunk < end; chunk++) {
-                barrier_wait(full_s(buffer.at), buffer.round);
-                const u8* const cells = sums + buffer.at * SUM_BYTES + group * MT * PATCH_BYTES;
-                NO_UNROLL for (int tap = 0; tap < TAPS; tap++) {
-                    barrier_wait(full_b(stage.at), stage.round);
-                    const u8* const b = stages + stage.at * STAGE_BYTES;
-                    const u8* const a = cells + tap_bytes(tap);
-                    const matrix_t rows = matrix_of(a, UNIT_BYTES, STRIDE * ROW_BYTES);
-                    const matrix_t columns = matrix_of(b, PLANES * 16, 128);
-                    wgmma_fence();
-                    UNROLL for (int i = 0; i < STEPS; i++)
-                        UNROLL for (int m = 0; m < MT; m++) {
-                            auto multiply = [&](int part_a, int part_b, bool onto) {
-                                const matrix_t to = further(columns, (part_b * UNITS + 2 * i) * (PLANES * 16));
-                                multiply_shared<TILES>(
-                                    sum[m],
-                                    further(rows, (part_a * UNITS + 2 * i) * UNIT_BYTES + m * PATCH_BYTES),
-                                    to, onto);
-                            };
-                            if (PARTS == 2) {  // the small products first
-                                multiply(PARTS - 1, 0, add || i > 0);
-                                multiply(0, PARTS - 1, true);
-                            }
-                            multiply(0, 0, PARTS == 2 || add || i > 0);
-                        }
-                    products_commit();
-                    add = true;
-                    products_wait<1>();
-                    release();
-                    held_stage = stage.at;
-                    advance(stage);
-                    const bool last = tap == TAPS - 1;
-                    if (last) held_buffer = buffer.at;
-                    if ((FLUSH && (last || tap % FLUSH_TAPS == FLUSH_TAPS - 1)) ||
-                        (SUM_BUFFERS == 1 && last)) {
-                        products_wait<0>();
-                        release();
-                    }
-#if FLUSH
-                    if (last || tap % FLUSH_TAPS == FLUSH_TAPS - 1) {
-                        add = false;
-                        UNROLL for (int m = 0; m < MT; m++) {
-                            products_visible(sum[m]);
-                            UNROLL for (int n = 0; n < TILES; n++)
-                                UNROLL for (int j = 0; j < 4; j++) total[m][n][j] += sum[m][n][j];
-                        }
-                    }
-#endif
-                }
-                advance(buffer);
-            }
-            products_wait<0>();
-            release();
-#if FLUSH
-            auto& result = total;
-#else
-            auto& result = sum;
-            UNROLL for (int m = 0; m < MT; m++) products_visible(sum[m]);
-#endif
-#if SPLIT
-            const int thread = threadIdx.x % 128, each = MT * TILES * 4 * 128;
-            float* const part = partial + ((u64)item * GROUPS + group) * each + thread * 4;
-            UNROLL for (int m = 0; m < MT; m++)
-                store_part(part + m * (TILES * 4 * 128), result[m], 128);
-            __threadfence();
-            sync();
-            __shared__ u32 came[GROUPS];
-            u32* const arrived = arrivals + item / s.splits * GROUPS + group;
-            if (thread == 0) {
-                came[group] = atomicAdd(arrived, 1u);
-                if ((int)came[group] == s.splits - 1) *arrived = 0;
-            }
-            sync();
-            if ((int)came[group] != s.splits - 1) break;
-            __threadfence();
-            NO_UNROLL for (int z = 0; z < s.splits; z++)
-                UNROLL for (int m = 0; m < MT; m++)
-                    add_part(result[m],
-                             part + ((long long)z - item % s.splits) * (GROUPS * each) + m * (TILES * 4 * 128),
-                             128, z == 0);
-#endif
-            UNROLL for (int m = 0; m < MT; m++) {
-                const Patch patch = patch_of(s, tile_of(s, item) * PATCHES + group * MT + m);
-                UNROLL for (int half = 0; half < 2; half++)
-                    store_row(out, s, patch, row + half, lane / 4, slice_of(s, item) * PLANES, result[m], half);
-            }
-            if (SPLIT) break;
-        }
-    } else {
-        if (warp == GROUPS * 4) {  // weights
-            Ring<STAGES> stage;
-            NO_UNROLL for (int item = blockIdx.x; item < s.items; item += NEXT_ITEM) {
-                const int first = first_chunk(s, item);
-                const u8* from = (const u8*)weights +
-                                 ((u64)slice_of(s, item) * s.chunks + first) * TAPS * STAGE_BYTES;
-                const int count = (end_chunk(s, item) - first) * TAPS;
-                NO_UNROLL for (int i = 0; i < count; i++) {
-                    barrier_wait(empty_b(stage.at), stage.round ^ 1);
-                    if (lane == 0) {
-                        barrier_expect(full_b(stage.at), STAGE_BYTES);
-                        bulk_copy(stages + stage.at * STAGE_BYTES, from, STAGE_BYTES, full_b(stage.at));
-                    }
-                    __syncwarp();
-                    from += STAGE_BYTES;
-                    advance(stage);
-                }
-            }
-        } else {  // inputs and their sums
-            const int thread = threadIdx.x - CONSUMERS - 32;
-            u32 round = 0;
-            auto sync = [&] {
-                barrier_arrive(loaders);
-                barrier_wait(loaders, round);
-                round ^= 1;
-            };
-            Ring<SUM_BUFFERS> buffer;
-            int item = blockIdx.x, chunk = first_chunk(s, item), at = 0;
-            list_places(table, s, tile_of(s, item), thread, LOADERS);
-            sync();
-            load_raw(raw, table, x, s, chunk, thread, LOADERS);
-            copy_async_commit();
-            NO_UNROLL while (item < s.items) {
-                int next_item = item, next_chunk = chunk + 1;
-                if (next_chunk >= end_chunk(s, item)) {
-                    next_item += NEXT_ITEM;
-                    next_chunk = first_chunk(s, next_item);
-                }
-                auto load_next = [&](u8* to) {
-                    if (next_item >= s.items) return;
-                    if (next_item != item) {
-                        list_places(table, s, tile_of(s, next_item), thread, LOADERS);
-                        sync();
-                    }
-                    load_raw(to, table, x, s, next_chunk, thread, LOADERS);
-                    copy_async_commit();
-                };
-                copy_async_wait<0>();
-                sync();  // this chunk's inputs are there, those of the chunk before are read
-                if (RAW_BUFFERS == 2) load_next(raw + (at ^ 1) * RAW_BYTES);
-                barrier_wait(empty_s(buffer.at), buffer.round ^ 1);
-                sum_boxes(sums + buffer.at * SUM_BYTES, raw + at * RAW_BYTES, thread, LOADERS);
-                fence_async_proxy();
-                barrier_arrive(full_s(buffer.at));
-                advance(buffer);
-                if (RAW_BUFFERS == 2) at ^= 1;
-                else {
-                    sync();
-                    load_next(raw);
-                }
-                item = next_item, chunk = next_chunk;
-            }
-        }
-    }
-#else
     u32* const table = (u32*)shared;
     u8* const sums = shared + TABLE_BYTES;
     u8* const raw = sums + SUM_BYTES;
     u8* const stages = raw + RAW_BYTES;
-    const int wm = warp % WARPS_M, wn = warp / WARPS_M, item = blockIdx.x, tile = tile_of(s, item);
-    const int first = first_chunk(s, item), end = end_chunk(s, item), count = (end - first) * TAPS;
-    const u8* const from =
-        (const u8*)weights + ((u64)slice_of(s, item) * s.chunks + first) * TAPS * STAGE_BYTES;
+    const int wm = warp % WARPS_M, wn = warp / WARPS_M;
+    const int tile = blockIdx.x / s.slices, slice = blockIdx.x % s.slices;
+    const int count = s.chunks * TAPS;
+    const u8* const from = (const u8*)weights + (u64)slice * count * STAGE_BYTES;
     auto load_stage = [&](int i) {
         if (i < count)
             NO_UNROLL for (int j = threadIdx.x; j < STAGE_BYTES / 16; j += THREADS)
@@ -280,7 +227,7 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
     };
     list_places(table, s, tile, threadIdx.x, THREADS);
     __syncthreads();
-    load_raw(raw, table, x, s, first, threadIdx.x, THREADS);
+    load_raw(raw, table, x, s, 0, threadIdx.x, THREADS);
     for (int i = 0; i < STAGES - 1; i++) {
         load_stage(i);
         copy_async_commit();
@@ -297,7 +244,7 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
 #if FLUSH
     float total[MT][NT][4] = {};
 #endif
-    NO_UNROLL for (int chunk = first, i = 0; chunk < end; chunk++) {
+    NO_UNROLL for (int chunk = 0, i = 0; chunk < s.chunks; chunk++) {
         copy_async_wait<0>();
         __syncthreads();
         sum_boxes(sums, raw, threadIdx.x, THREADS);
@@ -306,7 +253,7 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
             if (tap > 0) {
                 copy_async_wait<STAGES - 2>();
                 __syncthreads();
-            } else if (chunk + 1 < end) {
+            } else if (chunk + 1 < s.chunks) {
                 load_raw(raw, table, x, s, chunk + 1, threadIdx.x, THREADS);
             }
             load_stage(i + STAGES - 1);
@@ -351,31 +298,11 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
 #else
     auto& result = sum;
 #endif
-#if SPLIT
-    const int each = MT * NT * 4 * THREADS;
-    float* const part = partial + (u64)item * each + threadIdx.x * 4;
-    UNROLL for (int m = 0; m < MT; m++) store_part(part + m * (NT * 4 * THREADS), result[m], THREADS);
-    __threadfence();
-    __syncthreads();
-    __shared__ u32 came;
-    if (threadIdx.x == 0) {
-        came = atomicAdd(arrivals + item / s.splits, 1u);
-        if ((int)came == s.splits - 1) arrivals[item / s.splits] = 0;
-    }
-    __syncthreads();
-    if ((int)came != s.splits - 1) return;
-    __threadfence();
-    NO_UNROLL for (int z = 0; z < s.splits; z++)
-        UNROLL for (int m = 0; m < MT; m++)
-            add_part(result[m], part + ((long long)z - item % s.splits) * each + m * (NT * 4 * THREADS),
-                     THREADS, z == 0);
-#endif
     UNROLL for (int m = 0; m < MT; m++) {
         const int t = wm * MT + m;
         const Patch patch = patch_of(s, tile * PATCHES + t / 4);
         UNROLL for (int half = 0; half < 2; half++)
-            store_row(out, s, patch, t % 4 * 2 + half, lane / 4, slice_of(s, item) * PLANES + wn * NT * 8,
+            store_row(out, s, patch, t % 4 * 2 + half, lane / 4, slice * PLANES + wn * NT * 8,
                       result[m], half);
     }
-#endif
 }

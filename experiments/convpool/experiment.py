@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from experiments.convpool.fused import kernel
-from experiments.convpool.systems import CHECK, POOL, SYSTEMS, Case, counts, operations, standard_cases
+from experiments.convpool.systems import CHECK, SYSTEMS, Case, counts, operations, standard_cases
 from experiments.convpool.tables import plots, tables
 from experiments.harness.run import Request, Result, Save, progress, tried
 from neocog.errors import DeviceError, NeocogError
@@ -39,8 +39,7 @@ def measure(request: Request, save: Save, *, cases: Iterable[Case] | None = None
     device = Device(request.number)
     result["facts"] = device.facts()
     left = list(cases or standard_cases(quick=request.quick))
-    device.warm({kernel(case.shape(box), tiling) for case in left for box in (1, POOL)
-                 for tiling in device.contenders(case, box)})  # fmt: skip
+    device.warm({kernel(case.shape, tiling) for case in left for tiling in device.contenders(case)})
     end = time.monotonic() + (min(request.seconds, _QUICK_SECONDS) if request.quick else request.seconds)
     while left and time.monotonic() < end:
         case = left.pop(0)
@@ -130,7 +129,7 @@ def faults(result: Result) -> list[str]:
     wrong = [] if counted[512] == CHECK else [f"direct sum counts {counted[512]}, the paper {CHECK}"]
     for row in result["rows"]:
         for name, found in row["systems"].items():
-            if found.get("wrong") or (name.startswith("ours") and "us" not in found):
+            if found.get("wrong") or (name == "ours" and "us" not in found):
                 where = f"{row['precision']} batch {row['batch']} channels {row['channels']}"
                 wrong.append(f"{where}: {SYSTEMS[name][0]}: {found.get('why', 'no figure')}")
     return wrong

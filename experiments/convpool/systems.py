@@ -28,7 +28,6 @@ SYSTEMS = {
     "direct": ("direct sum, own sums + library convolution", "direct"),
     "direct_gemm": ("direct sum, sums and gather + matrix product", "direct"),
     "ours": ("ours: direct sum in one kernel", "direct"),
-    "ours_two": ("ours: sums written first, then the product", "direct"),
     "compiled": ("torch.compile of the naive form", "naive"),
 }
 
@@ -54,16 +53,17 @@ class Case:
     def words(self) -> str:
         return f"{self.precision} batch {self.batch} channels {self.channels}"
 
-    def contenders(self, box: int, arch: int, processors: int, *, count: int = 5) -> list[Tiling]:
+    def contenders(self, arch: int, processors: int, *, count: int = 5) -> list[Tiling]:
         """Return tilings that are worth measuring: the best by size of block."""
         found: dict[tuple[int, ...], Tiling] = {}
-        for tiling in candidates(self.shape(box), arch, processors):
-            found.setdefault((tiling.patches, tiling.planes, tiling.units, tiling.raws), tiling)
+        for tiling in candidates(self.shape, arch, processors):
+            found.setdefault((tiling.patches, tiling.planes, tiling.units), tiling)
         return list(found.values())[:count]
 
-    def shape(self, box: int) -> Shape:
+    @property
+    def shape(self) -> Shape:
         c = self.channels
-        return Shape(self.batch, c, c, self.out, self.out, KERNEL, POOL, box, self.precision)
+        return Shape(self.batch, c, c, self.out, self.out, KERNEL, POOL, self.precision)
 
 
 def operations(counted: str, *, ci: int, co: int, n: int) -> int:

@@ -82,7 +82,7 @@ def plots(result: Row) -> dict[str, Plot]:
         f"{p}: {label}": list(enumerate(most.loc[p, name])) for name, label in _DRAWN.items() for p in PAPER
     }
     times = {SYSTEMS[name][0]: list(enumerate(half["naive"] / half[name]))
-             for name in ("fused", "fused_gemm", "direct", "direct_gemm", "ours", "ours_two")}  # fmt: skip
+             for name in ("fused", "fused_gemm", "direct", "direct_gemm", "ours")}  # fmt: skip
     y = "times as fast as cuDNN's naive form"
     return {"ratios": Plot(f"{MAIN} channels", "batch", y, ratios, batches),
             "times": Plot(f"fp16, batch {MANY}", "channels", y, times, sizes)}  # fmt: skip

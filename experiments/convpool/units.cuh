@@ -1,7 +1,7 @@
 // Units: 16 bytes of neighbouring channels, as MAP says, added up in float32.
 #ifndef NEOCOG_UNITS_CUH
 #define NEOCOG_UNITS_CUH
-#include "pipeline.cuh"
+#include "platform.cuh"
 
 #define VALUES (MAP == 0 ? 4 : 8)
 

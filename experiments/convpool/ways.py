@@ -54,9 +54,8 @@ class Device:
         return {"torch": torch.__version__, "CUDA": torch.version.cuda,
                 "cuDNN": str(torch.backends.cudnn.version())}  # fmt: skip
 
-    def contenders(self, case: Case, box: int) -> list[Tiling]:
-        found = case.contenders(box, self.machine.arch, self.machine.processors)
-        return found[: 1 if box == 1 else None]
+    def contenders(self, case: Case) -> list[Tiling]:
+        return case.contenders(self.machine.arch, self.machine.processors)
 
     def warm(self, kernels: Any) -> None:
         build_all(self.machine, kernels)
@@ -147,9 +146,7 @@ class Operands:
             return {"channels last": self._direct}
         if system.endswith("_gemm"):
             return {"rows of windows": partial(self._product, system)}
-        box = 1 if system == "ours_two" else POOL
-        tilings = self.device.contenders(self.case, box)
-        return {tiling.words(): partial(self._ours, box, tiling) for tiling in tilings}
+        return {tiling.words(): partial(self._ours, tiling) for tiling in self.device.contenders(self.case)}
 
     def _as(self, tensor: Tensor, how: str) -> Tensor:
         return tensor.contiguous(memory_format=LAYOUTS[how])
@@ -160,9 +157,12 @@ class Operands:
 
     def _direct(self) -> Run:
         """The direct sum by box sums of our own and the library's strided convolution."""
-        sums, launch = self._sums()
-        seen, w = sums.permute(0, 3, 1, 2), self._as(self.w, "channels last")
-        return self._after(launch, lambda: functional.conv2d(seen, w, stride=POOL))
+        case, side, w = self.case, self.case.size + 2 * PADDING - POOL + 1, self._as(self.w, "channels last")
+        sums = self._empty(case.batch, side, side, case.channels)
+        kernel = Kernel(_FILE, "box_sums", (("MAP", self._map), ("BOX", POOL)), _THREADS, arch=80)
+        sizes = (case.batch, case.size, case.size, case.channels, PADDING)
+        launch = self._launch(kernel, case.batch * -(-side // _ROWS) * side, (self.stored, sums), sizes)
+        return self._after(launch, lambda: functional.conv2d(sums.permute(0, 3, 1, 2), w, stride=POOL))
 
     def _product(self, system: str) -> Run:
         """The fused filter or the direct sum as gathering and a matrix product."""
@@ -177,24 +177,13 @@ class Operands:
         shape = (case.batch, case.out, case.out, -1)
         return self._after(launch, lambda: (rows @ columns).view(shape).permute(0, 3, 1, 2))
 
-    def _ours(self, box: int, tiling: Tiling) -> Run:
-        """Ours with a tiling; with ``box`` 1 of sums that were written first."""
+    def _ours(self, tiling: Tiling) -> Run:
         case, array = self.case, self.device.array
-        layer = ConvAvgPool(array(self.w), POOL, padding=PADDING if box > 1 else 0, precision=case.precision,
-                            box=box, tiling=tiling, machine=self.device.machine)  # fmt: skip
+        layer = ConvAvgPool(array(self.w), POOL, padding=PADDING, precision=case.precision, tiling=tiling,
+                            machine=self.device.machine)  # fmt: skip
         out = self._empty(case.batch, case.out, case.out, case.channels)
-        sums, first = (self.stored, None) if box > 1 else self._sums()
-        launch = layer.launch(array(sums), array(out))
-        run = self._after(launch, lambda: out.permute(0, 3, 1, 2))
-        return run if first is None else self._after(first, run)
-
-    def _sums(self) -> tuple[Tensor, Launch]:
-        """Return the map of box sums, and the launch that writes it."""
-        case, side = self.case, self.case.size + 2 * PADDING - POOL + 1
-        sums = self._empty(case.batch, side, side, case.channels)
-        kernel = Kernel(_FILE, "box_sums", (("MAP", self._map), ("BOX", POOL)), _THREADS, arch=80)
-        sizes = (case.batch, case.size, case.size, case.channels, PADDING)
-        return sums, self._launch(kernel, case.batch * -(-side // _ROWS) * side, (self.stored, sums), sizes)
+        launch = layer.launch(array(self.stored), array(out))
+        return self._after(launch, lambda: out.permute(0, 3, 1, 2))
 
     def _after(self, launch: Launch, then: Run) -> Run:
         def run() -> Tensor:

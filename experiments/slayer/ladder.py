@@ -9,18 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Forms, Kernel, Launch, LayerStep, Layout, Machine, up
+from neocog.cuda.kernel import Array, Forms, Kernel, Launch, LayerStep, Layout, Machine
 from neocog.cuda.plan import Shelf
 from neocog.errors import UsageError
 from neocog.network.model import Model, s_constants
 from neocog.network.spec import NetworkSpec
 
-_WARP = 32
 _MOST_THREADS = 1024
 #: Registers that 1 024 threads may have, and that few threads may.
 _REGISTERS, _MANY_REGISTERS = 64, 128
-#: Threads that keep a large GPU busy, and most groups of them that share a place (``skip``).
-_BUSY_THREADS, _MOST_GROUPS = 147456, 8
 _EVERYWHERE = 10**6  # DISC where no tap is left out
 #: Threads a block that the paper's trial found best for its smallest layer (section 6.1).
 _USUAL_THREADS = 64
@@ -31,20 +28,15 @@ class Rung(NamedTuple):
 
     number: int
     kernel: str
-    padded: bool = False  # planes are padded to whole warps
     listed: bool = False  # a cell's inputs are a list in constant memory
-    defines: tuple[tuple[str, int], ...] = ()
 
 
-#: Rungs by name, in the order of the paper's Table 5; ``skip`` is ours.
+#: Rungs by name, in the order of the paper's Table 5.
 VERSIONS = {
     "T1": Rung(1, "s_paper_t1"),  # one thread gathers one cell
     "T3": Rung(3, "s_paper_t3"),  # a block is all planes of one place, inhibition with excitation
     "T4": Rung(4, "s_paper_shared"),  # neighbouring places share their input in shared memory
     "T5": Rung(5, "s_paper_shared", listed=True),
-    "T5, u > 0": Rung(5, "s_paper_shared", listed=True, defines=(("ZERO_TEST", 1),)),  # tests for silence
-    "B": Rung(5, "s_paper_shared", padded=True, listed=True),
-    "skip": Rung(6, "s_paper_skip", padded=True),  # inputs that are heard are listed first
 }
 
 
@@ -62,7 +54,7 @@ class PaperS(LayerStep):
         self.taps = model.spec.s[layer].kernel
         a, self._theta, silence = s_constants(model.s[layer])
         self._c = np.ascontiguousarray(model.s[layer].c, dtype=np.float32)
-        self.stride = up(len(a), _WARP) if self.rung.padded else len(a)
+        self.stride = len(a)
         if self.stride > _MOST_THREADS:
             raise UsageError(f"S version {version!r}: {len(a)} planes, a block has {_MOST_THREADS} threads")
         usual = max(1, _USUAL_THREADS // self.stride)
@@ -78,35 +70,23 @@ class PaperS(LayerStep):
         self._weights, self._silence = xp.asarray(taps), xp.asarray(np.asarray(silence))
         self._c_there = xp.asarray(self._c)
 
-    def split(self, batch: int) -> int:
-        """Return how many groups of threads share a place, so that few characters keep a GPU busy."""
-        if self.rung.number < 6:
-            return 1
-        wanted = _BUSY_THREADS // (batch * self.target.size**2 * self.stride)
-        most = min(max(1, wanted), _MOST_THREADS // self.stride, _MOST_GROUPS)
-        return 1 << (most.bit_length() - 1)
-
     @property
     def threads(self) -> int:
-        return 256 if self.rung.number == 1 else self.places * self.split(1) * self.stride
+        return 256 if self.rung.number == 1 else self.places * self.stride
 
     def choices(self) -> list[int]:
         """Return the places that a block may have; they play no part in T1."""
         most = 1 if self.rung.number == 3 else self.target.size
         if self.rung.number > 3:
-            most = min(most, _MOST_THREADS // (self.stride * self.split(1)))
+            most = min(most, _MOST_THREADS // self.stride)
         limit = getattr(self.machine, "shared", 48 * 1024)
-        return [n for n in range(1, most + 1) if max(self._shared(n, s) for s in {1, self.split(1)}) <= limit]
+        return [n for n in range(1, most + 1) if self._shared(n) <= limit]
 
-    def _shared(self, places: int, split: int) -> int:
+    def _shared(self, places: int) -> int:
         """Return the bytes of shared memory of a block."""
         if self.rung.number < 4:
             return 0
-        if self.rung.number < 6:
-            return 4 * (places + self.taps - 1) * self.taps * self.source.planes
-        warps = split * self.stride // _WARP
-        listed = places * warps * up(-(-(self.taps**2) * self.source.planes // warps), _WARP)
-        return 4 * listed + 8 * places * warps + 2 * listed
+        return 4 * (places + self.taps - 1) * self.taps * self.source.planes
 
     def scratch(self, batch: int) -> Forms:
         return {"v": ((batch * self.target.size**2,), np.float32)} if self.rung.number == 1 else {}
@@ -115,7 +95,7 @@ class PaperS(LayerStep):
         defines: dict[str, str | int] = {
             "VERSION": self.rung.number, "KSIZE": self.taps, "PAD": self.padding, "SIZE": self.source.size,
             "DEPTH": self.source.planes, "OUT": self.target.size, "PLANES": self.target.planes,
-            "STRIDE": self.stride, "DISC": connecting_area(self._c), **dict(self.rung.defines), **more,
+            "STRIDE": self.stride, "DISC": connecting_area(self._c), **more,
         }  # fmt: skip
         registers = _REGISTERS if self.rung.number >= 4 else _MANY_REGISTERS
         source = str(Path(__file__).with_name("s_paper.cu"))
@@ -130,11 +110,8 @@ class PaperS(LayerStep):
             cells = (-(-(size**2) * self.target.planes // 256), 1, batch)
             return [Launch(inhibition, (blocks, 1, batch), (source, self._c_there, v)),
                     Launch(kernel, cells, (source, self._weights, v, *ends))]  # fmt: skip
-        more: dict[str, str | int] = {"SPLIT": self.split(batch)} if self.rung.number == 6 else {}
-        more |= self._list() if self.rung.listed else {}
-        split = self.split(batch)
-        threads, shared = self.places * split * self.stride, self._shared(self.places, split)
-        kernel = self._built(self.rung.kernel, threads, shared, **more)
+        more = self._list() if self.rung.listed else {}
+        kernel = self._built(self.rung.kernel, self.places * self.stride, self._shared(self.places), **more)
         grid = (size * -(-size // self.places), 1, batch)
         return [Launch(kernel, grid, (source, self._weights, self._c_there, *ends))]
 

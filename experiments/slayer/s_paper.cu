@@ -9,12 +9,9 @@
 //         overlap; as many places as a trial finds best (blockDim.x is PLACES x STRIDE).
 //   T5    which inputs a cell has is not worked out any more: a list of them (the reverse index) lies
 //         in constant memory.
-//   T5, u > 0   as T5, and an input that is silent is passed over (if (u == 0) continue).
-//   B     as T5 with the planes of a place padded to a multiple of 32 threads, weights too.
-//   skip  what they could not do: inputs that are silent cost nothing. Warps list the inputs of a window
-//         that are heard, in order, by ballots, and sum v on the way; the planes' threads then walk the
-//         list. All threads of a warp walk the same list, so nothing diverges. Few characters: several
-//         groups of threads share a place.
+//
+// Commit 7628e6b2 has three more: a test for silence in each thread (T5, u > 0), planes padded to whole
+// warps (B), and lists of the inputs that are heard (skip).
 //
 // The paper does not say how its arrays lie. Here maps are channel-last and weights lie plane by plane,
 // so that the threads of neighbouring planes read and write neighbouring values; maps have no silent
@@ -88,9 +85,6 @@ DEVICE void add_tap(float& e, float& square, const float* at, const float* w, fl
     float energy = 0.0f;
     for (int k = 0; k < DEPTH; k++) {
         const float value = at[k];
-#ifdef ZERO_TEST
-        if (value == 0.0f) continue;
-#endif
         e = fmaf(w[k * STRIDE], value, e);
         energy = fmaf(value, value, energy);
     }
@@ -164,76 +158,6 @@ KERNEL(1024) s_paper_shared(const float* u, const float* weights, const float* c
     NO_UNROLL for (int i = 0; i < INPUTS; i++)
         add_tap(e, square, input + inputs_at[i], weights + inputs_tap[i] + plane, inputs_c[i]);
 #endif
-    us[response_at(y * OUT + x, plane)] = s_response(e, sqrtf(square), theta, silence[plane]);
-}
-#endif
-
-#if VERSION == 6
-// A place has SPLIT groups of STRIDE threads, a multiple of 32. Each of its warps lists what is heard in
-// a segment of the window; each group sums what its own warps have listed.
-#define GROUP (SPLIT * STRIDE)
-#define WARPS (GROUP / 32)
-#define SEGMENT ((TAPS * DEPTH + WARPS * 32 - 1) / (WARPS * 32) * 32)
-
-KERNEL(1024) s_paper_skip(const float* u, const float* weights, const float* c,
-                          const float* silence, float* us, float theta) {
-    DYNAMIC_SHARED(memory);
-    const int places = blockDim.x / GROUP, strips = (OUT + places - 1) / places;
-    const int warps = places * WARPS, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    float* values = (float*)memory;
-    float* squares = values + warps * SEGMENT;
-    int* counts = (int*)(squares + warps);
-    u16* from = (u16*)(counts + warps);
-    const int p = threadIdx.x / GROUP;
-    const int y = blockIdx.x / strips, x = blockIdx.x % strips * places + p;
-    wait_for_previous();
-    start_next();
-    u = digit_of(u);
-    float square = 0.0f;
-    int count = 0;
-    UNROLL_BY(4) for (int start = 0; start < SEGMENT; start += 32) {
-        const int i = warp % WARPS * SEGMENT + start + lane, tap = i / DEPTH;
-        const int row = y - PAD + tap / KSIZE, column = x - PAD + tap % KSIZE;
-        float value = 0.0f;
-        if (tap < TAPS && on_layer(row, column)) {
-            value = u[(row * SIZE + column) * DEPTH + i % DEPTH];
-            square = fmaf(c[tap] * value, value, square);
-        }
-        const u32 heard = __ballot_sync(~0u, value > 0.0f);
-        if (value > 0.0f) {
-            const int at = warp * SEGMENT + count + __popc(heard & ((1u << lane) - 1));
-            values[at] = value;
-            from[at] = (u16)i;
-        }
-        count += __popc(heard);
-    }
-    UNROLL for (int far = 16; far > 0; far /= 2) square += __shfl_xor_sync(~0u, square, far);
-    if (lane == 0) {
-        squares[warp] = square;
-        counts[warp] = count;
-    }
-    __syncthreads();
-    const int plane = threadIdx.x % STRIDE, first = threadIdx.x / STRIDE * (STRIDE / 32);
-    float e = 0.0f;
-    if (plane < PLANES) {
-        NO_UNROLL for (int own = first; own < first + STRIDE / 32; own++) {
-            const float* value = values + own * SEGMENT;
-            const u16* index = from + own * SEGMENT;
-            const int listed = counts[own];
-            UNROLL_BY(8) for (int i = 0; i < listed; i++)
-                e = fmaf(weights[index[i] * STRIDE + plane], value[i], e);
-        }
-    }
-#if SPLIT > 1  // the groups' sums, in the order of the window
-    __syncthreads();
-    values[threadIdx.x] = e;
-    __syncthreads();
-    if (threadIdx.x % GROUP >= STRIDE) return;
-    UNROLL for (int other = 1; other < SPLIT; other++) e += values[threadIdx.x + other * STRIDE];
-#endif
-    if (x >= OUT || plane >= PLANES) return;
-    square = 0.0f;
-    UNROLL for (int i = 0; i < WARPS; i++) square += squares[p * WARPS + i];
     us[response_at(y * OUT + x, plane)] = s_response(e, sqrtf(square), theta, silence[plane]);
 }
 #endif
