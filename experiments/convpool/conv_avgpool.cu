@@ -8,8 +8,39 @@
 // the boxes of a chunk, then multiply; inputs and weights of what follows are on their way meanwhile.
 //
 // MODE 3 gives float32 results from TF32 operands: each the sum of two, three products, short sums.
-// Commit 7628e6b2 has warps of different work (wgmma) and blocks that share sums too.
-#include "units.cuh"
+// Commit 7628e6b2 has warps of different work (wgmma), blocks that share sums, and sums of pairs of halves.
+#include "platform.cuh"
+
+// Units: 16 bytes of neighbouring channels, as MAP says, added up in float32.
+#define VALUES (MAP == 0 ? 4 : 8)
+
+// The values of a unit, or their sum with what is there.
+DEVICE void add_unit(float (&sum)[VALUES], const uint4& unit, bool first = false) {
+    const u32 words[4] = {unit.x, unit.y, unit.z, unit.w};
+    float v[VALUES];
+    UNROLL for (int i = 0; i < 4; i++) {
+#if MAP == 0
+        v[i] = __uint_as_float(words[i]);
+#else
+        const float2 two = floats_of_half2(words[i]);
+        v[2 * i] = two.x, v[2 * i + 1] = two.y;
+#endif
+    }
+    UNROLL for (int i = 0; i < VALUES; i++) sum[i] = first ? v[i] : sum[i] + v[i];
+}
+
+// The sums, each times `share`, as MAP says.
+DEVICE uint4 unit_of(const float (&sum)[VALUES], float share) {
+    u32 words[4];
+    UNROLL for (int i = 0; i < 4; i++) {
+#if MAP == 0
+        words[i] = __float_as_uint(sum[i] * share);
+#else
+        words[i] = half2_of(sum[2 * i] * share, sum[2 * i + 1] * share);
+#endif
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
 
 // MODE 0 half, 3 float32 as sums of two TF32 numbers; KSIZE taps a side; STRIDE
 // of the product, and side of a box, the pooling; PATCHES of 8 x 8 outputs a block; PLANES of a block; UNITS of 16 bytes of a place's channels a chunk; STAGES of
@@ -113,10 +144,6 @@ DEVICE void put_unit(u8* to, const float (&sum)[VALUES]) {
     *(uint4*)to = unit;
 }
 
-// Sums in pairs, as the maps are held: exact enough where products are of halves too, a third of the
-// instructions. A box's share has to be a power of two.
-#define PAIRED (MAP != 0 && BOX != 3)
-
 // Means of the boxes of what load_raw brought. A thread makes SEGMENT rows of one column and unit.
 DEVICE void sum_boxes(u8* to, const u8* raw, int thread, int threads) {
     NO_UNROLL for (int i = thread; i < PATCHES * SEGMENTS * SIDE * UNITS; i += threads) {
@@ -127,20 +154,6 @@ DEVICE void sum_boxes(u8* to, const u8* raw, int thread, int threads) {
             (const uint4*)raw + ((m * RAW_SIDE + first) * RAW_SIDE + column) * UNITS + unit;
         u8* at = to + unit * UNIT_BYTES + m * PATCH_BYTES + first * ROW_BYTES +
                  (column % STRIDE * PHASE_WIDTH + column / STRIDE) * 16;
-#if PAIRED
-        const u32 share = pair_of(1.0f / (BOX * BOX)), one = pair_of(1.0f);
-        uint4 sum[SEGMENT];
-        UNROLL for (int r = 0; r < SEGMENT + BOX - 1; r++) {
-            uint4 line = from[r * RAW_SIDE * UNITS];
-            line = fma8(line, share, make_uint4(0, 0, 0, 0));
-            UNROLL for (int b = 1; b < BOX; b++)
-                line = fma8(from[(r * RAW_SIDE + b) * UNITS], share, line);
-            UNROLL for (int s = 0; s < SEGMENT; s++)
-                if (s <= r && r < s + BOX) sum[s] = r == s ? line : fma8(line, one, sum[s]);
-        }
-        UNROLL for (int s = 0; s < SEGMENT; s++)
-            if (SIDE % SEGMENT == 0 || first + s < SIDE) *(uint4*)(at + s * ROW_BYTES) = sum[s];
-#else
         float sum[SEGMENT][VALUES];
         UNROLL for (int r = 0; r < SEGMENT + BOX - 1; r++) {
             float line[VALUES];
@@ -153,7 +166,6 @@ DEVICE void sum_boxes(u8* to, const u8* raw, int thread, int threads) {
         }
         UNROLL for (int s = 0; s < SEGMENT; s++)
             if (SIDE % SEGMENT == 0 || first + s < SIDE) put_unit(at + s * ROW_BYTES, sum[s]);
-#endif
     }
 }
 

@@ -133,7 +133,10 @@ def kernel(shape: Shape, tiling: Tiling) -> Kernel:
 
 
 def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
-    """Return the tilings that fit a device, the best first by :func:`estimate`; UsageError if none fits."""
+    """Return the tilings that fit a device, the likely best first; UsageError if none fits.
+
+    Those that fill the processors come before others, large blocks, which fetch less, before small ones.
+    """
     if arch < 80:
         raise UsageError(f"compute capability {arch / 10:.1f}: convolution with pooling needs 8.0 or above")
     most = shared_limit(arch) - _STATIC
@@ -143,7 +146,12 @@ def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
             f"a filter of {shape.kernel}x{shape.kernel} with pooling {shape.pool} does not fit "
             f"the {most} bytes of shared memory of a block; use a smaller filter"
         )
-    return sorted(found, key=lambda tiling: estimate(shape, tiling, processors))
+
+    def rank(tiling: Tiling) -> tuple[float, ...]:
+        idle = max(0.0, 1 - shape.blocks(tiling) / processors)
+        return idle, -tiling.patches * tiling.planes, tiling.units, tiling.threads
+
+    return sorted(found, key=rank)
 
 
 def _all(shape: Shape) -> Iterator[Tiling]:
@@ -160,28 +168,6 @@ def _all(shape: Shape) -> Iterator[Tiling]:
         operands = (4 * rows + 2 * tiles) * shape.parts
         if held >= 16 and held + operands + _OTHERS <= min(255, 2048 // m // n):
             yield Tiling(patches, planes, units, (m, n))
-
-
-#: Guesses that :func:`estimate` is made of: bytes a cycle that a multiprocessor gets from L2, instructions
-#: for a unit of sums and a cycle of a warp, cycles around a block's work, of a tap's barriers, and from
-#: asking for the weights of a tap to having them.
-_L2, _SUM_INSTRUCTIONS, _ISSUED, _AROUND, _TAP, _LATENCY = 26.0, 45.0, 0.4, 4000.0, 50.0, 1200.0
-
-
-def estimate(shape: Shape, tiling: Tiling, processors: int) -> float:
-    """Return a guess at the cycles of a launch, to rank tilings by."""
-    taps = shape.kernel**2
-    products = (2 * shape.parts - 1) * tiling.units // 2 * taps * tiling.patches  # of 64 cells by 16 bytes
-    sums = tiling.patches * shape.side**2 * tiling.units
-    adding = sums * _SUM_INSTRUCTIONS / (tiling.threads * _ISSUED)
-    fetched = shape.raw_bytes(tiling) + taps * shape.stage_bytes(tiling)
-    chunk = max(products * tiling.planes * shape.parts, fetched / _L2) + adding + taps * _TAP
-    # weights are asked for as many taps ahead as there are buffers, less those being read
-    chunk = max(chunk, taps * _LATENCY / (_STAGES - 1.5))
-    around = _AROUND + tiling.patches * 64 * tiling.planes * 4 / _L2
-    together = max(1, min(shared_limit(80) // shape.shared(tiling), 2))
-    waves = -(-shape.blocks(tiling) // (processors * together))
-    return float(waves * together**0.5 * (shape.chunks(tiling) * chunk + around))
 
 
 def conv_avgpool(x: Array, w: Array, pool: int, *, padding: int = 0, precision: Precision = "fp32") -> Array:

@@ -25,7 +25,7 @@ SYSTEMS = {
     "winograd": ("naive with Winograd (library)", "winograd"),
     "fused": ("fused filter, library convolution", "fused"),
     "fused_gemm": ("fused filter, gather + matrix product", "fused"),
-    "direct": ("direct sum, own sums + library convolution", "direct"),
+    "direct": ("direct sum, sums + library convolution", "direct"),
     "direct_gemm": ("direct sum, sums and gather + matrix product", "direct"),
     "ours": ("ours: direct sum in one kernel", "direct"),
     "compiled": ("torch.compile of the naive form", "naive"),

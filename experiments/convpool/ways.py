@@ -4,28 +4,26 @@ All compute the same, from x (B, ci, n, n) and w (co, ci, k, k) to (B, co, n', n
 CuPy's arrays share memory; kernels of both go onto PyTorch's stream, so that one CUDA graph holds them.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional
 
-from experiments.convpool.fused import MAPS, ConvAvgPool, Tiling
+from experiments.convpool.fused import ConvAvgPool, Tiling
 from experiments.convpool.systems import KERNEL, PADDING, POOL, Case
 from experiments.harness.processes import build_all
 from experiments.network.peers import TYPES, Graph, set_precision
-from neocog.cuda.kernel import Array, Kernel, Launch, Machine
+from neocog.cuda.kernel import Array, Launch, Machine
 from neocog.cuda.launcher import gpu
 from neocog.errors import DeviceError
 
 Tensor = Any
 Run = Callable[[], Tensor]
 
-_FILE = str(Path(__file__).with_name("box_sums.cu"))
-_THREADS, _ROWS = 256, 8  # as there
 #: Memory formats of a library.
 LAYOUTS = {"channels last": torch.channels_last, "channels first": torch.contiguous_format}
 _GRAPH_MS, _MOST_REPEATS = 0.4, 40  # what one graph of repeats lasts, about
@@ -105,6 +103,34 @@ def fused(x: Tensor, w: Tensor) -> Tensor:
     return functional.conv2d(x, w, stride=POOL, padding=PADDING)
 
 
+def sums(x: Tensor) -> Tensor:
+    return functional.avg_pool2d(functional.pad(x, (PADDING,) * 4), POOL, stride=1)
+
+
+def direct(x: Tensor, w: Tensor) -> Tensor:
+    return functional.conv2d(sums(x), w, stride=POOL)
+
+
+def product(windows: Tensor, w: Tensor) -> Tensor:
+    """Convolve at stride `POOL` as a gathering of windows and a matrix product."""
+    rows = functional.unfold(windows, w.shape[2], stride=POOL)  # (B, ci k k, places)
+    side = math.isqrt(rows.shape[2])
+    return (w.flatten(1) @ rows).unflatten(2, (side, side))
+
+
+def fused_gemm(x: Tensor, w: Tensor) -> Tensor:
+    return product(functional.pad(x, (PADDING,) * 4), w)
+
+
+def direct_gemm(x: Tensor, w: Tensor) -> Tensor:
+    return product(sums(x), w)
+
+
+#: Systems by the library alone, and whether their filters are the fused ones.
+STOCK = {"naive": (naive, False), "fused": (fused, True), "fused_gemm": (fused_gemm, True),
+         "direct": (direct, False), "direct_gemm": (direct_gemm, False)}  # fmt: skip
+
+
 class Operands:
     """Inputs and filters of a case on a device, and the systems that multiply them."""
 
@@ -123,8 +149,6 @@ class Operands:
             dy, dx = divmod(i, POOL)
             whole[:, :, dy : dy + KERNEL, dx : dx + KERNEL] += self.w.float() / POOL**2
         self.fused = whole.to(self.dtype)
-        self._map = MAPS[case.precision]
-        self._values = 8 if self._map else 4  # channels in 16 bytes
 
     def expected(self, pictures: list[int]) -> Tensor:
         """Return the results of some pictures in float64, of the operands as they are."""
@@ -137,67 +161,28 @@ class Operands:
 
     def ways(self, system: str) -> Mapping[str, Callable[[], Run]]:
         """Return what makes each way of a system, by how it runs: memory format, algorithm, tiling."""
-        if system in ("naive", "fused"):
-            return {how: partial(self._stock, system, how) for how in LAYOUTS}
+        if system in STOCK:
+            function, is_fused = STOCK[system]
+            filters = self.fused if is_fused else self.w
+            return {how: partial(self._stock, function, filters, how) for how in LAYOUTS}
         if system == "compiled":
-            x, w = (self._as(tensor, "channels last") for tensor in (self.x, self.w))
-            return {"channels last": lambda: partial(torch.compile(naive, dynamic=False), x, w)}
-        if system == "direct":
-            return {"channels last": self._direct}
-        if system.endswith("_gemm"):
-            return {"rows of windows": partial(self._product, system)}
+            compiled = torch.compile(naive, dynamic=False)
+            return {"channels last": partial(self._stock, compiled, self.w, "channels last")}
         return {tiling.words(): partial(self._ours, tiling) for tiling in self.device.contenders(self.case)}
 
-    def _as(self, tensor: Tensor, how: str) -> Tensor:
-        return tensor.contiguous(memory_format=LAYOUTS[how])
-
-    def _stock(self, system: str, how: str) -> Run:
-        function, filters = {"naive": (naive, self.w), "fused": (fused, self.fused)}[system]
-        return partial(function, self._as(self.x, how), self._as(filters, how))
-
-    def _direct(self) -> Run:
-        """The direct sum by box sums of our own and the library's strided convolution."""
-        case, side, w = self.case, self.case.size + 2 * PADDING - POOL + 1, self._as(self.w, "channels last")
-        sums = self._empty(case.batch, side, side, case.channels)
-        kernel = Kernel(_FILE, "box_sums", (("MAP", self._map), ("BOX", POOL)), _THREADS, arch=80)
-        sizes = (case.batch, case.size, case.size, case.channels, PADDING)
-        launch = self._launch(kernel, case.batch * -(-side // _ROWS) * side, (self.stored, sums), sizes)
-        return self._after(launch, lambda: functional.conv2d(sums.permute(0, 3, 1, 2), w, stride=POOL))
-
-    def _product(self, system: str) -> Run:
-        """The fused filter or the direct sum as gathering and a matrix product."""
-        box, filters = (POOL, self.w) if system == "direct_gemm" else (1, self.fused)
-        taps, c, case = KERNEL + POOL - box, self.case.channels, self.case
-        rows = self._empty(case.batch * case.out**2, taps**2 * c)
-        columns = filters.permute(2, 3, 1, 0).reshape(taps**2 * c, -1).contiguous()
-        defines = {"MAP": self._map, "BOX": box, "KSIZE": taps, "STRIDE": POOL}
-        kernel = Kernel(_FILE, "gather", tuple(defines.items()), _THREADS, arch=80)
-        sizes = (case.batch, case.size, case.size, c, case.out, case.out, PADDING)
-        launch = self._launch(kernel, case.batch * case.out**2, (self.stored, rows), sizes, taps**2)
-        shape = (case.batch, case.out, case.out, -1)
-        return self._after(launch, lambda: (rows @ columns).view(shape).permute(0, 3, 1, 2))
+    def _stock(self, function: Callable[..., Tensor], filters: Tensor, how: str) -> Run:
+        return partial(function, *(t.contiguous(memory_format=LAYOUTS[how]) for t in (self.x, filters)))
 
     def _ours(self, tiling: Tiling) -> Run:
         case, array = self.case, self.device.array
         layer = ConvAvgPool(array(self.w), POOL, padding=PADDING, precision=case.precision, tiling=tiling,
                             machine=self.device.machine)  # fmt: skip
-        out = self._empty(case.batch, case.out, case.out, case.channels)
+        out = torch.zeros((case.batch, case.out, case.out, case.channels), dtype=self.dtype,
+                          device=self.device.name)  # fmt: skip
         launch = layer.launch(array(self.stored), array(out))
-        return self._after(launch, lambda: out.permute(0, 3, 1, 2))
 
-    def _after(self, launch: Launch, then: Run) -> Run:
         def run() -> Tensor:
             self.device.launch(launch)
-            return then()
+            return out.permute(0, 3, 1, 2)
 
         return run
-
-    def _empty(self, *shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=self.dtype, device=self.device.name)
-
-    def _launch(
-        self, kernel: Kernel, places: int, tensors: tuple[Tensor, ...], sizes: tuple[int, ...], rows: int = 1
-    ) -> Launch:
-        blocks = -(-places * (self.case.channels // self._values) // _THREADS)
-        arrays = tuple(self.device.array(tensor) for tensor in tensors)
-        return Launch(kernel, (blocks, rows, 1), (*arrays, *map(np.int32, sizes)))

@@ -1,4 +1,4 @@
-"""``bench winograd`` on a GPU: every way, and cuDNN and FFT, held against float64, then timed.
+"""``bench winograd`` on a GPU: every way, and cuDNN, held against float64, then timed.
 
 Passes of one graph go through copies of input and filters that together exceed the L2 cache, so
 that no pass finds what it reads there; a real network would have other layers in between.
@@ -7,7 +7,6 @@ that no pass finds what it reads there; a real network would have other layers i
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ _TURN = 3.0  # milliseconds of one measurement, about
 ROUNDS = 7
 #: Order of threads with inputs transformed thread-wise too.
 BOTH_HALVES = "thread-wise, inputs too"
-_MOST_SPECTRUM = 8 << 30  # bytes of spectra that are tried
 
 
 def copies_of(working: float) -> int:
@@ -128,7 +126,7 @@ class Ours:
 
 
 class Peers:
-    """The same layer in PyTorch: cuDNN, and FFT."""
+    """The same layer in PyTorch: cuDNN."""
 
     def __init__(self, data: Data, *, rounds: int = ROUNDS) -> None:
         import torch
@@ -142,9 +140,8 @@ class Peers:
         set_precision("fp32")
 
     def rows(self) -> list[dict[str, Any]]:
-        about = {"layer": self.data.layer.name, "batch": self.data.batch}
-        return [about | {"way": way} | tried(run, self.torch.cuda.synchronize)
-                for way, run in (("cuDNN", self._cudnn), ("FFT", self._fft))]  # fmt: skip
+        about = {"layer": self.data.layer.name, "batch": self.data.batch, "way": "cuDNN"}
+        return [about | tried(self._cudnn, self.torch.cuda.synchronize)]
 
     def _cudnn(self) -> dict[str, Any]:
         """The better of both memory formats."""
@@ -156,29 +153,6 @@ class Peers:
                 calls.append(partial(self.torch.nn.functional.conv2d, x, w, padding=KERNEL // 2))
             found.append(self._time(calls))
         return min(found, key=lambda one: float(one["us"]))
-
-    def _fft(self) -> dict[str, Any]:
-        """Spectra of whole maps; those of the filters are taken before, as they stay the same."""
-        torch, layer, border = self.torch, self.data.layer, KERNEL // 2
-        least = layer.size + KERNEL - 1
-        # cuFFT does best with even products of 2, 3, 5 and 7: these divide a high power of 210
-        side = next(size for size in count(least + least % 2, 2) if pow(210, 20, size) == 0)
-        places = side * (side // 2 + 1)
-        spectrum = places * layer.channels * layer.planes * 8
-        if spectrum > _MOST_SPECTRUM:
-            raise NeocogError(f"spectra of the filters take {spectrum >> 30} GB: not tried")
-        w = torch.fft.rfft2(self._w, s=(side, side)).conj().permute(2, 3, 1, 0)
-        w = w.reshape(places, layer.channels, layer.planes).contiguous()
-
-        def convolve(x: Any, w: Any) -> Any:
-            padded = torch.nn.functional.pad(x, (border, side - layer.size - border) * 2)
-            seen = torch.fft.rfft2(padded).permute(2, 3, 0, 1).reshape(places, -1, layer.channels)
-            y = torch.bmm(seen, w).reshape(side, side // 2 + 1, -1, layer.planes)
-            out = torch.fft.irfft2(y.permute(2, 3, 0, 1), s=(side, side))
-            return out[:, :, : layer.size, : layer.size].contiguous()
-
-        copies = copies_of(self._x.numel() * 4 + spectrum)
-        return self._time([partial(convolve, self._x.clone(), w.clone()) for _ in range(copies)])
 
     def _time(self, calls: list[Callable[[], Any]]) -> dict[str, Any]:
         """Microseconds of a call, the calls taken in turn, and its error; checked first."""
