@@ -30,6 +30,7 @@ _ORDINARY = 0.6
 _BLUR = 0.28  # of the rows: how large digits are for the camera's focus
 _SEEN = 12  # grey levels between paper and ink
 _THROUGH = 0.08
+_FEW = 0.22  # of the lines to learn from, more of one to three digits: of what strangers photograph many are
 _PAGE = 6  # times as high as a strip is the page that light falls on
 
 _hands: list[Hands] = []  # of a process that draws
@@ -65,7 +66,7 @@ def drawn_lines(
 
 
 def _chunk(seed: int, number: int) -> list[Line]:
-    return drawn_lines(_hands[-1], CHUNK, seed=[seed, number])
+    return drawn_lines(_hands[-1], CHUNK, seed=[seed, number], few=_FEW)
 
 
 def on_paper(ink: NDArray[np.uint8], behind: NDArray[np.uint8], rng: Rng) -> NDArray[np.uint8]:

@@ -177,6 +177,14 @@ def shaken(line: Line, much: float, rng: Rng) -> Line:
     return np.asarray(line + rng.normal(0, much, line.shape), np.float32)
 
 
+def alike_word(rng: Rng) -> str:
+    """Make up a word in which two of three letters look like digits."""
+    kinds = ("lsbgqz", "oi", "aehkmnrtuw")
+    word = "".join(str(rng.choice(list(kinds[k % 3]))) for k in rng.permutation(3).tolist() * 3)
+    word, kind = word[: int(rng.integers(4, 10))], rng.random()
+    return word.upper() if kind > 0.65 else word.capitalize() if kind > 0.5 else word
+
+
 def any_word(rng: Rng, characters: str | None = None) -> str:
     """Make up a word of 2 to 9 letters, in small letters, capitals or both."""
     count, kind = int(rng.integers(2, 10)), rng.random()
@@ -194,7 +202,8 @@ class Running:
         self.rng, self.wide = rng, np.exp(rng.normal(0, 0.25))
         self.up, self.down = rng.uniform(0.6, 1.3), rng.uniform(0.5, 1.3)
         self.lifts, self.loose = rng.choice([0, 0.1, 0.4]), rng.uniform(0.04, 0.16)
-        self.round = int(rng.integers(1, 4))
+        self.round, self.body = int(rng.integers(1, 4)), 1.0
+        self.own, self.style = dict[str, Line](), 0.0  # how far its letters are from those of the copybook
 
     def word(self, word: str) -> list[Line]:
         """Return the strokes of a word, 1 from the top of capitals to the baseline, which is at 0."""
@@ -212,7 +221,11 @@ class Running:
                 lines += [rounded(shaken(line, 2 * self.loose, rng), 2) for line in own]
                 x += max(float(line[:, 0].max()) for line in own) - x + 0.6
                 continue
-            joined, *others = (shaken(line, self.loose, rng) for line in strokes_of(_CURSIVE[letter]))
+            first, *rest = strokes_of(_CURSIVE[letter])
+            if self.style and letter not in self.own:
+                far = rng.normal(0, self.style, first.shape) * [1, 0.6]
+                self.own[letter] = (first + far).astype(np.float32)
+            joined, *others = (shaken(line, self.loose, rng) for line in (self.own.get(letter, first), *rest))
             path.append(joined + np.array([x, 0], np.float32))
             lines += [other + np.array([x, 0], np.float32) for other in others]
             x += float(joined[-1, 0]) + rng.uniform(-0.3, 0.6)
@@ -221,8 +234,9 @@ class Running:
         lift()
         for line in lines:  # ascenders and descenders
             row = line[:, 1] - 6
-            row = np.where(row < -3, -3 + (row + 3) * self.up, np.where(row > 0, row * self.down, row))
-            line[:] = np.stack([line[:, 0] * self.wide, row], 1) / 6
+            outer = np.minimum(row + 3, 0) * self.up + np.maximum(row, 0) * self.down
+            level = np.clip(row, -3, 0) * self.body + outer
+            line[:] = np.stack([line[:, 0] * self.wide, level], 1) / 6
         return lines
 
 

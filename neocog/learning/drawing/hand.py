@@ -64,6 +64,7 @@ class Hand:
         self.curl = rng.random() < 0.5
         self.form: dict[str, tuple[int, float, float]] = {}
         self.running = Running(rng)
+        self.letters, self.style = dict[str, Point](), 0.0  # how far its letters are bent
 
     def character(self, char: str, high: float) -> Drawn:
         """Draw a digit, ``00`` in one go, or a sign, the baseline at 0."""
@@ -172,8 +173,14 @@ class Hand:
 
     def letter(self, char: str, high: float, face: Face | None = None) -> Drawn:
         """Draw a letter, alone; of another script from a typeface."""
-        strokes = face.strokes(char) if face else [line - [0, 1] for line in shape(char)[0]]
+        strokes = [*(face.strokes(char) if face else (line - [0, 1] for line in shape(char)[0]))]
         size = high * np.exp(self.rng.normal(0, 0.1, 2)) * [self.wide, 1]
+        if self.style:
+            if char not in self.letters:
+                self.letters[char] = self.rng.normal(0, self.style, (3, 2)).astype(np.float32)
+            for k, line in enumerate(strokes):
+                u, v = (line - [0.3, -0.5]).T
+                strokes[k] = line + np.stack([u * v, u * u, v * v], 1) @ self.letters[char]
         shaken = [rounded((line + self.rng.normal(0, 0.02, line.shape)) * size, 2) for line in strokes]
         return self.drawn(shaken or [np.zeros((2, 2))], self.measure() * high, bent=True)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from neocog.learning.drawing import figures
 from neocog.learning.drawing.canvas import Canvas
-from neocog.learning.drawing.glyphs import LETTERS, Face, any_word
+from neocog.learning.drawing.glyphs import LETTERS, Face, alike_word, any_word
 from neocog.learning.drawing.hand import Hand
 from neocog.learning.drawing.line import Frames, Path, Row
 from neocog.learning.drawing.paper import fine_pattern
@@ -48,16 +48,25 @@ def _word(
 ) -> float:
     """Write a word by hand, in letters that hang together or apart, or of another script; return its end."""
     rng, face, word = canvas.rng, None, any_word(canvas.rng, None if joined else LETTERS)
+    alike = alike_word(rng) if script == "latin" and rng.random() < 0.2 else None
+    word = alike or word
     if joined:
         return canvas.put(hand, hand.word(word.lower() if rng.random() < 0.7 else word, high), x, y)
     if script != "latin":
         face = _face(canvas, script)
         word = face.any_word(rng, script)
     elif rng.random() < 0.6:  # printed letters as many hands write them
-        face, word = _face(canvas), any_word(rng)
-    gap = rng.uniform(-0.05, 0.12)
+        face, word = _face(canvas), alike or any_word(rng)
+    gap, tied, end = rng.uniform(-0.05, 0.12), rng.random() < 0.3, None
     for letter in word:
-        x = canvas.put(hand, hand.letter(letter, high, face), x, y) + gap * high
+        drawn = hand.letter(letter, high, face)
+        origin = np.array([x - drawn.left, y])
+        if tied and end is not None and drawn.begin is not None:
+            middle = (end + drawn.begin + origin) / 2 + [0, rng.uniform(0, 0.3) * high]
+            tie = figures.curve(np.stack([end, middle, drawn.begin + origin]), 9)
+            canvas.draw([tie], hand, hand.measure() * high)
+        end = None if drawn.end is None else drawn.end + origin
+        x = canvas.put(hand, drawn, x, y) + gap * high
         if x > canvas.wide + high:
             break
     return x
@@ -158,16 +167,16 @@ def _ruled(canvas: Canvas) -> float:
     return float(canvas.image.mean()) * canvas.rng.uniform(0.05, 0.85)
 
 
-def forms(canvas: Canvas, hand: Hand, high: float) -> None:
-    """Rows of boxes, rings, combs and cells with a digit in each; some stay empty."""
+def forms(canvas: Canvas, hand: Hand, high: float, letters: float = 0.0) -> None:
+    """Rows of boxes, rings, combs and cells with a digit, or ``letters`` of them, in each; some are empty."""
     rng, frames, level = canvas.rng, Frames(canvas.rng, high), _ruled(canvas)
     pitch, across = rng.uniform(0.75, 1.9) * high, 1.0 if rng.random() < 0.5 else rng.uniform(0.65, 1.0)
     shade = float(np.clip(canvas.image.mean() * rng.uniform(0.75, 1.15), 0, 255))
-    empty, letters = rng.uniform(0, 0.8), rng.random() < 0.15
+    empty, letters = rng.uniform(0, 0.8), letters or 0.5 * (rng.random() < 0.15)
     tall = high + float(frames.spare.sum())
     y = rng.uniform(0.6, 1.5) * tall + (rng.uniform(0, 0.6) * canvas.high if rng.random() < 0.5 else 0)
     gap = 0.0 if rng.random() < 0.4 else rng.uniform(0.1, 1.5) * tall
-    whole = rng.random() < 0.12  # a box for the whole number
+    whole = rng.random() < 0.12 and letters < 1  # a box for the whole number
     for _ in range(int(rng.integers(1, 8))):
         if y - high > canvas.high:
             break
@@ -182,9 +191,9 @@ def forms(canvas: Canvas, hand: Hand, high: float) -> None:
             spans = [(row.start - rng.uniform(0.05, 0.4) * high, row.right + rng.uniform(0.05, 2) * high)]
         else:
             slots = [
-                "" if rng.random() < empty else "x" if letters and rng.random() < 0.5 else c for c in text
+                "" if rng.random() < empty else "x" if letters and rng.random() < letters else c for c in text
             ]
-            slots = [rng.choice(list("AEFHKMNRWX")) if c == "x" else c for c in slots]
+            slots = [rng.choice(list("ACEFHKMNRUVWX")) if c == "x" else c for c in slots]
             if not row.fill(slots, pitch, across):
                 continue
             spans = row.spans
@@ -273,7 +282,9 @@ def document(canvas: Canvas, hand: Hand, high: float) -> None:
 def letters(canvas: Canvas, hand: Hand, high: float) -> None:
     """Words by hand, of letters apart or joined, of several scripts, or in a typeface; no digits."""
     rng = canvas.rng
-    how = str(rng.choice(["joined", "apart", "foreign", "print"], p=[0.26, 0.34, 0.16, 0.24]))
+    how = str(rng.choice(["joined", "apart", "foreign", "print", "boxes"], p=[0.28, 0.34, 0.12, 0.2, 0.06]))
+    if how == "boxes":
+        return forms(canvas, hand, min(high, canvas.side / 3), letters=1.0)
     script = _script(canvas) if how == "foreign" or rng.random() < 0.4 else "latin"
     face, slope = _face(canvas, script), rng.normal(0, 0.03)
     high = min(max(high, 11 if how == "print" else 14), canvas.side / 3)
@@ -374,8 +385,8 @@ def strikes(canvas: Canvas, hand: Hand) -> None:
 
 LAYOUTS: dict[str, tuple[Callable[[Canvas, Hand, float], None], float]] = {
     "rows": (rows, 0.12), "amount": (amount, 0.08), "scattered": (scattered, 0.06), "single": (single, 0.08),
-    "card": (card, 0.08), "forms": (forms, 0.1), "table": (table, 0.08), "document": (document, 0.12),
-    "letters": (letters, 0.17), "music": (music, 0.02), "scribbles": (scribbles, 0.04),
+    "card": (card, 0.08), "forms": (forms, 0.1), "table": (table, 0.07), "document": (document, 0.11),
+    "letters": (letters, 0.2), "music": (music, 0.015), "scribbles": (scribbles, 0.035),
     "nothing": (lambda canvas, hand, high: None, 0.05),
 }  # fmt: skip
 """Each layout and the share of pages that have it."""

@@ -4,6 +4,7 @@ A row is written at any size and keeps each character's ink; a page lays them do
 64 rows high; :mod:`neocog.learning.drawing.photo` adds paper, light and a camera.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -285,21 +286,23 @@ def trace(field: Cover, paths: list[Path]) -> None:
 
 
 def draw_line(
-    hands: Hands, rng: Rng, *, kind: str | None = None, negatives: bool = True
+    hands: Hands, rng: Rng, *, kind: str | None = None, negatives: bool = True, few: float = 0.0
 ) -> tuple[NDArray[np.uint8], str]:
     """Draw a line: its ink (64, w) uint8, 255 where a stroke is, and its text, empty where it is no number.
 
-    ``kind``: one of :data:`neocog.learning.drawing.texts.KINDS`.
+    ``kind``: one of :data:`neocog.learning.drawing.texts.KINDS`; ``few``: share of lines of one to three
+    digits, by any pen and mostly with room around them.
     """
     while True:
         negative = negatives and rng.random() < _NEGATIVE
-        text = "" if negative else any_text(rng, kind)
+        lone = few > 0 and not negative and rng.random() < few
+        text = "" if negative else _one_to_three(rng) if lone else any_text(rng, kind)
         shown = _no_number(rng) if negative else text
         for sign in "÷" * text.count("÷"):  # no character of ours: any of four, so that none is sure
             text = text.replace(sign, "+-:/"[rng.integers(4)], 1)
         framed = text.isdigit() and len(text) < 14 and rng.random() < _IN_FRAMES
         framed |= not shown and rng.random() < 0.6
-        row = Row(Hand(hands, rng))
+        row = Row(_any_style(Hand(hands, rng)) if lone else Hand(hands, rng))
         if framed:
             slots = list(text)
             for _ in range(int(rng.integers(1, 4)) if rng.random() < 0.4 or not text else 0):
@@ -310,7 +313,26 @@ def draw_line(
         else:
             fits = row.write(shown, letters=negative)
         if fits:
-            return _strip(row, text), text
+            return _strip(row, text, roomy=lone), text
+
+
+def _one_to_three(rng: Rng) -> str:
+    count = int(rng.choice([1, 2, 3], p=[0.55, 0.27, 0.18]))
+    return "1" * count if rng.random() < 0.15 else "".join(map(str, rng.integers(0, 10, count)))
+
+
+def _any_style(hand: Hand) -> Hand:
+    """A hand with a marker or chalk at times, as slanted as any."""
+    rng = hand.rng
+    if rng.random() < 0.4:
+        hand.width = float(rng.uniform(0.12, 0.22))
+        if not hand.by_pen:
+            hand.level = float(rng.uniform(0.06, 0.2))
+    if rng.random() < 0.15:
+        hand.pen = replace(hand.pen, grain=float(rng.uniform(0.1, 0.5)))
+    if rng.random() < 0.3:
+        hand.slant = float(rng.uniform(-0.6, 1.0))
+    return hand
 
 
 def draw_sign(hands: Hands, rng: Rng, char: str) -> tuple[NDArray[np.uint8], float]:
@@ -344,7 +366,7 @@ def _no_number(rng: Rng) -> str:
     return "".join(c if c in LETTERS and c not in unlike else "e" for c in word)
 
 
-def _strip(row: Row, text: str) -> NDArray[np.uint8]:
+def _strip(row: Row, text: str, *, roomy: bool = False) -> NDArray[np.uint8]:
     """Add what else is on such a line and cut the strip out of its field."""
     rng, high = row.rng, _HIGH
     if text and rng.random() < 0.06:
@@ -382,7 +404,21 @@ def _strip(row: Row, text: str) -> NDArray[np.uint8]:
     field = np.maximum(field, rules * np.float32(rng.uniform(0.35 if row.spans else 0.3, 1)))
     tight = rng.random(2) < 0.3  # the cut may touch the ink
     before, after = np.where(tight, rng.uniform(-0.06, 0.1, 2), rng.uniform(0.02, 1.0, 2)) * high
+    if (
+        roomy and rng.random() < 0.75
+    ):  # the reader leaves a digit's height at each side if nothing stands there
+        before, after = np.where(rng.random(2) < 0.5, 1.0, rng.uniform(0.3, 2.4, 2)) * high
     first, last = max(0, int(left - before)), int(right + after)
+    if (
+        roomy and rng.random() < 0.15 and min(before, after) > 0.25 * high
+    ):  # ends of others, or of what is no digit
+        other = row.hand.character(str(rng.integers(10)), high).cover
+        other = other[:, : max(1, int(rng.uniform(0.05, 0.2) * other.shape[1]))][
+            :, :: int(rng.choice([-1, 1]))
+        ]
+        y = int(row.base - high + rng.normal(0, 0.1) * high)
+        x = first if rng.random() < 0.5 else last - other.shape[1]
+        np.maximum(part := field[y : y + len(other), x : x + other.shape[1]], other, out=part)
     return _strip_of(field[max(0, int(top - above)) : int(foot + below), first : max(first + 4, last)])
 
 

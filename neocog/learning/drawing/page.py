@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from neocog.learning.drawing import paper
 from neocog.learning.drawing.camera import photographed
-from neocog.learning.drawing.canvas import Box, Canvas, Mark
+from neocog.learning.drawing.canvas import IGNORE, SIGN, Box, Canvas, Mark
 from neocog.learning.drawing.glyphs import Face
 from neocog.learning.drawing.hand import Hand
 from neocog.learning.drawing.hands import Hands, load_hands
@@ -52,7 +52,10 @@ _SHARES = {
 """Shares of pages with rules, the other side showing through, creases, stains, an edge of the
 sheet, bright ink on a dark ground, no paper at all (a wall, a board, a monitor), things drawn
 beside the digits, crossed-out or underlined digits, spots of ink."""
-_SHARES_OF_NOTHING = _SHARES | {"surface": 0.5, "clutter": 1.0}
+_SHARES_OF_NOTHING = _SHARES | {"rules": 0.4, "folds": 0.2, "stains": 0.25, "surface": 0.4, "clutter": 0.5}
+_QUARTERS = (0.875, 0.05, 0.025, 0.05)  # of the pages, by how many quarter turns they lie
+_ALIKE = ({0, 8}, {0, 1, 2, 5, 6, 8, 9})  # digits that may be one on their side, and upside down
+_LEANT = 0.6  # times as wide as it is high is a 1 that may be one on its side
 
 
 def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *, side: int = SIDE) -> Page:
@@ -69,11 +72,15 @@ def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *,
     on = frozenset(name for name, share in shares if rng.random() < share)
     turn = rng.normal(0, 0.05) if turned < 0.85 else rng.uniform(-0.8, 0.8)  # radians
     turn = 0.0 if layout == "card" or turned < 0.5 else turn
+    if quarters := int(rng.choice(4, p=_QUARTERS)):
+        turn = min(max(turn, -0.15), 0.15)  # far from where an upright page may lie
     rng = np.random.default_rng([seed, 1 + variation])
     canvas = ground(hands, faces, on, rng, (side, side), turn=turn)
     if "blots" in on:
         paper.blots(canvas, tall)
     hand = Hand(hands, rng, pen=pen)
+    hand.style, hand.running.style = rng.uniform(0, 0.25), rng.uniform(0, 0.35)
+    hand.running.body = float(np.exp(rng.normal(0, 0.15)))
     LAYOUTS[layout][0](canvas, hand, tall)
     if second and layout in ("scattered", "rows"):
         scattered(canvas, Hand(hands, rng), tall)
@@ -88,12 +95,27 @@ def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *,
     left, top, wide, high = part
     inner = picture[top : top + high, left : left + wide]
     marks = canvas.kept(inner, left, top)
+    if quarters:
+        marks, inner = _lying(marks, quarters, wide, high), np.rot90(inner, quarters)
+        high, wide = inner.shape
     if (factor := min(2.0, side / max(high, wide))) > 1 and rng.random() < _ENLARGED:
         wide, high = int(wide * factor), int(high * factor)
         inner = np.asarray(cv2.resize(inner, (wide, high), interpolation=cv2.INTER_CUBIC), np.uint8)
         marks[:, 1:] *= factor
     whole = cv2.copyMakeBorder(inner, 0, side - high, 0, side - wide, cv2.BORDER_REFLECT_101)
     return Page(np.asarray(whole, np.uint8), marks, (high, wide))
+
+
+def _lying(marks: NDArray[np.float32], quarters: int, wide: int, high: int) -> NDArray[np.float32]:
+    """Marks of a page that is turned as by `np.rot90`: what may pass for a digit still, to be ignored."""
+    label, x, y, w, h = marks.T
+    alike = np.isin(label, [*_ALIKE[quarters == 2]]) | (label < 0) | (label >= SIGN)
+    if quarters != 2:
+        alike |= (label == 1) & (w > _LEANT * h)
+    for _ in range(quarters):
+        x, y, w, h, wide, high = y, wide - x, h, w, high, wide
+    ignored: NDArray[np.float32] = np.stack([np.full_like(x, IGNORE), x, y, w, h], axis=1)[alike]
+    return ignored
 
 
 def ground(
