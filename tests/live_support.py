@@ -61,7 +61,7 @@ class Scripted(Source):
     name, fps, live = "<script>", 25.0, True
 
     def __init__(self, steps: Sequence[Any], *, pause: float = 0.0) -> None:
-        self._steps, self._pause, self._at = list(steps), pause, None
+        self._steps, self._pause = list(steps), pause
         self.opened = 0
 
     def open(self) -> str:
@@ -71,17 +71,12 @@ class Scripted(Source):
             raise self._steps.pop(0)
         return "script"
 
-    def grab(self) -> bool:
+    def read(self) -> Frame | None:
         time.sleep(self._pause)
-        if not self._steps:
-            return False
-        self._at = self._steps.pop(0)
-        if isinstance(self._at, Exception):
-            raise self._at
-        return True
-
-    def retrieve(self) -> Frame:
-        return np.asarray(self._at, np.uint8)
+        step, self.arrived = self._steps.pop(0) if self._steps else None, time.perf_counter()
+        if isinstance(step, Exception):
+            raise step
+        return step
 
     def close(self) -> None:
         pass

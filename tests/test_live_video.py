@@ -109,8 +109,7 @@ def test_streams_of_all_forms_are_read(served: Serve, form: str) -> None:
     source = Stream(address)
     assert source.open() == "320x240, MJPEG over HTTP"
     for _ in range(3):
-        assert source.grab()
-        assert source.retrieve().shape == (240, 320, 3)
+        assert source.read().shape == (240, 320, 3)
     source.close()
 
 
@@ -120,8 +119,7 @@ def test_pictures_of_a_stream_may_change_their_size(served: Serve) -> None:
     source.open()
     seen = set()
     for _ in range(30):
-        source.grab()
-        seen.add(source.retrieve().shape)
+        seen.add(source.read().shape)
     source.close()
     assert seen == {(240, 320, 3), (300, 400, 3)}
 
@@ -182,8 +180,7 @@ def test_what_is_no_stream_is_lost_soon_and_takes_little(served: Serve, attack: 
             with suppress(OSError):  # it has ended
                 status = Path(f"/proc/{source._decoder.pid}/status").read_text()
                 memory += re.findall(r"VmHWM:\s*(\d+)", status)  # none of a zombie
-            source.grab()
-            source.retrieve()
+            source.read()
     except InputError as error:  # SourceLost is one
         told = str(error)
     source.close()
@@ -200,7 +197,7 @@ def test_a_silent_server_counts_as_lost(served: Serve) -> None:
     source = Stream(served(after(silence())).address, silence=SILENCE)
     assert source.open() == "320x240, MJPEG over HTTP"
     with pytest.raises(SourceLost, match="no data arrived in time"):
-        all(source.grab() for _ in range(50))
+        [source.read() for _ in range(50)]
     source.close()
 
 
@@ -291,18 +288,17 @@ def test_a_decoder_that_is_stopped_is_ended(tmp_path: Path) -> None:
     source = VideoFile(tmp_path / "a.avi")
     source.open()
     try:
-        assert source.grab()
-        source.retrieve()
+        assert source.read() is not None
         source._limit = 0.5
         os.kill(source._decoder.pid, signal.SIGSTOP)
         start = time.monotonic()
         with pytest.raises(SourceLost, match="its decoder ended"):
-            source.grab()
+            source.read()
         assert time.monotonic() - start < 3
     finally:
         source.close()
     source.open()
-    assert source.grab()
+    assert source.read() is not None
     source.close()
 
 
@@ -334,7 +330,8 @@ def test_a_file_is_a_file_whatever_its_name(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     source = open_source(name)
     assert (source.open(), source.live) == ("320x240, 25 frames a second", False)
-    assert [source.grab() and source.retrieve().shape for _ in range(4)] == [(240, 320, 3)] * 3 + [False]
+    assert [source.read().shape for _ in range(3)] == [(240, 320, 3)] * 3
+    assert source.read() is None
 
 
 @pytest.mark.parametrize("name", ["list.m3u8", "list.avi", "list.ffconcat", "list.mpd"])
@@ -360,7 +357,7 @@ def test_large_frames_and_pictures_are_refused_by_their_header(tmp_path: Path) -
     source = FolderSource(tmp_path)
     source.open()
     with pytest.raises(InputError, match="pixels"):
-        source.grab()
+        source.read()
 
 
 def test_names_reach_a_terminal_escaped(tmp_path: Path) -> None:

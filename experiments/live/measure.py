@@ -92,7 +92,7 @@ def play(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, New
             news += [(one.frame, digits_of(one.text)) for one in view.news]
             if args.seconds and now - start > args.seconds:
                 break
-        run, played = pipeline.measures(), pipeline.capture.count
+        run, played = pipeline.measures, pipeline.capture.count
     spent, (age, *late) = now - start, (float(np.percentile(some, 95)) for some in (ages, find, read))
     return {
         "seconds": spent, "frames": len(ages), "played": played,

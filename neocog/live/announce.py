@@ -22,7 +22,7 @@ _SURE = 0.8  # a confidence below this is a doubt
 _AGAIN = 2.0  # seconds for which readings count, and announced numbers are doubts
 _LEFT = 0.5  # seconds out of view after which a number is new
 _APART = 1.0  # heights of its line; what is farther away is another one
-_AHEAD = 2.0  # times as often as any other reading of its line a text must have been read
+_AHEAD = 2.0  # times as often as any other reading of its line a text must have been read, or it is disputed
 _BORDER = 0.1  # share of digits' height nearer than which they are at the border, if less than `nearest`
 _NEAR = 4  # texts are alike that differ in at most one of so many digits
 _RIVAL = 3  # readings of one line are rivals that do, or of which one has the other in it
@@ -75,7 +75,7 @@ class Announcer:
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
         self._known: list[_Known] = []
-        self._said: dict[int, _Known] = {}  # what was announced last of each line that is followed, by number
+        self.said: dict[int, _Known] = {}  # what was announced last of each line that is followed, by number
         self._readings: list[tuple[float, int, str]] = []
         self._began = 0.0  # what was in view before that is no doubt
         self.gone: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Announcer:
         """
         # what is in view is noted, and what has been out of it for long forgotten
         boxes = {track.number: track.box for track in tracks}
-        self._said = {number: known for number, known in self._said.items() if number in boxes}
+        self.said = {number: known for number, known in self.said.items() if number in boxes}
         for track in tracks:
             x, y, wide, high = boxes[track.number]
             for known in self._known if track.complete else ():  # its own, or one that was there just now
@@ -98,9 +98,9 @@ class Announcer:
                 off = max(abs(x + wide / 2 - left - w / 2), abs(y + high / 2 - top - h / 2))
                 here = known.number == track.number or (off <= _APART * high and t - known.t <= _LEFT)
                 if here and bare(known.text) == track.bare:
-                    self._said[track.number] = known
+                    self.said[track.number] = known
                     break
-        for number, known in self._said.items():
+        for number, known in self.said.items():
             known.number, known.box, known.t, known.gone = number, boxes[number], t, False
         gone = [one for one in self._known if t - one.t > _LEFT and not one.gone]
         self.gone = tuple(one.text for one in gone)
@@ -111,9 +111,10 @@ class Announcer:
         self._readings = [one for one in self._readings if t - one[0] <= _AGAIN]
 
         # what is sure enough, new and undisputed is announced
-        news = list[Announcement]()
+        news, (left, top, wide, high) = list[Announcement](), bounds
+        nearest = self.rules.nearest * min(wide, high)
         for track in tracks:
-            text, p, rules, last = track.text, track.confidence, self.rules, self._said.get(track.number)
+            text, p, rules, last = track.text, track.confidence, self.rules, self.said.get(track.number)
             if not track.complete or (last and bare(last.text) == track.bare) or not allows(text):
                 continue
             sure = track.evidence >= rules.evidence
@@ -122,46 +123,31 @@ class Announcer:
                 sure = all(one.evidence < rules.evidence for one in tracks if one is not track)
             if not sure or p < rules.min_p:
                 continue
-            left, top, wide, high = bounds  # a digit may be cut off by the border
-            nearest = rules.nearest * min(wide, high)
-            if any(
-                min(x - left, y - top, left + wide - x - w, top + high - y - h)
-                < max(1.0, min(_BORDER * h, nearest))
-                for x, y, w, h in (char.box for char in track.chars)
-            ):
+            gaps = ((min(x - left, y - top, left + wide - x - w, top + high - y - h), h)
+                    for x, y, w, h in (char.box for char in track.chars))  # fmt: skip
+            if any(gap < max(1.0, min(_BORDER * h, nearest)) for gap, h in gaps):  # it may be cut off there
                 continue
             again = any(alike(track.bare, bare(k.text)) for k in self._known if k.t >= self._began)
             doubts = (p < _SURE) + again
             enough = track.steady >= _HOLD * _DOUBTFUL**doubts and track.reads >= _READS + (doubts > 0)
-            if enough and not self._disputed(track, tracks):
-                self._said[track.number] = new = _Known(text, track.number, track.box, t)
+            if not enough:
+                continue
+            # a line out of view that read nearly the same may be this one; what others in view read is theirs
+            counts = Counter(one for _, n, one in self._readings if n == track.number or n not in boxes)
+            own = counts.pop(track.bare, 0)
+            if not any(
+                own < _AHEAD * (_LONGER if len(one) > len(track.bare) else 1) * times
+                and rivals(track.bare, one)
+                for one, times in counts.items()
+            ):
+                self.said[track.number] = new = _Known(text, track.number, track.box, t)
                 self._known.append(new)
                 news.append(Announcement(track, text, p, t))
         return tuple(news)
 
-    @property
-    def said(self) -> dict[int, str]:
-        """What was announced last of each line that is followed, by its number."""
-        return {number: known.text for number, known in self._said.items()}
-
     def forget(self, t: float) -> None:
         """Begin with a new stream at ``t`` seconds: older readings do not count, announced numbers do."""
-        self._said, self._readings, self._began = {}, [], t
-
-    def _disputed(self, track: Track, tracks: Sequence[Track]) -> bool:
-        """Whether frames read a line otherwise too often.
-
-        A line out of view that read nearly the same may be this one; what other lines in view read does not
-        count.
-        """
-        others = {other.number for other in tracks} - {track.number}
-        counts = Counter(text for _, number, text in self._readings if number not in others)
-        own = counts.pop(track.bare, 0)
-        return any(
-            own < _AHEAD * (_LONGER if len(text) > len(track.bare) else 1) * times
-            and rivals(track.bare, text)
-            for text, times in counts.items()
-        )
+        self.said, self._readings, self._began = {}, [], t
 
 
 def alike(a: str, b: str) -> bool:

@@ -8,8 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from neocog.errors import InputError, NothingToRead
+import cv2
+import numpy as np
+
+from neocog.errors import InputError, NothingToRead, UsageError
 from neocog.live.video import Pixels, Source, SourceLost
+from neocog.vision.page import TURNS
 
 T = TypeVar("T")
 
@@ -88,29 +92,26 @@ class Capture(threading.Thread):
     """Takes frames from a source, which it opens, opens again when it is lost, and closes.
 
     ``pace`` is the rate at which frames are due; ``own_pace``: a file's frames at its own rate, waiting for
-    whoever is slow. ``change`` is done to each frame. In this thread ``tell`` receives what happened to the
-    source (``"open"``, ``"lost"``, ``"back"``) and what there is to say of it, ``note`` the milliseconds that
-    decoding a frame took.
+    whoever is slow. Frames are mirrored left to right, then turned clockwise by degrees. In this thread
+    ``tell`` receives what happened to the source (``"open"``, ``"lost"``, ``"back"``) and what there is to
+    say of it, ``note`` the milliseconds that decoding a frame took.
     """
 
     def __init__(
-        self,
-        source: Source,
-        out: BoundedQueue[Frame],
-        *,
-        pace: float | None = None,
-        own_pace: bool = False,
-        change: Callable[[Pixels], Pixels] = lambda pixels: pixels,
+        self, source: Source, out: BoundedQueue[Frame], *,
+        pace: float | None = None, own_pace: bool = False, rotate: int = 0, mirror: bool = False,
         tell: Callable[[str, str], None] = lambda state, text: None,
         note: Callable[[float], None] = lambda ms: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(name="neocog-capture", daemon=True)
+        if rotate not in TURNS:
+            raise UsageError(f"rotate {rotate}: expected 0, 90, 180 or 270 degrees")
         self.error: BaseException | None = None
         self.count = 0
         self.running = threading.Event()
         self.running.set()
         self._source, self._out, self._tell, self._note = source, out, tell, note
-        self._pace, self._own_pace, self._change = pace, own_pace, change
+        self._pace, self._own_pace, self._rotate, self._mirror = pace, own_pace, rotate, mirror
         self._ending = threading.Event()
         self._epoch, self._size = 0, (0, 0)
         self._start, self._due = 0.0, 0.0  # when the first frame came, and the next is due
@@ -135,17 +136,14 @@ class Capture(threading.Thread):
                 self._pace = self._pace or self._source.fps
             while self.running.wait() and not self._ending.is_set():
                 try:
-                    if not self._source.grab():
+                    if (pixels := self._source.read()) is None:
                         break
-                    arrived = time.perf_counter()
-                    pixels = self._change(self._source.retrieve())
                 except SourceLost as error:
                     if not (self._ending.is_set() or self._source.live):
                         raise
                     self._reopen(str(error))
                 else:
-                    self._note(1e3 * (time.perf_counter() - arrived))
-                    self._put(pixels, arrived)
+                    self._put(pixels, self._source.arrived)
         except Closed:
             pass
         except BaseException as error:  # told by whoever waits for the frames
@@ -157,6 +155,10 @@ class Capture(threading.Thread):
 
     def _put(self, pixels: Pixels, arrived: float) -> None:
         """Hand a frame on, once it is due."""
+        pixels = np.asarray(cv2.flip(pixels, 1), np.uint8) if self._mirror else pixels
+        if self._rotate:
+            pixels = np.asarray(cv2.rotate(pixels, self._rotate // 90 - 1), np.uint8)
+        self._note(1e3 * (time.perf_counter() - arrived))
         if self._size != pixels.shape[:2]:
             self._epoch += self._size != (0, 0)
             self._size = pixels.shape[:2]

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -54,16 +55,11 @@ class Roi:
     @staticmethod
     def parse(text: str) -> "Roi":
         """Read ``X,Y,WIDTH,HEIGHT``, or raise UsageError."""
-        try:
+        with suppress(ValueError):
             x, y, width, height = (float(part) for part in text.split(","))
-        except ValueError:
-            x = y = width = height = -1.0
-        finite = all(map(math.isfinite, (x, y, width, height)))
-        if not finite or min(x, y) < 0 or min(width, height) <= 0:
-            raise UsageError(
-                f"roi '{text}': expected X,Y,WIDTH,HEIGHT, in pixels or as fractions of the frame"
-            )
-        return Roi(x, y, width, height)
+            if all(map(math.isfinite, (x, y, width, height))) and min(x, y) >= 0 and min(width, height) > 0:
+                return Roi(x, y, width, height)
+        raise UsageError(f"roi '{text}': expected X,Y,WIDTH,HEIGHT, in pixels or as fractions of the frame")
 
     def within(self, size: tuple[int, int]) -> tuple[Box, str | None]:
         """Return what is read of a frame (width, height); and why, where that is another region."""

@@ -21,18 +21,16 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.errors import InputError, NeocogError, UsageError
+from neocog.errors import InputError, NeocogError
 from neocog.live.announce import Announcement, Announcer, Rules
 from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
 from neocog.live.frame_reader import FrameReader, FrameReading, Roi
-from neocog.live.sources import posed
 from neocog.live.tracks import Agreement, Track, Tracker
 from neocog.live.video import Source
 from neocog.network.parallel import cores, one_blas_thread
 from neocog.network.u0 import u0_from_digits
 from neocog.text import reason_of
 from neocog.vision.crops import digit_of_box
-from neocog.vision.page import TURNS
 from neocog.vision.strips import strip_of
 
 if TYPE_CHECKING:
@@ -62,10 +60,6 @@ class Settings:
     mirror: bool = False  # once left and right have changed places, if this is set
     every_view: bool = True  # else whoever takes the views gets the newest, and the news of all
 
-    def __post_init__(self) -> None:
-        if self.rotate not in TURNS:
-            raise UsageError(f"rotate {self.rotate}: expected 0, 90, 180 or 270 degrees")
-
     def allows(self, text: str) -> bool:
         """Whether a text may be announced."""
         fits = self.pattern is None or self.pattern.fits(text)
@@ -76,11 +70,11 @@ class Settings:
 class Measures:
     """Figures of a run at one frame."""
 
-    frames: int  # that were read
-    dropped: int  # that gave way to newer ones
-    fps: float  # lately
-    age_ms: float  # from a frame's arrival to its reading, median of the last ones
-    ms: dict[str, float]  # of each stage, running means
+    frames: int = 0  # that were read
+    dropped: int = 0  # that gave way to newer ones
+    fps: float = 0.0  # lately
+    age_ms: float = 0.0  # from a frame's arrival to its reading, median of the last ones
+    ms: dict[str, float] = field(default_factory=dict)  # of each stage, running means
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +103,16 @@ class Pipeline:
     """
 
     def __init__(
-        self,
-        source: Source,
-        reader: "Reader",
-        settings: Settings | None = None,
-        *,
+        self, source: Source, reader: "Reader", settings: Settings | None = None, *,
         tell: Callable[[str, str], None] = lambda state, text: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.settings = settings = settings or Settings()
         self.source, self.reader = source, reader
         self.roi: Roi | None = None
         self.layers = False
-        newest = source.live or settings.replay_fps is not None
+        self.measures = Measures()
+        self._ms: dict[str, float] = {}
+        newest, self._slow = source.live or settings.replay_fps is not None, reader.finder.device == "cpu"
         self._frame_reader = FrameReader(reader, hurry=newest)
         self._frames = BoundedQueue[Frame](newest=newest)
         self._found = BoundedQueue[FrameReading](newest=False)
@@ -128,23 +120,17 @@ class Pipeline:
             newest=not settings.every_view,
             merge=lambda old, new: replace(new, news=old.news + new.news, gone=old.gone + new.gone),
         )
-        self._count = 0
-        self._lately: deque[tuple[float, float]] = deque(maxlen=_LATELY)  # ends and ages of frames
-        self._ms: dict[str, float] = {}
         self.capture = Capture(
-            source, self._frames, pace=settings.replay_fps, own_pace=settings.pace,
-            change=partial(posed, rotate=settings.rotate, mirror=settings.mirror),
-            tell=tell, note=partial(self.note, "capture"),
+            source, self._frames, pace=settings.replay_fps, own_pace=settings.pace, rotate=settings.rotate,
+            mirror=settings.mirror, tell=tell, note=partial(self.note, "capture"),
         )  # fmt: skip
         self._error: BaseException | None = None
         self._limits = ExitStack()
-        stages: list[Any] = [
-            ("find", self._find, self._frames, self._found),
-            ("recognise", partial(self._read, self._found.get), self._found, self._views),
-        ]
-        if reader.finder.device != "cpu":  # finding takes less than threads cost each other
-            stages = [("read", partial(self._read, self._look), self._frames, self._views)]
-        self._stages = [
+        stages: list[Any] = [("read", self._read, self._look, self._frames, self._views)]
+        if self._slow:  # on a GPU finding takes less than threads cost each other
+            stages = [("find", self._find, self._look, self._frames, self._found),
+                      ("recognise", self._read, self._found.get, self._found, self._views)]  # fmt: skip
+        self._threads = [self.capture] + [
             threading.Thread(target=self._guarded, args=stage, name=f"neocog-{name}", daemon=True)
             for name, *stage in stages
         ]
@@ -155,11 +141,12 @@ class Pipeline:
         self._limits.callback(cv2.setNumThreads, cv2.getNumThreads())
         try:
             sys.setswitchinterval(_TURN)
-            cv2.setNumThreads(finder_threads(self.reader.finder.device))
+            # the finder on a CPU needs OpenCV's threads; beside a GPU no call of it is large enough
+            cv2.setNumThreads(min(_MOST_THREADS, cores()) if self._slow else 1)
             self._frame_reader.warm()
             gc.collect()
             gc.freeze()  # what is loaded by now stays: the collector need not look at it
-            for thread in (self.capture, *self._stages):
+            for thread in self._threads:
                 thread.start()
         except BaseException:
             self.stop()
@@ -192,9 +179,9 @@ class Pipeline:
         self.capture.stop()
         for queue in (self._frames, self._found, self._views):
             queue.close(forget=True)
-        for stage in (self.capture, *self._stages):
-            if stage.is_alive():
-                stage.join(timeout=2.0)
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=2.0)
         self._limits.close()
         gc.unfreeze()
 
@@ -202,15 +189,12 @@ class Pipeline:
         before = self._ms.get(stage, ms)
         self._ms[stage] = before + _SMOOTH * (ms - before)
 
-    def measures(self) -> Measures:
-        ends, ages = zip(*(list(self._lately) or [(0.0, 0.0)]), strict=True)
-        fps = (len(ends) - 1) / (ends[-1] - ends[0]) if ends[-1] > ends[0] else 0.0
-        return Measures(self._count, self._frames.dropped, fps, median_high(ages), dict(self._ms))
-
-    def _guarded(self, work: Callable[[], None], before: BoundedQueue[Any], after: BoundedQueue[Any]) -> None:
+    def _guarded(
+        self, work: Callable[[Any], None], take: Any, before: BoundedQueue[Any], after: BoundedQueue[Any]
+    ) -> None:
         """Run a stage; however it ends, those before and after it end as well."""
         try:
-            work()
+            work(take)
         except Closed:
             pass
         except BaseException as error:  # raised again by whoever takes the views
@@ -224,17 +208,17 @@ class Pipeline:
         self.note("find", seen.find_ms)
         return seen
 
-    def _find(self) -> None:
+    def _find(self, take: Callable[[], FrameReading]) -> None:
         while True:
-            self._found.put(self._look())
+            self._found.put(take())
 
-    def _read(self, look: Callable[[], FrameReading]) -> None:
+    def _read(self, take: Callable[[], FrameReading]) -> None:
         tracker, announcer = Tracker(self.settings.agreement), Announcer(self.settings.rules)
+        lately: deque[tuple[float, float]] = deque(maxlen=_LATELY)  # ends and ages of frames
         epoch, maps, looked = 0, None, 0.0
         while True:
-            seen = self._frame_reader.recognise(look())
-            frame = seen.frame
-            start = time.perf_counter()
+            seen = self._frame_reader.recognise(take())
+            frame, start = seen.frame, time.perf_counter()
             if frame.epoch != epoch:  # what was followed in the stream that broke off says nothing
                 tracker.tracks, epoch = (), frame.epoch
                 announcer.forget(frame.t)
@@ -245,14 +229,18 @@ class Pipeline:
             news = tuple(replace(one, frame=frame.index, age_ms=age) for one in news)
             self.note("recognise", seen.ms)
             self.note("vote", 1e3 * (end - start))
-            self._count += 1
-            self._lately.append((end, age))
+            lately.append((end, age))
+            spent, middle = end - lately[0][0], median_high(age for _, age in lately)
+            fps = (len(lately) - 1) / spent if spent else 0.0
+            count, dropped = self.measures.frames + 1, self._frames.dropped
+            self.measures = Measures(count, dropped, fps, middle, dict(self._ms))
             if not self.layers:
                 maps = None
             elif end - looked > _LAYERS_EVERY:
                 maps, looked = responses(self.reader, seen) or maps, end
-            said = tuple(announcer.said.get(track.number) for track in tracks)
-            self._views.put(View(seen, tracks, said, news, announcer.gone, age, self.measures(), maps))
+            known = [announcer.said.get(track.number) for track in tracks]
+            said = tuple(one.text if one else None for one in known)
+            self._views.put(View(seen, tracks, said, news, announcer.gone, age, self.measures, maps))
 
 
 def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
@@ -262,21 +250,12 @@ def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
     chars = seen.votes[0].chars
     x, y, w, h = np.subtract(chars[len(chars) // 2].box, (*seen.bounds[:2], 0, 0)).tolist()
     if reader.line_model is None:
-        maps = reader.engine.maps(
-            u0_from_digits(digit_of_box(seen.grey, np.array([x, y, w, h], np.float32))[None])
-        )
+        digit = digit_of_box(seen.grey, np.array([x, y, w, h], np.float32))
+        maps = reader.engine.maps(u0_from_digits(digit[None]))
         return {name: response[0] for name, response in maps.items()} | {"UC4": maps["UC4"][0, :, 0, 0]}
     more = h // 8
-    maps = dict(
-        reader.engine.maps(
-            strip_of(seen.grey[max(y - more, 0) : y + h + more, max(x - more, 0) : x + w + more])
-        )
-    )
+    part = seen.grey[max(y - more, 0) : y + h + more, max(x - more, 0) : x + w + more]
+    maps = dict(reader.engine.maps(strip_of(part)))
     z = maps.pop("Z")  # of each column, the blank being last
     p = np.exp(z - z.max(axis=0))
     return maps | {"UC4": (p / p.sum(axis=0))[:-1].max(axis=1)}
-
-
-def finder_threads(device: str) -> int:
-    """Threads of OpenCV: on a CPU the finder needs them; beside a GPU no call of it is large enough."""
-    return min(_MOST_THREADS, cores()) if device == "cpu" else 1

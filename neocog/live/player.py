@@ -1,8 +1,8 @@
 """Decodes a video or stream with FFmpeg; run as a program, since strangers choose what it decodes.
 
 Its memory is limited, and it opens no other file (no playlist); who started it ends it if it hangs. It gets a
-line of JSON that says what to open, then a byte for each frame that is wanted; it answers in lines of JSON
-and, after a shape, pixels.
+line of JSON, the arguments of `Player`, then a byte for each frame that is wanted; it answers in lines of
+JSON, that of a frame followed by its pixels.
 """
 
 import json
@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -35,27 +34,22 @@ _LATE = "no data arrived in time"
 _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be opened: an address, and FFmpeg's options, the first that give a picture.
+class Player:
+    """Gives the pictures of an address; of FFmpeg's ``options`` the first that give one are taken.
 
     A picture must come in ``silence`` seconds; with ``newest`` those nobody waits for are left out. With
-    ``jpegs`` each is a JPEG, decoded if it is wanted (OpenCV takes all for as large as the first).
+    ``jpegs`` each is a JPEG, decoded if it is wanted (OpenCV takes all for as large as the first). ``words``
+    returns what FFmpeg said lately.
     """
 
-    address: str
-    options: list[str]
-    silence: float
-    newest: bool = False
-    jpegs: bool = False
-
-
-class Player:
-    """Gives the pictures of what is asked for; ``words`` returns what FFmpeg said lately."""
-
-    def __init__(self, asked: Asked, words: Callable[[], list[str]]) -> None:
-        self._asked, self._words = asked, words
+    def __init__(
+        self, words: Callable[[], list[str]], *, address: str, options: list[str], silence: float,
+        newest: bool = False, jpegs: bool = False,
+    ) -> None:  # fmt: skip
+        self._words, self._address, self._options = words, address, options
+        self._silence, self._newest, self._jpegs = silence, newest, jpegs
         self._video: Any = None
+        self._arrived = 0.0
         self._why = ""  # no picture comes
 
     def play(self, wanted: threading.Event, say: Callable[..., None]) -> None:
@@ -65,42 +59,41 @@ class Player:
             say(size=pixels.shape[1::-1], fps=self._video.get(cv2.CAP_PROP_FPS))
         there = True  # the first picture came when it was opened
         while pixels is not None:
-            if not self._asked.newest:
+            if not self._newest:
                 wanted.wait()
             if not (there or self._grab()):
                 break
             there = False
             if wanted.is_set():
                 wanted.clear()
-                say(frame=True)
+                self._arrived = time.perf_counter()
                 if (pixels := self._picture()) is not None:
-                    say(pixels=pixels)
+                    say(pixels, shape=pixels.shape, ms=1e3 * (time.perf_counter() - self._arrived))
         say(end=self._why)
 
     def _open(self) -> Any:
         """Return the first picture, None if there is none."""
-        self._asked.address.encode()  # UnicodeError: OpenCV would end the process
-        silence, said = self._asked.silence, ""
+        self._address.encode()  # UnicodeError: OpenCV would end the process
         settings = [
-            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * silence), cv2.CAP_PROP_N_THREADS, _THREADS),
-            *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * silence)),
-            *((cv2.CAP_PROP_FORMAT, -1) if self._asked.jpegs else ()),
+            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * self._silence), cv2.CAP_PROP_N_THREADS, _THREADS),
+            *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * self._silence)),
+            *((cv2.CAP_PROP_FORMAT, -1) if self._jpegs else ()),
         ]
-        own = os.environ.get(_OPTIONS)
-        start = time.monotonic()
-        for options in self._asked.options:
+        own, start, said = os.environ.get(_OPTIONS), time.monotonic(), ""
+        for options in self._options:
             os.environ[_OPTIONS] = f"{options}|{own}" if own else options
-            self._video = cv2.VideoCapture(self._asked.address, cv2.CAP_FFMPEG, settings)
-            if self._video.isOpened():
-                sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
-                width, height = (int(self._video.get(side)) for side in sides)
-                if not self._asked.jpegs and width * height > MAX_PIXELS:
+            self._video = video = cv2.VideoCapture(self._address, cv2.CAP_FFMPEG, settings)
+            if video.isOpened():
+                width, height = (
+                    int(video.get(side)) for side in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)
+                )
+                if not self._jpegs and width * height > MAX_PIXELS:
                     self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
                     return None
                 if self._grab() and (pixels := self._picture()) is not None:
                     return pixels
             said = said or self._why or next(iter(self._words()), "")
-            if time.monotonic() - start >= silence:
+            if time.monotonic() - start >= self._silence:
                 said = self._why or _LATE
                 break
         self._why = said
@@ -109,8 +102,9 @@ class Player:
     def _grab(self) -> bool:
         start = time.monotonic()
         if self._video.grab():
+            self._arrived = time.perf_counter()
             return True
-        if time.monotonic() - start >= self._asked.silence:
+        if time.monotonic() - start >= self._silence:
             self._why = _LATE
         elif any("memory" in words for words in self._words()):
             self._why = _LARGE
@@ -121,7 +115,7 @@ class Player:
         start = time.monotonic()
         while True:
             done, pixels = self._video.retrieve()
-            if done and pixels is not None and self._asked.jpegs:
+            if done and pixels is not None and self._jpegs:
                 try:
                     check_size(pixels.tobytes(), max_pixels=MAX_PIXELS)
                     pixels = cv2.imdecode(pixels, cv2.IMREAD_COLOR)
@@ -130,7 +124,7 @@ class Player:
             if done and pixels is not None:
                 self._why = ""
                 return pixels
-            if time.monotonic() - start >= self._asked.silence or not self._grab():
+            if time.monotonic() - start >= self._silence or not self._grab():
                 return None
 
 
@@ -141,8 +135,8 @@ def _overheard() -> Callable[[], list[str]]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), printed)
         return list
     ear, mouth = os.pipe()
-    for end in (ear, mouth):
-        os.set_blocking(end, False)
+    os.set_blocking(ear, False)
+    os.set_blocking(mouth, False)
     for printed in (1, 2):
         os.dup2(mouth, printed)
 
@@ -167,7 +161,7 @@ def main() -> None:
     words, wanted = _overheard(), threading.Event()
 
     def say(pixels: Any = None, **told: Any) -> None:
-        answers.write(to_json(told if pixels is None else {"shape": pixels.shape}).encode() + b"\n")
+        answers.write(to_json(told).encode() + b"\n")
         if pixels is not None:
             answers.write(memoryview(pixels).cast("B"))
         answers.flush()
@@ -177,11 +171,11 @@ def main() -> None:
             wanted.set()
         os._exit(0)
 
-    asked = Asked(**json.loads(asks.readline()))
+    asked = json.loads(asks.readline())
     say(started=True)
     threading.Thread(target=listen, daemon=True).start()
     try:
-        Player(asked, words).play(wanted, say)
+        Player(words, **asked).play(wanted, say)
     except UnicodeError:
         say(end="its name is not UTF-8; rename it")
     except Exception as error:

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
@@ -17,11 +17,11 @@ import numpy as np
 
 from neocog.errors import InputError, UsageError
 from neocog.files import AppendFile
+from neocog.live.announce import Announcement
 from neocog.live.capture import Closed
 from neocog.live.draw import draw
 from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import Pipeline, Settings, View
-from neocog.live.tracks import Row
 from neocog.live.video import Pixels, Source
 from neocog.reading.pictures import identity
 from neocog.reading.records import REJECTED
@@ -48,11 +48,19 @@ class LineFile(AppendFile):
     def __init__(self, path: str | Path) -> None:
         try:
             super().__init__(path)
-            with ExitStack() as opened:
-                opened.callback(self.close)
-                if self.regular and self.size:
-                    self._mend()
-                opened.pop_all()
+            if not (self.regular and self.size):
+                return
+            with mmap.mmap(self.handle, 0, access=mmap.ACCESS_READ) as held:
+                start = held.rfind(b"\n") + 1
+                first, last = held[:1], held[start:]
+            if first != b"{" or last[: len(_BEGINS)] != _BEGINS[: len(last)]:
+                self.close()
+                raise UsageError(f"{path}: is not a file of records; choose another file")
+            try:
+                json.loads(last)
+                self.write(b"\n")  # a whole record lacked it
+            except ValueError:
+                os.ftruncate(self.handle, start)
         except OSError as error:
             why = f"cannot be written ({error.strerror}); choose another --jsonl"
             raise UsageError(f"{path}: {why}") from None
@@ -63,19 +71,6 @@ class LineFile(AppendFile):
             self.write((_line(record) + "\n").encode())
         except OSError as error:
             raise InputError(f"{self.path}: the reading could not be written ({error.strerror})") from None
-
-    def _mend(self) -> None:
-        """Take a torn record off the end; a whole one that lacks its newline gets it."""
-        with mmap.mmap(self.handle, 0, access=mmap.ACCESS_READ) as held:
-            start = held.rfind(b"\n") + 1
-            first, last = held[:1], held[start:]
-        if first != b"{" or last[: len(_BEGINS)] != _BEGINS[: len(last)]:
-            raise UsageError(f"{self.path}: is not a file of records; choose another file")
-        try:
-            json.loads(last)
-            self.write(b"\n")
-        except ValueError:
-            os.ftruncate(self.handle, start)
 
 
 class Recorder:
@@ -110,11 +105,11 @@ class Recorder:
         if pixels.shape[:2] != (high, wide):  # the largest that fits, in the middle of a black one
             scale = min(high / pixels.shape[0], wide / pixels.shape[1])
             h, w = (max(1, round(scale * side)) for side in pixels.shape[:2])
-            small, pixels = (
-                cv2.resize(pixels, (w, h), interpolation=cv2.INTER_AREA),
-                np.zeros((high, wide, 3), np.uint8),
+            whole = np.zeros((high, wide, 3), np.uint8)
+            whole[(high - h) // 2 :, (wide - w) // 2 :][:h, :w] = cv2.resize(
+                pixels, (w, h), interpolation=cv2.INTER_AREA
             )
-            pixels[(high - h) // 2 :, (wide - w) // 2 :][:h, :w] = small
+            pixels = whole
         self._first += max(t - self._newest - _LONGEST, 0.0)
         for left in reversed(range(round((t - self._first) * self.fps) + 1 - self.written)):
             self._video.write(self._last if left and self._last is not None else pixels)
@@ -136,18 +131,10 @@ class Session:
     """
 
     def __init__(
-        self,
-        source: Source,
-        reader: "Reader",
-        settings: Settings,
-        window: "Callable[[Session], Any] | None" = None,
-        *,
-        roi: Roi | None = None,
-        jsonl: str | None = None,
-        video: str | None = None,
-        events: bool = False,
-        force: bool = False,
-    ) -> None:
+        self, source: Source, reader: "Reader", settings: Settings,
+        window: "Callable[[Session], Any] | None" = None, *, roi: Roi | None = None,
+        jsonl: str | None = None, video: str | None = None, events: bool = False, force: bool = False,
+    ) -> None:  # fmt: skip
         self.source, self.reader, self.settings = source, reader, settings
         self.recorder: Recorder | None = None  # while a recording is made
         self.failed = False
@@ -168,62 +155,55 @@ class Session:
                 if why := taken.get(file):
                     raise UsageError(f"{path}: {why}; choose another {option}")
                 taken[file] = f"is the file of {option} already"
-        video = self._video
+        video, window = self._video, self.window
         if video and not self._force and os.path.isfile(video) and os.path.getsize(video):
             raise UsageError(f"{video}: exists; add --force to overwrite it")
         with ExitStack() as stack:
             if self._jsonl:
                 self._lines = stack.enter_context(LineFile(self._jsonl))
-            if video:
-                self.recorder = Recorder(video)
+            self.recorder = Recorder(video) if video else None
             stack.callback(self.end_recording)
-            if self.window is not None:
-                stack.callback(self.window.close)
+            if window is not None:
+                stack.callback(window.close)
             try:
-                with self.pipeline:
-                    self._loop()
+                with self.pipeline, suppress(Closed):
+                    while True:
+                        view = self.pipeline.next(_WAIT if window else _WAIT_HEADLESS)
+                        self._tell_notices()
+                        if view is not None:
+                            self._take(view)
+                        if window is not None and not window.keys():
+                            break
             finally:
                 self._tell_notices()
-            run = self.pipeline.measures()
+            run = self.pipeline.measures
             self._event("end", frames=run.frames, dropped=run.dropped, fps=round(run.fps, 2),
                         age_ms=round(run.age_ms, 1))  # fmt: skip
 
-    def record_of(self, view: View) -> dict[str, Any]:
-        """Return the record of one frame as it was read alone, and the numbers agreed on."""
-        rows = view.seen.rows
-        text = "\n".join("".join(digit.char for digit in row) for row in rows)
-        digits, left_out = tuple(chain(*rows)), view.seen.left_out
-        record = self._record_of(view.frame.index, view.frame.t, view.age_ms, text, digits, left_out=left_out)
-        return record | {"agreed": [track.text for track in view.tracks if track.text]}
-
-    def _record_of(
-        self, frame: int, t: float, age_ms: float, text: str, chars: Row, **more: Any
-    ) -> dict[str, Any]:
+    def record_of(self, view: View, news: Announcement | None = None) -> dict[str, Any]:
+        """Return the record of a number, or of a frame as it was read alone, and the numbers agreed on."""
+        rows, left_out, at = view.seen.rows, view.seen.left_out, (view.frame.index, view.frame.t, view.age_ms)
+        if news is None:
+            text = "\n".join("".join(char.char for char in row) for row in rows)
+            more: dict[str, Any] = {"agreed": [track.text for track in view.tracks if track.text]}
+        else:
+            rows, left_out, at = (news.track.chars,), 0, (news.frame, news.t, news.age_ms)
+            text, more = news.text, {"confidence": round(news.confidence, 4)}
+        chars = tuple(chain(*rows))
+        digits = tuple(one for one in chars if one.char == REJECTED or one.char.isdigit())
         page = PageReading(
             self.source.name, text=text, model=self.reader.model.id, finder=self.reader.finder.model.id,
-            digits=tuple(one for one in chars if one.char == REJECTED or one.char.isdigit()),
-            signs=tuple(one for one in chars if one.char != REJECTED and not one.char.isdigit()),
-            reader=self.reader.kind, **more,
+            digits=digits, signs=tuple(one for one in chars if one not in digits), left_out=left_out,
+            reader=self.reader.kind,
         )  # fmt: skip
-        return page.to_dict() | {"frame": frame, "t": round(t, 3), "age_ms": round(age_ms, 1)}
+        index, t, age_ms = at
+        return page.to_dict() | {"frame": index, "t": round(t, 3), "age_ms": round(age_ms, 1)} | more
 
     def end_recording(self) -> None:
         """Finish the recording, if there is one."""
         if self.recorder is not None:
             self.recorder.close()
             self.recorder = None
-
-    def _loop(self) -> None:
-        while True:
-            try:
-                view = self.pipeline.next(_WAIT if self.window else _WAIT_HEADLESS)
-            except Closed:
-                return
-            self._tell_notices()
-            if view is not None:
-                self._take(view)
-            if self.window is not None and not self.window.keys():
-                return
 
     def _take(self, view: View) -> None:
         """Pass a view on to all that want it."""
@@ -232,13 +212,9 @@ class Session:
             if refused := self._roi.within(self._size)[1]:
                 tell(f"--roi: {refused}")
         for news in view.news:
-            record = self._record_of(news.frame, news.t, news.age_ms, news.text, news.track.chars)
-            record["confidence"] = round(news.confidence, 4)
+            record = self.record_of(view, news)
             if self._lines is not None:
-                try:
-                    self._lines.put(record)
-                except InputError as error:
-                    self._failed(error)
+                self._try(self._lines.put, record)
             if self._events:
                 self._event("reading", **record)
             else:
@@ -248,23 +224,24 @@ class Session:
         start = time.perf_counter()
         if recorder := self.recorder:
             if recorder.written == 0:  # before its first frame a source may not know its rate
-                recorder.fps = min(
-                    self.settings.replay_fps or self.source.fps or _RECORD_FPS, _MOST_RECORD_FPS
-                )
-            try:
-                recorder.write(draw(view, self.settings), view.frame.t)
-            except InputError as error:
+                rate = self.settings.replay_fps or self.source.fps or _RECORD_FPS
+                recorder.fps = min(rate, _MOST_RECORD_FPS)
+            if not self._try(recorder.write, draw(view, self.settings), view.frame.t):
                 self.end_recording()
-                self._failed(error)
         if self.window is not None:
             self.window.show(view)
         if recorder or self.window:
             self.pipeline.note("draw", 1e3 * (time.perf_counter() - start))
 
-    def _failed(self, error: InputError) -> None:
-        """Say what could not be written; the reading goes on, and the exit code will tell."""
-        self.failed = True
-        tell(str(error))
+    def _try(self, write: Callable[..., None], *what: Any) -> bool:
+        """Write something; if that fails it is said, the reading goes on, and the exit code will tell."""
+        try:
+            write(*what)
+        except InputError as error:
+            self.failed = True
+            tell(str(error))
+            return False
+        return True
 
     def _tell_notices(self) -> None:
         while not self._said.empty():

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError, NothingToRead
 from neocog.live.player import MAX_PIXELS
-from neocog.live.video import Pixels, Source, SourceLost, VideoFile, open_stream
+from neocog.live.video import Pixels, Source, SourceLost, Stream, VideoFile
 from neocog.programs import python
 from neocog.reading.addresses import MAX_BYTES
 from neocog.reading.pictures import DOCUMENT_SUFFIXES, is_picture_name
@@ -49,7 +50,7 @@ def open_source(
         return FrameSource(what, fps=fps)
     text, path = str(what), Path(what)
     if "://" in text:
-        return open_stream(text)
+        return Stream(text)
     if path.is_dir() or (path.is_file() and _is_frame(path)):
         return FolderSource(path, fps=fps)
     if path.is_file():
@@ -67,19 +68,14 @@ class FrameSource(Source):
         self.fps: float = fps or _FOLDER_FPS
         self._frames = frames
         self._rest: Iterator[NDArray[Any]] = iter(())
-        self._at: NDArray[Any] | None = None
 
     def open(self) -> str:
         self._rest = iter(self._frames)
         return f"{self.fps:g} frames a second"
 
-    def grab(self) -> bool:
-        self._at = next(self._rest, None)
-        return self._at is not None
-
-    def retrieve(self) -> Pixels:
-        assert self._at is not None
-        return in_colours(self._at).copy()  # its array may be used for the next frame as well
+    def read(self) -> Pixels | None:
+        frame, self.arrived = next(self._rest, None), time.perf_counter()
+        return None if frame is None else in_colours(frame).copy()  # its array may be used for the next too
 
     def close(self) -> None:
         self._rest = iter(())
@@ -88,7 +84,7 @@ class FrameSource(Source):
 class FolderSource(FrameSource):
     """The pictures of a folder in the order of their names, or one picture; NothingToRead if it has none.
 
-    Those that cannot be decoded are left out; if none can be, the first `grab` raises InputError.
+    Those that cannot be decoded are left out; if none can be, the first `read` raises InputError.
     """
 
     def __init__(self, folder: Path, *, fps: float | None = None) -> None:
@@ -104,17 +100,17 @@ class FolderSource(FrameSource):
         return f"{len(self.files)} pictures, {self.fps:g} a second"
 
     def _pictures(self) -> Iterator[Pixels]:
-        why, found = "", False
+        why, found = f"none of its {len(self.files)} files is a picture that neocog can decode", False
         for path in self.files:
             try:
-                yield _picture(path)
-                found = True
+                pixels = _picture(path)
             except InputError as error:
-                why = str(error)
+                why = str(error) if len(self.files) == 1 else why
+            else:
+                found = True
+                yield pixels
         if not found:
-            count = len(self.files)
-            none = f"none of its {count} files is a picture that neocog can decode"
-            raise InputError(f"{self.name}: {why if count == 1 else none}")
+            raise InputError(f"{self.name}: {why}")
 
 
 def _is_frame(path: Path) -> bool:
@@ -140,8 +136,7 @@ def in_colours(frame: NDArray[Any]) -> Pixels:
     """Return a frame (H, W) or (H, W, 1 | 3 | 4) as (H, W, 3), on white paper; InputError for all others."""
     frame = np.asarray(frame)
     planes = frame.shape[2] if frame.ndim == 3 else 1
-    shaped = frame.ndim in (2, 3) and planes in (1, 3, 4) and frame.size
-    if not shaped or frame.dtype != np.uint8:
+    if frame.ndim not in (2, 3) or planes not in (1, 3, 4) or not frame.size or frame.dtype != np.uint8:
         raise InputError(f"got a frame of {frame.dtype} {frame.shape}, expected uint8 (H, W) or (H, W, 3)")
     if planes == 1:
         return np.repeat(frame.reshape(*frame.shape[:2], 1), 3, axis=2)
@@ -149,12 +144,6 @@ def in_colours(frame: NDArray[Any]) -> Pixels:
         alpha = frame[:, :, 3:].astype(np.float32) / 255
         frame = (frame[:, :, :3] * alpha + 255 * (1 - alpha)).round().astype(np.uint8)
     return np.ascontiguousarray(frame)
-
-
-def posed(pixels: Pixels, *, rotate: int = 0, mirror: bool = False) -> Pixels:
-    """Return a frame (H, W, 3), left and right swapped if asked for, and then turned clockwise by degrees."""
-    pixels = np.asarray(cv2.flip(pixels, 1), np.uint8) if mirror else pixels
-    return np.asarray(cv2.rotate(pixels, rotate // 90 - 1), np.uint8) if rotate else pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +181,13 @@ def find_camera(name: str) -> int:
 def probe() -> Iterator[Camera]:
     """Try every camera, each in a process of its own: a driver that hangs hangs only that."""
     for number, name in listed():
-        grants = None
+        grants = ""
         with suppress(subprocess.SubprocessError):
-            command = python("-c", _TRY, str(number))
             grants = subprocess.run(
-                command, capture_output=True, text=True, timeout=_PROBE, check=True
-            ).stdout
+                python("-c", _TRY, str(number)), capture_output=True, text=True, timeout=_PROBE, check=True
+            ).stdout.strip()
         if grants or name:
-            yield Camera(number, name, grants and grants.strip())
+            yield Camera(number, name, grants or None)
 
 
 class CameraSource(Source):
@@ -217,20 +205,17 @@ class CameraSource(Source):
         """Open it, wait for its first frame, and say what it granted."""
         self._check_node()
         self._video = video = cv2.VideoCapture(self._which, cv2.CAP_V4L2 if _LINUX else cv2.CAP_ANY)
+        sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
         if video.isOpened():
-            for what, value in (
-                (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
-                (cv2.CAP_PROP_FRAME_WIDTH, self._size[0]),
-                (cv2.CAP_PROP_FRAME_HEIGHT, self._size[1]),
-                (cv2.CAP_PROP_FPS, self._rate),
-                (cv2.CAP_PROP_BUFFERSIZE, 2),
-            ):
+            video.set(cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG"))
+            for what, value in zip(sides, self._size, strict=True):
                 video.set(what, value)
+            video.set(cv2.CAP_PROP_FPS, self._rate)
+            video.set(cv2.CAP_PROP_BUFFERSIZE, 2)
             self._waiting = any(video.grab() for _ in range(_FIRST))
         if not self._waiting:
             self.close()
             raise InputError(f"{self.name}: exists but gives no picture; another program may be using it")
-        sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
         width, height, fps = map(video.get, (*sides, cv2.CAP_PROP_FPS))
         self.fps = fps if 0 < fps < 1000 else None
         letters = (int(video.get(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF).to_bytes(4, "little")
@@ -246,13 +231,10 @@ class CameraSource(Source):
         if _LINUX and not os.access(node, os.R_OK | os.W_OK):
             raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
 
-    def grab(self) -> bool:
+    def read(self) -> Pixels:
         if not (self._waiting or self._video.grab()):
             raise SourceLost(f"{self.name}: gives no more pictures")
-        self._waiting = False
-        return True
-
-    def retrieve(self) -> Pixels:
+        self._waiting, self.arrived = False, time.perf_counter()
         done, pixels = self._video.retrieve()
         if not done:
             raise SourceLost(f"{self.name}: a frame could not be decoded")

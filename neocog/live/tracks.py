@@ -47,18 +47,15 @@ class Agreement:
     def parse(text: str) -> "Agreement":
         """Read ``K/N``, or raise UsageError."""
         match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
-        k, n = (int(match[1]), int(match[2])) if match else (0, 0)
-        if not n / 2 < k <= n:
-            raise UsageError(
-                f"agreement '{text}': expected K/N, K of the last N frames, more than half of them, as in 3/5"
-            )
-        return Agreement(k, n)
+        if match and int(match[2]) / 2 < int(match[1]) <= int(match[2]):
+            return Agreement(int(match[1]), int(match[2]))
+        wanted = "expected K/N, K of the last N frames, more than half of them, as in 3/5"
+        raise UsageError(f"agreement '{text}': {wanted}")
 
 
 def moved(row: Row, dx: float, dy: float) -> Row:
     """Return a line that has moved by columns and rows."""
-    boxes = [(round(x + dx), round(y + dy), w, h) for x, y, w, h in (char.box for char in row)]
-    return tuple(replace(char, box=box) for char, box in zip(row, boxes, strict=True))
+    return tuple(replace(c, box=(round(c.box[0] + dx), round(c.box[1] + dy), *c.box[2:])) for c in row)
 
 
 class Vote:
@@ -95,9 +92,7 @@ class Vote:
     def decide(votes: "Sequence[Vote]") -> tuple[str, float]:
         """Return the text with the largest sum over frames, and the median of its probabilities in them."""
         some = sorted({text for vote in votes for text in vote.leading})
-        low, high = (
-            [sum(vote.of(text, below) for vote in votes) for text in some] for below in (_AGAINST, 0)
-        )
+        low, high = ([sum(vote.of(one, below) for vote in votes) for one in some] for below in (_AGAINST, 0))
         some = [text for text, most in zip(some, high, strict=True) if most >= max(low)]  # others cannot win
         said = {text: [vote.of(text) for vote in votes] for text in some}
         text = max(said, key=lambda text: sum(said[text]))
@@ -216,10 +211,8 @@ def _cost(track: Track, new: Row) -> tuple[float, tuple[float, float]]:
             for (x, y), row in zip(a, other, strict=True)
         ]
         longer = apart if len(old) >= len(new) else zip(*apart, strict=True)
-        cost = (
-            fmean(min(_ALONE, *row) for row in longer)
-            + _MOVED * hypot(dx - expected[0], dy - expected[1]) / tall
-        )
+        cost = _MOVED * hypot(dx - expected[0], dy - expected[1]) / tall
+        cost += fmean(min(_ALONE, *row) for row in longer)
         if cost < best[0]:
             best = cost, (dx, dy)
         if cost < 0.1:

@@ -7,7 +7,6 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -16,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
-from neocog.live.player import Asked
 from neocog.programs import python
 from neocog.text import printable, to_json
 
-Pixels: TypeAlias = "NDArray[np.uint8]"
+Pixels: TypeAlias = NDArray[np.uint8]
 
 SILENCE = 2.0
 """Seconds without a picture after which a stream counts as lost."""
@@ -53,17 +51,14 @@ class Source:
     live = False  # goes on by itself: only its newest frame is of use, and once lost it may be back
     fps: float | None = None  # frames a second, where that is known
     files: tuple[Path, ...] = ()  # that it reads: no output may be one of them
+    arrived = 0.0  # when the last frame was there, not yet decoded, by time.perf_counter
 
     def open(self) -> str:
         """Open it, and say in a few words what it grants; InputError if it cannot be opened."""
         raise NotImplementedError
 
-    def grab(self) -> bool:
-        """Wait for the next frame; False at the end, SourceLost if it broke off."""
-        raise NotImplementedError
-
-    def retrieve(self) -> Pixels:
-        """Decode the frame that was grabbed, (H, W, 3) in the order blue, green, red."""
+    def read(self) -> Pixels | None:
+        """Wait for a frame (H, W, 3), blue, green, red; None at the end, SourceLost if it broke off."""
         raise NotImplementedError
 
     def interrupt(self) -> None:
@@ -81,33 +76,43 @@ class VideoFile(Source):
     def __init__(self, path: str | Path) -> None:
         self.name, self.files = str(path), (Path(path),)
         # in a relative name FFmpeg takes what is before a colon for a protocol
-        self._asked = Asked(os.path.abspath(path), [_ONLY.format("file")], _LONGEST)
-        self._decoder: subprocess.Popen[bytes] | None = None
-        self._due = False  # whether a frame's pixels are still to come
+        self._asked: dict[str, Any] = {
+            "address": os.path.abspath(path), "options": [_ONLY.format("file")], "silence": _LONGEST,
+        }  # fmt: skip
+        self._how = ""  # it comes, where that is no file
+        self._decoder: Any = None
         self._wait: object = None  # for an answer; another object each time
         self._limit = 0.0  # seconds that it may take
 
     def open(self) -> str:
-        size = self._open()
-        self.fps = self.fps or _USUAL_FPS
-        return f"{size}, {self.fps:g} frames a second"
-
-    def grab(self) -> bool:
-        if self._due:  # the one before was not wanted
-            self.retrieve()
-        answer = self._ask(b"+")
-        self._due = "end" not in answer
-        if answer.get("end") or (self.live and "end" in answer):
-            raise self._lost(answer)
-        return self._due
-
-    def retrieve(self) -> Pixels:
-        answer, self._due = self._ask(), False
+        self.close()
+        try:  # it ends with its pipes; Ctrl-C is for the program that started it
+            self._decoder = subprocess.Popen(
+                python("-m", "neocog.live.player"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                start_new_session=True, env=os.environ | _QUIET,
+            )  # fmt: skip
+        except OSError as error:
+            raise InputError(f"{self.name}: cannot be opened ({error.strerror})") from None
+        self._limit = _STARTS
+        threading.Thread(target=self._watch, args=(self._decoder,), daemon=True).start()
+        answer, _ = self._ask(to_json(self._asked).encode() + b"\n")
+        self._limit = 2 * self._asked["silence"] + _LATE
+        if "end" not in answer:
+            answer, _ = self._ask()
         if "end" in answer:
-            raise self._lost(answer)
-        pixels = np.empty(answer["shape"], np.uint8)
-        if self._waiting(lambda pipe: pipe.readinto(pixels.data.cast("B"))) != pixels.size:
-            raise self._lost({})
+            self.close()
+            raise InputError(f"{self.name}: {self._no}{_why(answer)}")
+        known = 0 < answer["fps"] < 1000 and not self._asked.get(
+            "jpegs"
+        )  # MJPEG does not say; FFmpeg says 25
+        self.fps = answer["fps"] if known else None if self.live else _USUAL_FPS
+        return "{}x{}, {}".format(*answer["size"], self._how or f"{self.fps:g} frames a second")
+
+    def read(self) -> Pixels | None:
+        answer, pixels = self._ask(b"+")
+        if "end" in answer and (answer["end"] or self.live):
+            raise SourceLost(f"{self.name}: broke off{_why(answer)}")
+        self.arrived = time.perf_counter() - answer.get("ms", 0.0) / 1e3
         return pixels
 
     def interrupt(self) -> None:
@@ -123,29 +128,7 @@ class VideoFile(Source):
             self._decoder.wait(1.0)
         for pipe in (self._decoder.stdin, self._decoder.stdout):
             with suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
-
-    def _open(self) -> str:
-        """Open it, and return the size of its frames."""
-        self.close()
-        try:  # it ends with its pipes; Ctrl-C is for the program that started it
-            self._decoder = subprocess.Popen(
-                python("-m", "neocog.live.player"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                start_new_session=True, env=os.environ | _QUIET,
-            )  # fmt: skip
-        except OSError as error:
-            raise InputError(f"{self.name}: cannot be opened ({error.strerror})") from None
-        self._limit, self._due = _STARTS, False
-        threading.Thread(target=self._watch, args=(self._decoder,), daemon=True).start()
-        answer = self._ask(to_json(asdict(self._asked)).encode() + b"\n")
-        self._limit = 2 * self._asked.silence + _LATE
-        if "end" not in answer:
-            answer = self._ask()
-        if "end" in answer:
-            self.close()
-            raise InputError(f"{self.name}: {self._no}{_why(answer)}")
-        self.fps = answer["fps"] if 0 < answer["fps"] < 1000 else None
-        return "{}x{}".format(*answer["size"])
+                pipe.close()
 
     def _watch(self, decoder: "subprocess.Popen[bytes]") -> None:
         """Kill a decoder after so many looks: while this program itself is stopped, nobody listens."""
@@ -157,69 +140,54 @@ class VideoFile(Source):
                 decoder.kill()
             time.sleep(_LOOK)
 
-    def _ask(self, question: bytes = b"") -> dict[str, Any]:
-        """Send a question, if there is one, and return the answer; one with an ``end`` is last."""
-        with suppress(OSError, ValueError):  # who ended has said why
-            self._decoder.stdin.write(question)  # type: ignore[union-attr]
-            self._decoder.stdin.flush()  # type: ignore[union-attr]
-        line = self._waiting(lambda pipe: pipe.readline())
-        answer: dict[str, Any] = json.loads(line) if line else {"end": "its decoder ended"}
-        return answer
-
-    def _waiting(self, read: Any) -> Any:
-        """Read the decoder's pipe, at most until the time is up; None if it was closed."""
-        self._wait = object()
+    def _ask(self, question: bytes = b"") -> tuple[dict[str, Any], Pixels | None]:
+        """Send a question, if there is one; return what is answered (with an ``end`` for the last time)."""
+        asked, answers, self._wait = self._decoder.stdin, self._decoder.stdout, object()
         try:
-            return read(self._decoder.stdout)  # type: ignore[union-attr]
-        except (OSError, ValueError):
-            return None
+            with suppress(OSError, ValueError):  # who ended has said why
+                asked.write(question)
+                asked.flush()
+            answer = json.loads(answers.readline())
+            if "shape" not in answer:
+                return answer, None
+            pixels = np.empty(answer["shape"], np.uint8)
+            if answers.readinto(pixels.data.cast("B")) == pixels.size:
+                return answer, pixels
+        except (OSError, ValueError):  # it ended, or the pipe was closed
+            pass
         finally:
             self._wait = None
-
-    def _lost(self, answer: dict[str, Any]) -> SourceLost:
-        return SourceLost(f"{self.name}: broke off{_why(answer)}")
+        return {"end": "its decoder ended"}, None
 
 
 class Stream(VideoFile):
     """Pictures from a server that goes on sending: MJPEG over HTTP or RTSP; a password is sent along.
 
-    ValueError if ``address`` is none. It counts as lost after ``silence`` seconds without a picture.
+    UsageError if ``address`` is none. It counts as lost after ``silence`` seconds without a picture.
     """
 
     live = True
     _no = "is not a stream that neocog can read"
 
     def __init__(self, address: str, *, silence: float = SILENCE) -> None:
+        scheme, _, rest = address.partition("://")
+        shown = f"{scheme}://{rest.rpartition('@')[2]}"  # without a password
+        if scheme.lower() not in ("http", "https", "rtsp", "rtsps"):
+            raise UsageError(f"{shown}: {scheme} is not supported; use http, https or rtsp")
+        try:
+            parts = urlsplit(address)
+        except ValueError as error:
+            raise UsageError(f"{shown}: is not a valid address ({str(error).lower()})") from None
         super().__init__("")
-        self.name, self.files = without_password(address), ()
+        self.name, self.files = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), ()
+        self._how = "MJPEG over HTTP" if (http := scheme.lower().startswith("http")) else "over RTSP"
         safe = f"|tls_verify;1|ca_file;{ssl.get_default_verify_paths().cafile or ''}"
-        http = address.lower().startswith("http")
         # some servers do not say in each part that it is a JPEG
         forms = [_HTTP + "mpjpeg", _HTTP + "mjpeg"] if http else [_RTSP]
-        self._asked = Asked(address, [form + safe for form in forms], silence, newest=True, jpegs=http)
-
-    def open(self) -> str:
-        size = self._open()
-        self.fps = None if self._asked.jpegs else self.fps  # MJPEG does not say; FFmpeg says 25
-        return f"{size}, {'MJPEG over HTTP' if self._asked.jpegs else 'over RTSP'}"
-
-
-def open_stream(address: str) -> Source:
-    """Return the stream of an address; UsageError if there can be none."""
-    scheme, _, rest = address.partition("://")
-    shown = f"{scheme}://{rest.rpartition('@')[2]}"  # without a password
-    if scheme.lower() not in ("http", "https", "rtsp", "rtsps"):
-        raise UsageError(f"{shown}: {scheme} is not supported; use http, https or rtsp")
-    try:
-        return Stream(address)
-    except ValueError as error:
-        raise UsageError(f"{shown}: is not a valid address ({str(error).lower()})") from None
-
-
-def without_password(address: str) -> str:
-    """Return an address as it may be shown."""
-    parts = urlsplit(address)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if "@" in parts.netloc else address
+        self._asked = {
+            "address": address, "options": [form + safe for form in forms], "silence": silence,
+            "newest": True, "jpegs": http,
+        }  # fmt: skip
 
 
 def _why(answer: dict[str, Any]) -> str:
