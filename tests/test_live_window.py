@@ -16,7 +16,7 @@ import pytest
 
 from neocog.errors import InputError, UsageError
 from neocog.live import window as live_window
-from neocog.live.draw import SURE, candidates, draw, layers
+from neocog.live.draw import SURE, candidates, draw, header, layers
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.session import Recorder, Session
 from neocog.live.sources import FrameSource, open_source
@@ -62,13 +62,16 @@ def press(window: Window, *keys: int | str) -> bool:
 
 
 def test_drawing(view: View) -> None:
-    before = view.frame.pixels.copy()
-    out = draw(view)
-    assert out.shape == before.shape
+    before, top = view.frame.pixels.copy(), header(240)
+    out, other = draw(view), draw(view, Settings(pattern=Pattern("####")))
+    assert out.shape == (240 + top, 320, 3)
     assert (view.frame.pixels == before).all(), "the frame itself is drawn on"
-    assert (out != before).any()
-    drawn = draw(view, Settings(pattern=Pattern("####")))  # a number that does not fit is not drawn large
-    assert (drawn[200:] == view.frame.pixels[200:]).all()
+    assert (out[top:] != before).any()
+    large = (out != other).any(axis=(1, 2))  # a number that does not fit is not drawn large
+    assert 10 < large.sum() == large[:top].sum(), "numbers stand above the frame, where no writing is"
+    assert (out[:top] == SURE).all(axis=2).any()
+    noted = draw(view, note="frozen", recording=True)
+    assert (noted[:22] != out[:22]).any()
     assert view.maps is not None
     panel = layers(view.maps, height=480)
     assert (panel.shape[0], panel.dtype) == (480, np.uint8)
@@ -79,19 +82,6 @@ def test_drawing(view: View) -> None:
     seen = candidates(view.seen, height=240)
     assert seen.shape == (240, 320, 3)
     assert (seen == SURE).all(axis=2).any()
-
-
-@pytest.mark.parametrize("at", [0.35, 0.8])  # middle of the writing, of the frame's height
-def test_large_numbers_do_not_cover_the_writing(reader: Reader, at: float) -> None:
-    frame = np.roll(picture("471", size=(640, 480), at=200, tall=96), round((at - 0.5) * 480), axis=0)
-    with Pipeline(open_source([frame] * 6), reader) as pipeline:
-        view = list(pipeline)[-1]
-    assert [track.text for track in view.tracks] == ["471"]
-    small = draw(view, Settings(pattern=Pattern("####")))  # boxes and figures alone
-    rows = np.flatnonzero((draw(view) != small).any(axis=(1, 2)))
-    _, top, _, height = np.array([digit.box for digit in view.seen.rows[0]]).T
-    assert len(rows) > 40
-    assert rows.min() > (top + height).max() or rows.max() < top.min()
 
 
 @pytest.mark.parametrize("key", ["q", "Q", "\x1b", 0x100071, 0x20051, 0xFF1B, 0x10001B])
@@ -140,7 +130,7 @@ def test_what_cannot_be_saved_is_told_and_leaves_nothing_behind(window, tmp_path
 def test_s_saves_picture_and_record_and_r_records_until_it_is_pressed_again(window, session, view, tmp_path):
     press(window, "s")
     (png,), (record,) = tmp_path.glob("neocog-*.png"), tmp_path.glob("neocog-*.json")
-    assert cv2.imread(str(png)).shape == view.frame.pixels.shape
+    assert cv2.imread(str(png)).shape == draw(view).shape
     told = json.loads(record.read_text())
     assert (told["text"], told["agreed"], len(told["digits"])) == ("471", ["471"], 3)
     press(window, "r")
@@ -175,8 +165,8 @@ def test_b_l_and_h_show_more_and_less(window: Window, view: View) -> None:
     ],
 )
 def test_dragging_chooses_a_region_and_a_click_all(window, start, to, box, told):
-    window.mouse(cv2.EVENT_LBUTTONDOWN, *start)
-    window.mouse(cv2.EVENT_LBUTTONUP, *to)
+    for event, (x, y) in ((cv2.EVENT_LBUTTONDOWN, start), (cv2.EVENT_LBUTTONUP, to)):
+        window.mouse(event, x, y + header(240))
     assert window.session.pipeline.roi.within((320, 240))[0] == box
     assert told in window.note
     window.mouse(cv2.EVENT_LBUTTONDOWN, 60, 60)

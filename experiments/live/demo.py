@@ -25,7 +25,7 @@ from neocog.live.window import Window
 from neocog.reading.reader import Reader
 
 FPS, SLOWEST = 30, 29.5  # frames a second
-WIDTH, HEIGHT = 400, 225  # of the animation
+WIDTH = 400  # of the animation
 EVERY = 5  # frames of the camera per frame of it
 COLOURS = 48
 SETTLED = 16  # frames for which a number has been read when the picture is taken
@@ -48,7 +48,8 @@ class Screen(Window):
             if sharp > self._sharpest:  # at rest, and in focus
                 self.kept, self._sharpest = (view, picture), sharp
         if view.frame.index // EVERY >= len(self.small):
-            self.small.append(cv2.resize(picture, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA))
+            size = WIDTH, round(WIDTH * len(picture) / picture.shape[1])
+            self.small.append(np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8))
 
     def keys(self) -> bool:
         return True

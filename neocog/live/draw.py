@@ -22,12 +22,8 @@ Colour = tuple[int, int, int]
 
 SURE, UNSURE, REFUSED, WHITE = (60, 170, 0), (0, 140, 235), (40, 30, 200), (255, 255, 255)
 _STAGES = ("capture", "find", "recognise", "vote", "draw")
-_BACK = (32, 32, 32)  # behind a text
-_SHADE = 0.65  # how far it covers the picture
-_LARGEST = 0.11  # height of an agreed number, as a share of the frame's
-_WIDEST = 0.92  # and its width
-_SHARES = (1.0, 0.7, 0.5)  # of that size, tried in turn
-_FIGURES = 44  # rows of the figures at the top
+_LINE = 22  # rows of a line of small text
+_BACK, _SHADE = 32, 0.65  # grey behind a text, and how far it covers the picture
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _GAP = 2  # pixels between two maps
 _LABEL = 18  # rows for a layer's name
@@ -39,70 +35,60 @@ _BAR = 56  # rows of the longest bar of UC4
 _CONTRAST = 48.0  # grey levels for one standard deviation of a window
 
 
+def header(height: int) -> int:
+    """Rows above a frame of so many rows, for what is known about it: nothing covers the writing."""
+    return _LINE + max(32, height // 18 * 2)
+
+
 def draw(view: View, settings: Settings | None = None, *, recording: bool = False, note: str = "") -> Picture:
-    """Return a new picture (H, W, 3), blue, green, red: a frame and what is known about it.
+    """Return a picture (H, W, 3), blue, green, red: a `header` with numbers and figures, the frame below it.
 
     Only numbers that the pattern allows are drawn large, green once they are announced; ``recording`` adds a
-    dot, ``note`` a line.
+    dot, ``note`` takes the figures' place.
     """
-    out = view.frame.pixels.copy()
-    high, wide = out.shape[:2]
+    wide, high = view.frame.size
+    top, settings, run = header(high), settings or Settings(), view.measures
+    out = np.full((top + high, wide, 3), _BACK, np.uint8)
+    frame = out[top:]
+    frame[:] = view.frame.pixels
     if view.seen.bounds != (0, 0, wide, high):
-        _rectangle(out, view.seen.bounds, (200, 200, 200))
+        _rectangle(frame, view.seen.bounds, (200, 200, 200))
     for digit in chain(*view.seen.rows):  # as this frame alone shows it
         colour = REFUSED if digit.char == REJECTED else SURE if digit.p >= SURE_P else UNSURE
-        _rectangle(out, digit.box, colour)
+        _rectangle(frame, digit.box, colour)
         x, y, _, height = digit.box
         scale = min(max(height / 60, 0.5), 1.5)
-        _write(out, digit.char, (x, max(y - round(8 * scale), round(18 * scale))), scale, colour, 2)
+        _write(frame, digit.char, (x, max(y - round(8 * scale), round(18 * scale))), scale, colour, 2)
         if digit.char != REJECTED:
-            _write(out, f"{100 * digit.p:.0f}", (x, min(y + height + 14, high - 4)), 0.4, colour)
+            _write(frame, f"{100 * digit.p:.0f}", (x, min(y + height + 14, high - 4)), 0.4, colour)
+    figures = (
+        f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  dropped {run.dropped} of {run.frames + run.dropped}  "
+    )
+    figures = note or figures + "  ".join(f"{name} {run.ms[name]:.1f}" for name in _STAGES if name in run.ms)
+    width = cv2.getTextSize(figures, _FONT, 0.5, 1)[0][0]
+    _write(out, figures, (8, _LINE - 6), 0.5 * min(1.0, (wide - 32) / width), WHITE)
+    if recording:
+        cv2.circle(out, (wide - 12, 11), 6, (0, 0, 220), -1, cv2.LINE_AA)
+    lines = zip(view.tracks, view.said, strict=True)
     numbers = [
-        (track.text, SURE if track.bare == bare(said or "") else UNSURE)
-        for track, said in zip(view.tracks, view.said, strict=True)
-        if (settings or Settings()).allows(track.text)
+        (track.text, track.bare == bare(said or "")) for track, said in lines if settings.allows(track.text)
     ]
-    sizes = [tuple(cv2.getTextSize(text, _FONT, 1.0, 2)[0]) for text, _ in numbers]
-    places = _places(sizes, (wide, high), [digit.box for digit in chain(*view.seen.rows)])
-    for (text, colour), (_, h), (left, top, width, height) in zip(numbers, sizes, places, strict=True):
-        _shade(out, (left - 12, top - 12, width + 24, height + 24))
-        _write(out, text, (left, top + height), height / h, colour, max(2, height // 12))
-    run = view.measures
-    dropped = f"dropped {run.dropped} of {run.frames + run.dropped}"
-    figures = f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  {dropped}"
-    stages = "  ".join(f"{name} {run.ms[name]:.1f}" for name in _STAGES if name in run.ms)
-    draw_text(out, [figures, stages, *([note] if note else [])], recording=recording)
+    (width, height), _ = cv2.getTextSize("  ".join(text for text, _ in numbers) or "0", _FONT, 1.0, 2)
+    scale, x = min(0.7 * (top - _LINE) / height, (wide - 16) / width), 8
+    for text, known in numbers:
+        pen = max(1, round(2 * scale))
+        _write(out, text, (x, top - round(0.2 * (top - _LINE))), scale, SURE if known else UNSURE, pen)
+        x += cv2.getTextSize(f"{text}  ", _FONT, scale, pen)[0][0]
     return out
 
 
-def _places(sizes: Sequence[tuple[int, ...]], frame: tuple[int, int], writing: Sequence[Box]) -> list[Box]:
-    """A column of numbers, (w, h) at scale 1, at the bottom or top, smaller if that covers less writing."""
-    (wide, high), found = frame, list[tuple[int, list[Box]]]()
-    for share in _SHARES:
-        column, bottom = list[Box](), 0
-        for w, h in sizes:
-            scale = share * min(_LARGEST * high / h, _WIDEST * wide / w, 2 * _LARGEST * high / h / len(sizes))
-            width, height = round(w * scale), round(h * scale)
-            column.append(((wide - width) // 2, bottom + 16, width, height))
-            bottom += height + 32
-        for down in (high - bottom + 2, _FIGURES):
-            places = [(x, y + down, w, h) for x, y, w, h in column]
-            covered = sum(
-                left < x + w + 12 and x - 12 < left + width and top < y + h + 12 and y - 12 < top + height
-                for left, top, width, height in writing for x, y, w, h in places
-            )  # fmt: skip
-            found.append((covered, places))
-    return min(found, key=lambda one: one[0])[1]
-
-
-def draw_text(out: Picture, lines: Sequence[str], *, recording: bool = False) -> None:
+def draw_text(out: Picture, lines: Sequence[str]) -> None:
     """Draw lines of small text at the top."""
     width = max(cv2.getTextSize(line, _FONT, 0.5, 1)[0][0] for line in lines)
-    _shade(out, (0, 0, width + (36 if recording else 16), 20 * len(lines) + 8))
-    for number, line in enumerate(lines):
-        _write(out, line, (8, 20 * number + 18), 0.5, WHITE)
-    if recording:
-        cv2.circle(out, (width + 22, 14), 6, (0, 0, 220), -1, cv2.LINE_AA)
+    part = out[: _LINE * len(lines) + 6, : width + 16]
+    part[:] = (part * (1 - _SHADE) + _BACK * _SHADE).astype(np.uint8)  # so that text on it can be read
+    for number, line in enumerate(lines, 1):
+        _write(out, line, (8, _LINE * number - 4), 0.5, WHITE)
 
 
 def _write(out: Picture, text: str, at: tuple[int, int], scale: float, colour: Colour, pen: int = 1) -> None:
@@ -112,13 +98,6 @@ def _write(out: Picture, text: str, at: tuple[int, int], scale: float, colour: C
 def _rectangle(out: Picture, box: Box, colour: Colour) -> None:
     x, y, width, height = box
     cv2.rectangle(out, (x - 2, y - 2), (x + width + 2, y + height + 2), colour, 2)
-
-
-def _shade(out: Picture, box: Box) -> None:
-    """Darken a place so that text on it can be read."""
-    x, y, width, height = box
-    part = out[max(y, 0) : y + height, max(x, 0) : x + width]
-    part[:] = (part * (1 - _SHADE) + np.array(_BACK) * _SHADE).astype(np.uint8)
 
 
 def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
@@ -134,10 +113,8 @@ def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
             step = _WIDTH // max(len(response), 1)
             bars = np.zeros((_BAR + 18, _WIDTH, 3), np.uint8)
             for k, value in enumerate(response):
-                colour = SURE if value == response.max() > 0 else (150, 150, 150)
-                bars[_BAR - round(_BAR * float(value) / top) : _BAR, k * step + 5 : (k + 1) * step - 5] = (
-                    colour
-                )
+                bar = bars[_BAR - round(_BAR * float(value) / top) : _BAR, k * step + 5 : (k + 1) * step - 5]
+                bar[:] = SURE if value == response.max() > 0 else (150, 150, 150)
                 char = ALPHABET[k] if k < 10 or len(response) == len(ALPHABET) else "-"
                 _write(bars, char, (k * step + step // 2 - 5, _BAR + 14), 0.45, WHITE)
             bands += [label, bars]

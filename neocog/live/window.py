@@ -14,7 +14,7 @@ import numpy as np
 
 from neocog.errors import NeocogError
 from neocog.files import atomic_write
-from neocog.live.draw import Picture, candidates, draw, draw_text, layers
+from neocog.live.draw import Picture, candidates, draw, draw_text, header, layers
 from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import View
 from neocog.live.session import Recorder, Session
@@ -121,9 +121,10 @@ class Window:
             return
         (left, top), self._corner, roi = self._corner, None, None
         wide, tall, told = abs(x - left), abs(y - top), "the whole picture is read"
-        if max(wide, tall) >= _CLICK:
-            roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
-            refused = roi.within(self._view.frame.size)[1] if self._view else None
+        if max(wide, tall) >= _CLICK and self._view is not None:
+            size = self._view.frame.size
+            roi = Roi(min(x, left), min(y, top) - header(size[1]), max(wide, 1), max(tall, 1))
+            refused = roi.within(size)[1]
             told = f"region: {refused}" if refused else "only this region is read"
         self.session.pipeline.roi = roi
         self._tell(told)
@@ -137,7 +138,7 @@ class Window:
         picture = draw(view, self.session.settings, recording=self.session.recorder is not None, note=note)
         panels, height = [picture], len(picture)
         if self.help:
-            draw_text(picture[60:], _KEYS)
+            draw_text(picture[header(view.frame.size[1]) :], _KEYS)
         if self.steps:
             panels.append(candidates(view.seen, height=height))
         if self.layers and view.maps:
