@@ -5,7 +5,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from PIL import Image
 from threadpoolctl import threadpool_info
 
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
-from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
+from neocog.live.capture import Ahead, Capture, Frame
 from neocog.live.frame_reader import _READS, LONG_SIDE, FrameReader, Roi
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.sources import FrameSource, Source, SourceLost, open_source
@@ -57,26 +56,32 @@ def frames_of(source: Source) -> list[np.ndarray]:
     return frames
 
 
-def test_queues_pass_every_item_on_in_order_or_the_newest_and_nobody_waits_for_ever() -> None:
-    line: BoundedQueue[int] = BoundedQueue(newest=False)
-    with pytest.raises(TimeoutError):
-        line.get(0.01)
-    threading.Thread(target=lambda: [*map(line.put, range(50)), line.close()]).start()
-    assert [line.get(5) for _ in range(50)] == list(range(50))
-    with pytest.raises(Closed):
-        line.get(5)
+def test_items_pass_in_order_or_the_newest_and_nobody_waits_for_ever() -> None:
+    def items(until: int, error: Exception | None = None) -> Iterator[list[int]]:
+        for number in range(until):
+            yield [number]
+        if error:
+            raise error
+
+    line = Ahead(items(50, InputError("broken")), "test")
+    assert line.next(0.01) is None
+    line.thread.start()
+    assert [line.next(5) for _ in range(50)] == [[number] for number in range(50)]
+    for _ in range(2):
+        with pytest.raises(InputError, match="broken"):
+            line.next(5)
     assert line.dropped == 0
-    full: BoundedQueue[int] = BoundedQueue(newest=False)
-    full.put(1)
-    threading.Timer(0.1, lambda: full.close(forget=True)).start()
-    with pytest.raises(Closed):
-        full.put(2)
-    plain: BoundedQueue[list[int]] = BoundedQueue(newest=True)
-    merging: BoundedQueue[list[int]] = BoundedQueue(newest=True, merge=lambda a, b: a + b)
-    for number in range(3):
-        plain.put([number])
-        merging.put([number])
-    assert (plain.get(), merging.get(), plain.dropped, merging.dropped) == ([2], [0, 1, 2], 2, 2)
+    full = Ahead(iter(items(9)), "test")
+    full.thread.start()
+    time.sleep(0.05)
+    full.stop()
+    full.thread.join(5)
+    assert (list(full), full.thread.is_alive()) == ([], False)
+    for merge, kept in (((lambda old, new: new), [2]), ((lambda old, new: old + new), [0, 1, 2])):
+        newest = Ahead(items(3), "test", merge)
+        newest.thread.start()
+        newest.thread.join(5)
+        assert (list(newest), newest.dropped) == ([kept], 2)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".webp"])
@@ -126,7 +131,7 @@ def test_what_was_held_down_is_let_go(reader: Reader, monkeypatch: pytest.Monkey
     assert state() == before
 
 
-@pytest.mark.parametrize(("finder", "stages"), [("cuda:0", {"read"}), ("cpu", {"find", "recognise"})])
+@pytest.mark.parametrize(("finder", "stages"), [("cuda:0", {"read"}), ("cpu", {"find", "read"})])
 def test_a_gpu_s_finder_and_network_share_a_thread_and_slow_ones_read_a_file_alike(
     reader: Reader, finder: str, stages: set[str]
 ) -> None:
@@ -143,7 +148,7 @@ def test_a_gpu_s_finder_and_network_share_a_thread_and_slow_ones_read_a_file_ali
     frames = clip(("471", 8), ("", 2), ("2086", 6))
     with Pipeline(open_source(frames), own) as pipeline:
         names = {thread.name.removeprefix("neocog-") for thread in threading.enumerate()}
-        assert names & {"find", "recognise", "read"} == stages
+        assert names & {"find", "read"} == stages
         assert cv2.getNumThreads() == (min(4, cores()) if finder == "cpu" else 1)
         views = list(pipeline)
     assert {"find", "recognise"} <= pipeline.measures.ms.keys()
@@ -175,7 +180,7 @@ def test_frames_are_mirrored_and_turned_before_all_else(reader: Reader) -> None:
     for rotate in (0, 90, 180, 270):
         for mirror in (False, True):
             wanted = np.rot90(frames[0][:, ::-1] if mirror else frames[0], -rotate // 90)
-            (frame,), *_ = captured(FrameSource(frames[:1]), rotate=rotate, mirror=mirror)
+            (frame,), _ = captured(FrameSource(frames[:1]), rotate=rotate, mirror=mirror)
             assert (frame.pixels == wanted).all()
     with pytest.raises(UsageError, match="0, 90, 180 or 270"):
         Pipeline(open_source(frames), reader, Settings(rotate=45))
@@ -317,20 +322,14 @@ def test_layers_come_with_the_views_when_asked_for(reader: Reader) -> None:
     assert maps["U0"].shape == (1, 65, 65)
 
 
-def captured(source: Source, **pace: float) -> tuple[list[Frame], list[str], Capture]:
-    out: BoundedQueue[Frame] = BoundedQueue(newest=False)
+def captured(source: Source, **traits: Any) -> tuple[list[Frame], list[str]]:
     notices: list[str] = []
-    capture = Capture(source, out, tell=lambda state, text: notices.append(state), **pace)
-    capture.start()
-    got = []
-    with suppress(Closed):
-        while True:
-            got.append(out.get(20))
-    return got, notices, capture
+    capture = Capture(source, tell=lambda state, text: notices.append(state), **traits)
+    return list(capture.frames()), notices
 
 
 def test_seconds_of_a_camera_count_from_its_first_frame() -> None:
-    (first, second, _), *_ = captured(Scripted(clip(("471", 3)), pause=0.2))
+    (first, second, _), _ = captured(Scripted(clip(("471", 3)), pause=0.2))
     assert first.t == 0.0
     assert second.t == pytest.approx(second.arrived - first.arrived)
 
@@ -339,16 +338,15 @@ def test_seconds_of_a_camera_count_from_its_first_frame() -> None:
 def test_a_lost_source_is_opened_again_until_it_is_back(tries: int) -> None:
     fails = [None, InputError("not yet")] * (tries - 1)
     source = Scripted([picture("1"), SourceLost("broke off"), *fails, picture("2")])
-    got, notices, capture = captured(source)
+    got, notices = captured(source)
     assert [frame.epoch for frame in got] == [0, 1]
     assert source.opened == 1 + tries
     assert notices == ["open", "lost", "back"]
-    assert capture.error is None
 
 
 def test_a_source_that_cannot_be_opened_at_first_is_an_error() -> None:
-    _, _, capture = captured(Scripted([None, NothingToRead("no camera")]))
-    assert isinstance(capture.error, NothingToRead)
+    with pytest.raises(NothingToRead, match="no camera"):
+        captured(Scripted([None, NothingToRead("no camera")]))
 
 
 def test_a_paced_file_keeps_its_time() -> None:

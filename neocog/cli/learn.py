@@ -140,11 +140,8 @@ def train(
             raise UsageError(f"{what} takes one --data: a folder that holds mnist and hands/free")
         place, device = _place(output), _torch_device(device, what)
         runs = Path(checkpoints or Path(place).with_suffix(".run"))
-        run = Path(data[0]), runs, place, device, seed, minutes, start
-        if finder is not None:
-            _learn_finder(finder, *run, chunks=chunks, fonts=_fonts(fonts))
-        else:
-            _learn_lines(*run, steps=steps, precision=precision)
+        _learn_whole(finder, Path(data[0]), runs, place, device, seed, minutes, start,
+                     chunks=chunks, fonts=fonts, steps=steps, precision=precision)  # fmt: skip
         return
     if split not in SPLITS:
         raise UsageError(f"split '{split}' is not for learning: choose {' or '.join(SPLITS)}")
@@ -242,57 +239,57 @@ def _by_gradient(
     return calibrated(run.run(), validation)
 
 
-def _learn_finder(
-    front: str, data: Path, runs: Path, place: str, device: str, seed: int, minutes: float | None,
-    start: str | None, *, chunks: int, fonts: list[Path],
+def _learn_whole(
+    finder: str | None, data: Path, runs: Path, place: str, device: str, seed: int, minutes: float | None,
+    start: str | None, *, chunks: int, fonts: str | None, steps: int, precision: str,
 ) -> None:  # fmt: skip
-    """Train a finder and write its file as it is then; a run that ``runs`` holds goes on where it stopped."""
-    from neocog.learning.finder.training import FinderTraining, train_finder
-    from neocog.network.parallel import cores
-    from neocog.vision.finder_model import load_finder, save_finder
-
-    if front != "wide":
-        raise UsageError(f"finder '{front}' is unknown: choose wide")
-    if start is not None and not Path(start).is_file():
-        raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
-    rate = FinderTraining().rate * (_GENTLER if start else 1)
-    settings = FinderTraining(seed=seed, chunks=chunks, start=start, rate=rate)
-    workers = cores() if device == "cuda" else max(1, cores() // 2)
-    graph = train_finder(
-        data, runs, settings, fonts=fonts, device=device, workers=workers, minutes=minutes, tell=_say
-    ).graph()
-    save_finder(Path(place), graph.nodes, graph.tensors,
-                {"front": front, "seed": seed, "chunks": chunks, "start": start})  # fmt: skip
-    print(f"{place}  {load_finder(place).id}  {os.path.getsize(place):,} bytes")
-
-
-def _learn_lines(
-    data: Path, runs: Path, place: str, device: str, seed: int, minutes: float | None, start: str | None,
-    *, steps: int, precision: str,
-) -> None:  # fmt: skip
-    """Train a reader of lines and write its file, or keep the run; one that ``runs`` holds goes on."""
-    from neocog.learning import lines
+    """Train a finder, or a reader of lines, and write its file; a run that ``runs`` holds goes on."""
     from neocog.network.parallel import cores
 
-    settings = lines.LineTraining(seed=seed, steps=steps, mixed=device == "cuda")
-    network = lines.start(start or "neocog", settings, data, device=device)
     workers = cores() if device == "cuda" else max(1, cores() // 2)
-    run = lines.LineRun(network, data, runs, settings, device=device, workers=workers, tell=_say)
-    if not run.learn(minutes=minutes):
-        tell(f"{runs} keeps the run, {run.step} of {steps} steps: the same command goes on with it")
-        return
-    saved = run.model(Path(place).stem).save(place, precision=precision)  # type: ignore[arg-type]
-    print(f"{place}  {saved.id}  {os.path.getsize(place):,} bytes")
+    if finder is None:
+        from neocog.learning import lines
+
+        own = lines.LineTraining(seed=seed, steps=steps, mixed=device == "cuda")
+        network = lines.start(start or "neocog", own, data, device=device)
+        run = lines.LineRun(network, data, runs, own, device=device, workers=workers, tell=_say)
+        if not run.learn(minutes=minutes):
+            tell(f"{runs} keeps the run, {run.step} of {steps} steps: the same command goes on with it")
+            return
+        found = run.model(Path(place).stem).save(place, precision=precision).id  # type: ignore[arg-type]
+    else:
+        from neocog.learning.finder.training import FinderTraining, train_finder
+        from neocog.vision.finder_model import load_finder, save_finder
+
+        if finder != "wide":
+            raise UsageError(f"finder '{finder}' is unknown: choose wide")
+        if start is not None and not Path(start).is_file():
+            raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
+        rate = FinderTraining().rate * (_GENTLER if start else 1)
+        settings = FinderTraining(seed=seed, chunks=chunks, start=start, rate=rate)
+        graph = train_finder(
+            data,
+            runs,
+            settings,
+            fonts=_fonts(fonts),
+            device=device,
+            workers=workers,
+            minutes=minutes,
+            tell=_say,
+        ).graph()
+        about = {"front": finder, "seed": seed, "chunks": chunks, "start": start}
+        save_finder(Path(place), graph.nodes, graph.tensors, about)
+        found = load_finder(place).id
+    print(f"{place}  {found}  {os.path.getsize(place):,} bytes")
 
 
-def _fonts(fonts: str | None) -> list[Path]:
+def _fonts(folder: str | None) -> list[Path]:
     from neocog.learning.drawing.glyphs import FACES
 
-    if fonts is None:
-        return []
-    found = sorted(file for end in ("ttf", "otf") for file in Path(fonts).glob(f"*.{end}"))
-    if not found:
-        raise UsageError(f"--fonts {fonts}: holds no .ttf or .otf file")
+    found = [] if folder is None else sorted([*Path(folder).glob("*.ttf"), *Path(folder).glob("*.otf")])
+    if folder is not None and not found:
+        raise UsageError(f"--fonts {folder}: holds no .ttf or .otf file")
     if held := [file.name for file in found if file.stem in FACES]:
-        raise UsageError(f"--fonts {fonts}: {held[0]} is held out for measuring (learning/drawing/glyphs.py)")
+        why = "is held out for measuring (learning/drawing/glyphs.py)"
+        raise UsageError(f"--fonts {folder}: {held[0]} {why}")
     return found

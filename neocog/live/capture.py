@@ -1,12 +1,11 @@
-"""Frames, the queues that they wait in, and the thread that takes them from a source."""
+"""Frames, the threads that they pass through, and how they are taken from a source."""
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar, cast
 
 import cv2
 import numpy as np
@@ -37,84 +36,87 @@ class Frame:
         return self.pixels.shape[1], self.pixels.shape[0]
 
 
-class Closed(Exception):
-    """The queue is closed, and nothing is left in it."""
+class Ahead(Iterator[T]):
+    """Goes through ``items`` in a thread of its own, so that the next one is there when it is taken.
 
-
-class BoundedQueue(Generic[T]):
-    """Hands items from one thread to another; at most ``depth`` wait.
-
-    When it is full, `put` waits (for a file), or with ``newest`` (for a camera) the oldest item gives way:
-    ``merge``, given it and the new one, returns what is kept of both.
+    One waits, and the thread with it (for a file); or, with ``merge`` (for a camera), it gives way to the
+    next: ``merge``, given both, returns what is kept. What ends the items is raised where they are taken.
     """
 
-    def __init__(
-        self, *, newest: bool, merge: Callable[[T, T], T] = lambda old, new: new, depth: int = 1
-    ) -> None:
-        self._newest, self._merge, self._depth = newest, merge, depth
-        self._items: deque[T] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
+    def __init__(self, items: Iterator[T], name: str, merge: Callable[[T, T], T] | None = None) -> None:
         self.dropped = 0
+        self._items, self._merge = items, merge
+        self._waiting: list[T] = []
+        self._changed = threading.Condition()
+        self._end: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, name=f"neocog-{name}", daemon=True)
 
-    def put(self, item: T) -> None:
-        """Add an item, or raise Closed."""
+    def _run(self) -> None:
+        end: BaseException = StopIteration()
+        try:
+            for item in self._items:
+                with self._changed:
+                    if self._merge and self._waiting:
+                        item = self._merge(self._waiting.pop(), item)
+                        self.dropped += 1
+                    self._changed.wait_for(lambda: not self._waiting or self._end)
+                    if self._end:
+                        break
+                    self._waiting.append(item)
+                    self._changed.notify_all()
+        except BaseException as error:  # of whoever takes the items
+            end = error
         with self._changed:
-            if self._newest and len(self._items) == self._depth:
-                item = self._merge(self._items.popleft(), item)
-                self.dropped += 1
-            self._changed.wait_for(lambda: len(self._items) < self._depth or self._closed)
-            if self._closed:
-                raise Closed
-            self._items.append(item)
+            self._end = self._end or end
+            self._changed.notify_all()
+        if isinstance(self._items, Generator):
+            self._items.close()
+
+    def next(self, timeout: float | None = None) -> T | None:
+        """Take an item, None if none comes in ``timeout`` seconds; StopIteration at the end, or an error."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._waiting or self._end, timeout):
+                return None
+            self._changed.notify_all()
+            if self._waiting:
+                return self._waiting.pop()
+            assert self._end is not None
+            raise self._end
+
+    def __next__(self) -> T:
+        return cast(T, self.next())
+
+    def stop(self) -> None:
+        """Go through no more items; one that waits is forgotten."""
+        with self._changed:
+            self._end = self._end or StopIteration()
+            self._waiting.clear()
             self._changed.notify_all()
 
-    def get(self, timeout: float | None = None) -> T:
-        """Take an item, or raise Closed, or TimeoutError after ``timeout`` seconds."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: bool(self._items) or self._closed, timeout):
-                raise TimeoutError
-            if not self._items:
-                raise Closed
-            self._changed.notify_all()
-            return self._items.popleft()
 
-    def close(self, *, forget: bool = False) -> None:
-        """Take no more items; those that wait can still be taken unless they are forgotten."""
-        with self._changed:
-            self._closed = True
-            if forget:
-                self._items.clear()
-            self._changed.notify_all()
-
-
-class Capture(threading.Thread):
+class Capture:
     """Takes frames from a source, which it opens, opens again when it is lost, and closes.
 
     ``pace`` is the rate at which frames are due; ``own_pace``: a file's frames at its own rate, waiting for
-    whoever is slow. Frames are mirrored left to right, then turned clockwise by degrees. In this thread
-    ``tell`` receives what happened to the source (``"open"``, ``"lost"``, ``"back"``) and what there is to
-    say of it, ``note`` the milliseconds that decoding a frame took.
+    whoever is slow. Frames are mirrored left to right, then turned clockwise by degrees. ``tell`` receives
+    what happened to the source (``"open"``, ``"lost"``, ``"back"``) and what there is to say of it, ``note``
+    the milliseconds that decoding a frame took.
     """
 
     def __init__(
-        self, source: Source, out: BoundedQueue[Frame], *,
-        pace: float | None = None, own_pace: bool = False, rotate: int = 0, mirror: bool = False,
-        tell: Callable[[str, str], None] = lambda state, text: None,
+        self, source: Source, *, pace: float | None = None, own_pace: bool = False,
+        rotate: int = 0, mirror: bool = False, tell: Callable[[str, str], None] = lambda state, text: None,
         note: Callable[[float], None] = lambda ms: None,
     ) -> None:  # fmt: skip
-        super().__init__(name="neocog-capture", daemon=True)
         if rotate not in TURNS:
             raise UsageError(f"rotate {rotate}: expected 0, 90, 180 or 270 degrees")
-        self.error: BaseException | None = None
         self.count = 0
         self.running = threading.Event()
         self.running.set()
-        self._source, self._out, self._tell, self._note = source, out, tell, note
+        self._source, self._tell, self._note = source, tell, note
         self._pace, self._own_pace, self._rotate, self._mirror = pace, own_pace, rotate, mirror
         self._ending = threading.Event()
-        self._epoch, self._size = 0, (0, 0)
-        self._start, self._due = 0.0, 0.0  # when the first frame came, and the next is due
+        self._due = 0.0  # when the next frame is
         self._wait, self._back = _FIRST_WAIT, 0.0  # before the next try, and when the last one did
 
     def hold(self, held: bool) -> None:
@@ -128,52 +130,43 @@ class Capture(threading.Thread):
         self.running.set()
         self._source.interrupt()
 
-    def run(self) -> None:
-        """Take frames until the source ends or `stop` is called."""
+    def frames(self) -> Iterator[Frame]:
+        """Frames until the source ends or `stop` is called."""
+        source, epoch, size, start = self._source, 0, (0, 0), 0.0
         try:
-            self._tell("open", self._source.open())
-            if self._own_pace and not self._source.live:
-                self._pace = self._pace or self._source.fps
+            self._tell("open", source.open())
+            pace = self._pace or (source.fps if self._own_pace and not source.live else None)
             while self.running.wait() and not self._ending.is_set():
                 try:
-                    if (pixels := self._source.read()) is None:
-                        break
+                    if (pixels := source.read()) is None:
+                        return
                 except SourceLost as error:
-                    if not (self._ending.is_set() or self._source.live):
+                    if not (self._ending.is_set() or source.live):
                         raise
                     self._reopen(str(error))
-                else:
-                    self._put(pixels, self._source.arrived)
-        except Closed:
-            pass
-        except BaseException as error:  # told by whoever waits for the frames
-            self.error = error
+                    epoch += 1
+                    continue
+                pixels = np.asarray(cv2.flip(pixels, 1), np.uint8) if self._mirror else pixels
+                if self._rotate:
+                    pixels = np.asarray(cv2.rotate(pixels, self._rotate // 90 - 1), np.uint8)
+                arrived = source.arrived
+                self._note(1e3 * (time.perf_counter() - arrived))
+                epoch += size not in ((0, 0), pixels.shape[:2])
+                size = pixels.shape[:2]
+                if self.count == 0:
+                    start = self._due = arrived
+                t = self.count / source.fps if source.fps and not source.live else arrived - start
+                if pace:
+                    if (late := time.perf_counter() - self._due) < 0:
+                        self._ending.wait(-late)
+                    elif self._own_pace:
+                        self._due += late
+                    arrived, self._due = self._due, self._due + 1 / pace
+                yield Frame(self.count, pixels, t, arrived, epoch)
+                self.count += 1
         finally:
-            self._out.close()
             with suppress(Exception):
-                self._source.close()
-
-    def _put(self, pixels: Pixels, arrived: float) -> None:
-        """Hand a frame on, once it is due."""
-        pixels = np.asarray(cv2.flip(pixels, 1), np.uint8) if self._mirror else pixels
-        if self._rotate:
-            pixels = np.asarray(cv2.rotate(pixels, self._rotate // 90 - 1), np.uint8)
-        self._note(1e3 * (time.perf_counter() - arrived))
-        if self._size != pixels.shape[:2]:
-            self._epoch += self._size != (0, 0)
-            self._size = pixels.shape[:2]
-        if self.count == 0:
-            self._start = self._due = arrived
-        own = not self._source.live and self._source.fps
-        t = self.count / own if own else arrived - self._start
-        if self._pace:
-            if (late := time.perf_counter() - self._due) < 0:
-                self._ending.wait(-late)
-            elif self._own_pace:
-                self._due += late
-            arrived, self._due = self._due, self._due + 1 / self._pace
-        self._out.put(Frame(self.count, pixels, t, arrived, self._epoch))
-        self.count += 1
+                source.close()
 
     def _reopen(self, why: str) -> None:
         """Open a lost source again, with longer and longer waits, or until told to stop."""
@@ -181,7 +174,6 @@ class Capture(threading.Thread):
             return
         self._tell("lost", why)
         self._source.close()
-        self._epoch += 1
         if time.perf_counter() - self._back > _STEADY:
             self._wait = _FIRST_WAIT
         while not self._ending.wait(self._wait):

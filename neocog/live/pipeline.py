@@ -7,7 +7,6 @@ count as dropped. From a file every frame is read. Whoever draws delays no stage
 
 import gc
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError, NeocogError
 from neocog.live.announce import Announcement, Announcer, Rules
-from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
+from neocog.live.capture import Ahead, Capture, Frame
 from neocog.live.frame_reader import FrameReader, FrameReading, Roi
 from neocog.live.tracks import Agreement, Track, Tracker
 from neocog.live.video import Source
@@ -112,28 +111,20 @@ class Pipeline:
         self.layers = False
         self.measures = Measures()
         self._ms: dict[str, float] = {}
-        newest, self._slow = source.live or settings.replay_fps is not None, reader.finder.device == "cpu"
-        self._frame_reader = FrameReader(reader, hurry=newest)
-        self._frames = BoundedQueue[Frame](newest=newest)
-        self._found = BoundedQueue[FrameReading](newest=False)
-        self._views = BoundedQueue[View](
-            newest=not settings.every_view,
-            merge=lambda old, new: replace(new, news=old.news + new.news, gone=old.gone + new.gone),
-        )
         self.capture = Capture(
-            source, self._frames, pace=settings.replay_fps, own_pace=settings.pace, rotate=settings.rotate,
+            source, pace=settings.replay_fps, own_pace=settings.pace, rotate=settings.rotate,
             mirror=settings.mirror, tell=tell, note=partial(self.note, "capture"),
         )  # fmt: skip
-        self._error: BaseException | None = None
-        self._limits = ExitStack()
-        stages: list[Any] = [("read", self._read, self._look, self._frames, self._views)]
+        newest, self._slow = source.live or settings.replay_fps is not None, reader.finder.device == "cpu"
+        self._frame_reader = FrameReader(reader, hurry=newest)
+        self._frames = Ahead(self.capture.frames(), "capture", (lambda old, new: new) if newest else None)
+        self._stages: list[Ahead[Any]] = [self._frames]
+        found = self._find(self._frames)
         if self._slow:  # on a GPU finding takes less than threads cost each other
-            stages = [("find", self._find, self._look, self._frames, self._found),
-                      ("recognise", self._read, self._found.get, self._found, self._views)]  # fmt: skip
-        self._threads = [self.capture] + [
-            threading.Thread(target=self._guarded, args=stage, name=f"neocog-{name}", daemon=True)
-            for name, *stage in stages
-        ]
+            self._stages.append(found := Ahead(found, "find"))
+        self._views = Ahead(self._read(found), "read", None if settings.every_view else _both)
+        self._stages.append(self._views)
+        self._limits = ExitStack()
 
     def __enter__(self) -> "Pipeline":
         self._limits.enter_context(one_blas_thread())
@@ -146,8 +137,8 @@ class Pipeline:
             self._frame_reader.warm()
             gc.collect()
             gc.freeze()  # what is loaded by now stays: the collector need not look at it
-            for thread in self._threads:
-                thread.start()
+            for stage in self._stages:
+                stage.thread.start()
         except BaseException:
             self.stop()
             raise
@@ -157,31 +148,28 @@ class Pipeline:
         self.stop()
 
     def __iter__(self) -> Iterator[View]:
-        with suppress(Closed):
+        with suppress(StopIteration):
             while view := self.next():
                 yield view
 
     def next(self, timeout: float | None = None) -> View | None:
-        """Return the next view, None after ``timeout`` s; Closed at the end, NeocogError after an error."""
+        """Return the next view, None after ``timeout`` s; StopIteration at the end, or NeocogError."""
         try:
-            return self._views.get(timeout)
-        except TimeoutError:
-            return None
-        except Closed:
-            error = self.capture.error or self._error
-            if error is None or isinstance(error, NeocogError):
-                raise error or Closed from None
+            return self._views.next(timeout)
+        except (NeocogError, StopIteration):
+            raise
+        except Exception as error:
             told = f"{type(error).__name__}: {reason_of(error)}; please report this"
             raise InputError(told) from error
 
     def stop(self) -> None:
         """End all stages; frames under way are forgotten."""
         self.capture.stop()
-        for queue in (self._frames, self._found, self._views):
-            queue.close(forget=True)
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(timeout=2.0)
+        for stage in self._stages:
+            stage.stop()
+        for stage in self._stages:
+            if stage.thread.is_alive():
+                stage.thread.join(timeout=2.0)
         self._limits.close()
         gc.unfreeze()
 
@@ -189,35 +177,17 @@ class Pipeline:
         before = self._ms.get(stage, ms)
         self._ms[stage] = before + _SMOOTH * (ms - before)
 
-    def _guarded(
-        self, work: Callable[[Any], None], take: Any, before: BoundedQueue[Any], after: BoundedQueue[Any]
-    ) -> None:
-        """Run a stage; however it ends, those before and after it end as well."""
-        try:
-            work(take)
-        except Closed:
-            pass
-        except BaseException as error:  # raised again by whoever takes the views
-            self._error = self._error or error
-        finally:
-            before.close(forget=True)
-            after.close()
+    def _find(self, frames: Iterator[Frame]) -> Iterator[FrameReading]:
+        for frame in frames:
+            seen = self._frame_reader.find(frame, self.roi)
+            self.note("find", seen.find_ms)
+            yield seen
 
-    def _look(self) -> FrameReading:
-        seen = self._frame_reader.find(self._frames.get(), self.roi)
-        self.note("find", seen.find_ms)
-        return seen
-
-    def _find(self, take: Callable[[], FrameReading]) -> None:
-        while True:
-            self._found.put(take())
-
-    def _read(self, take: Callable[[], FrameReading]) -> None:
+    def _read(self, found: Iterator[FrameReading]) -> Iterator[View]:
         tracker, announcer = Tracker(self.settings.agreement), Announcer(self.settings.rules)
         lately: deque[tuple[float, float]] = deque(maxlen=_LATELY)  # ends and ages of frames
         epoch, maps, looked = 0, None, 0.0
-        while True:
-            seen = self._frame_reader.recognise(take())
+        for seen in map(self._frame_reader.recognise, found):
             frame, start = seen.frame, time.perf_counter()
             if frame.epoch != epoch:  # what was followed in the stream that broke off says nothing
                 tracker.tracks, epoch = (), frame.epoch
@@ -240,7 +210,11 @@ class Pipeline:
                 maps, looked = responses(self.reader, seen) or maps, end
             known = [announcer.said.get(track.number) for track in tracks]
             said = tuple(one.text if one else None for one in known)
-            self._views.put(View(seen, tracks, said, news, announcer.gone, age, self.measures, maps))
+            yield View(seen, tracks, said, news, announcer.gone, age, self.measures, maps)
+
+
+def _both(old: View, new: View) -> View:
+    return replace(new, news=old.news + new.news, gone=old.gone + new.gone)
 
 
 def responses(reader: "Reader", seen: FrameReading) -> Maps | None:

@@ -18,7 +18,6 @@ import numpy as np
 from neocog.errors import InputError, UsageError
 from neocog.files import AppendFile
 from neocog.live.announce import Announcement
-from neocog.live.capture import Closed
 from neocog.live.draw import draw
 from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import Pipeline, Settings, View
@@ -166,7 +165,7 @@ class Session:
             if window is not None:
                 stack.callback(window.close)
             try:
-                with self.pipeline, suppress(Closed):
+                with self.pipeline, suppress(StopIteration):
                     while True:
                         view = self.pipeline.next(_WAIT if window else _WAIT_HEADLESS)
                         self._tell_notices()
