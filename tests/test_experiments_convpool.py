@@ -1,9 +1,7 @@
 """Convolution with average pooling: counts, systems that compute the same, the report."""
 
 import json
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from experiments.convpool import experiment as convpool
@@ -12,11 +10,11 @@ from experiments.convpool.fused import Tiling
 from experiments.convpool.systems import CHECK, SYSTEMS, Case, operations, standard_cases
 from experiments.harness.pages import text
 from experiments.harness.run import Request
-from neocog.cuda import launcher
 from neocog.errors import DeviceError
-from tests import cuda_fake
+from tests.emulator import Emulator
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+ways = pytest.importorskip("experiments.convpool.ways")
 
 
 def test_operations_are_the_papers():
@@ -34,65 +32,37 @@ def test_cases_hold_the_papers():
     assert set(standard_cases(quick=True)) < set(cases)
 
 
-class FakeGraph:
-    """torch.cuda.CUDAGraph, and the context that captures one: what is enqueued runs at once."""
+class FakeDevice(ways.Device):
+    """A GPU that is made up: kernels run in the emulator, PyTorch on the CPU; a run takes 125 us."""
 
-    cuda_stream = 7
+    name, cache = "cpu", 1 << 16
 
-    def __init__(self, *args): ...
+    def __init__(self, number=0):
+        self.machine, self.wait, self.free = Emulator(), lambda: None, lambda: None
 
-    def __enter__(self): ...
+    def contenders(self, case):
+        return [Tiling(1, 32, 2, (2, 1))]
 
-    def __exit__(self, *args): ...
+    def warm(self, kernels): ...
 
-    def replay(self): ...
+    def array(self, tensor):
+        return tensor.numpy()
 
-    def record(self): ...
+    def launch(self, launch):
+        self.machine.launch(launch)
 
-    def synchronize(self): ...
+    def microseconds(self, run, *, samples=7):
+        return 125.0 if run() is not None else 0.0
 
-    def wait_stream(self, other): ...
-
-    def elapsed_time(self, other):
-        return 0.25
-
-
-SMALL = Tiling(1, 32, 2, (2, 1))
+    flushed_microseconds = microseconds
 
 
 @pytest.fixture
-def fake_gpu(emulator, monkeypatch):
-    """A GPU that is made up: kernels run in the emulator, PyTorch on the CPU."""
-    from experiments.convpool import ways
-
-    module = cuda_fake.install(monkeypatch, emulator)
-    module.from_dlpack = lambda tensor: tensor.numpy().view(cuda_fake.FakeArray)
-    module.stack = lambda parts, axis: np.stack(parts, axis).view(cuda_fake.FakeArray)
-    module.cuda.ExternalStream = lambda pointer: cuda_fake.Stream()
-    fakes = {
-        "is_available": lambda: True,
-        "get_device_properties": lambda n: SimpleNamespace(L2_cache_size=1 << 16),
-        "synchronize": lambda: None,
-        "empty_cache": lambda: None,
-        "current_stream": FakeGraph,
-        "stream": FakeGraph,
-        "Stream": FakeGraph,
-        "graph": FakeGraph,
-        "CUDAGraph": FakeGraph,
-        "Event": lambda enable_timing: FakeGraph(),
-        "_sleep": lambda cycles: None,
-    }
-    for name, fake in fakes.items():
-        monkeypatch.setattr(torch.cuda, name, fake)
+def fake_gpu(monkeypatch):
+    monkeypatch.setattr(ways, "Device", FakeDevice)
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91900)  # 2.15 counts the GPUs
-    monkeypatch.setattr(ways.Device, "name", "cpu")
-    monkeypatch.setattr(ways, "gpu", launcher.Gpu)
-    monkeypatch.setattr(ways, "build_all", lambda gpu, kernels: None)
-    monkeypatch.setattr(ways, "_MOST_REPEATS", 1)
-    monkeypatch.setattr(ways, "_FLUSHED", 1)
-    monkeypatch.setattr("experiments.network.peers._WARM_UP", 1)
     monkeypatch.setattr("experiments.harness.record.machine", lambda gpu, number=0: "a fake")
-    monkeypatch.setattr("experiments.convpool.systems.Case.contenders", lambda *a, **more: [SMALL])
+    monkeypatch.setattr("experiments.harness.record.asked", lambda *words: "1.2")
 
 
 def test_without_winograd_no_system_is_compared_with_the_quicker_naive_form():
@@ -116,7 +86,7 @@ def test_every_system_computes_the_same(precision):
     ran = {name for name, entry in row["systems"].items() if "us" in entry}
     assert ran == set(SYSTEMS) - {"winograd", "compiled"}
     assert row["ratio"]["naive"] == 1
-    assert row["systems"]["naive"]["warm_us"] == pytest.approx(125)  # two replays in 0.25 ms
+    assert row["systems"]["naive"]["warm_us"] == 125
     assert json.loads(json.dumps(result)) == result
 
 
@@ -140,8 +110,6 @@ def test_what_time_does_not_allow_is_named():
 
 
 def test_without_a_gpu_one_line_says_so(monkeypatch):
-    from experiments.convpool.ways import Device
-
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(DeviceError, match="--device cpu"):
-        Device()
+        ways.Device()
