@@ -21,9 +21,10 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
+from neocog.batch import batching
 from neocog.batch import run as batch_run
 from neocog.batch.archives import Item
-from neocog.batch.batching import FixedBatches, Networks
+from neocog.batch.batching import FullPasses, Networks
 from neocog.batch.inputs import find_inputs
 from neocog.batch.pool import Worker, WorkerDied, WorkerProcess, run_tasks, workers_of
 from neocog.batch.run import reading, usual_workers
@@ -85,7 +86,7 @@ def read_all(reader: Reader, folder: Path, *, isolated: bool = False, **options:
 
 @contextmanager
 def pool_of(reader: Reader, networks: Any = None, *, job: Any = None, **more: Any) -> Iterator[Any]:
-    ask = (networks or Networks(FixedBatches(reader.engine))).ask
+    ask = (networks or Networks(reader.engine)).ask
     workers = workers_of(job or Job(reader, Format("jsonl")), ask, **more)
     try:
         yield workers
@@ -228,30 +229,25 @@ def test_a_task_that_is_given_up_is_not_tried_again(how: str) -> None:
 # --- passes -----------------------------------------------------------------------------------
 
 
-class Slow(FixedBatches):
+class Slow:
     """An engine that is at work until ``busy`` is set; remembers how many digits came at a time."""
 
+    batch, device, model = 32, "cuda:0", None
+
     def __init__(self, engine: Any) -> None:
-        super().__init__(engine)
+        self.engine = engine
         self.sizes: list[int] = []
         self.begun, self.busy = threading.Event(), threading.Event()
 
-    def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
+    def recognise(self, digits: Any, *, batch: int) -> Any:
         self.sizes.append(len(digits))
         self.begun.set()
         self.busy.wait(5.0)
-        return super().recognise(digits)
+        return self.engine.recognise(digits, batch=batch)
 
 
-def test_digits_share_a_pass_and_no_answer_depends_on_the_company(reader: Reader) -> None:
-    digits = digits_of("0123456789")
-    whole = FixedBatches(reader.engine).recognise(np.concatenate([digits] * 3))
-    for size in (1, 7, 10):
-        some = np.random.default_rng(size).permutation(10)[:size]
-        answers = FixedBatches(reader.engine).recognise(digits[some])
-        assert (answers.score == whole.score[some]).all()
-        assert (answers.p == whole.p[some + 10]).all()
-    slow = Slow(reader.engine)
+def test_digits_share_a_pass(reader: Reader) -> None:
+    digits, slow = digits_of("0123456789"), Slow(reader.engine)
     networks = Networks(slow)
     with ThreadPoolExecutor(10) as threads:
         came = []
@@ -265,6 +261,17 @@ def test_digits_share_a_pass_and_no_answer_depends_on_the_company(reader: Reader
     assert slow.sizes[0] == 1
     assert len(slow.sizes) <= 4
     assert sum(slow.sizes) == 12
+
+
+def test_passes_of_a_gpu_are_full(reader: Reader) -> None:
+    slow = Slow(reader.engine)
+    slow.busy.set()
+    for size in (1, 7, 10):
+        answers = FullPasses(slow, 8).recognise(digits_of("0123456789"[:size]))
+        assert answers.label.tolist() == list(range(size))
+    assert slow.sizes == [8, 8, 16]
+    gpu = batching.in_passes(slow, isolated=False)
+    assert (gpu.batch, batching.in_passes(reader.engine), gpu.device) == (32, reader.engine, "cuda:0")
 
 
 def test_what_nobody_waits_for_is_not_recognised(reader: Reader) -> None:
@@ -321,13 +328,13 @@ def test_isolated_digits(reader: Reader, single: Path) -> None:
 def test_errors_of_inputs_and_of_the_network_end_the_run(
     reader: Reader, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Failing(FixedBatches):
+    class Failing:
         def recognise(self, digits: object, *, batch: object = None) -> Any:
             raise DeviceError("it fell off")
 
     with pytest.raises(NothingToRead):
         read_all(reader, tmp_path, workers=1)
-    networks = Networks(Failing(reader.engine))
+    networks = Networks(Failing())
     with pool_of(reader, networks) as pool, pytest.raises(DeviceError, match="fell off"):
         list(blocks_of(pool, reader, find_inputs([scans])))
     monkeypatch.setattr(
@@ -427,13 +434,8 @@ def test_who_goes_on_or_waits_for_the_network_does_not_take_too_long(
         with pytest.raises(WorkerDied, match="was ended by SIGKILL"):
             worker.attempt(Task(0, ()))
 
-    class Slow(FixedBatches):
-        def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
-            time.sleep(4.0)
-            return super().recognise(digits)
-
     items = list(find_inputs([scans]))[:1]
-    with pool_of(reader, Networks(Slow(reader.engine)), patience=3.0) as pool:
+    with pool_of(reader, Networks(Slow(reader.engine)), patience=3.0) as pool:  # it answers after 5 s
         assert not any(block.failed for block in blocks_of(pool, reader, items))
     assert len(started) == 2
 

@@ -1,7 +1,6 @@
-"""Passes of the network: their size, and who shares them.
+"""Passes of the network: who shares them, and their size.
 
-Products of another shape may be summed in another order. So every pass is filled up with empty digits to a
-fixed size: a digit's answer is then the same, to the last bit, whatever stands beside it.
+A digit's answer is the same, to the last bit, whatever stands beside it in a pass.
 """
 
 import threading
@@ -17,43 +16,30 @@ from neocog.errors import EndedEarly
 
 if TYPE_CHECKING:
     from neocog.network.decision import Answers
-    from neocog.network.engine import AnyEngine
 
 _PAGES_PASS = 256  # digits of a pass on CUDA while pages are read: a page has tens
-_LEAST_ON_CPU = 32
+_STRIPS = 32  # of a pass
 
 
-class FixedBatches:
-    """An engine whose passes are all of one size: on the CPU some digits for each thread, on CUDA the batch.
+class FullPasses:
+    """A CUDA engine of digits whose passes are filled up to ``batch``: others may take other steps."""
 
-    ``batch``: most digits of a pass, as the device likes by default; ``isolated`` digits fill any pass.
-    """
-
-    def __init__(self, engine: "AnyEngine", *, batch: int | None = None, isolated: bool = True) -> None:
-        from neocog.network.engine import PART
-
-        self._engine, self.model, self.device = engine, engine.model, engine.device
-        if engine.device == "cpu":
-            self.step = PART * int(getattr(engine, "threads", 1))
-            wanted = batch or max(engine.batch, _LEAST_ON_CPU)
-            self.batch = max(self.step, wanted // self.step * self.step)
-        else:
-            self.step = self.batch = batch or (engine.batch if isolated else min(_PAGES_PASS, engine.batch))
+    def __init__(self, engine: Any, batch: int) -> None:
+        self._engine, self.model, self.device, self.batch = engine, engine.model, engine.device, batch
 
     def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> "Answers":
         """Recognise isolated digits (N, 28, 28); ``batch`` changes nothing."""
-        from neocog.network.decision import Answers
-
         count = len(digits)
-        if missing := -count % self.step:
-            digits = np.concatenate([digits, np.zeros((missing, *digits.shape[1:]), digits.dtype)])
-        parts = (digits[first : first + self.batch] for first in range(0, len(digits), self.batch))
-        return Answers.join([self._engine.recognise(part, batch=self.batch) for part in parts])[:count]
+        rest = np.zeros((-count % self.batch, *digits.shape[1:]), digits.dtype)
+        found: Answers = self._engine.recognise(np.concatenate([digits, rest]), batch=self.batch)
+        return found[:count]
 
 
 def in_passes(engine: Any, *, batch: int | None = None, isolated: bool = True) -> Any:
-    """An engine whose answers depend on no pass: `FixedBatches`; a line engine's never do."""
-    return engine if hasattr(engine, "likelihoods") else FixedBatches(engine, batch=batch, isolated=isolated)
+    """An engine whose answers depend on no pass; ``isolated`` digits fill any, those of pages do not."""
+    if engine.device == "cpu" or hasattr(engine, "likelihoods"):
+        return engine
+    return FullPasses(engine, batch or (engine.batch if isolated else min(_PAGES_PASS, engine.batch)))
 
 
 class Networks:
@@ -62,9 +48,9 @@ class Networks:
     Questions of many threads share passes: one that waits answers for all, and none waits for company.
     """
 
-    def __init__(self, engine: Any, finder: Any = None) -> None:
+    def __init__(self, engine: Any, finder: Any = None, *, batch: int | None = None) -> None:
         self._engine, self._finder, self._closed = engine, finder, False
-        self._most = getattr(engine, "batch", _LEAST_ON_CPU)
+        self._most: int = getattr(engine, "batch", _STRIPS) if batch is None else batch
         self._waiting: deque[tuple[Any, Future[Any]]] = deque()
         self._at_work, self._looking = threading.Lock(), threading.Lock()
 
@@ -106,7 +92,7 @@ class Networks:
             if hasattr(self._engine, "likelihoods"):
                 answers = self._engine.likelihoods([strip for strips in asked for strip in strips])
             else:
-                answers = self._engine.recognise(np.concatenate(asked))
+                answers = self._engine.recognise(np.concatenate(asked), batch=self._most)
         except BaseException as error:
             for _, future in batch:
                 future.set_exception(error)

@@ -274,7 +274,8 @@ def reading(
 def open_workers(job: Job, count: int) -> Iterator[list[WorkerProcess]]:
     """Open workers for a job, whose engine is `in_passes`; its networks answer them."""
     finder = job.reader.finder
-    networks = Networks(job.reader.engine, None if finder.device == "cpu" or job.isolated else finder)
+    asked = None if finder.device == "cpu" or job.isolated else finder
+    networks = Networks(job.reader.engine, asked, batch=job.batch)
     workers = workers_of(job, networks.ask, count)
     try:
         yield workers

@@ -81,7 +81,7 @@ class Job:
 
     def with_engine(self, engine: Any) -> "Job":
         """The same job with another engine; None to send it to another process."""
-        batch = getattr(engine, "batch", self.reader.batch)
+        batch = self.batch or getattr(engine, "batch", self.reader.batch)
         return replace(self, reader=self.reader.changed(engine=engine, batch=batch))
 
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Block:
