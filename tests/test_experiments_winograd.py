@@ -10,9 +10,8 @@ from experiments.harness.run import Request
 from experiments.winograd import experiment as winograd
 from experiments.winograd import gpu as winograd_gpu
 from experiments.winograd.conv2d import conv2d_winograd
-from experiments.winograd.count import choose, counts
-from experiments.winograd.filters import Dense, filter_split
-from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way
+from experiments.winograd.filters import Dense, filter_split, usual
+from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way, count_rows
 from neocog.cuda import launcher
 from neocog.cuda.winograd import Shape, Split
 from neocog.errors import InputError, UsageError
@@ -148,18 +147,10 @@ def test_what_conv2d_winograd_cannot_do_is_told_in_a_line(x, w, padding):
         conv2d_winograd(np.zeros(x, "f4"), np.zeros(w, "f4"), padding=padding, machine=Emulator())
 
 
-@pytest.mark.parametrize("kernel", [*range(3, 26), 31, 51])
-def test_a_plan_is_chosen_for_every_filter(kernel):
-    for batch, size in ((1, 7), (64, 56)):
-        plan = choose(Shape(kernel, size + kernel - 1, 96, 96), batch)
-        assert plan.split.kernel == kernel
-        assert plan.operand == "tf32x3"
-
-
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_chosen_plan_runs_on_every_architecture(arch):
     for kernel, size, channels in itertools.product((*range(3, 26), 31, 51), (7, 28), (16, 384)):
-        plan = choose(Shape(kernel, size + kernel - 1, channels, channels), 4, arch=arch)
+        plan = usual(Shape(kernel, size + kernel - 1, channels, channels), 4, arch=arch)
         launches = plan.launches(4, None, None, None, dict.fromkeys(plan.scratch(4)), 68)
         split = filter_split(plan, np.zeros((channels, channels, 1, 1)), None, "channel-wise")
         for one in (launch.kernel for launch in (split, *launches)):
@@ -168,9 +159,9 @@ def test_a_chosen_plan_runs_on_every_architecture(arch):
 
 
 def test_operations_of_a_layer_are_counted():
-    """Table 2's last layer, 4+3 split: 13 x 13 products for each tile of 4 x 4."""
-    plan = Dense(Shape(7, 13, 384, 768), Split(7, (4, 3)), 4, "tf32x3")
-    steps = counts(plan, batch=2)
-    assert steps[1].flops == 2 * 2 * 4 * 169 * 384 * 768
-    assert steps[1].bytes == 169 * 384 * 768 * 4
-    assert choose(plan.shape, 2, arch=75).operand == "fp32"
+    """Table 2's last layer, one image, 4+3 split: 9 x 9 products for each of 16 tiles of 2 x 2."""
+    row = next(row for row in count_rows() if (row["layer"], row["batch"]) == (LAYERS[-1].name, 1))
+    assert row["way"] == "4+3 split: 4+3, tiles 2x2"
+    assert row["gflop"] == pytest.approx(2e-9 * 16 * 81 * 384 * 768)
+    assert row["direct_gflop"] == pytest.approx(2e-9 * 49**2 * 384 * 768)
+    assert usual(LAYERS[-1].shape, 2, arch=75).operand == "fp32"

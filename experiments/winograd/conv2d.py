@@ -1,17 +1,13 @@
 """A convolution for any maps and filters: ``conv2d_winograd``, by decomposed Winograd on tensor cores."""
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from experiments.winograd.count import LEAST_TAPS, MOST_TAPS, choose
-from experiments.winograd.filters import filter_split
+from experiments.winograd.filters import LEAST_TAPS, MOST_TAPS, filter_split, usual
 from neocog.cuda.kernel import Array, Machine, up
 from neocog.cuda.winograd import Shape
 from neocog.errors import InputError
-
-_chosen = lru_cache(maxsize=256)(choose)
 
 
 def conv2d_winograd(x: Any, w: Any, *, padding: int | None = None, machine: Machine | None = None) -> Array:
@@ -24,8 +20,8 @@ def conv2d_winograd(x: Any, w: Any, *, padding: int | None = None, machine: Mach
 
     Filters are split into parts of at most 4x4 whose products are summed in the Winograd domain
     (Lee and Kwak 2025, section II; Huang et al. 2020), on tensor cores with every float32 as the
-    sum of two TF32 numbers. Split and tile are chosen by a count of operations and bytes. The
-    filters are transformed on the device in every call, threads ordered channel-wise (Algorithm 1).
+    sum of two TF32 numbers. The filters are transformed on the device in every call, threads ordered
+    channel-wise (Algorithm 1).
     """
     planes, channels, kernel = (int(n) for n in w.shape[:3])
     border = (kernel - 1) // 2 if padding is None else padding
@@ -47,7 +43,7 @@ def conv2d_winograd(x: Any, w: Any, *, padding: int | None = None, machine: Mach
         held = xp.zeros((batch, side, side, channels), np.float32)
         inside = slice(border, border + height), slice(border, border + width)
         held[:, inside[0], inside[1]] = x.transpose(0, 2, 3, 1)
-        plan = _chosen(Shape(kernel, side, channels, up(planes, 8)), batch, arch=machine.arch)
+        plan = usual(Shape(kernel, side, channels, up(planes, 8)), batch, arch=machine.arch)
         u = xp.zeros((plan.split.multiplications(plan.m) * plan.channels * plan.shape.planes,), np.float32)
         machine.launch(filter_split(plan, xp.ascontiguousarray(w), u, "channel-wise"))
         y = xp.empty((batch, plan.shape.out, plan.shape.out, plan.shape.planes), np.float32)

@@ -16,6 +16,8 @@ INDEXINGS: tuple[Indexing, ...] = ("channel-wise", "thread-wise")
 #: and along the others (lines 2 and 3).
 BLOCK_FAST, BLOCK_SLOW = 64, 8
 _THREADS = BLOCK_FAST * BLOCK_SLOW
+#: Taps of the filters that are served along an axis (SLaK has 51x51).
+LEAST_TAPS, MOST_TAPS = 3, 51
 
 
 class Dense(Convolution):
@@ -38,6 +40,25 @@ class Dense(Convolution):
         if self.thread_wise:
             return self.tiles * len(self.split.sizes), 1, {"THREAD_WISE": 1}
         return super()._order()
+
+
+def usual(shape: Shape, batch: int, *, arch: int = 90) -> Dense:
+    """Return a good way to convolve ``batch`` images; UsageError if filters are not 3x3 to 51x51.
+
+    Parts are of at most 4x4 and as equal as can be, tiles 4x4, where there are few of them 2x2; one part of 3
+    among 4s becomes one of 4 where there are many, since these share inputs (as ``results/winograd.json`` has
+    it). Below compute capability 8.0 products run on the CUDA cores, and parts of 4 are too large.
+    """
+    if not LEAST_TAPS <= shape.kernel <= MOST_TAPS:
+        raise UsageError(f"filters of {shape.kernel}x{shape.kernel}: choose 3x3 to 51x51")
+    on_tensor_cores, places = arch >= 80, batch * shape.out**2
+    count = -(-shape.kernel // (4 if on_tensor_cores else 3))
+    least, larger = divmod(shape.kernel, count)
+    sizes = (least + 1,) * larger + (least,) * (count - larger)
+    if on_tensor_cores and places >= 1024 and sizes[:-1] == (4,) * larger and 1 < count < 5:
+        sizes = (4,) * count
+    m = 4 if places >= 256 else 2
+    return Dense(shape, Split(shape.kernel, sizes), m, "tf32x3" if on_tensor_cores else "fp32")
 
 
 def filter_grid(indexing: Indexing, fast: int, slow: int, subfilters: int) -> tuple[int, int, int]:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.run import synchronise, tried
-from experiments.winograd.count import seconds
 from experiments.winograd.filters import INDEXINGS, Indexing, filter_split
 from experiments.winograd.layers import KERNEL, TOLERANCE, Data, Way
 from neocog.cuda.kernel import Array, Launch
@@ -93,21 +92,26 @@ class Ours:
         enqueue(self.gpu, passes[-1])
         return right(self.data.error(y[self.data.checked].get()))
 
-    def _time(self, passes: Sequence[list[Launch]], count: int) -> float:
-        def record() -> None:
-            for i in range(count):
-                enqueue(self.gpu, passes[i % len(passes)])
+    def _time(self, passes: Sequence[list[Launch]]) -> float:
+        """Microseconds of a pass, the passes taken in turn."""
 
-        timed = Timed(self.gpu, record)
-        return 1e3 * timed.median(self.rounds, turns(timed.elapsed())) / count
+        def timed(count: int) -> Timed:
+            def record() -> None:
+                for i in range(count):
+                    enqueue(self.gpu, passes[i % len(passes)])
+
+            return Timed(self.gpu, record)
+
+        count = passes_of(len(passes), 1e3 * timed(len(passes)).elapsed() / len(passes))
+        whole = timed(count)
+        return 1e3 * whole.median(self.rounds, turns(whole.elapsed())) / count
 
     def _fixed(self, way: Way) -> dict[str, Any]:
         plan = way.plan(self.data.layer)
         u = plan.filters(self.gpu.xp.asarray(self.data.w))
         copies = copies_of(self.data.x.nbytes + u.nbytes)
         y, passes = self._passes(way, self._copies(self.data.x, copies), self._copies(u, copies))
-        error, floor = self._error(y, passes), 1e6 * seconds(plan, self.data.batch)
-        return {"us": self._time(passes, passes_of(copies, floor)), "error": error, "floor_us": floor}
+        return {"error": self._error(y, passes), "us": self._time(passes)}
 
     def _changing(self, way: Way, order: str) -> dict[str, Any]:
         plan, both = way.plan(self.data.layer), order == BOTH_HALVES
@@ -120,8 +124,7 @@ class Ours:
         transforms = [[filter_split(plan, w, u, indexing)] for w in self._copies(self.data.w, copies)]
         passes = [first + more for first, more in zip(transforms, rest, strict=True)]
         error = self._error(y, passes)
-        us = self._time(passes, passes_of(copies, 1e6 * seconds(plan, self.data.batch)))
-        alone = self._time(transforms, passes_of(copies, 1.0))
+        us, alone = self._time(passes), self._time(transforms)
         return {"us": us, "filters_us": alone, "share": alone / us, "error": error}
 
 
