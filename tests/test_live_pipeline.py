@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -20,7 +20,6 @@ from neocog.live.frame_reader import _READS, LONG_SIDE, FrameReader, Roi
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.sources import FrameSource, Source, SourceLost, open_source
 from neocog.live.video import Stream
-from neocog.network.decision import Answers
 from neocog.network.parallel import cores
 from neocog.reading.numbers import each_line
 from neocog.reading.reader import Reader
@@ -84,33 +83,7 @@ def test_items_pass_in_order_or_the_newest_and_nobody_waits_for_ever() -> None:
         assert (list(newest), newest.dropped) == ([kept], 2)
 
 
-@pytest.mark.parametrize("suffix", [".png", ".webp"])
-def test_pictures_of_a_folder_stand_upright_on_white_paper(tmp_path: Path, suffix: str) -> None:
-    stored = np.full((60, 120, 4), 255, np.uint8)
-    stored[:20, :40] = (20, 70, 160, 255)
-    stored[40:, :40] = (0, 0, 0, 0)  # to the right once it stands
-    exif = Image.Exif()
-    exif[0x112] = 6  # a quarter of a turn to the right
-    drawn = Image.fromarray(stored)
-    drawn.save(tmp_path / f"a{suffix}", exif=exif.tobytes(), lossless=True)
-    (seen,) = frames_of(open_source(tmp_path))
-    assert seen.shape == (120, 60, 3)
-    assert (seen[:40, 40:] == (160, 70, 20)).all()
-    assert (seen[:40, :20] == 255).all()
-    assert (seen[40:] == 255).all()
-
-
-@pytest.mark.parametrize(
-    ("shape", "kind"),
-    [((0, 0, 3), "uint8"), ((0, 9), "uint8"), ((9, 9, 2), "uint8"), ((9,), "uint8"),
-     ((20, 20), "float64")],
-)  # fmt: skip
-def test_frames_that_are_none_are_refused(reader: Reader, shape: tuple[int, ...], kind: str) -> None:
-    with pytest.raises(InputError, match=rf"got a frame of {kind} \("):
-        seen_by(reader, [np.zeros(shape, kind)])
-
-
-def test_what_was_held_down_is_let_go(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_held_down_is_let_go(reader, monkeypatch):
     def state() -> tuple[float, int, list[int]]:
         blas = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
         return sys.getswitchinterval(), cv2.getNumThreads(), blas
@@ -132,18 +105,13 @@ def test_what_was_held_down_is_let_go(reader: Reader, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("finder", "stages"), [("cuda:0", {"read"}), ("cpu", {"find", "read"})])
-def test_a_gpu_s_finder_and_network_share_a_thread_and_slow_ones_read_a_file_alike(
-    reader: Reader, finder: str, stages: set[str]
-) -> None:
-    class Gpu:
-        device = "cuda:0"
-
-        def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> Answers:
-            time.sleep(0.01)
-            return reader.engine.recognise(digits, batch=batch)
+def test_a_gpu_s_finder_and_network_share_a_thread_and_slow_ones_read_a_file_alike(reader, finder, stages):
+    def recognise(digits, *, batch=None):
+        time.sleep(0.01)
+        return reader.engine.recognise(digits, batch=batch)
 
     own = Reader(MODEL, device="cpu")
-    own.engine = Gpu()  # type: ignore[assignment]
+    own.engine = SimpleNamespace(device="cuda:0", recognise=recognise)
     own.finder.device = finder
     frames = clip(("471", 8), ("", 2), ("2086", 6))
     with Pipeline(open_source(frames), own) as pipeline:
@@ -301,7 +269,7 @@ def test_an_error_in_the_network_is_raised_to_whoever_takes_the_views() -> None:
             list(pipeline)
 
 
-def test_it_can_be_left_at_any_time_and_holds_few_frames(reader: Reader) -> None:
+def test_it_can_be_left_at_any_time_and_holds_few_frames(reader):
     before = threading.active_count()
     for _ in range(3):
         with Pipeline(FrameSource(clip(("471", 20))), reader) as pipeline:
@@ -328,46 +296,51 @@ def captured(source: Source, **traits: Any) -> tuple[list[Frame], list[str]]:
     return list(capture.frames()), notices
 
 
-def test_seconds_of_a_camera_count_from_its_first_frame() -> None:
+def test_a_camera_keeps_its_own_time_and_a_paced_file_the_pace_and_a_source_must_open_at_first():
     (first, second, _), _ = captured(Scripted(clip(("471", 3)), pause=0.2))
     assert first.t == 0.0
     assert second.t == pytest.approx(second.arrived - first.arrived)
-
-
-@pytest.mark.parametrize("tries", [1, 3])
-def test_a_lost_source_is_opened_again_until_it_is_back(tries: int) -> None:
-    fails = [None, InputError("not yet")] * (tries - 1)
-    source = Scripted([picture("1"), SourceLost("broke off"), *fails, picture("2")])
-    got, notices = captured(source)
-    assert [frame.epoch for frame in got] == [0, 1]
-    assert source.opened == 1 + tries
-    assert notices == ["open", "lost", "back"]
-
-
-def test_a_source_that_cannot_be_opened_at_first_is_an_error() -> None:
+    start = time.perf_counter()
+    assert len(captured(FrameSource(clip(("1", 11))), pace=50)[0]) == 11
+    assert time.perf_counter() - start >= 0.2
     with pytest.raises(NothingToRead, match="no camera"):
         captured(Scripted([None, NothingToRead("no camera")]))
 
 
-def test_a_paced_file_keeps_its_time() -> None:
-    start = time.perf_counter()
-    assert len(captured(FrameSource(clip(("1", 11))), pace=50)[0]) == 11
-    assert time.perf_counter() - start >= 0.2
+@pytest.mark.parametrize("tries", [1, 3])
+def test_a_lost_source_is_opened_again_until_it_is_back(tries):
+    fails = [None, InputError("not yet")] * (tries - 1)
+    source = Scripted([picture("1"), SourceLost("broke off"), *fails, picture("2")])
+    got, notices = captured(source)
+    assert [frame.epoch for frame in got] == [0, 1]
+    assert (source.opened, notices) == (1 + tries, ["open", "lost", "back"])
 
 
-def test_a_folder_gives_its_pictures_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_a_folder_gives_its_pictures_in_the_order_of_their_names_upright_on_white_paper(tmp_path):
     (tmp_path / "notes.txt").write_text("no picture")
     with pytest.raises(NothingToRead, match="no pictures"):
         open_source(tmp_path)
     for name, level in (("b.png", 20), ("a.png", 10), ("c.jpg", 30)):
         cv2.imwrite(str(tmp_path / name), np.full((30, 40, 3), level, np.uint8))
     (tmp_path / "d.png").write_bytes(b"no picture")
+    stored = np.full((60, 120, 4), 255, np.uint8)
+    stored[:20, :40] = (20, 70, 160, 255)
+    stored[40:, :40] = (0, 0, 0, 0)  # to the right once it stands
+    exif = Image.Exif()
+    exif[0x112] = 6  # a quarter of a turn to the right
+    for name in ("x.png", "y.webp"):
+        Image.fromarray(stored).save(tmp_path / name, exif=exif.tobytes(), lossless=True)
     source = open_source(tmp_path, fps=5)
-    assert [int(frame[0, 0, 0]) for frame in frames_of(source)] == [10, 20, 30]
-    assert source.fps == 5
+    *levels, png, webp = frames_of(source)
+    assert ([int(frame[0, 0, 0]) for frame in levels], source.fps) == ([10, 20, 30], 5)
+    for seen in (png, webp):
+        assert seen.shape == (120, 60, 3)
+        assert (seen[:40, 40:] == (160, 70, 20)).all()
+        assert (seen[:40, :20] == 255).all()
+        assert (seen[40:] == 255).all()
 
 
-def test_frames_of_all_shapes_become_coloured_ones_on_white_paper() -> None:
+def test_frames_of_all_shapes_become_coloured_ones_on_white_paper_and_others_are_refused():
     clear = np.zeros((60, 80, 4), np.uint8)
     clear[20:40, 30:50, 3] = 255
     clear[20:40, 50:60, 3] = 128
@@ -375,13 +348,17 @@ def test_frames_of_all_shapes_become_coloured_ones_on_white_paper() -> None:
     frames = frames_of(FrameSource([clear, *shapes]))
     assert [frame.shape for frame in frames] == [(60, 80, 3)] * 4
     assert [int(frames[0][y, x, 0]) for y, x in ((5, 5), (30, 40), (30, 55))] == [255, 0, 127]
+    for shape, kind in (((0, 9, 3), "uint8"), ((0, 9), "uint8"), ((9, 9, 2), "uint8"), ((9,), "uint8"),
+                        ((20, 20), "float64")):  # fmt: skip
+        with pytest.raises(InputError, match=rf"got a frame of {kind} \("):
+            frames_of(FrameSource([np.zeros(shape, kind)]))
 
 
-def test_frames_may_come_in_one_array_and_are_let_go_when_the_source_is_closed() -> None:
+def test_frames_may_come_in_one_array_and_are_let_go_when_the_source_is_closed():
     array, ended = np.zeros((30, 40, 3), np.uint8), []
 
     class Frames:
-        def __iter__(self) -> Iterator[np.ndarray]:
+        def __iter__(self):
             try:
                 for level in (10, 20, 30):
                     array[:] = level
@@ -398,15 +375,12 @@ def test_frames_may_come_in_one_array_and_are_let_go_when_the_source_is_closed()
     assert ended
 
 
-@pytest.mark.parametrize("begin", [b"%PDF-1.7\n", b"\0\0\0\x18ftypheic", b"\0\0\0\x18ftypavif"])
-def test_documents_are_refused_whatever_their_name(tmp_path: Path, begin: bytes) -> None:
-    (tmp_path / "a.png").write_bytes(begin + bytes(100))
-    with pytest.raises(InputError, match=r"a\.png: is not a picture that neocog can decode"):
-        frames_of(open_source(tmp_path / "a.png"))
-
-
-def test_files_without_a_page_and_huge_ones_are_left_out(tmp_path, monkeypatch):
+def test_documents_files_without_a_page_and_huge_ones_are_left_out(tmp_path, monkeypatch):
     cv2.imwrite(str(tmp_path / "a.png"), np.zeros((30, 40, 3), np.uint8))
+    for number, begin in enumerate((b"%PDF-1.7\n", b"\0\0\0\x18ftypheic", b"\0\0\0\x18ftypavif")):
+        (tmp_path / f"{number}.png").write_bytes(begin + bytes(100))  # whatever their name
+        with pytest.raises(InputError, match=r"\d\.png: is not a picture that neocog can decode"):
+            frames_of(open_source(tmp_path / f"{number}.png"))
     with open(tmp_path / "b.png", "wb") as file:
         file.truncate(2**28 + 1)
     assert len(frames_of(open_source(tmp_path))) == 1
@@ -417,7 +391,7 @@ def test_files_without_a_page_and_huge_ones_are_left_out(tmp_path, monkeypatch):
         frames_of(open_source(tmp_path / "a.png"))
 
 
-def test_what_is_no_stream_is_told_without_its_password() -> None:
+def test_what_is_no_stream_is_told_without_its_password():
     for address in ("http://127.0.0.1:9/", "rtsp://127.0.0.1:9/a"):
         with pytest.raises(InputError, match="refused"):
             Stream(address, silence=0.5).open()
