@@ -254,8 +254,8 @@ function choose(digit) {
   mark();
   if (!digit) return;
   $("pad").firstChild.replaceWith(crop(digit.box));
-  if (!isNarrow()) digit.node?.scrollIntoView({ block: "nearest" });
   digit.chips?.at(-1)?.scrollIntoView({ block: "nearest", inline: "center" });
+  if (!isNarrow()) digit.node?.scrollIntoView({ block: "nearest" });  // last: the ink is what counts
 }
 
 function mark() {
