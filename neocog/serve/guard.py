@@ -9,12 +9,11 @@ import asyncio
 import ipaddress
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-import h11
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,8 +22,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from neocog.text import tell, to_json
 
 CONNECTIONS = 256  # open ones, half of them of one address; at most a quarter of the files that may be open
-HEADER = 10.0  # seconds in which TLS and a header must come, and for which a body comes that nobody takes
-UPLOAD = 60.0  # seconds in which a picture must come, or an answer be taken
+HEADER = 10.0  # seconds in which the header of a connection's first request must come
+UPLOAD = 60.0  # seconds in which a picture must come
 PATIENCE = 300.0  # seconds that an answer may take, waiting for others included
 
 _HEADERS = {
@@ -87,43 +86,11 @@ class Guard:
 
 
 class Connection(H11Protocol):  # type: ignore[misc]
-    """Is closed if its client does not send a request or take the answer in time."""
-
-    _state: object = None
-    _timer: asyncio.TimerHandle | None = None
+    """Is closed if its first request does not begin in time."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._wait(0, lambda: None)
-
-    def _watch(self) -> None:
-        """Set a deadline whenever what the client does has changed."""
-        sends, answered = self.conn.their_state, self.cycle is not None and self.cycle.response_complete
-        if (sends, answered) != self._state:
-            self._state = sends, answered
-            body = UPLOAD + (HEADER if sends is h11.SEND_BODY else PATIENCE)
-            self._wait(HEADER if answered or sends is h11.IDLE else body, self._close)
-
-    def _close(self) -> None:
-        self.transport.close()
-        self._wait(UPLOAD, self.transport.abort)  # until then what was answered may be taken
-
-    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.loop.call_later(seconds, then)
+        self.loop.call_later(HEADER, lambda: self.cycle is None and self.transport.close())
 
 
 class Listener(socket.socket):
@@ -154,14 +121,6 @@ class Listener(socket.socket):
         many = f"{len(self._open)} connections are open, {own} of them of {address[0]}"
         tell_rarely("refused", f"{many}; more are closed at once")
         raise BlockingIOError
-
-
-class Loop(asyncio.SelectorEventLoop):
-    """asyncio's loop with a deadline for the start of TLS."""
-
-    async def create_server(self, *args: Any, ssl: Any = None, **options: Any) -> asyncio.Server:
-        limit = None if ssl is None else HEADER
-        return await super().create_server(*args, ssl=ssl, ssl_handshake_timeout=limit, **options)
 
 
 def tell_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

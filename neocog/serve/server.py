@@ -93,7 +93,7 @@ def serve(
     from neocog.batch.run import usual_workers
     from neocog.serve.app import Api, make_app
     from neocog.serve.corrections import Corrections
-    from neocog.serve.guard import Connection, Loop, tell_error
+    from neocog.serve.guard import Connection, tell_error
     from neocog.serve.work import Service
 
     kept = None if corrections is None else Corrections(corrections)
@@ -127,7 +127,7 @@ def serve(
         shown = f"[{host}]" if ":" in host else host
         scheme, path = "http" if certificate is None else "https", "" if token is None else f"{token}/"
         tell(f"open {scheme}://{shown}:{port}/{path} (Ctrl-C ends it)")
-        with asyncio.Runner(loop_factory=Loop) as runner:
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
             runner.get_loop().set_exception_handler(tell_error)
             runner.run(server.serve(sockets=[listener]))
         service.check()
