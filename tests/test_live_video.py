@@ -28,7 +28,7 @@ from neocog.live.sources import FolderSource, SourceLost, open_source
 from neocog.live.video import Stream, VideoFile
 from neocog.reading.reader import Reader
 from tests.live_support import MODEL, RawServer, Scripted, clip, picture, save_video
-from tests.support import run, until
+from tests.support import until
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=frame\r\n"
@@ -91,6 +91,7 @@ GOOD: dict[str, Callable[[bytes], Sent]] = {
     "no types": forms(HEAD, part(JPEG, kind=b"")),
     "other types": forms(HEAD, part(JPEG, kind=b"Content-Type: image/jpg\r\n")),
     "broken ones": forms(HEAD, part(JPEG), part(b"broken")),
+    "of two sizes": forms(HEAD, *[part(JPEG)] * 9, *[part(jpeg(size=(400, 300)))] * 9),
 }
 
 
@@ -108,26 +109,21 @@ def test_streams_of_all_forms_are_read(served: Serve, form: str) -> None:
     address = served(GOOD[form]).address.replace("//", "//me:my%20secret@")
     source = Stream(address)
     assert source.open() == "320x240, MJPEG over HTTP"
-    for _ in range(3):
-        assert source.read().shape == (240, 320, 3)
+    assert [source.read().shape for _ in range(3)] == [(240, 320, 3)] * 3
+    if form == "of two sizes":
+        assert (300, 400, 3) in [source.read().shape for _ in range(30)]
     source.close()
-
-
-def test_pictures_of_a_stream_may_change_their_size(served: Serve) -> None:
-    large = part(jpeg(size=(400, 300)))
-    source = Stream(served(forms(HEAD, *[part(JPEG)] * 9, *[large] * 9)).address)
-    source.open()
-    seen = set()
-    for _ in range(30):
-        seen.add(source.read().shape)
-    source.close()
-    assert seen == {(240, 320, 3), (300, 400, 3)}
 
 
 def bytewise(data: bytes) -> Iterator[bytes]:
     for byte in data:
         yield bytes([byte])
         time.sleep(0.2)
+
+
+def silent() -> Iterator[bytes]:
+    time.sleep(3)
+    yield b""
 
 
 def after(*more: Iterable[bytes]) -> Callable[[bytes], Iterator[bytes]]:
@@ -153,6 +149,7 @@ LOST: dict[str, Callable[[bytes], Sent]] = {
     "to a file": lambda _: [b"HTTP/1.1 302 F\r\nLocation: file:///etc/passwd\r\n\r\n"],
     "a byte now and then": lambda _: bytewise(HEAD + b"\r\n" + part(JPEG)),
     "a byte of a picture": after(bytewise(part(JPEG))),
+    "silence": after(silent()),
     "garbage": lambda _: chain([HEAD + b"\r\n"], repeat(GARBAGE, 200)),
     "garbage later": after(repeat(GARBAGE, 200)),
     "no end": after([BEGINNING + b"\r\n"], repeat(b"\n--fram" * 9999)),
@@ -187,18 +184,7 @@ def test_what_is_no_stream_is_lost_soon_and_takes_little(served: Serve, attack: 
     assert time.monotonic() - start < 10
     assert 1024 * max(map(int, memory)) < MEMORY
     assert told.isprintable()
-
-
-def test_a_silent_server_counts_as_lost(served: Serve) -> None:
-    def silence() -> Iterator[bytes]:
-        time.sleep(3)
-        yield b""
-
-    source = Stream(served(after(silence())).address, silence=SILENCE)
-    assert source.open() == "320x240, MJPEG over HTTP"
-    with pytest.raises(SourceLost, match="no data arrived in time"):
-        [source.read() for _ in range(50)]
-    source.close()
+    assert attack != "silence" or "broke off (no data arrived in time)" in told
 
 
 def test_a_server_killed_and_started_again_is_read_on_within_three_seconds(served: Serve) -> None:
@@ -352,15 +338,6 @@ def test_large_frames_and_pictures_are_refused_by_their_header(tmp_path: Path) -
     source.open()
     with pytest.raises(InputError, match="pixels"):
         source.read()
-
-
-def test_names_reach_a_terminal_escaped(tmp_path: Path) -> None:
-    path = tmp_path / "a\x1b[31m\u202e.avi"
-    save_video(tmp_path / "a.avi", clip(("1", 3)))
-    (tmp_path / "a.avi").rename(path)
-    result = run("live", path, "--model", MODEL, "--device", "cpu", "--headless")
-    assert result.exit_code == 0
-    assert r"a\x1b[31m\u202e.avi: 320x240" in result.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
