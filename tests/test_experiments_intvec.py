@@ -16,8 +16,6 @@ from neocog.network.parallel import one_blas_thread
 from neocog.network.spec import bell, preset
 from tests.support import tiny_model
 
-RULES = {"pairs": 2, "triples": 3}
-
 
 def model_with(references, labels):
     """A model whose US4 has these reference vectors, (K4, K3, 9, 9)."""
@@ -42,32 +40,30 @@ def us4_of(cosine, theta):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("rule", RULES)
-def test_interpolation_is_the_nearest_point(rule, seed):
-    """Against a fine grid over the segment (or triangle) between the vectors."""
-    rng, vectors = np.random.default_rng(seed), RULES[rule]
-    references = rng.random((vectors, 3, 9, 9)) ** 3
-    x = np.einsum("k,kcij->cij", rng.dirichlet(np.ones(vectors)), references)
+def test_interpolation_is_the_nearest_point(seed):
+    """Against a fine grid over the segment between the vectors."""
+    rng = np.random.default_rng(seed)
+    references = rng.random((2, 3, 9, 9)) ** 3
+    x = np.einsum("k,kcij->cij", rng.dirichlet(np.ones(2)), references)
     x = x + 0.1 * rng.random(x.shape)
-    model = model_with(references, [4] * vectors)
+    model = model_with(references, [4, 4])
     c, theta = model.s[3].c.astype(np.float64), model.s[3].threshold
-    got = Interpolated(model, rule)(us4_of(cosines(x, references, c), theta))[0]
+    got = Interpolated(model)(us4_of(cosines(x, references, c), theta))[0]
     lengths = np.sqrt((c * references**2).sum(axis=(1, 2, 3)))
-    shares = rng.dirichlet(np.full(vectors, 0.7), 40_000)
+    shares = rng.dirichlet(np.full(2, 0.7), 40_000)
     points = np.einsum("nk,kcij->ncij", shares / lengths, references)
     nearest = cosines(x, points, c).max()
     assert got[4] == pytest.approx((nearest - theta) / (1 - theta), abs=2e-4)
     assert not np.delete(got, 4).any()
 
 
-@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("off", [0.0, 1e-7, 1e-4])
-def test_two_copies_of_a_vector_are_one(rule, off):
+def test_two_copies_of_a_vector_are_one(off):
     rng = np.random.default_rng(9)
     one = rng.random((3, 9, 9))
     model = model_with(np.stack([one, one * (1 + off * rng.random(one.shape))]), [6, 6])
     theta = model.s[3].threshold
-    got = Interpolated(model, rule)(us4_of(np.array([0.8, 0.8]), theta))[0]
+    got = Interpolated(model)(us4_of(np.array([0.8, 0.8]), theta))[0]
     assert got[6] == pytest.approx((0.8 - theta) / (1 - theta), rel=1e-3)
 
 
@@ -75,9 +71,9 @@ def test_many_planes_are_cut_to_the_strongest(monkeypatch):
     rng = np.random.default_rng(8)
     model = model_with(rng.random((12, 3, 9, 9)) ** 4, [0] * 6 + [1] * 6)
     us4 = rng.random((5, 5, 5, 12), dtype=np.float32)
-    whole = Interpolated(model, "pairs")(us4)
+    whole = Interpolated(model)(us4)
     monkeypatch.setattr(intvec, "PAIR_PLANES", 3)
-    fewer = Interpolated(model, "pairs")(us4)
+    fewer = Interpolated(model)(us4)
     assert (fewer <= whole + 1e-6).all()
     assert (fewer[:, :2] >= Decision(model).scores(us4)[:, :2] - 1e-6).all()
 
@@ -89,5 +85,5 @@ def test_pairs_read_what_was_learned():
     shared = LayerByLayer(recipe)
     with one_blas_thread():
         model = shared.model(recipe, shared.below(images[:160]), labels[:160])
-    found = score(model, images[160:], scores=Interpolated(model, "pairs")).argmax(axis=1)
+    found = score(model, images[160:], scores=Interpolated(model)).argmax(axis=1)
     assert (found == labels[160:]).mean() > 0.75

@@ -1,14 +1,13 @@
 """Another top of the network, for the figures without gradients: interpolating vectors (Fukushima 2013).
 
-At the place where a label's strongest plane responds, the input is compared with the segments ("pairs") or
-triangles ("triples") between the reference vectors of that label, not with the vectors alone. With s the
+At the place where a label's strongest plane responds, the input is compared with the segments between pairs of
+the reference vectors of that label, not with the vectors alone (triangles: commit 7628e6b2). With s the
 cosines to two vectors and g the cosine between them, the nearest point of the segment has the cosine
 sqrt((s1^2 + s2^2 - 2 g s1 s2) / (1 - g^2)) where s1 > g s2 and s2 > g s1; otherwise the nearer vector
 itself is the nearest point. Planes below their threshold take no part. Responses are those of US4, (B, 5,
 5, K4), on NumPy or CuPy.
 """
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,18 @@ from neocog.network.arrays import array_module
 from neocog.network.decision import planes_of_labels
 from neocog.network.model import Model
 
-#: Pairs are sought among this many strongest planes of a label, triples among fewer.
-PAIR_PLANES, TRIPLE_PLANES = 32, 12
+PAIR_PLANES = 32  #: strongest planes of a label among which pairs are sought
 _SAME = 1e-6  # vectors with 1 - g below this are one: float32 responses cannot tell between them
-_FLAT = 1e-12  # three vectors whose Gram determinant is below this lie on one line
 Array = Any
 
 
 class Interpolated:
-    """Scores (B, 10) from responses (B, 5, 5, K4) by "pairs" or "triples" of reference vectors."""
+    """Scores (B, 10) from responses (B, 5, 5, K4) by pairs of reference vectors."""
 
-    def __init__(self, model: Model, rule: str, xp: Any = np) -> None:
+    def __init__(self, model: Model, xp: Any = np) -> None:
         index, present = planes_of_labels(model)
         self._index, self._present = xp.asarray(index), xp.asarray(present)
-        self._theta, self._triples = np.float32(model.s[3].threshold), rule == "triples"
+        self._theta = np.float32(model.s[3].threshold)
         weight = xp.asarray(np.sqrt(model.s[3].c))
         self._apart = xp.ones((*index.shape, index.shape[1]), np.float64)  # 1 - g of two planes of a label
         for label, own in enumerate(index):
@@ -44,15 +41,12 @@ class Interpolated:
         place = (flat[:, :, self._index] * self._present).max(axis=3).argmax(axis=1)
         responses = flat[batch, place[:, :, None], self._index[None]] * self._present  # (B, 10, M)
         cosine = xp.where(responses > 0, responses * (1 - self._theta) + self._theta, 0)
-        apart, limit = self._apart[None], TRIPLE_PLANES if self._triples else PAIR_PLANES
-        if cosine.shape[2] > limit:
-            top = xp.argsort(-cosine, axis=2)[:, :, :limit]
+        apart = self._apart[None]
+        if cosine.shape[2] > PAIR_PLANES:
+            top = xp.argsort(-cosine, axis=2)[:, :, :PAIR_PLANES]
             cosine = xp.take_along_axis(cosine, top, axis=2)
             apart = self._apart[labels, top[:, :, :, None], top[:, :, None, :]]
         best = best_on_segments(cosine, apart.astype(np.float32))
-        if self._triples:
-            inside = best_on_triangles(cosine.astype(np.float64), 1 - apart)
-            best = xp.maximum(best, inside.astype(np.float32))
         return xp.maximum(best - self._theta, 0) / (1 - self._theta)
 
 
@@ -68,21 +62,3 @@ def best_on_segments(s: Array, apart: Array) -> Array:
     h = xp.maximum(apart, _SAME)
     square = (difference**2 + 2 * h * a * b) / (h * (2 - h))
     return xp.sqrt(xp.where(inside, square, a * a).max(axis=(2, 3)))
-
-
-def best_on_triangles(s: Array, gram: Array) -> Array:
-    """Largest cosine to the inside of any triangle of three of M vectors; 0 if in none."""
-    xp, m = array_module(s), s.shape[2]
-    if m < 3:
-        return xp.zeros(s.shape[:2], dtype=np.float32)
-    i, j, k = (xp.asarray(t) for t in np.array(list(combinations(range(m), 3))).T)
-    a, b, c = s[..., i], s[..., j], s[..., k]
-    ab, bc, ca = gram[..., i, j], gram[..., j, k], gram[..., k, i]
-    # p = adj(G) s / det(G): how much of each vector the nearest point holds
-    det = 1 + 2 * ab * bc * ca - ab**2 - bc**2 - ca**2
-    p = a * (1 - bc**2) + b * (bc * ca - ab) + c * (ab * bc - ca)
-    q = a * (bc * ca - ab) + b * (1 - ca**2) + c * (ca * ab - bc)
-    r = a * (ab * bc - ca) + b * (ca * ab - bc) + c * (1 - ab**2)
-    inside = (p > 0) & (q > 0) & (r > 0) & (det > _FLAT)
-    square = xp.where(inside, (p * a + q * b + r * c) / xp.maximum(det, _FLAT), 0)
-    return xp.sqrt(square.max(axis=2))
