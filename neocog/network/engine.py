@@ -59,7 +59,7 @@ class Layers:
             cells = SLayer(s, weights, size, xp)
             self.stages.append((f"US{i + 1}", cells))
             if i < 3:
-                c = CLayer(spec.c[i], model.blurs[i], cells.out, model.psi, xp)
+                c = CLayer(spec.c[i], model.blurs[i], cells.out, model.psi, xp, whole=cells.whole)
                 self.stages.append((f"UC{i + 1}", c))
                 size = c.out
 

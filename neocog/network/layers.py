@@ -24,12 +24,11 @@ digit by digit.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from numpy.typing import NDArray
 
 from neocog.network.arrays import array_module
@@ -41,6 +40,8 @@ from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec, ban
 Array = Any  # a NumPy or CuPy array
 Floats = NDArray[np.float32]
 
+_PLANES_AT_ONCE = 32
+_TOGETHER = 4  # digits that are transformed at a time, which bounds what that takes
 _PLANES = 8  # planes before from which on bounds pay
 _LEAST = 20_000_000  # multiplications of a part of a product, 0.4 ms: about what it costs to wake a thread
 _SLACK = np.float32(1 - 1e-4)  # what rounding may add to a bound of some hundred terms in float32, and more
@@ -191,11 +192,12 @@ class SLayer:
         windows = _Windows(spec.kernel, spec.padding, size)
         self.out = windows.out
         self._respond: Callable[[Patch, ParallelMap], Patch]
-        if xp is np and SpectralCells.fits(spec, weights, size, dense=False):
-            cells = SpectralCells(spec, weights, size, 1, dense=False)
-            self._respond = lambda u, split: Patch.whole(np.stack(respond(cells, list(u.full()), split)))
-        elif 2 * windows.out <= windows.kernel + 1:
+        self.whole = False  # whether every cell is computed
+        if 2 * windows.out <= windows.kernel + 1:
             self._respond = _FewCells(windows, weights, xp)
+        elif xp is np and SpectralCells.fits(spec, weights, size, dense=False):
+            cells = SpectralCells(spec, weights, size, 1, dense=False)
+            self._respond, self.whole = lambda u, split: _by_few(cells, u.full(), split), True
         elif xp is np and weights.reference.shape[1] >= _PLANES and windows.out > windows.kernel:
             self._respond = _PrunedCells(windows, weights)
         else:
@@ -206,6 +208,11 @@ class SLayer:
         return self._respond(u, parallel)
 
 
+def _by_few(cells: SpectralCells, u: Floats, parallel: ParallelMap) -> Patch:
+    some = (u[first : first + _TOGETHER] for first in range(0, len(u), _TOGETHER))
+    return Patch.join([Patch.whole(respond(cells.each, [few], parallel)[0]) for few in some])
+
+
 def _among(u: Patch, rows: _Reach, columns: _Reach, xp: ModuleType) -> Array:
     """Return maps among the silence that cells see besides, (B, H, W, K)."""
     n, h, w, planes = u.values.shape
@@ -213,6 +220,13 @@ def _among(u: Patch, rows: _Reach, columns: _Reach, xp: ModuleType) -> Array:
     seen = xp.zeros((n, *sides, planes), dtype=np.float32)
     seen[:, rows.before : rows.before + h, columns.before : columns.before + w] = u.values
     return seen
+
+
+def _windows_of(seen: Array, k: int, xp: ModuleType = np) -> Array:
+    """Return a view of what each cell sees of maps (B, H, W, K): (B, rows, columns, k, k K)."""
+    (n, h, w, planes), (b, y, x, _) = seen.shape, seen.strides
+    shape = n, h - k + 1, w - k + 1, k, k * planes
+    return xp.lib.stride_tricks.as_strided(seen, shape, (b, y, x, y, seen.itemsize))
 
 
 class _AllCells:
@@ -252,7 +266,7 @@ class _PrunedCells:
     def __call__(self, u: Patch, parallel: ParallelMap) -> Patch:
         rows, columns = self._windows.reach(u.rows), self._windows.reach(u.columns)
         n, k, seen = len(u.values), self._windows.kernel, _among(u, rows, columns, np)
-        energy = sliding_window_view(np.einsum("bhwk,bhwk->bhw", seen, seen), (k, k), axis=(1, 2))
+        energy = _windows_of(np.einsum("bhwk,bhwk->bhw", seen, seen)[..., None], k)
         flat = energy.reshape(-1, k * k)
         # einsum: BLAS sums a row in an order that depends on its place among the others
         v: Floats = np.sqrt(np.einsum("wi,i->w", flat, self._c))
@@ -277,9 +291,7 @@ class _PrunedCells:
 
     def _excitation(self, seen: Floats, places: tuple[NDArray[Any], ...], parallel: ParallelMap) -> Floats:
         """Return sum a' u at the places, (places, K)."""
-        (n, h, w, before), k, (b, y, x, one) = seen.shape, self._windows.kernel, seen.strides
-        shape = n, h - k + 1, w - k + 1, k, k * before
-        windows = as_strided(seen, shape, (b, y, x, y, one), writeable=False)  # of each cell
+        windows = _windows_of(seen, self._windows.kernel)
         out = np.empty((len(places[0]), len(self._silence)), dtype=np.float32)
 
         def multiply(part: slice) -> None:
@@ -287,7 +299,7 @@ class _PrunedCells:
             np.matmul(lines, self._taps, out=out[part])
 
         parts: list[slice] = []
-        for first, last in pairwise(np.searchsorted(places[0], np.arange(n + 1))):
+        for first, last in pairwise(np.searchsorted(places[0], np.arange(len(seen) + 1))):
             # of a digit: a part for each thread, if there are so many
             count = max(1, min((last - first) * self._taps.size // _LEAST, parallel.threads))
             parts += [slice(a, b) for a, b in pairwise(np.linspace(first, last, count + 1).astype(int))]
@@ -299,14 +311,21 @@ class _FewCells:
     def __init__(self, windows: _Windows, weights: SWeights, xp: ModuleType) -> None:
         self._windows, self._xp, self._c = windows, xp, xp.asarray(weights.c).ravel()
         a, self._theta, self._silence = s_constants(weights, xp)
-        self._taps = xp.ascontiguousarray(a.transpose(1, 2, 3, 0))
+        self._taps = xp.ascontiguousarray(a.transpose(2, 3, 1, 0))
 
-    def __call__(self, u: Patch, _parallel: ParallelMap) -> Patch:
+    def __call__(self, u: Patch, parallel: ParallelMap) -> Patch:
         """Respond to the layer before, on the CPU a digit at a time: its last bits are those of any batch."""
         n, side, xp = len(u.values), self._windows.out, self._xp
-        d = xp.concatenate([self._of_windows(own) for own in u.apart()])
         energy = xp.einsum("bhwk,bhwk->bhw", u.values, u.values)
-        v = xp.sqrt(self._seen(u, energy).reshape(n, -1, len(self._c)) @ self._c)[..., None]
+        if xp is np:  # planes that respond, few enough at a time for a core's cache to hold their weights
+            heard = [np.flatnonzero(own) for own in u.values.any(axis=(1, 2))]
+            some = [np.array_split(planes, -(-len(planes) // _PLANES_AT_ONCE) or 1) for planes in heard]
+            parts = [(u.values[i : i + 1], few) for i, own in enumerate(some) for few in own]
+            products = iter(parallel(lambda part: self._product(u, *part), parts))
+            d = np.concatenate([sum(islice(products, len(own))) for own in some])
+        else:
+            d = self._product(u, u.values, xp.arange(u.values.shape[3]))
+        v = xp.sqrt(self._seen(u, energy[..., None]).reshape(n, -1, len(self._c)) @ self._c)[..., None]
         d -= self._theta * v
         xp.maximum(d, xp.zeros_like(self._silence), out=d)
         d /= v + self._silence
@@ -314,24 +333,17 @@ class _FewCells:
         return Patch.whole(d.reshape(n, side, side, -1))
 
     def _seen(self, u: Patch, maps: Array) -> Array:
-        """Return what each cell sees of maps (N, h, w) that lie where the patch does."""
-        side, k, lib = self._windows.out + self._windows.kernel - 1, self._windows.kernel, self._xp.lib
-        rows, columns = (_moved(span, self._windows.padding) for span in (u.rows, u.columns))
-        whole = self._xp.zeros((len(maps), side, side), dtype=np.float32)
-        whole[:, rows, columns] = maps
-        return lib.stride_tricks.sliding_window_view(whole, (k, k), axis=(1, 2))
+        """Return the windows of maps (B, h, w, K) that lie where the patch does."""
+        side, p = self._windows.out + self._windows.kernel - 1, self._windows.padding
+        whole = self._xp.zeros((len(maps), side, side, maps.shape[3]), dtype=np.float32)
+        whole[:, _moved(u.rows, p), _moved(u.columns, p)] = maps
+        return _windows_of(whole, self._windows.kernel, self._xp)
 
-    def _of_windows(self, u: Patch) -> Array:
-        """Return sum a' u, (B, cells, K); of one digit without silent planes."""
-        maps, cells, taps = u.values.transpose(0, 3, 1, 2), self._windows.out**2, self._taps
-        if len(maps) == 1:
-            heard = self._xp.flatnonzero(maps.any(axis=(0, 2, 3)))
-            maps, taps = maps[:, heard], taps[heard]
-        n, planes, h, w = maps.shape
-        seen = self._seen(u, maps.reshape(-1, h, w))
-        seen = seen.reshape(n, planes, *seen.shape[1:]).transpose(0, 2, 3, 1, 4, 5)
-        taps = taps.reshape(-1, len(self._silence))
-        return (seen.reshape(n * cells, len(taps)) @ taps).reshape(n, cells, -1)
+    def _product(self, u: Patch, maps: Array, planes: Array) -> Array:
+        """Return sum a' u over some planes of maps that lie where the patch does, (B, cells, K)."""
+        taps = self._taps.take(planes, axis=2).reshape(-1, len(self._silence))
+        seen = self._seen(u, maps.take(planes, axis=3))
+        return seen.reshape(len(seen), self._windows.out**2, len(taps)) @ taps
 
 
 class CLayer:
@@ -340,13 +352,15 @@ class CLayer:
     Blur and 2x2 average as the one kernel a_C that they make together, at stride 2. A kernel that is an outer
     product (Gaussian blurs are) takes two products with banded matrices. Any other takes a product per output
     row over the input rows that it sees; rows that a mirror-symmetric kernel weighs alike are added first.
-    Only cells that a positive weight reaches can respond. On the CPU each digit is taken by itself: products
-    of another shape may be summed in another order, and digits that shared a rectangle would change one
-    another's last bits.
+    Only cells that a positive weight reaches can respond. Unless ``whole`` maps come, each digit is cut by
+    itself on the CPU: products of another shape may be summed in another order, and digits that shared a
+    rectangle would change one another's last bits.
     """
 
-    def __init__(self, spec: CSpec, blur: Floats, size: int, psi: Psi, xp: ModuleType = np) -> None:
-        self._spec, self._psi, self._xp = spec, psi, xp
+    def __init__(
+        self, spec: CSpec, blur: Floats, size: int, psi: Psi, xp: ModuleType = np, *, whole: bool = False
+    ) -> None:
+        self._spec, self._psi, self._xp, self._whole = spec, psi, xp, whole
         self.out = (size + 2 * spec.padding - spec.kernel) // spec.stride + 1
         a = pooled(blur.astype(np.float64))
         self._positive = _extent(np.atleast_1d((a > 0).any(axis=1) | (a > 0).any(axis=0)))
@@ -361,7 +375,7 @@ class CLayer:
 
     def __call__(self, u: Patch, _parallel: ParallelMap = SEQUENTIAL) -> Patch:
         """Respond to the layer before."""
-        return Patch.join([self._respond(part) for part in u.apart()])
+        return Patch.join([self._respond(part) for part in ([u] if self._whole else u.apart())])
 
     def _respond(self, u: Patch) -> Patch:
         (rows, columns), (n, h, w, k) = map(self._reach, (u.rows, u.columns)), u.values.shape

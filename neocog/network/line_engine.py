@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from types import ModuleType
 from typing import Any
 
@@ -167,30 +167,31 @@ class _PlainCells:
         self._taps = taps_of(a)
 
     def _among(self, u: Floats, high: int, wide: int) -> Floats:
-        """Return maps among silence, of so many rows and columns."""
-        seen = np.zeros((high, wide, u.shape[2]), np.float32)
-        seen[self._above : self._above + len(u), self._beside : self._beside + u.shape[1]] = u
+        """Return maps (.., H, W, K) among silence, of so many rows and columns."""
+        *n, h, w, k = u.shape
+        seen = np.zeros((*n, high, wide, k), np.float32)
+        seen[..., self._above : self._above + h, self._beside : self._beside + w, :] = u
         return seen
 
     def _inhibition(self, energy: Floats) -> Floats:
-        """Return v (rows, W') of the energy of maps with all that windows see, silence as well, (H, W)."""
-        (high, w), k, more = energy.shape, self._kernel, self._more
+        """Return v (.., rows, W') of the energy (.., H, W) of maps with all the silence that windows see."""
+        (*n, high, w), k, more = energy.shape, self._kernel, self._more
         rows, tiles = high - k + 1, -(-(w - more) // _TILE)
-        wide = np.zeros((high, tiles * _TILE + more), np.float32)
-        wide[:, :w] = energy
-        y, x = wide.strides
-        seen = as_strided(wide, (rows, tiles, k, _TILE + more), (y, x * _TILE, y, x))
-        v = seen.reshape(rows * tiles, -1) @ self._bands
-        return np.sqrt(v, out=v).reshape(rows, -1)[:, : w - more]
+        wide = np.zeros((*n, high, tiles * _TILE + more), np.float32)
+        wide[..., :w] = energy
+        *apart, y, x = wide.strides
+        seen = as_strided(wide, (*n, rows, tiles, k, _TILE + more), (*apart, y, x * _TILE, y, x))
+        v = seen.reshape(*n, rows * tiles, -1) @ self._bands
+        return np.sqrt(v, out=v).reshape(*n, rows, -1)[..., : w - more]
 
     def _answer(self, e: Floats, v: Floats) -> Floats:
         """Turn e = sum a' u, (.., K), into the response, in place; v is (..)."""
         # Where nothing is heard, what rounding left of e is no response. A product gives theta' v, and one v
         # + s, of every plane: broadcasting over a few planes is slow.
-        heard = np.stack([np.where(v > 0, v, _NEVER), np.ones_like(v)], axis=-1)
-        e -= heard @ self._taken
+        heard = np.stack([np.where(v > 0, v, _NEVER), np.ones_like(v)], axis=-1).reshape(-1, 2)
+        e -= (heard @ self._taken).reshape(e.shape)
         np.maximum(e, self._zeros, out=e)
-        e /= heard @ self._sums
+        e /= (heard @ self._sums).reshape(e.shape)
         return e
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
@@ -229,11 +230,9 @@ class SpectralCells(_PlainCells):
         """Whether it is the faster way, its weights are not too many, and its rounding is not heard."""
         (planes, before), (high, _) = weights.reference.shape[:2], cls.tile(spec, rows)
         values = (high // 2 + 1) * max(_TILE, high) * before * 2 * planes
-        # cells that all hear nearly the same
-        alike = not dense and 2 * (high - spec.kernel + 1) <= spec.kernel + 1
         # what is read for a digit alone should lie in a cache
         fast = before >= _PLANES and values <= (MAX_VALUES if dense else MAX_VALUES // 4)
-        return bool(fast and (alike or s_constants(weights)[2].min() >= _LEAST_SILENCE))
+        return bool(fast and s_constants(weights)[2].min() >= _LEAST_SILENCE)
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int, dense: bool) -> None:
         self._high, self._count = self.tile(spec, rows)
@@ -249,65 +248,69 @@ class SpectralCells(_PlainCells):
         self._up = _float32(_parts(down[:, : self._size[0]] * twice).reshape(-1, self._size[0]).T)
         self._across = _float32(_complex(across).reshape(2 * wide, -1))
         back = _complex(across.conj().T[: self._size[1]] / wide).transpose(1, 0, 3, 2)
-        self._back = _float32(back.reshape(2 * self._size[1], -1))
+        # from products of real (or imaginary) parts of weights and of maps: conj(a) u
+        conjugate = np.array([[[1, 0], [0, 1]], [[0, 1], [-1, 0]]])
+        self._back = _float32((back @ conjugate.reshape(2, 4)).reshape(2 * self._size[1], -1))
         taps = np.einsum("fy,gx->fgyx", down[:, :k], across[:, :k])
         a = a.transpose(2, 3, 1, 0).reshape(-1, before * planes)
         spectra = _float32(_parts(taps.reshape(-1, len(a))).reshape(-1, len(a))) @ a
-        spectra = spectra.reshape(len(down), wide, 2, before, planes).transpose(0, 1, 3, 2, 4)
-        self._weights = _float32(spectra.reshape(len(down), wide, before, 2 * planes))
+        self._weights = spectra.reshape(len(down), wide, 2, before, planes)
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
-        planes, step, k = len(self._silence), self._step, self._kernel
+        out, steps = self.each(u[None])
+        return out[0], steps
+
+    def each(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
+        """Respond to digits (B, H, W, K) or a strip; each product is of one digit: others change no bit."""
+        n, planes, step, k = len(u), len(self._silence), self._step, self._kernel
         (cy, cx), (frequencies, wide), loud = self._size, self._weights.shape[:2], None
-        if u.shape[2] > _MANY and (heard_planes := u.any(axis=(0, 1))).mean() < _FEW:
+        if self._dense and u.shape[3] > _MANY and (heard_planes := u.any(axis=(0, 1, 2))).mean() < _FEW:
             loud = np.flatnonzero(heard_planes)  # weights of the others are not read
-            u = u[:, :, loud]
-        before, columns = u.shape[2], u.shape[1] + 2 * self._beside - self._more
+            u = u[..., loud]
+        before, columns = u.shape[3], u.shape[2] + 2 * self._beside - self._more
         tiles = self._count, -(-columns // (step * cx)), step
         seen = self._among(u, tiles[0] * cy + k - 1, tiles[1] * cx * step + self._more)
-        v = self._inhibition(np.einsum("hwk,hwk->hw", seen, seen))
+        v = self._inhibition(np.einsum("bhwk,bhwk->bhw", seen, seen))
         out = np.zeros((*v.shape, planes), np.float32)
 
         def tiled(maps: Floats, wide: int, high: int) -> Floats:
-            """A view of maps: (a tile's column, its row, tiles down, across, of odd and even columns, ..)."""
-            y, x, *one = maps.strides
-            strides = x * step, y, y * cy, x * cx * step, x, *one
-            return as_strided(maps, (wide, high, *tiles, *maps.shape[2:]), strides)
+            """A view: (B, a tile's column, its row, tiles down, across, of odd and even columns, ..)."""
+            apart, y, x, *one = maps.strides
+            strides = apart, x * step, y, y * cy, x * cx * step, x, *one
+            return as_strided(maps, (n, wide, high, *tiles, *maps.shape[3:]), strides)
 
         of_v, cells = tiled(v, cx, cy), tiled(out, cx, cy)
         heard: tuple[Any, ...] = (slice(None),) * 3
         if self._dense:  # silent tiles of a strip are left out; of a digit hardly any is
-            heard = np.nonzero(of_v.any(axis=(0, 1)))
-        own_v = of_v[:, :, *heard].reshape(cx, cy, -1)
-        if not (count := own_v.shape[2]):
-            return out[: self.rows, :columns], [[], []]
-        in_tiles = tiled(seen, wide, self._high)[:, :, *heard].swapaxes(0, 1).reshape(self._high, -1)
-        rows = (self._down @ in_tiles).reshape(frequencies, 2 * wide, -1)
-        found = np.empty((frequencies, 2 * cx, count * planes), np.float32)
-        # frequencies of a part of the work; a few parts at least, for as many threads
-        block = max(1, min(_BLOCK // (wide * 4 * count * planes), -(-frequencies // 4)))
-        some = max(1, _BLOCK // (cy * count * planes))  # columns of one
+            heard = np.nonzero(of_v.any(axis=(0, 1, 2)))
+        own_v = of_v[:, :, :, *heard].reshape(n, cx, cy, -1)
+        if not (count := own_v.shape[3]):
+            return out[:, : self.rows, :columns], [[], []]
+        in_tiles = tiled(seen, wide, self._high)[:, :, :, *heard].swapaxes(1, 2).reshape(n, self._high, -1)
+        rows = (self._down @ in_tiles).reshape(n, frequencies, 2 * wide, -1)
+        found = np.empty((n, frequencies, 2 * cx, count * planes), np.float32)
 
-        def multiply(start: int) -> None:
-            own = slice(start, min(start + block, frequencies))
-            weights = self._weights[own] if loud is None else self._weights[own].take(loud, axis=2)
-            n = len(weights)
-            products = (self._across @ rows[own]).reshape(n, wide, 2 * count, before) @ weights
-            products = products.reshape(n, wide, 2, count, 2, planes)
-            sums = np.empty((n, wide, 2, count, planes), np.float32)
-            np.add(products[:, :, 0, :, 0], products[:, :, 1, :, 1], out=sums[:, :, 0])
-            np.subtract(products[:, :, 1, :, 0], products[:, :, 0, :, 1], out=sums[:, :, 1])
-            np.matmul(self._back, sums.reshape(n, 2 * wide, -1), out=found[own])
+        def multiply(own: slice) -> None:
+            weights = self._weights[own] if loud is None else self._weights[own].take(loud, axis=3)
+            products = np.empty((n, len(weights), wide, 2, 2 * count, planes), np.float32)
+            seen = (self._across @ rows[:, own]).reshape(*products.shape[:3], 1, 2 * count, before)
+            near = 1, 2, 3, 0, 4, 5  # all digits, one after another, by the weights of one frequency
+            np.matmul(seen.transpose(near), weights[:, :, :, None], out=products.transpose(near), order="C")
+            np.matmul(self._back, products.reshape(n, len(weights), 4 * wide, -1), out=found[:, own])
 
-        def respond(start: int) -> None:
-            own = slice(start, start + some)
-            e = self._up @ found.reshape(2 * frequencies, cx, -1)[:, own].swapaxes(0, 1)
-            e = self._answer(e.reshape(-1, cy, count, planes), own_v[own])
-            cells[own][:, :, *heard] = e if self._dense else e.reshape(-1, cy, *tiles, planes)
+        def respond(own: slice) -> None:
+            e = self._up @ found.reshape(n, 2 * frequencies, cx, -1)[:, :, own].swapaxes(1, 2)
+            e = self._answer(e.reshape(n, -1, cy, count, planes), own_v[:, own])
+            cells[:, own][:, :, :, *heard] = e if self._dense else e.reshape(n, -1, cy, *tiles, planes)
 
-        first: list[Part] = [partial(multiply, start) for start in range(0, frequencies, block)]
-        then: list[Part] = [partial(respond, start) for start in range(0, cx, some)]
-        return out[: self.rows, :columns], [first, then]
+        def parts(work: Callable[[slice], None], length: int, each: int, least: int) -> list[Part]:
+            """Work on so many rows of so many values, in some parts at least, for as many threads."""
+            number = min(max(least, -(-length * each // _BLOCK)), length)
+            ends = np.linspace(0, length, number + 1).astype(int).tolist()
+            return [partial(work, slice(*ends)) for ends in pairwise(ends)]
+
+        first = parts(multiply, frequencies, wide * 4 * n * count * planes, 4)
+        return out[:, : self.rows, :columns], [first, parts(respond, cx, n * cy * count * planes, 2)]
 
 
 def _dft(n: int) -> NDArray[np.complex128]:
