@@ -2,11 +2,12 @@
 
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from neocog.errors import UsageError
@@ -27,15 +28,18 @@ class ParallelMap:
         if threads is not None and threads < 1:
             raise UsageError(f"got {threads} threads, expected 1 or more")
         self.threads = threads or cores()
-        self._pool = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
+        self._asked: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        for _ in range(self.threads - 1):
+            threading.Thread(target=_help, args=(self._asked,), daemon=True).start()
+            weakref.finalize(self, self._asked.put, None)
 
     def __call__(self, function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
         """Apply a function to the parts, several at once; call it within :func:`one_blas_thread`.
 
         The calling thread works as well and waits for no helper that has not begun: on a busy machine it may
-        do everything itself.
+        do everything itself. Futures would take 20 us a call instead of 3.
         """
-        if self._pool is None or len(parts) == 1:
+        if self.threads == 1 or len(parts) == 1:
             return [function(part) for part in parts]
         results: dict[int, Result] = {}
         left = deque(enumerate(parts))
@@ -48,16 +52,34 @@ class ParallelMap:
                     return
                 results[i] = function(part)
 
-        helpers = [self._pool.submit(work) for _ in range(min(self.threads, len(parts)) - 1)]
+        def help_out(begun: threading.Lock) -> None:
+            if begun.acquire(blocking=False):
+                try:
+                    work()
+                except BaseException as error:
+                    errors.append(error)
+                finally:
+                    begun.release()
+
+        errors: list[BaseException] = []
+        helpers = [threading.Lock() for _ in range(min(self.threads, len(parts)) - 1)]
+        for begun in helpers:
+            self._asked.put(partial(help_out, begun))
         try:
             work()
         finally:
             left.clear()
-            begun = [helper for helper in helpers if not helper.cancel()]
-            wait(begun)
-        for helper in begun:
-            helper.result()
+            for begun in helpers:
+                begun.acquire()  # those that have not begun never will
+        if errors:
+            raise errors[0]
         return [results[i] for i in range(len(parts))]
+
+
+def _help(asked: "SimpleQueue[Callable[[], None] | None]") -> None:
+    while job := asked.get():
+        job()
+        del job  # and what its parts hold
 
 
 #: One part after another, on the calling thread.
