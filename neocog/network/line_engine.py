@@ -137,9 +137,13 @@ def correlate(u: Any, taps: Any, xp: ModuleType = np) -> Any:
     for ky in range(k):
         e[:, :, :wide, ky] = u[:, ky : ky + rows]
     out = xp.empty((n * rows * pitch, k, taps.shape[3]), dtype=np.float32)
-    taps = taps.reshape(k * run, -1)
-    for r in range(k):
-        xp.matmul(flat[r * run : r * run + size].reshape(-1, k * run), taps, out=out[:, r])
+    taps, by_r = taps.reshape(k * run, -1), out.swapaxes(0, 1)
+    if xp is np:
+        windows = as_strided(flat, (k, len(out), k * run), (run * 4, k * run * 4, 4))
+        np.matmul(windows, taps, out=by_r)
+    else:  # CuPy would copy the windows
+        for r in range(k):
+            xp.matmul(flat[r * run : r * run + size].reshape(-1, k * run), taps, out=by_r[r])
     return out.reshape(n, rows, pitch * k, -1)
 
 
@@ -246,11 +250,10 @@ class SpectralCells(_PlainCells):
         twice = np.where(2 * np.arange(len(down)) % high, 2, 1)[:, None] / high
         self._down = _float32(_parts(down).reshape(-1, high))
         self._up = _float32(_parts(down[:, : self._size[0]] * twice).reshape(-1, self._size[0]).T)
-        self._across = _float32(_complex(across).reshape(2 * wide, -1))
-        back = _complex(across.conj().T[: self._size[1]] / wide).transpose(1, 0, 3, 2)
-        # from products of real (or imaginary) parts of weights and of maps: conj(a) u
-        conjugate = np.array([[[1, 0], [0, 1]], [[0, 1], [-1, 0]]])
-        self._back = _float32((back @ conjugate.reshape(2, 4)).reshape(2 * self._size[1], -1))
+        # of real and imaginary parts of maps; back, of those of weights times those of maps: conj(a) u
+        self._across = _float32(_parts(across[:, None] * [[1], [1j]]).reshape(2 * wide, -1))
+        back = across.conj().T[: self._size[1], :, None] / wide * [1, 1j, -1j, 1]
+        self._back = _float32(_parts(back).swapaxes(0, 1).reshape(2 * self._size[1], -1))
         taps = np.einsum("fy,gx->fgyx", down[:, :k], across[:, :k])
         a = a.transpose(2, 3, 1, 0).reshape(-1, before * planes)
         spectra = _float32(_parts(taps.reshape(-1, len(a))).reshape(-1, len(a))) @ a
@@ -319,16 +322,8 @@ def _dft(n: int) -> NDArray[np.complex128]:
 
 
 def _parts(m: NDArray[np.complex128]) -> NDArray[np.float64]:
-    """Real and imaginary part of a matrix, (M, N) -> (M, 2, N)."""
+    """Real and imaginary part, (M, ..) -> (M, 2, ..)."""
     return np.stack([m.real, m.imag], axis=1)
-
-
-def _complex(m: NDArray[np.complex128]) -> NDArray[np.float64]:
-    """A matrix as one of real numbers, (M, N) -> (M, 2, 2, N).
-
-    The 2s are real and imaginary part: the first of the product, the second of what is multiplied.
-    """
-    return np.stack([_parts(m.conj()), _parts(1j * m.conj())], axis=1)
 
 
 def respond(layer: Layer, us: Sequence[Any], parallel: ParallelMap) -> list[Any]:
