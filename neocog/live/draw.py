@@ -83,12 +83,13 @@ def draw(view: View, settings: Settings | None = None, *, recording: bool = Fals
 
 
 def draw_text(out: Picture, lines: Sequence[str]) -> None:
-    """Draw lines of small text at the top."""
-    width = max(cv2.getTextSize(line, _FONT, 0.5, 1)[0][0] for line in lines)
+    """Draw lines of small text at the top, what stands after a tab in a second column."""
+    width = max(cv2.getTextSize(line.replace("\t", 10 * " "), _FONT, 0.5, 1)[0][0] for line in lines)
     part = out[: _LINE * len(lines) + 6, : width + 16]
     part[:] = (part * (1 - _SHADE) + _BACK * _SHADE).astype(np.uint8)  # so that text on it can be read
     for number, line in enumerate(lines, 1):
-        _write(out, line, (8, _LINE * number - 4), 0.5, WHITE)
+        for column, text in enumerate(line.split("\t")):
+            _write(out, text, (8 + 70 * column, _LINE * number - 4), 0.5, WHITE)
 
 
 def _write(out: Picture, text: str, at: tuple[int, int], scale: float, colour: Colour, pen: int = 1) -> None:

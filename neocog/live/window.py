@@ -14,7 +14,7 @@ import numpy as np
 
 from neocog.errors import NeocogError
 from neocog.files import atomic_write
-from neocog.live.draw import Picture, candidates, draw, draw_text, header, layers
+from neocog.live.draw import WHITE, Picture, candidates, draw, draw_text, header, layers
 from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import View
 from neocog.live.session import Recorder, Session
@@ -29,15 +29,10 @@ _CLICK = 12  # pixels; a drag that is shorter is a click
 _NOTE = 2.0  # seconds that a note is shown
 _LONGEST = 20.0  # seconds that a window may take to open
 _KEYS = (
-    "q, Esc   end",
-    "space    freeze the picture",
-    "s        save picture and reading",
-    "r        record, end recording",
-    "b        what the finder sees",
-    "l        the layers' responses",
-    "mouse    drag: read that region; click: all",
-    "h        these keys",
-)
+    "q, Esc\tend", "space\tfreeze the picture", "s\tsave picture and reading", "r\trecord, end recording",
+    "b\twhat the finder sees", "l\tthe layers' responses", "mouse\tdrag: read that region; click: all",
+    "h\tthese keys",
+)  # fmt: skip
 _TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllWindows()"
 
 
@@ -50,7 +45,8 @@ class Window:
         self.picture: Picture | None = None
         self.note, self._noted = "", 0.0
         self._view: View | None = None
-        self._corner: tuple[int, int] | None = None
+        self._corner: tuple[int, int] | None = None  # where a drag began
+        self._at = (0, 0)  # where the mouse is
         self._open = False
 
     def show(self, view: View) -> None:
@@ -115,6 +111,7 @@ class Window:
 
     def mouse(self, event: int, x: int, y: int) -> None:
         """Choose a region by dragging from one corner to the other; a click chooses all."""
+        self._at = (x, y)
         if event == cv2.EVENT_LBUTTONDOWN:
             self._corner = (x, y)
         if event != cv2.EVENT_LBUTTONUP or self._corner is None:
@@ -136,6 +133,8 @@ class Window:
         note = self.note if time.monotonic() - self._noted < _NOTE else ""
         note = note or ("frozen: space continues" if self.frozen else "")
         picture = draw(view, self.session.settings, recording=self.session.recorder is not None, note=note)
+        if self._corner:
+            cv2.rectangle(picture, self._corner, self._at, WHITE, 2)
         panels, height = [picture], len(picture)
         if self.help:
             draw_text(picture[header(view.frame.size[1]) :], _KEYS)
