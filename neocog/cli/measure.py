@@ -147,11 +147,11 @@ def _report(
         print(to_json({**facts, "report": str(data)}))
         return report.failures
     for name, own in facts["sets"].items():
-        words = f"accuracy {100 * own.get('accuracy', 0):.2f} % of {own['n']} digits"
         if "cer" in own:
             exact = f"exact {100 * own['exact']:.1f} % of {own['n']} pictures"
-            words = f"character error rate {_rate(own['cer'])}, {exact}"
-        print(f"{name:12s} {words}")
+            print(f"{name:12s} character error rate {_rate(own['cer'])}, {exact}")
+        else:
+            print(f"{name:12s} accuracy {100 * own.get('accuracy', 0):.2f} % of {own['n']} digits")
     for name, why in facts["missing"].items():
         print(f"{name:12s} missing: {why}")
     print(f"{facts['model']} in {facts['seconds']:.1f} s: {page}")
@@ -165,8 +165,7 @@ def _say_left_out(pictures: "LabelledPictures") -> None:
 
 
 def _rate(share: float | None) -> str:
-    """The character error rate, which there is none of where no digit is written."""
-    return "-" if share is None else f"{100 * share:.2f} %"
+    return "-" if share is None else f"{100 * share:.2f} %"  # None where no digit is written
 
 
 def timing(

@@ -92,22 +92,17 @@ def read(
     if long_side is not None and long_side != "full" and not long_side.isdecimal():
         raise UsageError(f"--long-side {long_side}: expected a number of pixels, or full")
     of_pages = {"--pattern": pattern is not None, "--valid": valid is not None, "--mirror": mirror,
-                "--rotate": rotate != "auto", "--long-side": long_side is not None,
-                f"--format {format}": format in OF_PAGES}  # fmt: skip
-    for name, given in of_pages.items():
-        if isolated and given:
-            raise UsageError(f"{name} is for pages, but --isolated reads digits; leave one out")
-    others = {name: given for name, given in of_pages.items() if name[:8] not in ("--long-s", "--format")}
-    others |= {"--isolated": isolated, "--digits-only": digits_only, "--save-overlay": overlay is not None,
-               "--report": report is not None}  # fmt: skip
-    for name, given in others.items():
-        if form is not None and given:
-            serve = "; neocog serve has a page of forms, to look at the cells" * (
-                name in ("--save-overlay", "--report")
-            )
-            raise UsageError(
-                f"--form says what is read and where, so {name} has no place; leave one out{serve}"
-            )
+                "--rotate": rotate != "auto"}  # fmt: skip
+    also = {"--long-side": long_side is not None, f"--format {format}": format in OF_PAGES}
+    if isolated and (names := [name for name, given in (of_pages | also).items() if given]):
+        raise UsageError(f"{names[0]} is for pages, but --isolated reads digits; leave one out")
+    drawn = {"--save-overlay": overlay is not None, "--report": report is not None}
+    others = of_pages | {"--isolated": isolated, "--digits-only": digits_only} | drawn
+    if form is not None and (names := [name for name, given in others.items() if given]):
+        serve = "; neocog serve has a page of forms, to look at the cells" * (names[0] in drawn)
+        raise UsageError(
+            f"--form says what is read and where, so {names[0]} has no place; leave one out{serve}"
+        )
     sheets = None if form is None else load_form(form)
     request = Request(
         tuple(inputs),
