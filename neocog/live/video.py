@@ -112,7 +112,6 @@ class VideoFile(Source):
         answer, pixels = self._ask(b"+")
         if "end" in answer and (answer["end"] or self.live):
             raise SourceLost(f"{self.name}: broke off{_why(answer)}")
-        self.arrived = time.perf_counter() - answer.get("ms", 0.0) / 1e3
         return pixels
 
     def interrupt(self) -> None:
@@ -148,6 +147,7 @@ class VideoFile(Source):
                 asked.write(question)
                 asked.flush()
             answer = json.loads(answers.readline())
+            self.arrived = time.perf_counter() - answer.get("ms", 0.0) / 1e3
             if "shape" not in answer:
                 return answer, None
             pixels = np.empty(answer["shape"], np.uint8)
