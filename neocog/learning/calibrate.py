@@ -27,8 +27,7 @@ _COVERAGE = (1.0, 0.9995, 0.999, 0.998, 0.997, 0.9965, 0.996, 0.995, 0.99, 0.98,
 _SEED = 4  # of the marks that thresholds are seen against
 BATCH = 64
 _parallel = cache(ParallelMap)
-Tell = Callable[[int, int], None]
-"""Is told how many are done, and of how many."""
+Tell = Callable[[int, int], None]  #: is told how many are done, and of how many
 
 
 def score(

@@ -1,7 +1,6 @@
 """What a run of gradient learning keeps on disk: its start, a checkpoint and its curves."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +60,10 @@ class Checkpoint:
         return parts, state
 
 
+def worded(figures: dict[str, float]) -> str:
+    return " ".join(f"{name} {value:.4g}" for name, value in figures.items())
+
+
 def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
     """Return what :meth:`Checkpoint.save` wrote, tensors on the CPU; ModelError if it is none."""
     from safetensors import SafetensorError, safe_open
@@ -68,8 +71,6 @@ def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata()
-            if re.fullmatch("neocog run [1-4]", metadata["format"]):
-                raise ModelError(f"checkpoint {path}: an older version wrote it; remove it to start again")
             if metadata["format"] != _FORMAT:
                 raise ValueError(f"format {metadata['format']!r}")
             parts: Parts = {}
@@ -78,10 +79,8 @@ def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
                 parts.setdefault(part, {})[name] = file.get_tensor(key)
             return parts, json.loads(metadata["state"])
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(
-            f"checkpoint {path}: cannot be used ({reason}); name another, or remove it to start again"
-        ) from None
+        reason, instead = str(error).partition("\n")[0], "name another, or remove it to start again"
+        raise ModelError(f"checkpoint {path}: cannot be used ({reason}); {instead}") from None
 
 
 def check_same(path: Path, known: dict[str, Any], given: dict[str, Any]) -> None:

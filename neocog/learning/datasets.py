@@ -1,12 +1,9 @@
 """Readers for labelled digits: every set becomes ``(N, 28, 28)`` pictures or a list of files.
 
-- IDX files, plain or gz: MNIST's format; a folder with ``train-`` and ``t10k-`` pairs, or one pair
-- ``zip.train``, ``zip.test``: USPS as text, plain or gz, a label and 256 values -1..1 per line
-- folders ``0`` .. ``9``: one picture per digit, the folder's name is the label
-- ``labels.csv``: pictures with any number of digits, columns ``file`` and ``digits`` or ``text``
-- the names ``sklearn``: scikit-learn's 1 797 digits of 8x8; ``mnist``: what ``neocog data fetch`` fetched
-
-Digits of other sizes are brought to MNIST's form: the longer side 20, centred by their centre of mass.
+IDX files, plain or gz, a folder with ``train-`` and ``t10k-`` pairs, or one pair; ``zip.train`` and
+``zip.test``, USPS as text, plain or gz; folders ``0`` .. ``9``, one picture per digit; ``labels.csv`` with
+columns ``file`` and ``digits`` or ``text``; ``sklearn``, scikit-learn's 1 797 digits of 8x8; ``mnist``, what
+``neocog data fetch`` fetched. Digits of other sizes are brought to MNIST's form.
 """
 
 import csv
@@ -112,10 +109,8 @@ def open_digits(path: str | Path, *, split: str | None = None) -> Digits:
     """As `open_dataset`; InputError as well if the set holds pictures of several digits."""
     dataset = open_dataset(path, split=split)
     if isinstance(dataset, LabelledPictures):
-        raise InputError(
-            f"{path}: a folder of pictures with labels.csv, expected isolated digits; "
-            "give IDX files, USPS text or folders 0 to 9"
-        )
+        what = "expected isolated digits; give IDX files, USPS text or folders 0 to 9"
+        raise InputError(f"{path}: a folder of pictures with labels.csv, {what}")
     return dataset
 
 
@@ -135,7 +130,7 @@ def place_of(path: str | Path) -> Path:
 
 
 def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> NDArray[np.int64]:
-    """Return which digits of a training file, with these labels, a part holds; InputError if it is empty.
+    """Which digits of a training file, with these labels, a part holds; InputError if it is empty.
 
     The validation part is the last 5 000, but at most a twelfth. Where a file beside them tells who wrote
     each it is the last fifth of the writers (`last_writers`), or of one writer the last fifth of each label.
@@ -156,10 +151,8 @@ def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> 
     else:
         kept[len(labels) - min(_VALIDATION, len(labels) // _VALIDATION_SHARE) :] = True
         if split == "validation" and not kept.any():
-            raise InputError(
-                f"{folder.name} {split}: {len(labels)} training digits are too few; at least "
-                f"{_VALIDATION_SHARE} are needed (1/{_VALIDATION_SHARE} is used for validation)"
-            )
+            why = f"at least {_VALIDATION_SHARE} are needed (1/{_VALIDATION_SHARE} is used for validation)"
+            raise InputError(f"{folder.name} {split}: {len(labels)} training digits are too few; {why}")
     return np.flatnonzero(kept == (split == "validation"))
 
 
@@ -196,14 +189,10 @@ def _open_folder(folder: Path, split: str | None) -> Digits | LabelledPictures:
         return _whole(_read_class_folders(folder), split)
     for name in SETS:
         if name in names:
-            raise InputError(
-                f"{folder}: holds several sets, expected one; give {folder / name} or the "
-                f"like, or measure all of them: neocog eval {folder} --report DIR"
-            )
-    raise InputError(
-        f"{folder}: no data set here, expected IDX files (train-images...), USPS text (zip.train), "
-        "folders 0 to 9, or a labels.csv"
-    )
+            instead = f"or the like, or measure all of them: neocog eval {folder} --report DIR"
+            raise InputError(f"{folder}: holds several sets, expected one; give {folder / name} {instead}")
+    what = "IDX files (train-images...), USPS text (zip.train), folders 0 to 9, or a labels.csv"
+    raise InputError(f"{folder}: no data set here, expected {what}")
 
 
 def _is_idx_images(name: str) -> bool:
@@ -225,9 +214,6 @@ def _whole(dataset: _Set, split: str | None) -> _Set:
     return dataset
 
 
-# --- formats ------------------------------------------------------------------------------------
-
-
 def read_idx(images: Path, labels: Path | None = None) -> Digits:
     """Read a pair of IDX files, plain or gz; without ``labels`` the file beside; else InputError."""
     pictures = _idx_array(images, _IDX_IMAGES)
@@ -241,10 +227,8 @@ def read_idx(images: Path, labels: Path | None = None) -> Digits:
             raise InputError(f"{images}: its labels file {name} is not beside it")
     answers = _idx_array(labels, _IDX_LABELS).astype(np.int64)
     if len(pictures) != len(answers):
-        raise InputError(
-            f"{images}: {len(pictures)} pictures but {len(answers)} labels in {labels.name}; "
-            "the two files do not belong together"
-        )
+        counts = f"{len(pictures)} pictures but {len(answers)} labels in {labels.name}"
+        raise InputError(f"{images}: {counts}; the two files do not belong together")
     if not len(answers):
         raise InputError(f"{images}: holds no digits; fetch it again or choose another set")
     if answers.max() > 9:
@@ -262,10 +246,8 @@ def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
         what = "pictures" if magic == _IDX_IMAGES else "labels"
         raise InputError(f"{path}: starts with {kind:#010x}, expected {magic:#010x} (IDX {what})")
     if (wanted := math.prod(shape)) > MAX_DIGITS * _SIDE * _SIDE:
-        most = f"{MAX_DIGITS} digits of {_SIDE}x{_SIDE}"
-        raise InputError(
-            f"{path}: the header promises {wanted} bytes, expected at most {most}; split the set"
-        )
+        most = f"{MAX_DIGITS} digits of {_SIDE}x{_SIDE}; split the set"
+        raise InputError(f"{path}: the header promises {wanted} bytes, expected at most {most}")
     data = _bytes(path, size + wanted + 1)
     if len(data) - size != wanted:
         how = "cut short" if len(data) - size < wanted else "too long"

@@ -106,7 +106,5 @@ def _download(file: RemoteFile, mirrors: Sequence[str], report: Progress) -> byt
             reasons.append(f"{mirror} sent another file (wrong length or checksum)")
         except (OSError, http.client.HTTPException) as error:  # a URLError and a time-out are OSErrors
             reasons.append(f"{mirror} failed ({error})")
-    raise InputError(
-        f"{file.name}: download failed from all mirrors: {'; '.join(reasons)}; "
-        "try again later, or copy the files by hand and use --from DIR"
-    )
+    instead = "try again later, or copy the files by hand and use --from DIR"
+    raise InputError(f"{file.name}: download failed from all mirrors: {'; '.join(reasons)}; {instead}")

@@ -1,7 +1,6 @@
-"""Gradient learning of a whole neocognitron: what each step shows, the loop, its checkpoints.
+"""Gradient learning of a whole neocognitron: cross-entropy over softmax(score / temperature) of the labels,
+no digit among them where planes reject; Adam; the running mean of the weights is measured and kept.
 
-Cross-entropy over softmax(score / temperature) of the labels, no digit among them where planes reject;
-Adam, the rate rising and falling once; the running mean of the weights is what is measured and kept.
 Everything drawn at random follows from the seed and the number of the step, so that a run which goes on from
 a checkpoint ends as if it had never stopped.
 """
@@ -73,9 +72,8 @@ class Batches:
                 self._per_step -= count
                 self._pools.append((self._tensor(pictures), self._tensor(labels), count))
         if len(mix) < self._per_step:
-            raise UsageError(
-                f"got {len(mix)} digits, a step needs {self._per_step}; give more digits or a smaller batch"
-            )
+            wanted = f"a step needs {self._per_step}; give more digits or a smaller batch"
+            raise UsageError(f"got {len(mix)} digits, {wanted}")
         self.epoch_steps = len(mix) // self._per_step  # that show as many digits as there are
         self._generator = torch.Generator(device=device)
 
@@ -124,10 +122,8 @@ class Finetuner:
         self.network = Trainable(start, channels_last=on_gpu).to(self.device).train()
         self.mean = copy.deepcopy(self.network).eval().requires_grad_(False)
         named = list(self.network.named_parameters())
-        groups = [
-            {"params": [value for name, value in named if name.endswith(kind)], "share": share}
-            for kind, share in _SHARES.items()
-        ]
+        groups = [{"params": [value for name, value in named if name.endswith(kind)], "share": share}
+                  for kind, share in _SHARES.items()]  # fmt: skip
         self._optimizer = torch.optim.Adam(groups, lr=settings.rate, betas=(0.9, 0.99))
         self.batches = Batches(
             mix, validation, settings, self.device, marks=start.classes > LABELS, jobs=jobs
@@ -219,10 +215,8 @@ class Finetuner:
     def _end_epoch(self, steps: list[Tensor]) -> None:
         place, batches, mean = self.position, self.batches, float(torch.stack(steps).mean())
         if not math.isfinite(mean):
-            raise NeocogError(
-                f"the loss is {mean} near step {place.step}; start again with a rate below "
-                f"{self.settings.rate}"
-            )
+            instead = f"start again with a rate below {self.settings.rate}"
+            raise NeocogError(f"the loss is {mean} near step {place.step}; {instead}")
         scores = self._scores(self.mean, batches.shown)
         accuracy = _accuracy(scores, batches.validation)
         logits = torch.from_numpy(scores) / float(self.mean.temperature.exp())

@@ -1,6 +1,5 @@
 """The line reader learns: the ten layers along a strip, a small head, and CTC, from drawn and real lines.
 
-Everything learnable of the ten layers stays what a neocognitron must be (:mod:`neocog.learning.trainable`).
 A run follows from its settings and seed: lines come in chunks, each drawn from its own seed by whichever
 process; step n chooses from the last :attr:`LineTraining.kept` chunks before it. So a run that was stopped
 goes on to the same bytes (on a CPU with the same number of threads).
@@ -23,7 +22,7 @@ from torch.nn import functional
 from neocog.errors import UsageError
 from neocog.files import check_output
 from neocog.learning.calibrate import line_temperature
-from neocog.learning.checkpoint import Checkpoint
+from neocog.learning.checkpoint import Checkpoint, worded
 from neocog.learning.drawing import photo
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, by_width, drawers, drawn_lines, prepare
 from neocog.learning.drawing.hands import THANKS, Line, Rng, load_hands, own_lines, real_lines
@@ -63,9 +62,7 @@ class LineTraining:
 
 
 class LineNetwork(Layers):
-    """Strips (B, 1, 48, w), ink 1 -> scores of characters and blank (B, 25, columns). UsageError if it cannot
-    learn from such a model.
-    """
+    """Strips (B, 1, 48, w), ink 1 -> scores of characters and blank (B, 25, columns)."""
 
     start = ""  #: id of the model that it begins with
     folded = False  #: the head's normalisations are those of a file, none: `normalise` mends that
@@ -157,18 +154,15 @@ class LineNetwork(Layers):
         return [{"params": others, "times": 1.0}, {"params": core, "times": settings.core}]
 
 
-Seen = tuple[Tensor, NDArray[np.int64], list[str]]
-"""Strips (B, 1, rows, w), their widths and texts."""
+Seen = tuple[Tensor, NDArray[np.int64], list[str]]  #: strips (B, 1, rows, w), their widths and texts
 
 
 def batch_of(lines: list[Line], device: str) -> Seen:
     """Strips (B, 1, 64, w) float32 on a device, their last columns repeated, their widths, and texts."""
-    wide = max(strip.shape[1] for strip, _ in lines)
-    block = [np.pad(strip, ((0, 0), (0, wide - strip.shape[1])), mode="edge") for strip, _ in lines]
-    whole = torch.from_numpy(np.stack(block)[:, None])
-    if device.startswith("cuda"):
-        whole = whole.pin_memory()
     widths = np.array([strip.shape[1] for strip, _ in lines])
+    block = [np.pad(strip, ((0, 0), (0, widths.max() - strip.shape[1])), mode="edge") for strip, _ in lines]
+    whole = torch.from_numpy(np.stack(block)[:, None])
+    whole = whole.pin_memory() if device.startswith("cuda") else whole
     return whole.to(device, non_blocking=True).float(), widths, [text for _, text in lines]
 
 
@@ -192,8 +186,7 @@ class LineRun:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         self.network = network.to(device)
         self.optimiser = torch.optim.AdamW(groups, lr=settings.rate, weight_decay=0.0, fused=cuda)
-        self.step = 0
-        self.curves: list[dict[str, float]] = []
+        self.step, self.curves = 0, list[dict[str, float]]()
         self.losses: list[Tensor] = []  # since the last point of the curves
         learned_from = hands.counts(len(real)) | ({"own": len(own)} if own else {})
         self.told = asdict(settings) | {"start": network.start, "learned_from": learned_from}
@@ -237,8 +230,7 @@ class LineRun:
                     if self.step % (4 * every) == 0 or self.step == settings.steps:
                         values |= self.score(held)
                     self.curves.append(values)
-                    words = " ".join(f"{name} {value:.4g}" for name, value in values.items())
-                    self.tell(f"{words} {spent:.0f} ms a step")
+                    self.tell(f"{worded(values)} {spent:.0f} ms a step")
                     self.losses, since, done = [], time.monotonic(), 0
                     self.keep()
         self.keep()

@@ -1,9 +1,7 @@
-"""Recipes, and learning a whole network by one: without gradients, layer by layer.
+"""Recipes (``experiments/learning/curve.py`` compares them), and learning by one, without gradients.
 
-``experiments/learning/curve.py`` compares the recipes.
-
-Each layer learns while the layers below respond at their recognition thresholds. The same recipe,
-digits and seed give the same model, on a CPU with any number of cores.
+Each layer learns while the layers below respond at their recognition thresholds. The same recipe, digits and
+seed give the same model, on a CPU with any number of cores.
 """
 
 import json
@@ -37,8 +35,7 @@ Labels = NDArray[np.int64]
 Progress = Callable[[str], Callable[[int, int], None]]
 OnStage = Callable[[str, dict[str, Any]], None]
 
-DIGITS, MARKS = 4000, 1500
-"""Digits that a start learns from, and marks that are none for its rejecting planes."""
+DIGITS, MARKS = 4000, 1500  #: that a start learns from; marks are for its rejecting planes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """US1 from ideal edges; US2 and US3 by the rule of 2003 or add-if-silent of 2013; US4 with labels.
 
-US1 are sixteen edge detectors, each learned from one ideal straight edge (Fukushima 2003). Check values with
-q = 100 (2003, learned kernels): b = 134.1 at 0 degrees, 112.6 at 22.5, 114.6 at 45, each within 1 %. US2 and
-US3 run on NumPy and on CuPy arrays alike; maps are channel-last, (H, W, K) of one digit.
+US1 are sixteen edge detectors, each learned from one ideal straight edge (Fukushima 2003). US2 and US3 run on
+NumPy and on CuPy arrays alike; maps are channel-last, (H, W, K) of one digit.
 """
 
 from collections.abc import Iterable
@@ -18,8 +17,7 @@ from neocog.network.spec import INPUT_SIZE, LABELS, Bell, NetworkSpec, SSpec, be
 
 Array = Any
 
-COMPETITION = Bell.disc(0.7, 3.1)
-"""Radius within which S-cells compete, and the bell with which they veto (Fukushima 2003)."""
+COMPETITION = Bell.disc(0.7, 3.1)  # where S-cells compete, and how they veto (Fukushima 2003)
 _SEED_GAIN = 1e-4  # of the seed-selecting plane: any S-response outweighs it (Fukushima 2003)
 _FINE = 32  # sub-samples per pixel side when an edge is drawn
 
@@ -40,8 +38,7 @@ def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
 def edge_references(spec: NetworkSpec) -> NDArray[np.float32]:
     """Return X of US1, (16, 2, 6, 6): what its middle cell sees of ideal edges through UG."""
     s, g, cell = spec.s[0], spec.contrast, spec.size("US1") // 2
-    # The window of that cell starts at row cell - padding of UG; UG's row r lies on U0's row
-    # r + (kernel - 1) / 2 - padding.
+    # its window starts at row cell - padding of UG, whose row r is U0's row r + (kernel - 1) / 2 - padding
     centre = cell - s.padding + (s.kernel - 1) / 2 + (g.kernel - 1) / 2 - g.padding
     angles = 360 * np.arange(spec.orientations) / spec.orientations
     edges = contrast(np.stack([ideal_edge(angle, centre=centre) for angle in angles]), g)
@@ -55,16 +52,14 @@ def learn(
     maps: Iterable[Array], spec: SSpec, *, threshold: float | None = None, cut: float = 0.55,
     limit: int | None = None, winners_learn: bool = True,
 ) -> "Planes":  # fmt: skip
-    """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003), for each of the maps.
+    """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003), for maps (H, W, K').
 
     (1) The layer responds at its learning threshold; at each place the strongest plane wins if nothing
     stronger lies within radius 3.1; each plane's strongest winner is its seed cell, and the plane adds what
     that cell sees to its reference vector. (2) The layer responds again and vetoes its surroundings in the
     seed-selecting plane; (3) while anything is left there, a new plane is born at its maximum, responds and
-    vetoes in turn. Without ``winners_learn`` (1) is left out (add-if-silent, 2013).
-
-    ``maps`` are (H, W, K'). ``cut`` is the share of the seed-selecting plane's maximum that counts as nothing
-    (not published for digits; 0.4 for letters). Learning stops at ``limit`` planes, if there is one.
+    vetoes in turn. Without ``winners_learn`` (1) is left out (add-if-silent, 2013). ``cut`` is the share of
+    the seed-selecting plane's maximum that counts as nothing (not published for digits; 0.4 for letters).
     """
     planes: Planes | None = None
     for u in maps:
@@ -216,8 +211,7 @@ def correlate(plane: Array, weights: NDArray[np.float64]) -> Array:
     return out
 
 
-# --- US4: planes with labels, above maps of UC3 (N, 13, 13, K3), of which its middle cell sees 9 x 9 x K3.
-# Each rule returns reference vectors (K4, K3, 9, 9) and labels (K4,).
+# US4: each rule returns reference vectors (K4, K3, 9, 9) and labels (K4,), from maps of UC3 (N, 13, 13, K3).
 
 
 def learn_supervised(
@@ -255,11 +249,7 @@ def compete_within_labels(
     maps: Array, labels: NDArray[np.int64], spec: SSpec, *, per_label: int, rng: np.random.Generator,
     rounds: int = 20,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:  # fmt: skip
-    """Return planes, ``per_label`` of each label, and their labels: k-means on normalised views of digits.
-
-    Each plane begins as a view of one digit. In a round each digit goes to the strongest plane of its label.
-    Then a plane becomes the normalised sum of the views that it got. A plane that got none stays as it is.
-    """
+    """``per_label`` planes of each label: k-means on normalised views of digits, begun with views of some."""
     xp, c = array_module(maps), bell(spec.kernel, spec.c).astype(np.float32).ravel()
     weight = xp.asarray(np.sqrt(np.repeat(c, maps.shape[3])))  # of which cosines are those of the S-cells
     found, owner = list[Array](), list[int]()

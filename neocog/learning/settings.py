@@ -14,8 +14,7 @@ def want(right: bool, came: str, wanted: str) -> None:
         raise UsageError(f"{came}, expected {wanted}")
 
 
-REJECTING = 20
-"""Planes of US4 that answer to what is no digit, in a start that is learned anew."""
+REJECTING = 20  #: planes of US4 that answer to what is no digit, in a start that is learned anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +55,7 @@ PRESETS = {
 }  # fmt: skip
 """Geometry alone, as measured to serve MNIST best; strokes too; other scanners; all that pages bring."""
 
-USUAL = "scans"
-"""The preset that is taken where none is named."""
+USUAL = "scans"  #: the preset that is taken where none is named
 
 
 def augmentation(words: str) -> Augmentation:

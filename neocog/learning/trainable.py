@@ -1,12 +1,9 @@
 """The ten layers with everything learnable as parameters: what gradients flow through.
 
-The equations are those of :mod:`neocog.network.reference`; the parameters keep what a neocognitron
-must be. Of each S-plane, X = |X|_c D / |D|_c: a direction D >= 0 (kept so by :meth:`constrain`
-after each step) and a length; c = exp(..) where the preset's c is not 0; theta = sigmoid(..).
-A C-layer's blur is an outer product of two profiles >= 0, so that it stays as cheap as a Gaussian.
-
-Where windows are nearly silent: the slope of v at 0 counts as 0, that of psi = sqrt is held below
-a limit, and s = 1/(theta b) stands in the division by v + s.
+The equations are those of :mod:`neocog.network.reference`; the parameters keep what a neocognitron must be.
+Of each S-plane, X = |X|_c D / |D|_c: a direction D >= 0 (kept by :meth:`constrain`) and a length; c = exp(..)
+where the preset's c is not 0; theta = sigmoid(..). A C-layer's blur is an outer product of profiles >= 0.
+In nearly silent windows the slope of v at 0 counts as 0, and that of psi = sqrt is held below a limit.
 """
 
 from dataclasses import replace
@@ -136,10 +133,7 @@ class _Across(torch.autograd.Function):  # type: ignore[misc]
 
 
 class CCells(nn.Module):  # type: ignore[misc]
-    """C-cells over maps of any width, as two products with banded matrices; ``across``: stride across.
-
-    (B, K, H, W) -> (B, K, H', W'); UsageError if the blur is no outer product.
-    """
+    """C-cells, (B, K, H, W) -> (B, K, H', W'), by banded matrices; ``across``: stride across."""
 
     def __init__(
         self, spec: CSpec, blur: NDArray[np.float32], psi: Psi, *, across: int | None = None
@@ -192,7 +186,7 @@ class Layers(nn.Module):  # type: ignore[misc]
             layer.constrain()
 
     def learned(self, model: Model, **more: Any) -> Model:
-        """Return a model with these layers as they are now."""
+        """A model with these layers as they are now."""
         s, blurs = tuple(layer.weights() for layer in self.s), tuple(layer.blur() for layer in self.c)
         return replace(model, s=s, blurs=blurs, **more)
 
@@ -230,9 +224,8 @@ class Trainable(Layers):
         return u
 
     def forward(self, u0: Tensor, *, soft: float = 0.0) -> Tensor:
-        """Score pictures (B, 65, 65): (B, 10), or (B, 11) with planes that reject. ``soft`` > 0 takes a
-        smooth maximum of that width (a weighted mean) instead of the strongest response, so that planes which
-        are nearly strongest learn as well.
+        """Score pictures (B, 65, 65): (B, 10), or (B, 11) with planes that reject. ``soft`` > 0: the width
+        of a smooth maximum (a weighted mean), so that planes which are nearly strongest learn as well.
         """
         responses = self.us4(u0).flatten(2)
         if soft > 0:
@@ -265,9 +258,7 @@ def profiles_of(blur: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the profiles >= 0, (2, kernel), whose outer product a blur is; UsageError if it is none."""
     u, sigma, vt = np.linalg.svd(blur.astype(np.float64))
     if blur.min() < 0 or sigma[1] > 1e-5 * sigma[0]:
-        raise UsageError(
-            "a blur is not an outer product of weights >= 0; start from a model of preset neocog"
-        )
+        raise UsageError("a blur is no outer product of weights >= 0; start from a model of preset neocog")
     return np.asarray(np.abs(np.stack([u[:, 0], vt[0]])) * np.sqrt(sigma[0]))
 
 

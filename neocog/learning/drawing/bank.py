@@ -20,13 +20,10 @@ from neocog.learning.drawing.paper import blank_paper
 from neocog.learning.drawing.pen import Rng, log_uniform
 from neocog.network.lines import ROWS as SEEN
 
-CHUNK = 240
-"""Lines of a chunk."""
-WIDTHS = (96, 128, 160, 192, 224, 256, 288, 320, 368, 416, 480, 544)
-"""Classes of strips: columns at 48 rows."""
+CHUNK = 240  #: lines of a chunk
+WIDTHS = (96, 128, 160, 192, 224, 256, 288, 320, 368, 416, 480, 544)  #: classes of strips: columns at 48 rows
 _LONGEST = 32  # characters
-_ORDINARY = 0.6
-"""Share of lines that are ordinary scans: good contrast, more rows."""
+_ORDINARY = 0.6  #: share of lines that are ordinary scans: good contrast, more rows
 _BLUR = 0.28  # of the rows: how large digits are for the camera's focus
 _SEEN = 12  # grey levels between paper and ink
 _THROUGH = 0.08

@@ -14,17 +14,13 @@ from neocog.learning.drawing.line import Path, Row
 from neocog.learning.drawing.pen import Cover, Rng, ink
 from neocog.vision.finder import SIGNS
 
-SIGN = 10
-"""Label of the first sign; those of digits are 0 .. 9."""
+SIGN = 10  #: label of the first sign; those of digits are 0 .. 9.
 
-IGNORE = -1
-"""Label of a place that is neither right nor wrong: cut off, crossed out, printed, ambiguous."""
+IGNORE = -1  #: label of a place that is neither right nor wrong: cut off, crossed out, printed, ambiguous
 
-Box = tuple[float, float, float, float]
-"""Left, top, width, height, in pixels."""
+Box = tuple[float, float, float, float]  #: left, top, width, height, in pixels
 
-Mark = tuple[int, float, float, float, float]
-"""Label, left, top, width and height of a mark, in pixels."""
+Mark = tuple[int, float, float, float, float]  #: label, left, top, width and height of a mark, in pixels
 
 _SHOWN = 0.6  # of a box that must lie on the page for its mark to count
 _NUMBERS = {*"0123456789", *SIGNS} - {"x"}
@@ -166,9 +162,8 @@ class Canvas:
         return x - begin
 
     def kept(self, picture: NDArray[np.uint8], left: int = 0, top: int = 0) -> NDArray[np.float32]:
-        """Marks (M, 5) that the part (h, w) of the page from ``left`` and ``top`` on shows when photographed.
-
-        Label, middle, size, cut at the picture's edge; ``IGNORE`` for what is hardly seen.
+        """Marks (M, 5) of the part (h, w) of the page from ``left`` and ``top`` on: label, middle, size, cut
+        at the picture's edge; ``IGNORE`` for what is hardly seen.
         """
         rows, (high_side, wide_side) = [], picture.shape
         covered = self.covered[top:, left:][:high_side, :wide_side]

@@ -1,7 +1,6 @@
 """Digits, signs, letters and words as the strokes of a pen: (n, 2), (x, y), y down.
 
-Styles of digits are what other schools teach and the sets hardly have: a 9 like a P, a 2 with a loop, a 5
-like an S, ones with a flag and a foot, barred sevens, open fours. They were set down by hand, not traced
+Styles of digits are what other schools teach and the sets hardly have; they were set down by hand, not traced
 from any picture. Other scripts are the outlines of a typeface, thinned to the path of a pen.
 """
 

@@ -1,8 +1,7 @@
 """Who writes: digits by writer, as pictures and as the path of a pen; real lines of registers.
 
 The folder of sets holds ``mnist``, ``hands/free`` (swiss, bhmsds, optdigits, pendigits) and ``lines/free``
-(``qmnist-writers.txt.gz``, the writer of each of MNIST's digits, and ``lectaurep``). Sets that are not there
-are left out; there must be one of pictures and the strokes of pendigits.
+(``qmnist-writers.txt.gz``, ``lectaurep``); there must be a set of pictures and the strokes of pendigits.
 """
 
 import gzip
@@ -138,15 +137,11 @@ def _by_writer(name: str, labels: NDArray[np.int64], file: Path, held: bool) -> 
     return [*by.values()], {d: [k for own in by.values() for k in own.get(d, ())] for d in range(10)}
 
 
-Line = tuple[NDArray[np.uint8], str]
-"""Grey of a line (rows, w), or its ink, and what it says."""
+Line = tuple[NDArray[np.uint8], str]  #: grey of a line (rows, w), or its ink, and what it says
 
 
 def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Line]:
-    """Lines of lectaurep, grey (``rows``, w) and what they say; an empty list where the set is not there.
-
-    A space of its texts is a printed rule: it is dropped. Of one text at most 60 lines are learned from.
-    """
+    """Lines of lectaurep, grey (``rows``, w), and what they say but for spaces; none without that folder."""
     found: list[Line] = []
     seen: Counter[str] = Counter()
     for path in sorted((folder / "lines/free/lectaurep").glob("*.npz")):

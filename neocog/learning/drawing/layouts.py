@@ -390,5 +390,4 @@ LAYOUTS: dict[str, tuple[Callable[[Canvas, Hand, float], None], float]] = {
     "nothing": (lambda canvas, hand, high: None, 0.05),
 }  # fmt: skip
 """Each layout and the share of pages that have it."""
-SMALL = ("rows", "forms", "table", "document")
-"""Layouts of which half the pages, or more, have small digits."""
+SMALL = ("rows", "forms", "table", "document")  #: layouts of which half the pages, or more, have small digits

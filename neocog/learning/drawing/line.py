@@ -1,7 +1,6 @@
 """Draw a line of a number: one hand a line, signs in their place and size, digits that touch.
 
-A row is written at any size and keeps each character's ink; a page lays them down one by one. A strip is ink,
-64 rows high; :mod:`neocog.learning.drawing.photo` adds paper, light and a camera.
+A row is written at any size and keeps each character's ink; a page lays them down one by one; a strip is ink.
 """
 
 from dataclasses import replace
@@ -19,20 +18,17 @@ from neocog.learning.drawing.hands import Hands, Rng
 from neocog.learning.drawing.pen import Cover, log_uniform
 from neocog.learning.drawing.texts import any_text
 
-ROWS = 64
-"""Rows of a drawn strip."""
+ROWS = 64  #: of a drawn strip
 _HIGH = 56.0  # of a digit, before its strip is cut out
 _FAR = 10**4
 
 _PLAIN = [c for c in LETTERS if c not in "OoIlSsZzBbqgxXDQ"]  # letters that no hand takes for a digit
 _SLIM = ".,:-="  # signs under or over which no digit may slip
-_NEGATIVE = 0.1
-"""Share of lines that hold no number: their answer is empty."""
+_NEGATIVE = 0.1  # of the lines hold no number: their answer is empty
 _IN_FRAMES = 0.25  # of lines of digits alone
 _FRAMES = ("cells", "boxes", "boxes", "rings", "polygons", "brackets", "corners", "under", "ticks", "fields")
 
-Path = tuple[NDArray[np.floating[Any]], float]
-"""A line (n, 2) and how wide it is."""
+Path = tuple[NDArray[np.floating[Any]], float]  #: a line (n, 2) and how wide it is
 
 
 class Frames:
@@ -227,8 +223,7 @@ class Row:
         self.top.append(y + 3.0)
         self.foot.append(y + len(cover) - 3.0)
 
-    def _column(self, cover: Cover, y: int, slim: bool) -> float:
-        # column at which a cover would touch what stands before it
+    def _column(self, cover: Cover, y: int, slim: bool) -> float:  # where a cover touches what stands before
         own = _profile(cover, left=True)
         # rows above and below count: none slips under another
         reach = round((0.43 if slim else 0.125) * self.high)
@@ -279,7 +274,6 @@ class Row:
 
 
 def trace(field: Cover, paths: list[Path]) -> None:
-    """Draw lines of full ink into a field."""
     for path, width in paths:
         at = np.round(path * 8).astype(np.int32)
         cv2.polylines(field, [at], False, 1.0, max(1, int(width)), cv2.LINE_AA, 3)
@@ -296,7 +290,7 @@ def draw_line(
     while True:
         negative = negatives and rng.random() < _NEGATIVE
         lone = few > 0 and not negative and rng.random() < few
-        text = "" if negative else _one_to_three(rng) if lone else any_text(rng, kind)
+        text = "" if negative else any_text(rng, "few" if lone else kind)
         shown = _no_number(rng) if negative else text
         for sign in "÷" * text.count("÷"):  # no character of ours: any of four, so that none is sure
             text = text.replace(sign, "+-:/"[rng.integers(4)], 1)
@@ -314,11 +308,6 @@ def draw_line(
             fits = row.write(shown, letters=negative)
         if fits:
             return _strip(row, text, roomy=lone), text
-
-
-def _one_to_three(rng: Rng) -> str:
-    count = int(rng.choice([1, 2, 3], p=[0.55, 0.27, 0.18]))
-    return "1" * count if rng.random() < 0.15 else "".join(map(str, rng.integers(0, 10, count)))
 
 
 def _any_style(hand: Hand) -> Hand:

@@ -1,11 +1,9 @@
 """Digits, and marks that are none, as the reader hands them to the digit network: (28, 28), ink 255.
 
 A digit of a set is written anew by another pen, by the path of the pen where that is known, or bent as by
-another hand; some are drawn in other styles. A mark is a letter, a sign, a drawing, a spot, a piece of a
-digit or several in one; what is shaped like a digit (O o Q D I l i | / S s Z z B b g q P p) is left out. Both
-are seen as they are, by few pixels (8 to 20 a side), or on paper by a camera and cut by the reader.
-Held-out kinds and fonts measure rejection: all fonts that matplotlib ships, and of cv2's the triple strokes
-and the broad script. Held-out digits are not looked at.
+another hand; some are drawn in other styles. Digits and marks are seen as they are, by few pixels, or on
+paper by a camera and cut by the reader. Held-out kinds and fonts measure rejection: all fonts that matplotlib
+ships, and of cv2's the triple strokes and the broad script.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,17 +39,14 @@ _HIGH = 64  # long side of a digit in it
 _BLOCK, _HELD_BLOCK = 2000, 5000
 _LEAST = 25 * 255  # a picture with less ink is drawn again
 
-LETTERS = "ACEFGHJKLMNRTUVWXYacdefhjkmnrtuvwxy"
-"""Letters that pass for no digit; without O o Q D I l i S s Z z B b g q P p."""
-SIGNS = '+-=*#&%@?<>()[]{}~^:;"$!_'
-"""Signs that pass for no digit; without | / and dots."""
+LETTERS = "ACEFGHJKLMNRTUVWXYacdefhjkmnrtuvwxy"  # without O o Q D I l i S s Z z B b g q P p, like digits
+SIGNS = '+-=*#&%@?<>()[]{}~^:;"$!_'  # without | / and dots
 # halves of digits that are no other digit: label, and True for the upper half
 _HALVES = ((0, True), (0, False), (2, False), (3, True), (3, False), (4, True), (5, False))
 
 # how often each is done; see ``experiments/learning/finetune.py`` of commit bfe9938, which measured them
 _DRAWN = 0.2  # an allograph is drawn in place of a digit that was written
-_BY_PATH = 0.8  # written anew by the path of the pen, where it is known
-_BENT = 0.6  # other scans are bent as by another hand
+_BY_PATH, _BENT = 0.8, 0.6  # written anew by the path of the pen, where it is known; other scans bent
 _STRETCHED = 0.06  # stretched to its box, as some forms' cells are
 _COARSE, _CLEAN = 0.2, 0.4  # seen by coarse scanners; as it is; the rest is seen by cameras
 _CROWDED = 0.25  # of these, with a rule or a piece of a digit beside it
@@ -76,7 +71,6 @@ class Source:
 
 
 Draw = Callable[[Rng, Source], Ink]
-"""Draws one mark: ink 0 .. 1 on a field of any size."""
 
 
 def inked(field: NDArray[Any]) -> Ink:
@@ -84,7 +78,6 @@ def inked(field: NDArray[Any]) -> Ink:
 
 
 def inside(ink: Ink) -> Ink | None:
-    """Return the part of a field that holds its ink; None if there is none."""
     rows, columns = (np.flatnonzero((ink > 0.3).any(axis=axis)) for axis in (1, 0))
     return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] if len(rows) else None
 
@@ -216,8 +209,7 @@ def _in_blocks(work: Callable[..., Any], count: int, block: int, *given: Any, jo
 
 def variants(count: int, mix: Mix, *, seed: int = 0, jobs: int = 1) -> tuple[Digits, NDArray[np.int64]]:
     """Return variants (count, 28, 28) of digits, drawn by the sets' weights, and what they are."""
-    made, answers = _in_blocks(_variants, count, _BLOCK, mix, seed, jobs=jobs)
-    return made, answers
+    return tuple(_in_blocks(_variants, count, _BLOCK, mix, seed, jobs=jobs))
 
 
 def _variants(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray[np.int64]]:
@@ -283,9 +275,6 @@ def _negatives(
     return marks, kind.astype(np.int64)
 
 
-# --- kinds to learn from --------------------------------------------------------------------------
-
-
 @cache
 def _own_print(char: str) -> Ink:
     return printed(char, ImageFont.load_default(60))
@@ -306,20 +295,13 @@ def sign(rng: Rng, source: Source) -> Ink:
     return by_hand(_own_print(char), rng, rng.choice([0.3, 1.0]))
 
 
-def printed(char: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> Ink:
+def printed(char: str, font: Any) -> Ink:
     picture = Image.new("L", (FIELD, FIELD))
     ImageDraw.Draw(picture).text((FIELD / 2, FIELD / 2), char, fill=255, font=font, anchor="mm")
     return inked(np.asarray(picture))
 
 
-def word(rng: Rng, source: Source) -> Ink:
-    """Letters that hang together."""
-    return written(Running(rng).word(any_word(rng).lower()[:4]), rng)
-
-
-def drawing(rng: Rng, source: Source) -> Ink:
-    drawings = figures.DRAWINGS[:-4]  # a closed curve may be a 0, a doodle is like what measures
-    return written(drawings[rng.integers(len(drawings))](rng), rng)
+_DRAWINGS = figures.DRAWINGS[:-4]  # a closed curve may be a 0, a doodle is like what measures
 
 
 def side_by_side(rng: Rng, source: Source, count: int) -> Ink:
@@ -408,14 +390,13 @@ def rough(rng: Rng, source: Source) -> Ink:
 
 # ``experiments/accuracy/reject.py`` of commit bfe9938 measured the shares
 KINDS: dict[str, tuple[Draw, float]] = {
-    "letter": (letter, 7), "sign": (sign, 3.5), "word": (word, 1.5), "drawing": (drawing, 12),
+    "letter": (letter, 7), "sign": (sign, 3.5),
+    "word": (lambda rng, _: written(Running(rng).word(any_word(rng).lower()[:4]), rng), 1.5),
+    "drawing": (lambda rng, _: written(_DRAWINGS[rng.integers(len(_DRAWINGS))](rng), rng), 12),
     "pair": (partial(side_by_side, count=2), 3), "part_of_next": (part_of_next, 1), "piece": (piece, 1),
     "struck": (struck, 0.7), "spots": (spots, 1.6), "rough": (rough, 1.4),
 }  # fmt: skip
 """Kinds to learn from, with their shares."""
-
-
-# --- held out -------------------------------------------------------------------------------------
 
 _STROKES = ("TRIPLEX", "SCRIPT_COMPLEX")  # of the fonts of cv2
 # beginnings of the names of matplotlib's text fonts, of those with Greek, and with symbols
@@ -462,7 +443,6 @@ def _rich(rng: Rng, source: Source, characters: str) -> Ink:
 def _figure(rng: Rng, source: Source, kind: str) -> Ink:
     """An open drawing of lines, coordinates 0 .. 1, by a pen of any width."""
     t, angle, pens = np.linspace(0, 2 * np.pi, 120), 0.0, (2, 6)
-    lines: list[NDArray[Any]] = []
     if kind == "star":  # of five points or more: its outline, or drawn in one go
         points = int(rng.choice([5, 7, 9]))
         if rng.random() < 0.5:
@@ -470,7 +450,7 @@ def _figure(rng: Rng, source: Source, kind: str) -> Ink:
             radius = np.where(np.arange(2 * points + 1) % 2, rng.uniform(0.2, 0.3), 0.5)
         else:
             way, radius = np.arange(points + 1) * 4 * np.pi / points, np.full(points + 1, 0.5)
-        lines = [0.5 + radius[:, None] * np.stack([np.sin(way), -np.cos(way)], axis=1)]
+        lines: list[NDArray[Any]] = [0.5 + radius[:, None] * np.stack([np.sin(way), -np.cos(way)], axis=1)]
         angle, pens = rng.uniform(-0.3, 0.3), (2, 7)
     elif kind == "hatch":  # strokes both ways: a grid without a border
         across, down = (int(v) for v in rng.integers(2, 5, 2))
@@ -504,8 +484,7 @@ def _figure(rng: Rng, source: Source, kind: str) -> Ink:
     return inked(field)
 
 
-def patches(rng: Rng, source: Source) -> Ink:
-    """Square cells, black or white, as a poor print of a grey leaves them."""
+def _patches(rng: Rng, source: Source) -> Ink:  # square cells, as a poor print of a grey leaves them
     cells = int(rng.integers(4, 11))
     field = (rng.random((cells, cells)) < rng.uniform(0.3, 0.6)).astype(np.float32)
     return np.asarray(cv2.resize(field, (FIELD, FIELD), interpolation=cv2.INTER_NEAREST))
@@ -518,6 +497,6 @@ HELD: dict[str, tuple[Draw, float]] = {
     "symbol": (partial(_rich, characters=_SYMBOLS), 2),
     "triple": (partial(side_by_side, count=3), 1.5),
     **{kind: (partial(_figure, kind=kind), 0.7) for kind in "comb hatch star spiral knot cloud".split()},
-    "patches": (patches, 0.7),
+    "patches": (_patches, 0.7),
 }
 """Kinds that are held out (of letters and signs, fonts), with their shares."""

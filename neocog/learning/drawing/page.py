@@ -1,8 +1,7 @@
 """Made pages, and processes that draw them.
 
-A seed gives the style of a page, a seed and a variation give its pixels. A page on which a finder was wrong
-is drawn again by its seed with another variation: the same kind of page, pen, size and paper, other digits at
-other places.
+A seed gives a page's style, a seed and a variation its pixels: where a finder was wrong, the same kind of
+page is drawn again with other digits at other places.
 """
 
 from collections.abc import Sequence
@@ -25,8 +24,7 @@ from neocog.learning.drawing.pen import Rng, any_pen, log_uniform
 from neocog.vision.finder import FinderSettings, Finding, overlaps
 
 SIDE = 256
-SMALLEST, LARGEST = 9.0, 215.0
-"""Heights of digits on a page, in pixels."""
+SMALLEST, LARGEST = 9.0, 215.0  #: heights of digits on a page, in pixels
 
 _SMALLEST_PICTURE = 40  # pixels of a side
 _CUT = {"single": 0.85, "amount": 0.85}  # of the pages with a layout, else 0.28: a part is shown
@@ -39,19 +37,14 @@ class Page:
     """A picture and what stands on it."""
 
     image: NDArray[np.uint8]  #: (H, W)
-    marks: NDArray[np.float32]
-    """(M, 5): label, middle (x, y), width and height in pixels. Labels 0 .. 9 are digits, 10 + k
-    the sign `SIGNS[k]`, -1 is neither right nor wrong."""
+    marks: NDArray[np.float32]  #: (M, 5): label (`IGNORE`, digit, `SIGN` + k of `SIGNS`), middle, size
     extent: tuple[int, int]  #: rows and columns; beyond, pixels are mirrored
 
 
-_SHARES = {
+_SHARES = {  # sheet: an edge of it; bright: ink on a dark ground; surface: a wall, a board, a monitor
     "rules": 0.27, "through": 0.14, "folds": 0.12, "stains": 0.1, "sheet": 0.2, "bright": 0.08,
     "surface": 0.07, "clutter": 0.3, "strikes": 0.1, "blots": 0.1,
 }  # fmt: skip
-"""Shares of pages with rules, the other side showing through, creases, stains, an edge of the
-sheet, bright ink on a dark ground, no paper at all (a wall, a board, a monitor), things drawn
-beside the digits, crossed-out or underlined digits, spots of ink."""
 _SHARES_OF_NOTHING = _SHARES | {"rules": 0.4, "folds": 0.2, "stains": 0.25, "surface": 0.4, "clutter": 0.5}
 _QUARTERS = (0.875, 0.05, 0.025, 0.05)  # of the pages, by how many quarter turns they lie
 _ALIKE = ({0, 8}, {0, 1, 2, 5, 6, 8, 9})  # digits that may be one on their side, and upside down
@@ -158,7 +151,6 @@ def _on_a_card(canvas: Canvas) -> Box:
 
 
 def _around(card: Box, rng: Rng, side: int) -> tuple[int, int, int, int]:
-    """The part of a page that shows a card and what is around it; see `_cut`."""
     low, size = np.array(card[:2]), np.array(card[2:])
     first = low - size * rng.uniform(-0.03, 0.35, 2)
     last = np.maximum(low + size * (1 + rng.uniform(-0.03, 0.35, 2)), first + _SMALLEST_PICTURE)

@@ -42,7 +42,9 @@ def warped(x: Tensor, widths: NDArray[np.int64], columns: int, rng: Rng) -> tupl
     y = (rows - (ROWS - 1) / 2 - lift - turn * (cols - middle)) / (scale * tall) + (high - 1) / 2
     z = (cols + shear * (rows - ROWS / 2)) / (scale * across)
     waves = (torch.rand(count, 1, 1, 1, device=device) < 0.35).float() * 1.6
-    field = _texture(2 * count, ROWS, columns, 2.5, device).view(count, 2, ROWS, columns) * waves
+    coarse = torch.randn(2 * count, 1, 2, max(2, int(2.5 * columns / ROWS)), device=device)  # smooth noise
+    field = functional.interpolate(coarse, (ROWS, columns), mode="bicubic", align_corners=False)
+    field = field.view(count, 2, ROWS, columns) * waves
     y, z = y + field[:, 0], z + field[:, 1]
     grid = torch.stack([(z + 0.5) / wide * 2 - 1, (y + 0.5) / high * 2 - 1], -1)
     return functional.grid_sample(x, grid, padding_mode="border", align_corners=False), wide_now
@@ -54,7 +56,7 @@ def strips(grey: Tensor, widths: NDArray[np.int64]) -> Tensor:
     inside = torch.arange(grey.shape[3], device=grey.device) < ends
     last = (ends - 1).expand(-1, 1, grey.shape[2], 1)
     grey = torch.where(inside, grey, grey.gather(3, last).mean(2, keepdim=True))
-    paper = _box(functional.max_pool2d(_box(grey, 3), 9, 1, 4), 31)
+    paper = box(functional.max_pool2d(box(grey, 3), 9, 1, 4), 31)
     ink = (paper - grey).clamp(min=0)
     ranked = torch.where(inside, ink, torch.inf).flatten(1).sort(1).values
     count = inside.sum((1, 2, 3)) * ink.shape[2] - 1
@@ -64,13 +66,7 @@ def strips(grey: Tensor, widths: NDArray[np.int64]) -> Tensor:
     return ((ink - middle) / (full - middle).clamp(min=4)).clamp(0, 1) * inside
 
 
-def _box(x: Tensor, side: int) -> Tensor:
+def box(x: Tensor, side: int) -> Tensor:
+    """Means over squares of ``side`` pixels."""
     x = functional.pad(x, (side // 2,) * 4, mode="reflect")
     return functional.avg_pool2d(functional.avg_pool2d(x, (1, side), 1), (side, 1), 1)
-
-
-def _texture(count: int, high: int, wide: int, cells: float, device: Any) -> Tensor:
-    """Smooth noise (count, 1, high, wide) of so many cells a height."""
-    size = (max(2, int(cells)), max(2, int(cells * wide / high)))
-    coarse = torch.randn(count, 1, *size, device=device)
-    return functional.interpolate(coarse, (high, wide), mode="bicubic", align_corners=False)

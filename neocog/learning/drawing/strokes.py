@@ -1,9 +1,7 @@
 """The path of a pen, read from a file, and that of a scanned digit or a letter in print.
 
-A set of pen strokes is a file ``strokes.npz`` beside the pictures of the same digits:
-``points`` (P, 2) int16, x to the right and y down, the long side of a digit 0 .. 1000; stroke j is
-``points[stroke_start[j]:stroke_start[j + 1]]``, and digit i has the strokes ``sample_start[i]`` to
-``sample_start[i + 1] - 1``.
+A set of pen strokes is a file ``strokes.npz`` beside the pictures of the same digits: stroke j is
+``points[stroke_start[j]:stroke_start[j + 1]]``, digit i has strokes ``sample_start[i]`` to the next one's.
 """
 
 import zipfile
@@ -87,9 +85,6 @@ def rounded(line: NDArray[Any], times: int = 1) -> NDArray[np.float32]:
         out[2:-1:2] = line[1:] - step
         line = out
     return np.asarray(line, np.float32)
-
-
-# --- scans --------------------------------------------------------------------------------------
 
 
 def skeleton(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -50,6 +50,11 @@ def _alike(rng: Rng) -> str:
     return digit * (1 if rng.random() < 0.5 else int(rng.integers(2, 13)))
 
 
+def _few(rng: Rng) -> str:
+    count = int(rng.choice([1, 2, 3], p=[0.55, 0.27, 0.18]))
+    return "1" * count if rng.random() < 0.15 else "".join(map(str, rng.integers(0, 10, count)))
+
+
 def _amount(rng: Rng) -> str:
     whole = _digits(rng, int(rng.integers(1, 7))).lstrip("0") or "0"
     point = str(rng.choice([".", ",", "."]))
@@ -134,8 +139,8 @@ def _marked(rng: Rng) -> str:
 
 KINDS: dict[str, tuple[Callable[[Rng], str], float]] = {
     "number": (_number, 0.46),
-    "alike": (_alike, 0.04), "amount": (_amount, 0.21), "date": (_date, 0.1), "time": (_time, 0.05),
-    "phone": (_phone, 0.05),
+    "alike": (_alike, 0.04), "few": (_few, 0.0), "amount": (_amount, 0.21), "date": (_date, 0.1),
+    "time": (_time, 0.05), "phone": (_phone, 0.05),
     "grade": (lambda rng: f"{rng.integers(0, 21)}/{rng.choice([5, 6, 10, 12, 15, 20, 100])}", 0.025),
     "groups": (lambda rng: " ".join(_digits(rng, 4) for _ in range(int(rng.integers(2, 5)))), 0.015),
     "sum": (_sum, 0.02), "marked": (_marked, 0.03),

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from neocog.learning.drawing.photo import box
 from neocog.learning.finder.graph import Graph
 from neocog.vision.finder import FLOOR, SIGNS, WINDOW
 
@@ -27,20 +28,14 @@ PLANES = 28, 56, 96, 192, 5
 def normalised(grey: Tensor, extents: Tensor | None = None) -> Tensor:
     """As `neocog.vision.finder.normalised`, of (B, H, W) uint8; 0 beyond the pictures' extents (B, 2)."""
     g = grey.float()[:, None]
-    mean = _box(g)
-    variance = (_box(g * g) - mean * mean).clamp_min(0)
+    mean = box(g, WINDOW)
+    variance = (box(g * g, WINDOW) - mean * mean).clamp_min(0)
     x = (g - mean) * torch.rsqrt(variance + FLOOR**2)
     if extents is None:
         return x
     rows, columns = (torch.arange(side, device=x.device) for side in x.shape[2:])
     high, wide = extents[:, :1], extents[:, 1:]
     return x * ((rows < high)[:, None, :, None] & (columns < wide)[:, None, None, :])
-
-
-def _box(x: Tensor) -> Tensor:
-    reach = WINDOW // 2
-    x = F.pad(x, (reach, reach, reach, reach), mode="reflect")
-    return F.avg_pool2d(F.avg_pool2d(x, (1, WINDOW), 1), (WINDOW, 1), 1)
 
 
 class ConvNorm(nn.Module):  # type: ignore[misc]
@@ -54,9 +49,8 @@ class ConvNorm(nn.Module):  # type: ignore[misc]
         self.norm = nn.BatchNorm2d(out)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.dense:  # a depthwise kernel as a full one, zero off its diagonal
-            kernels = self.conv.weight[:, 0].permute(1, 2, 0)
-            full = torch.diag_embed(kernels).permute(2, 3, 0, 1)
+        if self.dense:  # zero off its diagonal
+            full = torch.diag_embed(self.conv.weight[:, 0].permute(1, 2, 0)).permute(2, 3, 0, 1)
             x = F.conv2d(x, full, stride=self.conv.stride, padding=self.padding)
         else:
             x = self.conv(x)
@@ -77,10 +71,9 @@ class Block(nn.Module):  # type: ignore[misc]
 
     def __init__(self, planes: int, inner: int) -> None:
         super().__init__()
+        wide = ConvNorm(planes, planes, 5, groups=planes, rectify=False)
         self.parts = nn.Sequential(
-            ConvNorm(planes, planes, 5, groups=planes, rectify=False),
-            ConvNorm(planes, inner, 1),
-            ConvNorm(inner, planes, 1, rectify=False),
+            wide, ConvNorm(planes, inner, 1), ConvNorm(inner, planes, 1, rectify=False)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -101,10 +94,8 @@ class Head(nn.Module):  # type: ignore[misc]
 
     def __init__(self, a: int, b: int, c: int) -> None:
         super().__init__()
-        self.from16 = ConvNorm(c, 32, 1, rectify=False)
-        self.from8 = ConvNorm(32, 24, 1, rectify=False)
-        self.side8 = ConvNorm(b, 32, 1, rectify=False)
-        self.side4 = ConvNorm(a, 24, 1, rectify=False)
+        self.from16, self.from8 = ConvNorm(c, 32, 1, rectify=False), ConvNorm(32, 24, 1, rectify=False)
+        self.side8, self.side4 = ConvNorm(b, 32, 1, rectify=False), ConvNorm(a, 24, 1, rectify=False)
         self.block8, self.block4 = Block(32, 64), Block(24, 36)
         self.inner = ConvNorm(24, 32, 1)
         self.out = nn.Conv2d(32, OUTPUTS, 1)

@@ -10,8 +10,7 @@ from neocog.vision.finder import CELL, UNIT
 
 Tensor = Any
 
-SMALLEST = 8.0
-"""Longer side of the smallest digits that one size of a picture is asked for, in pixels."""
+SMALLEST = 8.0  #: longer side of the smallest digits that one size of a picture is asked for, in pixels
 
 _SURE = 0.3  # from this height of the hill on a place learns the box
 _KIND = 0.5  # and from this one what the mark is

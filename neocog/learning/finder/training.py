@@ -1,9 +1,8 @@
 """Training of a finder: pages are drawn while others are learned from, hard ones again.
 
-A run follows from its settings: pages come in chunks, each a list of seeds; a chunk is gone
-through ``passes`` times in an order of its own, and seeds of its worst pages are drawn again, with
-another variation, in the chunk after the next. Between two chunks the run is kept on disk, so that
-a run that was stopped goes on to the same bytes (on a CPU with the same number of threads).
+A run follows from its settings: pages come in chunks of seeds; a chunk is gone through ``passes`` times, and
+seeds of its worst pages are drawn again, with another variation, in the chunk after the next. Between two
+chunks the run is kept, so that one that was stopped goes on to the same bytes (on a CPU).
 """
 
 import math
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neocog.learning.checkpoint import Checkpoint, load_checkpoint
+from neocog.learning.checkpoint import Checkpoint, load_checkpoint, worded
 from neocog.learning.drawing.bank import drawers
 from neocog.learning.drawing.hands import load_hands
 from neocog.learning.drawing.page import Page, compared, draw_pages, prepare
@@ -28,14 +27,11 @@ from neocog.learning.finder.targets import Targets, loss, targets
 from neocog.vision.finder import FinderSettings, decode, merged
 
 Tensor = Any
-Told = tuple[Tensor, Tensor]
-"""Loss of a batch, and how wrong each of its pages is."""
+Told = tuple[Tensor, Tensor]  #: loss of a batch, and how wrong each of its pages is
 
-Seeds = list[tuple[int, int]]
-"""A seed and a variation of each page."""
+Seeds = list[tuple[int, int]]  #: A seed and a variation of each page
 
-HELD_SEED = 3_000_000_000
-"""First seed of the pages for validation; no run learns from seeds from here on."""
+HELD_SEED = 3_000_000_000  #: first seed of the pages for validation; no run learns from seeds from here on
 
 _HARD = 0.04, 0.24  # of a chunk's pages, worst first, drawn again; the very worst nobody reads
 _AGAIN = 2  # times that a seed is drawn again
@@ -147,8 +143,7 @@ class _Run:
         return average
 
     def _say(self, measured: dict[str, float]) -> None:
-        words = " ".join(f"{name} {value:.4g}" for name, value in measured.items())
-        self.tell(f"{words} {time.monotonic() - self.begin:.0f} s")
+        self.tell(f"{worded(measured)} {time.monotonic() - self.begin:.0f} s")
 
     def _seeds(self, number: int) -> Seeds:
         # of a chunk: new ones, the hard ones of the chunk before the last
@@ -159,23 +154,19 @@ class _Run:
 
     def _go_through(self, pages: list[Page]) -> tuple[NDArray[np.float32], float]:
         """Learn from a chunk; return how wrong each page was, and the mean loss."""
-        maps, wanted = self._prepared(pages)
-        settings = self.settings
+        (maps, wanted), settings = self._prepared(pages), self.settings
         told, first = list[Tensor](), list[tuple[NDArray[np.int64], Tensor]]()
         rng = np.random.default_rng([settings.seed, self.number, 7])
         for turn in range(settings.passes):
-            mixed = np.array_split(
-                rng.permutation(len(pages)), range(settings.batch, len(pages), settings.batch)
-            )
-            batches = list(map(np.sort, mixed))
+            ends = range(settings.batch, len(pages), settings.batch)
+            batches = list(map(np.sort, np.array_split(rng.permutation(len(pages)), ends)))
             flips = np.where(rng.random(len(pages)) < _INVERTED, -1, 1).astype(np.float32)
             # one copy a turn: each copy to a GPU waits until the GPU has finished its work
             chosen = torch.from_numpy(np.concatenate(batches)).to(self.place)
             signs = torch.from_numpy(flips).to(self.place)
             parts = (part.split(settings.batch) for part in (chosen, signs))
             for index, some, flip in zip(batches, *parts, strict=True):
-                asked = Targets(*(each[some] for each in wanted))
-                total, by_page = self._step(maps[some], asked, flip)
+                total, by_page = self._step(maps[some], Targets(*(each[some] for each in wanted)), flip)
                 told.append(total)
                 if turn == 0:
                     first.append((index, by_page))
