@@ -1,4 +1,4 @@
-"""Drawn lines: who may write them, what they say, how it stands on the line."""
+"""Drawn lines: who may write them, what they say, how it stands; variants; no digits; made pages."""
 
 import gzip
 import re
@@ -9,22 +9,33 @@ import cv2
 import numpy as np
 import pytest
 
-from neocog.learning.drawing import line
-from neocog.learning.drawing.glyphs import styles_of
+from neocog.errors import InputError, UsageError
+from neocog.learning.datasets import Digits, open_dataset, open_digits, read_sklearn
+from neocog.learning.drawing import line, texts
+from neocog.learning.drawing.glyphs import allograph, styles_of
 from neocog.learning.drawing.hand import Hand
 from neocog.learning.drawing.hands import (
     HELD_PAGES,
     HELD_STYLES,
     HELD_WRITERS,
+    hands_of,
     load_hands,
     own_lines,
     real_lines,
 )
 from neocog.learning.drawing.line import Row, draw_line
-from neocog.learning.drawing.texts import KINDS, any_text
+from neocog.learning.drawing.made import CONDITIONS, make_page
+from neocog.learning.drawing.marks import HELD, KINDS, negatives, variants
+from neocog.learning.drawing.marks import written as written_by_pen
+from neocog.learning.drawing.texts import any_text
+from neocog.learning.mix import Mix
+from neocog.network.engine import Engine
 from neocog.network.lines import ALPHABET
+from neocog.network.model import load_model
+from neocog.reading.reader import Reader
 from neocog.serve.corrections import Corrections
-from tests.support import page_file
+from neocog.vision.normalise import normalise
+from tests.support import few, page_file, run
 
 
 @pytest.fixture(scope="module")
@@ -92,15 +103,15 @@ def test_the_real_sets_are_kept_apart(data_dir):
 
 FORMS = {"number": r"\d[\d., ]*", "date": r"[\d./ -]+", "time": r"\d+[:.]\d\d[\d:.-]*", "grade": r"\d+/\d+",
          "groups": r"\d{4}( \d{4})+", "sum": r"\d+ ?[-+x=:/÷].*\d", "phone": r"[+(]?[\d()/ .-]+",
-         "alike": r"(\d)\1*"}  # fmt: skip
+         "alike": r"(\d)\1*", "few": r"\d{1,3}"}  # fmt: skip
 
 
 def test_texts_are_of_their_kind():
-    assert sum(share for _, share in KINDS.values()) == pytest.approx(1)
-    for kind in KINDS:
-        texts = [any_text(np.random.default_rng(k), kind) for k in range(300)]
-        assert len(set(texts)) > (50 if kind == "alike" else 100)
-        for text in texts:
+    assert sum(share for _, share in texts.KINDS.values()) == pytest.approx(1)
+    for kind in texts.KINDS:
+        found = [any_text(np.random.default_rng(k), kind) for k in range(300)]
+        assert len(set(found)) > (50 if kind in ("alike", "few") else 100)
+        for text in found:
             assert re.fullmatch(FORMS.get(kind, r"\S.*"), text), (kind, text)
             assert re.search(r"\d", text)
             assert text == text.strip()
@@ -162,3 +173,108 @@ def test_a_point_is_seen_and_stands_low(hands):
         rows, columns = np.nonzero(cover > 0.5)
         assert min(np.ptp(rows), np.ptp(columns)) >= 1, seed
         assert abs(top + rows.mean()) < 0.2 * 56
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_marks_of_every_kind(held):
+    found = open_digits("sklearn", split="train")[:260]
+    marks, kind, names = negatives(150, found.images, found.labels, seed=3, held=held)
+    assert marks.shape == (150, 28, 28)
+    assert set(kind) == set(range(len(names)))
+    assert marks.reshape(150, -1).sum(axis=1).min() > 0
+    if held:
+        again, other = (negatives(150, found.images, found.labels, seed=k, held=True)[0] for k in (3, 4))
+        np.testing.assert_array_equal(marks, again)
+        assert not np.array_equal(marks, other)
+    assert KINDS.keys() & HELD.keys() == {"letter", "sign"}  # in other fonts
+    with pytest.raises(UsageError, match="no digits"):
+        negatives(3, np.zeros((0, 28, 28), np.uint8), np.zeros(0, np.int64), seed=0)
+
+
+@pytest.mark.parametrize(("ink", "count"), [(0, 4), (255, 4), (0, 0)])
+def test_no_ink_and_nothing_but_ink_are_taken(ink, count):
+    made, labels = variants(count, Mix.of(np.full((1, 28, 28), ink, np.uint8), np.array([5])))
+    assert (made.shape, labels.dtype) == ((count, 28, 28), np.int64)
+    assert set(labels) <= set(range(10))
+
+
+def test_some_variants_are_drawn():
+    image = np.zeros((1, 28, 28), np.uint8)
+    image[0, 8:20, 10:18] = 255
+    made, labels = variants(300, Mix.of(image, np.array([5])), seed=1)
+    assert (made.shape, made.dtype) == ((300, 28, 28), np.uint8)
+    drawn = labels != 5
+    assert set(labels[drawn]) == {*range(10)} - {5}
+    assert 30 < drawn.sum() < 90  # a fifth, but for drawn 5s
+    assert (made[drawn].reshape(-1, 784).max(axis=1) > 150).all()
+
+
+@pytest.mark.parametrize("name", ["neocog", "neocog-small"])
+def test_the_shipped_models_read_nearly_all_styles(name):
+    """Three of four of each style, but for a long leaning 1, which alone may be a slash."""
+    rng, each = np.random.default_rng(5), 12
+    styles = [(d, k) for d in range(10) for k in range(styles_of(d)) if (d, k) != (1, 0)]
+    digits = [normalise(written_by_pen(allograph(*style, rng), rng)) for style in styles for _ in range(each)]
+    best = Engine(load_model(name)).recognise(np.stack(digits)).score[:, :10].argmax(axis=1)
+    right = best.reshape(-1, each) == np.array([digit for digit, _ in styles])[:, None]
+    poor = [style for style, share in zip(styles, right.mean(axis=1), strict=True) if share < 0.75]
+    assert len(poor) <= 2, poor
+    assert right.mean() > 0.94
+
+
+@pytest.fixture(scope="module")
+def plain_hands():
+    return hands_of(read_sklearn()[:60])
+
+
+@pytest.mark.parametrize("condition", few(CONDITIONS, "surface", "empty"))
+def test_pages_of_every_condition(condition, plain_hands):
+    picture, text = make_page(plain_hands, condition, np.random.default_rng(1))
+    assert picture.shape == (960, 960)
+    assert any(map(str.isdigit, text)) != (condition == "empty")
+
+
+def test_digits_are_found(plain_hands):
+    reader, counts = Reader(device="cpu"), []
+    for seed in range(3):
+        picture, text = make_page(plain_hands, "plain", np.random.default_rng(seed))
+        found = len(reader.read(picture).digits)
+        counts.append((found, sum(map(str.isdigit, text))))
+    found, written = np.sum(counts, axis=0)
+    assert found == pytest.approx(written, rel=0.25)
+
+
+def test_a_set_without_a_digit_writes_others_and_one_without_ink_nothing():
+    digits = read_sklearn()[:80]
+    hands = hands_of(Digits(digits.images, np.full(80, 7), "all are sevens"))
+    _, text = make_page(hands, "plain", np.random.default_rng(0))
+    assert "7" in text
+    with pytest.raises(InputError, match="no digit has ink"):
+        hands_of(Digits(np.zeros((2, 28, 28), np.uint8), np.array([1, 2]), "blank"))
+
+
+def test_command_writes_pages_that_are_a_labelled_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEOCOG_DATA", str(tmp_path / "nothing"))
+    (tmp_path / "nothing" / "mnist").mkdir(parents=True)  # a folder of that name without the files
+    for name, seed, count in (("a", 5, 1), ("b", 5, 3), ("c", 6, 1)):
+        words = ("--conditions", "plain,empty", "--seed", seed, "--count", count)
+        done = run("data", "make-pages", tmp_path / name, *words)
+        assert done.exit_code == 0, done.output
+        assert "scikit-learn" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    labelled = open_dataset(tmp_path / "b")
+    assert [(f.name, bool(text)) for f, text in zip(labelled.files, labelled.expected, strict=True)] == [
+        ("plain_000.png", True), ("empty_000.png", False), ("plain_001.png", True),
+    ]  # fmt: skip
+    a, b, c = ((tmp_path / name / "plain_000.png").read_bytes() for name in "abc")
+    assert a == b != c
+
+
+@pytest.mark.parametrize(("words", "code"), [
+    (("--digits", "sklearn"), 0), (("--digits", __file__), 1),
+    (("--conditions", "sunny"), 2), (("--count", "0"), 2),
+])  # fmt: skip
+def test_what_cannot_be_made_is_said_in_one_line(tmp_path, words, code):
+    done = run("data", "make-pages", tmp_path, "--conditions", "plain", "--count", "1", *words)
+    assert done.exit_code == code
+    assert bool(done.stderr.strip()) == bool(code)

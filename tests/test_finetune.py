@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 torch.set_num_threads(1)
 
 from experiments.network.torch_network import Network  # noqa: E402
 from neocog.errors import ModelError, NeocogError, UsageError  # noqa: E402
-from neocog.learning import finetune, selforganise  # noqa: E402
+from neocog.learning import finetune  # noqa: E402
 from neocog.learning.augment import augment  # noqa: E402
 from neocog.learning.calibrate import score  # noqa: E402
 from neocog.learning.checkpoint import id_of  # noqa: E402
@@ -67,19 +67,9 @@ def test_a_start_has_the_planes_asked_for(start):
         recipe_of("fast")
 
 
-def test_any_number_of_cores_gives_the_same_start(start, digits, monkeypatch):
-    held, compete = [], selforganise.compete_within_labels
-
-    def told(*words, **options):
-        found = [b for b in threadpool_info() if b["user_api"] == "blas"]
-        own = [b for b in found if "numpy" in b["filepath"]] or found  # SciPy has another
-        held.append({b["num_threads"] for b in own})
-        return compete(*words, **options)
-
-    monkeypatch.setattr(selforganise, "compete_within_labels", told)
+def test_any_number_of_cores_gives_the_same_start(start, digits):
     with threadpool_limits(2, user_api="blas"):
         again = start_model(recipe_of("finetuned", "5/9/20"), Mix.of(*digits), reject=2, count=100)
-    assert held == [{1}, {1}]  # of the digits' planes, and of those that reject
     assert to_bytes(again) == to_bytes(start)
 
 
@@ -112,16 +102,14 @@ def test_the_loss_falls_and_constraints_hold(start, digits, learned):
     assert last["loss"] < first["loss"]
     shown, labels = digits[0][160:], digits[1][160:]
     before, right = ((labels_of(score(one, shown)) == labels).mean() for one in (start, model))
-    assert model.card["validation_accuracy"] > before
-    assert model.card["validation_accuracy"] == pytest.approx(right, abs=0.011)
+    assert before < model.card["validation_accuracy"] == pytest.approx(right, abs=0.011)
     from_bytes(to_bytes(model), source="model")  # holds what no neocognitron can have? it raises
-    assert all(layer.reference.min() >= 0 and layer.c.min() >= 0 for layer in model.s)
-    assert all(0 < layer.threshold < 1 for layer in model.s)
     assert all(blur.min() >= 0 for blur in model.blurs)
     for old, new in zip(start.s, model.s, strict=True):
+        assert min(new.reference.min(), new.c.min()) >= 0
+        assert old.threshold != new.threshold < 1
         assert not np.array_equal(old.reference, new.reference)
         assert not np.array_equal(old.c, new.c)
-        assert old.threshold != new.threshold
 
 
 def test_the_model_reads_in_numpy_as_in_pytorch(digits, learned):
@@ -208,7 +196,7 @@ def test_what_cannot_be_begun_or_gone_on_is_refused(start, digits, tmp_path):
     with pytest.raises(ModelError, match="remove it"):
         begin(start, digits, folder=tmp_path)
     save_file({}, tmp_path / "checkpoint.safetensors", {"format": "neocog run 4", "state": "{}"})
-    with pytest.raises(ModelError, match="format 'neocog run 4'.*remove it to start again"):
+    with pytest.raises(ModelError, match=r"format 'neocog run 4'.*remove it to start again"):
         begin(start, digits, folder=tmp_path)
     with pytest.raises(UsageError, match="a step needs"):
         begin(start, digits, replace(QUICK, batch=400))
