@@ -44,9 +44,7 @@ def score(
         return np.concatenate([to_numpy(u) for u in in_batches(run, images, xp, tell)])
 
 
-def in_batches(
-    run: Callable[[NDArray[np.uint8]], Any], images: NDArray[np.uint8], xp: Any, tell: Tell | None
-) -> Iterator[Any]:
+def in_batches(run: Callable[[Any], Any], images: Any, xp: Any, tell: Tell | None) -> Iterator[Any]:
     """Run digits through layers batch by batch: on all cores of the host, or at once on a GPU."""
     for start in range(0, len(images), BATCH):
         batch = images[start : start + BATCH]
@@ -135,10 +133,8 @@ def calibrated(model: Model, shown: Mix, *, xp: Any = np, tell: Tell | None = No
     set_anew = replace(model, temperature=temperature, card=card)
     first = shown.hands[0].digits
     drawn = negatives(len(first), first.images, first.labels, seed=_SEED)[0]
-    found, marks = (
-        of_lone_digits(answers(part, temperature=temperature), set_anew)
-        for part in (own, score(model, drawn, xp))
-    )
+    found, marks = (of_lone_digits(answers(part, temperature=temperature), set_anew)
+                    for part in (own, score(model, drawn, xp)))  # fmt: skip
     table = risk_table(found, labels, marks)
     card["rejection"] = {"digits": len(labels), "marks": len(drawn), "table": table}
     return replace(set_anew, card=card)

@@ -30,11 +30,8 @@ class Checkpoint:
 
         parts = {name: network.state_dict() for name, network in self.networks.items()} | others
         parts |= {f"adam {number}": slot for number, slot in self.optimiser.state_dict()["state"].items()}
-        whole = {
-            f"{part}/{name}": tensor.detach().cpu().contiguous()
-            for part, tensors in parts.items()
-            for name, tensor in tensors.items()
-        }
+        whole = {f"{part}/{name}": tensor.detach().cpu().contiguous()
+                 for part, tensors in parts.items() for name, tensor in tensors.items()}  # fmt: skip
         values = state | {"settings": self.told, "curves": curves}
         metadata = {"format": _FORMAT, "state": to_json(values, sort_keys=True)}
         with atomic_write(self.file) as stream:

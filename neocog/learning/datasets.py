@@ -278,11 +278,9 @@ def _read_usps(path: Path) -> Digits:
 
 def _read_class_folders(folder: Path) -> Digits:
     """Read folders named 0 to 9 with a digit in each picture, the folders by turns; else InputError."""
-    columns = [
-        [(file, label) for file in sorted(place.iterdir()) if is_picture_name(file.name)]
-        for label in range(10)
-        if (place := folder / str(label)).is_dir()
-    ]
+    places = [(folder / str(label), label) for label in range(10) if (folder / str(label)).is_dir()]
+    columns = [[(file, label) for file in sorted(place.iterdir()) if is_picture_name(file.name)]
+               for place, label in places]  # fmt: skip
     files = [entry for row in zip_longest(*columns) for entry in row if entry is not None]
     if not files:
         raise InputError(f"{folder}: its folders 0 to 9 hold no pictures (png, jpg, ...)")
@@ -313,9 +311,8 @@ def read_labels_csv(path: Path) -> LabelledPictures:
         for count, row in enumerate(table, 1):
             name, shown = row["file"], row[answer]
             if not name or shown is None or "\0" in name:
-                raise InputError(
-                    f"{path}: row {count + 1} lacks its file or its {answer}, or it has a zero byte"
-                )
+                why = f"lacks its file or its {answer}, or it has a zero byte"
+                raise InputError(f"{path}: row {count + 1} {why}")
             if count > MAX_DIGITS:
                 raise InputError(f"{path}: more than {MAX_DIGITS} rows; split the set")
             digits = "".join(char for char in shown if char in "0123456789")

@@ -125,9 +125,8 @@ class Finetuner:
         groups = [{"params": [value for name, value in named if name.endswith(kind)], "share": share}
                   for kind, share in _SHARES.items()]  # fmt: skip
         self._optimizer = torch.optim.Adam(groups, lr=settings.rate, betas=(0.9, 0.99))
-        self.batches = Batches(
-            mix, validation, settings, self.device, marks=start.classes > LABELS, jobs=jobs
-        )
+        marks = start.classes > LABELS
+        self.batches = Batches(mix, validation, settings, self.device, marks=marks, jobs=jobs)
         self._lean = torch.zeros(start.classes, device=self.device)
         self._lean[LABELS:] = settings.lean
         self._kept, self.curves = _state(self.mean), list[Figures]()

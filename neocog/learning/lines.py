@@ -206,10 +206,8 @@ class LineRun:
         """Learn to the last step, or for so long; whether it was the last. The run is kept meanwhile."""
         settings, begin = self.settings, time.monotonic()
         if self.step >= settings.steps:
-            self.tell(
-                f"the run in {self.folder} has finished and this is its model; to continue from it, "
-                "give --start MODEL and another --checkpoints"
-            )
+            instead = "to continue from it, give --start MODEL and another --checkpoints"
+            self.tell(f"the run in {self.folder} has finished and this is its model; {instead}")
             return True
         with drawers(self.workers, prepare, self.data) as pool:
             seed, due = settings.seed + 10**6 * self.part, self._chunks(self.step)
@@ -353,9 +351,7 @@ def start(name: str, settings: LineTraining, data: Path | None = None, *, device
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
-def with_signs(
-    digits: Model, data: Path, each: int, seed: int, device: str = "cpu"
-) -> tuple[Model, NDArray[np.int64]]:
+def with_signs(digits: Model, data: Path, each: int, seed: int, device: str) -> tuple[Model, Any]:
     """Give US4 ``each`` planes for every sign, and say what all planes stand for.
 
     Their reference vectors are responses of UC3 to drawn signs, as a neocognitron learns what it has no plane

@@ -177,9 +177,8 @@ class LayerByLayer:
         if recipe.top == "every":
             references, own = selforganise.every_view(maps, labels, spec)
         elif recipe.top == "competition":
-            references, own = selforganise.compete_within_labels(
-                maps, labels, spec, per_label=recipe.per_label, rng=np.random.default_rng([self.seed, 4])
-            )
+            rng = np.random.default_rng([self.seed, 4])
+            references, own = selforganise.compete_within_labels(maps, labels, spec, recipe.per_label, rng)
         else:
             references, own = selforganise.learn_supervised(maps, labels, spec, passes=recipe.passes)
         self.on_stage("US4", {"planes": len(own), "digits": len(maps)})
@@ -246,9 +245,7 @@ def start_model(
     seen = np.concatenate([engine.maps(u0_from_digits(part))["UC3"] for part in parts])
     maps = np.ascontiguousarray(seen.transpose(0, 2, 3, 1))  # (N, 13, 13, K3)
     with one_blas_thread():  # sums over as many threads as there are cores differ by their number
-        learned, _ = selforganise.compete_within_labels(
-            maps, none, model.spec.s[3], per_label=reject, rng=rng
-        )
+        learned, _ = selforganise.compete_within_labels(maps, none, model.spec.s[3], reject, rng)
     s4 = replace(model.s[3], reference=np.concatenate([model.s[3].reference, learned]))
     own = np.full(len(learned), REJECT, dtype=np.int64)
     return replace(model, s=(*model.s[:3], s4), labels=np.concatenate([model.labels, own]))

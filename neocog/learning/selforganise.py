@@ -211,12 +211,12 @@ def correlate(plane: Array, weights: NDArray[np.float64]) -> Array:
     return out
 
 
-# US4: each rule returns reference vectors (K4, K3, 9, 9) and labels (K4,), from maps of UC3 (N, 13, 13, K3).
+Labels = NDArray[np.int64]
+Top = tuple[NDArray[np.float32], Labels]
+# US4: each rule returns reference vectors (K4, K3, 9, 9) and labels (K4,), from maps of UC3 (N, 13, 13, K3)
 
 
-def learn_supervised(
-    maps: Array, labels: NDArray[np.int64], spec: SSpec, *, passes: int = 4
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def learn_supervised(maps: Array, labels: Labels, spec: SSpec, *, passes: int = 4) -> Top:
     """The rule of Fukushima (2003), over the digits in order, ``passes`` times: if the strongest plane is
     right it adds what its cell sees, else a plane of the right label is born at the seed's maximum.
     """
@@ -238,17 +238,14 @@ def learn_supervised(
     return np.ascontiguousarray(references), np.array(planes.labels, dtype=np.int64)
 
 
-def every_view(
-    maps: Array, labels: NDArray[np.int64], spec: SSpec
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def every_view(maps: Array, labels: Labels, spec: SSpec) -> Top:
     """Let every digit be a plane: its view is the reference vector."""
     return _planes_first(views(maps, spec), maps.shape[3], spec), labels.astype(np.int64)
 
 
 def compete_within_labels(
-    maps: Array, labels: NDArray[np.int64], spec: SSpec, *, per_label: int, rng: np.random.Generator,
-    rounds: int = 20,
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:  # fmt: skip
+    maps: Array, labels: Labels, spec: SSpec, per_label: int, rng: np.random.Generator, rounds: int = 20
+) -> Top:
     """``per_label`` planes of each label: k-means on normalised views of digits, begun with views of some."""
     xp, c = array_module(maps), bell(spec.kernel, spec.c).astype(np.float32).ravel()
     weight = xp.asarray(np.sqrt(np.repeat(c, maps.shape[3])))  # of which cosines are those of the S-cells

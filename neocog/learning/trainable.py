@@ -135,9 +135,7 @@ class _Across(torch.autograd.Function):  # type: ignore[misc]
 class CCells(nn.Module):  # type: ignore[misc]
     """C-cells, (B, K, H, W) -> (B, K, H', W'), by banded matrices; ``across``: stride across."""
 
-    def __init__(
-        self, spec: CSpec, blur: NDArray[np.float32], psi: Psi, *, across: int | None = None
-    ) -> None:
+    def __init__(self, spec: CSpec, blur: NDArray[Any], psi: Psi, *, across: int | None = None) -> None:
         super().__init__()
         self.profiles = nn.Parameter(_float(profiles_of(blur)))
         self.spec, self.psi, self.across = spec, psi, across or spec.stride

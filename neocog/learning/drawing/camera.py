@@ -49,9 +49,8 @@ def _light(image: Image, rng: Rng) -> None:
         else:  # bars
             step, angle = rng.uniform(8, 60), rng.uniform(0, np.pi)
             x, y = (np.arange(side // 2, dtype=np.float32) for side in (wide, high))
-            shade[:] = ((np.cos(angle) * x[None] + np.sin(angle) * y[:, None]) / step) % 1 < rng.uniform(
-                0.3, 0.7
-            )
+            across = (np.cos(angle) * x[None] + np.sin(angle) * y[:, None]) / step
+            shade[:] = across % 1 < rng.uniform(0.3, 0.7)
         shade = np.asarray(cv2.GaussianBlur(shade, (0, 0), log_uniform(rng, 0.5, 14)))
         image *= 1 - depth * np.asarray(cv2.resize(shade, (wide, high), interpolation=cv2.INTER_LINEAR))
     if rng.random() < 0.1:

@@ -79,9 +79,8 @@ class Hand:
             width = max(0.06, self.width * self.dot * rng.uniform(0.85, 1.15))
         if not digit:
             return self.drawn(self.sign(char, high), width * high)
-        return self.drawn(
-            self.digit(char, high, stroke), width * high, self.ones if char == "1" else 0.0, bent=True
-        )
+        lean = self.ones if char == "1" else 0.0
+        return self.drawn(self.digit(char, high, stroke), width * high, lean, bent=True)
 
     def drawn(self, strokes: Strokes, width: float, lean: float = 0.0, *, bent: bool = False) -> Drawn:
         """Draw strokes, slanted about the baseline; ``bent``: and as this hand bends them."""

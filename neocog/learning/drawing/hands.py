@@ -172,10 +172,8 @@ def own_lines(folder: Path, rows: int) -> list[Line]:
     known = [(file, text) for file, text in pairs if text and {*text} <= {*ALPHABET}]
     if len(known) < len(pairs):
         less, others = len(pairs) - len(known), "".join(sorted({*"".join(told.texts)} - {*ALPHABET}))
-        tell(
-            f"{less} of {len(pairs)} own lines are left out: empty, or with a character that no line has"
-            f"{others and f' ({others[:20]})'}"
-        )
+        why = f"empty, or with a character that no line has{others and f' ({others[:20]})'}"
+        tell(f"{less} of {len(pairs)} own lines are left out: {why}")
     return [(_of_height(next(decode(file)).grey, rows), text) for file, text in known]
 
 

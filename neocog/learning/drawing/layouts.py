@@ -190,9 +190,8 @@ def forms(canvas: Canvas, hand: Hand, high: float, letters: float = 0.0) -> None
             row = _row(hand, high, text)
             spans = [(row.start - rng.uniform(0.05, 0.4) * high, row.right + rng.uniform(0.05, 2) * high)]
         else:
-            slots = [
-                "" if rng.random() < empty else "x" if letters and rng.random() < letters else c for c in text
-            ]
+            slots = ["" if rng.random() < empty else "x" if letters and rng.random() < letters else c
+                     for c in text]  # fmt: skip
             slots = [rng.choice(list("ACEFHKMNRUVWX")) if c == "x" else c for c in slots]
             if not row.fill(slots, pitch, across):
                 continue

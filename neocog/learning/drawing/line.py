@@ -393,18 +393,13 @@ def _strip(row: Row, text: str, *, roomy: bool = False) -> NDArray[np.uint8]:
     field = np.maximum(field, rules * np.float32(rng.uniform(0.35 if row.spans else 0.3, 1)))
     tight = rng.random(2) < 0.3  # the cut may touch the ink
     before, after = np.where(tight, rng.uniform(-0.06, 0.1, 2), rng.uniform(0.02, 1.0, 2)) * high
-    if (
-        roomy and rng.random() < 0.75
-    ):  # the reader leaves a digit's height at each side if nothing stands there
+    if roomy and rng.random() < 0.75:  # the reader leaves a digit's height where nothing stands
         before, after = np.where(rng.random(2) < 0.5, 1.0, rng.uniform(0.3, 2.4, 2)) * high
     first, last = max(0, int(left - before)), int(right + after)
-    if (
-        roomy and rng.random() < 0.15 and min(before, after) > 0.25 * high
-    ):  # ends of others, or of what is no digit
+    if roomy and rng.random() < 0.15 and min(before, after) > 0.25 * high:  # an end of what stands beside
         other = row.hand.character(str(rng.integers(10)), high).cover
-        other = other[:, : max(1, int(rng.uniform(0.05, 0.2) * other.shape[1]))][
-            :, :: int(rng.choice([-1, 1]))
-        ]
+        other = other[:, : max(1, int(rng.uniform(0.05, 0.2) * other.shape[1]))]
+        other = other[:, :: int(rng.choice([-1, 1]))]
         y = int(row.base - high + rng.normal(0, 0.1) * high)
         x = first if rng.random() < 0.5 else last - other.shape[1]
         np.maximum(part := field[y : y + len(other), x : x + other.shape[1]], other, out=part)

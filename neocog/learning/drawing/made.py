@@ -91,9 +91,8 @@ def write_pages(folder: Path, digits: Digits, *, conditions: Sequence[str], coun
     hands, rounds = hands_of(digits), range(-(-count // len(conditions)))
     rows = [["file", "text", "digits", "condition"]]
     for number, condition in islice(product(rounds, conditions), count):
-        picture, text = make_page(
-            hands, condition, np.random.default_rng([seed, number, *condition.encode()])
-        )
+        rng = np.random.default_rng([seed, number, *condition.encode()])
+        picture, text = make_page(hands, condition, rng)
         name = f"{condition}_{number:03d}.png"
         with atomic_write(folder / name) as stream:
             stream.write(cv2.imencode(".png", picture)[1].tobytes())

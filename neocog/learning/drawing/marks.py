@@ -258,9 +258,7 @@ def negatives(
     return marks, kind, tuple(HELD if held else KINDS)
 
 
-def _negatives(
-    source: Source, seed: int, held: bool, number: int, size: int
-) -> tuple[Digits, NDArray[np.int64]]:
+def _negatives(source: Source, seed: int, held: bool, number: int, size: int) -> tuple[Digits, Any]:
     draws, often = zip(*(HELD if held else KINDS).values(), strict=True)
     shares = np.array(often)
     rng = np.random.default_rng([seed, int(held), 11, *[number] * (number > 0)])

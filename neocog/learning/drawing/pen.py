@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import cv2
 import numpy as np
@@ -74,9 +75,7 @@ def ink(lines: Sequence[Line], width: float, pen: Pen, rng: Rng) -> tuple[Cover,
     return cover, int(low[0]), int(low[1])
 
 
-def _stroke(
-    field: NDArray[np.uint8], points: NDArray[np.int32], width: float, pressure: float, rng: Rng
-) -> None:
+def _stroke(field: Any, points: Any, width: float, pressure: float, rng: Rng) -> None:
     if pressure < 0.05 or len(points) < 4:
         cv2.polylines(field, [points], False, 255, max(1, round(width)), cv2.LINE_AA, _SHIFT)
         return

@@ -30,10 +30,8 @@ def warped(x: Tensor, widths: NDArray[np.int64], columns: int, rng: Rng) -> tupl
     fits = ((columns - 1) / own).clip(min=0.6)
     wider = np.minimum(np.exp(rng.normal(0, 0.07, count)).clip(0.8, 1.25), fits)
     wide_now = np.ceil(own * wider).clip(8, columns).astype(np.int64)
-    across, middle = (
-        torch.from_numpy(value.astype(np.float32)).to(device).view(count, 1, 1)
-        for value in (wider, own * wider / 2)
-    )
+    across, middle = (torch.from_numpy(value.astype(np.float32)).to(device).view(count, 1, 1)
+                      for value in (wider, own * wider / 2))  # fmt: skip
     tall = torch.exp(normal(0.06)).clamp(0.85, 1.2)
     shear, lift = normal(0.1), normal(1.0)
     turn = normal(0.018) * (torch.rand(count, 1, 1, device=device) < 0.5)
@@ -60,9 +58,8 @@ def strips(grey: Tensor, widths: NDArray[np.int64]) -> Tensor:
     ink = (paper - grey).clamp(min=0)
     ranked = torch.where(inside, ink, torch.inf).flatten(1).sort(1).values
     count = inside.sum((1, 2, 3)) * ink.shape[2] - 1
-    middle, full = (
-        ranked.gather(1, (count * share).long()[:, None]).view(-1, 1, 1, 1) for share in (0.5, 0.97)
-    )
+    middle, full = (ranked.gather(1, (count * share).long()[:, None])[..., None, None]
+                    for share in (0.5, 0.97))  # fmt: skip
     return ((ink - middle) / (full - middle).clamp(min=4)).clamp(0, 1) * inside
 
 

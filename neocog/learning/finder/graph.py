@@ -17,9 +17,8 @@ class Graph:
     def tensor(self, values: Any) -> str:
         """Keep weights; return their name."""
         name = f"w{len(self.tensors)}"
-        self.tensors[name] = np.ascontiguousarray(
-            values.detach().cpu() if hasattr(values, "detach") else values, np.float32
-        )
+        values = values.detach().cpu() if hasattr(values, "detach") else values
+        self.tensors[name] = np.ascontiguousarray(values, np.float32)
         return name
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:

@@ -72,9 +72,8 @@ class Block(nn.Module):  # type: ignore[misc]
     def __init__(self, planes: int, inner: int) -> None:
         super().__init__()
         wide = ConvNorm(planes, planes, 5, groups=planes, rectify=False)
-        self.parts = nn.Sequential(
-            wide, ConvNorm(planes, inner, 1), ConvNorm(inner, planes, 1, rectify=False)
-        )
+        narrow = ConvNorm(planes, inner, 1), ConvNorm(inner, planes, 1, rectify=False)
+        self.parts = nn.Sequential(wide, *narrow)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.parts(x)
