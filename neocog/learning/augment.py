@@ -1,8 +1,7 @@
 """Digits as other hands, pens, papers and cameras would have made them: batched, in PyTorch.
 
-Every change is made to each digit of a batch with its own strength, drawn anew at every call from
-the generator that is given; the same generator state gives the same pictures on one device.
-Lengths are in pixels of U0 (65 x 65, where a digit is 40 high), angles in degrees.
+Each digit of a batch is changed with its own strength; the same generator state gives the same pictures on
+one device. Lengths are in pixels of U0 (65 x 65, where a digit is 40 high), angles in degrees.
 """
 
 from functools import cache
@@ -41,22 +40,17 @@ class Dice:
 def augment(digits: Tensor, how: Augmentation, generator: Tensor) -> Tensor:
     """Change digits (B, 28, 28) uint8, ink 255, and lay them into U0, (B, 65, 65) float32, ink 1."""
     dice, ink = Dice(generator, len(digits)), digits.float() / 255
-    if how.neighbour:
-        ink = _with_neighbours(ink, how, dice)
+    if how.neighbour:  # a piece of another digit at the left or right border, not touching the middle
+        other = ink[dice.uniform().argsort()]
+        away = torch.where(dice.happens(0.5), 1, -1) * (17 + 3 * dice.uniform())
+        eye = torch.eye(2, 3, device=dice.device).repeat(dice.batch, 1, 1)
+        eye[:, 0, 2] = 2 * away / DIGIT_SIZE
+        eye[:, 1, 2] = 2 * 3 * dice.spread() / DIGIT_SIZE
+        grid = functional.affine_grid(eye, [dice.batch, 1, DIGIT_SIZE, DIGIT_SIZE], align_corners=False)
+        moved = functional.grid_sample(other[:, None], grid, align_corners=False)[:, 0]
+        ink = torch.where(dice.happens(how.neighbour)[:, None, None], torch.maximum(ink, moved), ink)
     u = functional.grid_sample(ink[:, None], _places(how, dice), padding_mode="zeros", align_corners=False)
     return _seen(_written(u, how, dice), how, dice)[:, 0]
-
-
-def _with_neighbours(ink: Tensor, how: Augmentation, dice: Dice) -> Tensor:
-    """A piece of another digit at the left or right border, not touching the middle."""
-    other = ink[dice.uniform().argsort()]
-    away = torch.where(dice.happens(0.5), 1, -1) * (17 + 3 * dice.uniform())
-    eye = torch.eye(2, 3, device=dice.device).repeat(dice.batch, 1, 1)
-    eye[:, 0, 2] = 2 * away / DIGIT_SIZE
-    eye[:, 1, 2] = 2 * 3 * dice.spread() / DIGIT_SIZE
-    grid = functional.affine_grid(eye, [dice.batch, 1, DIGIT_SIZE, DIGIT_SIZE], align_corners=False)
-    moved = functional.grid_sample(other[:, None], grid, align_corners=False)[:, 0]
-    return torch.where(dice.happens(how.neighbour)[:, None, None], torch.maximum(ink, moved), ink)
 
 
 def _places(how: Augmentation, dice: Dice) -> Tensor:

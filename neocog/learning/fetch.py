@@ -41,10 +41,8 @@ SETS = {
         RemoteFile("t10k-labels-idx1-ubyte.gz", 4542, "ec29112dd5afa0611ce80d1b7f02629c"),
     )
 }
-MIRRORS = (
-    "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    "https://storage.googleapis.com/cvdf-datasets/mnist/",
-)
+MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/",
+           "https://storage.googleapis.com/cvdf-datasets/mnist/")  # fmt: skip
 
 
 def default_folder(name: str) -> Path:

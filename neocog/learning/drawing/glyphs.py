@@ -108,16 +108,10 @@ _SEGMENT = dict(zip("abcdefg", ((0, 0, 1, 0), (1, 0, 1, 1), (1, 1, 1, 2), (0, 2,
 LETTERS = "".join(_LETTER_LINES)
 _VOWELS, _CONSONANTS = "aeiou", "bcdfghklmnprstvwxz"
 
-SCRIPTS = {
-    "latin": "abcdefghijklmnopqrstuvwxyz",
-    "hebrew": "".join(map(chr, range(0x5D0, 0x5EB))),
-    "georgian": "".join(map(chr, range(0x10D0, 0x10F1))),
-    "greek": "".join(map(chr, range(0x3B1, 0x3CA))),
-    "cyrillic": "".join(map(chr, range(0x430, 0x450))),
-    "armenian": "".join(map(chr, range(0x561, 0x587))),
-    "arabic": "".join(map(chr, (*range(0x628, 0x63B), *range(0x641, 0x64B)))),
-}
-"""Letters of each script; of all but the first, words are written by the pen as well."""
+_ENDS = {"latin": (0x61, 0x7B), "hebrew": (0x5D0, 0x5EB), "georgian": (0x10D0, 0x10F1),
+         "greek": (0x3B1, 0x3CA), "cyrillic": (0x430, 0x450), "armenian": (0x561, 0x587)}  # fmt: skip
+SCRIPTS = {name: "".join(map(chr, range(*ends))) for name, ends in _ENDS.items()}
+SCRIPTS["arabic"] = "".join(map(chr, (*range(0x628, 0x63B), *range(0x641, 0x64B))))
 
 FACES = (
     "dkg Breip femkeklaver Rufscript010 SteveHand Delphine Kristi Humor-Sans AmaticSC-Regular "

@@ -49,7 +49,7 @@ HELD_PAGES = {
 }  # fmt: skip
 """Pages of lectaurep that nothing is learned from."""
 
-THANKS = {
+THANKS = {  # sets, and whom a card thanks for them
     "mnist": "MNIST (LeCun, Cortes, Burges), its writers from QMNIST (Yadav, Bottou; BSD)",
     "swiss": "kensanata/numbers (CC0)",
     "bhmsds": "BHMSDS (wblachowski/bhmsds, MIT)",
@@ -58,7 +58,6 @@ THANKS = {
     "own": "corrected lines of the user's",
     "lectaurep": "Lectaurep Repertoires (HTR-United, CC BY 4.0)",
 }
-"""Sets, and whom a card thanks for them."""
 
 _SHARES = {"mnist": 0.5, "swiss": 0.28, "bhmsds": 0.14, "optdigits": 0.08}
 _WRITERS = "train-writers.txt.gz"

@@ -63,10 +63,8 @@ def _write(canvas: Canvas, hand: Hand, high: float) -> str:
 
 
 def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
-    """Open the digits that pages are written with; None and "mnist" stand for MNIST as it was fetched.
-
-    Of MNIST the last 5 000 training digits are taken, which no shipped model learned from; without it
-    scikit-learn's digits, and ``tell`` is told. InputError or UsageError if they cannot be read.
+    """Open the digits that pages are written with; None and "mnist" stand for MNIST as it was fetched, the
+    last 5 000 training digits, which no shipped model learned from; without it scikit-learn's.
     """
     if place is not None and (str(place) == "sklearn" or Path(place).exists()):
         is_mnist = Path(place).is_dir() and any(Path(place).glob("train-images*"))
@@ -78,7 +76,6 @@ def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
 
 
 def known_conditions(names: Sequence[str]) -> list[str]:
-    """Check the names of conditions (UsageError); without any, all of them that carry digits."""
     for name in names:
         if name not in CONDITIONS:
             raise UsageError(f"condition '{name}' is unknown: choose from {', '.join(CONDITIONS)}")
