@@ -36,11 +36,15 @@ def serve(
     Nothing leaves this machine. The server accepts only local connections unless --host is given.
     The API is described at /docs.
     """
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise UsageError('neocog serve needs Starlette and Uvicorn: pip install "neocog[web]"') from None
     from neocog.reading.policy import parse_share
     from neocog.reading.reader import Reader
     from neocog.serve import server
 
-    server.check_installed()
     if key is not None and certificate is None:
         raise UsageError("--key needs --certificate")
     share = None if max_error is None else parse_share(max_error)
@@ -48,5 +52,4 @@ def serve(
     with server.listen(host, port) as listener:
         opened = Reader(model, device=device, min_p=min_p, pattern=pattern, valid=valid, finder=finder,
                         max_error=share)  # fmt: skip
-        server.serve(opened, listener, corrections=corrections, certificate=certificate, key=key,
-                     access=access)  # fmt: skip
+        server.serve(opened, listener, access, corrections=corrections, certificate=certificate, key=key)

@@ -226,20 +226,17 @@ class Api:
 def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ()) -> ASGIApp:
     """Return the application; addresses begin with the ``token``; ``names`` are this machine's."""
     health = Route("/health", api.health)  # needs no token, and says nothing else
+    files = {"/": "index.html", "/forms": "forms.html", "/docs": "docs.html", "/openapi.json": "openapi.json"}
+    asked = {"read": api.read, "sheets": api.sheets, "form": api.form, "page": api.page,
+             "thumbnails": api.thumbnails, "explain": api.explain, "corrections": api.correct}  # fmt: skip
     routes: list[Route | Mount] = [
         health,
-        Route("/", lambda request: FileResponse(_STATIC / "index.html")),
-        Route("/forms", lambda request: FileResponse(_STATIC / "forms.html")),
-        Route("/docs", lambda request: FileResponse(_STATIC / "docs.html")),
-        Route("/openapi.json", lambda request: FileResponse(_STATIC / "openapi.json")),
+        *(
+            Route(path, lambda request, name=name: FileResponse(_STATIC / name))
+            for path, name in files.items()
+        ),
         Route("/api", api.describe),
-        Route("/api/read", api.read, methods=["POST"]),
-        Route("/api/sheets", api.sheets, methods=["POST"]),
-        Route("/api/form", api.form, methods=["POST"]),
-        Route("/api/page", api.page, methods=["POST"]),
-        Route("/api/thumbnails", api.thumbnails, methods=["POST"]),
-        Route("/api/explain", api.explain, methods=["POST"]),
-        Route("/api/corrections", api.correct, methods=["POST"]),
+        *(Route(f"/api/{name}", answer, methods=["POST"]) for name, answer in asked.items()),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
     if token is not None:

@@ -7,32 +7,25 @@ import secrets
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import uvicorn
+
+from neocog.batch.run import usual_workers
 from neocog.errors import UsageError
 from neocog.files import file_lock
+from neocog.reading.reader import Reader
+from neocog.serve.app import Api, make_app
+from neocog.serve.corrections import Corrections
+from neocog.serve.guard import Connection, Listener, tell_error
+from neocog.serve.work import Service
 from neocog.text import reason_of, tell
-
-if TYPE_CHECKING:
-    from neocog.reading.reader import Reader
-    from neocog.serve.guard import Listener
 
 _BACKLOG = 64  # connections that wait to be accepted; asyncio takes as many in a row
 
 
-def check_installed() -> None:
-    """UsageError if the packages of the extra ``web`` are not there."""
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError:
-        raise UsageError('neocog serve needs Starlette and Uvicorn: pip install "neocog[web]"') from None
-
-
-def listen(host: str, port: int) -> "Listener":
+def listen(host: str, port: int) -> Listener:
     """Open the socket that requests come to; UsageError if it cannot be had."""
-    from neocog.serve.guard import Listener
-
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         if not host:
@@ -84,22 +77,13 @@ class Access:
 
 
 def serve(
-    reader: "Reader", listener: "Listener", *, corrections: str | None = None,
-    certificate: str | None = None, key: str | None = None, access: Access | None = None,
+    reader: Reader, listener: Listener, access: Access, *,
+    corrections: str | None, certificate: str | None, key: str | None,
 ) -> None:  # fmt: skip
     """Serve until Ctrl-C (KeyboardInterrupt); NeocogError if nothing can be read any more."""
-    import uvicorn
-
-    from neocog.batch.run import usual_workers
-    from neocog.serve.app import Api, make_app
-    from neocog.serve.corrections import Corrections
-    from neocog.serve.guard import Connection, tell_error
-    from neocog.serve.work import Service
-
     kept = None if corrections is None else Corrections(corrections)
     bound, port = listener.getsockname()[:2]
     host, machine = reachable(bound), socket.gethostname()
-    access = access or Access()
     token, listener.proxies = access.token_at(bound), [*map(ipaddress.ip_network, access.proxies)]
     workers = usual_workers(reader.engine.device)
     workers += workers > 0  # one is for others, whatever one client asks for
@@ -111,10 +95,9 @@ def serve(
             api.signs += reader.pattern.form
         config = uvicorn.Config(
             make_app(api, token=token, names=(machine, f"{machine}.local", *access.names)), http=Connection,
-            ws="none", **access.uvicorn,
-            lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
-            backlog=_BACKLOG, timeout_graceful_shutdown=2,
-            ssl_certfile=certificate, ssl_keyfile=key, ssl_keyfile_password="-",
+            ws="none", lifespan="off", log_config=None, log_level="critical", access_log=False,
+            server_header=False, backlog=_BACKLOG, timeout_graceful_shutdown=2, ssl_certfile=certificate,
+            ssl_keyfile=key, ssl_keyfile_password="-", **access.uvicorn,
         )  # fmt: skip
         try:
             config.load()

@@ -10,10 +10,12 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from neocog.batch.archives import Item
 from neocog.batch.batching import in_passes
@@ -21,18 +23,21 @@ from neocog.batch.pool import run_tasks
 from neocog.batch.run import open_workers, usual_workers
 from neocog.batch.tasks import Block, Job, Task
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
+from neocog.evaluation.explain import explain_box, explain_digit
+from neocog.network.engine import Engine
+from neocog.network.line_engine import LineEngine
 from neocog.reading.formats import Format
+from neocog.reading.forms import Form, parse_form
 from neocog.reading.pictures import pages_of, what_went_wrong
+from neocog.reading.reader import Reader
 from neocog.reading.records import SheetReading
 from neocog.reading.results import PageReading
 from neocog.reading.words import cells
 from neocog.text import to_json
+from neocog.vision.crops import digit_of_box
+from neocog.vision.decode import Page, at_most
 from neocog.vision.finder import LONG_SIDE
-
-if TYPE_CHECKING:
-    from neocog.reading.forms import Form
-    from neocog.reading.reader import Reader
-    from neocog.vision.decode import Page
+from neocog.vision.page import turned, turned_back
 
 MAX_PAGES = 100  # of one file that are read
 MAX_BLANKS = 16  # pages of a form: a worker keeps the blanks of the last one, 12 MB a page
@@ -131,10 +136,6 @@ class ServeJob(Job):
         self, item: Item, page: int, turn: int, boxes: list[list[float]], cells: bool = False
     ) -> NDArray[np.uint8]:
         """Draw why the digit in a box was read so; of a line, the pieces of it that are in the box."""
-        from neocog.evaluation.explain import explain_box, explain_digit
-        from neocog.network.engine import Engine
-        from neocog.network.line_engine import LineEngine
-
         if self.reader.line_model is None:
             _, (digit,), _ = _cut(item, self.reader.longest, page, turn, boxes)
             return np.asarray(explain_digit(digit, Engine(self.reader.model, threads=1)).plot())
@@ -165,7 +166,7 @@ class Service:
     two. The reader's networks run in this process.
     """
 
-    def __init__(self, reader: "Reader", *, workers: int | None = None) -> None:
+    def __init__(self, reader: Reader, *, workers: int | None = None) -> None:
         self.workers = max(1, usual_workers(reader.engine.device) if workers is None else workers)
         self.on_failure: Callable[[], None] = lambda: None
         """Called, on another thread, if nothing can be read any more."""
@@ -253,10 +254,8 @@ class Service:
             self.on_failure()
 
 
-def _form(data: bytes) -> "Form":
+def _form(data: bytes) -> Form:
     """The form that JSON describes; InputError if it is none."""
-    from neocog.reading.forms import parse_form
-
     try:
         form = parse_form(data, None, "form")
         if sum(len(layout.pages) for layout in form.layouts) > MAX_BLANKS:
@@ -266,7 +265,7 @@ def _form(data: bytes) -> "Form":
     return form
 
 
-def _page(item: Item, number: int, long_side: int) -> "Page":
+def _page(item: Item, number: int, long_side: int) -> Page:
     page = next(pages_of(item.picture(), long_side, [number]), None)
     if page is None:
         raise InputError(f"has no page {number + 1}")
@@ -283,8 +282,6 @@ def _cells(
     pixels: NDArray[np.uint8], corners: Any, scales: Sequence[float], space: float = _ROOM
 ) -> Iterator[NDArray[np.uint8]]:
     """Cut fields out of a page by their corners (N, 4, 2), upright, with ``space`` heights around them."""
-    import cv2
-
     for places in corners:
         at = np.multiply(places, scales)
         wide, high = (float(np.linalg.norm(at[k] - at[0])) for k in (1, 3))
@@ -303,8 +300,6 @@ def _url(pixels: NDArray[np.uint8]) -> str:
 
 
 def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
-    from PIL import Image
-
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, form, **options)
     return stream.getvalue()
@@ -318,10 +313,6 @@ def _cut(
 
     ``cells`` are lines by their four corners, the first at their start.
     """
-    from neocog.vision.crops import digit_of_box
-    from neocog.vision.decode import at_most
-    from neocog.vision.page import turned, turned_back
-
     found = _page(item, page, longest)
     upright, digits = turned(found.grey, turn), np.zeros((len(boxes), 28, 28), np.uint8)
     for place, box in enumerate(boxes):
