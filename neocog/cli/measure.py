@@ -50,7 +50,7 @@ def evaluate(
 
     if report is not None:
         if split is not None:
-            raise typer.BadParameter("--report chooses the parts itself; leave --split out")
+            raise UsageError("--report chooses the parts itself; leave --split out")
         if signs:
             raise UsageError("--report compares digits; leave --signs out")
         lines = kind_of(find_model(model or LINES)) == "lines"
@@ -58,7 +58,7 @@ def evaluate(
         pages = Reader(model, device=device) if lines else digits
         failures = _report(path, report, limit, as_json, digits, pages)
     elif path is None:
-        raise typer.BadParameter("name a data set, or give --report DIR", param_hint="PATH")
+        raise UsageError("PATH: name a data set, or give --report DIR")
     else:
         dataset = open_dataset(path, split=split)[:limit]
         if isinstance(dataset, Digits):

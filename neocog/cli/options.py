@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from neocog.errors import UsageError
 from neocog.files import check_output
 from neocog.network.registry import LINES
 
@@ -60,5 +61,5 @@ Json = Annotated[bool, option("--json", None, "Print one JSON object instead of 
 def check_new(path: str | Path, option: str, *, force: bool) -> None:
     """Refuse a file that exists, unless ``force``, and one that cannot be written."""
     if Path(path).exists() and not force:
-        raise typer.BadParameter(f"{path} exists; add --force to overwrite it, or name another")
+        raise UsageError(f"{path}: exists; add --force to overwrite it, or name another")
     check_output(path, option)

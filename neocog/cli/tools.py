@@ -54,7 +54,7 @@ def explain(
             options.check_new(path, name, force=force)
             formats[path] = DRAWN.get(Path(path).suffix.lower())
             if formats[path] is None:
-                raise typer.BadParameter(f"{path}: expected a name that ends in .png or .jpg")
+                raise UsageError(f"{path}: expected a name that ends in .png or .jpg")
     try:
         if lines:
             found: Any = why.explain_line(picture, line=line or 1, model=model or LINES)
@@ -91,7 +91,7 @@ def export(
     whole: Any
     if kind_of(path) == "finder":
         if maps:
-            raise typer.BadParameter("--maps is for models; leave it out with the finder")
+            raise UsageError("--maps is for models; leave it out with the finder")
         data = finder_to_onnx(whole := load_finder(path))
     elif isinstance(whole := load_any(path), LineModel):
         data = lines_to_onnx(whole, maps=maps)
