@@ -99,7 +99,8 @@ def answers(score: NDArray[np.floating[Any]], *, temperature: float, surely: flo
     doubtful = (label < 0) & (digit > 0) & (best <= digit + temperature * np.log(surely))
     label = np.where(doubtful, score[:, :LABELS].argmax(axis=1), label)
     best, second = np.where(doubtful, digit, best), np.where(doubtful, best, second)
-    p = 1 / np.exp((score - best[:, None]) / temperature).sum(axis=1)
+    # in the order of the labels: `sum` adds in one that depends on how a batch lies in memory
+    p = 1 / sum(np.exp((score - best[:, None]) / temperature).T)
     return Answers(
         label=label,
         score=score[:, :LABELS].astype(np.float32),
@@ -116,7 +117,7 @@ def all_scores(found: Answers, model: Model) -> NDArray[np.float64]:
     """
     score = found.score.astype(np.float64)
     best = score.max(axis=1, initial=0.0)
-    odds = np.exp((score - best[:, None]) / model.temperature).sum(axis=1)
+    odds = sum(np.exp((score - best[:, None]) / model.temperature).T)
     with np.errstate(divide="ignore"):
         rest = np.maximum(1 / found.p.astype(np.float64) - odds, _LEAST)
     below = best + model.temperature * np.log(np.where(found.label < 0, 1.0, rest))
