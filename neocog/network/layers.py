@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network.arrays import array_module
-from neocog.network.line_engine import SpectralCells, correlate, respond, taps_of
+from neocog.network.line_engine import Saturation, SpectralCells, correlate, respond, taps_of
 from neocog.network.model import SWeights, s_constants
 from neocog.network.parallel import SEQUENTIAL, ParallelMap
 from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec, banded, contrast_kernel, pooled
@@ -232,7 +232,8 @@ def _windows_of(seen: Array, k: int, xp: ModuleType = np) -> Array:
 class _AllCells:
     def __init__(self, windows: _Windows, weights: SWeights, xp: ModuleType) -> None:
         self._windows, self._xp = windows, xp
-        a, self._theta, self._silence = s_constants(weights, xp)
+        a, theta, silence = s_constants(weights, xp)
+        self._answer = Saturation(theta, silence, xp)
         self._taps, self._c = taps_of(a, xp), taps_of(xp.asarray(weights.c)[None, None], xp)
 
     def __call__(self, u: Patch, _parallel: ParallelMap) -> Patch:
@@ -244,22 +245,15 @@ class _AllCells:
         seen = _among(u, rows, columns, xp)
         d = correlate(seen, self._taps, xp)
         v = correlate(xp.einsum("bhwk,bhwk->bhw", seen, seen)[..., None], self._c, xp)[..., 0]
-        xp.sqrt(v, out=v)
-        # whole rows of (cell, plane) at a time: broadcasting over a few planes is slow
-        n, height, pitch, planes = d.shape
-        flat = d.reshape(n, height, -1)
-        flat -= xp.repeat(self._theta * v, planes, axis=2)
-        xp.maximum(flat, xp.zeros_like(flat[0, 0]), out=flat)
-        v = xp.repeat(v, planes, axis=2)
-        v += xp.tile(self._silence, pitch)
-        flat /= v
-        return Patch(d[:, :, : _length(columns.out)], rows.out, columns.out, self._windows.out)
+        d = self._answer(d, xp.sqrt(v))[:, :, : _length(columns.out)]
+        return Patch(d, rows.out, columns.out, self._windows.out)
 
 
 class _PrunedCells:
     def __init__(self, windows: _Windows, weights: SWeights) -> None:
         self._windows, self._c = windows, weights.c.ravel()
-        a, self._theta, self._silence = s_constants(weights)
+        a, self._theta, silence = s_constants(weights)
+        self._answer = Saturation(self._theta, silence)
         self._taps = np.ascontiguousarray(a.transpose(2, 3, 1, 0)).reshape(-1, len(a))
         self._profiles = np.sqrt([(plane * plane).sum(axis=0) for plane in a]).reshape(len(a), -1)
 
@@ -276,10 +270,7 @@ class _PrunedCells:
         may = bound.max(axis=0) > self._theta * _SLACK * v
         places, v = np.unravel_index(heard[may], energy.shape[:3]), v[may]  # digit, row, column of each
 
-        responses = self._excitation(seen, places, parallel)
-        responses -= (self._theta * v)[:, None]
-        np.maximum(responses, np.zeros_like(self._silence), out=responses)
-        responses /= v[:, None] + self._silence
+        responses = self._answer(self._excitation(seen, places, parallel), v)
         # the smallest patch that holds the responses (places, K)
         above = responses.any(axis=1)
         digit, row, column = (index[above] for index in places)
@@ -292,7 +283,7 @@ class _PrunedCells:
     def _excitation(self, seen: Floats, places: tuple[NDArray[Any], ...], parallel: ParallelMap) -> Floats:
         """Return sum a' u at the places, (places, K)."""
         windows = _windows_of(seen, self._windows.kernel)
-        out = np.empty((len(places[0]), len(self._silence)), dtype=np.float32)
+        out = np.empty((len(places[0]), self._taps.shape[1]), dtype=np.float32)
 
         def multiply(part: slice) -> None:
             lines = windows[tuple(index[part] for index in places)].reshape(-1, len(self._taps))
@@ -310,7 +301,8 @@ class _PrunedCells:
 class _FewCells:
     def __init__(self, windows: _Windows, weights: SWeights, xp: ModuleType) -> None:
         self._windows, self._xp, self._c = windows, xp, xp.asarray(weights.c).ravel()
-        a, self._theta, self._silence = s_constants(weights, xp)
+        a, theta, silence = s_constants(weights, xp)
+        self._answer = Saturation(theta, silence, xp)
         self._taps = xp.ascontiguousarray(a.transpose(2, 3, 1, 0))
 
     def __call__(self, u: Patch, parallel: ParallelMap) -> Patch:
@@ -325,12 +317,8 @@ class _FewCells:
             d = np.concatenate([sum(islice(products, len(own))) for own in some])
         else:
             d = self._product(u, u.values, xp.arange(u.values.shape[3]))
-        v = xp.sqrt(self._seen(u, energy[..., None]).reshape(n, -1, len(self._c)) @ self._c)[..., None]
-        d -= self._theta * v
-        xp.maximum(d, xp.zeros_like(self._silence), out=d)
-        d /= v + self._silence
-        d *= v > 0  # a window that hears nothing: what rounding left there is no response
-        return Patch.whole(d.reshape(n, side, side, -1))
+        v = xp.sqrt(self._seen(u, energy[..., None]).reshape(n, -1, len(self._c)) @ self._c)
+        return Patch.whole(self._answer(d, v).reshape(n, side, side, -1))
 
     def _seen(self, u: Patch, maps: Array) -> Array:
         """Return the windows of maps (B, h, w, K) that lie where the patch does."""
@@ -341,7 +329,7 @@ class _FewCells:
 
     def _product(self, u: Patch, maps: Array, planes: Array) -> Array:
         """Return sum a' u over some planes of maps that lie where the patch does, (B, cells, K)."""
-        taps = self._taps.take(planes, axis=2).reshape(-1, len(self._silence))
+        taps = self._taps.take(planes, axis=2).reshape(-1, self._taps.shape[3])
         seen = self._seen(u, maps.take(planes, axis=3))
         return seen.reshape(len(seen), self._windows.out**2, len(taps)) @ taps
 

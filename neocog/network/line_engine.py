@@ -134,8 +134,8 @@ def correlate(u: Any, taps: Any, xp: ModuleType = np) -> Any:
     e = flat[:size].reshape(n, rows, pitch * k, k, before)
     if before == 2:  # a cell's pair of planes moves as one number
         e, u = e.view(np.float64), u.view(np.float64)
-    for ky in range(k):
-        e[:, :, :wide, ky] = u[:, ky : ky + rows]
+    b, y, x, one = u.strides
+    e[:, :, :wide] = xp.lib.stride_tricks.as_strided(u, (n, rows, wide, k, u.shape[3]), (b, y, x, y, one))
     out = xp.empty((n * rows * pitch, k, taps.shape[3]), dtype=np.float32)
     taps, by_r = taps.reshape(k * run, -1), out.swapaxes(0, 1)
     if xp is np:
@@ -145,6 +145,25 @@ def correlate(u: Any, taps: Any, xp: ModuleType = np) -> Any:
         for r in range(k):
             xp.matmul(flat[r * run : r * run + size].reshape(-1, k * run), taps, out=by_r[r])
     return out.reshape(n, rows, pitch * k, -1)
+
+
+class Saturation:
+    """Turns sums e = sum a' u, (.., K), into max(0, e - theta' v) / (v + s), in place; v is (..)."""
+
+    def __init__(self, theta: np.float32, silence: Any, xp: ModuleType = np) -> None:
+        none = xp.zeros_like(silence)
+        self._xp, self._taken, self._sums = xp, xp.stack([none + theta, none]), xp.stack([none + 1, silence])
+
+    def __call__(self, e: Any, v: Any) -> Any:
+        # Where nothing is heard, what rounding left of e is no response. A product gives theta' v, and one v
+        # + s, of every plane, and max(e, theta' v) - theta' v is the same: broadcasting over planes is slow.
+        xp = self._xp
+        heard = xp.stack([xp.where(v > 0, v, _NEVER), xp.ones_like(v)], axis=-1).reshape(-1, 2)
+        taken = (heard @ self._taken).reshape(e.shape)
+        xp.maximum(e, taken, out=e)
+        e -= taken
+        e /= (heard @ self._sums).reshape(e.shape)
+        return e
 
 
 class _PlainCells:
@@ -161,10 +180,8 @@ class _PlainCells:
         c[:, ::dilation] = weights.c
         bands = [banded(row, _TILE + self._more, 0, 1).T for row in c]
         self._bands = _float32(np.concatenate(bands))  # from what a tile sees to its cells
-        a, self._theta, self._silence = s_constants(weights)
-        self._zeros = np.zeros(len(a), np.float32)
-        self._taken = np.stack([self._zeros + self._theta, self._zeros])
-        self._sums = np.stack([self._zeros + 1, self._silence])
+        a, theta, silence = s_constants(weights)
+        self._planes, self._answer = len(a), Saturation(theta, silence)
         self._keep(a)
 
     def _keep(self, a: Floats) -> None:
@@ -188,21 +205,11 @@ class _PlainCells:
         v = seen.reshape(*n, rows * tiles, -1) @ self._bands
         return np.sqrt(v, out=v).reshape(*n, rows, -1)[..., : w - more]
 
-    def _answer(self, e: Floats, v: Floats) -> Floats:
-        """Turn e = sum a' u, (.., K), into the response, in place; v is (..)."""
-        # Where nothing is heard, what rounding left of e is no response. A product gives theta' v, and one v
-        # + s, of every plane: broadcasting over a few planes is slow.
-        heard = np.stack([np.where(v > 0, v, _NEVER), np.ones_like(v)], axis=-1).reshape(-1, 2)
-        e -= (heard @ self._taken).reshape(e.shape)
-        np.maximum(e, self._zeros, out=e)
-        e /= (heard @ self._sums).reshape(e.shape)
-        return e
-
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
-        k, step, planes = self._kernel, self._step, len(self._silence)
+        k, step = self._kernel, self._step
         seen = self._among(u, len(u) + 2 * self._above, u.shape[1] + 2 * self._beside)
         v = self._inhibition(np.einsum("hwk,hwk->hw", seen, seen))
-        out = np.zeros((*v.shape, planes), np.float32)
+        out = np.zeros((*v.shape, self._planes), np.float32)
         heard, among = (np.flatnonzero(v.any(axis=axis)) for axis in (1, 0))
         if not len(heard):
             return out, [[]]
@@ -265,7 +272,7 @@ class SpectralCells(_PlainCells):
 
     def each(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         """Respond to digits (B, H, W, K) or a strip; each product is of one digit: others change no bit."""
-        n, planes, step, k = len(u), len(self._silence), self._step, self._kernel
+        n, planes, step, k = len(u), self._planes, self._step, self._kernel
         (cy, cx), (frequencies, wide), loud = self._size, self._weights.shape[:2], None
         if self._dense and u.shape[3] > _MANY and (heard_planes := u.any(axis=(0, 1, 2))).mean() < _FEW:
             loud = np.flatnonzero(heard_planes)  # weights of the others are not read
