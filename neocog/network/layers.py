@@ -10,8 +10,9 @@ that is the fastest for it:
 `_AllCells`, on a GPU, and where the layer before has few planes (US1): every window that hears anything
 becomes a row of a matrix product, see :func:`neocog.network.line_engine.correlate`.
 
-`SpectralCells` of :mod:`neocog.network.line_engine`, US2 to US4 on the CPU where its rounding is not heard.
-Each digit is transformed by itself: what stands beside it in a batch changes no bit.
+`SpectralCells` of :mod:`neocog.network.line_engine`, US2 and US3 on the CPU where its rounding is not heard.
+A product is of one digit: what stands beside it in a batch changes no bit. One call of NumPy makes those of
+all digits: threads that call it often wait for one another (Python lets one at a time go on).
 
 `_PrunedCells`, US2 and US3 on the CPU elsewhere: a cell responds where sum a' u > theta' v. By Cauchy and
 Schwarz, with norms over the planes k before, sum a'(nu, k) u(n + nu, k) <= sum |a'(nu)| |u(n + nu)|: a
@@ -19,7 +20,7 @@ product with kernel^2 inputs instead of kernel^2 K'. Where that leaves no plane 
 is left out: half of those that hear anything are, two thirds of all. The others are copied out and multiplied
 digit by digit.
 
-`_FewCells`, US4 elsewhere: 5 x 5 cells, a plain product with their windows.
+`_FewCells`, US4: 5 x 5 cells, a plain product with their windows, of the planes that respond.
 """
 
 from collections.abc import Callable
@@ -40,8 +41,9 @@ from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec, ban
 Array = Any  # a NumPy or CuPy array
 Floats = NDArray[np.float32]
 
-_PLANES_AT_ONCE = 32
-_TOGETHER = 4  # digits that are transformed at a time, which bounds what that takes
+# `python -m experiments.network.constants` times these two
+_PLANES_AT_ONCE = 32  # whose weights a product takes: they lie in a core's cache
+_TOGETHER = 4  # digits that are transformed at a time, which bounds the memory as well
 _PLANES = 8  # planes before from which on bounds pay
 _LEAST = 20_000_000  # multiplications of a part of a product, 0.4 ms: about what it costs to wake a thread
 _SLACK = np.float32(1 - 1e-4)  # what rounding may add to a bound of some hundred terms in float32, and more
@@ -309,7 +311,7 @@ class _FewCells:
         """Respond to the layer before, on the CPU a digit at a time: its last bits are those of any batch."""
         n, side, xp = len(u.values), self._windows.out, self._xp
         energy = xp.einsum("bhwk,bhwk->bhw", u.values, u.values)
-        if xp is np:  # planes that respond, few enough at a time for a core's cache to hold their weights
+        if xp is np:
             heard = [np.flatnonzero(own) for own in u.values.any(axis=(1, 2))]
             some = [np.array_split(planes, -(-len(planes) // _PLANES_AT_ONCE) or 1) for planes in heard]
             parts = [(u.values[i : i + 1], few) for i, own in enumerate(some) for few in own]

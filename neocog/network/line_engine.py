@@ -6,9 +6,9 @@ same part of several strips one after another, whose weights (32 MB in all) are 
 transforms along a strip work on tiles of so many columns: one small matrix serves any width. Tiles in which
 nothing is heard are left out.
 
-`SpectralCells`, for US2 .. US4, of digits as well. A direct product takes kernel^2 K' K multiplications a
-window, 0.3 and 0.5 thousand million in US3 and US4 for five digits. The discrete Fourier transform, over
-tiles of rows and columns, turns a correlation into one product for each frequency, out(f) = conj(a(f)) u(f),
+`SpectralCells`, for US2 .. US4, of digits for US2 and US3. A direct product takes kernel^2 K' K
+multiplications a window, 0.3 and 0.5 thousand million in US3 and US4 for five digits. The discrete Fourier
+transform, over tiles of rows and columns, turns a correlation into products, out(f) = conj(a(f)) u(f),
 for all tiles together: an eighth of the multiplications, four real ones each. A part of the work are the
 frequencies of a few rows, from the transform along the strip to its inverse: they stay in a core's cache.
 One or two digits make 25 to 40 of 100 planes of UC3 respond: weights of the others are not read. A dilated
@@ -40,7 +40,8 @@ Part = Callable[[], None]
 #: Takes maps; returns what it responds, once all parts of work are done: those of a list in any order.
 Layer = Callable[[Any], tuple[Any, list[list[Part]]]]
 
-_TILE = 16  # columns that a transform takes: 16 and 14 are the fastest of 10 .. 32 for US2 .. US4
+# `python -m experiments.network.constants` times _TILE, _PLANES, _MANY, _FEW, _MOST_ROWS and _BLOCK
+_TILE = 16  # columns that a transform takes
 _PLANES = 8  # planes before from which on a transform is the faster way
 MAX_VALUES = 2**25  # of a layer's transformed weights; `neocog` has 4.3 million at most
 #: A transform rounds to 1e-7 of what a tile hears; a cell that hears nearly nothing divides that by its s.
