@@ -90,17 +90,22 @@ def test_what_claims_or_unpacks_to_more_than_a_set_is_not_unpacked(tmp_path, mon
         refused(tmp_path, why)
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("", "empty, expected lines of 257 numbers"),
-    ("1 " * 300, "300 numbers a line, expected lines of 257"),
-    ("1 " * 257 + "\n" + "1 " * 5001, "a line of more than 10 000 characters, expected"),
-    ("1 " * 257 + "\n1 2\n", "changed from 257 to 2 at row 2; expected"),
-    ("a " * 257, "could not convert string 'a' .* row 0, column 1"),
-    ("11 " * 257, "a label outside 0..9 or a value outside -1..1"),
-    ("nan " * 257, "a label outside"),
+@pytest.mark.parametrize(("name", "text", "why"), [
+    ("zip.train", "", "empty, expected lines of 257 numbers"),
+    ("zip.train", "1 " * 300, "300 numbers a line, expected lines of 257"),
+    ("zip.train", "1 " * 257 + "\n" + "1 " * 5001, "a line of more than 10 000 characters, expected"),
+    ("zip.train", "1 " * 257 + "\n1 2\n", "changed from 257 to 2 at row 2; expected"),
+    ("zip.train", "a " * 257, "could not convert string 'a' .* row 0, column 1"),
+    ("zip.train", "11 " * 257, "a label outside 0..9 or a value outside -1..1"),
+    ("zip.train", "nan " * 257, "a label outside"),
+    ("labels.csv", "file,text\n", "has no rows, expected a row for each picture"),
+    ("labels.csv", "", "columns .* are needed; it has none"),
+    ("labels.csv", "file,note\na.png,1\n", "columns .* are needed; it has file, note"),
+    ("labels.csv", "file,text\na.png,none\nb.png,?\n", "no row of 2 has a digit in its text"),
+    ("usps", None, r"give .*usps or the like, .* eval .* --report DIR"),
 ])  # fmt: skip
-def test_text_that_is_not_usps(tmp_path, text, why):
-    (tmp_path / "zip.train").write_text(text)
+def test_what_is_no_set(tmp_path, name, text, why):
+    (tmp_path / name).mkdir() if text is None else (tmp_path / name).write_text(text)
     refused(tmp_path, why)
 
 
@@ -160,19 +165,6 @@ def test_labels_csv(tmp_path, table, files, expected, left_out):
         assert pictures.left_out == pictures[:1].left_out == left_out
     with pytest.raises(InputError, match="expected isolated digits"):
         open_digits(tmp_path)
-
-
-def test_tables_and_folders_that_label_nothing(tmp_path):
-    (tmp_path / "usps").mkdir()
-    refused(tmp_path, r"give .*usps or the like, .* eval .* --report DIR")
-    for table, why in (
-        ("file,text\n", "has no rows, expected a row for each picture"),
-        ("", "columns .* are needed; it has none"),
-        ("file,note\na.png,1\n", "columns .* are needed; it has file, note"),
-        ("file,text\na.png,none\nb.png,?\n", "no row of 2 has a digit in its text"),
-    ):
-        (tmp_path / "labels.csv").write_text(table)
-        refused(tmp_path, why)
 
 
 def test_sets_by_name_are_what_was_installed_or_fetched(tmp_path, monkeypatch):

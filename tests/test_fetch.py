@@ -33,8 +33,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(self.body[: self.sent])
 
-    def log_message(self, *_):
-        pass
+    def log_message(self, *_): ...
 
 
 @pytest.fixture

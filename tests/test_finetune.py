@@ -158,10 +158,6 @@ def test_a_run_by_the_clock_ends_in_time(start, digits, monkeypatch):
     assert run.curves[-1]["rate"] < 0.03 * QUICK.rate
 
 
-def relabelled(digits, which):
-    return digits[0], np.where(np.arange(260) == which, 9 - digits[1], digits[1])
-
-
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_folder_goes_on_with_its_own_run_alone(start, digits, tmp_path, finished):
     settings, more = replace(QUICK, epochs=0.6), {"folder": tmp_path}
@@ -182,8 +178,8 @@ def test_a_folder_goes_on_with_its_own_run_alone(start, digits, tmp_path, finish
         assert "\n" not in str(refused.value)
     for other, names in (
         (tuple(array[::-1].copy() for array in digits), "digits 160 .*, validation 100 "),
-        (relabelled(digits, 3), "digits 160 "),
-        (relabelled(digits, 200), "validation 100 "),
+        ((digits[0], np.where(np.arange(260) == 3, 9 - digits[1], digits[1])), "digits 160 "),
+        ((digits[0], np.where(np.arange(260) == 200, 9 - digits[1], digits[1])), "validation 100 "),
     ):
         with pytest.raises(UsageError, match=rf"\({names}.*, not .*\); use"):
             begin(start, other, settings, **more)
