@@ -104,17 +104,11 @@ def test_a_page_that_lies_has_no_digits(hands, quarters, monkeypatch):
 
 
 @pytest.mark.parametrize("high", [8, 10, 12, 40])
-@pytest.mark.parametrize(
-    ("paper", "ink", "noise", "frame", "seen"),
-    [
-        (200, 120, 3, False, True),
-        (40, 90, 3, False, True),  # chalk
-        (200, 120, 3, True, True),  # in a frame as dark as its ink
-        (200, 198, 0, False, False),
-        (200, 190, 40, False, False),
-        (200, 200, 3, True, False),  # the frame alone
-    ],
-)
+@pytest.mark.parametrize(("paper", "ink", "noise", "frame", "seen"), [
+    (200, 120, 3, False, True), (40, 90, 3, False, True),  # chalk
+    (200, 120, 3, True, True), (200, 200, 3, True, False),  # in a frame as dark as its ink; the frame alone
+    (200, 198, 0, False, False), (200, 190, 40, False, False),
+])  # fmt: skip
 def test_ink_that_can_be_told_from_its_paper_is_clear(high, paper, ink, noise, frame, seen):
     rng, covered = np.random.default_rng(1), np.zeros((high + 6, high), np.float32)
     covered[3:-3, 3] = covered[3, 3:-3] = covered[-4, 3:-3] = 1  # a C
