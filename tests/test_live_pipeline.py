@@ -75,12 +75,12 @@ def test_items_pass_in_order_or_the_newest_and_nobody_waits_for_ever() -> None:
     time.sleep(0.05)
     full.stop()
     full.thread.join(5)
-    assert (list(full), full.thread.is_alive()) == ([], False)
+    assert (list(iter(full.next, None)), full.thread.is_alive()) == ([], False)
     for merge, kept in (((lambda old, new: new), [2]), ((lambda old, new: old + new), [0, 1, 2])):
         newest = Ahead(items(3), "test", merge)
         newest.thread.start()
         newest.thread.join(5)
-        assert (list(newest), newest.dropped) == ([kept], 2)
+        assert (list(iter(newest.next, None)), newest.dropped) == ([kept], 2)
 
 
 def test_what_was_held_down_is_let_go(reader, monkeypatch):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Generic, TypeVar
 
 import cv2
 import numpy as np
@@ -36,7 +36,7 @@ class Frame:
         return self.pixels.shape[1], self.pixels.shape[0]
 
 
-class Ahead(Iterator[T]):
+class Ahead(Generic[T]):
     """Goes through ``items`` in a thread of its own, so that the next one is there when it is taken.
 
     One waits, and the thread with it (for a file); or, with ``merge`` (for a camera), it gives way to the
@@ -82,9 +82,6 @@ class Ahead(Iterator[T]):
                 return self._waiting.pop()
             assert self._end is not None
             raise self._end
-
-    def __next__(self) -> T:
-        return cast(T, self.next())
 
     def stop(self) -> None:
         """Go through no more items; one that waits is forgotten."""

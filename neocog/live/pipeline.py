@@ -10,7 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median_high
@@ -119,9 +119,10 @@ class Pipeline:
         self._frame_reader = FrameReader(reader, hurry=newest)
         self._frames = Ahead(self.capture.frames(), "capture", (lambda old, new: new) if newest else None)
         self._stages: list[Ahead[Any]] = [self._frames]
-        found = self._find(self._frames)
+        found = self._find(iter(self._frames.next, None))
         if self._slow:  # on a GPU finding takes less than threads cost each other
-            self._stages.append(found := Ahead(found, "find"))
+            self._stages.append(ahead := Ahead(found, "find"))
+            found = iter(ahead.next, None)
         self._views = Ahead(self._read(found), "read", None if settings.every_view else _both)
         self._stages.append(self._views)
         self._limits = ExitStack()
@@ -144,13 +145,8 @@ class Pipeline:
             raise
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
     def __iter__(self) -> Iterator[View]:
-        with suppress(StopIteration):
-            while view := self.next():
-                yield view
+        return iter(self.next, None)
 
     def next(self, timeout: float | None = None) -> View | None:
         """Return the next view, None after ``timeout`` s; StopIteration at the end, or NeocogError."""
@@ -162,7 +158,7 @@ class Pipeline:
             told = f"{type(error).__name__}: {reason_of(error)}; please report this"
             raise InputError(told) from error
 
-    def stop(self) -> None:
+    def stop(self, *_: object) -> None:
         """End all stages; frames under way are forgotten."""
         self.capture.stop()
         for stage in self._stages:
@@ -172,6 +168,8 @@ class Pipeline:
                 stage.thread.join(timeout=2.0)
         self._limits.close()
         gc.unfreeze()
+
+    __exit__ = stop
 
     def note(self, stage: str, ms: float) -> None:
         before = self._ms.get(stage, ms)
