@@ -13,7 +13,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import zip_longest
@@ -300,37 +300,45 @@ def read_labels_csv(path: Path) -> LabelledPictures:
 
     Rows whose value is text without a digit are left out. InputError if it is no such table, or has no rows.
     """
-    table = csv.DictReader(io.StringIO(read_text(path, "a table of labels"), newline=""), strict=True)
     count, files, expected, left_out, texts = 0, list[Path](), list[str](), list[str](), list[str]()
-    try:
-        columns = table.fieldnames or []
-        answer = next((name for name in ("digits", "text") if name in columns), None)
-        if "file" not in columns or answer is None:
-            have = ", ".join(columns[:9]) or "none"
-            raise InputError(f"{path}: columns 'file' and 'digits' or 'text' are needed; it has {have}")
-        for count, row in enumerate(table, 1):
-            name, shown = row["file"], row[answer]
-            if not name or shown is None or "\0" in name:
-                why = f"lacks its file or its {answer}, or it has a zero byte"
-                raise InputError(f"{path}: row {count + 1} {why}")
-            if count > MAX_DIGITS:
-                raise InputError(f"{path}: more than {MAX_DIGITS} rows; split the set")
-            digits = "".join(char for char in shown if char in "0123456789")
-            if shown.strip() and not digits:
-                left_out.append(name)
-                continue
-            files.append(path.parent / name)
-            expected.append(digits)
-            words = (row.get("text") or "").removeprefix("'")  # see `neocog.reading.formats.inert`
-            texts.append("\n".join(line.strip() for line in words.split("|")))
-    except csv.Error as error:
-        raise InputError(f"{path}: not a table ({error}); quote values that hold quotes") from error
+    rows = read_table(path)
+    columns = next(rows, [])
+    answer = next((name for name in ("digits", "text") if name in columns), None)
+    if "file" not in columns or answer is None:
+        have = ", ".join(columns[:9]) or "none"
+        raise InputError(f"{path}: columns 'file' and 'digits' or 'text' are needed; it has {have}")
+    for count, values in enumerate(rows, 1):
+        row = dict(zip(columns, values, strict=False))
+        name, shown = row.get("file"), row.get(answer)
+        if not name or shown is None or "\0" in name:
+            why = f"lacks its file or its {answer}, or it has a zero byte"
+            raise InputError(f"{path}: row {count + 1} {why}")
+        if count > MAX_DIGITS:
+            raise InputError(f"{path}: more than {MAX_DIGITS} rows; split the set")
+        digits = "".join(char for char in shown if char in "0123456789")
+        if shown.strip() and not digits:
+            left_out.append(name)
+            continue
+        files.append(path.parent / name)
+        expected.append(digits)
+        words = row.get("text", "").removeprefix("'")  # see `neocog.reading.formats.inert`
+        texts.append("\n".join(line.strip() for line in words.split("|")))
     if not files:
         none = f"no row of {count} has a digit in its {answer}" if count else "has no rows"
         raise InputError(f"{path}: {none}, expected a row for each picture")
     written = tuple(texts) if "text" in columns else None
     name = path.parent.name or path.name
     return LabelledPictures(tuple(files), tuple(expected), name, tuple(left_out), written)
+
+
+def read_table(path: Path) -> Iterator[list[str]]:
+    """Rows of a CSV as spreadsheets save it, with commas, semicolons or tabs; InputError if it is none."""
+    table = read_text(path, "a table of labels; save it as CSV in UTF-8")
+    separator = max(",;\t", key=table.partition("\n")[0].count)
+    try:
+        yield from filter(None, csv.reader(io.StringIO(table, newline=""), delimiter=separator, strict=True))
+    except csv.Error as error:
+        raise InputError(f"{path}: not a table ({error}); quote values that hold quotes") from error
 
 
 @cache  # they take a second to normalise

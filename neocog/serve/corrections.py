@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.files import atomic_write, check_output
-from neocog.learning.datasets import read_idx, read_text
+from neocog.learning.datasets import read_idx, read_table, read_text
 from neocog.reading.formats import inert
 
 _IDX = ("digits/train-images-idx3-ubyte", "digits/train-labels-idx1-ubyte", "digits/train-writers.txt")
@@ -95,19 +95,12 @@ class Corrections:
         ``old`` are files of which those without a text go.
         """
         place = self.folder / part / "labels.csv"
-        rows = [["file", "text"]]
-        if place.exists():
-            table = read_text(place, "a table of labels; save it as CSV in UTF-8")
-            separator = max(",;\t", key=table.partition("\n")[0].count)
-            try:
-                rows = [*csv.reader(io.StringIO(table, newline=""), delimiter=separator, strict=True)] or rows
-            except csv.Error as error:
-                raise InputError(f"{place}: not a table ({error}); save it as CSV") from None
+        rows = [*(read_table(place) if place.exists() else ())] or [["file", "text"]]
         head = rows[0]
         answers = [column for column, name in enumerate(head) if name in ("text", "digits")]
         if "file" not in head or not answers:
             raise InputError(f"{place}: has no columns 'file' and 'text'; put them back in its first line")
-        rows = [[*row, *[""] * (len(head) - len(row))] for row in rows if row]
+        rows = [[*row, *[""] * (len(head) - len(row))] for row in rows]
         column = head.index("file")
         rows = [row for row in rows if row[column] in texts or row[column] not in old]
         known = {row[column] for row in rows}
