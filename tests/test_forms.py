@@ -297,6 +297,19 @@ def test_where_an_input_is_the_blank_only_frames_are_print(
     assert found.fields["a"].text == ""
 
 
+def test_digits_printed_above_a_field_are_no_writing_in_it(reader: Reader, tmp_path: Path) -> None:
+    def with_number(sheet: Grey) -> Grey:
+        x, y, _, _ = BOXES["a"]
+        for k, char in enumerate("808"):
+            ink = glyph(int(char), 16, 2.0)
+            sheet[y - 18 : y - 2, x + 200 + 16 * k :][:, : ink.shape[1]] = (250 - 220 * ink).astype(np.uint8)
+        return sheet
+
+    Image.fromarray(with_number(blank().copy())).save(tmp_path / "blank0.png")
+    (found,) = read_sheets(reader, form_of(tmp_path, layouts(0)), with_number(filled(0, a="479")))
+    assert (found.warnings, texts(found)["a"]) == ((), "479")
+
+
 def test_lists_patterns_and_rules(reader: Reader, folder: Path) -> None:
     (folder / "list.txt").write_text("479\n123\n")
     more = {

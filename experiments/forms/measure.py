@@ -1,12 +1,14 @@
 """Measures a folder of drawn forms that becomes a table: cells right, wrong and doubtful, sheets that fit.
 
-    python -m experiments.forms.measure DATA -o RESULT [--count N] [--seed S] [--others M] [--jobs J]
+    python -m experiments.forms.measure DATA -o RESULT [--count N] [--seed S] [--others M] [--spoiled L] [--jobs J]
 
 N sheets are each of one of 12 layouts, filled in by a hand that nothing is learned from, scanned or
 photographed, a JPEG or a page of a PDF. In two of ten one digit of a cell that a rule concerns is replaced,
-in two a number goes on beyond its box, in one a digit is crossed out: that cell must be in doubt. M sheets
+in two a number goes on beyond its box, in one a digit is crossed out: that cell must be in doubt. So should
+the others of a broken rule, which are counted apart, for it does not say which of them is wrong. M sheets
 are of layouts that the form does not have and must be refused, or else no cell may be without ``?``: a third
 has other frames, a third the same frames and other words, in a third lower rows are moved by 4 to 12 mm.
+In each of L sheets more a digit is replaced in a cell of all three rules.
 Choices were made with seeds 7, 1 and 31. DATA holds mnist, lines/free and hands/free.
 """
 
@@ -38,12 +40,13 @@ COLUMNS = {
     "how": "cells", "cells": "cells", "right": "right|.2%", "wrong": "wrong without ?|.2%", "doubt": "?|.2%",
     "wrongs": "these", "sheets": "sheets", "laid": "laid onto its layout", "strangers": "others",
     "refused": "refused", "unsure": "all ?", "replaced": "digit replaced", "replaced ?": "?",
+    "beside": "others of its rule", "beside ?": "?",
     "beyond": "beyond its box", "beyond ?": "?", "crossed": "crossed out", "crossed ?": "?",
     "ms": "median, ms",
 }  # fmt: skip
 LAYOUTS = 12
 HOW = "default", "--max-error 2%", "default, no rules"
-RULED = ("a", "b", "c", "total", "row 1", "row 2", "row 3", "account")
+RULED = ("a", "b", "c", "total"), ("row 1", "row 2", "row 3"), ("account",)
 
 
 def form_of(drawn: list[Drawn], folder: Path, *, ruled: bool) -> Form:
@@ -65,31 +68,34 @@ def spoil(said: dict[str, str], name: str, rng: np.random.Generator) -> None:
     said[name] = text[:k] + str((int(text[k]) + int(rng.integers(1, 10))) % 10) + text[k + 1 :]
 
 
-def count(sheet: SheetReading, said: dict[str, str], bad: str, how: str) -> Counter[str]:
+def count(sheet: SheetReading, said: dict[str, str], bad: set[str], how: str) -> Counter[str]:
     """Cells of a sheet that are right, wrong, in doubt; a decimal point for a comma is right."""
     found = Counter[str]()
+    broken = {name for rule in RULED if how == "replaced" and bad & {*rule} for name in rule}
     for name, cell in sheet.fields.items():
         text, doubt = cell.text.replace(" ", "").replace(".", ","), REJECTED in cell.text
         same = text == said[name].replace(".", ",")
-        if name == bad:
-            found += Counter({how: 1, f"{how} ?": doubt})
+        if name in bad | broken:
+            kind = how if name in bad else "beside"
+            found += Counter({kind: 1, f"{kind} ?": doubt})
         else:
             found += Counter(cells=1, right=same and not doubt, doubt=doubt, wrong=not same and not doubt)
-        if not same and (name != bad or not doubt):
-            print(name, repr(said[name]), repr(cell.text), cell.p, cell.why, bad and (how, bad), flush=True)
+        if not same and (name not in bad or not doubt):
+            print(name, repr(said[name]), repr(cell.text), cell.p, cell.why, how, bad, flush=True)
     return found
 
 
 def _sheet(k: int, args: Namespace, place: Path) -> dict[str, Counter[str]]:
     """Draw and read sheet ``k``: counts by how it is read."""
     cv2.setNumThreads(1)
-    seed, stranger = args.seed, k >= args.count
+    seed, stranger = args.seed, 0 <= k - args.count < args.others
+    spoiled = k >= args.count + args.others
     rng = np.random.default_rng(seed)
     valid = [f"{v:06d}" for v in rng.choice(10**6, 200, replace=False)]
     own = np.random.default_rng([seed, k])
     number, said = int(own.integers(LAYOUTS)), texts(own, valid)
     how = {4: "replaced", 8: "replaced", 2: "beyond", 7: "beyond", 6: "crossed"}.get(k % 10, "")
-    how = "" if stranger else how
+    how = "" if stranger else "replaced" if spoiled else how
     more: dict[str, Any] = {}
     if stranger:
         more = ({}, {"worded": own}, {"moved": own.uniform(4, 12)})[k % 3]
@@ -98,17 +104,19 @@ def _sheet(k: int, args: Namespace, place: Path) -> dict[str, Counter[str]]:
     )
     free = [f["name"] for f, (kind, _) in zip(one.fields, one.frames, strict=True) if kind != "comb"]
     free = [name for name in free if len(said[name]) > 2]
-    bad = str(own.choice(RULED if how == "replaced" else free)) if how else ""
+    bad = {str(own.choice(free))} if how in ("beyond", "crossed") else set[str]()
+    filled = {how: min(bad)} if bad else {}
     if how == "replaced":
-        spoil(said, bad, own)
-    filled = {how: bad} if how in ("beyond", "crossed") else {}
+        bad = {str(own.choice(rule)) for rule in (RULED if spoiled else [sum(RULED, ())])}
+        for name in sorted(bad):
+            spoil(said, name, own)
     sheet = fill(one, said, _hands(args.data), own, stamp=k % 6 == 1, **filled)
     grey = (photo if k % 2 else scanned)(sheet, own)
     file = (args.kept or place) / (f"{k:04d}.pdf" if k % 3 == 0 else f"{k:04d}.jpg")
     file.parent.mkdir(exist_ok=True)
     Image.fromarray(grey).save(file, resolution=grey.shape[0] / 297 * 25.4, quality=88)
     total = dict[str, Counter[str]]()
-    for way in ("default",) if stranger else HOW:
+    for way in HOW[:1] if stranger or spoiled else HOW:
         start = perf_counter()
         (found,) = read_sheets(_reader("2%" in way), _form(place / way.partition(", ")[2]), file)
         total[way] = row = Counter(ms=round(1e3 * (perf_counter() - start)))
@@ -116,7 +124,10 @@ def _sheet(k: int, args: Namespace, place: Path) -> dict[str, Counter[str]]:
             unsure = all(REJECTED in cell.text or not cell.text for cell in found.fields.values())
             row += Counter(strangers=1, refused=found.error is not None, unsure=unsure)
         else:
-            row += Counter(sheets=1, laid=found.layout == f"layout {number}") + count(found, said, bad, how)
+            cells = count(found, said, bad, how)
+            cells += Counter(sheets=1, laid=found.layout == f"layout {number}")
+            kept = ("replaced", "replaced ?", "beside", "beside ?") if spoiled else tuple(cells)
+            row += Counter({key: cells[key] for key in kept})
         print(k, way, file.name, found.error, found.layout, found.fit, found.residual, flush=True)
     return total
 
@@ -137,7 +148,7 @@ def _reader(bounded: bool) -> Reader:
 
 
 def main() -> None:
-    parser = arguments(__doc__, "data", output=Path, count=60, seed=3, others=40, jobs=2, kept=Path)
+    parser = arguments(__doc__, "data", output=Path, count=60, seed=3, others=40, spoiled=0, jobs=2, kept=Path)
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
     valid = [f"{v:06d}" for v in rng.choice(10**6, 200, replace=False)]
@@ -146,7 +157,8 @@ def main() -> None:
         place = Path(name)
         form_of(drawn, place, ruled=True)
         form_of(drawn, place / "no rules", ruled=False)
-        every = list(pool.map(partial(_sheet, args=args, place=place), range(args.count + args.others)))
+        sheets = range(args.count + args.others + args.spoiled)
+        every = list(pool.map(partial(_sheet, args=args, place=place), sheets))
     rows = list[dict[str, Any]]()
     for how in HOW:
         own = [one[how] for one in every if how in one]

@@ -482,7 +482,7 @@ def _marks(reader: "Reader", grey: Grey, edge: int) -> "Finding":
 def _is_written(reader: "Reader", blank: _Seen, box: Floats) -> bool:
     """Whether a digit stands in the field of a blank: it is no print, for the blank is a sheet in use."""
     size, way, _, edge, _ = _window(box, _ROWS, 0)
-    found = _marks(reader, _cut(blank, way, size), edge)
+    found = _marks(reader, _cut(blank, way, size), 2 * edge)  # what is around it may be print
     return bool(((found.kinds < 10) & (found.scores >= SCORE)).any())
 
 
