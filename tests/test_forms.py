@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 import neocog
 from neocog.errors import InputError, UsageError
 from neocog.reading.formats import Format
-from neocog.reading.forms import Form, amount, joint, load_form, parse_form
+from neocog.reading.forms import SURE, Form, amount, for_sheets, joint, load_form, parse_form
 from neocog.reading.reader import Reader
 from neocog.reading.records import CellReading, SheetReading
 from neocog.reading.sheets import read_sheets, weigh
@@ -308,6 +308,26 @@ def test_digits_printed_above_a_field_are_no_writing_in_it(reader: Reader, tmp_p
     Image.fromarray(with_number(blank().copy())).save(tmp_path / "blank0.png")
     (found,) = read_sheets(reader, form_of(tmp_path, layouts(0)), with_number(filled(0, a="479")))
     assert (found.warnings, texts(found)["a"]) == ((), "479")
+
+
+def test_a_cell_is_printed_from_another_probability_on_unless_one_is_asked_for(reader: Reader) -> None:
+    assert for_sheets(reader).settings["min_p"] == SURE > reader.settings["min_p"]
+    assert for_sheets(Reader(device="cpu", min_p=0.1)).settings["min_p"] == 0.1
+
+
+@pytest.mark.parametrize("down", [-16, 20])
+def test_digits_across_their_frame_are_read(reader: Reader, folder: Path, down: int) -> None:
+    sheet, said = blank().copy(), {"a": "479", "b": "5263", "total": "1098", "note": "2657"}
+    for name, text in said.items():
+        write(sheet, name, text, down=down)
+    (found,) = read_sheets(for_sheets(reader), form_of(folder, layouts(0)), sheet)
+    assert texts(found) == said
+
+
+def test_a_dark_photograph_fits_its_form(reader: Reader, folder: Path) -> None:
+    sheet = (photographed(filled(0, a="479")) * 0.25).astype(np.uint8)
+    (found,) = read_sheets(reader, form_of(folder, layouts(0)), sheet)
+    assert (found.error, texts(found)["a"]) == (None, "479")
 
 
 def test_lists_patterns_and_rules(reader: Reader, folder: Path) -> None:

@@ -132,6 +132,7 @@ def fill(
     The last digit or more of field ``beyond`` stand right of its box; one of ``crossed`` is crossed out.
     """
     sheet, hand, dark = drawn.blank.astype(np.float32), Hand(hands, rng), rng.uniform(0.55, 0.95)
+    hand.segmented = False  # as displays write, with the segments that are off
 
     def lay(cover: np.ndarray, x: float, y: float) -> None:
         left, top = max(0, int(x)), max(0, int(y))

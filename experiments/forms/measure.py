@@ -1,6 +1,6 @@
 """Measures a folder of drawn forms that becomes a table: cells right, wrong and doubtful, sheets that fit.
 
-    python -m experiments.forms.measure DATA -o RESULT [--count N] [--seed S] [--others M] [--spoiled L] [--jobs J]
+    python -m experiments.forms.measure DATA -o RESULT [--count N] [--others M] [--spoiled L] [--seed S]
 
 N sheets are each of one of 12 layouts, filled in by a hand that nothing is learned from, scanned or
 photographed, a JPEG or a page of a PDF. In two of ten one digit of a cell that a rule concerns is replaced,
@@ -31,7 +31,7 @@ from experiments.forms.drawn import Drawn, fill, layout, photo, scanned, texts
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from neocog.learning.drawing.hands import Hands, load_hands
-from neocog.reading.forms import Form, load_form
+from neocog.reading.forms import Form, for_sheets, load_form
 from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, SheetReading
 from neocog.reading.sheets import read_sheets
@@ -144,11 +144,13 @@ def _form(folder: Path) -> Form:
 
 @cache
 def _reader(bounded: bool) -> Reader:
-    return Reader(device="cpu", max_error=0.02) if bounded else Reader(device="cpu")
+    return for_sheets(Reader(device="cpu", max_error=0.02 if bounded else None))
 
 
 def main() -> None:
-    parser = arguments(__doc__, "data", output=Path, count=60, seed=3, others=40, spoiled=0, jobs=2, kept=Path)
+    parser = arguments(
+        __doc__, "data", output=Path, count=60, seed=3, others=40, spoiled=0, jobs=2, kept=Path
+    )
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
     valid = [f"{v:06d}" for v in rng.choice(10**6, 200, replace=False)]

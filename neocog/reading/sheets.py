@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
@@ -35,6 +36,7 @@ SLIP = 0.01
 
 _BLANK = 2400  # long side, in pixels, to which blanks are reduced
 _SEEN = 1200  # and at which pages are compared with them
+_PAPER, _BRIGHTER = 220.0, 6.0  # grey levels of paper to which dark pages are made brighter, and how much
 _FEATURES = 2000  # of a page at most
 _TRIED = 6  # blanks, of many, that a page is laid onto: those with the most matches
 _INLIERS = 12  # matches that a homography must explain
@@ -48,11 +50,17 @@ _WIDEST = 8192  # pixels of a field
 _ROOM = 0.3  # of a box's height that is seen around it: ink may cross the frame
 _INK = 0.25  # of the usual contrast, from which a pixel is ink
 _FAINT = 0.4  # of the contrast of a field's writing, below which there is no ink
+_NEAR = 60  # pixels on each side along a rule that say how dark it is
+_HIDES = 0.6  # of the usual contrast, from which a rule hides strokes
+_SLOPES = np.linspace(-0.9, 0.9, 7, dtype=np.float32)  # columns a row, of strokes across a rule
 _AROUND = 0.3  # share of the edge around print that is dark if it is wider than on the blank
 _TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's height: alone, and beside one
+_HARMLESS = 0.65  # probability of a number, from which ink beside it does not matter: a stamp
 _BEYOND = 1.1  # heights of a box that are seen to its left and right: what was written may go on there
 _MARK = 0.4, 1.6  # heights of what goes on, in those of the number's digits, from which it is closer than one
-_STROKE = 0.8  # of a digit's height, the shortest straight stroke that crosses one out
+_STROKE = (
+    1.1  # of a digit's height, the shortest straight stroke that crosses one out: bars of a 4 are shorter
+)
 _THIN = 6.0  # of its thickness, its length
 _SPECK = 20  # pixels of ink that may be a number
 _DOUBT = 0.9  # probability of a text below which a rule may choose another one
@@ -298,6 +306,9 @@ def _blanks(form: Form) -> list[tuple[int, int, _Seen]]:
 def _seen(grey: Grey) -> _Seen:
     import cv2
 
+    paper = float(np.percentile(grey, 90))
+    if paper < _PAPER:  # features and ink have a least contrast
+        grey = np.asarray(cv2.convertScaleAbs(grey, None, min(_PAPER / max(paper, 1.0), _BRIGHTER)), np.uint8)
     small = at_most(grey, _SEEN)
     points, features = cv2.SIFT_create(_FEATURES).detectAndCompute(small, None)  # type: ignore[attr-defined]
     order = np.argsort([-point.response for point in points], kind="stable")
@@ -505,7 +516,7 @@ def _spot(page: _Seen, blank: _Seen, way: Floats, field: Field) -> _Spot:
     seen = _warped(page.ink, here, plain.shape[::-1])
     near = cv2.dilate(seen, np.ones((3, 3), np.uint8)) > _INK
     print_ = _inside(plain > 2 * _INK, here, page).astype(np.uint8)
-    rules = cv2.dilate(_rules(print_, 0.8 * room, 0.6 * room), np.ones((3, 3), np.uint8)) > 0
+    rules = cv2.dilate(np.maximum(*_rules(print_, 0.8 * room, 0.6 * room)), np.ones((3, 3), np.uint8)) > 0
     x, y = round(inner[0] - left), round(inner[1] - top)
     outside = ~rules
     outside[max(0, y) : y + round(room) + 1, max(0, x) : x + round(inner[2] - inner[0]) + 1] = False
@@ -518,12 +529,13 @@ def _spot(page: _Seen, blank: _Seen, way: Floats, field: Field) -> _Spot:
     return _Spot(field, box, way, min(shares, default=1.0) < _HERE or alike < _ALIKE)
 
 
-def _rules(print_: Grey, across: float, down: float) -> Grey:
-    """Rules of print (H, W) that are so long."""
+def _rules(print_: Grey, across: float, down: float) -> tuple[Grey, Grey]:
+    """Rules of print (H, W) that are so long: those across and those down."""
     import cv2
 
     kernels = np.ones((1, max(3, round(across))), np.uint8), np.ones((max(3, round(down)), 1), np.uint8)
-    return np.maximum(*(cv2.morphologyEx(print_, cv2.MORPH_OPEN, kernel) for kernel in kernels))
+    first, second = (cv2.morphologyEx(print_, cv2.MORPH_OPEN, kernel) for kernel in kernels)
+    return np.asarray(first, np.uint8), np.asarray(second, np.uint8)
 
 
 def _read_field(
@@ -553,16 +565,10 @@ def _read_field(
     away = _away(grey, _THICK[1])
     dark = away > _INK * seen.contrast
     print_ = (_away(plain, _THICK[1]) > _INK * blank.contrast).astype(np.uint8)
-    if used:
-        print_ = _rules(print_, 1.2 * high, 0.9 * high)
-    for grown in range(2, 9):  # as wide as it is here: until little of what is around is dark
-        print_, before = np.asarray(cv2.dilate(print_, np.ones((3, 3), np.uint8))), print_
-        if grown > 2 and (not print_.any() or dark[print_ > before].mean() < _AROUND):
-            break
-    strokes = (dark & (print_ == 0)).astype(np.uint8)
-    strokes = np.asarray(cv2.morphologyEx(strokes, cv2.MORPH_CLOSE, np.ones((2 * grown + 7,) * 2, np.uint8)))
-    gone = (print_ > 0) & (strokes == 0)  # but where a stroke crosses it
-    grey = np.asarray(cv2.inpaint(grey, gone.astype(np.uint8), 3, cv2.INPAINT_TELEA), np.uint8)
+    print_ = np.maximum(*_rules(print_, 1.2 * high, 0.9 * high)) if used else print_
+    grey, print_, gone = _erased(grey, print_, dark, high, seen.contrast)
+    away = _away(grey, _THICK[1])
+    dark = away > _INK * seen.contrast
     inner = np.s_[edge : size[1] - edge, more + edge : size[0] - more - edge]
     clear = (dark & ~gone).astype(np.uint8)
     if clear[inner].any():  # what is faint beside it is no ink
@@ -570,7 +576,8 @@ def _read_field(
     ink = np.zeros_like(clear)
     ink[inner] = clear[inner]
     ink, clear = (
-        np.asarray(cv2.morphologyEx(one, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))) for one in (ink, clear)
+        np.asarray(cv2.morphologyEx(one, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)), np.uint8)
+        for one in (ink, clear)
     )
     core = np.s_[:, more : size[0] - more]
     grey, ink = np.ascontiguousarray(grey[core]), np.ascontiguousarray(ink[core])
@@ -591,6 +598,67 @@ def _read_field(
             hard = "crossed out"
     cell = _said(field, reader.policy.min_p, lines, again, ink, 0.5 * high, hard)
     return replace(cell, corners=places, page=page.index)
+
+
+def _erased(
+    grey: Grey, print_: Grey, dark: NDArray[np.bool_], high: float, contrast: float
+) -> tuple[Grey, Grey, NDArray[np.bool_]]:
+    """Take print out of a view of a box so ``high``: what is left (H, W), the print as wide as it is here,
+    and where print was that is no rule, but where a stroke crosses it.
+    """
+    import cv2
+
+    rules = _rules(print_, 1.2 * high, 0.9 * high)
+    for grown in range(2, 9):  # until little of what is around is dark
+        wider = np.asarray(cv2.dilate(print_, np.ones((3, 3), np.uint8)), np.uint8)
+        if grown > 2 and (not wider.any() or dark[wider > print_].mean() < _AROUND):
+            break
+        print_ = wider
+    wide = np.ones((2 * grown - 1,) * 2, np.uint8)
+    across, down = (np.asarray(cv2.dilate(rule, wide), np.uint8) for rule in rules)
+    beside, kernel = (dark & (print_ == 0)).astype(np.uint8), np.ones((2 * grown + 7,) * 2, np.uint8)
+    strokes = cv2.morphologyEx(beside, cv2.MORPH_CLOSE, kernel)
+    gone = (print_ > 0) & (across == 0) & (down == 0) & (strokes == 0)
+    grey = _without_rules(grey, across, contrast)
+    grey = np.ascontiguousarray(_without_rules(np.ascontiguousarray(grey.T), down.T, contrast).T)
+    return np.asarray(cv2.inpaint(grey, gone.astype(np.uint8), 3, cv2.INPAINT_TELEA), np.uint8), print_, gone
+
+
+def _without_rules(grey: Grey, zone: Grey, contrast: float) -> Grey:
+    """Take rules across, each within a part of ``zone`` (H, W), out of a picture.
+
+    A rule is the median of each row around a place: so much brighter that is made. Where it hides strokes,
+    there is ink if there is some above and below it, along one of some slopes.
+    """
+    import cv2
+
+    out = grey.copy()
+    _, _, parts, _ = cv2.connectedComponentsWithStats(np.ascontiguousarray(zone))
+    for left, top, wide, tall, _ in parts[1:].tolist():
+        part = np.s_[max(0, top - 3) : top + tall + 3, left : left + wide]
+        reach = min(wide // 2, _NEAR)
+        windows = np.pad(out[part], ((0, 0), (reach, reach)), "symmetric")
+        rows = np.median(sliding_window_view(windows, 2 * reach + 1, axis=1)[:, :, ::3], axis=2)
+        lift = np.where(zone[part] > 0, rows.max(axis=0) - rows, 0)
+        clean = np.minimum(out[part] + lift, 255).astype(np.uint8)
+        hidden = lift > _HIDES * contrast
+        y, x = np.indices(hidden.shape, np.float32)
+        above, below = -_run(hidden), _run(hidden[::-1])[::-1]  # rows to the next that is not hidden
+        darkest = np.full_like(clean, 255)
+        for slope in _SLOPES if hidden.any() else ():
+            both = [
+                cv2.remap(clean, x + slope * off, y + off, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+                for off in (above, below)
+            ]
+            darkest = np.minimum(darkest, np.maximum(*both))
+        out[part] = np.where(hidden, darkest, clean)
+    return out
+
+
+def _run(hidden: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """How many places one after another are hidden down to each, 0 where none is, (H, W)."""
+    count = hidden.cumsum(axis=0)
+    return (count - np.maximum.accumulate(np.where(hidden, 0, count), axis=0)).astype(np.float32)
 
 
 def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice) -> bool:
@@ -697,7 +765,7 @@ def _said(
         hard = f"{read} is not " + ("in the list" if field.listed else "of the pattern")
     elif not hard and len(lines) > 1:
         hard = f"{read} is one of several lines"
-    elif not hard and rest > _REST:
+    elif not hard and rest > _REST and p < _HARMLESS:  # the second reading saw it too
         hard = f"ink beside {read}"
     texts = {} if hard and line is not None else {names[text]: share for text, share in both.items()}
     if line is None or hard:

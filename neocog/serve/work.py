@@ -104,17 +104,19 @@ class ServeJob(Job):
 
     def _sheets(self, item: Item, beat: Callable[[], None], pictures: bool) -> Iterator[dict[str, Any]]:
         """The records of sheets, fields with pictures if asked for; the form stands before the file."""
+        from neocog.reading.forms import for_sheets
         from neocog.reading.sheets import read_sheets
 
+        reader = for_sheets(self.reader)
         form, _, picture = bytes(item.picture()).partition(b"\n")
-        found, size, settings = _form(form), 0, self.reader.settings
+        found, size, settings = _form(form), 0, reader.settings
         try:
-            for sheet in read_sheets(self.reader, found, picture, beat=beat):
+            for sheet in read_sheets(reader, found, picture, beat=beat):
                 many = f"has more than {MAX_PAGES} pages" * (sheet.page >= MAX_PAGES)
                 record = json.loads(replace(sheet, source=item.source).to_json(settings=settings))
                 for number in {n for n in record["pages"] if n is not None} if pictures and not many else ():
                     own = [cell for cell in record["fields"].values() if cell["page"] == number]
-                    page = next(pages_of(picture, self.reader.longest, [number]))
+                    page = next(pages_of(picture, reader.longest, [number]))
                     cuts = _cells(page.pixels, [cell["corners"] for cell in own], page.scales)
                     for cell, cut in zip(own, cuts, strict=True):
                         cell["picture"] = _url(cut)
