@@ -17,10 +17,10 @@ from PIL import Image, ImageDraw, ImageFont
 import neocog
 from neocog.errors import InputError, UsageError
 from neocog.reading.formats import Format
-from neocog.reading.forms import SURE, Form, amount, for_sheets, joint, load_form, parse_form
+from neocog.reading.forms import Form, amount, joint, load_form, parse_form
 from neocog.reading.reader import Reader
 from neocog.reading.records import CellReading, SheetReading
-from neocog.reading.sheets import read_sheets, weigh
+from neocog.reading.sheets import SURE, for_sheets, read_sheets, weigh
 from tests.support import glyph, run
 
 Grey = NDArray[np.uint8]

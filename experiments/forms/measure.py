@@ -31,10 +31,10 @@ from experiments.forms.drawn import Drawn, fill, layout, photo, scanned, texts
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from neocog.learning.drawing.hands import Hands, load_hands
-from neocog.reading.forms import Form, for_sheets, load_form
+from neocog.reading.forms import Form, load_form
 from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, SheetReading
-from neocog.reading.sheets import read_sheets
+from neocog.reading.sheets import for_sheets, read_sheets
 
 COLUMNS = {
     "how": "cells", "cells": "cells", "right": "right|.2%", "wrong": "wrong without ?|.2%", "doubt": "?|.2%",

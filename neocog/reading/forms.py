@@ -10,21 +10,15 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from neocog.errors import InputError, UsageError
 from neocog.network.automaton import Automaton
-from neocog.reading.policy import Pattern, Policy, read_valid
+from neocog.reading.policy import Pattern, read_valid
 from neocog.text import printable, reason_of, to_json
-
-if TYPE_CHECKING:
-    from neocog.reading.reader import Reader
 
 COLUMNS = "source", "page", "layout", "fit", "residual", "warnings", "error"
 """Columns of the table beside those of fields."""
-
-SURE = 0.8
-"""Probability from which a cell is printed: of drawn cells (seeds 101, 102) 0.5 % are wrong, 2.3 from 0.4."""
 
 _PAGES = 64  # blanks of a form: 10 MB each where they are compared with pages
 _LARGEST = 2**26  # bytes of a form's file, and of a blank sheet's
@@ -109,12 +103,6 @@ class Form:
             pages = (page if page.blank else replace(page, blank=first, used=True) for page in one.pages)
             layouts.append(replace(one, pages=tuple(pages)))
         return Form(tuple(layouts), digest)
-
-
-def for_sheets(reader: "Reader") -> "Reader":
-    """A reader that prints cells from `SURE` on, if no other probability was asked for."""
-    usual = reader.policy == Policy.of(reader.model)
-    return reader.changed(policy=Policy(SURE)) if usual else reader
 
 
 def load_form(path: str | Path) -> Form:

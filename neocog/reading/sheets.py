@@ -16,6 +16,7 @@ from neocog.network import ctc
 from neocog.reading.forms import Field, Form, Rule, amount, digits, joint
 from neocog.reading.numbers import FAR, IN_DOUBT, TextLine, bare, read_lines
 from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
+from neocog.reading.policy import Policy
 from neocog.reading.records import REJECTED, CellReading, SheetReading
 from neocog.vision.decode import at_most
 from neocog.vision.strips import SCORE, strip_of
@@ -31,6 +32,8 @@ Floats = NDArray[np.float64]
 
 FITS = 0.6
 """Share of a blank's print that a page must have where the blank has it."""
+SURE = 0.8
+"""Probability from which a cell is printed, at least: of 600 drawn cells (seed 101) one is wrong then."""
 SLIP = 0.01
 """How often what is written is taken to break a rule: a rule that is broken speaks against the reading."""
 
@@ -58,9 +61,7 @@ _TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's hei
 _HARMLESS = 0.65  # probability of a number, from which ink beside it does not matter: a stamp
 _BEYOND = 1.1  # heights of a box that are seen to its left and right: what was written may go on there
 _MARK = 0.4, 1.6  # heights of what goes on, in those of the number's digits, from which it is closer than one
-_STROKE = (
-    1.1  # of a digit's height, the shortest straight stroke that crosses one out: bars of a 4 are shorter
-)
+_STROKE = 1.1  # of a digit's height, the shortest stroke that crosses one out: bars of a 4 are shorter
 _THIN = 6.0  # of its thickness, its length
 _SPECK = 20  # pixels of ink that may be a number
 _DOUBT = 0.9  # probability of a text below which a rule may choose another one
@@ -98,6 +99,12 @@ class _Spot:
     box: Floats  #: left, top, right, foot
     way: Floats
     differs: bool
+
+
+def for_sheets(reader: "Reader") -> "Reader":
+    """A reader that prints cells from `SURE` on, if no other probability was asked for."""
+    usual = reader.policy == Policy.of(reader.model)
+    return reader.changed(policy=Policy(SURE)) if usual else reader
 
 
 def read_sheets(

@@ -104,8 +104,7 @@ class ServeJob(Job):
 
     def _sheets(self, item: Item, beat: Callable[[], None], pictures: bool) -> Iterator[dict[str, Any]]:
         """The records of sheets, fields with pictures if asked for; the form stands before the file."""
-        from neocog.reading.forms import for_sheets
-        from neocog.reading.sheets import read_sheets
+        from neocog.reading.sheets import for_sheets, read_sheets
 
         reader = for_sheets(self.reader)
         form, _, picture = bytes(item.picture()).partition(b"\n")
