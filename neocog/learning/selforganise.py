@@ -63,39 +63,34 @@ def learn(
     """
     planes: Planes | None = None
     for u in maps:
-        planes = planes or Planes(u.shape[2], spec, threshold=threshold, xp=array_module(u))
+        xp = array_module(u)
+        planes = planes or Planes(u.shape[2], spec, threshold=threshold, xp=xp)
         if limit is not None and len(planes) >= limit and not winners_learn:
             break  # nothing can change any more
         windows = Windows(u, spec)
         if not len(windows.cells):
             continue
         if winners_learn and len(planes):
-            xp, response = planes.xp, planes.respond(windows.seen, windows.v)
+            response = planes.respond(windows.seen, windows.v)
             strongest, plane_of = response.max(axis=1), response.argmax(axis=1)
             places = xp.flatnonzero(local_winners(windows.map(strongest)).ravel()[windows.cells])
             weakest_first = places[xp.argsort(-strongest[places])][::-1]
             strongest_cell = dict(zip(map(int, plane_of[weakest_first]), weakest_first, strict=True))
             for k, cell in strongest_cell.items():
                 planes.learn(k, windows.seen[cell])
-        _births(planes, windows, cut, limit)
+        seed, first, cell = xp.maximum(windows.seed - cut * windows.seed.max(), 0), 0, -1
+        while True:
+            if len(planes):
+                response = planes.respond(windows.seen, windows.v, first=first).sum(axis=1)
+                seed = xp.maximum(seed - veto(windows.map(response)).ravel()[windows.cells], 0)
+            if cell >= 0:
+                seed[cell] = 0
+            cell = int(seed.argmax())
+            if (limit is not None and len(planes) >= limit) or not seed[cell] > 0:
+                break
+            first = planes.add(windows.seen[cell])
     assert planes is not None
     return planes
-
-
-def _births(planes: "Planes", windows: "Windows", cut: float, limit: int | None) -> None:
-    xp = array_module(windows.seen)
-    seed = xp.maximum(windows.seed - cut * windows.seed.max(), 0)
-    first, cell = 0, -1
-    while True:
-        if len(planes):
-            response = planes.respond(windows.seen, windows.v, first=first).sum(axis=1)
-            seed = xp.maximum(seed - veto(windows.map(response)).ravel()[windows.cells], 0)
-        if cell >= 0:
-            seed[cell] = 0
-        cell = int(seed.argmax())
-        if (limit is not None and len(planes) >= limit) or not seed[cell] > 0:
-            return
-        first = planes.add(windows.seen[cell])
 
 
 class Windows:

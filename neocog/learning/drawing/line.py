@@ -296,7 +296,17 @@ def draw_line(
             text = text.replace(sign, "+-:/"[rng.integers(4)], 1)
         framed = text.isdigit() and len(text) < 14 and rng.random() < _IN_FRAMES
         framed |= not shown and rng.random() < 0.6
-        row = Row(_any_style(Hand(hands, rng)) if lone else Hand(hands, rng))
+        hand = Hand(hands, rng)
+        if lone:  # with a marker or chalk at times, as slanted as any
+            if rng.random() < 0.4:
+                hand.width = float(rng.uniform(0.12, 0.22))
+                if not hand.by_pen:
+                    hand.level = float(rng.uniform(0.06, 0.2))
+            if rng.random() < 0.15:
+                hand.pen = replace(hand.pen, grain=float(rng.uniform(0.1, 0.5)))
+            if rng.random() < 0.3:
+                hand.slant = float(rng.uniform(-0.6, 1.0))
+        row = Row(hand)
         if framed:
             slots = list(text)
             for _ in range(int(rng.integers(1, 4)) if rng.random() < 0.4 or not text else 0):
@@ -308,20 +318,6 @@ def draw_line(
             fits = row.write(shown, letters=negative)
         if fits:
             return _strip(row, text, roomy=lone), text
-
-
-def _any_style(hand: Hand) -> Hand:
-    """A hand with a marker or chalk at times, as slanted as any."""
-    rng = hand.rng
-    if rng.random() < 0.4:
-        hand.width = float(rng.uniform(0.12, 0.22))
-        if not hand.by_pen:
-            hand.level = float(rng.uniform(0.06, 0.2))
-    if rng.random() < 0.15:
-        hand.pen = replace(hand.pen, grain=float(rng.uniform(0.1, 0.5)))
-    if rng.random() < 0.3:
-        hand.slant = float(rng.uniform(-0.6, 1.0))
-    return hand
 
 
 def draw_sign(hands: Hands, rng: Rng, char: str) -> tuple[NDArray[np.uint8], float]:

@@ -152,22 +152,17 @@ def _seen(ink: Ink, rng: Rng, source: Source) -> Digits:
     if how > _COARSE + _CLEAN:
         return _photographed(body, rng, source)
     if how < _COARSE:
-        body = _scanned(body, rng)
+        fine = (pixels := int(rng.choice(_GRIDS))) * _WITHIN  # seen by few pixels, enlarged
+        body = _resized(body, fine - int(rng.integers(0, _WITHIN)))
+        body = _pen(body, max(rng.uniform(-0.03, 0.03) * fine, 0.8 * _WITHIN - stroke_width(body)))
+        if rng.random() < 0.7:
+            body = (body > rng.uniform(0.4, 0.6)).astype(np.float32)
+        field = np.zeros((fine, fine), np.float32)
+        top, left = ((fine - np.array(body.shape)) * rng.uniform(0.3, 0.7, 2)).astype(int)
+        field[top : top + body.shape[0], left : left + body.shape[1]] = body
+        seen = field.reshape(pixels, _WITHIN, pixels, _WITHIN).mean(axis=(1, 3))
+        body = enlarged(np.asarray(np.round(seen * 16) / 16 if rng.random() < 0.5 else seen, np.float32))
     return as_written(body) if rng.random() < _AS_WRITTEN else normalise(body)
-
-
-def _scanned(ink: Ink, rng: Rng) -> Ink:
-    """Seen by a grid of few pixels that the digit fills, then enlarged."""
-    fine = (pixels := int(rng.choice(_GRIDS))) * _WITHIN
-    body = _resized(ink, fine - int(rng.integers(0, _WITHIN)))
-    body = _pen(body, max(rng.uniform(-0.03, 0.03) * fine, 0.8 * _WITHIN - stroke_width(body)))
-    if rng.random() < 0.7:
-        body = (body > rng.uniform(0.4, 0.6)).astype(np.float32)
-    field = np.zeros((fine, fine), np.float32)
-    top, left = ((fine - np.array(body.shape)) * rng.uniform(0.3, 0.7, 2)).astype(int)
-    field[top : top + body.shape[0], left : left + body.shape[1]] = body
-    seen = field.reshape(pixels, _WITHIN, pixels, _WITHIN).mean(axis=(1, 3))
-    return enlarged(np.asarray(np.round(seen * 16) / 16 if rng.random() < 0.5 else seen, np.float32))
 
 
 def _photographed(ink: Ink, rng: Rng, source: Source) -> Digits:

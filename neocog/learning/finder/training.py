@@ -154,7 +154,18 @@ class _Run:
 
     def _go_through(self, pages: list[Page]) -> tuple[NDArray[np.float32], float]:
         """Learn from a chunk; return how wrong each page was, and the mean loss."""
-        (maps, wanted), settings = self._prepared(pages), self.settings
+        pictures, answers, settings = list[Tensor](), list[Targets](), self.settings
+        for at in range(0, len(pages), settings.batch):
+            some = pages[at : at + settings.batch]
+            x = self._normalised(some)  # 0 beyond their extents
+            pictures.append(x.half() if self.cuda else x)
+            most = min(max(1, *(len(page.marks) for page in some)), _MOST_MARKS)
+            marks = np.zeros((len(some), most, 5), np.float32)
+            marks[:, :, 0] = _NO_MARK
+            for row, page in zip(marks, some, strict=True):
+                row[: len(page.marks)] = page.marks[:most]
+            answers.append(targets(torch.from_numpy(marks).to(self.place), settings.side, _LARGEST))
+        maps, wanted = torch.cat(pictures), Targets(*map(torch.cat, zip(*answers, strict=True)))
         told, first = list[Tensor](), list[tuple[NDArray[np.int64], Tensor]]()
         rng = np.random.default_rng([settings.seed, self.number, 7])
         for turn in range(settings.passes):
@@ -174,20 +185,6 @@ class _Run:
         for index, by_page in first:
             wrong[index] = by_page.float().cpu().numpy()
         return wrong, float(torch.stack(told).mean())
-
-    def _prepared(self, pages: list[Page]) -> tuple[Tensor, Targets]:
-        """Normalised pictures (N, 1, side, side), 0 beyond their extents, and what is wanted."""
-        maps, wanted, settings = [], [], self.settings
-        for at in range(0, len(pages), settings.batch):
-            some = pages[at : at + settings.batch]
-            maps.append(self._normalised(some).half() if self.cuda else self._normalised(some))
-            most = min(max(1, *(len(page.marks) for page in some)), _MOST_MARKS)
-            marks = np.zeros((len(some), most, 5), np.float32)
-            marks[:, :, 0] = _NO_MARK
-            for row, page in zip(marks, some, strict=True):
-                row[: len(page.marks)] = page.marks[:most]
-            wanted.append(targets(torch.from_numpy(marks).to(self.place), settings.side, _LARGEST))
-        return torch.cat(maps), Targets(*map(torch.cat, zip(*wanted, strict=True)))
 
     def _normalised(self, pages: list[Page]) -> Tensor:
         images = torch.from_numpy(np.stack([page.image for page in pages]))
