@@ -59,10 +59,13 @@ class Watcher:
         return [(track.number, track.text) for track in self.tracker.tracks]
 
 
-@pytest.mark.parametrize("text", ["3", "0/5", "6/5", "2/5", "2/4", "a/b", "-1/3", "3/5/7", ""])
-def test_an_agreement_that_is_no_majority_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="K/N"):
-        Agreement.parse(text)
+def test_agreements_without_majority_and_broken_regions_are_refused():
+    for text in ("3", "0/5", "6/5", "2/5", "2/4", "a/b", "-1/3", "3/5/7", ""):
+        with pytest.raises(UsageError, match="K/N"):
+            Agreement.parse(text)
+    for text in ("1,2,3", "a,b,c,d", "0,0,0,5", "-1,0,5,5", "nan,0,5,5"):
+        with pytest.raises(UsageError, match="X,Y,WIDTH,HEIGHT"):
+            Roi.parse(text)
 
 
 #: What frames say of a line, and what they say together.
@@ -116,13 +119,13 @@ def test_lines_are_followed_over_the_frame_until_n_frames_do_not_see_them() -> N
     assert watcher.texts == [(0, "4711"), (1, "456")]
     watcher.see(times=5)
     assert not watcher.texts
-
-
-def test_other_numbers_elsewhere_and_lines_of_another_size_are_strangers() -> None:
-    watcher = Watcher()
-    for one in (vote("12345"), vote("67809", y=300), vote("12345", tall=100)):
+    for one in (
+        vote("12345"),
+        vote("67809", y=300),
+        vote("12345", tall=100),
+    ):  # elsewhere, or of another size
         watcher.see(one)
-    assert [track.number for track in watcher.tracker.tracks] == [0, 2, 1]
+    assert [track.number for track in watcher.tracker.tracks] == [2, 4, 3]
 
 
 def test_a_digit_or_a_space_that_comes_and_goes_does_not_break_the_line() -> None:
@@ -216,18 +219,14 @@ def test_a_sheet_that_slides_in_or_out_is_not_announced_in_parts(comes: bool) ->
     assert watcher.news == ["12345678"]
 
 
-def test_noise_never_announces() -> None:
+def test_noise_and_errors_of_single_frames_do_not_reach_the_announcement() -> None:
     rng = random.Random(5)
     watcher = Watcher()
     for _ in range(600):
         text = "".join(rng.choice("0123456789") for _ in range(3))
         watcher.see(vote(text, x=rng.randrange(500), y=rng.randrange(400)))
     assert watcher.news == []
-
-
-def test_errors_of_single_frames_do_not_reach_the_announcement() -> None:
-    rng = random.Random(3)
-    watcher = Watcher()
+    rng, watcher = random.Random(3), Watcher()
     for number in range(30):
         text = "".join(rng.choice("0123456789") for _ in range(8))
         for step in range(30):
@@ -240,19 +239,19 @@ def test_errors_of_single_frames_do_not_reach_the_announcement() -> None:
         assert watcher.news[number:] == [text]
 
 
-def test_where_numbers_are_expected_a_single_digit_need_not_be_so_sure() -> None:
+def test_what_is_expected_need_not_be_so_sure_and_what_is_not_is_a_reading_all_the_same() -> None:
     assert Watcher(rules=Rules(evidence=0.0)).see(still("5", p=0.82), times=20) == ["5"]
-
-
-def test_staying_for_long_begins_anew_with_another_digit() -> None:
-    watcher = Watcher()
+    watcher = Watcher()  # staying for long begins anew with another digit
     assert [watcher.see(still(text, p=0.93), times=17) for text in "535"] == [[]] * 3
-
-
-def test_what_may_not_be_announced_is_a_reading_all_the_same() -> None:
     watcher = Watcher()
     watcher.allows = lambda text: len(text) == 6
     assert watcher.see_all("98504383*60 985043*20") == []
+    for settings, text, allowed in (
+        ({}, "4", True), ({}, "", False), ({"pattern": Pattern("####")}, "123", False),
+        ({"pattern": Pattern("##.##.####")}, "21.11.2026", True), ({"length": 4}, "123", False),
+        ({"pattern": Pattern("##-##")}, "1234", False), ({"length": 4}, "12/34", True),
+    ):  # fmt: skip
+        assert Settings(**settings).allows(text) == allowed
 
 
 def test_what_went_out_of_view_is_told_and_memory_does_not_grow() -> None:
@@ -265,13 +264,6 @@ def test_what_went_out_of_view_is_told_and_memory_does_not_grow() -> None:
     assert len(watcher.announcer.said) <= 2
 
 
-def test_a_number_that_outlasts_a_break_is_announced_once() -> None:
-    watcher = Watcher()
-    watcher.see_all("471*20")
-    watcher.begin_anew()
-    assert watcher.see_all("471*60") == ["471"]
-
-
 @pytest.mark.parametrize("renewed", [False, True])
 @pytest.mark.parametrize("frames", [4, 20])
 def test_readings_of_a_stream_that_broke_off_do_not_count(renewed: bool, frames: int) -> None:
@@ -281,16 +273,10 @@ def test_readings_of_a_stream_that_broke_off_do_not_count(renewed: bool, frames:
     if renewed:
         watcher.begin_anew()
     assert watcher.see(still("98504383"), times=7) == (["98504383"] if renewed else [])
-
-
-@pytest.mark.parametrize(
-    ("settings", "text", "allowed"),
-    [({}, "4", True), ({}, "", False), ({"pattern": Pattern("####")}, "123", False),
-     ({"pattern": Pattern("##.##.####")}, "21.11.2026", True), ({"pattern": Pattern("##-##")}, "1234", False),
-     ({"length": 4}, "12/34", True), ({"length": 4}, "123", False)],
-)  # fmt: skip
-def test_what_may_be_announced(settings, text, allowed):
-    assert Settings(**settings).allows(text) == allowed
+    watcher = Watcher()  # a number that outlasts the break is announced once
+    watcher.see_all("471*20")
+    watcher.begin_anew()
+    assert watcher.see_all("471*60") == ["471"]
 
 
 @pytest.mark.parametrize(
@@ -308,9 +294,3 @@ def test_the_region_that_is_read_and_what_is_told(text, box, told):
     read, refused = Roi.parse(text).within(SIZE)
     assert read == box
     assert told in refused if told and refused else refused is told
-
-
-@pytest.mark.parametrize("text", ["1,2,3", "a,b,c,d", "0,0,0,5", "-1,0,5,5", "nan,0,5,5"])
-def test_other_regions_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="X,Y,WIDTH,HEIGHT"):
-        Roi.parse(text)
