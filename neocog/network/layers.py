@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.arrays import array_module
+from neocog.network.arrays import array_module, strided
 from neocog.network.line_engine import Saturation, SpectralCells, correlate, respond, taps_of
 from neocog.network.model import SWeights, s_constants
 from neocog.network.parallel import SEQUENTIAL, ParallelMap
@@ -228,7 +228,7 @@ def _windows_of(seen: Array, k: int, xp: ModuleType = np) -> Array:
     """Return a view of what each cell sees of maps (B, H, W, K): (B, rows, columns, k, k K)."""
     (n, h, w, planes), (b, y, x, _) = seen.shape, seen.strides
     shape = n, h - k + 1, w - k + 1, k, k * planes
-    return xp.lib.stride_tricks.as_strided(seen, shape, (b, y, x, y, seen.itemsize))
+    return strided(seen, shape, (b, y, x, y, seen.itemsize), xp)
 
 
 class _AllCells:
@@ -312,11 +312,16 @@ class _FewCells:
         n, side, xp = len(u.values), self._windows.out, self._xp
         energy = xp.einsum("bhwk,bhwk->bhw", u.values, u.values)
         if xp is np:
-            heard = [np.flatnonzero(own) for own in u.values.any(axis=(1, 2))]
-            some = [np.array_split(planes, -(-len(planes) // _PLANES_AT_ONCE) or 1) for planes in heard]
-            parts = [(u.values[i : i + 1], few) for i, own in enumerate(some) for few in own]
+            parts: list[tuple[Floats, Any]] = []
+            counts = []
+            for digit, heard in zip(u.values, u.values.max(axis=(1, 2)) > 0, strict=True):
+                planes = np.flatnonzero(heard)
+                counts.append(-(-len(planes) // _PLANES_AT_ONCE) or 1)
+                each, more = divmod(len(planes), counts[-1])
+                ends = (i * each + min(i, more) for i in range(counts[-1] + 1))
+                parts += [(digit[None], planes[first:last]) for first, last in pairwise(ends)]
             products = iter(parallel(lambda part: self._product(u, *part), parts))
-            d = np.concatenate([sum(islice(products, len(own))) for own in some])
+            d = np.concatenate([sum(islice(products, count)) for count in counts])
         else:
             d = self._product(u, u.values, xp.arange(u.values.shape[3]))
         v = xp.sqrt(self._seen(u, energy[..., None]).reshape(n, -1, len(self._c)) @ self._c)

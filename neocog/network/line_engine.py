@@ -26,10 +26,10 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from neocog.errors import DeviceError
+from neocog.network.arrays import strided
 from neocog.network.lines import BESIDE, Head, LineModel, columns, log_likelihoods, strip_u0
 from neocog.network.model import SWeights, s_constants
 from neocog.network.parallel import ParallelMap, one_blas_thread
@@ -84,7 +84,7 @@ class _Separable:
         wide[:, :, self._padding : self._padding + w] = half
         shape = rank, half.shape[1], tiles, seen, half.shape[3]
         r, y, x, one = wide.strides
-        found = (self._across @ as_strided(wide, shape, (r, y, x * _TILE * s, x, one))).sum(axis=0)
+        found = (self._across @ strided(wide, shape, (r, y, x * _TILE * s, x, one))).sum(axis=0)
         cells: NDArray[Any] = found.reshape(half.shape[1], -1, half.shape[3])[:, :out]
         return cells.swapaxes(0, 2) if k == 1 else cells
 
@@ -136,11 +136,11 @@ def correlate(u: Any, taps: Any, xp: ModuleType = np) -> Any:
     if before == 2:  # a cell's pair of planes moves as one number
         e, u = e.view(np.float64), u.view(np.float64)
     b, y, x, one = u.strides
-    e[:, :, :wide] = xp.lib.stride_tricks.as_strided(u, (n, rows, wide, k, u.shape[3]), (b, y, x, y, one))
+    e[:, :, :wide] = strided(u, (n, rows, wide, k, u.shape[3]), (b, y, x, y, one), xp)
     out = xp.empty((n * rows * pitch, k, taps.shape[3]), dtype=np.float32)
     taps, by_r = taps.reshape(k * run, -1), out.swapaxes(0, 1)
     if xp is np:
-        windows = as_strided(flat, (k, len(out), k * run), (run * 4, k * run * 4, 4))
+        windows = strided(flat, (k, len(out), k * run), (run * 4, k * run * 4, 4))
         np.matmul(windows, taps, out=by_r)
     else:  # CuPy would copy the windows
         for r in range(k):
@@ -159,7 +159,8 @@ class Saturation:
         # Where nothing is heard, what rounding left of e is no response. A product gives theta' v, and one v
         # + s, of every plane, and max(e, theta' v) - theta' v is the same: broadcasting over planes is slow.
         xp = self._xp
-        heard = xp.stack([xp.where(v > 0, v, _NEVER), xp.ones_like(v)], axis=-1).reshape(-1, 2)
+        heard = xp.ones((v.size, 2), dtype=np.float32)
+        heard[:, 0] = (v + (v <= 0) * _NEVER).ravel()
         taken = (heard @ self._taken).reshape(e.shape)
         xp.maximum(e, taken, out=e)
         e -= taken
@@ -202,7 +203,7 @@ class _PlainCells:
         wide = np.zeros((*n, high, tiles * _TILE + more), np.float32)
         wide[..., :w] = energy
         *apart, y, x = wide.strides
-        seen = as_strided(wide, (*n, rows, tiles, k, _TILE + more), (*apart, y, x * _TILE, y, x))
+        seen = strided(wide, (*n, rows, tiles, k, _TILE + more), (*apart, y, x * _TILE, y, x))
         v = seen.reshape(*n, rows * tiles, -1) @ self._bands
         return np.sqrt(v, out=v).reshape(*n, rows, -1)[..., : w - more]
 
@@ -275,7 +276,7 @@ class SpectralCells(_PlainCells):
         """Respond to digits (B, H, W, K) or a strip; each product is of one digit: others change no bit."""
         n, planes, step, k = len(u), self._planes, self._step, self._kernel
         (cy, cx), (frequencies, wide), loud = self._size, self._weights.shape[:2], None
-        if self._dense and u.shape[3] > _MANY and (heard_planes := u.any(axis=(0, 1, 2))).mean() < _FEW:
+        if self._dense and u.shape[3] > _MANY and (heard_planes := u.max(axis=(0, 1, 2)) > 0).mean() < _FEW:
             loud = np.flatnonzero(heard_planes)  # weights of the others are not read
             u = u[..., loud]
         before, columns = u.shape[3], u.shape[2] + 2 * self._beside - self._more
@@ -288,7 +289,7 @@ class SpectralCells(_PlainCells):
             """A view: (B, a tile's column, its row, tiles down, across, of odd and even columns, ..)."""
             apart, y, x, *one = maps.strides
             strides = apart, x * step, y, y * cy, x * cx * step, x, *one
-            return as_strided(maps, (n, wide, high, *tiles, *maps.shape[3:]), strides)
+            return strided(maps, (n, wide, high, *tiles, *maps.shape[3:]), strides)
 
         of_v, cells = tiled(v, cx, cy), tiled(out, cx, cy)
         heard: tuple[Any, ...] = (slice(None),) * 3
@@ -317,8 +318,8 @@ class SpectralCells(_PlainCells):
         def parts(work: Callable[[slice], None], length: int, each: int, least: int) -> list[Part]:
             """Work on so many rows of so many values, in some parts at least, for as many threads."""
             number = min(max(least, -(-length * each // _BLOCK)), length)
-            ends = np.linspace(0, length, number + 1).astype(int).tolist()
-            return [partial(work, slice(*ends)) for ends in pairwise(ends)]
+            ends = (length * i // number for i in range(number + 1))
+            return [partial(work, slice(*own)) for own in pairwise(ends)]
 
         first = parts(multiply, frequencies, wide * 4 * n * count * planes, 4)
         return out[:, : self.rows, :columns], [first, parts(respond, cx, n * cy * count * planes, 2)]
@@ -358,7 +359,7 @@ class _Head:
         for taps, bias in zip(self._taps, self._biases, strict=True):
             around = len(taps) // x.shape[1] // 2
             wide = np.pad(np.maximum(x, 0), ((around, around), (0, 0)))
-            x = as_strided(wide, (len(x), len(taps)), wide.strides).copy() @ taps + bias
+            x = strided(wide, (len(x), len(taps)), wide.strides).copy() @ taps + bias
         return self._own @ u[0] + self._bias + x.T, []
 
 
