@@ -56,6 +56,7 @@ _FAINT = 0.4  # of the contrast of a field's writing, below which there is no in
 _NEAR = 60  # pixels on each side along a rule that say how dark it is
 _HIDES = 0.6  # of the usual contrast, from which a rule hides strokes
 _SLOPES = np.linspace(-0.9, 0.9, 7, dtype=np.float32)  # columns a row, of strokes across a rule
+_THIN_PIECE = 0.06  # of a box's height
 _AROUND = 0.3  # share of the edge around print that is dark if it is wider than on the blank
 _TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's height: alone, and beside one
 _HARMLESS = 0.65  # probability of a number, from which ink beside it does not matter: a stamp
@@ -615,7 +616,9 @@ def _erased(
     """
     import cv2
 
-    rules = _rules(print_, 1.2 * high, 0.9 * high)
+    within, rows = np.zeros_like(print_), slice(round(_ROOM * high), round((1 + _ROOM) * high))
+    within[rows] = print_[rows]
+    rules = _rules(print_, 1.2 * high, high)[0], _rules(within, high, 0.4 * high)[1]  # separators are low
     for grown in range(2, 9):  # until little of what is around is dark
         wider = np.asarray(cv2.dilate(print_, np.ones((3, 3), np.uint8)), np.uint8)
         if grown > 2 and (not wider.any() or dark[wider > print_].mean() < _AROUND):
@@ -625,9 +628,14 @@ def _erased(
     across, down = (np.asarray(cv2.dilate(rule, wide), np.uint8) for rule in rules)
     beside, kernel = (dark & (print_ == 0)).astype(np.uint8), np.ones((2 * grown + 7,) * 2, np.uint8)
     strokes = cv2.morphologyEx(beside, cv2.MORPH_CLOSE, kernel)
-    gone = (print_ > 0) & (across == 0) & (down == 0) & (strokes == 0)
+    zone = np.maximum(across, down) > 0
+    gone = (print_ > 0) & ~zone & (strokes == 0)
     grey = _without_rules(grey, across, contrast)
     grey = np.ascontiguousarray(_without_rules(np.ascontiguousarray(grey.T), down.T, contrast).T)
+    left = (_away(grey, _THICK[1]) > _INK * contrast) & ~gone
+    _, pieces, sizes, _ = cv2.connectedComponentsWithStats(left.astype(np.uint8))
+    thin = sizes[:, 2:4].min(axis=1) < _THIN_PIECE * high  # a point on a rule is none
+    gone |= left & thin[pieces] & ~np.isin(pieces, pieces[~zone])  # of rules
     return np.asarray(cv2.inpaint(grey, gone.astype(np.uint8), 3, cv2.INPAINT_TELEA), np.uint8), print_, gone
 
 
