@@ -40,11 +40,18 @@ def test_an_error_comes_through_and_the_threads_live_on() -> None:
     with pytest.raises(IndexError, match="part"):
         parallel(fail, range(6))
     assert parallel(abs, [-1, -2, -3]) == [1, 2, 3]
+    both = threading.Barrier(2, timeout=10)
+    workers = parallel(lambda _: (both.wait(), threading.current_thread())[1], [0, 1])
+    del parallel  # its threads end with it
+    for helper in set(workers) - {threading.current_thread()}:
+        helper.join(10)
+        assert not helper.is_alive()
 
 
 @pytest.fixture
 def blas() -> Iterator[Callable[[], set[int]]]:
     """Return what tells how many threads BLAS may use: two, until somebody changes it."""
+    pytest.importorskip("numpy")  # loads the BLAS
     controller = ThreadpoolController().select(user_api="blas")
 
     def threads() -> set[int]:  # of NumPy's; SciPy brings a BLAS of its own, which may come later
