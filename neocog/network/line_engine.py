@@ -283,7 +283,7 @@ class SpectralCells(_PlainCells):
         tiles = self._count, -(-columns // (step * cx)), step
         seen = self._among(u, tiles[0] * cy + k - 1, tiles[1] * cx * step + self._more)
         v = self._inhibition(np.einsum("bhwk,bhwk->bhw", seen, seen))
-        out = np.zeros((*v.shape, planes), np.float32)
+        out = (np.zeros if self._dense else np.empty)((*v.shape, planes), np.float32)  # all tiles of a digit
 
         def tiled(maps: Floats, wide: int, high: int) -> Floats:
             """A view: (B, a tile's column, its row, tiles down, across, of odd and even columns, ..)."""
