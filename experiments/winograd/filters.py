@@ -84,7 +84,7 @@ def filter_split(plan: Dense, w: Array, u: Array, indexing: Indexing) -> Launch:
     ``u`` is as `Dense.filters` gives it; where it has more channels or planes than ``w`` the rest stays.
     """
     planes, channels = w.shape[:2]
-    defines = (*plan.geometry(), ("INDEXING", INDEXINGS.index(indexing)),
+    defines = (*plan.geometry().items(), ("INDEXING", INDEXINGS.index(indexing)),
                ("CHANNELS_FAST", int(plan.on_tensor_cores)))  # fmt: skip
     source, shared = str(Path(__file__).with_name("winograd_filters.cu")), filter_split_shared(plan)
     kernel = Kernel(source, "filter_split", defines, _THREADS, shared, 75, registers=128)

@@ -37,15 +37,8 @@ class CudaEngine:
     DeviceError says if the device cannot be used, a UsageError if precision or plan make no sense there.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        device: str = "cuda",
-        precision: str | None = None,
-        plan: str = "default",
-        programmatic: bool | None = None,
-    ) -> None:
+    def __init__(self, model: Model, *, device: str = "cuda", precision: str | None = None,
+                 plan: str = "default", programmatic: bool | None = None) -> None:  # fmt: skip
         self.model, self.device = model, device
         self.gpu = gpu(number_of(device), programmatic)
         self._failing = Failing(self.gpu, device)

@@ -7,7 +7,6 @@ whose products are summed before the inverse transform (Lee and Kwak: decomposab
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -166,23 +165,20 @@ class Convolution:
         self.channels = up(shape.channels, self.row_bytes // self.itemsize if self.on_tensor_cores else 8)
         #: Input tiles of a digit, all points of all pairs of groups.
         self.starts = sum((m + g.size - 1) * self._axis_starts(g) for g in split.groups) ** 2
+        #: Numbers of a digit in the Winograd domain, inputs and outputs.
+        self._v, self._w = self.starts * self.channels, split.points(m) * self.tiles**2 * shape.planes
 
     def _axis_starts(self, group: Parts) -> int:
         return self.tiles + group.count - 1 if group.size == self.m else self.tiles * group.count
 
     def images_at_a_time(self, batch: int) -> int:
         """Return how many images go through the kernels together, V and W in `most` bytes."""
-        v = self.starts * self.channels * self.itemsize
-        w = self.split.points(self.m) * self.tiles**2 * self.shape.planes * 4
-        return min(batch, max(1, self.most // (v + w)))
+        return min(batch, max(1, self.most // (self._v * self.itemsize + self._w * 4)))
 
     def scratch(self, batch: int) -> Forms:
         """Return shape and dtype of V and W, in `most` bytes."""
-        images = self.images_at_a_time(batch)
-        v = images * self.starts * self.channels
-        w = images * self.split.points(self.m) * self.tiles**2 * self.shape.planes
-        dtype = np.float16 if self.operand == "fp16" else np.float32
-        return {"winograd_v": ((v,), dtype), "winograd_w": ((w,), np.float32)}
+        images, dtype = self.images_at_a_time(batch), np.float16 if self.operand == "fp16" else np.float32
+        return {"winograd_v": ((images * self._v,), dtype), "winograd_w": ((images * self._w,), np.float32)}
 
     def filters(self, w: Array) -> Array:
         """Return U of filters (K, C, k, k): (channels, planes) a point, on tensor cores turned."""
@@ -221,43 +217,43 @@ class Convolution:
         """Return input tiles along an axis, pairs of groups, and defines, of the input's transform."""
         return max(map(self._axis_starts, self.split.groups)), len(self.split.groups) ** 2, {}
 
-    def geometry(self) -> Iterator[tuple[str, int | float | str]]:
-        """Yield the definitions that all kernels share (see ``winograd.cuh``)."""
-        shape = self.shape
-        yield from (("M", self.m), ("KSIZE", shape.kernel), ("TILES", self.tiles), ("WIDTH", shape.width))
-        yield from (("CHANNELS", shape.channels), ("CV", self.channels), ("OUT", shape.out))
-        yield from (("KM", shape.planes), ("OPERAND", _OPERANDS[self.operand]))
+    def geometry(self) -> dict[str, int | float | str]:
+        """Return the definitions that all kernels share (see ``winograd.cuh``)."""
+        defines: dict[str, int | float | str] = {
+            "M": self.m, "KSIZE": self.shape.kernel, "TILES": self.tiles, "WIDTH": self.shape.width,
+            "CHANNELS": self.shape.channels, "CV": self.channels, "OUT": self.shape.out,
+            "KM": self.shape.planes, "OPERAND": _OPERANDS[self.operand],
+        }  # fmt: skip
         for i in range(2):
             there = i < len(self.split.groups)
             group = self.split.groups[i if there else 0]
-            yield f"R{i}", group.size
-            yield f"P{i}", group.count if there else 0
-            matrices = cook_toom(self.m, group.size)
-            for name, matrix in zip(("OUTPUT", "FILTER", "INPUT"), matrices, strict=True):
+            defines |= {f"R{i}": group.size, f"P{i}": group.count if there else 0}
+            matrices = zip(("OUTPUT", "FILTER", "INPUT"), cook_toom(self.m, group.size), strict=True)
+            for name, matrix in matrices:
                 numbers = ",".join(f"{float(value)!r}f" for value in matrix.ravel())
-                yield f"{name}{i}", numbers if there else "0.0f"
+                defines[f"{name}{i}"] = numbers if there else "0.0f"
+        return defines
 
     def _kernel(self, name: str, **more: int) -> Kernel:
         (stage, registers), arch = _STAGES[name], 80 if self.operand == "tf32x3" else 75
-        defines = (*self.geometry(), *more.items(), ("STAGE", stage))
-        return Kernel("winograd.cu", name, defines, _THREADS, arch=arch, registers=registers)
+        defines = self.geometry() | more | {"STAGE": stage}
+        return Kernel("winograd.cu", name, tuple(defines.items()), _THREADS, arch=arch, registers=registers)
 
     def _product(self, images: int, processors: int) -> tuple[Kernel, tuple[int, int, int]]:
         bm, bn = self.block(images, processors)
         rows = -(-images * self.tiles**2 // bm)
         grid = (rows, -(-self.shape.planes // bn), self.split.points(self.m))
-        defines = (*self.geometry(), ("BM", bm), ("BN", bn))
+        defines = self.geometry() | {"BM": bm, "BN": bn}
         if self.on_tensor_cores:
             warps = 2 if (bm, bn) == (64, 128) else min(4, bm // 16)
             # whole lines need registers that float32's largest blocks do not have
             row = min(self.row_bytes, 64) if bm * bn >= 8192 else self.row_bytes
-            defines += (("WARPS_M", warps), ("BYTES", row), ("STAGES", _BUFFERS[row]))
+            options = tuple((defines | {"WARPS_M": warps, "BYTES": row, "STAGES": _BUFFERS[row]}).items())
             shared = _BUFFERS[row] * (bm + bn) * (row + 16)
-            return Kernel("winograd_tensor.cu", "product", defines, 256, shared, 80, 128), grid
+            return Kernel("winograd_tensor.cu", "product", options, 256, shared, 80, 128), grid
         tm, tn = 8 if bm >= 64 else 4, 8 if bn >= 64 and bm >= 64 else 4
-        defines += (("BK", 8), ("TM", tm), ("TN", tn), ("STAGE", _PRODUCT_STAGE))
-        threads = bm // tm * (bn // tn)
-        return Kernel("winograd.cu", "product", defines, threads, registers=168), grid
+        options = tuple((defines | {"BK": 8, "TM": tm, "TN": tn, "STAGE": _PRODUCT_STAGE}).items())
+        return Kernel("winograd.cu", "product", options, bm // tm * (bn // tn), registers=168), grid
 
     def block(self, images: int, processors: int) -> tuple[int, int]:
         """Return tiles and planes of a product's block of least time, which goes with its area and rim."""
@@ -314,7 +310,7 @@ class Fused:
         rows = -(-tiles // bands)  # as even as can be
         threads = 256 if several else 512
         more = {"CV": self._depth, "ROWS": rows, "MAP": 1, "THREADS": threads}
-        defines = tuple((dict(self._convolution.geometry()) | more).items())
+        defines = tuple((self._convolution.geometry() | more).items())
         shared = (rows + self._halo) * self._per_row
         kernel = Kernel("winograd_fused.cu", "s_winograd", defines, threads, shared, 80, 128)
         return Launch(kernel, (bands, batch, 1), (source, self._u, *response, target))
