@@ -321,7 +321,7 @@ def test_a_digit_does_not_depend_on_those_beside_it(precision):
 
 
 @pytest.mark.gpu
-def test_odd_batches():
+def test_odd_batches_and_digits_of_any_order_in_memory():
     engine = engine_of("neocog-small", "fp32")
     digits = some_digits(33)
     want = engine.recognise(digits)
@@ -332,6 +332,9 @@ def test_odd_batches():
     for batch in (1, 2, 3, 5, 7, 32, 1000):
         got = engine.recognise(digits, batch=batch)
         np.testing.assert_allclose(got.score, want.score, atol=1e-4)
+    (read_only := digits.copy()).flags.writeable = False
+    for given in (np.stack([digits, digits], axis=1)[:, 0], digits[::-1][::-1], read_only):
+        np.testing.assert_array_equal(engine.recognise(given).score, want.score)
     silent = engine.recognise(np.zeros((2, 28, 28), np.uint8))
     assert silent.label.tolist() == [-1, -1]
     assert not silent.p.any()
@@ -348,25 +351,6 @@ def test_parts_are_as_the_whole(part):
         np.testing.assert_allclose(engine.recognise(digits).score, want.score, atol=2e-2)
     many = engine.recognise(np.tile(digits, (7, 1, 1)))  # 2100: whole chunks and a rest
     np.testing.assert_allclose(many.score, np.tile(want.score, (7, 1)), atol=2e-2)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("replays", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_replays_are_identical(replays):
-    engine, digits = engine_of("neocog-small"), some_digits(8)
-    want = engine.recognise(digits)
-    for _ in range(replays):
-        np.testing.assert_array_equal(engine.recognise(digits).score, want.score)
-
-
-@pytest.mark.gpu
-def test_digits_of_any_order_in_memory():
-    engine, digits = engine_of("neocog-small", "fp32"), some_digits(300)
-    want = engine.recognise(digits)
-    read_only = digits.copy()
-    read_only.flags.writeable = False
-    for given in (np.stack([digits, digits], axis=1)[:, 0], digits[::-1][::-1], read_only):
-        np.testing.assert_array_equal(engine.recognise(given).score, want.score)
 
 
 @pytest.mark.gpu
@@ -457,13 +441,14 @@ def test_two_processes_at_once_and_a_quick_start():
 
 
 @pytest.mark.gpu
-def test_programmatic_launches_change_nothing():
+@pytest.mark.parametrize("replays", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_replays_are_identical_and_programmatic_launches_change_nothing(replays):
     digits, model = some_digits(100), load_model("neocog-small")
     on, off = (CudaEngine(model, device="cuda:0", programmatic=wanted) for wanted in (True, False))
-    for count in (1, 8, 100):
-        for _ in range(50):
-            a, b = on.recognise(digits[:count]), off.recognise(digits[:count])
-            np.testing.assert_array_equal(a.score, b.score)
+    for count, times in (1, 50), (8, replays), (100, 50):
+        want = off.recognise(digits[:count]).score
+        for _ in range(times):
+            np.testing.assert_array_equal(on.recognise(digits[:count]).score, want)
 
 
 @pytest.mark.gpu

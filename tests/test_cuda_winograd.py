@@ -85,56 +85,43 @@ def test_the_s_layers_take_a_quarter_of_the_multiplications():
 def test_every_filter_from_3_to_25_is_split(kernel):
     split = uniform(kernel)
     assert sum(g.size * g.count for g in split.groups) - kernel in (0, 1, 2)
-    assert transform_filters(np.ones((kernel, kernel, 1)), split, 3).shape[0] == (
-        25 * split.groups[0].count ** 2
-    )
+    assert len(transform_filters(np.ones((kernel, kernel, 1)), split, 3)) == 25 * split.groups[0].count ** 2
 
 
 # -- kernels ---------------------------------------------------------------------------------------
+CASES = [  # sizes, m, size, channels, planes, batch, operand, block
+    *first(4, [
+        ((3, 3), 3, 7, 16, 40, 1, "fp32", None), ((4, 3), 4, 9, 10, 24, 3, "fp32", None),
+        ((3, 3, 1), 2, 5, 8, 70, 2, "fp32", None), ((3, 3, 3), 5, 5, 78, 16, 3, "fp32", None),
+        ((4, 4), 4, 13, 5, 8, 1, "fp32", None), ((2, 2), 5, 7, 3, 9, 1, "fp32", None),
+        ((4, 4), 3, 5, 3, 9, 1, "fp32", None)]),
+    ((3,) * 9, 3, 4, 4, 8, 1, "fp32", None), ((3, 3), 3, 24, 8, 64, 2, "fp32", (128, 64)),
+    *first(1, [((4, 3), 4, 9, 40, 72, 2, "fp16", None), ((4, 3), 4, 9, 10, 24, 2, "fp16", None)]),
+    *first(3, [  # of 40 channels sums are longer than tensor cores make
+        ((4, 4), 4, 14, 40, 72, 1, "tf32x3", (16, 128)), ((4, 3), 4, 9, 10, 24, 1, "tf32x3", (64, 32)),
+        ((3, 3), 3, 24, 16, 64, 1, "tf32x3", (128, 64)), ((4, 3), 2, 9, 24, 40, 1, "tf32x3", (32, 64)),
+        ((3, 3, 1), 2, 8, 8, 96, 1, "tf32x3", (64, 96)),
+        ((4, 4), 4, 12, 32, 128, 1, "tf32x3", (64, 128))]),
+]  # fmt: skip
+
+
 @emulated
-@pytest.mark.parametrize(
-    ("sizes", "m", "size", "channels", "planes", "batch", "operand", "bound"),
-    [
-        *first(4, ((*case, "fp32", 2e-5) for case in (
-            ((3, 3), 3, 7, 16, 40, 1), ((4, 3), 4, 9, 10, 24, 3), ((3, 3, 1), 2, 5, 8, 70, 2),
-            ((3, 3, 3), 5, 5, 78, 16, 3), ((4, 4), 4, 13, 5, 8, 1), ((2, 2), 5, 7, 3, 9, 1),
-            ((4, 4), 3, 5, 3, 9, 1)))),
-        ((3,) * 9, 3, 4, 4, 8, 1, "fp32", 2e-5),
-        *first(1, (((4, 3), 4, 9, *case, 1e-2) for case in ((40, 72, 2, "fp16"), (10, 24, 2, "fp16")))),
-    ],
-)  # fmt: skip
-def test_cuda_and_tensor_cores(sizes, m, size, channels, planes, batch, operand, bound, rng):
+@pytest.mark.parametrize(("sizes", "m", "size", "channels", "planes", "batch", "operand", "block"), CASES)
+def test_convolutions_of_every_kind(
+    sizes, m, size, channels, planes, batch, operand, block, rng, monkeypatch
+):
     split = Split(min(sum(sizes), 25), sizes)
     more = {"size": size, "channels": channels, "planes": planes, "batch": batch, "operand": operand}
     plan, x, w = layer(rng, split, m, **more)
-    assert relative(run(plan, x, w), correlate(x, w)) < bound
-
-
-@emulated
-def test_many_tiles_take_larger_blocks(rng):
-    plan, x, w = layer(rng, uniform(6), 3, size=24, channels=8, planes=64, batch=2)
-    assert plan.block(len(x), 1) == (128, 64)
-    machine = Emulator(order="reversed")
-    machine.processors = 1
-    assert relative(run(plan, x, w, machine=machine), correlate(x, w)) < 1e-5
-
-
-@emulated
-@pytest.mark.parametrize(
-    ("sizes", "m", "size", "channels", "planes", "block"),
-    first(3, [  # of 40 channels sums are longer than tensor cores make
-        ((4, 4), 4, 14, 40, 72, (16, 128)), ((4, 3), 4, 9, 10, 24, (64, 32)),
-        ((3, 3), 3, 24, 16, 64, (128, 64)), ((4, 3), 2, 9, 24, 40, (32, 64)),
-        ((3, 3, 1), 2, 8, 8, 96, (64, 96)), ((4, 4), 4, 12, 32, 128, (64, 128)),
-    ]),
-)  # fmt: skip
-def test_tensor_cores_give_float32(sizes, m, size, channels, planes, block, rng, monkeypatch):
-    way = {"size": size, "channels": channels, "planes": planes, "operand": "tf32x3"}
-    plan, x, w = layer(rng, Split(min(7, sum(sizes)), sizes), m, **way)
-    monkeypatch.setattr(Convolution, "block", lambda *_: block)
-    x *= 1e-12  # no range is asked for
-    machine = Emulator(order="reversed" if m == 4 else "forward")
-    assert relative(run(plan, x, w, machine=machine), correlate(x, w)) < 1e-5
+    machine = Emulator(order="reversed" if block and m != 2 else "forward")
+    if block and operand == "fp32":
+        assert plan.block(batch, 1) == block  # many tiles take larger blocks
+        machine.processors = 1
+    elif block:
+        monkeypatch.setattr(Convolution, "block", lambda *_: block)
+        x *= 1e-12  # no range is asked for
+    bound = {"fp32": 2e-5, "fp16": 1e-2, "tf32x3": 1e-5}[operand]
+    assert relative(run(plan, x, w, machine=machine), correlate(x, w)) < bound
 
 
 @pytest.mark.usefixtures("nvrtc")
@@ -168,33 +155,25 @@ def respond(step, lay, batch, silent=0):
     return y, np.abs(y - wanted).max() / wanted.max()
 
 
+ONE = {"batch": 2, "silent": 5}  # of layers in one kernel: the fewer processors, the more rows a block takes
 STEPS = [
-    *thinned(((layer, "fp32", (5, 9, 7), {}, "tf32x3", 1, 5e-5) for layer in range(4)),
+    *thinned(((i, "fp32", (5, 9, 7), {}, "tf32x3", {"batch": 1}, 5e-5) for i in range(4)),
              lambda layer, *_: layer in (1, 2)),
-    *first(2, [(2, "fp16", (17, 20, 30), {"arch": 75}, "fp32", 2, 2e-2),
-               (3, "fp16", (17, 20, 30), {}, "fp16", 2, 2e-2),
-               (0, "fp16", (17, 20, 30), {"arch": 75}, "fp32", 2, 2e-2)]),
+    *first(2, [(2, "fp16", (17, 20, 30), {"arch": 75}, "fp32", {"batch": 2}, 2e-2),
+               (3, "fp16", (17, 20, 30), {}, "fp16", {"batch": 2}, 2e-2),
+               (0, "fp16", (17, 20, 30), {"arch": 75}, "fp32", {"batch": 2}, 2e-2)]),
+    *first(1, ((i, "fp16", (17, 20, 30), {"processors": n}, "fp16", ONE, 2e-3)
+               for i, n in ((2, 132), (1, 1), (2, 1)))),
 ]  # fmt: skip
 
 
 @emulated
-@pytest.mark.parametrize(("layer", "precision", "planes", "machine", "operand", "batch", "bound"), STEPS)
-def test_every_s_layer(layer, precision, planes, machine, operand, batch, bound):
+@pytest.mark.parametrize(("layer", "precision", "planes", "machine", "operand", "given", "bound"), STEPS)
+def test_every_s_layer(layer, precision, planes, machine, operand, given, bound):
     step, lay = step_of(layer, precision, planes=planes, **machine)
     assert step.convolution.operand == operand
-    assert respond(step, lay, batch)[1] <= bound
-
-
-@emulated
-@pytest.mark.parametrize(
-    ("layer", "processors"), [(2, 132), *(pytest.param(i, 1, marks=pytest.mark.slow) for i in (1, 2))]
-)
-def test_a_layer_in_one_kernel(layer, processors):
-    step, lay = step_of(
-        layer, "fp16", processors=processors
-    )  # the fewer, the more rows of tiles a block takes
-    assert len(step.launches(2, None, None, {"v": None})) == 2
-    assert respond(step, lay, batch=2, silent=5)[1] <= 2e-3
+    assert given is not ONE or len(step.launches(2, None, None, {"v": None})) == 2
+    assert respond(step, lay, **given)[1] <= bound
 
 
 @emulated

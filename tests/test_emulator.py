@@ -13,7 +13,6 @@ Run = Callable[..., None]
 
 F32 = np.float32
 ORDERS = ("forward", "reversed", 1)
-HALF_VALUES = np.arange(65536, dtype=np.uint16)
 
 #: Each block reverses its part of x by way of shared memory.
 REVERSE = """
@@ -69,17 +68,10 @@ LANES = np.arange(64)  # of two warps
 LOW = LANES % 32
 WORDS = {  # what each thread x of four blocks gets
     "1000 * blockIdx.x + x + gridDim.x": 1000 * BLOCKS + LANES + 4,
-    "__syncthreads_count(x % 3 == 0)": 22,
-    "__syncthreads_or(x == 7)": 1,
-    "__syncthreads_and(x != 7)": 0,
     "__ballot_sync(0xffffffffu, x % 4 == 1)": 0x22222222,
-    "__any_sync(0xffffffffu, x == 70)": 0,
-    "__all_sync(0xffffffffu, x < 64)": 1,
     "__shfl_sync(0xffffffffu, x, 5)": LANES - LOW + 5,
     "__shfl_sync(0xffffffffu, 1.5f * x, 9, 8) * 2": 3 * (LANES // 8 * 8 + 1),
     "__shfl_xor_sync(0xffffffffu, x, 6)": LANES ^ 6,
-    "__shfl_down_sync(0xffffffffu, x, 3)": np.where(LOW < 29, LANES + 3, LANES),
-    "__shfl_up_sync(0xffffffffu, x, 3, 16)": np.where(LANES % 16 < 3, LANES, LANES - 3),
     "x % 32 < 16 ? __shfl_xor_sync(0xffffu, x, 1) : __shfl_xor_sync(0xffff0000u, x, 2)":
         np.where(LOW < 16, LANES ^ 1, LANES ^ 2),
 }  # fmt: skip
@@ -91,12 +83,11 @@ def test_words_of_cuda_and_atomics_across_blocks(run):
     run("int* y", f"int x = threadIdx.x; {calls}", seen, threads=64, blocks=4)
     for got, (word, want) in zip(seen, WORDS.items(), strict=True):
         np.testing.assert_array_equal(got, np.broadcast_to(want, (4, 64)), err_msg=word)
-    sums, counts = np.zeros(1, F32), np.array([0, -5], np.int32)
+    sums, counts = np.zeros(1, F32), np.zeros(1, np.int32)
     body = """atomicAdd(sums, 0.5f);
-    atomicAdd(counts, 1);
-    atomicMax(counts + 1, (int)(blockIdx.x * 64 + threadIdx.x));"""
+    atomicAdd(counts, 1);"""
     run("float* sums, int* counts", body, sums, counts, threads=64, blocks=50)
-    assert (sums[0], *counts) == (1600, 3200, 3199)
+    assert (sums[0], counts[0]) == (1600, 3200)
 
 
 MMA = """
@@ -211,41 +202,29 @@ def test_an_array_that_is_read_stays_and_shared_memory_starts_as_nan(run):
     assert np.isnan(y).all()
 
 
-def test_every_half_and_back(run):
-    values, back = np.zeros(65536, F32), np.zeros(65536, np.uint16)
-    body = "int i = blockIdx.x * 256 + threadIdx.x; back[i] = half_of(values[i] = float_of_half(from[i]));"
-    parameters = "const u16* from, float* values, u16* back"
-    run(parameters, body, HALF_VALUES, values, back, threads=256, blocks=256)
-    wanted = HALF_VALUES.view(np.float16).astype(F32)
-    np.testing.assert_array_equal(values, wanted)
-    numbers = ~np.isnan(wanted)
-    np.testing.assert_array_equal(back[numbers], HALF_VALUES[numbers])
-    assert (back[~numbers] == 0x7FFF).all()
-
-
-def test_rounding_to_half_and_tf32(run):
-    halves = HALF_VALUES[:0x7C00].view(np.float16).astype(F32)  # zero and above, finite
-    middles = ((halves[1:].astype(np.float64) + halves[:-1]) / 2).astype(F32)
+def test_halves_and_tf32_are_rounded_as_on_a_gpu(run):
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(F32)
+    middles = ((halves[1:0x7C00].astype(np.float64) + halves[: 0x7C00 - 1]) / 2).astype(F32)
     near = [np.nextafter(middles, F32(side)) for side in (0, np.inf)]
     large = np.array([65519.9, 65520, 1e6, np.inf, 3e-8, 2.9802322e-8, 1e-30, 0], F32)
-    x = np.concatenate([middles, *near, large])
+    x = np.concatenate([halves, middles, *near, large])
     x = np.concatenate([x, -x])
-    h, t = np.zeros(x.size, np.uint16), np.zeros(x.size, np.uint32)
-    pairs = np.zeros(x.size, np.uint32)
+    h, t, pairs, back = (np.zeros(x.size, kind) for kind in (np.uint16, np.uint32, np.uint32, F32))
     body = """int i = blockIdx.x * 256 + threadIdx.x;
     if (i >= n) return;
-    h[i] = half_of(x[i]); t[i] = tf32_of(x[i]);
+    h[i] = half_of(x[i]); t[i] = tf32_of(x[i]); back[i] = float_of_half(h[i]);
     pairs[i] = half2_of(x[i], -x[i]);"""
-    parameters = "const float* x, u16* h, u32* t, u32* pairs, int n"
-    run(parameters, body, x, h, t, pairs, np.int32(x.size), threads=256,
-        blocks=-(-x.size // 256))  # fmt: skip
+    parameters = "const float* x, u16* h, u32* t, u32* pairs, float* back, int n"
+    blocks = -(-x.size // 256)
+    run(parameters, body, x, h, t, pairs, back, np.int32(x.size), threads=256, blocks=blocks)
+    numbers, finite = ~np.isnan(x), np.isfinite(x)
     with np.errstate(over="ignore"):
-        wanted = x.astype(np.float16)
-        low, high = (pairs & 0xFFFF).astype(np.uint16), (pairs >> 16).astype(np.uint16)
-        np.testing.assert_array_equal(high, (-x).astype(np.float16).view(np.uint16))
-    np.testing.assert_array_equal(h, wanted.view(np.uint16))
-    np.testing.assert_array_equal(low, h)
-    finite = np.isfinite(x)
+        wanted, negative = x.astype(np.float16), (-x).astype(np.float16)
+    np.testing.assert_array_equal(back, wanted.astype(F32))
+    np.testing.assert_array_equal(h[numbers], wanted.view(np.uint16)[numbers])
+    assert (h[~numbers] == 0x7FFF).all()
+    np.testing.assert_array_equal((pairs & 0xFFFF).astype(np.uint16), h)
+    np.testing.assert_array_equal(pairs[numbers] >> 16, negative.view(np.uint16)[numbers])
     bits = x[finite].view(np.uint32).astype(np.uint64)
     np.testing.assert_array_equal(t[finite], (bits + 0x1000) & 0xFFFFE000)
 

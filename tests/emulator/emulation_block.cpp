@@ -84,8 +84,8 @@ class Block {
 
     Fiber& self() { return *running_; }
 
-    // Wait for all threads; the number of them that came with a vote.
-    u32 barrier(const Site& site, bool vote);
+    // Wait for all threads.
+    void barrier(const Site& site);
     // Wait for the lanes of `mask`; `operation` is run once, on all their operands.
     void collective(u32 mask, void* operand, Operation operation, const Site& site);
     [[noreturn]] void fail(const char* format, va_list rest);
@@ -114,7 +114,7 @@ class Block {
     size_t ready_in_ = 0, ready_out_ = 0;
     Fiber* running_ = nullptr;
     u32 left_ = 0;
-    u32 at_barrier_ = 0, votes_ = 0, result_ = 0;
+    u32 at_barrier_ = 0;
     Site barrier_site_{};
     std::vector<u8> memory_;      // guard, dynamic shared memory, guard
     u8* shared_;
@@ -189,22 +189,19 @@ void Block::next() {
     _longjmp(running_->context, 1);
 }
 
-u32 Block::barrier(const Site& site, bool vote) {
+void Block::barrier(const Site& site) {
     if (at_barrier_ == 0)
         barrier_site_ = site;
     else if (!(barrier_site_ == site))
         emulation::fail("waits at %s (%s:%d), other threads at %s (%s:%d)", site.what, site.file,
                         site.line, barrier_site_.what, barrier_site_.file, barrier_site_.line);
-    votes_ += vote;
     running_->state = AT_BARRIER;
     running_->site = site;
     if (++at_barrier_ == launch_.threads) {
-        result_ = votes_;
-        at_barrier_ = votes_ = 0;
+        at_barrier_ = 0;
         for (u32 thread : order_) release(fibers_[thread]);
     }
     yield();
-    return result_;
 }
 
 bool Block::has_come(const Fiber& waiting, u32 thread) const {
@@ -315,7 +312,7 @@ bool Block::run(u32 index) {
     gridDim = launch_.grid;
     arrange(index);
     poison();
-    ready_in_ = ready_out_ = left_ = at_barrier_ = votes_ = 0;
+    ready_in_ = ready_out_ = left_ = at_barrier_ = 0;
     for (Fiber& fiber : fibers_) {
         fiber.copies.clear();
         fiber.group = 0;
@@ -343,7 +340,7 @@ void work(Launch* launch) {
 
 }  // namespace
 
-u32 barrier(const Site& site, bool vote) { return here->barrier(site, vote); }
+void barrier(const Site& site) { here->barrier(site); }
 void collective(u32 mask, void* operand, Operation operation, const Site& site) {
     here->collective(mask, operand, operation, site);
 }

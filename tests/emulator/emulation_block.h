@@ -24,8 +24,8 @@ struct Site {
 // What a collective does with the operands of its lanes once all have come.
 typedef void (*Operation)(u32 mask, void* const* operands);
 
-// Wait for all threads; the number of them that came with a vote.
-u32 barrier(const Site& site, bool vote);
+// Wait for all threads.
+void barrier(const Site& site);
 // Wait for the lanes of `mask`; `operation` is run once, on all their operands.
 void collective(u32 mask, void* operand, Operation operation, const Site& site);
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,9 +1,9 @@
-// Half, bfloat16 and TF32, matrix products of a warp and asynchronous copies: what platform.cuh puts
+// Half and TF32, matrix products of a warp and asynchronous copies: what platform.cuh puts
 // behind functions, with the same meaning. Included by emulation.h.
 #ifndef NEOCOG_EMULATION_MATRIX_H
 #define NEOCOG_EMULATION_MATRIX_H
 
-// -- half and bfloat16 --------------------------------------------------------------------------------
+// -- half and TF32 ------------------------------------------------------------------------------------
 DEVICE float float_of_half(u16 value) {
     u32 magnitude = (u32)(value & 0x7fff) << 13, sign = (u32)(value & 0x8000) << 16;
     if (magnitude >= 0x0f800000u)  // infinity, NaN
@@ -33,31 +33,21 @@ DEVICE u32 tf32_of(float value) {  // to nearest, ties away from zero
 }
 
 namespace emulation {
-inline float low_half(u32 pair) { return float_of_half((u16)pair); }
-inline float high_half(u32 pair) { return float_of_half((u16)(pair >> 16)); }
-
-inline void need_all(const char* what, u32 mask) {
-    if (mask != FULL_WARP) fail("%s needs all 32 lanes", what);
-}
-
 // D (16, 8) += A (16, 16) B (16, 8), two values to a register (PTX manual, mma.m16n8k16). Lane
 // 4 g + t holds rows g and g + 8 of A and D, column g of B.
-template <float low(u32), float high(u32)>
 struct Product16 {
     float* d;
     u32 a[4], b[2];
     static void all(u32, Product16* const* lanes) {
-        float a[16][16], b[16][8];
+        alignas(8) float a[16][16];
+        float b[16][8];
         for (u32 i = 0; i < 32; ++i) {
             u32 g = i / 4, t = i % 4;
-            for (u32 r = 0; r < 4; ++r) {
-                u32 row = g + r % 2 * 8, column = 2 * t + r / 2 * 8;
-                a[row][column] = low(lanes[i]->a[r]);
-                a[row][column + 1] = high(lanes[i]->a[r]);
-            }
+            for (u32 r = 0; r < 4; ++r)
+                *(float2*)&a[g + r % 2 * 8][2 * t + r / 2 * 8] = floats_of_half2(lanes[i]->a[r]);
             for (u32 r = 0; r < 2; ++r) {
-                b[2 * t + 8 * r][g] = low(lanes[i]->b[r]);
-                b[2 * t + 8 * r + 1][g] = high(lanes[i]->b[r]);
+                float2 two = floats_of_half2(lanes[i]->b[r]);
+                b[2 * t + 8 * r][g] = two.x, b[2 * t + 8 * r + 1][g] = two.y;
             }
         }
         add<16>(a, b, lanes);
@@ -87,7 +77,7 @@ struct Product8 {
             for (u32 r = 0; r < 4; ++r) a[g + r % 2 * 8][t + r / 2 * 4] = seen(lanes[i]->a[r]);
             for (u32 r = 0; r < 2; ++r) b[t + 4 * r][g] = seen(lanes[i]->b[r]);
         }
-        Product16<low_half, high_half>::add<8>(a, b, lanes);
+        Product16::add<8>(a, b, lanes);
     }
 };
 
@@ -96,28 +86,26 @@ inline void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const Sit
     together(FULL_WARP, Product{d, {a[0], a[1], a[2], a[3]}, {b0, b1}}, site);
 }
 
+template <bool transposed>
 struct Matrices {
     const u8* row;
     u32 values[4];
     static void all(u32, Matrices* const* lanes) {
         for (u32 i = 0; i < 32; ++i)
             for (u32 m = 0; m < 4; ++m)
-                memcpy(&lanes[i]->values[m], lanes[8 * m + i / 4]->row + i % 4 * 4, 4);
+                for (u32 j = 0; j < 2; ++j) {
+                    u32 row = transposed ? i % 4 * 2 + j : i / 4, column = transposed ? i / 4 : i % 4 * 2 + j;
+                    memcpy((u16*)&lanes[i]->values[m] + j, lanes[8 * m + row]->row + column * 2, 2);
+                }
     }
 };
-struct TransposedMatrices {
-    const u8* row;
-    u32 values[4];
-    static void all(u32, TransposedMatrices* const* lanes) {
-        for (u32 i = 0; i < 32; ++i)
-            for (u32 m = 0; m < 4; ++m) {
-                u16 pair[2];
-                for (u32 j = 0; j < 2; ++j)
-                    memcpy(&pair[j], lanes[8 * m + i % 4 * 2 + j]->row + i / 4 * 2, 2);
-                memcpy(&lanes[i]->values[m], pair, 4);
-            }
-    }
-};
+template <bool transposed>
+inline void load_matrices(u32 (&r)[4], const void* row, const Site& site) {
+    if ((uintptr_t)row % 16)
+        fail("%s (%s:%d): row %p is not a multiple of 16 bytes", site.what, site.file, site.line, row);
+    Matrices<transposed> got = together(FULL_WARP, Matrices<transposed>{(const u8*)row, {}}, site);
+    for (int i = 0; i < 4; ++i) r[i] = got.values[i];
+}
 struct Transposed {
     u32 pair, result;
     static u32 half(u32 pair, u32 upper) { return upper ? pair >> 16 : pair & 0xffffu; }
@@ -138,24 +126,16 @@ inline void need_aligned(const char* part, const void* address, u32 bytes, const
 }  // namespace emulation
 
 DEVICE void mma_half(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, NEOCOG_CALLER) {
-    typedef emulation::Product16<emulation::low_half, emulation::high_half> Product;
-    emulation::multiply<Product>(d, a, b0, b1, {"mma_half", file, line});
+    emulation::multiply<emulation::Product16>(d, a, b0, b1, {"mma_half", file, line});
 }
 DEVICE void mma_tf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, NEOCOG_CALLER) {
     emulation::multiply<emulation::Product8>(d, a, b0, b1, {"mma_tf32", file, line});
 }
 DEVICE void load_matrix_x4(u32 (&r)[4], const void* row, NEOCOG_CALLER) {
-    emulation::Site site{"load_matrix_x4", file, line};
-    emulation::need_aligned("row", row, 16, site);
-    emulation::Matrices got = emulation::together(FULL_WARP, emulation::Matrices{(const u8*)row, {}}, site);
-    for (int i = 0; i < 4; ++i) r[i] = got.values[i];
+    emulation::load_matrices<false>(r, row, {"load_matrix_x4", file, line});
 }
 DEVICE void load_matrix_x4_transposed(u32 (&r)[4], const void* row, NEOCOG_CALLER) {
-    emulation::Site site{"load_matrix_x4_transposed", file, line};
-    emulation::need_aligned("row", row, 16, site);
-    emulation::TransposedMatrices got =
-        emulation::together(FULL_WARP, emulation::TransposedMatrices{(const u8*)row, {}}, site);
-    for (int i = 0; i < 4; ++i) r[i] = got.values[i];
+    emulation::load_matrices<true>(r, row, {"load_matrix_x4_transposed", file, line});
 }
 DEVICE u32 transpose_matrix(u32 pair, NEOCOG_CALLER) {
     emulation::Site site{"transpose_matrix", file, line};
