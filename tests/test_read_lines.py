@@ -105,6 +105,22 @@ def test_boxes_follow_the_writing() -> None:
         assert 40 < h < 80
 
 
+@pytest.fixture
+def model_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the finder says of a digit has no weight."""
+    for name in ("_GUESS", "_SEEN", "_UNSEEN"):
+        monkeypatch.setattr(numbers, name, 0.0)
+
+
+def test_a_digit_that_the_finder_is_sure_of_is_read() -> None:
+    lost = {"at1": ("", 0.6)}
+    assert reader_of("307", lost).read(page("307")).text == "307"
+    assert reader_of("307", {"at1": ("8", 0.6)}).read(page("307")).text == "307"
+    (line,) = reader_of("307", lost).read(page("307")).lines
+    assert line.numbers[0].p > 0.9
+
+
+@pytest.mark.usefixtures("model_alone")
 def test_a_doubtful_character_is_rejected_for_a_reason() -> None:
     reading = reader_of("307", {"at1": ("8", 0.4)}, min_p=0.7).read(page("307"))
     assert reading.text == "3?7"
@@ -112,6 +128,7 @@ def test_a_doubtful_character_is_rejected_for_a_reason() -> None:
     assert reading.lines[0].numbers[0].p == pytest.approx(0.6, abs=0.01)
 
 
+@pytest.mark.usefixtures("model_alone")
 def test_a_number_that_is_likelier_wrong_than_right_has_a_mark() -> None:
     others = {f"at{k}": ("8", share) for k, share in enumerate((0.2, 0.3, 0.25))}
     (number,) = reader_of("307", others, min_p=0.5).read(page("307")).lines[0].numbers
@@ -205,6 +222,7 @@ def test_every_format_takes_the_signs() -> None:
     assert all("=1-2" in told[kind] for kind in ("alto", "tsv"))
 
 
+@pytest.mark.usefixtures("model_alone")
 def test_numbers_have_their_own_p_and_characters() -> None:
     reading = reader_of("1,2 -5", {"at2": ("", 0.3)}, min_p=0).read(page("1225"))
     first, second = (number.p for number in reading.lines[0].numbers)
