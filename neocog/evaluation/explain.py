@@ -31,9 +31,9 @@ from neocog.network.model import Model, load_model
 from neocog.network.registry import DEFAULT
 from neocog.network.spec import LABELS, REJECT, NetworkSpec
 from neocog.network.u0 import DIGIT_SIZE, ENLARGED, MARGIN, u0_from_digits
-from neocog.reading.numbers import TextLine, page_lines, read_page
+from neocog.reading.numbers import TextLine, page_lines
 from neocog.reading.pictures import Picture, pages_of
-from neocog.reading.reader import Reader
+from neocog.reading.reader import Reader, read_page
 from neocog.reading.records import DigitReading
 from neocog.vision.crops import digit_of_box
 from neocog.vision.decode import Page

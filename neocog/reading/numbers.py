@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from neocog.network import ctc
 from neocog.network.lines import ALPHABET, ROWS
 from neocog.reading.boxes import PageReader, of_boxes
-from neocog.reading.records import REJECTED, Box, DigitReading, LineReading, NumberReading, WordReading
-from neocog.reading.results import PageReading  # fmt: skip
+from neocog.reading.records import REJECTED, Box, DigitReading, NumberReading
 from neocog.vision.finder import FinderSettings, Finding
 from neocog.vision.page import TURNS, around, on_front, seen, turned, turned_back
 from neocog.vision.strips import LEAST, SCORE, Strip, strips
@@ -32,7 +31,6 @@ FAR = 8.0
 """How far below the best text, in log likelihood, one that is allowed may be; on even rows of strings nine of
 ten patterns that mend a reading are nearer, a quarter of those with a digit too many or too few are not."""
 
-_DIGITS = frozenset("0123456789" + REJECTED)
 _STEP, _BEFORE = 4, 24  # column t of an answer looks at column 4 t - 24 of its strip, and around it
 _REACH = 20  # columns of a strip on each side of a character's middle that may be its own
 _GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, which a wide gap parts:
@@ -69,37 +67,6 @@ class TextLine:
     def chars(self) -> tuple[DigitReading, ...]:
         """All of it but spaces."""
         return tuple(char for word in self.words for char in word.chars)
-
-
-def read_page(reader: PageReader, source: str, page: "Page", began: float) -> PageReading:
-    """Read a page; ``began``: when its decoding did."""
-    start = time.perf_counter()
-    lines, left_out, turn, spent, warnings = page_lines(reader, page)
-    # a line's words, with or without digits; its numbers; all digits and signs of the page
-    digits, signs, told = list[DigitReading](), list[DigitReading](), list[LineReading]()
-    for line in lines:
-        words, numbers = list[WordReading](), list[NumberReading]()
-        for word in line.words:
-            first = len(digits)
-            for char in word.chars:
-                (digits if char.char in _DIGITS else signs).append(char)
-            span = (first, len(digits) - 1) if len(digits) > first else None
-            numbers += [word] if span else []
-            text = "".join(filter(_DIGITS.__contains__, word.text)) if reader.digits_only else word.text
-            words.append(WordReading(text, word.box, span, word.ruled))
-        text = ("" if reader.digits_only else " ").join(word.text for word in words)
-        box = around([word.box for word in words])
-        told.append(LineReading(text, box, tuple(words), tuple(numbers), line.margin))
-    whole = time.perf_counter() - start
-    fits = bool(lines) and None not in (line.margin for line in lines) if reader.automaton else None
-    return PageReading(
-        source=source, page=page.index, text="\n".join(line.text for line in told), digits=tuple(digits),
-        model=reader.model.id, signs=tuple(signs), left_out=left_out, turn=turn, lines=tuple(told),
-        ms={"decode": 1e3 * (start - began), "find": 1e3 * spent, "recognise": 1e3 * (whole - spent)},
-        finder=reader.finder.model.id, size=page.size, fits=fits,
-        reader="lines" if reader.line_model else "digits", scale=min(page.scales), warnings=warnings,
-        mirror=reader.mirror,
-    )  # fmt: skip
 
 
 def page_lines(reader: PageReader, page: "Page") -> tuple[list[TextLine], int, int, float, tuple[str, ...]]:

@@ -17,19 +17,22 @@ from neocog.network.decision import Answers, of_lone_digits
 from neocog.network.lines import LineModel, load_any
 from neocog.network.model import Model
 from neocog.network.registry import FINDER, LINES, find_model
-from neocog.reading.numbers import read_page
+from neocog.reading.numbers import page_lines
 from neocog.reading.pictures import Picture, is_several, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import Pattern, Policy, read_valid
-from neocog.reading.records import REJECTED, Box, DigitReading
+from neocog.reading.records import REJECTED, Box, DigitReading, LineReading, NumberReading, WordReading
 from neocog.reading.results import PageReading
 from neocog.vision.decode import MAX_PIXELS
 from neocog.vision.finder import FinderSettings, Finding, find
 from neocog.vision.finder_model import FinderModel, load_finder
-from neocog.vision.page import TURNS
+from neocog.vision.page import TURNS, around
 from neocog.vision.scales import LONGEST, search
 
 if TYPE_CHECKING:
     from neocog.network.engine import AnyEngine
+    from neocog.vision.decode import Page
+
+_DIGITS = frozenset("0123456789" + REJECTED)
 
 
 class Reader:
@@ -238,3 +241,34 @@ class Reader:
         for page in pages:
             yield read_page(self, source, page, start)
             start = time.perf_counter()
+
+
+def read_page(reader: Reader, source: str, page: "Page", began: float) -> PageReading:
+    """Read a page; ``began``: when its decoding did."""
+    start = time.perf_counter()
+    lines, left_out, turn, spent, warnings = page_lines(reader, page)
+    # a line's words, with or without digits; its numbers; all digits and signs of the page
+    digits, signs, told = list[DigitReading](), list[DigitReading](), list[LineReading]()
+    for line in lines:
+        words, numbers = list[WordReading](), list[NumberReading]()
+        for word in line.words:
+            first = len(digits)
+            for char in word.chars:
+                (digits if char.char in _DIGITS else signs).append(char)
+            span = (first, len(digits) - 1) if len(digits) > first else None
+            numbers += [word] if span else []
+            text = "".join(filter(_DIGITS.__contains__, word.text)) if reader.digits_only else word.text
+            words.append(WordReading(text, word.box, span, word.ruled))
+        text = ("" if reader.digits_only else " ").join(word.text for word in words)
+        box = around([word.box for word in words])
+        told.append(LineReading(text, box, tuple(words), tuple(numbers), line.margin))
+    whole = time.perf_counter() - start
+    fits = bool(lines) and None not in (line.margin for line in lines) if reader.automaton else None
+    return PageReading(
+        source=source, page=page.index, text="\n".join(line.text for line in told), digits=tuple(digits),
+        model=reader.model.id, signs=tuple(signs), left_out=left_out, turn=turn, lines=tuple(told),
+        ms={"decode": 1e3 * (start - began), "find": 1e3 * spent, "recognise": 1e3 * (whole - spent)},
+        finder=reader.finder.model.id, size=page.size, fits=fits,
+        reader="lines" if reader.line_model else "digits", scale=min(page.scales), warnings=warnings,
+        mirror=reader.mirror,
+    )  # fmt: skip
