@@ -12,8 +12,6 @@ from neocog.text import tell
 
 app = typer.Typer(help="Download data sets, make test pages.", no_args_is_help=True, rich_markup_mode=None)
 
-Conditions = option("--conditions", "A,B", "Conditions to use in turn [default: all with digits].")
-
 
 @app.command("fetch", cls=options.Command)
 def fetch(
@@ -41,7 +39,8 @@ def fetch(
 def make_pages(
     folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write to.")],
     count: Annotated[int, option("--count", "N", "Pages in all.", min=1)] = 100,
-    conditions: Annotated[str, Conditions] = "",
+    conditions: Annotated[str, option("--conditions", "A,B",
+        "Conditions to use in turn [default: all with digits].")] = "",
     seed: Annotated[int, option("--seed", "N", "The same seed gives the same pages.", min=0)] = 0,
     digits: Annotated[str | None, option("--digits", "PATH",
         "Digits to write with: the folder of MNIST, or another set of single digits [default: the "

@@ -265,17 +265,10 @@ def _learn_whole(
             raise UsageError(f"finder '{finder}' is unknown: choose wide")
         if start is not None and not Path(start).is_file():
             raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
-        rate = FinderTraining().rate * (_GENTLER if start else 1)
+        faces, rate = _fonts(fonts), FinderTraining().rate * (_GENTLER if start else 1)
         settings = FinderTraining(seed=seed, chunks=chunks, start=start, rate=rate)
         graph = train_finder(
-            data,
-            runs,
-            settings,
-            fonts=_fonts(fonts),
-            device=device,
-            workers=workers,
-            minutes=minutes,
-            tell=_say,
+            data, runs, settings, fonts=faces, device=device, workers=workers, minutes=minutes, tell=_say
         ).graph()
         about = {"front": finder, "seed": seed, "chunks": chunks, "start": start}
         save_finder(Path(place), graph.nodes, graph.tensors, about)
