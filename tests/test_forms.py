@@ -26,11 +26,9 @@ from tests.support import glyph, run
 Grey = NDArray[np.uint8]
 WIDE, HIGH = 900, 640
 BOXES = {
-    "a": (60, 150, 300, 62),
-    "b": (480, 150, 300, 62),
-    "total": (60, 300, 300, 62),
-    "note": (480, 300, 300, 62),
-}
+    "a": (60, 150, 300, 62), "b": (480, 150, 300, 62),
+    "total": (60, 300, 300, 62), "note": (480, 300, 300, 62),
+}  # fmt: skip
 WORDS = (
     "Invoice of the harbour office\nQuantity and weight of what came ashore",
     "Meter readings by street and month\nKeep one copy for yourself, please",
@@ -70,21 +68,15 @@ def layouts(*kinds: int, pages: bool = False, **more: dict[str, Any]) -> dict[st
     """form.json of layouts, or of one with so many pages; ``more``: of fields, by name."""
     said = []
     for kind in kinds:
-        fields = [
-            {
-                "name": f"{name}{kind}" if pages else name,
-                "box": [x / WIDE, y / HIGH, w / WIDE, h / HIGH],
-                **more.get(name, {}),
-            }
-            for name, (x, y, w, h) in BOXES.items()
-        ]
+        fields = list[dict[str, Any]]()
+        for name, (x, y, w, h) in BOXES.items():
+            own = {"name": f"{name}{kind}" * pages or name, "box": [x / WIDE, y / HIGH, w / WIDE, h / HIGH]}
+            fields.append(own | more.get(name, {}))
         said.append({"blank": f"blank{kind}.png", "fields": fields})
     if pages:
         return {"form": 1, "layouts": [{"name": "both", "pages": said}]}
-    return {
-        "form": 1,
-        "layouts": [{"name": f"kind {k}", "pages": [page]} for k, page in zip(kinds, said, strict=True)],
-    }
+    each = [{"name": f"kind {k}", "pages": [page]} for k, page in zip(kinds, said, strict=True)]
+    return {"form": 1, "layouts": each}
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +137,8 @@ def test_a_page_is_laid_onto_its_blank_and_its_fields_are_read(
 
 def test_a_page_that_does_not_fit_is_an_error_and_no_guess(folder: Path, tmp_path: Path) -> None:
     (folder / "form.json").write_text(json.dumps(layouts(0, 1)))
-    for name, page in {
-        "1": filled(1, a="12"),
-        "2": filled(2, a="34"),
-        "3": np.full((500, 700), 240, np.uint8),
-    }.items():
-        saved(tmp_path / f"{name}.png", page)
+    for k, page in enumerate((filled(1, a="12"), filled(2, a="34"), np.full((500, 700), 240, np.uint8))):
+        saved(tmp_path / f"{k + 1}.png", page)
     done = run("read", tmp_path, "--form", folder / "form.json", "--workers", "0", "--ordered")
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert done.exit_code == 1
@@ -168,18 +156,8 @@ def test_pages_of_a_sheet_are_in_order_and_none_is_missing(folder: Path, tmp_pat
     saved(tmp_path / "b.tif", two, one, two, other)
     (tmp_path / "c.tif").write_bytes((tmp_path / "a.tif").read_bytes()[:-4000])
     (folder / "both.json").write_text(json.dumps(layouts(0, 1, pages=True)))
-    words = (
-        "read",
-        tmp_path,
-        "--form",
-        folder / "both.json",
-        "-o",
-        tmp_path / "t.jsonl",
-        "--ordered",
-        "--workers",
-        "2",
-    )
-    done = run(*words)
+    words = ("read", tmp_path, "--form", folder / "both.json", "-o", tmp_path / "t.jsonl", "--ordered")
+    done = run(*words, "--workers", "2")
     records = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
     assert done.exit_code == 1
     told = [(Path(r["source"]).name, r["page"], r["pages"], r["error"], r["warnings"]) for r in records]
@@ -196,7 +174,7 @@ def test_pages_of_a_sheet_are_in_order_and_none_is_missing(folder: Path, tmp_pat
         ("71", "238"), ("?", "238"), ("71", "?"), ("?", "238"), ("71", "238"),
     ]  # fmt: skip
     assert records[3]["fields"]["a0"]["why"] == "page 1 is missing"
-    resumed = run(*words, "--resume")
+    resumed = run(*words, "--workers", "2", "--resume")
     assert (resumed.exit_code, "already read" in resumed.stderr) == (1, True)
     changed = run(*words[:3], folder / "form.json", *words[4:], "--resume")
     assert (changed.exit_code, "another --form" in changed.stderr) == (2, True)
@@ -230,9 +208,8 @@ def test_pages_of_different_sheets_are_not_joined(
 ) -> None:
     texts = {"A": "71", "B": "52"}
     pages = [filled(int(page[1]) - 1, a=texts[page[0]]) for page in order.split()]
-    found = list(
-        read_sheets(reader, form_of(folder, layouts(0, 1, pages=True)), saved(tmp_path / "a.tif", *pages))
-    )
+    form = form_of(folder, layouts(0, 1, pages=True))
+    found = list(read_sheets(reader, form, saved(tmp_path / "a.tif", *pages)))
     assert [sheet.pages for sheet in found][1] == (1, 2)
     assert [(sheet.error or "")[:27] for sheet in found][1] == "its pages may be of differe"
     assert all(sheet.error for sheet in found)
@@ -332,23 +309,15 @@ def test_a_dark_photograph_fits_its_form(reader: Reader, folder: Path) -> None:
 
 def test_lists_patterns_and_rules(reader: Reader, folder: Path) -> None:
     (folder / "list.txt").write_text("479\n123\n")
-    more = {
-        "a": {"valid": "list.txt"},
-        "b": {"pattern": "####", "rule": "luhn"},
-        "total": {"rule": ["same as a"]},
-    }
+    more: dict[str, Any] = {"a": {"valid": "list.txt"}, "b": {"pattern": "####", "rule": "luhn"}}
+    more["total"] = {"rule": ["same as a"]}
     form = form_of(folder, layouts(0, **more))
     (found,) = read_sheets(reader, form, filled(0, a="479", b="5264", total="479", note="6"))
     assert texts(found) == {"a": "479", "b": "5264", "total": "479", "note": "6"}
     assert found.fields["a"].why == "is in the list; same as a holds"
     assert found.fields["b"].why == "luhn holds"
     (found,) = read_sheets(reader, form, filled(0, a="682", b="5263", total="479"))
-    assert {name: cell.text for name, cell in found.fields.items()} == {
-        "a": "?",
-        "b": "?",
-        "total": "479",
-        "note": "",
-    }
+    assert texts(found) == {"a": "?", "b": "?", "total": "479", "note": ""}
     assert found.fields["a"].why == "682 is not in the list"
     assert found.fields["b"].why == "5263: luhn does not hold"
 
@@ -530,16 +499,13 @@ def test_forms_have_their_own_formats_and_need_a_blank_or_a_first_page(folder: P
     said = layouts(0)
     del said["layouts"][0]["pages"][0]["blank"]
     (tmp_path / "form.json").write_text(json.dumps(said))
-    first, second = (
-        saved(tmp_path / "1.png", filled(0, a="71")),
-        saved(tmp_path / "2.png", filled(0, a="52", b="6")),
-    )
+    first = saved(tmp_path / "1.png", filled(0, a="71"))
+    second = saved(tmp_path / "2.png", filled(0, a="52", b="6"))
     done = run("read", first, second, "--form", tmp_path / "form.json", "-o", tmp_path / "t.csv")
     assert done.exit_code == 0, done.stderr
     rows, told = list(csv.DictReader((tmp_path / "t.csv").open())), "blank-is-written"
     assert [(row["source"], row["layout"]) for row in rows] == [
-        (str(first), "kind 0"),
-        (str(second), "kind 0"),
+        (str(one), "kind 0") for one in (first, second)
     ]
     assert [(row["a"], row["b"], row["warnings"]) for row in rows] == [("71", "", told), ("52", "6", told)]
     assert done.stderr.count("digits stand in fields of the blank of kind 0; name an empty sheet") == 1
@@ -555,9 +521,8 @@ def test_forms_have_their_own_formats_and_need_a_blank_or_a_first_page(folder: P
         assert wrong.exit_code == 2
         assert told in wrong.stderr
     empty = layouts(0)
-    empty["layouts"][0]["pages"][0]["blank"] = str(
-        saved(tmp_path / "empty.png", np.full((300, 300), 255, np.uint8))
-    )
+    white = saved(tmp_path / "empty.png", np.full((300, 300), 255, np.uint8))
+    empty["layouts"][0]["pages"][0]["blank"] = str(white)
     (tmp_path / "form.json").write_text(json.dumps(empty))
     done = run("read", first, "--form", tmp_path / "form.json")
     assert done.exit_code == 2
