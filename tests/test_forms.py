@@ -176,7 +176,8 @@ def test_pages_of_a_sheet_are_in_order_and_none_is_missing(folder: Path, tmp_pat
     assert records[3]["fields"]["a0"]["why"] == "page 1 is missing"
     resumed = run(*words, "--workers", "2", "--resume")
     assert (resumed.exit_code, "already read" in resumed.stderr) == (1, True)
-    changed = run(*words[:3], folder / "form.json", *words[4:], "--resume")
+    (folder / "other.json").write_text(json.dumps(layouts(0, 1)))
+    changed = run(*words[:3], folder / "other.json", *words[4:], "--resume")
     assert (changed.exit_code, "another --form" in changed.stderr) == (2, True)
 
 
