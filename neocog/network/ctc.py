@@ -55,12 +55,9 @@ class Number:
     text: str
     p: float  #: probability of the whole text; with an automaton see `number`
     margin: float  #: log likelihood over that of the second best text
-    beside: (
-        float  #: how much likelier (log) the best text of all is than this one, which an automaton permits
-    )
+    beside: float  #: how much likelier (log) the best of all texts is than this one, which is permitted
     chars: tuple[Char, ...]
-    #: log likelihoods of it and what it was weighed with
-    texts: Mapping[str, float] = field(default_factory=dict)
+    texts: Mapping[str, float] = field(default_factory=dict)  #: log likelihoods of all that was weighed
 
     @property
     def doubtful(self) -> str:

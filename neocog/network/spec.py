@@ -34,12 +34,10 @@ class Bell:
 
     @classmethod
     def disc(cls, gamma: float, radius: float) -> "Bell":
-        """Return the published form: scale and rim at the same radius."""
-        return cls(gamma, radius, radius)
+        return cls(gamma, radius, radius)  # the published form
 
     @classmethod
     def gaussian(cls, sigma: float) -> "Bell":
-        """Return a Gaussian of standard deviation ``sigma`` (cells), not cut off."""
         return cls(math.exp(-0.5), sigma)
 
 
@@ -106,16 +104,12 @@ class NetworkSpec:
     psi: Psi  #: saturation of the C-cells: sqrt(x) (Fukushima 2010) or x/(1+x) (2003)
     orientations: int = 16  #: planes of US1
 
-    def layers(
-        self, planes: tuple[int | None, int | None, int | None] = (None,) * 3
-    ) -> tuple[LayerShape, ...]:
+    def layers(self, planes: tuple[int | None, ...] = (None, None, None)) -> tuple[LayerShape, ...]:
         """Return the ten layers in order; ``planes`` are K2, K3, K4 where they are known."""
-        g, every = self.contrast, (self.orientations, *planes)
+        g, every, rows = self.contrast, (self.orientations, *planes), list[LayerShape]()
+        rows.append(LayerShape("U0", 1, INPUT_SIZE, None, 0, 1))
         size = INPUT_SIZE + 2 * g.padding - g.kernel + 1
-        rows = [
-            LayerShape("U0", 1, INPUT_SIZE, None, 0, 1),
-            LayerShape("UG", 2, size, g.kernel, g.padding, 1),
-        ]
+        rows.append(LayerShape("UG", 2, size, g.kernel, g.padding, 1))
         for stage, (s, k) in enumerate(zip(self.s, every, strict=True), start=1):
             size = size + 2 * s.padding - s.kernel + 1
             rows.append(LayerShape(f"US{stage}", k, size, s.kernel, s.padding, 1))
@@ -126,7 +120,6 @@ class NetworkSpec:
         return (*rows, LayerShape("UC4", LABELS, 1, size, 0, 1))
 
     def size(self, layer: str) -> int:
-        """Return the rows (and columns) of a layer by name, e.g. ``"UC2"``."""
         return next(row.size for row in self.layers() if row.name == layer)
 
 
@@ -174,9 +167,7 @@ _NEOCOG = replace(
 )
 
 _PRESETS = {spec.name: spec for spec in (_FUKUSHIMA, _IKEDA, _NEOCOG)}
-
-#: Names of the architectures that :func:`preset` knows.
-PRESETS = tuple(_PRESETS)
+PRESETS = tuple(_PRESETS)  #: names of the architectures
 
 
 def preset(name: str) -> NetworkSpec:
@@ -191,7 +182,6 @@ def preset(name: str) -> NetworkSpec:
 
 
 def _radius_squared(kernel: int) -> Weights:
-    """r^2 (cells^2) of every tap of a (kernel, kernel) window about its centre."""
     offsets = np.arange(kernel) - (kernel - 1) / 2
     return np.asarray(np.add.outer(offsets**2, offsets**2))
 
@@ -254,29 +244,21 @@ def _divided_by_pair(a: Weights) -> Weights:
 
     Both halves are unrolled from their own end, so that rounding does not build up.
     """
-    k = a.shape[0]
-    q = np.zeros((k - 1, a.shape[1]))
-    for i in range(k // 2):
-        q[i] = a[i] - (q[i - 1] if i else 0)
-        q[k - 2 - i] = q[i]
+    q = np.zeros((len(a) - 1, a.shape[1]))
+    for i in range(len(a) // 2):
+        q[i] = q[-1 - i] = a[i] - (q[i - 1] if i else 0)
     return q
 
 
 def pooled(w: Weights) -> Weights:
     """Return the single kernel that equals blurring by ``w`` and then averaging 2x2 cells."""
-    k = w.shape[0]
-    a = np.zeros((k + 1, k + 1))
-    for dy in (0, 1):
-        for dx in (0, 1):
-            a[dy : dy + k, dx : dx + k] += w / 4
-    return a
+    return np.asarray(sum(np.pad(w / 4, ((y, 1 - y), (x, 1 - x))) for y in (0, 1) for x in (0, 1)))
 
 
 def banded(kernel: NDArray[np.floating[Any]], size: int, padding: int, stride: int) -> Weights:
     """Return the matrix, (out, size), that correlates a row with a 1-D kernel."""
-    m = np.zeros(((size + 2 * padding - len(kernel)) // stride + 1, size))
-    for y in range(len(m)):
-        for i, w in enumerate(kernel):
-            if 0 <= (x := y * stride + i - padding) < size:
-                m[y, x] += w
-    return m
+    count, wide = (size + 2 * padding - len(kernel)) // stride + 1, size + 2 * padding
+    m = np.zeros((count, wide))
+    for y in range(count):
+        m[y, y * stride :][: len(kernel)] = kernel
+    return m[:, padding : wide - padding].copy()

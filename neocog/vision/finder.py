@@ -9,21 +9,19 @@ Sources: Zhou et al. 2019, Objects as points, arXiv:1904.07850.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 Grey = NDArray[np.uint8]
 Maps = NDArray[np.float32]
-Region = tuple[slice, slice]
-"""Rows and columns of a picture, from multiples of 16 on."""
+Region = tuple[slice, slice]  # rows and columns of a picture, from multiples of 16 on
+Network = Callable[[Maps], Maps]  # of a normalised picture, (H, W) multiples of 16 -> (C, H / 4, W / 4)
 
-SIGNS = "/-.,:+=()x*%÷#"
-"""Signs that are told from digits, in the order of the network's answers."""
-
+SIGNS = "/-.,:+=()x*%÷#"  #: signs that are told from digits, in the order of the network's answers
 LONG_SIDE = 1024  #: pixels: the long side of pages as the finder has learned them
 CELL = 4  #: pixels between two places that the network answers for
 UNIT = 16.0  #: pixels of which the logarithm of a width or a height counts
@@ -37,11 +35,7 @@ _MOST = 2048  # marks of a picture at one size: a page has 2 000 at most, a bloc
 
 @dataclass(frozen=True, slots=True)
 class FinderSettings:
-    """How a picture is searched.
-
-    The sizes are those that the network is trained for, the choice of ``small``, ``fine`` and
-    ``clear`` is in ``docs/history.md``; the others bound the work.
-    """
+    """How a picture is searched: sizes that the network is trained for, bounds of the work."""
 
     long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
     small: int = 384  #: pixels; smaller pictures are enlarged to it, at most twice
@@ -53,10 +47,8 @@ class FinderSettings:
     overlap: float = 0.4  #: share of the union of two boxes from which they are one mark (1: all are told)
     inside: float = 0.75  #: share of the smaller of two boxes from which they are one mark
     most: int = 800  #: boxes of one page that are looked at, the best: noise takes no longer
-    #: score of a digit at a smaller size from which only parts of the largest are read (0: always)
-    clear: float = 0.9
-    #: longer side, in pixels of the largest size, below which there is a part around a digit
-    fine: float = 56.0
+    clear: float = 0.9  #: score at a smaller size from which only parts of the largest are read (0: always)
+    fine: float = 56.0  #: longer side, in pixels of the largest size, of digits with a part around them
     faint: float = 0.03  #: score from which there is one
     around: float = 96.0  #: pixels of the largest size on each side of such digits
 
@@ -88,19 +80,17 @@ class Finding:
         """Of its boxes, x and y, (N, 2)."""
         return np.asarray(self.boxes[:, :2] + self.boxes[:, 2:] / 2)
 
+    def long_from(self, small: float, large: float) -> NDArray[np.bool_]:
+        """Which marks have a longer side from ``small``, of signs from 0.4 of that, to ``large``, (N,)."""
+        long = self.boxes[:, 2:].max(axis=1)
+        return np.asarray((long >= np.where(self.kinds < 10, small, 0.4 * small)) & (long <= large))
+
     def scaled(self, x: float, y: float) -> "Finding":
         """The same marks on a picture so many times as wide and high."""
         return replace(self, boxes=self.boxes * np.array([x, y, x, y], np.float32))
 
 
 _ARRAYS = "boxes", "scores", "kinds", "guesses"
-
-
-class Network(Protocol):
-    """The network on some engine."""
-
-    def __call__(self, x: Maps) -> Maps:
-        """Answer for a normalised picture, (H, W) multiples of 16 -> (C, H / 4, W / 4)."""
 
 
 def normalised(grey: Grey) -> Maps:
@@ -120,12 +110,9 @@ def normalised(grey: Grey) -> Maps:
 
 def sizes(shape: tuple[int, int], settings: FinderSettings) -> list[float]:
     """Return the factors by which a picture (H, W) is reduced, the largest first."""
-    long = max(shape)
-    factor = min(1.0, settings.long_side / long)
-    factors = [factor]
-    while factor * long > settings.largest:
-        factor /= settings.step
-        factors.append(factor)
+    factors = [min(1.0, settings.long_side / max(shape))]
+    while factors[-1] * max(shape) > settings.largest:
+        factors.append(factors[-1] / settings.step)
     return factors
 
 
@@ -177,25 +164,19 @@ def read(network: Network, picture: Grey, settings: FinderSettings, region: Regi
     """The marks of a picture at its size, or of a region of it."""
     everything = slice(0, picture.shape[0]), slice(0, picture.shape[1])
     rows, columns = region or everything
-    whole = getattr(network, "find", None)
-    if whole and (rows, columns) == everything:
+    if (whole := getattr(network, "find", None)) and (rows, columns) == everything:
         one = replace(settings, small=0, long_side=max(picture.shape), largest=math.inf, fine=math.inf)
         return cast(Finding, whole(picture, replace(one, overlap=1.0, inside=1.0, most=_MOST)))
     top, left = (max(0, span.start - WINDOW // 2) for span in (rows, columns))
     x = normalised(picture[top : rows.stop + WINDOW // 2, left : columns.stop + WINDOW // 2])
     x = x[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left]
-    if any(-side % MULTIPLE for side in x.shape):
-        x = np.pad(x, [(0, -side % MULTIPLE) for side in x.shape])
-    found = decode(network(x), settings)
+    found = decode(network(np.pad(x, [(0, -side % MULTIPLE) for side in x.shape])), settings)
     found.boxes[:, :2] += columns.start, rows.start
     return found
 
 
 def joined(
-    marks: Sequence[Finding],
-    shapes: Sequence[tuple[int, ...]],
-    shape: tuple[int, ...],
-    settings: FinderSettings,
+    marks: Sequence[Finding], shapes: Sequence[Any], shape: Sequence[int], settings: FinderSettings
 ) -> Finding:
     """Put the marks of several sizes, the largest first, together as they stand in a picture (H, W).
 
@@ -206,9 +187,7 @@ def joined(
     for number, (found, (high, wide)) in enumerate(zip(marks, shapes, strict=True)):
         small = settings.smallest if number else 0.0
         large = settings.largest if number + 1 < len(marks) else math.inf
-        long = found.boxes[:, 2:].max(axis=1)
-        keep = (long >= np.where(found.kinds < 10, small, 0.4 * small)) & (long <= large)
-        parts.append(found[keep].scaled(shape[1] / wide, shape[0] / high))
+        parts.append(found[found.long_from(small, large)].scaled(shape[1] / wide, shape[0] / high))
     return Finding.join(parts)
 
 
@@ -246,8 +225,7 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
     found = the_best(found, settings.most)
     union, smaller, _ = overlaps(found.boxes, found.boxes)
     other = (union <= settings.overlap) & (smaller <= settings.inside)
-    alive = np.ones(len(found), np.bool_)
-    kept = []
+    alive, kept = np.ones(len(found), np.bool_), list[int]()
     for i in range(len(found)):
         if alive[i]:
             kept.append(i)
@@ -277,9 +255,6 @@ def overlaps(a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np
         shared = np.minimum(high[:, None], b[:, axis] + b[:, axis + 2])
         shared -= np.maximum(low[:, None], b[:, axis])
         sides.append(np.maximum(shared, 0, out=shared))
-    common = sides[0] * sides[1]
-    first, second = a[:, 2] * a[:, 3], b[:, 2] * b[:, 3]
-    smaller = np.minimum(first[:, None], second)
-    union = first[:, None] + second - common
-    wholes = (union, smaller, first[:, None])
+    common, first, second = sides[0] * sides[1], (a[:, 2] * a[:, 3])[:, None], b[:, 2] * b[:, 3]
+    wholes = first + second - common, np.minimum(first, second), first
     return tuple(np.asarray(common / np.maximum(whole, 1e-6), np.float32) for whole in wholes)

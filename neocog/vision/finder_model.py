@@ -28,10 +28,9 @@ FORMAT = "neocog finder 1"
 _READS = {"Conv": 1, "Relu": 1, "Add": 2, "Resize": 1}
 OUTPUTS = 6 + 10 + len(SIGNS)
 MAX_BYTES = 1 << 20  # of a file: the shipped one has 596 296
-MAX_VALUES = (
-    200_000_000  # of all maps of a page of LONG_SIDE pixels square: the shipped finder has 84 million
-)
-MAX_PRODUCTS = 10_000_000_000  # of such a page: the shipped finder needs 2.6e9
+MAX_VALUES, MAX_PRODUCTS = 200_000_000, 10_000_000_000
+"""Values of all maps of a page of LONG_SIDE pixels square, and products: the shipped finder has 84 million
+and 2.6e9."""
 MAX_ANSWER = 1e4  # logits, logarithms and cells of the shipped finder stay below 100
 _MOST = 400  # operations
 _WIDEST = 9  # rows and columns of a kernel, and places between its taps

@@ -17,19 +17,13 @@ from numpy.typing import NDArray
 from neocog.vision import finder
 from neocog.vision.finder import FinderSettings, Finding, Grey, Network
 
-SURE = 14.0
-"""Pixels of a digit's height below which the finder misses many."""
-FINEST = 1.25
-"""Least pixels of the finest scale for one of a picture up to `LARGE`: a digit of 10 pixels has 12 to 25."""
-LARGE = 4096
-"""Long side of pictures, in pixels, that are not enlarged: their digits of 10 pixels are 1 mm high on A4."""
-LONGEST = 8192
-"""Pages are decoded at this long side, in pixels; A4 at 600 dpi has 7 016."""
+SURE = 14.0  #: pixels of a digit's height below which the finder misses many
+FINEST = 1.25  #: least finest scale of pictures up to `LARGE`: there digits of 10 pixels have 12 to 25
+LARGE = 4096  #: long side of pictures that are not enlarged: their digits of 10 pixels are 1 mm high on A4
+LONGEST = 8192  #: long side, in pixels, that pages are decoded at; A4 at 600 dpi has 7 016
 
 _DUST, _LEAST = 2, 5  # lower ink is dust; or no digit at the next scale, but perhaps at one after it
-_TOLD = (
-    11  # pixels of ink's height from which it is a letter if no mark is near: seed 12 of experiments/sheets
-)
+_TOLD = 11  # pixels of height of ink that is a letter if no mark is near: seed 12 of experiments/sheets
 _PRINT = 100  # pieces of such ink, of which most are print if a page has more
 _SILENT = 10  # grey levels that silent paper spans in a cell
 _STROKE = 15  # pixels: wider than a stroke of small ink
@@ -43,8 +37,7 @@ _CLEAR = 0.7  # score of a digit of which what is found inside is a part
 _MOST = 2000  # marks of a page, the best, and pieces of ink of a tile, the highest
 _WORK = 24_000_000  # pixels seen of all finer tiles of a page, two seconds of a core; then no more are
 
-Box = tuple[int, int, int, int]
-"""Left, top, right and bottom in pixels of a scale."""
+Corners = tuple[int, int, int, int]  # left, top, right and bottom in pixels of a scale
 Cells = NDArray[np.bool_]
 
 
@@ -57,7 +50,7 @@ class _Scale:
         self.to_page = page.shape[1] / self.wide, page.shape[0] / self.high
         self.cells = -(-self.high // _CELL), -(-self.wide // _CELL)
 
-    def seen(self, box: Box) -> tuple[Grey, int, int]:
+    def seen(self, box: Corners) -> tuple[Grey, int, int]:
         """What is in a box and around it, and where its corner lies."""
         import cv2
 
@@ -82,7 +75,7 @@ class _Scale:
             np.add.at(count, (y, x), way)
         return np.asarray(count.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] > 0)
 
-    def tiles(self, cells: Cells, top: int = 0, left: int = 0, side: int = 0) -> Iterator[Box]:
+    def tiles(self, cells: Cells, top: int = 0, left: int = 0, side: int = 0) -> Iterator[Corners]:
         """Boxes around cells, of which most are in each; or around those of a square from a cell on."""
         if not side:
             for top, left in product(*(range(0, count, _TILE) for count in cells.shape)):
@@ -157,10 +150,9 @@ def search(grey: Grey, network: Network) -> Finding:
             at = known.middles
             within = ((at >= corners[:2]) & (at < corners[2:])).all(axis=1)
             known = known[~(within & (known.kinds < 10) & (known.boxes[:, 3] < 2 * SURE))]
-            at, long = new.middles, new.boxes[:, 2:].max(axis=1)
+            at = new.middles
             within = ((at >= corners[:2] - _AROUND // 2) & (at < corners[2:] + _AROUND // 2)).all(axis=1)
-            least = np.where(new.kinds < 10, usual.smallest, 0.4 * usual.smallest)
-            new = new[within & (long >= least) & (long <= usual.largest)]
+            new = new[within & new.long_from(usual.smallest, usual.largest)]
             # a loop of a digit is none
             clear = known.boxes[(known.kinds < 10) & (known.scores >= _CLEAR)]
             here = (clear[:, :2] < (left + part.shape[1], top + part.shape[0])).all(axis=1)
