@@ -82,7 +82,7 @@ def verify(name: str) -> str:
     planes = "/".join(map(str, (whole.digits if kind == "lines" else whole).planes))
     if kind == "lines":
         paper = np.zeros((ROWS, MULTIPLE), np.float32)
-        if (LineEngine(whole).likelihoods([paper])[0].argmax(axis=1) != whole.blank).any():
+        if (LineEngine(whole).likelihoods([paper])[0].argmax(axis=1) != len(whole.alphabet)).any():
             raise ModelError(f"model {name}: reads something on empty paper")
     else:
         digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])

@@ -106,9 +106,9 @@ def number(logp: ArrayLike, *, bound: float = 0.9, automaton: Automaton | None =
 
     Other texts, those that `beam` finds and all that have one character more, less or another, count by their
     likelihood against the characters where they differ; those that an automaton refuses by less, see
-    `Automaton.given`. A character with a probability below ``bound`` is
-    doubtful; where texts with something more between two have a share above 1 - ``bound``, a doubtful ``""``
-    stands. Whether a space is there or nothing, a point or a comma, is no doubt.
+    `Automaton.given`. A character with a probability below ``bound`` is doubtful; where texts with something
+    more between two have a share above 1 - ``bound``, a doubtful ``""`` stands. Whether a space is there or
+    nothing, a point or a comma, is no doubt.
     """
     others, sums = dict(beam(logp, automaton=automaton)), _sums(logp)
     if not others:
@@ -242,18 +242,14 @@ def _prefixes(sums: Array, text: str) -> tuple[Array, Array]:
 
 
 def _near(sums: Array, text: str, least: float) -> tuple[list[tuple[int, int]], dict[str, float]]:
-    """Return median first and last columns of a text's characters, and the texts one edit away likelier than
-    ``least``, as many as count.
-    """
+    """Return median first and last columns of a text's characters, and `_NEAR` texts one edit away."""
     often = np.exp(np.diff(sums[:BLANK])).sum(axis=1)  # no text with a character is likelier than this
     codes, every = [ALPHABET.index(char) for char in text], np.flatnonzero(often > np.exp(least))
     ended, blank = _prefixes(sums, text)
-    ends = _prefixes(sums[:, -1:] - sums[:, ::-1], text[::-1])
     # columns t .. T-1: a character at t; a blank, or t is T
-    starts, waits = (part[::-1, ::-1] for part in ends)
+    starts, waits = (part[::-1, ::-1] for part in _prefixes(sums[:, -1:] - sums[:, ::-1], text[::-1]))
     prefix, suffix = np.logaddexp(ended, blank), np.logaddexp(starts, waits)
     last, following = np.array([-1, *codes]), np.array([*codes, -1])
-
     same = (last == following)[:, None]
     first_at = np.where(same, blank, prefix)[:-1] + starts[:-1]
     last_at = ended[1:] + np.where(same, waits, suffix)[1:]

@@ -97,7 +97,6 @@ class LineModel:
 
     @property
     def name(self) -> str:
-        """Such as ``"neocog-lines"``."""
         return self.digits.name
 
     @property
@@ -110,11 +109,6 @@ class LineModel:
         """Architecture of the ten layers."""
         return self.digits.spec
 
-    @property
-    def blank(self) -> int:
-        """Index of no character."""
-        return len(self.alphabet)
-
     def save(self, path: str | Path, *, precision: Precision = "fp32") -> "LineModel":
         """Write the model to a file and return it as it reads from there; ModelError as `load_lines`."""
         return files.save_with(from_bytes, to_bytes(self, precision=precision), path)
@@ -122,8 +116,8 @@ class LineModel:
 
 def to_bytes(model: LineModel, *, precision: Precision = "fp32") -> bytes:
     """Return the model as the bytes of a safetensors file; the same model gives the same bytes."""
-    head, digits = model.head, replace(model.digits, card=model.card)
-    tensors = dict(zip(_HEAD, (head.own, head.bias, *head.weights, *head.biases), strict=True))
+    parts = model.head.own, model.head.bias, *model.head.weights, *model.head.biases
+    tensors, digits = dict(zip(_HEAD, parts, strict=True)), replace(model.digits, card=model.card)
     lines = {"alphabet": model.alphabet, "temperature": model.temperature}
     return files.to_bytes(digits, tensors, precision=precision, format=FORMAT, lines=lines)
 
@@ -161,10 +155,8 @@ def _finish(digits: Model, header: files.Header, tensors: files.Tensors) -> Line
         return float(np.abs(w).reshape(len(w), -1).sum(axis=1, dtype=float).max() * most + np.abs(b).max())
 
     # a response of US4 is at most 1, and rounded at most 1 / (1 - threshold), see reference.s_response
-    first = reach = 1 / (1 - digits.s[3].threshold)
-    for w, b in ((w1, b1), (w2, b2), (w3, b3)):
-        reach = reach_of(w, b, reach)
-    reach += reach_of(own, bias, first)
+    first = 1 / (1 - digits.s[3].threshold)
+    reach = reach_of(w3, b3, reach_of(w2, b2, reach_of(w1, b1, first))) + reach_of(own, bias, first)
     if not reach <= MAX_SCORE:
         raise ModelError(f"its scores may reach {reach:.3g}, expected at most {MAX_SCORE:g}")
     head, layers = Head(own, bias, (w1, w2, w3), (b1, b2, b3)), replace(digits, card={}, version="")

@@ -24,8 +24,7 @@ from neocog.text import reason_of, to_json
 from neocog.vision.finder import CELL, LONG_SIDE, MULTIPLE, SIGNS, Maps
 
 FORMAT = "neocog finder 1"
-#: Maps that each operation reads; there are no others.
-_READS = {"Conv": 1, "Relu": 1, "Add": 2, "Resize": 1}
+_READS = {"Conv": 1, "Relu": 1, "Add": 2, "Resize": 1}  # maps that each operation reads; there are no others
 OUTPUTS = 6 + 10 + len(SIGNS)
 MAX_BYTES = 1 << 20  # of a file: the shipped one has 596 296
 MAX_VALUES, MAX_PRODUCTS = 200_000_000, 10_000_000_000
@@ -40,8 +39,7 @@ _WIDEST = 9  # rows and columns of a kernel, and places between its taps
 class FinderModel:
     """A learned finder."""
 
-    #: operations in order: ``op``, ``inputs``, ``output``; a Conv has ``stride``, ``groups``, ``padding`` and
-    #: ``dilation`` too, a Resize doubles rows and columns
+    #: ``op``, ``inputs``, ``output``; a Conv has ``stride``, ``groups``, ``padding`` and ``dilation`` too
     nodes: list[dict[str, Any]]
     tensors: dict[str, NDArray[np.float32]]
     card: dict[str, Any]  #: what it was learned from, by which command
@@ -62,15 +60,15 @@ def add_network(graph: OnnxGraph, model: FinderModel, x: str) -> str:
         graph.constant(value, own[name])
     for node in model.nodes:
         inputs: list[Any] = [x if name == "x" else own[name] for name in node["inputs"]]
-        attributes: dict[str, Any] = {}
+        more: dict[str, Any] = {}
         if node["op"] == "Conv":
-            attributes = {"strides": [node["stride"]] * 2, "pads": [node["padding"]] * 4}
-            attributes |= {"dilations": [node["dilation"]] * 2, "group": node["groups"]}
+            more = {"strides": [node["stride"]] * 2, "pads": [node["padding"]] * 4}
+            more |= {"dilations": [node["dilation"]] * 2, "group": node["groups"]}
         elif node["op"] == "Resize":
             inputs += ["", np.array([1, 1, 2, 2], np.float32)]
-            attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-            attributes["mode"] = "nearest"
-        graph.add(node["op"], *inputs, out=own[str(node["output"])], **attributes)
+            more = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+            more["mode"] = "nearest"
+        graph.add(node["op"], *inputs, out=own[str(node["output"])], **more)
     return own[str(model.nodes[-1]["output"])]
 
 
@@ -178,9 +176,8 @@ class OpenCV:
     device = "cpu"
 
     def __init__(self, model: FinderModel) -> None:
-        self.model, self._lock = model, Lock()
-        self._net: Any = None
-        self._eight: FinderModel | None = None
+        self.model, self._lock, self._net = model, Lock(), cast(Any, None)
+        self._eight = _of_eight_channels(model)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OpenCV, (self.model,)
@@ -190,7 +187,6 @@ class OpenCV:
             if self._net is None:
                 import cv2
 
-                self._eight = _of_eight_channels(self.model)
                 data = self._eight.onnx(8) if self._eight else self.model.onnx()
                 self._net = cv2.dnn.readNetFromONNX(np.frombuffer(data, np.uint8))
             layers = x[None]
@@ -212,15 +208,13 @@ def _of_eight_channels(model: FinderModel) -> FinderModel | None:
     OpenCV takes channels by eights, so that a picture of one costs as much as of eight.
     """
     first, *rest = model.nodes
-    weights = model.tensors.get(first["inputs"][1]) if first["op"] == "Conv" else None
-    if weights is None or weights.shape[1:] != (1, 3, 3) or any("x" in n["inputs"] for n in rest):
-        return None
-    if [first[name] for name in ("stride", "padding", "dilation")] != [2, 1, 1]:
+    weights = model.tensors[first["inputs"][1]] if first["op"] == "Conv" else np.empty(0)
+    form = [first.get(name) for name in ("stride", "padding", "dilation")]
+    if weights.shape[1:] != (1, 3, 3) or form != [2, 1, 1] or any("x" in node["inputs"] for node in rest):
         return None
     wide = np.zeros((len(weights), 8, 2, 1), np.float32)
     for down, right in np.ndindex(3, 3):
         (row, y), (column, x) = divmod(down + 1, 2), divmod(right + 1, 2)
         wide[:, 4 * column + 2 * y + x, row, 0] = weights[:, 0, down, right]
-    again = {**first, "stride": 1, "padding": 0}
-    tensors = {**model.tensors, first["inputs"][1]: wide}
-    return replace(model, nodes=[again, *rest], tensors=tensors)
+    nodes = [{**first, "stride": 1, "padding": 0}, *rest]
+    return replace(model, nodes=nodes, tensors=model.tensors | {first["inputs"][1]: wide})

@@ -14,19 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network.lines import NARROWEST, ROWS, WIDEST
-from neocog.vision.cells import AROUND, repeated, step_of, uncrossed, wider
+from neocog.vision.cells import AROUND, Mask, repeated, step_of, uncrossed, wider
 from neocog.vision.finder import SIGNS, Finding
 
 Grey = NDArray[np.uint8]
 Ink = NDArray[np.float32]
 Floats = NDArray[np.float64]
-Boxes = NDArray[np.floating[Any]]
-"""Left, top, width and height in pixels of the page, (N, 4)."""
+Boxes = NDArray[np.floating[Any]]  # left, top, width and height in pixels of the page, (N, 4)
 
-SCORE, LEAST = 0.35, 0.15
-"""Scores of the finder from which a digit makes a line, and a mark belongs to a line beside it."""
-GAP = 2.5
-"""A wider gap parts two strips, in heights of a line's digits, as all lengths here."""
+SCORE, LEAST = 0.35, 0.15  #: scores from which a digit makes a line, and a mark belongs to a line beside it
+GAP = 2.5  #: a wider one parts two strips, in heights of a line's digits, as all lengths here
 
 _TALL = 34.0  # rows of a strip that a line's digits fill
 _LOW = 2.5  # a wide page less high than this is one line
@@ -65,8 +62,7 @@ class Strip:
     line: int  #: which line of the page it is of, from the top; strips of one go from left to right
     middle: Floats  #: where the middle of each column is on the page, x and y, (w, 2)
     down: Floats  #: what the next row is further on the page, (w, 2)
-    #: returns ``ink`` of its digits and signs alone, without walls of cells and what else is around
-    alone: Callable[[], Ink]
+    alone: Callable[[], Ink]  #: returns ``ink`` of its digits and signs alone, without walls of cells
     spaces: tuple[int, ...] = ()  #: columns in the middle of gaps that are wider than between its digits
     close: tuple[int, ...] = ()  #: columns in the middle of gaps in which a space is rare
     rules: tuple[float, ...] = ()  #: where rules cross its line, columns of the page
@@ -112,19 +108,14 @@ def strip_of(grey: Grey) -> Ink:
     """Return the ink, (48, w), of a picture (H, W) of one line of writing, and nothing else."""
     import cv2
 
-    grey = tightened(grey)
+    grey = grey[slice(*rows_of(grey))]
     wide = int(np.clip(round(grey.shape[1] * ROWS / grey.shape[0]), NARROWEST, WIDEST))
     how = cv2.INTER_AREA if grey.shape[0] > ROWS else cv2.INTER_LINEAR
     return ink_of(_dark(np.asarray(cv2.resize(grey, (wide, ROWS), interpolation=how), np.uint8)))
 
 
-def tightened(grey: Grey) -> Grey:
-    """Cut a picture of one line to the rows of its writing and a little more."""
-    return grey[slice(*_rows(grey))]
-
-
-def _rows(grey: Grey) -> tuple[int, int]:
-    """Rows of the writing of a picture of one line, and a little more; printed rules are no writing."""
+def rows_of(grey: Grey) -> tuple[int, int]:
+    """Return the rows of the writing of a picture of one line, and a little more; rules are no writing."""
     import cv2
 
     high, wide = grey.shape
@@ -160,8 +151,7 @@ def _dark(grey: Grey, first: int = 0, last: int | None = None) -> Grey:
     for inner in (grey[ROWS // 8 : -ROWS // 8], grey[ROWS // 8 : -ROWS // 8, first:last]):
         small = cv2.resize(inner, (inner.shape[1] // 2, ROWS * 3 // 8), interpolation=cv2.INTER_AREA)
         off = cv2.subtract(small, cv2.blur(small, (15, 15)), dtype=cv2.CV_32F)
-        square = off * off
-        if not float((square * off).mean()) > _SKEWED * float(square.mean()) ** 1.5:
+        if not float((off * off * off).mean()) > _SKEWED * float((off * off).mean()) ** 1.5:
             return grey
     return 255 - grey
 
@@ -248,7 +238,7 @@ def strips(grey: Grey, found: Finding, *, wanted: NDArray[np.bool_] | None = Non
         spans = [(left[own].min(), right[own].max(), page.scores[own].sum()) for own in page.lines]
         begin, end, most = max(spans, key=lambda one: one[2])
         if sum(score for first, last, score in spans if first < end and last > begin) < 4 / 3 * most:
-            (top, foot), ink = _rows(grey), strip_of(grey)
+            (top, foot), ink = rows_of(grey), strip_of(grey)
             along = (np.arange(ink.shape[1]) + 0.5) * page.wide / ink.shape[1]
             at = np.stack([along, np.full(len(along), (top + foot) / 2)], axis=1)
             down = np.tile((0.0, (foot - top) / ROWS), (len(along), 1))
@@ -319,12 +309,11 @@ class _Page:
         """
         import cv2
 
-        edge = 2 * self.tall(line)
+        edge, shown, step = 2 * self.tall(line), line, None
         at, down = self.path(line, self.left[line].min() - edge, self.right[line].max() + edge, 8 * WIDEST)
         grey = _dark(self.seen(at, down, _BAND))
         ink = ink_of(grey)
         dark = ink > _INK
-        shown, step = line, None
         digits = np.searchsorted(at[:, 0], self.middle[[k for k in line if self.sure[k]], 0])
         least, most = (share * _TALL for share in _CELL)
         free = self.free(line, at, down, _BAND)
@@ -429,9 +418,7 @@ class _Page:
         places = tuple(rules.mean(axis=1).tolist())
         return Strip(ink, tuple(part), number, at, down, alone, wide, narrow, places)
 
-    def print(
-        self, ink: Ink, line: Sequence[int], at: Floats, down: Floats, step: Floats
-    ) -> NDArray[np.bool_]:
+    def print(self, ink: Ink, line: list[int], at: Floats, down: Floats, step: Floats) -> Mask:
         """Where ink (H, w) comes again in the cells around, so it is print, but for strokes across it."""
         dark = ink > _INK
         looked, again = np.zeros((2, len(AROUND), *ink.shape), np.bool_)
@@ -449,12 +436,10 @@ class _Page:
         """Height of the digits of a line."""
         return _ranked(self.boxes[[k for k in part if self.digits[k]] or part, 3], 0.9)
 
-    def path(
-        self, part: Sequence[int], left: float, right: float, most: int = WIDEST
-    ) -> tuple[Floats, Floats]:
+    def path(self, part: list[int], left: float, right: float, most: int = WIDEST) -> tuple[Floats, Floats]:
         """`Strip.middle` and `Strip.down`: a parabola through the middles of the digits, ridge regression."""
         tall = self.tall(part)
-        own = [k for k in part if self.digits[k] and self.boxes[k, 3] > 0.6 * tall] or list(part)
+        own = [k for k in part if self.digits[k] and self.boxes[k, 3] > 0.6 * tall] or part
         centre, level = self.middle[own].mean(axis=0)
         x, y = (self.middle[own] - (centre, level)).T / tall
         prior = np.diag((_NOISE / np.array([1e3, _TILT, _BEND])) ** 2)
@@ -464,8 +449,7 @@ class _Page:
         off = self.boxes[own, 1] - level - tall * (fit @ powers)
         top, foot = _ranked(off, 0.1), _ranked(off + self.boxes[own, 3], 0.9)
         unit = (foot - top) / _TALL / np.hypot(1, fit[1])
-        wide = round((right - left) * np.hypot(1, fit[1]) / unit)
-        wide = min(max(wide, NARROWEST), most)
+        wide = min(max(round((right - left) * np.hypot(1, fit[1]) / unit), NARROWEST), most)
         along = left + (np.arange(wide) + 0.5) * (right - left) / wide
         x = (along - centre) / tall
         y = level + (top + foot) / 2 + tall * (fit @ np.vander(x, 3, increasing=True).T)
@@ -473,7 +457,7 @@ class _Page:
         down = np.stack([-rise, np.ones(wide)]) * unit / np.hypot(1, rise)
         return np.stack([along, y], axis=1), down.T
 
-    def covered(self, marks: Iterable[int], at: Floats, down: Floats, rows: int = ROWS) -> NDArray[np.bool_]:
+    def covered(self, marks: Iterable[int], at: Floats, down: Floats, rows: int = ROWS) -> Mask:
         """Where boxes of marks are on a strip, (rows, w)."""
         inside = np.zeros((rows, len(at)), np.bool_)
         for k in marks:
@@ -484,7 +468,7 @@ class _Page:
             inside[top : foot + 1, first:last] = True
         return inside
 
-    def free(self, line: Sequence[int], at: Floats, down: Floats, rows: int) -> NDArray[np.bool_]:
+    def free(self, line: list[int], at: Floats, down: Floats, rows: int) -> Mask:
         """Where none of a line's digits and low signs is, (rows, w); a high sign may be a wall."""
         low = self.signs & (self.boxes[:, 3] < 0.6 * self.tall(line))
         return ~self.covered([k for k in line if self.sure[k] or low[k]], at, down, rows)
@@ -495,10 +479,9 @@ class _Page:
 
         level = max(0, round(float(np.log2(np.hypot(*down[0])))))
         while len(self.sizes) <= level:
-            half = [max(1, side // 2) for side in self.sizes[-1].shape[::-1]]
-            self.sizes.append(
-                np.asarray(cv2.resize(self.sizes[-1], half, interpolation=cv2.INTER_AREA), np.uint8)
-            )
+            page = self.sizes[-1]
+            half = [max(1, side // 2) for side in page.shape[::-1]]
+            self.sizes.append(np.asarray(cv2.resize(page, half, interpolation=cv2.INTER_AREA), np.uint8))
         page = self.sizes[level]
         scale = np.array(page.shape[::-1]) / self.sizes[0].shape[::-1]
         first, step = (middle * scale - 0.5).astype(np.float32), (down * scale).astype(np.float32)

@@ -21,7 +21,7 @@ from neocog.learning.drawing.strokes import Strokes, read_strokes
 from neocog.network.lines import ALPHABET
 from neocog.text import reason_of, tell
 from neocog.vision.decode import decode
-from neocog.vision.strips import tightened
+from neocog.vision.strips import rows_of
 
 Rng = np.random.Generator
 ByDigit = dict[int, list[int]]
@@ -177,7 +177,7 @@ def own_lines(folder: Path, rows: int) -> list[Line]:
 
 
 def _of_height(grey: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
-    grey = tightened(grey)
+    grey = grey[slice(*rows_of(grey))]
     how = cv2.INTER_AREA if len(grey) > rows else cv2.INTER_LINEAR
     size = (max(16, round(grey.shape[1] * rows / len(grey))), rows)
     return np.asarray(cv2.resize(grey, size, interpolation=how), np.uint8)
