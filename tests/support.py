@@ -20,9 +20,10 @@ from typer.testing import CliRunner, Result
 from neocog.cli import app
 from neocog.learning.selforganise import edge_references
 from neocog.network import reference
+from neocog.network.blurs import blur_kernel
 from neocog.network.lines import ALPHABET, Head, LineModel
 from neocog.network.model import Model, SWeights
-from neocog.network.spec import REJECT, bell, blur_kernel, preset
+from neocog.network.spec import REJECT, bell, preset
 from neocog.network.u0 import u0_from_digits
 from neocog.vision.normalise import normalise
 

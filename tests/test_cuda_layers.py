@@ -22,9 +22,10 @@ from neocog.cuda.plan import VERSIONS, Pass, Shelf, plan_of
 from neocog.cuda.s_tensor import TensorS, Tiling
 from neocog.errors import UsageError
 from neocog.network import reference
+from neocog.network.blurs import blur_kernel
 from neocog.network.decision import Answers, Decision
 from neocog.network.model import load_model
-from neocog.network.spec import REJECT, blur_kernel
+from neocog.network.spec import REJECT
 from neocog.network.u0 import u0_from_digits
 from tests.cuda_maps import error_of, excitable_model, responses, some_digits, sparse
 from tests.emulator import Emulator

@@ -15,9 +15,10 @@ from neocog.cuda import launcher, lines
 from neocog.cuda.lines import CudaLineEngine, LinePass, tiles_of
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
+from neocog.network.blurs import blur_kernel
 from neocog.network.lines import NARROWEST, ROWS, WIDEST, columns, log_likelihoods, strip_u0
 from neocog.network.model import load_model
-from neocog.network.spec import blur_kernel, preset
+from neocog.network.spec import preset
 from neocog.reading.device import open_engine
 from tests import cuda_fake
 from tests.cuda_maps import PASS_BOUND, assert_adds_up

@@ -12,9 +12,10 @@ from experiments.network.compare import Comparison, compare, compare_on_gpu, dif
 from neocog.cuda.kernel import Layout
 from neocog.errors import NeocogError, UsageError
 from neocog.network import reference
+from neocog.network.blurs import blur_kernel
 from neocog.network.engine import Engine
 from neocog.network.model import Model, SWeights, load_model
-from neocog.network.spec import PRESETS, bell, blur_kernel, preset
+from neocog.network.spec import PRESETS, bell, preset
 from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import run, tiny_lines, tiny_model
 

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neocog.network import line_engine, reference
+from neocog.network.blurs import blur_kernel
 from neocog.network.engine import Layers
 from neocog.network.layers import CLayer, ContrastLayer, Patch, SLayer
 from neocog.network.model import Model, SWeights
-from neocog.network.spec import PRESETS, Bell, CSpec, SSpec, bell, blur_kernel, preset
+from neocog.network.spec import PRESETS, Bell, CSpec, SSpec, bell, preset
 
 
 def error(got: Patch, want: np.ndarray) -> float:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from neocog.network import reference
-from neocog.network.spec import PRESETS, bell, blur_kernel, c_kernel, preset
+from neocog.network.blurs import blur_kernel, c_kernel
+from neocog.network.spec import PRESETS, bell, preset
 from neocog.network.u0 import made_digits, u0_from_digits
 from tests.support import tiny_model
 

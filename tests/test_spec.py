@@ -5,8 +5,9 @@ import pytest
 
 from neocog.errors import UsageError
 from neocog.learning.selforganise import edge_references, ideal_edge
+from neocog.network.blurs import blur_kernel, c_kernel
 from neocog.network.reference import excitatory_weights, inhibitory_weights
-from neocog.network.spec import PRESETS, bell, blur_kernel, c_kernel, contrast_kernel, pooled, preset
+from neocog.network.spec import PRESETS, bell, contrast_kernel, pooled, preset
 
 # Ikeda et al. 2011, Table 2, with 26/78/70 planes.
 LAYERS = "U0 UG US1 UC1 US2 UC2 US3 UC3 US4 UC4".split()

@@ -14,7 +14,8 @@ from PIL import EpsImagePlugin, Image, ImageDraw, ImageFont
 from neocog.errors import InputError
 from neocog.reading.pictures import DOCUMENT_SUFFIXES, PICTURE_SUFFIXES, pages_of
 from neocog.vision import decode as vision_decode
-from neocog.vision.decode import FORMATS, KINDS, LIGHT_FILE, check_size, decode, is_light, to_grey
+from neocog.vision.decode import FORMATS, KINDS, check_size, decode, is_light, to_grey
+from neocog.vision.light import LIGHT_FILE
 from tests.bombs import bombs, tiff_of
 from tests.support import file_of, page, page_file, scene
 

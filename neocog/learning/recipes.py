@@ -19,11 +19,12 @@ from neocog.learning.drawing.marks import negatives
 from neocog.learning.mix import Mix
 from neocog.learning.settings import want
 from neocog.network.arrays import to_numpy
+from neocog.network.blurs import blur_kernel
 from neocog.network.engine import Engine
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model, SWeights
 from neocog.network.parallel import one_blas_thread
-from neocog.network.spec import LABELS, PRESETS, REJECT, SSpec, bell, blur_kernel, preset
+from neocog.network.spec import LABELS, PRESETS, REJECT, SSpec, bell, preset
 from neocog.network.u0 import check_digits, u0_from_digits
 from neocog.text import to_json
 

@@ -41,13 +41,13 @@ class Automaton:
         if texts is not None:
             rows = self._sorted(texts)
             self.start, self._columns = (0, len(rows)), [row.tobytes() for row in rows.T]
-            self.lengths = set(np.unique((rows > 0).sum(axis=1)).tolist())
-            self.allowed = [[ALPHABET.index(chr(c)) for c in {*row} if c] for row in self._columns]
+            self._lengths = set(np.unique((rows > 0).sum(axis=1)).tolist())
+            self._allowed = [[ALPHABET.index(chr(c)) for c in {*row} if c] for row in self._columns]
         else:
-            self.lengths = set(map(len, self.start))
-            places, chars = range(max(self.lengths, default=0)), list(enumerate(ALPHABET))
-            self.allowed = [[k for k, c in chars if self.step(self.start, place, c)] for place in places]
-        if not any(self.allowed):
+            self._lengths = set(map(len, self.start))
+            places, chars = range(max(self._lengths, default=0)), list(enumerate(ALPHABET))
+            self._allowed = [[k for k, c in chars if self.step(self.start, place, c)] for place in places]
+        if not any(self._allowed):
             if texts is None:
                 raise UsageError("got neither a pattern nor valid numbers; give one of them")
             if not self._patterns:
@@ -77,6 +77,25 @@ class Automaton:
     def final(self, state: State, length: int) -> bool:
         """Whether a text of ``state`` has this length."""
         return not self._columns[length][state[0]] if self._columns else length in map(len, state)
+
+    def ahead(self, sums: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Return for each place what columns t .. T-1 have at most if its character begins at t, (T, n - 1).
+
+        ``sums`` (n, T + 1) are log likelihoods summed along the columns, the blank last. That is the sum over
+        all texts with a permitted character at each place and a permitted length, as if equal characters
+        needed no blank between them.
+        """
+        out, blank = list[NDArray[np.float64]](), sums[-1]
+        rest = blank[-1] - blank  # blanks to the end
+        for place in range(max(self._lengths) - 1, -1, -1):
+            allowed = self._allowed[place]
+            out.append(np.full((sums.shape[1] - 1, len(ALPHABET)), -np.inf))
+            after = np.logaddexp.accumulate((sums[allowed] + rest)[:, :0:-1], axis=1)[:, ::-1]
+            out[-1][:, allowed] = (after - sums[allowed, :-1]).T
+            end = blank[-1] if place in self._lengths else -np.inf
+            waits = np.append(np.logaddexp.reduce(out[-1], axis=1) + blank[:-1], end)
+            rest = np.logaddexp.accumulate(waits[::-1])[::-1] - blank
+        return out[::-1][: sums.shape[1] - 1]  # a character takes a column at least
 
     def given(self, text: str) -> float:
         """Log odds that what is written may occur: of a list of N also of N in 10^d numbers of d digits."""

@@ -88,7 +88,7 @@ def beam(logp: ArrayLike, *, width: int = 8, automaton: Automaton | None = None)
     free = [np.diff(sums)[:BLANK].T] * (sums.shape[1] - 1)
     if automaton is None:
         return _search(free, sums, width, width, far=_FAR)[0]
-    ahead, known, least, wide = _ahead(sums, automaton), dict[str, float](), -np.inf, width
+    ahead, known, least, wide = automaton.ahead(sums), dict[str, float](), -np.inf, width
     while True:
         wide *= 4
         found, missed = _search(ahead, sums, width, wide, automaton, least=least)
@@ -194,25 +194,6 @@ def _search(
         ended = _runs(np.where((last[rows] == codes)[:, None], blank[rows], either[rows]), sums[codes])
         blank, last = _runs(ended, sums[BLANK]), codes
     return found, missed
-
-
-def _ahead(sums: Array, automaton: Automaton) -> list[Array]:
-    """Return for each place what columns t .. T-1 have at most where its character begins at t, (T, n - 1).
-
-    That is the sum over all texts with a permitted character at each place and a permitted length, as if
-    equal characters needed no blank between them.
-    """
-    out: list[Array] = []
-    rest = sums[BLANK, -1] - sums[BLANK]  # blanks to the end
-    for place in range(max(automaton.lengths) - 1, -1, -1):
-        allowed = automaton.allowed[place]
-        out.append(np.full((sums.shape[1] - 1, BLANK), -np.inf))
-        after = np.logaddexp.accumulate((sums[allowed] + rest)[:, :0:-1], axis=1)[:, ::-1]
-        out[-1][:, allowed] = (after - sums[allowed, :-1]).T
-        end = sums[BLANK, -1] if place in automaton.lengths else -np.inf
-        waits = np.append(np.logaddexp.reduce(out[-1], axis=1) + sums[BLANK, :-1], end)
-        rest = np.logaddexp.accumulate(waits[::-1])[::-1] - sums[BLANK]
-    return out[::-1][: sums.shape[1] - 1]  # a character takes a column at least
 
 
 def _sums(logp: ArrayLike) -> Array:

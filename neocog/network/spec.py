@@ -181,14 +181,14 @@ def preset(name: str) -> NetworkSpec:
 # "staggered" arrangement: a cell sits at the corner of four cells of the layer before).
 
 
-def _radius_squared(kernel: int) -> Weights:
+def radius_squared(kernel: int) -> Weights:
     offsets = np.arange(kernel) - (kernel - 1) / 2
     return np.asarray(np.add.outer(offsets**2, offsets**2))
 
 
 def bell(kernel: int, weight: Bell) -> Weights:
     """Return gamma^(r^2/scale^2) inside the bell's radius, 0 outside; shape (kernel, kernel)."""
-    r2 = _radius_squared(kernel)
+    r2 = radius_squared(kernel)
     return np.where(r2 <= weight.radius**2, weight.gamma ** (r2 / weight.scale**2), 0.0)
 
 
@@ -202,52 +202,6 @@ def contrast_kernel(spec: ContrastSpec) -> Weights:
     a = centre / spec.centre_radius**2 - surround / spec.radius**2
     positive, negative = np.maximum(a, 0), np.minimum(a, 0)
     return np.asarray(positive / positive.sum() - negative / negative.sum())
-
-
-def c_kernel(spec: CSpec) -> Weights:
-    """Return a_C, (kernel, kernel): what one C-cell adds up before its saturation.
-
-    With ``spec.blur``: the blur (sum 1) followed by the 2x2 average. Otherwise the published form: gain *
-    gamma^(r^2/Ao^2) inside Ao and, with a surround A, k1 * 0.12^(r^2/Ao^2) - k2 * 0.8^(r^2/A^2) for Ao < r <=
-    A, C = 1/A^2, Co = 1/Ao^2, k1 = 4 Co/(Co - C), k2 = 4 C/(Co - C), negatives rescaled to sum to minus the
-    positives. The positives of the published layers add up to 110.108, 110.108 and 202.272.
-    """
-    if spec.blur:
-        return pooled(blur_kernel(spec))
-    a = spec.gain * bell(spec.kernel, spec.centre)
-    if spec.surround is not None:
-        inner, outer = spec.centre.radius, spec.surround
-        c, co = 1 / outer**2, 1 / inner**2
-        k1, k2 = 4 * co / (co - c), 4 * c / (co - c)
-        r2 = _radius_squared(spec.kernel)
-        ring = k1 * 0.12 ** (r2 * co) - k2 * 0.8 ** (r2 * c)
-        a = np.where(r2 <= inner**2, a, np.where(r2 <= outer**2, ring, 0.0))
-        negative = a < 0
-        a[negative] *= a[~negative].sum() / -a[negative].sum()
-    return a
-
-
-def blur_kernel(spec: CSpec) -> Weights:
-    """Return the blur w, (kernel-1, kernel-1), with ``pooled(w) == c_kernel(spec)``.
-
-    For a blur preset w is the bell itself, scaled to sum 1. For the published kernels it is the exact
-    quotient of a_C by the 2x2 box (negative taps are expected).
-    """
-    if spec.blur:
-        w = bell(spec.kernel - 1, spec.centre)
-        return np.asarray(w / w.sum())
-    return np.asarray(4 * _divided_by_pair(_divided_by_pair(c_kernel(spec)).T).T)
-
-
-def _divided_by_pair(a: Weights) -> Weights:
-    """Each column, as a polynomial, divided by (1 + x); exact for even mirror-symmetric columns.
-
-    Both halves are unrolled from their own end, so that rounding does not build up.
-    """
-    q = np.zeros((len(a) - 1, a.shape[1]))
-    for i in range(len(a) // 2):
-        q[i] = q[-1 - i] = a[i] - (q[i - 1] if i else 0)
-    return q
 
 
 def pooled(w: Weights) -> Weights:

@@ -8,7 +8,6 @@ picture that is not light (`is_light`) belongs in a worker.
 
 import io
 import re
-import struct
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -25,20 +24,14 @@ from PIL import Image, UnidentifiedImageError
 
 from neocog.errors import InputError
 from neocog.text import reason_of
+from neocog.vision.light import LIGHT_FILE, MAX_SCANS, is_light_jpeg, is_light_png, survey_of_jpeg
 
 Source = str | Path | bytes | IO[bytes]
 
 MAX_PIXELS = 2**27  # of a page
 MAX_PAGES = 2500  # of a TIFF or PDF
-MAX_SCANS = 64  # of a JPEG: each goes over the whole picture; ten are usual
-LIGHT_FILE, LIGHT_PNG, LIGHT_JPEG = 2**25, 4_000_000, 12_500_000  # bytes; pixels that take 0.5 s and 300 MB
 
-_MAX_BLOCKS = 2**14  # twice the segments of a JPEG; chunks of a light PNG
-_MAX_EXIF = 2**16  # bytes in a light picture; Pillow may copy them for every tag
 _JPEG = b"\xff\xd8\xff"
-_SEGMENT = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # its marker
-_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of the segments that tell the size
-_BARE = {0xC8, 0xD8, 0xD9, *range(0xF0, 0xFE)}  # markers without a segment, as Pillow reads them
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 _ORIENTATION = 274  # a tag of EXIF
 _TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
@@ -47,46 +40,6 @@ _TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
 _LYING = (5, 6, 7, 8)  # those that a page lies on its side in
 _STRIP = 2**20  # pixels of a large picture that are made grey or RGB at a time
 _SURVEY = 320  # long side at which the channels of a colour picture are compared
-
-
-def _is_light_jpeg(data: bytes) -> bool:
-    pixels, scans, exif = _survey_of_jpeg(data)
-    return pixels * max(1, scans / 3) <= LIGHT_JPEG and scans <= MAX_SCANS and exif <= _MAX_EXIF
-
-
-def _survey_of_jpeg(data: bytes) -> tuple[int, int, int]:
-    """Return pixels, scans and bytes of EXIF; with endless segments more than `MAX_SCANS` scans."""
-    at, left, pixels, scans, exif = 2, _MAX_BLOCKS, 0, 0, 0
-    while True:
-        marker = _SEGMENT.search(data, at)
-        left -= 1 if scans else (marker.end() if marker else len(data)) - at  # Pillow goes byte by byte
-        if left < 0:
-            return pixels, MAX_SCANS + 1, exif
-        if marker is None or (scans and marker[0] == b"\xff\xd9"):  # the end; previews may follow
-            return pixels, scans, exif
-        at, kind = marker.end(), marker[0][1]
-        length = 0 if kind in _BARE else int.from_bytes(data[at : at + 2])
-        scans += kind == 0xDA
-        if kind in _FRAMES:
-            high, wide = data[at + 3 : at + 5], data[at + 5 : at + 7]
-            pixels = max(pixels, int.from_bytes(high) * int.from_bytes(wide))
-        if data.startswith(b"Exif", at + 2):
-            exif += length
-        at += length
-
-
-def _is_light_png(data: bytes) -> bool:
-    at = 8
-    for _ in range(_MAX_BLOCKS):
-        if at + 16 > len(data) or data.startswith(b"IEND", at + 4):
-            return True
-        length, name, wide, high = struct.unpack_from(">I4s2I", data, at)
-        if name == b"IHDR" and wide * high > LIGHT_PNG:
-            return False
-        if (name == b"eXIf" and length > _MAX_EXIF) or data.startswith(b"Raw profile type exif", at + 8):
-            return False  # the latter is EXIF too, and may be packed
-        at += 12 + length
-    return False
 
 
 class Kind(NamedTuple):
@@ -101,8 +54,8 @@ class Kind(NamedTuple):
 
 
 KINDS = (  # all that are read, and no others: some decoders of Pillow start programs
-    Kind("JPEG", "JPEG", (".jpg", ".jpeg", ".jfif"), _JPEG, _is_light_jpeg),
-    Kind("PNG", "PNG", (".png",), rb"\x89PNG\r\n", _is_light_png),
+    Kind("JPEG", "JPEG", (".jpg", ".jpeg", ".jfif"), _JPEG, is_light_jpeg),
+    Kind("PNG", "PNG", (".png",), rb"\x89PNG\r\n", is_light_png),
     Kind("TIFF", "TIFF", (".tif", ".tiff"), rb"II[*+]\0|MM\0[*+]"),
     Kind("BMP", "BMP", (".bmp",), rb"BM.{4}\0{4}"),
     Kind("GIF", "GIF", (".gif",), rb"GIF8[79]a.{6}\0"),
@@ -237,12 +190,10 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
     """
     array = np.asarray(picture)
     array = array[:, :, 0] if array.shape[2:] == (1,) else array
-    shape_fits = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
-    if not shape_fits or array.size == 0 or array.dtype.kind not in "uifb":
-        raise InputError(
-            f"got an array of shape {array.shape} and type {array.dtype}, expected a picture: "
-            "(H, W), (H, W, 3) or (H, W, 4)"
-        )
+    form = array.ndim > 1 and array.shape[2:] in ((), (3,), (4,))
+    if not form or array.size == 0 or array.dtype.kind not in "uifb":
+        got = f"got an array of shape {array.shape} and type {array.dtype}"
+        raise InputError(f"{got}, expected a picture: (H, W), (H, W, 3) or (H, W, 4)")
     array = _eight_bits(array)
     if array.shape[2:] == (4,):
         alpha = array[:, :, 3:].astype(np.float32) / 255
@@ -259,10 +210,7 @@ def ink_grey(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
     if pixels.ndim == 2:
         return np.ascontiguousarray(pixels)
-    small, shrink = pixels, _SURVEY / max(pixels.shape)
-    if shrink < 1:
-        size = [max(1, round(side * shrink)) for side in pixels.shape[1::-1]]
-        small = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+    small = _shrunk(pixels, _SURVEY)
     if np.ptp(small.astype(np.int16), axis=2).max() >= 40:
         side, details = max(3, max(small.shape[:2]) // 12) | 1, []
         for channel in (*cv2.split(small), cv2.cvtColor(small, cv2.COLOR_RGB2GRAY)):
@@ -278,11 +226,14 @@ def ink_grey(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def at_most(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
     """Return grey or RGB pixels reduced to a long side, each the mean of its area."""
+    if (times := max(pixels.shape[:2]) // long_side) >= 2:
+        pixels = np.asarray(Image.fromarray(pixels).reduce(times))
+    return _shrunk(pixels, long_side)
+
+
+def _shrunk(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
     import cv2
 
-    wide, high = pixels.shape[1::-1]
-    if max(wide, high) >= 2 * long_side:
-        pixels = np.asarray(Image.fromarray(pixels).reduce(max(wide, high) // long_side))
     factor = long_side / max(pixels.shape[:2])
     if factor >= 1:
         return pixels
@@ -309,7 +260,7 @@ def _opened(stream: IO[bytes], kind: Kind | None, max_pixels: int) -> Image.Imag
         register(kind.name)
         formats = (kind.name,)
     stream.seek(0)
-    if stream.read(3) == _JPEG and _survey_of_jpeg(_JPEG + stream.read(2**26))[1] > MAX_SCANS:
+    if stream.read(3) == _JPEG and survey_of_jpeg(_JPEG + stream.read(2**26))[1] > MAX_SCANS:
         raise InputError(f"the picture has more than {MAX_SCANS} scans or endless segments; save it again")
     with damage():
         image = Image.open(stream, formats=formats)
