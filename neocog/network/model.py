@@ -34,11 +34,9 @@ _RULE = "strongest"  # how UC4 reads the planes of a label; files of other rules
 MAX_BYTES = 2**32  #: of a file: the largest model that the published recipes make has 2.7e9
 MAX_HEADER = 2**20  #: bytes of its header, the card among them: shipped ones have up to 28 480
 MAX_DEPTH = 16  #: lists and nested tables in the header: shipped ones have 5
-#: Weights over space: the largest number of fp16, so that no sum of responses is infinite at any precision;
-#: learned ones stay below 20.
+#: Of fp16's numbers the largest, so that no sum of responses is infinite; learned weights stay below 20.
 MAX_WEIGHT = 65504.0
-#: Values of all layers' maps for one digit: shipped models have 303 000 at most, a plane of US4 for each of
-#: 55 000 digits makes 1.9 million.
+#: Of all maps of a digit: shipped models have 303 000, a plane of US4 for each of 55 000 digits makes 1.9e6.
 MAX_VALUES = 2_500_000
 _LONGEST_NAME = 200
 _LARGEST = 1e9  # a reference vector or a number of a card beyond this is a mistake
@@ -93,8 +91,7 @@ class Model:
     psi: Psi = "sqrt"  #: saturation of the C-cells
     temperature: float = 0.05  #: probabilities are softmax(score / temperature)
     card: dict[str, Any] = field(default_factory=dict)  #: data, recipe, accuracy: JSON values
-    #: first 8 hex digits of the SHA-256 of all that the file holds but the card, once it is saved
-    version: str = ""
+    version: str = ""  #: first 8 hex digits of the SHA-256 of all but the card, once it is saved
 
     def __repr__(self) -> str:
         """Return what tells models apart; the arrays and the card would fill a screen."""
@@ -120,10 +117,6 @@ class Model:
     def save(self, path: str | Path, *, precision: Precision = "fp32") -> "Model":
         """Write the model to a file and return it as it reads from there; ModelError as `load_model`."""
         return save_with(from_bytes, to_bytes(self, precision=precision), path)
-
-
-# --- files
-# -----------------------------------------------------------------------------------------------------
 
 
 def to_bytes(
@@ -207,9 +200,9 @@ def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T]
         spec = preset(header["preset"])
         planes = [2, spec.orientations, *(len(tensors[f"US{i}.reference"]) for i in (2, 3, 4))]
         weights, blurs = list[SWeights](), list[NDArray[np.float32]]()
-        for what, values in (("thresholds", header["thresholds"]), ("values of q", header["q"])):
-            if len(values) != len(spec.s):
-                raise ModelError(f"US layers need {len(spec.s)} {what}, got {len(values)}")
+        for what, key in (("thresholds", "thresholds"), ("values of q", "q")):
+            if len(header[key]) != len(spec.s):
+                raise ModelError(f"US layers need {len(spec.s)} {what}, got {len(header[key])}")
         for i, (s, threshold, q) in enumerate(zip(spec.s, header["thresholds"], header["q"], strict=True)):
             shape, kernel, name = (planes[i + 1] or 1, planes[i]), (s.kernel, s.kernel), f"US{i + 1}"
             x = tensor_of(tensors, f"{name}.reference", (*shape, *kernel), least=0, most=_LARGEST)
@@ -258,10 +251,10 @@ def _parsed(data: bytes, form: str) -> tuple[Header, Tensors, str]:
     if (found := header.get("format") if isinstance(header, dict) else None) != form:
         raise ModelError(f"of format {_cut(found)}, not {form!r}; {_WANTED}")
     if (rule := header.get("rule")) != _RULE:
-        raise ModelError(
-            f"decision rule {_cut(rule)} is no longer read, only {_RULE!r}; commit d840c1a is the last that "
-            "reads pairs, triples and linear; train the model again"
+        told = (
+            f"decision rule {_cut(rule)} is no longer read, only {_RULE!r}; commit d840c1a is the last that"
         )
+        raise ModelError(f"{told} reads pairs, triples and linear; train the model again")
     known = {key: value for key, value in header.items() if key != "card"}
     digest = hashlib.sha256(json.dumps([entries, known], sort_keys=True).encode())
     digest.update(memoryview(data)[8 + length :])
@@ -283,18 +276,12 @@ def header_json(text: str) -> Any:
 
 
 def _depth(value: Any) -> int:
-    """How many lists and tables of a JSON value lie within one another."""
     within = value.values() if isinstance(value, dict) else value
     return 1 + max(map(_depth, within), default=0) if isinstance(value, dict | list) else 0
 
 
 def tensor_of(
-    tensors: Tensors,
-    name: str,
-    shape: tuple[int, ...],
-    *,
-    least: float = -MAX_WEIGHT,
-    most: float = MAX_WEIGHT,
+    tensors: Tensors, name: str, shape: tuple[int, ...], least: float = -MAX_WEIGHT, most: float = MAX_WEIGHT
 ) -> NDArray[np.float32]:
     """Return a tensor as float32; ModelError if it has another shape, integers, or values out of bounds."""
     raw = tensors[name]
@@ -319,9 +306,8 @@ def _check(model: Model) -> None:
             raise ModelError(f"{name} has threshold {s.threshold}, q {s.q}")
     values = sum((layer.planes or 1) * layer.size**2 for layer in spec.layers(model.planes))
     if values > MAX_VALUES:
-        planes_of = "/".join(map(str, model.planes))
-        most = f"at most {MAX_VALUES:,} are read"
-        raise ModelError(f"{planes_of} planes give maps of {values:,} values a digit, {most}")
+        told = f"{'/'.join(map(str, model.planes))} planes give maps of {values:,} values a digit"
+        raise ModelError(f"{told}, at most {MAX_VALUES:,} are read")
     if model.labels.shape != (wanted := model.planes[2:]):
         raise ModelError(f"US4.labels has shape {model.labels.shape}, expected {wanted}")
     if model.labels.min() < 0 or model.labels.max() > REJECT:
@@ -336,11 +322,9 @@ def _check_card(card: Any) -> None:
     """See that what the readers of a card calculate with is there as numbers."""
 
     def number(value: Any, low: float, high: float, what: str) -> None:
-        known = isinstance(value, int | float) and not isinstance(value, bool)
-        if not known or not low <= value <= high:
-            raise ModelError(
-                f"the card's {what} {_cut(value)}, expected a number, {low:g} to {high:g}; {_NEW_CARD}"
-            )
+        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+            wanted = f"expected a number, {low:g} to {high:g}; {_NEW_CARD}"
+            raise ModelError(f"the card's {what} {_cut(value)}, {wanted}")
 
     def table(value: Any, name: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -349,9 +333,8 @@ def _check_card(card: Any) -> None:
 
     if not isinstance(card, dict):
         raise ModelError(f"the card is not a JSON object; {_NEW_CARD}")
-    reading, rejection, learned = (
-        table(card.get(name, {}), name) for name in ("reading", "rejection", "finetuning")
-    )
+    names = "reading", "rejection", "finetuning"
+    reading, rejection, learned = (table(card.get(name, {}), name) for name in names)
     for name, value in reading.items():
         number(value, 0.0, 1.0 if name == "min_p" else _LARGEST, f"reading: {name}")
     rows = rejection.get("table", [])
@@ -365,6 +348,5 @@ def _check_card(card: Any) -> None:
 
 
 def _cut(value: Any) -> str:
-    """A value of a card, short enough for a message."""
     words = repr(value)
     return words if len(words) < 60 else f"{words[:57]}..."

@@ -5,12 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Mask = NDArray[np.bool_]
-"""Rows and columns of a piece of a line, (H, W)."""
+Mask = NDArray[np.bool_]  # rows and columns of a piece of a line, (H, W)
 
-AROUND = -3, -2, -1, 1, 2, 3
-"""Cells on both sides that print is looked for in."""
-
+AROUND = -3, -2, -1, 1, 2, 3  # cells on both sides that print is looked for in
 _LEAST = 0.1  # share of a line's ink that is in none of its marks, if there are cells
 _AGAIN = 0.6  # share of that ink which comes again
 _EVEN = 0.5  # mean resultant length of the digits' places in their cells; without cells it is about 0.3
@@ -50,10 +47,8 @@ def step_of(ink: Mask, free: Mask, digits: Any, least: float, most: float) -> tu
                 x, y = float(xs[column] / k), float(ys[row, 0] / k)
         ways = [np.array([[1, 0, -round(k * x)], [0, 1, -round(k * y)]], np.float64) for k in AROUND]
         there, here = (
-            sum(
-                cv2.warpAffine(m.astype(np.uint8), way, (wide, high), flags=cv2.INTER_NEAREST) for way in ways
-            )
-            for m in (free, near)
+            sum(cv2.warpAffine(m, way, (wide, high), flags=cv2.INTER_NEAREST) for way in ways)
+            for m in (free.view(np.uint8), near.view(np.uint8))
         )
         share = (outer & (here >= 2) & (3 * here >= 2 * there)).sum() / outer.sum()
         if share > told:  # a cell tells as much as two of them

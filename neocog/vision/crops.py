@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from neocog.vision.normalise import SIDE, Ink, normalise
 
 Grey = NDArray[np.uint8]
-Inner = tuple[int, int, int, int]
-"""Where a box lies in a crop: left, top, width, height."""
+Inner = tuple[int, int, int, int]  # where a box lies in a crop: left, top, width, height
 
 _REDUCED = 72  # pixels that a larger box is reduced to before its ink is told
 _MARGIN = 0.2  # what is cut out around a box, of its longer side
@@ -86,7 +85,7 @@ def _digit(grey: Grey, box: list[float], corners: list[int], paper: Ink) -> Grey
 
 def _greys(away: Ink, inner: Inner) -> tuple[float, float]:
     """How far from the paper full ink in a box is, and the box's middle grey; dark ink below 0."""
-    (x, y, wide, high) = inner
+    x, y, wide, high = inner
     down, right = int(_RIM * high), int(_RIM * wide)
     within = away[y + down : y + high - down, x + right : x + wide - right]
     if not within.size:
@@ -98,13 +97,11 @@ def _greys(away: Ink, inner: Inner) -> tuple[float, float]:
 
 
 def _slack(box: Inner) -> int:
-    """Pixels that ink may stand out of a box."""
     return max(1, round(_SLACK * max(box[2:])))
 
 
 @cache
 def _places(count: int) -> Ink:
-    """Middles of so many equal parts of the way from -1 to 1."""
     places = (np.arange(count, dtype=np.float32) + np.float32(0.5)) * np.float32(2 / count) - 1
     places.flags.writeable = False  # it is the same one each time
     return places

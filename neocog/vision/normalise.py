@@ -11,13 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SIDE = 28
-BOX = 20
-WIDENED = 2.3
-"""Stroke width, in pixels of the 28 x 28 field, to which thinner ones than 1.7 are widened."""
-
+SIDE, BOX = 28, 20
+WIDENED = 2.3  # stroke width, in pixels of the 28 x 28 field, to which thinner ones than 1.7 are widened
 _THIN, _THICK, _THINNED = 1.7, 3.4, 3.0  # and those thicker than 3.4 are thinned to 3
-
 _FINE = 4  # working pixels per pixel of the result while strokes are widened or thinned
 _ENLARGED = 64  # pixels that coarse pictures are enlarged to
 _HALF = 0.499  # symmetric digits of even size fall on one side whatever their last bit
