@@ -66,7 +66,6 @@ class Number:
 
 
 def best_path(logp: ArrayLike) -> str:
-    """Return the text of the likeliest path."""
     codes = np.diff(_sums(logp)).argmax(axis=0).tolist()
     return "".join(ALPHABET[code] for code, _ in groupby(codes) if code != BLANK)
 

@@ -172,10 +172,9 @@ def damage() -> Iterator[None]:
     except (InputError, ImportError):
         raise
     except UnidentifiedImageError:
-        raise InputError(
-            "the file is not a picture that neocog can decode, or its header is cut short; "
-            f"use {', '.join(kind.words for kind in KINDS[:-1])} or {KINDS[-1].words}"
-        ) from None
+        told = "the file is not a picture that neocog can decode, or its header is cut short"
+        known = f"{', '.join(kind.words for kind in KINDS[:-1])} or {KINDS[-1].words}"
+        raise InputError(f"{told}; use {known}") from None
     except (MemoryError, Image.DecompressionBombError):
         raise InputError(f"the picture is too large, or has more than {MAX_PIXELS:,} pixels") from None
     except Exception as error:

@@ -142,8 +142,7 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
     marks = [read(network, picture, faint) for picture in others]
     regions: list[Region | None] = [None]  # of the largest picture: all of it
     if others:
-        shapes = [picture.shape for picture in others]
-        told = joined(marks, shapes, largest.shape, settings)
+        told = joined(marks, [picture.shape for picture in others], largest.shape, settings)
         digits = told[told.kinds < 10]
         marks = [found[found.scores >= settings.least] for found in marks]
         clear = not settings.clear or digits.scores.max(initial=0.0) >= settings.clear
@@ -238,13 +237,11 @@ def agreed(told: Finding, found: Finding) -> Finding:
 
     They are weighted by their scores; those that are told are among these.
     """
-    digits, also = told.kinds < 10, found[found.kinds < 10]
+    digits, also, guesses = told.kinds < 10, found[found.kinds < 10], told.guesses.copy()
     share = np.where(overlaps(told.boxes[digits], also.boxes)[0] >= _SAME, also.scores, 0)
-    guesses = told.guesses.copy()
     guesses[digits] = share @ also.guesses / share.sum(axis=1, keepdims=True)
     guesses[digits] -= np.log(np.exp(guesses[digits]).sum(axis=1, keepdims=True))
-    kinds = np.where(digits, guesses.argmax(axis=1), told.kinds)
-    return replace(told, guesses=guesses, kinds=kinds)
+    return replace(told, guesses=guesses, kinds=np.where(digits, guesses.argmax(axis=1), told.kinds))
 
 
 def overlaps(a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:

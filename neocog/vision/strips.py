@@ -82,7 +82,7 @@ class Strip:
         return x - wide / 2, y - high / 2, wide, high
 
 
-def ink_of(grey: NDArray[Any], kept: NDArray[np.bool_] | None = None) -> Ink:
+def ink_of(grey: NDArray[Any], kept: Mask | None = None) -> Ink:
     """Turn greys of a strip (48, w), dark on bright, 0 .. 255, into ink, 0 paper .. 1.
 
     The paper is the mean around of what is brightest close by; full ink is what only 3 % are darker than.
@@ -134,8 +134,7 @@ def rows_of(grey: Grey) -> tuple[int, int]:
             rows[top : top + tall] += area / tall
     if rows.sum() < 1:
         return 0, high
-    way = np.cumsum(rows) / rows.sum()
-    first, last = (int(np.searchsorted(way, share)) for share in (0.02, 0.98))
+    first, last = np.searchsorted(np.cumsum(rows) / rows.sum(), (0.02, 0.98)).tolist()
     room = 0.22 * (last - first + 1) + 2
     return max(0, int(first - room)), min(high, int(last + room) + 1)
 
