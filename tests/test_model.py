@@ -96,22 +96,15 @@ def test_impossible_models_are_refused(model: object, reason: str) -> None:
      to_bytes(tiny_model())[:100], b"\xff" * 64, struct.pack("<Q", 2**60) + b"{}"],
 )  # fmt: skip
 def test_other_files_are_refused(data: bytes) -> None:
-    refuse(data)
-
-
-@pytest.mark.parametrize("data", [pickle.dumps({"US1": 1}), b"PK\x03\x04archive"])
-def test_pickles_and_archives_are_named(data: bytes) -> None:
-    refuse(data, "a pickle or archive, which neocog never loads")
+    known = data[:2] in (b"\x80\x04", b"PK")
+    refuse(data, "a pickle or archive, which neocog never loads" if known else "cut short or not a model")
 
 
 @pytest.mark.parametrize("count", [3, 5])
 @pytest.mark.parametrize(("key", "what"), [("thresholds", "thresholds"), ("q", "values of q")])
 def test_layers_need_as_many_values(key: str, what: str, count: int) -> None:
-    def change(text: str) -> str:
-        header = json.loads(text)
-        return json.dumps(header | {key: [0.5] * count})
-
-    refuse(with_header(change), f"US layers need 4 {what}, got {count}")
+    few = with_header(lambda text: json.dumps(json.loads(text) | {key: [0.5] * count}))
+    refuse(few, f"US layers need 4 {what}, got {count}")
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,7 @@ class LineModel:
     card: dict[str, Any] = field(default_factory=dict)  #: data, recipe, accuracy: JSON values
     version: str = ""  #: as `Model.version`
 
-    def __repr__(self) -> str:
-        """Return what tells models apart; the arrays and the card would fill a screen."""
+    def __repr__(self) -> str:  # the arrays and the card would fill a screen
         return f"<LineModel {self.id}: {self.digits!r}>"
 
     @property
@@ -101,12 +100,10 @@ class LineModel:
 
     @property
     def id(self) -> str:
-        """Name and version."""
         return replace(self.digits, version=self.version).id
 
     @property
     def spec(self) -> NetworkSpec:
-        """Architecture of the ten layers."""
         return self.digits.spec
 
     def save(self, path: str | Path, *, precision: Precision = "fp32") -> "LineModel":

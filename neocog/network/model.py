@@ -93,8 +93,7 @@ class Model:
     card: dict[str, Any] = field(default_factory=dict)  #: data, recipe, accuracy: JSON values
     version: str = ""  #: first 8 hex digits of the SHA-256 of all but the card, once it is saved
 
-    def __repr__(self) -> str:
-        """Return what tells models apart; the arrays and the card would fill a screen."""
+    def __repr__(self) -> str:  # the arrays and the card would fill a screen
         planes = "/".join(str(len(layer.reference)) for layer in self.s)
         return f"<Model {self.id}: {self.spec.name}, {planes} planes>"
 
