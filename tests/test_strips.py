@@ -76,21 +76,14 @@ def test_lines_and_far_columns_are_parted_and_nothing_is_read_twice() -> None:
     assert [len(centres(strip)) for strip in found] == [3, 2, 2, 2]
 
 
-def test_a_rule_between_cells_parts_them_and_is_not_read() -> None:
-    grey, boxes = page([("123", 30, 80), ("456", 180, 80)])
-    for x in (10, 160, 310):
-        cv2.line(grey, (x, 10), (x + 4, 200), 60, 3)
-    found = strips(grey, marks(boxes))
-    assert [len(strip.marks) for strip in found] == [3, 3]
-    assert [len(centres(strip)) for strip in found] == [3, 3]
-
-
-@pytest.mark.parametrize(("top", "foot"), [(44, 200), (10, 79)], ids=["first", "last"])
-def test_rules_that_end_at_the_edge_of_a_table_part_its_cells(top: int, foot: int) -> None:
+@pytest.mark.parametrize(("top", "foot", "lean"), [(10, 200, 4), (44, 200, 0), (10, 79, 0)])
+def test_rules_of_a_table_and_at_its_edge_part_cells_and_are_not_read(top: int, foot: int, lean: int) -> None:
     grey, boxes = page([("12", 30, 80), ("34", 124, 80), ("56", 218, 80)])
     for x in (18, 118, 212):
-        cv2.line(grey, (x, top), (x, foot), 60, 3)
-    assert [strip.marks for strip in strips(grey, marks(boxes))] == [(0, 1), (2, 3), (4, 5)]
+        cv2.line(grey, (x, top), (x + lean, foot), 60, 3)
+    found = strips(grey, marks(boxes))
+    assert [strip.marks for strip in found] == [(0, 1), (2, 3), (4, 5)]
+    assert [len(centres(strip)) for strip in found] == [2, 2, 2]
 
 
 def test_rules_that_digits_touch_are_neither_digits_nor_glue() -> None:
@@ -210,9 +203,6 @@ def test_ink_is_what_its_equations_say() -> None:
     away -= np.median(away)
     ink = np.clip(away / max(4, np.percentile(away, 97)), 0, 1)
     np.testing.assert_allclose(ink_of(grey), ink, atol=1e-5)
-
-
-def test_flat_paper_has_no_ink() -> None:
     assert not ink_of(np.full((ROWS, 100), 77.0)).any()
     assert not strip_of(np.full((30, 100), 77, np.uint8)).any()
     assert strips(np.zeros((40, 40), np.uint8), marks(np.zeros((0, 4)))) == []
