@@ -123,6 +123,7 @@ class Reader:
                 "leave it out (read --isolated takes it)"
             )
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
+        self.usual = min_p is None and max_error is None  # the policy is the model's own
         self.engine = self.opened(device=device, precision=precision, plan=plan)
         usual: int = getattr(self.engine, "batch", 1)  # a line engine reads strip by strip
         if batch is not None and self.line_model is not None:

@@ -104,8 +104,7 @@ class _Spot:
 
 def for_sheets(reader: "Reader") -> "Reader":
     """A reader that prints cells from `SURE` on, if no other probability was asked for."""
-    usual = reader.policy == Policy.of(reader.model)
-    return reader.changed(policy=Policy(SURE)) if usual else reader
+    return reader.changed(policy=Policy(SURE)) if reader.usual else reader
 
 
 def read_sheets(
