@@ -177,7 +177,7 @@ class OpenCV:
 
     def __init__(self, model: FinderModel) -> None:
         self.model, self._lock, self._net = model, Lock(), cast(Any, None)
-        self._eight = _of_eight_channels(model)
+        self._eight: FinderModel | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OpenCV, (self.model,)
@@ -187,6 +187,7 @@ class OpenCV:
             if self._net is None:
                 import cv2
 
+                self._eight = _of_eight_channels(self.model)
                 data = self._eight.onnx(8) if self._eight else self.model.onnx()
                 self._net = cv2.dnn.readNetFromONNX(np.frombuffer(data, np.uint8))
             layers = x[None]
