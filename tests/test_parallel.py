@@ -1,9 +1,12 @@
 """Work spread over threads: everything is done once, in order, and errors come through."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
@@ -46,6 +49,19 @@ def test_an_error_comes_through_and_the_threads_live_on() -> None:
     for helper in set(workers) - {threading.current_thread()}:
         helper.join(10)
         assert not helper.is_alive()
+
+
+def test_what_no_thread_has_begun_holds_nothing() -> None:
+    """As in a forked process, which has no other threads."""
+    parallel, go_on = ParallelMap(2), threading.Event()
+    parallel._asked.put(lambda: go_on.wait(10) and None)
+    held = np.ones(3)
+    parallel(lambda part, own=held: own + part, [held, held])
+    gone = weakref.ref(held)
+    del held
+    gc.collect()
+    go_on.set()
+    assert gone() is None
 
 
 @pytest.fixture

@@ -52,28 +52,31 @@ class ParallelMap:
                     return
                 results[i] = function(part)
 
-        def help_out(begun: threading.Lock) -> None:
-            if begun.acquire(blocking=False):
-                try:
-                    work()
-                except BaseException as error:
-                    errors.append(error)
-                finally:
-                    begun.release()
-
         errors: list[BaseException] = []
         helpers = [threading.Lock() for _ in range(min(self.threads, len(parts)) - 1)]
+        shared = [work]
         for begun in helpers:
-            self._asked.put(partial(help_out, begun))
+            self._asked.put(partial(_help_out, begun, shared, errors))
         try:
             work()
         finally:
             left.clear()
             for begun in helpers:
                 begun.acquire()  # those that have not begun never will
+            shared.clear()  # they hold nothing: in a forked process there is no thread to take them
         if errors:
             raise errors[0]
         return [results[i] for i in range(len(parts))]
+
+
+def _help_out(begun: threading.Lock, shared: list[Callable[[], None]], errors: list[BaseException]) -> None:
+    if begun.acquire(blocking=False):
+        try:
+            shared[0]()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            begun.release()
 
 
 def _help(asked: "SimpleQueue[Callable[[], None] | None]") -> None:

@@ -620,7 +620,8 @@ def _erased(
     rules = _rules(print_, 1.2 * high, high)[0], _rules(within, high, 0.4 * high)[1]  # separators are low
     for grown in range(2, 9):  # until little of what is around is dark
         wider = np.asarray(cv2.dilate(print_, np.ones((3, 3), np.uint8)), np.uint8)
-        if grown > 2 and (not wider.any() or dark[wider > print_].mean() < _AROUND):
+        around = dark[wider > print_]
+        if grown > 2 and (not around.size or around.mean() < _AROUND):
             break
         print_ = wider
     wide = np.ones((2 * grown - 1,) * 2, np.uint8)
