@@ -67,8 +67,9 @@ def test_kernels_are_built_together_and_loaded_once():
 
 @pytest.mark.parametrize("cluster", [0, 1])
 @pytest.mark.parametrize("carveout", [False, True])
+@pytest.mark.parametrize("shared", [46 * 1024, 48 * 1024])  # the static ones count too
 @pytest.mark.parametrize("refused", [None, launcher._CARVEOUT, launcher._ANY_CLUSTER])
-def test_only_what_a_kernel_needs_is_asked_for(cluster, carveout, refused):
+def test_only_what_a_kernel_needs_is_asked_for(cluster, carveout, shared, refused):
     asked = []
 
     def attribute(function, name, value):
@@ -79,17 +80,18 @@ def test_only_what_a_kernel_needs_is_asked_for(cluster, carveout, refused):
     device = object.__new__(launcher.Gpu)
     device.xp, device.number = cuda_fake.fake_cupy(), 0
     driver = device.xp.cuda.driver
-    driver.funcSetAttribute = attribute
+    driver.funcSetAttribute, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = attribute, 8
     module = SimpleNamespace(load=lambda cubin: None, get_function=lambda name: built)
     device.xp.cuda.function = SimpleNamespace(Module=lambda: module)
     built = SimpleNamespace(ptr=1, cubin=b"")
-    kernel = Kernel("x.cu", "a", (("CLUSTER", cluster),), carveout=carveout)
+    kernel = Kernel("x.cu", "a", (("CLUSTER", cluster),), shared=shared, carveout=carveout)
     if cluster and refused == launcher._ANY_CLUSTER:
         with pytest.raises(DeviceError, match="the driver rejects it"):
             device._load(kernel, built)
     else:
         assert device._load(kernel, built) is built  # how memory is divided is a hint
-        assert asked == [launcher._ANY_CLUSTER] * cluster + [launcher._CARVEOUT] * carveout
+        more = [8] * (shared > 47 * 1024)
+        assert asked == more + [launcher._ANY_CLUSTER] * cluster + [launcher._CARVEOUT] * carveout
 
 
 # --- devices ----------------------------------------------------------------------------------

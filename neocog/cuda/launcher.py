@@ -16,7 +16,7 @@ from neocog.cuda.kernel import Kernel, Launch
 from neocog.errors import DeviceError
 from neocog.network.parallel import cores
 
-_PLAIN_SHARED = 48 * 1024  # bytes that a block may have without being asked for
+_PLAIN_SHARED = 47 * 1024  # bytes that a block may have without being asked for, less its static ones
 _OPT_IN_SHARED = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 _PROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _PROGRAMMATIC_ARCH = 90

@@ -245,13 +245,14 @@ class LinePass:
         for i, (out, taps, packed, bias) in enumerate(self._head):
             slices = -(-out // _LANES)
             most = max(1, self.machine.processors // slices)  # groups of columns at work at once
-            each = next((n for n in _EACH if -(-count // n) <= most), _EACH[-1])
+            held = {n: _HEAD_THREADS * n + (n + taps - 1) * widths[i] for n in _EACH}
+            fitting = [n for n in _EACH if 4 * held[n] <= self.machine.shared] or _EACH[:1]
+            each = next((n for n in fitting if -(-count // n) <= most), fitting[-1])
             defines = {
                 "IN": widths[i], "OUT": out, "TAPS": taps, "FROM": layout.planes if i == 1 else 0,
                 "LAST": arrays[i + 1].shape[1], "RELU": int(i < 2), "EACH": each, "LANES": _LANES,
             }  # fmt: skip
-            held = _HEAD_THREADS * each + (each + taps - 1) * widths[i]
-            kernel = _kernel("line_convolution", defines, held, _HEAD_THREADS)
+            kernel = _kernel("line_convolution", defines, held[each], _HEAD_THREADS)
             args = (arrays[i], packed, bias, places, arrays[i + 1], np.int32(count))
             layers.append(Launch(kernel, (min(-(-count // each), most), slices, 1), args))
         return (peaks,), tuple(layers)
@@ -313,8 +314,10 @@ class CudaLineEngine:
             part = next(parts, None)
             while part is not None:
                 self._run(part)
-                part = next(parts, None)  # while the device is at work
-                found += self._pass.likelihoods()
+                try:
+                    part = next(parts, None)  # while the device is at work
+                finally:  # a wrong strip must not leave a copy from pinned memory at work
+                    found += self._pass.likelihoods()
         return [logs[: columns(strip.shape[1])] for logs, strip in zip(found, strips, strict=True)]
 
     def maps(self, strip: NDArray[Any]) -> dict[str, NDArray[np.float32]]:
