@@ -461,6 +461,8 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "pattern": ({**FIELD, "name": "b", "pattern": "12"}, "a pattern cannot hold digits"),
     "list": ({**FIELD, "name": "b", "valid": []}, "valid numbers: the list is empty"),
     "no list": ({**FIELD, "name": "b", "valid": "none.txt"}, "none.txt: cannot be opened"),
+    "no name of a list": ({**FIELD, "name": "b", "valid": "a\0"}, "cannot be opened (embedded null byte)"),
+    "a list's surrogate": ({**FIELD, "name": "b", "valid": "\ud800"}, "cannot be opened ('utf-8' codec"),
     "rule": ({**FIELD, "name": "b", "rule": "is prime"}, "rule of b: 'is prime' is unknown, expected"),
     "sum": ({**FIELD, "name": "b", "rule": "sum of a, c"}, "rule of b: there is no field c; name one"),
     "itself": ({**FIELD, "name": "b", "rule": "same as b"}, "rule of b: b is the field itself"),

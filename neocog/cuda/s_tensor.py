@@ -107,13 +107,15 @@ def choose(shape: Shape, batch: int, arch: int) -> Tiling:
     some = [Tiling(*row) for row in tilings("s", shape, batch, arch)]
     # a row of cells, few planes, of the window all or a row
     some += [Tiling(1, 1, 2, 1, 1, 2, min(4, -(-shape.planes // 8)), n) for n in (1, shape.kernel)]
-    found = next((t for t in (adapted(shape, t) for t in some) if fits(shape, t, arch)), None)
-    if found is None:
-        raise UsageError(
-            f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} "
-            f"channels fits {shared_limit(arch)} bytes of shared memory; use --plan card"
-        )
-    return found
+    for t in some:
+        rows, taps = shape.out if t.group > 1 else min(t.rows, shape.out), Deal(shape, t).taps
+        t = t._replace(rows=rows, stage=taps if shape.pair else min(t.stage, taps))
+        if fits(shape, t, arch):
+            return t
+    raise UsageError(
+        f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} "
+        f"channels fits {shared_limit(arch)} bytes of shared memory; use --plan card"
+    )
 
 
 @cache
@@ -121,13 +123,6 @@ def choose_for_strips(shape: Shape, batch: int, arch: int) -> Tiling:
     """Return a tiling whose sums are the same to the bit for every batch; measured ones are for one shape."""
     known = [Tiling(*row) for row in tilings("lines", shape, batch, arch, exact=True)]
     return known[0] if known else choose(shape, _STRIPS_TILING, arch)
-
-
-def adapted(shape: Shape, t: Tiling) -> Tiling:
-    """Return a tiling with no more rows of cells and taps a stage than the shape has."""
-    taps = Deal(shape, t).taps
-    rows = shape.out if t.group > 1 else min(t.rows, shape.out)
-    return t._replace(rows=rows, stage=taps if shape.pair else min(t.stage, taps))
 
 
 def fits(shape: Shape, t: Tiling, arch: int) -> bool:

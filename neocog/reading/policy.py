@@ -97,7 +97,7 @@ def read_valid(path: str | Path) -> tuple[str, ...]:
         why = "holds zero bytes" if numbers else "is empty"
     except UnicodeDecodeError:
         why = "is not UTF-8 text"
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a zero byte in its name
         why = f"cannot be opened ({reason_of(error).lower()})"
     raise UsageError(f"{path}: {why}, {wanted}")
 
