@@ -42,9 +42,9 @@ DEVICE uint4 unit_of(const float (&sum)[VALUES], float share) {
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// MODE 0 half, 3 float32 as sums of two TF32 numbers; KSIZE taps a side; STRIDE
-// of the product, and side of a box, the pooling; PATCHES of 8 x 8 outputs a block; PLANES of a block; UNITS of 16 bytes of a place's channels a chunk; STAGES of
-// weights; WARPS_M x WARPS_N warps.
+// MODE 0 half, 3 float32 as sums of two TF32 numbers; KSIZE taps a side; STRIDE of the product, and side of a
+// box, the pooling; PATCHES of 8 x 8 outputs a block; PLANES of a block; UNITS of 16 bytes of a place's
+// channels a chunk; STAGES of weights; WARPS_M x WARPS_N warps.
 #define BOX STRIDE
 #define PARTS (MODE == 3 ? 2 : 1)
 #define TAPS (KSIZE * KSIZE)
