@@ -413,7 +413,7 @@ def test_who_sends_no_whole_header_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
 
-    async def heard(data: bytes) -> bytes:
+    async def heard(data: bytes, then: bytes = b"") -> bytes:
         config, state = uvicorn.Config(echo, log_config=None, timeout_keep_alive=1), ServerState()
         made = await asyncio.get_running_loop().create_server(
             lambda: guard.Connection(config, state, {}), "127.0.0.1", 0
@@ -421,13 +421,19 @@ def test_who_sends_no_whole_header_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
         async with made:
             reader, writer = await asyncio.open_connection(*made.sockets[0].getsockname())
             writer.write(data)
-            said = await asyncio.wait_for(reader.read(), 3)
+            said = await reader.readuntil(b"ok") if then else b""
+            await asyncio.sleep(0.1 if then else 0)
+            writer.write(then)
+            said += await asyncio.wait_for(reader.read(), 3)
             writer.close()
             assert not state.connections
         return said
 
     assert asyncio.run(heard(b"")) == asyncio.run(heard(b"GET / HT")) == b""
-    assert asyncio.run(heard(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")).endswith(b"\r\n\r\nok")
+    whole = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    assert asyncio.run(heard(whole)).endswith(b"\r\n\r\nok")
+    assert asyncio.run(heard(whole, b"GET / HT")).endswith(b"\r\n\r\nok")
+    assert asyncio.run(heard(whole, whole)).count(b"\r\n\r\nok") == 2
 
 
 def test_one_client_leaves_a_worker_to_others_and_its_work_ends_with_it() -> None:

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from neocog.text import tell, to_json
 
 CONNECTIONS = 256  # open ones, half of them of one address; at most a quarter of the files that may be open
-HEADER = 10.0  # seconds in which the header of a connection's first request must come
+HEADER = 10.0  # seconds in which the header of a request must come
 UPLOAD = 60.0  # seconds in which a picture must come
 PATIENCE = 300.0  # seconds that an answer may take, waiting for others included
 
@@ -86,11 +86,20 @@ class Guard:
 
 
 class Connection(H11Protocol):  # type: ignore[misc]
-    """Is closed if its first request does not begin in time."""
+    """Is closed if the header of a request does not come in time."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.loop.call_later(HEADER, lambda: self.cycle is None and self.transport.close())
+        self.loop.call_later(HEADER, self._close_after, None)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and self.cycle.response_complete:  # another header has begun
+            self.loop.call_later(HEADER, self._close_after, self.cycle)
+
+    def _close_after(self, cycle: Any) -> None:
+        if self.cycle is cycle:
+            self.transport.close()
 
 
 class Listener(socket.socket):
