@@ -614,7 +614,9 @@ def keep(kept: Corrections, page: int = 0, text: str = "7") -> int:
     ("table", "expected"),
     [(b"\xef\xbb\xbffile;text;note\r\na.png;1;x\r\n", [["file", "text", "note"], ["a.png", "1", "x"]]),
      (b'"text","file"\r\n"1\n2","a.png"\r\n', [["text", "file"], ["1\n2", "a.png"]]),
-     (b"file\ttext\na.png\t\n", [["file", "text"], ["a.png", ""]]), (b"", [["file", "text"]])],
+     (b"file\ttext\na.png\t\n", [["file", "text"], ["a.png", ""]]), (b"", [["file", "text"]]),
+     (b"sep=;\r\nfile;text\r\na.png;1\r\n", [["file", "text"], ["a.png", "1"]]),
+     (b"\r\nfile;text\r\na.png;1\r\n", [["file", "text"], ["a.png", "1"]])],
 )  # fmt: skip
 def test_a_table_that_a_spreadsheet_saved_is_read_and_kept(tmp_path, table, expected):
     kept, labels = Corrections(tmp_path), tmp_path / "pages" / "labels.csv"

@@ -8,7 +8,7 @@ found in the same way: pieces of UC3 rise to what its strongest plane of US4 has
 
 A line, as ``neocog read`` reads it: a character leads over the next best in its column by the sum of what
 each plane of US4 says, (own_1 - own_2) y, and of what the head makes of the columns around, see
-`neocog.network.lines.Head`.
+`neocog.network.lines.Head`. What the finder says of a digit, weighed in when it is read, is left out.
 """
 
 from collections.abc import Callable, Sequence

@@ -333,7 +333,9 @@ def read_labels_csv(path: Path) -> LabelledPictures:
 
 def read_table(path: Path) -> Iterator[list[str]]:
     """Rows of a CSV as spreadsheets save it, with commas, semicolons or tabs; InputError if it is none."""
-    table = read_text(path, "a table of labels; save it as CSV in UTF-8")
+    table = read_text(path, "a table of labels; save it as CSV in UTF-8").lstrip("\r\n")
+    if table.startswith("sep="):  # a line that tells a spreadsheet what follows
+        table = table.partition("\n")[2]
     separator = max(",;\t", key=table.partition("\n")[0].count)
     try:
         yield from filter(None, csv.reader(io.StringIO(table, newline=""), delimiter=separator, strict=True))

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
@@ -165,9 +165,12 @@ class Session:
             if window is not None:
                 stack.callback(window.close)
             try:
-                with self.pipeline, suppress(StopIteration):
+                with self.pipeline:
                     while True:
-                        view = self.pipeline.next(_WAIT if window else _WAIT_HEADLESS)
+                        try:
+                            view = self.pipeline.next(_WAIT if window else _WAIT_HEADLESS)
+                        except StopIteration:
+                            break
                         self._tell_notices()
                         if view is not None:
                             self._take(view)

@@ -104,7 +104,8 @@ class _Spot:
 
 def for_sheets(reader: "Reader") -> "Reader":
     """A reader that prints cells from `SURE` on, if no other probability was asked for."""
-    return reader.changed(policy=Policy(SURE)) if reader.usual else reader
+    sure = Policy(max(SURE, reader.policy.min_p))
+    return reader.changed(policy=sure) if reader.usual else reader
 
 
 def read_sheets(
