@@ -19,9 +19,10 @@ from neocog.errors import InputError, UsageError
 from neocog.reading.formats import Format
 from neocog.reading.forms import Form, amount, joint, load_form, parse_form
 from neocog.reading.reader import Reader
-from neocog.reading.records import CellReading, SheetReading
+from neocog.reading.records import REJECTED, CellReading, SheetReading
 from neocog.reading.sheets import SURE, for_sheets, read_sheets, weigh
 from tests.support import glyph, run
+from tests.support import sheet as printed_sheet
 
 Grey = NDArray[np.uint8]
 WIDE, HIGH = 900, 640
@@ -562,3 +563,25 @@ def test_rows_as_a_data_frame(
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match="pip install pandas"):
         reader.read_form(pictures, form)
+
+
+@pytest.mark.parametrize(
+    ("written", "scribble", "text", "why"),
+    [
+        ("", False, "", ""),
+        ("123", False, "123", "is in the list"),
+        ("123", True, REJECTED, "ink beside it, as high as a digit"),
+    ],
+)
+def test_print_across_a_frame_is_no_ink_and_a_scribble_beside_a_number_is(
+    reader: Reader, tmp_path: Path, written: str, scribble: bool, text: str, why: str
+) -> None:
+    (tmp_path / "blank.png").write_bytes(printed_sheet(""))
+    page = Image.open(io.BytesIO(printed_sheet(written)))
+    if scribble:
+        ImageDraw.Draw(page).line([(290, 390), (345, 460), (345, 390), (290, 460), (350, 420)], 40, 6)
+    page.save(tmp_path / "filled.png")
+    field = {"name": "a", "box": [0.2, 0.45, 0.44, 0.15], "valid": ["123", "457"]}
+    form = {"form": 1, "layouts": [{"name": "x", "pages": [{"blank": "blank.png", "fields": [field]}]}]}
+    (found,) = read_sheets(reader, parse_form(json.dumps(form).encode(), tmp_path), tmp_path / "filled.png")
+    assert (found.fields["a"].text, found.fields["a"].why) == (text, why)

@@ -61,7 +61,7 @@ _AROUND = 0.3  # share of the edge around print that is dark if it is wider than
 _TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's height: alone, and beside one
 _HARMLESS = 0.65  # probability of a number, from which ink beside it does not matter: a stamp
 _BEYOND = 1.1  # heights of a box that are seen to its left and right: what was written may go on there
-_MARK = 0.4, 1.6  # heights of what goes on, in those of the number's digits, from which it is closer than one
+_MARK = 0.4  # heights of what goes on, in those of the number's digits, from which it is closer than one
 _STROKE = 1.1  # of a digit's height, the shortest stroke that crosses one out: bars of a 4 are shorter
 _THIN = 6.0  # of its thickness, its length
 _SPECK = 20  # pixels of ink that may be a number
@@ -604,6 +604,8 @@ def _read_field(
             hard = "goes on beyond its box"
         elif _crossed_out(ink, tall):
             hard = "crossed out"
+        elif _goes_on(ink, chars, tall, slice(0, 0), 2.5):
+            hard = "ink beside it, as high as a digit"
     cell = _said(field, reader.policy.min_p, lines, again, ink, 0.5 * high, hard)
     return replace(cell, corners=places, page=page.index)
 
@@ -619,6 +621,8 @@ def _erased(
     within, rows = np.zeros_like(print_), slice(round(_ROOM * high), round((1 + _ROOM) * high))
     within[rows] = print_[rows]
     rules = _rules(print_, 1.2 * high, high)[0], _rules(within, high, 0.4 * high)[1]  # separators are low
+    letters = print_ & ~np.maximum(*rules)
+    letters = np.asarray(cv2.morphologyEx(letters, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)))
     for grown in range(2, 9):  # until little of what is around is dark
         wider = np.asarray(cv2.dilate(print_, np.ones((3, 3), np.uint8)), np.uint8)
         around = dark[wider > print_]
@@ -629,7 +633,7 @@ def _erased(
     across, down = (np.asarray(cv2.dilate(rule, wide), np.uint8) for rule in rules)
     beside, kernel = (dark & (print_ == 0)).astype(np.uint8), np.ones((2 * grown + 7,) * 2, np.uint8)
     strokes = cv2.morphologyEx(beside, cv2.MORPH_CLOSE, kernel)
-    zone = np.maximum(across, down) > 0
+    zone = (np.maximum(across, down) > 0) & (cv2.dilate(letters, wide) == 0)  # print may cross a rule, too
     gone = (print_ > 0) & ~zone & (strokes == 0)
     grey = _without_rules(grey, across, contrast)
     grey = np.ascontiguousarray(_without_rules(np.ascontiguousarray(grey.T), down.T, contrast).T)
@@ -677,7 +681,7 @@ def _run(hidden: NDArray[np.bool_]) -> NDArray[np.float32]:
     return (count - np.maximum.accumulate(np.where(hidden, 0, count), axis=0)).astype(np.float32)
 
 
-def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice) -> bool:
+def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice, most: float = 1.6) -> bool:
     """Whether ink (H, W) beyond columns ``inner`` is as close to characters, ``tall``, as one of them."""
     import cv2
 
@@ -688,7 +692,7 @@ def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice) -> bool:
     _, _, found, middles = cv2.connectedComponentsWithStats(ink)
     for (left, _, wide, high, _), (_, y) in zip(found[1:].tolist(), middles[1:].tolist(), strict=True):
         gap = np.maximum(left - chars[:, 0] - chars[:, 2], chars[:, 0] - left - wide).min()
-        if _MARK[0] * tall < high < _MARK[1] * tall and top < y < foot and gap < tall:
+        if _MARK * tall < high < most * tall and top < y < foot and gap < tall:
             return True
     return False
 
