@@ -61,7 +61,9 @@ _AROUND = 0.3  # share of the edge around print that is dark if it is wider than
 _TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's height: alone, and beside one
 _HARMLESS = 0.65  # probability of a number, from which ink beside it does not matter: a stamp
 _BEYOND = 1.1  # heights of a box that are seen to its left and right: what was written may go on there
-_MARK = 0.4  # heights of what goes on, in those of the number's digits, from which it is closer than one
+# In heights of a number's digits, how high a piece of ink is that may be one more of them: from, up to beyond
+# the box, where others write too, and up to within it, where it may be a scribble.
+_MARK, _TALLER, _SCRIBBLE = 0.4, 1.6, 2.5
 _STROKE = 1.1  # of a digit's height, the shortest stroke that crosses one out: bars of a 4 are shorter
 _THIN = 6.0  # of its thickness, its length
 _SPECK = 20  # pixels of ink that may be a number
@@ -600,11 +602,12 @@ def _read_field(
                 (x, y), (right, foot) = np.round((other.reshape(2, 2) - own[:2, 2]) / own[0, 0]).astype(int)
                 clear[max(0, y) : max(0, foot), max(0, x) : max(0, right)] = 0
         clear[cv2.dilate(print_, np.ones((2 * round(0.08 * high) + 1,) * 2, np.uint8)) > 0] = 0
-        if _goes_on(np.asarray(clear, np.uint8), chars + np.array([more, 0, 0, 0]), tall, inner[1]):
+        moved = chars + np.array([more, 0, 0, 0])
+        if _goes_on(np.asarray(clear, np.uint8), moved, tall, inner[1], _TALLER):
             hard = "goes on beyond its box"
         elif _crossed_out(ink, tall):
             hard = "crossed out"
-        elif _goes_on(ink, chars, tall, slice(0, 0), 2.5):
+        elif _goes_on(ink, chars, tall, slice(0, 0), _SCRIBBLE):
             hard = "ink beside it, as high as a digit"
     cell = _said(field, reader.policy.min_p, lines, again, ink, 0.5 * high, hard)
     return replace(cell, corners=places, page=page.index)
@@ -681,8 +684,10 @@ def _run(hidden: NDArray[np.bool_]) -> NDArray[np.float32]:
     return (count - np.maximum.accumulate(np.where(hidden, 0, count), axis=0)).astype(np.float32)
 
 
-def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice, most: float = 1.6) -> bool:
-    """Whether ink (H, W) beyond columns ``inner`` is as close to characters, ``tall``, as one of them."""
+def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice, most: float) -> bool:
+    """Whether ink (H, W) beyond columns ``inner``, at most ``most`` times as high, is as close to characters,
+    ``tall``, as one of them.
+    """
     import cv2
 
     ink, (top, foot) = ink.copy(), (chars[:, 1].min(), (chars[:, 1] + chars[:, 3]).max())
