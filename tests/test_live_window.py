@@ -278,7 +278,6 @@ x.XSync(display, 0)
 def test_every_key_and_closing_the_window_on_a_display(tmp_path, monkeypatch):
     """Also closing it ends with 0 and a whole recording."""
     save_video(tmp_path / "clip.avi", clip(("471", 400)))
-    monkeypatch.setenv("DISPLAY", f":{90 + os.getpid() % 400}")
 
     def window() -> str:
         for _ in range(200):
@@ -289,9 +288,10 @@ def test_every_key_and_closing_the_window_on_a_display(tmp_path, monkeypatch):
             time.sleep(0.2)
         pytest.fail("no window came")
 
-    server = subprocess.Popen(["Xvfb", os.environ["DISPLAY"], "-screen", "0", "1600x900x24"])
-    time.sleep(1)
+    words = ["Xvfb", "-displayfd", "1", "-screen", "0", "1600x900x24"]
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
+        monkeypatch.setenv("DISPLAY", f":{server.stdout.readline().strip()}")  # told once it takes windows
         with subprocess.Popen(LIVE, cwd=tmp_path, stdout=subprocess.PIPE) as run:
             number = window()
             for key in ("h", "b", "l", "s", "space", "space", "r", "r", "h", "b", "l", "q"):
