@@ -187,6 +187,42 @@ def test_sheets_of_a_form_are_read_and_their_cells_kept_as_lines(client: TestCli
     assert "leave the page" in error_of(correct(client, told, turned), 422)
 
 
+def test_rules_are_weighed_again_with_what_a_person_said(client: TestClient) -> None:
+    folder = Path(__file__).parents[1] / "data/form"
+    form = json.loads((folder / "form.json").read_text())
+    (page,) = form["layouts"][0]["pages"]
+    page["blank"] = form_of((folder / "blank.png").read_bytes())["layouts"][0]["pages"][0]["blank"]
+    body = json.dumps(form).encode() + b"\n" + (folder / "scans/3.jpg").read_bytes()
+    reader = Reader()
+    ((fields,), (plain,)) = (
+        [record["fields"] for record in do(reader, body, "sheets", pictures=pictures).value]
+        for pictures in (True, False)
+    )
+    before = {name: cell["before"] for name, cell in fields.items()}
+    for name, cell in plain.items():
+        assert {"picture": fields[name]["picture"], "before": before[name]} | cell == fields[name]
+    layout = {"name": "meter", "pages": [{"fields": page["fields"]}]}
+
+    def texts(**said: str) -> Any:
+        asked = json.dumps({"layout": layout, "fields": before | said}).encode()
+        return {name: own["text"] for name, own in do(reader, asked, "weigh").value.items()}
+
+    known = {"meter": "20619", "day": "08/02"}
+    assert texts() == known | {"before": "?", "used": "?", "now": "?"}  # 1165 + 292 is not 1467
+    assert texts(before="1175") == known | {"used": "292", "now": "1467"}
+    assert texts(before="1165", used="292") == known | {"now": "?"}
+    assert texts(before="1165", used="", now="1165") == known
+    assert texts(now="1457", day="") == {"meter": "20619", "before": "1165", "used": "292"}
+    assert texts(now="no number")["used"] == "?"
+    for fields in ({}, {"meter": 3}, {"now": {}}, {"now": before["now"] | {"texts": {"1": "x"}}}):
+        told = client.post("/api/weigh", json={"layout": layout, "fields": fields})
+        assert "expected JSON with a layout" in error_of(told, 422)
+    checked = dict.fromkeys(before, "1")
+    assert client.post("/api/weigh", json={"layout": layout, "fields": checked}).json() == {}
+    told = client.post("/api/weigh", json={"layout": {"name": "m"}, "fields": {}})
+    assert "'pages' is missing" in error_of(told, 422)
+
+
 def test_sheets_have_limits_and_their_blanks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "MAX_PAGES", 2)
     reader, form = Reader(tiny_model()), json.dumps(form_of(sheet(""))).encode() + b"\n"

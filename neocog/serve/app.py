@@ -94,6 +94,11 @@ class Api:
             pictures = request.query_params.get("pictures", "0") not in ("0", "")
             return _json(await self._ask(request, body, what="sheets", pictures=pictures))
 
+    async def weigh(self, request: Request) -> Response:
+        """The cells of a sheet, after its rules, that no person has checked."""
+        async with self._taken(request) as body:
+            return _json(await self._ask(request, body, what="weigh"))
+
     async def form(self, request: Request) -> Response:
         """Whether a form can be read with, its blanks aside."""
         async with self._taken(request) as body:
@@ -227,7 +232,7 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
     """Return the application; addresses begin with the ``token``; ``names`` are this machine's."""
     health = Route("/health", api.health)  # needs no token, and says nothing else
     files = {"/": "index.html", "/forms": "forms.html", "/docs": "docs.html", "/openapi.json": "openapi.json"}
-    asked = {"read": api.read, "sheets": api.sheets, "form": api.form, "page": api.page,
+    asked = {"read": api.read, "sheets": api.sheets, "weigh": api.weigh, "form": api.form, "page": api.page,
              "thumbnails": api.thumbnails, "explain": api.explain, "corrections": api.correct}  # fmt: skip
     routes: list[Route | Mount] = [
         health,

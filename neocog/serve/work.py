@@ -30,8 +30,9 @@ from neocog.reading.formats import Format
 from neocog.reading.forms import Form, parse_form
 from neocog.reading.pictures import pages_of, what_went_wrong
 from neocog.reading.reader import Reader
-from neocog.reading.records import SheetReading
+from neocog.reading.records import CellReading, SheetReading
 from neocog.reading.results import PageReading
+from neocog.reading.sheets import for_sheets, read_sheets, weigh
 from neocog.reading.words import cells
 from neocog.text import to_json
 from neocog.vision.crops import digit_of_box
@@ -89,6 +90,8 @@ class ServeJob(Job):
             return list(self._records(item, beat, **asked))
         if what == "sheets":
             return list(self._sheets(item, beat, **asked))
+        if what == "weigh":
+            return _weighed(bytes(item.picture()), for_sheets(self.reader).policy.min_p)
         if what == "form":
             return _form(bytes(item.picture())) and None
         if what == "thumbnails":
@@ -103,14 +106,19 @@ class ServeJob(Job):
         return png, digits, [_encoded(line, "PNG") for line in lines]
 
     def _sheets(self, item: Item, beat: Callable[[], None], pictures: bool) -> Iterator[dict[str, Any]]:
-        """The records of sheets, fields with pictures if asked for; the form stands before the file."""
-        from neocog.reading.sheets import for_sheets, read_sheets
-
+        """The records of sheets; the form stands before the file. Fields have pictures if asked for, and
+        where there are rules what was read ``before`` those.
+        """
         reader = for_sheets(self.reader)
         form, _, picture = bytes(item.picture()).partition(b"\n")
         found, size, settings = _form(form), 0, reader.settings
+        rules = {layout.name: layout.rules for layout in found.layouts}
+        found = replace(found, layouts=tuple(replace(layout, rules=()) for layout in found.layouts))
         try:
             for sheet in read_sheets(reader, found, picture, beat=beat):
+                mixed, before = sheet.error is not None and None not in sheet.pages, sheet.fields
+                if own_rules := () if mixed else rules.get(sheet.layout, ()):
+                    sheet = replace(sheet, fields=weigh(before, own_rules, reader.policy.min_p))
                 many = f"has more than {MAX_PAGES} pages" * (sheet.page >= MAX_PAGES)
                 record = json.loads(replace(sheet, source=item.source).to_json(settings=settings))
                 for number in {n for n in record["pages"] if n is not None} if pictures and not many else ():
@@ -123,6 +131,8 @@ class ServeJob(Job):
                         if size > MAX_PICTURES:
                             many = f"has fields whose pictures are larger than {MAX_PICTURES >> 20} MiB"
                             break
+                for name, cell in record["fields"].items() if pictures and own_rules else ():
+                    cell["before"] = before[name].to_dict() | {"texts": dict(before[name].texts)}
                 if many:
                     many += f"; send page {sheet.page + 1} and those after it in another file"
                     lost = SheetReading(item.source, sheet.page, model=sheet.model, error=many)
@@ -264,6 +274,27 @@ def _form(data: bytes) -> Form:
     except UsageError as error:
         raise InputError(str(error)) from None
     return form
+
+
+def _weighed(data: bytes, least: float) -> dict[str, dict[str, Any]]:
+    """Cells of a sheet after its rules: texts are what a person said, and are certain; others were read."""
+    cells, said = dict[str, CellReading](), dict[str, str]()
+    try:
+        asked = json.loads(data)
+        (layout,) = _form(to_json({"form": 1, "layouts": [asked["layout"]]}).encode()).layouts
+        for name, own in asked["fields"].items():
+            if isinstance(own, str):
+                said[name], texts = own, {own: 1.0} if own else {}
+                cells[name] = CellReading(own, 1.0 if own else None, "checked", own, texts=texts)
+            else:
+                p, texts = own["p"], {str(text): float(share) for text, share in own["texts"].items()}
+                p = None if p is None else float(p)
+                cells[name] = CellReading(str(own["text"]), p, str(own["why"]), str(own["read"]), texts=texts)
+        found = weigh(cells, layout.rules, least)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        wanted = "expected JSON with a layout and its fields, each a text, or as it was before the rules"
+        raise InputError(wanted) from None
+    return {name: cell.to_dict() for name, cell in found.items() if name not in said}
 
 
 def _page(item: Item, number: int, long_side: int) -> Page:

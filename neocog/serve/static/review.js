@@ -84,20 +84,29 @@ const doubt = ({ own }) => (own.p ?? (own.text ? 0 : 1)) - (isDoubtful(own) ? 1 
 // What is offered as the answer: of a cell in doubt the likeliest reading, unless more than that stands there.
 const isAll = ({ text, why }) => text !== "?" || /, or | is not | not hold|against it|in doubt/.test(why);
 const offered = ({ own, text }) => (isDoubtful({ text }) && isAll(own) ? own.read : text);
+const isFocused = ({ input }) => input === document.activeElement;
 const chance = ({ own }) => (own.p === null ? "" : own.p > 0.999 ? "p > 0.999" : `p ${own.p.toFixed(3)}`);
 
 function addCell(cell) {
-  const { own, sheet: { record } } = cell, after = cells.findIndex((other) => doubt(other) > doubt(cell));
+  const { own, sheet: { record } } = cell;
   const page = record.page || own.page ? `, page ${own.page + 1}` : "";
   cell.input = make("input", { value: offered(cell), maxLength: 200, spellcheck: false, autocomplete: "off",
     ariaLabel: `${cell.name} of ${record.source}`, onfocus: () => cell.input.select(),
     onchange: () => accept(cell), onkeydown: (event) => press(cell, event) });
   cell.node = make("li", {}, make("img", { src: own.picture, alt: "" }), cell.input, make("span", { className: "about" },
     make("b", {}, cell.name), make("span", { className: "dim" }, record.source + page)), make("span", { className: "dim" }));
-  $("cells").insertBefore(cell.node, cells[after]?.node ?? null);
-  cells.splice(after < 0 ? cells.length : after, 0, cell);
+  insert(cell);
   mark(cell);
   if (!touched) cells[0].input.focus();
+}
+
+// What is in doubt and belongs before the cell at hand comes next: nobody goes back for it.
+function insert(cell) {
+  const before = cells.findIndex((other) => doubt(other) > doubt(cell));
+  const next = touched && isDoubtful(cell) ? cells.findIndex(isFocused) + 1 : 0;
+  const place = before < 0 ? cells.length : Math.max(before, next);
+  $("cells").insertBefore(cell.node, cells[place]?.node ?? null);
+  cells.splice(place, 0, cell);
 }
 
 function mark(cell) {
@@ -124,7 +133,32 @@ function accept(cell) {
   Object.assign(cell, { text, checked: true });
   unsaved = true;
   mark(cell);
+  weigh(cell.sheet);
   return true;
+}
+
+// What a person says is certain: the server applies the sheet's rules again, to the cells that nobody has checked.
+async function weigh(sheet) {
+  const turn = sheet.turn = (sheet.turn ?? 0) + 1, own = [...sheet.cells.values()];
+  if (!own.some((cell) => cell.own.before)) return;
+  const { name, pages } = sent.layouts.find((one) => one.name === sheet.record.layout);
+  const layout = { name, pages: pages.map((page) => ({ fields: page.fields.map(({ name, box, rule }) => ({ name, box, rule })) })) };
+  const fields = Object.fromEntries(own.map((cell) => [cell.name, cell.checked ? cell.text : cell.own.before]));
+  try {
+    const said = await (await ask("api/weigh", JSON.stringify({ layout, fields }))).json();
+    for (const [name, { text, p, why, read }] of turn === sheet.turn && sheets.includes(sheet) ? Object.entries(said) : []) {
+      const cell = sheet.cells.get(name), old = cell.input && offered(cell), was = isDoubtful(cell);
+      Object.assign(cell.own, { text, p, why, read });
+      cell.text = text;
+      if (!cell.input) continue; // of a page that is missing
+      if (cell.input.value === old) cell.input.value = offered(cell);
+      if (isFocused(cell)) cell.input.select();
+      else if (was !== isDoubtful(cell)) insert(cells.splice(cells.indexOf(cell), 1)[0]);
+      mark(cell);
+    }
+  } catch (error) {
+    $("count").textContent = `Rules are not weighed again: ${error.message}`;
+  }
 }
 
 function press(cell, event) {
@@ -140,6 +174,7 @@ function press(cell, event) {
       Object.assign(last, { text, checked });
       cell = last;
       mark(cell);
+      weigh(cell.sheet);
     }
     cell.input.value = offered(cell);
     cell.input.focus();
@@ -163,7 +198,7 @@ const COLUMNS = {
 
 // A person is taken to be right.
 const told = ({ own, text, checked }) => {
-  const { picture, ...rest } = own;
+  const { picture, before, ...rest } = own;
   return checked ? { ...rest, text, p: 1, why: "checked", ...(text !== own.text && { corrected_from: own.text }) } : rest;
 };
 
