@@ -12,17 +12,9 @@ import pytest
 from neocog.errors import InputError, UsageError
 from neocog.learning.datasets import Digits, open_dataset, open_digits, read_sklearn
 from neocog.learning.drawing import line, texts
-from neocog.learning.drawing.glyphs import allograph, styles_of
+from neocog.learning.drawing.glyphs import HELD_OUT, allograph, styles_of
 from neocog.learning.drawing.hand import Hand
-from neocog.learning.drawing.hands import (
-    HELD_PAGES,
-    HELD_STYLES,
-    HELD_WRITERS,
-    hands_of,
-    load_hands,
-    own_lines,
-    real_lines,
-)
+from neocog.learning.drawing.hands import hands_of, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import Row, draw_line
 from neocog.learning.drawing.made import CONDITIONS, make_page
 from neocog.learning.drawing.marks import HELD, KINDS, negatives, variants
@@ -46,9 +38,9 @@ def hands(hands_dir):
 def kept_apart(folder):
     """How many of all writers and pages are kept apart, once it is sure that none is on both sides."""
     both = [load_hands(folder, held=held) for held in (False, True)]
-    assert set(both[1].sets) <= set(HELD_WRITERS)
+    assert set(both[1].sets) <= set(HELD_OUT["writers"])
     found = {}
-    for name, own in HELD_WRITERS.items():
+    for name, own in HELD_OUT["writers"].items():
         file = "lines/free/qmnist" if name == "mnist" else f"hands/free/{name}/train"
         names = gzip.decompress((folder / f"{file}-writers.txt.gz").read_bytes()).decode().split()
         sides: list[set[str]] = []
@@ -60,19 +52,19 @@ def kept_apart(folder):
             for one in by:
                 (writer,) = {names[k] for places in one.values() for k in places}
                 assert writer in sides[-1]
-        assert sides == [set(names) - own, set(names) & own]
+        assert sides == [set(names) - {*own}, set(names) & {*own}]
         found[name] = len(sides[1]), len(set(names))
     for digit, sides in enumerate(zip(*(hands.styles for hands in both), strict=True)):
-        assert {(digit, k) for k in sides[1]} == {style for style in HELD_STYLES if style[0] == digit}
+        assert [[digit, k] for k in sides[1]] == [s for s in HELD_OUT["styles"] if s[0] == digit]
         assert sorted(sides[0] + sides[1]) == list(range(styles_of(digit, rare=True)))
     files = [np.load(path) for path in (folder / "lines/free/lectaurep").glob("*.npz")]
     rows = [row for file in files for row in zip(file["text"].tolist(), file["page"].tolist(), strict=True)]
     for held, most in ((False, 60), (True, 10**9)):
-        texts = Counter(text.replace(" ", "") for text, page in rows if (page in HELD_PAGES) == held)
+        texts = Counter(text.replace(" ", "") for text, page in rows if (page in HELD_OUT["pages"]) == held)
         wanted = {text: min(count, most) for text, count in texts.items() if text}
         assert Counter(text for _, text in real_lines(folder, 16, held=held)) == wanted
     pages = {page for _, page in rows}
-    return found | {"pages": (len(pages & HELD_PAGES), len(pages))}
+    return found | {"pages": (len(pages & {*HELD_OUT["pages"]}), len(pages))}
 
 
 def test_who_is_kept_apart_teaches_nothing(hands_dir, hands):

@@ -19,7 +19,7 @@ from tests import support
 def test_no_page_that_is_learned_from_has_what_measures(tmp_path):
     text = "".join(file.read_text() for file in Path(glyphs.__file__).parent.glob("*.py"))
     assert not [word for word in ("crohme", "ardis", "unipen", "orand", "minichazer", "usps") if word in text]
-    for face in glyphs.FACES:
+    for face in glyphs.HELD_OUT["faces"]:
         (tmp_path / f"{face}.ttf").touch()
         with pytest.raises(UsageError, match="held out"):
             _fonts(str(tmp_path))

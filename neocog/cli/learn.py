@@ -277,12 +277,12 @@ def _learn_whole(
 
 
 def _fonts(folder: str | None) -> list[Path]:
-    from neocog.learning.drawing.glyphs import FACES
+    from neocog.learning.drawing.glyphs import HELD_OUT
 
     found = [] if folder is None else sorted([*Path(folder).glob("*.ttf"), *Path(folder).glob("*.otf")])
     if folder is not None and not found:
         raise UsageError(f"--fonts {folder}: holds no .ttf or .otf file")
-    if held := [file.name for file in found if file.stem in FACES]:
-        why = "is held out for measuring (learning/drawing/glyphs.py)"
+    if held := [file.name for file in found if file.stem in HELD_OUT["faces"]]:
+        why = "is held out for measuring (learning/drawing/held.json)"
         raise UsageError(f"--fonts {folder}: {held[0]} {why}")
     return found

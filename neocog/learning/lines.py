@@ -318,7 +318,7 @@ class LineRun:
         card = {
             "recipe": "lines", "seed": self.settings.seed, "start": self.network.start, "steps": self.step,
             "data": f"{'; '.join(THANKS[name] for name in learned_from)}. Kept apart: the writers, styles "
-                    "and pages that neocog/learning/drawing/hands.py names",
+                    "and pages that neocog/learning/drawing/held.json names",
             "learned_from": learned_from, "training": asdict(self.settings),
             "validation": {name: self.curves[-1][name] for name in ("exact", "cer")} | {"lines": len(texts)},
         }  # fmt: skip

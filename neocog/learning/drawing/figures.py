@@ -5,25 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.drawing.glyphs import Rng, strokes_of
+from neocog.learning.drawing.glyphs import SHAPES, Rng, strokes_of
 from neocog.learning.drawing.strokes import rounded
 
 Line = NDArray[np.float64]
 Drawing = Callable[[Rng], list[Line]]
-
-_SHARP = """
-    03-63 43-63-45 | 03-63 43-63-45 23-03-25 | 14-26-61 | 05-26-60 | 00-66 60-06 | 03-63 30-36 | 10-50 30-36
-    | 10-16-56 | 03-63 11-55 51-15 | 00-60-66-06-00 | 00-60-66-06-00 13-34-61 | 00-60-66-06-00 11-55 51-15
-    | 00-60-66-06-00 30-36 | 02-62-66-06-02-30-62 26-24-44-46 | 00-60-36-00 | 00-60-36-00 31-34
-"""
-"""Arrows, ticks, crosses, a T, an L, a star, boxes, a house, warning signs: columns and rows 0 to 6."""
-_ROUND = """
-    20-40-62-64-46-26-04-02-20 30-36 | 20-40-62-64-46-26-04-02-20 30-36 03-63
-    | 20-40-62-64-46-26-04-02-20 11-55 51-15 | 10-30-42-34-14-02-10 24-28 06-46
-    | 20-40-62-64-46-26-04-02-20 22-22 42-42 24-35-44
-    | 20-40-62-64-46-26-04-02-20 21-22 41-42 15-34-55 33-34 | 20-40-62-64-46-26-04-02-20 63-93 73-74 93-95
-"""
-"""Rings with strokes through them, faces, a key."""
 
 
 def turned(line: Line, angle: float) -> Line:
@@ -43,8 +29,8 @@ def curve(points: Line, count: int = 40) -> Line:
 def form(rng: Rng) -> list[Line]:
     """One of the things that people draw beside numbers, at any angle now and then."""
     round_ = rng.random() < 0.35
-    forms = (_ROUND if round_ else _SHARP).split("|")
-    lines = strokes_of(str(forms[rng.integers(len(forms))]))
+    forms = SHAPES["round" if round_ else "sharp"]
+    lines = strokes_of(forms[rng.integers(len(forms))])
     if round_:
         lines = [rounded(line, 3) for line in lines]
     angle = rng.normal(0, 0.15) if rng.random() < 0.7 else rng.uniform(0, 6.3)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.learning.datasets import Digits, read_idx, read_labels_csv
-from neocog.learning.drawing.glyphs import styles_of
+from neocog.learning.drawing.glyphs import HELD_OUT, styles_of
 from neocog.learning.drawing.strokes import Strokes, read_strokes
 from neocog.network.lines import ALPHABET
 from neocog.text import reason_of, tell
@@ -25,29 +25,6 @@ from neocog.vision.strips import rows_of
 
 Rng = np.random.Generator
 ByDigit = dict[int, list[int]]
-
-HELD_WRITERS = {
-    "mnist": set(
-        "1 8 18 25 27 31 38 45 51 58 66 91 99 104 106 112 125 127 153 166 185 200 248 249 254 256 257 282"
-        " 2103 2117 2135 2175 2176 2177 2182 2195 2196 2205 2211 2259 2279 2286 2287 2291 2321 2323 2328"
-        " 2329 2343".split()
-    ),
-    "pendigits": set("pen_tes_2 pen_tes_7 pen_tra_5 pen_tra_15 pen_tra_25".split()),
-    "swiss": set("0007_CH3M 0021_CH4M".split()),
-}
-"""Writers that nothing is learned from: lines are validated on their digits."""
-
-HELD_STYLES = {(0, 3), (1, 5), (2, 4), (3, 3), (4, 3), (5, 3), (6, 2), (7, 3), (8, 3), (9, 5)}
-"""Allographs (digit, style) that nothing is learned from."""
-
-HELD_PAGES = {
-    *(f"DAFANCH96_048MIC0{page}" for page in (
-        "7644_L-1 7647_L-0 7649_L-1 7652_L-0 7654_L-1 7657_L-0 7659_L-1 7662_L-0 7664_L-1 7667_L-0 7669_L-1 "
-        "7672_L-0 7674_L-1 7677_L-0 7679_L-1 7682_L-0 7685_L-1 7688_L-0 7690_L-1 7693_L-0").split()),
-    *(f"FRAN_0025_{page}" for page in (
-        "0073_L-0 0149_L-1 0293_L-0 0327_L-1 0934_L-0 1289_L-0 1350_L-1 2324_L-1").split()),
-}  # fmt: skip
-"""Pages of lectaurep that nothing is learned from."""
 
 THANKS = {  # sets, and whom a card thanks for them
     "mnist": "MNIST (LeCun, Cortes, Burges), its writers from QMNIST (Yadav, Bottou; BSD)",
@@ -97,7 +74,7 @@ def load_hands(folder: Path, *, held: bool = False) -> Hands:
     for name, share in _SHARES.items():
         place = folder / name if name == "mnist" else folder / "hands/free" / name
         names = folder / "lines/free/qmnist-writers.txt.gz" if name == "mnist" else place / _WRITERS
-        if place.is_dir() and (not held or name in HELD_WRITERS):
+        if place.is_dir() and (not held or name in HELD_OUT["writers"]):
             digits = read_idx(place / "train-images-idx3-ubyte.gz")
             by, every = _by_writer(name, digits.labels, names, held)
             sets[name] = Pictures(digits.images, [own for own in by if len(own) >= 6], every, share)
@@ -107,7 +84,7 @@ def load_hands(folder: Path, *, held: bool = False) -> Hands:
     labels = read_idx(place / "train-images-idx3-ubyte.gz").labels
     by, every = _by_writer("pendigits", labels, place / _WRITERS, held)
     pens, known = [own for own in by if len(own) == 10], [range(styles_of(d, rare=True)) for d in range(10)]
-    styles = [[k for k in own if ((d, k) in HELD_STYLES) == held] for d, own in enumerate(known)]
+    styles = [[k for k in own if ([d, k] in HELD_OUT["styles"]) == held] for d, own in enumerate(known)]
     return Hands(sets, read_strokes(place / "strokes.npz"), pens, every, styles)
 
 
@@ -131,7 +108,7 @@ def _by_writer(name: str, labels: NDArray[np.int64], file: Path, held: bool) -> 
         raise InputError(f"{file}: no list of writers ({reason_of(error)})") from None
     by: dict[str, ByDigit] = {}
     for k, (label, writer) in enumerate(zip(labels.tolist(), writers, strict=False)):
-        if (writer in HELD_WRITERS.get(name, ())) == held:
+        if (writer in HELD_OUT["writers"].get(name, ())) == held:
             by.setdefault(writer, {}).setdefault(label, []).append(k)
     return [*by.values()], {d: [k for own in by.values() for k in own.get(d, ())] for d in range(10)}
 
@@ -151,8 +128,8 @@ def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Line]:
             raise InputError(f"{path}: no lines of lectaurep ({reason_of(error)})") from None
         for k, (text, page) in enumerate(zip(map(str, texts), map(str, pages), strict=True)):
             text = text.replace(" ", "")
-            seen[text] += (page in HELD_PAGES) == held
-            if not text or (page in HELD_PAGES) != held or (not held and seen[text] > _MOST_OF_A_TEXT):
+            seen[text] += (page in HELD_OUT["pages"]) == held
+            if not text or (page in HELD_OUT["pages"]) != held or (not held and seen[text] > _MOST_OF_A_TEXT):
                 continue
             grey = cv2.imdecode(images[start[k] : start[k + 1]], cv2.IMREAD_GRAYSCALE)
             found.append((_of_height(np.asarray(grey, np.uint8), rows), text))
