@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.arguments import arguments
-from experiments.harness.record import write_results
+from experiments.harness.record import arguments, write_results
 from experiments.reading.align import aligned
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import digits_of, frozen

@@ -28,8 +28,7 @@ import numpy as np
 from PIL import Image
 
 from experiments.forms.drawn import Drawn, fill, layout, photo, scanned, texts
-from experiments.harness.arguments import arguments
-from experiments.harness.record import write_results
+from experiments.harness.record import arguments, write_results
 from neocog.learning.drawing.hands import Hands, load_hands
 from neocog.reading.forms import Form, load_form
 from neocog.reading.reader import Reader

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness.arguments import arguments
+from experiments.harness.record import arguments
 from experiments.network.ours import stored
 from neocog.cuda.kernel import Launch, Layout, Machine
 from neocog.cuda.lines import LinePass

@@ -17,8 +17,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from experiments.harness.arguments import data_and_output
-from experiments.harness.record import commit, today, without_places, write_results
+from experiments.harness.record import commit, data_and_output, today, without_places, write_results
 from experiments.harness.run import message_of
 from experiments.network.compare import compare_on_gpu
 from neocog.cuda.engine import CudaEngine

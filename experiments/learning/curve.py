@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.arguments import data_and_output
-from experiments.harness.record import write_results
+from experiments.harness.record import data_and_output, write_results
 from experiments.learning.intvec import Interpolated
 from neocog.learning.calibrate import best_temperature, score
 from neocog.learning.datasets import open_digits

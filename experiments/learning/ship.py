@@ -13,7 +13,7 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.harness.arguments import data_and_output
+from experiments.harness.record import data_and_output
 from neocog.files import atomic_write
 from neocog.learning.calibrate import calibrated
 from neocog.learning.mix import open_mix

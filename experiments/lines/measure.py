@@ -22,8 +22,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from experiments.harness.arguments import data_and_output
-from experiments.harness.record import say, write_results
+from experiments.harness.record import data_and_output, say, write_results
 from experiments.lines.peers import RapidOCR, Tesseract
 from experiments.lines.score import Row, by_line, compared, of_signs, paired, plain, summary
 from neocog.errors import UsageError

@@ -17,8 +17,7 @@ os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OMP_THREAD_LIMIT"), "1")
 import cv2
 import numpy as np
 
-from experiments.harness.arguments import data_and_output
-from experiments.harness.record import say, today, write_results
+from experiments.harness.record import data_and_output, say, today, write_results
 from experiments.learning.ship import write_sums
 from experiments.lines.measure import doubtful_files, pictures_of
 from experiments.lines.score import DIGITS, SIGNS, only, plain

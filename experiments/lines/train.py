@@ -15,7 +15,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.arguments import arguments
+from experiments.harness.record import arguments
 from neocog.errors import NeocogError, UsageError
 
 

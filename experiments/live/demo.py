@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from experiments.harness.arguments import arguments
+from experiments.harness.record import arguments
 from experiments.reading.freeze import DEFAULT
 from neocog.live.draw import Picture, candidates, layers
 from neocog.live.pipeline import Settings, View, responses

@@ -28,8 +28,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import cv2
 import numpy as np
 
-from experiments.harness.arguments import arguments
-from experiments.harness.record import write_results
+from experiments.harness.record import arguments, write_results
 from neocog.live.announce import Announcer, Rules
 from neocog.live.capture import Frame
 from neocog.live.frame_reader import FrameReader, FrameReading

@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.arguments import arguments
-from experiments.harness.record import write_results
+from experiments.harness.record import arguments, write_results
 from experiments.network.compare import compare
 from neocog.network.lines import load_lines
 from neocog.network.model import load_model

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from experiments.harness.arguments import arguments
+from experiments.harness.record import arguments
 from neocog.errors import InputError, NeocogError, UsageError
 from neocog.network.parallel import cores
 

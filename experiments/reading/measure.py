@@ -24,8 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import cv2
 import numpy as np
 
-from experiments.harness.arguments import data_and_output
-from experiments.harness.record import say, write_results
+from experiments.harness.record import data_and_output, say, write_results
 from experiments.lines.score import edits
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import FROZEN, Sample, digits_of, frozen, samples

@@ -21,8 +21,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from experiments.harness.arguments import arguments
-from experiments.harness.record import write_results
+from experiments.harness.record import arguments, write_results
 from experiments.lines.peers import RapidOCR, Tesseract
 from experiments.reading.measure import faults
 from neocog.learning.drawing.hand import Hand

@@ -41,7 +41,7 @@ from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec, ban
 Array = Any  # a NumPy or CuPy array
 Floats = NDArray[np.float32]
 
-# `python -m experiments.network.constants` times these two
+# `experiments/network/constants.py` of commit 8d6a4da1 times these two
 _PLANES_AT_ONCE = 32  # whose weights a product takes: they lie in a core's cache
 _TOGETHER = 4  # digits that are transformed at a time, which bounds the memory as well
 _PLANES = 8  # planes before from which on bounds pay
