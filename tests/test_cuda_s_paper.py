@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.slayer import gpu as slayer_gpu
+from experiments.slayer import experiment as slayer_gpu
 from experiments.slayer.inputs import SIZES, STAGES, Fed, networks
 from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area
 from neocog.errors import UsageError

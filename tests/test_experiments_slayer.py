@@ -7,7 +7,7 @@ import pytest
 from experiments.harness.pages import text
 from experiments.harness.run import Request
 from experiments.network import ours
-from experiments.slayer import gpu as slayer_gpu
+from experiments.slayer import experiment as slayer_gpu
 from experiments.slayer.experiment import ON_CPU, ON_GPU, check_sections, faults, measure, plots, tables
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks, sized
 from neocog.errors import UsageError

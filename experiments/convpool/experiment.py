@@ -1,6 +1,5 @@
 """``neocog bench convpool``: counts operations; on a GPU checks every system, then times it."""
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from experiments.convpool.fused import kernel
 from experiments.convpool.systems import CHECK, SYSTEMS, Case, counts, operations, standard_cases
 from experiments.convpool.tables import plots, tables
-from experiments.harness.run import Request, Result, Save, progress, tried
+from experiments.harness.run import Request, Result, Save, in_time, progress, tried
 from neocog.errors import DeviceError, NeocogError
 
 __all__ = ["faults", "measure", "plots", "tables"]
@@ -40,9 +39,7 @@ def measure(request: Request, save: Save, *, cases: Iterable[Case] | None = None
     result["facts"] = device.facts()
     left = list(cases or standard_cases(quick=request.quick))
     device.warm({kernel(case.shape, tiling) for case in left for tiling in device.contenders(case)})
-    end = time.monotonic() + (min(request.seconds, _QUICK_SECONDS) if request.quick else request.seconds)
-    while left and time.monotonic() < end:
-        case = left.pop(0)
+    for case in in_time(left, request, _QUICK_SECONDS):
         row = tried(partial(_row, device, case), device.wait)
         if "failed" in row:  # too little memory, say; the other cases still run
             progress(f"{case.words}: {row['failed']}")

@@ -99,16 +99,8 @@ def naive(x: Tensor, w: Tensor) -> Tensor:
     return functional.avg_pool2d(functional.conv2d(x, w, padding=PADDING), POOL)
 
 
-def fused(x: Tensor, w: Tensor) -> Tensor:
-    return functional.conv2d(x, w, stride=POOL, padding=PADDING)
-
-
 def sums(x: Tensor) -> Tensor:
     return functional.avg_pool2d(functional.pad(x, (PADDING,) * 4), POOL, stride=1)
-
-
-def direct(x: Tensor, w: Tensor) -> Tensor:
-    return functional.conv2d(sums(x), w, stride=POOL)
 
 
 def product(windows: Tensor, w: Tensor) -> Tensor:
@@ -118,17 +110,13 @@ def product(windows: Tensor, w: Tensor) -> Tensor:
     return (w.flatten(1) @ rows).unflatten(2, (side, side))
 
 
-def fused_gemm(x: Tensor, w: Tensor) -> Tensor:
-    return product(functional.pad(x, (PADDING,) * 4), w)
-
-
-def direct_gemm(x: Tensor, w: Tensor) -> Tensor:
-    return product(sums(x), w)
-
-
 #: Systems by the library alone, and whether their filters are the fused ones.
-STOCK = {"naive": (naive, False), "fused": (fused, True), "fused_gemm": (fused_gemm, True),
-         "direct": (direct, False), "direct_gemm": (direct_gemm, False)}  # fmt: skip
+STOCK: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], bool]] = {
+    "naive": (naive, False), "direct": (lambda x, w: functional.conv2d(sums(x), w, stride=POOL), False),
+    "fused": (lambda x, w: functional.conv2d(x, w, stride=POOL, padding=PADDING), True),
+    "fused_gemm": (lambda x, w: product(functional.pad(x, (PADDING,) * 4), w), True),
+    "direct_gemm": (lambda x, w: product(sums(x), w), False),
+}  # fmt: skip
 
 
 class Operands:
@@ -152,12 +140,8 @@ class Operands:
 
     def expected(self, pictures: list[int]) -> Tensor:
         """Return the results of some pictures in float64, of the operands as they are."""
-        library = torch.backends.cudnn
-        before, library.benchmark = library.benchmark, False  # trials of float64 take seconds
-        try:
+        with torch.backends.cudnn.flags(benchmark=False):  # trials of float64 take seconds
             return naive(self.x[pictures].double(), self.w.double())
-        finally:
-            library.benchmark = before
 
     def ways(self, system: str) -> Mapping[str, Callable[[], Run]]:
         """Return what makes each way of a system, by how it runs: memory format, algorithm, tiling."""

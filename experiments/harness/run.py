@@ -6,7 +6,8 @@ and ``plots``, a README.md, its page, and its result in ``results/NAME.json``.
 
 import json
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -49,6 +50,14 @@ class Request:
 
     def about(self) -> Result:
         return facts(self.command, gpu=self.on_gpu, number=self.number)
+
+
+def in_time(left: list[Any], request: Request, quick_seconds: float) -> Iterator[Any]:
+    """Take cases off a list as long as time is left; what stays in it is not run."""
+    seconds = min(request.seconds, quick_seconds) if request.quick else request.seconds
+    end = time.monotonic() + seconds
+    while left and time.monotonic() < end:
+        yield left.pop(0)
 
 
 def of(name: str) -> Any:

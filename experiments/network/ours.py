@@ -21,11 +21,10 @@ class OurSide:
     """``batch`` digits a pass of our engine, chunks dealt to lanes; a Side of ``compare.py``."""
 
     def __init__(
-        self, model: Model, batch: int, *, precision: str, plan: str = "default", number: int = 0
+        self, model: Model, batch: int, precision: str, *, plan: str = "default", number: int = 0
     ) -> None:
         self._batch = batch
-        self._engine = CudaEngine(model, device=f"cuda:{number}", precision=precision, plan=plan)
-        runner = self._engine
+        self._engine = runner = CudaEngine(model, device=f"cuda:{number}", precision=precision, plan=plan)
         self._gpu = gpu = runner.gpu
         with gpu.current():
             chunk = self.chunk = min(batch, runner.chunk)
@@ -61,11 +60,9 @@ class OurSide:
             here.wait_event(stream.record())
 
     def _copy(self, target: Array, source: Array) -> None:
-        runtime = self._gpu.xp.cuda.runtime
-        stream = self._gpu.xp.cuda.get_current_stream().ptr
-        runtime.memcpyAsync(
-            target.data.ptr, source.data.ptr, source.nbytes, runtime.memcpyDeviceToDevice, stream
-        )
+        cuda = self._gpu.xp.cuda
+        how, stream = cuda.runtime.memcpyDeviceToDevice, cuda.get_current_stream().ptr
+        cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, how, stream)
 
     def load(self, digits: NDArray[np.uint8]) -> None:
         """Put a batch of digits (B, 28, 28) where the passes read it."""

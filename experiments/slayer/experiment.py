@@ -7,16 +7,21 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from experiments.harness.run import Request, Result, Save, progress
-from experiments.network.ours import OurSide
-from experiments.slayer.gpu import Bench, best_places
-from experiments.slayer.inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
+from experiments.harness.processes import build_all
+from experiments.harness.run import Request, Result, Save, progress, synchronise, tried
+from experiments.network.compare import TOLERANCES
+from experiments.network.ours import OurSide, StepRun
+from experiments.slayer.inputs import PAPER_DIGITS, SIZES, STAGES, Fed, error, find_digits, networks
+from experiments.slayer.ladder import VERSIONS, Ladder
 from experiments.slayer.tables import plots, tables
-from neocog.cuda.launcher import gpu
+from neocog.cuda.kernel import Precision, Step
+from neocog.cuda.launcher import Gpu, gpu
+from neocog.cuda.plan import Shelf, plan_of
 from neocog.errors import UsageError
 from neocog.evaluation.timing import milliseconds
 from neocog.network.model import load_model
@@ -26,21 +31,100 @@ __all__ = ["faults", "measure", "plots", "tables"]
 
 Row = dict[str, Any]
 
-#: Digits whose maps the S-layers are fed with.
-_FED = 32
-#: Frames a second, and digits of each: what the paper wanted to read.
-_FRAMES, _DIGITS = 30, 8
+ON_CPU, ON_GPU = ("silence",), ("ladder", "character")  #: sections without and with a GPU, in order
+TRIED = ("T4", "T5")  #: rungs whose block size is found by trial
+ALLOWED, ALLOWED_WINOGRAD = 1e-5, 5e-5  #: largest error of a layer in fp32, direct and by Winograd
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
+_FED, _CHECKED, _TIMED = 32, 2, 4  # digits that layers are fed with, float64 computes, are timed alone
+_FRAMES, _DIGITS = 30, 8  # frames a second, and digits of each: what the paper wanted to read
+
+
+def checked(shelf: Shelf, step: Step, fed: Fed) -> float:
+    """Return a step's error against float64, fed with the first digits' maps."""
+    run = StepRun(shelf, step, fed.before(step.writes, slice(0, _CHECKED)))
+    return error(run.maps(), fed.want(step.writes, _CHECKED))
+
+
+def spent(shelf: Shelf, step: Step, fed: Fed, batch: int) -> float:
+    """Return microseconds of a character: in a batch, or the mean of single ones."""
+    one = [np.array([i]) for i in range(min(_TIMED, len(fed.digits)))]
+    chosen = one if batch == 1 else [np.arange(batch) % len(fed.digits)]
+    runs = (StepRun(shelf, step, fed.before(step.writes, some)) for some in chosen)
+    held, turns = (10, 7) if batch == 1 else (2, 3)  # many digits last long enough
+    return float(np.mean([run.microseconds(repeats=held, rounds=turns) for run in runs])) / batch
+
+
+class Bench:
+    """The paper's ladder and our S-layers on a GPU, of one network."""
+
+    def __init__(self, gpu: Gpu, fed: Fed, *, quick: bool = False) -> None:
+        self.gpu, self.fed, self.quick = gpu, fed, quick
+        self.batches = (1,) if quick else (1, 256)
+
+    def _row(self, about: Row, work: Callable[[], Row]) -> Row:
+        found = tried(work, partial(synchronise, self.gpu))
+        progress(f"{about}: {found}")
+        return {**about, **found, **({"passed": False} if "failed" in found else {})}
+
+    def trial(self) -> list[Row]:
+        """Time every block size of every rung that has a choice (Fig. 6)."""
+
+        def timed(stage: str, version: str, places: int) -> Row:
+            shelf = Ladder(self.gpu, self.fed.model, {(stage, version): places})
+            step = shelf.step(stage, version)
+            run = StepRun(shelf, step, self.fed.before(stage, slice(0, 1)))
+            return {"threads": step.threads, "us": run.microseconds(rounds=3)}
+
+        rows: list[Row] = []
+        for stage, version in product(STAGES, TRIED):
+            choices = Ladder(self.gpu, self.fed.model).step(stage, version).choices()
+            if self.quick:
+                choices = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
+            rows += [self._row({"stage": stage, "system": version, "places": places},
+                               partial(timed, stage, version, places)) for places in choices]  # fmt: skip
+        return rows
+
+    def ladder(self, places: dict[tuple[str, str], int]) -> list[Row]:
+        """Check and time every rung on every stage; ``us`` is of a character, by batch."""
+        shelf = Ladder(self.gpu, self.fed.model, places)
+
+        def timed(stage: str, version: str) -> Row:
+            return self._timed(shelf, [shelf.step(stage, version)])
+
+        return [self._row({"stage": stage, "system": version}, partial(timed, stage, version))
+                for stage, version in product(STAGES, VERSIONS)]  # fmt: skip
+
+    def ours(self) -> list[Row]:
+        """Check and time our S-layers as the plans take them."""
+        rows: list[Row] = []
+        for precision, plan, stage in product(PRECISIONS, ("default", "card"), STAGES):
+            shelf, own = Shelf(self.gpu, self.fed.model, precision), plan_of(plan, precision)
+            steps = [shelf.choose(own, batch, stages=(stage,))[0] for batch in self.batches]
+            build_all(self.gpu, {one for step in steps for n in {_CHECKED, *self.batches}
+                                 for one in step.kernels(n)})  # fmt: skip
+            about = {"stage": stage, "system": f"ours, {plan}, {precision}"}
+            rows.append(self._row(about, partial(self._timed, shelf, steps)))
+        return rows
+
+    def _timed(self, shelf: Shelf, steps: Sequence[Step]) -> Row:
+        """Check and time a step, or a step for each batch."""
+        steps = list(steps) * len(self.batches) if len(steps) == 1 else steps
+        errors = {step.version: checked(shelf, step, self.fed) for step in steps}
+        us = {str(n): spent(shelf, step, self.fed, n) for n, step in zip(self.batches, steps, strict=True)}
+        exact = {name: ALLOWED_WINOGRAD if "winograd" in name else ALLOWED for name in errors}
+        most = exact if shelf.precision == "fp32" else dict.fromkeys(errors, TOLERANCES[shelf.precision])
+        passed = all(wrong <= most[version] for version, wrong in errors.items())
+        return {"error": max(errors.values()), "passed": passed, "us": us}
 
 
 class Sections:
     """The sections, a method each, and what they share."""
 
     def __init__(self, request: Request) -> None:
-        self.request, self.quick = request, request.quick
-        self.digits, self.source = find_digits(request.data, _FED if self.quick else PAPER_DIGITS)
+        self.request, quick = request, request.quick
+        self.digits, self.source = find_digits(request.data, _FED if quick else PAPER_DIGITS)
         self.model = load_model("neocog-small")  # whose whole passes are timed
-        some = self.digits[: 8 if self.quick else _FED]
-        sizes = request.sizes or tuple(SIZES)
+        some, sizes = self.digits[: 8 if quick else _FED], request.sizes or tuple(SIZES)
         self.fed = {size: Fed(model, some) for size, model in networks(sizes).items()}
 
     def silence(self) -> list[Row]:
@@ -54,19 +138,19 @@ class Sections:
         """Fig. 6 and Table 5: block sizes tried, the ladder, our plans."""
         found: dict[str, list[Row]] = {"trial": [], "rows": []}
         for size, fed in self.fed.items():
-            bench = Bench(gpu(self.request.number), fed, quick=self.quick)
+            bench = Bench(gpu(self.request.number), fed, quick=self.request.quick)
             trial = bench.trial()
+            timed = sorted((row for row in trial if "us" in row), key=lambda row: -float(row["us"]))
+            best = {(row["stage"], row["system"]): row["places"] for row in timed}  # the quickest comes last
             found["trial"] += [{"planes": size, **row} for row in trial]
-            rows = [*bench.ladder(best_places(trial)), *bench.ours()]
-            found["rows"] += [{"planes": size, **row} for row in rows]
+            found["rows"] += [{"planes": size, **row} for row in (*bench.ladder(best), *bench.ours())]
         return found
 
     def character(self) -> list[Row]:
         """One whole character and a frame's eight: the pass, and from host to host."""
         rows = []
         for batch in (1, _DIGITS):
-            side = OurSide(self.model, batch, precision="fp16", number=self.request.number)
-            some = self.digits[:batch]
+            side, some = OurSide(self.model, batch, "fp16", number=self.request.number), self.digits[:batch]
             side.load(some)
             us = 1e3 * float(np.median([side.elapsed(50) for _ in range(9)]))
             whole = 1e3 * float(np.median([milliseconds(partial(side.trip, some)) for _ in range(100)][10:]))
@@ -75,11 +159,6 @@ class Sections:
                 "share_of_gpu": 1e-6 * _FRAMES * us, "share_of_time": 1e-6 * _FRAMES * whole,
             })  # fmt: skip
         return rows
-
-
-#: Sections that need no GPU, and those that do, in order.
-ON_CPU = ("silence",)
-ON_GPU = ("ladder", "character")
 
 
 def measure(request: Request, save: Save) -> Result:
@@ -93,10 +172,9 @@ def measure(request: Request, save: Save) -> Result:
     }  # fmt: skip
     for name in names:
         progress(f"section {name}")
-        work: Callable[[], Any] = getattr(bench, name)
         try:
             with gpu(request.number).current() if name in ON_GPU else nullcontext():
-                result["sections"][name] = work()
+                result["sections"][name] = getattr(bench, name)()
         except Exception as failure:  # the other sections still run; it is told at the end
             traceback.print_exc()
             result["failures"][name] = f"{type(failure).__name__}: {failure}"

@@ -87,12 +87,8 @@ class Fed:
 
     def want(self, stage: str, count: int) -> NDArray[np.float64]:
         """Return the stage's responses to the first digits' maps, float64 (count, K, H, W)."""
-        i = int(stage[-1]) - 1
-        layer, padding = self.model.s[i], self.model.spec.s[i].padding
-        given = (self.maps[STAGES[stage]][:count], layer.reference, layer.c)
-        return reference.s_response(
-            *(x.astype(np.float64) for x in given), threshold=layer.threshold, q=layer.q, padding=padding
-        )
+        given = self.maps[STAGES[stage]][:count].astype(np.float64)
+        return reference.layer(stage, given, self.model)
 
     def heard(self) -> dict[str, float]:
         """Return the share of each S-layer's inputs that are not silent, and of all (Table 8)."""

@@ -4,23 +4,13 @@ The whole convolution with filters that change, in both orders of threads; the f
 filters beside cuDNN.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from experiments.harness.processes import build_all
-from experiments.harness.run import Request, Result, Save, progress
-from experiments.winograd.layers import (
-    BATCHES,
-    LAYERS,
-    PAPER_WAY,
-    WAYS,
-    Data,
-    Layer,
-    Way,
-    chosen_way,
-    count_rows,
-)
+from experiments.harness.run import Request, Result, Save, in_time, progress
+from experiments.winograd.layers import BATCHES, LAYERS, PAPER_WAY, WAYS, Data, Layer, Way, chosen_way
+from experiments.winograd.layers import count_rows as counted
 from experiments.winograd.tables import plots, tables
 
 __all__ = ["faults", "measure", "plots", "tables"]
@@ -30,7 +20,7 @@ _QUICK_SECONDS, _QUICK_ROUNDS = 60.0, 3
 
 def measure(request: Request, save: Save) -> Result:
     """Count, and on a GPU check and time everything."""
-    result: Result = {"experiment": "winograd", **request.about(), "counts": count_rows()}
+    result: Result = {"experiment": "winograd", **request.about(), "counts": counted()}
     if request.on_gpu:
         from neocog.cuda.launcher import gpu
 
@@ -43,25 +33,23 @@ def run_on_gpu(
     batches: Sequence[int] = BATCHES, ways: Sequence[Way] = WAYS,
 ) -> Result:  # fmt: skip
     """Check and time everything on a GPU, as long as time is left."""
-    from experiments.winograd.gpu import ROUNDS, Ours, Peers
+    from experiments.winograd.gpu import ROUNDS, Ours, cudnn
 
-    quick, rounds = request.quick, _QUICK_ROUNDS if request.quick else ROUNDS
-    end = time.monotonic() + (min(request.seconds, _QUICK_SECONDS) if quick else request.seconds)
+    rounds = _QUICK_ROUNDS if request.quick else ROUNDS
     result: Result = {"layers": [], "changing": []}
     left = [(layer, batch) for batch in batches for layer in layers]
     plans = [(way.plan(layer), batch) for layer, batch in left for way in ways]
     launches = (launch for plan, batch in plans for launch in plan.launches(
         batch, None, None, None, dict.fromkeys(plan.scratch(1)), gpu.processors))  # fmt: skip
     build_all(gpu, {launch.kernel for launch in launches})
-    while left and time.monotonic() < end:
-        layer, batch = left.pop(0)
+    for layer, batch in in_time(left, request, _QUICK_SECONDS):
         progress(f"{layer.name}, batch {batch}")
         data, chosen = Data(layer, batch), chosen_way(layer, batch)
         ours = Ours(gpu, data, rounds=rounds)
         result["layers"] += ours.rows(list(dict.fromkeys((*ways, chosen))), chosen)
         result["changing"] += ours.changing(list(dict.fromkeys((PAPER_WAY, chosen))))
         if peers:
-            result["layers"] += Peers(data, rounds=rounds).rows()
+            result["layers"].append(cudnn(data, rounds=rounds))
         save(result)
     return result | {"not_run": [f"{layer.name}, batch {batch}" for layer, batch in left]}
 

@@ -33,14 +33,13 @@ def copies_of(working: float) -> int:
     return max(1, min(MOST_COPIES, math.ceil(ROTATED / working)))
 
 
-def passes_of(copies: int, microseconds: float) -> int:
-    """Return passes of a graph: all copies, and many if they are short."""
-    return copies * math.ceil((_PASSES if microseconds < _SHORT else 1) / copies)
-
-
-def turns(ms: float) -> int:
-    """Return how often work of so many milliseconds is repeated in one measurement."""
-    return max(1, min(50, round(_TURN / max(ms, 1e-3))))
+def microseconds(timed: Callable[[int], Any], copies: int, rounds: int) -> float:
+    """Return the time of a pass: ``timed`` makes a graph of so many, which go through the copies in turn."""
+    first = 1e3 * timed(copies).elapsed(1) / copies
+    count = copies * math.ceil((_PASSES if first < _SHORT else 1) / copies)  # many if they are short
+    whole = timed(count)
+    turns = max(1, min(50, round(_TURN / max(whole.elapsed(1), 1e-3))))
+    return 1e3 * float(whole.median(rounds, turns)) / count
 
 
 def right(error: float) -> float:
@@ -88,86 +87,66 @@ class Ours:
         return y, [plan.launches(self.data.batch, xi, ui, y, scratch, self.gpu.processors)
                    for xi, ui in zip(x, u, strict=True)]  # fmt: skip
 
-    def _error(self, y: Array, passes: list[list[Launch]]) -> float:
+    def _figures(self, y: Array, passes: list[list[Launch]]) -> dict[str, Any]:
+        """Return the error of a pass, and microseconds of one, the passes taken in turn."""
         enqueue(self.gpu, passes[-1])
-        return right(self.data.error(y[self.data.checked].get()))
+        error = right(self.data.error(y[self.data.checked].get()))
+        return {"error": error, "us": self._time(passes)}
 
     def _time(self, passes: Sequence[list[Launch]]) -> float:
-        """Microseconds of a pass, the passes taken in turn."""
-
         def timed(count: int) -> Timed:
-            def record() -> None:
-                for i in range(count):
-                    enqueue(self.gpu, passes[i % len(passes)])
+            some = [launch for i in range(count) for launch in passes[i % len(passes)]]
+            return Timed(self.gpu, partial(enqueue, self.gpu, some))
 
-            return Timed(self.gpu, record)
-
-        count = passes_of(len(passes), 1e3 * timed(len(passes)).elapsed() / len(passes))
-        whole = timed(count)
-        return 1e3 * whole.median(self.rounds, turns(whole.elapsed())) / count
+        return microseconds(timed, len(passes), self.rounds)
 
     def _fixed(self, way: Way) -> dict[str, Any]:
         plan = way.plan(self.data.layer)
         u = plan.filters(self.gpu.xp.asarray(self.data.w))
         copies = copies_of(self.data.x.nbytes + u.nbytes)
         y, passes = self._passes(way, self._copies(self.data.x, copies), self._copies(u, copies))
-        return {"error": self._error(y, passes), "us": self._time(passes)}
+        return self._figures(y, passes)
 
     def _changing(self, way: Way, order: str) -> dict[str, Any]:
         plan, both = way.plan(self.data.layer), order == BOTH_HALVES
         indexing: Indexing = "channel-wise" if order == "channel-wise" else "thread-wise"
-        u = self.gpu.xp.zeros(
-            (plan.split.multiplications(plan.m), plan.shape.planes, plan.channels), np.float32
-        )
+        products = plan.split.multiplications(plan.m)
+        u = self.gpu.xp.zeros((products, plan.shape.planes, plan.channels), np.float32)
         copies = copies_of(self.data.x.nbytes + self.data.w.nbytes)
         y, rest = self._passes(way, self._copies(self.data.x, copies), [u] * copies, thread_wise=both)
         transforms = [[filter_split(plan, w, u, indexing)] for w in self._copies(self.data.w, copies)]
         passes = [first + more for first, more in zip(transforms, rest, strict=True)]
-        error = self._error(y, passes)
-        us, alone = self._time(passes), self._time(transforms)
-        return {"us": us, "filters_us": alone, "share": alone / us, "error": error}
+        found, alone = self._figures(y, passes), self._time(transforms)
+        return found | {"filters_us": alone, "share": alone / found["us"]}
 
 
-class Peers:
-    """The same layer in PyTorch: cuDNN."""
+def cudnn(data: Data, *, rounds: int = ROUNDS) -> dict[str, Any]:
+    """Return a row of the same layer in PyTorch: cuDNN in the better of both memory formats."""
+    import torch
 
-    def __init__(self, data: Data, *, rounds: int = ROUNDS) -> None:
-        import torch
+    from experiments.network.peers import Graph, set_precision
 
-        from experiments.network.peers import set_precision
+    inside = slice(KERNEL // 2, KERNEL // 2 + data.layer.size)
+    both = np.ascontiguousarray(data.x[:, inside, inside].transpose(0, 3, 1, 2)), data.w
+    given = [torch.from_numpy(array).cuda() for array in both]
+    set_precision("fp32")
 
-        self.torch, self.data, self.rounds = torch, data, rounds
-        inside = slice(KERNEL // 2, KERNEL // 2 + data.layer.size)
-        x = np.ascontiguousarray(data.x[:, inside, inside].transpose(0, 3, 1, 2))
-        self._x, self._w = torch.from_numpy(x).cuda(), torch.from_numpy(data.w).cuda()
-        set_precision("fp32")
-
-    def rows(self) -> list[dict[str, Any]]:
-        about = {"layer": self.data.layer.name, "batch": self.data.batch, "way": "cuDNN"}
-        return [about | tried(self._cudnn, self.torch.cuda.synchronize)]
-
-    def _cudnn(self) -> dict[str, Any]:
-        """The better of both memory formats."""
-        copies, found = copies_of(4 * (self._x.numel() + self._w.numel())), []
-        for form in (self.torch.contiguous_format, self.torch.channels_last):
+    def quickest() -> dict[str, Any]:
+        copies, found = copies_of(4 * sum(t.numel() for t in given)), list[dict[str, Any]]()
+        for form in (torch.contiguous_format, torch.channels_last):
             calls: list[Callable[[], Any]] = []
             for _ in range(copies):
-                x, w = (t.to(t.dtype, copy=True, memory_format=form) for t in (self._x, self._w))
-                calls.append(partial(self.torch.nn.functional.conv2d, x, w, padding=KERNEL // 2))
-            found.append(self._time(calls))
+                x, w = (t.to(t.dtype, copy=True, memory_format=form) for t in given)
+                calls.append(partial(torch.nn.functional.conv2d, x, w, padding=KERNEL // 2))
+            with torch.no_grad():
+                y = calls[0]()[data.checked].permute(0, 2, 3, 1)
+            error = right(data.error(y.float().cpu().numpy()))
+
+            def graph(count: int, calls: list[Any] = calls) -> Graph:
+                return Graph(lambda: [calls[i % copies]() for i in range(count)][-1])
+
+            found.append({"us": microseconds(graph, copies, rounds), "error": error})
         return min(found, key=lambda one: float(one["us"]))
 
-    def _time(self, calls: list[Callable[[], Any]]) -> dict[str, Any]:
-        """Microseconds of a call, the calls taken in turn, and its error; checked first."""
-        from experiments.network.peers import Graph
-
-        with self.torch.no_grad():
-            y = calls[0]()[self.data.checked].permute(0, 2, 3, 1)
-        error, copies = right(self.data.error(y.float().cpu().numpy())), len(calls)
-
-        def graph(count: int) -> Graph:
-            return Graph(lambda: [calls[i % copies]() for i in range(count)][-1])
-
-        passes = passes_of(copies, 1e3 * graph(copies).elapsed(1) / copies)
-        whole = graph(passes)
-        return {"us": 1e3 * whole.median(self.rounds, turns(whole.elapsed(1))) / passes, "error": error}
+    about = {"layer": data.layer.name, "batch": data.batch, "way": "cuDNN"}
+    return about | tried(quickest, torch.cuda.synchronize)
