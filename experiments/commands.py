@@ -71,7 +71,8 @@ def paper(name: str, about: str) -> Callable[..., None]:
             check_output(output, "-o", make=True)
         experiment, where = run.of(name), devices.choose_device(device)
         words = [f"neocog bench {name} --device {where}", *["--data DATA"] * (data is not None)]
-        words += [f"--sections {sections}"] * bool(sections) + [f"--sizes {_last(sizes)}"] * bool(sizes)
+        last = ",".join(size if size[0].isdigit() else Path(size).name for size in _names(sizes))
+        words += [f"--sections {sections}"] * bool(sections) + [f"--sizes {last}"] * bool(sizes)
         words += [f"--seconds {seconds:g}"] * (seconds != 600) + ["--quick"] * quick
         request = Request(where, quick, seconds, data, " ".join(words), _names(sizes), _names(sections))
         earlier: Result = run.load(output) if output is not None and output.exists() else {}
@@ -134,14 +135,13 @@ def bench_report(
 ) -> None:  # fmt: skip
     """Write each experiment's page and plots, below FOLDER/NAME, from its result."""
     for result in map(run.load, results):
-        name, experiment = result["experiment"], run.of(result["experiment"])
-        figures = output / name / "figures"
+        name, page = result["experiment"], output / result["experiment"] / "README.md"
+        figures = page.with_name("figures")
         figures.mkdir(parents=True, exist_ok=True)
-        for key, plot in experiment.plots(result).items():
+        for key, plot in run.of(name).plots(result).items():
             plot.draw(figures / f"{name}-{key}.svg")
-        page = page_of(result)
-        (output / name / "README.md").write_text(page, encoding="utf-8")
-        print(output / name / "README.md")
+        page.write_text(page_of(result), encoding="utf-8")
+        print(page)
 
 
 def page_of(result: Result) -> str:
@@ -165,8 +165,3 @@ def _merged(earlier: Result, result: Result) -> Result:
 
 def _names(words: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in words.split(",") if name.strip())
-
-
-def _last(sizes: str) -> str:
-    """Return sizes without the folders of models."""
-    return ",".join(size if size[0].isdigit() else Path(size).name for size in _names(sizes))

@@ -41,8 +41,8 @@ def sets_of(data: Path, *, validation: bool) -> dict[str, Digits]:
     if validation:
         return sets
     sets["mnist, test"] = open_digits(data / "mnist", split="test")
-    folders = sorted((data / "hands" / "measure").glob("*"))
-    sets |= {folder.name: open_digits(folder, split="test") for folder in folders}
+    for folder in sorted((data / "hands" / "measure").glob("*")):
+        sets[folder.name] = open_digits(folder, split="test")
     if (data / "usps").is_dir():
         sets["usps"] = open_digits(data / "usps", split="train")
     try:

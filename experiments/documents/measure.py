@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.record import arguments, write_results
+from experiments.harness.record import arguments, totals, write_results
 from experiments.reading.align import aligned
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import digits_of, frozen
@@ -53,18 +53,18 @@ def main() -> None:
         written = [[digits_of(cell) for cell in row] for row in json.loads(document.text)]
         text = "".join(map("".join, written))
         wrong = edit_distance(page.plain.replace("\n", ""), text)
-        row = {"kind": document.kind, "digits": len(text), "wrong": wrong, **compared(read, written)}
+        row = {
+            "kind": document.kind,
+            "documents": 1,
+            "digits": len(text),
+            "cer": wrong,
+            **compared(read, written),
+        }
         found.append(row)
         print(document.file.name, *row.values(), flush=True)
         if args.develop:
             print(written, read, sep="\n")
-    rows = []
-    for kind in (*KINDS, "all"):
-        some = [row for row in found if kind in (row["kind"], "all")]
-        total = {key: sum(row[key] for row in some) for key in list(found[0])[1:]}
-        cer = total.pop("wrong") / total["digits"]
-        rows.append({"kind": kind, "documents": len(some), **total, "cer": cer})
-        print(rows[-1])
+    rows = totals(found, "kind", KINDS, ["cer"], "digits")
     if args.output:
         model, finder = reader.model.id, reader.finder.model.id
         write_results(args.output, rows, columns=COLUMNS, model=model, finder=finder)

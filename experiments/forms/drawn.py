@@ -118,15 +118,9 @@ def written(hand: Hand, high: float, text: str) -> np.ndarray:
 
 
 def fill(
-    drawn: Drawn,
-    said: dict[str, str],
-    hands: Hands,
-    rng: Rng,
-    *,
-    stamp: bool = False,
-    beyond: str = "",
+    drawn: Drawn, said: dict[str, str], hands: Hands, rng: Rng, *, stamp: bool = False, beyond: str = "",
     crossed: str = "",
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """A sheet, greys as floats (H, W), in one hand; some writing crosses its frame.
 
     The last digit or more of field ``beyond`` stand right of its box; one of ``crossed`` is crossed out.
@@ -148,20 +142,15 @@ def fill(
         if kind == "comb":
             for k, char in enumerate(text):
                 cover = written(hand, min(tall, 1.1 * wide / cells), char)
-                lay(
-                    cover,
-                    x + wide * (k + 0.5) / cells - cover.shape[1] / 2 + rng.normal(0, 1),
-                    y + high - low - len(cover),
-                )
+                left = x + wide * (k + 0.5) / cells - cover.shape[1] / 2 + rng.normal(0, 1)
+                lay(cover, left, y + high - low - len(cover))
         elif text:
             cover = written(hand, tall, text)
             if cover.shape[1] > 0.96 * wide:
                 factor = 0.96 * wide / cover.shape[1]
                 cover = cv2.resize(cover, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
-            left, top = (
-                x + rng.uniform(0.02, 0.3) * max(0, wide - cover.shape[1]) + 3,
-                y + high - low - len(cover),
-            )
+            left = x + rng.uniform(0.02, 0.3) * max(0, wide - cover.shape[1]) + 3
+            top = y + high - low - len(cover)
             if field["name"] == beyond:
                 left = x + wide - cover.shape[1] * rng.uniform(0.5, 0.8)
             lay(cover, left, top)

@@ -28,7 +28,7 @@ import numpy as np
 from PIL import Image
 
 from experiments.forms.drawn import Drawn, fill, layout, photo, scanned, texts
-from experiments.harness.record import arguments, write_results
+from experiments.harness.record import arguments, totals, write_results
 from neocog.learning.drawing.hands import Hands, load_hands
 from neocog.reading.forms import Form, load_form
 from neocog.reading.reader import Reader
@@ -162,12 +162,9 @@ def main() -> None:
         every = list(pool.map(partial(_sheet, args=args, place=place), sheets))
     rows = list[dict[str, Any]]()
     for how in HOW:
-        own = [one[how] for one in every if how in one]
-        row, times = sum(own, Counter[str]()), [one["ms"] for one in own]
-        share = {key: row[key] / max(1, row["cells"]) for key in ("right", "wrong", "doubt")}
-        share |= {"wrongs": row["wrong"], "ms": round(float(np.median(times)))}
-        rows.append({"how": how, **{key: row[key] for key in COLUMNS if key != "how"}, **share})
-        print(rows[-1])
+        zero = dict.fromkeys(COLUMNS, 0)
+        own = [zero | one[how] | {"how": how, "wrongs": one[how]["wrong"]} for one in every if how in one]
+        rows += totals(own, "how", [how], ["right", "wrong", "doubt"], "cells")[:1]
     if args.output:
         model, finder = _reader(False).model.id, _reader(False).finder.model.id
         write_results(args.output, rows, columns=COLUMNS, model=model, finder=finder)

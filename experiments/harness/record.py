@@ -11,10 +11,12 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from neocog.network.parallel import cores
 
+Row = dict[str, Any]
 _PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "opencv-python", "opencv-python-headless",
              "onnxruntime", "torch")  # fmt: skip
 
@@ -67,6 +69,19 @@ def write_results(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows", file=sys.stderr)
+
+
+def totals(rows: list[Row], by: str, groups: Iterable[Any], shares: Sequence[str], of: str) -> list[Row]:
+    """Return sums of rows by group, and "all": ``shares`` by the sum of ``of``, of ``ms`` the median."""
+    found = []
+    for group in (*groups, "all"):
+        if some := [row for row in rows if group in (row[by], "all")]:
+            numbers = [key for key, value in rows[0].items() if key != by and isinstance(value, int | float)]
+            total: Row = {by: group} | {key: sum(row[key] for row in some) for key in numbers}
+            total |= {key: total[key] / max(total[of], 1) for key in shares}
+            found.append(total | ({"ms": round(median(row["ms"] for row in some))} if "ms" in total else {}))
+            print(found[-1])
+    return found
 
 
 def say(rows: Iterable[dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.harness.record import facts
 from neocog.cuda import devices
-from neocog.errors import DeviceError, InputError, NeocogError
+from neocog.errors import DeviceError, InputError, NeocogError, UsageError
 
 Result = dict[str, Any]
 Save = Callable[[Result], None]
@@ -58,6 +58,15 @@ def in_time(left: list[Any], request: Request, quick_seconds: float) -> Iterator
     end = time.monotonic() + seconds
     while left and time.monotonic() < end:
         yield left.pop(0)
+
+
+def needed(module: str) -> Any:
+    """Return a module; UsageError if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        extra = "onnx" if module == "onnxruntime" else "bench"
+        raise UsageError(f"{module} is not installed; install neocog[{extra}]") from None
 
 
 def of(name: str) -> Any:

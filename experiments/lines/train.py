@@ -1,13 +1,12 @@
-"""Trains a reader of lines as ``neocog train --lines`` does, with other settings, or the plain peer.
+"""Trains a reader of lines as ``neocog train --lines`` does, with other settings or on several GPUs.
 
-    python -m experiments.lines.train NAME DATA -o FOLDER [--steps N] [--seed N] [--start MODEL]
+    python -m experiments.lines.train DATA -o FOLDER [--steps N] [--seed N] [--start MODEL]
         [--change SETTING=NUMBER ...] [--device cuda] [--workers N] [--minutes N]
-        [--guide RUN.safetensors] [--part K --parts N --meeting FILE]
+        [--part K --parts N --meeting FILE]
 
-NAME is lines or plain. FOLDER/NAME-SEED keeps the run and curves.json, and the same command goes on with
-it; beside it lies the model, but for plain. ``--guide`` is the checkpoint of a plain reader whose answers are
-learned, too. Of several GPUs each runs one part: the same command with K from 0 to N - 1, a FOLDER each and
-one FILE that is not there yet.
+FOLDER/lines-SEED keeps the run and curves.json, and the same command goes on with it; beside it lies the
+model. Of several GPUs each runs one part: the same command with K from 0 to N - 1, a FOLDER each and one FILE
+that is not there yet; slopes are the parts' mean after every step.
 """
 
 import sys
@@ -15,8 +14,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.record import arguments
+from experiments.harness.record import data_and_output
 from neocog.errors import NeocogError, UsageError
+
+_ASK = 20  # steps after which parts ask one another for the time
 
 
 def changed(usual: Any, changes: list[str]) -> Any:
@@ -33,36 +34,44 @@ def changed(usual: Any, changes: list[str]) -> Any:
 
 
 def main() -> None:
-    parser = arguments(
-        __doc__, output=None, steps=20_000, seed=0, start="neocog", device="cpu", workers=2, part=0, parts=1
-    )
-    parser.add_argument("name", choices=("lines", "plain"))
-    parser.add_argument("data", type=Path)
+    parser = data_and_output(
+        __doc__, steps=20_000, seed=0, start="neocog", device="cpu", workers=2, part=0, parts=1,
+        minutes=float, meeting=Path,
+    )  # fmt: skip
     parser.add_argument("--change", nargs="+", default=[], metavar="SETTING=NUMBER")
-    parser.add_argument("--minutes", type=float)
-    for name in ("--guide", "--meeting"):
-        parser.add_argument(name, type=Path)
     args = parser.parse_args()
     import torch  # not by the processes that draw
+    from torch import distributed
 
-    from experiments.lines.guided import Guided, join
-    from experiments.lines.plain import PlainReader
-    from neocog.learning.lines import LineTraining, start
+    from neocog.learning.lines import LineRun, LineTraining, start
 
-    mixed = args.device != "cpu" and args.name != "plain"
-    settings = LineTraining(seed=args.seed, steps=args.steps, mixed=mixed)
+    class Part(LineRun):
+        part, parts = args.part, args.parts
+
+        def over(self, begin: float, minutes: float | None) -> bool:  # all parts end at the same step
+            late = super().over(begin, minutes)
+            if self.parts == 1 or self.step % _ASK:
+                return late and self.parts == 1
+            told = torch.tensor([float(late)], device=self.place)
+            distributed.all_reduce(told, distributed.ReduceOp.MAX)
+            return bool(told)
+
+    settings = LineTraining(seed=args.seed, steps=args.steps, mixed=args.device != "cpu")
     settings = changed(settings, args.change)
     torch.manual_seed(args.seed)
-    network = (
-        PlainReader() if args.name == "plain" else start(args.start, settings, args.data, device=args.device)
+    network, folder = (
+        start(args.start, settings, args.data, device=args.device),
+        args.output / f"lines-{args.seed}",
     )
-    folder = args.output / f"{args.name}-{args.seed}"
-    run = Guided(network, args.data, folder, settings, device=args.device, workers=args.workers)
-    if args.guide:
-        run.take_guide(args.guide)
+    run = Part(network, args.data, folder, settings, device=args.device, workers=args.workers)
     if args.parts > 1:
-        join(run, args.part, args.parts, args.meeting)
-    if run.learn(minutes=args.minutes) and args.name != "plain":
+        place = f"file://{args.meeting}"
+        distributed.init_process_group("nccl", init_method=place, rank=args.part, world_size=args.parts)
+        for p in run.network.parameters():
+            p.register_post_accumulate_grad_hook(
+                lambda p: distributed.all_reduce(p.grad, distributed.ReduceOp.AVG)
+            )
+    if run.learn(minutes=args.minutes):
         print(run.model(folder.name).save(f"{folder}.safetensors").id)
 
 

@@ -8,14 +8,14 @@ those of the CPU engine first.
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness.run import message_of, progress
+from experiments.harness.run import message_of, needed, progress
 from neocog.errors import NeocogError, UsageError
 from neocog.evaluation.timing import WARM_UP, milliseconds
 from neocog.network.engine import Engine
@@ -57,19 +57,15 @@ class Comparison:
 
     def ratios(self) -> dict[str, float]:
         """Return the time of each peer by our quickest: above 1, ours is faster."""
-        ours = [self.per_digit(name) for name in self.passes if name.startswith("neocog")]
-        return {
-            name: self.per_digit(name) / min(ours) for name in self.passes if not name.startswith("neocog")
-        }
+        each = {name: self.per_digit(name) for name in self.passes}
+        ours = min(ms for name, ms in each.items() if name.startswith("neocog"))
+        return {name: ms / ours for name, ms in each.items() if not name.startswith("neocog")}
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "model": self.model, "batch": self.batch, "precision": self.precision, "threads": self.threads,
-            "ms_per_digit": {side: round(self.per_digit(side), 6) for side in self.passes},
-            "ms_per_digit_p95": {side: round(self.per_digit(side, 95), 6) for side in self.passes},
-            "ratios": {side: round(ratio, 3) for side, ratio in self.ratios().items()},
-            "differences": self.differences, "notes": self.notes,
-        }  # fmt: skip
+        facts = {key: value for key, value in asdict(self).items() if key != "passes"}
+        for key, percentile in (("ms_per_digit", 50), ("ms_per_digit_p95", 95)):
+            facts[key] = {side: round(self.per_digit(side, percentile), 6) for side in self.passes}
+        return facts | {"ratios": {side: round(ratio, 3) for side, ratio in self.ratios().items()}}
 
     def lines(self) -> Iterator[str]:
         where = f"{self.threads} threads, digits to answers" if self.threads else "one CUDA graph a pass"
@@ -144,26 +140,19 @@ def compare(
 def _onnxruntime(model: Model | LineModel, threads: int) -> Callable[[Any], Any]:
     from neocog.network.onnx import lines_to_onnx, model_to_onnx
 
-    try:
-        import onnxruntime
-    except ImportError:
-        raise UsageError("onnxruntime is not installed; install neocog[onnx]") from None
+    onnxruntime = needed("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    data, given, asked = (
-        (lines_to_onnx(model), "ink", "log_likelihoods")
-        if isinstance(model, LineModel)
-        else (model_to_onnx(model), "digits", "scores")
-    )
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    of: Any = model_to_onnx, "digits", "scores"
+    if isinstance(model, LineModel):
+        of = lines_to_onnx, "ink", "log_likelihoods"
+    data, given, asked = of
+    session = onnxruntime.InferenceSession(data(model), options, providers=["CPUExecutionProvider"])
     return lambda some: session.run([asked], {given: some})[0]
 
 
 def _torch(model: Model, threads: int) -> Callable[[Digits], Any]:
-    try:
-        import torch
-    except ImportError:
-        raise UsageError("torch is not installed; install neocog[bench]") from None
+    torch = needed("torch")
     from experiments.network.torch_network import Network
 
     torch.set_num_threads(threads)
@@ -176,16 +165,9 @@ PEERS: dict[str, Callable[[Any, int], Callable[[Any], Any]]] = {"onnxruntime": _
 
 # -- on a GPU --------------------------------------------------------------------------------------
 def compare_on_gpu(
-    model: Model,
-    *,
-    batch: int,
-    precision: str | None = None,
-    plans: Sequence[str] = ("default",),
-    peers: Sequence[str] = GPU_PEERS,
-    rounds: int = 30,
-    number: int = 0,
-    digits: Digits | None = None,
-) -> Comparison:
+    model: Model, *, batch: int, precision: str | None = None, plans: Sequence[str] = ("default",),
+    peers: Sequence[str] = GPU_PEERS, rounds: int = 30, number: int = 0, digits: Digits | None = None,
+) -> Comparison:  # fmt: skip
     """Time our passes by some ``plans`` and the peers' on this machine's GPU.
 
     ``digits``: what is read, made ones if not given; how much is silent, and so the time, depends on it. A
@@ -256,10 +238,7 @@ def _check_peers(peers: Sequence[str], number: int) -> None:
         raise UsageError(f"peer {sorted(unknown)[0]!r} does not run on a GPU; choose {', '.join(GPU_PEERS)}")
     if not peers:
         return
-    try:
-        import torch
-    except ImportError:
-        raise UsageError("torch is not installed; install neocog[bench]") from None
+    torch = needed("torch")
     if number >= (torch.cuda.device_count() if torch.cuda.is_available() else 0):
         raise UsageError(
             f"torch {torch.__version__} does not find GPU {number}; install a torch for the CUDA "

@@ -21,7 +21,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from experiments.harness.record import arguments, write_results
+from experiments.harness.record import arguments, totals, write_results
 from experiments.lines.peers import RapidOCR, Tesseract
 from experiments.reading.measure import faults
 from neocog.learning.drawing.hand import Hand
@@ -174,20 +174,12 @@ def main() -> None:
         return beside(args)
     reader, rows = Reader(device="cpu"), list[dict[str, Any]]()
     for k, one in enumerate(sheets(load_hands(args.data, held=True), args.seed, args.count)):
-        rows.append({**look(reader, one), "sheet": k})
+        rows.append(look(reader, one))
         if args.drawn:
             args.drawn.mkdir(exist_ok=True)
             Image.fromarray(one.grey).save(args.drawn / f"{k:03d}_{one.dpi}.png")
-        print(rows[-1], flush=True)
-    table = []
-    for dpi in (*DPI, "all"):
-        some = [row for row in rows if dpi in (row["dpi"], "all")]
-        if some:
-            total = {key: sum(row[key] for row in some) for key in COLUMNS if key != "dpi"}
-            share = {key: total[key] / total["digits"] for key in ("missed", "misread", "refused")}
-            ms = float(np.median([row["ms"] for row in some]))
-            table.append({**total, **share, "dpi": dpi, "ms": round(ms)})
-            print(table[-1])
+        print(k, rows[-1], flush=True)
+    table = totals(rows, "dpi", DPI, ["missed", "misread", "refused"], "digits")
     if args.output:
         model, finder = reader.model.id, reader.finder.model.id
         write_results(args.output, table, columns=COLUMNS, model=model, finder=finder)

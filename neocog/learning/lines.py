@@ -148,11 +148,6 @@ class LineNetwork(Layers):
         own, bias = (p.detach().cpu().numpy() for p in (self.own, self.bias))
         return LineModel(layers, Head(own, bias, tuple(weights), tuple(biases)))
 
-    def groups(self, settings: LineTraining) -> list[dict[str, Any]]:
-        core = [p for layer in (*self.s, *self.c) for p in layer.parameters()]
-        others = [self.own, self.bias, *self.head.parameters()]
-        return [{"params": others, "times": 1.0}, {"params": core, "times": settings.core}]
-
 
 Seen = tuple[Tensor, NDArray[np.int64], list[str]]  #: strips (B, 1, rows, w), their widths and texts
 
@@ -172,7 +167,7 @@ class LineRun:
     part, parts = 0, 1  #: of each step's strips
 
     def __init__(
-        self, network: Any, data: Path, folder: Path, settings: LineTraining,
+        self, network: LineNetwork, data: Path, folder: Path, settings: LineTraining,
         *, device: str = "cpu", workers: int = 2, tell: Callable[[str], None] = print,
     ) -> None:  # fmt: skip
         hands, real, own = load_hands(data), real_lines(data, DRAWN), own_lines(data, DRAWN)
@@ -181,7 +176,12 @@ class LineRun:
         check_output(folder, "--checkpoints", folder=True, make=True)
         self.settings, self.folder, self.tell, self.place = settings, folder, tell, device
         self.data, self.workers, self.real = data, workers, by_width(real + own)
-        groups, cuda = network.groups(settings), device.startswith("cuda")
+        core, cuda = (
+            [p for layer in (*network.s, *network.c) for p in layer.parameters()],
+            device[:4] == "cuda",
+        )
+        others = [network.own, network.bias, *network.head.parameters()]
+        groups = [{"params": others, "times": 1.0}, {"params": core, "times": settings.core}]
         if cuda:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         self.network = network.to(device)
@@ -247,7 +247,13 @@ class LineRun:
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["times"]
         x, wide, texts = self._batch(drawn)
-        loss = self.loss(x, self.network(x), wide, texts)
+        # CTC of each line over its characters and two more
+        lp = self.network(x).float().log_softmax(1).permute(2, 0, 1)
+        codes = torch.tensor([_CODES[c] for text in texts for c in text], device=lp.device)
+        lengths = torch.tensor([len(text) for text in texts])  # both lengths stay on the CPU: no waiting
+        counted = torch.from_numpy(columns(wide).clip(max=len(lp)))
+        each = functional.ctc_loss(lp, codes, counted, lengths, BLANK, reduction="none", zero_infinity=True)
+        loss = (each / (lengths + 2.0).to(lp.device, non_blocking=True)).mean()
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         for p in self.network.parameters():
@@ -272,15 +278,6 @@ class LineRun:
         lines = [drawn[k][i] for i in rng.integers(0, len(drawn[k]), count - many)]
         lines += [real[k][i] for i in rng.integers(0, len(real[k]), many)] if many else []
         return seen(lines, WIDTHS[k] + 16, self.place, rng)  # type: ignore[no-any-return]
-
-    def loss(self, x: Tensor, z: Tensor, widths: NDArray[np.int64], texts: list[str]) -> Tensor:
-        """CTC of each line over its characters and two more."""
-        lp = z.float().log_softmax(1).permute(2, 0, 1)
-        codes = torch.tensor([_CODES[c] for text in texts for c in text], device=z.device)
-        lengths = torch.tensor([len(text) for text in texts])  # both lengths stay on the CPU: no waiting
-        counted = torch.from_numpy(columns(widths).clip(max=len(lp)))
-        loss = functional.ctc_loss(lp, codes, counted, lengths, BLANK, reduction="none", zero_infinity=True)
-        return (loss / (lengths + 2.0).to(z.device, non_blocking=True)).mean()
 
     @cached_property
     def held(self) -> list[Seen]:
