@@ -40,7 +40,7 @@ Part = Callable[[], None]
 #: Takes maps; returns what it responds, once all parts of work are done: those of a list in any order.
 Layer = Callable[[Any], tuple[Any, list[list[Part]]]]
 
-# `experiments/network/constants.py` of commit 8d6a4da1 times _TILE, _PLANES, _MANY, _FEW, _MOST_ROWS and _BLOCK
+# `network.constants` of commit 8d6a4da1 times _TILE, _PLANES, _MANY, _FEW, _MOST_ROWS and _BLOCK
 _TILE = 16  # columns that a transform takes
 _PLANES = 8  # planes before from which on a transform is the faster way
 MAX_VALUES = 2**25  # of a layer's transformed weights; `neocog` has 4.3 million at most
