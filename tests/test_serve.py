@@ -809,6 +809,7 @@ def test_with_a_token_all_addresses_begin_with_it_and_others_see_it(service: Ser
         error_of(client.get(f"/{path}"), 404)
     answer = client.post("/secret/api/corrections", content=b"{}\n")
     assert "--corrections" in error_of(answer, 409), "they are kept only where it was asked for"
+    error_of(client.get("/secret/forms/", follow_redirects=False), 404)  # it would lead out of a proxy's path
     assert client.get("/health").json() == {"ok": True}, "a container asks without the token"
     assert server.reachable("127.0.0.1") == "127.0.0.1"
     assert server.reachable("0.0.0.0") != "0.0.0.0"

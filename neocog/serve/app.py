@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
@@ -246,9 +246,12 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
     ]
     if token is not None:
         there = Route(f"/{token}", lambda request: RedirectResponse(f"{token}/"))
-        routes = [health, there, Mount(f"/{token}", routes=routes[1:])]
+        # a redirection to another path would not know what path a proxy has taken away
+        routes = [health, there, Mount(f"/{token}", Router(routes[1:], redirect_slashes=False))]
     handlers = {HTTPException: _error, InputError: _error, Exception: _error}
-    return guard.Guard(Starlette(routes=routes, exception_handlers=handlers), names)
+    application = Starlette(routes=routes, exception_handlers=handlers)
+    application.router.redirect_slashes = False
+    return guard.Guard(application, names)
 
 
 async def _error(request: Request, error: Exception) -> Response:
