@@ -19,7 +19,7 @@ from neocog.reading.formats import Format
 from neocog.reading.reader import Reader
 from neocog.reading.records import DigitReading
 from neocog.reading.results import PageReading
-from tests.support import run, save_page
+from tests.support import page_file, run, save_page
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_pandas_reads_both_forms_and_json_is_one_document(model: str, scans: Pat
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl", "csv"])
-def test_what_has_not_the_pattern_is_told(form: str, model: str, scans: Path) -> None:
+def test_what_has_not_the_pattern_is_told(form: str, model: str, scans: Path, tmp_path: Path) -> None:
     names = [scans / name for name in ("a.png", "c.png", "d.png")]
     words = ("--model", model, "--format", form)
     result = run("read", *names, *words, "--pattern", "##")
@@ -128,6 +128,9 @@ def test_what_has_not_the_pattern_is_told(form: str, model: str, scans: Path) ->
     ]
     assert ("fits" in result.stdout) == (form != "text")
     assert "fits" not in run("read", *names, *words).stdout
+    if form == "text":
+        (pages := tmp_path / "two.tif").write_bytes(page_file("", "7", kind="TIFF"))
+        assert f"{pages} page 1: no digits found\n" in run("read", pages, *words).stderr
     if form == "csv":
         result = run("read", scans, *words, "--pattern", "##")
         rows = list(csv.DictReader(result.stdout.splitlines(keepends=True)))

@@ -71,6 +71,7 @@ def test_several_have_names_and_failures_do_not_stop(tmp_path, model):
         (("--report", "no/r.html"), 2, "choose another --report"),
         (("-o", "out.xlsx"), 2, "neocog writes .csv"),
         (("-o", "out.docx"), 2, "no format has the suffix .docx, expected .txt, .jsonl,"),
+        (("-o", "out.html"), 2, "for a page of HTML --report FILE.html"),
         (("--min-p", "3"), 2, "neocog: --min-p 3.0: expected a probability"),
         (("--min-p", "0.5", "--max-error", "1%"), 2, "--max-error speaks of whole numbers"),
         (("--pattern", "##", "--valid", "list"), 2, "none has the form '##'; change the list or the pattern"),

@@ -477,6 +477,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "surrogate": ({**FIELD, "name": "\ud800"}, r'name: got "\ud800", expected 1 to 64'),
     "direction": ({**FIELD, "name": "\u202eab"}, r'name: got "\u202eab", expected 1 to 64'),
     "C1": ({**FIELD, "name": "a\x85"}, r'name: got "a\u0085", expected 1 to 64'),
+    "long": (form_with({"blank": "n" * 9999, "fields": [FIELD]}), "nnn ... nnn"),
     "blank": (form_with({"blank": "no.png", "fields": [FIELD]}), "pages[0].blank: no.png: no such file"),
     "base64": (form_with({"blank": "data:,x!", "fields": [FIELD]}), "blank: is no base64"),
     "pages": (form_with(*[{"fields": []}] * 65), "layouts: got ["),
@@ -498,6 +499,7 @@ def test_an_invalid_form_is_told_with_its_place(tmp_path: Path, what: str) -> No
     assert told in done.stderr
     assert f"{path}: " in done.stderr
     assert done.stderr.count("\n") == 1
+    assert len(done.stderr) < 1000
 
 
 def test_forms_have_their_own_formats_and_need_a_blank_or_a_first_page(folder: Path, tmp_path: Path) -> None:

@@ -249,6 +249,10 @@ def test_a_file_paced_like_a_camera_drops_frames_and_counts_them(reader: Reader)
     assert pipeline.measures.dropped == 60 - len(views) > 0
     assert views[-1].frame.index == 59
     assert max(view.age_ms for view in views) < 2000
+    with Pipeline(open_source(frames), reader, settings) as pipeline:
+        pipeline.next()
+        until(lambda: pipeline._frames.dropped > 50)  # nobody takes the views
+    assert pipeline.measures.dropped == pipeline._frames.dropped, "those after the last view count"
 
 
 def test_frames_of_another_size_are_read_on(reader: Reader) -> None:

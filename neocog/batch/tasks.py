@@ -115,6 +115,7 @@ class Job:
                     source = reading.source
                     if len(source) > _LONG:
                         source = f"{source[:40]}... ({len(source)} letters)"
+                    source += f" page {reading.page + 1}" * (len(readings) > 1 and not sheet)
                     block.messages.append(f"{source}: {what}")
             if self.keep:
                 block.readings.append((item, readings))

@@ -166,6 +166,7 @@ class Pipeline:
         for stage in self._stages:
             if stage.thread.is_alive():
                 stage.thread.join(timeout=2.0)
+        self.measures = replace(self.measures, dropped=self._frames.dropped)
         self._limits.close()
         gc.unfreeze()
 

@@ -120,7 +120,8 @@ class Window:
         wide, tall, told = abs(x - left), abs(y - top), "the whole picture is read"
         if max(wide, tall) >= _CLICK and self._view is not None:
             size = self._view.frame.size
-            roi = Roi(min(x, left), min(y, top) - header(size[1]), max(wide, 1), max(tall, 1))
+            first, last = (max(v - header(size[1]), 0) for v in sorted((y, top)))  # from the header on, too
+            roi = Roi(min(x, left), first, max(wide, 1), max(last - first, 1))
             refused = roi.within(size)[1]
             told = f"region: {refused}" if refused else "only this region is read"
         self.session.pipeline.roi = roi

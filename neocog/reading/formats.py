@@ -71,6 +71,7 @@ def kind_of(path: str | None) -> Kind:
     if suffix and suffix not in _SUFFIXES and not foreign(path or ""):
         known = f"expected {', '.join(_SUFFIXES)}, or none for text"
         rename = f"rename it, or give --format {', '.join(KINDS[:-1])} or {KINDS[-1]}"
+        rename += "; for a page of HTML --report FILE.html" * (suffix in (".html", ".htm"))
         raise UsageError(f"{path}: no format has the suffix {suffix}, {known}; {rename}")
     return _SUFFIXES.get(suffix, "text")
 

@@ -154,8 +154,9 @@ def parse_form(data: bytes, folder: Path | None = None, name: str = "form.json")
                     raise UsageError(f"{words!r} and {rules[key].words!r} tell the same; leave one out")
                 rules[key] = rule
             layouts.append(Layout(layout["name"], tuple(pages), tuple(rules.values())))
-    except UsageError as error:
-        raise UsageError(printable(f"{name}: {place}: {error}")) from None
+    except UsageError as error:  # it may quote a pattern, or the name of a file, of any length
+        words = str(error) if len(str(error)) < 500 else f"{str(error)[:250]} ... {str(error)[-200:]}"
+        raise UsageError(printable(f"{name}: {place}: {words}")) from None
     digest = hashlib.sha256(b"".join(hashlib.sha256(file).digest() for file in files)).hexdigest()
     return Form(tuple(layouts), digest[:16])
 
