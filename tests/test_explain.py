@@ -137,11 +137,14 @@ def test_a_line_and_a_digit_at_once(tmp_path):
 
 def test_the_lead_of_each_character_is_what_the_equations_say():
     ink, engine = written("325"), LineEngine(tiny_lines())
-    number = ctc.number(engine.likelihoods([ink])[0], bound=0)
+    (logp,) = engine.likelihoods([ink])
+    number = ctc.number(logp, bound=0)
+    second = number.chars[1]
+    logp[second.first : second.last + 1, ALPHABET.index(second.char)] += 3  # of a finder that sees it, too
     chars = tuple(DigitReading(c.char, c.p, 0, (9 * k, 0, 8, 9)) for k, c in enumerate(number.chars))
     word = NumberReading(number.text, number.p, (0, 0, 27, 9), chars)
     strip: Any = SimpleNamespace(ink=ink)
-    line = TextLine((word,), None, np.zeros(0, np.float32), number, [(strip, t) for t in range(len(ink[0]))])
+    line = TextLine((word,), None, logp, number, [(strip, t) for t in range(len(ink[0]))])
     found, pieces = explain_text(line, engine), 0
     maps, head = reference.respond_line(ink, tiny_lines()), tiny_lines().head
     assert [c["best"] for c in found.facts["characters"]] == [*number.text]
@@ -156,6 +159,8 @@ def test_the_lead_of_each_character_is_what_the_equations_say():
             assert plane["response"] == pytest.approx(maps["US4"][k, plane["row"], at], abs=1e-5)
             said = (head.own[code, k] - head.own[other, k]) * plane["response"]
             assert plane["lead"] == pytest.approx(said, abs=1e-4)
+    leads = [c["finder"] for c in found.facts["characters"]]
+    assert leads == pytest.approx([0, 3 * tiny_lines().temperature, *[0] * (len(leads) - 2)], abs=1e-3)
     assert pieces == 3 * len(number.text) > 0
 
 

@@ -8,7 +8,7 @@ found in the same way: pieces of UC3 rise to what its strongest plane of US4 has
 
 A line, as ``neocog read`` reads it: a character leads over the next best in its column by the sum of what
 each plane of US4 says, (own_1 - own_2) y, and of what the head makes of the columns around, see
-`neocog.network.lines.Head`. What the finder says of a digit, weighed in when it is read, is left out.
+`neocog.network.lines.Head`. What the finder says of a digit, weighed in when it is read, comes to it.
 """
 
 from collections.abc import Callable, Sequence
@@ -365,7 +365,7 @@ class LineExplanation:
                 lines[-1] += f", perhaps {c['best']} ({c['reason']})"
             if "lead" in c:
                 words = ", x {x}: {lead:+.2f} over {next}; planes {own:+.2f}, columns around {around:+.2f}"
-                lines[-1] += words.format(**c)
+                lines[-1] += f"{words}, finder {{finder:+.2f}}".format(**c)
             lines += ["     plane {plane:3d} ({label}) in row {row}: {response:.3f}  {lead:+.2f}".format(**p)
                       for p in c.get("planes", ())]  # fmt: skip
         return "\n".join(lines)
@@ -448,11 +448,13 @@ def explain_text(
         others = np.argsort(-z[:BLANK, column], kind="stable").tolist()
         # what may have been left out leads over nothing
         other = next(k for k in others if k != code) if char.char else BLANK
+        odds = line.logp[min(char.first + column - begin, len(line.logp) - 1)]
         said = (model.head.own[code] - model.head.own[other]) * maps[number]["UC4"][0, :, column]
         cells, lead = maps[number]["US4"][:, :, column], float(z[code, column] - z[other, column])
         facts |= {
             "best": ALPHABET[code], "x": _FIRST + _STEP * column, "next": names[other], "lead": lead,
             "own": float(said.sum()), "around": lead - float(said.sum()),
+            "finder": model.temperature * float(odds[code] - odds[other]) - lead,
             "planes": [
                 {"plane": int(k), "label": names[model.head.own[:, k].argmax()],
                  "row": int(cells[k].argmax()), "response": float(cells[k].max()), "lead": float(said[k])}
