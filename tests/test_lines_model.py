@@ -158,6 +158,11 @@ def test_commands_know_models_of_lines(tmp_path: Path, monkeypatch: pytest.Monke
     assert "neocog-lines  lines " in run("models", "list").stdout
     shown = run("models", "show").stdout
     assert "tiny-lines@" in shown
+    assert re.search("accuracy +not measured", shown)
+    real = Path(__file__).parents[1] / "models/neocog-lines.safetensors"
+    assert re.search(
+        r"accuracy +\d+ of \d+ numbers are printed from p 0\.5", run("models", "show", real).stdout
+    )
     assert "a line of numbers: 0 1 2" in shown
     assert re.search("ok      tiny-lines@.* as shipped", run("models", "verify").stdout)
     changed(bias=np.arange(25, 0, -1, "f4")).save(path)

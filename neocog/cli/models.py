@@ -60,7 +60,7 @@ def show(
     rows = facts.pop("card")
     if not card:
         right = (f"{100 * share:.2f} % of {kind}" for kind, share in facts["accuracy"].items())
-        facts["accuracy"] = ", ".join(right) or "not measured"
+        facts["accuracy"] = ", ".join(right) or _of_numbers(rows) or "not measured"
         facts["ms"] = f"{facts['ms']:.2f}, here on the CPU (a GPU: neocog timing --device cuda)"
         facts["bytes"] = f"{facts['bytes']:,}".replace(",", " ")
         facts |= {"learned from": rows["data"]} if "data" in rows else {}
@@ -68,6 +68,16 @@ def show(
     for key, value in {**facts, **rows}.items():
         for i, line in enumerate(_lines(value)):
             print(printable(f"{key if i == 0 else '':19s} {line}"))
+
+
+def _of_numbers(card: dict[str, Any]) -> str:
+    """What a line model prints, and how much of it is wrong; "" if its card does not say."""
+    told, least = card.get("rejection", {}), card.get("reading", {}).get("min_p", 0.0)
+    row = next((row for row in told.get("table", ()) if row["p"] >= least), None)
+    if row is None or "numbers" not in told:
+        return ""
+    every, p = sum(told["numbers"].values()), f"{row['p']:.2f}"
+    return f"{row['answered']} of {every} numbers are printed from p {p} on, {row['errors']} of them wrong"
 
 
 def _lines(value: Any) -> list[str]:

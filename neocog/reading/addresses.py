@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from neocog.errors import InputError
-from neocog.text import printable
+from neocog.text import printable, reason_of
 
 MAX_BYTES = 2**28
 """Bytes of a picture's file that are held in memory at most."""
@@ -53,7 +53,8 @@ def fetch(address: str) -> bytes:
             short = bool(response.length) and size <= MAX_BYTES
     except Exception as error:  # whatever a server makes of it
         if time.monotonic() < end:
-            reason = printable(str(getattr(error, "reason", None) or error))[:120]
+            told = getattr(error, "reason", None) or error
+            reason = reason_of(told) if isinstance(told, Exception) else printable(str(told))[:120]
             code = getattr(error, "code", None)
             raise InputError(f"cannot be fetched: {f'{code} ' if code else ''}{reason}") from None
     finally:

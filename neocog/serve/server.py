@@ -103,7 +103,7 @@ def serve(
             config.load()
         except (OSError, ValueError) as error:
             wanted = "expected a certificate and its key (PEM, no password)"
-            raise UsageError(f"--certificate {certificate}: {error}; {wanted}") from None
+            raise UsageError(f"--certificate {certificate}: {reason_of(error)}; {wanted}") from None
         server = uvicorn.Server(config)
         service.on_failure = lambda: setattr(server, "should_exit", True)
         service.warm()

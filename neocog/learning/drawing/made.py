@@ -71,8 +71,9 @@ def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
         return open_digits(place, split="validation" if is_mnist else None)
     if place in (None, "mnist") and fetched_mnist() is not None:
         return open_digits("mnist", split="validation")
+    digits = read_sklearn()
     tell(f"{place or 'MNIST'} is not there: the pages are written with scikit-learn's 8x8 digits")
-    return read_sklearn()
+    return digits
 
 
 def known_conditions(names: Sequence[str]) -> list[str]:
