@@ -1,7 +1,9 @@
 """Handwritten digits, pages of them, a tiny model that reads them, and the commands."""
 
+import csv
 import gzip
 import io
+import json
 import struct
 import time
 from collections.abc import Callable, Iterable
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from neocog.batch.output import open_sink
 from neocog.cli import app
 from neocog.learning.selforganise import edge_references
 from neocog.network import reference
@@ -25,6 +28,8 @@ from neocog.network.lines import ALPHABET, Head, LineModel
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import REJECT, bell, preset
 from neocog.network.u0 import u0_from_digits
+from neocog.reading.formats import Format
+from neocog.reading.results import PageReading
 from neocog.vision.normalise import normalise
 
 
@@ -37,6 +42,14 @@ def write_digits(
         data = head + array.astype(np.uint8).tobytes()
         place = folder / f"{prefix}-{name}-ubyte{'.gz' * packed}"
         place.write_bytes(gzip.compress(data, 1) if packed else data)
+
+
+def write_mnist(folder: Path, count: int = 120) -> Path:
+    """A folder with digits 0 to 9 over and over as MNIST's files, the same to learn and to test."""
+    labels = np.arange(count) % 10
+    for prefix in ("train", "t10k"):
+        write_digits(folder, prefix, digits_of("0123456789")[labels], labels, packed=True)
+    return folder
 
 
 def write_hands(folder: Path) -> Path:
@@ -159,6 +172,33 @@ def digits_of(labels: str) -> NDArray[np.uint8]:
 def run(*words: str | Path) -> Result:
     """Run a command as a user types it: ``run("read", path)``."""
     return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def refused(told: str, *words: str | Path, code: int = 2) -> str:
+    """Run a command that ends with one line on stderr and nothing else, and return the line."""
+    result = run(*words)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1), result.output
+    assert told in result.stderr
+    return result.stderr
+
+
+def records(text: str | Path) -> list[dict[str, Any]]:
+    """The records of lines of JSON, in a text or a file."""
+    return [json.loads(line) for line in (text if isinstance(text, str) else text.read_text()).splitlines()]
+
+
+def table_of(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
+    """The rows of a table with a header."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream, delimiter=delimiter))
+
+
+def write_records(path: Path, form: Format, *readings: PageReading) -> Path:
+    """A file of records, or of none, as a run writes it."""
+    with open_sink(form, path) as sink:
+        for reading in readings:
+            sink.put(sink.format.render(reading))
+    return path
 
 
 @cache

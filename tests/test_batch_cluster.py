@@ -96,9 +96,7 @@ def commands(folder: Path) -> list[bytes]:
 
 
 @slow
-def test_the_same_records_though_an_actor_is_killed_and_nothing_of_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_records_though_an_actor_is_killed_and_nothing_of_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(os.path.isabs, sys.path)))
     (tmp_path / "cv2.py").write_text("open('ran', 'w')")

@@ -4,12 +4,12 @@ import errno
 import inspect
 import io
 import os
-import socket
 import sys
 import threading
 import time
 import zipfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,8 @@ from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.reading import addresses
 from neocog.reading.formats import Format
 from neocog.vision.decode import FORMATS, decode
-from tests.support import page_file, run, save_page, until
+from tests.live_support import RawServer
+from tests.support import page_file, refused, run, save_page, until
 
 
 def names(words: list[str], **options: object) -> list[str]:
@@ -40,9 +41,8 @@ ALL = ["a.jpg", "b.png", "deep/c.png", "deep/er/d.tif"]
 
 
 def test_keys_are_relative_to_what_was_named_which_is_not_nothing(scans: Path) -> None:
-    result = run("read", "", "--model", "neocog")
-    message = "neocog: '': this name is empty, expected a picture or a folder; leave it out, or name one\n"
-    assert (result.exit_code, result.stderr) == (1, message)
+    refused("neocog: '': this name is empty, expected a picture or a folder; leave it out, or name one\n",
+            "read", "", "--model", "neocog", code=1)  # fmt: skip
     for word, wanted in ((str(scans), ALL), ("scans", ALL), ("scans/b.png", ["scans/b.png"])):
         assert [item.key for item in find_inputs([word])] == wanted
     assert names(["scans/"]) == [f"scans/{name}" for name in ALL]
@@ -86,28 +86,22 @@ def test_a_folder_that_cannot_be_listed(scans: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_server_that_drips_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte of a header now and then: the download ends in time, with its thread and its socket."""
-    listener = socket.create_server(("127.0.0.1", 0))
 
-    def drip() -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                with connection, suppress(OSError):
-                    while True:
-                        connection.sendall(b"H")
-                        time.sleep(0.05)
+    def drip(request: bytes) -> Iterator[bytes]:
+        while True:
+            yield b"H"
+            time.sleep(0.05)
 
-    threading.Thread(target=drip, daemon=True).start()
     monkeypatch.setattr(addresses, "MAX_SECONDS", 0.4)
-    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
-        begun = time.perf_counter()
-        with pytest.raises(InputError, match=r"took more than 0\.4 seconds"):
-            addresses.fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/a.png")
-        assert time.perf_counter() - begun < 2
-    until(lambda: threading.active_count() == threads, 5)
-    until(lambda: len(os.listdir("/proc/self/fd")) <= files, 5)
-    listener.close()
+    with closing(RawServer(drip)) as server:
+        threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            begun = time.perf_counter()
+            with pytest.raises(InputError, match=r"took more than 0\.4 seconds"):
+                addresses.fetch(server.address)
+            assert time.perf_counter() - begun < 2
+        until(lambda: threading.active_count() == threads, 5)
+        until(lambda: len(os.listdir("/proc/self/fd")) <= files, 5)
 
 
 def test_patterns_lists_and_stdin(scans: Path) -> None:
@@ -207,31 +201,29 @@ def test_counting_and_shares(scans: Path) -> None:
 def test_no_input_is_written_over(scans: Path) -> None:
     Path("list.txt").write_text("scans/b.png")
     Path("plain").write_bytes(b"a picture")
-    Path("link.png").symlink_to("scans/b.png")
-    Path("symbolic").symlink_to("scans/b.png")
+    for name in ("link.png", "symbolic"):
+        Path(name).symlink_to("scans/b.png")
+    for name in ("a.zip", "c.zip"):
+        zipfile.ZipFile(name, "w").close()
     os.link("scans/b.png", "hard")
-    zipfile.ZipFile("a.zip", "w").close()
-    zipfile.ZipFile("c.zip", "w").close()
     os.link("c.zip", "archive")
     for words, option in (
-        (("scans", "-o", "symbolic", "--force"), "-o"),
-        (("scans", "-o", "hard", "--force"), "-o"),
-        (("scans/*.png", "-o", "hard", "--force"), "-o"),
-        (("@list.txt", "--report", "hard", "--force"), "--report"),
-        (("*.zip", "-o", "archive", "--force"), "-o"),
-        (("scans", "-o", "scans/b.png"), "-o"),
-        (("scans", "-o", "link.png"), "-o"),
-        (("scans", "--report", "scans/a.jpg"), "--report"),
-        (("plain", "-o", "./plain", "--force"), "-o"),
-        (("@list.txt", "-o", "list.txt", "--force"), "-o"),
-        (("a.zip", "-o", "a.zip"), "-o"),
-        (("scans", "-o", "scans/notes.txt", "--report", "scans/../scans/notes.txt", "--force"), "--report"),
+        ("scans -o symbolic --force", "-o"),
+        ("scans -o hard --force", "-o"),
+        ("scans/*.png -o hard --force", "-o"),
+        ("@list.txt --report hard --force", "--report"),
+        ("*.zip -o archive --force", "-o"),
+        ("scans -o scans/b.png", "-o"),
+        ("scans -o link.png", "-o"),
+        ("scans --report scans/a.jpg", "--report"),
+        ("plain -o ./plain --force", "-o"),
+        ("@list.txt -o list.txt --force", "-o"),
+        ("a.zip -o a.zip", "-o"),
+        ("scans -o scans/notes.txt --report scans/../scans/notes.txt --force", "--report"),
     ):
-        place = Path(words[2])
+        place = Path(words.split()[2])
         before = place.read_bytes()
-        result = run("read", *words)
-        assert result.exit_code == 2
-        assert result.stderr.endswith(f"; choose another {option}\n")
+        refused(f"; choose another {option}\n", "read", *words.split())
         assert place.read_bytes() == before
 
 
@@ -242,22 +234,18 @@ def test_a_list_in_a_pipe_is_read_once_and_no_input_of_it_is_written_over(model:
         archive.write(picture, "p.png")
     out.write_text("old")
 
-    def read(name: Path, option: str, place: Path) -> tuple[int, str]:
+    def piped(name: Path) -> list[str]:
         reader, writer = os.pipe()
         os.write(writer, f"{name}\n".encode())
         os.close(writer)
-        words = (f"@/dev/fd/{reader}", "--model", model, "--workers", "0", "--force", option, place)
-        assert count_inputs(words[0]) is None
-        result = run("read", *words)
-        os.close(reader)
-        return result.exit_code, result.stderr
+        assert count_inputs(f"@/dev/fd/{reader}") is None
+        return ["read", f"@/dev/fd/{reader}", "--model", model, "--workers", "0", "--force"]
 
-    assert read(picture, "-o", out)[0] == 0
+    assert run(*piped(picture), "-o", out).exit_code == 0
     assert '"text":"7"' in out.read_text()
     for name in (picture, tmp_path / "a.zip"):
         before, link = name.read_bytes(), tmp_path / f"{name.name}.txt"
         os.link(name, link)
         for option in ("-o", "--report"):
-            code, said = read(name, option, link)
-            assert (code, f"is also an input; choose another {option}" in said) == (2, True)
+            refused(f"is also an input; choose another {option}", *piped(name), option, link)
             assert name.read_bytes() == before

@@ -1,6 +1,5 @@
 """Tasks, passes of the network and workers: the same records, whatever becomes of the workers."""
 
-import json
 import os
 import signal
 import subprocess
@@ -33,7 +32,7 @@ from neocog.batch.worker import BLOCK
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.reading.formats import Format
 from tests.faults import Faulty, GpuFinder, SlowJob
-from tests.support import digits_of, save_page, until
+from tests.support import digits_of, records, save_page, until
 
 COMMAND = [sys.executable, "-m", "neocog", "read"]
 COUNT = 14
@@ -46,21 +45,6 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(COUNT):
         save_page(folder / f"{number:02}.png", str(number))
     (folder / "05.png").write_bytes(b"broken")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 300 digits, and pictures that are no digit or several."""
-    folder = tmp_path_factory.mktemp("single")
-    for number in range(300):
-        digit = digits_of(str(number % 10))[0]
-        Image.fromarray(np.roll(digit, number % 3 - 1, axis=1)).save(folder / f"{number:03}.png")
-    first, second = (Image.fromarray(255 - digits_of(d)[0]).resize((90, 90)) for d in "47")
-    first.save(folder / "a.tif", save_all=True, append_images=[second])
-    (folder / "b.png").write_bytes(b"")
-    first.resize((3000, 3000)).save(folder / "c.png")
-    os.mkfifo(folder / "d.png")
     return folder
 
 
@@ -86,8 +70,8 @@ def read_all(reader: Reader, folder: Path, *, isolated: bool = False, **options:
 
 @contextmanager
 def pool_of(reader: Reader, networks: Any = None, *, job: Any = None, **more: Any) -> Iterator[Any]:
-    ask = (networks or Networks(reader.engine)).ask
-    workers = workers_of(job or Job(reader, Format("jsonl")), ask, **more)
+    networks = networks or Networks(reader.engine)
+    workers = workers_of(job or Job(reader, Format("jsonl")), networks.ask, **more)
     try:
         yield workers
     finally:
@@ -161,10 +145,9 @@ def test_no_more_is_begun_than_is_taken() -> None:
         ("x", False, 2**28, 2 + 1),  # a third waits for room
     ],
 )
-def test_order_and_bytes_bound_what_waits(waits_at: str, ordered: bool, held: int, most: int) -> None:
-    taken: list[int] = []
+def test_order_and_bytes_bound_what_waits(waits_at, ordered, held, most):
+    taken, seen = list[int](), list[int]()
     hands = [Hand(waits_at=waits_at) for _ in range(4)]
-    seen: list[int] = []
 
     def go_on() -> None:
         seen.append(len(taken))
@@ -179,11 +162,14 @@ def test_order_and_bytes_bound_what_waits(waits_at: str, ordered: bool, held: in
     assert firsts == sorted(firsts) or not ordered
 
 
-def test_what_a_worker_died_over_is_tried_alone_and_false_starts_and_broken_inputs_end_the_run() -> None:
+def test_what_a_worker_died_over_is_tried_alone() -> None:
     hand = Hand("1", "x")
     texts = [block.text for block in run_tasks(some_tasks(2, []), [hand], JOB)]
     trouble = "cannot be read: twice, the process that reads it was ended"
     assert (texts, hand.starts) == (["0", trouble, trouble, trouble], 1 + 2 + 3)
+
+
+def test_false_starts_and_broken_inputs_end_the_run() -> None:
     two = run_tasks(some_tasks(5, []), [Hand(false_starts=2)], JOB)
     assert sum(block.inputs for block in two) == 10
     with pytest.raises(EndedEarly, match="cannot be started: the last one was ended"):
@@ -302,7 +288,7 @@ def test_a_long_document_of_single_digits_shows_that_it_is_at_work(reader: Reade
 
 
 def test_workers_change_nothing(reader: Reader, scans: Path, alone: str) -> None:
-    sources = [json.loads(line)["source"][-6:-4] for line in alone.splitlines()]
+    sources = [Path(record["source"]).stem for record in records(alone)]
     assert sources == [f"{number:02}" for number in range(COUNT)]
     other = copy(reader)
     other.finder = finder = GpuFinder(reader.finder)  # type: ignore[assignment]
@@ -311,30 +297,34 @@ def test_workers_change_nothing(reader: Reader, scans: Path, alone: str) -> None
     assert finder.asked >= COUNT - 1
 
 
-def test_isolated_digits(reader: Reader, single: Path) -> None:
-    alone = read_all(reader, single, isolated=True, workers=0)
-    assert read_all(reader, single, isolated=True, workers=2, ordered=True) == alone
-    records = [json.loads(line) for line in alone.splitlines()]
-    assert [record["text"] for record in records[:300]] == [str(n % 10) for n in range(300)]
-    assert records[0]["digits"][0]["box"] == [0, 0, 28, 28]
-    odd = records[300:]
+def test_isolated_digits(reader: Reader, tmp_path: Path) -> None:
+    """Many digits, and pictures that are no digit or several."""
+    for number in range(300):
+        digit = np.roll(digits_of(str(number % 10))[0], number % 3 - 1, axis=1)
+        Image.fromarray(digit).save(tmp_path / f"{number:03}.png")
+    first, second = (Image.fromarray(255 - digit).resize((90, 90)) for digit in digits_of("47"))
+    first.save(tmp_path / "a.tif", save_all=True, append_images=[second])
+    (tmp_path / "b.png").touch()
+    first.resize((3000, 3000)).save(tmp_path / "c.png")
+    os.mkfifo(tmp_path / "d.png")
+    alone = read_all(reader, tmp_path, isolated=True, workers=0)
+    assert read_all(reader, tmp_path, isolated=True, workers=2, ordered=True) == alone
+    every = records(alone)
+    assert [record["text"] for record in every[:300]] == [str(n % 10) for n in range(300)]
+    odd = every[300:]
     texts = [(record["text"], record["page"]) for record in odd]
     assert texts == [("4", 0), ("7", 1), ("", 0), ("4", 0), ("", 0)]
-    assert odd[3]["digits"][0]["box"] == [0, 0, 3000, 3000]
-    assert "empty" in odd[2]["error"]
-    assert "pipe" in odd[4]["error"]
+    assert [own["digits"][0]["box"] for own in (every[0], odd[3])] == [[0, 0, 28, 28], [0, 0, 3000, 3000]]
+    assert ["empty" in odd[2]["error"], "pipe" in odd[4]["error"]] == [True, True]
 
 
-def test_errors_of_inputs_and_of_the_network_end_the_run(
-    reader: Reader, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Failing:
-        def recognise(self, digits: object, *, batch: object = None) -> Any:
-            raise DeviceError("it fell off")
+def test_errors_of_inputs_and_of_the_network_end_the_run(reader, scans, tmp_path, monkeypatch):
+    def fail(digits: object, *, batch: object = None) -> None:
+        raise DeviceError("it fell off")
 
     with pytest.raises(NothingToRead):
         read_all(reader, tmp_path, workers=1)
-    networks = Networks(Failing())
+    networks = Networks(SimpleNamespace(recognise=fail))
     with pool_of(reader, networks) as pool, pytest.raises(DeviceError, match="fell off"):
         list(blocks_of(pool, reader, find_inputs([scans])))
     monkeypatch.setattr(
@@ -358,55 +348,47 @@ def test_errors_of_inputs_and_of_the_network_end_the_run(
         (2.0, dict.fromkeys(("stopped", "locked"), "took longer than 2 s")),
     ],
 )  # fmt: skip
-def test_pictures_that_end_a_worker_become_records(
-    patience: float, ends: dict[str, str], reader: Reader, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capfd: Any,
-) -> None:  # fmt: skip
+def test_pictures_that_end_a_worker_become_records(patience, ends, reader, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr("neocog.batch.pool.PATIENCE", patience)
     for name in (*ends, *(f"good{number}" for number in range(9))):
         save_page(tmp_path / f"{name}.png", "1")
     with reading(Job(reader, Faulty("jsonl")), find_inputs([tmp_path]), workers=2) as blocks:
-        records = [json.loads(line) for block in blocks for line in block.text.splitlines()]
-    assert [record["text"] for record in records].count("1") == 9
+        every = [record for block in blocks for record in records(block.text)]
+    assert [record["text"] for record in every].count("1") == 9
+    said = {Path(record["source"]).stem: record["error"] for record in every if record["error"]}
     twice = "cannot be read: twice, the process that reads it "
-    said = {Path(record["source"]).stem: record["error"] for record in records if record["error"]}
     assert said == {name: twice + how for name, how in ends.items()}
     assert capfd.readouterr().err == ""
 
 
 @posix
 def test_workers_that_are_killed_from_outside_lose_nothing(reader: Reader, scans: Path, alone: str) -> None:
+    text = ""
     with pool_of(reader, count=2) as pool:
-        text = ""
         for block in blocks_of(pool, reader, find_inputs([scans])):
             for worker in [] if text else pool:
-                process = until(lambda worker=worker: worker.process)
-                os.kill(process.pid, signal.SIGKILL)
+                until(lambda worker=worker: worker.process).kill()
             text += block.text
     assert sorted(text.splitlines()) == sorted(alone.splitlines())
     assert all(worker.process.poll() is not None for worker in pool)
 
 
 @posix
-def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(
-    reader: Reader, tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(reader, tmp_path, started, monkeypatch):
     monkeypatch.setattr("neocog.vision.decode.is_light", lambda path: "heavy" not in str(path))
     for name in ("1", "2-heavy", "3-heavy-full", "4-heavy-killed", "5"):
         save_page(tmp_path / f"{name}.png", "7")
     with reading(Job(reader, Faulty("jsonl")), find_inputs([tmp_path])) as blocks:
-        records = [json.loads(block.text) for block in blocks]
-    assert [record["text"] for record in records] == ["7", "7", "", "", "7"]
-    assert "twice, the process that reads it needed more than 1.5 GB" in records[2]["error"]
-    assert "SIGKILL" in records[3]["error"]
+        every = [record for block in blocks for record in records(block.text)]
+    assert [record["text"] for record in every] == ["7", "7", "", "", "7"]
+    assert "twice, the process that reads it needed more than 1.5 GB" in every[2]["error"]
+    assert "SIGKILL" in every[3]["error"]
     assert len(started) == 5  # for the first heavy one, and after each of four deaths
 
 
 @pytest.mark.slow
 @posix
-def test_workers_that_are_stopped_at_birth_or_idle(
-    reader: Reader, started: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_are_stopped_at_birth_or_idle(reader, started, monkeypatch):
     exchange = WorkerProcess._exchange
 
     def stopped(own: WorkerProcess, message: bytes, *options: Any) -> Any:
@@ -416,8 +398,7 @@ def test_workers_that_are_stopped_at_birth_or_idle(
 
     monkeypatch.setattr(WorkerProcess, "_exchange", stopped)
     monkeypatch.setattr("neocog.batch.pool.STARTS", 6.0)
-    with pool_of(reader, patience=2.0) as pool:
-        (worker,) = pool
+    with pool_of(reader, patience=2.0) as (worker,):
         worker.start()
         os.kill(started[-1], signal.SIGSTOP)  # it is sent more than a pipe holds
         task = Task(0, (Item("x", "x", data=bytes(2**22)),))
@@ -426,36 +407,28 @@ def test_workers_that_are_stopped_at_birth_or_idle(
 
 
 @posix
-def test_who_goes_on_or_waits_for_the_network_does_not_take_too_long(
-    reader: Reader, scans: Path, started: list[int]
-) -> None:
+def test_who_goes_on_or_waits_for_the_network_does_not_take_too_long(reader, scans, started):
     with pool_of(reader, job=SlowJob(reader, Format("jsonl")), patience=1.3) as (worker,):
         worker.start()
         with pytest.raises(WorkerDied, match="was ended by SIGKILL"):
             worker.attempt(Task(0, ()))
-
-    items = list(find_inputs([scans]))[:1]
     with pool_of(reader, Networks(Slow(reader.engine)), patience=3.0) as pool:  # it answers after 5 s
-        assert not any(block.failed for block in blocks_of(pool, reader, items))
+        assert not any(block.failed for block in blocks_of(pool, reader, islice(find_inputs([scans]), 1)))
     assert len(started) == 2
 
 
 @posix
-def test_workers_that_cannot_be_had_end_the_run(
-    reader: Reader, scans: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import resource
-
-    monkeypatch.setattr(sys, "path", [place for place in sys.path if "tests" not in place][:1])
-    with pytest.raises(EndedEarly, match=r"cannot be started: ModuleNotFoundError"):
-        read_all(reader, scans, workers=1)
-    monkeypatch.undo()
+def test_workers_that_cannot_be_had_end_the_run(reader, scans, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "path", [place for place in sys.path if "tests" not in place][:1])
+        with pytest.raises(EndedEarly, match=r"cannot be started: ModuleNotFoundError"):
+            read_all(reader, scans, workers=1)
     for words, why in (([sys.executable, "-c", "exit(3)"], "the last one ended with code 3; see"),
                        (["/no/such/python"], ".*No such file")):  # fmt: skip
         monkeypatch.setattr("neocog.batch.pool.python", lambda *_, words=words: words)
         with pytest.raises(EndedEarly, match=f"cannot be started: {why}"):
             read_all(reader, scans, workers=1)
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (72, 4096))
+    monkeypatch.setattr("resource.getrlimit", lambda _: (72, 4096))
     with pytest.raises(UsageError, match=r"got 9 workers, .* files allows 4; .*ulimit"):
         read_all(reader, scans, workers=9)
     monkeypatch.setattr("neocog.batch.run.cores", lambda: 64)
@@ -468,7 +441,6 @@ def test_workers_end_with_the_command(number: int, model: str, scans: Path, tmp_
     out = tmp_path / "out.jsonl"
     command = [*COMMAND, "-", "--model", model, "--workers", "2", "-o", str(out)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-    assert process.stdin is not None
     process.stdin.write(f"{scans}/00.png\n{scans}/01.png\n".encode())
     process.stdin.flush()  # and the command waits for more
     until(lambda: out.exists() and out.read_bytes().count(b"\n") == 2)
@@ -477,7 +449,7 @@ def test_workers_end_with_the_command(number: int, model: str, scans: Path, tmp_
     assert len(workers) == 2
     os.killpg(process.pid, number)  # as a terminal does: to every process of the command
     _, errors = process.communicate(timeout=10)
-    assert sorted(json.loads(line)["text"] for line in out.read_text().splitlines()) == ["0", "1"]
+    assert sorted(record["text"] for record in records(out)) == ["0", "1"]
     if number == signal.SIGINT:
         assert (process.returncode, errors) == (130, b"neocog: interrupted\n")
     until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 10)

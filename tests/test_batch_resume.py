@@ -19,7 +19,7 @@ from neocog.batch.output import Done, open_sink
 from neocog.errors import EndedEarly, UsageError
 from neocog.reading.formats import Format, kind_of
 from neocog.reading.results import PageReading
-from tests.support import few, page_file, run, save_page, until
+from tests.support import few, page_file, records, refused, run, save_page, until
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX locks and pipes")
 COMMAND = [sys.executable, "-m", "neocog", "read"]
@@ -126,16 +126,13 @@ def test_any_torn_file_is_mended(workers: int, model: str, scans: Path, tmp_path
     ("first", "then"),
     [("", "--min-p 0.999"), ("--pattern '#'", ""), ("--pattern '#'", "--pattern '##'"), ("", "--isolated")],
 )
-def test_records_of_other_settings_are_left_alone(
-    first: str, then: str, model: str, scans: Path, tmp_path: Path
-) -> None:
+def test_records_of_other_settings_are_left_alone(first, then, model, scans, tmp_path):
     out = tmp_path / "out.jsonl"
     words = ("--model", model, "-o", out)
     assert run("read", scans / "0.png", *words, *shlex.split(first)).exit_code == 0
     before = out.read_bytes()
-    result = run("read", scans, *words, "--resume", *shlex.split(then))
-    assert (result.exit_code, then in result.stderr) == (2, True)
-    assert f"was written with --min-p 0.4 {first}".strip() + ", now --min-p 0." in result.stderr
+    told = f"was written with --min-p 0.4 {first}".strip() + ", now --min-p 0."
+    assert then in refused(told, "read", scans, *words, "--resume", *shlex.split(then))
     assert out.read_bytes() == before
     result = run("read", scans / "0.png", *words, "--resume", *shlex.split(first))
     assert (result.exit_code, result.stderr) == (0, "neocog: all inputs (1) were already read\n")
@@ -145,29 +142,28 @@ def test_records_of_other_settings_are_left_alone(
 def test_nothing_leaves_before_it_is_read_again(model: str, scans: Path, tmp_path: Path) -> None:
     out, empty = tmp_path / "out.jsonl", tmp_path / "empty"
     empty.mkdir()
-    run("read", scans / "0.png", scans / "3.png", "--model", model, "-o", out)
+    words = ("--model", model, "-o", out)
+    run("read", scans / "0.png", scans / "3.png", *words)
     before = out.read_bytes()
-    words = ("--model", model, "-o", out, "--resume")
-    assert run("read", empty, *words).exit_code == 3
+    refused("", "read", empty, *words, "--resume", code=3)
     assert out.read_bytes() == before
-    result = run("read", scans / "1.png", *words)
+    result = run("read", scans / "1.png", *words, "--resume")
     assert result.exit_code == 1  # 3.png is among the records still
     assert "neocog: 3 pages (2 pictures read before), " in result.stderr
     assert ", 1 failed; " in result.stderr
-    assert run("read", scans / "3.png", *words).exit_code == 1
-    names = sorted(Path(json.loads(line)["source"]).name for line in out.read_text().splitlines())
+    assert run("read", scans / "3.png", *words, "--resume").exit_code == 1
+    names = sorted(Path(record["source"]).name for record in records(out))
     assert names == ["0.png", "1.png", "3.png"]
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"schema"', None])
 def test_the_last_input_stays_at_the_end_until_it_is_read_again(torn: bytes | None, tmp_path: Path) -> None:
     out, old = tmp_path / "out.jsonl", lines_of(A, B)
-    for steps, wanted in (
-        ((), old), ((C,), lines_of(A, C, B)), ((C, B, A), lines_of(A, C, B, A)), ((B, C), lines_of(A, B, C)),
-    ):  # fmt: skip
+    for steps, wanted in (((), (A, B)), ((C,), (A, C, B)), ((C, B, A), (A, C, B, A)), ((B, C), (A, B, C))):
+        whole = lines_of(*wanted)
         out.write_bytes(old[:-1] if torn is None else old + torn)
-        write(out, *steps, lambda end=wanted: out.read_bytes() == end or pytest.fail("too late"), resume=True)
-        assert out.read_bytes() == wanted
+        write(out, *steps, lambda end=whole: out.read_bytes() == end or pytest.fail("too late"), resume=True)
+        assert out.read_bytes() == whole
         assert os.listdir(tmp_path) == ["out.jsonl"]
 
 
@@ -199,16 +195,17 @@ def test_twenty_kills(model: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("old", [b"", lines_of(A)])
 def test_a_file_that_goes_is_noticed(old: bytes, tmp_path: Path) -> None:
     out, other = tmp_path / "out.jsonl", tmp_path / "other"
-    for goes, there in ((out.unlink, False), (lambda: other.rename(out), True)):
+    gone = r"out\.jsonl: was removed, replaced or shortened during the run; .*, read again$"
+    for goes, there in (
+        (out.unlink, False), (lambda: other.rename(out), True), (partial(out.write_bytes, b""), True)
+    ):  # fmt: skip
         for steps in ((B, goes, C), (B, goes)):
             out.write_bytes(old)
             other.write_text("theirs")
-            with pytest.raises(EndedEarly, match=r"out\.jsonl: was removed, replaced or .*, read again$"):
+            with pytest.raises(EndedEarly, match=gone):
                 write(out, *steps, resume=bool(old))
             assert out.exists() == there
-    out.write_bytes(old)
-    with pytest.raises(EndedEarly, match="or shortened during the run"):
-        write(out, B, partial(out.write_bytes, b""), C, resume=bool(old))
+    out.write_bytes(b"")
     write(out, A, lambda: out.open("ab").write(lines_of(B)), C)  # what others append is kept
     assert out.read_bytes() == lines_of(A, B, C)
 
@@ -232,8 +229,7 @@ def test_a_full_disk_leaves_what_is_valid(name: str, model: str, scans: Path, tm
         assert out.read_text() == "dear"
     else:
         told = "what it holds is valid" + ", continue it with --resume" * (name == "out.jsonl")
-        assert out.stat().st_size <= limit
-        assert out.read_bytes().endswith(b"\n")
+        assert (out.stat().st_size <= limit, out.read_bytes()[-1:]) == (True, b"\n")
     assert done.stderr == f"neocog: {out}: cannot be written (File too large); {told}\n"
     assert (done.returncode, os.listdir(tmp_path)) == (6, [name])
     assert run("read", *words).exit_code == 0
@@ -282,25 +278,20 @@ def test_a_pipe_that_is_not_stdout_is_no_quiet_end(tmp_path: Path) -> None:
 
 @posix
 @pytest.mark.parametrize(("more", "killed"), [("--force", False), ("--resume", True)])
-def test_two_runs_do_not_write_to_one_file(
-    more: str, killed: bool, model: str, scans: Path, tmp_path: Path
-) -> None:
+def test_two_runs_do_not_write_to_one_file(more, killed, model, scans, tmp_path):
     out, soft, hard = (tmp_path / f"{name}.jsonl" for name in ("out", "soft", "hard"))
     words = ("--model", model, "--workers", "0", "-o")
-    command = [*COMMAND, "-", *words, str(out), more]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        assert process.stdin
+    with subprocess.Popen([*COMMAND, "-", *words, str(out), more], stdin=subprocess.PIPE) as process:
         process.stdin.write(f"{scans / '0.png'}\n".encode())
         process.stdin.flush()
         before = until(lambda: out.exists() and out.read_bytes())
         soft.symlink_to(out)
         hard.hardlink_to(out)
+        who = f"process {process.pid}" if Path("/proc/locks").exists() else "another process"
         for name in (out, soft, hard):
             for option in ("--force", "--resume"):
-                result = run("read", scans, *words, name, option)
-                assert result.exit_code == 2
-                who = f"process {process.pid}" if Path("/proc/locks").exists() else "another process"
-                assert f"{name}: {who} is writing to it; wait for it to end" in result.stderr
+                told = f"{name}: {who} is writing to it; wait for it to end"
+                refused(told, "read", scans, *words, name, option)
         assert out.read_bytes() == before
         if killed:
             process.kill()
@@ -330,9 +321,7 @@ def test_a_second_writer_is_refused(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "workers"), [("out.json", 0), ("out.txt", 2)])
-def test_a_new_file_in_a_folder_that_is_read(
-    name: str, workers: int, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_file_in_a_folder_that_is_read(name, workers, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_page(tmp_path / "0.png", "0")
     result = run("read", "*", "--model", model, "-q", "-o", name, "--workers", workers)

@@ -1,15 +1,13 @@
-"""Documents: words and columns, hOCR, ALTO, PAGE, COCO, Label Studio, PDF, HEIC, AVIF, addresses."""
+"""Records and documents: JSON, CSV, words, columns, hOCR, ALTO, PAGE, COCO, PDF, HEIC, AVIF, addresses."""
 
 import io
 import json
 import re
 import sys
-import threading
 import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -29,7 +27,8 @@ from neocog.vision import decode as vision_decode
 from neocog.vision import documents
 from neocog.vision.decode import Page, decode, is_light
 from neocog.vision.page import around, turned_back
-from tests.support import file_of, page, page_file, run
+from tests.live_support import RawServer
+from tests.support import file_of, page, page_file, refused, run, table_of, write_records
 
 SIZE = (400, 300)
 Word = tuple[int, int, str]
@@ -61,67 +60,55 @@ TABLE = (
     [(20, 60, "7"), (302, 60, "89")],
     [(22, 110, "11"), (134, 110, "222"), (290, 110, "3333")],
 )
+COLUMNS = [["123", "45", "6"], ["7", "", "89"], ["11", "222", "3333"]]
+ODD = 'a"<\x1b>.png'
 
 
 def test_words_have_boxes() -> None:
     reading = read(*TABLE)
-    assert reading.text == "123 45 6\n7 89\n11 222 3333"
-    assert reading.plain == "123456\n789\n112223333"
+    assert (reading.text, reading.plain) == ("123 45 6\n7 89\n11 222 3333", "123456\n789\n112223333")
     record = reading.to_dict()
-    assert record["size"] == [400, 300]
     line = record["lines"][1]
-    assert (line["text"], line["box"]) == ("7 89", [20, 60, 304, 20])
+    assert (record["size"], line["text"], line["box"]) == ([400, 300], "7 89", [20, 60, 304, 20])
     assert line["words"] == [{"text": "7", "box": [20, 60, 10, 20], "digits": [6, 6]},
                              {"text": "89", "box": [302, 60, 22, 20], "digits": [7, 8]}]  # fmt: skip
 
 
 def test_columns_are_tabs_and_empty_cells_stay(tmp_path: Path) -> None:
-    reading = read(*TABLE)
-    rows = [["123", "45", "6"], ["7", "", "89"], ["11", "222", "3333"]]
-    assert cells(reading) == rows
-    with open_sink(Format("tsv", names=False), tmp_path / "a.tsv") as sink:
-        sink.put(sink.format.render(reading))
-        sink.put(sink.format.render(PageReading("b.png", error="broken")))
-    text = (tmp_path / "a.tsv").read_text()
-    assert text == "".join("\t".join(row) + "\n" for row in rows)
+    plain, reading = Format("tsv", names=False), read(*TABLE)
+    out = write_records(tmp_path / "a.tsv", plain, reading, PageReading("b.png", error="broken"))
+    assert out.read_text() == "".join("\t".join(row) + "\n" for row in COLUMNS)
     assert Format("tsv").render(reading).startswith("a.png\t0\t123\t45\t6\n")
-    assert Format("tsv", names=False).render(PageReading("a", 0, "7\n1")) == "7\n1\n"
+    assert plain.render(PageReading("a", 0, "7\n1")) == "7\n1\n"
 
 
 @pytest.mark.parametrize("turn", [0, 90, 180, 270])
 def test_a_page_on_its_side_has_the_same_columns(turn: int) -> None:
-    reading = read(*TABLE, turn=turn)
-    assert cells(reading) == [["123", "45", "6"], ["7", "", "89"], ["11", "222", "3333"]]
+    assert cells(read(*TABLE, turn=turn)) == COLUMNS
 
 
 def test_hocr_and_alto_are_well_formed(tmp_path: Path) -> None:
-    reading, odd = read(*TABLE), PageReading('a"<\x1b>.png', 1, error="broken")
-    with open_sink(Format("hocr"), tmp_path / "a.hocr") as sink:
-        sink.put(sink.format.render(reading))
-        sink.put(sink.format.render(odd))
-    root = ET.parse(tmp_path / "a.hocr").getroot()
-    words = [e for e in root.iter() if e.get("class") == "ocrx_word"]
+    hocr = Format("hocr")
+    out = write_records(tmp_path / "a.hocr", hocr, read(*TABLE), PageReading(ODD, 1, error="broken"))
+    words = [e for e in ET.parse(out).getroot().iter() if e.get("class") == "ocrx_word"]
     assert ["".join(word.itertext()) for word in words[:3]] == ["123", "45", "6"]
     assert words[0].get("title") == "bbox 20 10 54 30; x_wconf 73"
-    with open_sink(Format("alto", names=False, source='a"<\x1b>.png'), tmp_path / "a.xml") as sink:
-        sink.put(sink.format.render(reading))
-    space = "{http://www.loc.gov/standards/alto/ns-v4#}"
-    root = ET.parse(tmp_path / "a.xml").getroot()
+    ET.parse(write_records(tmp_path / "none.hocr", hocr))
+    out = write_records(tmp_path / "a.xml", Format("alto", names=False, source=ODD), read(*TABLE))
+    root, space = ET.parse(out).getroot(), "{http://www.loc.gov/standards/alto/ns-v4#}"
     assert root.findtext(f".//{space}fileName") == 'a"<\\x1b>.png'
     strings = [e.attrib for e in root.iter(f"{space}String")]
     assert [one["CONTENT"] for one in strings[:3]] == ["123", "45", "6"]
     assert (strings[0]["HPOS"], strings[0]["WIDTH"], strings[0]["WC"]) == ("20", "34", "0.73")
-    with open_sink(Format("hocr"), tmp_path / "none.hocr"):
-        pass
-    ET.parse(tmp_path / "none.hocr")
     with pytest.raises(UsageError, match="one file"):
         Format("alto")
+
+
+def test_a_suffix_tells_the_format() -> None:
     kinds = [kind_of(name) for name in ("a.TSV", "a.hocr", "a.alto.xml", "a.csv", "a.txt", "a", None)]
     assert kinds == ["tsv", "hocr", "alto", "csv", "text", "text", "text"]
-    with pytest.raises(
-        UsageError,
-        match=r"no format has the suffix \.docx, expected \.txt, \.jsonl, .*, or none.*--format text,.*coco",
-    ):
+    told = r"no format has the suffix \.docx, expected \.txt, \.jsonl, .*, or none.*--format text,.*coco"
+    with pytest.raises(UsageError, match=told):
         kind_of("a.docx")
 
 
@@ -133,48 +120,38 @@ ORDER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("turn", [0, 270])
-def test_page_xml_follows_its_schema(turn: int) -> None:
-    form, broken = Format("page", names=False), PageReading('a"<\x1b>.png', error="broken")
-    for reading in (read(*TABLE, turn=turn), broken):
-        root = ET.fromstring((form.head + form.render(reading) + form.tail).encode())
-        assert root.tag == "{http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15}PcGts"
-        for element in root.iter():
-            element.tag = element.tag.partition("}")[2]
-        for element in root.iter():
-            wanted = ORDER.get(element.tag, "").split()
-            places = [wanted.index(child.tag) for child in element]
-            assert places == sorted(places)
-        names = [element.get("id") for element in root.iter() if "id" in element.attrib]
-        assert len(names) == len(set(names))
-        for coords in root.iter("Coords"):
-            assert re.fullmatch(r"([0-9]+,[0-9]+ )+([0-9]+,[0-9]+)", coords.get("points", ""))
-        assert all(0 <= float(told.get("conf", "0")) <= 1 for told in root.iter("TextEquiv"))
-        page_of = root.find("Page")
-        assert page_of is not None
-        if reading is broken:
-            assert page_of.attrib == {"imageFilename": 'a"<\\x1b>.png', "imageWidth": "0", "imageHeight": "0",
-                                      "custom": "error: broken"}  # fmt: skip
-            continue
-        assert page_of.get("orientation") == ("-90" if turn else None)
+@pytest.mark.parametrize("turn", [0, 270, None])
+def test_page_xml_follows_its_schema(turn: int | None) -> None:
+    form = Format("page", names=False)
+    reading = PageReading(ODD, error="broken") if turn is None else read(*TABLE, turn=turn)
+    root = ET.fromstring((form.head + form.render(reading) + form.tail).encode())
+    assert root.tag == "{http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15}PcGts"
+    for element in root.iter():
+        element.tag = element.tag.partition("}")[2]
+    for element in root.iter():
+        places = [ORDER.get(element.tag, "").split().index(child.tag) for child in element]
+        assert places == sorted(places)
+    names = [element.get("id") for element in root.iter() if "id" in element.attrib]
+    assert len(names) == len(set(names))
+    for coords in root.iter("Coords"):
+        assert re.fullmatch(r"([0-9]+,[0-9]+ )+([0-9]+,[0-9]+)", coords.get("points", ""))
+    assert all(0 <= float(told.get("conf", "0")) <= 1 for told in root.iter("TextEquiv"))
+    found = root.find("Page").attrib
+    if turn is None:
+        assert found == {"imageFilename": 'a"<\\x1b>.png', "imageWidth": "0", "imageHeight": "0",
+                         "custom": "error: broken"}  # fmt: skip
+    else:
+        assert found.get("orientation") == ("-90" if turn else None)
         assert [word.findtext("TextEquiv/Unicode") for word in root.iter("Word")][:3] == ["123", "45", "6"]
     with pytest.raises(UsageError, match="more than one page"):
         form.render(PageReading("a.tif", 1))
 
 
-def test_coco_and_label_studio(tmp_path: Path) -> None:
+def test_coco(tmp_path: Path) -> None:
     readings = (read(*TABLE), PageReading("b.png", error="broken"), read([(20, 10, "-5?")]))
-    told = {}
-    for kind in ("coco", "labelstudio"):
-        with open_sink(Format(kind), tmp_path / kind) as sink:
-            for reading in readings:
-                sink.put(sink.format.render(reading))
-        with open_sink(Format(kind), tmp_path / "none"):
-            pass
-        told[kind] = json.loads((tmp_path / kind).read_text())
-        assert len(json.loads((tmp_path / "none").read_text())) == (5 if kind == "coco" else 0)
-    coco = told["coco"]
-    assert set(coco) == {"info", "licenses", "categories", "images", "annotations"}
+    coco = json.loads(write_records(tmp_path / "a", Format("coco"), *readings).read_text())
+    none = json.loads(write_records(tmp_path / "none", Format("coco")).read_text())
+    assert coco.keys() == none.keys() == {"info", "licenses", "categories", "images", "annotations"}
     assert [(i["id"], i["file_name"], i["width"], i["height"]) for i in coco["images"]] == [
         (1, "a.png", *SIZE), (2, "a.png", *SIZE)
     ]  # fmt: skip
@@ -187,9 +164,14 @@ def test_coco_and_label_studio(tmp_path: Path) -> None:
     for mark in marks:
         assert (mark["iscrowd"], mark["area"]) == (0, mark["bbox"][2] * mark["bbox"][3])
         assert len(mark["segmentation"][0]) == 8
-    tasks = told["labelstudio"]
-    assert [task["data"]["image"] for task in tasks] == ["a.png", "a.png"]
-    (prediction,) = tasks[1]["predictions"]
+
+
+def test_label_studio(tmp_path: Path) -> None:
+    form, readings = Format("labelstudio"), (read([(20, 10, "-5?")]), PageReading("b.png", error="broken"))
+    (task,) = json.loads(write_records(tmp_path / "a", form, *readings).read_text())
+    assert write_records(tmp_path / "none", form).read_text().split() == ["[", "]"]
+    assert task["data"]["image"] == "a.png"
+    (prediction,) = task["predictions"]
     box, text = prediction["result"]
     assert (box["type"], text["type"], text["value"]["text"]) == ("rectangle", "textarea", ["-5?"])
     assert box["id"] == text["id"]
@@ -197,8 +179,11 @@ def test_coco_and_label_studio(tmp_path: Path) -> None:
     assert shares == pytest.approx([5.0, 10 / 3, 8.5, 20 / 3, 0])
 
 
+def opened(pdf: Path | io.BytesIO) -> closing:
+    return closing(pytest.importorskip("pypdfium2").PdfDocument(pdf))
+
+
 def test_a_pdf_can_be_searched(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pypdfium2 = pytest.importorskip("pypdfium2")
     scans = tmp_path / "scans"
     scans.mkdir()
     (scans / "two.tif").write_bytes(page_file("12\n0", "345", kind="TIFF"))
@@ -207,17 +192,17 @@ def test_a_pdf_can_be_searched(model: str, tmp_path: Path, monkeypatch: pytest.M
     words = ("read", scans, "--model", model, "-o")
     result = run(*words, tmp_path / "out.pdf", "--workers", "2")
     assert (result.exit_code, result.stdout) == (1, "")
-    with closing(pypdfium2.PdfDocument(tmp_path / "out.pdf")) as document:
+    with opened(tmp_path / "out.pdf") as document:
         texts = [one.get_textpage().get_text_range().split() for one in document]
         assert texts == [["12", "0"], ["345"], ["07946"]]
         high, wide = page("07946").shape
         assert document[2].get_size() == pytest.approx((0.36 * wide, 0.36 * high))
-    assert "--force to overwrite" in run(*words, tmp_path / "out.pdf").stderr
+    refused("--force to overwrite", *words, tmp_path / "out.pdf")
     for more in (("--format", "pdf"), ("--format", "csv", "-o", tmp_path / "x.pdf")):
-        assert run(*words[:-1], *more).exit_code == 2
+        refused("pdf", *words[:-1], *more)
     reading = Reader(model, device="cpu").read(scans / "z.png")
     reading.save(tmp_path / "one.pdf")
-    with closing(pypdfium2.PdfDocument(tmp_path / "one.pdf")) as document:
+    with opened(tmp_path / "one.pdf") as document:
         assert document[0].get_textpage().get_text_range().strip() == "07946"
     monkeypatch.setattr(documents, "MAX_PDF", 10)
     result = run(*words, tmp_path / "large.pdf")
@@ -230,13 +215,12 @@ def test_a_pdf_can_be_searched(model: str, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("turn", [0, 90, 180, 270])
 def test_the_text_of_a_pdf_lies_on_the_writing(turn: int) -> None:
-    pypdfium2 = pytest.importorskip("pypdfium2")
     reading, stream = read([(20, 10, "888")], turn=turn), io.BytesIO()
     wide, high = reading.size or SIZE
     with closing(documents.PdfWriter()) as pdf:
         reading.add_to(pdf, Page(0, np.full((high, wide), 255, np.uint8), (wide, high)))
         pdf.save(stream)
-    with closing(pypdfium2.PdfDocument(stream)) as document:
+    with opened(stream) as document:
         text = document[0].get_textpage()
         assert text.get_text_range().strip() == "888"
         for n, digit in enumerate(reading.digits):
@@ -261,12 +245,11 @@ def heic() -> bytes:
 
 
 def test_pages_of_a_pdf(pdf: bytes) -> None:
-    pages = list(decode(pdf, long_side=300))
-    assert [one.index for one in pages] == [0, 1]
+    first, second = decode(pdf, long_side=300)
+    assert (first.index, second.index, max(first.grey.shape)) == (0, 1, 300)
     high, wide = page("07").shape
-    assert max(pages[0].grey.shape) == 300
     # the picture lies in the file with 100 pixels an inch, and boxes count 200
-    assert min(pages[0].scales) == pytest.approx(300 / (2 * max(high, wide)), rel=0.01)
+    assert min(first.scales) == pytest.approx(300 / (2 * max(high, wide)), rel=0.01)
     whole = next(decode(pdf)).grey
     assert np.abs(np.array(whole.shape) - (2 * high, 2 * wide)).max() <= 1
     same = np.asarray(Image.fromarray(whole).resize((wide, high)), float)
@@ -322,60 +305,42 @@ def test_heic_and_avif(heic: bytes) -> None:
         assert np.abs(next(decode(data)).grey.astype(int) - page("07")).mean() < 4
 
 
-def test_documents_are_read_in_archives_and_on_stdin(
-    tmp_path: Path, model: str, pdf: bytes, heic: bytes
-) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("in/form.pdf", pdf)
-        archive.writestr("b.HEIC", heic)
-    done = run("read", tmp_path / "a.zip", "--model", model, "--format", "csv", "--ordered")
+def test_documents_are_read_in_archives(tmp_path: Path, model: str, pdf: bytes, heic: bytes) -> None:
+    archive, out = tmp_path / "a.zip", tmp_path / "a.csv"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("in/form.pdf", pdf)
+        file.writestr("b.HEIC", heic)
+    done = run("read", archive, "--model", model, "-o", out, "--ordered")
     assert done.exit_code == 0, done.output
-    rows = [row.split(",")[:2] for row in done.stdout.splitlines()[1:]]
-    root = f"{tmp_path}/a.zip"
-    assert rows == [[f"{root}/in/form.pdf", "0"], [f"{root}/in/form.pdf", "1"],
-                    [f"{root}/b.HEIC", "0"]]  # fmt: skip
+    assert [(row["source"], row["page"]) for row in table_of(out)] == [
+        (f"{archive}/in/form.pdf", "0"), (f"{archive}/in/form.pdf", "1"), (f"{archive}/b.HEIC", "0")
+    ]  # fmt: skip
 
 
-class _Handler(BaseHTTPRequestHandler):
-    pictures: dict[str, bytes] = {}  # noqa: RUF012
-
-    def do_GET(self) -> None:
-        if self.path == "/slow":
-            time.sleep(1.5)
-        if self.path.startswith("/to"):
-            self.send_response(302)
-            to = {"/to_a": "/a.png", "/to_file": "file:///etc/passwd", "/to_much": "a.png"}
-            self.send_header("Location", to.get(self.path, self.path))
-            if self.path == "/to_much":  # what comes with a redirect is not read
-                self.send_header("Content-Length", str(10**12))
-            self.end_headers()
-            return
-        data = self.pictures.get(self.path)
-        self.send_response(200 if data else 404)
-        if self.path == "/cut":
-            self.send_header("Content-Length", "99")
-        self.end_headers()
-        with suppress(OSError):  # who asked may have left
-            self.wfile.write(data or b"")
-
-    def log_message(self, *words: object) -> None:
-        pass
+def answers(request: bytes) -> list[bytes]:
+    """What a server says of a path: with a redirect may come a length, which is not read."""
+    path = request.split()[1].decode()
+    if path == "/slow":
+        time.sleep(1.5)
+    head, body = {
+        "/a.png": ("200 OK", page_file("07")), "/slow": ("200 OK", b"7"),
+        "/cut": ("200 OK\r\nContent-Length: 99", b"half"),
+        "/to_a": ("302 Found\r\nLocation: /a.png", b""), "/to_self": ("302 Found\r\nLocation: /to_self", b""),
+        "/to_file": ("302 Found\r\nLocation: file:///etc/passwd", b""),
+        "/to_much": (f"302 Found\r\nLocation: a.png\r\nContent-Length: {10**12}", b""),
+    }.get(path, ("404 Not Found", b""))  # fmt: skip
+    return [f"HTTP/1.1 {head}\r\nConnection: close\r\n\r\n".encode() + body]
 
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    _Handler.pictures = {"/a.png": page_file("07"), "/slow": b"7", "/cut": b"half"}
-    http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True).start()
-    yield f"http://127.0.0.1:{http.server_address[1]}"
-    http.shutdown()
-    http.server_close()
+    with closing(RawServer(answers)) as own:
+        yield f"http://127.0.0.1:{own.port}"
 
 
 def test_a_picture_at_an_address(server: str, model: str) -> None:
-    plain = addresses.fetch(f"{server}/a.png")
-    assert addresses.fetch(f"{server}/to_a") == plain == _Handler.pictures["/a.png"]
-    assert addresses.fetch(f"{server}/to_much") == plain
+    for path in ("a.png", "to_a", "to_much"):
+        assert addresses.fetch(f"{server}/{path}") == page_file("07")
     done = run(f"{server}/a.png", f"{server}/none.png", "--model", model, "--format", "csv")
     assert done.exit_code == 1
     assert f"{server}/a.png,0," in done.stdout
@@ -384,13 +349,84 @@ def test_a_picture_at_an_address(server: str, model: str) -> None:
 
 def test_limits_of_addresses(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = "the connection ended before the file did"
-    for path, why in (("/to_file", "cannot be fetched"), ("/to_self", "cannot be fetched"), ("/cut", ended)):
+    for path, why in (("to_file", "cannot be fetched"), ("to_self", "cannot be fetched"), ("cut", ended)):
         with pytest.raises(InputError, match=why) as failure:
-            addresses.fetch(server + path)
+            addresses.fetch(f"{server}/{path}")
         assert "\n" not in str(failure.value)
-    monkeypatch.setattr(addresses, "MAX_BYTES", 100)
-    with pytest.raises(InputError, match="more than 100 bytes"):
-        addresses.fetch(f"{server}/a.png")
-    monkeypatch.setattr(addresses, "MAX_SECONDS", 0.2)
-    with pytest.raises(InputError, match=r"more than 0\.2 seconds"):
-        addresses.fetch(f"{server}/slow")
+    for name, value, path, why in (
+        ("MAX_BYTES", 100, "a.png", "more than 100 bytes"),
+        ("MAX_SECONDS", 0.2, "slow", r"more than 0\.2 seconds"),
+    ):  # fmt: skip
+        monkeypatch.setattr(addresses, name, value)
+        with pytest.raises(InputError, match=why):
+            addresses.fetch(f"{server}/{path}")
+
+
+READ = PageReading(
+    "a/b.jpg",
+    0,
+    "07\n?",
+    (
+        DigitReading("0", 0.99, 0.61, (1, 2, 3, 4)),
+        DigitReading("7", 0.98765, 0.5, (5, 2, 3, 4)),
+        DigitReading("?", 0.31, 0.01, (9, 2, 3, 4), "two answers"),
+    ),
+    "neocog@1a2b3c4d",
+    ms={"decode": 1.23456, "find": 2.0},
+)
+FAILED = PageReading("b.jpg", model="neocog@1a2b3c4d", error="the file is empty")
+
+
+def test_the_record_is_as_documented() -> None:
+    assert READ.to_json().startswith(
+        '{"schema":1,"source":"a/b.jpg","page":0,"text":"07\\n?","digits":'
+        '[{"char":"0","p":0.99,"margin":0.61,"box":[1,2,3,4],"reason":null},'
+    )
+    record, failed = json.loads(READ.to_json()), json.loads(FAILED.to_json())
+    assert list(record) == ["schema", "source", "page", "text", "digits", "model", "error"]
+    assert record["digits"][2]["reason"] == "two answers"
+    assert (failed["error"], failed["digits"]) == ("the file is empty", [])
+    assert READ.to_dict(timings=True)["ms"] == {"decode": 1.235, "find": 2.0}
+
+
+@pytest.mark.parametrize("name", ["naïve ½.png", "a\nb.png", 'quo"te.png', "bad\udcff.png"])
+def test_any_file_name_survives_json(name: str) -> None:
+    line = PageReading(name).to_json()
+    assert "\n" not in line
+    assert json.loads(line.encode())["source"] == name
+
+
+def test_csv_reads_back(tmp_path: Path) -> None:
+    odd = PageReading("bad\udcff,\n.png")
+    rows = table_of(write_records(tmp_path / "out.csv", Format("csv"), READ, FAILED, odd))
+    assert [row["source"] for row in rows] == ["a/b.jpg", "b.jpg", "bad\\udcff,\\n.png"]
+    keys = ("text", "n_digits", "n_rejected", "least_p", "reasons", "error")
+    told = [[row[key] for key in keys] for row in rows[:2]]
+    assert told == [
+        ["07\n?", "3", "1", "0.3100", "two answers", ""],
+        ["", "0", "0", "", "", "the file is empty"],
+    ]
+
+
+def test_text_has_names_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    for names in (True, False):
+        with open_sink(Format("text", names=names)) as sink:
+            for reading in (READ, FAILED, PageReading("c.tif", 1, "5")):
+                sink.put(sink.format.render(reading))
+    assert capsys.readouterr().out == "a/b.jpg: 07 | ?\nc.tif page 2: 5\n" + "07\n?\n\n5\n"
+
+
+@pytest.mark.parametrize("kind", ["text", "jsonl", "csv"])
+def test_an_old_file_stays_until_the_first_record_and_each_is_flushed(tmp_path: Path, kind: str) -> None:
+    old, form = tmp_path / "out", Format(kind)
+    old.write_text("dear")
+    with suppress(ZeroDivisionError), open_sink(form, old):
+        raise ZeroDivisionError
+    with open_sink(form, old):
+        assert old.read_text() == "dear"
+    assert old.read_text() == form.head
+    old.write_text("dear")
+    with open_sink(form, old) as sink:
+        for count in (1, 2, 3):
+            sink.put(form.render(READ))
+            assert old.read_text() == form.head + count * form.render(READ)

@@ -1,6 +1,5 @@
 """Forms: what form.json may say, how pages are laid, what fields and rules make of it, the table."""
 
-import csv
 import io
 import json
 import math
@@ -21,7 +20,7 @@ from neocog.reading.forms import Form, amount, joint, load_form, parse_form
 from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, CellReading, SheetReading
 from neocog.reading.sheets import SURE, for_sheets, read_sheets, weigh
-from tests.support import glyph, run
+from tests.support import glyph, records, refused, run, table_of
 from tests.support import sheet as printed_sheet
 
 Grey = NDArray[np.uint8]
@@ -40,22 +39,25 @@ WORDS = (
 def blank(kind: int = 0) -> Grey:
     image = Image.new("L", (WIDE, HIGH), 250)
     pen, font = ImageDraw.Draw(image), ImageFont.load_default(24)
+    below = WORDS[kind][::-1].replace("\n", " ") + f"\nForm {kind} / page {kind}"
     pen.text((40, 25 + 10 * kind), WORDS[kind], 20, font)
-    pen.text(
-        (40, 480 - 20 * kind), WORDS[kind][::-1].replace("\n", " ") + f"\nForm {kind} / page {kind}", 20, font
-    )
+    pen.text((40, 480 - 20 * kind), below, 20, font)
     for k, (name, (x, y, w, h)) in enumerate(BOXES.items()):
         pen.text((x, y - 34), f"{WORDS[kind].split()[k + 1]} {name}:", 20, font)
         pen.rectangle((x, y, x + w, y + h), None, 20, 3)
     return np.asarray(image)
 
 
-def write(sheet: Grey, name: str, text: str, *, high: int = 46, down: int = 8) -> None:
+def put(sheet: Grey, char: str, x: int, y: int, high: int = 46, pen: float = 4.0) -> None:
+    ink = glyph(int(char), high, pen)
+    place = sheet[y : y + high, x:][:, : ink.shape[1]]
+    np.minimum(place, (235 - 200 * ink).astype(np.uint8), out=place)
+
+
+def write(sheet: Grey, name: str, text: str, *, high: int = 46, right: int = 20, down: int = 8) -> None:
     x, y, _, _ = BOXES[name]
     for k, char in enumerate(text):
-        ink = glyph(int(char), high, 4.0)
-        place = sheet[y + down : y + down + high, x + 20 + 44 * k :][:, : ink.shape[1]]
-        np.minimum(place, (235 - 200 * ink).astype(np.uint8), out=place)
+        put(sheet, char, x + right + 44 * k, y + down, high)
 
 
 def filled(kind: int = 0, **texts: str) -> Grey:
@@ -65,7 +67,7 @@ def filled(kind: int = 0, **texts: str) -> Grey:
     return sheet
 
 
-def layouts(*kinds: int, pages: bool = False, **more: dict[str, Any]) -> dict[str, Any]:
+def layouts(*kinds: int, pages: bool = False, blank: Any = "blank{}.png", **more: Any) -> dict[str, Any]:
     """form.json of layouts, or of one with so many pages; ``more``: of fields, by name."""
     said = []
     for kind in kinds:
@@ -73,7 +75,7 @@ def layouts(*kinds: int, pages: bool = False, **more: dict[str, Any]) -> dict[st
         for name, (x, y, w, h) in BOXES.items():
             own = {"name": f"{name}{kind}" * pages or name, "box": [x / WIDE, y / HIGH, w / WIDE, h / HIGH]}
             fields.append(own | more.get(name, {}))
-        said.append({"blank": f"blank{kind}.png", "fields": fields})
+        said.append({"fields": fields} | ({"blank": blank.format(kind)} if blank else {}))
     if pages:
         return {"form": 1, "layouts": [{"name": "both", "pages": said}]}
     each = [{"name": f"kind {k}", "pages": [page]} for k, page in zip(kinds, said, strict=True)]
@@ -115,13 +117,12 @@ def photographed(sheet: Grey) -> Grey:
     return (page * np.linspace(1, 0.6, 1500)[:, None]).astype(np.uint8)
 
 
-@pytest.mark.parametrize("how", ["as it is", "turned", "photographed", "larger"])
-def test_a_page_is_laid_onto_its_blank_and_its_fields_are_read(
-    reader: Reader, folder: Path, how: str
-) -> None:
+@pytest.mark.parametrize("how", ["as it is", "turned", "photographed", "photographed in the dark", "larger"])
+def test_a_page_is_laid_onto_its_blank_and_its_fields_are_read(reader, folder, how):
     sheet = filled(0, a="479", b="5263", total="5742")
     sheet = {
         "as it is": lambda s: s, "turned": lambda s: np.rot90(s, 2).copy(), "photographed": photographed,
+        "photographed in the dark": lambda s: (photographed(s) * 0.25).astype(np.uint8),
         "larger": lambda s: cv2.resize(s, None, fx=2.5, fy=2.5, interpolation=cv2.INTER_CUBIC),
     }[how](sheet)  # fmt: skip
     form = form_of(folder, layouts(0, total={"rule": "sum of a, b"}))
@@ -140,14 +141,15 @@ def test_a_page_that_does_not_fit_is_an_error_and_no_guess(folder: Path, tmp_pat
     (folder / "form.json").write_text(json.dumps(layouts(0, 1)))
     for k, page in enumerate((filled(1, a="12"), filled(2, a="34"), np.full((500, 700), 240, np.uint8))):
         saved(tmp_path / f"{k + 1}.png", page)
-    done = run("read", tmp_path, "--form", folder / "form.json", "--workers", "0", "--ordered")
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    out = tmp_path / "t.csv"
+    done = run("read", tmp_path, "--form", folder / "form.json", "--workers", "0", "--ordered", "-o", out)
+    first, *others = table_of(out)
     assert done.exit_code == 1
-    assert list(rows[0])[4:10] == ["residual", "warnings", "error", "a", "a.p", "a.why"]
-    assert [row["layout"] for row in rows] == ["kind 1", "", ""]
-    assert (rows[0]["a"], float(rows[0]["a.p"]) > 0.5, rows[0]["b"], rows[0]["b.p"]) == ("12", True, "", "")
-    for row in rows[1:]:
-        assert "page 1 does not fit the form" in row["error"]
+    assert list(first)[4:10] == ["residual", "warnings", "error", "a", "a.p", "a.why"]
+    assert (first["layout"], first["a"], first["b"], first["b.p"]) == ("kind 1", "12", "", "")
+    assert float(first["a.p"]) > 0.5
+    for row in others:
+        assert (row["layout"], "page 1 does not fit the form" in row["error"]) == ("", True)
         assert not any(row[f"{name}{part}"] for name in BOXES for part in ("", ".p", ".why"))
 
 
@@ -157,29 +159,23 @@ def test_pages_of_a_sheet_are_in_order_and_none_is_missing(folder: Path, tmp_pat
     saved(tmp_path / "b.tif", two, one, two, other)
     (tmp_path / "c.tif").write_bytes((tmp_path / "a.tif").read_bytes()[:-4000])
     (folder / "both.json").write_text(json.dumps(layouts(0, 1, pages=True)))
-    words = ("read", tmp_path, "--form", folder / "both.json", "-o", tmp_path / "t.jsonl", "--ordered")
-    done = run(*words, "--workers", "2")
-    records = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
-    assert done.exit_code == 1
-    told = [(Path(r["source"]).name, r["page"], r["pages"], r["error"], r["warnings"]) for r in records]
-    missing = "page 1 of 2 is missing; scan the whole sheet into one file"
-    assert told[:5] == [
-        ("a.tif", 0, [0, 1], None, []), ("a.tif", 2, [None, 2], missing, []),
-        ("a.tif", 3, [3, None], missing.replace("1", "2", 1), []),
-        ("b.tif", 0, [None, 0], missing, []), ("b.tif", 1, [1, 2], None, []),
-    ]  # fmt: skip
-    assert "page 4 does not fit" in told[5][3]
-    assert told[-1][3]
-    assert told[-1][0] == "c.tif"
-    assert [(r["fields"]["a0"]["text"], r["fields"]["b1"]["text"]) for r in records[:5]] == [
-        ("71", "238"), ("?", "238"), ("71", "?"), ("?", "238"), ("71", "238"),
-    ]  # fmt: skip
-    assert records[3]["fields"]["a0"]["why"] == "page 1 is missing"
-    resumed = run(*words, "--workers", "2", "--resume")
-    assert (resumed.exit_code, "already read" in resumed.stderr) == (1, True)
     (folder / "other.json").write_text(json.dumps(layouts(0, 1)))
-    changed = run(*words[:3], folder / "other.json", *words[4:], "--resume")
-    assert (changed.exit_code, "another --form" in changed.stderr) == (2, True)
+    words = (tmp_path, "-o", tmp_path / "t.jsonl", "--ordered", "--workers", "2", "--form")
+    assert run("read", *words, folder / "both.json").exit_code == 1
+    *told, cut = records(tmp_path / "t.jsonl")
+    missing = ["", *(f"page {n} of 2 is missing; scan the whole sheet into one file" for n in (1, 2))]
+    assert [(Path(r["source"]).name, r["page"], r["pages"], r["error"], r["fields"]["a0"]["text"],
+             r["fields"]["b1"]["text"], r["warnings"]) for r in told[:5]] == [
+        ("a.tif", 0, [0, 1], None, "71", "238", []), ("a.tif", 2, [None, 2], missing[1], "?", "238", []),
+        ("a.tif", 3, [3, None], missing[2], "71", "?", []),
+        ("b.tif", 0, [None, 0], missing[1], "?", "238", []), ("b.tif", 1, [1, 2], None, "71", "238", []),
+    ]  # fmt: skip
+    assert told[3]["fields"]["a0"]["why"] == "page 1 is missing"
+    assert "page 4 does not fit" in told[5]["error"]
+    assert (Path(cut["source"]).name, bool(cut["error"])) == ("c.tif", True)
+    resumed = run("read", *words, folder / "both.json", "--resume")
+    assert (resumed.exit_code, "already read" in resumed.stderr) == (1, True)
+    refused("another --form", "read", *words, folder / "other.json", "--resume")
 
 
 def test_what_is_no_number_and_what_leaves_the_page_is_in_doubt(reader: Reader, folder: Path) -> None:
@@ -193,10 +189,8 @@ def test_what_is_no_number_and_what_leaves_the_page_is_in_doubt(reader: Reader, 
     write(sheet, "note", "74", high=70, down=-4)  # over its frame on both sides
     form = form_of(folder, layouts(0, total={"required": True}))
     (found,) = read_sheets(reader, form, sheet)
-    assert "?" in found.fields["a"].text
-    assert found.fields["a"].why
-    assert "?" in found.fields["b"].text
-    assert found.fields["b"].why
+    for name in "ab":
+        assert ("?" in found.fields[name].text, bool(found.fields[name].why)) == (True, True)
     assert (found.fields["total"].text, found.fields["note"].text) == ("38", "74")
     (found,) = read_sheets(reader, form, filled(0)[:, : WIDE - 200])
     assert found.fields["b"].why == found.fields["note"].why == "leaves the page"
@@ -205,22 +199,16 @@ def test_what_is_no_number_and_what_leaves_the_page_is_in_doubt(reader: Reader, 
 
 
 @pytest.mark.parametrize("order", ["A1 B1 A2 B2", "A2 A1 B2 B1"])
-def test_pages_of_different_sheets_are_not_joined(
-    reader: Reader, folder: Path, tmp_path: Path, order: str
-) -> None:
-    texts = {"A": "71", "B": "52"}
-    pages = [filled(int(page[1]) - 1, a=texts[page[0]]) for page in order.split()]
+def test_pages_of_different_sheets_are_not_joined(reader, folder, tmp_path, order):
+    pages = [filled(int(page[1]) - 1, a={"A": "71", "B": "52"}[page[0]]) for page in order.split()]
     form = form_of(folder, layouts(0, 1, pages=True))
     found = list(read_sheets(reader, form, saved(tmp_path / "a.tif", *pages)))
-    assert [sheet.pages for sheet in found][1] == (1, 2)
-    assert [(sheet.error or "")[:27] for sheet in found][1] == "its pages may be of differe"
+    assert (found[1].pages, found[1].fields["a0"].text) == ((1, 2), "?")
+    assert found[1].error.startswith("its pages may be of differe")
     assert all(sheet.error for sheet in found)
-    assert found[1].fields["a0"].text == "?"
 
 
-def test_an_error_tells_the_page_that_it_was_in(
-    reader: Reader, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_tells_the_page_that_it_was_in(reader, folder, monkeypatch):
     monkeypatch.setattr("neocog.reading.sheets._read_field", lambda *_: 1 / 0)
     (found,) = read_sheets(reader, form_of(folder, layouts(0)), filled(0, a="4"))
     assert (found.page, bool(found.error)) == (0, True)
@@ -229,11 +217,7 @@ def test_an_error_tells_the_page_that_it_was_in(
 def test_numbers_that_go_on_beyond_their_box_and_crossed_out_ones(reader: Reader, folder: Path) -> None:
     form = form_of(folder, layouts(0, note={"valid": ["1234", "5678"]}))
     sheet = filled(0, a="47952631", total="4809")
-    x, y, _, _ = BOXES["note"]
-    for k, char in enumerate("12349"):  # its last digit right of the box
-        place = sheet[y + 8 : y + 54, x + 170 + 44 * k :]
-        ink = glyph(int(char), 46, 4.0)
-        np.minimum(place[:, : ink.shape[1]], (235 - 200 * ink).astype(np.uint8), out=place[:, : ink.shape[1]])
+    write(sheet, "note", "12349", right=170)  # its last digit right of the box
     write(sheet, "b", "5803")
     x, y, _, _ = BOXES["b"]
     cv2.line(sheet, (x + 54, y + 60), (x + 104, y + 3), 30, 3, cv2.LINE_AA)  # through its 8
@@ -262,16 +246,14 @@ def test_another_edition_of_a_sheet_is_not_read_as_this_one(reader: Reader, fold
     assert "% of kind 0's print, the rest is cut off" in (found.error or "")
 
 
-def test_where_an_input_is_the_blank_only_frames_are_print(
-    reader: Reader, folder: Path, tmp_path: Path
-) -> None:
-    said, sheet = layouts(0), filled(0)
-    del said["layouts"][0]["pages"][0]["blank"]
+def test_where_an_input_is_the_blank_only_frames_are_print(reader, folder, tmp_path):
+    sheet = filled(0)
     x, y, _, _ = BOXES["total"]
     for begin, end in ((12, 50), (50, 12)):
         cv2.line(sheet, (x + 20, y + begin), (x + 200, y + end), 30, 4, cv2.LINE_AA)
     first = saved(tmp_path / "1.png", sheet)
-    (found,) = read_sheets(reader, form_of(folder, said).onto(first.read_bytes()), first)
+    form = form_of(folder, layouts(0, blank=None)).onto(first.read_bytes())
+    (found,) = read_sheets(reader, form, first)
     assert (found.fields["total"].text, found.fields["total"].why) == ("?", "ink that is no number")
     assert found.fields["a"].text == ""
 
@@ -280,8 +262,7 @@ def test_digits_printed_above_a_field_are_no_writing_in_it(reader: Reader, tmp_p
     def with_number(sheet: Grey) -> Grey:
         x, y, _, _ = BOXES["a"]
         for k, char in enumerate("808"):
-            ink = glyph(int(char), 16, 2.0)
-            sheet[y - 18 : y - 2, x + 200 + 16 * k :][:, : ink.shape[1]] = (250 - 220 * ink).astype(np.uint8)
+            put(sheet, char, x + 200 + 16 * k, y - 18, 16, 2.0)
         return sheet
 
     Image.fromarray(with_number(blank().copy())).save(tmp_path / "blank0.png")
@@ -304,25 +285,23 @@ def test_digits_across_their_frame_are_read(reader: Reader, folder: Path, down: 
     assert texts(found) == said
 
 
-def test_a_dark_photograph_fits_its_form(reader: Reader, folder: Path) -> None:
-    sheet = (photographed(filled(0, a="479")) * 0.25).astype(np.uint8)
-    (found,) = read_sheets(reader, form_of(folder, layouts(0)), sheet)
-    assert (found.error, texts(found)["a"]) == (None, "479")
-
-
 def test_lists_patterns_and_rules(reader: Reader, folder: Path) -> None:
     (folder / "list.txt").write_text("479\n123\n")
-    more: dict[str, Any] = {"a": {"valid": "list.txt"}, "b": {"pattern": "####", "rule": "luhn"}}
-    more["total"] = {"rule": ["same as a"]}
+    more = {
+        "a": {"valid": "list.txt"},
+        "b": {"pattern": "####", "rule": "luhn"},
+        "total": {"rule": ["same as a"]},
+    }
     form = form_of(folder, layouts(0, **more))
-    (found,) = read_sheets(reader, form, filled(0, a="479", b="5264", total="479", note="6"))
-    assert texts(found) == {"a": "479", "b": "5264", "total": "479", "note": "6"}
-    assert found.fields["a"].why == "is in the list; same as a holds"
-    assert found.fields["b"].why == "luhn holds"
-    (found,) = read_sheets(reader, form, filled(0, a="682", b="5263", total="479"))
-    assert texts(found) == {"a": "?", "b": "?", "total": "479", "note": ""}
-    assert found.fields["a"].why == "682 is not in the list"
-    assert found.fields["b"].why == "5263: luhn does not hold"
+    for written, wanted, why in (
+        ({"a": "479", "b": "5264", "note": "6"}, {"a": "479", "b": "5264", "note": "6"},
+         ("is in the list; same as a holds", "luhn holds")),
+        ({"a": "682", "b": "5263"}, {"a": "?", "b": "?", "note": ""},
+         ("682 is not in the list", "5263: luhn does not hold")),
+    ):  # fmt: skip
+        (found,) = read_sheets(reader, form, filled(0, total="479", **written))
+        assert texts(found) == wanted | {"total": "479"}
+        assert (found.fields["a"].why, found.fields["b"].why) == why
 
 
 @pytest.mark.parametrize(
@@ -342,14 +321,12 @@ def test_a_rule_holds_or_not(rule: str, right: list[str], wrong: list[str]) -> N
     fields.append({"name": "own", "box": [0, 0, 0.1, 0.1], "rule": rule})
     (own,) = parse_form(json.dumps(form_with({"fields": fields})).encode()).layouts[0].rules
     assert own.names == (*names, "own")
-    assert own.holds(*right)
-    assert not own.holds(*wrong)
-    cells = {n: CellReading(t, 0.9, "", t, texts={t: 0.9}) for n, t in zip(own.names, right, strict=True)}
-    for cell in weigh(cells, [own], 0.5).values():
-        assert (cell.p or 0) > 0.97
-        assert cell.why == f"{rule} holds"
-    cells = {n: CellReading(t, 0.9, "", t, texts={t: 0.9}) for n, t in zip(own.names, wrong, strict=True)}
-    assert {cell.text for cell in weigh(cells, [own], 0.5).values()} == {"?"}
+    assert (own.holds(*right), own.holds(*wrong)) == (True, False)
+    for read, text, why in ((right, right, f"{rule} holds"), (wrong, ["?"] * len(wrong), "")):
+        cells = {n: CellReading(t, 0.9, "", t, texts={t: 0.9}) for n, t in zip(own.names, read, strict=True)}
+        told = weigh(cells, [own], 0.5).values()
+        assert [cell.text for cell in told] == text
+        assert not why or all(cell.p > 0.97 and cell.why == why for cell in told)
 
 
 def test_no_spreadsheet_runs_the_name_of_a_field() -> None:
@@ -493,47 +470,36 @@ def test_an_invalid_form_is_told_with_its_place(tmp_path: Path, what: str) -> No
         said = form_with({"fields": [FIELD, said]})
     path = tmp_path / "form.json"
     path.write_text(said if isinstance(said, str) else json.dumps(said))
-    done = run("read", tmp_path, "--form", path)
-    assert done.exit_code == 2
-    assert not done.stdout
-    assert told in done.stderr
-    assert f"{path}: " in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert len(done.stderr) < 1000
+    said = refused(told, "read", tmp_path, "--form", path)
+    assert f"{path}: " in said
+    assert len(said) < 1000
 
 
 def test_forms_have_their_own_formats_and_need_a_blank_or_a_first_page(folder: Path, tmp_path: Path) -> None:
-    said = layouts(0)
-    del said["layouts"][0]["pages"][0]["blank"]
-    (tmp_path / "form.json").write_text(json.dumps(said))
+    (tmp_path / "form.json").write_text(json.dumps(layouts(0, blank=None)))
     first = saved(tmp_path / "1.png", filled(0, a="71"))
     second = saved(tmp_path / "2.png", filled(0, a="52", b="6"))
-    done = run("read", first, second, "--form", tmp_path / "form.json", "-o", tmp_path / "t.csv")
+    words = ("read", first, second, "--form", tmp_path / "form.json", "-o")
+    done = run(*words, tmp_path / "t.csv")
     assert done.exit_code == 0, done.stderr
-    rows, told = list(csv.DictReader((tmp_path / "t.csv").open())), "blank-is-written"
-    assert [(row["source"], row["layout"]) for row in rows] == [
-        (str(one), "kind 0") for one in (first, second)
-    ]
-    assert [(row["a"], row["b"], row["warnings"]) for row in rows] == [("71", "", told), ("52", "6", told)]
     assert done.stderr.count("digits stand in fields of the blank of kind 0; name an empty sheet") == 1
-    as_tsv = run("read", first, second, "--form", tmp_path / "form.json", "-o", tmp_path / "t.tsv", "-q")
+    rows, told = table_of(tmp_path / "t.csv"), "blank-is-written"
+    assert [(row["source"], row["layout"], row["a"], row["b"], row["warnings"]) for row in rows] == [
+        (str(first), "kind 0", "71", "", told), (str(second), "kind 0", "52", "6", told)
+    ]  # fmt: skip
+    as_tsv = run(*words, tmp_path / "t.tsv", "-q")
     assert (as_tsv.exit_code, as_tsv.stderr) == (0, "")
-    assert list(csv.DictReader((tmp_path / "t.tsv").open(), delimiter="\t")) == rows
-    for words, told in ((["--format", "hocr"], "use csv, tsv, jsonl or json"),
-                        (["-o", tmp_path / "t.xlsx"], "neocog writes .csv, which a spreadsheet opens"),
-                        (["--report", tmp_path / "r.html"], "neocog serve has a page of forms"),
-                        (["--pattern", "##"], "--pattern has no place"),
-                        (["--isolated"], "--isolated has no place")):  # fmt: skip
-        wrong = run("read", first, "--form", tmp_path / "form.json", *words)
-        assert wrong.exit_code == 2
-        assert told in wrong.stderr
-    empty = layouts(0)
-    white = saved(tmp_path / "empty.png", np.full((300, 300), 255, np.uint8))
-    empty["layouts"][0]["pages"][0]["blank"] = str(white)
+    assert table_of(tmp_path / "t.tsv", "\t") == rows
+    words = ("read", first, "--form", tmp_path / "form.json")
+    for more, told in ((["--format", "hocr"], "use csv, tsv, jsonl or json"),
+                       (["-o", tmp_path / "t.xlsx"], "neocog writes .csv, which a spreadsheet opens"),
+                       (["--report", tmp_path / "r.html"], "neocog serve has a page of forms"),
+                       (["--pattern", "##"], "--pattern has no place"),
+                       (["--isolated"], "--isolated has no place")):  # fmt: skip
+        refused(told, *words, *more)
+    empty = layouts(0, blank=str(saved(tmp_path / "empty.png", np.full((300, 300), 255, np.uint8))))
     (tmp_path / "form.json").write_text(json.dumps(empty))
-    done = run("read", first, "--form", tmp_path / "form.json")
-    assert done.exit_code == 2
-    assert "too little print" in done.stderr
+    refused("too little print", *words)
     with pytest.raises(UsageError, match=r"form.json: no such file"):
         load_form(tmp_path / "none" / "form.json")
     with pytest.raises(UsageError, match="files are not looked for"):  # of a stranger
@@ -541,27 +507,26 @@ def test_forms_have_their_own_formats_and_need_a_blank_or_a_first_page(folder: P
 
 
 @pytest.mark.parametrize("blank_is_named", [True, False])
-def test_rows_as_a_data_frame(
-    folder: Path, tmp_path: Path, blank_is_named: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_as_a_data_frame(folder, tmp_path, blank_is_named, monkeypatch):
     pytest.importorskip("pandas")
-    said = layouts(0)
-    if not blank_is_named:
-        del said["layouts"][0]["pages"][0]["blank"]
-    form, reader = form_of(folder, said), neocog.Reader(device="cpu")
-    pictures = [saved(tmp_path / "1.png", filled(0, a="71")), saved(tmp_path / "2.png", filled(2, b="6"))]
-    frame = reader.read_form([*pictures, tmp_path / "lost.png"], form)
+    form = form_of(folder, layouts(0) if blank_is_named else layouts(0, blank=None))
+    reader, lost = neocog.Reader(device="cpu"), tmp_path / "lost.png"
+    pictures = [
+        saved(tmp_path / "1.png", filled(0, a="71")),
+        saved(tmp_path / "2.png", filled(2, b="6")),
+        lost,
+    ]
+    frame = reader.read_form(pictures, form)
     assert list(frame) == list(Format("csv", fields=form.names).columns)
-    assert frame.source.tolist() == [*map(str, pictures), str(tmp_path / "lost.png")]
-    assert frame.layout.tolist() == ["kind 0", "", ""]
-    assert frame.a.tolist() == ["71", "", ""]
+    assert frame.source.tolist() == [*map(str, pictures)]
+    assert (frame.layout.tolist(), frame.a.tolist()) == (["kind 0", "", ""], ["71", "", ""])
     assert frame["a.p"][0] > 0.5
     assert frame[["a.p", "fit"]].isna().all(axis=1).tolist() == [False, True, True]
     assert ["does not fit" in frame.error[1], "no such file" in frame.error[2]] == [True, True]
     assert reader.read_form([], form).empty
     if not blank_is_named:
         with pytest.raises(UsageError, match="as the first page of the form, cannot be opened"):
-            reader.read_form([tmp_path / "lost.png"], form)
+            reader.read_form([lost], form)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match="pip install pandas"):
         reader.read_form(pictures, form)
@@ -569,21 +534,18 @@ def test_rows_as_a_data_frame(
 
 @pytest.mark.parametrize(
     ("written", "scribble", "text", "why"),
-    [
-        ("", False, "", ""),
-        ("123", False, "123", "is in the list"),
-        ("123", True, REJECTED, "ink beside it, as high as a digit"),
-    ],
-)
+    [("", False, "", ""), ("123", False, "123", "is in the list"),
+     ("123", True, REJECTED, "ink beside it, as high as a digit")],
+)  # fmt: skip
 def test_print_across_a_frame_is_no_ink_and_a_scribble_beside_a_number_is(
-    reader: Reader, tmp_path: Path, written: str, scribble: bool, text: str, why: str
-) -> None:
+    reader, tmp_path, written, scribble, text, why
+):
     (tmp_path / "blank.png").write_bytes(printed_sheet(""))
     page = Image.open(io.BytesIO(printed_sheet(written)))
     if scribble:
         ImageDraw.Draw(page).line([(290, 390), (345, 460), (345, 390), (290, 460), (350, 420)], 40, 6)
     page.save(tmp_path / "filled.png")
     field = {"name": "a", "box": [0.2, 0.45, 0.44, 0.15], "valid": ["123", "457"]}
-    form = {"form": 1, "layouts": [{"name": "x", "pages": [{"blank": "blank.png", "fields": [field]}]}]}
-    (found,) = read_sheets(reader, parse_form(json.dumps(form).encode(), tmp_path), tmp_path / "filled.png")
+    form = form_of(tmp_path, form_with({"blank": "blank.png", "fields": [field]}))
+    (found,) = read_sheets(reader, form, tmp_path / "filled.png")
     assert (found.fields["a"].text, found.fields["a"].why) == (text, why)

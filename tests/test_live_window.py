@@ -43,8 +43,7 @@ def view(reader: Reader) -> View:
 
 @pytest.fixture
 def session(reader: Reader) -> Iterator[Session]:
-    source = FrameSource(clip(("471", 12)))
-    session = Session(source, reader, Settings())
+    session = Session(FrameSource(clip(("471", 12))), reader, Settings())
     yield session
     session.end_recording()
 
@@ -79,16 +78,20 @@ def test_drawing(view: View) -> None:
     assert (out[:top] == SURE).all(axis=2).any()
     noted = draw(view, note="frozen", recording=True)
     assert (noted[:22] != out[:22]).any()
-    assert view.maps is not None
+    seen = candidates(view.seen, height=240)
+    assert seen.shape == (240, 320, 3)
+    assert (seen == SURE).all(axis=2).any()
+
+
+def test_layers_come_with_the_views_when_asked_for_and_are_drawn(view: View) -> None:
+    names = ["U0", "UG", *(f"U{kind}{n}" for n in range(1, 5) for kind in "SC")]
+    assert (list(view.maps), view.maps["U0"].shape) == (names, (1, 65, 65))
     panel = layers(view.maps, height=480)
     assert (panel.shape[0], panel.dtype) == (480, np.uint8)
     assert panel.std() > 5
     many = {"US4": np.zeros((700, 5, 5), np.float32)}  # of many planes the strongest are drawn
     many["US4"][650, 2, 2] = 1.0
     assert layers(many, height=100).max() > 200
-    seen = candidates(view.seen, height=240)
-    assert seen.shape == (240, 320, 3)
-    assert (seen == SURE).all(axis=2).any()
 
 
 def test_q_and_escape_end_with_num_lock_and_caps_lock_too_and_other_keys_do_nothing(window, tmp_path):
@@ -174,34 +177,25 @@ class FakeScreen:
     """OpenCV's windows without a display: keys are given, pictures are kept."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, keys: dict[int, str]) -> None:
-        self.shown: list[Any] = []
-        self.keys = keys
-        for name in ("namedWindow", "setMouseCallback", "destroyWindow"):
-            monkeypatch.setattr(cv2, name, lambda *a: None)
-        monkeypatch.setattr(cv2, "imshow", lambda title, picture: self.shown.append(picture))
-        monkeypatch.setattr(cv2, "waitKeyEx", lambda wait: self._key())
-        monkeypatch.setattr(cv2, "waitKey", lambda wait: -1)
-        monkeypatch.setattr(cv2, "getWindowProperty", lambda *a: 1.0)
+        self.shown, self.keys = list[Any](), keys
+        calls = {"imshow": lambda title, picture: self.shown.append(picture), "waitKey": lambda wait: -1,
+                 "waitKeyEx": lambda wait: self._key(), "getWindowProperty": lambda *_: 1.0}  # fmt: skip
+        nothing = dict.fromkeys(("namedWindow", "setMouseCallback", "destroyWindow"), lambda *_: None)
+        for name, call in (calls | nothing).items():
+            monkeypatch.setattr(cv2, name, call)
 
     def _key(self) -> int:
         keys = self.keys.get(len(self.shown), "")
-        if not keys:
-            return -1
         self.keys[len(self.shown)] = keys[1:]
-        return ord(keys[0])
+        return ord(keys[0]) if keys else -1
 
 
 @pytest.mark.parametrize(("key", "closed"), [("q", None), ("", 0.0), ("", cv2.error("NULL window"))])
 def test_q_ends_and_so_does_closing_the_window(reader, monkeypatch, tmp_path, key, closed):
     screen, video = FakeScreen(monkeypatch, {3: "l", 5: "b", 7: "h", 9: key}), tmp_path / "a.avi"
-
-    def visible(*_: object) -> float:
-        if isinstance(closed, Exception):  # Qt's answer
-            raise closed
-        return float(closed)
-
-    if not key:
-        monkeypatch.setattr(cv2, "getWindowProperty", visible)
+    if not key:  # Qt answers with an error
+        answer = failing(closed) if isinstance(closed, Exception) else lambda *_: closed
+        monkeypatch.setattr(cv2, "getWindowProperty", answer)
     session = Session(FrameSource(clip(("471", 60))), reader, Settings(), Window, video=str(video))
     session.run()
     assert len(screen.shown) == (9 if key else 1)
@@ -217,7 +211,7 @@ def test_a_window_that_is_closed_while_frozen_stays_closed(window, view, monkeyp
     assert len(screen.shown) == 1
 
 
-def test_a_recording_keeps_time_and_size_and_can_be_played_though_the_disk_is_full(tmp_path, monkeypatch):
+def test_a_recording_keeps_time(tmp_path):
     video, written = Recorder(tmp_path / "a.avi", fps=20), []
     for t, shade in {0.0: 0, 1.0: 120, 61.0: 240, 61.05: 60, 61.1: 180}.items():
         video.write(np.full((48, 64, 3), shade, np.uint8), t)
@@ -227,14 +221,20 @@ def test_a_recording_keeps_time_and_size_and_can_be_played_though_the_disk_is_fu
     played = cv2.VideoCapture(str(tmp_path / "a.avi"))
     means = [round(float(np.mean(played.read()[1])) / 60) for _ in range(223)]
     assert means == [0] * 20 + [2] * 200 + [4, 1, 3]
+
+
+def test_a_recording_keeps_its_size(tmp_path):
     video = Recorder(tmp_path / "12:30.avi", fps=20)
     for number, size in enumerate([(320, 240), (640, 480), (48, 240), (1, 1), (320, 240)]):
         video.write(np.full((size[1], size[0], 3), 200, np.uint8), number / 20)
     video.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["12:30.avi", "a.avi"]
+    assert [path.name for path in tmp_path.iterdir()] == ["12:30.avi"]
     played = cv2.VideoCapture(str(tmp_path / "12:30.avi"))
     widths = [int((played.read()[1][120, :, 0] > 100).sum()) for _ in range(5)]
     assert (widths, played.read()[0]) == (pytest.approx([320, 320, 48, 240, 320], abs=8), False)
+
+
+def test_a_recording_can_be_played_though_the_disk_is_full(tmp_path, monkeypatch):
     video, usage = Recorder(tmp_path / "a.mp4", fps=30), shutil.disk_usage(tmp_path)
     for n in range(40):
         video.write(picture("1"), n / 30)

@@ -19,7 +19,7 @@ from PIL import Image
 from safetensors.numpy import save
 
 from neocog.vision.decode import FORMATS
-from tests.support import page, page_file, run, save_page
+from tests.support import page, page_file, refused, run, save_page
 
 Maker = Callable[[Path], object]
 """Makes what shall lie at a path."""
@@ -103,20 +103,18 @@ def test_odd_pictures_are_read(tmp_path: Path, model: str) -> None:
 
 
 def test_names_of_folders_and_names_that_are_not_text(tmp_path: Path, model: str) -> None:
+    words = ("read", tmp_path / "x.png", "--model", model)
     (tmp_path / "x.png").mkdir()
-    result = run("read", tmp_path / "x.png", "--model", model)
-    assert result.exit_code == 3
-    check_line(result.stderr.strip())
+    check_line(refused("", *words, code=3))
     good = save_page(tmp_path / "x.png" / "good.png", "42")
-    assert run("read", tmp_path / "x.png", "--model", model).stdout == f"{good}: 42\n"
+    assert run(*words).stdout == f"{good}: 42\n"
     try:
         save_page(tmp_path / "bad\udcff\n.png", "42")
     except OSError:
         pytest.skip("needs a file system whose names may be no text")
     good.unlink()
     result = run("read", tmp_path, "--model", model)
-    assert result.exit_code == 0
-    assert result.stdout == f"{tmp_path}/bad\\udcff\\n.png: 42\n"
+    assert (result.exit_code, result.stdout) == (0, f"{tmp_path}/bad\\udcff\\n.png: 42\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
@@ -184,11 +182,7 @@ def test_a_broken_model_is_one_line(made: bytes | Maker | None, tmp_path: Path) 
     """Of another program, a folder, missing; more in test_model.py."""
     file, good = tmp_path / "m.safetensors", save_page(tmp_path / "good.png", "42")
     make(made, file)
-    result = run("read", good, "--model", file)
-    assert (result.exit_code, result.stdout) == (4, "")
-    (line,) = result.stderr.splitlines()
-    check_line(line)
-    assert str(file) in line
+    check_line(refused(str(file), "read", good, "--model", file, code=4))
 
 
 @pytest.mark.parametrize("name", [*SETS, "none", "none.csv"])
@@ -197,8 +191,4 @@ def test_a_broken_set_is_one_line(name: str, tmp_path: Path, model: str) -> None
     for place, made in SETS.get(name, []):
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         make(made, folder / place)
-    result = run("eval", folder, "--model", model)
-    assert (result.exit_code, result.stdout) == (1, "")
-    (line,) = result.stderr.splitlines()
-    check_line(line)
-    assert str(folder) in line
+    check_line(refused(str(folder), "eval", folder, "--model", model, code=1))

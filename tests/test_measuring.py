@@ -1,19 +1,31 @@
-"""The sets that measure reading: what they are made of, apart from what is learned from."""
+"""What measures: the sets, apart from what is learned from; commands in result files; cards and tables."""
 
+import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from experiments import tables
+from experiments.accuracy.cards import merged, result, write_card
+from experiments.accuracy.hands import measure, sets_of
+from experiments.harness.processes import spread
+from experiments.harness.record import without_places, write_results
 from experiments.reading import freeze
 from experiments.reading.measure import faults, placed, summary
 from experiments.reading.sets import samples
 from neocog.cli.learn import _fonts
 from neocog.errors import InputError, NeocogError, UsageError
+from neocog.evaluation.report import find_sets
+from neocog.learning.datasets import Digits
 from neocog.learning.drawing import glyphs
+from neocog.network.model import load_model
 from neocog.reading.records import DigitReading
 from neocog.reading.results import PageReading
 from tests import support
+from tests.support import digits_of, save_page, tiny_model, write_mnist
 
 
 def test_no_page_that_is_learned_from_has_what_measures(tmp_path):
@@ -85,3 +97,109 @@ def test_a_frozen_set_is_drawn_where_it_is_not_right(tmp_path, monkeypatch):
     monkeypatch.setattr(freeze, "FONTS", {"fonts-none": "None"})
     with pytest.raises(InputError, match="apt-get install fonts-none"):
         freeze.fonts(tmp_path)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder of data; the one that commands run in has folders called as models are."""
+    for name in ("data", "run/neocog", "run/models", "run/data"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "run")
+    return str(tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("{data} neocog neocog-small --jobs 2", "DATA neocog neocog-small --jobs 2"),
+        ("--models models {data} neocog", "--models models DATA neocog"),
+        ("--gpu {data}", "--gpu DATA"),
+        ("../data neocog", "DATA neocog"),
+        ("{data} -o {data}/a.json --models={data}/models", "DATA -o a.json --models=models"),
+        ("{data} -o/a/b.json --only ../b.png", "DATA -ob.json --only b.png"),
+    ],
+)
+def test_only_the_folder_of_data_is_called_data(place, typed, told):
+    assert without_places(typed.format(data=place).split()) == told.split()
+
+
+def test_a_result_file_holds_the_command(place, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/a/experiments/accuracy/reject.py", place, "neocog", "-o", "a.json"])
+    write_results(Path("a.json"), [{"n": 1}], columns={"n": "n"})
+    result = json.loads(Path("a.json").read_text())
+    assert result["command"] == "python -m experiments.accuracy.reject DATA neocog -o a.json"
+    assert result["rows"] == [{"n": 1}]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_of_processes_come_in_order(jobs):
+    assert list(spread(partial(pow, 2), range(7), jobs)) == [2**n for n in range(7)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    for name in ("mnist", "photos"):
+        (folder / name).mkdir()
+    write_mnist(folder / "mnist")
+    save_page(folder / "photos" / "a.png", "12")
+    (folder / "photos" / "labels.csv").write_text("file,text\na.png,13\n")
+    return folder
+
+
+def test_a_card_is_written(data, tmp_path, monkeypatch):
+    path = tmp_path / "tiny.safetensors"
+    card = {"digits": 10, "rejection": {"table": [{"p": 0.9, "error": 0.1}]}, "command": "old"}
+    replace(tiny_model(), card=card).save(path)
+    saved = write_card(path, find_sets(data, limit=20), device="cpu", limit=10, reports=tmp_path / "r")
+    found = load_model(path)
+    assert found.id == saved.id
+    assert found.card == json.loads(json.dumps(saved.card))
+    assert found.card.items() >= {key: card[key] for key in ("rejection", "command")}.items()  # others' stays
+    assert found.card["accuracy"]["test"] == found.card["accuracy"]["validation"] == 1.0
+    assert np.array(found.card["confusion"]).trace() == 20
+    assert set(found.card["robustness"]) >= {"noise", "background", "mean"}
+    assert found.card["risk_coverage"][0]["coverage"] == 1.0
+    assert found.card["pictures"]["photos"]["cer"] == 0.5
+    assert (tmp_path / "r" / "tiny" / "report.html").is_file()
+    for got, want in zip(found.s, tiny_model().s, strict=True):
+        np.testing.assert_array_equal(got.reference, want.reference.astype(np.float16))
+
+    row = result(found, path.stat().st_size)
+    other = tmp_path / "accuracy" / "results" / "models.json"
+    other.parent.mkdir(parents=True)
+    other.write_text(json.dumps({"rows": [row | {"name": "a", "mnist": 0.5}, row | {"mnist": 0}]}))
+    rows = merged(other, [row])
+    assert [(own["name"], own["mnist"]) for own in rows] == [("a", 0.5), ("tiny", 1.0)]
+    monkeypatch.setattr(tables, "FOLDER", tmp_path)
+    other.write_text(json.dumps({"command": "c", "columns": {}, "rows": rows}))
+    shown = tables.table("models")
+    assert all(word in shown for word in ("| 16/20/30/10 | ", "100.00%", "MiB"))
+    assert "occlusion" in tables.table("models-robustness")
+    assert "99.0%" in tables.table("models-risk")
+
+
+def test_a_model_is_measured_on_each_set_by_hands(data, tmp_path):
+    apart = sets_of(data, validation=True)
+    assert {name: len(own) for name, own in apart.items()} == {"mnist, kept apart": 10}
+    saved = tiny_model().save(tmp_path / "tiny.safetensors")
+    wrong = Digits(digits_of("4411"), np.array([9, 9, 7, 1]), "d")
+    rows = measure(str(tmp_path / "tiny.safetensors"), sets={**apart, "b": wrong}, gpu=False)
+    assert [(r["model"], r["set"], r["digits"]) for r in rows] == [
+        (saved.id, "mnist, kept apart", 10), (saved.id, "b", 4)]  # fmt: skip
+    assert (rows[0]["right"], rows[1]["right"]) == (1.0, 0.25)
+    assert rows[1]["confused"] == "9 as 4: 2, 7 as 1: 1"
+
+
+def test_views_of_the_table_of_hands():
+    def row(model, what, name, right):
+        return {"model": model, "what": what, "set": name, "digits": 9, "right": right,
+                "refused": 0.01, "confused": ""}  # fmt: skip
+
+    rows = [row("neocog@0", "mnist-alone", "x", 0.5), row("neocog@1", "ships", "x", 0.9),
+            row("neocog@1", "ships", "y", 0.8), row("neocog@2", "seed", "x", 0.7),
+            row("neocog@3", "without-styles", "x", 0.6)]  # fmt: skip
+    short = tables.hands_short({"rows": rows, "columns": {}})
+    heads = ["set", "digits", "MNIST alone neocog@0", "without styles neocog@3", "neocog@1"]
+    assert list(short["columns"].values()) == heads
+    assert short["rows"][0]["neocog@1"] == "90.00% (1.00%)"

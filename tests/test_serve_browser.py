@@ -1,31 +1,144 @@
 """The page in a real browser, as people use it: drop, camera, correct, download."""
 
+import base64
 import csv
 import io
 import json
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import which
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from PIL import Image, ImageDraw
 
 from neocog.learning.datasets import read_labels_csv
-from tests.chromium import INSTALLED, Chromium
 from tests.support import page, page_file, run, save_page, sheet, until
 
 BACKSPACE, TAB, ENTER, CONTROL, ESCAPE, END, HOME, DELETE = (
     "\ue003\ue004\ue007\ue009\ue00c\ue010\ue011\ue017"  # as WebDriver types
 )
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key that the protocol gives to elements
 httpx: Any = pytest.importorskip("httpx2")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not INSTALLED, reason="needs chromium and chromedriver")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver"),
+]
+
+
+class Chromium:
+    """A headless Chromium, driven by chromedriver over the WebDriver protocol; a context manager."""
+
+    def __init__(self, *arguments: str, mobile: bool = False) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self._driver = subprocess.Popen(
+            [str(DRIVER), f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        options: dict[str, Any] = {
+            "binary": CHROMIUM,
+            "args": ["--headless=new", "--no-sandbox", "--window-size=1280,860", *arguments],
+        }
+        if mobile:
+            metrics = {"width": 390, "height": 844, "pixelRatio": 2, "touch": True}
+            options["mobileEmulation"] = {"deviceMetrics": metrics}
+        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        self._http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120)
+        self._session = ""
+        until(self._is_ready)
+        answer = self._call("POST", "/session", capabilities={"alwaysMatch": wanted})
+        self._session = f"/session/{answer['sessionId']}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call("DELETE", "")
+        self._driver.terminate()
+        self._driver.wait()
+
+    def open(self, address: str) -> None:
+        self._call("POST", "/url", url=address)
+
+    def run(self, script: str, *args: Any) -> Any:
+        """Run JavaScript; a promise is waited for."""
+        return self._call("POST", "/execute/sync", script=script, args=args)
+
+    def click(self, css: str) -> None:
+        self._call("POST", f"/element/{self._find(css)}/click")
+
+    def type(self, css: str, words: str) -> None:
+        """Type; for a file input, the files' names, one a line."""
+        self._call("POST", f"/element/{self._find(css)}/value", text=words)
+
+    def wait_for(self, script: str, seconds: float = 60) -> Any:
+        """Wait until a JavaScript expression is true, and return it."""
+        return until(lambda: self.run(f"return {script}"), seconds)
+
+    def shows(self, name: str, words: str) -> None:
+        """Wait until the element of a name has such words in its text."""
+        self.wait_for(f"document.getElementById('{name}').textContent.includes({json.dumps(words)})")
+
+    def download_to(self, folder: Path) -> None:
+        self.devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+
+    def devtools(self, command: str, **params: Any) -> Any:
+        return self._call("POST", "/goog/cdp/execute", cmd=command, params=params)
+
+    def complaints(self) -> list[str]:
+        """What the console has said since it was asked before."""
+        return [entry["message"] for entry in self._call("POST", "/se/log", type="browser")]
+
+    def drop(self, css: str, files: Sequence[tuple[str, bytes]]) -> None:
+        """Drop files on an element as a person would."""
+        self.run(
+            """
+            const [target, files] = arguments, data = new DataTransfer();
+            for (const [name, text] of files) data.items.add(new File(
+              [Uint8Array.from(atob(text), (char) => char.charCodeAt(0))], name));
+            document.querySelector(target).dispatchEvent(new DragEvent("drop",
+              { dataTransfer: data, bubbles: true, cancelable: true }));
+            """,
+            css,
+            [[name, base64.b64encode(data).decode()] for name, data in files],
+        )
+
+    def drag(self, css: str, *places: tuple[float, float]) -> None:
+        """Press the mouse at a place of an element, in shares of it, move it to others, let go."""
+        edge = "const r = document.querySelector(arguments[0]).getBoundingClientRect();"
+        left, top, wide, high = self.run(f"{edge} return [r.x, r.y, r.width, r.height]", css)
+        kinds = ["mousePressed", *["mouseMoved"] * (len(places) - 1), "mouseReleased"]
+        for kind, (x, y) in zip(kinds, [*places, places[-1]], strict=True):
+            at = {"x": left + x * wide, "y": top + y * high, "button": "left", "clickCount": 1}
+            held = int(kind != "mouseReleased")
+            self.devtools("Input.dispatchMouseEvent", type=kind, buttons=held, **at)
+
+    def _find(self, css: str) -> str:
+        found = self._call("POST", "/element", using="css selector", value=css)
+        return str(found[ELEMENT])
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(self._call("GET", "/status")["ready"])
+        except httpx.TransportError:
+            return False
+
+    def _call(self, method: str, address: str, **what: Any) -> Any:
+        content = what if method == "POST" else None
+        value = self._http.request(method, self._session + address, json=content).json()["value"]
+        if isinstance(value, dict) and "error" in value:
+            raise RuntimeError(f"{value['error']}: {value['message']}")
+        return value
 
 
 @dataclass
@@ -85,7 +198,7 @@ def items(count: int) -> str:
 def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
     save_page(tmp_path / "a.png", "07946\n12")
     with Chromium() as browser:
-        browser.devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        browser.download_to(tmp_path)
         visit(browser, server.address)
         browser.drop(".drop", [("a.png", (tmp_path / "a.png").read_bytes()), ("bad.png", b"bad")])
         browser.wait_for(items(2))
@@ -107,7 +220,7 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
         browser.wait_for("document.getElementById('why').open")
         browser.click("#why button")
         browser.click("#confirm")
-        browser.wait_for("document.getElementById('said').textContent.includes('is saved')")
+        browser.shows("said", "is saved")
         for form in ("csv", "jsonl", "labels"):
             browser.click(f"[data-form={form}]")
         until(lambda: (tmp_path / "labels.csv").exists())
@@ -128,7 +241,7 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
 def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path: Path) -> None:
     save_page(tmp_path / "a.png", "07946\n12\n3")
     with Chromium() as browser:
-        browser.devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        browser.download_to(tmp_path)
         visit(browser, server.address)
         tiff = page_file("4", "56", kind="TIFF")
         browser.drop(".drop", [("a.png", (tmp_path / "a.png").read_bytes()), ("b.tif", tiff)])
@@ -166,7 +279,7 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
         browser.type("body", "+")
         assert digits_shown(browser) == "-0794,50\n+2\n8/9"
         browser.click("#confirm")
-        browser.wait_for("document.getElementById('said').textContent.includes('is saved')")
+        browser.shows("said", "is saved")
         browser.run("[...document.querySelectorAll('#list button')]"
                     ".find((node) => node.innerText.includes('b.tif, page 1')).click()")  # fmt: skip
         browser.wait_for("document.querySelectorAll('#stage .box').length === 1")
@@ -198,9 +311,7 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
     assert [sign["char"] for sign in record["signs"]] == ["+"]
 
 
-def test_fields_are_drawn_and_cells_in_doubt_reviewed(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fields_are_drawn_and_cells_in_doubt_reviewed(server, tmp_path, monkeypatch):
     for name, text in (("blank", ""), ("one", "123"), ("two", "456"), ("three", "")):
         (tmp_path / f"{name}.png").write_bytes(sheet(text))
     (tmp_path / "other.png").write_bytes(page_file("7"))
@@ -213,7 +324,7 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(
         return browser.run(f"return {some}.map(({{ style: s }}) => [s.left, s.top, s.width, s.height])")
 
     with Chromium() as browser:
-        browser.devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        browser.download_to(tmp_path)
         browser.open(f"{server.address}forms")
         browser.wait_for("Boolean(document.getElementById('sheets')?.onchange)")
         browser.type("#open", str(tmp_path / "blank.png"))
@@ -241,7 +352,7 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(
         browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
         browser.type("#rule", "sum of others")
         browser.click("#save")
-        browser.wait_for("document.getElementById('told').textContent.includes('others')")
+        browser.shows("told", "others")
         until(lambda: (tmp_path / "form.json").exists())
         (tmp_path / "form.json").rename(tmp_path / "wrong.json")
         browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
@@ -256,7 +367,7 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(
         browser.type("#rule", 13 * BACKSPACE)
         (tmp_path / "empty.json").write_text('{"form": 1, "layouts": []}')
         browser.type("#open", str(tmp_path / "empty.json"))
-        browser.wait_for("document.getElementById('told').textContent.includes('is no form')")
+        browser.shows("told", "is no form")
         browser.click("#save")
         browser.wait_for("document.getElementById('told').textContent === ''")
         until(lambda: (tmp_path / "form.json").exists())
@@ -311,7 +422,7 @@ def test_the_camera_reads_a_clip(server: Server, tmp_path: Path) -> None:
         assert browser.complaints() == []
 
 
-def test_many_large_and_broken_files_in_two_tabs(server: Server, tmp_path: Path) -> None:
+def test_many_large_and_broken_files_in_two_windows(server: Server, tmp_path: Path) -> None:
     before = server.memory
     names = []
     for number in range(100):
@@ -320,19 +431,16 @@ def test_many_large_and_broken_files_in_two_tabs(server: Server, tmp_path: Path)
         large.truncate(300 * 2**20)
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff broken")
     names += [tmp_path / "large.jpg", tmp_path / "broken.jpg"]
-    with Chromium() as browser:
-        tabs = [browser.tab, browser.new_tab()]
-        for tab in tabs:
-            browser.switch(tab)
-            visit(browser, server.address)
-            browser.type("#files", "\n".join(map(str, names)))
-        for tab in tabs:
-            browser.switch(tab)
-            browser.wait_for(items(102), seconds=240)
-            said = browser.run("return document.getElementById('list').innerText")
+    with Chromium() as browser, Chromium() as other:
+        for one in (browser, other):
+            visit(one, server.address)
+            one.type("#files", "\n".join(map(str, names)))
+        for one in (browser, other):
+            one.wait_for(items(102), seconds=240)
+            said = one.run("return document.getElementById('list').innerText")
             assert all(f"{number:03d} · {number:05d}" in said for number in range(100))
             assert "at most 64 MB are taken" in said
-            assert browser.complaints() == []
+            assert one.complaints() == []
     grown = server.memory - before
     print(f"memory grew by {grown:.0f} MB from {before:.0f} MB")
     assert grown < 300
@@ -340,7 +448,7 @@ def test_many_large_and_broken_files_in_two_tabs(server: Server, tmp_path: Path)
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_telephone_needs_the_token(tmp_path: Path, model: str, tls: bool) -> None:
-    if tls and not which("openssl"):
+    if tls and not shutil.which("openssl"):
         pytest.skip("needs openssl")
     command = ["serve", "--host", "0.0.0.0", "--port", "0", "--model", model]
     if tls:

@@ -1,6 +1,5 @@
 """Standard streams that are closed, full or left, Ctrl-C, and words of strangers."""
 
-import json
 import os
 import shlex
 import subprocess
@@ -8,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.support import run, save_page
+from tests.support import records, refused, run, save_page
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
 
@@ -20,6 +19,13 @@ def shell(words):
     """Run words of a shell in which ``neocog`` is the command."""
     script = f'neocog() {{ {COMMAND} "$@"; }}; {words}'
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+
+
+def failing(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
 
 
 @pytest.fixture
@@ -35,15 +41,14 @@ def test_closed_streams_do_not_matter_with_a_file(closed, read, tmp_path):
     out = tmp_path / "out.jsonl"
     done = shell(f"{read} -o {out} {closed}")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == ["0", "1", "2"]
+    assert [record["text"] for record in records(out)] == ["0", "1", "2"]
 
 
 def test_messages_for_a_full_stderr_go_nowhere(read, tmp_path):
     """And records are UTF-8 in any locale."""
     done = shell(f"export PYTHONIOENCODING=ascii; {read} {tmp_path}/é½.png --format jsonl 2>/dev/full")
-    records = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (done.returncode, len(records)) == (1, 4)
-    assert f"{tmp_path}/é½.png" in [record["source"] for record in records]
+    sources = [record["source"] for record in records(done.stdout)]
+    assert (done.returncode, len(sources), f"{tmp_path}/é½.png" in sources) == (1, 4, True)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +75,8 @@ def test_names_from_a_closed_stdin(model):
 
 
 def test_an_error_of_the_system_is_no_quiet_end(model, monkeypatch):
-    def broken(*_, **__):
-        raise BrokenPipeError(32, "Broken pipe")
-
-    monkeypatch.setattr("neocog.batch.run.read_all", broken)
-    result = run("read", "a.png", "--model", model)
-    assert (result.exit_code, result.stderr) == (6, "neocog: Broken pipe\n")
+    monkeypatch.setattr("neocog.batch.run.read_all", failing(BrokenPipeError(32, "Broken pipe")))
+    assert refused("", "read", "a.png", "--model", model, code=6) == "neocog: Broken pipe\n"
 
 
 BAD = "\x1b]0;owned\x07\x9b31m\u202egnp.exe\x7f\nneocog: all is well"
@@ -94,8 +95,8 @@ def test_no_name_reaches_a_terminal_as_it_is(form, model, tmp_path):
         assert not set(result.output) & set("\x1b\x07\x9b\u202e\x7f")
         assert "\nneocog: all" not in result.output
         assert "owned" in result.stderr
-    result = run("read", good, "--model", model, "--format", "jsonl")
-    assert json.loads(result.stdout)["source"] == str(good)
+    (record,) = records(run("read", good, "--model", model, "--format", "jsonl").stdout)
+    assert record["source"] == str(good)
 
 
 def test_stdout_of_any_command_obeys_nobody_on_a_terminal(tmp_path):
@@ -124,18 +125,10 @@ def test_a_full_disk_for_pictures_changes_no_record(read, model, tmp_path):
 
 
 def test_ctrl_c_stays_ctrl_c_though_the_report_cannot_be_saved(model, tmp_path, monkeypatch):
-    def failing(error):
-        def fail(*_):
-            raise error
-
-        return fail
-
     monkeypatch.setattr("neocog.batch.report.atomic_write", failing(OSError(28, FULL)))
     monkeypatch.setattr("neocog.batch.output.Sink.finish", failing(KeyboardInterrupt()))
     picture = save_page(tmp_path / "a.png", "1")
     result = run("read", picture, "--model", model, "--report", tmp_path / "r.html")
     assert result.exit_code == 130
-    assert result.stderr.splitlines() == [
-        f"neocog: {tmp_path}/r.html: cannot be written ({FULL}); choose another --report",
-        "neocog: interrupted",
-    ]
+    told = f"neocog: {tmp_path}/r.html: cannot be written ({FULL}); choose another --report"
+    assert result.stderr.splitlines() == [told, "neocog: interrupted"]
