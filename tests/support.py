@@ -182,6 +182,15 @@ def refused(told: str, *words: str | Path, code: int = 2) -> str:
     return result.stderr
 
 
+def failing(error: BaseException) -> Callable[..., None]:
+    """A function that raises an error."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
 def records(text: str | Path) -> list[dict[str, Any]]:
     """The records of lines of JSON, in a text or a file."""
     return [json.loads(line) for line in (text if isinstance(text, str) else text.read_text()).splitlines()]

@@ -18,7 +18,7 @@ from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, Us
 from neocog.network.arrays import module_of_device
 from neocog.reading.pictures import is_several
 from neocog.vision.finder import overlaps
-from tests.support import page, page_file, save_page, tiny_model
+from tests.support import failing, page, page_file, save_page, tiny_model
 
 
 def test_boxes_count_in_pixels_of_the_picture(reader: Reader, tmp_path: Path) -> None:
@@ -52,10 +52,7 @@ def test_pictures_are_taken_one_by_one_and_what_nobody_foresaw_is_a_record(reade
     assert next(readings).text == "1"
     assert taken == [0]
 
-    def fail(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError("at once\nand twice")
-
-    monkeypatch.setattr("neocog.reading.reader.read_page", fail)
+    monkeypatch.setattr("neocog.reading.reader.read_page", failing(ZeroDivisionError("at once\nand twice")))
     assert next(readings).error == "cannot be read: ZeroDivisionError: at once; please report this"
     with pytest.raises(NothingToRead):
         list(readings)

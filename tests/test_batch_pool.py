@@ -32,7 +32,7 @@ from neocog.batch.worker import BLOCK
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.reading.formats import Format
 from tests.faults import Faulty, GpuFinder, SlowJob
-from tests.support import digits_of, records, save_page, until
+from tests.support import digits_of, failing, records, save_page, until
 
 COMMAND = [sys.executable, "-m", "neocog", "read"]
 COUNT = 14
@@ -319,12 +319,9 @@ def test_isolated_digits(reader: Reader, tmp_path: Path) -> None:
 
 
 def test_errors_of_inputs_and_of_the_network_end_the_run(reader, scans, tmp_path, monkeypatch):
-    def fail(digits: object, *, batch: object = None) -> None:
-        raise DeviceError("it fell off")
-
     with pytest.raises(NothingToRead):
         read_all(reader, tmp_path, workers=1)
-    networks = Networks(SimpleNamespace(recognise=fail))
+    networks = Networks(SimpleNamespace(recognise=failing(DeviceError("it fell off"))))
     with pool_of(reader, networks) as pool, pytest.raises(DeviceError, match="fell off"):
         list(blocks_of(pool, reader, find_inputs([scans])))
     monkeypatch.setattr(

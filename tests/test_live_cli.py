@@ -92,12 +92,6 @@ def test_a_pattern_lets_only_its_numbers_through(video):
     assert result.stderr.count("--roi: reaches beyond the frame (the frame is 320x240)") == 1
 
 
-def test_names_reach_a_terminal_escaped(video, tmp_path):
-    (path := tmp_path / "a\x1b[31m\u202e.avi").write_bytes(video.read_bytes())
-    result = live(path)
-    assert (result.exit_code, r"a\x1b[31m\u202e.avi: 320x240" in result.stderr) == (0, True)
-
-
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [(["nothing.avi"], 3, "no file, folder or camera"), (["7"], 3, "camera 7: /dev/video7"),

@@ -26,7 +26,7 @@ from neocog.reading.reader import Reader
 from neocog.vision.finder import Finding
 from neocog.vision.finder_model import OpenCV
 from tests.live_support import MODEL, Scripted, clip, picture
-from tests.support import until
+from tests.support import failing, until
 
 
 @pytest.fixture(scope="module")
@@ -258,12 +258,8 @@ def test_frames_of_another_size_are_read_on(reader: Reader) -> None:
 
 def test_an_error_in_the_network_is_raised_to_whoever_takes_the_views() -> None:
     broken = Reader(MODEL, device="cpu")
-
-    def fail(*digits: object, **options: object) -> None:
-        raise RuntimeError("no memory")
-
     with Pipeline(open_source(clip(("47", 9))), broken) as pipeline:
-        broken.engine.recognise = fail  # type: ignore[method-assign]
+        broken.engine.recognise = failing(RuntimeError("no memory"))  # type: ignore[method-assign]
         with pytest.raises(NeocogError, match="no memory"):
             list(pipeline)
 

@@ -24,6 +24,7 @@ from neocog.live.window import TITLE, Window
 from neocog.reading.policy import Pattern
 from neocog.reading.reader import Reader
 from tests.live_support import MODEL, clip, frames_in, picture, save_video
+from tests.support import failing
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -58,13 +59,6 @@ def window(session: Session, view: View, tmp_path: Path) -> Window:
 
 def press(window: Window, *keys: int | str) -> bool:
     return all(window.press(ord(key) if isinstance(key, str) else key) for key in keys)
-
-
-def failing(error):
-    def fail(*_):
-        raise error
-
-    return fail
 
 
 def test_drawing(view: View) -> None:

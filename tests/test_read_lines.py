@@ -330,3 +330,14 @@ def test_what_lines_and_digits_cannot_do_is_one_line(labelled: Path, tmp_path: P
         ("eval", "--report", tmp_path / "report", "--signs"),
     ):
         refused("", *words)
+
+
+@pytest.mark.parametrize(
+    ("box", "score"),  # of a mark beside the number (100, 100) to (200, 150)
+    [((60, 95, 30, 60), 0.8), ((210, 110, 20, 40), 0.8), ((120, 90, 20, 60), 0.8), ((260, 100, 30, 50), 0.0),
+     ((210, 130, 10, 10), 0.0), ((210, 145, 30, 60), 0.0)],
+)  # fmt: skip
+def test_a_mark_beside_a_number_is_perhaps_a_part_of_it(box: tuple[int, ...], score: float) -> None:
+    marks = Finding(np.float32([box]), np.float32([0.8]), np.array([7]), np.zeros((1, 10), np.float32))
+    assert numbers._beside((100, 100, 100, 50), marks) == pytest.approx(score)
+    assert numbers._beside((100, 100, 100, 50), marks[:0]) == 0

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.support import records, refused, run, save_page
+from tests.support import failing, records, refused, run, save_page
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
 
@@ -19,13 +19,6 @@ def shell(words):
     """Run words of a shell in which ``neocog`` is the command."""
     script = f'neocog() {{ {COMMAND} "$@"; }}; {words}'
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True)
-
-
-def failing(error):
-    def fail(*_, **__):
-        raise error
-
-    return fail
 
 
 @pytest.fixture
@@ -89,7 +82,8 @@ def test_no_name_reaches_a_terminal_as_it_is(form, model, tmp_path):
     read = ("read", "--model", model, "--format", form)
     for words in ((*read, good, tmp_path / f"bad{BAD}.png"), (*read, tmp_path / f"@{BAD}"),
                   (*read, "-o", tmp_path / BAD / "x", good), ("read", f"--{BAD}"), (BAD,),
-                  ("models", "show", BAD), ("models", BAD), ("bench", BAD)):  # fmt: skip
+                  ("models", "show", BAD), ("models", BAD), ("bench", BAD),
+                  ("live", tmp_path / f"bad{BAD}.png", "--headless", "--device", "cpu")):  # fmt: skip
         result = run(*words)
         assert result.exit_code != 0
         assert not set(result.output) & set("\x1b\x07\x9b\u202e\x7f")
