@@ -25,6 +25,7 @@ from neocog.reading.formats import KINDS, Format
 from neocog.reading.policy import read_valid
 from neocog.reading.records import DigitReading, LineReading, NumberReading, WordReading
 from neocog.reading.results import PageReading
+from neocog.vision.finder import Finding
 from tests.live_support import clip, picture
 from tests.support import (
     from_digits,
