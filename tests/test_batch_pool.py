@@ -249,6 +249,21 @@ def test_digits_share_a_pass(reader: Reader) -> None:
     assert sum(slow.sizes) == 12
 
 
+def test_strips_share_a_pass_and_each_page_gets_its_own() -> None:
+    sizes: list[int] = []
+
+    def likelihoods(strips: list[Any]) -> list[int]:
+        sizes.append(len(strips))
+        time.sleep(0.1)
+        return strips
+
+    networks = Networks(SimpleNamespace(likelihoods=likelihoods))
+    with ThreadPoolExecutor(7) as threads:
+        asked = [threads.submit(networks.ask, [n] * n) for n in range(1, 8)]
+        assert [future.result() for future in asked] == [[n] * n for n in range(1, 8)]
+    assert len(sizes) < 7
+
+
 def test_passes_of_a_gpu_are_full(reader: Reader) -> None:
     slow = Slow(reader.engine)
     slow.busy.set()

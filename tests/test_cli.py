@@ -23,17 +23,6 @@ def idx(tmp_path_factory):
     return write_mnist(tmp_path_factory.mktemp("idx"))
 
 
-def test_several_have_names_and_failures_do_not_stop(tmp_path, model):
-    first, last = (save_page(tmp_path / f"{name}.png", "12\n3") for name in "az")
-    (tmp_path / "bad.png").write_bytes(b"nothing")
-    result = run("read", first, tmp_path / "bad.png", last, "--model", model)
-    assert result.exit_code == 1
-    assert result.stdout == f"{first}: 12 | 3\n{last}: 12 | 3\n"
-    failure, summary = result.stderr.splitlines()
-    assert failure.startswith(f"neocog: {tmp_path / 'bad.png'}: ")
-    assert summary.startswith("neocog: 3 pages, 0 empty, 0 with ?, 0 skipped, 1 failed; ")
-
-
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [

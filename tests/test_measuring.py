@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import tables
 from experiments.accuracy.cards import merged, result, write_card
 from experiments.accuracy.hands import measure, sets_of
 from experiments.harness.processes import spread
@@ -147,7 +146,7 @@ def data(tmp_path_factory):
     return folder
 
 
-def test_a_card_is_written(data, tmp_path, monkeypatch):
+def test_a_card_is_written(data, tmp_path):
     path = tmp_path / "tiny.safetensors"
     card = {"digits": 10, "rejection": {"table": [{"p": 0.9, "error": 0.1}]}, "command": "old"}
     replace(tiny_model(), card=card).save(path)
@@ -166,17 +165,10 @@ def test_a_card_is_written(data, tmp_path, monkeypatch):
         np.testing.assert_array_equal(got.reference, want.reference.astype(np.float16))
 
     row = result(found, path.stat().st_size)
-    other = tmp_path / "accuracy" / "results" / "models.json"
-    other.parent.mkdir(parents=True)
+    other = tmp_path / "models.json"
     other.write_text(json.dumps({"rows": [row | {"name": "a", "mnist": 0.5}, row | {"mnist": 0}]}))
     rows = merged(other, [row])
     assert [(own["name"], own["mnist"]) for own in rows] == [("a", 0.5), ("tiny", 1.0)]
-    monkeypatch.setattr(tables, "FOLDER", tmp_path)
-    other.write_text(json.dumps({"command": "c", "columns": {}, "rows": rows}))
-    shown = tables.table("models")
-    assert all(word in shown for word in ("| 16/20/30/10 | ", "100.00%", "MiB"))
-    assert "occlusion" in tables.table("models-robustness")
-    assert "99.0%" in tables.table("models-risk")
 
 
 def test_a_model_is_measured_on_each_set_by_hands(data, tmp_path):
@@ -189,17 +181,3 @@ def test_a_model_is_measured_on_each_set_by_hands(data, tmp_path):
         (saved.id, "mnist, kept apart", 10), (saved.id, "b", 4)]  # fmt: skip
     assert (rows[0]["right"], rows[1]["right"]) == (1.0, 0.25)
     assert rows[1]["confused"] == "9 as 4: 2, 7 as 1: 1"
-
-
-def test_views_of_the_table_of_hands():
-    def row(model, what, name, right):
-        return {"model": model, "what": what, "set": name, "digits": 9, "right": right,
-                "refused": 0.01, "confused": ""}  # fmt: skip
-
-    rows = [row("neocog@0", "mnist-alone", "x", 0.5), row("neocog@1", "ships", "x", 0.9),
-            row("neocog@1", "ships", "y", 0.8), row("neocog@2", "seed", "x", 0.7),
-            row("neocog@3", "without-styles", "x", 0.6)]  # fmt: skip
-    short = tables.hands_short({"rows": rows, "columns": {}})
-    heads = ["set", "digits", "MNIST alone neocog@0", "without styles neocog@3", "neocog@1"]
-    assert list(short["columns"].values()) == heads
-    assert short["rows"][0]["neocog@1"] == "90.00% (1.00%)"
