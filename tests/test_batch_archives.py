@@ -133,9 +133,6 @@ def test_all_of_an_archive_has_a_bound(kind: str, tmp_path: Path, monkeypatch: p
     assert len(taken(pack(tmp_path / f"b.{kind}", kind, noise))[0]) == 9
 
 
-# --- zip -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("place", "form", "value", "words"),
     [  # of the directory's entry
@@ -196,9 +193,6 @@ def test_zips_that_lie_or_have_a_large_directory(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(archives, "MAX_DIRECTORY", 20_000)
     had, (line,) = taken(path)
     assert (had, "directory would have" in line) == ([], True)
-
-
-# --- tar -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("packer", PACKERS)

@@ -166,9 +166,6 @@ def test_no_spreadsheet_runs_a_cell(tmp_path: Path) -> None:
     assert json.loads(Format("jsonl").render(readings[0]))["source"] == "=1+1"
 
 
-# --- the page ---------------------------------------------------------------------------------
-
-
 def test_doubts_come_first(tmp_path: Path) -> None:
     def of(source: str, text: str = "", *ps: float, fits: bool | None = None) -> PageReading:
         digits = tuple(
@@ -201,9 +198,6 @@ def test_the_page_stands_alone(workers: str, model: str, scans: Path, tmp_path: 
     assert (page.count("data:image/jpeg;base64,"), page.count("<article")) == (3, 4)
     assert "b &lt;i&gt;.png" in page
     assert not re.search(r"https?://|<script|<i>", page)
-
-
-# --- pictures ---------------------------------------------------------------------------------
 
 
 def test_overlays_have_the_same_names_on_every_run(model: str, tmp_path: Path) -> None:

@@ -195,9 +195,6 @@ def test_counting_and_shares(scans: Path) -> None:
             Shard.parse(text)
 
 
-# --- what is written ---------------------------------------------------------------------------
-
-
 def test_no_input_is_written_over(scans: Path) -> None:
     Path("list.txt").write_text("scans/b.png")
     Path("plain").write_bytes(b"a picture")

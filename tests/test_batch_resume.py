@@ -3,12 +3,10 @@
 import errno
 import json
 import os
-import random
 import shlex
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,9 +49,6 @@ def write(out: Path, *steps: Any, resume: bool = False) -> None:
                 sink.put(sink.format.render(step), anew=step is B)
             else:
                 step()
-
-
-# --- what a file holds --------------------------------------------------------------------------
 
 
 def test_what_is_kept(tmp_path: Path) -> None:
@@ -101,9 +96,6 @@ def test_files_that_are_left_alone(data: bytes, words: str, tmp_path: Path) -> N
     with pytest.raises(UsageError, match=words):
         Done(tmp_path / "out", model="m")
     assert (tmp_path / "out").read_bytes() == data
-
-
-# --- going on -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("workers", few([0, 2], 2))
@@ -165,30 +157,6 @@ def test_the_last_input_stays_at_the_end_until_it_is_read_again(torn: bytes | No
         write(out, *steps, lambda end=whole: out.read_bytes() == end or pytest.fail("too late"), resume=True)
         assert out.read_bytes() == whole
         assert os.listdir(tmp_path) == ["out.jsonl"]
-
-
-@pytest.mark.slow
-@posix
-def test_twenty_kills(model: str, tmp_path: Path) -> None:
-    (tmp_path / "scans").mkdir()
-    for n in range(200):
-        save_page(tmp_path / "scans" / f"{n:03}.png", str(n % 10))
-    out, rng = tmp_path / "out.jsonl", random.Random(0)
-    words = [str(tmp_path / "scans"), "--model", model, "--workers", "2", "-q", "-o"]
-    assert run("read", *words, tmp_path / "whole.jsonl").exit_code == 0
-    for _ in range(20):
-        process = subprocess.Popen([*COMMAND, *words, str(out), "--resume"], stderr=subprocess.PIPE)
-        time.sleep(rng.uniform(1, 4))
-        process.kill()
-        assert b"neocog" not in process.communicate()[1]
-    assert run("read", *words, out, "--resume").exit_code == 0
-    whole = (tmp_path / "whole.jsonl").read_bytes().splitlines()
-    assert sorted(out.read_bytes().splitlines()) == sorted(whole)
-    assert len(whole) == 200
-    assert sorted(os.listdir(tmp_path)) == ["out.jsonl", "scans", "whole.jsonl"]
-
-
-# --- what becomes of the file during the run ----------------------------------------------------
 
 
 @posix
@@ -271,9 +239,6 @@ def test_a_pipe_that_is_not_stdout_is_no_quiet_end(tmp_path: Path) -> None:
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     with pytest.raises(EndedEarly, match=os.strerror(errno.EPIPE)):
         write(pipe, A, partial(os.close, reader), B)
-
-
-# --- two runs -----------------------------------------------------------------------------------
 
 
 @posix

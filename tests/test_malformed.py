@@ -39,9 +39,6 @@ def check_line(line: str) -> None:
     assert len(line) > 30
 
 
-# --- pictures ---------------------------------------------------------------------------------
-
-
 def secret(path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("needs a user who may not read everything")
@@ -132,9 +129,6 @@ def test_a_bar_where_stderr_is_a_terminal(model: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, f"{tmp_path}/a.png: 7\n")
     assert b"reading" in seen
     assert b"bad.png: the file is empty" in seen
-
-
-# --- models and labelled sets -----------------------------------------------------------------
 
 
 IMAGES = struct.pack(">4I", 0x803, 10, 28, 28) + bytes(10 * 784)

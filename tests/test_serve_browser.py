@@ -1,8 +1,6 @@
 """The page in a real browser, as people use it: drop, camera, correct, download."""
 
 import base64
-import csv
-import io
 import json
 import re
 import shutil
@@ -11,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +18,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from neocog.learning.datasets import read_labels_csv
-from tests.support import page, page_file, run, save_page, sheet, until
+from tests.support import file_of, page, page_file, records, run, save_page, sheet, table_of, until
 
 BACKSPACE, TAB, ENTER, CONTROL, ESCAPE, END, HOME, DELETE = (
     "\ue003\ue004\ue007\ue009\ue00c\ue010\ue011\ue017"  # as WebDriver types
@@ -167,19 +165,22 @@ class Server:
         return kilobytes / 1024
 
 
+@contextmanager
+def serving(*words: str, kept: Path = Path()) -> Iterator[Server]:
+    command = [sys.executable, "-m", "neocog", "serve", "--port", "0", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield Server(process, re.search(r"https?://\S+", process.stderr.readline())[0], kept)
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    assert process.stderr.read() == "neocog: interrupted\n"
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    kept = tmp_path / "kept"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "neocog", "serve", "--port", "0", "--corrections", str(kept)],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    said = process.stderr.readline()
-    yield Server(process, re.search(r"http://\S+", said)[0], kept)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
-    assert process.stderr.read() == "neocog: interrupted\n"
+    with serving("--corrections", str(tmp_path / "kept"), kept=tmp_path / "kept") as running:
+        yield running
 
 
 def visit(browser: Chromium, address: str) -> None:
@@ -189,6 +190,14 @@ def visit(browser: Chromium, address: str) -> None:
 
 def digits_shown(browser: Chromium) -> str:
     return str(browser.run("return document.getElementById('text').textContent"))
+
+
+def choose(browser: Chromium, name: str) -> None:
+    """Click the item of the list that has such a name."""
+    found = (
+        f"[...document.querySelectorAll('#list button')].find((node) => node.innerText.includes('{name}'))"
+    )
+    browser.run(f"{found}.click()")
 
 
 def items(count: int) -> str:
@@ -202,7 +211,7 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
         visit(browser, server.address)
         browser.drop(".drop", [("a.png", (tmp_path / "a.png").read_bytes()), ("bad.png", b"bad")])
         browser.wait_for(items(2))
-        browser.run("[...document.querySelectorAll('#list button')].at(-1).click()")
+        choose(browser, "a.png")
         browser.wait_for("document.querySelectorAll('#stage .box').length === 7")
         assert digits_shown(browser) == "07946\n12"
         browser.click("#text button")
@@ -225,12 +234,10 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
             browser.click(f"[data-form={form}]")
         until(lambda: (tmp_path / "labels.csv").exists())
         assert browser.complaints() == []
-    with (tmp_path / "digits.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = table_of(tmp_path / "digits.csv")
     assert [row["text"] for row in rows] == ["87946\n1", ""]
     assert "not a picture" in rows[1]["error"]
-    records = [json.loads(line) for line in (tmp_path / "digits.jsonl").read_text().splitlines()]
-    assert records[0]["digits"][0]["corrected_from"] == "0"
+    assert records(tmp_path / "digits.jsonl")[0]["digits"][0]["corrected_from"] == "0"
     assert (tmp_path / "labels.csv").read_text() == 'file,text\na.png,"87946\n1"\n'
     labels = (server.kept / "pages" / "labels.csv").read_text()
     assert labels.endswith('.png,"87946\n1"\n')
@@ -252,8 +259,7 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
         inked = ("[...document.querySelectorAll('#list canvas')].filter((node) => "
                  "node.toDataURL().length > 1000).length === 3")  # fmt: skip
         browser.wait_for(inked)  # no browser knows TIFF: the server draws its pages
-        browser.run("[...document.querySelectorAll('#list button')]"
-                    ".find((node) => node.innerText.includes('a.png')).click()")  # fmt: skip
+        choose(browser, "a.png")
         browser.wait_for("document.querySelectorAll('#stage .box').length === 8")
         browser.click("#stage .box[data-char='3']")
         browser.click("#pad [title^=What]")
@@ -280,8 +286,7 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
         assert digits_shown(browser) == "-0794,50\n+2\n8/9"
         browser.click("#confirm")
         browser.shows("said", "is saved")
-        browser.run("[...document.querySelectorAll('#list button')]"
-                    ".find((node) => node.innerText.includes('b.tif, page 1')).click()")  # fmt: skip
+        choose(browser, "b.tif, page 1")
         browser.wait_for("document.querySelectorAll('#stage .box').length === 1")
         browser.run("document.querySelector('#stage .box').click()")  # it may be drawn once more
         browser.type("body", DELETE)  # the last digit of its page
@@ -300,13 +305,12 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
     with Image.open(lines.files[0]) as picture:
         assert 100 < picture.width < 2 * picture.height < 200
     assert len((server.kept / "digits" / "train-writers.txt").read_text().split()) == 5
-    with (tmp_path / "digits.csv").open(newline="") as stream:
-        assert [row["text"] for row in csv.DictReader(stream)] == ["'-0794,50\n+2\n8/9", "", "56"]
+    assert [row["text"] for row in table_of(tmp_path / "digits.csv")] == ["'-0794,50\n+2\n8/9", "", "56"]
     lines = ["a.png\t0\t-0794,50", "a.png\t0\t+2", "a.png\t0\t8/9", "b.tif\t1\t56"]
     assert copied.splitlines() == (tmp_path / "digits.tsv").read_text().splitlines() == lines
     told = "a.png: -0794,50 | +2 | 8/9\nb.tif: \nb.tif page 2: 56\n"
     assert (tmp_path / "digits.txt").read_text() == told
-    record = json.loads((tmp_path / "digits.jsonl").read_text().splitlines()[0])
+    record, *_ = records(tmp_path / "digits.jsonl")
     assert "".join(digit["char"] for digit in record["digits"] if digit["box"]) == "07942"
     assert [sign["char"] for sign in record["signs"]] == ["+"]
 
@@ -393,9 +397,7 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(server, tmp_path, monkeypa
         until(lambda: (tmp_path / "table.jsonl").exists())
         assert ["api/form" in line for line in browser.complaints()] == [True, True]  # of the wrong form
     assert sorted(read_labels_csv(server.kept / "lines" / "labels.csv").texts) == ["123", "45 7"]
-    saved = {
-        own["source"]: own for own in map(json.loads, (tmp_path / "table.jsonl").read_text().splitlines())
-    }
+    saved = {own["source"]: own for own in records(tmp_path / "table.jsonl")}
     texts = [saved[f"{name}.png"]["fields"]["constructor"]["text"] for name in ("one", "two", "three")]
     assert texts == ["123", "45 7", ""]
     monkeypatch.chdir(tmp_path)
@@ -405,9 +407,7 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(server, tmp_path, monkeypa
 
 def test_the_camera_reads_a_clip(server: Server, tmp_path: Path) -> None:
     frame = Image.fromarray(page("3846")).resize((640, 480)).convert("RGB")
-    stream = io.BytesIO()
-    frame.save(stream, "JPEG", quality=95)
-    (tmp_path / "clip.mjpeg").write_bytes(stream.getvalue() * 10)
+    (tmp_path / "clip.mjpeg").write_bytes(file_of(frame, "JPEG", quality=95) * 10)
     with Chromium(
         "--use-fake-ui-for-media-stream",
         "--use-fake-device-for-media-stream",
@@ -450,29 +450,23 @@ def test_many_large_and_broken_files_in_two_windows(server: Server, tmp_path: Pa
 def test_a_telephone_needs_the_token(tmp_path: Path, model: str, tls: bool) -> None:
     if tls and not shutil.which("openssl"):
         pytest.skip("needs openssl")
-    command = ["serve", "--host", "0.0.0.0", "--port", "0", "--model", model]
+    words = ["--host", "0.0.0.0", "--model", model]
     if tls:
         names = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")]
         make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=neocog"]
         subprocess.run([*make, *names], check=True, capture_output=True)
-        command += ["--certificate", names[3], "--key", names[1]]
-    process = subprocess.Popen([sys.executable, "-m", "neocog", *command], stderr=subprocess.PIPE, text=True)
-    try:
-        address = re.search(r"https?://\S+", process.stderr.readline())[0]
-        assert address.startswith("https") is tls
-        with Chromium("--ignore-certificate-errors", mobile=True) as browser:
-            bare = address.rsplit("/", 2)[0] + "/"
-            browser.open(bare)
-            assert "nothing is here" in browser.run("return document.body.textContent")
-            visit(browser, address)
-            browser.type("#photo", str(save_page(tmp_path / "a.png", "12")))
-            browser.wait_for("document.getElementById('text').textContent === '12'")
-            assert browser.run("return Boolean(navigator.mediaDevices)") is tls
-            browser.click("#show-camera")
-            if not tls:
-                browser.wait_for("document.getElementById('camera').innerText.includes('--certificate')")
-            lines = browser.complaints()  # but for those of the address without the token
-            assert [line for line in lines if not re.match(rf"{bare}(favicon.ico)? ", line)] == []
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        words += ["--certificate", names[3], "--key", names[1]]
+    with serving(*words) as server, Chromium("--ignore-certificate-errors", mobile=True) as browser:
+        assert server.address.startswith("https") is tls
+        bare = server.address.rsplit("/", 2)[0] + "/"
+        browser.open(bare)
+        assert "nothing is here" in browser.run("return document.body.textContent")
+        visit(browser, server.address)
+        browser.type("#photo", str(save_page(tmp_path / "a.png", "12")))
+        browser.wait_for("document.getElementById('text').textContent === '12'")
+        assert browser.run("return Boolean(navigator.mediaDevices)") is tls
+        browser.click("#show-camera")
+        if not tls:
+            browser.wait_for("document.getElementById('camera').innerText.includes('--certificate')")
+        lines = browser.complaints()  # but for those of the address without the token
+        assert [line for line in lines if not re.match(rf"{bare}(favicon.ico)? ", line)] == []
