@@ -8,6 +8,7 @@ import numpy as np
 from experiments.gpu.interpret import poisoned, read
 from experiments.network.ours import stored
 from neocog.network import reference
+from neocog.network.blurs import blur_kernel
 from neocog.network.model import SWeights
 from neocog.network.spec import bell, preset
 from neocog.network.u0 import made_digits
@@ -74,8 +75,9 @@ def excitable_model(name, planes):
         x[k // 2] = 0 if k > 2 else x[k // 2]  # a plane that has learned nothing
         layers.append(SWeights(x, bell(s.kernel, s.c).astype(np.float32), 0.3, s.q))
         before = k
-    s1, s2, s3, s4 = layers
-    return replace(tiny_model(), spec=spec, s=(s1, s2, s3, s4))
+    blurs = tuple(blur_kernel(c).astype(np.float32) for c in spec.c)
+    labels = np.arange(planes[2]) % 9  # no plane for label 9
+    return replace(tiny_model(), spec=spec, s=tuple(layers), blurs=blurs, labels=labels, psi=spec.psi)
 
 
 def some_digits(count):

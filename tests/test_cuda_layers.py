@@ -22,7 +22,6 @@ from neocog.cuda.plan import VERSIONS, Pass, Shelf, plan_of
 from neocog.cuda.s_tensor import TensorS, Tiling
 from neocog.errors import UsageError
 from neocog.network import reference
-from neocog.network.blurs import blur_kernel
 from neocog.network.decision import Answers, Decision
 from neocog.network.model import load_model
 from neocog.network.spec import REJECT
@@ -39,12 +38,6 @@ ACTIVE = {"tensor S": 0.4, "tensor C": 0.03, "separable": 0.3, "box": 0.3}
 CROOKED = ("fukushima2003", "ikeda2011")  # blurs that are no outer product
 
 
-def model_of(name, planes, blur=None):
-    model = excitable_model(name, planes)
-    blurs = tuple(blur_kernel(c).astype(np.float32) for c in model.spec.c)
-    return replace(model, blurs=tuple(map(blur, blurs)) if blur else blurs, psi=model.spec.psi)
-
-
 def crooked(w):
     """A learned blur: no symmetry."""
     return (w * np.random.default_rng(3).uniform(0.5, 1.5, w.shape)).astype(np.float32)
@@ -53,7 +46,8 @@ def crooked(w):
 def step_of(machine, version, name, layer, precision, planes=(26, 7, 7), tiling=None, batch=3, blur=None,
             model=None):  # fmt: skip
     """Return a step and its layouts; ``batch`` is what the S-layer's tiling is for."""
-    model = model or model_of(name, planes, blur)
+    model = model or excitable_model(name, planes)
+    model = replace(model, blurs=tuple(map(blur, model.blurs))) if blur else model
     lay = layouts(model.spec, model.planes, precision)
     more = {"tilings": {batch: tiling} if tiling else None} if version == "tensor S" else {"tiling": tiling}
     return MADE[version](machine, model, layer, lay, precision, **more), lay

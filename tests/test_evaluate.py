@@ -1,14 +1,16 @@
-"""The figures of an evaluation, from answers that are known."""
-
-from typing import Any
+"""The figures of an evaluation from answers that are known; risk and calibration; corrupted digits."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from neocog.errors import InputError, UsageError
+from neocog.evaluation.confidence import BINS, Confidence, upper_limit
+from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
 from neocog.evaluation.evaluate import NO_ANSWER, PictureScore, evaluate_digits, evaluate_pictures
 from neocog.evaluation.timing import digit_boxes, made_page, made_strips, measure, page_times
 from neocog.learning.datasets import Digits, LabelledPictures
-from neocog.network.decision import answers
 from neocog.network.engine import Engine
 from neocog.network.line_engine import LineEngine
 from neocog.network.u0 import made_digits
@@ -16,19 +18,7 @@ from neocog.reading.reader import Reader
 from neocog.reading.records import LineReading, NumberReading
 from neocog.reading.results import PageReading
 from neocog.vision.crops import digit_of_box
-from tests.support import digits_of, page_file, tiny_model
-from tests.test_line_engine import tiny_lines
-
-
-class Parrot:
-    """An engine whose answer is the first pixel, -1 for 255."""
-
-    model = property(lambda self: tiny_model())
-
-    def recognise(self, digits, *, batch=None):
-        label = digits[:, 0, 0].astype(np.int64)
-        score = np.eye(11, 10, dtype=np.float32)[np.minimum(label, 10)]
-        return answers(score, temperature=0.1)
+from tests.support import digits_of, page_file, tiny_lines, tiny_model
 
 
 def test_all_pages_of_a_picture_are_compared(tmp_path):
@@ -43,19 +33,13 @@ def test_all_pages_of_a_picture_are_compared(tmp_path):
 
 
 def test_confusion_and_accuracy_where_no_answer_is_never_right():
-    images = np.zeros((4, 28, 28), np.uint8)
-    images[:, 0, 0] = [1, 2, 255, 4]
-    told: list[tuple[int, int]] = []
-    parrot: Any = Parrot()
-    digits = Digits(images, np.array([1, 3, 3, 4]), "made")
-    score = evaluate_digits(parrot, digits, progress=lambda *both: told.append(both))
-    assert (score.n, score.accuracy, told) == (4, 0.5, [(4, 4)])
+    images, told = np.concatenate([digits_of("124"), np.zeros((2, 28, 28), np.uint8)]), []
+    digits = Digits(images, np.array([1, 3, 4, 3, 0]), "made")
+    score = evaluate_digits(Engine(tiny_model()), digits, progress=lambda *both: told.append(both))
+    assert (score.n, score.accuracy, told) == (5, 0.4, [(5, 5)])
     assert score.confusion[3, [2, NO_ANSWER]].tolist() == [1, 1]
+    assert score.confusion[:, NO_ANSWER].tolist() == [1, 0, 0, 1, 0, 0, 0, 0, 0, 0]
     assert list(score.to_dict()) == ["n", "accuracy", "seconds", "confusion"]
-    images = np.concatenate([np.zeros((2, 28, 28), np.uint8), digits_of("07")])
-    score = evaluate_digits(Engine(tiny_model()), Digits(images, np.array([0, 9, 0, 7]), "two of them empty"))
-    assert score.confusion[:, NO_ANSWER].tolist() == [1, 0, 0, 0, 0, 0, 0, 0, 0, 1]
-    assert score.accuracy == 0.5
 
 
 def test_picture_score():
@@ -116,3 +100,123 @@ def test_digits_are_made_alike_each_time_and_the_made_page_holds_them():
     assert not digit_of_box(page, digit_boxes(13)[-1]).any()
     names = [stage["name"] for stage in page_times(Engine(tiny_model()), 3, repeats=1)]
     assert names == ["decode", "find", "normalise"]
+
+
+# --- risk, coverage, calibration ---
+
+
+def made(p, right):
+    return Confidence(np.array(p, dtype=np.float64), np.array(right, dtype=bool))
+
+
+def test_four_answers():
+    four = made([0.9, 0.8, 0.8, 0.6], [True, True, False, True])
+    assert [own.tolist() for own in four.curve()] == [[0.9, 0.8, 0.6], [1, 3, 4], [0, 1, 1]]
+    # the two at 0.8 share their error: risks 0, 1/4, 1/3, 1/4
+    assert four.aurc() == pytest.approx((0 + 0.25 + 1 / 3 + 0.25) / 4)
+    assert [four.threshold_of_coverage(share) for share in (0.25, 0.5, 1.0)] == [0.9, 0.8, 0.6]
+    assert [four.threshold_of_risk(risk) for risk in (0.26, 0.1)] == [0.6, 0.9]
+    assert list(four.at(0.8).values()) == [0.8, 0.75, pytest.approx(1 / 3), 1]
+    rows = four.reliability()
+    assert [row["n"] for row in rows] == [1, 2, 1]
+    assert rows[1]["accuracy"] == 0.5
+    assert four.ece() == pytest.approx((0.4 + 2 * 0.3 + 0.1) / 4)
+
+
+def test_no_answer_is_never_right_nor_sure():
+    sure = Confidence.of(np.array([1, -1, 3]), np.array([0.9, 0.7, 0.6]), np.array([1, -1, 4]))
+    assert (sure.p.tolist(), sure.right.tolist()) == ([0.9, 0, 0.6], [True, False, False])
+    assert sure.at(0.0)["coverage"] == pytest.approx(2 / 3)
+    assert made([0.9, 0.0], [True, False]).aurc() == pytest.approx(0.25)
+    assert made([], []).aurc() == 0
+    assert made([0.5, 0.0], [True, False]).threshold_of_coverage(1.0) is None
+    assert made([0.5], [False]).threshold_of_risk(0.1) is None
+    assert made([1.0], [True]).reliability()[0]["low"] == (BINS - 1) / BINS
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=60), st.floats(0.01, 0.99))
+def test_thresholds_keep_what_they_promise(answers, share):
+    sure = made([p / 20 for p, _ in answers], [right and p > 0 for p, right in answers])
+    taken, low = sure.threshold_of_coverage(share), sure.threshold_of_risk(share)
+    assert taken is None or sure.at(taken)["coverage"] >= share - 1e-9
+    assert low is None or sure.at(low)["risk"] <= share + 1e-9
+    assert 0 <= sure.aurc() <= 1
+    assert 0 <= sure.ece() <= 1
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_ends():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.1, 1, 5000)
+    points = Confidence(p, rng.random(5000) < p).points()
+    assert len(points) <= 201
+    assert (points[0]["threshold"], points[-1]["coverage"]) == (p.max(), 1)
+    coverages = [point["coverage"] for point in points]
+    assert coverages == sorted(coverages)
+
+
+def test_upper_limits_are_those_of_tables():
+    for wrong, n, limit in (
+        (0, 300, 1 - 0.05 ** (1 / 300)),
+        (1, 20, 0.21611),
+        (5, 100, 0.10225),
+        (10, 10, 1),
+    ):
+        assert upper_limit(wrong, n) == pytest.approx(limit, abs=1e-5)
+    limits = [upper_limit(wrong / 4, 200) for wrong in range(40)]
+    assert limits == sorted(limits)
+    assert upper_limit(3, 200, sure=0.5) < upper_limit(3, 200) < upper_limit(3, 200, sure=0.99)
+
+
+# --- corruptions ---
+
+DIGITS = digits_of("0123456789")
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_the_same_each_time_and_stronger_by_strength(name):
+    before, changed = DIGITS.copy(), []
+    for strength in STRENGTHS:
+        out = corrupt(DIGITS, name, strength)
+        assert (out.shape, out.dtype) == (DIGITS.shape, np.uint8)
+        np.testing.assert_array_equal(out, corrupt(DIGITS, name, strength))
+        changed.append(np.abs(out.astype(int) - DIGITS).mean())
+    np.testing.assert_array_equal(DIGITS, before)
+    assert 0 < changed[0] < changed[4]
+    drawn = name not in ("blur", "contrast")
+    assert np.array_equal(corrupt(DIGITS, name, 3, seed=1), corrupt(DIGITS, name, 3, seed=2)) is not drawn
+    assert corrupt(DIGITS[:0], name, 5).shape == (0, 28, 28)
+    corrupt(np.zeros((1, 28, 28), np.uint8), name, 5)  # empty digits are no trouble
+
+
+def test_what_each_does_to_the_ink():
+    def middle(image):
+        weights, at = image / image.sum(), np.arange(28)
+        return np.array([(weights.sum(axis=1) * at).sum(), (weights.sum(axis=0) * at).sum()])
+
+    for strength in (1, 2, 3):
+        for one, other in zip(DIGITS, corrupt(DIGITS, "shift", strength), strict=True):
+            assert np.hypot(*(middle(other) - middle(one))) == pytest.approx(strength, abs=0.1)
+    np.testing.assert_allclose(corrupt(DIGITS, "rotation", 3).sum((1, 2)), DIGITS.sum((1, 2)), rtol=0.05)
+    factor = CORRUPTIONS["scale"].amounts[1]
+    share = corrupt(DIGITS, "scale", 2).sum((1, 2)) / DIGITS.sum((1, 2))
+    assert np.minimum(abs(share - factor**2), abs(share - factor**-2)).max() < 0.1
+    ink = DIGITS.astype(np.float32)
+    turned = CORRUPTIONS["rotation"].change(ink, 90.0, np.random.default_rng(0))
+    both = np.stack([np.rot90(ink, 1, (1, 2)), np.rot90(ink, -1, (1, 2))])
+    assert (np.abs(turned - both).max(axis=(2, 3)).min(axis=0) < 0.01).all()
+    for strength, side in enumerate(CORRUPTIONS["occlusion"].amounts, 1):
+        paper = corrupt(np.full((30, 28, 28), 255, np.uint8), "occlusion", strength) == 0
+        assert paper.sum((1, 2)).max() == side**2
+    assert corrupt(DIGITS, "contrast", 5).max() == round(255 * 0.15)
+    paper = corrupt(np.zeros((3, 28, 28), np.uint8), "background", 5)
+    assert 0 < paper.max() <= 128
+    assert (paper.std(axis=(1, 2)) > 5).all()
+
+
+def test_what_is_wrong_is_told():
+    with pytest.raises(UsageError, match="unknown: choose noise, blur"):
+        corrupt(DIGITS, "rain", 1)
+    with pytest.raises(UsageError, match="got strength 6, expected 1 to 5"):
+        corrupt(DIGITS, "blur", 6)
+    with pytest.raises(InputError):
+        corrupt(DIGITS[:, :20], "blur", 1)

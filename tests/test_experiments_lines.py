@@ -1,12 +1,25 @@
-"""Read lines beside written ones: digits, signs, silent losses, intervals, pairs of readers."""
+"""What experiments with lines, forms and recipes count: right, lost, intervals, broken rules, near points."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from experiments.forms.drawn import layout, texts
+from experiments.forms.measure import RULED, count, form_of, spoil
+from experiments.learning import intvec
+from experiments.learning.intvec import Interpolated
 from experiments.lines import measure, risk
 from experiments.lines.score import by_line, compared, of_signs, paired, plain, share, summary
 from neocog.evaluation.confidence import upper_limit
 from neocog.evaluation.evaluate import own_parts
+from neocog.learning.calibrate import score
+from neocog.learning.datasets import open_digits
+from neocog.learning.recipes import RECIPES, LayerByLayer
+from neocog.network.decision import Decision
+from neocog.network.parallel import one_blas_thread
+from neocog.reading.records import CellReading, SheetReading
+from tests.support import tiny_model
 
 
 def of(written, read, signs=True):
@@ -59,18 +72,13 @@ def test_answers_of_odd_rows_are_not_shown(capsys):
     assert capsys.readouterr().out == "reader, a.png: 8 read as 7\n"
 
 
-def numbers(*rows):
-    return [{"p": p, "right": right, "sign": False} for p, right in rows]
-
-
-def test_what_is_written_where_a_word_was_read():
-    assert own_parts("12,50", ["12", "50"]) == ["12,", ",50"]
-    assert own_parts("3750", ["37", "50"]) == ["37", "50"]
-    assert own_parts("750", ["50"]) == ["750"]
-    assert own_parts("19 07 01", ["19", "0", "01"]) == ["19", "07", "01"]
-    assert own_parts("587", ["587", "7"]) == ["587", ""]
-    assert own_parts("12 500", ["12500"]) == ["12500"]
-    assert own_parts("", ["3"]) == [""]
+@pytest.mark.parametrize(("label", "read", "parts"), [
+    ("12,50", "12 50", ["12,", ",50"]), ("3750", "37 50", ["37", "50"]), ("750", "50", ["750"]),
+    ("19 07 01", "19 0 01", ["19", "07", "01"]), ("587", "587 7", ["587", ""]),
+    ("12 500", "12500", ["12500"]), ("", "3", [""]),
+])  # fmt: skip
+def test_what_is_written_where_a_word_was_read(label, read, parts):
+    assert own_parts(label, read.split()) == parts
 
 
 def test_numbers_are_judged_with_their_signs_where_the_label_has_them():
@@ -84,11 +92,120 @@ def test_numbers_are_judged_with_their_signs_where_the_label_has_them():
 
 
 def test_each_set_counts_the_same_in_the_table():
-    few = numbers(*[(0.9, True)] * 100, *[(0.5, False)] * 10)
-    many = numbers(*[(0.9, True)] * 990, *[(0.9, False)] * 10)
+    few, many = (
+        [{"p": p, "right": right, "sign": False} for p, right, n in rows for _ in range(n)]
+        for rows in ([(0.9, True, 100), (0.5, False, 10)], [(0.9, True, 990), (0.9, False, 10)])
+    )
     row = risk.table({"few": few, "many": many})[-1]
     assert 0.5 < row["p"] <= 0.9
     assert row["risk"] == pytest.approx((0 + 10 / 1000) / 2)
     assert row["error"] == pytest.approx(upper_limit(363 / 200, 363), abs=1e-5)  # 4 / (1/100 + 1/1000)
     assert risk.curve(many)["at_0.01"] == 1
     assert risk.curve(few)["at_0.05"] == pytest.approx(100 / 110)
+
+
+# --- forms ---
+
+
+VALID = ["012345", "678901"]
+
+
+def test_rules_of_a_drawn_layout_hold_until_a_digit_is_spoiled(tmp_path):
+    form = form_of([layout(np.random.default_rng(1), VALID)], tmp_path, ruled=True)
+    rng, broken = np.random.default_rng(2), 0
+    for _ in range(20):
+        said = texts(rng, VALID)
+        assert all(rule.holds(*(said[name] for name in rule.names)) for rule in form.layouts[0].rules)
+        for rule in RULED:
+            spoil(said, str(rng.choice(rule)), rng)
+        broken += sum(not rule.holds(*(said[name] for name in rule.names)) for rule in form.layouts[0].rules)
+    assert broken >= 20 * len(RULED)
+    (free,) = form_of([layout(np.random.default_rng(1), VALID)], tmp_path / "free", ruled=False).layouts
+    assert free.rules == ()
+
+
+def test_cells_are_counted_by_what_they_should_be():
+    said = {"a": "1,50", "b": "2", "total": "3,60", "date": "1", "note": "", "year": "1990"}
+    read = {"a": "?", "b": "2", "total": "?", "date": "7", "note": "", "year": "19?0"}
+    sheet = SheetReading("1.png", fields={name: CellReading(text) for name, text in read.items()})
+    assert count(sheet, said, {"total"}, "replaced") == {
+        "replaced": 1, "replaced ?": 1, "beside": 2, "beside ?": 1,
+        "cells": 3, "right": 1, "wrong": 1, "doubt": 1,
+    }  # fmt: skip
+    read["a"] = "1.50"
+    sheet = SheetReading("1.png", fields={name: CellReading(text) for name, text in read.items()})
+    assert count(sheet, said, {"date"}, "crossed") == {
+        "crossed": 1, "cells": 5, "right": 3, "doubt": 2,
+    }  # fmt: skip
+
+
+# --- interpolating vectors ---
+
+
+def model_with(references, labels):
+    """A model whose US4 has these reference vectors, (K4, K3, 9, 9)."""
+    base = tiny_model()
+    top = replace(base.s[3], reference=references.astype(np.float32))
+    return replace(base, s=(*base.s[:3], top), labels=np.array(labels))
+
+
+def cosines(x, references, c):
+    weight = np.sqrt(c)
+    a, b = (x * weight).ravel(), (references * weight).reshape(len(references), -1)
+    return b @ a / np.linalg.norm(a) / np.linalg.norm(b, axis=1)
+
+
+def interpolated(model, cosine):
+    """Scores where one place of the 5x5 responds, the others are silent."""
+    theta, us4 = model.s[3].threshold, np.zeros((1, 5, 5, len(cosine)), dtype=np.float32)
+    us4[0, 1, 3] = np.maximum(cosine - theta, 0) / (1 - theta)
+    return Interpolated(model)(us4)[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_interpolation_is_the_nearest_point(seed):
+    """Against a fine grid over the segment between the vectors."""
+    rng = np.random.default_rng(seed)
+    references = rng.random((2, 3, 9, 9)) ** 3
+    x = np.einsum("k,kcij->cij", rng.dirichlet(np.ones(2)), references)
+    x = x + 0.1 * rng.random(x.shape)
+    model = model_with(references, [4, 4])
+    c, theta = model.s[3].c.astype(np.float64), model.s[3].threshold
+    got = interpolated(model, cosines(x, references, c))
+    lengths = np.sqrt((c * references**2).sum(axis=(1, 2, 3)))
+    shares = rng.dirichlet(np.full(2, 0.7), 40_000)
+    nearest = cosines(x, np.einsum("nk,kcij->ncij", shares / lengths, references), c).max()
+    assert got[4] == pytest.approx((nearest - theta) / (1 - theta), abs=2e-4)
+    assert not np.delete(got, 4).any()
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-7, 1e-4])
+def test_two_copies_of_a_vector_are_one(off):
+    rng = np.random.default_rng(9)
+    one = rng.random((3, 9, 9))
+    model = model_with(np.stack([one, one * (1 + off * rng.random(one.shape))]), [6, 6])
+    theta = model.s[3].threshold
+    got = interpolated(model, np.array([0.8, 0.8]))
+    assert got[6] == pytest.approx((0.8 - theta) / (1 - theta), rel=1e-3)
+
+
+def test_many_planes_are_cut_to_the_strongest(monkeypatch):
+    rng = np.random.default_rng(8)
+    model = model_with(rng.random((12, 3, 9, 9)) ** 4, [0] * 6 + [1] * 6)
+    us4 = rng.random((5, 5, 5, 12), dtype=np.float32)
+    whole = Interpolated(model)(us4)
+    monkeypatch.setattr(intvec, "PAIR_PLANES", 3)
+    fewer = Interpolated(model)(us4)
+    assert (fewer <= whole + 1e-6).all()
+    assert (fewer[:, :2] >= Decision(model).scores(us4)[:, :2] - 1e-6).all()
+
+
+def test_pairs_read_what_was_learned():
+    digits = open_digits("sklearn", split="train")
+    images, labels = digits.images[:220], digits.labels[:220].astype(np.int64)
+    recipe = replace(RECIPES["nearest"], middle_digits=20, limits=(16, 30))
+    shared = LayerByLayer(recipe)
+    with one_blas_thread():
+        model = shared.model(recipe, shared.below(images[:160]), labels[:160])
+    found = score(model, images[160:], scores=Interpolated(model)).argmax(axis=1)
+    assert (found == labels[160:]).mean() > 0.75

@@ -9,14 +9,13 @@ import pytest
 
 from experiments.network import compare as comparing
 from experiments.network.compare import Comparison, compare, compare_on_gpu, differences_from_cpu, race
-from neocog.cuda.kernel import Layout
 from neocog.errors import NeocogError, UsageError
 from neocog.network import reference
-from neocog.network.blurs import blur_kernel
 from neocog.network.engine import Engine
-from neocog.network.model import Model, SWeights, load_model
-from neocog.network.spec import PRESETS, bell, preset
+from neocog.network.model import load_model
+from neocog.network.spec import PRESETS
 from neocog.network.u0 import made_digits, u0_from_digits
+from tests.cuda_maps import excitable_model
 from tests.support import run, tiny_lines, tiny_model
 
 
@@ -24,20 +23,17 @@ class MadeSide:
     """Scores of the CPU engine, a little off, in a time that is given."""
 
     def __init__(self, ms, off=0.0):
-        self.ms, self.off = ms, off
-        self.loaded, self.repeats = [], []
-        self._engine = Engine(tiny_model(), threads=1)
+        self.ms, self.off, self.loaded, self.repeats = ms, off, [], []
 
     def load(self, digits):
-        self._digits = digits
-        self.loaded.append(int(digits.sum()))
+        self.loaded.append(digits)
 
     def elapsed(self, repeats):
         self.repeats.append(repeats)
         return self.ms
 
     def scores(self):
-        return self._engine.recognise(self._digits).score + np.float32(self.off)
+        return Engine(tiny_model(), threads=1).recognise(self.loaded[-1]).score + np.float32(self.off)
 
 
 def test_ratio_is_theirs_by_our_fastest():
@@ -88,7 +84,7 @@ def test_sides_take_turns_on_every_input():
     passes = race(sides, sets, rounds=6)
     assert {name: len(ms) for name, ms in passes.items()} == {"ours": 6, "theirs": 6}
     for side in sides.values():
-        assert set(side.loaded) == {int(digits.sum()) for digits in sets}
+        assert {digits.tobytes() for digits in side.loaded} == {digits.tobytes() for digits in sets}
     assert sides["ours"].repeats[-1] > sides["theirs"].repeats[-1]
 
 
@@ -124,20 +120,6 @@ def test_the_precision_is_the_devices_if_none_is_named(monkeypatch, arch, wanted
     assert run(*words, "--precision", "fp8").exit_code == 2
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_maps_are_stored_as_a_step_reads_them(dtype):
-    from experiments.network.ours import stored
-
-    layout = Layout(planes=3, size=5, border=2, channels=16, dtype=dtype)
-    maps = np.random.default_rng(0).uniform(size=(2, 3, 5, 5)).astype(np.float32)
-    held = stored(maps, layout)
-    assert (held.shape, held.dtype) == (layout.shape(2), layout.dtype)
-    values = held.astype(np.float32)
-    inside = values[:, 2:7, 2:7, :3].transpose(0, 3, 1, 2)
-    np.testing.assert_allclose(inside, maps, rtol={"float32": 0, "float16": 2**-11}[dtype])
-    assert values.sum() == pytest.approx(inside.sum(), rel=1e-5)  # nothing beside them
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_ours_beside_torch_on_the_gpu(precision):
@@ -148,35 +130,13 @@ def test_ours_beside_torch_on_the_gpu(precision):
 
 
 # -- the network in PyTorch ------------------------------------------------------------------------
-def model_of(name, *, top=24, silent=True):
-    """A model of a preset whose planes have seen windows at random, the last one none at all."""
-    spec, random = preset(name), np.random.default_rng(0)
-    u = reference.contrast(u0_from_digits(made_digits(4, seed=1)), spec.contrast)
-    blurs = tuple(blur_kernel(c).astype(np.float32) for c in spec.c)
-    layers = []
-    for stage, s in enumerate(spec.s):
-        seen = reference.windows(u, s.kernel, s.padding)
-        busy = np.argwhere((seen**2).sum(axis=(1, 4, 5)) > 0)
-        planes = spec.orientations if stage == 0 else (5, 7, top)[stage - 1]
-        places = busy[random.choice(len(busy), planes, replace=False)]
-        x = np.stack([seen[n, :, row, column] for n, row, column in places]).astype(np.float32)
-        x[-1] *= not silent
-        layers.append(SWeights(x, bell(s.kernel, s.c).astype(np.float32), s.threshold, s.q))
-        w = layers[-1]
-        u = reference.s_response(u, w.reference, w.c, threshold=w.threshold, q=w.q, padding=s.padding)
-        if stage < 3:
-            u = reference.c_response(u, blurs[stage], padding=spec.c[stage].padding, kind=spec.psi)
-    labels = np.arange(top) % 9  # no plane for label 9
-    return Model("made", spec, tuple(layers), blurs, labels, psi=spec.psi)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_every_form_computes_the_equations(name, channels_last):
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from experiments.network.torch_network import FORMS, Network
 
-    model, digits = model_of(name), made_digits(2)
+    model, digits = excitable_model(name, (5, 7, 24)), made_digits(2)
     want = reference.respond(u0_from_digits(digits), model)
     for turn in range(2):
         forms = {name: own[turn] for name, own in FORMS.items()}
@@ -190,7 +150,7 @@ def test_scores_are_the_strongest_planes():
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from experiments.network.torch_network import Network
 
-    model, digits = model_of("neocog", silent=False), made_digits(5, seed=3)
+    model, digits = excitable_model("neocog", (5, 7, 24)), made_digits(5, seed=3)
     us4 = reference.respond(u0_from_digits(digits), model)["US4"]
     want = reference.strongest_of_label(us4, model.labels)
     for dtype, near in ((torch.float32, 2e-5), (torch.float16, 0.05)):

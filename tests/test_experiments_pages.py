@@ -7,8 +7,8 @@ import pytest
 
 pd = pytest.importorskip("pandas", reason="needs neocog[bench]")
 
-from experiments.commands import _merged, page_of  # noqa: E402
-from experiments.harness.pages import fill, markdown, shown, span, text  # noqa: E402
+from experiments.commands import _merged  # noqa: E402
+from experiments.harness.pages import text  # noqa: E402
 from experiments.harness.run import FOLDER, NAMES, load, of, tried  # noqa: E402
 from neocog.errors import DeviceError, InputError  # noqa: E402
 from tests.support import run  # noqa: E402
@@ -20,22 +20,16 @@ def stored():
     return {name: load(FOLDER / name / "results" / f"{name}.json") for name in NAMES}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_pages_hold_the_tables_of_the_stored_results(stored, name):
-    page = (FOLDER / name / "README.md").read_text()
-    assert page_of(stored[name]) == page, "run python -m experiments.tables"
-    assert set(re.findall(r"<!-- table (.*?) -->", page)) == set(of(name).tables(stored[name]))
-    assert not re.search(r"\b(nan|None|inf|Not measured)\b", page)
-    assert "not in our copy" in " ".join(page.split())
-
-
-def test_pages_and_plots_are_written_beside_each_other(tmp_path):
+def test_pages_hold_the_tables_and_plots_of_the_stored_results(stored, tmp_path):
     pytest.importorskip("matplotlib", reason="needs neocog[bench]")
     results = [FOLDER / name / "results" / f"{name}.json" for name in NAMES]
     assert run("bench", "report", *results, "-o", tmp_path).exit_code == 0
     for name in NAMES:
         page = (tmp_path / name / "README.md").read_text()
-        assert page == (FOLDER / name / "README.md").read_text()
+        assert page == (FOLDER / name / "README.md").read_text(), "run python -m experiments.tables"
+        assert set(re.findall(r"<!-- table (.*?) -->", page)) == set(of(name).tables(stored[name]))
+        assert not re.search(r"\b(nan|None|inf|Not measured)\b", page)
+        assert "not in our copy" in " ".join(page.split())
         for link in re.findall(r"!\[.*\]\((.*)\)", page):
             assert "<svg" in (tmp_path / name / link).read_text()
 
@@ -53,13 +47,6 @@ def test_numbers_of_the_pages_are_those_of_the_results(stored):
           if (r["layer"], r["batch"]) == ("7x7 384->768", 1) and "the paper's" in r["way"]}  # fmt: skip
     saved = 100 * (1 - us["channel-wise"] / us["thread-wise"])
     assert f" | {saved:.0f} % | " in text(of("winograd").tables(stored["winograd"]))
-
-
-def test_a_table_is_made_of_records():
-    table = shown([{"a": 1, "b": 2.25}, {"a": 3, "b": None}, {}], {"a": "a", "b": "b, us|.1f"})
-    assert markdown(table).splitlines()[2:] == ["| 1 | 2.2 |", "| 3 | – |", "| – | – |"]
-    assert fill("<!-- table x y -->\nold\n<!-- end -->", str.upper).split("\n")[1] == "X Y"
-    assert (span([], ".1f"), span([1, 1.01], ".1f"), span([1, 2, None], ".0f")) == ("–", "1.0", "1 to 2")
 
 
 def test_earlier_sections_stay():

@@ -1,7 +1,8 @@
-"""The S-layers' experiments: silence, a run on a fake device, tables."""
+"""The S-layers' experiments: the GPU paper's ladder of kernels beside the equations; silence; tables."""
 
 import json
 
+import numpy as np
 import pytest
 
 from experiments.harness.pages import text
@@ -9,31 +10,89 @@ from experiments.harness.run import Request
 from experiments.network import ours
 from experiments.slayer import experiment as slayer_gpu
 from experiments.slayer.experiment import ON_CPU, ON_GPU, check_sections, faults, measure, plots, tables
-from experiments.slayer.inputs import STAGES, Fed, find_digits, networks, sized
+from experiments.slayer.inputs import SIZES, STAGES, Fed, find_digits, networks, sized
+from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area
 from neocog.errors import UsageError
-from neocog.network.spec import REJECT
 from neocog.network.u0 import made_digits
 from tests import cuda_fake
-from tests.cuda_support import shipped
+from tests.cuda_maps import error_of, excitable_model
+from tests.cuda_support import ARCHITECTURES, machine, shipped, thinned
 from tests.emulator import Emulator
 from tests.support import tiny_model
+from tests.test_cubins import fault
 
 
-@pytest.fixture
-def fed():
-    return Fed(tiny_model(), made_digits(2))
+def check(on, preset, planes, layer, version, places=None, batch=1):
+    stage = f"US{layer + 1}"
+    ladder = Ladder(on, excitable_model(preset, planes), {(stage, version): places} if places else None)
+    assert error_of(on, ladder.step(stage, version), ladder.layouts, batch=batch) <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("layer", "version"),
+    thinned(
+        ((layer, version) for layer in range(4) for version in VERSIONS),
+        lambda layer, version: layer == (1, 3)[list(VERSIONS).index(version) % 2],
+    ),
+)
+def test_every_rung_gives_the_equations(emulator, layer, version):
+    check(emulator, "ikeda2011", (5, 9, 7), layer, version, batch=2 if layer == 3 else 1)
+
+
+@pytest.mark.usefixtures("emulator")
+@pytest.mark.parametrize(("preset", "planes", "version", "places", "order"), [
+    *(("neocog", (5, 9, 35), *of, "forward") for of in (("T4", 1), ("T5", 3), ("T5", 5))),
+    *(("fukushima2003", (5, 9, 7), "T5", 3, order) for order in ("reversed", 3)),
+])  # fmt: skip
+def test_any_number_of_places_a_block_in_any_order_of_threads(preset, planes, version, places, order):
+    check(Emulator(order=order), preset, planes, 3, version, places)
+
+
+def test_the_connecting_area_is_that_of_c():
+    model = excitable_model("ikeda2011", (3, 4, 5))
+    assert connecting_area(model.s[0].c) == 34  # the four corners of 6x6 lie outside 3.4
+    assert connecting_area(np.ones((6, 6))) == 50
+    odd = np.ones((6, 6))
+    odd[2, 2] = 0
+    assert connecting_area(odd) > 1000
+
+
+def test_what_does_not_fit_is_an_error():
+    model = excitable_model("ikeda2011", (3, 4, 1200))
+    with pytest.raises(UsageError, match="1200 planes"):
+        Ladder(machine(90), model).step("US4", "T5")
+    with pytest.raises(UsageError, match="40 places"):
+        Ladder(machine(90), model, {("US3", "T4"): 40}).step("US3", "T4")
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize(
+    ("arch", "planes"),
+    thinned(
+        ((arch, planes) for planes in ((26, 78, 70), (39, 110, 103)) for arch in ARCHITECTURES),
+        lambda arch, planes: arch in (75, 90) and planes[0] == 26,
+    ),
+)
+def test_kernels_build_without_spills(arch, planes):
+    ladder = Ladder(machine(arch), excitable_model("ikeda2011", planes))
+    for stage in ("US1", "US2", "US3", "US4"):
+        for version in VERSIONS:
+            step = ladder.step(stage, version)
+            scratch = dict.fromkeys(step.scratch(1))
+            for launch in step.launches(1, None, None, scratch):
+                assert fault(launch.kernel, arch) is None
+                assert launch.kernel.shared <= ladder.machine.shared
+
+
+# --- the experiment ---
 
 
 def test_a_network_of_another_size_is_made_of_its_own_planes():
     model = shipped("neocog-small")
-    small = sized(model, (5, 7, 12))
-    assert small.planes == (5, 7, 12)
-    assert REJECT not in small.labels
-    assert set(small.labels) == set(range(10))
-    grown = sized(model, (40, 8, 200))
+    small, grown = sized(model, (5, 7, 12)), sized(model, (40, 8, 200))
+    assert (small.planes, set(small.labels)) == ((5, 7, 12), set(range(10)))  # none that rejects
     assert grown.planes == (40, 8, 200)
-    assert grown.s[1].reference.shape[1] == 16
-    assert grown.s[2].reference.shape[1] == 40
+    assert [s.reference.shape[1] for s in grown.s[1:3]] == [16, 40]
 
 
 def test_made_digits_stand_in_for_mnist(monkeypatch, tmp_path):
@@ -43,7 +102,8 @@ def test_made_digits_stand_in_for_mnist(monkeypatch, tmp_path):
     assert "made" in what
 
 
-def test_shares_of_silence(fed):
+def test_shares_of_silence():
+    fed = Fed(tiny_model(), made_digits(2))
     shares = fed.heard()
     sizes = {stage: fed.maps[layer].size for stage, layer in STAGES.items()}
     for stage, layer in STAGES.items():
@@ -52,7 +112,6 @@ def test_shares_of_silence(fed):
     assert shares["all"] == pytest.approx(whole)
 
 
-# -- a device --------------------------------------------------------------------------------------
 @pytest.fixture
 def device(emulator, monkeypatch, tmp_path):
     cupy = cuda_fake.install(monkeypatch, emulator)
@@ -104,3 +163,17 @@ def test_everything_runs_on_a_gpu():
     result = measure(Request(device="cuda", quick=True, sizes=("26/78/70",)), str)
     assert (result["failures"], faults(result)) == ({}, [])
     assert "ours, default, fp16" in text(tables(result))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_rung_on_a_gpu(size, stage, version):
+    from neocog.cuda.launcher import gpu
+
+    fed = Fed(networks([size])[size], made_digits(2, seed=7))
+    choices = Ladder(gpu(0), fed.model).step(stage, version).choices()
+    for places in {choices[0], choices[len(choices) // 2], choices[-1]}:
+        ladder = Ladder(gpu(0), fed.model, {(stage, version): places})
+        assert slayer_gpu.checked(ladder, ladder.step(stage, version), fed) <= slayer_gpu.ALLOWED

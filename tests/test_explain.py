@@ -28,8 +28,8 @@ from neocog.network.registry import LINES
 from neocog.network.u0 import u0_from_digits
 from neocog.reading.numbers import TextLine
 from neocog.reading.records import DigitReading, NumberReading
-from tests.support import digits_of, page, run, save_page, tiny_model
-from tests.test_line_engine import tiny_lines, written
+from tests.support import digits_of, page, run, save_page, tiny_lines, tiny_model
+from tests.test_line_engine import written
 
 
 def test_scores_from_any_layer():
@@ -62,12 +62,7 @@ def test_what_is_named_is_what_the_equations_say():
     for piece in found.pieces["US3"]:
         top, first = max(piece.row - 2, 0), max(piece.column - 2, 0)
         u[0, piece.plane, top : piece.row + 3, first : piece.column + 3] = 0
-        c, s = model.spec.c[2], model.s[3]
-        uc3 = reference.c_response(u, model.blurs[2].astype(float), padding=c.padding, kind=model.psi)
-        us4 = reference.s_response(
-            uc3, s.reference.astype(float), s.c.astype(float),
-            threshold=s.threshold, q=s.q, padding=0,
-        )  # fmt: skip
+        us4 = reference.layer("US4", reference.layer("UC3", u, model), model)
         score = reference.strongest_of_label(us4, model.labels)[0]
         assert score[7] / maps["UC4"][0, 7, 0, 0] == pytest.approx(piece.left, abs=0.01)
         assert piece.answer == score.argmax()
@@ -111,28 +106,22 @@ def test_what_cannot_be_explained(tmp_path):
     assert "absent.png: cannot be opened" in absent.stderr
     assert run("explain", tmp_path / "empty.png").exit_code == 3
     assert neocog.explain is explain
-    with pytest.raises(UsageError, match="digit 3 does not exist; choose 1 to 2"):
-        explain(scan, digit=3)
-    with pytest.raises(UsageError, match="line 2 does not exist; choose 1 to 1"):
-        explain_line(scan, line=2, model=LINES)
-    with pytest.raises(NothingToRead, match="no digits"):
-        explain(tmp_path / "empty.png")
-    with pytest.raises(NothingToRead, match="nothing to explain"):
-        explain(np.zeros((28, 28), np.uint8))
-    with pytest.raises(InputError, match="float64"):
-        explain(np.zeros((28, 28)))
+    for error, words, call in (
+        (UsageError, "digit 3 does not exist; choose 1 to 2", lambda: explain(scan, digit=3)),
+        (UsageError, "line 2 does not exist; choose 1 to 1", lambda: explain_line(scan, line=2, model=LINES)),
+        (NothingToRead, "no digits", lambda: explain(tmp_path / "empty.png")),
+        (NothingToRead, "nothing to explain", lambda: explain(np.zeros((28, 28), np.uint8))),
+        (InputError, "float64", lambda: explain(np.zeros((28, 28)))),
+    ):
+        with pytest.raises(error, match=words):
+            call()
     for option, value, model in (("--maps", tmp_path / "maps.png", LINES), ("--digit", "1", LINES),
                                  ("--line", "1", "neocog-small")):  # fmt: skip
-        assert (
-            f"{option} is not for model {model}"
-            in run("explain", scan, "--model", model, option, value).stderr
-        )
-
-
-def test_a_line_and_a_digit_at_once(tmp_path):
-    result = run("explain", save_page(tmp_path / "page.png", "38"), "--line", "1", "--digit", "1")
-    assert result.exit_code == 2
-    assert "--line explains a line, --digit and --maps a digit; leave one of them out" in result.stderr
+        told = run("explain", scan, "--model", model, option, value).stderr
+        assert f"{option} is not for model {model}" in told
+    both = run("explain", scan, "--line", "1", "--digit", "1")
+    assert both.exit_code == 2
+    assert "--line explains a line, --digit and --maps a digit; leave one of them out" in both.stderr
 
 
 def test_the_lead_of_each_character_is_what_the_equations_say():

@@ -1,32 +1,32 @@
-"""The model file: what is saved is what is read, and nothing else is a model."""
+"""Files of digit and line models: what is saved is what is read, and nothing else is a model."""
 
 import json
 import pickle
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from experiments.learning.ship import write_sums
 from neocog.errors import ModelError
+from neocog.network import lines, registry
 from neocog.network import model as model_file
-from neocog.network import registry
 from neocog.network.engine import Engine
-from neocog.network.model import (
-    MAX_BYTES,
-    MAX_DEPTH,
-    MAX_HEADER,
-    MAX_WEIGHT,
-    Model,
-    from_bytes,
-    load_model,
-    to_bytes,
-)
+from neocog.network.lines import ALPHABET, LineModel, load_lines
+from neocog.network.model import MAX_BYTES, MAX_DEPTH, MAX_HEADER, MAX_WEIGHT, Model, from_bytes, load_model
+from neocog.network.model import to_bytes as bytes_of_digits
+from neocog.network.reference import respond_line
 from neocog.network.u0 import made_digits, u0_from_digits
-from tests.support import run, tiny_model
+from tests.support import digit_strip, run, tiny_lines, tiny_model
+
+
+def to_bytes(model: Model | LineModel, **how: Any) -> bytes:
+    return (lines.to_bytes if isinstance(model, LineModel) else bytes_of_digits)(model, **how)  # type: ignore
 
 
 def test_saved_is_loaded(tmp_path: Path) -> None:
@@ -45,66 +45,130 @@ def test_saved_is_loaded(tmp_path: Path) -> None:
         np.testing.assert_array_equal(got, want)
 
 
-def broken(**changes: object) -> Model:
-    return replace(tiny_model(), **changes)  # type: ignore[arg-type]
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_saved_lines_are_loaded(tmp_path: Path, precision: str) -> None:
+    model = replace(tiny_lines(), card={"data": "drawn"}, temperature=1.5)
+    saved = model.save(tmp_path / "m.safetensors", precision=precision)
+    loaded = load_lines(tmp_path / "m.safetensors")
+    assert loaded.id == saved.id == f"tiny-lines@{saved.version}"
+    assert (loaded.card, loaded.temperature, loaded.alphabet) == ({"data": "drawn"}, 1.5, ALPHABET)
+    assert to_bytes(loaded, precision=precision) == (tmp_path / "m.safetensors").read_bytes()
+    tolerance = 0 if precision == "fp32" else 1e-2
+    want, got = (respond_line(digit_strip(), m)["Z"] for m in (model, loaded))
+    np.testing.assert_allclose(got, want, atol=tolerance)
+    assert lines.from_bytes(to_bytes(replace(loaded, card={})), source="x").id == loaded.id or tolerance
 
 
-def refuse(data: bytes, reason: str | None = None) -> None:
+def refuse(data: bytes, reason: str | None = None, read: Callable[..., Any] = from_bytes) -> None:
     """Have a file refused in one short line."""
     with pytest.raises(ModelError, match=reason) as caught:
-        from_bytes(data, source="m")
+        read(data, source="m")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 250
 
 
+def broken(**changes: object) -> Model:
+    return replace(tiny_model(), **changes)  # type: ignore[arg-type]
+
+
+def with_layer(place: int, **changes: object) -> Model:
+    s = list(tiny_model().s)
+    s[place] = replace(s[place], **changes)  # type: ignore[arg-type]
+    return broken(s=tuple(s))
+
+
 def with_reference(value: float) -> Model:
-    s1, s2, *rest = tiny_model().s
-    x = s2.reference.copy()
+    x = tiny_model().s[1].reference.copy()
     x[0, 0, 0, 0] = value
-    return broken(s=(s1, replace(s2, reference=x), *rest))
+    return with_layer(1, reference=x)
 
 
-def with_c(value: float) -> Model:
-    first, *rest = tiny_model().s
-    return broken(s=(replace(first, c=np.full_like(first.c, value)), *rest))
+def with_blur(place: int, blur: object) -> Model:
+    blurs = list(tiny_model().blurs)
+    blurs[place] = blur  # type: ignore[call-overload]
+    return broken(blurs=tuple(blurs))
+
+
+def with_head(place: int = 0, **changes: Any) -> LineModel:
+    """The tiny line model with another head; a single ``w`` or ``b`` stands at its place."""
+    head = tiny_lines().head
+    for name, key in (("w", "weights"), ("b", "biases")):
+        if name in changes:
+            every = list(getattr(head, key))
+            every[place] = changes.pop(name)
+            changes[key] = tuple(every)
+    return replace(tiny_lines(), head=replace(head, **changes))
+
+
+def zeros(*shape: int) -> Any:
+    return np.zeros(shape, "f4")
 
 
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (lambda: with_reference(np.nan), "not finite"),
-        (lambda: with_reference(-1.0), "US2.reference reaches -1, expected 0 to 1e\\+09"),
-        (lambda: with_c(-1.0), "US1.c reaches -1, expected 0 to"),
-        (lambda: with_reference(1e10), "US2.reference reaches 1e\\+10, expected 0 to"),
-        (lambda: broken(blurs=(*tiny_model().blurs[:2], np.full((7, 7), -3e38, "f4"))),
-         "UC3.blur reaches -3e\\+38, expected -65504 to 65504"),
-        (lambda: broken(labels=np.arange(2, 12)), "beyond 0..9"),
-        (lambda: broken(labels=np.arange(9)), "expected \\(10,\\)"),
-        (lambda: broken(temperature=0.0), "temperature"),
-        (lambda: broken(temperature=10**400), "a part is missing or wrong"),
-        (lambda: broken(blurs=(np.ones((3, 3), "f4"), *tiny_model().blurs[1:])), "UC1.blur"),
-        (lambda: broken(s=(*tiny_model().s[:3], replace(tiny_model().s[3], threshold=1.5))), "threshold 1.5"),
+        (with_reference(np.nan), "US2.reference holds values that are not finite"),
+        (with_reference(-1.0), "US2.reference reaches -1, expected 0 to 1e\\+09"),
+        (with_reference(1e10), "US2.reference reaches 1e\\+10, expected 0 to"),
+        (with_layer(0, c=-tiny_model().s[0].c), "US1.c reaches -.*, expected 0 to"),
+        (with_layer(3, threshold=1.5), "threshold 1.5"),
+        (with_blur(2, np.full((7, 7), -3e38, "f4")), "UC3.blur reaches -3e\\+38, expected -65504 to 65504"),
+        (with_blur(0, np.ones((3, 3), "f4")), "UC1.blur"),
+        (broken(labels=np.arange(2, 12)), "beyond 0..9"),
+        (broken(labels=np.arange(9)), "expected \\(10,\\)"),
+        (broken(psi="cube"), "unknown psi"),
+        (broken(temperature=0.0), "temperature"),
+        (broken(temperature=10**400), "a part is missing or wrong"),
+        (replace(tiny_lines(), digits=with_reference(-1.0)), "US2.reference reaches -1"),
+        (replace(tiny_lines(), alphabet=ALPHABET[::-1]), "its alphabet is ' #%"),
+        (replace(tiny_lines(), alphabet=[1] * 999), "its alphabet is .{42}, expected"),
+        (replace(tiny_lines(), temperature=0.0), "a line's temperature 0.0, expected 0.001"),
+        (replace(tiny_lines(), temperature="hot"), "a part is missing or wrong"),
+        (replace(tiny_lines(), card={"reading": 3}), "the card's reading is 3"),
+        (with_head(own=zeros(24, 10)), "shape \\(24, 10\\), expected \\(25, 10\\)"),
+        (with_head(bias=np.zeros(25, "i4")), "head.bias is int32, expected float16 or float32"),
+        (with_head(bias=zeros(25, 1)), "head.bias has shape"),
+        (with_head(w=zeros(12, 10, 5)), "head.w1 has shape .*, expected \\(12, 20, 5"),
+        (with_head(1, w=zeros(12, 12, 3)), "head.w2 has shape"),
+        (with_head(2, w=zeros(25, 12, 5)), "head.w3 has shape"),
+        (with_head(b=zeros(0)), "the head has 0 planes, expected 1 to 4096"),
+        (with_head(b=zeros(5000)), "the head has 5000 planes"),
+        (with_head(weights=tuple(np.full_like(w, 6e4) for w in tiny_lines().head.weights)),
+         "scores may reach 2.22e"),
     ],
+    ids=str,
 )  # fmt: skip
-def test_impossible_models_are_refused(model: object, reason: str) -> None:
-    refuse(to_bytes(model()), reason)  # type: ignore[operator]
+def test_impossible_models_are_refused(model: Any, reason: str) -> None:
+    refuse(to_bytes(model), reason, lines.from_bytes if isinstance(model, LineModel) else from_bytes)
 
 
 @pytest.mark.parametrize(
     "data",
     [b"", b"neither", pickle.dumps({"US1": 1}), b"PK\x03\x04archive", to_bytes(tiny_model())[:-7],
-     to_bytes(tiny_model())[:100], b"\xff" * 64, struct.pack("<Q", 2**60) + b"{}"],
+     to_bytes(tiny_model())[:100], b"\xff" * 64, struct.pack("<Q", 2**60) + b"{}",
+     b"\x02" + bytes(7) + b"{}", b"\x12" + bytes(7) + b'{"__metadata__":3}'],
 )  # fmt: skip
-def test_other_files_are_refused(data: bytes) -> None:
+def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
     known = data[:2] in (b"\x80\x04", b"PK")
-    refuse(data, "a pickle or archive, which neocog never loads" if known else "cut short or not a model")
+    refuse(data, "a pickle or archive, which neocog never loads" if known else "not a (neocog )?model")
+    (tmp_path / "m").write_bytes(data)
+    assert registry.kind_of(tmp_path / "m") == "digits"
 
 
-@pytest.mark.parametrize("count", [3, 5])
+def test_models_of_the_other_kind_and_without_a_part_are_refused() -> None:
+    whole = to_bytes(tiny_lines())
+    refuse(whole, "of format 'neocog lines 1', not 'neocog 1'")
+    refuse(to_bytes(tiny_model()), "of format 'neocog 1', not 'neocog lines 1'", lines.from_bytes)
+    for name in ("head.own", "head.b3"):
+        without = whole.replace(f'"{name}"'.encode(), f'"{name[:-1]}?"'.encode())
+        refuse(without, f"a part is missing or wrong \\('{name}'\\)", lines.from_bytes)
+
+
 @pytest.mark.parametrize(("key", "what"), [("thresholds", "thresholds"), ("q", "values of q")])
-def test_layers_need_as_many_values(key: str, what: str, count: int) -> None:
-    few = with_header(lambda text: json.dumps(json.loads(text) | {key: [0.5] * count}))
-    refuse(few, f"US layers need 4 {what}, got {count}")
+def test_layers_need_as_many_values(key: str, what: str) -> None:
+    for count in (3, 5):
+        few = with_header(lambda text, n=count: json.dumps(json.loads(text) | {key: [0.5] * n}))
+        refuse(few, f"US layers need 4 {what}, got {count}")
 
 
 @pytest.mark.parametrize(
@@ -115,15 +179,12 @@ def test_layers_need_as_many_values(key: str, what: str, count: int) -> None:
         ({"reading": {"min_p": "high"}}, "reading: min_p 'high', expected a number, 0 to 1;"),
         ({"reading": {"min_p": 1.5}}, "min_p 1.5, expected"),
         ({"reading": {"min_p": True}}, "min_p True, expected"),
-        ({"reading": {"strip_odds": None}}, "strip_odds None, expected"),
         ({"reading": {"page_odds": -1}}, "page_odds -1, expected"),
         ({"reading": {"many": 10**400}}, "many 1000.*, expected"),
-        ({"rejection": 1}, "the card's rejection is 1"),
         ({"rejection": {"table": {"p": 0.5}}}, "rejection table has no rows"),
         ({"rejection": {"table": [0.5]}}, "rejection table's row is 0.5"),
         ({"rejection": {"table": [{"p": 0.5}]}}, "rejection table: error None, expected"),
         ({"rejection": {"table": [{"p": "0.5", "error": 0.1}]}}, "table: p '0.5', expected"),
-        ({"finetuning": 3}, "the card's finetuning is 3"),
         ({"finetuning": {"marks": "many"}}, "finetuning: marks 'many', expected"),
         ({"finetuning": {"lean": [1]}}, "finetuning: lean \\[1\\], expected"),
     ],
@@ -228,9 +289,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_shipped_files_are_compared_with_their_digests(folder: Path) -> None:
-    a, b = folder / "a.safetensors", folder / "b.safetensors"
+    a, b, of_lines = (folder / f"{name}.safetensors" for name in ("a", "b", "neocog-lines"))
     for path in (a, b):
         tiny_model().save(path)
+    tiny_lines().save(of_lines)
     assert not registry.check_digest(a)
     write_sums(folder)
     assert registry.check_digest(a)
@@ -238,14 +300,30 @@ def test_shipped_files_are_compared_with_their_digests(folder: Path) -> None:
     data[-1000] ^= 1
     b.write_bytes(data)
     load_model(b)  # nothing else shows it
-    result = run("models", "verify", a, b)
+    result = run("models", "verify", a, b, of_lines)
     assert result.exit_code == 4
-    assert "tiny@" in result.stdout
-    assert "as shipped" in result.stdout
-    assert f"broken  model {b}: the shipped file was changed: its SHA-256 is" in result.stdout
+    for told in (r"ok +tiny@.* as shipped", r"ok +tiny-lines@.* as shipped",
+                 f"broken  model {b}: the shipped file was changed: its SHA-256 is"):  # fmt: skip
+        assert re.search(told, result.stdout)
     b.unlink()
     result = run("models", "verify")
     assert (result.exit_code, "broken  no model named 'b'" in result.stdout) == (4, True)
+    with_head(bias=np.arange(25, 0, -1, "f4")).save(of_lines)
+    assert "the shipped file was changed" in run("models", "verify", of_lines).stdout
+    write_sums(folder)
+    assert "reads something on empty paper" in run("models", "verify", of_lines).stdout
+
+
+def test_commands_know_models_of_lines(folder: Path) -> None:
+    tiny_model().save(folder / "neocog.safetensors")
+    tiny_lines().save(folder / "neocog-lines.safetensors")
+    assert [path.stem for path in registry.list_models()] == ["neocog"]
+    listed = json.loads(run("models", "list", "--json").stdout)
+    assert {told["name"]: told["kind"] for told in listed} == {"neocog": "digits", "neocog-lines": "lines"}
+    assert "neocog-lines  lines " in run("models", "list").stdout
+    shown = run("models", "show").stdout
+    assert "tiny-lines@" in shown
+    assert "a line of numbers: 0 1 2" in shown
 
 
 def test_every_model_here_is_as_it_was_shipped() -> None:
