@@ -107,22 +107,19 @@ def test_what_patterns_and_lists_permit() -> None:
     assert [both.accepts(text) for text in ("1999", "19", "20.01", "2001")] == [1, 0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("patterns", "texts", "message"),
-    [
-        (["--"], None, "pattern '--': expected a #"),
-        (["#\n"], None, "pattern"),
-        (["#" * 500], None, "pattern"),
-        ([], [], "valid numbers: the list is empty; give"),
-        ([], None, "neither a pattern nor valid numbers"),
-        (["##"], ["1"], "none has the form '##'; change the list or the pattern"),
-        ([], ["12", "1O"], "valid text 2, '1O': expected 1 to 200 of the characters 0123456789"),
-        ([], ["12\0"], "valid text"),
-        ([], [""], "valid text 1, ''"),
-        ([], ["1" * 500], "valid text"),
-        ([], ("1" for _ in range(2_000_001)), "at most 2000000"),
-    ],
-)
+@pytest.mark.parametrize(("patterns", "texts", "message"), [
+    (["--"], None, "pattern '--': expected a #"),
+    (["#\n"], None, "pattern"),
+    (["#" * 500], None, "pattern"),
+    ([], [], "valid numbers: the list is empty; give"),
+    ([], None, "neither a pattern nor valid numbers"),
+    (["##"], ["1"], "none has the form '##'; change the list or the pattern"),
+    ([], ["12", "1O"], "valid text 2, '1O': expected 1 to 200 of the characters 0123456789"),
+    ([], ["12\0"], "valid text"),
+    ([], [""], "valid text 1, ''"),
+    ([], ["1" * 500], "valid text"),
+    ([], ("1" for _ in range(2_000_001)), "at most 2000000"),
+])  # fmt: skip
 def test_what_is_no_automaton(patterns: list[str], texts: list[str] | None, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Automaton(patterns, texts)
@@ -164,21 +161,18 @@ def test_a_number_is_one_that_may_occur() -> None:
 # --- doubts ---
 
 
-@pytest.mark.parametrize(
-    ("text", "doubts", "doubtful", "reasons"),
-    [
-        ("1250", (), "1250", []),
-        ("1250", ((3, "7", 0.05),), "1250", []),
-        ("1250", ((3, "7", 0.2),), "1?50", [ctc.TWO_ANSWERS]),
-        ("1250", ((4, ",", 0.2),), "12?50", [ctc.LEFT_OUT]),
-        ("1250", ((0, "-", 0.2), (8, "5", 0.2)), "?1250?", [ctc.LEFT_OUT] * 2),
-        ("10130", ((5, "/", 0.2),), "10?30", [ctc.TWO_ANSWERS]),
-        ("12.50", ((5, "", 0.2),), "12?50", [ctc.NO_CHARACTER]),
-        ("1000", ((7, "", 0.2),), "100?", [ctc.NO_CHARACTER]),
-        ("12 50", ((5, "", 0.4), (2, " ", 0.4)), "12 50", []),
-        ("12 50", ((5, ",", 0.2),), "12?50", [ctc.TWO_ANSWERS]),
-    ],
-)
+@pytest.mark.parametrize(("text", "doubts", "doubtful", "reasons"), [
+    ("1250", (), "1250", []),
+    ("1250", ((3, "7", 0.05),), "1250", []),
+    ("1250", ((3, "7", 0.2),), "1?50", [ctc.TWO_ANSWERS]),
+    ("1250", ((4, ",", 0.2),), "12?50", [ctc.LEFT_OUT]),
+    ("1250", ((0, "-", 0.2), (8, "5", 0.2)), "?1250?", [ctc.LEFT_OUT] * 2),
+    ("10130", ((5, "/", 0.2),), "10?30", [ctc.TWO_ANSWERS]),
+    ("12.50", ((5, "", 0.2),), "12?50", [ctc.NO_CHARACTER]),
+    ("1000", ((7, "", 0.2),), "100?", [ctc.NO_CHARACTER]),
+    ("12 50", ((5, "", 0.4), (2, " ", 0.4)), "12 50", []),
+    ("12 50", ((5, ",", 0.2),), "12?50", [ctc.TWO_ANSWERS]),
+])  # fmt: skip
 def test_what_may_be_lost_is_marked(
     text: str, doubts: tuple[tuple[int, str, float], ...], doubtful: str, reasons: list[str]
 ) -> None:

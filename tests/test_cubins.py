@@ -44,15 +44,12 @@ def figures(kernel, built):
     return {name: sum(map(int, re.findall(pattern, text))) for name, pattern in patterns.items()}
 
 
-@pytest.mark.parametrize(
-    ("arch", "model", "precisions", "batches", "usual"),
-    [
-        *((arch, "neocog-small", (precision,), (batch,), False) for arch, precision, batch in CHOICE),
-        *((arch, "neocog-small", (precision,), (batch,), True) for arch, precision, batch in USUAL),
-        *(pytest.param(arch, model, PRECISIONS, (1, 8, 64, 256), False, marks=pytest.mark.slow)
-          for model in SHIPPED for arch in ARCHITECTURES),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arch", "model", "precisions", "batches", "usual"), [
+    *((arch, "neocog-small", (precision,), (batch,), False) for arch, precision, batch in CHOICE),
+    *((arch, "neocog-small", (precision,), (batch,), True) for arch, precision, batch in USUAL),
+    *(pytest.param(arch, model, PRECISIONS, (1, 8, 64, 256), False, marks=pytest.mark.slow)
+      for model in SHIPPED for arch in ARCHITECTURES),
+])  # fmt: skip
 def test_kernels_build_within_their_registers(arch, model, precisions, batches, usual):
     kernels = list(all_kernels((model,), precisions, batches, arch, usual=usual))
     assert kernels
@@ -132,16 +129,13 @@ def test_several_at_once(kernel):
     assert b".target sm_" in build(kernel, 999).cubin  # PTX for a GPU newer than NVRTC
 
 
-@pytest.mark.parametrize(
-    ("kernel_change", "arch", "message"),
-    [
-        ({"name": "none"}, 80, "is not in"),
-        ({"file": "none.cu"}, 80, "none.cu"),
-        ({"defines": ()}, 80, 'probe.cu.*error.*"SIZE"'),
-        ({}, 50, "compute capability 5.0"),
-        ({"features": "a", "arch": 90}, 100, "9.0 alone"),
-    ],
-)
+@pytest.mark.parametrize(("kernel_change", "arch", "message"), [
+    ({"name": "none"}, 80, "is not in"),
+    ({"file": "none.cu"}, 80, "none.cu"),
+    ({"defines": ()}, 80, 'probe.cu.*error.*"SIZE"'),
+    ({}, 50, "compute capability 5.0"),
+    ({"features": "a", "arch": 90}, 100, "9.0 alone"),
+])  # fmt: skip
 def test_errors_are_one_line(kernel, kernel_change, arch, message):
     with pytest.raises(DeviceError, match=message) as caught:
         build(replace(kernel, **kernel_change), arch)

@@ -119,11 +119,10 @@ def launch_of(frame, name):
     return next(launch for launch in frame.launches if launch.kernel.name == name)
 
 
-@pytest.mark.parametrize(
-    ("shape", "long_side", "order"),
-    [((50, 300), 1600, "reversed"), ((333, 170), 200, 7), ((21, 9), 1600, "forward"),
-     ((1, 40), 1600, "forward")],
-)  # fmt: skip
+@pytest.mark.parametrize(("shape", "long_side", "order"), [
+    ((50, 300), 1600, "reversed"), ((333, 170), 200, 7), ((21, 9), 1600, "forward"),
+    ((1, 40), 1600, "forward"),
+])  # fmt: skip
 @pytest.mark.usefixtures("emulator")
 def test_sizes_and_contrast_are_those_of_the_cpu(shape, long_side, order):
     emulator = Emulator(order=order)

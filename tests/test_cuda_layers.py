@@ -124,14 +124,13 @@ def test_every_version_and_tiling(emulator, case):
     check(emulator, *case)
 
 
-@pytest.mark.parametrize(
-    ("name", "layer", "precision", "batch"),
-    [("fukushima2003", 1, "fp16", 2), ("ikeda2011", 0, "fp16", 2), ("neocog", 2, "fp16", 2),
-     ("fukushima2003", 2, "fp16", 1024), ("ikeda2011", 1, "fp32", 1024),
-     *(pytest.param(*rest, marks=pytest.mark.slow) for rest in (
-         *((name, i, "fp16", 2) for name in (*CROOKED, "neocog") for i in range(3)),
-         ("fukushima2003", 2, "fp32", 1024), ("ikeda2011", 1, "fp16", 1024)))],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "layer", "precision", "batch"), [
+    ("fukushima2003", 1, "fp16", 2), ("ikeda2011", 0, "fp16", 2), ("neocog", 2, "fp16", 2),
+    ("fukushima2003", 2, "fp16", 1024), ("ikeda2011", 1, "fp32", 1024),
+    *(pytest.param(*rest, marks=pytest.mark.slow) for rest in (
+        *((name, i, "fp16", 2) for name in (*CROOKED, "neocog") for i in range(3)),
+        ("fukushima2003", 2, "fp32", 1024), ("ikeda2011", 1, "fp16", 1024))),
+])  # fmt: skip
 def test_chosen_tilings_of_c_layers_give_the_equations(emulator, name, layer, precision, batch):
     tiling = step_of(emulator, "tensor C", name, layer, precision)[0].tiling(batch)
     assert tiling.stream or batch < 1024
@@ -139,16 +138,14 @@ def test_chosen_tilings_of_c_layers_give_the_equations(emulator, name, layer, pr
 
 
 @pytest.mark.parametrize("order", ["reversed", 5])
-@pytest.mark.parametrize(
-    "case",
-    [("box", "fukushima2003", 1, "fp32", (11, 3, 3)), ("separable", "neocog", 1, "fp32", (11, 3, 3)),
-     ("tensor C", "ikeda2011", 1, "fp16", (11, 3, 3), Band(False, 2, 1, 6, 1)),
-     ("tensor C", "ikeda2011", 1, "fp16", (11, 3, 3), Band(True, 21, 1, 1, 4, 1)),
-     ("tensor S", "fukushima2003", 2, "fp16", S_PLANES, Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3), 2),
-     ("tensor S", "fukushima2003", 1, "fp16", S_PLANES, Tiling(1, 7, 3, 1, 1, 2, 2, stage=5), 2),
-     ("tensor S", "fukushima2003", 3, "fp16", S_PLANES, Tiling(2, 5, 4, 1, 1, 1, 2, stage=81, chunks=2), 2)],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize("case", [
+    ("box", "fukushima2003", 1, "fp32", (11, 3, 3)), ("separable", "neocog", 1, "fp32", (11, 3, 3)),
+    ("tensor C", "ikeda2011", 1, "fp16", (11, 3, 3), Band(False, 2, 1, 6, 1)),
+    ("tensor C", "ikeda2011", 1, "fp16", (11, 3, 3), Band(True, 21, 1, 1, 4, 1)),
+    ("tensor S", "fukushima2003", 2, "fp16", S_PLANES, Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3), 2),
+    ("tensor S", "fukushima2003", 1, "fp16", S_PLANES, Tiling(1, 7, 3, 1, 1, 2, 2, stage=5), 2),
+    ("tensor S", "fukushima2003", 3, "fp16", S_PLANES, Tiling(2, 5, 4, 1, 1, 1, 2, stage=81, chunks=2), 2),
+], ids=str)  # fmt: skip
 def test_threads_may_run_in_any_order(case, order):
     check(Emulator(order=order), *case)
 
@@ -291,14 +288,13 @@ def edges():
         )
 
 
-@pytest.mark.parametrize(
-    ("version", "seen", "precision", "bound"),
-    [*(("digits", digits(count), "fp32", 1e-6) for count in (1, 14, 140)),
-     ("digits", digits(3), "fp16", 5e-4),
-     *(("U0", pictures(scale), "fp32", 1e-6) for scale in (1.0, 1e-4, 30.0)),
-     *(("digits", pale(count), "fp32", 1e-6) for count in (5, 140)),
-     ("U0", np.stack([*edges()]), "fp32", 1e-6)],
-)  # fmt: skip
+@pytest.mark.parametrize(("version", "seen", "precision", "bound"), [
+    *(("digits", digits(count), "fp32", 1e-6) for count in (1, 14, 140)),
+    ("digits", digits(3), "fp16", 5e-4),
+    *(("U0", pictures(scale), "fp32", 1e-6) for scale in (1.0, 1e-4, 30.0)),
+    *(("digits", pale(count), "fp32", 1e-6) for count in (5, 140)),
+    ("U0", np.stack([*edges()]), "fp32", 1e-6),
+])  # fmt: skip
 def test_contrast_and_silence_are_as_in_float64(emulator, version, seen, precision, bound):
     model = tiny_model()
     lay, spec = layouts(model.spec, model.planes, precision), model.spec.contrast

@@ -229,19 +229,16 @@ def test_halves_and_tf32_are_rounded_as_on_a_gpu(run):
     np.testing.assert_array_equal(t[finite], (bits + 0x1000) & 0xFFFFE000)
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ((np.zeros(4, F32),), "2"),
-        ((np.zeros(4), np.int32(1)), "float64"),
-        ((np.zeros((4, 4), F32)[:, 1], np.int32(1)), "contiguous"),
-        ((np.zeros(4, F32), np.int64(1)), "int64"),
-        ((np.zeros(4, F32), 1), "got a int"),
-        ((np.zeros(0, F32), np.int32(1)), r"got shape \(0,\)"),
-        ((F32(1), np.int32(1)), "got a float32, expected a ndarray"),
-        ((np.zeros(4, F32), np.zeros(1, np.int32)), "got a ndarray"),
-    ],
-)
+@pytest.mark.parametrize(("args", "message"), [
+    ((np.zeros(4, F32),), "2"),
+    ((np.zeros(4), np.int32(1)), "float64"),
+    ((np.zeros((4, 4), F32)[:, 1], np.int32(1)), "contiguous"),
+    ((np.zeros(4, F32), np.int64(1)), "int64"),
+    ((np.zeros(4, F32), 1), "got a int"),
+    ((np.zeros(0, F32), np.int32(1)), r"got shape \(0,\)"),
+    ((F32(1), np.int32(1)), "got a float32, expected a ndarray"),
+    ((np.zeros(4, F32), np.zeros(1, np.int32)), "got a ndarray"),
+])  # fmt: skip
 def test_arguments_are_held_against_the_kernel(run, args, message):
     with pytest.raises(InputError, match=message):
         run("float* y, int n", "y[0] = n;", *args)

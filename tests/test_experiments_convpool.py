@@ -141,15 +141,12 @@ def test_a_tiling_is_found_for_every_shape():
 
 
 @pytest.mark.usefixtures("nvrtc")
-@pytest.mark.parametrize(
-    ("precision", "arch", "sizes", "count"),
-    [
-        *((precision, arch, [(batch, 512)], 2) for precision, arch, batch in (
-            ("fp16", 90, 64), ("fp32", 90, 1), ("fp16", 80, 64), ("fp32", 86, 1), ("fp16", 120, 64))),
-        *(pytest.param(precision, arch, tuple(product((1, 64), (32, 128, 512))), 5, marks=pytest.mark.slow)
-          for precision in TOLERANCES for arch in (80, 89, 90)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("precision", "arch", "sizes", "count"), [
+    *((precision, arch, [(batch, 512)], 2) for precision, arch, batch in (
+        ("fp16", 90, 64), ("fp32", 90, 1), ("fp16", 80, 64), ("fp32", 86, 1), ("fp16", 120, 64))),
+    *(pytest.param(precision, arch, tuple(product((1, 64), (32, 128, 512))), 5, marks=pytest.mark.slow)
+      for precision in TOLERANCES for arch in (80, 89, 90)),
+])  # fmt: skip
 def test_builds_within_registers(precision, arch, sizes, count):
     cases = [Case(*size, precision) for size in sizes]
     for wanted in {kernel(case.shape, tiling) for case in cases

@@ -56,11 +56,10 @@ def test_earlier_sections_stay():
     assert (both["from"]["cpu"]["machine"], both["from"]["ladder"]["machine"]) == ("b", "a")
 
 
-@pytest.mark.parametrize(
-    ("content", "code", "message"),
-    [("nope", 1, "not JSON"), ('{"experiment": "winograd"}', 1, "a result of winograd"),
-     ("[]", 1, "no result of"), (None, 2, "cannot be written")],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "code", "message"), [
+    ("nope", 1, "not JSON"), ('{"experiment": "winograd"}', 1, "a result of winograd"),
+    ("[]", 1, "no result of"), (None, 2, "cannot be written"),
+])  # fmt: skip
 def test_a_file_that_cannot_take_the_result_is_told_first(content, code, message, tmp_path, monkeypatch):
     monkeypatch.setattr("experiments.slayer.experiment.measure", None)
     path = tmp_path / "file"

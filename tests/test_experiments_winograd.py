@@ -114,11 +114,10 @@ def test_conv2d_winograd(batch, channels, height, width, planes, kernel, padding
     assert relative(y, wanted) < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("x", "w", "padding"),
-    [((1, 2, 8, 8), (3, 2, 7, 5), None), ((1, 2, 8, 8), (3, 4, 7, 7), None), ((1, 2, 8, 8), (3, 2, 7, 7), -1),
-     ((1, 2, 4, 8), (3, 2, 7, 7), 1)],
-)  # fmt: skip
+@pytest.mark.parametrize(("x", "w", "padding"), [
+    ((1, 2, 8, 8), (3, 2, 7, 5), None), ((1, 2, 8, 8), (3, 4, 7, 7), None), ((1, 2, 8, 8), (3, 2, 7, 7), -1),
+    ((1, 2, 4, 8), (3, 2, 7, 7), 1),
+])  # fmt: skip
 def test_what_conv2d_winograd_cannot_do_is_told_in_a_line(x, w, padding):
     with pytest.raises(InputError, match="expected float32, as many channels"):
         conv2d_winograd(np.zeros(x, "f4"), np.zeros(w, "f4"), padding=padding, machine=Emulator())

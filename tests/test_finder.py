@@ -282,44 +282,41 @@ def conv(**change):
     return {**CONV, **change}
 
 
-@pytest.mark.parametrize(
-    ("nodes", "tensors", "reason"),
-    [
-        *(([conv(**{key: value})], {}, "numbers are not allowed|a place for")
-            for key, values in {
-            "stride": (0, -1, 17, 2**40, 4.0, True, None), "padding": (-1, 1, 512, 2**63, "0"),
-            "dilation": (0, -1, 5, 10, [1]), "groups": (0, -1, 2, 2**31),
-        }.items() for value in values),
-        ([conv(stride=3)], {"w": ones(2, 1, 3, 3)}, "a place for 3 pixels"),
-        ([conv(stride=16), conv(inputs=["m", "v"], stride=2, output="n")], {"v": ones(2, 2, 2, 2)},
-         "32 pixels"),
-        *(([CONV], {"w": ones(*shape)}, "numbers are not allowed") for shape in
-          ((), (2,), (2, 1, 1), (2, 2, 1, 1), (2, 1, 1, 2), (2, 1, 10, 10), (0, 1, 1, 1), (2, 1, 0, 0),
-           (2, 1, 1, 1, 1))),
-        ([conv(inputs=["x", "w", "b"])], {"b": ones(3)}, "numbers are not allowed"),
-        ([conv(inputs=["x", "w", "b", "b"])], {"b": ones(2)}, "numbers are not allowed"),
-        *(([conv(inputs=names)], {}, "") for names in (
-            ["x"], [], ["y", "w"], ["m", "w"], ["w", "w"], "xw", None, [1, "w"])),
-        *(([CONV, {**node, "output": "n"}], {}, "") for node in (
-            {"op": "Loop", "inputs": ["m"]}, {"op": "Concat", "inputs": ["m", "m"]}, {"op": "Relu"}, {},
-            {"op": [], "inputs": ["m"]}, {"op": "Add", "inputs": ["m"]}, {"op": "Add", "inputs": ["m", "x"]},
-            {"op": "Add", "inputs": ["m", "w"]}, {"op": "Relu", "inputs": ["m", "m"]},
-            {"op": "Relu", "inputs": ["n"]})),
-        ([CONV, {"op": "Relu", "inputs": ["m"], "output": "m"}], {}, "name is taken"),
-        ([CONV, {"op": "Relu", "inputs": ["m"], "output": "w"}], {}, "name is taken"),
-        ([conv(stride=1)], {"w": ones(2, 1, 1, 1)}, "30 maps, one place for 1 pixels, not 30 for 4"),
-        ([CONV, {"op": "Relu", "inputs": ["m"], "output": "n"}], {"end": ones(29, 2, 1, 1)}, "in 29 maps"),
-        ([conv(stride=1, inputs=["x", "v"], output="x1"), {"op": "Resize", "inputs": ["x1"], "output": "n"}],
-         {"v": ones(2, 1, 1, 1)}, "beyond the picture"),
-        ([conv(inputs=["x", "v"], stride=1)], {"v": ones(200, 1, 1, 1), "end": ones(30, 200, 1, 1)},
-         "values, at most"),
-        ([conv(inputs=["x", "v"], stride=1, padding=4)],
-         {"v": ones(150, 1, 9, 9), "end": ones(30, 150, 1, 1)}, "products, at most"),
-        ([CONV, *relus(400)], {}, "it has not 1 to 400 operations"),
-        ([CONV], {"x": ones(1)}, "name of the picture"),
-        ([CONV], {"w": np.full((2, 1, 2, 2), np.inf, np.float32)}, "NaN or infinity"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("nodes", "tensors", "reason"), [
+    *(([conv(**{key: value})], {}, "numbers are not allowed|a place for")
+        for key, values in {
+        "stride": (0, -1, 17, 2**40, 4.0, True, None), "padding": (-1, 1, 512, 2**63, "0"),
+        "dilation": (0, -1, 5, 10, [1]), "groups": (0, -1, 2, 2**31),
+    }.items() for value in values),
+    ([conv(stride=3)], {"w": ones(2, 1, 3, 3)}, "a place for 3 pixels"),
+    ([conv(stride=16), conv(inputs=["m", "v"], stride=2, output="n")], {"v": ones(2, 2, 2, 2)},
+     "32 pixels"),
+    *(([CONV], {"w": ones(*shape)}, "numbers are not allowed") for shape in
+      ((), (2,), (2, 1, 1), (2, 2, 1, 1), (2, 1, 1, 2), (2, 1, 10, 10), (0, 1, 1, 1), (2, 1, 0, 0),
+       (2, 1, 1, 1, 1))),
+    ([conv(inputs=["x", "w", "b"])], {"b": ones(3)}, "numbers are not allowed"),
+    ([conv(inputs=["x", "w", "b", "b"])], {"b": ones(2)}, "numbers are not allowed"),
+    *(([conv(inputs=names)], {}, "") for names in (
+        ["x"], [], ["y", "w"], ["m", "w"], ["w", "w"], "xw", None, [1, "w"])),
+    *(([CONV, {**node, "output": "n"}], {}, "") for node in (
+        {"op": "Loop", "inputs": ["m"]}, {"op": "Concat", "inputs": ["m", "m"]}, {"op": "Relu"}, {},
+        {"op": [], "inputs": ["m"]}, {"op": "Add", "inputs": ["m"]}, {"op": "Add", "inputs": ["m", "x"]},
+        {"op": "Add", "inputs": ["m", "w"]}, {"op": "Relu", "inputs": ["m", "m"]},
+        {"op": "Relu", "inputs": ["n"]})),
+    ([CONV, {"op": "Relu", "inputs": ["m"], "output": "m"}], {}, "name is taken"),
+    ([CONV, {"op": "Relu", "inputs": ["m"], "output": "w"}], {}, "name is taken"),
+    ([conv(stride=1)], {"w": ones(2, 1, 1, 1)}, "30 maps, one place for 1 pixels, not 30 for 4"),
+    ([CONV, {"op": "Relu", "inputs": ["m"], "output": "n"}], {"end": ones(29, 2, 1, 1)}, "in 29 maps"),
+    ([conv(stride=1, inputs=["x", "v"], output="x1"), {"op": "Resize", "inputs": ["x1"], "output": "n"}],
+     {"v": ones(2, 1, 1, 1)}, "beyond the picture"),
+    ([conv(inputs=["x", "v"], stride=1)], {"v": ones(200, 1, 1, 1), "end": ones(30, 200, 1, 1)},
+     "values, at most"),
+    ([conv(inputs=["x", "v"], stride=1, padding=4)],
+     {"v": ones(150, 1, 9, 9), "end": ones(30, 150, 1, 1)}, "products, at most"),
+    ([CONV, *relus(400)], {}, "it has not 1 to 400 operations"),
+    ([CONV], {"x": ones(1)}, "name of the picture"),
+    ([CONV], {"w": np.full((2, 1, 2, 2), np.inf, np.float32)}, "NaN or infinity"),
+])  # fmt: skip
 def test_what_opencv_must_not_see_is_refused(nodes, tensors, reason, tmp_path):
     assert load_finder(written(tmp_path / "good", CONV)).id.startswith("finder@")
     last = nodes[-1].get("output", "m") if nodes[-1].get("output") != "w" else "m"

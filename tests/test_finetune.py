@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 from threadpoolctl import threadpool_limits
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
@@ -28,7 +28,6 @@ from neocog.network.decision import labels_of  # noqa: E402
 from neocog.network.model import from_bytes, to_bytes  # noqa: E402
 from neocog.network.u0 import made_digits, u0_from_digits  # noqa: E402
 
-_PARTS = slice(160), slice(160, None)
 QUICK = Settings(
     epochs=1, batch=20, rate=0.03, pool=40, marks=0.2, save_every=4, mean=0.9,
     augmentation=PRESETS["strokes"],
@@ -47,7 +46,7 @@ def start(digits):
 
 
 def begin(start, digits, settings=QUICK, **more):
-    learned, kept = (Mix.of(*(array[part] for array in digits)) for part in _PARTS)
+    learned, kept = (Mix.of(*(array[part] for array in digits)) for part in (slice(160), slice(160, None)))
     return Finetuner(start, learned, kept, settings, **more)
 
 
@@ -57,20 +56,17 @@ def learned(start, digits):
     return run, run.run()
 
 
-def test_a_start_has_the_planes_asked_for(start):
+def test_a_start_has_the_planes_asked_for_on_any_number_of_cores(start, digits):
     assert start.planes == (5, 9, 22)
     assert np.bincount(start.labels).tolist() == [2] * 11
+    with threadpool_limits(2, user_api="blas"):
+        again = start_model(recipe_of("finetuned", "5/9/20"), Mix.of(*digits), reject=2, count=100)
+    assert to_bytes(again) == to_bytes(start)
     for wrong in ("40/160", "40/160/101", "a/b/c", "0/5/10"):
         with pytest.raises(UsageError, match="K2/K3/K4"):
             recipe_of("finetuned", wrong)
     with pytest.raises(UsageError, match="start 'fast' is unknown"):
         recipe_of("fast")
-
-
-def test_any_number_of_cores_gives_the_same_start(start, digits):
-    with threadpool_limits(2, user_api="blas"):
-        again = start_model(recipe_of("finetuned", "5/9/20"), Mix.of(*digits), reject=2, count=100)
-    assert to_bytes(again) == to_bytes(start)
 
 
 def test_a_trainable_network_computes_the_equations(start):
@@ -160,40 +156,35 @@ def test_a_run_by_the_clock_ends_in_time(start, digits, monkeypatch):
 
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_folder_goes_on_with_its_own_run_alone(start, digits, tmp_path, finished):
-    settings, more = replace(QUICK, epochs=0.6), {"folder": tmp_path}
-    first = begin(start, digits, settings, **more)
+    def again(start=start, digits=digits, **change):
+        return begin(start, digits, replace(QUICK, **{"epochs": 0.6, **change}), folder=tmp_path)
+
     if finished:
-        first.run()
+        again().run()
     else:
-        killed(first, 4)
-    assert begin(start, digits, settings, **more).position.finished == finished
+        killed(again(), 4)
+    assert again().position.finished == finished
+    one, another = ((digits[0], np.where(np.arange(260) == k, 9 - digits[1], digits[1])) for k in (3, 200))
     for change, message in (
         ({"seed": 5}, r"with other options \(seed 0, not seed 5\); use"),
-        ({"rate": 0.5}, r"\(rate 0.03, not rate 0.5\)"),
         ({"epochs": 3.0, "lean": 0.0}, r"\(epochs 0.6, lean 3.0, not epochs 3.0, lean 0.0\)"),
         ({"augmentation": PRESETS["none"]}, "augmentation rotation 12.0"),
+        ({"digits": [a[::-1].copy() for a in digits]}, r"\(digits 160 .*, validation 100 .*, not .*\); use"),
+        ({"digits": one}, r"\(digits 160 .*, not .*\); use"),
+        ({"digits": another}, r"\(validation 100 .*, not .*\); use"),
+        ({"start": replace(start, temperature=0.5)}, "start finetuned@"),
     ):
         with pytest.raises(UsageError, match=message) as refused:
-            begin(start, digits, replace(settings, **change), **more)
+            again(**change)
         assert "\n" not in str(refused.value)
-    for other, names in (
-        (tuple(array[::-1].copy() for array in digits), "digits 160 .*, validation 100 "),
-        ((digits[0], np.where(np.arange(260) == 3, 9 - digits[1], digits[1])), "digits 160 "),
-        ((digits[0], np.where(np.arange(260) == 200, 9 - digits[1], digits[1])), "validation 100 "),
-    ):
-        with pytest.raises(UsageError, match=rf"\({names}.*, not .*\); use"):
-            begin(start, other, settings, **more)
-    with pytest.raises(UsageError, match="start finetuned@"):
-        begin(replace(start, temperature=0.5), digits, settings, **more)
 
 
 def test_what_cannot_be_begun_or_gone_on_is_refused(start, digits, tmp_path):
-    (tmp_path / "checkpoint.safetensors").write_bytes(b"\x80nothing")
-    with pytest.raises(ModelError, match="remove it"):
-        begin(start, digits, folder=tmp_path)
-    save_file({}, tmp_path / "checkpoint.safetensors", {"format": "neocog run 4", "state": "{}"})
-    with pytest.raises(ModelError, match=r"format 'neocog run 4'.*remove it to start again"):
-        begin(start, digits, folder=tmp_path)
+    other = save({}, {"format": "neocog run 4", "state": "{}"})
+    for data, words in ((b"\x80nothing", "remove it"), (other, "'neocog run 4'.*remove it to start again")):
+        (tmp_path / "checkpoint.safetensors").write_bytes(data)
+        with pytest.raises(ModelError, match=words):
+            begin(start, digits, folder=tmp_path)
     with pytest.raises(UsageError, match="a step needs"):
         begin(start, digits, replace(QUICK, batch=400))
     run = begin(start, digits)
@@ -205,8 +196,7 @@ def test_what_cannot_be_begun_or_gone_on_is_refused(start, digits, tmp_path):
 
 def test_digits_alone_may_be_learned_from(start, digits):
     run = begin(start, digits, replace(QUICK, epochs=0.3, marks=0, variants=0))
-    assert run.batches.epoch_steps == 160 // QUICK.batch
-    assert run.run().classes == 11
+    assert (run.batches.epoch_steps, run.run().classes) == (160 // QUICK.batch, 11)
     digit = start.labels < 10
     top = replace(start.s[3], reference=start.s[3].reference[digit])
     model = replace(start, s=(*start.s[:3], top), labels=start.labels[digit])
@@ -255,19 +245,17 @@ def test_changes_are_seeded(name):
         np.testing.assert_allclose(one, u0_from_digits(shown), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "words",
-    "rotation=90 shift=8 stroke=2 blur=2 contrast=0.5 noise=0.5 occlusion=1 neighbour=1 binary=1 "
-    "coarse=1 elastic=3 shear=0.5 scale=0.3".split(),
-)
-def test_each_change_changes(words):
+def test_each_change_changes():
     shown = torch.from_numpy(np.repeat(made_digits(1, seed=4), 30, axis=0))
-    got = augment(shown, augmentation(f"none,{words}"), torch.Generator().manual_seed(0))
     plain = augment(shown, PRESETS["none"], torch.Generator())
-    assert (got - plain).abs().amax(dim=(1, 2)).max() > 0.1
-    if words == "shift=8":
-        middle = (got.sum(dim=2) @ torch.arange(65.0)) / got.sum(dim=(1, 2))
-        assert 4 < float(middle.max() - middle.min()) <= 16.5
+    for words in (
+        "rotation=90 stroke=2 blur=2 contrast=0.5 noise=0.5 occlusion=1 neighbour=1 binary=1 "
+        "coarse=1 elastic=3 shear=0.5 scale=0.3 shift=8"
+    ).split():
+        got = augment(shown, augmentation(f"none,{words}"), torch.Generator().manual_seed(0))
+        assert (got - plain).abs().amax(dim=(1, 2)).max() > 0.1, words
+    middle = (got.sum(dim=2) @ torch.arange(65.0)) / got.sum(dim=(1, 2))
+    assert 4 < float(middle.max() - middle.min()) <= 16.5
 
 
 def test_strengths_are_scaled_and_named():

@@ -132,15 +132,12 @@ def test_auto_without_a_driver_says_nothing_and_takes_wishes(monkeypatch, capsys
     )
 
 
-@pytest.mark.parametrize(
-    ("device", "option", "name", "words"),
-    [
-        ("cpu", "precision", "fp16", "'fp16' needs --device cuda"),
-        ("cpu", "plan", "card", "'card' needs --device cuda"),
-        *product(("auto", "cpu"), ["precision"], ["fp99"], ["'fp99' is unknown: choose fp32, fp16"]),
-        *product(("auto", "cpu"), ["plan"], ["zzz"], ["'zzz' is unknown: choose default, card"]),
-    ],
-)
+@pytest.mark.parametrize(("device", "option", "name", "words"), [
+    ("cpu", "precision", "fp16", "'fp16' needs --device cuda"),
+    ("cpu", "plan", "card", "'card' needs --device cuda"),
+    *product(("auto", "cpu"), ["precision"], ["fp99"], ["'fp99' is unknown: choose fp32, fp16"]),
+    *product(("auto", "cpu"), ["plan"], ["zzz"], ["'zzz' is unknown: choose default, card"]),
+])  # fmt: skip
 def test_names_are_refused_on_the_cpu_too(device, option, name, words):
     with pytest.raises(UsageError, match=words):
         open_engine(tiny_model(), device=device, **{option: name})

@@ -45,7 +45,7 @@ def assert_refused(result, message, code=2):
     assert result.stderr.rstrip().rpartition("\n")[2].startswith("neocog: ")
 
 
-def test_the_command_learns_by_gradient(first):
+def test_the_command_learns_by_gradient_and_a_finished_run_is_not_learned_on(data, first, tmp_path):
     path, run, said = first
     model = load_model(path)
     assert model.planes[::2] == (4, 11)
@@ -53,7 +53,9 @@ def test_the_command_learns_by_gradient(first):
     assert model.card["finetuning"]["steps"] == 3
     assert model.card["finetuning"]["start"] == load_model(run / "start.safetensors").id
     assert set(model.card) == {"recipe", "finetuning", "validation_accuracy", "rejection"}
-    assert (run / "checkpoint.safetensors").exists()
+    _, said = learned(data, tmp_path / "m.safetensors", *NEW, "--checkpoints", run)
+    assert "has finished and this is its model" in said
+    assert (tmp_path / "m.safetensors").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize(("words", "message"), [
@@ -67,6 +69,12 @@ def test_the_command_learns_by_gradient(first):
     ("--start neocog --planes 4/6/10 --reject 20", "--start or --planes and --reject"),
     ("--start nowhere.safetensors", "no such file"),
     (f"--seed {2**32}", "4294967295"),
+    # those of recipes with gradients
+    ("--recipe neocog --start neocog", "recipe 'neocog' does not use --start; leave it out, or"),
+    ("--recipe neocog --last", "recipe 'neocog' does not use --last; leave it out, or"),
+    ("--recipe neocog --lean 3 --marks 0", "does not use --lean, --marks; leave it out, or"),
+    ("--recipe neocog --steps 9", "does not use --steps; leave it out\n"),
+    ("--recipe neocg --epochs 80", "recipe 'neocg' is unknown: choose one of "),
 ])  # fmt: skip
 def test_the_command_refuses(data, tmp_path, words, message):
     result = train(data, tmp_path / "m.safetensors", *words.split())
@@ -75,19 +83,6 @@ def test_the_command_refuses(data, tmp_path, words, message):
     else:
         assert_refused(result, message, code=4 if "nowhere" in words else 2)
     assert "US1" not in result.stderr  # nothing was learned
-
-
-@pytest.mark.parametrize(("words", "message"), [
-    ("--start neocog", "does not use --start; leave it out, or"),
-    ("--epochs 80", "does not use --epochs; leave it out, or"),
-    ("--last", "does not use --last; leave it out, or"),
-    ("--lean 3 --marks 0", "does not use --lean, --marks; leave it out, or"),
-    ("--steps 9", "does not use --steps; leave it out\n"),
-    ("--epochs 80 --recipe neocg", "recipe 'neocg' is unknown: choose one of "),
-])  # fmt: skip
-def test_a_recipe_without_gradients_refuses_options_of_those_with(data, tmp_path, words, message):
-    result = train(data, tmp_path / "m.safetensors", "--recipe", "neocog", *words.split())
-    assert_refused(result, message if "neocg" in words else f"recipe 'neocog' {message}")
     assert not (tmp_path / "m.safetensors").exists()
 
 
@@ -116,32 +111,20 @@ def test_a_folder_goes_on_with_the_start_that_it_holds(data, first, tmp_path):
     assert_refused(other, "not a new start; give")
 
 
-def test_a_finished_run_is_not_learned_on(data, first, tmp_path):
-    _, said = learned(data, tmp_path / "m.safetensors", *NEW, "--checkpoints", first[1])
-    assert "has finished and this is its model" in said
-    assert (tmp_path / "m.safetensors").read_bytes() == first[0].read_bytes()
-
-
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize(("words", "message"), [
-    ("--limit 40", "learned_from 40 ("),
-    ("--seed 1", "options (seed 0, not seed 1)"),
-    ("--rate 0.5", "not rate 0.5"),
-    ("--epochs 2", "options (epochs 1.0, not epochs 2.0)"),
-    ("--planes 5/6/10", "not recipe limits [5, 6]"),
-    ("--reject 2", "options (reject 1, not reject 2)"),
+@pytest.mark.parametrize(("words", "message", "of_its_start"), [
+    ("--limit 40", "learned_from 40 (", True),
+    ("--seed 1", "options (seed 0, not seed 1)", True),
+    ("--epochs 2", "options (epochs 1.0, not epochs 2.0)", False),
+    ("--planes 5/6/10", "not recipe limits [5, 6]", True),
+    ("--reject 2", "options (reject 1, not reject 2)", True),
 ])  # fmt: skip
-def test_a_folder_of_another_run_is_refused(data, first, tmp_path, words, message, whole):
-    run = first[1]
-    if not whole:  # it was stopped when it had its start alone
-        if words.startswith(("--rate", "--epochs")):
-            pytest.skip("the start does not follow from it")
-        run = tmp_path / "run"
-        run.mkdir()
-        (run / "start.safetensors").write_bytes((first[1] / "start.safetensors").read_bytes())
-    result = train(data, tmp_path / "m.safetensors", *NEW, *words.split(), "--checkpoints", run)
-    assert_refused(result, message)
-    assert not (tmp_path / "m.safetensors").exists()
+def test_a_folder_of_another_run_is_refused(data, first, tmp_path, words, message, of_its_start):
+    (alone := tmp_path / "run").mkdir()  # of a run that was stopped when it had its start alone
+    (alone / "start.safetensors").write_bytes((first[1] / "start.safetensors").read_bytes())
+    for folder in (first[1], alone)[: 1 + of_its_start]:
+        result = train(data, tmp_path / "m.safetensors", *NEW, *words.split(), "--checkpoints", folder)
+        assert_refused(result, message)
+        assert not (tmp_path / "m.safetensors").exists()
 
 
 def test_a_start_that_is_refused_is_not_kept(data, tmp_path):

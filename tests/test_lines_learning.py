@@ -82,13 +82,17 @@ def test_strips_are_those_of_the_reader():
         assert 0.2 < (want > 0).mean() < 0.6
 
 
+def begun(hands_dir, folder, tell=str):
+    settings = lines.LineTraining(**TINY)
+    torch.manual_seed(settings.seed)
+    net = lines.LineNetwork(tiny_model(), inner=8)
+    return lines.LineRun(net, hands_dir, folder, settings, workers=1, tell=tell)
+
+
 @pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(hands_dir, tmp_path, monkeypatch):
     def learned(folder, minutes=None):
-        settings = lines.LineTraining(**TINY)
-        torch.manual_seed(settings.seed)
-        net = lines.LineNetwork(tiny_model(), inner=8)
-        one = lines.LineRun(net, hands_dir, tmp_path / folder, settings, workers=1, tell=lambda _: None)
+        one = begun(hands_dir, tmp_path / folder)
         monkeypatch.setattr(lines, "time", SimpleNamespace(monotonic=lambda: 60.0 * one.step))
         one.learn(minutes=minutes)
         return one.step
@@ -104,10 +108,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(hands_dir, tmp_path, m
 
 
 def test_own_lines_that_are_too_wide_are_told(hands_dir, tmp_path, monkeypatch):
-    own = [(np.zeros((64, width), np.uint8), "1") for width in (999, 99)]
+    own, told = [(np.zeros((64, width), np.uint8), "1") for width in (999, 99)], []
     monkeypatch.setattr(lines, "own_lines", lambda *_: own)
-    network, told = lines.LineNetwork(tiny_model(), inner=8), []
-    lines.LineRun(network, hands_dir, tmp_path, lines.LineTraining(**TINY), workers=1, tell=told.append)
+    begun(hands_dir, tmp_path, told.append)
     assert told == ["1 of 2 own lines are wider than 544 columns: left out"]
 
 

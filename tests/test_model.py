@@ -104,50 +104,45 @@ def zeros(*shape: int) -> Any:
     return np.zeros(shape, "f4")
 
 
-@pytest.mark.parametrize(
-    ("model", "reason"),
-    [
-        (with_reference(np.nan), "US2.reference holds values that are not finite"),
-        (with_reference(-1.0), "US2.reference reaches -1, expected 0 to 1e\\+09"),
-        (with_reference(1e10), "US2.reference reaches 1e\\+10, expected 0 to"),
-        (with_layer(0, c=-tiny_model().s[0].c), "US1.c reaches -.*, expected 0 to"),
-        (with_layer(3, threshold=1.5), "threshold 1.5"),
-        (with_blur(2, np.full((7, 7), -3e38, "f4")), "UC3.blur reaches -3e\\+38, expected -65504 to 65504"),
-        (with_blur(0, np.ones((3, 3), "f4")), "UC1.blur"),
-        (broken(labels=np.arange(2, 12)), "beyond 0..9"),
-        (broken(labels=np.arange(9)), "expected \\(10,\\)"),
-        (broken(psi="cube"), "unknown psi"),
-        (broken(temperature=0.0), "temperature"),
-        (broken(temperature=10**400), "a part is missing or wrong"),
-        (replace(tiny_lines(), digits=with_reference(-1.0)), "US2.reference reaches -1"),
-        (replace(tiny_lines(), alphabet=ALPHABET[::-1]), "its alphabet is ' #%"),
-        (replace(tiny_lines(), alphabet=[1] * 999), "its alphabet is .{42}, expected"),
-        (replace(tiny_lines(), temperature=0.0), "a line's temperature 0.0, expected 0.001"),
-        (replace(tiny_lines(), temperature="hot"), "a part is missing or wrong"),
-        (replace(tiny_lines(), card={"reading": 3}), "the card's reading is 3"),
-        (with_head(own=zeros(24, 10)), "shape \\(24, 10\\), expected \\(25, 10\\)"),
-        (with_head(bias=np.zeros(25, "i4")), "head.bias is int32, expected float16 or float32"),
-        (with_head(bias=zeros(25, 1)), "head.bias has shape"),
-        (with_head(w=zeros(12, 10, 5)), "head.w1 has shape .*, expected \\(12, 20, 5"),
-        (with_head(1, w=zeros(12, 12, 3)), "head.w2 has shape"),
-        (with_head(2, w=zeros(25, 12, 5)), "head.w3 has shape"),
-        (with_head(b=zeros(0)), "the head has 0 planes, expected 1 to 4096"),
-        (with_head(b=zeros(5000)), "the head has 5000 planes"),
-        (with_head(weights=tuple(np.full_like(w, 6e4) for w in tiny_lines().head.weights)),
-         "scores may reach 2.22e"),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize(("model", "reason"), [
+    (with_reference(np.nan), "US2.reference holds values that are not finite"),
+    (with_reference(-1.0), "US2.reference reaches -1, expected 0 to 1e\\+09"),
+    (with_reference(1e10), "US2.reference reaches 1e\\+10, expected 0 to"),
+    (with_layer(0, c=-tiny_model().s[0].c), "US1.c reaches -.*, expected 0 to"),
+    (with_layer(3, threshold=1.5), "threshold 1.5"),
+    (with_blur(2, np.full((7, 7), -3e38, "f4")), "UC3.blur reaches -3e\\+38, expected -65504 to 65504"),
+    (with_blur(0, np.ones((3, 3), "f4")), "UC1.blur"),
+    (broken(labels=np.arange(2, 12)), "beyond 0..9"),
+    (broken(labels=np.arange(9)), "expected \\(10,\\)"),
+    (broken(psi="cube"), "unknown psi"),
+    (broken(temperature=0.0), "temperature"),
+    (broken(temperature=10**400), "a part is missing or wrong"),
+    (replace(tiny_lines(), digits=with_reference(-1.0)), "US2.reference reaches -1"),
+    (replace(tiny_lines(), alphabet=ALPHABET[::-1]), "its alphabet is ' #%"),
+    (replace(tiny_lines(), alphabet=[1] * 999), "its alphabet is .{42}, expected"),
+    (replace(tiny_lines(), temperature=0.0), "a line's temperature 0.0, expected 0.001"),
+    (replace(tiny_lines(), temperature="hot"), "a part is missing or wrong"),
+    (replace(tiny_lines(), card={"reading": 3}), "the card's reading is 3"),
+    (with_head(own=zeros(24, 10)), "shape \\(24, 10\\), expected \\(25, 10\\)"),
+    (with_head(bias=np.zeros(25, "i4")), "head.bias is int32, expected float16 or float32"),
+    (with_head(bias=zeros(25, 1)), "head.bias has shape"),
+    (with_head(w=zeros(12, 10, 5)), "head.w1 has shape .*, expected \\(12, 20, 5"),
+    (with_head(1, w=zeros(12, 12, 3)), "head.w2 has shape"),
+    (with_head(2, w=zeros(25, 12, 5)), "head.w3 has shape"),
+    (with_head(b=zeros(0)), "the head has 0 planes, expected 1 to 4096"),
+    (with_head(b=zeros(5000)), "the head has 5000 planes"),
+    (with_head(weights=tuple(np.full_like(w, 6e4) for w in tiny_lines().head.weights)),
+     "scores may reach 2.22e"),
+], ids=str)  # fmt: skip
 def test_impossible_models_are_refused(model: Any, reason: str) -> None:
     refuse(to_bytes(model), reason, lines.from_bytes if isinstance(model, LineModel) else from_bytes)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"neither", pickle.dumps({"US1": 1}), b"PK\x03\x04archive", to_bytes(tiny_model())[:-7],
-     to_bytes(tiny_model())[:100], b"\xff" * 64, struct.pack("<Q", 2**60) + b"{}",
-     b"\x02" + bytes(7) + b"{}", b"\x12" + bytes(7) + b'{"__metadata__":3}'],
-)  # fmt: skip
+@pytest.mark.parametrize("data", [
+    b"", b"neither", pickle.dumps({"US1": 1}), b"PK\x03\x04archive", to_bytes(tiny_model())[:-7],
+    to_bytes(tiny_model())[:100], b"\xff" * 64, struct.pack("<Q", 2**60) + b"{}",
+    b"\x02" + bytes(7) + b"{}", b"\x12" + bytes(7) + b'{"__metadata__":3}',
+])  # fmt: skip
 def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
     known = data[:2] in (b"\x80\x04", b"PK")
     refuse(data, "a pickle or archive, which neocog never loads" if known else "not a (neocog )?model")
@@ -171,24 +166,21 @@ def test_layers_need_as_many_values(key: str, what: str) -> None:
         refuse(few, f"US layers need 4 {what}, got {count}")
 
 
-@pytest.mark.parametrize(
-    ("card", "reason"),
-    [
-        (["reading"], "the card is not a JSON object"),
-        ({"reading": 3}, "the card's reading is 3, expected a JSON object"),
-        ({"reading": {"min_p": "high"}}, "reading: min_p 'high', expected a number, 0 to 1;"),
-        ({"reading": {"min_p": 1.5}}, "min_p 1.5, expected"),
-        ({"reading": {"min_p": True}}, "min_p True, expected"),
-        ({"reading": {"page_odds": -1}}, "page_odds -1, expected"),
-        ({"reading": {"many": 10**400}}, "many 1000.*, expected"),
-        ({"rejection": {"table": {"p": 0.5}}}, "rejection table has no rows"),
-        ({"rejection": {"table": [0.5]}}, "rejection table's row is 0.5"),
-        ({"rejection": {"table": [{"p": 0.5}]}}, "rejection table: error None, expected"),
-        ({"rejection": {"table": [{"p": "0.5", "error": 0.1}]}}, "table: p '0.5', expected"),
-        ({"finetuning": {"marks": "many"}}, "finetuning: marks 'many', expected"),
-        ({"finetuning": {"lean": [1]}}, "finetuning: lean \\[1\\], expected"),
-    ],
-)
+@pytest.mark.parametrize(("card", "reason"), [
+    (["reading"], "the card is not a JSON object"),
+    ({"reading": 3}, "the card's reading is 3, expected a JSON object"),
+    ({"reading": {"min_p": "high"}}, "reading: min_p 'high', expected a number, 0 to 1;"),
+    ({"reading": {"min_p": 1.5}}, "min_p 1.5, expected"),
+    ({"reading": {"min_p": True}}, "min_p True, expected"),
+    ({"reading": {"page_odds": -1}}, "page_odds -1, expected"),
+    ({"reading": {"many": 10**400}}, "many 1000.*, expected"),
+    ({"rejection": {"table": {"p": 0.5}}}, "rejection table has no rows"),
+    ({"rejection": {"table": [0.5]}}, "rejection table's row is 0.5"),
+    ({"rejection": {"table": [{"p": 0.5}]}}, "rejection table: error None, expected"),
+    ({"rejection": {"table": [{"p": "0.5", "error": 0.1}]}}, "table: p '0.5', expected"),
+    ({"finetuning": {"marks": "many"}}, "finetuning: marks 'many', expected"),
+    ({"finetuning": {"lean": [1]}}, "finetuning: lean \\[1\\], expected"),
+])  # fmt: skip
 def test_cards_that_cannot_be_calculated_with_are_refused(card: object, reason: str) -> None:
     refuse(to_bytes(broken(card=card)), reason)
 
@@ -204,20 +196,16 @@ def with_header(change: Callable[[str], str]) -> bytes:
     return len(text).to_bytes(8, "little") + text + data[8 + length :]
 
 
-@pytest.mark.parametrize(
-    ("here", "reason"),
-    [
-        ("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH, "a card of more than 16 nested tables"),
-        ("[" * 400 + "]" * 400, "a card of more than 16 nested tables"),
-        ("[" * 100_000 + "]" * 100_000, "cut short or not a model"),
-        ('"' + "x" * MAX_HEADER + '"', "a header of 1,0.*bytes, at most 1,048,576 are read"),
-        ("NaN", "not finite: NaN"),
-        ("-Infinity", "not finite: -Infinity"),
-        ("1e999", "not finite: 1e999"),
-        ("1" * 5000, "cut short or not a model"),
-    ],
-    ids=["deep", "deeper", "deepest", "long", "NaN", "infinity", "exponent", "digits"],
-)
+@pytest.mark.parametrize(("here", "reason"), [
+    ("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH, "a card of more than 16 nested tables"),
+    ("[" * 400 + "]" * 400, "a card of more than 16 nested tables"),
+    ("[" * 100_000 + "]" * 100_000, "cut short or not a model"),
+    ('"' + "x" * MAX_HEADER + '"', "a header of 1,0.*bytes, at most 1,048,576 are read"),
+    ("NaN", "not finite: NaN"),
+    ("-Infinity", "not finite: -Infinity"),
+    ("1e999", "not finite: 1e999"),
+    ("1" * 5000, "cut short or not a model"),
+], ids=["deep", "deeper", "deepest", "long", "NaN", "infinity", "exponent", "digits"])  # fmt: skip
 def test_cards_without_bounds_are_refused(here: str, reason: str) -> None:
     assert from_bytes(with_header(lambda text: text), source="m").card == {"note": "here"}
     refuse(with_header(lambda text: text.replace('"here"', here)), reason)

@@ -117,19 +117,16 @@ def test_pages_before_a_broken_one_are_read():
         next(pages)
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (b"", "empty"),
-        (b"not a picture at all", "not a picture"),
-        (b"\xff\xd8\xff", "cut short"),
-        (b"II*\0\0\0\0\0", "not a picture"),
-        (file_of(scene(300, 300, "RGB"), "JPEG")[:700], "cut short"),
-        (file_of(Image.effect_noise((300, 300), 90))[:4000], "cut short"),
-        (file_of(scene(), "TIFF")[:60], "picture"),
-        (file_of(scene(50, 50, "RGB"), "EPS"), "not a picture that neocog can decode"),
-    ],
-)
+@pytest.mark.parametrize(("data", "says"), [
+    (b"", "empty"),
+    (b"not a picture at all", "not a picture"),
+    (b"\xff\xd8\xff", "cut short"),
+    (b"II*\0\0\0\0\0", "not a picture"),
+    (file_of(scene(300, 300, "RGB"), "JPEG")[:700], "cut short"),
+    (file_of(Image.effect_noise((300, 300), 90))[:4000], "cut short"),
+    (file_of(scene(), "TIFF")[:60], "picture"),
+    (file_of(scene(50, 50, "RGB"), "EPS"), "not a picture that neocog can decode"),
+])  # fmt: skip
 def test_refusals_are_one_line(data, says, monkeypatch):
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("a program was started"))
     with pytest.raises(InputError, match=says) as caught:
@@ -155,11 +152,10 @@ def test_bright_ink_on_nothing_is_on_dark_paper(ink):
     assert only_page(file_of(layer))[0, 0] == 255
 
 
-@pytest.mark.parametrize(
-    ("kind", "dpi", "high"),
-    [("TIFF", (204, 98), 250), ("PNG", (204, 98), 250), ("JPEG", (204, 98), 250), ("TIFF", (204, 196), 120),
-     ("TIFF", (98, 204), 120), ("JPEG", (300, 1), 120), ("PNG", (300, 300), 120)],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "dpi", "high"), [
+    ("TIFF", (204, 98), 250), ("PNG", (204, 98), 250), ("JPEG", (204, 98), 250), ("TIFF", (204, 196), 120),
+    ("TIFF", (98, 204), 120), ("JPEG", (300, 1), 120), ("PNG", (300, 300), 120),
+])  # fmt: skip
 def test_pixels_are_square_as_the_resolution_says(kind, dpi, high):
     if high == 250 and kind != "PNG":  # a turned fax
         (exif := Image.Exif())[0x0112] = 6
