@@ -173,9 +173,7 @@ def test_a_number_is_one_that_may_occur() -> None:
     ("12 50", ((5, "", 0.4), (2, " ", 0.4)), "12 50", []),
     ("12 50", ((5, ",", 0.2),), "12?50", [ctc.TWO_ANSWERS]),
 ])  # fmt: skip
-def test_what_may_be_lost_is_marked(
-    text: str, doubts: tuple[tuple[int, str, float], ...], doubtful: str, reasons: list[str]
-) -> None:
+def test_what_may_be_lost_is_marked(text, doubts, doubtful, reasons) -> None:
     number = ctc.number(written(text, *doubts))
     assert (number.text, number.doubtful) == (text, doubtful)
     assert [char.reason for char in number.chars if char.reason] == reasons

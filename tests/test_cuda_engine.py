@@ -1,15 +1,16 @@
 """The whole pass of kernels against the float64 equations: in the emulator, and on a GPU.
 
-What needs a GPU is marked so; ``pytest -m gpu tests/test_cuda_engine.py`` runs it.
-"""
+What needs a GPU is marked so; ``pytest -m gpu tests/test_cuda_engine.py`` runs it."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -180,19 +181,15 @@ def test_chunks_come_back_where_they_belong(weighing, monkeypatch, batch):
     assert set(kinds) == {cuda.runtime.memcpyHostToDevice}  # the decision writes to the host
 
 
-def test_large_batches_keep_several_lanes_at_work(weighing, monkeypatch):
+@pytest.mark.parametrize("room", range(1, LANES + 1))
+def test_large_batches_keep_as_many_lanes_at_work_as_fit_into_memory(weighing, monkeypatch, room):
     used, submit = [], PassLane.submit
     monkeypatch.setattr(PassLane, "submit", lambda *args: used.append(args[0]) or submit(*args))
-    engine = dealt(weighing, 128 * LANES, 64, chunk=64)
-    lanes = [engine.lane(64, index) for index in range(LANES)]
-    assert [used.count(lane) for lane in lanes] == [2] * LANES
-
-
-@pytest.mark.parametrize("room", range(1, LANES))
-def test_little_memory_makes_fewer_lanes(weighing, monkeypatch, room):
     bound_memory(weighing, monkeypatch, 64 * room + 4)
     engine = dealt(weighing, 128 * LANES, 64, chunk=64)
-    assert sum(batch == 64 for batch, _ in engine._lanes) == room
+    lanes = [lane for (batch, _), lane in engine._lanes.items() if batch == 64]
+    assert len(lanes) == room
+    assert room < LANES or [used.count(lane) for lane in lanes] == [2] * LANES
 
 
 @pytest.mark.parametrize("memory", [1, 5, 64, 100, 127])
@@ -477,3 +474,69 @@ def test_the_commands_on_a_gpu():
     absent = run("timing", "--device", "cuda:99")
     assert absent.exit_code == 5
     assert "'cuda:99' does not exist" in absent.stderr
+
+
+# --- under NVIDIA's compute-sanitizer: no stray access, no race ---
+
+
+#: Every buffer its own allocation, so that a step beyond it is seen.
+PASS = """
+import sys
+import cupy
+import numpy as np
+cupy.cuda.set_allocator(None)
+from neocog.reading.device import open_engine
+from neocog.network.u0 import made_digits
+from neocog.network.model import load_model
+name, precision, plan, count = sys.argv[1:]
+engine = open_engine(load_model(name), device="cuda", precision=precision, plan=plan)
+digits = made_digits(int(count))
+first, second = engine.recognise(digits), engine.recognise(digits)
+assert np.array_equal(first.score, second.score)
+print("answers", len(first))
+"""
+
+#: A picture, as launches and as a graph.
+FINDER = """
+import cupy
+import numpy as np
+cupy.cuda.set_allocator(None)
+from neocog.cuda.finder import CudaFinder
+from neocog.vision.finder import FinderSettings
+from tests.test_cuda_finder import graph_of
+g = graph_of()
+finder = CudaFinder(g.nodes, g.tensors)
+grey = np.random.default_rng(0).integers(0, 256, (75, 210)).astype(np.uint8)
+first, second = (finder.find(grey, FinderSettings()) for _ in range(2))
+assert np.array_equal(first.boxes, second.boxes)
+print("answers", len(first))
+"""
+
+CASES = [(PASS, "neocog-small", "fp16", "default", "3"), (PASS, "neocog-small", "fp32", "default", "3"),
+         (PASS, "neocog-small", "fp32", "card", "2"), (PASS, "neocog-small", "fp16", "card", "2"),
+         (PASS, "neocog", "fp32", "default", "9"), (FINDER,)]  # fmt: skip
+
+
+def sanitizer():
+    """Return where compute-sanitizer is; skip where it is not or cannot watch this GPU."""
+    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin"
+    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=home)
+    if not found:
+        pytest.skip("needs compute-sanitizer")
+    return found
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+@pytest.mark.parametrize("words", CASES, ids=lambda words: " ".join(words[1:]) or "finder")
+def test_kernels_read_and_write_only_what_is_their_own(tool, words):
+    """A script under a tool, which finds nothing."""
+    watched = [sanitizer(), "--tool", tool, "--error-exitcode", "9"]
+    command = [*watched, sys.executable, "-c", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    told = done.stdout + done.stderr
+    if "answers" not in told and "Device not supported" in told:
+        pytest.skip("needs a GPU that compute-sanitizer supports")
+    assert "answers" in told, told[-2000:]
+    assert done.returncode == 0, told[-4000:]
+    assert "SUMMARY: 0" in told, told[-2000:]  # "0 errors", "0 hazards": it did watch

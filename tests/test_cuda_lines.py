@@ -16,6 +16,7 @@ from neocog.cuda.lines import CudaLineEngine, LinePass, tiles_of
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from neocog.network.blurs import blur_kernel
+from neocog.network.ctc import best_path
 from neocog.network.lines import NARROWEST, ROWS, WIDEST, columns, log_likelihoods, strip_u0
 from neocog.network.model import load_model
 from neocog.network.spec import preset
@@ -88,11 +89,8 @@ def test_a_strip_is_the_same_beside_any_others(emulator):
     assert len({strip.shape[1] // 32 for strip in strips}) > 2
     work = LinePass(emulator, line_model(), "fp32")
     together = passed(emulator, work, strips)
-    for i in (
-        int(np.argmax([strip.shape[1] for strip in strips])),
-        0,
-        3,
-    ):  # arrays hold what was there before
+    widest = int(np.argmax([strip.shape[1] for strip in strips]))
+    for i in (widest, 0, 3):  # arrays hold what was there before
         np.testing.assert_array_equal(passed(emulator, work, [strips[i]])[0], together[i])
 
 
@@ -188,12 +186,6 @@ def test_kernels_build_within_their_registers(arch):
 
 
 # --- on a GPU ---------------------------------------------------------------------------------
-
-
-def best_path(logs):
-    """The characters of the likeliest path, as indices."""
-    path = logs.argmax(axis=1)
-    return [int(c) for i, c in enumerate(path) if c != logs.shape[1] - 1 and (i == 0 or c != path[i - 1])]
 
 
 @pytest.mark.gpu

@@ -84,9 +84,7 @@ def test_finder() -> None:
     assert (finder.overlaps(boxes, digit_boxes(10))[1].max(axis=0) > 0.9).all()
 
 
-def test_command_and_the_example_of_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_and_the_example_of_the_page(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert "opset 13" in run("export", "neocog-small", "-o", "neocog.onnx").stdout
     assert [run("export", "finder", *how).exit_code for how in ((), (), ("--force",))] == [0, 2, 0]
