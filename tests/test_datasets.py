@@ -34,13 +34,6 @@ def write_idx(folder, prefix, count, *, packed=True, seed=0):
     write_digits(folder, prefix, *some_digits(count, seed), packed=packed)
 
 
-def one_stroke():
-    """A 7 in dark grey on light paper, 60x40."""
-    grey = np.full((60, 40), 230, np.uint8)
-    grey[10:15, 8:30] = grey[10:50, 25:30] = 40
-    return grey
-
-
 def refused(place, match, split=None, error=InputError):
     with pytest.raises(error, match=match) as told:
         open_dataset(place, split=split)
@@ -147,10 +140,12 @@ def test_folders_of_classes_begin_with_every_label(tmp_path):
     digits = open_digits(tmp_path)
     assert digits.labels.tolist() == [0, 3, 9, 0, 3, 0, 0]
     assert digits.images[:, 14, 14].tolist() == [0, 30, 90, 1, 31, 2, 3]
-    Image.fromarray(one_stroke()).save(tmp_path / "9" / "0.png")
+    seven = np.full((60, 40), 230, np.uint8)  # on light paper
+    seven[10:15, 8:30] = seven[10:50, 25:30] = 40
+    Image.fromarray(seven).save(tmp_path / "9" / "0.png")
     dark = open_digits(tmp_path, split="learning").images[2]
     assert (dark[0].max(), dark.max()) == (0, 255)  # paper became 0
-    np.testing.assert_array_equal(dark, isolated_digit(255 - one_stroke()))
+    np.testing.assert_array_equal(dark, isolated_digit(255 - seven))
     assert not isolated_digit(np.full((9, 9), 200, np.uint8)).any()
     for split in ("test", "validation"):
         refused(tmp_path, f"has no {split} part", split)
@@ -254,16 +249,12 @@ def test_a_weight_is_above_0_and_a_place_may_hold_a_colon(tmp_path):
 
 
 def test_each_set_counts_the_same_where_a_temperature_is_set():
-    sure = np.full((1000, 10), 0.0, np.float32)
-    sure[:, 0] = 1  # always right
-    doubt = sure[:10].copy()  # right as often as wrong
-
-    def mix(*sizes):
-        sets = [np.zeros(sizes[0], np.int64), np.arange(sizes[1]) % 2]
-        return Mix(tuple(Hand(Digits(np.zeros((len(s), 28, 28), np.uint8), s, "d")) for s in sets))
-
-    few = best_temperature(np.concatenate([sure[:10], doubt]), mix(10, 10))
-    assert few == best_temperature(np.concatenate([sure, doubt]), mix(1000, 10))
+    found = []
+    for count in (10, 1000):  # always right; beside ten right as often as wrong
+        sets = [np.zeros(count, np.int64), np.arange(10) % 2]
+        mix = Mix(tuple(Hand(Digits(np.zeros((len(s), 28, 28), np.uint8), s, "d")) for s in sets))
+        found.append(best_temperature(np.eye(1, 10, dtype=np.float32).repeat(count + 10, axis=0), mix))
+    assert found[0] == found[1]
 
 
 def test_digits_come_with_the_paths_of_their_pens(tmp_path):
@@ -276,13 +267,13 @@ def test_digits_come_with_the_paths_of_their_pens(tmp_path):
     write_strokes(folder, 59)
     with pytest.raises(InputError, match="59 digits, not those of the pictures beside it"):
         open_mix([str(folder)], split="validation")
-    for broken in (b"", b"PK\x03\x04 no zip", b"\x93NUMPY"):
-        (tmp_path / FILE).write_bytes(broken)
-        with pytest.raises(InputError, match="not a file of pen strokes"):
-            read_strokes(tmp_path / FILE)
     np.savez(tmp_path / FILE, points=np.zeros((3, 2), np.int16), stroke_start=[0, 4], sample_start=[0, 1])
-    with pytest.raises(InputError, match="do not fit together"):
-        read_strokes(tmp_path / FILE)
+    unfit, no_strokes = (tmp_path / FILE).read_bytes(), (b"", b"PK\x03\x04 no zip", b"\x93NUMPY")
+    for data in (unfit, *no_strokes):
+        (tmp_path / FILE).write_bytes(data)
+        words = "do not fit together" if data is unfit else "not a file of pen strokes"
+        with pytest.raises(InputError, match=words):
+            read_strokes(tmp_path / FILE)
 
 
 @pytest.mark.parametrize("count", [0, 1, 30])
@@ -323,37 +314,6 @@ NAME = "digits.gz"
 NOBODY = "http://127.0.0.1:9/"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Serves `BYTES`, or something else."""
-
-    body, sent, status, asked = BYTES, len(BYTES), 200, 0
-
-    def do_GET(self):
-        kind = type(self)
-        kind.asked += 1
-        if self.status != 200 or self.path != f"/set/{NAME}":
-            self.send_error(self.status if self.status != 200 else 404)
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.body)))
-        self.end_headers()
-        self.wfile.write(self.body[: self.sent])
-
-    def log_message(self, *_): ...
-
-
-@pytest.fixture
-def mirror(monkeypatch):
-    handler = type("Handler", (_Handler,), {})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        handler.address = f"http://127.0.0.1:{server.server_address[1]}/set/"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield handler
-        server.shutdown()
-        thread.join()
-
-
 @pytest.fixture
 def tiny_set(monkeypatch):
     file = RemoteFile(NAME, len(BYTES), hashlib.md5(BYTES).hexdigest())
@@ -361,7 +321,31 @@ def tiny_set(monkeypatch):
     monkeypatch.setattr(fetching, "TIMEOUT", 5.0)
 
 
-@pytest.mark.usefixtures("tiny_set")
+@pytest.fixture
+def mirror(tiny_set):
+    """A server of `BYTES`, or of something else."""
+
+    class Handler(BaseHTTPRequestHandler):
+        body, sent, status, asked = BYTES, len(BYTES), 200, 0
+
+        def do_GET(self):
+            Handler.asked += 1
+            self.send_response(self.status if self.path == f"/set/{NAME}" else 404)
+            self.send_header("Content-Length", str(len(self.body)))
+            self.end_headers()
+            self.wfile.write(self.body[: self.sent])
+
+        def log_message(self, *_): ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Handler.address = f"http://127.0.0.1:{server.server_address[1]}/set/"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield Handler
+        server.shutdown()
+        thread.join()
+
+
 def test_a_file_comes_whole_and_is_left_alone_after(tmp_path, mirror):
     steps, to = [], tmp_path / "new" / "folder"
     for _ in range(2):
@@ -383,7 +367,6 @@ def test_a_file_comes_whole_and_is_left_alone_after(tmp_path, mirror):
     ({"body": bytes(len(BYTES))}, "wrong length or checksum"),
     ({"body": BYTES + b"more", "sent": 10**6}, "wrong length or checksum"),
 ])  # fmt: skip
-@pytest.mark.usefixtures("tiny_set")
 def test_no_mirror_has_it(tmp_path, mirror, change, said):
     for name, value in change.items():
         setattr(mirror, name, value)
