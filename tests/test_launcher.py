@@ -60,15 +60,13 @@ def test_kernels_are_built_together_and_loaded_once():
     device._build, device._load = build, lambda kernel, text: f"loaded {text}"
     kernels = [Kernel("x.cu", name) for name in ("a", "b")]
     device.prepare(kernels * 2)
-    assert sorted(built) == ["a", "b"]
     assert device.function(kernels[1]) == "loaded b"
-    assert len(built) == 2
+    assert sorted(built) == ["a", "b"]
 
 
-@pytest.mark.parametrize("cluster", [0, 1])
-@pytest.mark.parametrize("carveout", [False, True])
-@pytest.mark.parametrize("shared", [46 * 1024, 48 * 1024])  # the static ones count too
-@pytest.mark.parametrize("refused", [None, launcher._CARVEOUT, launcher._ANY_CLUSTER])
+@pytest.mark.parametrize(("cluster", "carveout", "shared", "refused"), [*product(
+    (0, 1), (False, True), (46 * 1024, 48 * 1024),  # the static ones count too
+    (None, launcher._CARVEOUT, launcher._ANY_CLUSTER))])  # fmt: skip
 def test_only_what_a_kernel_needs_is_asked_for(cluster, carveout, shared, refused):
     asked = []
 
@@ -107,29 +105,22 @@ def test_devices_by_name(monkeypatch):
 
 
 @pytest.mark.usefixtures("tells_again")
-def test_auto_takes_the_cpu_and_says_why_once(monkeypatch, capsys):
-    monkeypatch.setattr(devices, "trouble", lambda: "the driver is old; update it")
-    monkeypatch.setattr(devices, "driver_version", lambda: 11040)
+@pytest.mark.parametrize(("trouble", "driver", "wishes", "said"), [
+    ("the driver is old; update it", 11040, {}, "neocog: reading on the CPU: the driver is old; update it\n"),
+    ("no NVIDIA driver is installed", None, {"precision": "fp32"}, ""),
+    ("no NVIDIA driver is installed", None, {"precision": "fp16", "plan": "card"},  # where CUDA is
+     "neocog: precision 'fp16' is for CUDA; the CPU computes in fp32\n"
+     "neocog: plan 'card' is for CUDA; the CPU has no kernels to choose\n"),
+])  # fmt: skip
+def test_auto_takes_the_cpu_and_says_once_what_matters(monkeypatch, capsys, trouble, driver, wishes, said):
+    monkeypatch.setattr(devices, "trouble", lambda: trouble)
+    monkeypatch.setattr(devices, "driver_version", lambda: driver)
     for _ in range(2):
-        assert open_engine(tiny_model()).device == "cpu"
-    assert capsys.readouterr().err == "neocog: reading on the CPU: the driver is old; update it\n"
-    with pytest.raises(DeviceError, match="'cuda': the driver is old; update it"):
-        open_engine(tiny_model(), device="cuda")
-
-
-@pytest.mark.usefixtures("tells_again")
-def test_auto_without_a_driver_says_nothing_and_takes_wishes(monkeypatch, capsys):
-    monkeypatch.setattr(devices, "trouble", lambda: "no NVIDIA driver is installed")
-    monkeypatch.setattr(devices, "driver_version", lambda: None)
-    assert open_engine(tiny_model(), precision="fp32").device == "cpu"
-    assert capsys.readouterr().err == ""
-    for _ in range(2):  # auto: a wish, where CUDA is
-        engine = open_engine(tiny_model(), precision="fp16", plan="card")
+        engine = open_engine(tiny_model(), **wishes)
         assert (engine.device, engine.precision) == ("cpu", "fp32")
-    assert capsys.readouterr().err == (
-        "neocog: precision 'fp16' is for CUDA; the CPU computes in fp32\n"
-        "neocog: plan 'card' is for CUDA; the CPU has no kernels to choose\n"
-    )
+    assert capsys.readouterr().err == said
+    with pytest.raises(DeviceError, match=f"'cuda': {trouble}"):
+        open_engine(tiny_model(), device="cuda")
 
 
 @pytest.mark.parametrize(("device", "option", "name", "words"), [
@@ -165,11 +156,10 @@ def test_every_architecture_can_do_the_plans(arch, name, precision):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", ["neocog", "fukushima"])
-def test_every_architecture_can_do_the_models_that_ship(arch, name, precision):
-    Shelf(machine(arch), load_model(name), precision).choose(plan_of("default", precision), 8)
+def test_every_architecture_can_do_the_models_that_ship(arch):
+    for name, precision in product(("neocog", "fukushima"), PRECISIONS):
+        Shelf(machine(arch), load_model(name), precision).choose(plan_of("default", precision), 8)
 
 
 def test_late_stages_go_by_the_next_smaller_batch():
