@@ -284,6 +284,7 @@ def test_shipped_files_are_compared_with_their_digests(folder: Path) -> None:
     assert not registry.check_digest(a)
     write_sums(folder)
     assert registry.check_digest(a)
+    assert run("models", "verify").exit_code == 0
     data = bytearray(b.read_bytes())
     data[-1000] ^= 1
     b.write_bytes(data)
