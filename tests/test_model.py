@@ -313,6 +313,9 @@ def test_commands_know_models_of_lines(folder: Path) -> None:
     shown = run("models", "show").stdout
     assert "tiny-lines@" in shown
     assert "a line of numbers: 0 1 2" in shown
+    assert re.search("accuracy +not measured", shown)
+    real = run("models", "show", Path(__file__).parents[1] / "models/neocog-lines.safetensors").stdout
+    assert re.search(r"accuracy +\d+ of \d+ numbers are printed from p 0\.5", real)
 
 
 def test_every_model_here_is_as_it_was_shipped() -> None:
