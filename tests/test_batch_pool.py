@@ -387,7 +387,7 @@ def test_workers_that_are_killed_from_outside_lose_nothing(reader: Reader, scans
 
 @posix
 def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(reader, tmp_path, started, monkeypatch):
-    monkeypatch.setattr("neocog.vision.decode.is_light", lambda path: "heavy" not in str(path))
+    monkeypatch.setattr("neocog.batch.run.is_light", lambda path: "heavy" not in str(path))
     for name in ("1", "2-heavy", "3-heavy-full", "4-heavy-killed", "5"):
         save_page(tmp_path / f"{name}.png", "7")
     with reading(Job(reader, Faulty("jsonl")), find_inputs([tmp_path])) as blocks:

@@ -405,6 +405,30 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(server, tmp_path, monkeypa
     assert sorted(told.stdout.splitlines()) == sorted((tmp_path / "table.csv").read_text().splitlines())
 
 
+def test_a_correction_weighs_the_rules_of_its_sheet_again(server: Server) -> None:
+    folder, said = Path(__file__).parents[1] / "data/form", "document.getElementById('count').textContent"
+    cells = "[...document.querySelectorAll('#cells input')].map(({ value }) => value)"
+    with Chromium() as browser:
+        browser.open(f"{server.address}forms")
+        browser.wait_for("Boolean(document.getElementById('sheets')?.onchange)")
+        browser.type("#open", f"{folder / 'form.json'}\n{folder / 'blank.png'}")
+        browser.wait_for("document.getElementById('blank').naturalWidth > 0")
+        browser.type("#sheets", str(folder / "scans/3.jpg"))
+        browser.wait_for(f"{said} === '1 sheet, 5 cells: 3 in doubt, 0 checked.'")  # 1165 + 292 is not 1467
+        place = browser.run(f"return {cells}").index("1165") + 1
+        browser.run("document.querySelector(`#cells li:nth-child(${arguments[0]}) input`).focus()", place)
+        browser.type(":focus", f"1175{ENTER}")
+        browser.wait_for(f"{said} === '1 sheet, 5 cells: 0 in doubt, 1 checked.'")
+        browser.type(":focus", f"{CONTROL}z")
+        browser.wait_for(f"{said} === '1 sheet, 5 cells: 3 in doubt, 0 checked.'")
+        browser.type(":focus", f"1175{ENTER}")
+        browser.wait_for(f"{said} === '1 sheet, 5 cells: 0 in doubt, 1 checked.'")
+        browser.run(f"[...document.querySelectorAll('#cells input')][{cells}.indexOf('1467')].focus()")
+        browser.type(":focus", f"1468{ENTER}")  # now 292 is in doubt, and the next
+        browser.wait_for(f"{said} === '1 sheet, 5 cells: 1 in doubt, 2 checked.'")
+        assert not browser.complaints()
+
+
 def test_the_camera_reads_a_clip(server: Server, tmp_path: Path) -> None:
     frame = Image.fromarray(page("3846")).resize((640, 480)).convert("RGB")
     (tmp_path / "clip.mjpeg").write_bytes(file_of(frame, "JPEG", quality=95) * 10)

@@ -7,15 +7,14 @@ import threading
 from collections import deque
 from concurrent.futures import Future
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import EndedEarly
-
-if TYPE_CHECKING:
-    from neocog.network.decision import Answers
+from neocog.network.decision import Answers
+from neocog.vision.finder import find
 
 _PAGES_PASS = 256  # digits of a pass on CUDA while pages are read: a page has tens
 _STRIPS = 32  # of a pass
@@ -27,7 +26,7 @@ class FullPasses:
     def __init__(self, engine: Any, batch: int) -> None:
         self._engine, self.model, self.device, self.batch = engine, engine.model, engine.device, batch
 
-    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> "Answers":
+    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers:
         """Recognise isolated digits (N, 28, 28); ``batch`` changes nothing."""
         count = len(digits)
         rest = np.zeros((-count % self.batch, *digits.shape[1:]), digits.dtype)
@@ -57,8 +56,6 @@ class Networks:
     def ask(self, what: Any, *settings: Any) -> Any:
         """Ask for digits (N, 28, 28) or strips, or about a grey page with settings; EndedEarly if closed."""
         if settings:
-            from neocog.vision.finder import find
-
             with self._looking:
                 self._check()
                 return find(what, self._finder, *settings)

@@ -159,10 +159,8 @@ class Network:
     def __init__(self, job: Job, precision: str | None, plan: str) -> None:
         reader = job.reader
         engine = reader.opened(device="cuda", precision=precision, plan=plan)
-        self._networks = Networks(
-            in_passes(engine, batch=job.batch, isolated=job.isolated),
-            open_finder(reader.finder.model, engine),
-        )
+        passes = in_passes(engine, batch=job.batch, isolated=job.isolated)
+        self._networks = Networks(passes, open_finder(reader.finder.model, engine))
 
     def ask(self, *question: Any) -> Any:
         """Answer as `Networks.ask`; many may ask at once."""

@@ -100,9 +100,8 @@ def is_one_file(words: list[str]) -> bool:
 
 def comes_once(word: str) -> bool:
     """Whether the names that a word stands for can be read but once: stdin, a list in a pipe."""
-    return word == STDIN or (
-        word.startswith("@") and os.path.exists(word[1:]) and not os.path.isfile(word[1:])
-    )
+    place = word[1:] if word.startswith("@") else ""
+    return word == STDIN or (os.path.exists(place) and not os.path.isfile(place))
 
 
 def _named(name: str, look_into: bool, skipped: Skipped) -> Iterator[Item]:
@@ -171,10 +170,8 @@ def _names(word: str, blocks: Iterable[bytes], end: bytes) -> Iterator[str]:
         name = data.decode(errors="surrogateescape")
         # what is no UTF-8 may be the name of an old file
         if "\0" in name or (re.search("[\udc80-\udcff]", name) and not os.path.lexists(name)):
-            why = "got binary data, expected names in UTF-8 (or, on stdin, a picture)"
-            raise UsageError(
-                f"{word}: {why}; give an archive by its name, add -0 if zero bytes end the names"
-            )
+            why = f"{word}: got binary data, expected names in UTF-8 (or, on stdin, a picture)"
+            raise UsageError(f"{why}; give an archive by its name, add -0 if zero bytes end the names")
         return name
 
     rest = b""

@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from neocog.batch.archives import PACKED_TAR, Item, Skipped
 from neocog.batch.batching import Networks, in_passes
+from neocog.batch.cluster import Cluster
 from neocog.batch.inputs import Shard, comes_once, find_inputs
 from neocog.batch.output import Done, PdfSink, open_sink
 from neocog.batch.pool import WorkerProcess, run_tasks, workers_of
@@ -24,13 +24,11 @@ from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, Us
 from neocog.network.parallel import cores
 from neocog.reading.addresses import is_address
 from neocog.reading.formats import Format
+from neocog.reading.forms import Form
 from neocog.reading.pictures import STDIN, Files, check_file, check_written, foreign
+from neocog.reading.reader import Reader
 from neocog.text import reason_of
-
-if TYPE_CHECKING:
-    from neocog.batch.cluster import Cluster
-    from neocog.reading.forms import Form
-    from neocog.reading.reader import Reader
+from neocog.vision.decode import is_light
 
 _NAMED = 3  # files that a summary names of those that are skipped
 _FEW = 12  # as many pictures are read in less time than it takes to start workers
@@ -52,14 +50,14 @@ class Request:
     shard: Shard | None = None  # the share of the inputs to read
     ordered: bool = False  # records in the order of the inputs
     workers: int | None = None  # 0: this process; None: one a core, 0 for a few
-    cluster: "Cluster | None" = None  # the Ray cluster that reads
+    cluster: Cluster | None = None  # the Ray cluster that reads
     batch: int | None = None  # most digits of a pass
     overlay: str | None = None  # folder of pictures of what was read
     report: str | None = None  # a page for people
     force: bool = False  # an ``output`` or ``report`` that exists is overwritten
     verbose: bool = False  # files that are skipped are named
     quiet: bool = False  # only what fails is told
-    form: "Form | None" = None  # whose sheets are read
+    form: Form | None = None  # whose sheets are read
 
     def __post_init__(self) -> None:
         if self.resume and (self.output is None or self.format.kind != "jsonl"):
@@ -111,9 +109,8 @@ class Request:
     def first(self) -> bytes:
         """The first of all inputs, whatever the shard; UsageError if it cannot be had, or had again."""
         if any(map(comes_once, self.inputs)):
-            raise UsageError(
-                "the form names no blank, and stdin comes but once; name a picture of the blank in it"
-            )
+            why = "the form names no blank, and stdin comes but once"
+            raise UsageError(f"{why}; name a picture of the blank in it")
         return blank_from(next(iter(self._spared(find_inputs(self.inputs, null=self.null)))))
 
     def _spared(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -154,7 +151,7 @@ class Tally(Block):
 
 
 def read_all(
-    request: Request, reader: "Reader", *, watch: Callable[[Block], None] = lambda block: None
+    request: Request, reader: Reader, *, watch: Callable[[Block], None] = lambda block: None
 ) -> Tally:
     """Read what is asked for, and write the records as they come; ``watch`` is called with what is written.
 
@@ -287,7 +284,6 @@ def open_workers(job: Job, count: int) -> Iterator[list[WorkerProcess]]:
 
 def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Iterator[Block]:
     """Do tasks here, but for those that may cost much: the first of these starts a worker."""
-    from neocog.vision.decode import is_light
 
     def is_safe(item: Item) -> bool:
         """What cannot be opened is, no address is."""

@@ -3,20 +3,21 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from neocog.batch.archives import Item
+from neocog.batch.report import Card, cards_of
 from neocog.reading.formats import Format
-from neocog.reading.pictures import Picture, pages_of, what_went_wrong
+from neocog.reading.forms import Form
+from neocog.reading.pictures import pages_of, what_went_wrong
+from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, Box, DigitReading, SheetReading
 from neocog.reading.results import PageReading
-
-if TYPE_CHECKING:
-    from neocog.batch.report import Card
-    from neocog.reading.forms import Form
-    from neocog.reading.reader import Reader
+from neocog.reading.sheets import read_sheets
+from neocog.vision.finder import LONG_SIDE
+from neocog.vision.normalise import isolated_digit
 
 _ISOLATED_AT_ONCE = 256  # isolated digits of a task: so many are recognised together
 _HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
@@ -49,7 +50,7 @@ class Block:
     text: str = ""  # the records in their format; all pages of an input together
     messages: list[str] = field(default_factory=list)
     readings: list[tuple[Item, tuple[PageReading, ...]]] = field(default_factory=list)
-    cards: "list[Card]" = field(default_factory=list)
+    cards: list[Card] = field(default_factory=list)
     inputs: int = 0
     pages: int = 0  # records
     failed: int = 0  # records of a failure
@@ -66,14 +67,14 @@ class Block:
 class Job:
     """How all tasks of a run are done."""
 
-    reader: "Reader"
+    reader: Reader
     format: Format
     isolated: bool = False  # every picture is one digit
     keep: bool = False  # blocks carry the records themselves
     cards: bool = False  # blocks carry what a report shows
     batch: int | None = None  # most digits of a pass
     quiet: bool = False  # only what fails is told
-    form: "Form | None" = None  # whose sheets pages are
+    form: Form | None = None  # whose sheets pages are
 
     @property
     def size(self) -> int:
@@ -96,9 +97,7 @@ class Job:
                 block.pages += 1
                 block.failed += reading.error is not None
                 sheet = isinstance(reading, SheetReading)
-                block.empty += reading.error is None and not (
-                    reading.text.strip() if sheet else reading.digits
-                )
+                block.empty += not (reading.error or (reading.text.strip() if sheet else reading.digits))
                 block.doubtful += REJECTED in reading.text
                 what = reading.error
                 if what is None and not self.quiet and not sheet:
@@ -119,12 +118,9 @@ class Job:
                     block.messages.append(f"{source}: {what}")
             if self.keep:
                 block.readings.append((item, readings))
-            if self.cards:
-                from neocog.batch.report import cards_of
-
-                for card in cards_of(item, readings):
-                    block.cards.append(card)
-                    beat()
+            for card in cards_of(item, readings) if self.cards else ():
+                block.cards.append(card)
+                beat()
         return block
 
     def is_wanted(self, task: Task) -> bool:
@@ -139,25 +135,17 @@ class Job:
         for item in items:
             readings = list[Any]()
             try:
-                for reading in self._read(item.picture(), beat):
+                picture, own = item.picture(), self.reader
+                sheets = None if self.form is None else read_sheets(own, self.form, picture, beat=beat)
+                for reading in sheets or own.read_safely(picture):
                     readings.append(replace(reading, source=item.source))
                     beat()
             except Exception as error:  # of the item: it is no picture at all
                 readings.append(self._failure(item, 0, error))
             yield item, tuple(readings)
 
-    def _read(self, picture: Picture, beat: Callable[[], None]) -> Iterator[Any]:
-        if self.form is None:
-            return self.reader.read_safely(picture)
-        from neocog.reading.sheets import read_sheets
-
-        return read_sheets(self.reader, self.form, picture, beat=beat)
-
     def _isolated(self, items: Sequence[Item], beat: Callable[[], None]) -> Readings:
         """Read pictures of one digit each, all in one go; a page is a digit, its box the whole page."""
-        from neocog.vision.finder import LONG_SIDE
-        from neocog.vision.normalise import isolated_digit
-
         reader, digits, boxes = self.reader, [], list[Box]()
         found: list[tuple[Item, list[int], list[PageReading]]] = []  # pages that were decoded; the failure
         for item in items:

@@ -74,9 +74,8 @@ def live(
     region, agreement = Roi.parse(roi) if roi else None, Agreement.parse(agree)
     expected = None if pattern is None else Pattern(pattern)
     if pattern and length and pattern.count("#") != length:
-        raise UsageError(
-            f"pattern '{pattern}' does not have {length} digits; leave out --pattern or --length"
-        )
+        more = f"does not have {length} digits; leave out --pattern or --length"
+        raise UsageError(f"pattern '{pattern}' {more}")
     frames = open_source(source, size=(int(asked[1]), int(asked[2])), fps=fps)
     if not headless and (trouble := display_trouble()):
         tell(f"{trouble}: reading without a window (--headless)")

@@ -69,9 +69,8 @@ def evaluate(
             failures = _evaluate_digits(reader, dataset, as_json)
         else:
             if split is not None:
-                raise UsageError(
-                    f"{dataset.name}: pictures with a labels.csv have no parts; leave --split out"
-                )
+                why = "pictures with a labels.csv have no parts; leave --split out"
+                raise UsageError(f"{dataset.name}: {why}")
             if signs and dataset.texts is None:
                 raise UsageError(f"{dataset.name}: no column 'text' in its labels.csv; leave --signs out")
             failures = _evaluate_pictures(opened(model), dataset, as_json, signs=signs)

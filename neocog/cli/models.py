@@ -73,11 +73,13 @@ def show(
 def _of_numbers(card: dict[str, Any]) -> str:
     """What a line model prints, and how much of it is wrong; "" if its card does not say."""
     told, least = card.get("rejection", {}), card.get("reading", {}).get("min_p", 0.0)
-    row = next((row for row in told.get("table", ()) if row["p"] >= least), None)
-    if row is None or "numbers" not in told:
-        return ""
-    every, p = sum(told["numbers"].values()), f"{row['p']:.2f}"
-    return f"{row['answered']} of {every} numbers are printed from p {p} on, {row['errors']} of them wrong"
+    every = sum(told.get("numbers", {}).values())
+    for row in [row for row in told.get("table", ()) if every and row["p"] >= least][:1]:
+        p = f"{row['p']:.2f}"
+        return (
+            f"{row['answered']} of {every} numbers are printed from p {p} on, {row['errors']} of them wrong"
+        )
+    return ""
 
 
 def _lines(value: Any) -> list[str]:

@@ -81,6 +81,7 @@ def read(
     from neocog.reading.pictures import foreign
     from neocog.reading.policy import Policy, parse_share
     from neocog.reading.reader import Reader
+    from neocog.reading.sheets import for_sheets
 
     if json and format not in (None, "json"):
         raise UsageError(f"--json and --format {format} exclude each other; leave one out")
@@ -100,9 +101,8 @@ def read(
     others = of_pages | {"--isolated": isolated, "--digits-only": digits_only} | drawn
     if form is not None and (names := [name for name, given in others.items() if given]):
         serve = "; neocog serve has a page of forms, to look at the cells" * (names[0] in drawn)
-        raise UsageError(
-            f"--form says what is read and where, so {names[0]} has no place; leave one out{serve}"
-        )
+        why = f"--form says what is read and where, so {names[0]} has no place"
+        raise UsageError(f"{why}; leave one out{serve}")
     sheets = None if form is None else load_form(form)
     request = Request(
         tuple(inputs),
@@ -123,10 +123,7 @@ def read(
         long_side=int(long_side) if long_side and long_side != "full" else long_side, mirror=mirror,
         digits_only=digits_only,
     )  # fmt: skip
-    if sheets is not None:
-        from neocog.reading.sheets import for_sheets
-
-        opened = for_sheets(opened)
+    opened = opened if sheets is None else for_sheets(opened)
     if isolated and opened.kind == "lines":
         raise UsageError(f"model {opened.model.name} reads lines, but --isolated digits; leave one out")
     if isolated and share is not None:
@@ -148,9 +145,7 @@ def read(
         if tally.skipped and not verbose:
             more = "; -v names all" if tally.skipped > len(tally.named) else ""
             skipped += f" ({', '.join(tally.named)}{more})"
-        tell(
-            f"{tally.pages:,} pages{earlier}, {tally.empty:,} empty, {tally.doubtful:,} with ?, "
-            f"{skipped}, {tally.failed:,} failed; {rate:.3g} pictures a second"
-        )
+        pages = f"{tally.pages:,} pages{earlier}, {tally.empty:,} empty, {tally.doubtful:,} with ?"
+        tell(f"{pages}, {skipped}, {tally.failed:,} failed; {rate:.3g} pictures a second")
     if tally.failed or tally.unsaved:
         raise typer.Exit(1)

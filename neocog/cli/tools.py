@@ -124,9 +124,8 @@ def doctor(as_json: options.Json = False) -> None:
 def bench(context: typer.Context) -> None:
     """Run the experiments (in a clone)."""
     if not all((_SOURCE / name).is_file() for name in ("experiments/commands.py", "pyproject.toml")):
-        raise UsageError(
-            'the experiments need a clone of neocog; there: pip install -e ".[bench]" && neocog bench --help'
-        )
+        more = 'there: pip install -e ".[bench]" && neocog bench --help'
+        raise UsageError(f"the experiments need a clone of neocog; {more}")
     if str(_SOURCE) not in sys.path:
         sys.path.append(str(_SOURCE))
     from experiments.commands import app

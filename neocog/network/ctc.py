@@ -23,7 +23,6 @@ from neocog.network.automaton import Automaton, State
 from neocog.network.lines import ALPHABET
 
 Array = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 BLANK = len(ALPHABET)
 TWO_ANSWERS = "two answers"

@@ -32,9 +32,7 @@ from neocog.reading.records import (
 from neocog.reading.words import cells
 from neocog.text import printable, to_json
 
-Kind = Literal[
-    "text", "jsonl", "json", "csv", "tsv", "hocr", "alto", "page", "coco", "labelstudio", "pdf"
-]  # fmt: skip
+Kind = Literal["text", "jsonl", "json", "csv", "tsv", "hocr", "alto", "page", "coco", "labelstudio", "pdf"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OF_PAGES = ("hocr", "alto", "page", "coco", "labelstudio", "pdf")  # formats of lines and their places
 
@@ -43,9 +41,7 @@ _SUFFIXES: dict[str, Kind] = {
     ".hocr": "hocr", ".alto": "alto", ".xml": "alto", ".pdf": "pdf",
 }  # fmt: skip
 
-CSV_COLUMNS = (
-    "source", "page", "text", "n_digits", "n_rejected", "reasons", "least_p", "model", "error"
-)  # fmt: skip
+CSV_COLUMNS = "source", "page", "text", "n_digits", "n_rejected", "reasons", "least_p", "model", "error"
 _FORMULA = re.compile(r"[=+\-@\t\r\n'＝＋－＠]")  # what begins with one of them
 _NUMBER = re.compile(r"[+-]? ?\d+([., ]\d+)*%?")  # and is no number gets an apostrophe before it
 

@@ -79,25 +79,20 @@ class Api:
             live, table = (request.query_params.get(key, "0") not in ("0", "") for key in ("live", "table"))
             return _json(await self._ask(request, picture, what="read", live=live, table=table))
 
-    async def thumbnails(self, request: Request) -> Response:
-        """Small pictures of all pages of a file, as data: URLs."""
-        async with self._taken(request) as picture:
-            return _json(await self._ask(request, picture, what="thumbnails"))
+    async def plain(self, request: Request) -> Response:
+        """What is asked of the body alone: small pictures of a file's pages; the rules of a sheet, again."""
+        async with self._taken(request) as body:
+            what = request.url.path.rpartition("/")[2]
+            return _json(await self._ask(request, body, what=what))
 
     async def sheets(self, request: Request) -> Response:
         """The records of a picture's sheets: a line with a form of fields, then the picture."""
         async with self._taken(request) as body:
             if (size := body.find(b"\n")) < 0 or size > MAX_FORM:
-                raise HTTPException(
-                    400, f"expected a form as a line of at most {MAX_FORM:,} bytes, then a picture"
-                )
+                wanted = f"expected a form as a line of at most {MAX_FORM:,} bytes, then a picture"
+                raise HTTPException(400, wanted)
             pictures = request.query_params.get("pictures", "0") not in ("0", "")
             return _json(await self._ask(request, body, what="sheets", pictures=pictures))
-
-    async def weigh(self, request: Request) -> Response:
-        """The cells of a sheet, after its rules, that no person has checked."""
-        async with self._taken(request) as body:
-            return _json(await self._ask(request, body, what="weigh"))
 
     async def form(self, request: Request) -> Response:
         """Whether a form can be read with, its blanks aside."""
@@ -146,9 +141,8 @@ class Api:
             pieces = [(said, strip) for (said, _), strip in zip(lines, strips, strict=True)]
             chars = [char for char, _ in digits]
             try:
-                count = await asyncio.to_thread(
-                    self.corrections.save, picture, marks["page"], png, text, images, chars, pieces
-                )
+                kept = picture, marks["page"], png, text, images, chars, pieces
+                count = await asyncio.to_thread(self.corrections.save, *kept)
             except InputError as error:
                 why = str(error).replace(f"{self.corrections.folder}{os.sep}", "")
                 raise HTTPException(409, f"nothing is saved: {why}") from None
@@ -232,14 +226,11 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
     """Return the application; addresses begin with the ``token``; ``names`` are this machine's."""
     health = Route("/health", api.health)  # needs no token, and says nothing else
     files = {"/": "index.html", "/forms": "forms.html", "/docs": "docs.html", "/openapi.json": "openapi.json"}
-    asked = {"read": api.read, "sheets": api.sheets, "weigh": api.weigh, "form": api.form, "page": api.page,
-             "thumbnails": api.thumbnails, "explain": api.explain, "corrections": api.correct}  # fmt: skip
+    asked = {"read": api.read, "sheets": api.sheets, "weigh": api.plain, "form": api.form, "page": api.page,
+             "thumbnails": api.plain, "explain": api.explain, "corrections": api.correct}  # fmt: skip
     routes: list[Route | Mount] = [
         health,
-        *(
-            Route(path, lambda request, name=name: FileResponse(_STATIC / name))
-            for path, name in files.items()
-        ),
+        *(Route(path, lambda request, at=_STATIC / name: FileResponse(at)) for path, name in files.items()),
         Route("/api", api.describe),
         *(Route(f"/api/{name}", answer, methods=["POST"]) for name, answer in asked.items()),
         Mount("/static", StaticFiles(directory=_STATIC)),

@@ -106,9 +106,7 @@ class ServeJob(Job):
         return png, digits, [_encoded(line, "PNG") for line in lines]
 
     def _sheets(self, item: Item, beat: Callable[[], None], pictures: bool) -> Iterator[dict[str, Any]]:
-        """The records of sheets; the form stands before the file. Fields have pictures if asked for, and
-        where there are rules what was read ``before`` those.
-        """
+        """The records of sheets, with ``pictures`` of fields and what was read ``before`` rules."""
         reader = for_sheets(self.reader)
         form, _, picture = bytes(item.picture()).partition(b"\n")
         found, size, settings = _form(form), 0, reader.settings
@@ -278,18 +276,15 @@ def _form(data: bytes) -> Form:
 
 def _weighed(data: bytes, least: float) -> dict[str, dict[str, Any]]:
     """Cells of a sheet after its rules: texts are what a person said, and are certain; others were read."""
-    cells, said = dict[str, CellReading](), dict[str, str]()
     try:
         asked = json.loads(data)
         (layout,) = _form(to_json({"form": 1, "layouts": [asked["layout"]]}).encode()).layouts
-        for name, own in asked["fields"].items():
-            if isinstance(own, str):
-                said[name], texts = own, {own: 1.0} if own else {}
-                cells[name] = CellReading(own, 1.0 if own else None, "checked", own, texts=texts)
-            else:
-                p, texts = own["p"], {str(text): float(share) for text, share in own["texts"].items()}
-                p = None if p is None else float(p)
-                cells[name] = CellReading(str(own["text"]), p, str(own["why"]), str(own["read"]), texts=texts)
+        given: dict[str, Any] = asked["fields"]
+        said = {name: own for name, own in given.items() if isinstance(own, str)}
+        cells = {name: CellReading(own, 1.0, read=own, texts={own: 1.0}) for name, own in said.items()}
+        for name in given.keys() - said.keys():
+            own = given[name]
+            cells[name] = CellReading(own["text"], own["p"], own["why"], own["read"], texts=own["texts"])
         found = weigh(cells, layout.rules, least)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         wanted = "expected JSON with a layout and its fields, each a text, or as it was before the rules"
