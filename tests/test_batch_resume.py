@@ -3,10 +3,12 @@
 import errno
 import json
 import os
+import random
 import shlex
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -157,6 +159,27 @@ def test_the_last_input_stays_at_the_end_until_it_is_read_again(torn: bytes | No
         write(out, *steps, lambda end=whole: out.read_bytes() == end or pytest.fail("too late"), resume=True)
         assert out.read_bytes() == whole
         assert os.listdir(tmp_path) == ["out.jsonl"]
+
+
+@pytest.mark.slow
+@posix
+def test_twenty_kills(model: str, tmp_path: Path) -> None:
+    (tmp_path / "scans").mkdir()
+    for n in range(200):
+        save_page(tmp_path / "scans" / f"{n:03}.png", str(n % 10))
+    out, rng = tmp_path / "out.jsonl", random.Random(0)
+    words = [str(tmp_path / "scans"), "--model", model, "--workers", "2", "-q", "-o"]
+    assert run("read", *words, tmp_path / "whole.jsonl").exit_code == 0
+    for _ in range(20):
+        process = subprocess.Popen([*COMMAND, *words, str(out), "--resume"], stderr=subprocess.PIPE)
+        time.sleep(rng.uniform(1, 4))
+        process.kill()
+        assert b"neocog" not in process.communicate()[1]
+    assert run("read", *words, out, "--resume").exit_code == 0
+    whole = (tmp_path / "whole.jsonl").read_bytes().splitlines()
+    assert sorted(out.read_bytes().splitlines()) == sorted(whole)
+    assert len(whole) == 200
+    assert sorted(os.listdir(tmp_path)) == ["out.jsonl", "scans", "whole.jsonl"]
 
 
 @posix

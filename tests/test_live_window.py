@@ -79,7 +79,7 @@ def test_drawing(view: View) -> None:
 
 def test_layers_come_with_the_views_when_asked_for_and_are_drawn(view: View) -> None:
     names = ["U0", "UG", *(f"U{kind}{n}" for n in range(1, 5) for kind in "SC")]
-    assert (list(view.maps), view.maps["U0"].shape) == (names, (1, 65, 65))
+    assert (list(view.maps), view.maps["U0"].shape, view.maps["UC4"].ndim) == (names, (1, 65, 65), 1)
     panel = layers(view.maps, height=480)
     assert (panel.shape[0], panel.dtype) == (480, np.uint8)
     assert panel.std() > 5
