@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from neocog.vision.decode import Page
 
 Logs = NDArray[np.float32]
-Column = tuple[Strip, int]
-"""A column of an answer: its strip, and its number there."""
+Column = tuple[Strip, int]  #: of an answer: its strip, and its number there
 
 SPACE, BLANK = ALPHABET.index(" "), ctc.BLANK
 IN_DOUBT = "the number is in doubt"  # as a whole: its likeliest place of an error
@@ -45,13 +44,13 @@ _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among 
 # Mean probability of a line's characters, times mean score of its digits, below which it is no number:
 _NUMBER = 0.3  # 0.5 % of right numbers of photographs, registers and made pages are, and 76 % of false ones
 _UPRIGHT = 0.9  # share of characters in right numbers, as expected, from which no turn of a page is looked at
+_APART = 0.33  # of a digit's height: from digits that the finder sees to a word in which it sees none
 _PART = 0.5  # of numbers with another mark beside them that are wrong, of lines of registers: 30 of 67
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
 _LEGIBLE = 10.0  # pixels of a digit's height
 _LOOKED = 28.0  # pixels of digits at which turns are compared: the finder is sure, and half a strip is read
 _SENSE = 0.6  # share of characters that are expected to be right, if a turned page has numbers
-_TURNED, _CLEARLY = 5, 1.2
-"""Characters from which a turn is taken that is worth so many times as much: 0 of 94 drawn pages wrongly."""
+_TURNED, _CLEARLY = 5, 1.2  # characters from which a turn worth so much more is taken: 0 of 94 pages wrongly
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +62,7 @@ class TextLine:
     logp: Logs  #: log likelihoods that it was read from
     number: ctc.Number  #: what these say: likely texts, and each character with its columns
     places: Sequence[Column] = ()  #: where each column lies; empty where it was read box by box
+    unseen: int = 0  #: characters left out: in words so far from digits of the finder's that they are letters
 
     @property
     def chars(self) -> tuple[DigitReading, ...]:
@@ -111,14 +111,13 @@ def read_lines(reader: PageReader, grey: NDArray[np.uint8], found: Finding) -> t
     front = on_front(grey, marks)
     lines, lost = list[TextLine](), int((marks.scores[~front] >= SCORE).sum())
     marks = marks[front]
-    sure = (marks.kinds < 10) & (marks.scores >= SCORE)
-    left_out = set(np.flatnonzero(sure).tolist())
+    left_out = set(np.flatnonzero((marks.kinds < 10) & (marks.scores >= SCORE)).tolist())
     for own, line in each_line(reader, grey, marks):
         if line is not None:
             lines.append(line)
             its = left_out.intersection(own)
             left_out -= its
-            lost += max(0, len(its) - len(line.chars))  # more digits were seen than characters are read
+            lost += line.unseen + max(0, len(its) - len(line.chars))  # more digits are seen than read
     return lines, len(left_out) + lost
 
 
@@ -162,11 +161,17 @@ def each_line(
         parts = [(before + 1, after) for before, after in pairwise(spaces) if before + 1 < after]
         rules, words = places[0][0].rules if places else (), list[NumberReading]()
         boxes = [around([char.box for char in chars[begin:end]]) for begin, end in parts]
-        unread = [0.0] * len(parts)
+        unread, unseen = [0.0] * len(parts), 0
         if places and wanted is None:
             unread = _unread(marks, own, boxes, [end - begin for begin, end in parts])
+        sure = [k for k in own if marks.kinds[k] < 10 and marks.scores[k] >= SCORE]
+        left, _, wide, high = marks.boxes[sure].T
         for (begin, end), box, lost in zip(parts, boxes, unread, strict=True):
             p, said = max(number.p, likely(number.text, number.texts)), chars[begin:end]
+            away = np.maximum(box[0] - left - wide, left - box[0] - box[2]) / high
+            if margin is None and min(away, default=0) > _APART and any(c.char.isdigit() for c in said):
+                unseen += len(said)  # most likely letters
+                continue
             if len(parts) > 1 and margin is None:
                 since = number.chars[begin - 1].last + 1 if begin else 0
                 until = number.chars[end].first if end < len(chars) else len(logp)
@@ -179,7 +184,7 @@ def each_line(
             middle = [one[0] + one[2] / 2 for one in (words[-1].box if words else box, box)]
             ruled = any(middle[0] < rule < middle[1] for rule in rules)
             words.append(NumberReading("".join(char.char for char in said), p, box, tuple(said), ruled))
-        yield own, TextLine(tuple(words), margin, logp, number, places)
+        yield own, TextLine(tuple(words), margin, logp, number, places, unseen)
 
 
 def _of_strips(
@@ -336,11 +341,9 @@ def best_turn(reader: PageReader, grey: NDArray[np.uint8], found: Finding) -> tu
     tall = float(np.median(boxes[:, 2:].max(axis=1)))
     left, top = np.maximum(boxes[:, :2].min(axis=0) - 4 * tall, 0).astype(int)
     right, foot = ((boxes[:, :2] + boxes[:, 2:]).max(axis=0) + 4 * tall).astype(int)
-    factor, part = min(1.0, _LOOKED / tall), grey[top:foot, left:right]
+    factor, part = min(1.0, _LOOKED / tall), cast(Any, grey[top:foot, left:right])
     if factor < 1 and factor * min(part.shape) >= 1:
-        part = np.asarray(
-            cv2.resize(part, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA), np.uint8
-        )
+        part = cv2.resize(part, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
     worths, upright = [0.0] * len(TURNS), max(0.0, seen(found))
     for k in (1, 2, 3, 0):
         if k == 0 and not any(worths):
