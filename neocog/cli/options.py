@@ -26,34 +26,26 @@ def option(names: str, metavar: str | None, words: str, **more: Any) -> Any:
 
 
 Model = Annotated[str, option("--model", "NAME|PATH", "A shipped model, or a model file.")]
-PageModel = Annotated[str | None, option(
-    "--model", "NAME|PATH",
-    f"A shipped model, or a model file; a digit model reads pages box by box [default: {LINES}].",
-)]  # fmt: skip
-Valid = Annotated[str | None, option(
-    "--valid", "FILE", "A list of the numbers that may occur, one on each line.")]  # fmt: skip
+PageModel = Annotated[str | None, option("--model", "NAME|PATH",
+    "A shipped model, or a model file; a digit model reads pages box by box "
+    f"[default: {LINES}].")]  # fmt: skip
+Valid = Annotated[str | None, option("--valid", "FILE",
+    "A list of the numbers that may occur, one on each line.")]  # fmt: skip
 Device = Annotated[str, option("--device", "auto|cpu|cuda|cuda:N", "Where the network runs.")]
-Precision = Annotated[str | None, option(
-    "--precision", "fp32|fp16",
+Precision = Annotated[str | None, option("--precision", "fp32|fp16",
     "Number format on CUDA, of digit models [default: fp16; fp32 on old GPUs].")]  # fmt: skip
-Plan = Annotated[str, option(
-    "--plan", "default|card",
+Plan = Annotated[str, option("--plan", "default|card",
     "CUDA kernels of digit models: the fastest, or direct sums and Winograd (slower).")]  # fmt: skip
-Batch = Annotated[int | None, option(
-    "--batch", "N", "Digits per batch of a digit model [default: chosen for the device].", min=1,
-)]  # fmt: skip
-MinP = Annotated[float | None, option(
-    "--min-p", "P",
-    "Print ? for a number, or digit, whose probability is below P "
-    "[default: reading in 'neocog models show NAME --card', else 0.4].")]  # fmt: skip
-MaxError = Annotated[str | None, option(
-    "--max-error", "SHARE",
-    "Print ? so at most SHARE (2%) of the printed numbers (--isolated: digits) are wrong.",
-)]  # fmt: skip
-Pattern = Annotated[str | None, option(
-    "--pattern", "FORM", "Form of each line, # for a digit, e.g. '##/##/####'.")]  # fmt: skip
-Finder = Annotated[str | None, option(
-    "--finder", "FILE", "File of the network that finds the digits [default: the shipped one].")]  # fmt: skip
+Batch = Annotated[int | None, option("--batch", "N",
+    "Digits per batch of a digit model [default: chosen for the device].", min=1)]  # fmt: skip
+MinP = Annotated[float | None, option("--min-p", "P", "Print ? for a number, or digit, whose probability is "
+    "below P [default: reading in 'neocog models show NAME --card', else 0.4].")]  # fmt: skip
+MaxError = Annotated[str | None, option("--max-error", "SHARE",
+    "Print ? so at most SHARE (2%) of the printed numbers (--isolated: digits) are wrong.")]  # fmt: skip
+Pattern = Annotated[str | None, option("--pattern", "FORM",
+    "Form of each line, # for a digit, e.g. '##/##/####'.")]  # fmt: skip
+Finder = Annotated[str | None, option("--finder", "FILE",
+    "File of the network that finds the digits [default: the shipped one].")]  # fmt: skip
 Force = Annotated[bool, option("--force", None, "Overwrite FILE if it exists.")]
 Json = Annotated[bool, option("--json", None, "Print one JSON object instead of a table.")]
 

@@ -1,11 +1,11 @@
 """Corrected pages as a labelled set: ``pages`` to measure with, ``lines`` and ``digits`` to learn from.
 
-``pages/labels.csv`` names a picture of each page and what stands there, signs included; ``lines`` is the
-same for each line, as far as it has a box. ``digits`` holds the pages'
-digits as IDX files, with the page of each as its writer: those of the last fifth of the pages are
-kept for validation (`neocog.learning.datasets.rows_of_part`). A page that comes again replaces
-what was there of it. A save writes all files into ``.new``, renames that to ``.saved``, which is the
-commit, and moves the files to their places; the next start or save moves what a killed one left.
+``pages/labels.csv`` names a picture of each page and what stands there, signs included; ``lines`` is the same
+for each line, as far as it has a box. ``digits`` holds the pages' digits as IDX files, with the page of each
+as its writer: those of the last fifth are kept for validation (`neocog.learning.datasets.rows_of_part`). A
+page that comes again replaces what was there of it. A save writes all files into ``.new``, renames that to
+``.saved``, which is the commit, and moves the files to their places; the next start or save moves what a
+killed one left.
 """
 
 import csv
