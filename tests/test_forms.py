@@ -15,11 +15,12 @@ from PIL import Image, ImageDraw, ImageFont
 
 import neocog
 from neocog.errors import InputError, UsageError
+from neocog.network import ctc
 from neocog.reading.formats import Format
 from neocog.reading.forms import Form, amount, joint, load_form, parse_form
 from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, CellReading, SheetReading
-from neocog.reading.sheets import SURE, for_sheets, read_sheets, weigh
+from neocog.reading.sheets import SURE, _texts, for_sheets, read_sheets, weigh
 from tests.support import glyph, records, refused, run, table_of
 from tests.support import sheet as printed_sheet
 
@@ -398,6 +399,14 @@ def test_rules_and_what_was_read(what: str) -> None:
         texts = [cells[name].texts for name in rule_of.names]
         if all(texts):
             assert all(sum(one.values()) <= 1 + 1e-9 for one in joint(rule_of, texts, 0.01)[1])
+
+
+def test_no_space_stands_around_a_text() -> None:
+    names = dict[str, str]()
+    texts = {" 14,50": math.log(0.5), "14.50": math.log(0.2), "1 450 ": math.log(0.1)}
+    found = _texts(ctc.Number(" 14,50", 0.5, 0.0, 0.0, (), texts), names, False)
+    assert names == {"14.50": "14,50", "1450": "1 450"}
+    assert found == pytest.approx({"14.50": 0.7, "1450": 0.1})
 
 
 AMOUNTS = {

@@ -749,7 +749,7 @@ def _texts(number: ctc.Number, names: dict[str, str], fits: bool) -> dict[str, f
     likelihoods, out = np.array(list(number.texts.values())), dict[str, float]()
     shares = np.exp(likelihoods - (np.logaddexp.reduce(likelihoods) if fits else 0.0)).tolist()
     for text, share in sorted(zip(number.texts, shares, strict=True), key=lambda pair: -pair[1]):
-        names.setdefault(bare(text), number.text if bare(number.text) == bare(text) else text)
+        names.setdefault(bare(text), (number.text if bare(number.text) == bare(text) else text).strip())
         out[bare(text)] = out.get(bare(text), 0.0) + share
     return out
 
@@ -786,7 +786,7 @@ def _said(
     if line is None:
         hard = "ink that is no number"
     elif not hard and listed and line.margin is None:
-        read, p, both = line.number.text, line.number.p, {}
+        read, p, both = line.number.text.strip(), line.number.p, {}
         hard = f"{read} is not " + ("in the list" if field.listed else "of the pattern")
     elif not hard and len(lines) > 1:
         hard = f"{read} is one of several lines"
