@@ -17,7 +17,7 @@ from neocog.learning import fetch as fetching
 from neocog.learning.calibrate import best_temperature
 from neocog.learning.datasets import Digits, LabelledPictures, open_dataset, open_digits, read_idx
 from neocog.learning.drawing.marks import written
-from neocog.learning.drawing.strokes import FILE, read_strokes
+from neocog.learning.drawing.pen import FILE, read_strokes
 from neocog.learning.fetch import RemoteFile, default_folder, fetch
 from neocog.learning.mix import Hand, Mix, open_mix
 from neocog.vision.normalise import isolated_digit

@@ -13,12 +13,11 @@ from neocog.errors import InputError, UsageError
 from neocog.learning.datasets import Digits, open_dataset, open_digits, read_sklearn
 from neocog.learning.drawing import line, texts
 from neocog.learning.drawing.glyphs import HELD_OUT, allograph, styles_of
-from neocog.learning.drawing.hand import Hand
-from neocog.learning.drawing.hands import hands_of, load_hands, own_lines, real_lines
+from neocog.learning.drawing.hands import Hand, hands_of, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import Row, draw_line
-from neocog.learning.drawing.made import CONDITIONS, make_page
 from neocog.learning.drawing.marks import HELD, KINDS, negatives, variants
 from neocog.learning.drawing.marks import written as written_by_pen
+from neocog.learning.drawing.page import CONDITIONS, make_page
 from neocog.learning.drawing.texts import any_text
 from neocog.learning.mix import Mix
 from neocog.network.engine import Engine

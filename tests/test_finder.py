@@ -11,13 +11,11 @@ from safetensors.numpy import save
 from neocog.errors import ModelError, UsageError
 from neocog.learning.drawing.canvas import IGNORE, SIGN, Canvas, _clear
 from neocog.learning.drawing.glyphs import SCRIPTS, Face, Running
-from neocog.learning.drawing.hand import Hand
-from neocog.learning.drawing.hands import load_hands
+from neocog.learning.drawing.hands import Hand, load_hands
 from neocog.learning.drawing.layouts import LAYOUTS, write_number
 from neocog.learning.drawing.page import compared, draw_page, faces_of
 from neocog.learning.drawing.paper import card_on
-from neocog.learning.drawing.pen import Pen
-from neocog.learning.drawing.strokes import trace
+from neocog.learning.drawing.pen import Pen, trace
 from neocog.network.registry import find_model
 from neocog.vision.crops import digit_of_box
 from neocog.vision.finder import (

@@ -13,9 +13,8 @@ from tests.support import digit_strip, run, tiny_lines, tiny_model
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
-from neocog.learning import lines  # noqa: E402
+from neocog.learning import augment, lines  # noqa: E402
 from neocog.learning.checkpoint import load_checkpoint  # noqa: E402
-from neocog.learning.drawing import photo  # noqa: E402
 from neocog.learning.trainable import Response  # noqa: E402
 from tests.test_learning_command import assert_refused  # noqa: E402
 
@@ -77,7 +76,7 @@ def test_slopes_of_s_cells():
 def test_strips_are_those_of_the_reader():
     grey = np.random.default_rng(0).normal(0, 25, (3, 48, 128)).cumsum(2) / 4 + 128
     x = torch.from_numpy(grey).clamp(0, 255).round().float()[:, None]
-    for one, want in zip(photo.strips(x, np.full(3, 128))[:, 0], map(ink_of, x[:, 0].numpy()), strict=True):
+    for one, want in zip(augment.strips(x, np.full(3, 128))[:, 0], map(ink_of, x[:, 0].numpy()), strict=True):
         np.testing.assert_allclose(one, want, atol=0.01)
         assert 0.2 < (want > 0).mean() < 0.6
 

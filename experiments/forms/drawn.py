@@ -8,10 +8,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from experiments.sheets.measure import _WORDS as WORDS
-from neocog.learning.drawing.camera import photographed
-from neocog.learning.drawing.hand import Hand
-from neocog.learning.drawing.hands import Hands
+from neocog.learning.drawing.hands import Hand, Hands
 from neocog.learning.drawing.line import Row
+from neocog.learning.drawing.paper import photographed
 
 MM = 200 / 25.4  # pixels of a blank sheet
 WIDE, HIGH = round(210 * MM), round(297 * MM)

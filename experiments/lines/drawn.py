@@ -10,7 +10,7 @@ import torch
 import typer
 from torch.nn import functional
 
-from neocog.learning.drawing import photo
+from neocog.learning import augment
 from neocog.learning.drawing.bank import drawn_lines
 from neocog.learning.drawing.hands import load_hands
 from neocog.learning.lines import batch_of
@@ -54,7 +54,7 @@ def main(
     for at in range(0, len(lines), 32):
         some = lines[at : at + 32]
         x, widths, texts = batch_of([line for line, _ in some], "cpu")
-        x, wide = photo.warped(x, widths, int(widths.max()) + 32, rng)
+        x, wide = augment.warped(x, widths, int(widths.max()) + 32, rng)
         grey = x if hard else scanned(x / 255, rng)
         for k, (text, (_, kind)) in enumerate(zip(texts, some, strict=True)):
             name = f"{at + k:05}.png"

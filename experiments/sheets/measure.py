@@ -24,8 +24,7 @@ from PIL import Image, ImageDraw, ImageFont
 from experiments.harness.record import arguments, totals, write_results
 from experiments.lines.peers import RapidOCR, Tesseract
 from experiments.reading.measure import faults
-from neocog.learning.drawing.hand import Hand
-from neocog.learning.drawing.hands import Hands, load_hands
+from neocog.learning.drawing.hands import Hand, Hands, load_hands
 from neocog.reading.reader import Reader
 
 DPI = (150, 200, 300, 600)

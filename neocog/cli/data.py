@@ -51,7 +51,7 @@ def make_pages(
     They have shadows, folds, ruled paper, blur and so on; many are as hard to read as those that the finder
     learns from. Empty pages are drawn only if --conditions has "empty".
     """
-    from neocog.learning.drawing.made import known_conditions, pen_digits, write_pages
+    from neocog.learning.drawing.page import known_conditions, pen_digits, write_pages
 
     names = known_conditions([name for name in conditions.split(",") if name])
     made = write_pages(folder, pen_digits(digits, tell=tell), conditions=names, count=count, seed=seed)

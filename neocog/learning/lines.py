@@ -21,9 +21,9 @@ from torch.nn import functional
 
 from neocog.errors import UsageError
 from neocog.files import check_output
+from neocog.learning import augment
 from neocog.learning.calibrate import line_temperature
 from neocog.learning.checkpoint import Checkpoint, worded
-from neocog.learning.drawing import photo
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, by_width, drawers, drawn_lines, prepare
 from neocog.learning.drawing.hands import THANKS, Line, Rng, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
@@ -326,8 +326,8 @@ class LineRun:
 def seen(lines: list[Line], columns: int, device: str, rng: Rng) -> Seen:
     """Strips (B, 1, 48, columns) of lines as the reader sees them, their widths and texts."""
     x, widths, texts = batch_of(lines, device)
-    x, wide = photo.warped(x, widths, columns, rng)
-    return photo.strips(x, wide), wide, texts
+    x, wide = augment.warped(x, widths, columns, rng)
+    return augment.strips(x, wide), wide, texts
 
 
 def start(name: str, settings: LineTraining, data: Path | None = None, *, device: str = "cpu") -> LineNetwork:

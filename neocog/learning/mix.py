@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
 from neocog.learning.datasets import Digits, open_digits, place_of, rows_of_part
-from neocog.learning.drawing.strokes import FILE, Strokes, read_strokes
+from neocog.learning.drawing.pen import FILE, Strokes, read_strokes
 
 
 @dataclass(frozen=True, slots=True)

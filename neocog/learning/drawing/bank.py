@@ -13,10 +13,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.drawing.camera import photographed
 from neocog.learning.drawing.hands import Hands, Line, load_hands
 from neocog.learning.drawing.line import ROWS, draw_line
-from neocog.learning.drawing.paper import blank_paper
+from neocog.learning.drawing.paper import blank_paper, photographed
 from neocog.learning.drawing.pen import Rng, log_uniform
 from neocog.network.lines import ROWS as SEEN
 

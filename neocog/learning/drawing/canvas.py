@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.drawing.glyphs import Face
-from neocog.learning.drawing.hand import Drawn, Hand
+from neocog.learning.drawing.hands import Drawn, Hand
 from neocog.learning.drawing.line import Path, Row
 from neocog.learning.drawing.pen import Cover, Rng, ink
 from neocog.vision.finder import SIGNS

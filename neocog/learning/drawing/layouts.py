@@ -6,10 +6,10 @@ from itertools import pairwise
 import cv2
 import numpy as np
 
-from neocog.learning.drawing import figures
+from neocog.learning.drawing import glyphs
 from neocog.learning.drawing.canvas import Canvas
 from neocog.learning.drawing.glyphs import LETTERS, Face, alike_word, any_word
-from neocog.learning.drawing.hand import Hand
+from neocog.learning.drawing.hands import Hand
 from neocog.learning.drawing.line import Frames, Path, Row
 from neocog.learning.drawing.paper import fine_pattern
 from neocog.learning.drawing.pen import Rng, any_pen, log_uniform
@@ -63,7 +63,7 @@ def _word(
         origin = np.array([x - drawn.left, y])
         if tied and end is not None and drawn.begin is not None:
             middle = (end + drawn.begin + origin) / 2 + [0, rng.uniform(0, 0.3) * high]
-            tie = figures.curve(np.stack([end, middle, drawn.begin + origin]), 9)
+            tie = glyphs.curve(np.stack([end, middle, drawn.begin + origin]), 9)
             canvas.draw([tie], hand, hand.measure() * high)
         end = None if drawn.end is None else drawn.end + origin
         x = canvas.put(hand, drawn, x, y) + gap * high
@@ -119,7 +119,7 @@ def amount(canvas: Canvas, hand: Hand, high: float) -> None:
         count = int(rng.integers(2, 6))
         step = high * np.stack([rng.uniform(0.1, 0.6, count), rng.normal(0, 0.25, count)], axis=1)
         at = np.array([x, y - 0.5 * high]) + high * rng.uniform([0, -0.4], [0.4, 0.4])
-        canvas.draw([figures.curve(at + np.cumsum(step, axis=0), 30)], hand, hand.measure() * high)
+        canvas.draw([glyphs.curve(at + np.cumsum(step, axis=0), 30)], hand, hand.measure() * high)
 
 
 def scattered(canvas: Canvas, hand: Hand, high: float) -> None:
@@ -306,7 +306,7 @@ def letters(canvas: Canvas, hand: Hand, high: float) -> None:
         y += high * rng.uniform(1.2, 2.2)
 
 
-def _place(canvas: Canvas, hand: Hand, lines: list[figures.Line], x: float, y: float, size: float) -> None:
+def _place(canvas: Canvas, hand: Hand, lines: list[glyphs.Curve], x: float, y: float, size: float) -> None:
     """Draw lines of about 0 .. 1 at a place, in a size."""
     canvas.draw([(line * size + [x, y]).astype(np.float32) for line in lines], hand, hand.pen.width * size)
     every = np.concatenate(lines) * size + [x, y]
@@ -320,7 +320,7 @@ def music(canvas: Canvas, hand: Hand, high: float) -> None:
     y, x = float(rng.uniform(0, high)), float(rng.uniform(-0.5, 0.5) * high)
     hand.pen = any_pen(rng, most=0.05)
     while y < canvas.high:
-        _place(canvas, hand, figures.music(rng), x, y, high)
+        _place(canvas, hand, glyphs.music(rng), x, y, high)
         y += high * rng.uniform(1.5, 3)
 
 
@@ -332,7 +332,7 @@ def scribbles(canvas: Canvas, hand: Hand, high: float) -> None:
         x, y = rng.uniform(-0.2, 0.9, 2) * [canvas.wide, canvas.high]
         if canvas.free(x, y, own, own):
             hand.pen = any_pen(rng)
-            kind = figures.DRAWINGS[int(rng.integers(len(figures.DRAWINGS)))]
+            kind = glyphs.DRAWINGS[int(rng.integers(len(glyphs.DRAWINGS)))]
             _place(canvas, hand, kind(rng), x, y, own)
 
 
@@ -350,7 +350,7 @@ def clutter(canvas: Canvas, hand: Hand, high: float, count: int) -> None:
             else:
                 _word(canvas, hand, small, x, y, joined=rng.random() < 0.5)
         elif kind > 0.3 and canvas.free(x - own / 2, y - own / 2, own, own):
-            lines = figures.DRAWINGS[int(rng.integers(len(figures.DRAWINGS)))](rng)
+            lines = glyphs.DRAWINGS[int(rng.integers(len(glyphs.DRAWINGS)))](rng)
             _place(canvas, hand, lines, x - own / 2, y - own / 2, own)
     hand.pen = own_pen
 

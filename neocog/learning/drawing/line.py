@@ -11,10 +11,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.drawing import figures
+from neocog.learning.drawing import glyphs
 from neocog.learning.drawing.glyphs import LETTERS, any_word, shape
-from neocog.learning.drawing.hand import Hand
-from neocog.learning.drawing.hands import Hands, Rng
+from neocog.learning.drawing.hands import Hand, Hands, Rng
 from neocog.learning.drawing.pen import Cover, log_uniform
 from neocog.learning.drawing.texts import any_text
 
@@ -188,7 +187,7 @@ class Row:
         """Draw things beside each other; False if one does not fit."""
         rng, high = self.rng, self.high
         for _ in range(int(rng.integers(1, 4))):
-            kind = figures.DRAWINGS[rng.integers(len(figures.DRAWINGS) - 2)]  # a closed curve may be a 0
+            kind = glyphs.DRAWINGS[rng.integers(len(glyphs.DRAWINGS) - 2)]  # a closed curve may be a 0
             lines = kind(rng)
             size = high * rng.uniform(0.8, 1.5)
             drawn = self.hand.drawn([(line - [0, 1]) * size for line in lines], self.hand.measure() * high)

@@ -19,13 +19,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from neocog.errors import UsageError
-from neocog.learning.drawing import figures
-from neocog.learning.drawing.camera import photographed
-from neocog.learning.drawing.figures import turned
-from neocog.learning.drawing.glyphs import Running, allograph, any_allograph, any_word, shape
-from neocog.learning.drawing.paper import blank_paper
-from neocog.learning.drawing.pen import Rng, any_pen, ink
-from neocog.learning.drawing.strokes import fitted, rounded
+from neocog.learning.drawing import glyphs
+from neocog.learning.drawing.glyphs import Running, allograph, any_allograph, any_word, shape, turned
+from neocog.learning.drawing.paper import blank_paper, photographed
+from neocog.learning.drawing.pen import Rng, any_pen, fitted, ink, rounded
 from neocog.learning.mix import Mix
 from neocog.vision.crops import digit_of_box
 from neocog.vision.normalise import BOX, SIDE, WIDENED, enlarged, normalise, stroke_width
@@ -294,7 +291,7 @@ def printed(char: str, font: Any) -> Ink:
     return inked(np.asarray(picture))
 
 
-_DRAWINGS = figures.DRAWINGS[:-4]  # a closed curve may be a 0, a doodle is like what measures
+_DRAWINGS = glyphs.DRAWINGS[:-4]  # a closed curve may be a 0, a doodle is like what measures
 
 
 def side_by_side(rng: Rng, source: Source, count: int) -> Ink:

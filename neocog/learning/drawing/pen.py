@@ -1,13 +1,168 @@
-"""Pens from a hard pencil to a broad marker."""
+"""Pens and their ink; paths of a pen, read from a file or traced from a scanned digit or a letter in print.
 
+A set of pen strokes is a file ``strokes.npz`` beside the pictures of the same digits: stroke j is
+``points[stroke_start[j]:stroke_start[j + 1]]``, digit i has strokes ``sample_start[i]`` to the next one's.
+"""
+
+import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from neocog.errors import InputError
+from neocog.text import reason_of
+
+FILE = "strokes.npz"
+_LONG = 1000.0  # long side of a digit in the file
+_THINNED = 84  # of the field in which a 28 x 28 scan is thinned, in pixels
+_STEP = 3  # pixels of that field between two points of a stroke
+_DEEPER, _FULL = 1.5, 0.03  # pixels over a stroke's middle, and share of the ink, of a full loop
+_SPUR = 5  # shorter strokes are an artefact of thinning, unless there are no others
+_AROUND = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
+_NEAR = tuple(sorted(_AROUND))
+
+Stroke = NDArray[np.float64]
+_Point = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Strokes:
+    """Paths of N digits in S strokes of P points."""
+
+    points: NDArray[np.int16]  #: (P, 2), x and y of all strokes, y down, a digit's long side 1000
+    stroke_start: NDArray[np.int32]  #: (S + 1,), where strokes begin among the points
+    sample_start: NDArray[np.int32]  #: (N + 1,), where digits begin among the strokes
+
+    def __len__(self) -> int:
+        return len(self.sample_start) - 1
+
+    def lines(self, which: int) -> list[Stroke]:
+        """Return the strokes of a digit, each (n, 2), its long side 1 and its middle at 0."""
+        ends = self.stroke_start[self.sample_start[which] : self.sample_start[which + 1] + 1]
+        return fitted([self.points[a:b] / _LONG for a, b in pairwise(ends) if b > a])
+
+
+def read_strokes(path: Path) -> Strokes:
+    """Read a file of pen strokes; InputError if it is none, or its parts do not fit together."""
+    try:
+        with np.load(path) as found:
+            points, strokes, samples = (found[field.name] for field in fields(Strokes))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        wanted = "expected points, stroke_start and sample_start"
+        raise InputError(f"{path}: not a file of pen strokes ({reason_of(error)}), {wanted}") from None
+    fits = points.ndim == 2 and points.shape[1:] == (2,)
+    for starts, count in ((samples, len(strokes) - 1), (strokes, len(points))):
+        fits &= starts[:1].tolist() == [0] and starts[-1] == count and (np.diff(starts) >= 0).all()
+    if not fits:
+        raise InputError(f"{path}: its strokes and points do not fit together; fetch it again")
+    return Strokes(points, strokes, samples)
+
+
+def fitted(lines: Sequence[NDArray[Any]]) -> list[Stroke]:
+    """Bring the long side to 1 and the middle to 0."""
+    if not lines:
+        return [np.zeros((1, 2))]
+    every = np.concatenate(lines)
+    low, high = every.min(axis=0), every.max(axis=0)
+    return [(line - (low + high) / 2) / max(float((high - low).max()), 1e-6) for line in lines]
+
+
+def rounded(line: NDArray[Any], times: int = 1) -> NDArray[np.float32]:
+    """Cut the corners of a line (n, 2) (Chaikin 1974); its ends stay."""
+    for _ in range(times):
+        if len(line) < 3:
+            break
+        out = np.empty((2 * len(line), 2), np.float32)
+        out[0], out[-1] = line[0], line[-1]
+        step = 0.25 * (line[1:] - line[:-1])
+        out[1:-1:2] = line[:-1] + step
+        out[2:-1:2] = line[1:] - step
+        line = out
+    return np.asarray(line, np.float32)
+
+
+def skeleton(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Thin a mask to a line one pixel wide. Zhang and Suen 1984, doi:10.1145/357994.358023."""
+    image = np.pad(mask, 1).astype(np.uint8)
+    inner, (high, wide) = image[1:-1, 1:-1], mask.shape
+    while True:
+        before = inner.copy()
+        for first in (True, False):
+            around = np.stack([image[1 + r :, 1 + c :][:high, :wide] for r, c in _AROUND])
+            up, right, down, left = around[::2]
+            count = around.sum(axis=0)
+            turns = (around < np.roll(around, -1, axis=0)).sum(axis=0)  # from paper to ink
+            kept = right & down & (up | left) if first else up & left & (right | down)
+            inner[(count >= 2) & (count <= 6) & (turns == 1) & (kept == 0)] = 0
+        if np.array_equal(inner, before):
+            return inner.astype(bool)
+
+
+def trace(scan: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
+    """Return the strokes of a scanned digit (28, 28), ink 255: each (n, 2) points in a field of 84 x 84.
+
+    There are none without ink, or where a loop that ran full is no line, and a 9 would become a bar.
+    """
+    large = cv2.resize(scan, (_THINNED, _THINNED), interpolation=cv2.INTER_CUBIC)
+    soft = cv2.GaussianBlur(large, (0, 0), 1.2)
+    bodies = [(soft > level).astype(np.uint8) for level in (110, 80, 50)]
+    parts = [cv2.connectedComponents(body)[0] for body in bodies]
+    line = skeleton(bodies[parts.index(min(parts))] > 0)  # faint strokes do not break the line
+    depth = np.asarray(cv2.distanceTransform(bodies[0], cv2.DIST_L2, 5), np.float32)
+    full = depth > (np.median(depth[line]) if line.any() else np.inf) + _DEEPER
+    if full.sum() > _FULL * (depth > 0).sum():
+        return []
+    todo, done = {(int(r), int(c)) for r, c in np.argwhere(line)}, set[_Point]()
+    paths: list[list[_Point]] = []
+    while todo:
+        ordered = sorted(todo)  # from an end of a line, or any point of a ring
+        start = next((at for at in ordered if len(_beside(at, todo)) == 1), ordered[0])
+        paths.append(_walk(start, todo, done))
+    lines = list[NDArray[np.float32]]()
+    for found in [path for path in paths if len(path) >= _SPUR] or paths[:1]:
+        whole = np.array(found, np.float32)[:, ::-1]
+        if len(whole) > 4:  # without its stairs; the ends stay
+            wide = np.pad(whole, ((2, 2), (0, 0)), mode="edge")
+            several = np.stack([wide[k : k + len(whole)] for k in range(5)])
+            mean = np.asarray(several.mean(axis=0), np.float32)
+            mean[0], mean[-1] = whole[0], whole[-1]
+            whole = mean
+        if len(whole) > 1:
+            keep = np.unique(np.r_[np.arange(0, len(whole), _STEP), len(whole) - 1])
+            lines.append(np.asarray(whole[keep], np.float32))
+    return lines
+
+
+def _beside(at: _Point, where: set[_Point]) -> list[_Point]:
+    return [(at[0] + r, at[1] + c) for r, c in _NEAR if (at[0] + r, at[1] + c) in where]
+
+
+def _walk(at: _Point, todo: set[_Point], done: set[_Point]) -> list[_Point]:
+    """Follow a line as straight as it goes; its ends join what was walked before."""
+    path = [*_beside(at, done)[:1], at]
+    todo.discard(at)
+    while ahead := _beside(at, todo):
+        back = path[max(0, len(path) - 5)]
+        way, here = (at[0] - back[0], at[1] - back[1]), at
+        at = max(ahead, key=lambda p: (p[0] - here[0]) * way[0] + (p[1] - here[1]) * way[1])
+        path.append(at)
+        todo.discard(at)
+        for beside in _beside(here, todo):  # corners of a stair are no strokes of their own
+            if abs(beside[0] - at[0]) + abs(beside[1] - at[1]) == 1 and len(_beside(beside, todo)) == 0:
+                todo.discard(beside)
+    path += [p for p in _beside(at, done) if p not in path[-3:]][:1]
+    if len(path) > 8 and max(abs(path[0][0] - at[0]), abs(path[0][1] - at[1])) == 1:
+        path.append(path[0])  # a ring
+    done.update(path)
+    return path
+
 
 Line = NDArray[np.float32]
 Cover = NDArray[np.float32]
