@@ -125,7 +125,7 @@ class Canvas:
 
     def write(self, row: Row, x: float, y: float) -> float:
         """Lay a row down, its first character at x and its baseline at y; return where it ends."""
-        contrast, left = row.hand.pen.contrast, row.start if row.left is None else row.left
+        contrast, left = row.hand.pen.contrast, row.begin
         for char, cover, column, top in row.items:
             label = None if not char else int(char) if char.isdigit() else SIGN + SIGNS.index(char)
             place = (x + column - left, y + top - row.base)

@@ -198,13 +198,11 @@ def forms(canvas: Canvas, hand: Hand, high: float, letters: float = 0.0) -> None
             spans = row.spans
             if not all(slots):  # walls around nothing would be 1s
                 frames.closed = max(frames.closed, 1)
-        left = row.start if row.left is None else row.left
-        move = np.array([x - left, y - row.base])
-        if frames.kind == "fields":
-            for x0, x1 in spans:
-                y0, y1 = row.base - high - frames.spare[0], row.base + frames.spare[1]
-                ring = canvas.at(np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)]) + move)
-                cv2.fillPoly(canvas.image, [(ring * 16).astype(np.int32)], shade, cv2.LINE_AA, 4)
+        move = np.array([x - row.begin, y - row.base])
+        y0, y1 = row.base - high - frames.spare[0], row.base + frames.spare[1]
+        for x0, x1 in spans if frames.kind == "fields" else ():
+            ring = canvas.at(np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)]) + move)
+            cv2.fillPoly(canvas.image, [(ring * 16).astype(np.int32)], shade, cv2.LINE_AA, 4)
         paths = frames.paths(spans, row.base - high, row.base)
         canvas.rule([(path + move, width) for path, width in paths], level)
         canvas.write(row, x, y)
@@ -239,7 +237,7 @@ def table(canvas: Canvas, hand: Hand, high: float) -> None:
             else:
                 text = _text(rng) if kind == "any" else _digits(rng, 1, 2 if kind == "digit" else 9)
                 row = _row(hand, high, text[: max(1, int(room / (0.7 * high)))])
-                wide = row.right - (row.left or row.start)
+                wide = row.right - row.begin
                 spare = max(room - wide, 0) * rng.choice([0.5, 0.1, 0.9]) or inside * high
                 canvas.write(row, left + spare, y)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from neocog.learning.drawing import glyphs
 from neocog.learning.drawing.glyphs import LETTERS, any_word, shape
-from neocog.learning.drawing.hands import Hand, Hands, Rng
+from neocog.learning.drawing.hands import Drawn, Hand, Hands, Rng
 from neocog.learning.drawing.pen import Cover, log_uniform
 from neocog.learning.drawing.texts import any_text
 
@@ -105,6 +105,10 @@ class Row:
         self.spans: list[tuple[float, float]] = []  # and of each frame, filled or not
 
     @property
+    def begin(self) -> float:
+        return self.start if self.left is None else self.left
+
+    @property
     def right(self) -> float:
         return float(self.edge.max()) if self.items else self.start
 
@@ -173,11 +177,8 @@ class Row:
         """Write words in joined letters, the small ones up to a digit's height; False if one does not fit."""
         high = self.high * self.rng.uniform(0.6, 1.7)
         for word in words.split() or ["e"]:
-            drawn = self.hand.word(word, high)
-            at = round(self.start if self.left is None else self.right + high * self.rng.uniform(0.2, 0.6))
-            if not self._put("", drawn.cover, at, int(self.base + drawn.top)):
+            if not self._beside(self.hand.word(word, high), high, 0.2, 0.6):
                 return False
-            self.left = self.start
         small = 0.5 * high
         self.top.append(self.base - small * self.rng.choice([1, 1, 2]))
         self.foot.append(self.base + small * self.rng.choice([0, 0, 1]))
@@ -191,12 +192,16 @@ class Row:
             lines = kind(rng)
             size = high * rng.uniform(0.8, 1.5)
             drawn = self.hand.drawn([(line - [0, 1]) * size for line in lines], self.hand.measure() * high)
-            at = round(self.start if self.left is None else self.right + 0.3 * high)
-            if not self._put("", drawn.cover, at, int(self.base + drawn.top)):
+            if not self._beside(drawn, high, 0.3):
                 return False
-            self.left = self.start
             self._within(int(self.base + drawn.top), drawn.cover)
         return True
+
+    def _beside(self, drawn: Drawn, high: float, gap: float, most: float = 0.0) -> bool:
+        far = self.rng.uniform(gap, most) if self.left is not None and most else gap
+        at = round(self.start if self.left is None else self.right + high * far)
+        self.left = self.start
+        return self._put("", drawn.cover, at, int(self.base + drawn.top))
 
     def fill(self, slots: list[str], pitch: float, across: float) -> bool:
         """Write a digit, a letter or nothing into frames, ``across`` of a pitch wide; False if it fails."""
@@ -248,7 +253,7 @@ class Row:
             bar = [[0.33, -0.15], [0.33, 1.15]] if rng.random() < 0.7 else [[-0.1, 0.5], [0.7, 0.5]]
             lines = [*shape(str(rng.choice(["S", "E", "L"])))[0], np.array(bar, np.float32)]
             drawn = hand.drawn([(line - [0, 1]) * high for line in lines], hand.measure() * high)
-            before = int((self.left or self.start) - drawn.cover.shape[1] - rng.uniform(0.1, 0.4) * high)
+            before = int(self.begin - drawn.cover.shape[1] - rng.uniform(0.1, 0.4) * high)
             if self._put("", drawn.cover, before, int(self.base + drawn.top)):
                 self.left = float(before)
         elif letters:
@@ -355,14 +360,13 @@ def _strip(row: Row, text: str, *, roomy: bool = False) -> NDArray[np.uint8]:
     rng, high = row.rng, _HIGH
     if text and rng.random() < 0.06:
         row.beside(letters="x" not in text)
-    left = row.start if row.left is None else row.left
+    left = row.begin
     right = row.right if row.top else left + high * rng.uniform(0.5, 4)
     top, foot = min(row.top, default=row.base - high), max(row.foot, default=row.base)
     if rng.random() < 0.14:  # ends of strokes of the lines above and below
         for at, way in ((top - rng.uniform(0.2, 0.5) * high, -1), (foot + rng.uniform(0.2, 0.5) * high, 1)):
-            if rng.random() < 0.6:
-                for x in rng.uniform(left, right, int(rng.integers(1, 5))):
-                    row.scratch(np.array([[x, at + 0.2 * way * high], [x + rng.normal(0, 0.2) * high, at]]))
+            for x in rng.uniform(left, right, int(rng.integers(1, 5))) if rng.random() < 0.6 else ():
+                row.scratch(np.array([[x, at + 0.2 * way * high], [x + rng.normal(0, 0.2) * high, at]]))
     if not text and rng.random() < 0.3:
         for _ in range(int(rng.integers(1, 4))):  # a scribble
             path = np.cumsum(rng.normal(0, 0.5 * high, (int(rng.integers(4, 20)), 2)), 0)
@@ -441,6 +445,5 @@ def _rules(row: Row, left: float, right: float, top: float, foot: float, size: t
 def _profile(cover: Cover, *, left: bool) -> NDArray[np.int64]:
     """Column of the outermost ink of each row, or far away."""
     dark = cover > 0.35 * cover.max(initial=0)  # thin strokes are pale
-    if left:
-        return np.where(dark.any(1), dark.argmax(1), _FAR)
-    return np.where(dark.any(1), cover.shape[1] - 1 - dark[:, ::-1].argmax(1), -_FAR)
+    outer = dark.argmax(1) if left else cover.shape[1] - 1 - dark[:, ::-1].argmax(1)
+    return np.where(dark.any(1), outer, _FAR if left else -_FAR)

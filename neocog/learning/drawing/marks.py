@@ -7,9 +7,8 @@ ships, and of cv2's the triple strokes and the broad script.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from functools import cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from neocog.errors import UsageError
 from neocog.learning.drawing import glyphs
+from neocog.learning.drawing.bank import drawers
 from neocog.learning.drawing.glyphs import Running, allograph, any_allograph, any_word, shape, turned
 from neocog.learning.drawing.paper import blank_paper, photographed
 from neocog.learning.drawing.pen import Rng, any_pen, fitted, ink, rounded
@@ -74,15 +74,14 @@ def inked(field: NDArray[Any]) -> Ink:
     return np.asarray(field, np.float32) / np.float32(255)
 
 
-def inside(ink: Ink) -> Ink | None:
+def inside(ink: Ink) -> Ink:
     rows, columns = (np.flatnonzero((ink > 0.3).any(axis=axis)) for axis in (1, 0))
-    return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] if len(rows) else None
+    return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] if len(rows) else ink
 
 
 def as_written(ink: Ink) -> Digits:
     """Bring ink into MNIST's form as sets of digits do, its strokes as wide as they are."""
-    body = inside(ink)
-    return normalise(ink, stroke=WIDENED / BOX * max((ink if body is None else body).shape))
+    return normalise(ink, stroke=WIDENED / BOX * max(inside(ink).shape))
 
 
 def written(lines: Strokes, rng: Rng) -> Ink:
@@ -142,7 +141,6 @@ def _resized(ink: Ink, side: int) -> Ink:
 def _seen(ink: Ink, rng: Rng, source: Source) -> Digits:
     """As it is, by a coarse scanner or by a camera; then in MNIST's form."""
     body, how = inside(ink), rng.random()
-    body = ink if body is None else body
     if rng.random() < _STRETCHED:
         side = max(body.shape)
         body = np.asarray(cv2.resize(body, (max(body.shape[1], side // 2), side)), np.float32)
@@ -175,10 +173,9 @@ def _photographed(ink: Ink, rng: Rng, source: Source) -> Digits:
             tilt = int(rng.integers(-2, 3))
             ends = (0, row - tilt), (field.shape[1], row + tilt)
             cv2.line(field, *ends, rng.uniform(0.5, 1), max(1, size // 20))
-        elif (other := inside(source.digit(rng))) is not None:
+        elif (other := inside(source.digit(rng))).max() > 0.3:
             other = _resized(other, size)[: high + 2 * room, : room - gap]
-            at = room + wide + gap
-            part = field[room : room + len(other), at : at + other.shape[1]]
+            part = field[room:, room + wide + gap :][: len(other), : other.shape[1]]
             np.maximum(part, other[: part.shape[0], : part.shape[1]], out=part)
     image = blank_paper(field.shape, rng)
     image *= 1 - np.float32(rng.uniform(0.35, 0.97)) * field
@@ -191,12 +188,9 @@ def _in_blocks(work: Callable[..., Any], count: int, block: int, *given: Any, jo
     """Join the arrays that ``work(*given, number, size)`` returns for each block of ``count``."""
     sizes = [min(block, count - first) for first in range(0, count, block)] or [0]
     whole, jobs = partial(work, *given), min(jobs, len(sizes))
-    if jobs <= 1:
-        parts = [whole(number, size) for number, size in enumerate(sizes)]
-    else:
-        with ProcessPoolExecutor(jobs, get_context("spawn"), cv2.setNumThreads, (1,)) as pool:
-            parts = list(pool.map(whole, range(len(sizes)), sizes))
-    return map(np.concatenate, zip(*parts, strict=True))
+    with drawers(jobs, cv2.setNumThreads, 1) if jobs > 1 else nullcontext() as pool:
+        parts = (pool.map if pool else map)(whole, range(len(sizes)), sizes)
+        return map(np.concatenate, zip(*parts, strict=True))
 
 
 def variants(count: int, mix: Mix, *, seed: int = 0, jobs: int = 1) -> tuple[Digits, NDArray[np.int64]]:
@@ -218,7 +212,7 @@ def _variants(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDAr
             drawn = written(hand.strokes.lines(int(hand.rows[at])), rng)
         else:
             drawn, body = np.zeros((FIELD, FIELD), np.float32), inside(inked(hand.digits.images[at]))
-            if body is not None:  # into the middle of the field, its long side _HIGH
+            if body.max() > 0.3:  # into the middle of the field, its long side _HIGH
                 large = _resized(body, _HIGH)
                 top, left = ((FIELD - side) // 2 for side in large.shape)
                 drawn[top : top + large.shape[0], left : left + large.shape[1]] = large
@@ -332,10 +326,8 @@ def piece(rng: Rng, source: Source) -> Ink:
     label, upper = _HALVES[rng.integers(len(_HALVES))]
     digit = source.digit(rng, label)
     rows = np.flatnonzero(digit.max(axis=1) > 0.3)
-    if not rows.size:
-        return digit
-    cut = rows[0] + round((rows[-1] - rows[0]) * rng.uniform(0.4, 0.6))
-    return digit[:cut] if upper else digit[cut:]
+    cut = rows[0] + round((rows[-1] - rows[0]) * rng.uniform(0.4, 0.6)) if rows.size else 0
+    return digit[:cut] if upper and cut else digit[cut:]
 
 
 def struck(rng: Rng, source: Source) -> Ink:
@@ -407,10 +399,13 @@ def _fonts(beginnings: tuple[str, ...]) -> list[ImageFont.FreeTypeFont]:
     return [ImageFont.truetype(path, 60) for path in files if path.name.startswith(beginnings)]
 
 
-def _character(rng: Rng, source: Source, characters: str) -> Ink:
-    """A character of a font of text, or of one of cv2's."""
-    char, fonts = characters[rng.integers(len(characters))], _fonts(_TEXT)
-    if fonts and rng.random() < 0.75:
+def _character(rng: Rng, source: Source, characters: str, names: tuple[str, ...] = _TEXT) -> Ink:
+    """A character of a font of such names; of a font of text, it may be one of cv2's."""
+    fonts, text = _fonts(names), names is _TEXT
+    if not fonts and not text:
+        return _character(rng, source, LETTERS)
+    char = characters[rng.integers(len(characters))]
+    if fonts and (not text or rng.random() < 0.75):
         return printed(char, fonts[rng.integers(len(fonts))])
     face = getattr(cv2, f"FONT_HERSHEY_{_STROKES[rng.integers(len(_STROKES))]}")
     field, pen = np.zeros((FIELD, FIELD), np.uint8), int(rng.integers(2, 7))
@@ -419,15 +414,6 @@ def _character(rng: Rng, source: Source, characters: str) -> Ink:
     start = (int((FIELD - size * wide) / 2), int((FIELD + size * high) / 2))
     cv2.putText(field, char, start, face, size, 255, pen, cv2.LINE_AA)
     return inked(field)
-
-
-def _rich(rng: Rng, source: Source, characters: str) -> Ink:
-    """A character that only some fonts have."""
-    fonts = _fonts(_RICHEST if characters is _SYMBOLS else _RICH)
-    if not fonts:
-        return _character(rng, source, LETTERS)
-    char = characters[rng.integers(len(characters))]
-    return printed(char, fonts[rng.integers(len(fonts))])
 
 
 def _figure(rng: Rng, source: Source, kind: str) -> Ink:
@@ -483,8 +469,8 @@ def _patches(rng: Rng, source: Source) -> Ink:  # square cells, as a poor print 
 HELD: dict[str, tuple[Draw, float]] = {
     "letter": (partial(_character, characters=LETTERS), 6),
     "sign": (partial(_character, characters=SIGNS), 3),
-    "greek": (partial(_rich, characters=_GREEK), 2),  # and Cyrillic
-    "symbol": (partial(_rich, characters=_SYMBOLS), 2),
+    "greek": (partial(_character, characters=_GREEK, names=_RICH), 2),  # and Cyrillic
+    "symbol": (partial(_character, characters=_SYMBOLS, names=_RICHEST), 2),
     "triple": (partial(side_by_side, count=3), 1.5),
     **{kind: (partial(_figure, kind=kind), 0.7) for kind in "comb hatch star spiral knot cloud".split()},
     "patches": (_patches, 0.7),
