@@ -1,18 +1,12 @@
-"""The tables of results in README.md, docs and the experiments' pages.
-
-    python -m experiments.tables            # write them anew
-    python -m experiments.tables --check    # exit code 1 if they are out of date
+"""The tables of results in README.md, docs and the experiments' pages; ``--check``: are they up to date?
 
 A table stands between ``<!-- table NAME -->`` and ``<!-- end -->`` and comes from
-``experiments/*/results/NAME.json``::
+``experiments/*/results/NAME.json``, or is a view of one (``VIEWS``); the papers' pages have their own::
 
     {"command": "neocog eval mnist", "machine": "2 cores of ...", "date": "2026-01-31",
      "columns": {"recipe": "recipe", "mnist": "MNIST, %|.2f"}, "rows": [{"recipe": "2003", "mnist": 95.5}]}
 
-A value that a row lacks is shown as a dash; keys that are no columns are for other readers. Rows of
-several runs name them: ``"runs": [{"command": ..., "of": "the rows of this run"}]``. Some
-tables are views of such a file (``VIEWS``): chosen rows, or one value spread over columns. The
-papers' pages have tables of their own (``tables`` of their experiment).
+A missing value is shown as a dash; several ``"runs": [{"command": ..., "of": "the rows of this run"}]``.
 """
 
 import json
@@ -228,7 +222,7 @@ def pages() -> list[Path]:
 def main() -> int:
     """Write the pages, or check them."""
     if sys.argv[1:] not in ([], ["--check"]):
-        print(__doc__, file=sys.stderr)
+        print("python -m experiments.tables [--check]", file=sys.stderr)
         return 2
     stale = {page: new for page in pages() if (new := render(page)) != page.read_text()}
     for page, new in stale.items():

@@ -1,13 +1,9 @@
 """Writes a model's card from measurements: accuracy, confusion, robustness, risk and coverage.
 
-    python -m experiments.accuracy.cards DATA models/*.safetensors [--device cuda]
-        [--reports DIR] [--jobs N]
+    python -m experiments.accuracy.cards DATA models/*.safetensors [--device cuda] [--reports DIR] [--jobs N]
 
 DATA holds mnist/ and, as far as wanted, usps/, photos/ and strings/. Each file is measured as it is going to
-be shipped (fp16, unless --precision fp32), then written anew with the card; the model and its id stay the
-same, and so does what the card holds of learning and of thresholds. With --reports each model's report goes
-to DIR/NAME. The tables of docs/models.md are made from results/models.json, where rows of models that are not
-measured stay (--output).
+be shipped (fp16) and written anew; its id, and what its card holds of learning and thresholds, stay.
 """
 
 import json

@@ -1,13 +1,9 @@
-"""How models read digits by hands of many countries, each a set that nothing was learned from.
+"""How models read digits by hands of many countries.
 
     python -m experiments.accuracy.hands DATA neocog neocog-small fukushima -o RESULT
 
-DATA holds mnist/, hands/free (of which the writers kept apart are read) and, as far as wanted,
-hands/measure and usps/. ``--validation`` reads only what may decide something: the digits kept
-apart of each set that is learned from. Digits stand on their own: no digit is
-the answer at odds of 300 to 1 only, and then a wrong one. --what says what these models are, and
-tables are made by it: "ships"; "without-styles", before it learned digits in other styles; "seed",
-another seed of that; "mnist-alone". Rows of other models stay in the file.
+``--validation`` reads only what may decide something: digits kept apart of the sets that are learned from.
+No digit is the answer at odds of 300 to 1 only, and then a wrong one. Tables go by --what; other rows stay.
 """
 
 import json

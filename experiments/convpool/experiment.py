@@ -91,10 +91,7 @@ def _check(operands: Any) -> Callable[[Run], float]:
 def _best(
     device: Any, check: Callable[[Run], float], fits: bool, ways: Mapping[str, Callable[[], Run]]
 ) -> Result:
-    """Check a system's ways; return the figures of the quickest, or why all fail.
-
-    Where all data fits the L2 cache it is emptied before each run.
-    """
+    """Check a system's ways; return the figures of the quickest, or why all fail."""
     runs: dict[str, Run] = {}
 
     def trial(how: str, make: Callable[[], Run]) -> Result:

@@ -1,8 +1,7 @@
 """Convolution and average pooling as one operation: ``conv_avgpool.cu``.
 
-The mean of p x p neighbouring results of a convolution is the convolution, at stride p, of the
-means of p x p neighbouring inputs (the *direct sum* of the paper): p^2 times fewer products. One kernel
-does it, with no map in between. :func:`candidates` are the ways to deal it to blocks and warps.
+The mean of p x p neighbouring results of a convolution is the convolution, at stride p, of the means of p x p
+neighbouring inputs (the *direct sum* of the paper): p^2 times fewer products, and no map in between.
 """
 
 from collections.abc import Iterator
@@ -133,10 +132,7 @@ def kernel(shape: Shape, tiling: Tiling) -> Kernel:
 
 
 def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
-    """Return the tilings that fit a device, the likely best first; UsageError if none fits.
-
-    Those that fill the processors come before others, large blocks, which fetch less, before small ones.
-    """
+    """Return the tilings that fit a device: those that fill it first, then large blocks; else UsageError."""
     if arch < 80:
         raise UsageError(f"compute capability {arch / 10:.1f}: convolution with pooling needs 8.0 or above")
     most = shared_limit(arch) - _STATIC
@@ -171,12 +167,10 @@ def _all(shape: Shape) -> Iterator[Tiling]:
 
 
 def conv_avgpool(x: Array, w: Array, pool: int, *, padding: int = 0, precision: Precision = "fp32") -> Array:
-    """Convolve, then average over ``pool`` x ``pool`` places, as one operation on the GPU of CuPy arrays.
+    """``avg_pool2d(conv2d(x, w, padding=padding), pool)`` of PyTorch as one operation on CuPy arrays.
 
-    The same as ``avg_pool2d(conv2d(x, w, padding=padding), pool)`` of PyTorch: places that fill
-    no whole box are left out. ``x`` (B, C, H, W) and ``w`` (K, C, k, k), k of 1 .. 11, are both of the
-    type of the precision (`DTYPES`); ``pool`` is 2 .. 4. Returns (B, K, (H + 2 padding - k + 1) // pool,
-    ...), a view of channel-last memory.
+    ``x`` (B, C, H, W) and ``w`` (K, C, k, k), k of 1 .. 11, are of the type of the precision (`DTYPES`);
+    ``pool`` is 2 .. 4. Returns (B, K, (H + 2 padding - k + 1) // pool, ...), a view of channel-last memory.
     """
     from neocog.cuda.launcher import gpu
 
@@ -184,10 +178,7 @@ def conv_avgpool(x: Array, w: Array, pool: int, *, padding: int = 0, precision: 
 
 
 class ConvAvgPool:
-    """:func:`conv_avgpool` whose weights are packed once, on ``machine``.
-
-    ``tiling`` is taken instead of the first of `candidates`.
-    """
+    """`conv_avgpool` whose weights are packed once, by the first of `candidates` or a ``tiling``."""
 
     def __init__(
         self, w: Array, pool: int, *, machine: Machine, precision: Precision, padding: int = 0,

@@ -1,10 +1,8 @@
 """Convolution with average pooling: the systems of the paper that names the direct sum, and ours.
 
-The paper (Bulletin of Networking, Computing, Systems, and Software 8(1), 45-49, 2019) compares a
-library's convolution and pooling with two rewrites: pooling is linear, so it may be moved into the
-filter (k + p - 1 taps a side at stride p: the *fused filter*) or in front of the convolution (sums
-of p x p inputs, then k taps at stride p: the *direct sum*). Each by a library's convolution and as
-a matrix product. Ours is the direct sum in one kernel (:mod:`experiments.convpool.fused`).
+The paper (Bulletin of Networking, Computing, Systems, and Software 8(1), 45-49, 2019) moves the pooling into
+the filter (k + p - 1 taps a side at stride p: the *fused filter*) or in front of the convolution (sums of
+p x p inputs, then k taps at stride p: the *direct sum*), by a library's convolution or as a matrix product.
 """
 
 from dataclasses import dataclass

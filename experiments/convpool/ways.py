@@ -1,7 +1,6 @@
 """A convolution and average pooling in the ways that PyTorch has, and with kernels of ours.
 
-All compute the same, from x (B, ci, n, n) and w (co, ci, k, k) to (B, co, n', n'). PyTorch's tensors and
-CuPy's arrays share memory; kernels of both go onto PyTorch's stream, so that one CUDA graph holds them.
+From x (B, ci, n, n) and w (co, ci, k, k) to (B, co, n', n'), on PyTorch's stream: one CUDA graph holds all.
 """
 
 import math

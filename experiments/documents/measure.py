@@ -1,12 +1,9 @@
-"""Measures how made documents are read: digits, and which cells of a row they stand in.
+"""Measures how made documents are read, digits and the cells they stand in: see README.md.
 
-    python -m experiments.documents.measure -o experiments/documents/results/documents.json [--frozen FOLDER]
+    python -m experiments.documents.measure -o RESULT [--frozen FOLDER] [--develop]
 
-Fifty documents that `experiments.reading.freeze` drew, written with MNIST's test digits and, every second
-one of a kind, with those of CROHME. The character error rate counts digits and ``?`` of all lines in reading
-order. Lines that were read are brought beside those that were written where that costs the fewest
-edits. Columns of a row are right if the row has as many cells as were written, empty ones included,
-and the filled ones are the same. ``--develop``: others, with validation digits, to look at.
+Lines that were read are brought beside those that were written where that costs the fewest edits.
+``--develop``: other documents, with validation digits, to look at.
 """
 
 import json

@@ -45,10 +45,7 @@ def texts(rng: Rng, valid: list[str]) -> dict[str, str]:
 
 
 def layout(rng: Rng, valid: list[str], *, worded: Rng | None = None, moved: float = 0.0) -> Drawn:
-    """Draw a layout: a title, print, and the fields of `texts` in two columns.
-
-    Another edition has other words, those of ``worded``, or lower rows that are ``moved`` (mm).
-    """
+    """Draw a layout with the fields of `texts`; other editions have other words, or rows ``moved`` by mm."""
     image = Image.new("L", (WIDE, HIGH), 255)
     pen, ink = ImageDraw.Draw(image), int(rng.integers(0, 70))
     size = rng.uniform(2.6, 3.6) * MM
@@ -120,10 +117,7 @@ def fill(
     drawn: Drawn, said: dict[str, str], hands: Hands, rng: Rng, *, stamp: bool = False, beyond: str = "",
     crossed: str = "",
 ) -> np.ndarray:  # fmt: skip
-    """A sheet, greys as floats (H, W), in one hand; some writing crosses its frame.
-
-    The last digit or more of field ``beyond`` stand right of its box; one of ``crossed`` is crossed out.
-    """
+    """A sheet, greys (H, W), in one hand; field ``beyond`` crosses its box, ``crossed`` has a digit out."""
     sheet, hand, dark = drawn.blank.astype(np.float32), Hand(hands, rng), rng.uniform(0.55, 0.95)
     hand.segmented = False  # as displays write, with the segments that are off
 

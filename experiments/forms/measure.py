@@ -1,15 +1,10 @@
-"""Measures a folder of drawn forms that becomes a table: cells right, wrong and doubtful, sheets that fit.
+"""Measures how drawn forms become a table, and which sheets are refused: see README.md.
 
     python -m experiments.forms.measure DATA -o RESULT [--count N] [--others M] [--spoiled L] [--seed S]
 
-N sheets are each of one of 12 layouts, filled in by a hand that nothing is learned from, scanned or
-photographed, a JPEG or a page of a PDF. In two of ten one digit of a cell that a rule concerns is replaced,
-in two a number goes on beyond its box, in one a digit is crossed out: that cell must be in doubt. So should
-the others of a broken rule, which are counted apart, for it does not say which of them is wrong. M sheets
-are of layouts that the form does not have and must be refused, or else no cell may be without ``?``: a third
-has other frames, a third the same frames and other words, in a third lower rows are moved by 4 to 12 mm.
-In each of L sheets more a digit is replaced in a cell of all three rules.
-Choices were made with seeds 7, 1 and 31. DATA holds mnist, lines/free and hands/free.
+Of ten sheets two have a replaced digit, two a number beyond its box, one a crossed digit. M sheets are of no
+layout of the form: other frames, other words, lower rows moved by 4 to 12 mm, a third each. Choices were made
+with seeds 7, 1 and 31. DATA holds mnist, lines/free and hands/free.
 """
 
 import json

@@ -3,10 +3,9 @@
     python -m experiments.gpu.interpret [--model neocog-small] [--plan card] [--precision fp16] [--batch 2]
     python -m experiments.gpu.interpret --model neocog-lines --width 200 --stop-after US2 [--cuda]
 
-Without ``--cuda`` kernels run in the emulator. The twin of a stage is what the equations make of the maps
-that the device gave the stage, so an error belongs to the stage that is named; it is a share of the strongest
-response (of C-cells, whose root is infinitely steep at 0: of the square). A stage that joins layers has the
-twin of them all.
+Without ``--cuda`` kernels run in the emulator. A stage's twin is what the equations make of the maps that the
+device gave the stage, or stages that it joins; an error is a share of the strongest response (of C-cells,
+whose root is infinitely steep at 0: of the square).
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -2,8 +2,7 @@
 
     python -m experiments.gpu.measure DATA [decisions] [speed] -o RESULT [options]
 
-``decisions``: all MNIST test digits against the CPU engine, which decides as float64 does; ``speed``: passes
-beside PyTorch. The file is written after every row; sections of earlier runs stay until they are run again.
+``decisions`` of all MNIST test digits beside the CPU engine's; the file is written after every row.
 """
 
 import json

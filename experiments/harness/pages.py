@@ -1,7 +1,4 @@
-"""Tables and plots of results: pandas frames as Markdown, put into pages between their markers.
-
-A table stands in a page between ``<!-- table NAME -->`` and ``<!-- end -->``.
-"""
+"""Tables and plots of results, put into pages between ``<!-- table NAME -->`` and ``<!-- end -->``."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,10 +66,7 @@ def measured(facts: Mapping[str, Any], **more: Any) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Lines over numbers, or over places that ``ticks`` name; ``band``: a shaded share of y.
-
-    With ``log2`` y goes by powers of 2.
-    """
+    """Lines over numbers, or over places that ``ticks`` name; ``band``: a shaded share of y."""
 
     title: str
     x: str

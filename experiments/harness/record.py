@@ -22,10 +22,9 @@ _PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "opencv-python", "opencv-p
 
 
 def arguments(about: str | None, *paths: str, **usual: Any) -> argparse.ArgumentParser:
-    """Return a parser of ``paths`` and of an option for each of ``usual``.
+    """Return a parser of ``paths`` and of an option for each of ``usual``: its value if not given, or a type.
 
-    The value of an option is what it is if not given: False for a switch, a list for several, a type where
-    there is no such value; or a pair of that and a help. Without a value ``output`` is required, as ``-o``.
+    False is a switch, a list several, a pair value and help. ``output`` is -o, required if it is None.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for path in paths:
@@ -57,10 +56,7 @@ def write_results(
     path: Path, rows: list[dict[str, Any]], *, columns: dict[str, str],
     formats: dict[str, str] | None = None, gpu: bool = False, **more: Any,
 ) -> None:  # fmt: skip
-    """Write one result file, readable by ``tables.py``.
-
-    ``columns``: the heads of what is shown of a row, by key; "head|format" for numbers.
-    """
+    """Write one result file; ``columns``: heads of what is shown of a row, by key, "head|format"."""
     # the command that runs the script from the top folder, however it was called
     script = Path(sys.argv[0])
     words = [f"python -m experiments.{script.parent.name}.{script.stem}", *without_places(sys.argv[1:])]
@@ -136,10 +132,9 @@ def asked(*command: str) -> str:
 
 
 def without_places(words: Sequence[str]) -> list[str]:
-    """Return a command's words without places of this machine.
+    """Return a command's words without places of this machine: the last part of each is left.
 
-    The folder of data, the first that is no option's value (or else the first), becomes ``DATA``. Of other
-    places outside the folder that the command runs in the last part is left.
+    The folder of data, the first that is no option's value (or else the first), becomes ``DATA``.
     """
     folders = [i for i, word in enumerate(words) if word[0] != "-" and Path(word).is_dir()]
     data = next((i for i in folders if i == 0 or words[i - 1][0] != "-"), next(iter(folders), None))

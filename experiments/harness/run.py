@@ -1,7 +1,6 @@
 """Runs the papers' experiments, reads and judges their results.
 
-A paper's experiment is a folder with a module ``experiment`` that has ``measure``, ``faults``, ``tables``
-and ``plots``, a README.md, its page, and its result in ``results/NAME.json``.
+Each is a folder with a module ``experiment`` (``measure``, ``faults``, ``tables``, ``plots``) and README.md.
 """
 
 import json
@@ -26,11 +25,7 @@ NAMES = ("convpool", "winograd", "slayer")  #: the papers, in the order of the p
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of an experiment: on ``"cpu"`` or ``"cuda:N"``, with ``data``/mnist.
-
-    What is left after ``seconds`` is not run (convpool, winograd). Of slayer: the networks whose layers are
-    timed (``sizes``), and which sections; none for all.
-    """
+    """What is asked of an experiment on a device; of slayer also networks (``sizes``) and sections."""
 
     device: str = "cpu"
     quick: bool = False
@@ -95,10 +90,7 @@ def need_device(number: int) -> None:
 
 
 def tried(work: Callable[[], Result], healthy: Callable[[], Any]) -> Result:
-    """Return what ``work`` returns, or ``failed``, why not; others can still run.
-
-    ``healthy`` raises if the device no longer works; then a DeviceError ends the run.
-    """
+    """Return what ``work`` returns, or why not (``failed``); DeviceError if ``healthy`` raises then."""
     try:
         return work()
     except Exception as error:  # every library has errors of its own

@@ -1,9 +1,6 @@
-"""Counts the functions and files between a picture and its text.
+"""Counts the functions and files between a picture and its text, or frames and announcements.
 
-    python -m experiments.house.path PHOTO [--frames FOLDER]
-
-A function counts once, however often it is called; those without a name do not count. ``--frames``
-reads a video or a folder of pictures as well, with the pipeline of ``neocog live``.
+python -m experiments.house.path PHOTO [--frames FOLDER]
 """
 
 import sys

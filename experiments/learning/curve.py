@@ -2,8 +2,7 @@
 
     python -m experiments.learning.curve DATA -o RESULT [--gpu] [--parts a,b]
 
-DATA holds mnist/ and usps/. Learning uses the first 55 000 training digits; the last 5 000 set
-the temperatures.
+DATA holds mnist/ and usps/. Temperatures are set on the last 5 000 training digits.
 """
 
 import json

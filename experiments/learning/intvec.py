@@ -1,11 +1,9 @@
 """Another top of the network, for the figures without gradients: interpolating vectors (Fukushima 2013).
 
 At the place where a label's strongest plane responds, the input is compared with the segments between pairs
-of the reference vectors of that label, not with the vectors alone (triangles: commit 7628e6b2). With s the
-cosines to two vectors and g the cosine between them, the nearest point of the segment has the cosine
-sqrt((s1^2 + s2^2 - 2 g s1 s2) / (1 - g^2)) where s1 > g s2 and s2 > g s1; otherwise the nearer vector
-itself is the nearest point. Planes below their threshold take no part. Responses are those of US4, (B, 5,
-5, K4), on NumPy or CuPy.
+of its reference vectors (triangles: commit 7628e6b2). With s the cosines to two vectors and g that between
+them, the nearest point has the cosine sqrt((s1^2 + s2^2 - 2 g s1 s2) / (1 - g^2)) where s1 > g s2 and
+s2 > g s1; else it is the nearer vector. Planes below their threshold take no part.
 """
 
 from typing import Any

@@ -1,12 +1,6 @@
-"""Makes a model file that ships of one that was learned: fp16, named, thresholds set.
+"""Makes a model file that ships of one that was learned: fp16, named, thresholds set on digits kept apart.
 
-    python -m experiments.learning.ship DATA MODEL.safetensors -o models --name neocog \
-        --command "..."
-
-The temperature and the table of thresholds are set on the digits kept apart of all sets that were
-learned from (DATA/mnist and those of DATA/hands/free), with the numbers that the file holds.
-``accuracy/cards.py`` then measures it. Both write the digests of all model files of the folder
-into its SHA256SUMS, with which ``neocog models verify`` compares.
+python -m experiments.learning.ship DATA MODEL.safetensors -o models --name neocog --command "..."
 """
 
 import hashlib

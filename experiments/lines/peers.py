@@ -1,7 +1,6 @@
 """Other readers of lines, where they are installed: each returns the text of a picture in RGB, (H, W, 3).
 
-One thread, their own settings. Of a line RapidOCR uses its recogniser alone, of a page all of it;
-tesseract reads one line (psm 7) or a block (psm 6), digits and signs alone.
+One thread. RapidOCR reads a line by its recogniser alone; tesseract (psm 7, of a page 6) digits and signs.
 """
 
 import shutil

@@ -1,10 +1,7 @@
 """How often numbers that are printed are wrong, by their p: risk against coverage; see README.md.
 
-    python -m experiments.lines.risk DATA -o RESULT --drawn FOLDER [--reader MODEL] [--models FOLDER]
-        [--sets strings:even,lectaurep,drawn]
-
-With ``--models`` the model is written into that folder, with the table in its card, and the folder's
-SHA256SUMS; with ``--min-p`` its card also has another ``min_p``: the result's ``trade`` says what it costs.
+python -m experiments.lines.risk DATA -o RESULT --drawn FOLDER [--reader MODEL] [--models FOLDER]
+    [--sets strings:even,lectaurep,drawn] [--min-p P]
 """
 
 import os
@@ -82,8 +79,7 @@ def table(sets: dict[str, list[Row]]) -> list[Row]:
     """Return what each threshold of p costs; each set counts the same, however many numbers it has.
 
     ``error`` is the upper limit of the mean of S sets' shares of wrong numbers, as if seen in n numbers of
-    one set, n = S^2 / sum(1 / n_s): their share varies as much as that mean. Only thresholds with a lower
-    one than all below them are kept.
+    one set, n = S^2 / sum(1 / n_s). Only thresholds with a lower one than all below them are kept.
     """
     out: list[Row] = []
     for p in TRIED:

@@ -1,7 +1,6 @@
 """How read lines differ from what is written, with 95 % intervals by the bootstrap over lines.
 
-Of every reader only the characters of the line reader's alphabet and ``?`` count; dashes and full-width
-forms are what they look like. Characters are compared in the cheapest alignment.
+Only the alphabet's characters and ``?`` count, in the cheapest alignment; dashes are what they look like.
 """
 
 import unicodedata

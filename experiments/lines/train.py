@@ -1,12 +1,10 @@
 """Trains a reader of lines as ``neocog train --lines`` does, with other settings or on several GPUs.
 
-    python -m experiments.lines.train DATA -o FOLDER [--steps N] [--seed N] [--start MODEL]
-        [--change SETTING=NUMBER ...] [--device cuda] [--workers N] [--minutes N]
-        [--part K --parts N --meeting FILE]
+    python -m experiments.lines.train DATA -o FOLDER [--steps N] [--seed N] [--start MODEL] [--workers N]
+        [--change SETTING=NUMBER ...] [--device cuda] [--minutes N] [--part K --parts N --meeting FILE]
 
-FOLDER/lines-SEED keeps the run and curves.json, and the same command goes on with it; beside it lies the
-model. Of several GPUs each runs one part: the same command with K from 0 to N - 1, a FOLDER each and one FILE
-that is not there yet; slopes are the parts' mean after every step.
+FOLDER/lines-SEED keeps the run, and the same command goes on with it. Of several GPUs each runs one part: the
+same command with K from 0 to N - 1, a FOLDER each and one FILE that is not there yet.
 """
 
 import sys

@@ -1,12 +1,9 @@
-"""Makes the pictures of live reading in docs: sheets on a desk, 30 frames a second.
+"""Makes the pictures of live reading in docs from a clip that `experiments.reading.freeze` drew.
 
     python -m experiments.live.demo [docs] [--clip frozen/demo/demo.avi] [--busy]
 
-One writer's numbers stand on sheets that slide over a wooden desk: a clip that `experiments.reading.freeze`
-drew from pendigits' paths of a pen. It is played like a camera and read as `neocog live` reads it. What
-its window shows becomes live.gif, live.window.jpg and live.layers.jpg (keys b and l). Nothing is
-written where the machine is too busy for 30 frames a second; with ``--busy`` every frame is read,
-as fast as it goes, to see what the pictures look like.
+It is played like a camera. Nothing is written where the machine is too busy for 30 frames a second; with
+``--busy`` every frame is read, as fast as it goes.
 """
 
 from pathlib import Path

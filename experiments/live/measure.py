@@ -1,16 +1,9 @@
-"""Measures live reading: rate, age, and what is announced.
+"""Measures live reading of `experiments.reading.freeze`'s clips: rate, age, what is announced: see README.md.
 
-    python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT]
+    python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT] [--every]
     python -m experiments.live.measure rules CLIPS [NAME ...] [-o RESULT]
 
-CLIPS is the folder ``clips`` of what `experiments.reading.freeze` drew: photographs and sheets with eight
-digits of MNIST's last 5 000 training digits held before a camera, at 640x480 and 1280x720; at 640x480 also
-views without a digit, sheets with twenty scattered digits before a dark room, and large numbers of a thin
-pen. A sheet slides in, is held by a hand that trembles, is covered for a moment, and taken away; light and
-focus wander. `run` plays them like a camera (the newest frame only, 30 a second) and counts what was
-announced; with `--every` each frame is read as a camera's, in one thread: processor time and strips do not
-depend on what else the machine does. `rules` counts what other rules would announce. A line counts as
-readable if one picture of the sheet at rest, as the camera has it, is read right by the same model.
+A line counts as readable if one picture of the sheet at rest is read right by the same model.
 """
 
 import argparse
@@ -140,11 +133,7 @@ def work(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, New
 
 
 def judge(shown: list[Showing], news: News, readable: list[set[str]], played: int) -> Row:
-    """Count what was announced (frame, text) against what was shown.
-
-    ``readable`` are each showing's lines that are read right at rest; showings beyond the frames
-    that were ``played`` are left out.
-    """
+    """Count what was announced (frame, text) of showings ``played``, and of their ``readable`` lines."""
     right = again = other = lines = able = 0
     wrong, missed, left = list[Row](), list[str](), list(news)
     for number, showing in enumerate(shown):

@@ -1,8 +1,7 @@
 """The same network in neocog and in others, in one run: first compared, then timed in turn.
 
-On the CPU all sides go from digits to answers, on as many threads. On a GPU they go from uint8 digits on the
-GPU to scores on the GPU, each as one CUDA graph; the scores of the very pass that is timed are held against
-those of the CPU engine first.
+On the CPU all sides go from digits to answers, on as many threads; on a GPU from digits to scores that lie
+there, each as one CUDA graph, whose scores are held against those of the CPU engine first.
 """
 
 import math
@@ -96,10 +95,9 @@ def compare(
     model: Model | LineModel, *, batch: int, rounds: int, peers: Sequence[str] = (),
     threads: int | None = None, seconds: float = math.inf,
 ) -> Comparison:  # fmt: skip
-    """Time neocog, and the same network in ``peers``, in turns of some passes, in either order.
+    """Time neocog, and the same network in ``peers``, in turns; NeocogError if one computes something else.
 
-    Of a line model ``batch`` counts strips of eight digits. After three rounds no other begins later than
-    ``seconds``. A NeocogError says if two do not compute the same; then nothing is timed.
+    Of a line model ``batch`` counts strips of eight digits. No round but three begins after ``seconds``.
     """
     sides: dict[str, Callable[[Any], Any]]
     given: Any = made_digits(batch)
@@ -168,10 +166,9 @@ def compare_on_gpu(
     model: Model, *, batch: int, precision: str | None = None, plans: Sequence[str] = ("default",),
     peers: Sequence[str] = GPU_PEERS, rounds: int = 30, number: int = 0, digits: Digits | None = None,
 ) -> Comparison:  # fmt: skip
-    """Time our passes by some ``plans`` and the peers' on this machine's GPU.
+    """Time our passes by ``plans`` and the peers'; NeocogError if a side computes something else.
 
-    ``digits``: what is read, made ones if not given; how much is silent, and so the time, depends on it. A
-    NeocogError says if a side computes something else. A side has the methods of :class:`OurSide`.
+    ``digits``: what is read, made ones if not given; how much is silent, and so the time, depends on it.
     """
     from experiments.network.ours import OurSide
     from neocog.cuda.devices import number_of

@@ -1,8 +1,6 @@
 """The same network in PyTorch on a GPU, as fast as PyTorch runs it: the peer of our passes.
 
-Every pass is one CUDA graph, captured from eager PyTorch or from torch.compile. Before that the fastest of
-what PyTorch offers is sought for the batch at hand: memory format, and the form of each layer (see
-:mod:`experiments.network.torch_network`); cuDNN tries its algorithms.
+A pass is one CUDA graph, of eager PyTorch or torch.compile, in the fastest memory format and layers' forms.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,8 @@
 """Times the shipped models on the CPU, onnxruntime on the same network beside them in the same run.
 
-python -m experiments.network.speed -o experiments/network/results/speed.json [--rounds N --seconds S]
+    python -m experiments.network.speed -o RESULT [--rounds N --seconds S]
 
-Digits, and strips of eight digits, on one core and on all. It takes S seconds a row, 20 rows. The last column
-is the share of the cores that other programs took meanwhile: figures of a busy machine are not worth much.
+The last column is the share of the cores that others took: figures of a busy machine are not worth much.
 """
 
 import os

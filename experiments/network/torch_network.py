@@ -1,10 +1,7 @@
-"""The ten layers as a PyTorch module for recognition, from digits to scores.
+"""The ten layers as a PyTorch module for recognition, from digits to scores, (B, K, H, W), meant to be fast.
 
-Written as PyTorch code that is meant to be fast: UG and the C-layers as products with banded matrices (or
-a C-layer as one convolution of all planes, ``stacked``), the planes of an inhibition summed before its one
-convolution, US4 by cuDNN or as one product of copied windows. These were the quickest forms on an H200 in
-25 of 32 cases (commit bfe9938 has more of them); :mod:`experiments.network.peers` takes the best. Layers
-are (B, K, H, W), in either memory format.
+UG and C-layers are products with banded matrices (or a convolution of all planes, ``stacked``), US4 cuDNN's
+or a product of copied windows: the quickest forms on an H200 in 25 of 32 cases (commit bfe9938 has more).
 """
 
 from collections.abc import Mapping
@@ -92,11 +89,7 @@ class SLayer(nn.Module):  # type: ignore[misc]
 
 
 class CLayer(nn.Module):  # type: ignore[misc]
-    """C-cells: psi(max(0, a_C * u)) at stride 2, (B, K, H, W) -> (B, K, H', W').
-
-    Forms: ``stacked``, one convolution with every plane a picture of its own; ``products``, two products
-    with banded matrices, for the sum of outer products that a_C is.
-    """
+    """C-cells: psi(max(0, a_C * u)) at stride 2, (B, K, H, W) -> (B, K, H', W')."""
 
     def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: Psi, form: str) -> None:
         super().__init__()

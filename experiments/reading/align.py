@@ -9,8 +9,7 @@ def aligned(
 ) -> tuple[float, list[tuple[int, int]]]:
     """Return the least cost, and the pairs (row, column) in order.
 
-    ``pair`` (N, M) is what a row costs as a column; ``skip_row`` and ``skip_column``, numbers
-    or one for each, what it costs alone.
+    ``pair`` (N, M): what a row costs as a column; ``skip_row``, ``skip_column``: what each costs alone.
     """
     n, m = pair.shape
     rows, columns = np.broadcast_to(skip_row, n), np.broadcast_to(skip_column, m)

@@ -1,12 +1,8 @@
-"""Draws every made page, document and clip that a figure rests on, as they were at one commit.
+"""Draws every made page, document and clip that a figure rests on, by the code of one commit: see README.md.
 
     python -m experiments.reading.freeze [OUT] [--data DATA]
 
-Each set becomes a folder of OUT, `frozen` by default: pictures and labels.csv (clips: videos, and JSON files
-that say what they show). They are drawn by the code of `COMMIT`, taken from this clone's history, whatever
-today's generators draw. frozen.json says how many files each set has and their digest; a set that is there
-and right is not drawn again. DATA (or NEOCOG_DATA) holds mnist, photos, hands/measure/crohme and
-hands/free/pendigits. The letters are printed in fonts of the Debian packages of `FONTS`.
+Each set becomes a folder of OUT; frozen.json says how many files it has and their digest.
 """
 
 import hashlib

@@ -2,10 +2,8 @@
 
     python -m experiments.reading.measure DATA -o RESULT [--frozen FOLDER] [--jobs N]
 
-DATA holds photos and strings (pictures with labels.csv); the made pages are those that
-`experiments.reading.freeze` drew. Of photos_b nobody is told what is wrong: it is read with
-``--sets photos_b`` only, and seldom. The reader is the one users have. Times are taken first, in a
-process with two cores; then ``--jobs`` processes read, each on one thread.
+Of photos_b nobody is told what is wrong: it is read with ``--sets photos_b`` only, and seldom. Times are
+taken first, in a process with two cores; then ``--jobs`` processes read, each on one thread.
 """
 
 import os

@@ -1,12 +1,8 @@
-"""Measures how drawn A4 sheets are read, whatever their resolution: digits missed, misread and false.
+"""Measures how drawn A4 sheets are read at 150 to 600 dpi: see README.md.
 
     python -m experiments.sheets.measure DATA -o RESULT [--count N] [--seed S] [--drawn FOLDER]
 
-A sheet is scanned at 150, 200, 300 or 600 dpi. It has paragraphs in print (Pillow's own font) and up to
-twelve numbers of 3 to 10 digits, 2.5 to 8 mm high, each by another hand that nothing is learned from; every
-eighth has none. Printed digits count neither way. Choices were made with seed 1; figures are of seed 2. DATA
-holds mnist, lines/free and hands/free. ``--drawn`` keeps the sheets; ``--peers rapidocr,tesseract`` reads
-them with these beside and counts the numbers that are read exactly.
+DATA holds mnist, lines/free and hands/free. ``--drawn`` keeps the sheets; ``--peers`` read them, too.
 """
 
 import re

@@ -1,8 +1,4 @@
-"""The GPU paper's own S-kernels: how ``s_paper.cu`` is specialised, fed and launched.
-
-Ikeda et al. (2011), section 5. They are there to be measured, not to recognise with: maps have no
-silent border, one character at a time was what they were made for.
-"""
+"""The GPU paper's own S-kernels (Ikeda et al. 2011, section 5): how ``s_paper.cu`` is launched."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -138,10 +134,7 @@ def connecting_area(c: Any) -> int:
 
 
 class Ladder(Shelf):
-    """The paper's S-layers as a shelf of steps; ``places`` a block by stage and version.
-
-    Maps of UG .. US4 are as the paper's kernels have them: float32, no border.
-    """
+    """The paper's S-layers as a shelf of steps, maps float32 without a border; ``places`` a block."""
 
     def __init__(
         self, machine: Machine, model: Model, places: dict[tuple[str, str], int] | None = None

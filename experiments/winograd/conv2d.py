@@ -13,15 +13,10 @@ from neocog.errors import InputError
 def conv2d_winograd(x: Any, w: Any, *, padding: int | None = None, machine: Machine | None = None) -> Array:
     """Convolve maps with filters (as deep learning has it: no filter is turned), stride 1.
 
-    ``x`` (B, C, H, W) and ``w`` (K, C, k, k), k from 3 to 51, are float32 arrays of CuPy. ``padding`` zeros
-    are around each map, (k - 1) // 2 if not given. The result is a CuPy array (B, K, H + 2 padding - k + 1,
-    W + 2 padding - k + 1), errors below 5e-5 of the largest output. It runs on the GPU that ``x`` lies on.
-    InputError if shapes or types do not fit.
-
-    Filters are split into parts of at most 4x4 whose products are summed in the Winograd domain
-    (Lee and Kwak 2025, section II; Huang et al. 2020), on tensor cores with every float32 as the
-    sum of two TF32 numbers. The filters are transformed on the device in every call, threads ordered
-    channel-wise (Algorithm 1).
+    ``x`` (B, C, H, W) and ``w`` (K, C, k, k), k from 3 to 51, are float32 arrays of CuPy; ``padding`` is
+    (k - 1) // 2 if not given. Errors are below 5e-5 of the largest output. InputError if shapes do not
+    fit. Filters are split into parts of at most 4x4 whose products are summed in the Winograd domain (Lee and
+    Kwak 2025, section II; Huang et al. 2020), every float32 as two TF32 numbers; each call transforms them.
     """
     planes, channels, kernel = (int(n) for n in w.shape[:3])
     border = (kernel - 1) // 2 if padding is None else padding

@@ -1,8 +1,4 @@
-"""``neocog bench winograd``: decomposed Winograd convolution as Lee and Kwak measure it.
-
-The whole convolution with filters that change, in both orders of threads; the four layers with fixed
-filters beside cuDNN.
-"""
+"""``neocog bench winograd``: decomposed Winograd convolution as Lee and Kwak measure it."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -21,10 +21,7 @@ LEAST_TAPS, MOST_TAPS = 3, 51
 
 
 class Dense(Convolution):
-    """A `Convolution` of a dense layer; its inputs are transformed by the paper's two orders too.
-
-    ``thread_wise``: neighbouring threads transform the sub-inputs of one tile, so no part may be of size m.
-    """
+    """A `Convolution` of a dense layer; ``thread_wise`` orders its inputs so: then no part is of size m."""
 
     most = 2 << 30
 
@@ -45,9 +42,8 @@ class Dense(Convolution):
 def usual(shape: Shape, batch: int, *, arch: int = 90) -> Dense:
     """Return a good way to convolve ``batch`` images; UsageError if filters are not 3x3 to 51x51.
 
-    Parts are of at most 4x4 and as equal as can be, tiles 4x4, where there are few of them 2x2; one part of 3
-    among 4s becomes one of 4 where there are many, since these share inputs (as ``results/winograd.json`` has
-    it). Below compute capability 8.0 products run on the CUDA cores, and parts of 4 are too large.
+    Parts are of at most 4x4, as equal as can be; one of 3 among 4s becomes one of 4 where there are many:
+    these share inputs (winograd.json). Below 8.0 products run on CUDA cores, where parts of 4 are too large.
     """
     if not LEAST_TAPS <= shape.kernel <= MOST_TAPS:
         raise UsageError(f"filters of {shape.kernel}x{shape.kernel}: choose 3x3 to 51x51")
@@ -62,10 +58,7 @@ def usual(shape: Shape, batch: int, *, arch: int = 90) -> Dense:
 
 
 def filter_grid(indexing: Indexing, fast: int, slow: int, subfilters: int) -> tuple[int, int, int]:
-    """Return the blocks of 512 threads that transform all ``subfilters`` of each filter.
-
-    ``fast`` channels lie side by side in U, ``slow`` are the others: out (K) and in (C), or the other way.
-    """
+    """Return blocks of 512 threads that transform all filters; ``fast`` channels lie side by side in U."""
     if indexing == "thread-wise":
         return (-(-fast * slow * subfilters // _THREADS), 1, 1)
     return (-(-fast // BLOCK_FAST) * subfilters, -(-slow // BLOCK_SLOW), 1)
@@ -79,10 +72,7 @@ def filter_split_shared(plan: Dense) -> int:
 
 
 def filter_split(plan: Dense, w: Array, u: Array, indexing: Indexing) -> Launch:
-    """Return the launch that makes U of filters (K, C, k, k), Algorithm 1 of Lee and Kwak.
-
-    ``u`` is as `Dense.filters` gives it; where it has more channels or planes than ``w`` the rest stays.
-    """
+    """Return the launch that makes U of filters (K, C, k, k), Algorithm 1; what ``w`` lacks stays."""
     planes, channels = w.shape[:2]
     defines = (*plan.geometry().items(), ("INDEXING", INDEXINGS.index(indexing)),
                ("CHANNELS_FAST", int(plan.on_tensor_cores)))  # fmt: skip

@@ -1,7 +1,6 @@
 """``bench winograd`` on a GPU: every way, and cuDNN, held against float64, then timed.
 
-Passes of one graph go through copies of input and filters that together exceed the L2 cache, so
-that no pass finds what it reads there; a real network would have other layers in between.
+Passes of a graph go through copies that together exceed the L2 cache: a network has other layers in between.
 """
 
 import math

@@ -58,9 +58,7 @@ def in_batches(run: Callable[[Any], Any], images: Any, xp: Any, tell: Tell | Non
 
 
 def best_temperature(scores: Scores, shown: Mix) -> float:
-    """Return the temperature T for which softmax(score / T) is the likeliest, in the mean of sets. ``scores``
-    (N, 10) or (N, 11) are those of UC4 for the digits ``shown``.
-    """
+    """Return the T for which softmax(scores / T), (N, 10) or (N, 11), is likeliest, in the mean of sets."""
     s = scores.astype(np.float64)
     s = s - s.max(axis=1, keepdims=True)
     own = s[np.arange(len(s)), shown.labels]
@@ -71,8 +69,8 @@ def best_temperature(scores: Scores, shown: Mix) -> float:
 def line_temperature(lines: Sequence[ArrayLike], texts: Sequence[str]) -> float:
     """Return the T for which, with log softmax(logp / T), numbers are right as often as ``p`` says.
 
-    It minimises the sum of -log p over lines kept apart whose best text is right and of -log(1 - p) over the
-    others: that is what p is for, and a wrong label or a hopeless line costs less than in the CTC loss.
+    It minimises the sum of -log p over lines kept apart that are read right and of -log(1 - p) over others:
+    that is what p is for, and a wrong label or a hopeless line costs less than in the CTC loss.
     """
     best = [ctc.beam(line)[0][0] for line in lines]
     right = np.array(best) == np.array(texts)
@@ -88,9 +86,7 @@ def line_temperature(lines: Sequence[ArrayLike], texts: Sequence[str]) -> float:
 
 
 def risk_row(p: float, found: Answers, labels: Labels, marks: Answers | None = None) -> dict[str, Any]:
-    """Count what a threshold p answers of digits and of marks that are none; ``coverage`` and ``marks`` are
-    shares of these. One error more than was seen makes ``error``, a share of the answers.
-    """
+    """Count what a threshold p answers of digits and of marks; ``error`` counts one more than was seen."""
     kept = (found.p >= p) & (found.label >= 0)
     answered, errors = int(kept.sum()), int((kept & (found.label != labels)).sum())
     passed = 0.0
@@ -102,9 +98,7 @@ def risk_row(p: float, found: Answers, labels: Labels, marks: Answers | None = N
 
 
 def risk_table(found: Answers, labels: Labels, marks: Answers | None = None) -> list[dict[str, Any]]:
-    """Count thresholds of answers to digits not learned from, labelled (N,), and to marks. There is a row for
-    each of the usual coverages, and for each wrong answer that is rejected.
-    """
+    """Rows for thresholds of each of the usual coverages, and for each wrong answer that is rejected."""
     sure = np.where(found.label >= 0, found.p, 0)
     p = np.unique(np.append(sure, (0, 1)).astype(np.float64))
     ordered = np.sort(sure)[::-1]
@@ -118,10 +112,7 @@ def risk_table(found: Answers, labels: Labels, marks: Answers | None = None) -> 
 
 
 def calibrated(model: Model, shown: Mix, *, xp: Any = np, tell: Tell | None = None) -> Model:
-    """Set a model's temperature, and write what it reads right and the table of risks to its card.
-
-    ``shown`` are digits of each set that nothing was learned from; the network runs on ``xp``, numpy or cupy.
-    """
+    """Set a model's temperature on digits kept apart, and write what it reads right and risks to its card."""
     images, labels = shown.images, shown.labels
     own = score(model, images, xp, tell)
     temperature = best_temperature(own, shown)

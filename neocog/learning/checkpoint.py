@@ -17,9 +17,7 @@ _FORMAT = "neocog run 5"
 
 
 class Checkpoint:
-    """A run's file: every tensor by part and name; its metadata hold the rest as JSON. It is written whole:
-    after a kill the last one is there. ``told``: the settings, and what else a run follows from.
-    """
+    """A run's file, written whole: every tensor, the rest as JSON; ``told``: what a run follows from."""
 
     def __init__(self, file: Path, told: dict[str, Any], networks: dict[str, Any], optimiser: Any) -> None:
         self.file, self.told, self.networks, self.optimiser = file, told, networks, optimiser
@@ -43,9 +41,7 @@ class Checkpoint:
             stream.write(to_json(curves, indent=1, sort_keys=True).encode())
 
     def resume(self) -> tuple[Parts, dict[str, Any]] | None:
-        """Go on with the file's run; return its other tensors and its values, None if there is no file.
-        UsageError if it has other settings, ModelError if the file is no run.
-        """
+        """Go on with the file's run; its other tensors, its values, or None. UsageError if it is another."""
         if not self.file.exists():
             return None
         parts, state = load_checkpoint(self.file)

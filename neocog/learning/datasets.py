@@ -1,9 +1,8 @@
-"""Readers for labelled digits: every set becomes ``(N, 28, 28)`` pictures or a list of files.
+"""Readers for labelled digits: every set becomes ``(N, 28, 28)`` pictures in MNIST's form or a list of files.
 
 IDX files, plain or gz, a folder with ``train-`` and ``t10k-`` pairs, or one pair; ``zip.train`` and
-``zip.test``, USPS as text, plain or gz; folders ``0`` .. ``9``, one picture per digit; ``labels.csv`` with
-columns ``file`` and ``digits`` or ``text``; ``sklearn``, scikit-learn's 1 797 digits of 8x8; ``mnist``, what
-``neocog data fetch`` fetched. Digits of other sizes are brought to MNIST's form.
+``zip.test``, USPS as text; folders ``0`` .. ``9``, one picture per digit; ``labels.csv`` with columns
+``file`` and ``digits`` or ``text``; ``sklearn``; ``mnist``, what ``neocog data fetch`` fetched.
 """
 
 import csv
@@ -79,8 +78,8 @@ class LabelledPictures:
 def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | LabelledPictures:
     """Read a part (``split``) of the labelled set at ``path``: a file, a folder, sklearn or mnist.
 
-    Without one: the test part where there is one, else all. A set without parts may be learned from as a
-    whole. UsageError if there is no part of that name; InputError if the set or that part cannot be read.
+    Without one: the test part where there is one, else all. A set without parts may be learned from whole.
+    UsageError if there is no part of that name; InputError if the set or that part cannot be read.
     """
     if split not in (None, *SPLITS):
         raise UsageError(f"split '{split}' is unknown: choose one of {', '.join(SPLITS)}")
@@ -130,10 +129,8 @@ def place_of(path: str | Path) -> Path:
 
 
 def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> NDArray[np.int64]:
-    """Which digits of a training file, with these labels, a part holds; InputError if it is empty.
-
-    The validation part is the last 5 000, but at most a twelfth. Where a file beside them tells who wrote
-    each it is the last fifth of the writers (`last_writers`), or of one writer the last fifth of each label.
+    """Which digits of a training file a part holds; InputError if none. Of validation the last 5 000, but
+    at most a twelfth; with writers beside it the last fifth of them, or of each label if there is one.
     """
     kept = np.zeros(len(labels), bool)
     if split not in ("learning", "validation"):
@@ -296,10 +293,7 @@ def _read_class_folders(folder: Path) -> Digits:
 
 
 def read_labels_csv(path: Path) -> LabelledPictures:
-    """Read a ``labels.csv``: a column ``file``, and ``digits`` or ``text`` for what stands there.
-
-    Rows whose value is text without a digit are left out. InputError if it is no such table, or has no rows.
-    """
+    """Read a ``labels.csv``; rows whose value has no digit are left out. InputError if it is none."""
     count, files, expected, left_out, texts = 0, list[Path](), list[str](), list[str](), list[str]()
     rows = read_table(path)
     columns = next(rows, [])

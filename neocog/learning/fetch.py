@@ -56,9 +56,7 @@ def fetch(
     name: str, *, to: str | Path | None = None, source: str | Path | None = None,
     mirrors: Sequence[str] = MIRRORS, progress: Progress = lambda name, here, size: None,
 ) -> Path:  # fmt: skip
-    """Bring the files of a set, a key of `SETS`, into a folder (`default_folder`); return the folder.
-
-    They come from the folder ``source``, or the mirrors in this order; what is there and right stays.
+    """Bring a set of `SETS` into a folder from ``source`` or mirrors, but what is there; return the folder.
     UsageError if the set is not known; InputError if no source has a right copy, or the folder is closed.
     """
     if name not in SETS:

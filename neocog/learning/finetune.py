@@ -1,8 +1,6 @@
 """Gradient learning of a whole neocognitron: cross-entropy over softmax(score / temperature) of the labels,
-no digit among them where planes reject; Adam; the running mean of the weights is measured and kept.
-
-Everything drawn at random follows from the seed and the number of the step, so that a run which goes on from
-a checkpoint ends as if it had never stopped.
+no digit among them where planes reject; Adam; the running mean of the weights is measured and kept. All
+follows from the seed and the number of the step: a run that goes on ends as if it had never stopped.
 """
 
 import copy
@@ -103,11 +101,8 @@ class Batches:
 
 
 class Finetuner:
-    """One run of gradient learning: of ``mix``, from ``start``, on a ``device`` of PyTorch.
-
-    ``validation`` measures it and chooses the epoch that is kept. In ``folder`` it leaves a checkpoint and
-    curves, and goes on from them; ``report`` is told the figures of each epoch. UsageError if a setting makes
-    no sense, there are fewer digits than a batch, or the checkpoint is of another run.
+    """One run of gradient learning of ``mix`` from ``start``, measured on ``validation``, kept in ``folder``.
+    UsageError if settings make no sense, digits are fewer than a batch, or the checkpoint is of another run.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """The line reader learns: the ten layers along a strip, a small head, and CTC, from drawn and real lines.
 
 A run follows from its settings and seed: lines come in chunks, each drawn from its own seed by whichever
-process; step n chooses from the last :attr:`LineTraining.kept` chunks before it. So a run that was stopped
-goes on to the same bytes (on a CPU with the same number of threads).
+process; step n chooses from the last :attr:`LineTraining.kept` chunks before it.
 """
 
 import math
@@ -331,9 +330,7 @@ def seen(lines: list[Line], columns: int, device: str, rng: Rng) -> Seen:
 
 
 def start(name: str, settings: LineTraining, data: Path | None = None, *, device: str = "cpu") -> LineNetwork:
-    """A network that begins with a digit or line model; the same seed begins with the same weights. US4 of a
-    digit model gets planes for signs, drawn by the hands of ``data``.
-    """
+    """A network that begins with a line model or a digit model, whose US4 gets planes for drawn signs."""
     torch.manual_seed(settings.seed)
     lines = load_lines(name) if kind_of(find_model(name)) == "lines" else None
     digits, inner = (lines.digits, lines.head.biases[0].size) if lines else (load_model(name), settings.inner)

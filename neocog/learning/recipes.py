@@ -99,11 +99,10 @@ def train(
     recipe: Recipe, images: Digits, labels: Labels, *, seed: int = 0, validation: Mix | None = None,
     progress: Progress | None = None, on_stage: OnStage | None = None, xp: Any = np,
 ) -> Model:  # fmt: skip
-    """Learn a network from digits (N, 28, 28) uint8, ink 255 on paper 0, labelled 0 .. 9; ``seed`` fixes all.
+    """Learn a network from digits (N, 28, 28) uint8, ink 255 on paper 0, labelled 0 .. 9, on numpy or cupy.
 
-    On ``validation``, digits kept apart, the probabilities are calibrated. ``progress`` is called with a
-    stage's name and returns what is told ``(done, total)``; ``on_stage`` is told each stage's figures. ``xp``
-    is numpy or cupy. UsageError or InputError if they are no labelled digits.
+    Probabilities are calibrated on ``validation``. ``progress`` is called with a stage's name and returns
+    what is told ``(done, total)``. UsageError or InputError if they are no labelled digits.
     """
     if not isinstance(recipe, Recipe):
         raise UsageError(f"got recipe {recipe!r}, expected a Recipe, such as RECIPES['neocog']")
@@ -229,10 +228,7 @@ def start_model(
     recipe: Recipe, mix: Mix, *, seed: int = 0, reject: int = 0, count: int = DIGITS,
     progress: Progress | None = None,
 ) -> Model:  # fmt: skip
-    """Learn the start without gradients, on the CPU, from ``count`` digits of the mix: the same on any cores.
-
-    ``reject`` planes of US4 answer to what is no digit; they start from marks that are none.
-    """
+    """Learn the start without gradients from ``count`` digits; ``reject`` planes of US4 start from marks."""
     chosen = np.random.default_rng([seed, 5]).permutation(len(mix))[:count]
     digits = mix.some(count, seed=seed) if len(mix.hands) > 1 else mix.hands[0].digits[chosen]
     images, labels = digits.images, digits.labels

@@ -1,7 +1,4 @@
-"""How a network learns by gradient: settings, and how strongly digits are changed.
-
-The defaults were compared with others by ``experiments/learning/finetune.py`` of commit bfe9938.
-"""
+"""How a network learns by gradient; ``experiments/learning/finetune.py`` of commit bfe9938 chose defaults."""
 
 import math
 from dataclasses import asdict, dataclass, fields, replace

@@ -1,6 +1,5 @@
-"""The ten layers with everything learnable as parameters: what gradients flow through.
+"""The ten layers of :mod:`neocog.network.reference` with everything learnable as parameters.
 
-The equations are those of :mod:`neocog.network.reference`; the parameters keep what a neocognitron must be.
 Of each S-plane, X = |X|_c D / |D|_c: a direction D >= 0 (kept by :meth:`constrain`) and a length; c = exp(..)
 where the preset's c is not 0; theta = sigmoid(..). A C-layer's blur is an outer product of profiles >= 0.
 In nearly silent windows the slope of v at 0 counts as 0, and that of psi = sqrt is held below a limit.

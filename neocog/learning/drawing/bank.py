@@ -66,9 +66,7 @@ def _chunk(seed: int, number: int) -> list[Line]:
 
 
 def on_paper(ink: NDArray[np.uint8], behind: NDArray[np.uint8], rng: Rng) -> NDArray[np.uint8]:
-    """Photograph a line (64, w) on paper: grey, of 15 to 64 rows that are enlarged to 64. What is written
-    ``behind`` shows through at times.
-    """
+    """Photograph a line (64, w) on paper that what is written ``behind`` may shine through: grey, (64, w)."""
     while True:  # until the ink stands off its paper
         ordinary = rng.random() < _ORDINARY
         rows = int(log_uniform(rng, 24 if ordinary else 15, ROWS)) if rng.random() < 0.6 else ROWS

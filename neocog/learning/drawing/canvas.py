@@ -162,9 +162,7 @@ class Canvas:
         return x - begin
 
     def kept(self, picture: NDArray[np.uint8], left: int = 0, top: int = 0) -> NDArray[np.float32]:
-        """Marks (M, 5) of the part (h, w) of the page from ``left`` and ``top`` on: label, middle, size, cut
-        at the picture's edge; ``IGNORE`` for what is hardly seen.
-        """
+        """Marks (M, 5) of a part of the page, cut at its edge; label `IGNORE` of what is hardly seen."""
         rows, (high_side, wide_side) = [], picture.shape
         covered = self.covered[top:, left:][:high_side, :wide_side]
         for label, x, y, wide, high in self.marks:

@@ -1,7 +1,7 @@
 """Who writes: digits by writer, as pictures and as paths of a pen; real lines; one writer with one pen.
 
 The folder of sets holds ``mnist``, ``hands/free`` (swiss, bhmsds, optdigits, pendigits) and ``lines/free``
-(``qmnist-writers.txt.gz``, ``lectaurep``); there must be a set of pictures and the strokes of pendigits.
+(``qmnist-writers.txt.gz``, ``lectaurep``).
 """
 
 import gzip
@@ -248,10 +248,7 @@ class Hand:
         return Drawn(cover, left, top_row, moved[0][0], moved[-1][-1])
 
     def digit(self, char: str, high: float, stroke: bool = False) -> Paths:
-        """Paths of a digit, or of ``00`` in one go: (n, 2), the baseline at 0, up negative, upright.
-
-        ``stroke``: of a 1 as one nearly straight stroke.
-        """
+        """Paths of a digit (of a 1 as a ``stroke``), or of ``00``: (n, 2), the baseline at 0, up negative."""
         rng, hands = self.rng, self.hands
         if char == "00":
             t = np.linspace(0, 4 * np.pi, 60)

@@ -1,7 +1,4 @@
-"""Draw a line of a number: one hand a line, signs in their place and size, digits that touch.
-
-A row is written at any size and keeps each character's ink; a page lays them down one by one; a strip is ink.
-"""
+"""Draw a line of a number: one hand a line, signs in their place and size, digits that touch."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -286,10 +283,8 @@ def trace(field: Cover, paths: list[Path]) -> None:
 def draw_line(
     hands: Hands, rng: Rng, *, kind: str | None = None, negatives: bool = True, few: float = 0.0
 ) -> tuple[NDArray[np.uint8], str]:
-    """Draw a line: its ink (64, w) uint8, 255 where a stroke is, and its text, empty where it is no number.
-
-    ``kind``: one of :data:`neocog.learning.drawing.texts.KINDS`; ``few``: share of lines of one to three
-    digits, by any pen and mostly with room around them.
+    """Draw a line: its ink (64, w) uint8, and its text, empty where it is none; ``kind`` of `texts.KINDS`.
+    ``few``: share of lines of one to three digits, by any pen and mostly with room around them.
     """
     while True:
         negative = negatives and rng.random() < _NEGATIVE

@@ -1,9 +1,8 @@
 """Digits, and marks that are none, as the reader hands them to the digit network: (28, 28), ink 255.
 
-A digit of a set is written anew by another pen, by the path of the pen where that is known, or bent as by
-another hand; some are drawn in other styles. Digits and marks are seen as they are, by few pixels, or on
-paper by a camera and cut by the reader. Held-out kinds and fonts measure rejection: all fonts that matplotlib
-ships, and of cv2's the triple strokes and the broad script.
+A digit of a set is written anew by the path of its pen where that is known, or bent as by another hand; some
+are drawn in other styles. They are seen as they are, by few pixels, or by a camera and cut by the reader.
+Held-out kinds and fonts measure rejection: matplotlib's, and of cv2's the triple strokes and broad script.
 """
 
 from collections.abc import Callable, Sequence
@@ -235,8 +234,8 @@ def negatives(
 ) -> tuple[Digits, NDArray[np.int64], tuple[str, ...]]:
     """Draw marks that are no digits, (count, 28, 28) uint8; their kinds, (count,), and names.
 
-    Digits (N, 28, 28) with their labels are broken and joined; UsageError if there are none. The same seed
-    gives the same marks on any number of processes (``jobs``). ``held`` draws the held-out kinds and fonts.
+    Digits with their labels are broken and joined; UsageError if there are none. The same seed gives the same
+    marks on any number of processes (``jobs``). ``held`` draws the held-out kinds and fonts.
     """
     if not len(digits):
         raise UsageError("got no digits, expected some to break and join")

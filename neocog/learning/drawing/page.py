@@ -58,9 +58,7 @@ _LEANT = 0.6  # times as wide as it is high is a 1 that may be one on its side
 
 
 def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *, side: int = SIDE) -> Page:
-    """Draw a page of ``side`` pixels. ``seed`` decides layout, size, pen, ground and turn, ``variation`` with
-    it all else: the same bytes for the same arguments, hands, typefaces and OpenCV.
-    """
+    """Draw a page; ``seed`` decides layout, size, pen, ground and turn, ``variation`` with it all else."""
     rng, names = np.random.default_rng([seed, 0]), list(LAYOUTS)
     layout = names[int(rng.choice(len(names), p=[LAYOUTS[name][1] for name in names]))]
     small = layout in SMALL and rng.random() < (0.5 if layout in ("rows", "forms") else 0.85)
@@ -192,8 +190,8 @@ def _cut(marks: list[Mark], layout: str, rng: Rng, side: int) -> tuple[int, int,
 def compared(found: Finding, marks: NDArray[np.float32]) -> NDArray[np.int64]:
     """Count what was found of a page with ``marks`` (M, 5): label (-1: any), middle, size.
 
-    Returns (7,): digits that stand there; of them found; marks told as digits that are none; signs among
-    these; signs that stand there; 1 if nothing was told of an empty page; 1 if it is empty.
+    Returns digits that stand there; of them found; marks told as digits that are none; signs among these;
+    signs that stand there; 1 if nothing was told of an empty page; 1 if it is empty.
     """
     boxes = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)
     digit, sign = (marks[:, 0] >= 0) & (marks[:, 0] < 10), marks[:, 0] >= 10
@@ -279,9 +277,7 @@ def _write(canvas: Canvas, hand: Hand, high: float) -> str:
 
 
 def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
-    """Open the digits that pages are written with; None and "mnist" stand for MNIST as it was fetched, the
-    last 5 000 training digits, which no shipped model learned from; without it scikit-learn's.
-    """
+    """Digits that pages are written with: a set, MNIST's last 5 000 training digits, or scikit-learn's."""
     if place is not None and (str(place) == "sklearn" or Path(place).exists()):
         is_mnist = Path(place).is_dir() and any(Path(place).glob("train-images*"))
         return open_digits(place, split="validation" if is_mnist else None)

@@ -269,10 +269,7 @@ def card_on(image: Image, under: Image, around: Box, rng: Rng) -> Box:
 def photographed(
     image: Image, rng: Rng, smallest: float, *, inverted: float = 0.12, page: int = 1
 ) -> NDArray[np.uint8]:
-    """Photograph a page (H, W), or a strip of one that is ``page`` times as high.
-
-    Its smallest digits have so many pixels; ``inverted``: share of dark pages.
-    """
+    """Photograph a page (H, W), or a strip of one ``page`` times as high, digits of ``smallest`` pixels."""
     image = np.clip(image, 0, 255)
     if page == 1:
         _light(image, rng)

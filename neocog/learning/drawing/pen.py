@@ -1,6 +1,6 @@
 """Pens and their ink; paths of a pen, read from a file or traced from a scanned digit or a letter in print.
 
-A set of pen strokes is a file ``strokes.npz`` beside the pictures of the same digits: stroke j is
+Of ``strokes.npz``, beside the pictures of the same digits, stroke j is
 ``points[stroke_start[j]:stroke_start[j + 1]]``, digit i has strokes ``sample_start[i]`` to the next one's.
 """
 
@@ -106,10 +106,7 @@ def skeleton(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def trace(scan: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
-    """Return the strokes of a scanned digit (28, 28), ink 255: each (n, 2) points in a field of 84 x 84.
-
-    There are none without ink, or where a loop that ran full is no line, and a 9 would become a bar.
-    """
+    """Strokes of a scanned digit (28, 28), each (n, 2) points of 84 x 84; none where a loop ran full (9)."""
     large = cv2.resize(scan, (_THINNED, _THINNED), interpolation=cv2.INTER_CUBIC)
     soft = cv2.GaussianBlur(large, (0, 0), 1.2)
     bodies = [(soft > level).astype(np.uint8) for level in (110, 80, 50)]

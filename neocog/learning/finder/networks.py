@@ -1,9 +1,8 @@
 """The finder's network: convolutions to three maps, and a head that answers for every place.
 
-It takes the grey picture, normalised (`normalised`), (B, 1, H, W) with H and W multiples of 16,
-and gives `OUTPUTS` maps at a quarter of the side: is a digit centred here, is a sign, log of the
-width and the height over 16 pixels, offset of the middle in cells (x, y), and one number for each
-digit and sign, the largest of which tells what it is.
+From the grey picture, `normalised`, (B, 1, H, W), H and W multiples of 16, to `OUTPUTS` maps at a quarter of
+the side: is a digit centred here, is a sign, log of the width and the height over 16 pixels, offset of the
+middle in cells (x, y), and one number for each digit and sign.
 """
 
 from dataclasses import dataclass, field

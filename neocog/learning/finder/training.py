@@ -153,9 +153,7 @@ def train_finder(
     data: Path, folder: Path, settings: FinderTraining, *, fonts: Sequence[Path] = (), workers: int = 2,
     device: str = "cpu", minutes: float | None = None, tell: Callable[[str], None] = print,
 ) -> FinderNetwork:  # fmt: skip
-    """Train a finder on pages that the hands of ``data`` write, with print in ``fonts``, or go on with the
-    run of ``folder``, at most so long; return the running mean. UsageError if it has other settings or hands.
-    """
+    """Train a finder on pages that hands of ``data`` write, or go on with the run of ``folder``; its mean."""
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(settings.seed)
     torch.backends.cudnn.benchmark = device.startswith("cuda")
