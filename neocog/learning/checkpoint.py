@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from neocog.errors import ModelError, UsageError
@@ -13,44 +14,73 @@ from neocog.network.registry import find_model
 from neocog.text import to_json
 
 Parts = dict[str, dict[str, Any]]
-_FORMAT = "neocog run 5"
+_FORMAT = "neocog run 6"
 
 
-class Checkpoint:
-    """A run's file, written whole: every tensor, the rest as JSON; ``told``: what a run follows from."""
+class Run:
+    """A run of learning by gradient, and its file, written whole: tensors, and as JSON the rest.
 
-    def __init__(self, file: Path, told: dict[str, Any], networks: dict[str, Any], optimiser: Any) -> None:
+    ``told``: what it follows from; ``state``: what else goes on with it, and its curves. A file that is there
+    is gone on with; UsageError if it is another run, ModelError if it is none.
+    """
+
+    def __init__(
+        self, file: Path | None, told: dict[str, Any], networks: dict[str, Any], optimiser: Any, **state: Any
+    ) -> None:
         self.file, self.told, self.networks, self.optimiser = file, told, networks, optimiser
+        self.state, self.others = SimpleNamespace(curves=[], **state), Parts()
+        self.resumed = file is not None and file.exists()
+        if file is not None and self.resumed:
+            self.others, kept = load_checkpoint(file)
+            check_same(file, kept.pop("settings", {}), told)
+            vars(self.state).update(kept)
+            for name, network in networks.items():
+                network.load_state_dict(self.others.pop(name))
+            slots = {
+                int(part.split()[1]): self.others.pop(part) for part in [*self.others] if part[:5] == "adam "
+            }
+            optimiser.load_state_dict(optimiser.state_dict() | {"state": slots})
 
-    def save(self, curves: list[Any], state: dict[str, Any], **others: dict[str, Any]) -> None:
-        """Write the run, other tensors and JSON values with it, and ``curves.json`` beside it."""
+    def save(self, **others: dict[str, Any]) -> None:
+        """Write the run, with other tensors, and ``curves.json`` beside it."""
         from safetensors.torch import save
 
+        if self.file is None:
+            return
         parts = {name: network.state_dict() for name, network in self.networks.items()} | others
         parts |= {f"adam {number}": slot for number, slot in self.optimiser.state_dict()["state"].items()}
         whole = {f"{part}/{name}": tensor.detach().cpu().contiguous()
                  for part, tensors in parts.items() for name, tensor in tensors.items()}  # fmt: skip
-        values = state | {"settings": self.told, "curves": curves}
-        metadata = {"format": _FORMAT, "state": to_json(values, sort_keys=True)}
+        values = to_json(vars(self.state) | {"settings": self.told}, sort_keys=True)
         with atomic_write(self.file) as stream:
-            stream.write(save(whole, metadata=metadata))
-        self.plot(curves)
+            stream.write(save(whole, metadata={"format": _FORMAT, "state": values}))
+        self.plot()
 
-    def plot(self, curves: list[Any]) -> None:
-        with atomic_write(self.file.parent / "curves.json") as stream:
-            stream.write(to_json(curves, indent=1, sort_keys=True).encode())
+    def plot(self) -> None:
+        if self.file is not None:
+            with atomic_write(self.file.parent / "curves.json") as stream:
+                stream.write(to_json(self.state.curves, indent=1, sort_keys=True).encode())
 
-    def resume(self) -> tuple[Parts, dict[str, Any]] | None:
-        """Go on with the file's run; its other tensors, its values, or None. UsageError if it is another."""
-        if not self.file.exists():
-            return None
-        parts, state = load_checkpoint(self.file)
-        check_same(self.file, state.get("settings", {}), self.told)
-        for name, network in self.networks.items():
-            network.load_state_dict(parts.pop(name))
-        slots = {int(part.split()[1]): parts.pop(part) for part in [*parts] if part.startswith("adam ")}
-        self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": slots})
-        return parts, state
+    def set_rate(self, rate: float) -> None:
+        """Give each group of the optimiser its share of a rate."""
+        for group in self.optimiser.param_groups:
+            if hasattr(group["lr"], "fill_"):  # of a graph, which keeps its address
+                group["lr"].fill_(rate * group.get("share", 1.0))
+            else:
+                group["lr"] = rate * group.get("share", 1.0)
+
+
+class RunningMean:
+    """The mean of a network's weights over its steps, in another; ``most``: weight of the past."""
+
+    def __init__(self, mean: Any, network: Any, most: float) -> None:
+        both = ([v for v in one.state_dict().values() if v.is_floating_point()] for one in (mean, network))
+        self._both, self._most = list(both), most
+
+    def follow(self, step: int) -> None:
+        from torch import _foreach_lerp_
+
+        _foreach_lerp_(*self._both, 1 - min(self._most, (1 + step) / (10 + step)))
 
 
 def worded(figures: dict[str, float]) -> str:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from torch.nn import functional
 from neocog.errors import NeocogError, UsageError
 from neocog.learning.augment import augment
 from neocog.learning.calibrate import best_temperature
-from neocog.learning.checkpoint import Checkpoint, id_of
+from neocog.learning.checkpoint import Run, RunningMean, id_of
 from neocog.learning.drawing.marks import negatives, variants
 from neocog.learning.mix import Mix
 from neocog.learning.settings import Settings
@@ -116,6 +115,7 @@ class Finetuner:
         torch.backends.cudnn.benchmark = on_gpu
         self.network = Trainable(start, channels_last=on_gpu).to(self.device).train()
         self.mean = copy.deepcopy(self.network).eval().requires_grad_(False)
+        self._following = RunningMean(self.mean, self.network, settings.mean)
         named = list(self.network.named_parameters())
         groups = [{"params": [value for name, value in named if name.endswith(kind)], "share": share}
                   for kind, share in _SHARES.items()]  # fmt: skip
@@ -124,19 +124,15 @@ class Finetuner:
         self.batches = Batches(mix, validation, settings, self.device, marks=marks, jobs=jobs)
         self._lean = torch.zeros(start.classes, device=self.device)
         self._lean[LABELS:] = settings.lean
-        self._kept, self.curves = _state(self.mean), list[Figures]()
+        origin = {"start": id_of(start), "digits": mix.digest, "validation": validation.digest}
+        origin |= {name: value for name, value in asdict(settings).items() if name != "save_every"}
         # accuracy and loss are the validation's, of the epoch that is kept
         first = {"step": 0, "seconds": 0.0, "finished": False, "kept_accuracy": -1.0, "kept_loss": 0.0}
-        self.position, self._file = SimpleNamespace(**first), None
-        if folder is not None:
-            origin = {"start": id_of(start), "digits": mix.digest, "validation": validation.digest}
-            origin |= {name: value for name, value in asdict(settings).items() if name != "save_every"}
-            networks = {"network": self.network, "mean": self.mean}
-            file = Path(folder) / "checkpoint.safetensors"
-            self._file = Checkpoint(file, origin, networks, self._optimizer)
-            if found := self._file.resume():
-                self.position, self.curves = SimpleNamespace(**found[1]["position"]), found[1]["curves"]
-                self._kept = found[0]["kept"]
+        networks = {"network": self.network, "mean": self.mean}
+        file = None if folder is None else Path(folder) / "checkpoint.safetensors"
+        self._run = Run(file, origin, networks, self._optimizer, **first)
+        self.position, self.curves = self._run.state, self._run.state.curves
+        self._kept = self._run.others.get("kept") or _state(self.mean)
 
     def run(self) -> Model:
         """Learn to the end and return the model; of a finished run, return its model."""
@@ -154,8 +150,8 @@ class Finetuner:
                 losses.clear()
             elif place.step % 20 == 0:  # the clock must not run ahead of the GPU
                 float(losses[-1])
-            if self._file and (place.step % settings.save_every == 0 or place.finished):
-                self._file.save(self.curves, {"position": vars(place)}, kept=self._kept)
+            if place.step % settings.save_every == 0 or place.finished:
+                self._run.save(kept=self._kept)
         return self.model()
 
     def model(self) -> Model:
@@ -189,8 +185,7 @@ class Finetuner:
             rate = settings.rate * max(passed / _WARM_UP, 0.02)
         else:
             rate = settings.rate * (0.5 * (1 + math.cos(math.pi * (passed - _WARM_UP) / (1 - _WARM_UP))))
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate * group["share"]
+        self._run.set_rate(rate)
         u0, labels = self.batches.batch(place.step)
         responses = self.network(u0, soft=_SOFT if passed < settings.soft_share else 0.0)
         logits = responses / self.network.temperature.exp() + self._lean
@@ -201,9 +196,7 @@ class Finetuner:
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
         self._optimizer.step()
         self.network.constrain()
-        keep = min(settings.mean, (1 + place.step) / (10 + place.step))
-        with torch.no_grad():
-            torch._foreach_lerp_(list(self.mean.parameters()), list(self.network.parameters()), 1 - keep)
+        self._following.follow(place.step)
         return loss.detach()
 
     def _end_epoch(self, steps: list[Tensor]) -> None:

@@ -22,7 +22,7 @@ from neocog.errors import UsageError
 from neocog.files import check_output
 from neocog.learning import augment
 from neocog.learning.calibrate import line_temperature
-from neocog.learning.checkpoint import Checkpoint, worded
+from neocog.learning.checkpoint import Run, worded
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, by_width, drawers, drawn_lines, prepare
 from neocog.learning.drawing.hands import THANKS, Line, Rng, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
@@ -180,26 +180,23 @@ class LineRun:
             device[:4] == "cuda",
         )
         others = [network.own, network.bias, *network.head.parameters()]
-        groups = [{"params": others, "times": 1.0}, {"params": core, "times": settings.core}]
+        groups = [{"params": others, "share": 1.0}, {"params": core, "share": settings.core}]
         if cuda:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         self.network = network.to(device)
         self.optimiser = torch.optim.AdamW(groups, lr=settings.rate, weight_decay=0.0, fused=cuda)
-        self.step, self.curves = 0, list[dict[str, float]]()
-        self.losses: list[Tensor] = []  # since the last point of the curves
         learned_from = hands.counts(len(real)) | ({"own": len(own)} if own else {})
         self.told = asdict(settings) | {"start": network.start, "learned_from": learned_from}
         networks = {"network": self.network}
-        self.file = Checkpoint(folder / "run.safetensors", self.told, networks, self.optimiser)
-        if found := self.file.resume():
-            parts, state = found
-            self.step, self.curves = state["step"], state["curves"]
-            self.losses = [*parts["losses"]["all"].to(device)] if "losses" in parts else []
-            network.folded = False
+        self.run = Run(folder / "run.safetensors", self.told, networks, self.optimiser, step=0)
+        self.step, self.curves = self.run.state.step, self.run.state.curves
+        losses = self.run.others.get("losses", {}).get("all", ())
+        self.losses: list[Tensor] = [loss.to(device) for loss in losses]  # since the last point of the curves
+        network.folded &= not self.run.resumed
 
     def keep(self) -> None:
-        losses = {"all": torch.stack(self.losses)} if self.losses else {}
-        self.file.save(self.curves, {"step": self.step}, losses=losses)
+        self.run.state.step = self.step
+        self.run.save(losses={"all": torch.stack(self.losses)} if self.losses else {})
 
     def learn(self, *, minutes: float | None = None) -> bool:
         """Learn to the last step, or for so long; whether it was the last. The run is kept meanwhile."""
@@ -243,8 +240,7 @@ class LineRun:
         settings, done = self.settings, self.step / self.settings.steps
         share = min(1.0, self.step / min(300, 0.05 * settings.steps + 1) + 0.01)
         rate = settings.rate * share * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate * group["times"]
+        self.run.set_rate(rate)
         x, wide, texts = self._batch(drawn)
         # CTC of each line over its characters and two more
         lp = self.network(x).float().log_softmax(1).permute(2, 0, 1)

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from neocog.learning.checkpoint import Checkpoint, load_checkpoint, worded
+from neocog.learning.checkpoint import Run, RunningMean, load_checkpoint, worded
 from neocog.learning.drawing.bank import drawers
 from neocog.learning.drawing.hands import load_hands
 from neocog.learning.drawing.page import Page, compared, draw_pages, prepare
@@ -129,7 +129,6 @@ _INVERTED = 0.25  # of pages, dark and bright exchanged as they are learned from
 _AVERAGE = 0.998  # of the weights before, in the running mean that is shipped
 _DECAY = 0.02  # of the weights, by AdamW
 _LARGEST = 96.0  # longer side of the largest digits asked of one size, in pixels
-_KEPT = ("number", "steps", "curves", "hard")  # of a run, beside its weights
 _NO_MARK = -9.0  # label of rows of marks that are not there
 _MOST_MARKS = 256  # of a page that are learned from; pages of more are rare
 _PART = 32  # pages that a process draws at a time
@@ -172,13 +171,13 @@ class _Run:
         layout = torch.channels_last
         self.network, self.average = (FinderNetwork().to(device, memory_format=layout) for _ in range(2))
         self.average.load_state_dict(self.network.state_dict())
+        self.following = RunningMean(self.average, self.network, _AVERAGE)
         weights = list(self.network.parameters())
         groups = [{"params": [p for p in weights if (p.ndim >= 2) == decays], "weight_decay": _DECAY * decays}
                   for decays in (True, False)]  # fmt: skip
         rate = torch.tensor(settings.rate, device=device) if cuda else settings.rate
         self.optimiser = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), capturable=cuda)
-        self.number, self.steps, self.begin = 0, 0, time.monotonic()
-        self.curves, self.hard = list[dict[str, float]](), [Seeds(), Seeds()]
+        self.begin = time.monotonic()
         self.graph: _Graph | None = None
         if cuda:  # tensor cores compute full kernels sooner than the kernels for depthwise ones theirs
             for part in self.network.modules():
@@ -186,18 +185,17 @@ class _Run:
                     part.dense = part.conv.groups > 1
         networks = {"network": self.network, "average": self.average}
         told = asdict(settings) | {"learned_from": learned_from}
-        self.file = Checkpoint(folder / "run.safetensors", told, networks, self.optimiser)
-        if found := self.file.resume():
-            self.number, self.steps, self.curves, self.hard = (found[1][name] for name in _KEPT)
-        elif settings.start:
+        first = {"number": 0, "steps": 0, "hard": [Seeds(), Seeds()]}
+        self.run = Run(folder / "run.safetensors", told, networks, self.optimiser, **first)
+        self.state = self.run.state
+        if settings.start and not self.run.resumed:
             parts, _ = load_checkpoint(Path(settings.start))
             for name, network in networks.items():
                 network.load_state_dict(parts[name])
-        self.pairs = [[v for v in network.state_dict().values() if v.is_floating_point()]
-                      for network in (self.average, self.network)]  # fmt: skip
 
     def learn(self, pool: ProcessPoolExecutor, minutes: float | None) -> FinderNetwork:
         settings, end = self.settings, self.begin + 60 * (math.inf if minutes is None else minutes)
+        state = self.state
 
         def order(seeds: Seeds, *, held: bool = False) -> tuple[Seeds, list[Future[list[Page]]]]:
             parts = [seeds[at : at + _PART] for at in range(0, len(seeds), _PART)]
@@ -207,25 +205,25 @@ class _Run:
             return [page for part in parts for page in part.result()]
 
         _, kept = order([(HELD_SEED + k, 0) for k in range(settings.validation)], held=True)
-        coming = [order(self._seeds(self.number + k)) for k in (0, 1)]
-        while self.number < settings.chunks and time.monotonic() < end:
+        coming = [order(self._seeds(state.number + k)) for k in (0, 1)]
+        while state.number < settings.chunks and time.monotonic() < end:
             seeds, parts = coming.pop(0)
             wrong, mean = self._go_through(drawn(parts))
             first, last = (int(share * len(seeds)) for share in _HARD)
             worst = [seeds[k] for k in np.argsort(-wrong, kind="stable")[first:last].tolist()]
-            self.hard[self.number % 2] = [(seed, again + 1) for seed, again in worst if again < _AGAIN]
-            self.number += 1
-            coming.append(order(self._seeds(self.number + 1)))
-            measured = {"chunk": float(self.number), "steps": float(self.steps), "loss": mean}
-            if self.number % 8 == 0:
+            state.hard[state.number % 2] = [(seed, again + 1) for seed, again in worst if again < _AGAIN]
+            state.number += 1
+            coming.append(order(self._seeds(state.number + 1)))
+            measured = {"chunk": float(state.number), "steps": float(state.steps), "loss": mean}
+            if state.number % 8 == 0:
                 measured |= self._score(drawn(kept))
-            self.curves.append(measured)
-            self.file.save(self.curves, {name: getattr(self, name) for name in _KEPT})
+            state.curves.append(measured)
+            self.run.save()
             self._say(measured)
-        measured = {"chunk": float(self.number), "steps": float(self.steps)} | self._score(drawn(kept))
-        if self.number == settings.chunks:
-            self.curves.append(measured)
-            self.file.plot(self.curves)
+        measured = {"chunk": float(state.number), "steps": float(state.steps)} | self._score(drawn(kept))
+        if state.number == settings.chunks:
+            state.curves.append(measured)
+            self.run.plot()
         self._say(measured)
         average: FinderNetwork = self.average.cpu().eval()
         return average
@@ -235,7 +233,7 @@ class _Run:
 
     def _seeds(self, number: int) -> Seeds:
         # of a chunk: new ones, the hard ones of the chunk before the last
-        hard, settings = self.hard[number % 2], self.settings
+        hard, settings = self.state.hard[number % 2], self.settings
         first = (settings.seed * 1_000_003 + number * settings.chunk) % 2_000_000_000
         new = [(first + k, 0) for k in range(settings.chunk - len(hard))]
         return new + [(seed, again) for seed, again in hard]
@@ -255,7 +253,7 @@ class _Run:
             answers.append(targets(torch.from_numpy(marks).to(self.place), settings.side, _LARGEST))
         maps, wanted = torch.cat(pictures), Targets(*map(torch.cat, zip(*answers, strict=True)))
         told, first = list[Tensor](), list[tuple[NDArray[np.int64], Tensor]]()
-        rng = np.random.default_rng([settings.seed, self.number, 7])
+        rng = np.random.default_rng([settings.seed, self.state.number, 7])
         for turn in range(settings.passes):
             ends = range(settings.batch, len(pages), settings.batch)
             batches = list(map(np.sort, np.array_split(rng.permutation(len(pages)), ends)))
@@ -283,23 +281,16 @@ class _Run:
         """One step; on a GPU, where so small a network is mostly its launches, as a graph."""
         settings = self.settings
         steps = settings.passes * math.ceil(settings.chunk / settings.batch) * settings.chunks
-        done = min(self.steps / steps, 1.0)  # the rate goes up at first, then down along a cosine
+        done = min(self.state.steps / steps, 1.0)  # the rate goes up at first, then down along a cosine
         share = min(1.0, done / _WARM + 0.02) * (0.5 + 0.5 * math.cos(math.pi * done)) + 1e-3
-        for group in self.optimiser.param_groups:
-            if self.cuda:
-                group["lr"].fill_(settings.rate * share)
-            else:
-                group["lr"] = settings.rate * share
+        self.run.set_rate(settings.rate * share)
         if self.cuda and len(maps) == settings.batch:
             self.graph = self.graph or _Graph(self, maps, wanted, flip)
             told = self.graph.step(maps, wanted, flip)
         else:
             told = self.update(maps, wanted, flip)
-        self.steps += 1
-        keep = min(_AVERAGE, (1 + self.steps) / (10 + self.steps))
-        mine, new = self.pairs
-        torch._foreach_mul_(mine, keep)
-        torch._foreach_add_(mine, new, alpha=1 - keep)
+        self.state.steps += 1
+        self.following.follow(self.state.steps)
         return told
 
     def update(self, maps: Tensor, wanted: Targets, flip: Tensor) -> Told:
