@@ -36,9 +36,7 @@ class Run:
             vars(self.state).update(kept)
             for name, network in networks.items():
                 network.load_state_dict(self.others.pop(name))
-            slots = {
-                int(part.split()[1]): self.others.pop(part) for part in [*self.others] if part[:5] == "adam "
-            }
+            slots = {int(name[5:]): self.others.pop(name) for name in [*self.others] if name[:5] == "adam "}
             optimiser.load_state_dict(optimiser.state_dict() | {"state": slots})
 
     def save(self, **others: dict[str, Any]) -> None:

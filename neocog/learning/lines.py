@@ -189,7 +189,8 @@ class LineRun:
         self.told = asdict(settings) | {"start": network.start, "learned_from": learned_from}
         networks = {"network": self.network}
         self.run = Run(folder / "run.safetensors", self.told, networks, self.optimiser, step=0)
-        self.step, self.curves = self.run.state.step, self.run.state.curves
+        self.step: int = self.run.state.step
+        self.curves: list[dict[str, float]] = self.run.state.curves
         losses = self.run.others.get("losses", {}).get("all", ())
         self.losses: list[Tensor] = [loss.to(device) for loss in losses]  # since the last point of the curves
         network.folded &= not self.run.resumed
