@@ -57,10 +57,7 @@ def main() -> None:
     settings = LineTraining(seed=args.seed, steps=args.steps, mixed=args.device != "cpu")
     settings = changed(settings, args.change)
     torch.manual_seed(args.seed)
-    network, folder = (
-        start(args.start, settings, args.data, device=args.device),
-        args.output / f"lines-{args.seed}",
-    )
+    network, folder = start(args.start, settings), args.output / f"lines-{args.seed}"
     run = Part(network, args.data, folder, settings, device=args.device, workers=args.workers)
     if args.parts > 1:
         place = f"file://{args.meeting}"

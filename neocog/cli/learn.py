@@ -251,7 +251,7 @@ def _learn_whole(
         from neocog.learning import lines
 
         own = lines.LineTraining(seed=seed, steps=steps, mixed=device == "cuda")
-        network = lines.start(start or "neocog", own, data, device=device)
+        network = lines.start(start or "neocog", own)
         run = lines.LineRun(network, data, runs, own, device=device, workers=workers, tell=_say)
         if not run.learn(minutes=minutes):
             tell(f"{runs} keeps the run, {run.step} of {steps} steps: the same command goes on with it")

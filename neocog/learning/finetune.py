@@ -83,17 +83,11 @@ class Batches:
         part = torch.rand(count, device=self._device, dtype=torch.float64, **dice)
         chosen = self._first[which] + (part * self._sizes[which]).long()
         pictures, labels = [self._digits[chosen]], [self._labels[chosen]]
-        done, how = [], settings.augmentation
-        if settings.varied != 1:
-            done = [augment(pictures.pop(), how, generator)]
-            how = how.times(settings.varied)
         for pool, own, count in self._pools:
             drawn = torch.randint(len(pool), (count,), device=self._device, **dice)
             pictures.append(pool[drawn])
             labels.append(own[drawn])
-        if any(map(len, pictures)):
-            done.append(augment(torch.cat(pictures), how, generator))
-        return torch.cat(done), torch.cat(labels)
+        return augment(torch.cat(pictures), settings.augmentation, generator), torch.cat(labels)
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.tensor(array, device=self._device)

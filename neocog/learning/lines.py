@@ -26,7 +26,6 @@ from neocog.learning.checkpoint import Run, worded
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, by_width, drawers, drawn_lines, prepare
 from neocog.learning.drawing.hands import THANKS, Line, Rng, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
-from neocog.learning.drawing.line import draw_sign
 from neocog.learning.trainable import Layers, double
 from neocog.network.ctc import BLANK, best_path
 from neocog.network.line_engine import LineEngine
@@ -40,7 +39,6 @@ Tensor = Any
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
 # of the steps, by width
 _SHARES = np.array([0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015])
-_SHOWN = 6  # signs for each plane that is made
 HELD_SEED = 4_000_000_000
 
 
@@ -51,7 +49,6 @@ class LineTraining:
     columns: int = 60_000  #: of a step's strips together
     rate: float = 2e-3  #: largest rate of AdamW
     core: float = 15.0  #: times that, for what the ten layers had learned before
-    signs: int = 0  #: planes that US4 gets for each sign
     fresh: float = 160.0  #: new lines a step
     kept: int = 160  #: chunks of 240 lines to choose from
     real: float = 0.12  #: share of real lines
@@ -66,16 +63,14 @@ class LineNetwork(Layers):
     start = ""  #: id of the model that it begins with
     folded = False  #: the head's normalisations are those of a file, none: `normalise` mends that
 
-    def __init__(
-        self, digits: Model, *, inner: int = 160, mixed: bool = False, says: NDArray[np.int64] | None = None
-    ) -> None:
+    def __init__(self, digits: Model, *, inner: int = 160, mixed: bool = False) -> None:
         if digits.psi != "sqrt":
             raise UsageError(f"psi {digits.psi} does not learn lines; start from a model of preset neocog")
         super().__init__(digits, (2, 2, 1))
         self.digits, self.mixed = digits, mixed
         planes, count = len(digits.labels), BLANK + 1
         own = torch.zeros(count, planes)
-        labels = np.where(digits.labels == REJECT, BLANK, digits.labels) if says is None else says
+        labels = np.where(digits.labels == REJECT, BLANK, digits.labels)
         own[torch.from_numpy(labels), torch.arange(planes)] = 8.0
         self.own = nn.Parameter(own + 0.05 * torch.randn(count, planes))
         self.bias = nn.Parameter(torch.zeros(count))
@@ -326,49 +321,13 @@ def seen(lines: list[Line], columns: int, device: str, rng: Rng) -> Seen:
     return augment.strips(x, wide), wide, texts
 
 
-def start(name: str, settings: LineTraining, data: Path | None = None, *, device: str = "cpu") -> LineNetwork:
-    """A network that begins with a line model or a digit model, whose US4 gets planes for drawn signs."""
+def start(name: str, settings: LineTraining) -> LineNetwork:
+    """A network that begins with a digit or a line model; the same seed begins with the same weights."""
     torch.manual_seed(settings.seed)
     lines = load_lines(name) if kind_of(find_model(name)) == "lines" else None
     digits, inner = (lines.digits, lines.head.biases[0].size) if lines else (load_model(name), settings.inner)
-    says = None
-    if lines is None and data is not None and settings.signs:
-        digits, says = with_signs(digits, data, settings.signs, settings.seed, device)
-    network = LineNetwork(digits, inner=inner, mixed=settings.mixed, says=says)
+    network = LineNetwork(digits, inner=inner, mixed=settings.mixed)
     if lines:
         network.take(lines)
     network.start = (lines or digits).id
     return network
-
-
-@torch.no_grad()  # type: ignore[untyped-decorator]
-def with_signs(digits: Model, data: Path, each: int, seed: int, device: str) -> tuple[Model, Any]:
-    """Give US4 ``each`` planes for every sign, and say what all planes stand for.
-
-    Their reference vectors are responses of UC3 to drawn signs, as a neocognitron learns what it has no plane
-    for: first the one nearest to all others, then the farthest from those taken.
-    """
-    network, rng = LineNetwork(digits).eval().to(device), np.random.default_rng([seed, 12])
-    hands = load_hands(data)
-    taken, says = [], []
-    for char in ALPHABET[10:-1]:
-        drawn = [draw_sign(hands, rng, char) for _ in range(_SHOWN * each)]
-        x, _, _ = batch_of([(strip, "") for strip, _ in drawn], device)
-        size = (ROWS, round(x.shape[3] * ROWS / DRAWN))
-        ink = functional.interpolate(x / 255, size, mode="bilinear", antialias=True)
-        u = functional.pad(network.uc3(ink), (BESIDE, BESIDE)).cpu().numpy()
-        at = [round((middle * ROWS / DRAWN + 24) / 4) for _, middle in drawn]  # the columns that look there
-        # the middle one of five rows
-        seen = [own[:, 2:11, t : t + 17 : 2] for own, t in zip(u, at, strict=True)]
-        flat = np.stack(seen).reshape(len(seen), -1)
-        flat = flat / np.linalg.norm(flat, axis=1, keepdims=True)
-        alike = flat @ flat.T
-        chosen = [int(alike.mean(1).argmax())]
-        while len(chosen) < each:
-            chosen.append(int(alike[:, chosen].max(1).argmin()))
-        taken += [seen[k] for k in chosen]
-        says += [ALPHABET.index(char)] * each
-    top = replace(digits.s[3], reference=np.concatenate([digits.s[3].reference, np.stack(taken)]))
-    labels = np.concatenate([digits.labels, np.full(len(says), REJECT)])
-    told = np.where(digits.labels == REJECT, BLANK, digits.labels)
-    return replace(digits, s=(*digits.s[:3], top), labels=labels), np.concatenate([told, says])

@@ -1,7 +1,7 @@
 """How a network learns by gradient; ``experiments/learning/finetune.py`` of commit bfe9938 chose defaults."""
 
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 
 from neocog.errors import UsageError
 
@@ -33,13 +33,6 @@ class Augmentation:
     neighbour: float = 0.0  #: share of digits beside which a piece of another digit stands
     binary: float = 0.0  #: share of digits that are cut to black and white
     coarse: float = 0.0  #: share of digits that were seen by 9 to 22 pixels, for a digit's 28
-
-    def times(self, strength: float) -> "Augmentation":
-        """Return all of it weaker or stronger; shares stay at most 1."""
-        values = {name: strength * value for name, value in asdict(self).items()}
-        for name in ("far", "occlusion", "neighbour", "binary", "coarse"):
-            values[name] = min(values[name], 1.0)
-        return Augmentation(**values | {"far_shift": self.far_shift})
 
 
 PRESETS = {
@@ -90,7 +83,6 @@ class Settings:
     variants: float = 0.15  #: share of digits as coarse scanners and the reader hand them over
     pool: int = 20_000  #: marks, and variants, that are drawn before learning
     augmentation: Augmentation = PRESETS[USUAL]  #: how digits and marks are changed
-    varied: float = 1.0  #: how much of it variants and marks get, which are varied already
     last: bool = False  #: keep the running mean at the end, not the best epoch by validation
     save_every: int = 2000  #: steps between checkpoints
 
@@ -102,7 +94,6 @@ class Settings:
         sizes = self.batch >= 2 and 0 < length < math.inf and 0 < self.rate < math.inf
         want(sizes, came, "2 or more, above 0, above 0, all finite")
         want(math.isfinite(self.lean), f"lean {self.lean}", "a finite number")
-        want(0 <= self.varied < math.inf, f"varied {self.varied}", "a number, 0 or more")
         for name in ("marks", "variants", "smoothing"):
             value = getattr(self, name)
             want(0 <= value <= 1, f"{name} {value}", "a share, 0 to 1")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.drawing import glyphs
-from neocog.learning.drawing.glyphs import LETTERS, any_word, shape
+from neocog.learning.drawing.glyphs import LETTERS, SHAPES, any_word, shape
 from neocog.learning.drawing.hands import Drawn, Hand, Hands, Rng
 from neocog.learning.drawing.pen import Cover, log_uniform
 from neocog.learning.drawing.texts import any_text
@@ -69,17 +69,9 @@ class Frames:
             elif self.kind in ("rings", "polygons"):
                 turn = np.linspace(0, 2 * np.pi, 37 if self.kind == "rings" else self.corners) + 0.3
                 draw(*map(tuple, middle + size * np.stack([np.cos(turn), np.sin(turn)], 1)))
-            elif self.kind == "brackets":
-                draw((x0 + part / 2, y0), (x0, y0), (x0, y1), (x0 + part / 2, y1))
-                draw((x1 - part / 2, y0), (x1, y0), (x1, y1), (x1 - part / 2, y1))
-            elif self.kind == "corners":
-                for x, inward in ((x0, part), (x1, -part)):
-                    for y, down in ((y0, part), (y1, -part)):
-                        draw((x + inward, y), (x, y), (x, y + down))
-            elif self.kind == "under":
-                draw((x0, y1), (x1, y1))
-            elif self.kind == "ticks":
-                draw((x0, y1 - part), (x0, y1), (x1, y1), (x1, y1 - part))
+            elif self.kind in SHAPES["frames"]:
+                for way in SHAPES["frames"][self.kind]:
+                    draw(*(((x0, x1)[c] + dx * part, (y0, y1)[r] + dy * part) for c, r, dx, dy in way))
             else:
                 for less in (0, self.twice + self.width) if self.twice else (0,):
                     u0, v0, u1, v1 = x0 + less, y0 + less, x1 - less, y1 - less
@@ -317,20 +309,6 @@ def draw_line(
             fits = row.write(shown, letters=negative)
         if fits:
             return _strip(row, text, roomy=lone), text
-
-
-def draw_sign(hands: Hands, rng: Rng, char: str) -> tuple[NDArray[np.uint8], float]:
-    """Draw one sign as it stands among digits, alone: its ink (64, w) uint8 and the column of its middle."""
-    while True:
-        row = Row(Hand(hands, rng))
-        if row.write(char):
-            above, below = (0.3 - 0.2 * rng.random(2)) * _HIGH
-            field, top, foot = row.field(), int(row.base - _HIGH - above), int(row.base + below)
-            columns = np.flatnonzero(field.max(0) > 0.3)
-            if len(columns):
-                first, last = int(columns[0]), int(columns[-1])
-                strip = _strip_of(field[top:foot, first - 80 : last + 80])
-                return strip, (80 + (last - first) / 2) * ROWS / (foot - top)
 
 
 def _strip_of(cut: Cover) -> NDArray[np.uint8]:

@@ -187,10 +187,10 @@ def log_uniform(rng: Rng, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
-def any_pen(rng: Rng, *, least: float = 1 / 60, most: float = 1 / 5) -> Pen:
-    width = log_uniform(rng, least, most)
+def any_pen(rng: Rng, *, most: float = 1 / 5) -> Pen:
+    width = log_uniform(rng, 1 / 60, most)
     if rng.random() < 0.5:
-        width = float(np.clip(rng.uniform(0.04, 0.13), least, most))
+        width = min(rng.uniform(0.04, 0.13), most)
     contrast = rng.uniform(0.14, 0.45) if rng.random() < 0.18 else rng.uniform(0.4, 0.97)
     pressure = rng.uniform(0, 0.5) if rng.random() < 0.4 else 0.0
     nib = rng.uniform(0.3, 0.7) if rng.random() < 0.12 else 1.0
