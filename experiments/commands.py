@@ -56,9 +56,8 @@ def bench_network(
         result = compare(loaded, batch=batch, rounds=rounds, peers=names)
     else:
         number = int(where.partition(":")[2] or 0)
-        result = compare_on_gpu(
-            loaded, batch=batch, precision=precision, plans=(plan,), number=number, peers=names, rounds=rounds
-        )
+        result = compare_on_gpu(loaded, batch=batch, precision=precision, plans=(plan,), number=number,
+                                peers=names, rounds=rounds)  # fmt: skip
     print(to_json(result.to_dict()) if as_json else "\n".join(result.lines()))
 
 
@@ -120,11 +119,13 @@ def bench_all(
     words = ["--device", devices.choose_device(device), *(["--data", str(data)] if data else [])]
     words += ["--quick"] * quick
     check_output(output / "slayer.json", "-o", make=True)
-    codes = [  # each in a process of its own: what breaks the device for one does not touch the others
-        subprocess.run([*python("-m", "neocog"), "bench", name, *words, "-o", str(output / f"{name}.json")])
-        for name in NAMES
-    ]
-    raise typer.Exit(int(any(done.returncode for done in codes)))
+    code = 0
+    for (
+        name
+    ) in NAMES:  # each in a process of its own: what breaks the device for one does not touch the others
+        own = [*python("-m", "neocog"), "bench", name, *words, "-o", str(output / f"{name}.json")]
+        code |= subprocess.run(own).returncode
+    raise typer.Exit(int(code != 0))
 
 
 @app.command("report", cls=options.Command)
@@ -155,12 +156,9 @@ def _merged(earlier: Result, result: Result) -> Result:
     """Return a result with an earlier one's other sections; ``from`` tells what made each."""
     if "sections" not in result:
         return result
-    keys = ("command", "machine", "cpu", "date", "commit", "digits", "model")
-    own = {key: result.get(key) for key in keys}
-    return {
-        **result, "sections": {**earlier.get("sections", {}), **result["sections"]},
-        "from": {**earlier.get("from", {}), **dict.fromkeys(result["sections"], own)},
-    }  # fmt: skip
+    own = {key: result.get(key) for key in "command machine cpu date commit digits model".split()}
+    return result | {"sections": earlier.get("sections", {}) | result["sections"],
+                     "from": earlier.get("from", {}) | dict.fromkeys(result["sections"], own)}  # fmt: skip
 
 
 def _names(words: str) -> tuple[str, ...]:

@@ -51,14 +51,12 @@ def measured(facts: dict[str, Any]) -> dict[str, Any]:
         card["confusion"] = test["confusion"]
         card["risk_coverage"] = list(map(row, test["error_at_coverage"]))
         card["calibration"] = {key: round(test[key], 6) for key in ("ece", "aurc")}
+    fixed = [one for one in facts["fixed_on_validation"] if one["fixed_at"] == "coverage"]
     card["fixed_on_validation"] = [
-        {"wanted": fixed["wanted"], **row(fixed["test"]), "marks": round(fixed["marks"], 5)}
-        for fixed in facts["fixed_on_validation"]
-        if fixed["fixed_at"] == "coverage"
+        {"wanted": one["wanted"], **row(one["test"]), "marks": round(one["marks"], 5)} for one in fixed
     ]
-    card["robustness"] = {
-        name: round(mean, 5) for name, mean in (own["means"] | {"mean": own["mean"]}).items()
-    }
+    means = own["means"] | {"mean": own["mean"]}
+    card["robustness"] = {name: round(mean, 5) for name, mean in means.items()}
     card["marks"] = {"n": facts["marks"]["n"], "read_as_digits": round(facts["marks"]["read_as_digits"], 5)}
     return card
 

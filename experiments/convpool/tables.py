@@ -25,9 +25,8 @@ def tables(result: Row) -> dict[str, pd.DataFrame]:
     for precision in PAPER:
         some = us.loc[[precision]].reset_index()
         some["ours by naive"] = some["naive"] / some["ours"]
-        some["rate"] = [
-            own.loc[tuple(key), "systems"]["ours"].get("tflops") for key in some[_KEYS].to_numpy()
-        ]
+        systems = (own.loc[tuple(key), "systems"] for key in some[_KEYS].to_numpy())
+        some["rate"] = [one["ours"].get("tflops") for one in systems]
         some["batch"] = [f"{n}{'*' * int(own.loc[(precision, c, n), 'flushed'])}"
                          for c, n in zip(some["channels"], some["batch"], strict=True)]  # fmt: skip
         times = {name: f"{name}|.1f" for name in SYSTEMS if name in some}
@@ -54,10 +53,8 @@ def _speedup(us: pd.DataFrame) -> pd.DataFrame:
     gains = _gains(us).xs(MAIN, level="channels").reset_index()
     gains["paper"] = [f"{PAPER[p]} (matrix product)" if n == 1 else None
                       for p, n in zip(gains["precision"], gains["batch"], strict=True)]  # fmt: skip
-    heads = {name: f"{SYSTEMS[name][0]}|.2f" for name in _SHOWN}
-    return shown(
-        gains, {"precision": "", "batch": "batch", "base": "naive, us|.1f", **heads, "paper": "paper"}
-    )
+    heads = {"precision": "", "batch": "batch", "base": "naive, us|.1f"}
+    return shown(gains, heads | {name: f"{SYSTEMS[name][0]}|.2f" for name in _SHOWN} | {"paper": "paper"})
 
 
 def _counting(result: Row, us: pd.DataFrame) -> pd.DataFrame:
@@ -78,9 +75,8 @@ def plots(result: Row) -> dict[str, Plot]:
     us = _us(result)
     most, half = _gains(us).xs(MAIN, level="channels"), us.loc["fp16"].xs(MANY, level="batch")
     batches, sizes = (list(own.index.get_level_values(-1).unique()) for own in (most, half))
-    ratios = {
-        f"{p}: {label}": list(enumerate(most.loc[p, name])) for name, label in _DRAWN.items() for p in PAPER
-    }
+    ratios = {f"{p}: {label}": list(enumerate(most.loc[p, name]))
+              for name, label in _DRAWN.items() for p in PAPER}  # fmt: skip
     times = {SYSTEMS[name][0]: list(enumerate(half["naive"] / half[name]))
              for name in ("fused", "fused_gemm", "direct", "direct_gemm", "ours")}  # fmt: skip
     y = "times as fast as cuDNN's naive form"

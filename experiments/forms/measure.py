@@ -93,9 +93,8 @@ def _sheet(k: int, args: Namespace, place: Path) -> dict[str, Counter[str]]:
     more: dict[str, Any] = {}
     if stranger:
         more = ({}, {"worded": own}, {"moved": own.uniform(4, 12)})[k % 3]
-    one = layout(
-        np.random.default_rng([seed, 10**6 + number + LAYOUTS * (not more and stranger)]), valid, **more
-    )
+    which = number + LAYOUTS * (not more and stranger)
+    one = layout(np.random.default_rng([seed, 10**6 + which]), valid, **more)
     free = [f["name"] for f, (kind, _) in zip(one.fields, one.frames, strict=True) if kind != "comb"]
     free = [name for name in free if len(said[name]) > 2]
     bad = {str(own.choice(free))} if how in ("beyond", "crossed") else set[str]()
@@ -142,10 +141,8 @@ def _reader(bounded: bool) -> Reader:
 
 
 def main() -> None:
-    parser = arguments(
-        __doc__, "data", output=Path, count=60, seed=3, others=40, spoiled=0, jobs=2, kept=Path
-    )
-    args = parser.parse_args()
+    usual = {"count": 60, "seed": 3, "others": 40, "spoiled": 0, "jobs": 2, "kept": Path}
+    args = arguments(__doc__, "data", output=Path, **usual).parse_args()
     rng = np.random.default_rng(args.seed)
     valid = [f"{v:06d}" for v in rng.choice(10**6, 200, replace=False)]
     drawn = [layout(np.random.default_rng([args.seed, 10**6 + k]), valid) for k in range(LAYOUTS)]

@@ -21,7 +21,7 @@ from experiments.lines.score import DIGITS, SIGNS, only, plain
 from neocog.evaluation.confidence import upper_limit
 from neocog.evaluation.evaluate import own_parts
 from neocog.network import ctc
-from neocog.network.lines import LineModel, load_lines
+from neocog.network.lines import load_lines
 from neocog.network.registry import SUFFIX
 from neocog.reading.numbers import bare, likely
 from neocog.reading.reader import Reader
@@ -59,9 +59,8 @@ def judged(name: str, written: str, told: Sequence[tuple[str, float]]) -> list[R
     kept = DIGITS if name.startswith("strings") else DIGITS + SIGNS  # labels of cheques have no signs
     words = [only(word, kept) for word, _ in told]
     rows = []
-    for word, own, (_, p) in zip(
-        words, own_parts(only(plain(written), kept + " "), words), told, strict=True
-    ):
+    parts = own_parts(only(plain(written), kept + " "), words)
+    for word, own, (_, p) in zip(words, parts, told, strict=True):
         signs = [only(text, SIGNS) for text in (word, own)], [only(text, DIGITS) for text in (word, own)]
         silent = word != own and (signs[0][0] != signs[0][1] or signs[1][0] == signs[1][1])
         if only(word, DIGITS):
@@ -117,13 +116,6 @@ def trade(sets: dict[str, list[Row]]) -> list[Row]:
     return out
 
 
-def written_into(model: LineModel, folder: Path, **card: Any) -> str:
-    """Write a model with more in its card and return its name and version."""
-    saved = replace(model, card=model.card | card).save(folder / f"{model.name}{SUFFIX}", precision="fp16")
-    write_sums(folder)
-    return saved.id
-
-
 def main() -> None:
     args = data_and_output(
         __doc__, reader=("neocog-lines", "the line model, a name or a file"), drawn=(Path("drawn"), "folder"),
@@ -139,9 +131,8 @@ def main() -> None:
         cases = [case for case in pictures_of(name, args.data, args.drawn) if case[0] not in doubtful]
         cases = cases[:: -(-len(cases) // MOST)]
         for way, numbers in ways.items():
-            found[way][name] = [
-                row for _, pixels, text in cases for row in judged(name, text, numbers(reader, pixels))
-            ]
+            found[way][name] = [row for _, pixels, text in cases
+                                for row in judged(name, text, numbers(reader, pixels))]  # fmt: skip
     rows = [
         {"set": name, "way": way, "numbers": sum(row["p"] > 0 for row in some),
          "wrong": counted(some, 1e-9)[1], "missed": sum(row["p"] == 0 for row in some), **curve(some)}
@@ -153,7 +144,9 @@ def main() -> None:
         counts = {row["set"]: row["numbers"] for row in rows if row["way"] == "page"}
         card: Row = {"rejection": {"numbers": counts, "date": today(), "table": own}}
         card |= {"reading": {"min_p": args.min_p}} if args.min_p else {}
-        print(written_into(model, args.models, **card))
+        file = args.models / f"{model.name}{SUFFIX}"
+        print(replace(model, card=model.card | card).save(file, precision="fp16").id)
+        write_sums(args.models)
     write_results(args.output, rows, columns=COLUMNS, table=own, trade=costs, reader=model.id)
 
 

@@ -191,10 +191,8 @@ def rules(clips: list[Path], reader: Reader, args: argparse.Namespace) -> list[R
     counts = [Counter[str]() for _ in rows]
     for clip in clips:
         shown, readable = shown_in(clip, reader)
-        seen = [
-            (frame.frame.index, frame.frame.t, tracks, frame.bounds)
-            for frame, tracks in every_frame(clip, reader, args.seconds)
-        ]
+        seen = [(frame.frame.index, frame.frame.t, tracks, frame.bounds)
+                for frame, tracks in every_frame(clip, reader, args.seconds)]  # fmt: skip
         for row, count in zip(rows, counts, strict=True):
             name, value = row["rule"], row["value"]
             value = math.log(value) if name in ("evidence", "lasting") else value

@@ -38,9 +38,7 @@ def busy() -> float:
 def main() -> None:
     args = arguments(__doc__, output=None, rounds=60, seconds=5.0).parse_args()
     rows: list[dict[str, Any]] = []
-    models: list[tuple[Any, str, tuple[int, ...]]] = [
-        (load_model(path.stem), "digits", (1, 8, 32)) for path in list_models()
-    ]
+    models: list[Any] = [(load_model(path.stem), "digits", (1, 8, 32)) for path in list_models()]
     for model, of, batches in (*models, (load_lines(LINES), "strips", (1,))):
         net = model.digits if of == "strips" else model
         for threads, batch in ((t, b) for t in sorted({1, cores()}) for b in batches):

@@ -26,20 +26,9 @@ from neocog.network.parallel import cores
 
 COMMIT = "d840c1a"
 KNOWN = Path(__file__).with_name("frozen.json")
+FONTS: dict[str, str] = json.loads(KNOWN.read_text())["fonts"]  #: Debian's packages, and files of each
 DEFAULT = Path(__file__).parents[2] / "frozen"
 NEEDS = ("mnist", "photos", "hands/measure/crohme", "hands/free/pendigits")
-FONTS = {
-    "fonts-dkg-handwriting": "dkg", "fonts-breip": "Breip", "fonts-femkeklaver": "femkeklaver",
-    "fonts-rufscript": "Rufscript010", "fonts-sjfonts": "SteveHand Delphine", "fonts-kristi": "Kristi",
-    "fonts-humor-sans": "Humor-Sans", "fonts-lato": "Lato-Regular", "fonts-open-sans": "OpenSans-Regular",
-    "fonts-bwht": "BecauseWeBuild-Regular BecauseWeLearn-Regular BecauseWeMentor-Regular "
-                  "BecauseWeOrganize-Regular",
-    "fonts-crosextra-caladea": "Caladea-Regular", "fonts-ebgaramond": "EBGaramond12-Regular",
-    "fonts-linuxlibertine": "LinLibertine_R LinLibertine_RB LinBiolinum_R",
-    "fonts-inconsolata": "Inconsolata", "fonts-cantarell": "Cantarell-Regular",
-}  # fmt: skip
-"""Debian's packages, and the files of each that letters are printed in."""
-
 _CLIPS = ("blank-640x480", "photos-1280x720", "photos-640x480", "scattered-640x480",
           "strings-1280x720", "strings-640x480", "thin-640x480")  # fmt: skip
 _ABOUT = "import csv, json, sys\nfrom pathlib import Path\nimport numpy as np\nfrom PIL import Image\n"

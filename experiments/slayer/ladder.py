@@ -56,10 +56,8 @@ class PaperS(LayerStep):
         usual = max(1, _USUAL_THREADS // self.stride)
         self.places = places or max((n for n in self.choices() if n <= usual), default=1)
         if self.places not in self.choices():
-            raise UsageError(
-                f"S version {version!r}: {self.places} places a block do not fit "
-                f"{self.writes}; choose {self.choices()[:1]} .. {self.choices()[-1:]}"
-            )
+            ends = f"choose {self.choices()[:1]} .. {self.choices()[-1:]}"
+            raise UsageError(f"S version {version!r}: {self.places} places do not fit {self.writes}; {ends}")
         taps = np.zeros((self.taps**2, a.shape[1], self.stride), np.float32)
         taps[..., : len(a)] = np.asarray(a).transpose(2, 3, 1, 0).reshape(*taps.shape[:2], -1)
         xp = machine.xp

@@ -1,8 +1,5 @@
 """Tables and plots of the S-layers' experiments."""
 
-from collections.abc import Iterable
-from typing import Any
-
 import pandas as pd
 
 from experiments.harness.pages import NONE, Plot, Row, show, shown
@@ -18,7 +15,9 @@ DRAWN = ("T3", "T4", "T5", "T5, u > 0", "skip", "ours, quickest, fp32", "ours, q
 def tables(result: Row) -> dict[str, pd.DataFrame]:
     sections = {name: rows for name, rows in result["sections"].items() if rows}
     ladder, trial = (rows_of(result, part) for part in ("rows", "trial"))
-    found = {"measured": _measured(result)}
+    made = [{"what": name, **result.get("from", {}).get(name, result)} for name in result["sections"]]
+    heads = {key: key for key in ("what", "command", "machine", "model", "commit", "date")}
+    found = {"measured": shown(made, heads)}
     for size, own in ladder.groupby("planes", sort=False) if len(ladder) else ():
         found |= {f"ladder {size} batch {batch}": _ladder(own, batch, size) for batch in own["us"].iloc[0]}
     if len(trial):
@@ -39,42 +38,22 @@ def rows_of(result: Row, part: str) -> pd.DataFrame:
     return pd.DataFrame([row for row in rows if "us" in row and row.get("passed", True)])
 
 
-def made_on(result: Row, name: str) -> Row:
-    """Return the command, machine, CPU, commit, date and model that a section comes from."""
-    found: Row = result.get("from", {}).get(name, result)
-    return found
-
-
-def _measured(result: Row) -> pd.DataFrame:
-    rows = [{"what": name, **made_on(result, name)} for name in result["sections"]]
-    return shown(rows, {key: key for key in ("what", "command", "machine", "model", "commit", "date")})
-
-
-def _slashed(values: Iterable[Any], form: str = ".0f") -> str:
-    return " / ".join(format(value, form) for value in values) or NONE
-
-
-def _by_stage(own: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return a value by system and stage, and its sum (none if a stage lacks)."""
-    wide = own.pivot_table(value, "system", "stage", sort=False).reindex(columns=list(STAGES))
+def _of_batch(own: pd.DataFrame, batch: str) -> pd.DataFrame:
+    """Return microseconds by system and stage, and their sum (none if a stage lacks)."""
+    timed = own.assign(us=[us.get(batch) for us in own["us"]]).dropna(subset="us")
+    wide = timed.pivot_table("us", "system", "stage", sort=False).reindex(columns=list(STAGES))
     wide["all"] = wide.sum(axis=1, skipna=False)
     return wide
-
-
-def _of_batch(own: pd.DataFrame, batch: str) -> pd.DataFrame:
-    return _by_stage(own.assign(us=[us.get(batch) for us in own["us"]]).dropna(subset="us"), "us")
 
 
 def _ladder(own: pd.DataFrame, batch: str, size: str) -> pd.DataFrame:
     """Table 5: microseconds of a character."""
     wide = _of_batch(own, batch)
     known = paper.GPU_US if batch == "1" and size in (paper.OWN, paper.SIZE) else {}
-    cells = {
-        stage: [show(us, ".1f" if us >= 1 else ".3f") for us in wide[stage]] for stage in (*STAGES, "all")
-    }
+    cells = {stage: [show(us, ".1f" if us >= 1 else ".3f") for us in wide[stage]] for stage in wide}
     whole = wide["all"].get("T1", float("nan")) / wide["all"]
     more = {"gain": whole, "error": own.groupby("system", sort=False)["error"].max(),
-            "paper": [_slashed(known.get(name, ())) for name in wide.index]}  # fmt: skip
+            "paper": [" / ".join(map(str, known.get(name, ()))) or NONE for name in wide.index]}  # fmt: skip
     columns = {"system": "system", **SHORT, "all": "all", "gain": "T1 / it|.2f",
                "error": "largest error|.0e", "paper": "paper, S1 .. S4"}  # fmt: skip
     return shown(wide.assign(**cells, **more).reset_index(), columns)
@@ -94,17 +73,14 @@ def _character(one: Row, eight: Row) -> pd.DataFrame:
     shares = {"pass_us": f"{eight['share_of_gpu']:.3%} of the GPU's time", "transfers_us": NONE,
               "in_all_us": f"{eight['share_of_time']:.3%} of the time"}  # fmt: skip
     names = ("on the GPU", "transfers, launch, waiting", "host to host")
-    rows: list[Row] = [
-        {"": name, "one": f"{one[key]:.1f} us", "eight": f"{eight[key]:.1f} us", "take": share}
-        for name, (key, share) in zip(names, shares.items(), strict=True)
-    ]
+    rows: list[Row] = [{"": name, "one": f"{one[key]:.1f} us", "eight": f"{eight[key]:.1f} us", "take": share}
+                       for name, (key, share) in zip(names, shares.items(), strict=True)]  # fmt: skip
     ms = paper.CHARACTER_MS
     rows += [{"": "paper, CPU", "one": f"{ms['CPU F']} ms", "take": f"wanted: {ms['wanted']} ms a character"},
              {"": "paper, GPU", "one": f"{ms['GPU T']} ms",
               "take": f"{ms['transfers']} ms of it transfers"}]  # fmt: skip
-    return shown(
-        rows, {"": "", "one": "one character", "eight": "eight", "take": "eight, 30 times a second, take"}
-    )
+    heads = {"": "", "one": "one character", "eight": "eight", "take": "eight, 30 times a second, take"}
+    return shown(rows, heads)
 
 
 def plots(result: Row) -> dict[str, Plot]:

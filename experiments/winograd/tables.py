@@ -53,24 +53,20 @@ def _method(layers: pd.DataFrame) -> pd.DataFrame:
     for batch, own in _summary(layers).groupby("batch"):
         rows.append({"batch": batch, "us": span(own["us"], ".0f"), "cuDNN": span(own["ratio"], ".2f"),
                      "FFT": span(own["FFT"] / own["us"], ".2f")})  # fmt: skip
-    return shown(
-        rows, {"batch": "batch", "us": "ours, us", "cuDNN": "beside cuDNN fp32", "FFT": "beside FFT"}
-    )
+    heads = {"batch": "batch", "us": "ours, us", "cuDNN": "beside cuDNN fp32", "FFT": "beside FFT"}
+    return shown(rows, heads)
 
 
 def _by_order(rows: list[Row]) -> pd.DataFrame:
     """Return what each convolution takes in the orders of threads, and what is saved, in percent."""
-    wide = pd.DataFrame(rows).pivot_table(
-        ["us", "filters_us", "share"], ["layer", "batch", "way"], "indexing", sort=False
-    )
+    values, keys = ["us", "filters_us", "share"], ["layer", "batch", "way"]
+    wide = pd.DataFrame(rows).pivot_table(values, keys, "indexing", sort=False)
     us, alone = wide["us"].reindex(columns=[*_ORDERS, _BOTH]), wide["filters_us"]
     thread, channel = us["thread-wise"], us["channel-wise"]
     shares = {"saved both": 1 - channel / us[_BOTH], "saved": 1 - channel / thread,
               "share": wide["share", "thread-wise"],
               "transform": 1 - alone["channel-wise"] / alone["thread-wise"]}  # fmt: skip
-    texts = {
-        key: [None if x != x else f"{round(100 * x)} %" for x in values] for key, values in shares.items()
-    }
+    texts = {key: [None if x != x else f"{round(100 * x)} %" for x in own] for key, own in shares.items()}
     found = us.assign(**texts, both=us[_BOTH], paper=PAPER_GAIN, part=shares["saved both"])
     return found.reset_index()
 
