@@ -10,8 +10,7 @@ import pytest
 
 from experiments.accuracy.cards import merged, result, write_card
 from experiments.accuracy.hands import measure, sets_of
-from experiments.harness.processes import spread
-from experiments.harness.record import without_places, write_results
+from experiments.harness.record import spread, without_places, write_results
 from experiments.reading import freeze
 from experiments.reading.measure import faults, placed, summary
 from experiments.reading.sets import samples

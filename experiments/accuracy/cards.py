@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-from experiments.harness.processes import spread
-from experiments.harness.record import arguments, write_results
+from experiments.harness.record import arguments, spread, write_results
 from experiments.learning.ship import LEARNED_FROM, write_sums
 from neocog.evaluation.report import Sets, find_sets, measure, write
 from neocog.network.model import Model, Precision, from_bytes, load_model, to_bytes

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.processes import spread
-from experiments.harness.record import data_and_output, write_results
+from experiments.harness.record import data_and_output, spread, write_results
 from experiments.learning.ship import LEARNED
 from neocog.errors import InputError, UsageError
 from neocog.evaluation.evaluate import NO_ANSWER, confusion_of

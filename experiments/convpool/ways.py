@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from experiments.convpool.fused import ConvAvgPool, Tiling
 from experiments.convpool.systems import KERNEL, PADDING, POOL, Case
-from experiments.harness.processes import build_all
+from experiments.harness.run import build_all
 from experiments.network.peers import TYPES, Graph, set_precision
 from neocog.cuda.kernel import Array, Launch, Machine
 from neocog.cuda.launcher import gpu

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.record import arguments, totals, write_results
-from experiments.reading.align import aligned
+from experiments.lines.score import aligned
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import digits_of, frozen
 from neocog.reading.reader import Reader

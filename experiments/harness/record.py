@@ -9,14 +9,20 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
+
+import cv2
 
 from neocog.network.parallel import cores
 
 Row = dict[str, Any]
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 _PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "opencv-python", "opencv-python-headless",
              "onnxruntime", "torch")  # fmt: skip
 
@@ -142,3 +148,13 @@ def without_places(words: Sequence[str]) -> list[str]:
     place = re.compile(r"(--?[\w-]+=|-\w)?((?:/|\.\./).*)")  # of an option's value too
     return [place.sub(lambda found: (found[1] or "") + Path(found[2]).name, word)
             if place.fullmatch(word) else word for word in out]  # fmt: skip
+
+
+def spread(work: Callable[[Part], Result], parts: Iterable[Part], jobs: int) -> Iterator[Result]:
+    """Do ``work`` (picklable) on each part, on ``jobs`` processes; with one job: here."""
+    parts = list(parts)
+    if jobs == 1 or len(parts) == 1:
+        yield from map(work, parts)
+        return
+    with ProcessPoolExecutor(min(jobs, len(parts)), get_context("spawn"), cv2.setNumThreads, (1,)) as pool:
+        yield from pool.map(work, parts)

@@ -6,15 +6,20 @@ Each is a folder with a module ``experiment`` (``measure``, ``faults``, ``tables
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.record import facts
+from experiments.harness.record import facts, spread
 from neocog.cuda import devices
+from neocog.cuda.compiler import build
+from neocog.cuda.kernel import Kernel
 from neocog.errors import DeviceError, InputError, NeocogError, UsageError
+from neocog.network.parallel import cores
 
 Result = dict[str, Any]
 Save = Callable[[Result], None]
@@ -114,3 +119,15 @@ def message_of(error: BaseException) -> str:
 
 def progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def build_all(gpu: Any, kernels: Collection[Kernel]) -> None:
+    """Build kernels in processes of their own and keep them; why one does not build is told at its launch."""
+    defines = (("PROGRAMMATIC", 1),) if gpu.programmatic else ()
+    for _ in spread(partial(_build, arch=gpu.arch, defines=defines), kernels, min(cores(), 32)):
+        pass
+
+
+def _build(kernel: Kernel, arch: int, defines: tuple[tuple[str, int], ...]) -> None:
+    with suppress(NeocogError):
+        build(kernel, arch, defines=defines)

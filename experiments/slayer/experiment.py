@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.processes import build_all
-from experiments.harness.run import Request, Result, Save, progress, synchronise, tried
+from experiments.harness.run import Request, Result, Save, build_all, progress, synchronise, tried
 from experiments.network.compare import TOLERANCES
 from experiments.network.ours import OurSide, StepRun
 from experiments.slayer.inputs import PAPER_DIGITS, SIZES, STAGES, Fed, error, find_digits, networks

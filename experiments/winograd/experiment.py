@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.harness.processes import build_all
-from experiments.harness.run import Request, Result, Save, in_time, progress
+from experiments.harness.run import Request, Result, Save, build_all, in_time, progress
 from experiments.winograd.layers import BATCHES, LAYERS, PAPER_WAY, WAYS, Data, Layer, Way, chosen_way
 from experiments.winograd.layers import count_rows as counted
 from experiments.winograd.tables import plots, tables
