@@ -62,11 +62,6 @@ class Shape:
         """Patches of 8 x 8 outputs."""
         return self.batch * -(-self.out_height // 8) * -(-self.out_width // 8)
 
-    @property
-    def side(self) -> int:
-        """Rows of sums that a patch needs."""
-        return 7 * self.pool + self.kernel
-
     def chunks(self, tiling: "Tiling") -> int:
         return -(-self.channels // (self.values * tiling.units))
 
@@ -76,28 +71,15 @@ class Shape:
     def blocks(self, tiling: "Tiling") -> int:
         return -(-self.patches // tiling.patches) * self.slices(tiling)
 
-    def stage_bytes(self, tiling: "Tiling") -> int:
-        """Bytes of the weights of one tap and chunk."""
-        return self.parts * tiling.units * tiling.planes * 16
-
-    def raw_bytes(self, tiling: "Tiling") -> int:
-        """Bytes of the inputs of one chunk."""
-        beyond = (3 if self.pool < 4 else 2) * (self.side + self.pool - 1)  # that the last sums may read
-        return up((self.places(tiling) + beyond) * tiling.units * 16, 128)
-
-    def places(self, tiling: "Tiling") -> int:
-        return tiling.patches * (self.side + self.pool - 1) ** 2
-
     def shared(self, tiling: "Tiling") -> int:
-        """Bytes of dynamic shared memory of a block."""
-        width = (8 + (self.kernel - 1) // self.pool) | 1
-        patch = self.side * min(self.pool, self.kernel) * width * 16
-        unit = (tiling.patches * patch // 16 + 5) // 8 * 128 + 32
-        sums = up(self.parts * tiling.units * unit, 128)  # of one chunk
-        return (
-            up(4 * self.places(tiling), 128) + sums + self.raw_bytes(tiling)
-            + _STAGES * self.stage_bytes(tiling)
-        )  # fmt: skip
+        """Bytes of dynamic shared memory of a block: places, sums and inputs of a chunk, weights of taps."""
+        side = 7 * self.pool + self.kernel  # rows of sums that a patch needs
+        row, width = side + self.pool - 1, (8 + (self.kernel - 1) // self.pool) | 1
+        places = tiling.patches * row**2
+        inputs = places + (3 if self.pool < 4 else 2) * row  # with what the last sums may read beyond
+        unit = (tiling.patches * side * min(self.pool, self.kernel) * width + 5) // 8 * 128 + 32
+        sums, weights = self.parts * tiling.units * unit, self.parts * tiling.units * tiling.planes * 16
+        return sum(up(n, 128) for n in (4 * places, sums, inputs * tiling.units * 16)) + _STAGES * weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +183,7 @@ class ConvAvgPool:
                 raise InputError(f"{name}: got {array.dtype}, expected {DTYPES[self.precision]}")
         least = self.kernel + self.pool - 1
         if x.ndim != 4 or x.shape[1] != self.inputs or min(x.shape[2:]) + 2 * self.padding < least:
-            raise InputError(
-                f"got {x.shape}, expected (batch, {self.inputs}, {least} or more, {least} or more)"
-            )
+            raise InputError(f"got {x.shape}, expected (batch, {self.inputs}, H, W), H and W from {least}")
         with machine.current():
             stored = self.stored(x)
             s = self.shape(stored.shape)
