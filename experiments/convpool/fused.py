@@ -183,7 +183,9 @@ class ConvAvgPool:
                 raise InputError(f"{name}: got {array.dtype}, expected {DTYPES[self.precision]}")
         least = self.kernel + self.pool - 1
         if x.ndim != 4 or x.shape[1] != self.inputs or min(x.shape[2:]) + 2 * self.padding < least:
-            raise InputError(f"got {x.shape}, expected (batch, {self.inputs}, H, W), H and W from {least}")
+            raise InputError(
+                f"got {x.shape}, expected (batch, {self.inputs}, {least} or more, {least} or more)"
+            )
         with machine.current():
             stored = self.stored(x)
             s = self.shape(stored.shape)
