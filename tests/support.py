@@ -88,6 +88,12 @@ def until(done: Callable[[], Any], seconds: float = 60) -> Any:
     raise TimeoutError(f"still not so after {seconds} s")
 
 
+def children_of(process: int) -> list[int]:
+    """The processes that a process of Linux has started."""
+    tasks = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
 def few(values: Iterable[Any], *quick: Any) -> list[Any]:
     """Return the values of a test's parameter, slow those that are not quick."""
     slow = pytest.mark.slow

@@ -38,7 +38,7 @@ from neocog.batch.worker import BLOCK
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.reading.formats import Format
 from tests.faults import Faulty, GpuFinder, SlowJob
-from tests.support import digits_of, failing, records, save_page, tiny_model, until
+from tests.support import children_of, digits_of, failing, records, save_page, tiny_model, until
 
 COMMAND = [sys.executable, "-m", "neocog", "read"]
 COUNT = 14
@@ -345,9 +345,7 @@ def test_errors_of_inputs_and_of_the_network_end_the_run(reader, scans, tmp_path
     networks = Networks(SimpleNamespace(recognise=failing(DeviceError("it fell off"))))
     with pool_of(reader, networks) as pool, pytest.raises(DeviceError, match="fell off"):
         list(blocks_of(pool, reader, find_inputs([scans])))
-    monkeypatch.setattr(
-        Job, "do", lambda self, task, beat=None: Block(task.first, inputs="03.png'" not in str(task))
-    )
+    monkeypatch.setattr(Job, "do", lambda _, task, **__: Block(task.first, inputs="03.png'" not in str(task)))
     wanted = batch_run.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
     with pytest.raises(EndedEarly, match=f"{COUNT} inputs gave only {COUNT - 1} records"):
         batch_run.read_all(wanted, reader)
@@ -462,8 +460,7 @@ def test_workers_end_with_the_command(number: int, model: str, scans: Path, tmp_
     process.stdin.write(f"{scans}/00.png\n{scans}/01.png\n".encode())
     process.stdin.flush()  # and the command waits for more
     until(lambda: out.exists() and out.read_bytes().count(b"\n") == 2)
-    threads = Path(f"/proc/{process.pid}/task").iterdir()
-    workers = [pid for thread in threads for pid in (thread / "children").read_text().split()]
+    workers = children_of(process.pid)
     assert len(workers) == 2
     os.killpg(process.pid, number)  # as a terminal does: to every process of the command
     _, errors = process.communicate(timeout=10)

@@ -288,12 +288,8 @@ def test_digits_across_their_frame_are_read(reader: Reader, folder: Path, down: 
 
 def test_lists_patterns_and_rules(reader: Reader, folder: Path) -> None:
     (folder / "list.txt").write_text("479\n123\n")
-    more = {
-        "a": {"valid": "list.txt"},
-        "b": {"pattern": "####", "rule": "luhn"},
-        "total": {"rule": ["same as a"]},
-    }
-    form = form_of(folder, layouts(0, **more))
+    b, total = {"pattern": "####", "rule": "luhn"}, {"rule": ["same as a"]}
+    form = form_of(folder, layouts(0, a={"valid": "list.txt"}, b=b, total=total))
     for written, wanted, why in (
         ({"a": "479", "b": "5264", "note": "6"}, {"a": "479", "b": "5264", "note": "6"},
          ("is in the list; same as a holds", "luhn holds")),
@@ -384,9 +380,8 @@ def test_rules_and_what_was_read(what: str) -> None:
     cells, fields = dict[str, CellReading](), list[dict[str, Any]]()
     for words in said.split("; "):
         name, *likely = words.split()
-        probable = {
-            text.replace("_", " "): float(p) for text, p in zip(likely[::2], likely[1::2], strict=False)
-        }
+        pairs = zip(likely[::2], likely[1::2], strict=False)
+        probable = {text.replace("_", " "): float(p) for text, p in pairs}
         read, p = max(probable.items(), key=lambda one: one[1], default=("", None))
         text = "?" if likely == ["ink"] else read
         cells[name] = CellReading(text, p, "ink" if text == "?" else "", read, texts=probable)
@@ -520,11 +515,8 @@ def test_rows_as_a_data_frame(folder, tmp_path, blank_is_named, monkeypatch):
     pytest.importorskip("pandas")
     form = form_of(folder, layouts(0) if blank_is_named else layouts(0, blank=None))
     reader, lost = neocog.Reader(device="cpu"), tmp_path / "lost.png"
-    pictures = [
-        saved(tmp_path / "1.png", filled(0, a="71")),
-        saved(tmp_path / "2.png", filled(2, b="6")),
-        lost,
-    ]
+    first, second = saved(tmp_path / "1.png", filled(0, a="71")), saved(tmp_path / "2.png", filled(2, b="6"))
+    pictures = [first, second, lost]
     frame = reader.read_form(pictures, form)
     assert list(frame) == list(Format("csv", fields=form.names).columns)
     assert frame.source.tolist() == [*map(str, pictures)]

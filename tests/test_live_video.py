@@ -28,7 +28,7 @@ from neocog.live.sources import FolderSource, SourceLost, open_source
 from neocog.live.video import Stream, VideoFile
 from neocog.reading.reader import Reader
 from tests.live_support import MODEL, RawServer, Scripted, clip, picture, save_video
-from tests.support import until
+from tests.support import children_of, until
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=frame\r\n"
@@ -337,8 +337,7 @@ def test_signals_end_a_run_with_a_recording_that_can_be_played(served, tmp_path,
         late.start()
         assert process.stdout.readline() == "471\n"
         late.cancel()
-        tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
-        started = [int(one) for task in tasks for one in task.read_text().split()]
+        started = children_of(process.pid)
         assert started
         for one in started if stopped else ():
             os.kill(one, signal.SIGSTOP)

@@ -119,12 +119,8 @@ def test_lines_are_followed_over_the_frame_until_n_frames_do_not_see_them() -> N
     assert watcher.texts == [(0, "4711"), (1, "456")]
     watcher.see(times=5)
     assert not watcher.texts
-    for one in (
-        vote("12345"),
-        vote("67809", y=300),
-        vote("12345", tall=100),
-    ):  # elsewhere, or of another size
-        watcher.see(one)
+    for one in (vote("12345"), vote("67809", y=300), vote("12345", tall=100)):
+        watcher.see(one)  # elsewhere, or of another size
     assert [track.number for track in watcher.tracker.tracks] == [2, 4, 3]
 
 

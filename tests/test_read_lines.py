@@ -328,15 +328,12 @@ def test_the_model_decides_how_commands_read(labelled: Path, tmp_path: Path, mod
 def test_what_lines_and_digits_cannot_do_is_one_line(labelled: Path, tmp_path: Path) -> None:
     line_model().save(tmp_path / "lines.safetensors")
     (tmp_path / "valid.txt").write_text("AB\n")
-    lines, valid, picture = (
-        ("--model", tmp_path / "lines.safetensors"),
-        tmp_path / "valid.txt",
-        labelled / "a.png",
-    )
+    lines, valid = ("--model", tmp_path / "lines.safetensors"), ("--valid", tmp_path / "valid.txt")
+    picture = labelled / "a.png"
     for words in (
         ("read", picture, "--isolated", *lines),
-        ("read", picture, "--isolated", "--valid", valid),
-        ("read", picture, *lines, "--valid", valid),
+        ("read", picture, "--isolated", *valid),
+        ("read", picture, *lines, *valid),
         ("read", picture, *lines, "--precision", "fp16"),
         ("read", picture, *lines, "--batch", "5"),
         ("eval", "sklearn", *lines),

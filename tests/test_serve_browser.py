@@ -18,7 +18,18 @@ import pytest
 from PIL import Image, ImageDraw
 
 from neocog.learning.datasets import read_labels_csv
-from tests.support import file_of, page, page_file, records, run, save_page, sheet, table_of, until
+from tests.support import (
+    children_of,
+    file_of,
+    page,
+    page_file,
+    records,
+    run,
+    save_page,
+    sheet,
+    table_of,
+    until,
+)
 
 BACKSPACE, TAB, ENTER, CONTROL, ESCAPE, END, HOME, DELETE = (
     "\ue003\ue004\ue007\ue009\ue00c\ue010\ue011\ue017"  # as WebDriver types
@@ -27,10 +38,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key that the protocol gives to elements
 httpx: Any = pytest.importorskip("httpx2")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver"),
-]
+needed = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
+pytestmark = [pytest.mark.slow, needed]
 
 
 class Chromium:
@@ -150,18 +159,12 @@ class Server:
     @property
     def memory(self) -> float:
         """Megabytes of it and of its workers, what they share counted once."""
-        parents: dict[int, list[int]] = {}
-        for place in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                parent = int(place.read_text().rpartition(")")[2].split()[1])
-                parents.setdefault(parent, []).append(int(place.parent.name))
         found, kilobytes = [self.process.pid], 0
         for known in found:
-            found += parents.get(known, [])
             with suppress(OSError):
-                kilobytes += int(
-                    re.findall(r"Pss:\s*(\d+)", Path(f"/proc/{known}/smaps_rollup").read_text())[0]
-                )
+                found += children_of(known)
+                told = Path(f"/proc/{known}/smaps_rollup").read_text()
+                kilobytes += int(re.search(r"Pss:\s*(\d+)", told)[1])
         return kilobytes / 1024
 
 
@@ -194,10 +197,8 @@ def digits_shown(browser: Chromium) -> str:
 
 def choose(browser: Chromium, name: str) -> None:
     """Click the item of the list that has such a name."""
-    found = (
-        f"[...document.querySelectorAll('#list button')].find((node) => node.innerText.includes('{name}'))"
-    )
-    browser.run(f"{found}.click()")
+    every = "[...document.querySelectorAll('#list button')]"
+    browser.run(f"{every}.find((node) => node.innerText.includes('{name}')).click()")
 
 
 def items(count: int) -> str:
