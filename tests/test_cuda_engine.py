@@ -30,7 +30,7 @@ from tests import cuda_fake
 from tests.cuda_maps import PASS_BOUND, assert_adds_up, assert_maps_agree, some_digits
 from tests.cuda_support import PRECISIONS, SHIPPED, use
 from tests.emulator import Emulator
-from tests.support import run, tiny_model
+from tests.support import failing, run, tiny_model
 
 #: Answers whose margin is below this share of the best score may differ.
 NEAR = {"fp32": 1e-4, "fp16": 1e-2}
@@ -82,17 +82,16 @@ def test_a_large_batch_goes_in_parts_up_to_uc3():
     layouts = Shelf(machine, tiny_model(), "fp16").layouts
     work = Pass(machine, steps, layouts, 10, 4)
     work.run()
-    got = [(launch.kernel.name, len(launch.args[0])) for launch in noted]
     parts = [(name, count) for count in (4, 4, 2) for name in STAGES[:7]]
-    assert got == [*parts, ("US4", 10), ("answers", 10)]
+    wanted = [*parts, ("US4", 10), ("answers", 10)]
+    assert [(launch.kernel.name, len(launch.args[0])) for launch in noted] == wanted
     assert [len(work.arrays[name]) for name in names] == [10, *[4] * 6, 10, 10, 10]
     digits = np.concatenate([launch.args[0] for launch in work.stages[0].launches])
     assert digits.shape == work.arrays["digits"].shape
     uc3 = [launch.args[1] for launch in work.stages[6].launches]
     ends = [part.ctypes.data - work.arrays["UC3"].ctypes.data for part in uc3]
     assert ends == [place * uc3[0][0].nbytes for place in (0, 4, 8)]
-    first = [launch.kernel.name for launch in work.up_to(2)]
-    assert first == ["UG", "US1"] * 3
+    assert [launch.kernel.name for launch in work.up_to(2)] == ["UG", "US1"] * 3
     whole, alone = (Pass(machine, some, layouts, 10).launches for some in (steps, steps[:1]))
     assert [launch.kernel.carveout for launch in (*whole, *alone)] == [*[True] * 9, False]
 
@@ -122,11 +121,10 @@ def test_wrong_use_fails_before_a_launch(emulator, monkeypatch):
     cuda_fake.install(monkeypatch, emulator)
     engine, digits = open_engine(tiny_model(), precision="fp32"), some_digits(2)
     monkeypatch.setattr(engine, "_deal", None)
-    for wrong in (digits.astype(np.float32), digits[0], digits[:, :27]):
-        with pytest.raises(InputError, match="expected uint8"):
+    not_uint8 = ((some, "expected uint8") for some in (digits.astype(np.float32), digits[0], digits[:, :27]))
+    for wrong, words in (*not_uint8, ([1, 2], "got digits as list, expected a NumPy array")):
+        with pytest.raises(InputError, match=words):
             engine.recognise(wrong)
-    with pytest.raises(InputError, match="got digits as list, expected a NumPy array"):
-        engine.recognise([1, 2])
     with pytest.raises(InputError, match=r"expected \(B, 65, 65\)"):
         engine.maps(np.zeros((65, 65)))
     with pytest.raises(UsageError, match="batch of 0"):
@@ -220,15 +218,11 @@ def bound_memory(engine, monkeypatch, most):
 @pytest.mark.parametrize("where", ["submit", "collect"])
 def test_a_run_that_breaks_off_leaves_no_old_answers(weighing, monkeypatch, error, where):
     engine, digits = weighing, some_digits(4)
-    want = digits.sum(axis=(1, 2))
+    want, whole, calls = digits.sum(axis=(1, 2)), getattr(PassLane, where), iter(range(9))
     np.testing.assert_array_equal(engine.recognise(digits, batch=1).score[:, 0], want)
-    calls = 0
-    whole = getattr(PassLane, where)
 
     def breaks(self, *args):
-        nonlocal calls
-        calls += 1
-        if calls == 2:  # the other lane is at work, or its answers are
+        if next(calls) == 1:  # the other lane is at work, or its answers are
             raise error("stop")
         whole(self, *args)
 
@@ -245,11 +239,7 @@ def test_a_run_that_breaks_off_leaves_no_old_answers(weighing, monkeypatch, erro
 @pytest.mark.parametrize("error", [cuda_fake.CUDAError, cuda_fake.OutOfMemoryError])
 def test_failures_of_the_device_are_told_in_a_line(emulator, monkeypatch, capsys, error):
     cuda_fake.install(monkeypatch, emulator)
-    engine = open_engine(tiny_model(), precision="fp32")
-
-    def fail(*_, **__):
-        raise error("out of luck\nmore words")
-
+    engine, fail = open_engine(tiny_model(), precision="fp32"), failing(error("out of luck\nmore words"))
     monkeypatch.setattr(engine, "_deal", fail)
     monkeypatch.setattr("neocog.cuda.plan.Shelf.choose", fail)
     digits, u0 = some_digits(2), np.zeros((1, 65, 65))
@@ -263,10 +253,8 @@ def test_failures_of_the_device_are_told_in_a_line(emulator, monkeypatch, capsys
     with pytest.raises(DeviceError, match=r"out of luck$"):
         open_engine(tiny_model(), device="cuda")
     capsys.readouterr()
-    for _ in range(2):
-        assert open_engine(tiny_model()).device == "cpu"
-    said = "neocog: reading on the CPU: device 'cuda' failed: out of luck\n"
-    assert capsys.readouterr().err == said
+    assert [open_engine(tiny_model()).device for _ in range(2)] == ["cpu", "cpu"]
+    assert capsys.readouterr().err == "neocog: reading on the CPU: device 'cuda' failed: out of luck\n"
 
 
 @pytest.mark.usefixtures("tells_again")
@@ -334,8 +322,7 @@ def test_odd_batches_and_digits_of_any_order_in_memory():
         np.testing.assert_array_equal(engine.recognise(given).score, want.score)
     silent = engine.recognise(np.zeros((2, 28, 28), np.uint8))
     assert silent.label.tolist() == [-1, -1]
-    assert not silent.p.any()
-    assert not silent.score.any()
+    assert not any(values.any() for values in (silent.p, silent.score))
 
 
 @pytest.mark.gpu
@@ -357,12 +344,9 @@ def test_nothing_is_compiled_or_allocated_once_warm(monkeypatch):
     engine, digits = engine_of("neocog-small"), some_digits(100)
     want = engine.recognise(digits)
 
-    def refuse(*_):
-        raise AssertionError("allocated or compiled")
-
-    machine = engine.gpu
-    monkeypatch.setattr(machine, "_load", refuse)
-    monkeypatch.setattr(machine, "launch", refuse)
+    refuse = failing(AssertionError("allocated or compiled"))
+    monkeypatch.setattr(engine.gpu, "_load", refuse)
+    monkeypatch.setattr(engine.gpu, "launch", refuse)
     cupy.cuda.set_allocator(refuse)
     cupy.cuda.set_pinned_memory_allocator(refuse)
     try:

@@ -23,6 +23,7 @@ from neocog.vision.scales import search
 from tests import cuda_fake
 from tests.cuda_support import MODELS
 from tests.emulator import Emulator
+from tests.support import failing
 from tests.test_cubins import fault
 
 SHIPPED = MODELS / "finder.safetensors"
@@ -60,10 +61,8 @@ def computed(g, x):
     """The graph in float64, operation by operation; (H, W) -> (C, h, w)."""
     maps = {"x": x[None].astype(np.float64)}
     for node in g.nodes:
-        given = [maps[name] for name in node["inputs"] if name in maps]
-        maps[node["output"]] = (
-            convolved(given[0], g, node) if node["op"] == "Conv" else OPERATIONS[node["op"]](*given)
-        )
+        given, conv = [maps[name] for name in node["inputs"] if name in maps], node["op"] == "Conv"
+        maps[node["output"]] = convolved(*given, g, node) if conv else OPERATIONS[node["op"]](*given)
     return maps[g.nodes[-1]["output"]]
 
 
@@ -191,10 +190,9 @@ def test_marks_are_those_of_the_cpu(most, order):
     got = finding(frame.best, settings)
     assert int(frame.count[0]) == len(whole) > 20
     assert 3 < len(got) == len(wanted) < len(whole)
-    assert np.allclose(got.boxes, wanted.boxes, rtol=1e-5, atol=1e-4)
-    assert np.allclose(got.scores, wanted.scores, rtol=1e-6)
     assert got.kinds.tolist() == wanted.kinds.tolist()
-    assert np.allclose(got.guesses, wanted.guesses, atol=1e-5)
+    for part, near in (("boxes", 1e-4), ("scores", 1e-8), ("guesses", 1e-5)):
+        np.testing.assert_allclose(getattr(got, part), getattr(wanted, part), rtol=1e-5, atol=near)
 
 
 def page():
@@ -280,9 +278,7 @@ def test_the_finder_beside_an_engine_is_on_its_gpu_if_that_can(monkeypatch, arch
 
 
 def test_what_fails_on_the_device_is_one_line(faked, monkeypatch):
-    def fail(*_):
-        raise cuda_fake.CUDAError("no\nmore")
-
+    fail = failing(cuda_fake.CUDAError("no\nmore"))
     monkeypatch.setattr(cuda_fake, "_copy", fail)
     monkeypatch.setattr(faked._gpu.xp.cuda.runtime, "memcpyAsync", fail)
     with pytest.raises(DeviceError, match=r"failed: no$"):

@@ -40,6 +40,7 @@ def test_confusion_and_accuracy_where_no_answer_is_never_right():
     assert score.confusion[3, [2, NO_ANSWER]].tolist() == [1, 1]
     assert score.confusion[:, NO_ANSWER].tolist() == [1, 0, 0, 1, 0, 0, 0, 0, 0, 0]
     assert list(score.to_dict()) == ["n", "accuracy", "seconds", "confusion"]
+    assert evaluate_digits(Engine(tiny_model()), digits).accuracy == 0.4
 
 
 def test_picture_score():

@@ -15,9 +15,8 @@ from neocog.evaluation.confidence import upper_limit
 from neocog.evaluation.evaluate import own_parts
 from neocog.learning.calibrate import score
 from neocog.learning.datasets import open_digits
-from neocog.learning.recipes import RECIPES, LayerByLayer
+from neocog.learning.recipes import RECIPES, train
 from neocog.network.decision import Decision
-from neocog.network.parallel import one_blas_thread
 from neocog.reading.records import CellReading, SheetReading
 from tests.support import tiny_model
 
@@ -181,12 +180,12 @@ def test_interpolation_is_the_nearest_point(seed):
 
 @pytest.mark.parametrize("off", [0.0, 1e-7, 1e-4])
 def test_two_copies_of_a_vector_are_one(off):
-    rng = np.random.default_rng(9)
-    one = rng.random((3, 9, 9))
-    model = model_with(np.stack([one, one * (1 + off * rng.random(one.shape))]), [6, 6])
+    one, other = np.random.default_rng(9).random((2, 3, 9, 9))
+    model = model_with(np.stack([one, one * (1 + off * other)]), [6, 6])
     theta = model.s[3].threshold
-    got = interpolated(model, np.array([0.8, 0.8]))
-    assert got[6] == pytest.approx((0.8 - theta) / (1 - theta), rel=1e-3)
+    assert interpolated(model, np.array([0.8, 0.8]))[6] == pytest.approx(
+        (0.8 - theta) / (1 - theta), rel=1e-3
+    )
 
 
 def test_many_planes_are_cut_to_the_strongest(monkeypatch):
@@ -202,10 +201,7 @@ def test_many_planes_are_cut_to_the_strongest(monkeypatch):
 
 def test_pairs_read_what_was_learned():
     digits = open_digits("sklearn", split="train")
-    images, labels = digits.images[:220], digits.labels[:220].astype(np.int64)
-    recipe = replace(RECIPES["nearest"], middle_digits=20, limits=(16, 30))
-    shared = LayerByLayer(recipe)
-    with one_blas_thread():
-        model = shared.model(recipe, shared.below(images[:160]), labels[:160])
+    images, labels = digits.images[:220], digits.labels[:220]
+    model = train(replace(RECIPES["nearest"], middle_digits=20, limits=(16, 30)), images[:160], labels[:160])
     found = score(model, images[160:], scores=Interpolated(model)).argmax(axis=1)
     assert (found == labels[160:]).mean() > 0.75
