@@ -1,4 +1,4 @@
-"""``neocog train`` by gradient: it learns, goes on from a model, and refuses what contradicts."""
+"""``neocog train`` by gradient, of digits and of lines: it learns, goes on, and refuses what contradicts."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,9 @@ def data(tmp_path_factory):
     return folder
 
 
-def train(data, output, *words, recipe="finetuned"):
-    return run("train", "--data", data, "-o", output, "--recipe", recipe, *map(str, words))
+def train(data, output, *words):
+    how = [] if "--lines" in words else ["--recipe", "finetuned"]
+    return run("train", "--data", data, "-o", output, *how, *map(str, words))
 
 
 def learned(data, output, *words):
@@ -58,32 +59,39 @@ def test_the_command_learns_by_gradient_and_a_finished_run_is_not_learned_on(dat
     assert (tmp_path / "m.safetensors").read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    ("--planes 4", "K2/K3/K4"),
-    ("--augmentation storm", "is unknown: choose"),
-    ("--split train", "validation digits"),
-    ("--device tpu", "unknown"),
-    ("--marks 1.5", "expected a share"),
-    ("--data mnist:0", "expected a weight above 0, as in mnist:2"),
-    ("--start neocog --planes 4/6/10", "leave out --start or --planes"),
-    ("--start neocog --planes 4/6/10 --reject 20", "--start or --planes and --reject"),
-    ("--start nowhere.safetensors", "no such file"),
-    (f"--seed {2**32}", "4294967295"),
-    # those of recipes with gradients
-    ("--recipe neocog --start neocog", "recipe 'neocog' does not use --start; leave it out, or"),
-    ("--recipe neocog --last", "recipe 'neocog' does not use --last; leave it out, or"),
-    ("--recipe neocog --lean 3 --marks 0", "does not use --lean, --marks; leave it out, or"),
-    ("--recipe neocog --steps 9", "does not use --steps; leave it out\n"),
-    ("--recipe neocg --epochs 80", "recipe 'neocg' is unknown: choose one of "),
+@pytest.mark.parametrize(("words", "message", "code"), [
+    ("--planes 4", "K2/K3/K4", 2),
+    ("--augmentation storm", "is unknown: choose", 2),
+    ("--split train", "validation digits", 2),
+    ("--device tpu", "unknown", 2),
+    ("--marks 1.5", "expected a share", 2),
+    ("--data mnist:0", "expected a weight above 0, as in mnist:2", 2),
+    ("--start neocog --planes 4/6/10", "leave out --start or --planes", 2),
+    ("--start neocog --planes 4/6/10 --reject 20", "--start or --planes and --reject", 2),
+    ("--start nowhere.safetensors", "no such file", 4),
+    # what recipes with gradients use
+    ("--recipe neocog --start neocog", "recipe 'neocog' does not use --start; leave it out, or", 2),
+    ("--recipe neocog --last", "recipe 'neocog' does not use --last; leave it out, or", 2),
+    ("--recipe neocog --lean 3 --marks 0", "does not use --lean, --marks; leave it out, or", 2),
+    ("--recipe neocog --steps 9", "does not use --steps; leave it out\n", 2),
+    ("--recipe neocg --epochs 80", "recipe 'neocg' is unknown: choose one of ", 2),
+    ("--lines", "no hands; expected mnist and hands/free/pendigits", 1),
+    ("--lines --start finder", "finder", 4),
+    ("--lines --start fukushima", "start from a model of preset neocog", 2),
+    ("--lines --epochs 3 --chunks 5", "--lines does not use --epochs, --chunks; leave it out", 2),
+    ("--lines --finder wide --steps 5", "--finder does not use --lines, --steps; leave it out", 2),
+    ("--lines --data elsewhere", "--lines takes one --data", 2),
 ])  # fmt: skip
-def test_the_command_refuses(data, tmp_path, words, message):
+def test_the_command_refuses(data, tmp_path, words, message, code):
     result = train(data, tmp_path / "m.safetensors", *words.split())
-    if words.startswith("--seed"):  # in the words of typer
-        assert (result.exit_code, message in result.stderr) == (2, True)
-    else:
-        assert_refused(result, message, code=4 if "nowhere" in words else 2)
+    assert_refused(result, message, code)
     assert "US1" not in result.stderr  # nothing was learned
-    assert not (tmp_path / "m.safetensors").exists()
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_largest_seed_is_told_in_the_words_of_typer(data, tmp_path):
+    result = train(data, tmp_path / "m.safetensors", "--seed", 2**32)
+    assert (result.exit_code, "4294967295" in result.stderr) == (2, True)
 
 
 def test_the_command_goes_on_from_a_model_with_several_sets(data, first, tmp_path):

@@ -9,14 +9,14 @@ import pytest
 from neocog.network.lines import load_lines
 from neocog.network.reference import respond_line
 from neocog.vision.strips import ink_of
-from tests.support import digit_strip, run, tiny_lines, tiny_model
+from tests.support import digit_strip, tiny_lines, tiny_model
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 from neocog.learning import augment, lines  # noqa: E402
 from neocog.learning.checkpoint import load_checkpoint  # noqa: E402
 from neocog.learning.trainable import Response  # noqa: E402
-from tests.test_learning_command import assert_refused  # noqa: E402
+from tests.test_learning_command import assert_refused, train  # noqa: E402
 
 TINY = {"steps": 6, "columns": 1024, "kept": 2, "fresh": 80.0, "validation": 8, "inner": 8}
 STRIP = np.pad(digit_strip(), ((0, 0), (0, 16)))
@@ -113,14 +113,10 @@ def test_own_lines_that_are_too_wide_are_told(hands_dir, tmp_path, monkeypatch):
     assert told == ["1 of 2 own lines are wider than 544 columns: left out"]
 
 
-def train(data, output, *words):
-    return run("train", "--lines", "--data", data, "-o", output, *map(str, words))
-
-
 @pytest.mark.slow
 def test_the_command_keeps_a_run_goes_on_and_writes_a_model(hands_dir, model, tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "LineTraining", partial(lines.LineTraining, **TINY))
-    place, words = tmp_path / "m.safetensors", ["--start", model, "--steps", 3, "--seed", 5]
+    place, words = tmp_path / "m.safetensors", ["--lines", "--start", model, "--steps", 3, "--seed", 5]
     first = train(hands_dir, place, *words, "--minutes", 0)
     assert (first.exit_code, first.stdout, place.exists()) == (0, "", False)
     assert "m.run keeps the run, 0 of 3 steps: the same command goes on with it" in first.stderr
@@ -136,25 +132,7 @@ def test_the_command_keeps_a_run_goes_on_and_writes_a_model(hands_dir, model, tm
     again = train(hands_dir, tmp_path / "n/m.safetensors", *words, "--checkpoints", tmp_path / "m.run")
     assert "has finished and this is its model" in again.stderr
     assert (tmp_path / "n/m.safetensors").read_bytes() == place.read_bytes()
-    assert_refused(
-        train(hands_dir, place, "--start", model, "--steps", 4, "--seed", 5), "(steps 3, not steps 4)"
-    )
-    on = train(hands_dir, tmp_path / "on.safetensors", "--start", place, "--steps", 1)
+    assert_refused(train(hands_dir, place, *words, "--steps", 4), "(steps 3, not steps 4)")
+    on = train(hands_dir, tmp_path / "on.safetensors", "--lines", "--start", place, "--steps", 1)
     assert on.exit_code == 0, on.output
     assert load_lines(tmp_path / "on.safetensors").card["start"] == made.id
-
-
-@pytest.mark.parametrize(("words", "code", "message"), [
-    ("", 1, "no hands; expected mnist and hands/free/pendigits"),
-    ("--start finder", 4, "finder"),
-    ("--start nowhere.safetensors", 4, "no such file"),
-    ("--start fukushima", 2, "start from a model of preset neocog"),
-    ("--epochs 3 --chunks 5", 2, "--lines does not use --epochs, --chunks; leave it out"),
-    ("--finder wide --steps 5", 2, "--finder does not use --lines, --steps; leave it out"),
-    ("--data elsewhere", 2, "--lines takes one --data"),
-])  # fmt: skip
-def test_the_command_refuses(tmp_path, words, code, message):
-    assert_refused(train(tmp_path, tmp_path / "m.safetensors", *words.split()), message, code)
-    assert list(tmp_path.iterdir()) == []
-    alone = run("train", "--data", tmp_path, "-o", tmp_path / "m.safetensors", "--steps", "5")
-    assert_refused(alone, "recipe 'neocog' does not use --steps; leave it out")
