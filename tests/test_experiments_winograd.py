@@ -65,6 +65,7 @@ def test_a_dry_run_of_everything(gpu):
 def test_a_wrong_result_is_not_timed(gpu, monkeypatch):
     data = Data(SMALL, 2)
     assert data.error(correlate(data.x, data.w)) < 1e-12
+    assert data.error(np.full((2, 5, 5, 8), np.nan)) == np.inf
     monkeypatch.setattr(winograd_gpu, "TOLERANCE", 1e-9)
     (row,) = winograd_gpu.Ours(gpu, data, rounds=1).rows([WAYS[0]], WAYS[0])
     assert "us" not in row
