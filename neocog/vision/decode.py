@@ -25,6 +25,7 @@ from PIL import Image, UnidentifiedImageError
 from neocog.errors import InputError
 from neocog.text import reason_of
 from neocog.vision.light import LIGHT_FILE, MAX_SCANS, is_light_jpeg, is_light_png, survey_of_jpeg
+from neocog.vision.page import percentiles
 
 Source = str | Path | bytes | IO[bytes]
 
@@ -210,13 +211,14 @@ def ink_grey(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if pixels.ndim == 2:
         return np.ascontiguousarray(pixels)
     small = _shrunk(pixels, _SURVEY)
-    if np.ptp(small.astype(np.int16), axis=2).max() >= 40:
+    red, green, blue = channels = cv2.split(small)
+    if (cv2.max(cv2.max(red, green), blue) - cv2.min(cv2.min(red, green), blue)).max() >= 40:
         side, details = max(3, max(small.shape[:2]) // 12) | 1, []
-        for channel in (*cv2.split(small), cv2.cvtColor(small, cv2.COLOR_RGB2GRAY)):
+        for channel in (*channels, cv2.cvtColor(small, cv2.COLOR_RGB2GRAY)):
             smooth = cv2.blur(channel, (3, 3))
-            strokes = cv2.absdiff(smooth, cv2.blur(channel, (side, side)))
-            grain = float(np.median(cv2.absdiff(channel, smooth)))
-            details.append(float(np.percentile(strokes, 99.0)) / (1 + grain))
+            (grain,) = percentiles(cv2.absdiff(channel, smooth), 50)
+            details += percentiles(cv2.absdiff(smooth, cv2.blur(channel, (side, side))), 99)
+            details[-1] /= 1 + grain
         best = int(np.argmax(details[:3]))
         if details[best] > details[3]:
             return np.ascontiguousarray(pixels[:, :, best])

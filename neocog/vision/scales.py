@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from neocog.vision import finder
 from neocog.vision.finder import FinderSettings, Finding, Grey, Network
+from neocog.vision.page import percentiles
 
 SURE = 14.0  #: pixels of a digit's height below which the finder misses many
 FINEST = 1.25  #: least finest scale of pictures up to `LARGE`: there digits of 10 pixels have 12 to 25
@@ -126,8 +127,10 @@ def search(grey: Grey, network: Network) -> Finding:
             if sure.scores.max(initial=0) < usual.clear:  # silent paper holds none, but makes sure of others
                 (rows, columns), (all_of_it, _, _) = fine.cells, fine.seen((0, 0, fine.wide, fine.high))
                 more = (0, rows * _CELL - fine.high), (0, columns * _CELL - fine.wide)
-                blocks = np.pad(all_of_it, more, "edge").reshape(rows, _CELL, columns, _CELL)
-                cells = _wider(blocks.max(axis=(1, 3)) - blocks.min(axis=(1, 3)) > _SILENT, 5, 5)
+                blocks = np.pad(all_of_it, more, "edge").reshape(rows, _CELL, -1)
+                ends = blocks.max(axis=1), blocks.min(axis=1)  # of columns first: both at once take long
+                bright, dark = (end.reshape(rows, columns, _CELL) for end in ends)
+                cells = _wider(bright.max(axis=2) - dark.min(axis=2) > _SILENT, 5, 5)
                 digits = cells
             small = sure[sure.boxes[:, 2:].max(axis=1) * fine.high < usual.fine * grey.shape[0]]
             digits = digits | fine.touched(small.middles / fine.to_page)
@@ -191,7 +194,7 @@ def _small_ink(scale: _Scale, cells: Cells, found: Finding) -> tuple[Finding, An
         off = cv2.subtract(dim, cv2.blur(dim, (_STROKE, _STROKE)), dtype=cv2.CV_32F)
         way = cv2.MORPH_TOPHAT if float((off * off * off).mean()) > 0 else cv2.MORPH_BLACKHAT
         strokes = cv2.morphologyEx(grey, way, np.ones((_STROKE, _STROKE), np.uint8))
-        grain, most = np.percentile(strokes[::2, ::2], (50, 99.5)).tolist()
+        grain, most = percentiles(strokes[::2, ::2], 50, 99.5)
         ink = (strokes > max(_FAINT, _SHARE * most, _GRAIN * grain)).astype(np.uint8)
         for size in ((1, _RULE), (_RULE, 1)):
             rules = cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones(size, np.uint8))
