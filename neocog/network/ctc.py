@@ -33,7 +33,6 @@ _LEAST = -500.0  # lower logarithms count as this one: differences of sums then 
 _FAR = 14.0  # without an automaton, texts less likely than the best by this are not looked for
 _SURE, _BESIDE = 8.0, 30.0  # with one, nor are those less likely than its best, and than the best of all
 _CELLS = 2**18  # beginnings, times columns, that are looked at with an automaton
-_AT_ONCE = 2**15  # log likelihoods of texts one edit away that are summed in one call: they lie in the cache
 _SHARE, _NEAR = 1e-4, 32  # what counts of the texts one edit away: of the best one's likelihood; how many
 
 
@@ -244,18 +243,13 @@ def _near(sums: Array, text: str, least: float) -> tuple[list[tuple[int, int]], 
     removed = np.logaddexp.reduce(into + starts[1:-1], axis=1)  # a beginning meets the character after
     removed = np.append(removed, prefix[-2:-1, -1])  # and the last one the end
     out = {text[:k] + text[k + 1 :]: value for k, value in enumerate(removed.tolist()) if value > least}
-    some = max(1, _AT_ONCE // max(1, every.size * sums.shape[1]))
-    for skip, begin in ((skip, k) for skip in (1, 0) for k in range(0, len(codes) + 1 - skip, some)):
-        # the first k characters, one of ``every``, and those from k + skip on
-        before = slice(begin, min(begin + some, len(codes) + 1 - skip))
-        after = slice(before.start + skip, before.stop + skip)
-        same, following_same = ((of[:, None] == every)[..., None] for of in (last[before], following[after]))
-        into = np.where(same, blank[before, None], prefix[before, None])
-        onward = np.where(following_same, waits[after, None], suffix[after, None])
-        found = np.logaddexp.reduce(_runs(into, sums[every]) + onward, axis=2)
-        for row, m in np.argwhere(found > least).tolist():
-            k = begin + row
-            out[text[:k] + ALPHABET[every[m]] + text[k + skip :]] = float(found[row, m])
+    for skip in (1, 0):  # the first k characters, one of ``every``, and those from k + skip on
+        for k in range(len(codes) + 1 - skip):
+            into = np.where((every == last[k])[:, None], blank[k], prefix[k])
+            onward = np.where((every == following[k + skip])[:, None], waits[k + skip], suffix[k + skip])
+            found = np.logaddexp.reduce(_runs(into, sums[every]) + onward, axis=1)
+            for m in np.flatnonzero(found > least).tolist():
+                out[text[:k] + ALPHABET[every[m]] + text[k + skip :]] = float(found[m])
     return columns, dict(sorted(out.items(), key=lambda t: -t[1])[:_NEAR])
 
 

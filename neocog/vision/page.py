@@ -1,6 +1,7 @@
 """Pages as they are turned to be read, and what is written on them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ def turned(grey: Grey, degrees: int) -> Grey:
     return np.ascontiguousarray(np.rot90(grey, -degrees // 90))
 
 
-def percentiles(grey: Grey, *shares: float) -> list[float]:
+def percentiles(grey: NDArray[Any], *shares: float) -> list[float]:
     """As `np.percentile` of a small picture, to the bit, from how many pixels each grey has."""
     import cv2
 

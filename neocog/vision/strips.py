@@ -331,17 +331,19 @@ class _Page:
 
         thin = np.asarray(cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, np.ones((1, 17), np.uint8)))
         blocks = thin[4:-4].reshape(_BLOCKS, -1, len(at)).mean(axis=1, dtype=np.float32)
-        blocks = np.pad(np.asarray(cv2.dilate(blocks, np.ones((1, 3), np.uint8))), ((0, 0), (4, 4)))
+        blocks = cv2.dilate(blocks, np.ones((1, 3), np.uint8))
+        blocks = cv2.copyMakeBorder(np.asarray(blocks), 0, 0, 4, 4, cv2.BORDER_CONSTANT)
+        starts = [[4 - round(lean * (k - _BLOCKS // 2)) for k in range(_BLOCKS)] for lean in _LEANS]
+        moved = np.array([[blocks[k, x : x + len(at)] for k, x in enumerate(own)] for own in starts])
         edges, enough = np.zeros((0, 2), np.intp), 0
         for some, few in ((0, _BLOCKS), 2), ((_EDGE, _BLOCKS), 1), ((0, _BLOCKS - _EDGE), 1):
-            clear: NDArray[np.float32] = np.zeros(len(at), np.float32)
-            for lean in _LEANS:
-                starts = [4 - round(lean * (k - _BLOCKS // 2)) for k in range(_BLOCKS)]
-                moved = [block[start : start + len(at)] for block, start in zip(blocks, starts, strict=True)]
-                ranked = np.sort(moved[slice(*some)], axis=0)
-                clear = np.maximum(clear, ranked[few] * (ranked[few] > _EVEN * ranked[len(ranked) // 2]))
-            found = clear > max(_RULE, _CLEAR * float(np.quantile(clear, 0.75)))
-            ends = np.flatnonzero(np.diff(np.pad(found.astype(np.int8), 1))).reshape(-1, 2)
+            ranked = np.sort(moved[:, slice(*some)], axis=1)
+            middle = ranked[:, ranked.shape[1] // 2]
+            clear = (ranked[:, few] * (ranked[:, few] > _EVEN * middle)).max(axis=0)
+            rank = (len(clear) - 1) * 0.75
+            low, high = np.partition(clear, [int(rank), int(rank) + 1])[[int(rank), int(rank) + 1]]
+            found = clear > max(_RULE, _CLEAR * (low + (high - low) * (rank % 1)))
+            ends = np.flatnonzero(np.diff(found, prepend=False, append=False)).reshape(-1, 2)
             ends = ends[(np.diff(ends)[:, 0] > 1) & (np.diff(ends)[:, 0] < _THICK)]
             if len(ends) >= enough:  # rules of a table end together, strokes do not
                 edges, enough = ends, len(ends) + 2
