@@ -204,12 +204,9 @@ def _sums(logp: ArrayLike) -> Array:
 
 def _runs(ready: Array, sums: Array) -> Array:
     """Return log likelihoods (.., T + 1) of paths that end in a run of a class, see ``ended`` above."""
-    gain: Array = ready - sums
-    out = np.empty_like(gain)
-    out[..., 0] = -np.inf
+    out = np.full_like(gain := ready - sums, -np.inf)
     np.logaddexp.accumulate(gain[..., :-1], axis=-1, out=out[..., 1:])
-    out += sums
-    return out
+    return np.asarray(out + sums)
 
 
 def _prefixes(sums: Array, text: str) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from neocog.network import ctc
 from neocog.network.lines import ALPHABET, ROWS
 from neocog.reading.boxes import PageReader, of_boxes
 from neocog.reading.records import REJECTED, Box, DigitReading, NumberReading
-from neocog.vision.finder import FinderSettings, Finding
+from neocog.vision.finder import FinderSettings, Finding, reduced
 from neocog.vision.page import TURNS, around, on_front, seen, turned, turned_back
 from neocog.vision.strips import LEAST, SCORE, Strip, strips
 
@@ -337,17 +337,13 @@ def best_turn(reader: PageReader, grey: NDArray[np.uint8], found: Finding) -> tu
     What its marks are on is read at all four, with digits of `_LOOKED` pixels. A turn is worth the characters
     that are expected to be read right and half of the finder's log odds.
     """
-    import cv2
-
     boxes = found.boxes  # the unlikely too: a digit that lies on its side is less like one
     if len(boxes) < _LONG:
         return 0, False
     tall = float(np.median(boxes[:, 2:].max(axis=1)))
     left, top = np.maximum(boxes[:, :2].min(axis=0) - 4 * tall, 0).astype(int)
     right, foot = ((boxes[:, :2] + boxes[:, 2:]).max(axis=0) + 4 * tall).astype(int)
-    factor, part = min(1.0, _LOOKED / tall), cast(Any, grey[top:foot, left:right])
-    if factor < 1 and factor * min(part.shape) >= 1:
-        part = cv2.resize(part, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
+    part = reduced(grey[top:foot, left:right], _LOOKED / tall)
     worths, upright = [0.0] * len(TURNS), max(0.0, seen(found))
     for k in (1, 2, 3, 0):
         if k == 0 and not any(worths):
@@ -356,14 +352,12 @@ def best_turn(reader: PageReader, grey: NDArray[np.uint8], found: Finding) -> tu
         for part_of in (2, 1) if k else (1,):  # at half the size first, a quarter of the time: most lie wrong
             marks = reader.look(view, settings=_HALF if part_of == 2 else FinderSettings())
             sure = int(((marks.kinds < 10) & (marks.scores >= SCORE)).sum())
-            wrong = part_of * sure < _TURNED - 1 or part_of * _CLEARLY * seen(marks) <= upright
-            if k and wrong:  # print on its side has hundreds
+            if k and (part_of * sure < _TURNED - 1 or part_of * _CLEARLY * seen(marks) <= upright):
                 break
-        if k and wrong:
-            continue
-        count, right_ones = _worth(read_lines(reader, view, marks)[0])
-        sense = right_ones >= _SENSE * count and count >= max(_TURNED, sure / 2)  # letters have less
-        worths[k] = right_ones + max(0.0, seen(marks)) / 2 if sense or not k else 0.0
+        else:  # print on its side has hundreds of digits
+            count, right_ones = _worth(read_lines(reader, view, marks)[0])
+            sense = right_ones >= _SENSE * count and count >= max(_TURNED, sure / 2)  # letters have less
+            worths[k] = right_ones + max(0.0, seen(marks)) / 2 if sense or not k else 0.0
     best = int(np.argmax(worths[1:])) + 1
     turn = TURNS[best] if worths[best] > _CLEARLY * worths[0] else 0
     return turn, not turn and _CLEARLY * worths[best] > worths[0] > 0

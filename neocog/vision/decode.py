@@ -24,6 +24,7 @@ from PIL import Image, UnidentifiedImageError
 
 from neocog.errors import InputError
 from neocog.text import reason_of
+from neocog.vision.finder import reduced
 from neocog.vision.light import LIGHT_FILE, MAX_SCANS, is_light_jpeg, is_light_png, survey_of_jpeg
 from neocog.vision.page import percentiles
 
@@ -210,7 +211,7 @@ def ink_grey(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
     if pixels.ndim == 2:
         return np.ascontiguousarray(pixels)
-    small = _shrunk(pixels, _SURVEY)
+    small = reduced(pixels, _SURVEY / max(pixels.shape[:2]))
     red, green, blue = channels = cv2.split(small)
     if (cv2.max(cv2.max(red, green), blue) - cv2.min(cv2.min(red, green), blue)).max() >= 40:
         side, details = max(3, max(small.shape[:2]) // 12) | 1, []
@@ -229,17 +230,7 @@ def at_most(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
     """Return grey or RGB pixels reduced to a long side, each the mean of its area."""
     if (times := max(pixels.shape[:2]) // long_side) >= 2:
         pixels = np.asarray(Image.fromarray(pixels).reduce(times))
-    return _shrunk(pixels, long_side)
-
-
-def _shrunk(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
-    import cv2
-
-    factor = long_side / max(pixels.shape[:2])
-    if factor >= 1:
-        return pixels
-    size = [max(1, round(side * factor)) for side in pixels.shape[1::-1]]
-    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+    return reduced(pixels, long_side / max(pixels.shape[:2]))
 
 
 def _stream(source: Source) -> AbstractContextManager[IO[bytes]]:

@@ -108,6 +108,16 @@ def normalised(grey: Grey) -> Maps:
     return x
 
 
+def reduced(pixels: Grey, factor: float, shape: Sequence[int] = ()) -> Grey:
+    """Return grey or RGB pixels at a factor below 1 of their shape, or of ``shape``, by means of areas."""
+    import cv2
+
+    if factor >= 1:
+        return pixels
+    size = [max(1, round(side * factor)) for side in (shape or pixels.shape)[1::-1]]
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
 def sizes(shape: tuple[int, int], settings: FinderSettings) -> list[float]:
     """Return the factors by which a picture (H, W) is reduced, the largest first."""
     factors = [min(1.0, settings.long_side / max(shape))]
@@ -132,11 +142,7 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
         return cast(Finding, whole(grey, settings))
     pictures: list[Grey] = []
     for factor in sizes((grey.shape[0], grey.shape[1]), settings):
-        reduced = pictures[-1] if pictures else grey
-        if factor < 1:
-            size = max(1, round(grey.shape[1] * factor)), max(1, round(grey.shape[0] * factor))
-            reduced = np.asarray(cv2.resize(reduced, size, interpolation=cv2.INTER_AREA), np.uint8)
-        pictures.append(reduced)
+        pictures.append(reduced(pictures[-1] if pictures else grey, factor, grey.shape))
     largest, *others = pictures
     faint = replace(settings, least=min(settings.faint, settings.least))
     marks = [read(network, picture, faint) for picture in others]

@@ -340,9 +340,7 @@ class _Page:
             ranked = np.sort(moved[:, slice(*some)], axis=1)
             middle = ranked[:, ranked.shape[1] // 2]
             clear = (ranked[:, few] * (ranked[:, few] > _EVEN * middle)).max(axis=0)
-            rank = (len(clear) - 1) * 0.75
-            low, high = np.partition(clear, [int(rank), int(rank) + 1])[[int(rank), int(rank) + 1]]
-            found = clear > max(_RULE, _CLEAR * (low + (high - low) * (rank % 1)))
+            found = clear > max(_RULE, _CLEAR * _ranked(clear, 0.75))
             ends = np.flatnonzero(np.diff(found, prepend=False, append=False)).reshape(-1, 2)
             ends = ends[(np.diff(ends)[:, 0] > 1) & (np.diff(ends)[:, 0] < _THICK)]
             if len(ends) >= enough:  # rules of a table end together, strokes do not
@@ -491,5 +489,5 @@ class _Page:
         return np.asarray(cv2.remap(page, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
 
-def _ranked(values: Floats, share: float) -> float:
+def _ranked(values: NDArray[Any], share: float) -> float:
     return float(np.sort(values)[round(share * (len(values) - 1))])
