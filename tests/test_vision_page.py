@@ -15,7 +15,7 @@ from neocog.reading.reader import Reader
 from neocog.vision.crops import cut_out, digit_of_box
 from neocog.vision.finder import SIGNS, FinderSettings, Finding
 from neocog.vision.normalise import normalise, stroke_width
-from neocog.vision.page import TURNS, on_front, turned_back
+from neocog.vision.page import TURNS, on_front, percentiles, turned_back
 from neocog.vision.scales import search
 from tests.support import glyph, page, tiny_model
 
@@ -65,6 +65,15 @@ def test_ink_of_a_box_is_told_by_its_own_contrast() -> None:
     assert not cut_out(np.full_like(grey, 9), boxes).any()
     beyond = np.array([(0, 0, 30, 40), (-20, -20, 190, 190), (99, 99, 9, 9)], np.float32)
     assert cut_out(grey, beyond).shape == (3, 28, 28)
+
+
+def test_percentiles_are_those_of_numpy_to_the_bit() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        grey = rng.integers(0, rng.integers(1, 256), rng.integers(1, 40, 2)).astype(np.uint8)[
+            :: rng.integers(1, 3)
+        ]
+        assert percentiles(grey, 50, 98, 99.5) == np.percentile(grey, (50, 98, 99.5)).tolist()
 
 
 @pytest.mark.parametrize("bright", [False, True])
