@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,11 +49,9 @@ _PART = 0.5  # of numbers with another mark beside them that are wrong, of lines
 _LONG = 3  # characters of numbers that say how a page lies: an upright 0 is one on its side too
 _LEGIBLE = 10.0  # pixels of a digit's height
 _LOOKED = 28.0  # pixels of digits at which turns are compared: the finder is sure, and half a strip is read
+_HALF = FinderSettings(fine=0.0, clear=0.0)  # all sizes but the largest
 _SENSE = 0.6  # share of characters that are expected to be right, if a turned page has numbers
 _TURNED, _CLEARLY = 5, 1.2  # characters from which a turn worth so much more is taken: 0 of 94 pages wrongly
-
-
-_HALF = FinderSettings(fine=0.0, clear=0.0)  # all sizes but the largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,9 +350,9 @@ def best_turn(reader: PageReader, grey: NDArray[np.uint8], found: Finding) -> tu
         for part_of in (2, 1) if k else (1,):  # at half the size first, a quarter of the time: most lie wrong
             marks = reader.look(view, settings=_HALF if part_of == 2 else FinderSettings())
             sure = int(((marks.kinds < 10) & (marks.scores >= SCORE)).sum())
-            if k and (part_of * sure < _TURNED - 1 or part_of * _CLEARLY * seen(marks) <= upright):
-                break
-        else:  # print on its side has hundreds of digits
+            if k and (part_of * sure < _TURNED - 1 or part_of**2 * _CLEARLY * seen(marks) <= upright):
+                break  # print on its side has hundreds
+        else:
             count, right_ones = _worth(read_lines(reader, view, marks)[0])
             sense = right_ones >= _SENSE * count and count >= max(_TURNED, sure / 2)  # letters have less
             worths[k] = right_ones + max(0.0, seen(marks)) / 2 if sense or not k else 0.0

@@ -114,10 +114,8 @@ def search(grey: Grey, network: Network) -> Finding:
     found = finder.find(scales[0].grey, network, settings).scaled(*scales[0].to_page)
     cells, work, many = np.ones(scales[0].cells, np.bool_), _WORK, 0
     for coarse, fine in pairwise(scales):
-        tall = found.boxes[:, 3] / coarse.to_page[1]
-        small = (found.kinds < 10) & (tall < 2 * SURE)
-        letters = (found.scores < _CLEAR) & (tall < 8 * SURE)
-        if fine.factor > FINEST and not (small | letters).any():  # nothing that it can change
+        most = SURE * np.where(found.scores < _CLEAR, 8, 2 * (found.kinds < 10))  # of words, of low digits
+        if fine.factor > FINEST and not (found.boxes[:, 3] < most * coarse.to_page[1]).any():
             break
         found, middle, sides = _small_ink(coarse, cells, found)
         cells, high = fine.touched(2 * middle, sides), sides[:, 1]
