@@ -48,18 +48,15 @@ class Shape:
     precision: Precision
 
     @property
-    def values(self) -> int:
-        """Channels in 16 bytes."""
+    def values(self) -> int:  # channels in 16 bytes
         return 8 if self.precision == "fp16" else 4
 
     @property
-    def parts(self) -> int:
-        """Numbers that an operand is the sum of."""
+    def parts(self) -> int:  # numbers that an operand is the sum of
         return 1 if self.precision == "fp16" else 2
 
     @property
-    def patches(self) -> int:
-        """Patches of 8 x 8 outputs."""
+    def patches(self) -> int:  # of 8 x 8 outputs
         return self.batch * -(-self.out_height // 8) * -(-self.out_width // 8)
 
     def chunks(self, tiling: "Tiling") -> int:
@@ -120,10 +117,8 @@ def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
     most = shared_limit(arch) - _STATIC
     found = [tiling for tiling in _all(shape) if shape.shared(tiling) <= most]
     if not found:
-        raise UsageError(
-            f"a filter of {shape.kernel}x{shape.kernel} with pooling {shape.pool} does not fit "
-            f"the {most} bytes of shared memory of a block; use a smaller filter"
-        )
+        what = f"a filter of {shape.kernel}x{shape.kernel} with pooling {shape.pool} does not fit"
+        raise UsageError(f"{what} the {most} bytes of shared memory of a block; use a smaller filter")
 
     def rank(tiling: Tiling) -> tuple[float, ...]:
         idle = max(0.0, 1 - shape.blocks(tiling) / processors)
@@ -167,9 +162,8 @@ class ConvAvgPool:
         tiling: Tiling | None = None,
     ) -> None:  # fmt: skip
         if w.ndim != 4 or w.shape[2] != w.shape[3] or w.shape[2] not in range(1, 12) or pool not in (2, 3, 4):
-            raise InputError(
-                f"got filters {w.shape}, pooling {pool}; expected (planes, channels, k, k), k 1 to 11; 2 to 4"
-            )
+            wanted = "expected (planes, channels, k, k), k 1 to 11; 2 to 4"
+            raise InputError(f"got filters {w.shape}, pooling {pool}; {wanted}")
         self.pool, self.padding, self.precision = pool, padding, precision
         self._machine, self._w, self._tiling = machine, w, tiling
         self.planes, self.inputs, self.kernel = int(w.shape[0]), int(w.shape[1]), int(w.shape[2])

@@ -1,6 +1,7 @@
 """Draw lines of hands and styles that nothing is learned from: python -m experiments.lines.drawn DATA OUT."""
 
 import csv
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,9 +21,9 @@ KINDS = ("amount", "amount", "date", "time", "phone", "grade", "groups", "marked
 
 def scanned(ink: Any, rng: np.random.Generator) -> Any:
     """Ordinary scans of ink (B, 1, 48, w): any paper and pen, 24 to 48 rows, a little blur and noise."""
+    ends, each = ((150, 250), (0.35, 0.95), (0, 6)), (len(ink), 1, 1, 1)
     paper, contrast, noise = (
-        torch.from_numpy(rng.uniform(low, high, (len(ink), 1, 1, 1)).astype(np.float32))
-        for low, high in ((150, 250), (0.35, 0.95), (0, 6))
+        torch.from_numpy(rng.uniform(low, high, each).astype(np.float32)) for low, high in ends
     )
     size = (int(rng.integers(24, 49)), ink.shape[3])
     grey = paper * (1 - contrast * ink.clamp(0, 1))
@@ -46,11 +47,9 @@ def main(
     rows = []
     kinds: list[str | None] = [*KINDS] if signs else [None]
     hands, each = load_hands(data, held=True), -(-count // len(kinds))
-    lines = [
-        (line, kind)
-        for k, kind in enumerate(kinds)
-        for line in drawn_lines(hands, each, seed=seed + k, kind=kind, negatives=kind is None, ink=not hard)
-    ]
+    draw = partial(drawn_lines, hands, each, ink=not hard)
+    lines = [(line, kind) for k, kind in enumerate(kinds)
+             for line in draw(seed=seed + k, kind=kind, negatives=kind is None)]  # fmt: skip
     for at in range(0, len(lines), 32):
         some = lines[at : at + 32]
         x, widths, texts = batch_of([line for line, _ in some], "cpu")

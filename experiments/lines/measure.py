@@ -86,9 +86,9 @@ class Whole:
     """A page by the reader that users have; a line as a page."""
 
     def __init__(self, model: str = DEFAULT) -> None:
-        self.reader = Reader(model, device="cpu")
-        self.version = self.reader.model.id
-        self.line = self.page = lambda pixels: self.reader.read(pixels).text
+        reader = Reader(model, device="cpu")
+        self.version, self.line = reader.model.id, lambda pixels: reader.read(pixels).text
+        self.page = self.line
 
 
 class Lines:

@@ -83,10 +83,8 @@ def difference(name: str, got: NDArray[np.float32], want: NDArray[np.float32], t
     """Return the largest difference of a score by the strongest; a NeocogError if too large."""
     found = float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-30))
     if not found <= tolerance:
-        raise NeocogError(
-            f"{name} computes other scores: they differ by {found:.1e} of the strongest, "
-            f"where {tolerance:.0e} is allowed; nothing was timed"
-        )
+        far = f"they differ by {found:.1e} of the strongest, where {tolerance:.0e} is allowed"
+        raise NeocogError(f"{name} computes other scores: {far}; nothing was timed")
     return found
 
 
@@ -175,7 +173,13 @@ def compare_on_gpu(
     from neocog.cuda.kernel import precision_on
     from neocog.cuda.launcher import gpu
 
-    _check_peers(peers, number)
+    if unknown := set(peers) - set(GPU_PEERS):
+        raise UsageError(f"peer {sorted(unknown)[0]!r} does not run on a GPU; choose {', '.join(GPU_PEERS)}")
+    if peers:
+        torch = needed("torch")
+        if number >= (torch.cuda.device_count() if torch.cuda.is_available() else 0):
+            instead = f"install a torch for the CUDA of the driver, or leave out --peers {','.join(peers)}"
+            raise UsageError(f"torch {torch.__version__} does not find GPU {number}; {instead}")
     if precision not in TOLERANCES:
         precision = precision_on(gpu(number_of(f"cuda:{number}")).arch, precision)
     few = min(batch, _COMPARED)
@@ -228,16 +232,3 @@ def differences_from_cpu(
         side.load(digits)
         found[name] = difference(name, side.scores(), want, tolerance)
     return found
-
-
-def _check_peers(peers: Sequence[str], number: int) -> None:
-    if unknown := set(peers) - set(GPU_PEERS):
-        raise UsageError(f"peer {sorted(unknown)[0]!r} does not run on a GPU; choose {', '.join(GPU_PEERS)}")
-    if not peers:
-        return
-    torch = needed("torch")
-    if number >= (torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        raise UsageError(
-            f"torch {torch.__version__} does not find GPU {number}; install a torch for the CUDA "
-            f"of the driver, or leave out --peers {','.join(peers)}"
-        )

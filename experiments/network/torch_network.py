@@ -125,20 +125,6 @@ class CLayer(nn.Module):  # type: ignore[misc]
         return rows.transpose(2, 3).reshape(n, k, -1, self.rank * w) @ self.across
 
 
-class Scores(nn.Module):  # type: ignore[misc]
-    """Score of each label from US4, (B, K4, 5, 5) -> (B, classes): its strongest plane."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.classes = model.classes
-        index, present = planes_of_labels(model)
-        self.register_buffer("index", torch.from_numpy(index))
-        self.register_buffer("present", _float(present))
-
-    def forward(self, us4: Tensor) -> Tensor:
-        return (us4.float().amax(dim=(2, 3))[:, self.index] * self.present).amax(dim=2)
-
-
 class Network(nn.Module):  # type: ignore[misc]
     """A model as a PyTorch module: digits (B, 28, 28) uint8 -> scores (B, 10) float32."""
 
@@ -152,8 +138,10 @@ class Network(nn.Module):  # type: ignore[misc]
             layers[s] = SLayer(spec.s[i], model.s[i], self.forms.get(s, "conv"))
             if i < 3:
                 layers[c] = CLayer(spec.c[i], model.blurs[i], spec.size(s), model.psi, self.forms[c])
-        self.contrast, self.decide = Contrast(spec.contrast), Scores(model)
-        self.layers = nn.ModuleDict(layers)
+        self.contrast, self.layers = Contrast(spec.contrast), nn.ModuleDict(layers)
+        index, present = planes_of_labels(model)
+        self.register_buffer("index", torch.from_numpy(index))
+        self.register_buffer("present", _float(present))
 
     def freeze(self, dtype: Any = torch.float32, *, channels_last: bool = False) -> "Network":
         """Make the module ready for recognition alone; maps after UG have the given type."""
@@ -165,7 +153,8 @@ class Network(nn.Module):  # type: ignore[misc]
         return self
 
     def forward(self, digits: Tensor) -> Tensor:
-        return self.decide(self.maps(digits)["US4"])
+        planes = self.maps(digits)["US4"].float().amax(dim=(2, 3))
+        return (planes[:, self.index] * self.present).amax(dim=2)  # the strongest of each label
 
     def maps(self, digits: Tensor) -> dict[str, Tensor]:
         u = self.contrast(digits).to(self.dtype).contiguous(memory_format=self.memory_format)

@@ -63,12 +63,11 @@ from experiments.live import measure
 sys.argv = ["measure", "make", sys.argv[3], sys.argv[2], "--only", *{_CLIPS!r}]
 measure.main()
 """
-_WITH_LABELS = {"documents": _DOCUMENTS, "documents_develop": _DOCUMENTS} | dict.fromkeys(
-    ("timed", "conditions", "blank", "forms", "amounts", "turned", "letters"), _PAGES
+SETS = {"clips": _LIVE, "demo": _DEMO}
+SETS |= dict.fromkeys(("documents", "documents_develop"), f"rows = []{_DOCUMENTS}{_TABLE}")
+SETS |= dict.fromkeys(
+    "timed conditions blank forms amounts turned letters".split(), f"rows = []{_PAGES}{_TABLE}"
 )
-SETS = {"clips": _LIVE, "demo": _DEMO} | {
-    name: f"rows = []{code}{_TABLE}" for name, code in _WITH_LABELS.items()
-}
 """What `COMMIT` runs to draw each set, the slowest first; its words are the set, OUT and DATA."""
 
 
@@ -112,10 +111,9 @@ def draw(name: str, out: Path, data: Path, code: Path, known: dict[str, Any] | N
         why = (done.stderr.strip() or "nothing was drawn").splitlines()[-1]
         raise NeocogError(f"the set {name} is not drawn: {why}")
     if known is not None and found != known:
-        raise NeocogError(
-            f"the set {name} has {found['count']} files with digest {found['sha256'][:12]}, expected "
-            f"{known['count']} and {known['sha256'][:12]}: other versions of NumPy, OpenCV, Pillow? ({part})"
-        )
+        came, wanted = (f"{one['count']} files with digest {one['sha256'][:12]}" for one in (found, known))
+        why = f"other versions of NumPy, OpenCV, Pillow? ({part})"
+        raise NeocogError(f"the set {name} has {came}, expected {wanted}: {why}")
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)
     print(f"{name}: {found['count']} files", flush=True)

@@ -24,10 +24,9 @@ def conv2d_winograd(x: Any, w: Any, *, padding: int | None = None, machine: Mach
     rows, columns = (n + 2 * border - kernel + 1 for n in (height, width))
     fits = w.shape[1:] == (x.shape[1], kernel, kernel) and LEAST_TAPS <= kernel <= MOST_TAPS
     if not fits or min(rows, columns, border + 1) < 1 or not x.dtype == w.dtype == np.float32:
-        raise InputError(
-            f"got maps {x.shape} of {x.dtype}, filters {w.shape} of {w.dtype} and padding {border}, expected "
-            f"float32, as many channels, filters of 3x3 to 51x51 that are no larger than the maps"
-        )
+        came = f"maps {x.shape} of {x.dtype}, filters {w.shape} of {w.dtype} and padding {border}"
+        wanted = "float32, as many channels, filters of 3x3 to 51x51 that are no larger than the maps"
+        raise InputError(f"got {came}, expected {wanted}")
     if machine is None:
         from neocog.cuda.launcher import gpu
 
