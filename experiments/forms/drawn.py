@@ -105,10 +105,7 @@ def written(hand: Hand, high: float, text: str) -> np.ndarray:
         row = Row(hand, high)
         if row.write(text, touching=False, twins=False):
             break
-    field = np.zeros((len(row.edge), int(row.right + 3 * high)), np.float32)
-    for _, cover, x, y in row.items:
-        place = field[y : y + len(cover), x : x + cover.shape[1]]
-        np.maximum(place, cover, out=place)
+    field = row.field()
     rows, columns = np.nonzero(field > 0.2)
     return field[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
 

@@ -59,15 +59,14 @@ def data_and_output(about: str | None, **usual: Any) -> argparse.ArgumentParser:
 
 
 def write_results(
-    path: Path, rows: list[dict[str, Any]], *, columns: dict[str, str],
-    formats: dict[str, str] | None = None, gpu: bool = False, **more: Any,
+    path: Path, rows: list[dict[str, Any]], *, columns: dict[str, str], gpu: bool = False, **more: Any
 ) -> None:  # fmt: skip
     """Write one result file; ``columns``: heads of what is shown of a row, by key, "head|format"."""
     # the command that runs the script from the top folder, however it was called
     script = Path(sys.argv[0])
     words = [f"python -m experiments.{script.parent.name}.{script.stem}", *without_places(sys.argv[1:])]
     about = facts(" ".join(words), gpu=gpu)
-    result = {**about, **more, "columns": columns, "formats": formats or {}, "rows": rows}
+    result = {**about, **more, "columns": columns, "rows": rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows", file=sys.stderr)

@@ -38,7 +38,7 @@ from neocog.vision.finder import FinderSettings, Finding, overlaps
 Row = dict[str, Any]
 COLUMNS = {
     "set": "set", "kind": "kind", "pictures": "pictures", "digits": "digits",
-    "cer": "character error rate", "exact": "exact", "missed": "missed", "extra": "extra",
+    "cer": "character error rate|.1%", "exact": "exact", "missed": "missed", "extra": "extra",
     "misread": "misread", "refused": "?", "out_of_order": "out of order",
     "any": "pages with a digit", "printed": "digits printed", "letters": "letters",
     "signs_kept": "no sign as a digit", "as_upright": "same as upright",
@@ -198,7 +198,7 @@ def main() -> None:
     rows = [read[k] for k in sorted(read)]
     lines, reader = summary(rows), make()
     write_results(
-        args.output, lines, columns=COLUMNS, formats={"cer": ".1%"}, model=reader.model.id,
+        args.output, lines, columns=COLUMNS, model=reader.model.id,
         finder=reader.finder.model.id, times=timed,
         wrong=[row for row in rows if row["set"] != "photos_b" and (
                row.get("wrong") or (row["printed"] and "wrong" not in row)
