@@ -88,7 +88,7 @@ def test_a_frozen_set_is_drawn_where_it_is_not_right(tmp_path, monkeypatch):
     (tmp_path / "one/a.txt").write_text("other")
     assert freeze.draw("one", known=known, **ways) == known
     assert (tmp_path / "one/a.txt").read_text() == ""
-    with pytest.raises(NeocogError, match="expected 2 and 0123"):
+    with pytest.raises(NeocogError, match="expected 2 files with digest 0123"):
         freeze.draw("one", known=known | {"sha256": "0123"}, **ways)
     with pytest.raises(NeocogError, match="nothing was drawn"):
         freeze.draw("none", known=None, **ways)
