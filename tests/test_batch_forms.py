@@ -116,7 +116,9 @@ def test_pandas_reads_both_forms_and_json_is_one_document(model: str, scans: Pat
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl", "csv"])
-def test_what_has_not_the_pattern_is_told(form: str, model: str, scans: Path, tmp_path: Path) -> None:
+def test_what_has_not_the_pattern_is_told(
+    form: str, model: str, scans: Path, tmp_path: Path, monkeypatch
+) -> None:
     names = [scans / name for name in ("a.png", "c.png", "d.png")]
     words = ("--model", model, "--format", form)
     result = run("read", *names, *words, "--pattern", "##")
@@ -132,6 +134,9 @@ def test_what_has_not_the_pattern_is_told(form: str, model: str, scans: Path, tm
     if form == "csv":
         run("read", scans, *words, "--pattern", "##", "-o", tmp_path / "out")
         assert [row["fits"] for row in table_of(tmp_path / "out")] == ["false", "", "false", "true"]
+    monkeypatch.setattr("neocog.vision.scales._WORK", 0)  # as if there were more than is searched
+    told = f"{names[0]}: digits of less than 10 pixels, others may be missing; give a larger scan\n"
+    assert (told in run("read", names[0], *words).stderr) == (form != "jsonl")
 
 
 @pytest.mark.parametrize("kind", ["text", "json", "csv"])

@@ -23,6 +23,10 @@ _ISOLATED_AT_ONCE = 256  # isolated digits of a task: so many are recognised tog
 _HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
 _LONG = 4096  # letters of a name; no system takes a longer one
 
+_ADVICE = {
+    "small-digits-likely": "digits of less than 10 pixels, others may be missing; give a larger scan",
+    "turns-tie": "another turn of the page is about as likely; give --rotate",
+}
 ON_BLANK = "digits stand in fields of the blank of "  # the begin of a message that is told once a run
 
 Readings = Iterator[tuple[Item, tuple[Any, ...]]]  # PageReading, or SheetReading of a form
@@ -107,10 +111,12 @@ class Job:
                         what = f"{_unfit(reading)}: not in the list of --valid; add the number if it is right"
                         if self.reader.valid is None and (asked := self.reader.pattern) is not None:
                             what = f"{_unfit(reading)}: not of the form '{asked.form}' of --pattern"
+                    if self.format.kind not in ("jsonl", "json"):  # which say it themselves
+                        what = "; ".join(filter(None, (what, *map(_ADVICE.get, reading.warnings))))
                 elif sheet and not self.quiet and "blank-is-written" in reading.warnings:
                     note = f"{ON_BLANK}{reading.layout}; name an empty sheet in the form"
                     block.messages += [note] * (note not in block.messages)
-                if what is not None:
+                if what:
                     source = reading.source
                     if len(source) > _LONG:
                         source = f"{source[:40]}... ({len(source)} letters)"

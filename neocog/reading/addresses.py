@@ -9,14 +9,9 @@ from typing import Any
 from neocog.errors import InputError
 from neocog.text import printable, reason_of
 
-MAX_BYTES = 2**28
-"""Bytes of a picture's file that are held in memory at most."""
-
-MAX_SECONDS = 60.0
-"""A file at an address may take so long to come."""
-
+MAX_BYTES = 2**28  # of a picture's file that are held in memory at most
+MAX_SECONDS = 60.0  # that a file at an address may take to come
 MAX_REDIRECTS = 5
-
 _SILENCE = 15.0  # seconds without a byte
 _BLOCK = 2**16
 

@@ -22,12 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from PIL.Image import Image
 
-LARGEST = 8192
-"""Long side, in pixels, to which pictures are reduced that are drawn over."""
-
-DRAWN = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
-"""Formats of drawings, by the suffix of their file."""
-
+LARGEST = 8192  # long side, in pixels, to which pictures are reduced that are drawn over
+DRAWN = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}  # formats of drawings, by the suffix of their file
 _THUMBNAIL = 480  # long side in a notebook
 
 
