@@ -10,6 +10,7 @@ from pathlib import Path
 from experiments.harness.record import data_and_output
 from neocog.files import atomic_write
 from neocog.learning.calibrate import calibrated
+from neocog.learning.drawing.hands import THANKS
 from neocog.learning.mix import open_mix
 from neocog.network.arrays import module_of_device
 from neocog.network.model import from_bytes, load_model, to_bytes
@@ -19,11 +20,9 @@ from neocog.network.registry import SUFFIX, SUMS
 LEARNED = {"mnist": 5.0, "hands/free/pendigits": 2.5, "hands/free/swiss": 2.5,
            "hands/free/bhmsds": 0.6, "hands/free/optdigits": 0.5}  # fmt: skip
 #: What their cards say of these, and whom they thank.
-LEARNED_FROM = (
-    "MNIST (LeCun, Cortes, Burges); Pen-Based Recognition of Handwritten Digits (Alpaydin, "
-    "Alimoglu; UCI, CC BY 4.0); kensanata/numbers (CC0); BHMSDS (wblachowski/bhmsds, MIT); Optical "
-    "Recognition of Handwritten Digits (Alpaydin, Kaynak; UCI, CC BY 4.0). Kept apart for choices "
-    "and thresholds: the last 5 000 training digits of MNIST, the last fifth of the others' writers"
+LEARNED_FROM = "; ".join(THANKS[Path(name).name].partition(", its")[0] for name in LEARNED) + (
+    ". Kept apart for choices and thresholds: the last 5 000 training digits of MNIST, the last fifth of the "
+    "others' writers"
 )
 
 

@@ -22,6 +22,7 @@ import cv2
 import numpy as np
 
 from experiments.harness.record import arguments, write_results
+from experiments.lines.score import DIGITS, only
 from neocog.live.announce import Announcer, Rules
 from neocog.live.capture import Frame
 from neocog.live.frame_reader import FrameReader, FrameReading
@@ -81,7 +82,7 @@ def play(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, New
             now = time.perf_counter()
             start = start or now
             ages, find, read = [*ages, view.age_ms], [*find, view.seen.find_ms], [*read, view.seen.ms]
-            news += [(one.frame, digits_of(one.text)) for one in view.news]
+            news += [(one.frame, only(one.text, DIGITS)) for one in view.news]
             if args.seconds and now - start > args.seconds:
                 break
         run, played = pipeline.measures, pipeline.capture.count
@@ -122,7 +123,7 @@ def work(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, New
     start, half, count = sum(os.times()[:4]), 0, 0
     for seen, tracks in every_frame(path, reader, args.seconds):
         said = announcer.update(tracks, seen.frame.t, seen.bounds)
-        news += [(seen.frame.index, digits_of(one.text)) for one in said]
+        news += [(seen.frame.index, only(one.text, DIGITS)) for one in said]
         half, count = half + (not seen.entire), count + 1
     engine.likelihoods = asked  # type: ignore[attr-defined]
     return {
@@ -160,11 +161,6 @@ def judge(shown: list[Showing], news: News, readable: list[set[str]], played: in
     }  # fmt: skip
 
 
-def digits_of(text: str) -> str:
-    """A text without signs and spaces: what is written down of the sheets has none."""
-    return "".join(filter(str.isdigit, text))
-
-
 def shown_in(clip: Path, reader: Reader) -> tuple[list[Showing], list[set[str]]]:
     """What a clip shows, from the JSON beside it; and of each the lines read right in one picture of it."""
     shown = [Showing(**one) for one in json.loads(clip.with_suffix(".json").read_text())["showings"]]
@@ -197,7 +193,7 @@ def rules(clips: list[Path], reader: Reader, args: argparse.Namespace) -> list[R
             name, value = row["rule"], row["value"]
             value = math.log(value) if name in ("evidence", "lasting") else value
             announcer = Announcer(Rules() if value is None else replace(Rules(), **{name: value}))
-            news = [(index, digits_of(one.text)) for index, t, tracks, bounds in seen
+            news = [(index, only(one.text, DIGITS)) for index, t, tracks, bounds in seen
                     for one in announcer.update(tracks, t, bounds)]  # fmt: skip
             own = judge(shown, news, readable, len(seen))
             count.update({key: own[key] for key in ("readable", "right")})

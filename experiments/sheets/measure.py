@@ -21,6 +21,7 @@ from experiments.harness.record import arguments, totals, write_results
 from experiments.lines.peers import RapidOCR, Tesseract
 from experiments.reading.measure import faults
 from neocog.learning.drawing.hands import Hand, Hands, load_hands
+from neocog.learning.drawing.marks import inside
 from neocog.reading.reader import Reader
 
 DPI = (150, 200, 300, 600)
@@ -53,17 +54,15 @@ def number(hands: Hands, rng: np.random.Generator, text: str, high: float) -> np
     field = np.zeros((3 * _HIGH, 40 + len(text) * 3 * _HIGH), np.float32)
     for char in text:
         cover, _, top, *_ = hand.character(char, _HIGH * rng.uniform(0.88, 1.0))
-        rows, columns = np.nonzero(cover > 0.3)
+        columns = np.flatnonzero((cover > 0.3).any(axis=0))
         cover = cover[:, columns.min() : columns.max() + 1]
         y, x = 2 * _HIGH + top, x + _HIGH * gap
         place = field[y : y + len(cover), int(x) : int(x) + cover.shape[1]]
         np.maximum(place, cover[: len(place)], out=place)
         x += cover.shape[1]
-    rows, columns = np.nonzero(field > 0.3)
-    field = field[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
     factor = high / _HIGH
     how = cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC
-    return np.clip(cv2.resize(field, None, fx=factor, fy=factor, interpolation=how), 0, 1)
+    return np.clip(cv2.resize(inside(field), None, fx=factor, fy=factor, interpolation=how), 0, 1)
 
 
 def sheet(hands: Hands, rng: np.random.Generator, dpi: int, lines: int) -> Sheet:
@@ -114,7 +113,7 @@ def sheets(hands: Hands, seed: int, count: int) -> Iterator[Sheet]:
         yield sheet(hands, rng, DPI[k % len(DPI)], 0 if k % 8 == 7 else int(rng.integers(1, 13)))
 
 
-def inside(box: Any, other: Any, room: float) -> bool:
+def within(box: Any, other: Any, room: float) -> bool:
     x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
     left, top, wide, high = other
     return bool(left - room < x < left + wide + room and top - room < y < top + high + room)
@@ -129,13 +128,13 @@ def look(reader: Reader, one: Sheet) -> dict[str, Any]:
     left = list(page.digits)
     for text, box in one.numbers:
         room = 0.3 * box[3]
-        own = sorted((d for d in left if inside(d.box, box, room)), key=lambda d: d.box[0])
+        own = sorted((d for d in left if within(d.box, box, room)), key=lambda d: d.box[0])
         left = [d for d in left if d not in own]
         wrong = faults("".join(d.char for d in own), text)
         row["digits"] += len(text)
         for key in ("missed", "misread", "refused", "extra"):
             row[key] += wrong.get(key, 0)
-    row["false"] = sum(d.char.isdigit() and not any(inside(d.box, b, 2) for b in one.print) for d in left)
+    row["false"] = sum(d.char.isdigit() and not any(within(d.box, b, 2) for b in one.print) for d in left)
     return row
 
 
