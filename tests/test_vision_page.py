@@ -12,6 +12,7 @@ from neocog.errors import UsageError
 from neocog.reading.numbers import each_line, read_lines
 from neocog.reading.policy import Pattern
 from neocog.reading.reader import Reader
+from neocog.vision import alone
 from neocog.vision.crops import cut_out, digit_of_box
 from neocog.vision.finder import SIGNS, FinderSettings, Finding
 from neocog.vision.normalise import normalise, stroke_width
@@ -254,6 +255,38 @@ def test_small_digits_are_read_wherever_they_stand(reader: Reader, line: np.ndar
         assert abs(read.lines[0].box[1] - at[0]) < 12
     found = reader.look(laid(line, (3508, 2480), (1700, 900)))  # each digit once
     assert ((found.kinds < 10) & (found.scores >= FinderSettings().score)).sum() == 5
+
+
+@pytest.mark.parametrize(
+    ("scores", "then", "told"),
+    [
+        ([0.2, 0.3, 0.2], [0.8, 0.9, 0.7], [0.8, 0.9, 0.7]),
+        ([0.2, 0.3, 0.2], [0.6, 0.5, 0.9], [0.2, 0.3, 0.2]),  # letters
+        ([0.2, 0.9, 0.8], [0.8, 0.9, 0.7], [0.2, 0.9, 0.8]),  # one alone
+    ],
+)
+def test_rows_of_unsure_digits_are_looked_at_alone(
+    scores: list[float], then: list[float], told: list[float]
+) -> None:
+    """Each without what is around it, 64 pixels high here: its digits have 32 then."""
+    boxes = np.float32([[100, 100, 40, 64], [150, 104, 40, 64], [200, 98, 40, 64]])
+    seen = list[tuple[int, ...]]()
+
+    def found(scores: list[float], boxes: Any) -> Finding:
+        return Finding(
+            np.float32(boxes), np.float32(scores), np.array([1, 2, 3]), np.zeros((3, 10), np.float32)
+        )
+
+    class Network:
+        def find(self, grey: NDArray[np.uint8], _: FinderSettings) -> Finding:
+            seen.append(grey.shape)
+            return found(then, (boxes - [36, 34, 0, 0]) / 2)
+
+    again = alone.again(np.zeros((300, 400), np.uint8), found(scores, boxes), Network())
+    assert sorted(zip(again.boxes[:, 0].tolist(), again.scores.tolist(), strict=True)) == [
+        (box[0], pytest.approx(score)) for box, score in zip(boxes.tolist(), told, strict=True)
+    ]
+    assert seen == [(99, 134)][: len([score for score in scores if score < 0.5]) // 2]
 
 
 def test_a_page_that_is_reduced_too_far_says_so(line: np.ndarray) -> None:

@@ -170,13 +170,13 @@ def each_line(
         for (begin, end), box, lost in zip(parts, boxes, unread, strict=True):
             p, said = max(number.p, likely(number.text, number.texts)), chars[begin:end]
             away = np.maximum(box[0] - left - wide, left - box[0] - box[2]) / high
-            if margin is None and min(away, default=0) > _APART and any(c.char.isdigit() for c in said):
+            text = "".join(char.char for char in number.chars[begin:end])
+            if margin is None and min(away, default=0) > _APART and any(map(str.isdigit, text)):
                 unseen += len(said)  # most likely letters
                 continue
             if len(parts) > 1 and margin is None:
                 since = number.chars[begin - 1].last + 1 if begin else 0
                 until = number.chars[end].first if end < len(chars) else len(logp)
-                text = "".join(char.char for char in number.chars[begin:end])
                 p = likely(text, dict(ctc.beam(logp[since : max(until, since + 1)])))
             p = min(p, 1 - lost, 1 - _PART * _beside(box, others))
             if p < bound and not any(char.reason for char in said):

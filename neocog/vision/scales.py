@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision import finder
+from neocog.vision import alone, finder
 from neocog.vision.finder import FinderSettings, Finding, Grey, Network
 from neocog.vision.page import percentiles
 
@@ -167,7 +167,7 @@ def search(grey: Grey, network: Network) -> Finding:
     if work < _WORK:
         found = finder.the_best(found, _MOST)
         found = finder.agreed(finder.merged(found, replace(usual, most=_MOST)), found)
-    return replace(found, whole=work >= 0 and many <= _MOST)
+    return alone.again(grey, replace(found, whole=work >= 0 and many <= _MOST), network)
 
 
 def _wider(cells: Cells, high: int, wide: int = 3) -> Cells:
