@@ -178,7 +178,6 @@ def test_label_studio(tmp_path: Path) -> None:
     assert shares == pytest.approx([5.0, 10 / 3, 8.5, 20 / 3, 0])
 
 
-@pytest.mark.xfail(reason="a comma stands before the first of them", strict=True)
 @pytest.mark.parametrize("kind", ["coco", "labelstudio"])
 def test_pictures_after_one_that_failed_are_json(kind: str, tmp_path: Path) -> None:
     readings = (PageReading("b.png", error="broken"), read([(20, 10, "5")]))

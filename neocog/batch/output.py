@@ -82,7 +82,8 @@ class Sink:
         if self.format.kind == "coco":
             text = self._images(text)
         if self.format.kind in ("json", "labelstudio", "coco"):  # a comma before all but the first
-            text = "".join(f",\n{line}" for line in text.split("\n") if line)
+            if not (text := "".join(f",\n{line}" for line in text.split("\n") if line)):
+                return
             text = text if self._begun else text[1:]
         self._put(text, anew)
 
