@@ -136,7 +136,7 @@ def test_batches_and_threads_change_no_bit(name: str, monkeypatch: pytest.Monkey
         monkeypatch.setattr(line_engine, "MAX_VALUES", 0)
     model, digits = tiny_model() if "tiny" in name else load_model(name), made_digits(13)
     want = Engine(model, threads=1).recognise(digits, batch=13)
-    for threads, batch in ((1, 1), (2, 3), (3, 8), (2, 64), (2, 1)):
+    for threads, batch in ((1, 1), (2, 3), (3, 8), (2, 64), (2, 1), (3, 1)):
         got = Engine(model, threads=threads).recognise(digits, batch=batch)
         for part in ("score", "label", "margin", "p"):
             np.testing.assert_array_equal(getattr(got, part), getattr(want, part))

@@ -2,7 +2,7 @@
 
 A batch is split over the cores; each part runs through all layers on its own thread with single-threaded
 BLAS, so that everything, not only the matrix products, runs on all cores and the maps of a few digits stay in
-the core's cache. Of a single part the largest products are split.
+the core's cache. Of a single part the largest products are split, from three cores on.
 """
 
 import time
@@ -146,7 +146,8 @@ class Engine:
         """Answer a batch, in parts of at most PART digits, as many for each thread; seconds of each stage."""
         count = -(-len(digits) // PART)
         count = min(len(digits), -(-count // self.threads) * self.threads)
-        within = self._parallel if count == 1 else SEQUENTIAL  # splits the products of the only part
+        # splits the products of the only part; two threads wake and wait as long as one works on its half
+        within = self._parallel if count == 1 and self.threads > 2 else SEQUENTIAL
 
         def through(part: NDArray[np.uint8]) -> tuple[Array, NDArray[np.float64]]:
             times = [time.perf_counter()]
