@@ -197,7 +197,7 @@ def _small_ink(scale: _Scale, cells: Cells, found: Finding) -> tuple[Finding, An
         ink = (strokes > max(_FAINT, _SHARE * most, _GRAIN * grain)).astype(np.uint8)
         for size in ((1, _RULE), (_RULE, 1)):
             rules = cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones(size, np.uint8))
-            ink[np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8))) > 0] = 0
+            ink = np.asarray(cv2.subtract(ink, cv2.dilate(rules, np.ones((3, 3), np.uint8))), np.uint8)
         # pieces of ink in the tile, the highest, no dots of writing: their middles and sides
         _, labels, boxes, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
         boxes[0, 3] = 0  # the paper
