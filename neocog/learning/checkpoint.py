@@ -86,7 +86,7 @@ def worded(figures: dict[str, float]) -> str:
 
 
 def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
-    """Return what :meth:`Checkpoint.save` wrote, tensors on the CPU; ModelError if it is none."""
+    """Return what :meth:`Run.save` wrote, tensors on the CPU; ModelError if it is none."""
     from safetensors import SafetensorError, safe_open
 
     try:
