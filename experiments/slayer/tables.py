@@ -3,9 +3,24 @@
 import pandas as pd
 
 from experiments.harness.pages import NONE, Plot, Row, show, shown
-from experiments.slayer import paper
 from experiments.slayer.inputs import STAGES
 
+# the figures that the GPU paper gives (Ikeda et al. 2011)
+#: Table 2: planes of US2, US3, US4.
+PAPER_SIZE = "26/78/70"
+#: The published network, learned by ``neocog train --recipe ikeda2011``.
+PAPER_OWN = "ikeda2011"
+#: Table 5: microseconds of S1 .. S4 on a GTX 280.
+GPU_US = {
+    "T1": (346, 1340, 1980, 2220), "T3": (388, 769, 721, 1270), "T4": (177, 573, 667, 847),
+    "T5": (168, 547, 627, 736),
+}  # fmt: skip
+#: Section 6.1: threads per block that were best for T4.
+BEST_THREADS = (64, 54, 78, 70)
+#: Table 8: share of inputs that are not silent, all and S1 .. S4.
+HEARD = {"all": 0.057, "US1": 0.078, "US2": 0.046, "US3": 0.052, "US4": 0.063}
+#: Section 6.4: one character in milliseconds: CPU F, GPU, its transfers; what was wanted.
+CHARACTER_MS = {"CPU F": 27.3, "GPU T": 3.4, "transfers": 0.27, "wanted": 4.1}
 #: Stages as the paper calls them.
 SHORT = {stage: f"S{stage[-1]}" for stage in STAGES}
 DRAWN = ("T3", "T4", "T5", "T5, u > 0", "skip", "ours, quickest, fp32", "ours, quickest, fp16",
@@ -24,7 +39,7 @@ def tables(result: Row) -> dict[str, pd.DataFrame]:
         found["threads"] = _threads(trial)
     if "silence" in sections:
         heard = pd.DataFrame(sections["silence"]).pivot_table("heard", "model", "stage", sort=False)
-        both = pd.concat([pd.DataFrame([paper.HEARD], index=["paper"]), heard]).reset_index(names="model")
+        both = pd.concat([pd.DataFrame([HEARD], index=["paper"]), heard]).reset_index(names="model")
         columns = {"model": "not silent", "all": "all|.1%", **{s: f"{n}|.1%" for s, n in SHORT.items()}}
         found["silence"] = shown(both, columns)
     if "character" in sections:
@@ -49,7 +64,7 @@ def _of_batch(own: pd.DataFrame, batch: str) -> pd.DataFrame:
 def _ladder(own: pd.DataFrame, batch: str, size: str) -> pd.DataFrame:
     """Table 5: microseconds of a character."""
     wide = _of_batch(own, batch)
-    known = paper.GPU_US if batch == "1" and size in (paper.OWN, paper.SIZE) else {}
+    known = GPU_US if batch == "1" and size in (PAPER_OWN, PAPER_SIZE) else {}
     cells = {stage: [show(us, ".1f" if us >= 1 else ".3f") for us in wide[stage]] for stage in wide}
     whole = wide["all"].get("T1", float("nan")) / wide["all"]
     more = {"gain": whole, "error": own.groupby("system", sort=False)["error"].max(),
@@ -63,7 +78,7 @@ def _threads(trial: pd.DataFrame) -> pd.DataFrame:
     """Fig. 6: the best block sizes."""
     best = trial.loc[trial.groupby(["planes", "system", "stage"], sort=False)["us"].idxmin()]
     wide = best.pivot_table("threads", ["planes", "system"], "stage", sort=False).reset_index()
-    theirs = dict(zip(STAGES, paper.BEST_THREADS, strict=True))
+    theirs = dict(zip(STAGES, BEST_THREADS, strict=True))
     both = pd.concat([wide, pd.DataFrame([{"planes": "paper", "system": "T4", **theirs}])])
     heads = {stage: f"{name}, threads|.0f" for stage, name in SHORT.items()}
     return shown(both, {"planes": "planes", "system": "system", **heads})
@@ -75,7 +90,7 @@ def _character(one: Row, eight: Row) -> pd.DataFrame:
     names = ("on the GPU", "transfers, launch, waiting", "host to host")
     rows: list[Row] = [{"": name, "one": f"{one[key]:.1f} us", "eight": f"{eight[key]:.1f} us", "take": share}
                        for name, (key, share) in zip(names, shares.items(), strict=True)]  # fmt: skip
-    ms = paper.CHARACTER_MS
+    ms = CHARACTER_MS
     rows += [{"": "paper, CPU", "one": f"{ms['CPU F']} ms", "take": f"wanted: {ms['wanted']} ms a character"},
              {"": "paper, GPU", "one": f"{ms['GPU T']} ms",
               "take": f"{ms['transfers']} ms of it transfers"}]  # fmt: skip
@@ -103,7 +118,7 @@ def plots(result: Row) -> dict[str, Plot]:
         wide = _of_batch(ladder[ladder["planes"] == size], "1")[list(STAGES)]
         gains = (wide.loc["T1"] / wide).loc[[name for name in wide.index if name in DRAWN]]
         lines = {str(name): list(enumerate(own)) for name, own in gains.iterrows()}
-        theirs = zip(paper.GPU_US["T1"], paper.GPU_US["T5"], strict=True)
+        theirs = zip(GPU_US["T1"], GPU_US["T5"], strict=True)
         lines["T5 on a GTX 280 (paper)"] = [(i, a / b) for i, (a, b) in enumerate(theirs)]
         title, ticks = f"The ladder on {size}, one character at a time", list(SHORT.values())
         found["ladder"] = Plot(title, "layer", "times as fast as T1", lines, ticks, log2=True)
@@ -113,4 +128,4 @@ def plots(result: Row) -> dict[str, Plot]:
 def _first(frame: pd.DataFrame) -> str:
     """Return the network that is shown first: the paper's own where it was measured."""
     known = list(frame["planes"].unique())
-    return next((size for size in (paper.OWN, paper.SIZE) if size in known), known[0])
+    return next((size for size in (PAPER_OWN, PAPER_SIZE) if size in known), known[0])
