@@ -4,8 +4,9 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,10 @@ from neocog.network import ctc
 from neocog.network.lines import ALPHABET, ROWS
 from neocog.reading.boxes import PageReader, of_boxes
 from neocog.reading.records import REJECTED, Box, DigitReading, NumberReading
-from neocog.vision.finder import FinderSettings, Finding, reduced
+from neocog.vision.decode import Page
+from neocog.vision.finder import FinderSettings, Finding
 from neocog.vision.page import TURNS, around, on_front, seen, turned, turned_back
 from neocog.vision.strips import LEAST, SCORE, Strip, strips
-
-if TYPE_CHECKING:
-    from neocog.vision.decode import Page
 
 Logs = NDArray[np.float32]
 Column = tuple[Strip, int]  #: of an answer: its strip, and its number there
@@ -71,7 +70,7 @@ class TextLine:
         return tuple(char for word in self.words for char in word.chars)
 
 
-def page_lines(reader: PageReader, page: "Page") -> tuple[list[TextLine], int, int, float, tuple[str, ...]]:
+def page_lines(reader: PageReader, page: Page) -> tuple[list[TextLine], int, int, float, tuple[str, ...]]:
     """Read a page's lines, boxes in pixels of the picture; digits in none, turn, seconds to find, doubts."""
     start, turn, tie = time.perf_counter(), reader.rotate or 0, False
     grey = turned(page.grey[:, ::-1] if reader.mirror else page.grey, turn)
@@ -132,11 +131,8 @@ def each_line(
     a text that is allowed and is likely enough.
     """
     bound, automaton = reader.policy.min_p, reader.automaton
-    if reader.line_model:
-        lines = _of_strips(reader, grey, marks, wanted)
-    else:
-        lines = of_boxes(reader, grey, marks, wanted, gap=_GAP[0])
-    for own, logp, places in lines:
+    lines = _of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
+    for own, logp, places in lines(reader, grey, marks, wanted):
         # the likeliest text, or of those that are allowed, if that is not far less likely
         number, margin = ctc.number(logp, bound=bound, automaton=automaton), None
         if automaton is not None:
@@ -335,13 +331,17 @@ def best_turn(reader: PageReader, grey: NDArray[np.uint8], found: Finding) -> tu
     What its marks are on is read at all four, with digits of `_LOOKED` pixels. A turn is worth the characters
     that are expected to be read right and half of the finder's log odds.
     """
+    import cv2
+
     boxes = found.boxes  # the unlikely too: a digit that lies on its side is less like one
     if len(boxes) < _LONG:
         return 0, False
     tall = float(np.median(boxes[:, 2:].max(axis=1)))
     left, top = np.maximum(boxes[:, :2].min(axis=0) - 4 * tall, 0).astype(int)
     right, foot = ((boxes[:, :2] + boxes[:, 2:]).max(axis=0) + 4 * tall).astype(int)
-    part = reduced(grey[top:foot, left:right], _LOOKED / tall)
+    part, factor = cast(Any, grey[top:foot, left:right]), _LOOKED / tall
+    if factor < 1 and factor * min(part.shape) >= 1:
+        part = cv2.resize(part, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
     worths, upright = [0.0] * len(TURNS), max(0.0, seen(found))
     for k in (1, 2, 3, 0):
         if k == 0 and not any(worths):
