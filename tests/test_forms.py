@@ -20,7 +20,7 @@ from neocog.reading.formats import Format
 from neocog.reading.forms import Form, amount, joint, load_form, parse_form
 from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, CellReading, SheetReading
-from neocog.reading.sheets import SURE, _texts, for_sheets, read_sheets, weigh
+from neocog.reading.sheets import SURE, _Once, _taught, _texts, _Written, for_sheets, read_sheets, weigh
 from tests.support import glyph, records, refused, run, table_of
 from tests.support import sheet as printed_sheet
 
@@ -275,6 +275,46 @@ def test_a_cell_is_printed_from_another_probability_on_unless_one_is_asked_for(r
     assert for_sheets(reader).settings["min_p"] == SURE > reader.settings["min_p"]
     for asked in (0.1, reader.settings["min_p"]):
         assert for_sheets(Reader(device="cpu", min_p=asked)).settings["min_p"] == asked
+
+
+@pytest.mark.parametrize("known", ["4", "7"])
+def test_a_doubtful_digit_is_what_digits_like_it_are_in_sure_cells(known: str) -> None:
+    said = dict[str, ctc.Number | None]()
+
+    def written(name: str, shape: int, logs: dict[int, float]) -> _Written:
+        ink, logp = np.zeros((48, 48), np.float32), np.full((18, ctc.BLANK + 1), -12.0, np.float32)
+        drawn = glyph(shape, 36, 4.0)
+        ink[6:42, 24 - drawn.shape[1] // 2 :][:, : drawn.shape[1]] = drawn
+        logp[:, ctc.BLANK] = 0
+        logp[12, ctc.BLANK] = -12
+        logp[12, list(logs)] = list(logs.values())
+        once = _Once(ctc.number(logp), logp, [(ink, t) for t in range(18)])
+
+        def say(first: ctc.Number | None, second: ctc.Number | None) -> CellReading:
+            said[name] = first
+            return CellReading(first.text if first else "")
+
+        return _Written((once, None), say)
+
+    doubt = {4: math.log(0.5), 7: math.log(0.5)}
+    other = "47".replace(known, "")
+    cells = {"a": CellReading(known, 0.99, read=known), "b": CellReading(other, 0.99, read=other),
+             "c": CellReading(REJECTED, 0.5, read="4")}  # fmt: skip
+    fields = {
+        "a": written("a", 7, {int(known): 0.0}),
+        "b": written("b", 4, {int(other): 0.0}),
+        "c": written("c", 7, doubt),
+    }
+    assert _taught(cells, fields, dict.fromkeys("abc"), 0.7)["c"].text == known
+    taught = said["c"]
+    assert taught is not None
+    assert taught.p > 0.9
+    assert _taught(cells, fields, dict.fromkeys("abc"), 0.7)["a"].text == known
+    alone = {"c": fields["c"]}
+    _taught({"c": cells["c"]}, alone, {"c": None}, 0.7)
+    alone_said = said["c"]
+    assert alone_said is not None
+    assert alone_said.p == pytest.approx(0.5, abs=0.01)
 
 
 @pytest.mark.parametrize("down", [-16, 20])

@@ -29,7 +29,7 @@ FAR = 8.0
 """How far below the best text, in log likelihood, one that is allowed may be; on even rows of strings nine of
 ten patterns that mend a reading are nearer, a quarter of those with a digit too many or too few are not."""
 
-_STEP, _BEFORE = 4, 24  # column t of an answer looks at column 4 t - 24 of its strip, and around it
+STEP, BEFORE = 4, 24  # column t of an answer looks at column 4 t - 24 of its strip, and around it
 _REACH = 20  # columns of a strip on each side of a character's middle that may be its own
 _GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, which a wide gap parts:
 _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has none there
@@ -208,12 +208,12 @@ def _of_strips(
             logp = _weighed(strip, logp, marks)
             # a space in a wide gap in which nothing is read; a pattern knows its spaces
             wide = strip.spaces if reader.automaton is None else ()
-            for t in (t for column in wide if (t := (column + _BEFORE) // _STEP) < len(logp)):
+            for t in (t for column in wide if (t := (column + BEFORE) // STEP) < len(logp)):
                 near = logp[max(0, t - _WIDE) : t + _WIDE + 1]
                 if np.logaddexp(near[:, SPACE], near[:, BLANK]).min() > np.log(0.5):
                     logp = np.concatenate([logp[:t], _GAP, logp[t + 1 :]])
             # rarely one between digits that are close
-            for t in ((column + _BEFORE) // _STEP for column in strip.close):
+            for t in ((column + BEFORE) // STEP for column in strip.close):
                 near = logp[max(0, t - _WIDE) : t + _WIDE + 1]
                 near[:, BLANK] = np.logaddexp(near[:, SPACE] + np.log(1 - _RARE), near[:, BLANK])
                 near[:, SPACE] += np.log(_RARE)
@@ -229,7 +229,7 @@ def _weighed(strip: Strip, logp: Logs, marks: Finding) -> Logs:
     for k in strip.marks:
         left, wide = marks.boxes[k, 0], marks.boxes[k, 2]
         edges = np.searchsorted(x, left + wide * np.array([0, 0.25, 0.75, 1]))
-        since, first, last, until = ((edges + _BEFORE) // _STEP).tolist()
+        since, first, last, until = ((edges + BEFORE) // STEP).tolist()
         bare[since : until + 1] = False
         if marks.kinds[k] < 10 and marks.scores[k] >= SCORE:
             sure = np.log(marks.scores[k] / max(1 - marks.scores[k], 1e-3))
@@ -304,7 +304,7 @@ def _boxes(
         own += [marks[(first + last) // 4] for first, last in spans]
     for begin, last in spans if places else ():
         strip, column = places[begin]
-        middle = _STEP * (column + (last - begin) / 2) - _BEFORE
+        middle = STEP * (column + (last - begin) / 2) - BEFORE
         x = strip.to_page(middle, ROWS / 2)[0]
         off = {k: x - boxes[k, 0] - boxes[k, 2] / 2 for k in strip.marks}
         inside = [k for k in off if abs(off[k]) <= boxes[k, 2] / 2]

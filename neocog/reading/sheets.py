@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from neocog.errors import InputError, UsageError
 from neocog.network import ctc
 from neocog.reading.forms import Field, Form, Rule, amount, digits, joint
-from neocog.reading.numbers import FAR, IN_DOUBT, TextLine, bare, read_lines
+from neocog.reading.numbers import BEFORE, FAR, IN_DOUBT, STEP, Logs, TextLine, bare, likely, read_lines
 from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import Policy
 from neocog.reading.records import REJECTED, CellReading, SheetReading
@@ -32,7 +33,7 @@ Floats = NDArray[np.float64]
 
 FITS = 0.6
 """Share of a blank's print that a page must have where the blank has it."""
-SURE = 0.8
+SURE = 0.7
 """Probability from which a cell is printed: of 2 846 drawn cells (LOG, 2026-11-26) 38 are wrong then."""
 SLIP = 0.01
 """How often what is written is taken to break a rule: a rule that is broken speaks against the reading."""
@@ -69,6 +70,9 @@ _THIN = 6.0  # of its thickness, its length
 _SPECK = 20  # pixels of ink that may be a number
 _DOUBT = 0.9  # probability of a text below which a rule may choose another one
 _MENDED = 0.95  # and which that must have
+# Digits of one sheet are of one hand. How sharply likeness (cosine) counts, what of it is none, its weight;
+# by what log likelihoods among digits are divided; what a digit that is not sure teaches (LOG, 2026-11-26).
+_SHARP, _UNLIKE, _LIKE, _COOLER, _UNSURE = 16.0, 0.5, 0.8, 1.4, 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +86,23 @@ class _Seen:
     ink: NDArray[np.float32]  #: 0 paper .. 1 usual ink, `_SEEN` pixels long
     contrast: float  #: grey levels of usual ink
     written: list[bool] = field(default_factory=list)  #: of a blank: whether digits stand in its fields
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Once:
+    """A reading of a field: its columns' log likelihoods, where each is: a strip's ink, a column of that."""
+
+    number: ctc.Number
+    logp: Logs
+    places: Sequence[tuple[NDArray[Any], int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Written:
+    """What a field was read from: around its marks, if that was one line, and as a whole."""
+
+    read: tuple[_Once | None, _Once | None]
+    say: Callable[[ctc.Number | None, ctc.Number | None], CellReading]  #: with other numbers, if there are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,16 +141,17 @@ def read_sheets(
     """
     blanks, done, at = _blanks(form), time.perf_counter(), 0
     sheet: dict[int, tuple[int, _Laid, dict[str, CellReading]]] = {}  # by page of the layout
+    written = dict[str, _Written]()
     kind = -1
     record = partial(SheetReading, name_of(picture), model=reader.model.id)
     held, lost = list[SheetReading](), set[int]()  # since a sheet that lacks pages: what that are
 
     def whole() -> Iterator[SheetReading]:
-        nonlocal done, sheet, held, lost
+        nonlocal done, sheet, held, lost, written
         if not sheet:
             return
         pages, layout, cells = sheet, form.layouts[kind], dict[str, CellReading]()
-        sheet = {}
+        once, sheet, written = written, {}, {}
         for number, page in enumerate(layout.pages):
             none = CellReading(REJECTED, why=f"page {number + 1} is missing")
             cells |= pages[number][2] if number in pages else {one.name: none for one in page.fields}
@@ -138,13 +160,18 @@ def read_sheets(
         words = ", ".join(str(n + 1) for n in sorted(missing))
         told = f"page {words} of {len(numbers)} is missing; scan the whole sheet into one file"
         error = told if missing else None
-        written = any(any(b.written) for k, n, b in blanks if k == kind and n in pages)
-        cells, done = weigh(cells, layout.rules, reader.policy.min_p), time.perf_counter()
+        in_use = any(any(b.written) for k, n, b in blanks if k == kind and n in pages)
+        least, automata = (
+            reader.policy.min_p,
+            {one.name: one.automaton for p in layout.pages for one in p.fields},
+        )
+        cells |= _taught(weigh(cells, layout.rules, least), once, automata, least)
+        cells, done = weigh(cells, layout.rules, least), time.perf_counter()
         found = record(
             page=min(index for index, *_ in pages.values()), layout=layout.name,
             pages=tuple(pages[n][0] if n in pages else None for n in numbers),
             residual=tuple(one.residual for one in laid), fit=tuple(one.fit for one in laid), fields=cells,
-            error=error, warnings=("blank-is-written",) * written, ms={"read": 1e3 * (done - begun)},
+            error=error, warnings=("blank-is-written",) * in_use, ms={"read": 1e3 * (done - begun)},
         )  # fmt: skip
         if missing:  # what the last such sheet lacked is here: pages between may be of different sheets
             yield from map(_mixed, held) if lost & pages.keys() else held
@@ -185,7 +212,7 @@ def read_sheets(
                 used = form.layouts[kind].pages[number].used or any(blank.written)
                 boxes = [one.box for one in spots]
                 for one in spots:
-                    cells[one.field.name] = _read_field(reader, seen, blank, one, page, boxes, used)
+                    _read_field(reader, seen, blank, one, page, boxes, used, cells, written)
                     beat()
                 sheet[number] = at, best[1], cells
                 if len(sheet) == len(form.layouts[kind].pages):
@@ -556,7 +583,9 @@ def _read_field(
     page: "Page",
     boxes: Sequence[Floats],
     used: bool,
-) -> CellReading:
+    cells: dict[str, CellReading],
+    written: dict[str, _Written],
+) -> None:
     """Read a field: cut it out at the page's own resolution, take print out, find and read what is left.
 
     ``boxes``: of all fields; ``used``: whether the blank is a sheet in use, so that rules alone are print.
@@ -569,7 +598,8 @@ def _read_field(
     tall = float(np.hypot(*(corners[3] + corners[2] - corners[0] - corners[1]))) / 2
     limits = np.array(seen.greys[0].shape[::-1])
     if (corners < -0.1 * tall - 1).any() or (corners > limits + 0.1 * tall).any():
-        return CellReading(REJECTED, why="leaves the page", corners=places, page=page.index)
+        cells[field.name] = CellReading(REJECTED, why="leaves the page", corners=places, page=page.index)
+        return
     size, own, high, edge, more = _window(box, tall, _BEYOND)
     grey, plain = _cut(seen, way @ own, size), _cut(blank, own, size)
     away = _away(grey, _THICK[1])
@@ -609,8 +639,88 @@ def _read_field(
             hard = "crossed out"
         elif _goes_on(ink, chars, tall, slice(0, 0), _SCRIBBLE):
             hard = "ink beside it, as high as a digit"
-    cell = _said(field, reader.policy.min_p, lines, again, ink, 0.5 * high, hard)
-    return replace(cell, corners=places, page=page.index)
+    index = page.index  # a page is not kept until its sheet ends
+
+    def say(first: ctc.Number | None, second: ctc.Number | None) -> CellReading:
+        own = [_changed(line, first) if first else line for line in lines]
+        second = second or (again.number if again else None)
+        cell = _said(field, reader.policy.min_p, own, second, ink.copy(), 0.5 * high, hard)
+        return replace(cell, corners=places, page=index)
+
+    line = lines[0] if len(lines) == 1 and lines[0].places else None
+    own_places = [(strip.ink, t) for strip, t in line.places] if line else []
+    around = _Once(line.number, line.logp, own_places) if line else None
+    cells[field.name], written[field.name] = say(None, None), _Written((around, again), say)
+
+
+def _changed(line: TextLine, number: ctc.Number) -> TextLine:
+    """A line with another number; its words are sure, unless more than its columns made them doubtful."""
+    before = max(line.number.p, likely(line.number.text, line.number.texts))
+    words = (replace(word, p=word.p if word.p < before - 1e-6 else 1.0) for word in line.words)
+    return replace(line, words=tuple(words), number=number)
+
+
+def _view(ink: NDArray[Any], x: int) -> NDArray[np.float32]:
+    """A digit around column x of a strip, its ink in the middle and 30 rows high, blurred, (576,)."""
+    import cv2
+
+    part = np.zeros((48, 48), np.float32)
+    first, last = max(0, x - 24), min(ink.shape[1], x + 24)
+    if first < last:
+        part[:, first - x + 24 : last - x + 24] = ink[:, first:last]
+    part *= np.exp(-0.5 * ((np.arange(48, dtype=np.float32) - 23.5) / 9) ** 2)
+    if (rows := part.sum(axis=1)).sum() < 5:
+        return np.zeros(576, np.float32)
+    low, high = np.searchsorted(rows.cumsum() / rows.sum(), (0.03, 0.97)).tolist()
+    size, middle = 30 / max(10, high - low), float((part.sum(axis=0) * np.arange(48)).sum() / part.sum())
+    way = np.array([[size, 0, 24 - size * middle], [0, size, 24 - size * (low + high) / 2]])
+    soft = cv2.GaussianBlur(cv2.warpAffine(part, way, (48, 48)), (0, 0), 2.0)
+    return np.asarray(soft[::2, ::2].ravel(), np.float32)
+
+
+def _taught(
+    cells: Mapping[str, CellReading],
+    written: Mapping[str, _Written],
+    automata: Mapping[str, Any],
+    least: float,
+) -> dict[str, CellReading]:
+    """Read fields again: a digit is likelier what digits like it are in other cells, the sure most of all."""
+    sure = {name: digits(one.read) for name, one in cells.items() if one.text and REJECTED not in one.text}
+    numbers = {name: list[ctc.Number | None]([None, None]) for name in written}
+    for k in (0, 1):
+        found, who = list[tuple[str, int, int, Any]](), list[tuple[str, _Once]]()
+        for name, one in written.items():
+            if (once := one.read[k]) is None:
+                continue
+            spans = [(c.first, c.last) for c in once.number.chars if c.char.isdigit()]
+            who.append((name, once))
+            for at, (first, last) in enumerate(spans):
+                share = np.exp(np.asarray(once.logp[first : last + 1, :10], np.float64)).sum(axis=0)
+                share *= _UNSURE / (share.sum() + 1e-12)
+                if len(sure.get(name, "")) == len(spans):
+                    share = (np.arange(10) == int(sure[name][at])) * (cells[name].p or 0.0)
+                ink, column = once.places[(first + last) // 2]
+                x = STEP * (column + (last - first) % 2 / 2) - BEFORE
+                found.append((name, first, last, (share, _view(ink, round(x)))))
+        if not found:
+            continue
+        shares, views = (np.array(part, np.float64) for part in zip(*(one[3] for one in found), strict=True))
+        views = views - views.mean(axis=0)
+        views /= np.linalg.norm(views, axis=1, keepdims=True) + 1e-6
+        names = np.array([one[0] for one in found])
+        for name, once in who:
+            mine, logp = names == name, once.logp.copy()
+            like = np.exp(_SHARP * (views[mine] @ views.T - 1))
+            like[:, mine] = 0
+            known = np.log(like @ shares + np.exp(-_SHARP * _UNLIKE)) - np.log(1 + shares[~mine].sum(axis=0))
+            for (_, first, last, _), row in zip(compress(found, mine), known, strict=True):
+                part = logp[max(0, first - 1) : last + 2, :10]
+                every = np.logaddexp.reduce(part, axis=1, keepdims=True)
+                part[:] = part / _COOLER + _LIKE * row
+                part += every - np.logaddexp.reduce(part, axis=1, keepdims=True)
+            number = ctc.number(logp, bound=least, automaton=automata[name])
+            numbers[name][k] = number if number.text and number.beside < FAR else None
+    return {name: one.say(*numbers[name]) for name, one in written.items()}
 
 
 def _erased(
@@ -734,14 +844,16 @@ def _crossed_out(ink: Grey, tall: float) -> bool:
     return False
 
 
-def _again(reader: "Reader", grey: Grey, ink: Grey, field: Field) -> ctc.Number | None:
+def _again(reader: "Reader", grey: Grey, ink: Grey, field: Field) -> _Once | None:
     """Read all ink (H, W) of a field as one line, whatever is found in it: a second opinion."""
     rows, columns = np.nonzero(ink)
     if reader.line_model is None or len(rows) < _SPECK:
         return None
     part = grey[max(0, rows.min() - 4) : rows.max() + 5, max(0, columns.min() - 8) : columns.max() + 9]
-    (logp,) = cast("LineEngine", reader.engine).likelihoods([strip_of(np.ascontiguousarray(part))])
-    return ctc.number(logp, bound=reader.policy.min_p, automaton=field.automaton)
+    strip = strip_of(np.ascontiguousarray(part))
+    (logp,) = cast("LineEngine", reader.engine).likelihoods([strip])
+    number = ctc.number(logp, bound=reader.policy.min_p, automaton=field.automaton)
+    return _Once(number, logp, [(strip, t) for t in range(len(logp))])
 
 
 def _texts(number: ctc.Number, names: dict[str, str], fits: bool) -> dict[str, float]:
