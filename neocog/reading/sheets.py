@@ -33,8 +33,8 @@ Floats = NDArray[np.float64]
 
 FITS = 0.6
 """Share of a blank's print that a page must have where the blank has it."""
-SURE = 0.7
-"""Probability from which a cell is printed: of 2 846 drawn cells (LOG, 2026-11-26) 26 are wrong then."""
+SURE = 0.8
+"""Probability from which a cell is printed: of 2 846 drawn cells (LOG, 2026-11-26) 22 are wrong then."""
 SLIP = 0.01
 """How often what is written is taken to break a rule: a rule that is broken speaks against the reading."""
 
