@@ -120,9 +120,7 @@ def bench_all(
     words += ["--quick"] * quick
     check_output(output / "slayer.json", "-o", make=True)
     code = 0
-    for (
-        name
-    ) in NAMES:  # each in a process of its own: what breaks the device for one does not touch the others
+    for name in NAMES:  # in processes of their own: what breaks the device for one does not touch others
         own = [*python("-m", "neocog"), "bench", name, *words, "-o", str(output / f"{name}.json")]
         code |= subprocess.run(own).returncode
     raise typer.Exit(int(code != 0))

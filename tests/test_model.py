@@ -316,6 +316,15 @@ def test_commands_know_models_of_lines(folder: Path) -> None:
     assert re.search("accuracy +not measured", shown)
     real = run("models", "show", Path(__file__).parents[1] / "models/neocog-lines.safetensors").stdout
     assert re.search(r"accuracy +\d+ of \d+ numbers are printed from p 0\.5", real)
+    row = {"p": 0.5, "error": 0.1, "answered": 8, "errors": 2}
+    told = "8 of 9 numbers are printed from p 0.50 on, 2 of them wrong"
+    for numbers, change, words in (
+        ({"a": 9}, {}, told), ({"a": 9}, {"errors": "two"}, "not measured"),
+        ({}, {}, "not measured"), ({"a": "9"}, {}, "not measured"), (9, {}, "not measured"),
+    ):  # fmt: skip
+        card = {"rejection": {"numbers": numbers, "table": [row | change]}}
+        replace(tiny_lines(), card=card).save(folder / "neocog-lines.safetensors")
+        assert re.search(f"accuracy +{words}\n", run("models", "show", "neocog-lines").stdout)
 
 
 def test_every_model_here_is_as_it_was_shipped() -> None:

@@ -242,7 +242,8 @@ def test_rules_are_weighed_again_with_what_a_person_said(client: TestClient) -> 
     assert texts(before="1165", used="", now="1165") == known
     assert texts(now="1457", day="") == {"meter": "20619", "before": "1165", "used": "292"}
     assert texts(now="no number")["used"] == "?"
-    for fields in ({}, {"meter": 3}, {"now": {}}, {"now": before["now"] | {"texts": {"1": "x"}}}):
+    odd = ({"texts": {"1": "x"}}, {"texts": {"1": 10**400}}, {"texts": {"1": -1}}, {"p": "x"}, {"p": [1]})
+    for fields in ({}, {"meter": 3}, {"now": {}}, *({"now": before["now"] | own} for own in odd)):
         told = client.post("/api/weigh", json={"layout": layout, "fields": fields})
         assert "expected JSON with a layout" in error_of(told, 422)
     checked = dict.fromkeys(before, "1")
@@ -291,6 +292,7 @@ def test_forms_that_are_refused(client: TestClient, tmp_path: Path, monkeypatch:
     assert "is no JSON" in error_of(client.post("/api/sheets", content=b"{\n" + page_file("1")), 422)
     assert "as a line" in error_of(client.post("/api/sheets", content=b"no line"), 400)
     monkeypatch.setattr(app, "MAX_FORM", 10)
+    assert "expected at most 10" in error_of(client.post("/api/weigh", content=b"x" * 11), 413)
     assert "at most 10 bytes" in error_of(client.post("/api/sheets", content=b"x" * 11 + b"\n"), 400)
 
 

@@ -72,14 +72,15 @@ def show(
 
 def _of_numbers(card: dict[str, Any]) -> str:
     """What a line model prints, and how much of it is wrong; "" if its card does not say."""
-    told, least = card.get("rejection", {}), card.get("reading", {}).get("min_p", 0.0)
-    every = sum(told.get("numbers", {}).values())
-    for row in [row for row in told.get("table", ()) if every and row["p"] >= least][:1]:
-        p = f"{row['p']:.2f}"
-        return (
-            f"{row['answered']} of {every} numbers are printed from p {p} on, {row['errors']} of them wrong"
-        )
-    return ""
+    least = card.get("reading", {}).get("min_p", 0.0)
+    try:
+        every = sum(card["rejection"]["numbers"].values())
+        row = next(row for row in card["rejection"]["table"] if row["p"] >= least)
+        answered, wrong = int(row["answered"]), int(row["errors"])
+    except (AttributeError, KeyError, OverflowError, StopIteration, TypeError, ValueError):
+        return ""
+    told = f"{answered} of {every} numbers are printed from p {row['p']:.2f} on, {wrong} of them wrong"
+    return told if every else ""
 
 
 def _lines(value: Any) -> list[str]:

@@ -170,10 +170,8 @@ class LineRun:
         check_output(folder, "--checkpoints", folder=True, make=True)
         self.settings, self.folder, self.tell, self.place = settings, folder, tell, device
         self.data, self.workers, self.real = data, workers, by_width(real + own)
-        core, cuda = (
-            [p for layer in (*network.s, *network.c) for p in layer.parameters()],
-            device[:4] == "cuda",
-        )
+        core = [p for layer in (*network.s, *network.c) for p in layer.parameters()]
+        cuda = device.startswith("cuda")
         others = [network.own, network.bias, *network.head.parameters()]
         groups = [{"params": others, "share": 1.0}, {"params": core, "share": settings.core}]
         if cuda:

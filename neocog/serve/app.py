@@ -79,11 +79,17 @@ class Api:
             live, table = (request.query_params.get(key, "0") not in ("0", "") for key in ("live", "table"))
             return _json(await self._ask(request, picture, what="read", live=live, table=table))
 
-    async def plain(self, request: Request) -> Response:
-        """What is asked of the body alone: small pictures of a file's pages; the rules of a sheet, again."""
+    async def thumbnails(self, request: Request) -> Response:
+        """Small pictures of all pages of a file, as data: URLs."""
+        async with self._taken(request) as picture:
+            return _json(await self._ask(request, picture, what="thumbnails"))
+
+    async def weigh(self, request: Request) -> Response:
+        """The other fields of a sheet after its rules, with what a person said of some."""
         async with self._taken(request) as body:
-            what = request.url.path.rpartition("/")[2]
-            return _json(await self._ask(request, body, what=what))
+            if len(body) > MAX_FORM:
+                raise HTTPException(413, f"got {len(body):,} bytes of JSON, expected at most {MAX_FORM:,}")
+            return _json(await self._ask(request, body, what="weigh"))
 
     async def sheets(self, request: Request) -> Response:
         """The records of a picture's sheets: a line with a form of fields, then the picture."""
@@ -226,8 +232,8 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
     """Return the application; addresses begin with the ``token``; ``names`` are this machine's."""
     health = Route("/health", api.health)  # needs no token, and says nothing else
     files = {"/": "index.html", "/forms": "forms.html", "/docs": "docs.html", "/openapi.json": "openapi.json"}
-    asked = {"read": api.read, "sheets": api.sheets, "weigh": api.plain, "form": api.form, "page": api.page,
-             "thumbnails": api.plain, "explain": api.explain, "corrections": api.correct}  # fmt: skip
+    asked = {"read": api.read, "sheets": api.sheets, "weigh": api.weigh, "form": api.form, "page": api.page,
+             "thumbnails": api.thumbnails, "explain": api.explain, "corrections": api.correct}  # fmt: skip
     routes: list[Route | Mount] = [
         health,
         *(Route(path, lambda request, at=_STATIC / name: FileResponse(at)) for path, name in files.items()),

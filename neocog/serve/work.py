@@ -283,13 +283,21 @@ def _weighed(data: bytes, least: float) -> dict[str, dict[str, Any]]:
         said = {name: own for name, own in given.items() if isinstance(own, str)}
         cells = {name: CellReading(own, 1.0, read=own, texts={own: 1.0}) for name, own in said.items()}
         for name in given.keys() - said.keys():
-            own = given[name]
-            cells[name] = CellReading(own["text"], own["p"], own["why"], own["read"], texts=own["texts"])
+            own, texts = given[name], {text: _probability(p) for text, p in given[name]["texts"].items()}
+            p = own["p"] if own["p"] is None else _probability(own["p"])
+            cells[name] = CellReading(own["text"], p, own["why"], own["read"], texts=texts)
         found = weigh(cells, layout.rules, least)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         wanted = "expected JSON with a layout and its fields, each a text, or as it was before the rules"
         raise InputError(wanted) from None
     return {name: cell.to_dict() for name, cell in found.items() if name not in said}
+
+
+def _probability(p: Any) -> float:
+    """A probability that JSON gave; ValueError or TypeError if it is none."""
+    if not 0 <= p <= 1 + 1e-6:
+        raise ValueError(p)
+    return float(p)
 
 
 def _page(item: Item, number: int, long_side: int) -> Page:

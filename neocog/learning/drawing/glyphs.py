@@ -21,9 +21,8 @@ Line = NDArray[np.float32]
 Rng = np.random.Generator
 
 SHAPES = json.loads(Path(__file__).with_name("shapes.json").read_text(encoding="utf-8"))
-HELD_OUT = json.loads(
-    Path(__file__).with_name("held.json").read_text(encoding="utf-8")
-)  #: what only measures
+#: what only measures
+HELD_OUT = json.loads(Path(__file__).with_name("held.json").read_text(encoding="utf-8"))
 
 _SEGMENTS = "abcdef bc abged abgcd fgbc afgcd afgedc abc abcdefg abcdfg".split()
 _SEGMENT = dict(zip("abcdefg", ((0, 0, 1, 0), (1, 0, 1, 1), (1, 1, 1, 2), (0, 2, 1, 2), (0, 1, 0, 2),
