@@ -1,5 +1,6 @@
 """Digits cut out at boxes take the form of MNIST's; pages on their side, at every scale; lines box by box."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +288,37 @@ def test_rows_of_unsure_digits_are_looked_at_alone(
         (box[0], pytest.approx(score)) for box, score in zip(boxes.tolist(), told, strict=True)
     ]
     assert seen == [(99, 134)][: len([score for score in scores if score < 0.5]) // 2]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 3000), (120, 200)])
+@pytest.mark.parametrize("box", [(-5, -500, 400, 1000), (8, 2, 3, 4), (210, 40, 2, 2), (-9, -9, 4, 6)])
+def test_unsure_digits_at_the_edge_of_a_picture_and_beyond(shape: tuple[int, int], box: Any) -> None:
+    boxes = np.array([box, np.add(box, (box[2], 0, 0, 0))], np.float32)
+    found = Finding(boxes, np.full(2, 0.3, np.float32), np.zeros(2, int), np.zeros((2, 10), np.float32))
+
+    class Network:
+        def find(self, grey: NDArray[np.uint8], _: FinderSettings) -> Finding:
+            assert min(grey.shape) > 0
+            return found[:0]
+
+    assert alone.again(np.zeros(shape, np.uint8), found, Network()) == found
+
+
+def test_a_long_row_of_unsure_digits_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = np.random.default_rng(0).permutation(2000)
+    boxes = np.stack([12 * order, 0 * order, 0 * order + 10, 0 * order + 20], axis=1).astype(np.float32)
+    scores, guesses = np.full(2000, 0.3, np.float32), np.zeros((2000, 10), np.float32)
+    seen = list[tuple[int, ...]]()
+
+    class Network:
+        def find(self, grey: NDArray[np.uint8], _: FinderSettings) -> Finding:
+            seen.append(grey.shape)
+            return Finding(boxes[:0], scores[:0], order[:0], guesses[:0])
+
+    start = time.process_time()
+    alone.again(np.zeros((40, 24000), np.uint8), Finding(boxes, scores, order % 10, guesses), Network())
+    assert seen == [(64, 38400)]
+    assert time.process_time() - start < 2
 
 
 def test_a_page_that_is_reduced_too_far_says_so(line: np.ndarray) -> None:

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from neocog.vision.finder import FinderSettings, Finding, Grey, Network, agreed, find, merged
+from neocog.vision.finder import FinderSettings, Finding, Grey, Network, agreed, find, merged, the_best
 
 _LEAST, _MOST = 0.1, 0.5  # scores of digits that are unsure
 _COUNT = 2  # of them are a row:
@@ -14,6 +15,7 @@ _HIGH, _LARGER = 32, 2.0  # pixels that they then have, unless that enlarges the
 # unsure rows have 0.7 and more, of some 30 rows of letters one has more than 0.4.
 _SURE = 0.7
 _ROWS = 64  # of a page, the likeliest
+_MARKS = 1000  # more than twice those of the page are not compared: a row of writing has some ten
 
 
 def again(grey: Grey, found: Finding, network: Network) -> Finding:
@@ -25,24 +27,30 @@ def again(grey: Grey, found: Finding, network: Network) -> Finding:
     tall = np.maximum(high[:, None], high)
     near = (np.minimum(high[:, None], high) > _ALIKE * tall) & (np.abs(y[:, None] - y) < _ASIDE * tall)
     near &= np.abs(x[:, None] - x) - (wide[:, None] + wide) / 2 < _APART * tall
-    count, first, before = len(digits), np.arange(len(digits)), np.zeros(0, np.int64)
-    while not np.array_equal(first, before):  # the first digit of the row that each is in
-        before, first = first, np.where(near, first, count).min(axis=1, initial=count)
-    rows = [some for k in np.unique(first) if len(some := np.flatnonzero(first == k)) >= _COUNT]
-    parts = [found]
+    rows, parts, left = list[NDArray[np.intp]](), [found], np.ones(len(digits), np.bool_)
+    while left.any():  # each digit is in one row, and in one step of that
+        row, new = np.zeros_like(left), np.arange(len(left)) == left.argmax()
+        while new.any():
+            row |= new
+            left &= ~new
+            new = near[new].any(axis=0) & left
+        rows += [np.flatnonzero(row)] * int(row.sum() >= _COUNT)
     for some in sorted(rows, key=lambda some: -found.scores[digits[some]].mean())[:_ROWS]:
         low, top = boxes[some, :2].min(axis=0), (boxes[some, :2] + boxes[some, 2:]).max(axis=0)
         usual = float(np.median(high[some]))
-        (left, up), (right, down) = np.maximum(low - usual, 0).astype(int), (top + usual).astype(int)
-        row, factor = grey[up:down, left:right], min(_LARGER, _HIGH / usual)
-        view = np.asarray(cv2.resize(row, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA), np.uint8)
-        part = find(view, network, FinderSettings(small=0))
-        part = part.scaled(row.shape[1] / view.shape[1], row.shape[0] / view.shape[0])
-        part.boxes[:, :2] += left, up
+        corner, (right, foot) = np.maximum((low - usual, top + usual), 0).astype(int)
+        around, factor = grey[corner[1] : foot, corner[0] : right], min(_LARGER, _HIGH / usual)
+        if factor * min(around.shape) < 1:  # at the edge of the page, or beyond
+            continue
+        view = cv2.resize(around, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
+        part = find(np.asarray(view, np.uint8), network, FinderSettings(small=0))
+        part = part.scaled(around.shape[1] / view.shape[1], around.shape[0] / view.shape[0])
+        part.boxes[:, :2] += corner
         part = part[((part.middles >= low) & (part.middles <= top)).all(axis=1)]
         scores = part.scores[part.kinds < 10]
         if len(scores) >= _COUNT and np.median(scores) >= _SURE:
             parts.append(part)
-    joined = Finding.join(parts)
-    again = agreed(merged(joined, FinderSettings(most=len(joined))), joined) if len(parts) > 1 else found
-    return replace(again, whole=found.whole)
+    if len(parts) == 1:
+        return found
+    joined = the_best(Finding.join(parts), 2 * len(found) + _MARKS)
+    return replace(agreed(merged(joined, FinderSettings(most=len(joined))), joined), whole=found.whole)
