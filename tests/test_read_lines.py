@@ -15,17 +15,20 @@ from PIL import Image, ImageDraw, ImageFont
 from neocog import Reader
 from neocog.errors import UsageError
 from neocog.evaluation.evaluate import evaluate_pictures
+from neocog.evaluation.explain import explain_text
 from neocog.learning.datasets import open_dataset
 from neocog.live.capture import Frame
 from neocog.live.frame_reader import FrameReader
 from neocog.live.pipeline import Pipeline
 from neocog.live.sources import open_source
+from neocog.network.line_engine import LineEngine
 from neocog.network.lines import ALPHABET, LineModel, columns
 from neocog.reading import numbers
 from neocog.reading.formats import KINDS, Format
 from neocog.reading.policy import read_valid
 from neocog.reading.records import DigitReading, LineReading, NumberReading, WordReading
 from neocog.reading.results import PageReading
+from neocog.vision.decode import Page
 from neocog.vision.finder import Finding
 from tests.live_support import clip, picture
 from tests.support import (
@@ -164,6 +167,22 @@ def test_what_the_lines_say_of_letters_beside_a_number_is_left_out(
     ImageDraw.Draw(image).text(*letter, anchor="ls")
     reading = reader_of("30 7").read(np.asarray(image))
     assert (reading.text, reading.left_out) == (text, left_out)
+    (line,) = numbers.page_lines(reader_of("30 7"), Page(0, np.asarray(image), image.size))[0]
+    explained = explain_text(line, LineEngine(line_model())).facts["characters"]
+    assert [char["char"] for char in explained] == [*text.replace(" ", "")]
+
+
+@pytest.mark.parametrize("read", ["7", "- 7"])
+def test_a_line_of_letters_alone_is_none(read: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read lies far from the digits that the finder sees."""
+    monkeypatch.setattr(numbers, "_APART", -0.9)
+    reading = reader_of(read).read(page("30"))
+    assert (reading.text, reading.lines, reading.left_out) == ("", (), 2)
+    reader, grey = reader_of(read), page("30")
+    found = reader.look(grey)
+    ((_, line),) = numbers.each_line(reader, grey, found, found.scores > 0)  # of a frame
+    assert line is not None
+    assert " ".join(word.text for word in line.words) == read
 
 
 @pytest.mark.parametrize("text", ["", "-", ", ."])

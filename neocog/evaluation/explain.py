@@ -425,8 +425,9 @@ def explain_text(
     line: TextLine, engine: LineEngine, wanted: Callable[[DigitReading], bool] = lambda char: True
 ) -> LineExplanation:
     """Explain how a line was read, or those of its characters that are ``wanted``."""
-    model, spaced = engine.model, [char for char in line.number.chars if char.char != " "]
-    pairs = [(char, own) for char, own in zip(spaced, line.chars, strict=True) if wanted(own)]
+    model, left_out = engine.model, line.unseen
+    read = [c for k, c in enumerate(line.number.chars) if c.char != " " and k not in left_out]
+    pairs = [(char, own) for char, own in zip(read, line.chars, strict=True) if wanted(own)]
     at = [line.places[min(char.first, len(line.places) - 1)] for char, _ in pairs]
     strips = list({id(strip): strip for strip, _ in at}.values())
     maps, characters, names = [engine.maps(strip.ink) for strip in strips], [], [*ALPHABET, "none"]

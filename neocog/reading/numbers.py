@@ -62,7 +62,7 @@ class TextLine:
     logp: Logs  #: log likelihoods that it was read from
     number: ctc.Number  #: what these say: likely texts, and each character with its columns
     places: Sequence[Column] = ()  #: where each column lies; empty where it was read box by box
-    unseen: int = 0  #: characters left out: in words so far from digits of the finder's that they are letters
+    unseen: Sequence[int] = ()  #: of ``number.chars``, left out: most likely letters, far from digits
 
     @property
     def chars(self) -> tuple[DigitReading, ...]:
@@ -117,7 +117,7 @@ def read_lines(reader: PageReader, grey: NDArray[np.uint8], found: Finding) -> t
             lines.append(line)
             its = left_out.intersection(own)
             left_out -= its
-            lost += line.unseen + max(0, len(its) - len(line.chars))  # more digits are seen than read
+            lost += len(line.unseen) + max(0, len(its) - len(line.chars))  # more digits are seen than read
     return lines, len(left_out) + lost
 
 
@@ -158,17 +158,16 @@ def each_line(
         parts = [(before + 1, after) for before, after in pairwise(spaces) if before + 1 < after]
         rules, words = places[0][0].rules if places else (), list[NumberReading]()
         boxes = [around([char.box for char in chars[begin:end]]) for begin, end in parts]
-        unread, unseen = [0.0] * len(parts), 0
-        if places and wanted is None:
-            unread = _unread(marks, own, boxes, [end - begin for begin, end in parts])
-        sure = [k for k in own if marks.kinds[k] < 10 and marks.scores[k] >= SCORE]
+        its, unseen = own if wanted is None else [], list[int]()  # of a frame others vote
+        unread = _unread(marks, its if places else [], boxes, [end - begin for begin, end in parts])
+        sure = [k for k in its if marks.kinds[k] < 10 and marks.scores[k] >= SCORE]
         left, _, wide, high = marks.boxes[sure].T
         for (begin, end), box, lost in zip(parts, boxes, unread, strict=True):
             p, said = max(number.p, likely(number.text, number.texts)), chars[begin:end]
             away = np.maximum(box[0] - left - wide, left - box[0] - box[2]) / high
             text = "".join(char.char for char in number.chars[begin:end])
-            if margin is None and min(away, default=0) > _APART and any(map(str.isdigit, text)):
-                unseen += len(said)  # most likely letters
+            if margin is None and min(away, default=-1) > _APART and any(map(str.isdigit, text)):
+                unseen += range(begin, end)  # most likely letters
                 continue
             if len(parts) > 1 and margin is None:
                 since = number.chars[begin - 1].last + 1 if begin else 0
@@ -181,7 +180,8 @@ def each_line(
             middle = [one[0] + one[2] / 2 for one in (words[-1].box if words else box, box)]
             ruled = any(middle[0] < rule < middle[1] for rule in rules)
             words.append(NumberReading("".join(char.char for char in said), p, box, tuple(said), ruled))
-        yield own, TextLine(tuple(words), margin, logp, number, places, unseen)
+        line = TextLine(tuple(words), margin, logp, number, places, unseen)
+        yield own, line if re.search(r"[\d?]", "".join(word.text for word in words)) else None
 
 
 def _of_strips(
