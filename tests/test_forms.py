@@ -16,10 +16,12 @@ from PIL import Image, ImageDraw, ImageFont
 import neocog
 from neocog.errors import InputError, UsageError
 from neocog.network import ctc
+from neocog.reading import sheets
 from neocog.reading.formats import Format
-from neocog.reading.forms import Form, amount, joint, load_form, parse_form
+from neocog.reading.forms import Field, Form, amount, joint, load_form, parse_form
+from neocog.reading.numbers import TextLine
 from neocog.reading.reader import Reader
-from neocog.reading.records import REJECTED, CellReading, SheetReading
+from neocog.reading.records import REJECTED, CellReading, DigitReading, NumberReading, SheetReading
 from neocog.reading.sheets import SURE, _Once, _taught, _texts, _Written, for_sheets, read_sheets, weigh
 from tests.support import glyph, records, refused, run, table_of
 from tests.support import sheet as printed_sheet
@@ -213,6 +215,37 @@ def test_an_error_tells_the_page_that_it_was_in(reader, folder, monkeypatch):
     monkeypatch.setattr("neocog.reading.sheets._read_field", lambda *_: 1 / 0)
     (found,) = read_sheets(reader, form_of(folder, layouts(0)), filled(0, a="4"))
     assert (found.page, bool(found.error)) == (0, True)
+
+
+def test_of_a_page_that_fails_no_cell_is_told(reader, folder, tmp_path, monkeypatch):
+    def read_field(*given):
+        return 1 / 0 if given[3].field.name == "b1" else read(*given)
+
+    read = sheets._read_field
+    monkeypatch.setattr(sheets, "_read_field", read_field)
+    both = saved(tmp_path / "a.tif", filled(0, a="71"), filled(1, a="52"))
+    first, failed = read_sheets(reader, form_of(folder, layouts(0, 1, pages=True)), both)
+    assert (first.pages, first.fields["a0"].text, failed.page) == ((0, None), "71", 1)
+    assert first.fields["a1"] == CellReading(REJECTED, why="page 2 is missing")
+
+
+def test_a_number_in_no_list_stays_so_when_it_is_read_again(reader, folder, monkeypatch):
+    monkeypatch.setattr(sheets, "FAR", math.inf)  # any number of the list would do then
+    (folder / "few.txt").write_text("123\n")
+    form = form_of(folder, layouts(0, a={"valid": "few.txt"}))
+    (found,) = read_sheets(reader, form, filled(0, a="479", b="5263"))
+    assert (found.fields["a"].text, found.fields["a"].why) == ("?", "479 is not in the list")
+
+
+@pytest.mark.parametrize(("text", "shown"), [("47", "4?"), ("74", "?")])
+def test_digits_beside_a_doubt_are_those_that_are_read(text: str, shown: str) -> None:
+    box = (0, 0, 9, 9)
+    chars = DigitReading("4", 0.9, 0, box), DigitReading("?", 0.5, 0, box, "two answers")
+    number = ctc.Number(text, 0.6, 0.0, 0.0, (), {text: math.log(0.6)})
+    line = TextLine((NumberReading("4?", 0.6, box, chars),), None, np.zeros((1, 1), np.float32), number)
+    field = Field("a", (0, 0, 1, 1), None, False, False)
+    cell = sheets._said(field, 0.8, [line], None, np.zeros((9, 9), np.uint8), 30.0, "")
+    assert (cell.text, cell.read) == (shown, text)
 
 
 def test_numbers_that_go_on_beyond_their_box_and_crossed_out_ones(reader: Reader, folder: Path) -> None:

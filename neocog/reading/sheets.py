@@ -1,6 +1,7 @@
 """Sheets of a form: each page is laid onto its blank, its fields are cut out and read, rules are weighed."""
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -206,15 +207,15 @@ def read_sheets(
             else:
                 if layout != kind or number <= max(sheet, default=-1):
                     yield from whole()
-                kind, cells = layout, dict[str, CellReading]()
+                kind, cells, own = layout, dict[str, CellReading](), dict[str, _Written]()
                 if not blank.written:
                     blank.written.extend(_is_written(reader, blank, one.box) for one in spots)
                 used = form.layouts[kind].pages[number].used or any(blank.written)
                 boxes = [one.box for one in spots]
                 for one in spots:
-                    _read_field(reader, seen, blank, one, page, boxes, used, cells, written)
+                    _read_field(reader, seen, blank, one, page, boxes, used, cells, own)
                     beat()
-                sheet[number] = at, best[1], cells
+                sheet[number], written = (at, best[1], cells), {**written, **own}
                 if len(sheet) == len(form.layouts[kind].pages):
                     yield from whole()
             at += 1
@@ -642,6 +643,8 @@ def _read_field(
     index = page.index  # a page is not kept until its sheet ends
 
     def say(first: ctc.Number | None, second: ctc.Number | None) -> CellReading:
+        if first and field.automaton is not None and lines[0].margin is None:
+            first = None  # what is not of the pattern, or in no list, stays so
         own = [_changed(line, first) if first else line for line in lines]
         second = second or (again.number if again else None)
         cell = _said(field, reader.policy.min_p, own, second, ink.copy(), 0.5 * high, hard)
@@ -911,7 +914,8 @@ def _said(
         return CellReading(read, p, "is in the list" * field.listed, read, texts=texts)
     shown = " ".join("".join(char.char for char in word.chars) for word in line.words)
     why = ", ".join(dict.fromkeys(char.reason for char in line.chars if char.reason))
-    if best != same or REJECTED not in shown:
+    like = re.sub(r"[^\d?]", "", shown).replace(REJECTED, ".?")  # its characters may be of another number
+    if best != same or REJECTED not in shown or not re.fullmatch(like, digits(read)):
         likeliest = [max(one, key=one.__getitem__) for one in (first, second) if one]
         other = [names[text] for text in likeliest if names[text] != read]
         shown, why = REJECTED, f"{read}, or {other[0]}" if other else IN_DOUBT
