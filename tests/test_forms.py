@@ -343,8 +343,9 @@ def test_a_doubtful_digit_is_what_digits_like_it_are_in_sure_cells(known: str) -
     assert taught is not None
     assert taught.p > 0.9
     assert _taught(cells, fields, dict.fromkeys("abc"), 0.7)["a"].text == known
-    alone = {"c": fields["c"]}
-    _taught({"c": cells["c"]}, alone, {"c": None}, 0.7)
+    alone, beats = {"c": fields["c"]}, list[int]()
+    _taught({"c": cells["c"]}, alone, {"c": None}, 0.7, lambda: beats.append(1))
+    assert beats == [1]  # a worker that is silent for long is ended
     alone_said = said["c"]
     assert alone_said is not None
     assert alone_said.p == pytest.approx(0.5, abs=0.01)

@@ -166,7 +166,7 @@ def read_sheets(
             reader.policy.min_p,
             {one.name: one.automaton for p in layout.pages for one in p.fields},
         )
-        cells |= _taught(weigh(cells, layout.rules, least), once, automata, least)
+        cells |= _taught(weigh(cells, layout.rules, least), once, automata, least, beat)
         cells, done = weigh(cells, layout.rules, least), time.perf_counter()
         found = record(
             page=min(index for index, *_ in pages.values()), layout=layout.name,
@@ -686,6 +686,7 @@ def _taught(
     written: Mapping[str, _Written],
     automata: Mapping[str, Any],
     least: float,
+    beat: Callable[[], None] = lambda: None,
 ) -> dict[str, CellReading]:
     """Read fields again: a digit is likelier what digits like it are in other cells, the sure most of all."""
     sure = {name: digits(one.read) for name, one in cells.items() if one.text and REJECTED not in one.text}
@@ -723,6 +724,7 @@ def _taught(
                 part += every - np.logaddexp.reduce(part, axis=1, keepdims=True)
             number = ctc.number(logp, bound=least, automaton=automata[name])
             numbers[name][k] = number if number.text and number.beside < FAR else None
+            beat()
     return {name: one.say(*numbers[name]) for name, one in written.items()}
 
 
