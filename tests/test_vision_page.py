@@ -304,9 +304,10 @@ def test_unsure_digits_at_the_edge_of_a_picture_and_beyond(shape: tuple[int, int
     assert alone.again(np.zeros(shape, np.uint8), found, Network()) == found
 
 
-def test_a_long_row_of_unsure_digits_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("slope", "read"), [(0, [(64, 38400)]), (5, [])])  # all over the page is no row
+def test_a_long_row_of_unsure_digits_is_one(slope: int, read: list[tuple[int, int]]) -> None:
     order = np.random.default_rng(0).permutation(2000)
-    boxes = np.stack([12 * order, 0 * order, 0 * order + 10, 0 * order + 20], axis=1).astype(np.float32)
+    boxes = np.stack([12 * order, slope * order, 0 * order + 10, 0 * order + 20], axis=1).astype(np.float32)
     scores, guesses = np.full(2000, 0.3, np.float32), np.zeros((2000, 10), np.float32)
     seen = list[tuple[int, ...]]()
 
@@ -316,8 +317,10 @@ def test_a_long_row_of_unsure_digits_is_one(monkeypatch: pytest.MonkeyPatch) -> 
             return Finding(boxes[:0], scores[:0], order[:0], guesses[:0])
 
     start = time.process_time()
-    alone.again(np.zeros((40, 24000), np.uint8), Finding(boxes, scores, order % 10, guesses), Network())
-    assert seen == [(64, 38400)]
+    alone.again(
+        np.zeros((40 + 2000 * slope, 24000), np.uint8), Finding(boxes, scores, order % 10, guesses), Network()
+    )
+    assert seen == read
     assert time.process_time() - start < 2
 
 

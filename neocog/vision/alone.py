@@ -15,6 +15,7 @@ _HIGH, _LARGER = 32, 2.0  # pixels that they then have, unless that enlarges the
 # unsure rows have 0.7 and more, of some 30 rows of letters one has more than 0.4.
 _SURE = 0.7
 _ROWS = 64  # of a page, the likeliest
+_WORK = 24e6  # pixels of all rows, as of finer tiles (`scales`)
 _MARKS = 1000  # more than twice those of the page are not compared: a row of writing has some ten
 
 
@@ -35,13 +36,15 @@ def again(grey: Grey, found: Finding, network: Network) -> Finding:
             left &= ~new
             new = near[new].any(axis=0) & left
         rows += [np.flatnonzero(row)] * int(row.sum() >= _COUNT)
+    work = _WORK
     for some in sorted(rows, key=lambda some: -found.scores[digits[some]].mean())[:_ROWS]:
         low, top = boxes[some, :2].min(axis=0), (boxes[some, :2] + boxes[some, 2:]).max(axis=0)
         usual = float(np.median(high[some]))
         corner, (right, foot) = np.maximum((low - usual, top + usual), 0).astype(int)
         around, factor = grey[corner[1] : foot, corner[0] : right], min(_LARGER, _HIGH / usual)
-        if factor * min(around.shape) < 1:  # at the edge of the page, or beyond
+        if factor * min(around.shape) < 1 or around.size * factor**2 > work:  # beyond the edge, too
             continue
+        work -= around.size * factor**2
         view = cv2.resize(around, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
         part = find(np.asarray(view, np.uint8), network, FinderSettings(small=0))
         part = part.scaled(around.shape[1] / view.shape[1], around.shape[0] / view.shape[0])
