@@ -14,7 +14,7 @@ from neocog.cuda.finder import CudaFinder, Frame, finding, level_shapes
 from neocog.cuda.finder_network import FinderNetwork
 from neocog.cuda.launcher import Gpu
 from neocog.errors import DeviceError, ModelError
-from neocog.learning.finder.networks import Graph
+from neocog.learning.finder.graph import Graph
 from neocog.reading.device import open_finder
 from neocog.vision import finder as cpu
 from neocog.vision.finder import FinderSettings, find
