@@ -35,7 +35,8 @@ def again(grey: Grey, found: Finding, network: Network) -> Finding:
             row |= new
             left &= ~new
             new = near[new].any(axis=0) & left
-        rows += [np.flatnonzero(row)] * int(row.sum() >= _COUNT)
+        if row.sum() >= _COUNT:
+            rows.append(np.flatnonzero(row))
     work = _WORK
     for some in sorted(rows, key=lambda some: -found.scores[digits[some]].mean())[:_ROWS]:
         low, top = boxes[some, :2].min(axis=0), (boxes[some, :2] + boxes[some, 2:]).max(axis=0)
