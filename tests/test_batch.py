@@ -16,7 +16,6 @@ from PIL import Image
 from neocog import Reader
 from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
 from neocog.network.arrays import module_of_device
-from neocog.reading.pictures import is_several
 from neocog.vision.finder import overlaps
 from tests.support import failing, page, page_file, save_page, tiny_model
 
@@ -131,7 +130,6 @@ def test_every_kind_of_picture_reads_the_same(tmp_path, reader):
     with file.open("rb") as stream:
         kinds = [str(file), file.read_bytes(), stream, io.BytesIO(file.read_bytes()),
                  Image.open(file), np.asarray(Image.open(file))]  # fmt: skip
-        assert not any(map(is_several, kinds))
         for picture in kinds:
             assert reader.read(picture).digits == wanted.digits
         assert reader.read(stream).source == str(file)

@@ -114,8 +114,7 @@ class _Held:
         That is about as large in all, and no more beside it; of None it is not asked.
         """
         (x, y, w, h), edge = self.place, max(1, self.place[3] // 4)
-        window = _clipped((x - edge, y - edge, w + 2 * edge, h + 2 * edge), grey)
-        there = _small(grey, window, h)
+        window, there = _looks(grey, (x - edge, y - edge, w + 2 * edge, h + 2 * edge), h)
         if there.shape[0] < self.looks.shape[0] or there.shape[1] < self.looks.shape[1]:
             return False
         _, alike, _, at = cv2.minMaxLoc(cv2.matchTemplate(there, self.looks, cv2.TM_CCOEFF_NORMED))
@@ -140,20 +139,14 @@ def _hull(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.concatenate([low, (boxes[:, :2] + boxes[:, 2:]).max(axis=0) - low])
 
 
-def _clipped(box: Box, grey: NDArray[np.uint8]) -> Box:
-    """The part of a box in a picture, a pixel at least."""
-    x, y, w, h = box
-    high, wide = grey.shape
+def _looks(grey: NDArray[np.uint8], box: Box, tall: int | None = None) -> tuple[Box, NDArray[np.uint8]]:
+    """The part of a box in a picture, a pixel at least; and that blurred, ``tall`` rows (its own) as 24."""
+    (x, y, w, h), (high, wide) = box, grey.shape
     left, top = min(max(x, 0), wide - 1), min(max(y, 0), high - 1)
-    return left, top, max(1, min(x + w, wide) - left), max(1, min(y + h, high) - top)
-
-
-def _small(grey: NDArray[np.uint8], place: Box, tall: int) -> NDArray[np.uint8]:
-    """A place, blurred, ``tall`` rows as 24."""
-    x, y, w, h = place
-    size = [max(2, round(side * _ROWS / tall)) for side in (w, h)]
-    small = cv2.resize(grey[y : y + h, x : x + w], size, interpolation=cv2.INTER_AREA)
-    return np.asarray(cv2.blur(small, (3, 3)), np.uint8)
+    w, h = max(1, min(x + w, wide) - left), max(1, min(y + h, high) - top)
+    size = [max(2, round(side * _ROWS / (tall or h))) for side in (w, h)]
+    small = cv2.resize(grey[top : top + h, left : left + w], size, interpolation=cv2.INTER_AREA)
+    return (left, top, w, h), np.asarray(cv2.blur(small, (3, 3)), np.uint8)
 
 
 def _inside(found: Finding, places: Sequence[Box], wider: float = 0.0) -> NDArray[np.bool_]:
@@ -250,8 +243,7 @@ class FrameReader:
             said = vote and vote.leading[0]
             same = [one.reads for one in before if (one.vote and one.vote.leading[0]) == said]
             hull = np.rint(_hull(marks.boxes[marks.scores >= min(_SURE, marks.scores.max())]))
-            place = _clipped(hull.astype(int).tolist(), grey)
-            looks, reads = _small(grey, place, place[3]), 1 + max(same, default=0)
+            (place, looks), reads = _looks(grey, hull.astype(int).tolist()), 1 + max(same, default=0)
             self._held = [one for one in self._held if one not in before]
             self._held = [*self._held[1 - _MOST :], _Held(vote, place, looks, _beside(place, sure), reads)]
             self._done = [*self._done[1 - _MOST :], place]

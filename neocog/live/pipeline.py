@@ -119,7 +119,8 @@ class Pipeline:
         self._frame_reader = FrameReader(reader, hurry=newest)
         self._frames = Ahead(self.capture.frames(), "capture", (lambda old, new: new) if newest else None)
         self._stages: list[Ahead[Any]] = [self._frames]
-        found = self._find(iter(self._frames.next, None))
+        frames, find = iter(self._frames.next, None), self._frame_reader.find
+        found: Iterator[FrameReading] = (find(frame, self.roi) for frame in frames)
         if self._slow:  # on a GPU finding takes less than threads cost each other
             self._stages.append(ahead := Ahead(found, "find"))
             found = iter(ahead.next, None)
@@ -176,12 +177,6 @@ class Pipeline:
         before = self._ms.get(stage, ms)
         self._ms[stage] = before + _SMOOTH * (ms - before)
 
-    def _find(self, frames: Iterator[Frame]) -> Iterator[FrameReading]:
-        for frame in frames:
-            seen = self._frame_reader.find(frame, self.roi)
-            self.note("find", seen.find_ms)
-            yield seen
-
     def _read(self, found: Iterator[FrameReading]) -> Iterator[View]:
         tracker, announcer = Tracker(self.settings.agreement), Announcer(self.settings.rules)
         lately: deque[tuple[float, float]] = deque(maxlen=_LATELY)  # ends and ages of frames
@@ -196,6 +191,7 @@ class Pipeline:
             end = time.perf_counter()
             age = 1e3 * (end - frame.arrived)
             news = tuple(replace(one, frame=frame.index, age_ms=age) for one in news)
+            self.note("find", seen.find_ms)
             self.note("recognise", seen.ms)
             self.note("vote", 1e3 * (end - start))
             lately.append((end, age))

@@ -20,7 +20,7 @@ from neocog.live.player import MAX_PIXELS
 from neocog.live.video import Pixels, Source, SourceLost, Stream, VideoFile
 from neocog.programs import python
 from neocog.reading.addresses import MAX_BYTES
-from neocog.reading.pictures import DOCUMENT_SUFFIXES, is_picture_name
+from neocog.reading.pictures import DOCUMENT_SUFFIXES, PICTURE_SUFFIXES
 from neocog.vision.decode import decode, kind_of
 
 Frames: TypeAlias = "Iterable[NDArray[Any]]"
@@ -71,7 +71,8 @@ class FrameSource(Source):
 
     def open(self) -> str:
         self._rest = iter(self._frames)
-        return f"{self.fps:g} frames a second"
+        what = f"{len(self.files)} pictures, {self.fps:g}" if self.files else f"{self.fps:g} frames"
+        return f"{what} a second"
 
     def read(self) -> Pixels | None:
         frame, self.arrived = next(self._rest, None), time.perf_counter()
@@ -88,48 +89,36 @@ class FolderSource(FrameSource):
     """
 
     def __init__(self, folder: Path, *, fps: float | None = None) -> None:
-        super().__init__((), fps=fps)
+        super().__init__(self, fps=fps)
         self.name, self.files = str(folder), (folder,)
         if folder.is_dir():
             self.files = tuple(sorted(e for e in folder.iterdir() if _is_frame(e) and e.is_file()))
         if not self.files:
             raise NothingToRead(f"{folder}: this folder holds no pictures")
 
-    def open(self) -> str:
-        self._rest = self._pictures()
-        return f"{len(self.files)} pictures, {self.fps:g} a second"
-
-    def _pictures(self) -> Iterator[Pixels]:
+    def __iter__(self) -> Iterator[Pixels]:
         why, found = f"none of its {len(self.files)} files is a picture that neocog can decode", False
         for path in self.files:
             try:
-                pixels = _picture(path)
-            except InputError as error:
-                why = str(error) if len(self.files) == 1 else why
-            else:
-                found = True
-                yield pixels
+                with path.open("rb") as stream:
+                    if os.fstat(stream.fileno()).st_size > MAX_BYTES:
+                        raise InputError(f"has more than {MAX_BYTES:,} bytes; make it smaller")
+                    document = (kind := kind_of(stream)) and kind.document  # whatever its name
+                    page = None if document else next(decode(stream, max_pixels=MAX_PIXELS), None)
+                if page is None:
+                    raise InputError("is not a picture that neocog can decode")
+            except (InputError, OSError) as error:
+                if len(self.files) == 1:
+                    why = getattr(error, "strerror", "") or str(error)
+                continue
+            found = True
+            yield page.pixels[:, :, ::-1] if page.pixels.ndim == 3 else page.pixels
         if not found:
             raise InputError(f"{self.name}: {why}")
 
 
 def _is_frame(path: Path) -> bool:
-    return is_picture_name(path.name) and path.suffix.lower() not in DOCUMENT_SUFFIXES
-
-
-def _picture(path: Path) -> Pixels:
-    """Decode a picture, grey or in the order blue, green, red."""
-    try:
-        with path.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size > MAX_BYTES:
-                raise InputError(f"has more than {MAX_BYTES:,} bytes; make it smaller")
-            kind = kind_of(stream)  # a document is refused here whatever its name
-            page = None if kind and kind.document else next(decode(stream, max_pixels=MAX_PIXELS), None)
-    except OSError as error:
-        raise InputError(f"cannot be opened ({error.strerror})") from None
-    if page is None:
-        raise InputError("is not a picture that neocog can decode")
-    return page.pixels[:, :, ::-1] if page.pixels.ndim == 3 else page.pixels
+    return path.name[:1] != "." and path.suffix.lower() in PICTURE_SUFFIXES - DOCUMENT_SUFFIXES
 
 
 def in_colours(frame: NDArray[Any]) -> Pixels:

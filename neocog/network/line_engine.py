@@ -18,7 +18,6 @@ layer sees its even and its odd columns as two tiles.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise, zip_longest
@@ -189,28 +188,22 @@ class _PlainCells:
     def _keep(self, a: Floats) -> None:
         self._taps = taps_of(a)
 
-    def _among(self, u: Floats, high: int, wide: int) -> Floats:
-        """Return maps (.., H, W, K) among silence, of so many rows and columns."""
-        *n, h, w, k = u.shape
-        seen = np.zeros((*n, high, wide, k), np.float32)
+    def _heard(self, u: Floats, high: int, wide: int) -> tuple[Floats, Floats]:
+        """Return maps (.., H, W, K) among silence, of so many rows and columns, and v of all windows."""
+        (*n, h, w, _), k, more = u.shape, self._kernel, self._more
+        seen = np.zeros((*n, high, wide, u.shape[-1]), np.float32)
         seen[..., self._above : self._above + h, self._beside : self._beside + w, :] = u
-        return seen
-
-    def _inhibition(self, energy: Floats) -> Floats:
-        """Return v (.., rows, W') of the energy (.., H, W) of maps with all the silence that windows see."""
-        (*n, high, w), k, more = energy.shape, self._kernel, self._more
-        rows, tiles = high - k + 1, -(-(w - more) // _TILE)
-        wide = np.zeros((*n, high, tiles * _TILE + more), np.float32)
-        wide[..., :w] = energy
-        *apart, y, x = wide.strides
-        seen = strided(wide, (*n, rows, tiles, k, _TILE + more), (*apart, y, x * _TILE, y, x))
-        v = seen.reshape(*n, rows * tiles, -1) @ self._bands
-        return np.sqrt(v, out=v).reshape(*n, rows, -1)[..., : w - more]
+        rows, tiles = high - k + 1, -(-(wide - more) // _TILE)
+        energy = np.zeros((*n, high, tiles * _TILE + more), np.float32)
+        energy[..., :wide] = np.einsum("...k,...k->...", seen, seen)
+        *apart, y, x = energy.strides
+        windows = strided(energy, (*n, rows, tiles, k, _TILE + more), (*apart, y, x * _TILE, y, x))
+        v = windows.reshape(*n, rows * tiles, -1) @ self._bands
+        return seen, np.sqrt(v, out=v).reshape(*n, rows, -1)[..., : wide - more]
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
         k, step = self._kernel, self._step
-        seen = self._among(u, len(u) + 2 * self._above, u.shape[1] + 2 * self._beside)
-        v = self._inhibition(np.einsum("hwk,hwk->hw", seen, seen))
+        seen, v = self._heard(u, len(u) + 2 * self._above, u.shape[1] + 2 * self._beside)
         out = np.zeros((*v.shape, self._planes), np.float32)
         heard, among = (np.flatnonzero(v.any(axis=axis)) for axis in (1, 0))
         if not len(heard):
@@ -281,8 +274,7 @@ class SpectralCells(_PlainCells):
             u = u[..., loud]
         before, columns = u.shape[3], u.shape[2] + 2 * self._beside - self._more
         tiles = self._count, -(-columns // (step * cx)), step
-        seen = self._among(u, tiles[0] * cy + k - 1, tiles[1] * cx * step + self._more)
-        v = self._inhibition(np.einsum("bhwk,bhwk->bhw", seen, seen))
+        seen, v = self._heard(u, tiles[0] * cy + k - 1, tiles[1] * cx * step + self._more)
         out = (np.zeros if self._dense else np.empty)((*v.shape, planes), np.float32)  # all tiles of a digit
 
         def tiled(maps: Floats, wide: int, high: int) -> Floats:
@@ -315,14 +307,13 @@ class SpectralCells(_PlainCells):
             e = self._answer(e.reshape(n, -1, cy, count, planes), own_v[:, own])
             cells[:, own][:, :, :, *heard] = e if self._dense else e.reshape(n, -1, cy, *tiles, planes)
 
-        def parts(work: Callable[[slice], None], length: int, each: int, least: int) -> list[Part]:
-            """Work on so many rows of so many values, in some parts at least, for as many threads."""
-            number = min(max(least, -(-length * each // _BLOCK)), length)
+        steps = list[list[Part]]()  # of so many rows of so many values, in parts for so many threads at least
+        first, second = (frequencies, wide * 4 * n * count * planes, 4), (cx, n * cy * count * planes, 2)
+        for work, (length, values, least) in (multiply, first), (respond, second):
+            number = min(max(least, -(-length * values // _BLOCK)), length)
             ends = (length * i // number for i in range(number + 1))
-            return [partial(work, slice(*own)) for own in pairwise(ends)]
-
-        first = parts(multiply, frequencies, wide * 4 * n * count * planes, 4)
-        return out[:, : self.rows, :columns], [first, parts(respond, cx, n * cy * count * planes, 2)]
+            steps.append([partial(work, slice(*own)) for own in pairwise(ends)])
+        return out[:, : self.rows, :columns], steps
 
 
 def _dft(n: int) -> NDArray[np.complex128]:
@@ -355,7 +346,7 @@ class _Head:
         self._biases, self._own, self._bias = head.biases, head.own, head.bias[:, None]
 
     def __call__(self, u: Floats) -> tuple[Floats, list[list[Part]]]:
-        x = _float32(u.reshape(-1, u.shape[2]).T)  # (T, 2 K4), not negative
+        x = np.ascontiguousarray(u.reshape(-1, u.shape[2]).T)  # (T, 2 K4), not negative
         for taps, bias in zip(self._taps, self._biases, strict=True):
             around = len(taps) // x.shape[1] // 2
             wide = np.pad(np.maximum(x, 0), ((around, around), (0, 0)))
@@ -405,12 +396,9 @@ class LineEngine:
 
         Strips are (48, w), ink as floats 0 .. 1 or uint8, ink 255; InputError if one is not.
         """
-        out = []
-        for some in self._groups(strips):
-            ((_, scores),) = deque(self._pass(some), maxlen=1)
-            logs = (log_likelihoods(z, self.model.temperature) for z in scores)
-            out += [one[: columns(strip.shape[1])] for strip, one in zip(some, logs, strict=True)]
-        return out
+        scores = (z for name, us in self._pass(strips) for z in us if name == "head")
+        logs = (log_likelihoods(z, self.model.temperature) for z in scores)
+        return [one[: columns(strip.shape[1])] for strip, one in zip(strips, logs, strict=True)]
 
     def maps(self, strip: NDArray[Any]) -> dict[str, Floats]:
         """Every layer's response to a strip, by name and shape as `neocog.network.reference.respond_line`."""
@@ -424,24 +412,20 @@ class LineEngine:
         """Return milliseconds of each stage, and their ``total``, for all strips, ``repeats`` of them."""
         passes = []
         for _ in range(repeats + 2):
-            spent = {name: 0.0 for name, _ in self._stages}
-            for some in self._groups(strips):
-                last = time.perf_counter()
-                for name, _ in self._pass(some):
-                    now = time.perf_counter()
-                    spent[name] += now - last
-                    last = now
+            spent, last = {name: 0.0 for name, _ in self._stages}, time.perf_counter()
+            for name, _ in self._pass(strips):
+                now = time.perf_counter()
+                spent[name] += now - last
+                last = now
             passes.append([*spent.values(), sum(spent.values())])
         return dict(zip([*spent, "total"], 1e3 * np.array(passes[2:]).T, strict=True))
 
-    def _groups(self, strips: Sequence[NDArray[Any]]) -> Iterator[Sequence[NDArray[Any]]]:
-        size = max(_GROUP, self.threads)
-        return (strips[first : first + size] for first in range(0, len(strips), size))
-
     def _pass(self, strips: Sequence[NDArray[Any]]) -> Iterator[tuple[str, list[Any]]]:
-        """Yield what each layer responds to some strips."""
-        us: list[Any] = list(strips)
-        with one_blas_thread():
-            for name, layer in self._stages:
-                us = respond(layer, us, self._parallel)
-                yield name, us
+        """Yield what each layer responds to a few strips, and then to the next few."""
+        size = max(_GROUP, self.threads)
+        for first in range(0, len(strips), size):
+            us: list[Any] = list(strips[first : first + size])
+            with one_blas_thread():
+                for name, layer in self._stages:
+                    us = respond(layer, us, self._parallel)
+                    yield name, us

@@ -159,10 +159,17 @@ def each_line(
         rules, words = places[0][0].rules if places else (), list[NumberReading]()
         boxes = [around([char.box for char in chars[begin:end]]) for begin, end in parts]
         its, unseen = own if wanted is None else [], list[int]()  # of a frame others vote
-        unread = _unread(marks, its if places else [], boxes, [end - begin for begin, end in parts])
         sure = [k for k in its if marks.kinds[k] < 10 and marks.scores[k] >= SCORE]
         left, _, wide, high = marks.boxes[sure].T
-        for (begin, end), box, lost in zip(parts, boxes, unread, strict=True):
+        # digits seen in a word, or less than its height beside it, that share no column, likeliest first
+        within = [list[int]() for _ in parts]
+        centre, half = marks.middles[:, 0].tolist(), (marks.boxes[:, 2] / 2).tolist()
+        for k in sorted(sure if places else (), key=lambda k: -marks.scores[k]):
+            far = [max(x - centre[k], centre[k] - x - w) / h for x, _, w, h in boxes]
+            known = within[int(np.argmin(far))]
+            if min(far) < 1 and all(abs(centre[k] - centre[j]) >= half[k] + half[j] for j in known):
+                known.append(k)
+        for (begin, end), box, known in zip(parts, boxes, within, strict=True):
             p, said = max(number.p, likely(number.text, number.texts)), chars[begin:end]
             away = np.maximum(box[0] - left - wide, left - box[0] - box[2]) / high
             text = "".join(char.char for char in number.chars[begin:end])
@@ -173,6 +180,7 @@ def each_line(
                 since = number.chars[begin - 1].last + 1 if begin else 0
                 until = number.chars[end].first if end < len(chars) else len(logp)
                 p = likely(text, dict(ctc.beam(logp[since : max(until, since + 1)])))
+            lost = float(marks.scores[known[end - begin :]].max(initial=0))  # those that were not read
             p = min(p, 1 - lost, 1 - _PART * _beside(box, others))
             if p < bound and not any(char.reason for char in said):
                 least = min(range(len(said)), key=lambda k: said[k].p)
@@ -205,10 +213,22 @@ def _of_strips(
             said = [_is_number(ctc.number(logp), marks, strip.marks) for strip, logp in several]
             several = [part for part, one in zip(several, said, strict=True) if one] or several
         for strip, logp in several:
-            logp = _weighed(strip, logp, marks)
+            # times what the finder says: which digit, and where there is none
+            logp, bare_columns = logp.copy(), np.ones(len(logp), np.bool_)
+            for k in strip.marks:
+                left, wide = marks.boxes[k, 0], marks.boxes[k, 2]
+                edges = np.searchsorted(strip.middle[:, 0], left + wide * np.array([0, 0.25, 0.75, 1]))
+                since, first, last, until = ((edges + BEFORE) // STEP).tolist()
+                bare_columns[since : until + 1] = False
+                if marks.kinds[k] < 10 and marks.scores[k] >= SCORE:
+                    sure = np.log(marks.scores[k] / max(1 - marks.scores[k], 1e-3))
+                    guesses = np.maximum(marks.guesses[k] + np.log(10), -5)
+                    logp[first : last + 1, :10] += _GUESS * guesses + _SEEN * sure
+            logp[bare_columns, :10] -= _UNSEEN
+            logp -= np.logaddexp.reduce(logp, axis=1, keepdims=True)
             # a space in a wide gap in which nothing is read; a pattern knows its spaces
-            wide = strip.spaces if reader.automaton is None else ()
-            for t in (t for column in wide if (t := (column + BEFORE) // STEP) < len(logp)):
+            gaps = strip.spaces if reader.automaton is None else ()
+            for t in (t for column in gaps if (t := (column + BEFORE) // STEP) < len(logp)):
                 near = logp[max(0, t - _WIDE) : t + _WIDE + 1]
                 if np.logaddexp(near[:, SPACE], near[:, BLANK]).min() > np.log(0.5):
                     logp = np.concatenate([logp[:t], _GAP, logp[t + 1 :]])
@@ -221,22 +241,6 @@ def _of_strips(
             logs += [logp, _GAP]
             places += [(strip, t) for t in range(len(logp) + 1)]
         yield own, np.concatenate(logs[:-1]), places
-
-
-def _weighed(strip: Strip, logp: Logs, marks: Finding) -> Logs:
-    """Log likelihoods (T, n) of a strip times what the finder says: which digit, and where there is none."""
-    out, x, bare = logp.copy(), strip.middle[:, 0], np.ones(len(logp), np.bool_)
-    for k in strip.marks:
-        left, wide = marks.boxes[k, 0], marks.boxes[k, 2]
-        edges = np.searchsorted(x, left + wide * np.array([0, 0.25, 0.75, 1]))
-        since, first, last, until = ((edges + BEFORE) // STEP).tolist()
-        bare[since : until + 1] = False
-        if marks.kinds[k] < 10 and marks.scores[k] >= SCORE:
-            sure = np.log(marks.scores[k] / max(1 - marks.scores[k], 1e-3))
-            guesses = np.maximum(marks.guesses[k] + np.log(10), -5)
-            out[first : last + 1, :10] += _GUESS * guesses + _SEEN * sure
-    out[bare, :10] -= _UNSEEN
-    return out - np.logaddexp.reduce(out, axis=1, keepdims=True)
 
 
 def _is_number(number: ctc.Number, marks: Finding, own: Sequence[int], *, least: float = _NUMBER) -> bool:
@@ -271,25 +275,6 @@ def _beside(box: Box, others: Finding) -> float:
     gap = np.maximum(x - left - wide, left - x - w)
     near = (2 * h > high) & (shared > 0.4 * np.minimum(high, h)) & (gap < high)
     return float(others.scores[near].max(initial=0))
-
-
-def _unread(marks: Finding, own: Sequence[int], boxes: Sequence[Box], counts: Sequence[int]) -> list[float]:
-    """For each word of a line the score of the likeliest digit that was seen in it and not read, or 0.
-
-    Seen are marks of digits that share no column; they stand in the nearest word, or less than its height
-    beside it. Those that are more than the ``counts`` of its characters were not read.
-    """
-    seen = [list[int]() for _ in boxes]
-    middle, half = marks.middles[:, 0].tolist(), (marks.boxes[:, 2] / 2).tolist()
-    for k in sorted(own, key=lambda k: -marks.scores[k]):
-        x = middle[k]
-        away = [max(left - x, x - left - wide) / high for left, _, wide, high in boxes]
-        known = seen[int(np.argmin(away))]
-        alone = all(abs(x - middle[other]) >= half[k] + half[other] for other in known)
-        if marks.kinds[k] < 10 and marks.scores[k] >= SCORE and min(away) < 1 and alone:
-            known.append(k)
-    more = (some[count : count + 1] for some, count in zip(seen, counts, strict=True))
-    return [float(marks.scores[some].max(initial=0)) for some in more]
 
 
 def _boxes(

@@ -113,12 +113,6 @@ def _pixels(image: "Image") -> NDArray[Any]:
     return np.asarray(upright if plain else upright.convert("RGBA"))
 
 
-def is_several(picture: object) -> bool:
-    """Whether it is an iterable of pictures, and no picture itself."""
-    single = isinstance(picture, str | bytes | Path | np.ndarray) or hasattr(picture, "read")
-    return isinstance(picture, Iterable) and not single
-
-
 def name_of(picture: object) -> str:
     """What records call a picture: its file, or its type."""
     if isinstance(picture, str | Path):

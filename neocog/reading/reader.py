@@ -18,7 +18,7 @@ from neocog.network.lines import LineModel, load_any
 from neocog.network.model import Model
 from neocog.network.registry import FINDER, LINES, find_model
 from neocog.reading.numbers import page_lines
-from neocog.reading.pictures import Picture, is_several, name_of, pages_of, what_went_wrong
+from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import Pattern, Policy, read_valid
 from neocog.reading.records import REJECTED, Box, DigitReading, LineReading, NumberReading, WordReading
 from neocog.reading.results import PageReading
@@ -212,7 +212,8 @@ class Reader:
         InputError
             If the one picture cannot be decoded; the text begins with its name.
         """
-        if is_several(picture):
+        single = isinstance(picture, str | bytes | Path | np.ndarray) or hasattr(picture, "read")
+        if isinstance(picture, Iterable) and not single:
             several = cast(Iterable[Picture], picture)
             return [replace(next(self.read_safely(one)), picture=one) for one in several]
         return replace(next(self.read_pages(cast(Picture, picture))), picture=picture)
