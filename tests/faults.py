@@ -22,15 +22,9 @@ def _run_out() -> None:
     raise MemoryError
 
 
-def _stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(3600)  # it takes a moment until all threads stop
-
-
 FAULTS = {
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "crashed": lambda: ctypes.string_at(0),
-    "stopped": _stop,
     "locked": lambda: re.match(r"(a+)+$", "a" * 40 + "b"),  # takes hours, and holds Python's lock
     "full": _run_out,
     "odd": _leave,

@@ -330,7 +330,7 @@ def test_requests_have_a_limit_may_be_cancelled_and_keep_no_others_waiting() -> 
 @posix
 def test_the_end_answers_all_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_faulty(1) as service:
-        asked = [ask(service, "stopped.png") for _ in range(3)]
+        asked = [ask(service, "locked.png") for _ in range(3)]
         until(lambda: service._requests.qsize() == 2)
     assert not wait(asked, 5).not_done
     assert all(isinstance(future.exception(), EndedEarly) for future in asked)

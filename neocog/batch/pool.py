@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import IO, Any, cast
 
 from neocog.batch.tasks import Block, Job, Task
-from neocog.batch.worker import BEAT, ERROR, MEMORY, NO_MEMORY, QUESTION
+from neocog.batch.worker import ERROR, MEMORY, NO_MEMORY, QUESTION, STARTS
 from neocog.errors import EndedEarly, NeocogError
 from neocog.network.parallel import cores
 from neocog.programs import python
@@ -25,7 +25,6 @@ from neocog.programs import python
 #: Seconds that a page may take where every worker has a core: many times what the slowest takes
 #: there (26 for a JPEG 2000 of 64 million pixels, 4 for any other kind of 130 million).
 PATIENCE = 120.0
-STARTS = 60.0  # seconds that a worker may take to start
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _HELD = 2**29  # bytes of pictures in the tasks that workers have
@@ -40,7 +39,7 @@ class WorkerDied(Exception):
 
 
 class OutOfTime(Exception):
-    """A worker was killed at its task's limit, or because nobody wants the result."""
+    """A worker ended at its task's limit, or because nobody wants the result."""
 
 
 class Worker:
@@ -110,7 +109,7 @@ class WorkerProcess(Worker):
                 )  # fmt: skip
             except OSError as error:
                 raise EndedEarly(f"{_UNSTARTED}: {error}; try again") from None
-        kind, what = self._exchange(self._begin, STARTS)
+        kind, what = self._exchange(self._begin)
         if kind == ERROR:
             raise EndedEarly(f"{_UNSTARTED}: {what}")
 
@@ -125,13 +124,13 @@ class WorkerProcess(Worker):
 
     def attempt(self, task: Task) -> list[Block]:
         with self._lock:
-            if time.monotonic() >= self._until:
+            if (left := self._until - time.monotonic()) <= 0:
                 raise OutOfTime
             self._busy = True
         try:
-            kind, what = self._exchange(pickle.dumps(task), self._patience)
+            kind, what = self._exchange(pickle.dumps(task._replace(limit=left)))
             while kind == QUESTION:
-                kind, what = self._exchange(pickle.dumps(self._ask(*what)), self._patience)
+                kind, what = self._exchange(pickle.dumps(self._ask(*what)))
         finally:
             with self._lock:
                 self._busy, given_up = False, self._until == -math.inf
@@ -158,43 +157,21 @@ class WorkerProcess(Worker):
             if self.process is not None:
                 self._death(self.process)
 
-    def _exchange(self, message: bytes, patience: float) -> tuple[str, Any]:
-        """Send a message and return what comes next; a worker that is silent for ``patience`` is killed."""
-        process, killed = self.process, threading.Event()
+    def _exchange(self, message: bytes) -> tuple[str, Any]:
+        """Send a message and return what comes next."""
+        process = self.process
         assert process is not None
-
-        def kill() -> None:
-            killed.set()
-            process.kill()
-
-        stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-        while True:
-            since = time.monotonic()
-            left = self._until - since if self._busy else math.inf
-            timer = threading.Timer(max(0, min(patience, left)), kill)
-            timer.daemon = True
-            timer.start()
-            try:
-                with suppress(OSError, ValueError):  # receiving says what became of it
-                    stdin.write(message)
-                    stdin.flush()
-                kind, what = pickle.load(stdout)
-                timer.cancel()
-                timer.join()  # it may be killing just now, and must not kill at the next task
-                if killed.is_set():
-                    raise EOFError
-            except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-                how, now = self._death(process), time.monotonic()
-                if self._busy and now >= self._until:
-                    raise OutOfTime from None
-                raise WorkerDied(
-                    f"took longer than {patience:.3g} s" if now - since > patience else how
-                ) from None
-            finally:
-                timer.cancel()
-            if kind != BEAT:
-                return kind, what
-            message = b""
+        try:
+            with suppress(OSError, ValueError):  # receiving says what became of it
+                cast("IO[bytes]", process.stdin).write(message)
+                cast("IO[bytes]", process.stdin).flush()
+            kind, what = pickle.load(cast("IO[bytes]", process.stdout))
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            how = self._death(process)
+            if self._busy and time.monotonic() >= self._until:
+                raise OutOfTime from None
+            raise WorkerDied(how) from None
+        return kind, what
 
     def _death(self, process: "subprocess.Popen[bytes]") -> str:
         """End a process for good, and return how it died."""
@@ -205,6 +182,8 @@ class WorkerProcess(Worker):
                 pipe.close()  # type: ignore[union-attr]
         if code == NO_MEMORY:
             return f"needed more than {MEMORY / 1e9:.1f} GB"
+        if code == -getattr(signal, "SIGALRM", 0):
+            return f"took longer than {self._patience if self._busy else STARTS:.3g} s"
         with suppress(ValueError):
             return f"was ended by {signal.Signals(-code).name}"
         return f"ended with code {code}"

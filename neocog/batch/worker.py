@@ -3,7 +3,7 @@
 Messages are pickles: tasks and answers come on stdin, pairs (kind, what) leave on stdout.
 """
 
-import math
+import faulthandler
 import os
 import pickle
 import signal
@@ -19,7 +19,8 @@ from neocog.errors import NeocogError, no_opencv
 
 MEMORY = 1_500_000_000  # bytes that a worker may allocate beyond what it has when it starts: it has one page
 NO_MEMORY = 75  # exit code of one that asked for more
-READY, QUESTION, BEAT, BLOCK, ERROR = "ready", "question", "beat", "block", "error"  # what a worker sends
+STARTS = 60.0  # seconds that a worker may take to start
+READY, QUESTION, BLOCK, ERROR = "ready", "question", "block", "error"  # what a worker sends
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class _Network:
 def main() -> None:
     """Do task after task, until the process that started this one closes the pipe or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_after(STARTS)
     received, sent = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -58,26 +60,17 @@ def main() -> None:
 
 
 def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> None:
-    """Do tasks, and tell now and then that it goes on: who is silent for ``patience`` seconds is killed."""
-    heard = 0.0
-    # the end of this process, whatever a decoder holds, if nobody is there any more to kill it
-    alarm = getattr(signal, "alarm", lambda seconds: None)
-
-    def begin() -> None:
-        nonlocal heard
-        heard = time.monotonic()
-        alarm(math.ceil(2 * patience))
+    """Do tasks, in ``patience`` seconds from each beat to the next, and no longer than each may take."""
+    end = 0.0
 
     def beat() -> None:
-        if time.monotonic() - heard > patience / 20:
-            _send(sent, BEAT)
-            begin()
+        _end_after(max(1e-3, min(patience, end - time.monotonic())))
 
     def ask(*question: Any) -> Any:
-        alarm(0)
+        _end_after(0)
         _send(sent, QUESTION, question)
         answer = _or_exit(pickle.load, received)
-        begin()
+        beat()
         return answer
 
     from neocog.vision import decode, page  # noqa: F401 (before the limit of memory)
@@ -94,18 +87,31 @@ def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> No
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         if hard == resource.RLIM_INFINITY or most < hard:
             resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    _end_after(0)
     _send(sent, READY)
     while True:
         task = _or_exit(pickle.load, received)
-        begin()
+        end = time.monotonic() + task.limit
+        beat()
         try:
             result = BLOCK, job.do(task, beat=beat)
         except MemoryError:
             os._exit(NO_MEMORY)
         except Exception as error:
             result = ERROR, error if isinstance(error, NeocogError) else f"{type(error).__name__}: {error}"
-        alarm(0)
+        _end_after(0)
         _send(sent, *result)
+
+
+def _end_after(seconds: float) -> None:
+    """Have the system end this process after so many seconds (0: no more), whatever a decoder holds."""
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+    elif seconds:  # Windows
+        faulthandler.dump_traceback_later(seconds, exit=True, file=1)  # by then devnull
+    else:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _send(stream: IO[bytes], kind: str, what: Any = None) -> None:
