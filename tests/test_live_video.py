@@ -230,35 +230,22 @@ def test_a_run_ends_at_once_though_its_stream_is_silent(served: Serve) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a pipe")
-@pytest.mark.parametrize("starts", [True, False])
-def test_a_decoder_that_hangs_or_does_not_start_is_ended(tmp_path, monkeypatch, starts):
+def test_a_decoder_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """FFmpeg waits for ever for somebody to write into a pipe."""
     os.mkfifo(tmp_path / "a.avi")
-    monkeypatch.setattr("neocog.live.video._LONGEST", 0.1 * starts)
-    if not starts:
-        monkeypatch.setattr("neocog.live.video._STARTS", 0.5)
-        sleeper = [sys.executable, "-c", "import time; time.sleep(30)"]
-        monkeypatch.setattr("neocog.live.video.python", lambda *words: sleeper)
+    monkeypatch.setattr("neocog.live.video._LONGEST", 0.1)
     start = time.monotonic()
     with pytest.raises(InputError, match="its decoder ended"):
         VideoFile(tmp_path / "a.avi").open()
-    assert time.monotonic() - start < (10 if starts else 3)
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
-def test_a_decoder_that_is_stopped_is_ended(tmp_path: Path) -> None:
-    save_video(tmp_path / "a.avi", clip(("1", 5)))
-    with closing(VideoFile(tmp_path / "a.avi")) as source:
-        source.open()
-        assert source.read() is not None
-        source._limit = 0.5
-        os.kill(source._decoder.pid, signal.SIGSTOP)
-        start = time.monotonic()
-        with pytest.raises(SourceLost, match="its decoder ended"):
-            source.read()
-        assert time.monotonic() - start < 3
-        source.open()
-        assert source.read() is not None
+    assert time.monotonic() - start < 10
+    save_video(tmp_path / "b.avi", clip(("1", 5)))
+    with closing(VideoFile(tmp_path / "b.avi")) as source:
+        for _ in range(2):
+            source.open()
+            assert source.read() is not None
+            source.interrupt()
+            with pytest.raises(SourceLost, match="its decoder ended"):
+                source.read()
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")

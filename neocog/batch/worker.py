@@ -41,7 +41,7 @@ class _Network:
 def main() -> None:
     """Do task after task, until the process that started this one closes the pipe or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_after(STARTS)
+    end_after(STARTS)
     received, sent = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -64,10 +64,10 @@ def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> No
     end = 0.0
 
     def beat() -> None:
-        _end_after(max(1e-3, min(patience, end - time.monotonic())))
+        end_after(max(1e-3, min(patience, end - time.monotonic())))
 
     def ask(*question: Any) -> Any:
-        _end_after(0)
+        end_after(0)
         _send(sent, QUESTION, question)
         answer = _or_exit(pickle.load, received)
         beat()
@@ -87,7 +87,7 @@ def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> No
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         if hard == resource.RLIM_INFINITY or most < hard:
             resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-    _end_after(0)
+    end_after(0)
     _send(sent, READY)
     while True:
         task = _or_exit(pickle.load, received)
@@ -99,11 +99,11 @@ def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> No
             os._exit(NO_MEMORY)
         except Exception as error:
             result = ERROR, error if isinstance(error, NeocogError) else f"{type(error).__name__}: {error}"
-        _end_after(0)
+        end_after(0)
         _send(sent, *result)
 
 
-def _end_after(seconds: float) -> None:
+def end_after(seconds: float) -> None:
     """Have the system end this process after so many seconds (0: no more), whatever a decoder holds."""
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -1,7 +1,7 @@
 """Decodes a video or stream with FFmpeg; run as a program, since strangers choose what it decodes.
 
-Its memory is limited, and it opens no other file (no playlist); who started it ends it if it hangs. It gets a
-line of JSON, the arguments of `Player`, then a byte for each frame that is wanted; it answers in lines of
+Its memory is limited, and it opens no other file (no playlist); if it hangs, a timer ends it. It gets a line
+of JSON, the arguments of `Player`, then a byte for each frame that is wanted; it answers in lines of
 JSON, that of a frame followed by its pixels.
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 
 import cv2
 
+from neocog.batch.worker import end_after
 from neocog.errors import InputError
 from neocog.text import to_json
 from neocog.vision.decode import check_size
@@ -31,6 +32,7 @@ _OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"  # OpenCV takes FFmpeg's options from
 _THREADS = 4  # of FFmpeg; each keeps a frame more
 _WORDS = re.compile(rb"^\[OPENCV:FFMPEG:\d+\] (.+)", re.MULTILINE)
 _LATE = "no data arrived in time"
+_MORE = 5.0  # seconds beyond the time of two frames after which FFmpeg hangs
 _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 
 
@@ -54,20 +56,26 @@ class Player:
 
     def play(self, wanted: threading.Event, say: Callable[..., None]) -> None:
         """Give a picture whenever one is wanted, until it ends."""
+        limit = 2 * self._silence + _MORE
+        end_after(limit)
         pixels = self._open()
+        end_after(0)
         if pixels is not None:
             say(size=pixels.shape[1::-1], fps=self._video.get(cv2.CAP_PROP_FPS))
         there = True  # the first picture came when it was opened
         while pixels is not None:
             if not self._newest:
                 wanted.wait()
+            end_after(limit)
             if not (there or self._grab()):
                 break
             there = False
             if wanted.is_set():
                 wanted.clear()
                 self._arrived = time.perf_counter()
-                if (pixels := self._picture()) is not None:
+                pixels = self._picture()
+                end_after(0)
+                if pixels is not None:
                     say(pixels, shape=pixels.shape, ms=1e3 * (time.perf_counter() - self._arrived))
         say(end=self._why)
 
@@ -172,7 +180,6 @@ def main() -> None:
         os._exit(0)
 
     asked = json.loads(asks.readline())
-    say(started=True)
     threading.Thread(target=listen, daemon=True).start()
     try:
         Player(words, **asked).play(wanted, say)

@@ -4,7 +4,6 @@ import json
 import os
 import ssl
 import subprocess
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -24,9 +23,6 @@ SILENCE = 2.0
 """Seconds without a picture after which a stream counts as lost."""
 
 _LONGEST = 10.0  # seconds that a frame of a file may take
-_STARTS = 30.0  # seconds in which a decoder starts
-_LATE = 5.0  # and beyond the time of two frames in which it answers
-_LOOK = 0.25  # seconds between two looks at a decoder
 _QUIET = {"OPENBLAS_NUM_THREADS": "1", "OPENCV_FFMPEG_LOGLEVEL": "24", "OPENCV_LOG_LEVEL": "SILENT"}
 _USUAL_FPS = 25.0  # of a video file that does not say
 
@@ -81,8 +77,6 @@ class VideoFile(Source):
         }  # fmt: skip
         self._how = ""  # it comes, where that is no file
         self._decoder: Any = None
-        self._wait: object = None  # for an answer; another object each time
-        self._limit = 0.0  # seconds that it may take
 
     def open(self) -> str:
         self.close()
@@ -93,18 +87,12 @@ class VideoFile(Source):
             )  # fmt: skip
         except OSError as error:
             raise InputError(f"{self.name}: cannot be opened ({error.strerror})") from None
-        self._limit = _STARTS
-        threading.Thread(target=self._watch, args=(self._decoder,), daemon=True).start()
         answer, _ = self._ask(to_json(self._asked).encode() + b"\n")
-        self._limit = 2 * self._asked["silence"] + _LATE
-        if "end" not in answer:
-            answer, _ = self._ask()
         if "end" in answer:
             self.close()
             raise InputError(f"{self.name}: {self._no}{_why(answer)}")
-        known = 0 < answer["fps"] < 1000 and not self._asked.get(
-            "jpegs"
-        )  # MJPEG does not say; FFmpeg says 25
+        jpegs = self._asked.get("jpegs")  # MJPEG does not say; FFmpeg says 25
+        known = 0 < answer["fps"] < 1000 and not jpegs
         self.fps = answer["fps"] if known else None if self.live else _USUAL_FPS
         return "{}x{}, {}".format(*answer["size"], self._how or f"{self.fps:g} frames a second")
 
@@ -129,19 +117,9 @@ class VideoFile(Source):
             with suppress(OSError):
                 pipe.close()
 
-    def _watch(self, decoder: "subprocess.Popen[bytes]") -> None:
-        """Kill a decoder after so many looks: while this program itself is stopped, nobody listens."""
-        wait, looks = None, 0
-        while decoder.poll() is None:
-            wait, last = self._wait, wait
-            looks = looks + 1 if wait is last else 0
-            if wait is not None and looks * _LOOK >= self._limit:
-                decoder.kill()
-            time.sleep(_LOOK)
-
-    def _ask(self, question: bytes = b"") -> tuple[dict[str, Any], Pixels | None]:
-        """Send a question, if there is one; return what is answered (with an ``end`` for the last time)."""
-        asked, answers, self._wait = self._decoder.stdin, self._decoder.stdout, object()
+    def _ask(self, question: bytes) -> tuple[dict[str, Any], Pixels | None]:
+        """Send a question; return what is answered (with an ``end`` for the last time)."""
+        asked, answers = self._decoder.stdin, self._decoder.stdout
         try:
             with suppress(OSError, ValueError):  # who ended has said why
                 asked.write(question)
@@ -155,8 +133,6 @@ class VideoFile(Source):
                 return answer, pixels
         except (OSError, ValueError):  # it ended, or the pipe was closed
             pass
-        finally:
-            self._wait = None
         return {"end": "its decoder ended"}, None
 
 
