@@ -25,13 +25,20 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
-from neocog.batch import batching
 from neocog.batch import run as batch_run
 from neocog.batch.archives import Item
-from neocog.batch.batching import FullPasses, Networks
 from neocog.batch.cluster import Cluster
 from neocog.batch.inputs import find_inputs
-from neocog.batch.pool import Worker, WorkerDied, WorkerProcess, run_tasks, workers_of
+from neocog.batch.pool import (
+    FullPasses,
+    Networks,
+    Worker,
+    WorkerDied,
+    WorkerProcess,
+    in_passes,
+    run_tasks,
+    workers_of,
+)
 from neocog.batch.run import reading, usual_workers
 from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.batch.worker import BLOCK
@@ -277,8 +284,8 @@ def test_passes_of_a_gpu_are_full(reader: Reader) -> None:
         answers = FullPasses(slow, 8).recognise(digits_of("0123456789"[:size]))
         assert answers.label.tolist() == list(range(size))
     assert slow.sizes == [8, 8, 16]
-    gpu = batching.in_passes(slow, isolated=False)
-    assert (gpu.batch, batching.in_passes(reader.engine), gpu.device) == (32, reader.engine, "cuda:0")
+    gpu = in_passes(slow, isolated=False)
+    assert (gpu.batch, in_passes(reader.engine), gpu.device) == (32, reader.engine, "cuda:0")
 
 
 def test_what_nobody_waits_for_is_not_recognised(reader: Reader) -> None:

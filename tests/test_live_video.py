@@ -23,9 +23,8 @@ import pytest
 from neocog.errors import InputError
 from neocog.live.capture import Capture
 from neocog.live.pipeline import Pipeline
-from neocog.live.player import MEMORY
 from neocog.live.sources import FolderSource, SourceLost, open_source
-from neocog.live.video import Stream, VideoFile
+from neocog.live.video import MEMORY, Stream, VideoFile
 from neocog.reading.reader import Reader
 from tests.live_support import MODEL, RawServer, Scripted, clip, picture, save_video
 from tests.support import children_of, until

@@ -20,8 +20,7 @@ from itertools import cycle
 from typing import Any
 
 from neocog.batch.archives import Item
-from neocog.batch.batching import Networks, in_passes
-from neocog.batch.pool import Worker, WorkerDied, run_tasks, workers_of
+from neocog.batch.pool import Networks, Worker, WorkerDied, in_passes, run_tasks, workers_of
 from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError

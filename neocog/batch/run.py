@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from neocog.batch.archives import PACKED_TAR, Item, Skipped
-from neocog.batch.batching import Networks, in_passes
 from neocog.batch.cluster import Cluster
 from neocog.batch.inputs import Shard, comes_once, find_inputs
 from neocog.batch.output import Done, PdfSink, open_sink
-from neocog.batch.pool import WorkerProcess, run_tasks, workers_of
+from neocog.batch.pool import Networks, WorkerProcess, in_passes, run_tasks, workers_of
 from neocog.batch.report import PictureFolder, Report
 from neocog.batch.tasks import ON_BLANK, Block, Job, Task, into_tasks
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError

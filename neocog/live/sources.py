@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, NothingToRead
-from neocog.live.player import MAX_PIXELS
-from neocog.live.video import Pixels, Source, SourceLost, Stream, VideoFile
+from neocog.live.video import MAX_PIXELS, Pixels, Source, SourceLost, Stream, VideoFile
 from neocog.programs import python
 from neocog.reading.addresses import MAX_BYTES
 from neocog.reading.pictures import DOCUMENT_SUFFIXES, PICTURE_SUFFIXES

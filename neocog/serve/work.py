@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from neocog.batch.archives import Item
-from neocog.batch.batching import in_passes
-from neocog.batch.pool import run_tasks
+from neocog.batch.pool import in_passes, run_tasks
 from neocog.batch.run import open_workers, usual_workers
 from neocog.batch.tasks import Block, Job, Task
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
