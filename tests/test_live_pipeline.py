@@ -97,7 +97,7 @@ def test_what_was_held_down_is_let_go(reader, monkeypatch):
         list(pipeline)
     assert state() == before
     pipeline.stop()
-    monkeypatch.setattr(FrameReader, "warm", lambda self: 1 / 0)
+    monkeypatch.setattr(FrameReader, "find", failing(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError), Pipeline(FrameSource([]), reader):
         pass
     assert state() == before

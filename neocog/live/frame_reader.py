@@ -17,7 +17,7 @@ from neocog.live.tracks import Row, Vote, moved
 from neocog.reading.numbers import TextLine, each_line
 from neocog.reading.records import Box
 from neocog.vision.finder import FinderSettings, Finding, overlaps
-from neocog.vision.page import on_front
+from neocog.vision.page import around, on_front
 from neocog.vision.strips import LEAST
 
 if TYPE_CHECKING:
@@ -129,14 +129,9 @@ class _Held:
         near = sure.boxes[_inside(sure, [self.place], 0.5)]
         same = self.reads >= _READS
         if len(near):
-            same = bool(overlaps(_hull(near)[None], np.array([self.place]))[0][0, 0] > _SAME)
+            hull = np.array([around(near.tolist())], np.float32)
+            same = bool(overlaps(hull, np.array([self.place]))[0][0, 0] > _SAME)
         return same and _beside(self.place, sure) <= self.beside
-
-
-def _hull(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The smallest box around boxes (N, 4), (4,)."""
-    low = boxes[:, :2].min(axis=0)
-    return np.concatenate([low, (boxes[:, :2] + boxes[:, 2:]).max(axis=0) - low])
 
 
 def _looks(grey: NDArray[np.uint8], box: Box, tall: int | None = None) -> tuple[Box, NDArray[np.uint8]]:
@@ -182,12 +177,6 @@ class FrameReader:
         self._done = list[Box]()  # places that were read while others wait
         self._searched: Box | None = None  # bounds of the last frame, of `find` and of `recognise`
         self._bounds: Box | None = None
-
-    def warm(self) -> None:
-        """Load all that is needed, so that no frame waits for it."""
-        pixels = np.full((480, 640, 3), 200, np.uint8)
-        pixels[200:260, 300:308] = 40
-        self.recognise(self.find(Frame(0, pixels, 0.0, 0.0)))
 
     def find(self, frame: Frame, roi: Roi | None = None) -> FrameReading:
         """Ask the finder's network for the digits of a frame, or of a region of it."""
@@ -242,8 +231,9 @@ class FrameReader:
             before = [one for one in self._held if _inside(marks, [one.place]).any()]
             said = vote and vote.leading[0]
             same = [one.reads for one in before if (one.vote and one.vote.leading[0]) == said]
-            hull = np.rint(_hull(marks.boxes[marks.scores >= min(_SURE, marks.scores.max())]))
-            (place, looks), reads = _looks(grey, hull.astype(int).tolist()), 1 + max(same, default=0)
+            likely_ones = marks.boxes[marks.scores >= min(_SURE, marks.scores.max())].tolist()
+            hull = np.rint(around(likely_ones)).astype(int).tolist()
+            (place, looks), reads = _looks(grey, hull), 1 + max(same, default=0)
             self._held = [one for one in self._held if one not in before]
             self._held = [*self._held[1 - _MOST :], _Held(vote, place, looks, _beside(place, sure), reads)]
             self._done = [*self._done[1 - _MOST :], place]

@@ -136,7 +136,9 @@ class Pipeline:
             sys.setswitchinterval(_TURN)
             # the finder on a CPU needs OpenCV's threads; beside a GPU no call of it is large enough
             cv2.setNumThreads(min(_MOST_THREADS, cores()) if self._slow else 1)
-            self._frame_reader.warm()
+            pixels = np.full((480, 640, 3), 200, np.uint8)  # so that no frame waits for what is loaded
+            pixels[200:260, 300:308] = 40
+            self._frame_reader.recognise(self._frame_reader.find(Frame(0, pixels, 0.0, 0.0)))
             gc.collect()
             gc.freeze()  # what is loaded by now stays: the collector need not look at it
             for stage in self._stages:

@@ -1,12 +1,10 @@
 """One piece of code for NumPy and CuPy arrays: the array's own type decides which it is."""
 
 import importlib
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy
-import numpy.typing
 
 from neocog.errors import DeviceError, UsageError
 
@@ -38,13 +36,3 @@ def module_of_device(device: str) -> ModuleType:
         if device == "cuda":
             raise DeviceError(f"device 'cuda': {trouble}")
     return numpy
-
-
-def strided(
-    a: Any, shape: Sequence[int], strides: Sequence[int], xp: ModuleType = numpy
-) -> numpy.typing.NDArray[Any]:
-    """Return a view; NumPy's as_strided takes 7 us, for which other threads of Python wait."""
-    if xp is numpy and a.flags.c_contiguous:
-        return numpy.ndarray(shape, a.dtype, a, 0, strides)
-    view: numpy.typing.NDArray[Any] = xp.lib.stride_tricks.as_strided(a, shape, strides)
-    return view

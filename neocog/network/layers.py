@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.arrays import array_module, strided
-from neocog.network.line_engine import Saturation, SpectralCells, correlate, respond, taps_of
+from neocog.network.arrays import array_module
+from neocog.network.line_engine import Saturation, SpectralCells, correlate, respond, strided, taps_of
 from neocog.network.model import SWeights, s_constants
 from neocog.network.parallel import SEQUENTIAL, ParallelMap
 from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec, banded, contrast_kernel, pooled

@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import DeviceError
-from neocog.network.arrays import strided
 from neocog.network.lines import BESIDE, Head, LineModel, columns, log_likelihoods, strip_u0
 from neocog.network.model import SWeights, s_constants
 from neocog.network.parallel import ParallelMap, one_blas_thread
@@ -50,6 +49,14 @@ _MOST_ROWS = 24  # of a tile: fewer and larger tiles take fewer products, but mo
 _GROUP = 4  # strips that pass through the layers together, or as many as there are threads
 _BLOCK = 2**18  # values of a part of the work: they stay in the cache
 _NEVER = np.float32(1e30)  # an inhibition that nothing overcomes
+
+
+def strided(a: Any, shape: Sequence[int], strides: Sequence[int], xp: ModuleType = np) -> NDArray[Any]:
+    """Return a view; NumPy's as_strided takes 7 us, for which other threads of Python wait."""
+    if xp is np and a.flags.c_contiguous:
+        return np.ndarray(shape, a.dtype, a, 0, strides)
+    view: NDArray[Any] = xp.lib.stride_tricks.as_strided(a, shape, strides)
+    return view
 
 
 def _float32(m: NDArray[Any]) -> Floats:
