@@ -124,11 +124,9 @@ def _hush() -> None:
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the run as Ctrl-C does; the exit code is 128 and their number."""
-    got: list[signal.Signals] = []
 
     def end(number: int, frame: object) -> None:
-        got.append(signal.Signals(number))
-        raise KeyboardInterrupt
+        raise SystemExit(128 + number)
 
     names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
     ending = [one for name in names if (one := getattr(signal, name, None)) is not None]
@@ -137,12 +135,10 @@ def _ended_by_signals() -> Iterator[None]:
         signal.signal(one, end)
     try:
         yield
-    except BaseException:  # with SIGHUP the terminal is gone, and to write to it fails
-        if not got:
-            raise
-        with suppress(OSError, ValueError):
-            tell(f"ended by {got[0].name}")
-        raise typer.Exit(128 + got[0]) from None
+    except SystemExit as error:
+        with suppress(OSError, ValueError):  # with SIGHUP the terminal is gone, and to write to it fails
+            tell(f"ended by {signal.Signals(int(error.code or 0) - 128).name}")
+        raise
     finally:
         for one in ending:
             signal.signal(one, signal.SIG_DFL)

@@ -146,7 +146,7 @@ def _looks(grey: NDArray[np.uint8], box: Box, tall: int | None = None) -> tuple[
 
 def _inside(found: Finding, places: Sequence[Box], wider: float = 0.0) -> NDArray[np.bool_]:
     """Which marks have their middle in a place, or beside it, ``wider`` heights of it at most, (N,)."""
-    x, y = (found.boxes[:, :2] + found.boxes[:, 2:] / 2).T[:, :, None]
+    x, y = found.middles.T[:, :, None]
     left, top, w, h = np.array(places, np.float64).reshape(-1, 4).T
     across = (x > left - wider * h) & (x < left + w + wider * h)
     return np.asarray((across & (y > top) & (y < top + h)).any(axis=1))

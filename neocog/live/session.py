@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 from neocog.errors import InputError, UsageError
-from neocog.files import AppendFile
+from neocog.files import AppendFile, check_output
 from neocog.live.announce import Announcement
 from neocog.live.draw import draw
 from neocog.live.frame_reader import Roi
@@ -85,9 +85,7 @@ class Recorder:
         self._last: Pixels | None = None
         if self.path.suffix.lower() not in _CODES:
             raise UsageError(f"{path}: expected a name that ends in {' or '.join(_CODES)}")
-        folder = self.path.parent
-        if not folder.is_dir() or not os.access(folder, os.W_OK) or self.path.is_dir():
-            raise UsageError(f"{path}: cannot be written; choose another --record")
+        check_output(path, "--record")
 
     def write(self, pixels: Pixels, t: float) -> None:
         """Add a frame (H, W, 3), blue, green, red, at ``t`` seconds; InputError if the disk is full."""
