@@ -12,7 +12,6 @@ from PIL import Image
 
 from neocog import Reader
 from neocog.errors import DeviceError
-from neocog.evaluation import health
 from tests.support import digits_of, refused, run, save_page, tiny_model, write_mnist
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
@@ -215,18 +214,6 @@ def test_recipes_are_listed_and_sets_fetched():
     words = ("data", "fetch", "mnist", "--from", "/", "--to", "/none")
     refused("--from needs the folder with the four .gz files", *words, code=1)
     assert run("data", "fetch", "emnist").exit_code == 2
-
-
-THREADS = ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"]
-
-
-@pytest.mark.parametrize("name", THREADS)
-def test_doctor_warns_of_more_threads_than_cores(monkeypatch, name):
-    for other in THREADS:
-        monkeypatch.delenv(other, raising=False)
-    monkeypatch.setenv(name, "9999")
-    check = next(check for check in health.examine() if check.name == "numpy")
-    assert (check.level, "9999 threads" in check.found) == ("warn", True)
 
 
 def test_doctor_and_that_it_advises_what_the_readme_does(monkeypatch, tmp_path):

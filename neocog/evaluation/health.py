@@ -27,7 +27,6 @@ from neocog.vision.finder import find
 from neocog.vision.finder_model import OpenCV, load_finder
 
 _TESTS = {"test": "MNIST", "usps": "USPS", "sklearn": "scikit-learn"}  # the cards' names for sets
-_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")  # the first that is set counts
 _PASSES, _BATCH = 6, 8  # the first pass is not counted
 _SAME_SCORE = 0.05  # of the scores of 16-bit maps and of float32
 #: The extras of pyproject.toml for users, and what they import.
@@ -133,12 +132,9 @@ def _numpy() -> Check:
     config: Any = np.show_config(mode="dicts")
     blas = config.get("Build Dependencies", {}).get("blas", {})
     name = blas.get("name", "unknown")
-    threads = next((int(value) for key in _THREADS if (value := os.environ.get(key, "")).isdigit()), cores())
-    found = f"{np.__version__}, BLAS {name} {blas.get('version', '')}, {threads} threads"
+    found = f"{np.__version__}, BLAS {name} {blas.get('version', '')}"
     if name in ("unknown", "none", "lapack_lite"):
         return Check("numpy", "warn", found, "this NumPy has no fast BLAS: pip install -U numpy")
-    if threads > cores():
-        return Check("numpy", "warn", found, f"more threads than cores: set OMP_NUM_THREADS={cores()}")
     return Check("numpy", "ok", found)
 
 
