@@ -5,10 +5,9 @@
 // the S-layers are the digits' kernels over a batch of tiles, of strips of any widths. US4 sees every second
 // column of UC3: there are tiles of even and of odd columns. Who looks beyond a map's ends sees 0.
 //
-// places (tiles, 4): where the strip's source begins, column of the tile's first cell, columns of the
-// source's map, of its own.
+// THREADS of a block. places (tiles, 4): where the strip's source begins, column of the tile's first cell,
+// columns of the source's map, of its own.
 #include "platform.cuh"
-#define THREADS 256
 #ifdef SILENCE
 // U0 of a strip is (INPUT, columns). CELLS rows of UG; WIDTH, BORDER of its tiles; ROWS of cells a block.
 // Sums are float64, so that |y| <= SILENCE is decided as in the equations.
@@ -18,12 +17,12 @@
 KERNEL(THREADS) line_contrast(const float* u0, map_t* ug, const double* weights, const int* places) {
     DYNAMIC_SHARED(memory);
     float* seen = (float*)memory;
+    start_next();
     double w[HALF * HALF];  // the upper left quarter of the kernel
     UNROLL for (int i = 0; i < HALF * HALF; i++) w[i] = weights[i];
-    wait_for_previous();
-    start_next();
     const int* place = places + 4 * blockIdx.y;
     const int left = place[1], columns = place[2], top = blockIdx.x * ROWS;
+    wait_for_previous();
     for (int i = threadIdx.x; i < (ROWS + TAPS - 1) * SEEN; i += THREADS) {
         const u32 row = top - (TAPS - 1) + i / SEEN, column = left - (TAPS - 1) + i % SEEN;
         seen[i] = row < INPUT && column < (u32)columns ? u0[place[0] + row * columns + column] : 0.0f;
@@ -55,11 +54,11 @@ KERNEL(THREADS) line_contrast(const float* u0, map_t* ug, const double* weights,
 KERNEL(THREADS) line_c(const map_t* us, map_t* uc, const float* weights, const int* places) {
     DYNAMIC_SHARED(memory);
     float *held = (float*)memory, *w = held + RANK * ROWS * SEEN * SLAB;
-    for (int i = threadIdx.x; i < RANK * 2 * TAPS; i += THREADS) w[i] = weights[i];
-    wait_for_previous();
     start_next();
+    for (int i = threadIdx.x; i < RANK * 2 * TAPS; i += THREADS) w[i] = weights[i];
     const int* place = places + 4 * blockIdx.y;
     const int own = place[1], top = 2 * (int)(blockIdx.x * ROWS) + FIRST, channel = blockIdx.z * SLAB;
+    wait_for_previous();
     __syncthreads();
     for (int item = threadIdx.x; item < SEEN * SLAB; item += THREADS) {
         const int x = STRIDE * own + FIRST + item / SLAB;
@@ -98,10 +97,10 @@ KERNEL(THREADS) line_c(const map_t* us, map_t* uc, const float* weights, const i
 // The head: columns of all strips, two of silence between them; places (columns, 4): tile of US4, counted
 // from 1 (0: silence), and column in it.
 #ifdef PLANES
-// SIZE rows and columns of a tile of US4, CHANNELS stored, PLANES there are; LAST channels of `last`.
+// SIZE rows and columns of a tile of US4, CHANNELS stored, PLANES there are; SEEN, LAST channels of `seen`, `last`.
 KERNEL(THREADS) line_peaks(const float* us4, const int* places, float* seen, float* last) {
-    wait_for_previous();
     start_next();
+    wait_for_previous();
     const int n = blockIdx.x, tile = places[4 * n] - 1, column = places[4 * n + 1];
     for (int k = threadIdx.x; k < PLANES; k += THREADS) {
         float most = 0.0f, sum = 0.0f;
@@ -110,41 +109,63 @@ KERNEL(THREADS) line_peaks(const float* us4, const int* places, float* seen, flo
             const float x = tile < 0 ? 0.0f : us4[cell * CHANNELS + k];
             most = fmaxf(most, x), sum += x;
         }
-        seen[2 * n * PLANES + k] = last[n * LAST + k] = most;
-        seen[(2 * n + 1) * PLANES + k] = sum / SIZE;
+        seen[n * SEEN + k] = last[n * LAST + k] = most;
+        seen[n * SEEN + PLANES + k] = sum / SIZE;
     }
 }
 #endif
 #ifdef EACH
 // in (count, IN) -> channels FROM .. FROM + OUT - 1 of out (count, LAST), over TAPS columns; RELU or not.
-// A block makes EACH columns of LANES channels; PARTS threads share a channel's sums.
+// PARTS threads share a channel's sums: each has some inputs, four neighbours a time, of all taps, and their
+// weights (taps x inputs / 4, OUT, 4), which come before `in` is there, in registers. It goes along the columns,
+// reads an input once and adds it to the sums of all columns that see it. A block makes EACH columns of LANES
+// channels, then the next; IN is a multiple of 4.
 #define PARTS (THREADS / LANES)
-KERNEL(THREADS) line_convolution(const float* in, const float* weights, const float* bias,
-                                 const int* places, float* out, int count) {
+#define QUADS (IN / 4)
+#define OWN ((QUADS + PARTS - 1) / PARTS)
+#define BOUNDS THREADS, 1  // registers for all of a thread's weights
+KERNEL(BOUNDS) line_convolution(const float* in, const float* weights, const float* bias,
+                                const int* places, float* out, int count) {
     DYNAMIC_SHARED(memory);
-    float *sums = (float*)memory, *seen = sums + PARTS * EACH * LANES;  // (EACH + TAPS - 1, IN)
-    wait_for_previous();
+    float4* seen = (float4*)memory;  // (EACH + TAPS - 1, IN)
+    float* sums = (float*)(seen + (EACH + TAPS - 1) * QUADS);
     start_next();
-    const int first = blockIdx.x * EACH, channel = blockIdx.y * LANES, lane = threadIdx.x % LANES;
-    for (int i = threadIdx.x; i < (EACH + TAPS - 1) * IN; i += THREADS) {
-        const int column = first - TAPS / 2 + i / IN;
-        seen[i] = column >= 0 && column < count ? in[column * IN + i % IN] : 0.0f;
-    }
-    __syncthreads();
-    float sum[EACH] = {};
-    const float* own = weights + min(channel + lane, OUT - 1);
-    UNROLL_BY(8) for (int i = threadIdx.x / LANES; i < TAPS * IN; i += PARTS) {
-        const float w = own[i * OUT];
-        UNROLL for (int n = 0; n < EACH; n++) sum[n] = fmaf(w, seen[n * IN + i], sum[n]);
-    }
-    UNROLL for (int n = 0; n < EACH; n++) sums[threadIdx.x + n * THREADS] = sum[n];
-    __syncthreads();
-    for (int n = threadIdx.x / LANES; n < EACH && first + n < count; n += PARTS) {
-        if (channel + lane >= OUT) break;
-        float z = bias[channel + lane];
-        UNROLL for (int part = 0; part < PARTS; part++) z += sums[n * THREADS + part * LANES + lane];
-        if ((RELU && z < 0.0f) || places[4 * (first + n)] == 0) z = 0.0f;
-        out[(first + n) * LAST + FROM + channel + lane] = z;
+    const int lane = threadIdx.x % LANES, part = threadIdx.x / LANES, channel = blockIdx.y * LANES + lane;
+    float4 w[OWN][TAPS];
+    UNROLL for (int q = 0; q < OWN; q++)
+        UNROLL for (int t = 0; t < TAPS; t++)
+            w[q][t] = ((const float4*)weights)[(t * QUADS + min(part + q * PARTS, QUADS - 1)) * OUT +
+                                               min(channel, OUT - 1)];
+    wait_for_previous();
+    NO_UNROLL for (int first = blockIdx.x * EACH; first < count; first += gridDim.x * EACH) {
+        for (int i = threadIdx.x; i < (EACH + TAPS - 1) * QUADS; i += THREADS) {
+            const int column = first - TAPS / 2 + i / QUADS;
+            seen[i] = column >= 0 && column < count ? ((const float4*)in)[column * QUADS + i % QUADS]
+                                                    : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
+        __syncthreads();
+        float sum[TAPS] = {};  // of the column that ends at m, and of those behind it
+        NO_UNROLL for (int m = 0; m < EACH + TAPS - 1; m++) {
+            UNROLL for (int q = 0; q < OWN; q++) {
+                if (part + q * PARTS >= QUADS) break;
+                const float4 u = seen[m * QUADS + part + q * PARTS];
+                UNROLL for (int t = 0; t < TAPS; t++) {
+                    float& s = sum[TAPS - 1 - t];
+                    s = fmaf(w[q][t].x, u.x, fmaf(w[q][t].y, u.y, fmaf(w[q][t].z, u.z, fmaf(w[q][t].w, u.w, s))));
+                }
+            }
+            if (m >= TAPS - 1) sums[(m - TAPS + 1) * THREADS + threadIdx.x] = sum[0];
+            UNROLL for (int t = 0; t < TAPS - 1; t++) sum[t] = sum[t + 1];
+            sum[TAPS - 1] = 0.0f;
+        }
+        __syncthreads();
+        for (int n = part; n < EACH && first + n < count; n += PARTS) {
+            if (channel >= OUT) break;
+            float z = bias[channel];
+            UNROLL for (int k = 0; k < PARTS; k++) z += sums[n * THREADS + k * LANES + lane];
+            if ((RELU && z < 0.0f) || places[4 * (first + n)] == 0) z = 0.0f;
+            out[(first + n) * LAST + FROM + channel] = z;
+        }
     }
 }
 #endif

@@ -190,6 +190,16 @@ def test_tilings_that_ship_fit():
             assert s.choose(shape, least, arch) == t
             assert not t.compact or t.ksplit == t.chunks == 1
             assert not t.clusters or 1 < t.ksplit <= 16
+    for arch, numbers, rows in _table()["lines"]:
+        shape, ways = s.Shape(*numbers), set()
+        for least, *row in rows:
+            t = Tiling(*row)
+            assert s.choose_for_strips(shape, least, arch) == t
+            assert s.fits(shape, t, arch)
+            # what a cell's sum depends on, to the bit
+            stages = (t.depth, t.stage) if shape.mode or t.stage % t.wk else ()
+            ways.add((t.wk, t.ksplit, t.wgmma, t.compact, t.chunks, *stages))
+        assert len(ways) == 1
 
 
 @pytest.mark.parametrize("arch", [80, 86, 90, 100, 120])

@@ -94,6 +94,17 @@ def test_a_strip_is_the_same_beside_any_others(emulator):
         np.testing.assert_array_equal(passed(emulator, work, [strips[i]])[0], together[i])
 
 
+def test_a_head_fits_a_blocks_memory(emulator, monkeypatch):
+    # of 560 inner planes 24 columns a block take 112 KB
+    monkeypatch.setattr(emulator, "shared", 101376)
+    model = from_digits(tiny_model(), seed=3, inner=560)
+    work = LinePass(emulator, model, "fp32")
+    stages = work.stages(work.bring([strip_u0(drawn(1)[0])] * 60))
+    kernels = [launch.kernel for launch in stages["head"]]
+    assert max(kernel.shared for kernel in kernels) <= 101376
+    assert {dict(kernel.defines)["EACH"] for kernel in kernels} == {16, 24}
+
+
 def test_blurs_of_any_form(emulator):
     spec = preset("ikeda2011")
     blurs = tuple(blur_kernel(c).astype(np.float32) for c in spec.c)
@@ -168,6 +179,13 @@ def test_engine_refuses(fake, monkeypatch):
     engine = CudaLineEngine(line_model())
     with pytest.raises(InputError, match="expected"):
         engine.likelihoods([np.zeros((40, 60), np.float32)])
+    waited, told = [], engine._pass.likelihoods
+    monkeypatch.setattr(engine._pass, "likelihoods", lambda: waited.append(told()) or waited[-1])
+    monkeypatch.setattr(lines, "_MOST", 1)
+    strip = drawn(1)[0]
+    with pytest.raises(InputError, match="expected"):  # what was launched before it has ended
+        engine.likelihoods([strip, strip, np.zeros((40, 60), np.float32)])
+    assert len(waited) == 1
     monkeypatch.setattr(cuda_fake.Device, "compute_capability", "75")
     with pytest.raises(DeviceError, match=r"8\.0"):
         CudaLineEngine(line_model())

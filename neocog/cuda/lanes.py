@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Launch, Layout, Step
+from neocog.cuda.kernel import Array, Launch, Layout, Machine, Step
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.plan import Pass, form
 
@@ -173,7 +173,7 @@ def captured(stream: Any) -> Iterator[list[Any]]:
         graphs.append(stream.end_capture())
 
 
-def pinned(gpu: Gpu, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+def pinned(gpu: Machine, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Return an array of pinned host memory, filled with 0."""
     count = math.prod(shape)
     memory = gpu.xp.cuda.alloc_pinned_memory(count * np.dtype(dtype).itemsize)

@@ -17,24 +17,23 @@ from numpy.typing import NDArray
 
 from neocog.cuda.devices import number_of
 from neocog.cuda.kernel import Array, Kernel, Launch, Machine, Precision, layouts, named, precision_on, up
-from neocog.cuda.lanes import Timed, captured, enqueue
+from neocog.cuda.lanes import Timed, captured, enqueue, pinned
 from neocog.cuda.launcher import Failing, gpu
-from neocog.cuda.s_tensor import TensorS, Tiling
+from neocog.cuda.s_tensor import TensorS, Tiling, choose_for_strips
 from neocog.errors import DeviceError
 from neocog.network.arrays import to_numpy
 from neocog.network.lines import BESIDE, NARROWEST, ROWS, LineModel, columns, log_likelihoods, strip_u0
 from neocog.network.spec import INPUT_SIZE, NetworkSpec, contrast_kernel, pooled
 
-#: Tiles of US4 of a pass, about: 60 strips of eight digits, 0.6 GB of maps.
+#: Tiles of US4 of a pass, at most (a longer strip goes alone): 40 strips of eight digits, 0.5 GB of maps.
 _MOST = 960
 _GRAPHS, _TABLES = 128, 256  # sizes of passes and mixtures of widths that are kept
-#: The S-layers have the tilings of this batch whatever comes, so that no strip's bits depend on the others.
-_TILINGS_OF = 16
 _APART = 2  # columns between two strips in the head: half of its kernels
 _THREADS = 256
 _SLAB, _MOST_ROWS, _FEW_ROWS = 8, 13, 3  # channels and rows of C-cells of a block, for many and few tiles
 _HELD = 12 * 1024  # numbers in shared memory of such a block
-_EACH, _LANES = 8, 32  # columns and channels of a block of the head
+_EACH, _LANES = (8, 16, 24), 16  # columns, of few to many, and channels of a block of the head
+_HEAD_THREADS = 512
 
 Integers = NDArray[np.int64]
 Strips = Sequence[NDArray[Any]]
@@ -109,10 +108,10 @@ def places_of(widths: Sequence[int], spec: NetworkSpec) -> Places:
 
 
 class _TiledS(TensorS):
-    """An S-layer of digits with one tiling for every batch."""
+    """An S-layer whose sums do not depend on how many tiles there are."""
 
     def tiling(self, batch: int) -> Tiling:
-        return super().tiling(_TILINGS_OF)
+        return choose_for_strips(self.shape, batch, self.machine.arch)
 
 
 class LinePass:
@@ -129,20 +128,29 @@ class LinePass:
         weights = (*head.weights[:2], np.concatenate([head.own[:, :, None], head.weights[2]], axis=1))
         biases = (*head.biases[:2], head.bias + head.biases[2])
         self._head = [
-            (w.shape, self._on_machine(w.transpose(2, 1, 0)), self._on_machine(b))
+            (len(b), w.shape[2], self._on_machine(quads_of(w)), self._on_machine(b))
             for w, b in zip(weights, biases, strict=True)
         ]
         self.places = lru_cache(_TABLES)(partial(places_of, spec=self.spec))
         self.now: Places  # of the strips that were brought last
         self.graphs: dict[tuple[int, ...], Any] = {}  # by sizes, as long as the arrays stay
         self._room: dict[str, Array] = {}
+        self._held = np.empty(0, np.int32)
 
     def bring(self, u0: Sequence[NDArray[np.float32]]) -> tuple[int, ...]:
         """Bring U0 (65, columns) of strips to the machine; returns the sizes that its stages need."""
         self.now = self.places(tuple(u.shape[1] for u in u0))
-        given = np.concatenate([self.now.tables.reshape(-1), *(u.reshape(-1).view(np.int32) for u in u0)])
-        source = self._array("given", len(given), dtype=np.int32)
-        (source.set if hasattr(source, "set") else partial(np.copyto, source))(given)
+        parts = [self.now.tables.reshape(-1), *(u.reshape(-1).view(np.int32) for u in u0)]
+        source = self._array("given", sum(map(len, parts)), dtype=np.int32)
+        if hasattr(source, "set"):  # by way of pinned memory; what was sent before has arrived
+            if len(self._held) < len(source):
+                self._held = pinned(self.machine, self._room["given"].shape, np.int32)
+            held = np.concatenate(parts, out=self._held[: len(source)])
+            runtime, stream = self._xp.cuda.runtime, self._xp.cuda.get_current_stream().ptr
+            address, kind = held.ctypes.data, runtime.memcpyHostToDevice
+            runtime.memcpyAsync(source.data.ptr, address, held.nbytes, kind, stream)
+        else:
+            np.concatenate(parts, out=source)
         return self.now.sizes
 
     def stages(self, sizes: tuple[int, ...]) -> dict[str, tuple[Launch, ...]]:
@@ -184,6 +192,7 @@ class LinePass:
                 out[name] = np.ascontiguousarray(found, np.float32)
         inside = slice(_APART, _APART + int(tiles.cells[0]))
         uc4, z = (to_numpy(self._room[name][inside]).T for name in ("UC4", "Z"))
+        uc4 = uc4[: 2 * self.layouts["US4"].planes]
         return {**out, "UC4": uc4.reshape(2, -1, uc4.shape[1]), "Z": z}
 
     def _on_machine(self, values: NDArray[Any]) -> Array:
@@ -210,36 +219,51 @@ class LinePass:
         """The launch of UC1 .. UC3; how many rows a block takes does not change a cell's sum."""
         s, c = self.layouts[f"US{layer}"], self.layouts[f"UC{layer}"]
         (rank, _, taps), profiles = self._c[layer - 1]
-        line = rank * _SLAB * (2 * (c.width - 1) + taps)  # numbers that a row of cells holds
-        most, slabs = max(1, min(_MOST_ROWS, _HELD // line)), s.channels // _SLAB
-        few = -(-c.size // most) * len(places) * slabs < self.machine.processors
+        few = -(-c.size // _MOST_ROWS) * len(places) * s.channels // _SLAB < self.machine.processors
+        # of many, 32 bytes of a place a block: what memory gives at a time
+        slab = 2 * _SLAB if s.code and s.channels % (2 * _SLAB) == 0 and not few else _SLAB
+        line = rank * slab * (2 * (c.width - 1) + taps)  # numbers that a row of cells holds
+        most, slabs = max(1, min(_MOST_ROWS, _HELD // line)), s.channels // slab
         rows = min(most, _FEW_ROWS) if few else -(-c.size // -(-c.size // most))
         defines = {
             "MAP": s.code, **named(s, "size channels"), "OUT": c.size, **named(c, "width border"),
             "UC_CHANNELS": c.channels, "TAPS": taps, "RANK": rank, "FIRST": -self.spec.c[layer - 1].padding,
             "STRIDE": 1 if layer == 3 else 2, "PSI": int(self.model.digits.psi == "ratio"),
-            "ROWS": rows, "SLAB": _SLAB,
+            "ROWS": rows, "SLAB": slab,
         }  # fmt: skip
         kernel = _kernel("line_c", defines, rows * line + 2 * rank * taps)
         return Launch(kernel, (-(-c.size // rows), len(places), slabs), (us, uc, profiles, places))
 
     def _heads(self, us4: Array, places: Array) -> tuple[tuple[Launch, ...], tuple[Launch, ...]]:
         layout, count = self.layouts["US4"], len(places)
-        (inner, seen, _), (n, last, _) = self._head[0][0], self._head[2][0]
-        widths = {"UC4": seen, "inner": inner, "last": last, "Z": n}
-        arrays = [self._array(name, count, width) for name, width in widths.items()]
-        defines = {**named(layout, "size channels planes"), "LAST": last}
+        widths = [4 * len(packed) // taps for _, taps, packed, _ in self._head]  # of the layers' inputs
+        names = {"UC4": widths[0], "inner": widths[1], "last": widths[2], "Z": self._head[2][0]}
+        arrays = [self._array(name, count, width) for name, width in names.items()]
+        defines = {**named(layout, "size channels planes"), "SEEN": widths[0], "LAST": widths[2]}
         peaks = Launch(_kernel("line_peaks", defines, 0), (count, 1, 1), (us4, places, arrays[0], arrays[2]))
         layers = []
-        for i, ((out, inputs, taps), weights, bias) in enumerate(self._head):
+        for i, (out, taps, packed, bias) in enumerate(self._head):
+            slices = -(-out // _LANES)
+            most = max(1, self.machine.processors // slices)  # groups of columns at work at once
+            held = {n: _HEAD_THREADS * n + (n + taps - 1) * widths[i] for n in _EACH}
+            fitting = [n for n in _EACH if 4 * held[n] <= self.machine.shared] or _EACH[:1]
+            each = next((n for n in fitting if -(-count // n) <= most), fitting[-1])
             defines = {
-                "IN": inputs, "OUT": out, "TAPS": taps, "FROM": layout.planes if i == 1 else 0,
-                "LAST": arrays[i + 1].shape[1], "RELU": int(i < 2), "EACH": _EACH, "LANES": _LANES,
+                "IN": widths[i], "OUT": out, "TAPS": taps, "FROM": layout.planes if i == 1 else 0,
+                "LAST": arrays[i + 1].shape[1], "RELU": int(i < 2), "EACH": each, "LANES": _LANES,
             }  # fmt: skip
-            kernel = _kernel("line_convolution", defines, _EACH * _THREADS + (_EACH + taps - 1) * inputs)
-            args = (arrays[i], weights, bias, places, arrays[i + 1], np.int32(count))
-            layers.append(Launch(kernel, (-(-count // _EACH), -(-out // _LANES), 1), args))
+            kernel = _kernel("line_convolution", defines, held[each], _HEAD_THREADS)
+            args = (arrays[i], packed, bias, places, arrays[i + 1], np.int32(count))
+            layers.append(Launch(kernel, (min(-(-count // each), most), slices, 1), args))
         return (peaks,), tuple(layers)
+
+
+def quads_of(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return weights (out, in, taps) as the head's kernel takes them: (taps x in / 4, out, 4), in padded."""
+    out, inputs, taps = weights.shape
+    padded = np.zeros((taps, up(inputs, 4), out), np.float32)
+    padded[:, :inputs] = weights.transpose(2, 1, 0)
+    return np.ascontiguousarray(padded.reshape(-1, 4, out).transpose(0, 2, 1))
 
 
 def profiles_of(blur: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -249,8 +273,9 @@ def profiles_of(blur: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.stack([u.T[:rank] * sigma[:rank, None], vt[:rank]], axis=1).astype(np.float32)
 
 
-def _kernel(name: str, defines: dict[str, Any], held: int) -> Kernel:
-    return Kernel("lines.cu", name, tuple(defines.items()), _THREADS, 4 * held)  # so many numbers
+def _kernel(name: str, defines: dict[str, Any], held: int, threads: int = _THREADS) -> Kernel:
+    options = (*defines.items(), ("THREADS", threads))
+    return Kernel("lines.cu", name, options, threads, 4 * held, registers=128)  # so many numbers
 
 
 class CudaLineEngine:
@@ -285,9 +310,14 @@ class CudaLineEngine:
         """
         found: list[NDArray[np.float32]] = []
         with self._working():
-            for part in self._parts(strips):
+            parts = self._parts(strips)
+            part = next(parts, None)
+            while part is not None:
                 self._run(part)
-                found += self._pass.likelihoods()
+                try:
+                    part = next(parts, None)  # while the device is at work
+                finally:  # a wrong strip must not leave a copy from pinned memory at work
+                    found += self._pass.likelihoods()
         return [logs[: columns(strip.shape[1])] for logs, strip in zip(found, strips, strict=True)]
 
     def maps(self, strip: NDArray[Any]) -> dict[str, NDArray[np.float32]]:
@@ -337,7 +367,13 @@ class CudaLineEngine:
 
     def _parts(self, strips: Strips) -> Iterator[list[NDArray[np.float32]]]:
         """Yield U0 of the strips that go through the pass together."""
-        u0 = [strip_u0(strip) for strip in strips]
-        tiles = np.cumsum([self._pass.places((u.shape[1],)).sizes[3] for u in u0])
-        for turn in np.unique(tiles // _MOST):
-            yield [u for u, own in zip(u0, tiles // _MOST, strict=True) if own == turn]
+        part, tiles = list[NDArray[np.float32]](), 0
+        for u in map(strip_u0, strips):
+            own = self._pass.places((u.shape[1],)).sizes[3]
+            if part and tiles + own > _MOST:
+                yield part
+                part, tiles = [], 0
+            part.append(u)
+            tiles += own
+        if part:
+            yield part
