@@ -45,10 +45,10 @@ ANSWER_COLUMNS = 16
 """Columns of the answers: 10 scores, label, margin, probability; the rest is spare."""
 #: Digits that go through the pass together when more come, and of them those that do through UG .. UC3.
 _CHUNKS: dict[Precision, tuple[int, int]] = {"fp32": (640, 128), "fp16": (1024, 256)}
-#: Late stages by least batch, measured on an H200 (``python -m experiments.gpu.latency`` of commit bfe99381).
+#: Late stages by least batch, measured on an H100.
 _LATE: dict[Precision, dict[int, tuple[str, ...]]] = {
-    "fp32": {1: (), 8: ("UC1",), 64: ("US1", "US2"), 256: ("US1", "US2", "UC3")},
-    "fp16": {1: (), 8: ("UC1", "US3"), 64: ("US1", "US3", "US4"), 256: ("US1", "US2")},
+    "fp32": {1: ("UC1",), 64: ("US1", "US2"), 256: ("US1", "US2", "UC3")},
+    "fp16": {1: (), 2: ("UC1", "US3"), 16: ("US1", "US2", "US3"), 256: ("US1", "US2")},
 }
 _ENDS: dict[str, tuple[tuple[int, ...], str]] = {
     "digits": ((DIGIT_SIZE, DIGIT_SIZE), "uint8"),
