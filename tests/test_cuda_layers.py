@@ -197,7 +197,7 @@ def test_tilings_that_ship_fit():
             assert s.choose_for_strips(shape, least, arch) == t
             assert s.fits(shape, t, arch)
             # what a cell's sum depends on, to the bit
-            stages = (t.depth, t.stage) if shape.mode or t.stage % t.wk else ()
+            stages = (t.wgmma or t.depth, t.stage) if shape.mode or t.stage % t.wk else ()
             ways.add((t.wk, t.ksplit, t.wgmma, t.compact, t.chunks, *stages))
         assert len(ways) == 1
 
