@@ -1,14 +1,17 @@
 """Checks and times the network on one GPU, PyTorch beside it in the same run.
 
-    python -m experiments.gpu.measure DATA [decisions] [speed] -o RESULT [options]
+    python -m experiments.gpu.measure DATA [decisions] [speed] [strips] -o RESULT [options]
 
-``decisions`` of all MNIST test digits beside the CPU engine's; the file is written after every row.
+``decisions`` of all MNIST test digits beside the CPU engine's; ``strips`` of eight of them, by how many are
+read together. The file is written after every row.
 """
 
 import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -20,10 +23,16 @@ from experiments.harness.record import commit, data_and_output, today, without_p
 from experiments.harness.run import message_of
 from experiments.network.compare import compare_on_gpu
 from neocog.cuda.engine import CudaEngine
+from neocog.cuda.lanes import Timed, enqueue
+from neocog.cuda.launcher import gpu
+from neocog.cuda.lines import CudaLineEngine, LinePass
+from neocog.evaluation.timing import milliseconds
 from neocog.learning.datasets import open_digits
 from neocog.network.engine import Engine
+from neocog.network.lines import load_lines, strip_u0
 from neocog.network.model import load_model
 from neocog.network.parallel import cores
+from neocog.network.u0 import u0_from_digits
 
 COLUMNS = {
     "model": "model", "batch": "batch", "precision": "precision", "digits": "digits",
@@ -33,6 +42,7 @@ COLUMNS = {
 }  # fmt: skip
 #: Digits of 10 000 whose decision may change in 16 bits.
 MAY_CHANGE = 5
+_STRIPS = (1, 2, 8, 60, 400)
 
 
 def decisions(args: Any, test: Any) -> Iterator[dict[str, Any]]:
@@ -70,7 +80,28 @@ def speed(args: Any, test: Any) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-SECTIONS = {"decisions": decisions, "speed": speed}
+def strips(args: Any, test: Any) -> Iterator[dict[str, Any]]:
+    """Microseconds of a strip of eight digits, by how many are read together: host to host, on the GPU."""
+    ink = u0_from_digits(test.images[: 8 * max(_STRIPS)])[:, 8:56, 10:54].astype(np.float32)
+    every = list(ink.reshape(-1, 8, 48, 44).swapaxes(1, 2).reshape(-1, 48, 352))
+    machine, model = gpu(0), load_lines("neocog-lines")
+    for precision, count in product(args.precisions, _STRIPS):
+        some, few = every[:count], every[: min(count, 40)]  # so many go through a pass together
+        read = partial(CudaLineEngine(model, device="cuda:0", precision=precision).likelihoods, some)
+        host = np.median([milliseconds(read) for _ in range(args.rounds + 2)][2:]) / count
+        with machine.current(), machine.xp.cuda.Stream(non_blocking=True) as stream:
+            work = LinePass(machine, model, precision)
+            stages = work.stages(work.bring([strip_u0(strip) for strip in few])).values()
+            launches = [
+                one._replace(kernel=replace(one.kernel, carveout=True)) for own in stages for one in own
+            ]
+            passes = Timed(machine, partial(enqueue, machine, launches), 8, stream)
+            device = passes.median(args.rounds) / len(few)
+        yield {"model": model.id, "precision": precision, "strips": count, "us": round(1e3 * device, 2),
+               "host_us": round(1e3 * float(host), 1)}  # fmt: skip
+
+
+SECTIONS = {"decisions": decisions, "speed": speed, "strips": strips}
 
 
 def main() -> None:
