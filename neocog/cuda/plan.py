@@ -45,11 +45,14 @@ ANSWER_COLUMNS = 16
 """Columns of the answers: 10 scores, label, margin, probability; the rest is spare."""
 #: Digits that go through the pass together when more come, and of them those that do through UG .. UC3.
 _CHUNKS: dict[Precision, tuple[int, int]] = {"fp32": (640, 128), "fp16": (1024, 256)}
-#: Late stages by least batch, measured on an H100.
-_LATE: dict[Precision, dict[int, tuple[str, ...]]] = {
-    "fp32": {1: ("UC1",), 64: ("US1", "US2"), 256: ("US1", "US2", "UC3")},
-    "fp16": {1: (), 2: ("UC1", "US3"), 16: ("US1", "US2", "US3"), 256: ("US1", "US2")},
-}
+#: Late stages by least batch, measured on an H100 and an H200 (LOG.md, 2026-11-26).
+_LATE: dict[tuple[str, Precision], dict[int, tuple[str, ...]]] = {
+    ("default", "fp32"): {1: ("UC1",), 64: ("US1", "US2"), 256: ("US1", "US2", "UC3")},
+    ("default", "fp16"): {1: (), 2: ("UC1", "US3"), 16: ("US1", "US2", "US3"), 256: ("US1", "US2")},
+    ("card", "fp32"): {1: (), 8: ("UC1",), 64: ("US1", "US2"), 256: ("US1", "US2", "UC3")},
+    ("card", "fp16"): {1: (), 8: ("UC1", "US3"), 16: ("US1", "US2", "US3"), 64: ("US1", "US3", "US4"),
+                       256: ("US1", "US2")},
+}  # fmt: skip
 _ENDS: dict[str, tuple[tuple[int, ...], str]] = {
     "digits": ((DIGIT_SIZE, DIGIT_SIZE), "uint8"),
     "U0": ((INPUT_SIZE, INPUT_SIZE), "float32"),
@@ -77,7 +80,7 @@ def plan_of(name: str, precision: Precision) -> Plan:
     """Return a plan by its name; a UsageError if there is no such plan."""
     if name not in PLANS:
         raise UsageError(f"plan '{name}' is unknown: choose {', '.join(PLANS)}")
-    return Plan(name, PLANS[name], *_CHUNKS[precision], _LATE[precision])
+    return Plan(name, PLANS[name], *_CHUNKS[precision], _LATE[name, precision])
 
 
 class Shelf:
