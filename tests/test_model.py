@@ -122,7 +122,7 @@ def zeros(*shape: int) -> Any:
     (replace(tiny_lines(), alphabet=[1] * 999), "its alphabet is .{42}, expected"),
     (replace(tiny_lines(), temperature=0.0), "a line's temperature 0.0, expected 0.001"),
     (replace(tiny_lines(), temperature="hot"), "a part is missing or wrong"),
-    (replace(tiny_lines(), card={"reading": 3}), "the card's reading is 3"),
+    (replace(tiny_lines(), card={"reading": 3}), "the card's reading"),
     (with_head(own=zeros(24, 10)), "shape \\(24, 10\\), expected \\(25, 10\\)"),
     (with_head(bias=np.zeros(25, "i4")), "head.bias is int32, expected float16 or float32"),
     (with_head(bias=zeros(25, 1)), "head.bias has shape"),
@@ -144,8 +144,7 @@ def test_impossible_models_are_refused(model: Any, reason: str) -> None:
     b"\x02" + bytes(7) + b"{}", b"\x12" + bytes(7) + b'{"__metadata__":3}',
 ])  # fmt: skip
 def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
-    known = data[:2] in (b"\x80\x04", b"PK")
-    refuse(data, "a pickle or archive, which neocog never loads" if known else "not a (neocog )?model")
+    refuse(data, "not a (neocog )?model")
     (tmp_path / "m").write_bytes(data)
     assert registry.kind_of(tmp_path / "m") == "digits"
 
@@ -166,23 +165,15 @@ def test_layers_need_as_many_values(key: str, what: str) -> None:
         refuse(few, f"US layers need 4 {what}, got {count}")
 
 
-@pytest.mark.parametrize(("card", "reason"), [
-    (["reading"], "the card is not a JSON object"),
-    ({"reading": 3}, "the card's reading is 3, expected a JSON object"),
-    ({"reading": {"min_p": "high"}}, "reading: min_p 'high', expected a number, 0 to 1;"),
-    ({"reading": {"min_p": 1.5}}, "min_p 1.5, expected"),
-    ({"reading": {"min_p": True}}, "min_p True, expected"),
-    ({"reading": {"page_odds": -1}}, "page_odds -1, expected"),
-    ({"reading": {"many": 10**400}}, "many 1000.*, expected"),
-    ({"rejection": {"table": {"p": 0.5}}}, "rejection table has no rows"),
-    ({"rejection": {"table": [0.5]}}, "rejection table's row is 0.5"),
-    ({"rejection": {"table": [{"p": 0.5}]}}, "rejection table: error None, expected"),
-    ({"rejection": {"table": [{"p": "0.5", "error": 0.1}]}}, "table: p '0.5', expected"),
-    ({"finetuning": {"marks": "many"}}, "finetuning: marks 'many', expected"),
-    ({"finetuning": {"lean": [1]}}, "finetuning: lean \\[1\\], expected"),
+@pytest.mark.parametrize("card", [
+    ["reading"], {"reading": 3}, *({"reading": {"min_p": value}} for value in ("high", 1.5, True)),
+    {"reading": {"page_odds": -1}}, {"reading": {"many": 10**400}}, {"rejection": {"table": {"p": 0.5}}},
+    {"rejection": {"table": 5}}, {"rejection": {"table": [0.5]}}, {"rejection": {"table": [{"p": 0.5}]}},
+    {"rejection": {"table": [{"p": "0.5", "error": 0.1}]}}, {"finetuning": {"marks": "many"}},
+    {"finetuning": {"lean": [1]}}, {"finetuning": ["lean"]},
 ])  # fmt: skip
-def test_cards_that_cannot_be_calculated_with_are_refused(card: object, reason: str) -> None:
-    refuse(to_bytes(broken(card=card)), reason)
+def test_cards_that_cannot_be_calculated_with_are_refused(card: object) -> None:
+    refuse(to_bytes(broken(card=card)), "the card's reading, rejection, finetuning are not as they should be")
 
 
 def with_header(change: Callable[[str], str]) -> bytes:
@@ -233,7 +224,7 @@ def test_planes_whose_maps_take_too_much_memory_are_refused(planes: tuple[int, i
 def test_what_cannot_be_read_is_not_written(tmp_path: Path) -> None:
     for model, why in ((broken(card={"reading": {"cut_odds": np.nan}}), "a number that is not finite"),
                        (broken(temperature=np.inf), "a number that is not finite"),
-                       (broken(card={"reading": {"min_p": 2}}), "min_p 2")):  # fmt: skip
+                       (broken(card={"reading": {"min_p": 2}}), "2 is no number from 0 to 1")):  # fmt: skip
         with pytest.raises(ModelError, match=why):
             model.save(tmp_path / "m.safetensors")
     assert not list(tmp_path.iterdir())
@@ -346,9 +337,7 @@ def test_names_and_paths(folder: Path) -> None:
 
 
 def test_any_card_can_be_read_back() -> None:
-    """Some lengths of the header begin as a pickle or an archive does; a card may tell more or less."""
-    cards: list[dict[str, object]] = [{"note": "x" * length} for length in range(0, 300, 8)]
+    """It may tell more or less."""
     table = {"reading": {"min_p": 0, "many": 5}, "rejection": {"table": [{"p": 1, "error": 0}]}}
-    cards += [{}, {"reading": {}, "rejection": {}, "finetuning": {"lean": 0, "before": None}}, table]
-    for card in cards:
+    for card in {}, {"reading": {}, "rejection": {}, "finetuning": {"lean": 0, "before": None}}, table:
         assert from_bytes(to_bytes(broken(card=card)), source="m").card == card

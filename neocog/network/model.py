@@ -41,7 +41,7 @@ MAX_VALUES = 2_500_000
 _LONGEST_NAME = 200
 _LARGEST = 1e9  # a reference vector or a number of a card beyond this is a mistake
 _NO_NUMBER = "a number that is not finite"
-_NEW_CARD = "write its card again, or use the model as it was trained"
+_CALCULATED = "reading", "rejection", "finetuning"  # parts of a card that are calculated with
 _WANTED = "expected a safetensors file written by 'neocog train'"
 
 
@@ -234,9 +234,6 @@ def _parsed(data: bytes, form: str) -> tuple[Header, Tensors, str]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    # the length of a header may begin with a pickle's 0x80, but not go on as a pickle does
-    if (data[:1] == b"\x80" and any(data[3:8])) or data[:4] == b"PK\x03\x04":
-        raise ModelError(f"a pickle or archive, which neocog never loads; {_WANTED}")
     try:
         length = int.from_bytes(data[:8], "little")
         if min(length, len(data)) > MAX_HEADER:
@@ -250,10 +247,8 @@ def _parsed(data: bytes, form: str) -> tuple[Header, Tensors, str]:
     if (found := header.get("format") if isinstance(header, dict) else None) != form:
         raise ModelError(f"of format {_cut(found)}, not {form!r}; {_WANTED}")
     if (rule := header.get("rule")) != _RULE:
-        told = (
-            f"decision rule {_cut(rule)} is no longer read, only {_RULE!r}; commit d840c1a is the last that"
-        )
-        raise ModelError(f"{told} reads pairs, triples and linear; train the model again")
+        told = f"decision rule {_cut(rule)} is no longer read, only {_RULE!r}"
+        raise ModelError(f"{told}; commit d840c1a is the last that does; train the model again")
     known = {key: value for key, value in header.items() if key != "card"}
     digest = hashlib.sha256(json.dumps([entries, known], sort_keys=True).encode())
     digest.update(memoryview(data)[8 + length :])
@@ -319,31 +314,19 @@ def _check(model: Model) -> None:
 
 def _check_card(card: Any) -> None:
     """See that what the readers of a card calculate with is there as numbers."""
-
-    def number(value: Any, low: float, high: float, what: str) -> None:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-            wanted = f"expected a number, {low:g} to {high:g}; {_NEW_CARD}"
-            raise ModelError(f"the card's {what} {_cut(value)}, {wanted}")
-
-    def table(value: Any, name: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise ModelError(f"the card's {name} is {_cut(value)}, expected a JSON object; {_NEW_CARD}")
-        return value
-
-    if not isinstance(card, dict):
-        raise ModelError(f"the card is not a JSON object; {_NEW_CARD}")
-    names = "reading", "rejection", "finetuning"
-    reading, rejection, learned = (table(card.get(name, {}), name) for name in names)
-    for name, value in reading.items():
-        number(value, 0.0, 1.0 if name == "min_p" else _LARGEST, f"reading: {name}")
-    rows = rejection.get("table", [])
-    if not isinstance(rows, list):
-        raise ModelError(f"the card's rejection table has no rows; {_NEW_CARD}")
-    for row in rows:
-        for name in ("p", "error"):
-            number(table(row, "rejection table's row").get(name), 0.0, 1.0, f"rejection table: {name}")
-    for name in {"marks", "lean"} & set(learned):
-        number(learned[name], -_LARGEST, _LARGEST, f"finetuning: {name}")
+    try:
+        reading, rejection, learned = ({**card.get(name, {})} for name in _CALCULATED)
+        shares = [row[name] for row in rejection.get("table", []) for name in ("p", "error")]
+        shares += [reading.pop("min_p")] if "min_p" in reading else []
+        others = [learned[name] for name in {"marks", "lean"} & set(learned)]
+        kinds = (shares, 0, 1), (reading.values(), 0, _LARGEST), (others, -_LARGEST, _LARGEST)
+        for value, least, most in ((v, low, high) for some, low, high in kinds for v in some):
+            if type(value) not in (int, float) or not least <= value <= most:
+                raise ValueError(f"{_cut(value)} is no number from {least:g} to {most:g}")
+    except (AttributeError, KeyError, TypeError, ValueError) as wrong:
+        places = ", ".join(_CALCULATED)
+        new = "write the card again, or use the model as it was trained"
+        raise ModelError(f"the card's {places} are not as they should be ({wrong}); {new}") from None
 
 
 def _cut(value: Any) -> str:
