@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from neocog.errors import DeviceError, UsageError
+from neocog.errors import UsageError
 from neocog.network.decision import Answers, Decision
 from neocog.network.layers import CLayer, ContrastLayer, Patch, SLayer
 from neocog.network.model import Model
@@ -74,14 +74,13 @@ class Layers:
 class Engine:
     """A model, ready to recognise on the CPU; :func:`neocog.reading.device.open_engine` knows other devices.
 
-    It runs on ``threads``, all cores by default. DeviceError if ``device`` is another, UsageError if
-    ``threads`` is below 1.
+    It runs on ``threads``, all cores by default; UsageError if ``threads`` is below 1.
     """
 
-    def __init__(self, model: Model, *, device: str = "cpu", threads: int | None = None) -> None:
-        if device != "cpu":
-            raise DeviceError(f"device {device!r}: this engine runs on 'cpu'; use open_engine")
-        self.model, self.device, self.precision, self.batch = model, device, "fp32", BATCH
+    device, precision, batch = "cpu", "fp32", BATCH
+
+    def __init__(self, model: Model, *, threads: int | None = None) -> None:
+        self.model = model
         self._parallel = ParallelMap(threads)
         self.threads = self._parallel.threads
         self._layers, self._decision = Layers(model), Decision(model)

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.errors import DeviceError
 from neocog.network.lines import BESIDE, Head, LineModel, columns, log_likelihoods, strip_u0
 from neocog.network.model import SWeights, s_constants
 from neocog.network.parallel import ParallelMap, one_blas_thread
@@ -362,17 +361,15 @@ class _Head:
 
 
 class LineEngine:
-    """A line model, ready to read strips on the CPU; DeviceError if ``device`` is another.
+    """A line model, ready to read strips on the CPU.
 
     It runs on ``threads``, all cores by default. UsageError if ``threads`` is below 1.
     """
 
-    precision = "fp32"
+    device, precision = "cpu", "fp32"
 
-    def __init__(self, model: LineModel, *, device: str = "cpu", threads: int | None = None) -> None:
-        if device != "cpu":
-            raise DeviceError(f"device {device!r}: this engine runs on 'cpu'; use open_engine")
-        self.model, self.device = model, device
+    def __init__(self, model: LineModel, *, threads: int | None = None) -> None:
+        self.model = model
         self._parallel = ParallelMap(threads)
         self.threads = self._parallel.threads
         digits, spec = model.digits, model.spec
