@@ -1,9 +1,11 @@
 """Forms: which fields a sheet has, where, and what may stand there (docs/forms.md, form.schema.json)."""
 
 import base64
+import functools
 import hashlib
 import json
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +31,8 @@ _NEXT = "increases by one"
 _RULES = f"sum of A, B, ...; same as A; {_NEXT}; luhn; isbn; iban DE; mod 97; weights 3 1 mod 10"
 # That a rule of several fields holds by chance: less if a hand did not err in all of them alike.
 _CHANCE = 0.01
+# All texts of one field are weighed with so many of each other; the most in all, the least likelihood.
+_FEW, _MOST, _RARE = 4, 2**14, 1e-6
 _TRAILING = re.compile(r"[.,]-+$|[.,=]$")  # 12.-
 _PLAIN = re.compile(r"(\d*)(?:[.,](\d*))?")
 _GROUPED = re.compile(r"([1-9]\d{0,2}(?:([.,])\d{3})(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?")
@@ -41,8 +45,7 @@ class Rule(NamedTuple):
     names: tuple[str, ...]
     holds: Callable[..., bool | None]
     chance: float  #: that it holds of other texts
-    #: of the likelihoods of its fields: less than 1 where one hand writes the same in each
-    weight: float = 1.0
+    alike: bool = False  #: whether one hand writes the same in its fields, so that it errs in all of them
 
 
 @dataclass(frozen=True)
@@ -248,11 +251,11 @@ def _rule(words: str, own: str, order: Sequence[str]) -> Rule:
                 raise UsageError(f"{name} is the field itself, or named twice; leave it out")
         if found[1] and len(names) > 1:
             raise UsageError(f"{words[:80]!r} names several fields; give a rule for each")
-        return Rule(words, (*names, own), _adds_up, _CHANCE, 1.0 if len(names) > 1 else 0.5)
+        return Rule(words, (*names, own), _adds_up, _CHANCE, len(names) == 1)
     if words == _NEXT:
         if (at := order.index(own)) == 0:
             raise UsageError("no field is before it; move the rule to the second one")
-        return Rule(words, (order[at - 1], own), partial(_adds_up, more=1), _CHANCE, 0.5)
+        return Rule(words, (order[at - 1], own), partial(_adds_up, more=1), _CHANCE, True)
     if words == "isbn":
         return Rule(words, (own,), _isbn, 1 / 10)
     if found := re.fullmatch(r"iban ([A-Z]{2})|mod 97", words):
@@ -276,6 +279,7 @@ def digits(text: str) -> str:
     return "".join(filter(str.isdigit, text))
 
 
+@functools.lru_cache(2**14)
 def amount(text: str, *, grouped: bool = True) -> Fraction:
     """The number that a text is, 0 if it is empty; InputError if it is none.
 
@@ -328,6 +332,27 @@ def _mod97(text: str, country: str) -> bool:
     return len(own) > 2 and int(moved) % 97 == 1
 
 
+def _sorted(texts: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(texts.items(), key=lambda t: -t[1])
+
+
+def _equal(texts: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Texts and probabilities, the likeliest first; those that are the same amount as one: 1.250 and 1250."""
+    names, out = dict[Any, str](), dict[str, float]()
+    for text, p in _sorted(texts):
+        try:
+            same = names.setdefault(amount(text), text)
+        except InputError:
+            same = text
+        out[same] = out.get(same, 0.0) + p
+    return _sorted(out)
+
+
+def _alike(first: float, second: float) -> float:
+    """Likelihood of two texts of which one hand wrote the same digits: the second tells half as much."""
+    return min(first, second) * math.sqrt(max(first, second))
+
+
 def joint(
     rule: Rule, texts: Sequence[Mapping[str, float]], slip: float
 ) -> tuple[tuple[str, ...], list[dict[str, float]], bool | None]:
@@ -337,16 +362,21 @@ def joint(
     breaks the rule. Bayes: of texts that keep it a share (1 - slip) / chance of their likelihood counts, of
     others slip / (1 - chance), of those not looked at all. What may keep it (None) counts as if it did.
     """
-    most = max(2, int(2**14 ** (1 / len(texts))))
-    some = [sorted(own.items(), key=lambda t: -t[1])[: min(most, 8)] for own in texts]
-    combined: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
-    for own in some:
-        combined = [((*said, text), p * q**rule.weight) for said, p in combined for text, q in own]
-        combined = sorted(combined, key=lambda t: -t[1])[: 2**14]
-    rest = 1 - math.prod(sum(own.values()) for own in texts)  # the share of texts that are not looked at
+    some = [_equal(own) if len(texts) > 1 else _sorted(own) for own in texts]
+    both = _alike if rule.alike else operator.mul
+    combined = dict[tuple[str, ...], float]()
+    for k in range(len(some)):  # one may be far from its likeliest text
+        found: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
+        for n, own in enumerate(some):
+            own = own if n == k else own[:_FEW]
+            found = [((*said, text), both(p, q)) for said, p in found for text, q in own]
+            found = [one for one in found if one[1] > _RARE]
+            found = sorted(found, key=lambda t: -t[1])[: _MOST // len(some)]
+        combined |= found
+    rest = 1 - math.prod(sum(own.values()) for own in texts)  # the share of other texts
     chance = rule.chance
     weighed = list[tuple[tuple[str, ...], float, bool | None]]()
-    for said, p in combined:
+    for said, p in combined.items():
         try:
             kept = rule.holds(*said)
         except InputError:

@@ -157,6 +157,7 @@ class CellReading:
     corners: tuple[tuple[int, int], ...] = ()  #: of the field, in pixels of the upright page
     page: int | None = None  #: of the file
     texts: Mapping[str, float] = field(default_factory=dict, compare=False)  #: likely ones; in no file
+    hard: bool = False  #: whether other ink speaks against ``read``, so that a rule alone can confirm it
 
     def to_dict(self) -> dict[str, Any]:
         p, corners = None if self.p is None else round(self.p, 4), [list(corner) for corner in self.corners]

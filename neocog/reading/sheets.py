@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
 from neocog.network import ctc
+from neocog.network.lines import NARROWEST, ROWS, WIDEST
 from neocog.reading.forms import Field, Form, Rule, amount, digits, joint
 from neocog.reading.numbers import BEFORE, FAR, IN_DOUBT, STEP, Logs, TextLine, bare, likely, read_lines
 from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import Policy
 from neocog.reading.records import REJECTED, CellReading, SheetReading
 from neocog.vision.decode import at_most
-from neocog.vision.strips import SCORE, strip_of
+from neocog.vision.strips import SCORE, ink_of, rows_of
 
 if TYPE_CHECKING:
     from neocog.network.line_engine import LineEngine
@@ -69,6 +70,9 @@ _MARK, _TALLER, _SCRIBBLE = 0.4, 1.6, 2.5
 _STROKE = 1.1  # of a digit's height, the shortest stroke that crosses one out: bars of a 4 are shorter
 _THIN = 6.0  # of its thickness, its length
 _SPECK = 20  # pixels of ink that may be a number
+_SOFT = "crossed out", "ink beside it, as high as a digit"  # no doubt where a number has `_DOUBT`
+_CLOSE = 1.0  # and which is about as likely as any number, permitted or not (log likelihood)
+_HARD = 0.5  # share of the likelihoods of numbers with other ink that counts in a rule: 31 of 47 are right
 _DOUBT = 0.9  # probability of a text below which a rule may choose another one
 _MENDED = 0.95  # and which that must have
 # Digits of one sheet are of one hand. How sharply likeness (cosine) counts, what of it is none, its weight;
@@ -283,11 +287,14 @@ def _after(
     best, weighed, holds = tuple(cell.read for cell in own), [dict(one) for one in texts], None
     if all(texts):
         best, weighed, holds = joint(rule, texts, SLIP)
+    hard = any(cell.hard for cell in own)
     both = list(zip(rule.names, own, best, weighed, strict=True))
     changed = {name for name, cell, text, _ in both if bare(text) != bare(cell.read)}
     if uneven or any(max(cells[name].p or 0, now[name].p or 0) >= _DOUBT for name in changed):
         holds = False  # what was read without doubt is not changed
     unsure = {name for name, _, text, p in both if p.get(text, 0) < max(least, _MENDED * (name in changed))}
+    if hard and (unsure or not holds):  # it confirms what was written, or tells nothing
+        return None, {}
     for name, cell, text, likelier in both:
         if holds is False:
             if cell.texts or (uneven and not cell.text):
@@ -620,6 +627,7 @@ def _read_field(
         np.asarray(cv2.morphologyEx(one, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)), np.uint8)
         for one in (ink, clear)
     )
+    near = cv2.dilate(print_, np.ones((2 * round(0.08 * high) + 1,) * 2, np.uint8)) > 0
     core = np.s_[:, more : size[0] - more]
     grey, ink = np.ascontiguousarray(grey[core]), np.ascontiguousarray(ink[core])
     lines, _ = read_lines(reader.changed(automaton=field.automaton), grey, _marks(reader, grey, edge))
@@ -632,14 +640,14 @@ def _read_field(
             if other is not box:
                 (x, y), (right, foot) = np.round((other.reshape(2, 2) - own[:2, 2]) / own[0, 0]).astype(int)
                 clear[max(0, y) : max(0, foot), max(0, x) : max(0, right)] = 0
-        clear[cv2.dilate(print_, np.ones((2 * round(0.08 * high) + 1,) * 2, np.uint8)) > 0] = 0
+        clear[near] = 0
         moved = chars + np.array([more, 0, 0, 0])
         if _goes_on(np.asarray(clear, np.uint8), moved, tall, inner[1], _TALLER):
             hard = "goes on beyond its box"
         elif _crossed_out(ink, tall):
-            hard = "crossed out"
+            hard = _SOFT[0]
         elif _goes_on(ink, chars, tall, slice(0, 0), _SCRIBBLE):
-            hard = "ink beside it, as high as a digit"
+            hard = _SOFT[1]
     index = page.index  # a page is not kept until its sheet ends
 
     def say(first: ctc.Number | None, second: ctc.Number | None) -> CellReading:
@@ -647,7 +655,8 @@ def _read_field(
             first = None  # what is not of the pattern, or in no list, stays so
         own = [_changed(line, first) if first else line for line in lines]
         second = second or (again.number if again else None)
-        cell = _said(field, reader.policy.min_p, own, second, ink.copy(), 0.5 * high, hard)
+        beside = np.where(near[core], 0, ink).astype(np.uint8)  # what is left of print is none
+        cell = _said(field, reader.policy.min_p, own, second, beside, 0.5 * high, hard)
         return replace(cell, corners=places, page=index)
 
     line = lines[0] if len(lines) == 1 and lines[0].places else None
@@ -851,11 +860,16 @@ def _crossed_out(ink: Grey, tall: float) -> bool:
 
 def _again(reader: "Reader", grey: Grey, ink: Grey, field: Field) -> _Once | None:
     """Read all ink (H, W) of a field as one line, whatever is found in it: a second opinion."""
+    import cv2
+
     rows, columns = np.nonzero(ink)
     if reader.line_model is None or len(rows) < _SPECK:
         return None
     part = grey[max(0, rows.min() - 4) : rows.max() + 5, max(0, columns.min() - 8) : columns.max() + 9]
-    strip = strip_of(np.ascontiguousarray(part))
+    part = part[slice(*rows_of(part))]
+    wide = int(np.clip(round(part.shape[1] * ROWS / part.shape[0]), NARROWEST, WIDEST))
+    how = cv2.INTER_AREA if len(part) > ROWS else cv2.INTER_LINEAR
+    strip = ink_of(cv2.resize(part, (wide, ROWS), interpolation=how))  # its ink is dark: no `strip_of`
     (logp,) = cast("LineEngine", reader.engine).likelihoods([strip])
     number = ctc.number(logp, bound=reader.policy.min_p, automaton=field.automaton)
     return _Once(number, logp, [(strip, t) for t in range(len(logp))])
@@ -900,6 +914,8 @@ def _said(
     both = {text: (first.get(text, 0) + second.get(text, 0)) / 2 for text in {**first, **second} if text}
     best = max(both, key=both.__getitem__, default="")
     read, p = names.get(best, ""), both.get(best, 0.0)
+    close = max((one.beside for one in (line and line.number, again) if one), default=0.0) < _CLOSE
+    hard = "" if hard in _SOFT and p >= _DOUBT and close else hard
     if line is None:
         hard = "ink that is no number"
     elif not hard and listed and line.margin is None:
@@ -909,9 +925,10 @@ def _said(
         hard = f"{read} is one of several lines"
     elif not hard and rest > _REST and p < _HARMLESS:  # the second reading saw it too
         hard = f"ink beside {read}"
-    texts = {} if hard and line is not None else {names[text]: share for text, share in both.items()}
+    texts = {names[text]: share * (_HARD if hard and line else 1) for text, share in both.items()}
     if line is None or hard:
-        return CellReading(REJECTED, p if read else None, hard, read, texts=texts)
+        alone = line is not None  # see `_after`
+        return CellReading(REJECTED, p if read else None, hard, read, texts=texts, hard=alone)
     if p >= least:
         return CellReading(read, p, "is in the list" * field.listed, read, texts=texts)
     shown = " ".join("".join(char.char for char in word.chars) for word in line.words)
