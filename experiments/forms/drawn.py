@@ -1,6 +1,6 @@
 """Draws forms: layouts with printed fields, sheets that hands fill in, scans and photographs of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
@@ -99,15 +99,24 @@ def layout(rng: Rng, valid: list[str], *, worded: Rng | None = None, moved: floa
     return Drawn(np.asarray(image), [fields[k] for k in place], [frames[k] for k in place])
 
 
-def written(hand: Hand, high: float, text: str) -> np.ndarray:
-    """Ink, 0 .. 1, of a text whose digits are so high."""
+def written(hand: Hand, high: float, text: str) -> tuple[np.ndarray, float]:
+    """Ink, 0 .. 1, of a text whose digits are so high, and the row of it that they stand on."""
     for _ in range(9):
         row = Row(hand, high)
         if row.write(text, touching=False, twins=False):
             break
     field = row.field()
     rows, columns = np.nonzero(field > 0.2)
-    return field[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+    ink = field[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+    return ink, min(row.base - rows.min(), len(ink))
+
+
+def fitted(ink: tuple[np.ndarray, float], wide: float) -> tuple[np.ndarray, float]:
+    """Ink, and the row that it stands on, at most so wide."""
+    cover, base = ink
+    if (factor := wide / cover.shape[1]) >= 1:
+        return ink
+    return cv2.resize(cover, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA), base * factor
 
 
 def fill(
@@ -117,6 +126,7 @@ def fill(
     """A sheet, greys (H, W), in one hand; field ``beyond`` crosses its box, ``crossed`` has a digit out."""
     sheet, hand, dark = drawn.blank.astype(np.float32), Hand(hands, rng), rng.uniform(0.55, 0.95)
     hand.segmented = False  # as displays write, with the segments that are off
+    hand.pen = replace(hand.pen, hollow=False)  # outlines of digits, and half of them filled
 
     def lay(cover: np.ndarray, x: float, y: float) -> None:
         left, top = max(0, int(x)), max(0, int(y))
@@ -131,16 +141,13 @@ def fill(
         low = high * rng.uniform(0.06, 0.22) * (1 if kind != "line" else rng.uniform(-0.2, 0.5))
         if kind == "comb":
             for k, char in enumerate(text):
-                cover = written(hand, min(tall, 1.1 * wide / cells), char)
+                cover, base = fitted(written(hand, min(tall, 1.1 * wide / cells), char), wide / cells)
                 left = x + wide * (k + 0.5) / cells - cover.shape[1] / 2 + rng.normal(0, 1)
-                lay(cover, left, y + high - low - len(cover))
+                lay(cover, left, y + high - low - base)
         elif text:
-            cover = written(hand, tall, text)
-            if cover.shape[1] > 0.96 * wide:
-                factor = 0.96 * wide / cover.shape[1]
-                cover = cv2.resize(cover, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
+            cover, base = fitted(written(hand, tall, text), 0.96 * wide)
             left = x + rng.uniform(0.02, 0.3) * max(0, wide - cover.shape[1]) + 3
-            top = y + high - low - len(cover)
+            top = y + high - low - base
             if field["name"] == beyond:
                 left = x + wide - cover.shape[1] * rng.uniform(0.5, 0.8)
             lay(cover, left, top)

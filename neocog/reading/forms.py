@@ -31,6 +31,7 @@ _NEXT = "increases by one"
 _RULES = f"sum of A, B, ...; same as A; {_NEXT}; luhn; isbn; iban DE; mod 97; weights 3 1 mod 10"
 # That a rule of several fields holds by chance: less if a hand did not err in all of them alike.
 _CHANCE = 0.01
+_LEFT = 1 / 3  # least share of the doubt of the surer field, where one hand writes the same digits in both
 # All texts of one field are weighed with so many of each other; the most in all, the least likelihood.
 _FEW, _MOST, _RARE = 4, 2**14, 1e-6
 _TRAILING = re.compile(r"[.,]-+$|[.,=]$")  # 12.-
@@ -388,4 +389,8 @@ def joint(
     for said, p, _ in weighed:
         for likelier, text in zip(out, said, strict=True):
             likelier[text] = likelier.get(text, 0.0) + p / every
+    if rule.alike:
+        most = 1 - _LEFT * (1 - max(dict(own)[text] for own, text in zip(some, best, strict=True)))
+        for likelier, text in zip(out, best, strict=True):
+            likelier[text] = min(likelier[text], most)
     return best, out, kept
