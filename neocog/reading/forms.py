@@ -8,6 +8,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -32,7 +33,7 @@ _RULES = f"sum of A, B, ...; same as A; {_NEXT}; luhn; isbn; iban DE; mod 97; we
 # That a rule of several fields holds by chance: less if a hand did not err in all of them alike.
 _CHANCE = 0.01
 _LEFT = 1 / 3  # least share of the doubt of the surer field, where one hand writes the same digits in both
-# All texts of one field are weighed with so many of each other; the most in all, the least likelihood.
+# Weighed are all texts of one field with so many of each other; how many in all, how likely beside the best.
 _FEW, _MOST, _RARE = 4, 2**14, 1e-6
 _TRAILING = re.compile(r"[.,]-+$|[.,=]$")  # 12.-
 _PLAIN = re.compile(r"(\d*)(?:[.,](\d*))?")
@@ -333,25 +334,16 @@ def _mod97(text: str, country: str) -> bool:
     return len(own) > 2 and int(moved) % 97 == 1
 
 
-def _sorted(texts: Mapping[str, float]) -> list[tuple[str, float]]:
-    return sorted(texts.items(), key=lambda t: -t[1])
-
-
-def _equal(texts: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Texts and probabilities, the likeliest first; those that are the same amount as one: 1.250 and 1250."""
+def _equal(texts: Mapping[str, float], *, once: bool) -> list[tuple[str, float]]:
+    """Texts, the likeliest first; unless ``once`` those that are the same amount are one: 1.250 and 1250."""
     names, out = dict[Any, str](), dict[str, float]()
-    for text, p in _sorted(texts):
-        try:
-            same = names.setdefault(amount(text), text)
-        except InputError:
-            same = text
+    for text, p in sorted(texts.items(), key=lambda t: -t[1]):
+        same = text
+        if not once and digits(text):
+            with suppress(InputError):
+                same = names.setdefault(amount(text), text)
         out[same] = out.get(same, 0.0) + p
-    return _sorted(out)
-
-
-def _alike(first: float, second: float) -> float:
-    """Likelihood of two texts of which one hand wrote the same digits: the second tells half as much."""
-    return min(first, second) * math.sqrt(max(first, second))
+    return sorted(out.items(), key=lambda t: -t[1])
 
 
 def joint(
@@ -363,16 +355,17 @@ def joint(
     breaks the rule. Bayes: of texts that keep it a share (1 - slip) / chance of their likelihood counts, of
     others slip / (1 - chance), of those not looked at all. What may keep it (None) counts as if it did.
     """
-    some = [_equal(own) if len(texts) > 1 else _sorted(own) for own in texts]
-    both = _alike if rule.alike else operator.mul
+    some, both = [_equal(own, once=len(texts) == 1) for own in texts], operator.mul
+    if rule.alike:  # the second one tells half as much
+        both = lambda p, q: min(p, q) * max(p, q) ** 0.5  # noqa: E731
     combined = dict[tuple[str, ...], float]()
     for k in range(len(some)):  # one may be far from its likeliest text
         found: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
         for n, own in enumerate(some):
             own = own if n == k else own[:_FEW]
             found = [((*said, text), both(p, q)) for said, p in found for text, q in own]
-            found = [one for one in found if one[1] > _RARE]
             found = sorted(found, key=lambda t: -t[1])[: _MOST // len(some)]
+            found = [one for one in found if one[1] >= _RARE * found[0][1]]
         combined |= found
     rest = 1 - math.prod(sum(own.values()) for own in texts)  # the share of other texts
     chance = rule.chance

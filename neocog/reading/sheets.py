@@ -67,11 +67,12 @@ _BEYOND = 1.1  # heights of a box that are seen to its left and right: what was 
 # In heights of a number's digits, how high a piece of ink is that may be one more of them: from, up to beyond
 # the box, where others write too, and up to within it, where it may be a scribble.
 _MARK, _TALLER, _SCRIBBLE = 0.4, 1.6, 2.5
+_SPECK = 20  # pixels of ink that may be a number
 _STROKE = 1.1  # of a digit's height, the shortest stroke that crosses one out: bars of a 4 are shorter
 _THIN = 6.0  # of its thickness, its length
-_SPECK = 20  # pixels of ink that may be a number
-_SOFT = "crossed out", "ink beside it, as high as a digit"  # no doubt where a number has `_DOUBT`
-_CLOSE = 1.0  # and which is about as likely as any number, permitted or not (log likelihood)
+_GOES_ON = "goes on beyond its box"
+_SOFT = "crossed out", "ink beside it, as high as a digit"
+_CLOSE = 1.0  # log likelihood that any number has more than one with `_DOUBT`, for which `_SOFT` is no reason
 _HARD = 0.5  # share of the likelihoods of numbers with other ink that counts in a rule: 31 of 47 are right
 _DOUBT = 0.9  # probability of a text below which a rule may choose another one
 _MENDED = 0.95  # and which that must have
@@ -643,7 +644,7 @@ def _read_field(
         clear[near] = 0
         moved = chars + np.array([more, 0, 0, 0])
         if _goes_on(np.asarray(clear, np.uint8), moved, tall, inner[1], _TALLER):
-            hard = "goes on beyond its box"
+            hard = _GOES_ON
         elif _crossed_out(ink, tall):
             hard = _SOFT[0]
         elif _goes_on(ink, chars, tall, slice(0, 0), _SCRIBBLE):
@@ -925,10 +926,10 @@ def _said(
         hard = f"{read} is one of several lines"
     elif not hard and rest > _REST and p < _HARMLESS:  # the second reading saw it too
         hard = f"ink beside {read}"
-    texts = {names[text]: share * (_HARD if hard and line else 1) for text, share in both.items()}
+    counts = 0 if hard == _GOES_ON else _HARD if hard and line else 1  # in a rule
+    texts = {names[text]: share * counts for text, share in both.items() if counts}
     if line is None or hard:
-        alone = line is not None  # see `_after`
-        return CellReading(REJECTED, p if read else None, hard, read, texts=texts, hard=alone)
+        return CellReading(REJECTED, p if read else None, hard, read, texts=texts, hard=line is not None)
     if p >= least:
         return CellReading(read, p, "is in the list" * field.listed, read, texts=texts)
     shown = " ".join("".join(char.char for char in word.chars) for word in line.words)
