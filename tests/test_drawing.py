@@ -2,8 +2,10 @@
 
 import gzip
 import re
+import shutil
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -231,6 +233,30 @@ def test_a_set_without_a_digit_writes_others_and_one_without_ink_nothing():
     assert "7" in text
     with pytest.raises(InputError, match="no digit has ink"):
         hands_of(Digits(np.zeros((2, 28, 28), np.uint8), np.array([1, 2]), "blank"))
+
+
+def test_lines_may_be_written_with_typefaces_and_nothing_else_is_drawn_otherwise(hands_dir, tmp_path):
+    import matplotlib
+
+    folder = shutil.copytree(hands_dir, tmp_path / "sets")
+    (folder / "hands/free/typefaces").mkdir()
+    font = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
+    for name in ("any.ttf", f"{HELD_OUT['faces'][0]}.ttf"):  # one that only measures
+        shutil.copy(font, folder / "hands/free/typefaces" / name)
+    hands = load_hands(folder, typefaces=True)
+    assert hands.counts()["typefaces"] == 10
+    assert "typefaces" not in load_hands(folder).sets
+    assert not load_hands(folder).faces
+    hand = next(hand for seed in range(99) if (hand := Hand(hands, np.random.default_rng(seed))).typed)
+    own = np.concatenate(hand.face.strokes("7"))
+    drawn = np.concatenate(hand.digit("7", 50.0))
+    assert np.corrcoef(own.ravel(), drawn.ravel()[: own.size])[0, 1] > 0.9
+    lines = [draw_line(load_hands(one), np.random.default_rng(3)) for one in (hands_dir, folder)]
+    assert np.array_equal(lines[0][0], lines[1][0])
+    texts = [
+        draw_line(hands, np.random.default_rng(seed), kind="date", negatives=False)[1] for seed in range(9)
+    ]
+    assert all(any(char.isdigit() for char in text) for text in texts)
 
 
 def test_command_writes_pages_that_are_a_labelled_set(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from neocog.learning.drawing.layouts import LAYOUTS, write_number
 from neocog.learning.drawing.page import compared, draw_page, faces_of
 from neocog.learning.drawing.paper import card_on
 from neocog.learning.drawing.pen import Pen, trace
-from neocog.network.registry import find_model
+from neocog.network.registry import FINDER, find_model
 from neocog.vision.crops import digit_of_box
 from neocog.vision.finder import (
     SIGNS,
@@ -439,6 +439,30 @@ def test_what_is_learned_while_ways_are_tried_is_forgotten():
             for one, adam in both
         )
         assert all(map(torch.equal, mine, others)), len(mine)
+
+
+def test_a_run_begins_with_the_weights_of_a_file(hands_dir, tmp_path):
+    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+    from neocog.learning.finder import networks, training
+
+    file, x = find_model(FINDER), torch.randn(2, 1, 64, 64)
+    known, network = load_finder(file), networks.FinderNetwork()
+    network.take(known, x)
+    graph = network.graph()
+    assert graph.nodes == known.nodes
+    for name, value in known.tensors.items():
+        np.testing.assert_allclose(graph.tensors[name], value, atol=1e-5)
+    learning, told = network.train()(x), network.eval()(x)
+    assert (learning - told).abs().max() < 0.1 * told.abs().max()  # of other pictures normalisations differ
+    settings = training.FinderTraining(
+        chunk=4, chunks=1, passes=1, batch=4, side=64, validation=4, rate=1e-9, start=str(file)
+    )
+    run = training.train_finder(hands_dir, tmp_path, settings, workers=1, tell=str).graph()
+    far = [np.abs(run.tensors[name] - known.tensors[name]).max() for name in known.tensors]
+    assert max(far) < 0.3
+    (tmp_path / "none").write_bytes(b"no model")
+    with pytest.raises(ModelError, match="none"):
+        training.train_finder(hands_dir, tmp_path / "b", replace(settings, start=str(tmp_path / "none")))
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(hands_dir, tmp_path):

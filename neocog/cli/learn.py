@@ -95,7 +95,7 @@ def train(
     finder: Annotated[str | None, option("--finder", "wide",
         "Train the digit finder instead, on pages drawn with the digits of --data (a folder with mnist, "
         "hands/free and lines/free): a convolutional network of 294 000 weights. --start continues from the "
-        "run.safetensors of another run.")] = None,
+        "file of another.")] = None,
     fonts: Annotated[str | None, option("--fonts", "DIR", "Fonts for printed words on these pages.")] = None,
     chunks: Annotated[int, option("--chunks", "N", "Chunks of 4 096 pages that a finder learns from.",
         min=1)] = 150,
@@ -263,8 +263,6 @@ def _learn_whole(
 
         if finder != "wide":
             raise UsageError(f"finder '{finder}' is unknown: choose wide")
-        if start is not None and not Path(start).is_file():
-            raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
         faces, rate = _fonts(fonts), FinderTraining().rate * (_GENTLER if start else 1)
         settings = FinderTraining(seed=seed, chunks=chunks, start=start, rate=rate)
         graph = train_finder(

@@ -21,7 +21,7 @@ from torch.nn import functional
 from neocog.errors import UsageError
 from neocog.files import check_output
 from neocog.learning import augment
-from neocog.learning.calibrate import line_temperature
+from neocog.learning.calibrate import line_bias, line_temperature
 from neocog.learning.checkpoint import Run, worded
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, by_width, drawers, drawn_lines, prepare
 from neocog.learning.drawing.hands import THANKS, Line, Rng, load_hands, own_lines, real_lines
@@ -39,7 +39,7 @@ Tensor = Any
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
 # of the steps, by width
 _SHARES = np.array([0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015])
-HELD_SEED = 4_000_000_000
+HELD_SEED, _BIAS_SEED = 4_000_000_000, 4_050_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class LineRun:
         self, network: LineNetwork, data: Path, folder: Path, settings: LineTraining,
         *, device: str = "cpu", workers: int = 2, tell: Callable[[str], None] = print,
     ) -> None:  # fmt: skip
-        hands, real, own = load_hands(data), real_lines(data, DRAWN), own_lines(data, DRAWN)
+        hands, real, own = load_hands(data, typefaces=True), real_lines(data, DRAWN), own_lines(data, DRAWN)
         if long := len(own) - sum(map(len, by_width(own))):
             tell(f"{long} of {len(own)} own lines are wider than {WIDTHS[-1]} columns: left out")
         check_output(folder, "--checkpoints", folder=True, make=True)
@@ -271,7 +271,10 @@ class LineRun:
     @cached_property
     def held(self) -> list[Seen]:
         """Strips of held-back hands, seen once."""
-        lines = drawn_lines(load_hands(self.data, held=True), self.settings.validation, seed=HELD_SEED)
+        return self._held(self.settings.validation, HELD_SEED)
+
+    def _held(self, count: int, seed: int, **options: Any) -> list[Seen]:
+        lines = drawn_lines(load_hands(self.data, held=True), count, seed=seed, **options)
         lines.sort(key=lambda line: line[0].shape[1])
         rng = np.random.default_rng(5)
         torch.manual_seed(5)
@@ -293,13 +296,18 @@ class LineRun:
         return {"exact": right / max(count, 1), "cer": wrong / max(total, 1)}
 
     def model(self, name: str) -> LineModel:
-        """Return what was learned; its probabilities hold on the held-back lines."""
+        """Return what was learned; its bias and its probabilities hold on held-back lines."""
         model: LineModel = self.network.cpu().line_model(name)
-        strips, texts = list[NDArray[np.float32]](), list[str]()
-        for x, widths, said in self.held:
-            strips += [ink[0, :, : max(16, w)].cpu().numpy() for ink, w in zip(x, widths, strict=True)]
-            texts += said
-        temperature = line_temperature(LineEngine(model).likelihoods(strips), texts)
+
+        def read(held: list[Seen]) -> tuple[list[NDArray[np.float32]], list[str]]:
+            strips = [ink[0, :, : max(16, w)].cpu().numpy() for x, widths, _ in held
+                      for ink, w in zip(x, widths, strict=True)]  # fmt: skip
+            return LineEngine(model).likelihoods(strips), [text for *_, texts in held for text in texts]
+
+        bias = line_bias(*read(self._held(6 * self.settings.validation, _BIAS_SEED, negatives=False)))
+        model = replace(model, head=replace(model.head, bias=model.head.bias + bias))
+        logp, texts = read(self.held)
+        temperature = line_temperature(logp, texts)
         learned_from = self.told["learned_from"]
         card = {
             "recipe": "lines", "seed": self.settings.seed, "start": self.network.start, "steps": self.step,

@@ -45,7 +45,7 @@ def drawers(workers: int, prepare: Callable[..., None], *given: Any) -> Iterator
 def prepare(data: Path) -> None:
     """Let this process draw lines with the hands of ``data``."""
     cv2.setNumThreads(1)
-    _hands.append(load_hands(data))
+    _hands.append(load_hands(data, typefaces=True))
 
 
 def drawn_lines(

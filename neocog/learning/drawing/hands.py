@@ -1,7 +1,7 @@
 """Who writes: digits by writer, as pictures and as paths of a pen; real lines; one writer with one pen.
 
-The folder of sets holds ``mnist``, ``hands/free`` (swiss, bhmsds, optdigits, pendigits) and ``lines/free``
-(``qmnist-writers.txt.gz``, ``lectaurep``).
+The folder of sets holds ``mnist``, ``hands/free`` (swiss, bhmsds, optdigits, pendigits; ``typefaces``, fonts
+that look as if written by hand) and ``lines/free`` (``qmnist-writers.txt.gz``, ``lectaurep``).
 """
 
 import gzip
@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.learning.datasets import Digits, read_idx, read_labels_csv
-from neocog.learning.drawing.glyphs import HELD_OUT, Face, Running, allograph, segments, shape, styles_of
+from neocog.learning.drawing.glyphs import (
+    HELD_OUT,
+    Face,
+    Running,
+    allograph,
+    segments,
+    shaken,
+    shape,
+    styles_of,
+)  # fmt: skip
 from neocog.learning.drawing.pen import Cover, Pen, Strokes, any_pen, ink, noise, read_strokes, rounded
 from neocog.network.lines import ALPHABET
 from neocog.text import reason_of, tell
@@ -34,12 +43,17 @@ THANKS = {  # sets, and whom a card thanks for them
     "bhmsds": "BHMSDS (wblachowski/bhmsds, MIT)",
     "optdigits": "Optical Recognition of Handwritten Digits (Alpaydin, Kaynak; UCI, CC BY 4.0)",
     "pendigits": "Pen-Based Recognition of Handwritten Digits (Alpaydin, Alimoglu; UCI, CC BY 4.0)",
+    "typefaces": "typefaces that look as if written by hand (data/typefaces.txt names 254 of them)",
     "own": "corrected lines of the user's",
     "lectaurep": "Lectaurep Repertoires (HTR-United, CC BY 4.0)",
 }
 
 _SHARES = {"mnist": 0.5, "swiss": 0.28, "bhmsds": 0.14, "optdigits": 0.08}
+# Where there are typefaces: share of hands with digits of one (of pictures, beside those above, of pens), of
+# letters, and how far a digit by pen is bent from that of the typeface, at most
+_TYPED, _TYPED_LETTERS, _BENT = 0.3, 0.75, 0.12
 _WRITERS = "train-writers.txt.gz"
+_GLYPH = 64  # rows and columns of a digit of a typeface, whose em is 44
 _MOST_OF_A_TEXT = 60  # real lines of one text: a fifth of a register is 2.20
 
 
@@ -62,6 +76,7 @@ class Hands:
     pens: list[ByDigit]  #: writers with a pen's path of every digit
     every: ByDigit
     styles: list[list[int]] = field(default_factory=list)  #: allographs of each digit
+    faces: list[Face] = field(default_factory=list)  #: typefaces that look as if written by hand
 
     def counts(self, lines: int = 0) -> dict[str, int]:
         """Digits of each set, and of real lines their number where there are any."""
@@ -70,8 +85,8 @@ class Hands:
         return found | {"lectaurep": lines} if lines else found
 
 
-def load_hands(folder: Path, *, held: bool = False) -> Hands:
-    """Load the hands of a folder of sets; InputError if there are none."""
+def load_hands(folder: Path, *, held: bool = False, typefaces: bool = False) -> Hands:
+    """Load the hands of a folder of sets, with ``typefaces`` those of lines; InputError if there are none."""
     sets = {}
     for name, share in _SHARES.items():
         place = folder / name if name == "mnist" else folder / "hands/free" / name
@@ -80,6 +95,9 @@ def load_hands(folder: Path, *, held: bool = False) -> Hands:
             digits = read_idx(place / "train-images-idx3-ubyte.gz")
             by, every = _by_writer(name, digits.labels, names, held)
             sets[name] = Pictures(digits.images, [own for own in by if len(own) >= 6], every, share)
+    files = sorted((folder / "hands/free/typefaces").glob("*.*")) if typefaces else []
+    if faces := [Face(file) for file in files if file.stem not in HELD_OUT["faces"]]:
+        sets["typefaces"] = _printed_digits(faces)
     place = folder / "hands/free/pendigits"
     if not sets or not place.is_dir():
         raise InputError(f"{folder}: no hands; expected mnist and hands/free/pendigits (data/README.md)")
@@ -87,7 +105,17 @@ def load_hands(folder: Path, *, held: bool = False) -> Hands:
     by, every = _by_writer("pendigits", labels, place / _WRITERS, held)
     pens, known = [own for own in by if len(own) == 10], [range(styles_of(d, rare=True)) for d in range(10)]
     styles = [[k for k in own if ([d, k] in HELD_OUT["styles"]) == held] for d, own in enumerate(known)]
-    return Hands(sets, read_strokes(place / "strokes.npz"), pens, every, styles)
+    return Hands(sets, read_strokes(place / "strokes.npz"), pens, every, styles, faces)
+
+
+def _printed_digits(faces: list[Face]) -> Pictures:
+    """The digits of typefaces, each face a writer of one of each."""
+    images = np.zeros((10 * len(faces), _GLYPH, _GLYPH), np.uint8)
+    for k, image in enumerate(images):
+        glyph = faces[k // 10].picture(str(k % 10))[0][:_GLYPH, :_GLYPH]
+        image[: glyph.shape[0], : glyph.shape[1]] = glyph
+    writers = [{d: [10 * k + d] for d in range(10)} for k in range(len(faces))]
+    return Pictures(images, writers, {d: [own[d][0] for own in writers] for d in range(10)}, _TYPED)
 
 
 def hands_of(*sets: Digits) -> Hands:
@@ -180,6 +208,11 @@ class Drawn(NamedTuple):
     end: Point | None = None
 
 
+def _bent(line: Point, how: Point) -> NDArray[Any]:
+    u, v = (line - [0.3, -0.5]).T
+    return line + np.stack([u * v, u * u, v * v], 1) @ how
+
+
 class Hand:
     """A writer. Widths are shares of the height of a digit."""
 
@@ -207,6 +240,9 @@ class Hand:
             self.own = chosen.writers[rng.integers(len(chosen.writers))] if one else chosen.every
             self.level, self.soft = rng.uniform(0.2, 0.62), rng.uniform(2.5, 6)
             self.width = 0.0  # that of the first picture's strokes
+        self.face = hands.faces[rng.integers(len(hands.faces))] if hands.faces else None
+        self.typed = self.face is not None and self.by_pen and rng.random() < _TYPED
+        self.loose = rng.uniform(0, _BENT) if self.typed else 0.0
         self.slash = (rng.uniform(0.9, 1.5), rng.uniform(0.2, 0.75), rng.uniform(-0.1, 0.25))
         self.dash = (rng.uniform(0.2, 0.75), rng.uniform(0.4, 0.62))
         self.dot = rng.uniform(0.8, 1.7)
@@ -263,6 +299,10 @@ class Hand:
             raw = [np.stack([np.cumsum(rng.normal(0, 0.025, 3)), [0, rng.uniform(0.3, 0.7), 1]], 1)]
         elif self.segmented:
             raw = segments(d, rng)
+        elif self.typed and self.face and (strokes := self.face.strokes(char)):
+            if char not in self.letters:
+                self.letters[char] = rng.normal(0, self.loose, (3, 2)).astype(np.float32)
+            raw = [_bent(shaken(line, 0.015, rng), self.letters[char]) for line in strokes]
         elif ((self.in_style and rng.random() < 0.8) or not self.by_pen) and hands.styles[d]:
             if d not in self.styles:
                 self.styles[d] = int(rng.choice(hands.styles[d]))
@@ -319,14 +359,14 @@ class Hand:
 
     def letter(self, char: str, high: float, face: Face | None = None) -> Drawn:
         """Draw a letter, alone; of another script from a typeface."""
+        if face is None and self.face and self.rng.random() < _TYPED_LETTERS:
+            face = self.face
         strokes = [*(face.strokes(char) if face else (line - [0, 1] for line in shape(char)[0]))]
         size = high * np.exp(self.rng.normal(0, 0.1, 2)) * [self.wide, 1]
         if self.style:
             if char not in self.letters:
                 self.letters[char] = self.rng.normal(0, self.style, (3, 2)).astype(np.float32)
-            for k, line in enumerate(strokes):
-                u, v = (line - [0.3, -0.5]).T
-                strokes[k] = line + np.stack([u * v, u * u, v * v], 1) @ self.letters[char]
+            strokes = [_bent(line, self.letters[char]) for line in strokes]
         shaken = [rounded((line + self.rng.normal(0, 0.02, line.shape)) * size, 2) for line in strokes]
         return self.drawn(shaken or [np.zeros((2, 2))], self.measure() * high, bent=True)
 

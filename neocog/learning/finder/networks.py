@@ -14,6 +14,7 @@ from torch import nn
 from neocog.learning.augment import box
 from neocog.learning.finder.graph import Graph
 from neocog.vision.finder import CELL, FLOOR, SIGNS, UNIT, WINDOW
+from neocog.vision.finder_model import FinderModel
 
 Tensor = Any
 
@@ -140,6 +141,33 @@ class FinderNetwork(nn.Module):  # type: ignore[misc]
         for part in self.front.values():
             maps.append(x := part(x))
         return self.head(*maps)
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def take(self, model: FinderModel, x: Tensor) -> None:
+        """Take the weights of a file, its folded normalisations as pictures ``x`` have them: answers stay."""
+        head = self.head
+        order = [*self.front.modules(), head.side8, head.from16, *head.block8.modules(),
+                 head.side4, head.from8, *head.block4.modules(), head.inner]  # fmt: skip
+        parts = [part for part in order if isinstance(part, ConvNorm)]
+        values = [torch.from_numpy(model.tensors[name]).to(x.device)
+                  for node in model.nodes for name in node["inputs"] if name in model.tensors]  # fmt: skip
+        mine = [*(part.conv.weight for part in parts), head.out.weight, head.out.bias]
+        for own, value in zip(mine, [*values[:-2:2], *values[-2:]], strict=True):
+            own.copy_(value)
+
+        def fold(norm: Any, given: tuple[Tensor]) -> None:
+            variance, mean = torch.var_mean(given[0].float(), (0, 2, 3), correction=0)
+            norm.running_var.copy_(variance)
+            norm.running_mean.copy_(mean)
+            norm.weight.copy_((norm.running_var + norm.eps).sqrt())
+            norm.bias.add_(norm.running_mean)
+
+        hooks = [part.norm.register_forward_pre_hook(fold) for part in parts]
+        for part, bias in zip(parts, values[1:-2:2], strict=True):
+            part.norm.bias.copy_(bias)
+        self.eval()(x)
+        for hook in hooks:
+            hook.remove()
 
     def graph(self) -> Graph:
         """Return the network as operations, its input named ``x``."""

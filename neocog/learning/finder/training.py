@@ -18,12 +18,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neocog.learning.checkpoint import Run, RunningMean, load_checkpoint, worded
+from neocog.learning.checkpoint import Run, RunningMean, worded
 from neocog.learning.drawing.bank import drawers
 from neocog.learning.drawing.hands import load_hands
 from neocog.learning.drawing.page import Page, compared, draw_pages, prepare
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, Targets, loss, normalised, targets
 from neocog.vision.finder import FinderSettings, decode, merged
+from neocog.vision.finder_model import load_finder
 
 Tensor = Any
 
@@ -55,7 +56,7 @@ class FinderTraining:
     rate: float = 3e-3  #: largest rate of AdamW
     side: int = 256  #: rows and columns of a page
     validation: int = 512  #: held-back pages that a run is measured on
-    start: str | None = None  #: checkpoint of another run, whose weights this one begins with
+    start: str | None = None  #: file of a finder whose weights the run begins with
 
 
 def train_finder(
@@ -98,10 +99,7 @@ class _Run:
         first = {"number": 0, "steps": 0, "hard": [Seeds(), Seeds()]}
         self.run = Run(folder / "run.safetensors", told, networks, self.optimiser, **first)
         self.state = self.run.state
-        if settings.start and not self.run.resumed:
-            parts, _ = load_checkpoint(Path(settings.start))
-            for name, network in networks.items():
-                network.load_state_dict(parts[name])
+        self.begun = load_finder(settings.start) if settings.start and not self.run.resumed else None
 
     def learn(self, pool: ProcessPoolExecutor, minutes: float | None) -> FinderNetwork:
         settings, end = self.settings, self.begin + 60 * (math.inf if minutes is None else minutes)
@@ -118,7 +116,12 @@ class _Run:
         coming = [order(self._seeds(state.number + k)) for k in (0, 1)]
         while state.number < settings.chunks and time.monotonic() < end:
             seeds, parts = coming.pop(0)
-            wrong, mean = self._go_through(drawn(parts))
+            pages = drawn(parts)
+            if self.begun:
+                for network in (self.network, self.average):
+                    network.take(self.begun, self._normalised(pages[:256]))
+                self.begun = None
+            wrong, mean = self._go_through(pages)
             first, last = (int(share * len(seeds)) for share in _HARD)
             worst = [seeds[k] for k in np.argsort(-wrong, kind="stable")[first:last].tolist()]
             state.hard[state.number % 2] = [(seed, again + 1) for seed, again in worst if again < _AGAIN]
