@@ -375,8 +375,12 @@ def test_pictures_that_end_a_worker_become_records(patience, ends, reader, tmp_p
     monkeypatch.setattr("neocog.batch.pool.PATIENCE", patience)
     for name in (*ends, *(f"good{number}" for number in range(9))):
         save_page(tmp_path / f"{name}.png", "1")
-    with reading(Job(reader, Faulty("jsonl")), find_inputs([tmp_path]), workers=2) as blocks:
-        every = [record for block in blocks for record in records(block.text)]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})  # workers inherit it
+    try:
+        with reading(Job(reader, Faulty("jsonl")), find_inputs([tmp_path]), workers=2) as blocks:
+            every = [record for block in blocks for record in records(block.text)]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert [record["text"] for record in every].count("1") == 9
     said = {Path(record["source"]).stem: record["error"] for record in every if record["error"]}
     twice = "cannot be read: twice, the process that reads it "

@@ -338,6 +338,6 @@ def test_names_and_paths(folder: Path) -> None:
 
 def test_any_card_can_be_read_back() -> None:
     """It may tell more or less."""
-    table = {"reading": {"min_p": 0, "many": 5}, "rejection": {"table": [{"p": 1, "error": 0}]}}
+    table = {"reading": {"min_p": np.float64(0), "many": 5}, "rejection": {"table": [{"p": 1, "error": 0}]}}
     for card in {}, {"reading": {}, "rejection": {}, "finetuning": {"lean": 0, "before": None}}, table:
         assert from_bytes(to_bytes(broken(card=card)), source="m").card == card

@@ -106,6 +106,7 @@ def _work(job: Any, patience: float, received: IO[bytes], sent: IO[bytes]) -> No
 def end_after(seconds: float) -> None:
     """Have the system end this process after so many seconds (0: no more), whatever a decoder holds."""
     if hasattr(signal, "setitimer"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})  # a starter may have blocked it
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, seconds)
     elif seconds:  # Windows

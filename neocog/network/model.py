@@ -321,7 +321,7 @@ def _check_card(card: Any) -> None:
         others = [learned[name] for name in {"marks", "lean"} & set(learned)]
         kinds = (shares, 0, 1), (reading.values(), 0, _LARGEST), (others, -_LARGEST, _LARGEST)
         for value, least, most in ((v, low, high) for some, low, high in kinds for v in some):
-            if type(value) not in (int, float) or not least <= value <= most:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
                 raise ValueError(f"{_cut(value)} is no number from {least:g} to {most:g}")
     except (AttributeError, KeyError, TypeError, ValueError) as wrong:
         places = ", ".join(_CALCULATED)
