@@ -111,11 +111,10 @@ class WorkerProcess(Worker):
                 raise EndedEarly("the run has ended")
             if self.process is not None:
                 self._death(self.process)
-            code = "from neocog.batch.worker import main; main()"
-            try:
+            try:  # Ctrl-C is for this process
                 self.process = subprocess.Popen(
-                    python("-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                    env=os.environ | _ONE_THREAD, start_new_session=True,  # Ctrl-C is for this process
+                    python("-c", "from neocog.batch.worker import main; main()"), stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE, env=os.environ | _ONE_THREAD, start_new_session=True,
                 )  # fmt: skip
             except OSError as error:
                 raise EndedEarly(f"{_UNSTARTED}: {error}; try again") from None
