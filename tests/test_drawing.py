@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -257,6 +258,19 @@ def test_lines_may_be_written_with_typefaces_and_nothing_else_is_drawn_otherwise
         draw_line(hands, np.random.default_rng(seed), kind="date", negatives=False)[1] for seed in range(9)
     ]
     assert all(any(char.isdigit() for char in text) for text in texts)
+    (folder / "hands/free/typefaces/OFL.txt").write_text("a licence")
+    with pytest.raises(InputError, match=r"OFL\.txt: is no font \(.*\); remove it"):
+        load_hands(folder, typefaces=True)
+
+
+def test_a_typeface_without_digits_is_refused(hands_dir, tmp_path, monkeypatch):
+    folder = shutil.copytree(hands_dir, tmp_path / "sets")
+    (folder / "hands/free/typefaces").mkdir()
+    (folder / "hands/free/typefaces/letters.ttf").touch()
+    none = SimpleNamespace(picture=lambda char: (np.zeros((1, 1), np.uint8), 0))
+    monkeypatch.setattr("neocog.learning.drawing.hands.Face", lambda file: none)
+    with pytest.raises(InputError, match=r"letters\.ttf: lacks a digit"):
+        load_hands(folder, typefaces=True)
 
 
 def test_command_writes_pages_that_are_a_labelled_set(tmp_path, monkeypatch):

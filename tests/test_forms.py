@@ -417,6 +417,14 @@ WEIGHED: dict[str, tuple[str | list[str], str, dict[str, tuple[str, float | None
         "t": ("?", 0.985, f"4240: {BREAKS}")}),
     "one in doubt is": (SUM, "a 4220 .6 4230 .3; b 10 .99; t 4240 .99", {
         "a": ("4230", 0.996, f"{HOLDS}, with 4220 it would not"), "t": ("4240", 0.996, HOLDS)}),
+    "zeros are no less": ("same as a", "a 0017 .5 017 .48; t 0017 .5 017 .48", {
+        "a": ("0017", 0.508, "same as a holds"), "t": ("0017", 0.508, "same as a holds")}),
+    "nor are marks": ("same as a", "a 1.250 .5 1250 .48; t 1.250 .5 1250 .48", {
+        "a": ("1.250", 0.508, "same as a holds"), "t": ("1.250", 0.508, "same as a holds")}),
+    "less likely marks are": ("same as a", "a 1250 .5 1.250 .48; t 1250 .5 1.250 .48", {
+        "a": ("1250", 0.993, "same as a holds"), "t": ("1250", 0.993, "same as a holds")}),
+    "dates are the same": ("same as a", "a 12/03 .9; t 12/03 .9", {
+        "a": ("12/03", 0.967, "same as a holds"), "t": ("12/03", 0.967, "same as a holds")}),
     "but not by one in doubt": ("same as a", "a 17 .5 11 .3; t 11 .5 17 .3", {
         "a": ("?", 0.496, "17: same as a speaks against it"),
         "t": ("?", 0.496, "11: same as a speaks against it")}),

@@ -304,6 +304,8 @@ def amount(text: str, *, grouped: bool = True) -> Fraction:
 
 def _adds_up(*texts: str, more: int = 0) -> bool | None:
     """Whether they do; None if that depends on whether marks part thousands or are decimal points."""
+    if not more and len(texts) == 2 and texts[0] == texts[1]:  # dates too
+        return True
     first, second = (
         sum(values[:-1]) + more == values[-1]
         for values in ([amount(text, grouped=grouped) for text in texts] for grouped in (True, False))
@@ -335,13 +337,14 @@ def _mod97(text: str, country: str) -> bool:
 
 
 def _equal(texts: Mapping[str, float], *, once: bool) -> list[tuple[str, float]]:
-    """Texts, the likeliest first; unless ``once`` those that are the same amount are one: 1.250 and 1250."""
+    """Texts, the likeliest first; unless ``once`` 1.250 is one with a likelier 1250 (digits, amount)."""
     names, out = dict[Any, str](), dict[str, float]()
     for text, p in sorted(texts.items(), key=lambda t: -t[1]):
         same = text
         if not once and digits(text):
             with suppress(InputError):
-                same = names.setdefault(amount(text), text)
+                key, clear = (amount(text), digits(text)), amount(text) == amount(text, grouped=False)
+                same = names.setdefault(key, text) if clear else names.get(key, text)
         out[same] = out.get(same, 0.0) + p
     return sorted(out.items(), key=lambda t: -t[1])
 

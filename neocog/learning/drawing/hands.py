@@ -96,7 +96,7 @@ def load_hands(folder: Path, *, held: bool = False, typefaces: bool = False) -> 
             by, every = _by_writer(name, digits.labels, names, held)
             sets[name] = Pictures(digits.images, [own for own in by if len(own) >= 6], every, share)
     files = sorted((folder / "hands/free/typefaces").glob("*.*")) if typefaces else []
-    if faces := [Face(file) for file in files if file.stem not in HELD_OUT["faces"]]:
+    if faces := [_face(file) for file in files if file.stem not in HELD_OUT["faces"]]:
         sets["typefaces"] = _printed_digits(faces)
     place = folder / "hands/free/pendigits"
     if not sets or not place.is_dir():
@@ -106,6 +106,16 @@ def load_hands(folder: Path, *, held: bool = False, typefaces: bool = False) -> 
     pens, known = [own for own in by if len(own) == 10], [range(styles_of(d, rare=True)) for d in range(10)]
     styles = [[k for k in own if ([d, k] in HELD_OUT["styles"]) == held] for d, own in enumerate(known)]
     return Hands(sets, read_strokes(place / "strokes.npz"), pens, every, styles, faces)
+
+
+def _face(file: Path) -> Face:
+    try:
+        face = Face(file)
+    except OSError as error:
+        raise InputError(f"{file}: is no font ({reason_of(error)}); remove it") from None
+    if len({face.picture(char)[0].tobytes() for char in "0123456789\u0378"}) < 11:  # the last one none has
+        raise InputError(f"{file}: lacks a digit; remove it")
+    return face
 
 
 def _printed_digits(faces: list[Face]) -> Pictures:
