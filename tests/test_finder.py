@@ -441,7 +441,7 @@ def test_what_is_learned_while_ways_are_tried_is_forgotten():
         assert all(map(torch.equal, mine, others)), len(mine)
 
 
-def test_a_run_begins_with_the_weights_of_a_file(hands_dir, tmp_path):
+def test_a_run_begins_with_the_weights_of_a_file(hands_dir, tmp_path, monkeypatch):
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from neocog.learning.finder import networks, training
 
@@ -463,6 +463,10 @@ def test_a_run_begins_with_the_weights_of_a_file(hands_dir, tmp_path):
     (tmp_path / "none").write_bytes(b"no model")
     with pytest.raises(ModelError, match="none"):
         training.train_finder(hands_dir, tmp_path / "b", replace(settings, start=str(tmp_path / "none")))
+    other = replace(known, nodes=known.nodes[:-1])  # a finder, but of other layers
+    monkeypatch.setattr(training, "load_finder", lambda path: other)
+    with pytest.raises(ModelError, match="layers are others"):
+        training.train_finder(hands_dir, tmp_path / "c", settings)
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(hands_dir, tmp_path):

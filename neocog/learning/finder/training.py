@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from neocog.errors import ModelError
 from neocog.learning.checkpoint import Run, RunningMean, worded
 from neocog.learning.drawing.bank import drawers
 from neocog.learning.drawing.hands import load_hands
@@ -100,6 +101,13 @@ class _Run:
         self.run = Run(folder / "run.safetensors", told, networks, self.optimiser, **first)
         self.state = self.run.state
         self.begun = load_finder(settings.start) if settings.start and not self.run.resumed else None
+        if self.begun:
+            own = self.network.graph()
+            shapes = [{name: value.shape for name, value in one.tensors.items()} for one in (own, self.begun)]
+            if own.nodes != self.begun.nodes or shapes[0] != shapes[1]:
+                raise ModelError(
+                    f"--start {settings.start}: its layers are others; give a finder as the shipped"
+                )
 
     def learn(self, pool: ProcessPoolExecutor, minutes: float | None) -> FinderNetwork:
         settings, end = self.settings, self.begin + 60 * (math.inf if minutes is None else minutes)
