@@ -242,7 +242,11 @@ def test_lines_may_be_written_with_typefaces_and_nothing_else_is_drawn_otherwise
     folder = shutil.copytree(hands_dir, tmp_path / "sets")
     (folder / "hands/free/typefaces").mkdir()
     font = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
-    for name in ("any.ttf", f"{HELD_OUT['faces'][0]}.ttf"):  # one that only measures
+    for name in (
+        "any.ttf",
+        f"{HELD_OUT['faces'][0]}.ttf",
+        "amatic-sc-latin-400-normal.ttf",
+    ):  # two only measure
         shutil.copy(font, folder / "hands/free/typefaces" / name)
     hands = load_hands(folder, typefaces=True)
     assert hands.counts()["typefaces"] == 10

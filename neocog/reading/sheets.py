@@ -248,9 +248,9 @@ def weigh(cells: Mapping[str, CellReading], rules: Sequence[Rule], least: float)
     ``least``: the probability from which a text is printed. A rule with a cell that breaks another confirms
     nothing.
     """
-    wrong, more = dict[str, CellReading](), dict[str, CellReading]()
+    wrong, more, known = dict[str, CellReading](), dict[str, CellReading](), dict[Any, Any]()
     for rule in rules:
-        holds, after = _after(rule, cells, cells, least)
+        holds, after = _after(rule, cells, cells, least, known)
         more = {**after, **more} if holds is False else more
     while True:
         wrong, more, unchecked = {**more, **wrong}, {}, list[Rule]()
@@ -258,7 +258,7 @@ def weigh(cells: Mapping[str, CellReading], rules: Sequence[Rule], least: float)
         for rule in rules:
             holds, after = None, dict[str, CellReading]()
             if wrong.keys().isdisjoint(rule.names):
-                holds, after = _after(rule, cells, out, least)
+                holds, after = _after(rule, cells, out, least, known)
             if holds is False:  # after what another one changed
                 more = after
                 break
@@ -276,23 +276,34 @@ def weigh(cells: Mapping[str, CellReading], rules: Sequence[Rule], least: float)
 
 
 def _after(
-    rule: Rule, cells: Mapping[str, CellReading], now: Mapping[str, CellReading], least: float
+    rule: Rule, cells: Mapping[str, CellReading], now: Mapping[str, CellReading], least: float, known: Any
 ) -> tuple[bool | None, dict[str, CellReading]]:
-    """Whether a rule holds, None if that is not known, and its cells after it; ``now``: after other rules."""
+    """Whether a rule holds, None if that is not known, and its cells after it; ``now``: after other rules.
+
+    ``known``: what rules said of the same texts before. A hand that errs in two rows alike does so in others
+    too, so what such rules said of one row tells nothing more of the next.
+    """
     own, out = [now[name] for name in rule.names], dict[str, CellReading]()
-    texts = [{"": 1.0} if cell.text == "" else cell.texts for cell in own]
+    before = [cells[name] for name in rule.names]
+    anew = rule.alike and all(cell.read == first.read for cell, first in zip(own, before, strict=True))
+    texts = [{"": 1.0} if cell.text == "" else cell.texts for cell in (before if anew else own)]
     empty, pair = [cell.text == "" for cell in own], len(own) == 2
     uneven = pair and rule.words != "increases by one" and empty[0] != empty[1]
     if not uneven and (not all(texts) or empty[-1] or (pair and empty[0])):
         return None, {}  # something was not read, or is not there
     best, weighed, holds = tuple(cell.read for cell in own), [dict(one) for one in texts], None
     if all(texts):
-        best, weighed, holds = joint(rule, texts, SLIP)
+        key = rule, *(tuple(one.items()) for one in texts)
+        best, weighed, holds = known[key] = known.get(key) or joint(rule, texts, SLIP)
     hard = any(cell.hard for cell in own)
     both = list(zip(rule.names, own, best, weighed, strict=True))
     changed = {name for name, cell, text, _ in both if bare(text) != bare(cell.read)}
     if uneven or any(max(cells[name].p or 0, now[name].p or 0) >= _DOUBT for name in changed):
         holds = False  # what was read without doubt is not changed
+    if anew and holds:  # what other rules said of it stays
+        other = [{} if cell is cells[name] else cell.texts for name, cell, *_ in both]
+        both = [(name, cell, text, p | {text: max(p[text], of.get(text, 0.0))})
+                for (name, cell, text, p), of in zip(both, other, strict=True)]  # fmt: skip
     unsure = {name for name, _, text, p in both if p.get(text, 0) < max(least, _MENDED * (name in changed))}
     if hard and (unsure or not holds):  # it confirms what was written, or tells nothing
         return None, {}

@@ -96,7 +96,8 @@ def load_hands(folder: Path, *, held: bool = False, typefaces: bool = False) -> 
             by, every = _by_writer(name, digits.labels, names, held)
             sets[name] = Pictures(digits.images, [own for own in by if len(own) >= 6], every, share)
     files = sorted((folder / "hands/free/typefaces").glob("*.*")) if typefaces else []
-    if faces := [_face(file) for file in files if file.stem not in HELD_OUT["faces"]]:
+    apart = tuple(_letters(name.partition("-")[0]) for name in HELD_OUT["faces"])  # by whatever spelling
+    if faces := [_face(file) for file in files if not _letters(file.stem).startswith(apart)]:
         sets["typefaces"] = _printed_digits(faces)
     place = folder / "hands/free/pendigits"
     if not sets or not place.is_dir():
@@ -116,6 +117,10 @@ def _face(file: Path) -> Face:
     if len({face.picture(char)[0].tobytes() for char in "0123456789\u0378"}) < 11:  # the last one none has
         raise InputError(f"{file}: lacks a digit; remove it")
     return face
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalpha, name.lower()))
 
 
 def _printed_digits(faces: list[Face]) -> Pictures:
