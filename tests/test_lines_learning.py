@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from neocog.network.ctc import BLANK, best_path
 from neocog.network.lines import load_lines
 from neocog.network.reference import respond_line
 from neocog.vision.strips import ink_of
@@ -14,6 +15,7 @@ from tests.support import digit_strip, tiny_lines, tiny_model
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 from neocog.learning import augment, lines  # noqa: E402
+from neocog.learning.calibrate import line_bias  # noqa: E402
 from neocog.learning.checkpoint import load_checkpoint  # noqa: E402
 from neocog.learning.trainable import Response  # noqa: E402
 from tests.test_learning_command import assert_refused, train  # noqa: E402
@@ -136,3 +138,13 @@ def test_the_command_keeps_a_run_goes_on_and_writes_a_model(hands_dir, model, tm
     on = train(hands_dir, tmp_path / "on.safetensors", "--lines", "--start", place, "--steps", 1)
     assert on.exit_code == 0, on.output
     assert load_lines(tmp_path / "on.safetensors").card["start"] == made.id
+
+
+def test_blank_that_is_too_likely_is_made_less_so():
+    logp = np.full((40, BLANK + 1), -8.0, np.float32)
+    logp[:, BLANK] = 0
+    logp[10, 1] = logp[25, 2] = -1.5  # "12" is there, and blank is likelier
+    assert best_path(logp) == ""
+    bias = line_bias([logp] * 3, ["12"] * 3)
+    assert best_path(logp + bias) == "12"
+    assert bias[BLANK] < 0 < min(bias[1], bias[2])
