@@ -252,7 +252,7 @@ def test_lines_may_be_written_with_typefaces_and_nothing_else_is_drawn_otherwise
     assert hands.counts()["typefaces"] == 10
     assert "typefaces" not in load_hands(folder).sets
     assert not load_hands(folder).faces
-    hand = next(hand for seed in range(99) if (hand := Hand(hands, np.random.default_rng(seed))).typed)
+    hand = next(hand for seed in range(99) if (hand := Hand(hands, np.random.default_rng(seed))).loose)
     own = np.concatenate(hand.face.strokes("7"))
     drawn = np.concatenate(hand.digit("7", 50.0))
     assert np.corrcoef(own.ravel(), drawn.ravel()[: own.size])[0, 1] > 0.9

@@ -362,7 +362,8 @@ def joint(
     if rule.alike:  # the second one tells half as much
         both = lambda p, q: min(p, q) * max(p, q) ** 0.5  # noqa: E731
     combined = dict[tuple[str, ...], float]()
-    for k in range(len(some)):  # one may be far from its likeliest text
+    far = [k for k, own in enumerate(some) if len(own) > _FEW]  # one may be far from its likeliest text
+    for k in [*far, -1][: len(some)]:  # and once without, unless all have more
         found: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
         for n, own in enumerate(some):
             own = own if n == k else own[:_FEW]

@@ -18,16 +18,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.learning.datasets import Digits, read_idx, read_labels_csv
-from neocog.learning.drawing.glyphs import (
-    HELD_OUT,
-    Face,
-    Running,
-    allograph,
-    segments,
-    shaken,
-    shape,
-    styles_of,
-)  # fmt: skip
+from neocog.learning.drawing.glyphs import HELD_OUT, Face, Running, allograph, segments, shape, styles_of
 from neocog.learning.drawing.pen import Cover, Pen, Strokes, any_pen, ink, noise, read_strokes, rounded
 from neocog.network.lines import ALPHABET
 from neocog.text import reason_of, tell
@@ -53,7 +44,6 @@ _SHARES = {"mnist": 0.5, "swiss": 0.28, "bhmsds": 0.14, "optdigits": 0.08}
 # letters, and how far a digit by pen is bent from that of the typeface, at most
 _TYPED, _TYPED_LETTERS, _BENT = 0.3, 0.75, 0.12
 _WRITERS = "train-writers.txt.gz"
-_GLYPH = 64  # rows and columns of a digit of a typeface, whose em is 44
 _MOST_OF_A_TEXT = 60  # real lines of one text: a fifth of a register is 2.20
 
 
@@ -125,9 +115,9 @@ def _letters(name: str) -> str:
 
 def _printed_digits(faces: list[Face]) -> Pictures:
     """The digits of typefaces, each face a writer of one of each."""
-    images = np.zeros((10 * len(faces), _GLYPH, _GLYPH), np.uint8)
-    for k, image in enumerate(images):
-        glyph = faces[k // 10].picture(str(k % 10))[0][:_GLYPH, :_GLYPH]
+    glyphs = [face.picture(char)[0] for face in faces for char in "0123456789"]
+    images = np.zeros((len(glyphs), *np.max([glyph.shape for glyph in glyphs], axis=0)), np.uint8)
+    for image, glyph in zip(images, glyphs, strict=True):
         image[: glyph.shape[0], : glyph.shape[1]] = glyph
     writers = [{d: [10 * k + d] for d in range(10)} for k in range(len(faces))]
     return Pictures(images, writers, {d: [own[d][0] for own in writers] for d in range(10)}, _TYPED)
@@ -223,7 +213,7 @@ class Drawn(NamedTuple):
     end: Point | None = None
 
 
-def _bent(line: Point, how: Point) -> NDArray[Any]:
+def _bent(line: NDArray[Any], how: Point) -> NDArray[Any]:
     u, v = (line - [0.3, -0.5]).T
     return line + np.stack([u * v, u * u, v * v], 1) @ how
 
@@ -256,8 +246,8 @@ class Hand:
             self.level, self.soft = rng.uniform(0.2, 0.62), rng.uniform(2.5, 6)
             self.width = 0.0  # that of the first picture's strokes
         self.face = hands.faces[rng.integers(len(hands.faces))] if hands.faces else None
-        self.typed = self.face is not None and self.by_pen and rng.random() < _TYPED
-        self.loose = rng.uniform(0, _BENT) if self.typed else 0.0
+        typed = self.face is not None and self.by_pen and rng.random() < _TYPED
+        self.loose = rng.uniform(0, _BENT) if typed else 0.0  # how far digits of its typeface are bent
         self.slash = (rng.uniform(0.9, 1.5), rng.uniform(0.2, 0.75), rng.uniform(-0.1, 0.25))
         self.dash = (rng.uniform(0.2, 0.75), rng.uniform(0.4, 0.62))
         self.dot = rng.uniform(0.8, 1.7)
@@ -314,10 +304,10 @@ class Hand:
             raw = [np.stack([np.cumsum(rng.normal(0, 0.025, 3)), [0, rng.uniform(0.3, 0.7), 1]], 1)]
         elif self.segmented:
             raw = segments(d, rng)
-        elif self.typed and self.face and (strokes := self.face.strokes(char)):
+        elif self.loose and self.face and (strokes := self.face.strokes(char)):
             if char not in self.letters:
                 self.letters[char] = rng.normal(0, self.loose, (3, 2)).astype(np.float32)
-            raw = [_bent(shaken(line, 0.015, rng), self.letters[char]) for line in strokes]
+            raw = [_bent(line + rng.normal(0, 0.015, line.shape), self.letters[char]) for line in strokes]
         elif ((self.in_style and rng.random() < 0.8) or not self.by_pen) and hands.styles[d]:
             if d not in self.styles:
                 self.styles[d] = int(rng.choice(hands.styles[d]))
