@@ -18,11 +18,11 @@ from neocog.errors import InputError, UsageError
 from neocog.network import ctc
 from neocog.reading import sheets
 from neocog.reading.formats import Format
-from neocog.reading.forms import Field, Form, amount, joint, load_form, parse_form
+from neocog.reading.forms import SURE, Field, Form, amount, for_sheets, joint, load_form, parse_form
 from neocog.reading.numbers import TextLine
 from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, CellReading, DigitReading, NumberReading, SheetReading
-from neocog.reading.sheets import SURE, _Once, _taught, _texts, _Written, for_sheets, read_sheets, weigh
+from neocog.reading.sheets import _Once, _taught, _texts, _Written, read_sheets, weigh
 from tests.support import glyph, records, refused, run, table_of
 from tests.support import sheet as printed_sheet
 
@@ -327,7 +327,7 @@ def test_a_doubtful_digit_is_what_digits_like_it_are_in_sure_cells(known: str) -
             said[name] = first
             return CellReading(first.text if first else "")
 
-        return _Written((once, None), say)
+        return _Written((once, None), say, None)
 
     doubt = {4: math.log(0.5), 7: math.log(0.5)}
     other = "47".replace(known, "")
@@ -338,13 +338,13 @@ def test_a_doubtful_digit_is_what_digits_like_it_are_in_sure_cells(known: str) -
         "b": written("b", 4, {int(other): 0.0}),
         "c": written("c", 7, doubt),
     }
-    assert _taught(cells, fields, dict.fromkeys("abc"), 0.7)["c"].text == known
+    assert _taught(cells, fields, 0.7)["c"].text == known
     taught = said["c"]
     assert taught is not None
     assert taught.p > 0.9
-    assert _taught(cells, fields, dict.fromkeys("abc"), 0.7)["a"].text == known
+    assert _taught(cells, fields, 0.7)["a"].text == known
     alone, beats = {"c": fields["c"]}, list[int]()
-    _taught({"c": cells["c"]}, alone, {"c": None}, 0.7, lambda: beats.append(1))
+    _taught({"c": cells["c"]}, alone, 0.7, lambda: beats.append(1))
     assert beats == [1]  # a worker that is silent for long is ended
     alone_said = said["c"]
     assert alone_said is not None

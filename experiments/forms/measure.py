@@ -25,10 +25,10 @@ from PIL import Image
 from experiments.forms.drawn import Drawn, fill, layout, photo, scanned, texts
 from experiments.harness.record import arguments, totals, write_results
 from neocog.learning.drawing.hands import Hands, load_hands
-from neocog.reading.forms import Form, load_form
+from neocog.reading.forms import Form, for_sheets, load_form
 from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, SheetReading
-from neocog.reading.sheets import for_sheets, read_sheets
+from neocog.reading.sheets import read_sheets
 
 COLUMNS = {
     "how": "cells", "cells": "cells", "right": "right|.2%", "wrong": "wrong without ?|.2%", "doubt": "?|.2%",

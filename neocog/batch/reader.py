@@ -13,10 +13,9 @@ from neocog.batch.tasks import Job
 from neocog.errors import UsageError
 from neocog.reading import reader
 from neocog.reading.formats import Format
-from neocog.reading.forms import Form, load_form
+from neocog.reading.forms import Form, for_sheets, load_form
 from neocog.reading.pictures import Picture, loaded, name_of, what_went_wrong
 from neocog.reading.results import PageReading
-from neocog.reading.sheets import for_sheets
 
 if TYPE_CHECKING:
     import pandas

@@ -15,7 +15,6 @@ from neocog.reading.pictures import pages_of, what_went_wrong
 from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, Box, DigitReading, SheetReading
 from neocog.reading.results import PageReading
-from neocog.reading.sheets import read_sheets
 from neocog.vision.finder import LONG_SIDE
 from neocog.vision.normalise import isolated_digit
 
@@ -141,9 +140,13 @@ class Job:
         for item in items:
             readings = list[Any]()
             try:
-                picture, own = item.picture(), self.reader
-                sheets = None if self.form is None else read_sheets(own, self.form, picture, beat=beat)
-                for reading in sheets or own.read_safely(picture):
+                if self.form is None:
+                    found: Iterator[Any] = self.reader.read_safely(item.picture())
+                else:
+                    from neocog.reading.sheets import read_sheets  # which needs OpenCV
+
+                    found = read_sheets(self.reader, self.form, item.picture(), beat=beat)
+                for reading in found:
                     readings.append(replace(reading, source=item.source))
                     beat()
             except Exception as error:  # of the item: it is no picture at all

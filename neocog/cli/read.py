@@ -77,11 +77,10 @@ def read(
     from neocog.batch.run import Request, read_all
     from neocog.cli.progress import Counter
     from neocog.reading.formats import OF_PAGES, Format, kind_of
-    from neocog.reading.forms import load_form
+    from neocog.reading.forms import for_sheets, load_form
     from neocog.reading.pictures import foreign
     from neocog.reading.policy import Policy, parse_share
     from neocog.reading.reader import Reader
-    from neocog.reading.sheets import for_sheets
 
     if json and format not in (None, "json"):
         raise UsageError(f"--json and --format {format} exclude each other; leave one out")

@@ -1,7 +1,6 @@
 """Forms: which fields a sheet has, where, and what may stand there (docs/forms.md, form.schema.json)."""
 
 import base64
-import functools
 import hashlib
 import json
 import math
@@ -9,17 +8,22 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from neocog.errors import InputError, UsageError
 from neocog.network.automaton import Automaton
-from neocog.reading.policy import Pattern, read_valid
+from neocog.reading.policy import Pattern, Policy, read_valid
 from neocog.text import printable, reason_of, to_json
 
+if TYPE_CHECKING:
+    from neocog.reading.reader import Reader
+
+SURE = 0.8
+"""Probability from which a cell is printed: of 2 846 drawn cells (LOG, 2026-11-26) 22 are wrong then."""
 COLUMNS = "source", "page", "layout", "fit", "residual", "warnings", "error"
 """Columns of the table beside those of fields."""
 
@@ -50,8 +54,7 @@ class Rule(NamedTuple):
     alike: bool = False  #: whether one hand writes the same in its fields, so that it errs in all of them
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """A field; ``box``: left, top, width, height as shares of the blank page."""
 
     name: str
@@ -61,21 +64,19 @@ class Field:
     required: bool
 
 
-@dataclass(frozen=True)
-class FormPage:
+class FormPage(NamedTuple):
     """A page: the bytes of a file with its blank, None for the first input, and which page of that it is.
 
     ``used``: whether the blank is an input, a sheet that may be filled in.
     """
 
     blank: bytes | None
-    index: int
+    number: int
     fields: tuple[Field, ...]
     used: bool = False
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """One kind of sheet."""
 
     name: str
@@ -105,9 +106,14 @@ class Form:
         digest = hashlib.sha256(self.digest.encode() + first).hexdigest()[:16]
         layouts = list[Layout]()
         for one in self.layouts:
-            pages = (page if page.blank else replace(page, blank=first, used=True) for page in one.pages)
-            layouts.append(replace(one, pages=tuple(pages)))
+            pages = (page if page.blank else page._replace(blank=first, used=True) for page in one.pages)
+            layouts.append(one._replace(pages=tuple(pages)))
         return Form(tuple(layouts), digest)
+
+
+def for_sheets(reader: "Reader") -> "Reader":
+    """A reader that prints cells from `SURE` on, if no other probability was asked for."""
+    return reader.changed(policy=Policy(max(SURE, reader.policy.min_p))) if reader.usual else reader
 
 
 def load_form(path: str | Path) -> Form:
@@ -281,7 +287,7 @@ def digits(text: str) -> str:
     return "".join(filter(str.isdigit, text))
 
 
-@functools.lru_cache(2**14)
+@lru_cache(2**14)
 def amount(text: str, *, grouped: bool = True) -> Fraction:
     """The number that a text is, 0 if it is empty; InputError if it is none.
 

@@ -7,19 +7,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import compress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import cv2
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
 from neocog.network import ctc
+from neocog.network.automaton import Automaton
 from neocog.network.lines import NARROWEST, ROWS, WIDEST
 from neocog.reading.forms import Field, Form, Rule, amount, digits, joint
 from neocog.reading.numbers import BEFORE, FAR, IN_DOUBT, STEP, Logs, TextLine, bare, likely, read_lines
 from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
-from neocog.reading.policy import Policy
 from neocog.reading.records import REJECTED, CellReading, SheetReading
 from neocog.vision.decode import at_most
 from neocog.vision.strips import SCORE, ink_of, rows_of
@@ -35,8 +36,6 @@ Floats = NDArray[np.float64]
 
 FITS = 0.6
 """Share of a blank's print that a page must have where the blank has it."""
-SURE = 0.8
-"""Probability from which a cell is printed: of 2 846 drawn cells (LOG, 2026-11-26) 22 are wrong then."""
 SLIP = 0.01
 """How often what is written is taken to break a rule: a rule that is broken speaks against the reading."""
 
@@ -94,8 +93,7 @@ class _Seen:
     written: list[bool] = field(default_factory=list)  #: of a blank: whether digits stand in its fields
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Once:
+class _Once(NamedTuple):
     """A reading of a field: its columns' log likelihoods, where each is: a strip's ink, a column of that."""
 
     number: ctc.Number
@@ -103,16 +101,15 @@ class _Once:
     places: Sequence[tuple[NDArray[Any], int]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Written:
+class _Written(NamedTuple):
     """What a field was read from: around its marks, if that was one line, and as a whole."""
 
     read: tuple[_Once | None, _Once | None]
     say: Callable[[ctc.Number | None, ctc.Number | None], CellReading]  #: with other numbers, if there are
+    automaton: Automaton | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Laid:
+class _Laid(NamedTuple):
     """How a page lies on its blank: ``way`` leads from pixels of the blank to those of the page, (3, 3)."""
 
     way: Floats
@@ -121,8 +118,7 @@ class _Laid:
     part: float  #: `fit` of the print that is within the page
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Spot:
+class _Spot(NamedTuple):
     """Where a field lies: its box on the blank, the way to the page, whether print around it differs."""
 
     field: Field
@@ -131,10 +127,14 @@ class _Spot:
     differs: bool
 
 
-def for_sheets(reader: "Reader") -> "Reader":
-    """A reader that prints cells from `SURE` on, if no other probability was asked for."""
-    sure = Policy(max(SURE, reader.policy.min_p))
-    return reader.changed(policy=sure) if reader.usual else reader
+class _Page(NamedTuple):
+    """A page of a sheet that was read: its number in the file, its fields."""
+
+    at: int
+    laid: _Laid
+    cells: dict[str, CellReading]
+    written: dict[str, _Written]
+    in_use: bool  #: whether its blank is a sheet in use
 
 
 def read_sheets(
@@ -145,101 +145,100 @@ def read_sheets(
     A page that fits no layout, or cannot be decoded, gives a record with an error. UsageError if a blank
     cannot be decoded. ``beat`` is called again and again.
     """
-    blanks, done, at = _blanks(form), time.perf_counter(), 0
-    sheet: dict[int, tuple[int, _Laid, dict[str, CellReading]]] = {}  # by page of the layout
-    written = dict[str, _Written]()
-    kind = -1
-    record = partial(SheetReading, name_of(picture), model=reader.model.id)
     held, lost = list[SheetReading](), set[int]()  # since a sheet that lacks pages: what that are
+    for sheet in _each_sheet(reader, form, picture, beat):
+        missing = {number for number, page in enumerate(sheet.pages) if page is None}
+        if not missing and lost and len(sheet.pages) != 1:
+            held.append(sheet)
+            continue
+        if missing:  # what the last such sheet lacked is here: pages between may be of different sheets
+            mixed = any(sheet.pages[number] is not None for number in lost if number < len(sheet.pages))
+            for one in held:
+                if mixed and not one.error:
+                    why = "its pages may be of different sheets"
+                    cells = {n: replace(cell, text=REJECTED, why=why) for n, cell in one.fields.items()}
+                    told = f"{why}: those before and after lack some; put them in order"
+                    one = replace(one, fields=cells, error=told)
+                yield one
+            held, lost = [], missing
+        yield sheet
+    yield from held
+
+
+def _each_sheet(
+    reader: "Reader", form: Form, picture: Picture, beat: Callable[[], None]
+) -> Iterator[SheetReading]:
+    blanks, begun, at, kind = _blanks(form), time.perf_counter(), 0, -1
+    sheet = dict[int, _Page]()  # by its number in the layout
+    record = partial(SheetReading, name_of(picture), model=reader.model.id)
 
     def whole() -> Iterator[SheetReading]:
-        nonlocal done, sheet, held, lost, written
+        nonlocal begun
         if not sheet:
             return
-        pages, layout, cells = sheet, form.layouts[kind], dict[str, CellReading]()
-        once, sheet, written = written, {}, {}
+        pages, layout, least = dict(sheet), form.layouts[kind], reader.policy.min_p
+        sheet.clear()
+        numbers, cells, written = range(len(layout.pages)), dict[str, CellReading](), dict[str, _Written]()
         for number, page in enumerate(layout.pages):
             none = CellReading(REJECTED, why=f"page {number + 1} is missing")
-            cells |= pages[number][2] if number in pages else {one.name: none for one in page.fields}
-        numbers, laid, begun = range(len(layout.pages)), [one[1] for one in pages.values()], done
-        missing = {n for n in numbers if n not in pages}
-        words = ", ".join(str(n + 1) for n in sorted(missing))
-        told = f"page {words} of {len(numbers)} is missing; scan the whole sheet into one file"
-        error = told if missing else None
-        in_use = any(any(b.written) for k, n, b in blanks if k == kind and n in pages)
-        least, automata = (
-            reader.policy.min_p,
-            {one.name: one.automaton for p in layout.pages for one in p.fields},
-        )
-        cells |= _taught(weigh(cells, layout.rules, least), once, automata, least, beat)
-        cells, done = weigh(cells, layout.rules, least), time.perf_counter()
-        found = record(
-            page=min(index for index, *_ in pages.values()), layout=layout.name,
-            pages=tuple(pages[n][0] if n in pages else None for n in numbers),
-            residual=tuple(one.residual for one in laid), fit=tuple(one.fit for one in laid), fields=cells,
-            error=error, warnings=("blank-is-written",) * in_use, ms={"read": 1e3 * (done - begun)},
+            cells |= pages[number].cells if number in pages else {one.name: none for one in page.fields}
+        for one in pages.values():
+            written |= one.written
+        missing = ", ".join(str(number + 1) for number in numbers if number not in pages)
+        told = f"page {missing} of {len(numbers)} is missing; scan the whole sheet into one file"
+        cells |= _taught(weigh(cells, layout.rules, least), written, least, beat)
+        cells, since, begun = weigh(cells, layout.rules, least), begun, time.perf_counter()
+        yield record(
+            page=min(page.at for page in pages.values()), layout=layout.name,
+            pages=tuple(pages[n].at if n in pages else None for n in numbers),
+            residual=tuple(page.laid.residual for page in pages.values()),
+            fit=tuple(page.laid.fit for page in pages.values()),
+            fields=cells, error=told if missing else None,
+            warnings=("blank-is-written",) * any(page.in_use for page in pages.values()),
+            ms={"read": 1e3 * (begun - since)},
         )  # fmt: skip
-        if missing:  # what the last such sheet lacked is here: pages between may be of different sheets
-            yield from map(_mixed, held) if lost & pages.keys() else held
-            held, lost = [], missing
-        elif lost and len(numbers) > 1:
-            held.append(found)
-            return
-        yield found
 
     try:
         for page in pages_of(picture, reader.longest):
             at, seen = page.index, _seen(page.grey)
-            best = _lay(seen, [blank for *_, blank in blanks])
+            best, spots, why = _lay(seen, [blank for *_, blank in blanks]), list[_Spot](), ""
             layout, number, blank = blanks[best[0]] if best else (0, 0, seen)
             fields = form.layouts[layout].pages[number].fields
-            spots, why = list[_Spot](), "page {} does not fit the form; look at it, or add its layout"
             if best and (best[1].fit < FITS or best[1].residual * seen.scale[0, 0] > _OFF):
                 share = f"{best[1].fit:.0%} of {form.layouts[layout].name}'s print"
-                why = why.replace(";", f" ({share});")
-                if best[1].fit < FITS <= best[1].part:
-                    why = f"page {{}} has only {share}, the rest is cut off; scan the whole sheet"
+                why = f" ({share})"
             elif best:
                 spots = [_spot(seen, blank, best[1].way, one) for one in fields]
                 if (other := sum(one.differs for one in spots)) >= max(2, _OTHER * len(spots)):
-                    why = why.replace(";", f": print around {other} of {len(spots)} fields differs;")
-                    spots = []
-            if best is None or (fields and not spots):
+                    why = f": print around {other} of {len(spots)} fields differs"
+            if best is None or (fields and why):
                 yield from whole()
-                held.append(record(page=at, error=why.format(at + 1)))
-                if not lost:
-                    yield held.pop()
+                why = f"page {at + 1} does not fit the form{why}; look at it, or add its layout"
+                if best and best[1].fit < FITS <= best[1].part:
+                    why = f"page {at + 1} has only {share}, the rest is cut off; scan the whole sheet"
+                yield record(page=at, error=why)
             else:
                 if layout != kind or number <= max(sheet, default=-1):
                     yield from whole()
-                kind, cells, own = layout, dict[str, CellReading](), dict[str, _Written]()
+                kind = layout
                 if not blank.written:
                     blank.written.extend(_is_written(reader, blank, one.box) for one in spots)
-                used = form.layouts[kind].pages[number].used or any(blank.written)
-                boxes = [one.box for one in spots]
+                in_use, cells, written = any(blank.written), dict[str, CellReading](), dict[str, _Written]()
+                used, boxes = form.layouts[kind].pages[number].used or in_use, [one.box for one in spots]
                 for one in spots:
-                    _read_field(reader, seen, blank, one, page, boxes, used, cells, own)
+                    cell, once = _read_field(reader, seen, blank, one, page, boxes, used)
+                    cells[one.field.name] = cell
+                    written |= {one.field.name: once} if once else {}
                     beat()
-                sheet[number], written = (at, best[1], cells), {**written, **own}
+                sheet[number] = _Page(at, best[1], cells, written, in_use)
                 if len(sheet) == len(form.layouts[kind].pages):
                     yield from whole()
             at += 1
             beat()
         yield from whole()
-        yield from held
     except Exception as error:  # whatever one picture does, the others are still read
         yield from whole()
-        yield from held
         yield record(page=at, error=what_went_wrong(error))
-
-
-def _mixed(sheet: SheetReading) -> SheetReading:
-    """A sheet that may be of pages of several ones."""
-    if sheet.error:
-        return sheet
-    why = "its pages may be of different sheets"
-    cells = {name: replace(cell, text=REJECTED, why=why) for name, cell in sheet.fields.items()}
-    return replace(sheet, fields=cells, error=f"{why}: those before and after lack some; put them in order")
 
 
 def weigh(cells: Mapping[str, CellReading], rules: Sequence[Rule], least: float) -> dict[str, CellReading]:
@@ -346,11 +345,11 @@ def _blanks(form: Form) -> list[tuple[int, int, _Seen]]:
             if page.blank is None:
                 raise UsageError(f"{where}: the form names none; name a picture of it")
             try:
-                decoded = next(pages_of(page.blank, _BLANK, [page.index]), None)
+                decoded = next(pages_of(page.blank, _BLANK, [page.number]), None)
             except InputError as error:
                 raise UsageError(f"{where}: {error}") from None
             if decoded is None:
-                raise UsageError(f"{where}: its file has no page {page.index + 1}; change blank_page")
+                raise UsageError(f"{where}: its file has no page {page.number + 1}; change blank_page")
             seen = _seen(decoded.grey)
             if len(seen.points) < 2 * _INLIERS or not (seen.ink > 2 * _INK).any():
                 raise UsageError(
@@ -361,8 +360,6 @@ def _blanks(form: Form) -> list[tuple[int, int, _Seen]]:
 
 
 def _seen(grey: Grey) -> _Seen:
-    import cv2
-
     paper = float(np.percentile(grey, 90))
     if paper < _PAPER:  # features and ink have a least contrast
         grey = np.asarray(cv2.convertScaleAbs(grey, None, min(_PAPER / max(paper, 1.0), _BRIGHTER)), np.uint8)
@@ -377,12 +374,14 @@ def _seen(grey: Grey) -> _Seen:
     return _Seen([grey], _resized(grey.shape, small.shape), at, features, ink, contrast)
 
 
+def _ones(size: int) -> Grey:
+    return np.ones((size, size), np.uint8)
+
+
 def _away(grey: Grey, thick: int) -> NDArray[np.float32]:
     """How many levels strokes that are less than so ``thick`` are darker than what is around."""
-    import cv2
-
-    kernel = np.ones((thick, thick), np.uint8)
-    return np.asarray(cv2.morphologyEx(cv2.blur(grey, (3, 3)), cv2.MORPH_BLACKHAT, kernel), np.float32)
+    soft = cv2.blur(grey, (3, 3))
+    return np.asarray(cv2.morphologyEx(soft, cv2.MORPH_BLACKHAT, _ones(thick)), np.float32)
 
 
 def _resized(size: Sequence[int], to: Sequence[int]) -> Floats:
@@ -399,8 +398,6 @@ def _moved(way: Floats, points: Any) -> Floats:
 
 def _warped(picture: NDArray[Any], way: Floats, size: Sequence[int]) -> NDArray[Any]:
     """A part of a picture, ``size`` wide and high; ``way`` leads from its pixels to those of the picture."""
-    import cv2
-
     flags, to = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, (int(size[0]), int(size[1]))
     return np.asarray(cv2.warpPerspective(picture, way, to, flags=flags, borderMode=cv2.BORDER_REPLICATE))
 
@@ -418,8 +415,6 @@ def _matches(page: _Seen, blank: _Seen) -> tuple[NDArray[np.float32], NDArray[np
 
 def _lay(page: _Seen, blanks: Sequence[_Seen]) -> tuple[int, _Laid] | None:
     """Lay a page onto the blank that fits best: features, a homography, its refinement; None if none fits."""
-    import cv2
-
     matches = [_matches(page, blank) for blank in blanks]
     best: tuple[float, int, Floats, NDArray[np.bool_]] | None = None
     for k in sorted(range(len(blanks)), key=lambda k: -len(matches[k][0]))[:_TRIED]:
@@ -450,9 +445,7 @@ def _lay(page: _Seen, blanks: Sequence[_Seen]) -> tuple[int, _Laid] | None:
 
 def _fit(page: _Seen, blank: _Seen, way: Floats, *, within: bool = False) -> float:
     """Share of a blank's print, or of that ``within`` the page, that a page has there."""
-    import cv2
-
-    near = cv2.dilate(_warped(page.ink, way, blank.ink.shape[::-1]), np.ones((3, 3), np.uint8)) > _INK
+    near = cv2.dilate(_warped(page.ink, way, blank.ink.shape[::-1]), _ones(3)) > _INK
     print_ = blank.ink > 2 * _INK
     if within:
         print_ = _inside(print_, way, page)
@@ -469,12 +462,10 @@ def _inside(print_: NDArray[np.bool_], way: Floats, page: _Seen) -> NDArray[np.b
 
 def _refined(page: _Seen, blank: _Seen, way: Floats) -> Floats:
     """Refine a homography where the blank has print: enhanced correlation (Evangelidis, Psarakis 2008)."""
-    import cv2
-
     soft = [cv2.GaussianBlur(one.ink, (0, 0), 1.5) for one in (blank, page)]
     halves = [cv2.resize(ink, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA) for ink in soft]
     here, there = (_resized(ink.shape, half.shape) for ink, half in zip(soft, halves, strict=True))
-    mask = (cv2.dilate(halves[0], np.ones((7, 7), np.uint8)) > _INK / 2).astype(np.uint8)
+    mask = (cv2.dilate(halves[0], _ones(7)) > _INK / 2).astype(np.uint8)
     start, steps = (
         there @ way @ np.linalg.inv(here),
         (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 15, 1e-4),
@@ -489,8 +480,6 @@ def _refined(page: _Seen, blank: _Seen, way: Floats) -> Floats:
 
 def _shift(page: _Seen, blank: _Seen, way: Floats, box: Floats) -> Floats:
     """How far print around a box is off where ``way`` puts it, x and y, in pixels of ``ink``; paper curls."""
-    import cv2
-
     room = 0.7 * (box[3] - box[1])
     left, top = np.maximum(np.floor(box[:2] - room), 0).astype(int).tolist()
     right, foot = np.minimum(np.ceil(box[2:] + room), blank.ink.shape[::-1]).astype(int).tolist()
@@ -509,8 +498,6 @@ def _shift(page: _Seen, blank: _Seen, way: Floats, box: Floats) -> Floats:
 
 def _cut(page: _Seen, way: Floats, size: tuple[int, int]) -> Grey:
     """A part of a page, as `_warped`, from the greys that are about as fine."""
-    import cv2
-
     origin, right, down = _moved(way, [[0, 0], [size[0], 0], [0, size[1]]])
     finer = max(np.hypot(*(right - origin)) / size[0], np.hypot(*(down - origin)) / size[1])
     level = int(np.clip(round(math.log2(max(1.0, finer))), 0, 6))
@@ -519,12 +506,6 @@ def _cut(page: _Seen, way: Floats, size: tuple[int, int]) -> Grey:
         smaller = cv2.resize(page.greys[-1], half, interpolation=cv2.INTER_AREA)
         page.greys.append(np.asarray(smaller, np.uint8))
     return _warped(page.greys[level], _resized(page.greys[0].shape, page.greys[level].shape) @ way, size)
-
-
-def _box(field: Field, blank: _Seen) -> Floats:
-    """The box of a field in pixels of the blank: left, top, right, foot."""
-    left, top, wide, high = field.box
-    return np.array([left, top, left + wide, top + high]) * (blank.greys[0].shape[::-1] * 2) - 0.5
 
 
 def _window(box: Floats, tall: float, beyond: float) -> tuple[tuple[int, int], Floats, float, int, int]:
@@ -556,9 +537,9 @@ def _is_written(reader: "Reader", blank: _Seen, box: Floats) -> bool:
 
 def _spot(page: _Seen, blank: _Seen, way: Floats, field: Field) -> _Spot:
     """Where a field lies on a page, ``way`` corrected by the print around it, which is compared."""
-    import cv2
-
-    box, small = _box(field, blank), page.scale @ way @ np.linalg.inv(blank.scale)
+    left, top, wide, high = field.box  # in pixels of the blank: left, top, right, foot
+    box = np.array([left, top, left + wide, top + high]) * (blank.greys[0].shape[::-1] * 2) - 0.5
+    small = page.scale @ way @ np.linalg.inv(blank.scale)
     shrink = blank.scale[[0, 1, 0, 1], [0, 1, 0, 1]]
     inner = box * shrink
     off = _shift(page, blank, small, inner)
@@ -571,14 +552,14 @@ def _spot(page: _Seen, blank: _Seen, way: Floats, field: Field) -> _Spot:
     plain = blank.ink[top:foot, left:right]
     here = small @ np.array([[1.0, 0, left], [0, 1, top], [0, 0, 1]])
     seen = _warped(page.ink, here, plain.shape[::-1])
-    near = cv2.dilate(seen, np.ones((3, 3), np.uint8)) > _INK
+    near = cv2.dilate(seen, _ones(3)) > _INK
     print_ = _inside(plain > 2 * _INK, here, page).astype(np.uint8)
-    rules = cv2.dilate(np.maximum(*_rules(print_, 0.8 * room, 0.6 * room)), np.ones((3, 3), np.uint8)) > 0
+    rules = cv2.dilate(np.maximum(*_rules(print_, 0.8 * room, 0.6 * room)), _ones(3)) > 0
     x, y = round(inner[0] - left), round(inner[1] - top)
     outside = ~rules
     outside[max(0, y) : y + round(room) + 1, max(0, x) : x + round(inner[2] - inner[0]) + 1] = False
     words = (print_ > 0) & outside
-    beside = (cv2.dilate(words.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0) & outside
+    beside = (cv2.dilate(words.astype(np.uint8), _ones(5)) > 0) & outside
     shares = [near[own].mean() for own in ((print_ > 0) & rules, words) if own.sum() > _SPECK]
     alike = 1.0
     if words.sum() > _SPECK and plain[beside].std() > 0:
@@ -588,8 +569,6 @@ def _spot(page: _Seen, blank: _Seen, way: Floats, field: Field) -> _Spot:
 
 def _rules(print_: Grey, across: float, down: float) -> tuple[Grey, Grey]:
     """Rules of print (H, W) that are so long: those across and those down."""
-    import cv2
-
     kernels = np.ones((1, max(3, round(across))), np.uint8), np.ones((max(3, round(down)), 1), np.uint8)
     first, second = (cv2.morphologyEx(print_, cv2.MORPH_OPEN, kernel) for kernel in kernels)
     return np.asarray(first, np.uint8), np.asarray(second, np.uint8)
@@ -603,48 +582,40 @@ def _read_field(
     page: "Page",
     boxes: Sequence[Floats],
     used: bool,
-    cells: dict[str, CellReading],
-    written: dict[str, _Written],
-) -> None:
+) -> tuple[CellReading, _Written | None]:
     """Read a field: cut it out at the page's own resolution, take print out, find and read what is left.
 
     ``boxes``: of all fields; ``used``: whether the blank is a sheet in use, so that rules alone are print.
     """
-    import cv2
-
-    field, box, way = spot.field, spot.box, spot.way
+    field, box, way, differs = spot
     corners = _moved(way, box[[[0, 1], [2, 1], [2, 3], [0, 3]]])
     places = tuple((round(x), round(y)) for x, y in ((corners + 0.5) / page.scales).tolist())
     tall = float(np.hypot(*(corners[3] + corners[2] - corners[0] - corners[1]))) / 2
-    limits = np.array(seen.greys[0].shape[::-1])
+    limits, index = np.array(seen.greys[0].shape[::-1]), page.index  # a page is not kept until its sheet ends
     if (corners < -0.1 * tall - 1).any() or (corners > limits + 0.1 * tall).any():
-        cells[field.name] = CellReading(REJECTED, why="leaves the page", corners=places, page=page.index)
-        return
+        return CellReading(REJECTED, why="leaves the page", corners=places, page=index), None
     size, own, high, edge, more = _window(box, tall, _BEYOND)
     grey, plain = _cut(seen, way @ own, size), _cut(blank, own, size)
-    away = _away(grey, _THICK[1])
-    dark = away > _INK * seen.contrast
+    dark = _away(grey, _THICK[1]) > _INK * seen.contrast
     print_ = (_away(plain, _THICK[1]) > _INK * blank.contrast).astype(np.uint8)
     print_ = np.maximum(*_rules(print_, 1.2 * high, 0.9 * high)) if used else print_
     grey, print_, gone = _erased(grey, print_, dark, high, seen.contrast)
     away = _away(grey, _THICK[1])
-    dark = away > _INK * seen.contrast
     inner = np.s_[edge : size[1] - edge, more + edge : size[0] - more - edge]
-    clear = (dark & ~gone).astype(np.uint8)
+    clear = ((away > _INK * seen.contrast) & ~gone).astype(np.uint8)
     if clear[inner].any():  # what is faint beside it is no ink
         clear[away < _FAINT * np.percentile(away[inner][clear[inner] > 0], 90)] = 0
     ink = np.zeros_like(clear)
     ink[inner] = clear[inner]
     ink, clear = (
-        np.asarray(cv2.morphologyEx(one, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)), np.uint8)
-        for one in (ink, clear)
+        np.asarray(cv2.morphologyEx(one, cv2.MORPH_OPEN, _ones(3)), np.uint8) for one in (ink, clear)
     )
-    near = cv2.dilate(print_, np.ones((2 * round(0.08 * high) + 1,) * 2, np.uint8)) > 0
+    near = cv2.dilate(print_, _ones(2 * round(0.08 * high) + 1)) > 0
     core = np.s_[:, more : size[0] - more]
     grey, ink = np.ascontiguousarray(grey[core]), np.ascontiguousarray(ink[core])
     lines, _ = read_lines(reader.changed(automaton=field.automaton), grey, _marks(reader, grey, edge))
     again = _again(reader, grey, ink, field)
-    hard = "the print beside it differs" if spot.differs else ""
+    hard = "the print beside it differs" if differs else ""
     chars = np.array([char.box for line in lines for char in line.chars if char.box[3] > 0.2 * high])
     if len(chars) and not hard:
         tall = float(np.median(chars[:, 3]))
@@ -653,41 +624,32 @@ def _read_field(
                 (x, y), (right, foot) = np.round((other.reshape(2, 2) - own[:2, 2]) / own[0, 0]).astype(int)
                 clear[max(0, y) : max(0, foot), max(0, x) : max(0, right)] = 0
         clear[near] = 0
-        moved = chars + np.array([more, 0, 0, 0])
-        if _goes_on(np.asarray(clear, np.uint8), moved, tall, inner[1], _TALLER):
+        if _goes_on(clear, chars + np.array([more, 0, 0, 0]), tall, inner[1], _TALLER):
             hard = _GOES_ON
         elif _crossed_out(ink, tall):
             hard = _SOFT[0]
         elif _goes_on(ink, chars, tall, slice(0, 0), _SCRIBBLE):
             hard = _SOFT[1]
-    index = page.index  # a page is not kept until its sheet ends
+    line = lines[0] if len(lines) == 1 and lines[0].places else None
 
     def say(first: ctc.Number | None, second: ctc.Number | None) -> CellReading:
-        if first and field.automaton is not None and lines[0].margin is None:
-            first = None  # what is not of the pattern, or in no list, stays so
-        own = [_changed(line, first) if first else line for line in lines]
+        own = lines
+        if first and (field.automaton is None or lines[0].margin is not None):  # else it stays no allowed one
+            # its words are sure, unless more than their columns made them doubtful
+            before = max(lines[0].number.p, likely(lines[0].number.text, lines[0].number.texts))
+            words = [replace(word, p=word.p if word.p < before - 1e-6 else 1.0) for word in lines[0].words]
+            own = [replace(lines[0], words=tuple(words), number=first)]
         second = second or (again.number if again else None)
         beside = np.where(near[core], 0, ink).astype(np.uint8)  # what is left of print is none
         cell = _said(field, reader.policy.min_p, own, second, beside, 0.5 * high, hard)
         return replace(cell, corners=places, page=index)
 
-    line = lines[0] if len(lines) == 1 and lines[0].places else None
-    own_places = [(strip.ink, t) for strip, t in line.places] if line else []
-    around = _Once(line.number, line.logp, own_places) if line else None
-    cells[field.name], written[field.name] = say(None, None), _Written((around, again), say)
-
-
-def _changed(line: TextLine, number: ctc.Number) -> TextLine:
-    """A line with another number; its words are sure, unless more than its columns made them doubtful."""
-    before = max(line.number.p, likely(line.number.text, line.number.texts))
-    words = (replace(word, p=word.p if word.p < before - 1e-6 else 1.0) for word in line.words)
-    return replace(line, words=tuple(words), number=number)
+    around = _Once(line.number, line.logp, [(strip.ink, t) for strip, t in line.places]) if line else None
+    return say(None, None), _Written((around, again), say, field.automaton)
 
 
 def _view(ink: NDArray[Any], x: int) -> NDArray[np.float32]:
     """A digit around column x of a strip, its ink in the middle and 30 rows high, blurred, (576,)."""
-    import cv2
-
     part = np.zeros((48, 48), np.float32)
     first, last = max(0, x - 24), min(ink.shape[1], x + 24)
     if first < last:
@@ -703,22 +665,17 @@ def _view(ink: NDArray[Any], x: int) -> NDArray[np.float32]:
 
 
 def _taught(
-    cells: Mapping[str, CellReading],
-    written: Mapping[str, _Written],
-    automata: Mapping[str, Any],
-    least: float,
+    cells: Mapping[str, CellReading], written: Mapping[str, _Written], least: float,
     beat: Callable[[], None] = lambda: None,
-) -> dict[str, CellReading]:
+) -> dict[str, CellReading]:  # fmt: skip
     """Read fields again: a digit is likelier what digits like it are in other cells, the sure most of all."""
     sure = {name: digits(one.read) for name, one in cells.items() if one.text and REJECTED not in one.text}
     numbers = {name: list[ctc.Number | None]([None, None]) for name in written}
     for k in (0, 1):
-        found, who = list[tuple[str, int, int, Any]](), list[tuple[str, _Once]]()
-        for name, one in written.items():
-            if (once := one.read[k]) is None:
-                continue
+        found, ways = list[tuple[str, int, int]](), list[tuple[Floats, NDArray[np.float32]]]()
+        read = {name: once for name, one in written.items() if (once := one.read[k]) is not None}
+        for name, once in read.items():
             spans = [(c.first, c.last) for c in once.number.chars if c.char.isdigit()]
-            who.append((name, once))
             for at, (first, last) in enumerate(spans):
                 share = np.exp(np.asarray(once.logp[first : last + 1, :10], np.float64)).sum(axis=0)
                 share *= _UNSURE / (share.sum() + 1e-12)
@@ -726,24 +683,25 @@ def _taught(
                     share = (np.arange(10) == int(sure[name][at])) * (cells[name].p or 0.0)
                 ink, column = once.places[(first + last) // 2]
                 x = STEP * (column + (last - first) % 2 / 2) - BEFORE
-                found.append((name, first, last, (share, _view(ink, round(x)))))
+                found.append((name, first, last))
+                ways.append((share, _view(ink, round(x))))
         if not found:
             continue
-        shares, views = (np.array(part, np.float64) for part in zip(*(one[3] for one in found), strict=True))
+        shares, views = (np.array(part, np.float64) for part in zip(*ways, strict=True))
         views = views - views.mean(axis=0)
         views /= np.linalg.norm(views, axis=1, keepdims=True) + 1e-6
         names = np.array([one[0] for one in found])
-        for name, once in who:
+        for name, once in read.items():
             mine, logp = names == name, once.logp.copy()
             like = np.exp(_SHARP * (views[mine] @ views.T - 1))
             like[:, mine] = 0
             known = np.log(like @ shares + np.exp(-_SHARP * _UNLIKE)) - np.log(1 + shares[~mine].sum(axis=0))
-            for (_, first, last, _), row in zip(compress(found, mine), known, strict=True):
+            for (_, first, last), row in zip(compress(found, mine), known, strict=True):
                 part = logp[max(0, first - 1) : last + 2, :10]
                 every = np.logaddexp.reduce(part, axis=1, keepdims=True)
                 part[:] = part / _COOLER + _LIKE * row
                 part += every - np.logaddexp.reduce(part, axis=1, keepdims=True)
-            number = ctc.number(logp, bound=least, automaton=automata[name])
+            number = ctc.number(logp, bound=least, automaton=written[name].automaton)
             numbers[name][k] = number if number.text and number.beside < FAR else None
             beat()
     return {name: one.say(*numbers[name]) for name, one in written.items()}
@@ -755,22 +713,20 @@ def _erased(
     """Take print out of a view of a box so ``high``: what is left (H, W), the print as wide as it is here,
     and where print was that is no rule, but where a stroke crosses it.
     """
-    import cv2
-
     within, rows = np.zeros_like(print_), slice(round(_ROOM * high), round((1 + _ROOM) * high))
     within[rows] = print_[rows]
     rules = _rules(print_, 1.2 * high, high)[0], _rules(within, high, 0.4 * high)[1]  # separators are low
     letters = print_ & ~np.maximum(*rules)
-    letters = np.asarray(cv2.morphologyEx(letters, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)))
+    letters = np.asarray(cv2.morphologyEx(letters, cv2.MORPH_OPEN, _ones(3)))
     for grown in range(2, 9):  # until little of what is around is dark
-        wider = np.asarray(cv2.dilate(print_, np.ones((3, 3), np.uint8)), np.uint8)
+        wider = np.asarray(cv2.dilate(print_, _ones(3)), np.uint8)
         around = dark[wider > print_]
         if grown > 2 and (not around.size or around.mean() < _AROUND):
             break
         print_ = wider
-    wide = np.ones((2 * grown - 1,) * 2, np.uint8)
+    wide = _ones(2 * grown - 1)
     across, down = (np.asarray(cv2.dilate(rule, wide), np.uint8) for rule in rules)
-    beside, kernel = (dark & (print_ == 0)).astype(np.uint8), np.ones((2 * grown + 7,) * 2, np.uint8)
+    beside, kernel = (dark & (print_ == 0)).astype(np.uint8), _ones(2 * grown + 7)
     strokes = cv2.morphologyEx(beside, cv2.MORPH_CLOSE, kernel)
     zone = (np.maximum(across, down) > 0) & (cv2.dilate(letters, wide) == 0)  # print may cross a rule, too
     gone = (print_ > 0) & ~zone & (strokes == 0)
@@ -789,8 +745,6 @@ def _without_rules(grey: Grey, zone: Grey, contrast: float) -> Grey:
     A rule is the median of each row around a place: so much brighter that is made. Where it hides strokes,
     there is ink if there is some above and below it, along one of some slopes.
     """
-    import cv2
-
     out = grey.copy()
     _, _, parts, _ = cv2.connectedComponentsWithStats(np.ascontiguousarray(zone))
     for left, top, wide, tall, _ in parts[1:].tolist():
@@ -824,8 +778,6 @@ def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice, most: fl
     """Whether ink (H, W) beyond columns ``inner``, at most ``most`` times as high, is as close to characters,
     ``tall``, as one of them.
     """
-    import cv2
-
     ink, (top, foot) = ink.copy(), (chars[:, 1].min(), (chars[:, 1] + chars[:, 3]).max())
     ink[:, inner] = 0
     for x, y, wide, high in chars.astype(int).tolist():
@@ -840,8 +792,6 @@ def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice, most: fl
 
 def _crossed_out(ink: Grey, tall: float) -> bool:
     """Whether a straight stroke in ink (H, W), both ends free, has others across it twice: that of 4 once."""
-    import cv2
-
     long, smear = round(_STROKE * tall), np.ones(2 * round(0.1 * tall) + 1)
     for angle in np.arange(24) * (np.pi / 24):
         along, across = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
@@ -872,8 +822,6 @@ def _crossed_out(ink: Grey, tall: float) -> bool:
 
 def _again(reader: "Reader", grey: Grey, ink: Grey, field: Field) -> _Once | None:
     """Read all ink (H, W) of a field as one line, whatever is found in it: a second opinion."""
-    import cv2
-
     rows, columns = np.nonzero(ink)
     if reader.line_model is None or len(rows) < _SPECK:
         return None
@@ -898,14 +846,9 @@ def _texts(number: ctc.Number, names: dict[str, str], fits: bool) -> dict[str, f
 
 
 def _said(
-    field: Field,
-    least: float,
-    lines: Sequence[TextLine],
-    again: ctc.Number | None,
-    ink: Grey,
-    unit: float,
+    field: Field, least: float, lines: Sequence[TextLine], again: ctc.Number | None, ink: Grey, unit: float,
     hard: str,
-) -> CellReading:
+) -> CellReading:  # fmt: skip
     """What a field says, read twice; ``ink``: that of no print, (H, W); ``unit``: half its box's height.
 
     ``hard``: why no number can be sure.

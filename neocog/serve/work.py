@@ -26,12 +26,12 @@ from neocog.evaluation.explain import explain_box, explain_digit
 from neocog.network.engine import Engine
 from neocog.network.line_engine import LineEngine
 from neocog.reading.formats import Format
-from neocog.reading.forms import Form, parse_form
+from neocog.reading.forms import Form, for_sheets, parse_form
 from neocog.reading.pictures import pages_of, what_went_wrong
 from neocog.reading.reader import Reader
 from neocog.reading.records import CellReading, SheetReading
 from neocog.reading.results import PageReading
-from neocog.reading.sheets import for_sheets, read_sheets, weigh
+from neocog.reading.sheets import read_sheets, weigh
 from neocog.reading.words import cells
 from neocog.text import to_json
 from neocog.vision.crops import digit_of_box
@@ -110,7 +110,7 @@ class ServeJob(Job):
         form, _, picture = bytes(item.picture()).partition(b"\n")
         found, size, settings = _form(form), 0, reader.settings
         rules = {layout.name: layout.rules for layout in found.layouts}
-        found = replace(found, layouts=tuple(replace(layout, rules=()) for layout in found.layouts))
+        found = replace(found, layouts=tuple(layout._replace(rules=()) for layout in found.layouts))
         try:
             for sheet in read_sheets(reader, found, picture, beat=beat):
                 mixed, before = sheet.error is not None and None not in sheet.pages, sheet.fields
