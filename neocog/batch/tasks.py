@@ -141,7 +141,7 @@ class Job:
             readings = list[Any]()
             try:
                 if self.form is None:
-                    found: Iterator[Any] = self.reader.read_safely(item.picture())
+                    found: Iterator[Any] = self.reader.read_pages(item.picture(), safely=True)
                 else:
                     from neocog.reading.sheets import read_sheets  # which needs OpenCV
 

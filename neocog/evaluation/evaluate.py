@@ -153,7 +153,7 @@ def evaluate_pictures(
     """Read pictures, all pages of each, and keep what was read beside what stands there."""
     readings, start = [], time.perf_counter()
     for done, file in enumerate(pictures.files, 1):
-        pages = list(reader.read_safely(file))
+        pages = list(reader.read_pages(file, safely=True))
         readings.append(replace(
             pages[0], text="\n".join(page.text for page in pages),
             digits=tuple(one for page in pages for one in page.digits),

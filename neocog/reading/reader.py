@@ -17,6 +17,7 @@ from neocog.network.decision import Answers, of_lone_digits
 from neocog.network.lines import LineModel, load_any
 from neocog.network.model import Model
 from neocog.network.registry import FINDER, LINES, find_model
+from neocog.reading.device import open_engine, open_finder
 from neocog.reading.numbers import page_lines
 from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import Pattern, Policy, read_valid
@@ -40,77 +41,39 @@ class Reader:
 
     `read` and `read_pages` decode in this process: headers are checked, but nothing bounds the time or
     memory of what decodes a picture. Strangers' files are better read by `read_many`, or ``neocog read``.
+    ModelError if the model or the finder is missing or broken, DeviceError if the device is not there,
+    UsageError if an option makes no sense, or the card's table does not bear ``max_error``.
 
-    Parameters
-    ----------
-    model : str, Path, Model or LineModel, optional
-        Name of a shipped model, a model file, or a loaded model; ``neocog-lines`` by default. A line
+    model: Name of a shipped model, a model file, or a loaded model; ``neocog-lines`` by default. A line
         model reads whole numbers with their signs; a digit model reads pages box by box.
-    device : str
-        Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (the first GPU) or
-        ``"cuda:N"``.
-    precision, plan : str, optional
-        As :func:`neocog.reading.device.open_engine`.
-    min_p : float, optional
-        Reject answers of a lower probability, instead of what the model's card says; see `Policy`.
-    max_error : float, optional
-        Largest share of the printed numbers that may be wrong, e.g. 0.02; the threshold comes from the
-        table in the card of the line model. Not for digit models, which read no whole numbers.
-    batch : int, optional
-        Digits per pass of the network, as many as the device likes by default.
-    finder : str, Path or FinderModel, optional
-        A finder's file; the shipped one by default.
-    pattern : str, optional
-        What each line looks like, ``#`` for a digit: see `Pattern`. Of several ways to read a line, the
-        likeliest that looks so is taken, unless it is far less likely than another.
-    rotate : int, optional
-        Degrees clockwise, 0, 90, 180 or 270, by which pages are turned to be read; found out where
-        it is not given.
-    long_side : int or "full", optional
-        Pixels to which the long side of larger pictures is reduced; 8192 by default, of ``"full"`` none.
-    mirror : bool
-        Pages are mirrored left to right before they are read.
-    digits_only : bool
-        Leave signs and spaces out of the text.
-    valid : str, Path or iterable of str, optional
-        A file of the numbers that may occur, one a line, or these numbers.
+    device: Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (the first GPU) or ``"cuda:N"``.
+    precision, plan: As :func:`neocog.reading.device.open_engine`.
+    min_p: Reject answers of a lower probability, instead of what the model's card says; see `Policy`.
+    max_error: Largest share of the printed numbers that may be wrong, e.g. 0.02; the threshold comes from
+        the table in the card of the line model. Not for digit models, which read no whole numbers.
+    batch: Digits per pass of the network, as many as the device likes by default.
+    finder: A finder's file, or a loaded one; the shipped one by default.
+    pattern: What each line looks like, ``#`` for a digit: see `Pattern`. Of several ways to read a line,
+        the likeliest that looks so is taken, unless it is far less likely than another.
+    rotate: Degrees clockwise, 0, 90, 180 or 270, by which pages are turned; found out by default.
+    long_side: Pixels to which larger pictures are reduced, 8192 by default, or ``"full"``: not at all.
+    mirror: Pages are mirrored left to right before they are read.
+    digits_only: Leave signs and spaces out of the text.
+    valid: A file of the numbers that may occur, one a line, or these numbers.
 
-    Raises
-    ------
-    ModelError
-        If the model or the finder is missing or broken.
-    UsageError
-        If the thresholds make no sense, or the card's table does not bear ``max_error``.
-    DeviceError
-        If the device is not there.
-
-    Examples
-    --------
     >>> from neocog import Reader                                       # doctest: +SKIP
     >>> Reader().read("photo.jpg").text                                 # doctest: +SKIP
     '07946'
     """
 
     def __init__(
-        self,
-        model: str | Path | Model | LineModel | None = None,
-        *,
-        device: str = "auto",
-        precision: str | None = None,
-        plan: str = "default",
-        min_p: float | None = None,
-        max_error: float | None = None,
-        batch: int | None = None,
-        finder: str | Path | FinderModel | None = None,
-        pattern: str | None = None,
-        rotate: int | None = None,
-        long_side: int | str | None = None,
-        mirror: bool = False,
-        digits_only: bool = False,
-        valid: "str | Path | Iterable[str] | None" = None,
-    ) -> None:
-        from neocog.reading.device import open_finder
-
+        self, model: str | Path | Model | LineModel | None = None, *, device: str = "auto",
+        precision: str | None = None, plan: str = "default", min_p: float | None = None,
+        max_error: float | None = None, batch: int | None = None,
+        finder: str | Path | FinderModel | None = None, pattern: str | None = None,
+        rotate: int | None = None, long_side: int | str | None = None, mirror: bool = False,
+        digits_only: bool = False, valid: "str | Path | Iterable[str] | None" = None,
+    ) -> None:  # fmt: skip
         if not isinstance(model, Model | LineModel):
             model = load_any(model or LINES)
         self.line_model = model if isinstance(model, LineModel) else None
@@ -118,10 +81,8 @@ class Reader:
             model = replace(model.digits, card=model.card, version=model.version)
         self.model: Model = model
         if max_error is not None and self.line_model is None:
-            raise UsageError(
-                f"max_error speaks of whole numbers, but {model.name} reads digits; "
-                "leave it out (read --isolated takes it)"
-            )
+            why = f"max_error speaks of whole numbers, but {model.name} reads digits"
+            raise UsageError(f"{why}; leave it out (read --isolated takes it)")
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
         self.usual = min_p is None and max_error is None  # the policy is the model's own
         self.engine = self.opened(device=device, precision=precision, plan=plan)
@@ -153,8 +114,6 @@ class Reader:
 
     def opened(self, *, device: str = "auto", threads: int | None = None, **options: Any) -> "AnyEngine":
         """Open the engine of its network on a device, see `neocog.reading.device`."""
-        from neocog.reading.device import open_engine
-
         engine = open_engine(self.line_model or self.model, device=device, threads=threads, **options)
         return cast("AnyEngine", engine)
 
@@ -185,10 +144,7 @@ class Reader:
         """Return B answers, of digits that each have a picture of their own, or why they are rejected."""
         answers = of_lone_digits(answers, self.model)
         reasons = [self.policy.reason(answers, index) for index in range(len(boxes))]
-        chars = [
-            REJECTED if reason else str(label)
-            for reason, label in zip(reasons, answers.label.tolist(), strict=True)
-        ]
+        chars = [REJECTED if why else str(k) for why, k in zip(reasons, answers.label.tolist(), strict=True)]
         return tuple(map(DigitReading, chars, answers.p.tolist(), answers.margin.tolist(), boxes, reasons))
 
     @overload
@@ -200,49 +156,36 @@ class Reader:
     def read(self, picture: "Picture | Iterable[Picture]") -> PageReading | list[PageReading]:
         """Read the first page of a picture, or of each of several.
 
-        Parameters
-        ----------
-        picture : str, Path, bytes, binary file, PIL image, ndarray, or an iterable of them
-            A picture file or its http(s) address, its bytes, or a file that is open; or pixels
-            (H, W) or (H, W, 3) in RGB order, uint8. Of several, one that cannot be decoded gives a
-            record with its ``error``.
-
-        Raises
-        ------
-        InputError
-            If the one picture cannot be decoded; the text begins with its name.
+        A picture is a file or its http(s) address, its bytes, or a file that is open; a PIL image; or pixels
+        (H, W) or (H, W, 3) in RGB order, uint8. Of several, one that cannot be decoded gives a record with
+        its ``error``; of a single one it is an InputError, whose text begins with its name.
         """
         single = isinstance(picture, str | bytes | Path | np.ndarray) or hasattr(picture, "read")
         if isinstance(picture, Iterable) and not single:
             several = cast(Iterable[Picture], picture)
-            return [replace(next(self.read_safely(one)), picture=one) for one in several]
+            return [replace(next(self.read_pages(one, safely=True)), picture=one) for one in several]
         return replace(next(self.read_pages(cast(Picture, picture))), picture=picture)
 
-    def read_pages(self, picture: Picture) -> Iterator[PageReading]:
-        """Read page after page (of a TIFF or PDF); InputError if it, or a page, cannot be decoded."""
-        try:
-            yield from self._pages(picture)
-        except InputError as error:
-            raise InputError(f"{name_of(picture)}: {error}") from None
-        except ImportError as error:
-            raise no_opencv(error) if error.name == "cv2" else error from None
+    def read_pages(self, picture: Picture, *, safely: bool = False) -> Iterator[PageReading]:
+        """Read page after page (of a TIFF or PDF); InputError if it, or a page, cannot be decoded.
 
-    def read_safely(self, picture: Picture) -> Iterator[PageReading]:
-        """Read page after page; a failure, whatever it is, gives a record with its ``error``."""
-        page = 0
+        ``safely``: whatever goes wrong gives a record with its ``error``.
+        """
+        source, at = name_of(picture), 0
         try:
-            for reading in self._pages(picture):
-                yield reading
-                page = reading.page + 1
-        except Exception as error:  # whatever one picture does, others are still read
-            yield PageReading(name_of(picture), page, model=self.model.id, error=what_went_wrong(error))
-
-    def _pages(self, picture: Picture) -> Iterator[PageReading]:
-        source, pages = name_of(picture), pages_of(picture, self.longest)
-        start = time.perf_counter()
-        for page in pages:
-            yield read_page(self, source, page, start)
             start = time.perf_counter()
+            for page in pages_of(picture, self.longest):
+                yield read_page(self, source, page, start)
+                at, start = page.index + 1, time.perf_counter()
+        except Exception as error:
+            if safely:  # others are still read
+                yield PageReading(source, at, model=self.model.id, error=what_went_wrong(error))
+            elif isinstance(error, InputError):
+                raise InputError(f"{source}: {error}") from None
+            elif isinstance(error, ImportError) and error.name == "cv2":
+                raise no_opencv(error) from None
+            else:
+                raise
 
 
 def read_page(reader: Reader, source: str, page: "Page", began: float) -> PageReading:

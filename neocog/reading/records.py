@@ -66,15 +66,38 @@ class LineReading:
 
     def to_dict(self) -> dict[str, Any]:
         words = [{"text": w.text, "box": list(w.box), "digits": list(w.digits or ())} for w in self.words]
-        record: dict[str, Any] = {"text": self.text, "box": list(self.box), "words": words}
-        record["numbers"] = [number.to_dict() for number in self.numbers]
-        if self.margin is not None:
-            record["margin"] = round(self.margin, 4)
+        numbers = [number.to_dict() for number in self.numbers]
+        record = {"text": self.text, "box": list(self.box), "words": words, "numbers": numbers}
+        return record if self.margin is None else record | {"margin": round(self.margin, 4)}
+
+
+class _Record:
+    """What `PageRecord` and `SheetReading` have in common."""
+
+    __slots__ = ()
+
+    def to_dict(self, *, timings: bool = False, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The record as plain values; with ``timings`` also ``ms``, and ``settings`` if given."""
+        own: Any = self
+        record: dict[str, Any] = {"schema": SCHEMA, "source": own.source, "page": own.page} | own._facts()
+        if settings is not None:
+            record["settings"] = dict(settings)
+        if timings:
+            record["ms"] = {name: round(value, 3) for name, value in (own.ms or {}).items()}
         return record
+
+    def to_json(self, *, timings: bool = False, settings: Mapping[str, Any] | None = None) -> str:
+        """The record as one line of JSON.
+
+        >>> print(PageRecord("a.png", text="7").to_json())
+        {"schema":1,"source":"a.png","page":0,"text":"7","digits":[],"model":"","error":null}
+        """
+        record = self.to_dict(timings=timings, settings=settings)
+        return to_json(record, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPED)
 
 
 @dataclass(frozen=True, slots=True)
-class PageRecord:
+class PageRecord(_Record):
     """What stands on one page, or why that is not known; a `neocog.reading.results.PageReading` is one."""
 
     source: str  #: the picture as it was named
@@ -110,40 +133,24 @@ class PageRecord:
         """Why places were rejected, each reason once."""
         return sorted({digit.reason for digit in self.digits if digit.reason})
 
-    def to_dict(self, *, timings: bool = False, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The record as plain values; with ``timings`` also ``ms``, and ``settings`` if given."""
+    def _facts(self) -> dict[str, Any]:
         digits = [
             {"char": d.char, "p": round(d.p, 4), "margin": round(d.margin, 4), "box": list(d.box),
              "reason": d.reason}
             for d in self.digits
         ]  # fmt: skip
-        record: dict[str, Any] = {"schema": SCHEMA, "source": self.source, "page": self.page}
-        record |= {"text": self.text, "digits": digits, "model": self.model, "error": self.error}
+        facts: dict[str, Any] = {"text": self.text, "digits": digits, "model": self.model}
+        facts["error"] = self.error
         if self.finder:
             signs = [{"char": s.char, "p": round(s.p, 4), "box": list(s.box)} for s in self.signs]
-            record |= {"finder": self.finder, "signs": signs, "left_out": self.left_out, "turn": self.turn}
-            record["reader"] = self.reader
-            record |= {"scale": round(self.scale or 1.0, 4), "warnings": list(self.warnings)}
-            record["mirror"] = self.mirror
+            facts |= {
+                "finder": self.finder, "signs": signs, "left_out": self.left_out, "turn": self.turn,
+                "reader": self.reader, "scale": round(self.scale or 1.0, 4), "warnings": list(self.warnings),
+                "mirror": self.mirror,
+            }  # fmt: skip
         if self.size is not None:
-            record |= {"size": list(self.size), "lines": [line.to_dict() for line in self.lines]}
-        if self.fits is not None:
-            record["fits"] = self.fits
-        if settings is not None:
-            record["settings"] = dict(settings)
-        if timings:
-            record["ms"] = {name: round(value, 3) for name, value in (self.ms or {}).items()}
-        return record
-
-    def to_json(self, *, timings: bool = False, settings: Mapping[str, Any] | None = None) -> str:
-        """The record as one line of JSON.
-
-        >>> print(PageRecord("a.png", text="7").to_json())
-        {"schema":1,"source":"a.png","page":0,"text":"7","digits":[],"model":"","error":null}
-        """
-        return to_json(
-            self.to_dict(timings=timings, settings=settings), ensure_ascii=False, separators=(",", ":")
-        ).translate(_ESCAPED)
+            facts |= {"size": list(self.size), "lines": [line.to_dict() for line in self.lines]}
+        return facts if self.fits is None else facts | {"fits": self.fits}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +167,12 @@ class CellReading:
     hard: bool = False  #: whether other ink speaks against ``read``, so that a rule alone can confirm it
 
     def to_dict(self) -> dict[str, Any]:
-        p, corners = None if self.p is None else round(self.p, 4), [list(corner) for corner in self.corners]
-        out = {"text": self.text, "p": p, "why": self.why, "read": self.read}
-        return out | {"corners": corners, "page": self.page}
+        out = {"text": self.text, "p": self.p and round(self.p, 4), "why": self.why, "read": self.read}
+        return out | {"corners": [list(corner) for corner in self.corners], "page": self.page}
 
 
 @dataclass(frozen=True, slots=True)
-class SheetReading:
+class SheetReading(_Record):
     """What stands on one sheet of a form, or why that is not known."""
 
     source: str
@@ -186,16 +192,13 @@ class SheetReading:
         """The texts of its fields, one a line."""
         return "\n".join(cell.text for cell in self.fields.values())
 
-    def to_json(self, *, timings: bool = False, settings: Mapping[str, Any] | None = None) -> str:
-        """The record as one line of JSON."""
-        out: dict[str, Any] = {"schema": SCHEMA, "source": self.source, "page": self.page}
-        out |= {"layout": self.layout, "pages": list(self.pages), "model": self.model, "error": self.error}
-        out |= {"residual": [round(r, 2) for r in self.residual], "fit": [round(f, 3) for f in self.fit]}
-        out |= {"warnings": list(self.warnings)}
-        out["fields"] = {name: cell.to_dict() for name, cell in self.fields.items()}
-        out |= {} if settings is None else {"settings": dict(settings)}
-        out |= {"ms": {k: round(v, 3) for k, v in (self.ms or {}).items()}} if timings else {}
-        return to_json(out, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPED)
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "layout": self.layout, "pages": list(self.pages), "model": self.model, "error": self.error,
+            "residual": [round(r, 2) for r in self.residual], "fit": [round(f, 3) for f in self.fit],
+            "warnings": list(self.warnings),
+            "fields": {name: cell.to_dict() for name, cell in self.fields.items()},
+        }  # fmt: skip
 
 
 # a file name may hold bytes that are no UTF-8: Python keeps them as lone surrogates, which

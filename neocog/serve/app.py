@@ -73,56 +73,33 @@ class Api:
         about = {"neocog": neocog.__version__, **self.about, **limits, "signs": self.signs}
         return _json(about | {"suffixes": suffixes, "corrections": kept})
 
-    async def read(self, request: Request) -> Response:
-        """The records of a picture's pages."""
-        async with self._taken(request) as picture:
-            live, table = (request.query_params.get(key, "0") not in ("0", "") for key in ("live", "table"))
-            return _json(await self._ask(request, picture, what="read", live=live, table=table))
-
-    async def thumbnails(self, request: Request) -> Response:
-        """Small pictures of all pages of a file, as data: URLs."""
-        async with self._taken(request) as picture:
-            return _json(await self._ask(request, picture, what="thumbnails"))
-
-    async def weigh(self, request: Request) -> Response:
-        """The other fields of a sheet after its rules, with what a person said of some."""
+    async def answer(self, request: Request) -> Response:
+        """Have a worker do with the body of a request what the end of its address says."""
+        what, query = request.url.path.rpartition("/")[2], request.query_params
+        flags = {"read": ("live", "table"), "sheets": ("pictures",)}.get(what, ())
+        asked: dict[str, Any] = {flag: query.get(flag, "0") not in ("0", "") for flag in flags}
+        if what == "page":
+            number = query.get("page", "0")
+            if not (number.isascii() and number.isdigit() and len(number) < 6):
+                raise HTTPException(400, f"page={number[:20]!r}: expected a number from 0")
+            asked["page"] = int(number)
         async with self._taken(request) as body:
-            if len(body) > MAX_FORM:
+            if what == "weigh" and len(body) > MAX_FORM:
                 raise HTTPException(413, f"got {len(body):,} bytes of JSON, expected at most {MAX_FORM:,}")
-            return _json(await self._ask(request, body, what="weigh"))
-
-    async def sheets(self, request: Request) -> Response:
-        """The records of a picture's sheets: a line with a form of fields, then the picture."""
-        async with self._taken(request) as body:
-            if (size := body.find(b"\n")) < 0 or size > MAX_FORM:
+            if what == "sheets" and not 0 <= body.find(b"\n") <= MAX_FORM:  # a form, then the picture
                 wanted = f"expected a form as a line of at most {MAX_FORM:,} bytes, then a picture"
                 raise HTTPException(400, wanted)
-            pictures = request.query_params.get("pictures", "0") not in ("0", "")
-            return _json(await self._ask(request, body, what="sheets", pictures=pictures))
-
-    async def form(self, request: Request) -> Response:
-        """Whether a form can be read with, its blanks aside."""
-        async with self._taken(request) as body:
-            await self._ask(request, body[: MAX_FORM + 1], what="form")
-        return _json({"ok": True})
-
-    async def page(self, request: Request) -> Response:
-        """A page of a file that the browser cannot show."""
-        number = request.query_params.get("page", "0")
-        if not (number.isascii() and number.isdigit() and len(number) < 6):
-            raise HTTPException(400, f"page={number[:20]!r}: expected a number from 0")
-        async with self._taken(request) as picture:
-            jpeg = await self._ask(request, picture, what="page", page=int(number))
-        return Response(jpeg, media_type="image/jpeg")
-
-    async def explain(self, request: Request) -> Response:
-        """Why a digit was read so, as a picture: a line with its record, then the picture."""
-        async with self._taken(request) as body:
-            _, digits, _, marks, picture = await asyncio.to_thread(_record, body)
-            if len(boxes := [box for _, box in digits if box]) != 1:
-                raise HTTPException(400, f"got {len(boxes)} digits with a box, expected one")
-            png = await self._ask(request, picture, what="explain", marks=marks | {"boxes": boxes})
-        return Response(png, media_type="image/png")
+            if what == "explain":  # a record, then the picture
+                _, digits, _, marks, body = await asyncio.to_thread(_record, body)
+                if len(boxes := [box for _, box in digits if box]) != 1:
+                    raise HTTPException(400, f"got {len(boxes)} digits with a box, expected one")
+                asked["marks"] = marks | {"boxes": boxes}
+            found = await self._ask(
+                request, body[: MAX_FORM + 1] if what == "form" else body, what=what, **asked
+            )
+        if (kind := {"page": "image/jpeg", "explain": "image/png"}.get(what)) is not None:
+            return Response(found, media_type=kind)
+        return _json({"ok": True} if what == "form" else found)
 
     async def correct(self, request: Request) -> Response:
         """Keep a corrected page, or cells of one: a line with its record, then the picture."""
@@ -232,13 +209,13 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
     """Return the application; addresses begin with the ``token``; ``names`` are this machine's."""
     health = Route("/health", api.health)  # needs no token, and says nothing else
     files = {"/": "index.html", "/forms": "forms.html", "/docs": "docs.html", "/openapi.json": "openapi.json"}
-    asked = {"read": api.read, "sheets": api.sheets, "weigh": api.weigh, "form": api.form, "page": api.page,
-             "thumbnails": api.thumbnails, "explain": api.explain, "corrections": api.correct}  # fmt: skip
+    asked = "read sheets weigh form page thumbnails explain".split()
     routes: list[Route | Mount] = [
         health,
         *(Route(path, lambda request, at=_STATIC / name: FileResponse(at)) for path, name in files.items()),
         Route("/api", api.describe),
-        *(Route(f"/api/{name}", answer, methods=["POST"]) for name, answer in asked.items()),
+        *(Route(f"/api/{name}", api.answer, methods=["POST"]) for name in asked),
+        Route("/api/corrections", api.correct, methods=["POST"]),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
     if token is not None:

@@ -117,7 +117,7 @@ class ServeJob(Job):
                 if own_rules := () if mixed else rules.get(sheet.layout, ()):
                     sheet = replace(sheet, fields=weigh(before, own_rules, reader.policy.min_p))
                 many = f"has more than {MAX_PAGES} pages" * (sheet.page >= MAX_PAGES)
-                record = json.loads(replace(sheet, source=item.source).to_json(settings=settings))
+                record = replace(sheet, source=item.source).to_dict(settings=settings)
                 for number in {n for n in record["pages"] if n is not None} if pictures and not many else ():
                     own = [cell for cell in record["fields"].values() if cell["page"] == number]
                     page = next(pages_of(picture, reader.longest, [number]))
@@ -133,7 +133,7 @@ class ServeJob(Job):
                 if many:
                     many += f"; send page {sheet.page + 1} and those after it in another file"
                     lost = SheetReading(item.source, sheet.page, model=sheet.model, error=many)
-                    record = json.loads(lost.to_json(settings=settings))
+                    record = lost.to_dict(settings=settings)
                 yield record
                 if many:
                     return
@@ -155,7 +155,7 @@ class ServeJob(Job):
     ) -> Iterator[dict[str, Any]]:
         reader = self.reader.changed(rotate=0) if live else self.reader  # no frame is searched four times
         try:
-            pages = reader.read_safely(item.picture())
+            pages = reader.read_pages(item.picture(), safely=True)
         except InputError as error:  # of a picture that has killed workers
             pages = iter((PageReading(item.source, model=reader.model.id, error=str(error)),))
         for page in islice(pages, MAX_PAGES + 1):
