@@ -18,9 +18,9 @@ from neocog.errors import InputError, UsageError
 from neocog.network import ctc
 from neocog.reading import sheets
 from neocog.reading.formats import Format
-from neocog.reading.forms import SURE, Field, Form, amount, for_sheets, joint, load_form, parse_form
+from neocog.reading.forms import Field, Form, amount, joint, load_form, parse_form
 from neocog.reading.numbers import TextLine
-from neocog.reading.reader import Reader
+from neocog.reading.reader import SURE, Reader
 from neocog.reading.records import REJECTED, CellReading, DigitReading, NumberReading, SheetReading
 from neocog.reading.sheets import _Once, _taught, _texts, _Written, read_sheets, weigh
 from tests.support import glyph, records, refused, run, table_of
@@ -305,9 +305,9 @@ def test_digits_printed_above_a_field_are_no_writing_in_it(reader: Reader, tmp_p
 
 
 def test_a_cell_is_printed_from_another_probability_on_unless_one_is_asked_for(reader: Reader) -> None:
-    assert for_sheets(reader).settings["min_p"] == SURE > reader.settings["min_p"]
+    assert reader.for_sheets().settings["min_p"] == SURE > reader.settings["min_p"]
     for asked in (0.1, reader.settings["min_p"]):
-        assert for_sheets(Reader(device="cpu", min_p=asked)).settings["min_p"] == asked
+        assert Reader(device="cpu", min_p=asked).for_sheets().settings["min_p"] == asked
 
 
 @pytest.mark.parametrize("known", ["4", "7"])
@@ -356,7 +356,7 @@ def test_digits_across_their_frame_are_read(reader: Reader, folder: Path, down: 
     sheet, said = blank().copy(), {"a": "479", "b": "5263", "total": "1098", "note": "2657"}
     for name, text in said.items():
         write(sheet, name, text, down=down)
-    (found,) = read_sheets(for_sheets(reader), form_of(folder, layouts(0)), sheet)
+    (found,) = read_sheets(reader.for_sheets(), form_of(folder, layouts(0)), sheet)
     assert texts(found) == said
 
 

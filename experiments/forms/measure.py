@@ -25,7 +25,7 @@ from PIL import Image
 from experiments.forms.drawn import Drawn, fill, layout, photo, scanned, texts
 from experiments.harness.record import arguments, totals, write_results
 from neocog.learning.drawing.hands import Hands, load_hands
-from neocog.reading.forms import Form, for_sheets, load_form
+from neocog.reading.forms import Form, load_form
 from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, SheetReading
 from neocog.reading.sheets import read_sheets
@@ -137,7 +137,7 @@ def _form(folder: Path) -> Form:
 
 @cache
 def _reader(bounded: bool) -> Reader:
-    return for_sheets(Reader(device="cpu", max_error=0.02 if bounded else None))
+    return Reader(device="cpu", max_error=0.02 if bounded else None).for_sheets()
 
 
 def main() -> None:

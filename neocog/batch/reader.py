@@ -13,7 +13,7 @@ from neocog.batch.tasks import Job
 from neocog.errors import UsageError
 from neocog.reading import reader
 from neocog.reading.formats import Format
-from neocog.reading.forms import Form, for_sheets, load_form
+from neocog.reading.forms import Form, load_form
 from neocog.reading.pictures import Picture, loaded, name_of, what_went_wrong
 from neocog.reading.results import PageReading
 
@@ -61,7 +61,7 @@ class Reader(reader.Reader):
         if form.lacks_blank and (first := next(items, None)) is not None:
             form, items = form.onto(blank_from(first)), chain((first,), items)
         table = Format("csv", fields=form.names)
-        job = Job(for_sheets(self), table, keep=True, quiet=True, form=form)
+        job = Job(self.for_sheets(), table, keep=True, quiet=True, form=form)
         with reading(job, items, workers=workers, ordered=True) as blocks:
             found: Iterator[Any] = (one for block in blocks for _, some in block.readings for one in some)
             rows = list(map(table.sheet_row, found))

@@ -77,7 +77,7 @@ def read(
     from neocog.batch.run import Request, read_all
     from neocog.cli.progress import Counter
     from neocog.reading.formats import OF_PAGES, Format, kind_of
-    from neocog.reading.forms import for_sheets, load_form
+    from neocog.reading.forms import load_form
     from neocog.reading.pictures import foreign
     from neocog.reading.policy import Policy, parse_share
     from neocog.reading.reader import Reader
@@ -122,7 +122,7 @@ def read(
         long_side=int(long_side) if long_side and long_side != "full" else long_side, mirror=mirror,
         digits_only=digits_only,
     )  # fmt: skip
-    opened = opened if sheets is None else for_sheets(opened)
+    opened = opened if sheets is None else opened.for_sheets()
     if isolated and opened.kind == "lines":
         raise UsageError(f"model {opened.model.name} reads lines, but --isolated digits; leave one out")
     if isolated and share is not None:

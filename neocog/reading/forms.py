@@ -12,18 +12,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from neocog.errors import InputError, UsageError
 from neocog.network.automaton import Automaton
-from neocog.reading.policy import Pattern, Policy, read_valid
+from neocog.reading.policy import Pattern, read_valid
 from neocog.text import printable, reason_of, to_json
 
-if TYPE_CHECKING:
-    from neocog.reading.reader import Reader
-
-SURE = 0.8
-"""Probability from which a cell is printed: of 2 846 drawn cells (LOG, 2026-11-26) 22 are wrong then."""
 COLUMNS = "source", "page", "layout", "fit", "residual", "warnings", "error"
 """Columns of the table beside those of fields."""
 
@@ -109,11 +104,6 @@ class Form:
             pages = (page if page.blank else page._replace(blank=first, used=True) for page in one.pages)
             layouts.append(one._replace(pages=tuple(pages)))
         return Form(tuple(layouts), digest)
-
-
-def for_sheets(reader: "Reader") -> "Reader":
-    """A reader that prints cells from `SURE` on, if no other probability was asked for."""
-    return reader.changed(policy=Policy(max(SURE, reader.policy.min_p))) if reader.usual else reader
 
 
 def load_form(path: str | Path) -> Form:

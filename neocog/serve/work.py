@@ -26,7 +26,7 @@ from neocog.evaluation.explain import explain_box, explain_digit
 from neocog.network.engine import Engine
 from neocog.network.line_engine import LineEngine
 from neocog.reading.formats import Format
-from neocog.reading.forms import Form, for_sheets, parse_form
+from neocog.reading.forms import Form, parse_form
 from neocog.reading.pictures import pages_of, what_went_wrong
 from neocog.reading.reader import Reader
 from neocog.reading.records import CellReading, SheetReading
@@ -90,7 +90,7 @@ class ServeJob(Job):
         if what == "sheets":
             return list(self._sheets(item, beat, **asked))
         if what == "weigh":
-            return _weighed(bytes(item.picture()), for_sheets(self.reader).policy.min_p)
+            return _weighed(bytes(item.picture()), self.reader.for_sheets().policy.min_p)
         if what == "form":
             return _form(bytes(item.picture())) and None
         if what == "thumbnails":
@@ -106,7 +106,7 @@ class ServeJob(Job):
 
     def _sheets(self, item: Item, beat: Callable[[], None], pictures: bool) -> Iterator[dict[str, Any]]:
         """The records of sheets, with ``pictures`` of fields and what was read ``before`` rules."""
-        reader = for_sheets(self.reader)
+        reader = self.reader.for_sheets()
         form, _, picture = bytes(item.picture()).partition(b"\n")
         found, size, settings = _form(form), 0, reader.settings
         rules = {layout.name: layout.rules for layout in found.layouts}
