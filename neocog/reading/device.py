@@ -47,13 +47,9 @@ def choose_device(name: str) -> str:
 
 
 def open_engine(
-    model: "Model | LineModel",
-    *,
-    device: str = "auto",
-    precision: str | None = None,
-    plan: str = "default",
+    model: "Model | LineModel", *, device: str = "auto", precision: str | None = None, plan: str = "default",
     threads: int | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the engine of digits or of lines that runs a model on a device, named as for `choose_device`.
 
     Of a digit model ``precision`` is fp16 by default on CUDA where the device multiplies matrices of it, and
@@ -92,9 +88,8 @@ def open_engine(
             raise UsageError(f"{asked} needs --device cuda; {why}")
         if not usual:
             _tell_once(f"{asked} is for CUDA; {why}")
-    return (
-        LineEngine(model, threads=threads) if isinstance(model, LineModel) else Engine(model, threads=threads)
-    )
+    kind: Any = LineEngine if lines else Engine
+    return kind(model, threads=threads)
 
 
 def open_finder(model: "FinderModel", device: "str | AnyEngine" = "cpu") -> "OpenCV | GpuFinder":

@@ -8,7 +8,7 @@ Label Studio: https://labelstud.io/guide/predictions.
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -20,15 +20,7 @@ from neocog.errors import UsageError
 from neocog.network.lines import ALPHABET
 from neocog.reading.forms import COLUMNS
 from neocog.reading.pictures import STDIN, foreign
-from neocog.reading.records import (
-    REJECTED,
-    Box,
-    DigitReading,
-    LineReading,
-    PageRecord,
-    SheetReading,
-    WordReading,
-)
+from neocog.reading.records import REJECTED, Box, PageRecord, SheetReading
 from neocog.reading.words import cells
 from neocog.text import printable, to_json
 
@@ -217,7 +209,7 @@ def _hocr_page(reading: PageRecord) -> ET.Element:
     for line in reading.lines:
         turn = f"; textangle {reading.turn}" if reading.turn else ""
         own = ET.SubElement(page, "span", {"class": "ocr_line", "title": _bbox(line.box) + turn})
-        for word, p, chars in _words(line, reading):
+        for word, p, chars in reading.words(line):
             title = f"{_bbox(word.box)}; x_wconf {round(100 * p)}"
             inside = ET.SubElement(own, "span", {"class": "ocrx_word", "title": title})
             inside.text = None if chars else word.text
@@ -238,7 +230,7 @@ def _alto_page(reading: PageRecord) -> ET.Element:
         inside.set("ROTATION", str(reading.turn))
     for n, line in enumerate(reading.lines):
         own = ET.SubElement(inside, "TextLine", {"ID": f"p{number}_l{n}", **_place(line.box)})
-        for k, (word, p, chars) in enumerate(_words(line, reading)):
+        for k, (word, p, chars) in enumerate(reading.words(line)):
             if k:
                 ET.SubElement(own, "SP")
             name = f"p{number}_l{n}_w{k}"
@@ -274,7 +266,7 @@ def _page(reading: PageRecord) -> ET.Element:
         region = outlined(page, "TextRegion", "r0", (0, 0, wide, high))
         for n, line in enumerate(reading.lines):
             own = outlined(region, "TextLine", f"l{n}", line.box)
-            for k, (word, p, chars) in enumerate(_words(line, reading)):
+            for k, (word, p, chars) in enumerate(reading.words(line)):
                 inner = outlined(own, "Word", f"l{n}_w{k}", word.box)
                 for j, char in enumerate(chars):
                     say(outlined(inner, "Glyph", f"l{n}_w{k}_g{j}", char.box), char.char, char.p)
@@ -289,16 +281,14 @@ def _coco(reading: PageRecord) -> list[Any]:
     wide, high = reading.size or (0, 0)
     image = {"file_name": reading.source, "width": wide, "height": high, "page": reading.page}
     marks = []
-    for word, p, chars in (one for line in reading.lines for one in _words(line, reading) if one[2]):
-        for name, text, own, box in (
-            ("number", word.text, p, word.box), *((c.char, c.char, c.p, c.box) for c in chars)
-        ):  # fmt: skip
+    for word, p, chars in (one for line in reading.lines for one in reading.words(line) if one[2]):
+        several = ("number", word.text, p, word.box), *((c.char, c.char, c.p, c.box) for c in chars)
+        for name, text, own, (x, y, w, h) in several:
             if name in _CATEGORIES:  # the text of a pattern is not
-                x, y, w, h = box
-                outline = [[x, y, x + w, y, x + w, y + h, x, y + h]]
                 marks.append({
-                    "category_id": 1 + _CATEGORIES.index(name), "bbox": list(box), "area": w * h,
-                    "segmentation": outline, "iscrowd": 0, "text": text, "score": round(own, 4),
+                    "category_id": 1 + _CATEGORIES.index(name), "bbox": [x, y, w, h], "area": w * h,
+                    "segmentation": [[x, y, x + w, y, x + w, y + h, x, y + h]], "iscrowd": 0, "text": text,
+                    "score": round(own, 4),
                 })  # fmt: skip
     return [image, marks]
 
@@ -309,31 +299,16 @@ def _task(reading: PageRecord) -> dict[str, Any]:
     size = {"original_width": wide, "original_height": high, "image_rotation": 0}
     result, least = list[dict[str, Any]](), 1.0
     for n, line in enumerate(reading.lines):
-        for k, (word, p, chars) in enumerate(_words(line, reading)):
+        for k, (word, p, chars) in enumerate(reading.words(line)):
             if chars:
-                sides = (100 * side / (high if i % 2 else wide) for i, side in enumerate(word.box))
-                box = dict(zip(("x", "y", "width", "height"), sides, strict=True)) | {"rotation": 0}
+                x, y, w, h = (100 * side / (high if i % 2 else wide) for i, side in enumerate(word.box))
+                box = {"x": x, "y": y, "width": w, "height": h, "rotation": 0}
                 own = {"id": f"l{n}w{k}", "to_name": "image", "score": round(p, 4), **size}
-                told, least = {**box, "text": [word.text]}, min(least, p)
-                result += [
-                    {**own, "from_name": "bbox", "type": "rectangle", "value": box},
-                    {**own, "from_name": "transcription", "type": "textarea", "value": told},
-                ]
+                read, least = {**box, "text": [word.text]}, min(least, p)
+                result.append({**own, "from_name": "bbox", "type": "rectangle", "value": box})
+                result.append({**own, "from_name": "transcription", "type": "textarea", "value": read})
     told = {"model_version": reading.model, "score": round(least, 4), "result": result}
     return {"data": {"image": reading.source, "page": reading.page}, "predictions": [told]}
-
-
-def _words(
-    line: LineReading, reading: PageRecord
-) -> Iterator[tuple[WordReading, float, tuple[DigitReading, ...]]]:
-    """Words of a line, how probably each is right, 0 for signs alone, and the characters of a number."""
-    numbers = iter(line.numbers)
-    for word in line.words:
-        if word.digits is None:
-            yield word, 0.0, ()
-            continue
-        number, (first, last) = next(numbers), word.digits
-        yield word, number.p, number.chars if number.text == word.text else reading.digits[first : last + 1]
 
 
 def _bbox(box: Box) -> str:

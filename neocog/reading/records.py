@@ -1,6 +1,6 @@
 """What was read: one `PageRecord` per page, whether it could be read or not."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,6 +132,16 @@ class PageRecord(_Record):
     def reasons(self) -> list[str]:
         """Why places were rejected, each reason once."""
         return sorted({digit.reason for digit in self.digits if digit.reason})
+
+    def words(self, line: LineReading) -> Iterator[tuple[WordReading, float, tuple[DigitReading, ...]]]:
+        """Words of a line, how probably each is right, 0 for signs alone, and the characters of a number."""
+        numbers = iter(line.numbers)
+        for word in line.words:
+            if word.digits is None:
+                yield word, 0.0, ()
+                continue
+            number, (first, last) = next(numbers), word.digits
+            yield word, number.p, number.chars if number.text == word.text else self.digits[first : last + 1]
 
     def _facts(self) -> dict[str, Any]:
         digits = [

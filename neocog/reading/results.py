@@ -51,13 +51,11 @@ class PageReading(PageRecord):
             import pandas
         except ImportError:
             raise UsageError("to_pandas needs pandas; install it with: pip install pandas") from None
-        place = {
-            n: (line, word)
-            for line, one in enumerate(self.lines)
-            for word, span in enumerate(one.words)
-            if span.digits is not None
-            for n in range(span.digits[0], span.digits[1] + 1)
-        }
+        place = dict[int, tuple[int, int]]()
+        for line, one in enumerate(self.lines):
+            for word, own in enumerate(one.words):
+                first, last = own.digits or (0, -1)
+                place |= dict.fromkeys(range(first, last + 1), (line, word))
         rows = [
             (self.source, *place.get(n, (0, 0)), digit.char, digit.p, digit.margin, *digit.box, digit.reason)
             for n, digit in enumerate(self.digits)
