@@ -18,11 +18,10 @@ from PIL import Image, features
 from neocog.batch.output import open_sink
 from neocog.errors import InputError, UsageError
 from neocog.reading import addresses
-from neocog.reading.formats import Format, kind_of
+from neocog.reading.formats import Format, cells, kind_of
 from neocog.reading.reader import Reader
 from neocog.reading.records import DigitReading, LineReading, NumberReading, WordReading
 from neocog.reading.results import PageReading
-from neocog.reading.words import cells
 from neocog.vision import decode as vision_decode
 from neocog.vision import documents
 from neocog.vision.decode import Page, decode, is_light

@@ -43,7 +43,7 @@ from neocog.batch.tasks import Task
 from neocog.learning.datasets import read_idx, read_labels_csv
 from neocog.reading.formats import Format
 from neocog.reading.sheets import _blanks
-from neocog.serve import app, guard, server, work
+from neocog.serve import app, server, work
 from neocog.serve.app import Api, make_app
 from neocog.serve.corrections import Corrections
 from neocog.serve.work import Answer, ServeJob, Service
@@ -447,7 +447,7 @@ def test_records_are_parsed_beside_the_loop(client: TestClient, monkeypatch: pyt
 
 
 def test_who_sends_no_whole_header_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "HEADER", 0.2)
+    monkeypatch.setattr(server, "HEADER", 0.2)
 
     async def echo(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(0.4)
@@ -456,7 +456,7 @@ def test_who_sends_no_whole_header_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
 
     async def heard(data: bytes, then: bytes = b"") -> bytes:
         config, state = uvicorn.Config(echo, log_config=None, timeout_keep_alive=1), ServerState()
-        loop, connection = asyncio.get_running_loop(), partial(guard.Connection, config, state, {})
+        loop, connection = asyncio.get_running_loop(), partial(server.Connection, config, state, {})
         async with await loop.create_server(connection, "127.0.0.1", 0) as made:
             reader, writer = await asyncio.open_connection(*made.sockets[0].getsockname())
             writer.write(data)
@@ -499,10 +499,10 @@ def test_one_client_leaves_a_worker_to_others_and_its_work_ends_with_it() -> Non
 
 @pytest.mark.parametrize(("proxies", "first"), [([], 3), (["127.0.0.2/32"], 5), (["127.0.0.3/32"], 3)])
 def test_no_more_connections_are_held_than_the_system_allows(proxies, first, monkeypatch, capsys):
-    monkeypatch.setattr(guard, "_told", {})
+    monkeypatch.setattr(app, "_told", {})
     with server.listen("127.0.0.1", 0) as listener, ExitStack() as stack:
         listener.proxies = [ipaddress.ip_network(one) for one in proxies]
-        assert 8 <= listener.most <= guard.CONNECTIONS
+        assert 8 <= listener.most <= server.CONNECTIONS
         listener.most, accepted, refused = 6, [], 0
         for number in range(8):
             one = stack.enter_context(socket.socket())
@@ -525,18 +525,18 @@ def test_no_more_connections_are_held_than_the_system_allows(proxies, first, mon
 
 def test_what_takes_too_long_is_given_up(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(guard, "PATIENCE", 0.0)
+        patched.setattr(app, "PATIENCE", 0.0)
         error_of(client.post("/api/read", content=page_file("1")), 504)
-    monkeypatch.setattr(guard, "UPLOAD", 0.05)
+    monkeypatch.setattr(app, "UPLOAD", 0.05)
     assert asyncio.run(status_of(client.app, "testclient", gone=asyncio.Event())) == 408
 
 
 def test_faults_are_one_line(client: TestClient, api: Api, monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.setattr(guard, "_told", {})
+    monkeypatch.setattr(app, "_told", {})
     monkeypatch.setattr(api.service, "ask", lambda *_, **__: 1 / 0)
     assert "the server failed" in error_of(client.post("/api/read", content=b"x"), 500)
     for _ in range(99):
-        guard.tell_error(Any, {"message": "no room", "exception": OSError(24, "too many")})  # type: ignore[arg-type]
+        server.tell_error(Any, {"message": "no room", "exception": OSError(24, "too many")})  # type: ignore[arg-type]
     assert capsys.readouterr().err.splitlines() == [
         "neocog: a request failed: ZeroDivisionError: division by zero",
         "neocog: no room: OSError(24, 'too many')",

@@ -17,8 +17,8 @@ from experiments.harness.record import arguments, totals, write_results
 from experiments.lines.score import aligned
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import digits_of, frozen
+from neocog.reading.formats import cells
 from neocog.reading.reader import Reader
-from neocog.reading.words import cells
 from neocog.text import edit_distance
 
 KINDS = ("form", "table", "receipt", "note")

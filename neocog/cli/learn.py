@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +29,7 @@ _PANEL = "Recipes by gradient"
 #: Options that a finder, and a reader of lines, have a use for.
 _OF_A_FINDER = "finder fonts chunks data output seed minutes device checkpoints start"
 _OF_LINES = "lines steps data output seed minutes device checkpoints start precision"
+_SETTINGS = "seed epochs minutes batch rate lean marks variants pool last"  # of `Settings`, as they are given
 _GENTLER = 0.5  # of a finder's rate, where a run begins with learned weights
 
 _gradient = partial(option, rich_help_panel=_PANEL)
@@ -115,11 +117,12 @@ def train(
     from neocog.learning.mix import open_mix
     from neocog.network.arrays import module_of_device
 
-    by_gradient = recipe in learning.STARTS
+    args = SimpleNamespace(**context.params)
+    by_gradient, whole = recipe in learning.STARTS, lines or finder is not None
     options: list[Any] = list(context.command.params)
     what, used = f"recipe '{recipe}'", {o.name for o in options} - {"fonts", "chunks", "steps"}
     panel = {o.name for o in options if getattr(o, "rich_help_panel", None) == _PANEL}
-    if finder is not None or lines:
+    if whole:
         what = "--lines" if finder is None else "--finder"
         used = {*(_OF_LINES if finder is None else _OF_A_FINDER).split()}
     elif not by_gradient:
@@ -135,13 +138,10 @@ def train(
         raise UsageError(f"{what} does not use {', '.join(useless.values())}; leave it out{other}")
     if precision not in ("fp16", "fp32"):
         raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
-    if finder is not None or lines:
+    if whole:
         if len(data) > 1:
             raise UsageError(f"{what} takes one --data: a folder that holds mnist and hands/free")
-        place, device = _place(output), _torch_device(device, what)
-        runs = Path(checkpoints or Path(place).with_suffix(".run"))
-        _learn_whole(finder, Path(data[0]), runs, place, device, seed, minutes, start,
-                     chunks=chunks, fonts=fonts, steps=steps, precision=precision)  # fmt: skip
+        _learn_whole(args, _place(output), _torch_device(device, what))
         return
     if split not in SPLITS:
         raise UsageError(f"split '{split}' is not for learning: choose {' or '.join(SPLITS)}")
@@ -162,22 +162,15 @@ def train(
     if apart is None:
         tell(f"the probabilities are not calibrated: {reason}")
     if by_gradient:
-        settings = Settings(
-            seed=seed, epochs=epochs, minutes=minutes, batch=batch, rate=rate, lean=lean, marks=marks,
-            variants=variants, pool=pool, last=last, augmentation=strengths(augmentation),
-        )  # fmt: skip
-        model = _by_gradient(
-            recipe, mix, apart, settings, planes=planes, reject=reject, start=start, folder=checkpoints,
-            device=device,
-        )  # fmt: skip
+        model = _by_gradient(args, mix, apart)
     else:
         model = learning.train(
             learning.RECIPES[recipe], mix.images, mix.labels, seed=seed, validation=apart, progress=Counter,
             on_stage=lambda name, own: _say(f"{name:10s} {', '.join(f'{k} {v}' for k, v in own.items())}"),
             xp=xp,
         )  # fmt: skip
-    saved = replace(model, name=Path(place).stem).save(place, precision=precision)  # type: ignore[arg-type]
-    added = "" if str(place) == output else f"  ({SUFFIX} added to its name)"
+    saved = replace(model, name=Path(place).stem).save(place, precision=args.precision)
+    added = "" if place == output else f"  ({SUFFIX} added to its name)"
     print(f"{place}  {saved.id}  planes {'/'.join(map(str, saved.planes))}{added}")
 
 
@@ -203,73 +196,71 @@ def _torch_device(name: str, what: str) -> str:
     return "cuda" if there and name != "cpu" else "cpu"
 
 
-def _by_gradient(
-    recipe: str, mix: "Mix", validation: "Mix | None", settings: Settings, *,
-    planes: str | None, reject: int, start: str | None, folder: str | None, device: str,
-) -> "Model":  # fmt: skip
+def _by_gradient(args: Any, mix: "Mix", validation: "Mix | None") -> "Model":
     if validation is None:
         raise UsageError("recipes by gradient need validation digits: give --split learning")
-    device = _torch_device(device, f"recipe '{recipe}'")
+    device = _torch_device(args.device, f"recipe '{args.recipe}'")
     from neocog.learning.calibrate import calibrated
     from neocog.learning.checkpoint import start_of_run
     from neocog.learning.finetune import Finetuner
     from neocog.learning.recipes import recipe_of
     from neocog.network.parallel import cores
 
-    if start is not None:
+    own = {name: getattr(args, name) for name in _SETTINGS.split()}
+    settings = Settings(augmentation=strengths(args.augmentation), **own)
+    if args.start is not None:
         settings = replace(settings, soft_share=0.0)
     settings.check()
     kept = None
-    if folder is not None:
-        check_output(folder, "--checkpoints", folder=True, make=True)
-        kept = Path(folder) / "start.safetensors"
+    if args.checkpoints is not None:
+        check_output(args.checkpoints, "--checkpoints", folder=True, make=True)
+        kept = Path(args.checkpoints) / "start.safetensors"
+    recipe = recipe_of(args.recipe, args.planes)
     begin, data = start_of_run(
-        kept, start, recipe_of(recipe, planes), mix, seed=settings.seed, reject=reject, progress=Counter
+        kept, args.start, recipe, mix, seed=args.seed, reject=args.reject, progress=Counter
     )
     run = Finetuner(
-        begin, mix, validation, settings, device=device, folder=folder, jobs=cores(),
+        begin, mix, validation, settings, device=device, folder=args.checkpoints, jobs=cores(),
         report=lambda own: _say(", ".join(f"{k.replace('_', ' ')} {v:.5g}" for k, v in own.items())),
     )  # fmt: skip
     if kept is not None and not kept.exists():  # not before it is sure that it can be learned from
         with atomic_write(kept) as stream:  # as it was read, so that it has the same id
             stream.write(data)
     if run.position.finished:
-        tell(f"the run in {folder} has finished and this is its model; to continue from it, "
+        tell(f"the run in {args.checkpoints} has finished and this is its model; to continue from it, "
              "give --start MODEL and another --checkpoints")  # fmt: skip
     return calibrated(run.run(), validation)
 
 
-def _learn_whole(
-    finder: str | None, data: Path, runs: Path, place: str, device: str, seed: int, minutes: float | None,
-    start: str | None, *, chunks: int, fonts: str | None, steps: int, precision: str,
-) -> None:  # fmt: skip
-    """Train a finder, or a reader of lines, and write its file; a run that ``runs`` holds goes on."""
+def _learn_whole(args: Any, place: str, device: str) -> None:
+    """Train a finder, or a reader of lines, and write its file; a run that was kept goes on."""
     from neocog.network.parallel import cores
 
-    workers = cores() if device == "cuda" else max(1, cores() // 2)
-    if finder is None:
+    workers, data = cores() if device == "cuda" else max(1, cores() // 2), Path(args.data[0])
+    runs = Path(args.checkpoints or Path(place).with_suffix(".run"))
+    if args.finder is None:
         from neocog.learning import lines
 
-        own = lines.LineTraining(seed=seed, steps=steps, mixed=device == "cuda")
-        network = lines.start(start or "neocog", own)
+        own = lines.LineTraining(seed=args.seed, steps=args.steps, mixed=device == "cuda")
+        network = lines.start(args.start or "neocog", own)
         run = lines.LineRun(network, data, runs, own, device=device, workers=workers, tell=_say)
-        if not run.learn(minutes=minutes):
-            tell(f"{runs} keeps the run, {run.step} of {steps} steps: the same command goes on with it")
+        if not run.learn(minutes=args.minutes):
+            tell(f"{runs} keeps the run, {run.step} of {args.steps} steps: the same command goes on with it")
             return
-        found = run.model(Path(place).stem).save(place, precision=precision).id  # type: ignore[arg-type]
+        found = run.model(Path(place).stem).save(place, precision=args.precision).id
     else:
         from neocog.learning.finder.training import FinderTraining, train_finder
         from neocog.vision.finder_model import load_finder, save_finder
 
-        if finder != "wide":
-            raise UsageError(f"finder '{finder}' is unknown: choose wide")
-        faces, rate = _fonts(fonts), FinderTraining().rate * (_GENTLER if start else 1)
-        settings = FinderTraining(seed=seed, chunks=chunks, start=start, rate=rate)
+        if args.finder != "wide":
+            raise UsageError(f"finder '{args.finder}' is unknown: choose wide")
+        faces, rate = _fonts(args.fonts), FinderTraining().rate * (_GENTLER if args.start else 1)
+        about = {"seed": args.seed, "chunks": args.chunks, "start": args.start}
         graph = train_finder(
-            data, runs, settings, fonts=faces, device=device, workers=workers, minutes=minutes, tell=_say
-        ).graph()
-        about = {"front": finder, "seed": seed, "chunks": chunks, "start": start}
-        save_finder(Path(place), graph.nodes, graph.tensors, about)
+            data, runs, FinderTraining(rate=rate, **about), fonts=faces, device=device, workers=workers,
+            minutes=args.minutes, tell=_say,
+        ).graph()  # fmt: skip
+        save_finder(Path(place), graph.nodes, graph.tensors, {"front": args.finder, **about})
         found = load_finder(place).id
     print(f"{place}  {found}  {os.path.getsize(place):,} bytes")
 

@@ -1,5 +1,5 @@
 """From a picture to its text.
 
 `reader.Reader` decodes a picture, finds its digits and recognises them; `policy` rejects the
-doubtful, `words` puts lines and words together, `records` are what comes of it.
+doubtful, `records` are what comes of it, `formats` are what records are written in.
 """

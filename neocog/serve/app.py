@@ -1,35 +1,46 @@
-"""The HTTP API and the page: what each address answers, and how much is taken."""
+"""The HTTP API and the page: what each address answers, how much is taken, and of whom.
+
+A page of another site can have a browser send requests to this machine, and by DNS rebinding even
+read the answers: its own name then leads here. So a request must name this server by an address or
+by a name that is this machine's, and must not come from another origin.
+"""
 
 import asyncio
+import ipaddress
 import json
 import os
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import neocog
 from neocog.errors import InputError
 from neocog.reading.pictures import PICTURE_SUFFIXES
-from neocog.serve import guard
 from neocog.serve.corrections import Corrections
 from neocog.serve.work import Service
-from neocog.text import reason_of, to_json
+from neocog.text import reason_of, tell, to_json
 from neocog.vision.finder import SIGNS
 from neocog.vision.overlay import SURE_P
+
+UPLOAD = 60.0  # seconds in which a picture must come
+PATIENCE = 300.0  # seconds that an answer may take, waiting for others included
 
 MAX_BYTES = 2**26  # of a picture; photographs of telephones have at most a third of it
 MAX_HELD = 2**27  # bytes of all pictures at a time, half of them of one address; then the answer is 503
@@ -43,6 +54,17 @@ MAX_LINES = 400  # of writing on a corrected page
 _DIGITS = "0123456789"
 _STATIC = Path(__file__).parent / "static"
 _LONGEST = 255  # letters of a name
+_HEADERS = {
+    # nothing from outside is loaded, and no script but our own is run
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob: data:; connect-src 'self'; media-src 'self' blob:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",  # an address may hold the token
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+_told: dict[str, float] = {}  # when a kind of message was printed
 
 Boxed = list[tuple[str, list[float] | None]]  # what stands where; it has no box if it was typed
 
@@ -64,7 +86,7 @@ class Api:
         try:
             self.service.check()
         except Exception:
-            return guard.failure(503, "nothing can be read any more; the server's messages say why")
+            return failure(503, "nothing can be read any more; the server's messages say why")
         return _json({"ok": True})
 
     async def describe(self, request: Request) -> Response:
@@ -149,7 +171,7 @@ class Api:
         self._waiting[client] += 1
         self._held[client] += room
         try:
-            async with asyncio.timeout(guard.UPLOAD):
+            async with asyncio.timeout(UPLOAD):
                 async for chunk in request.stream():
                     came += len(chunk)
                     body += b"" if busy else chunk
@@ -169,7 +191,7 @@ class Api:
                 request.state.name, picture = await asyncio.to_thread(_of_form, picture, kind)
             yield picture
         except TimeoutError:
-            raise HTTPException(408, f"the picture took longer than {guard.UPLOAD:.0f} s") from None
+            raise HTTPException(408, f"the picture took longer than {UPLOAD:.0f} s") from None
         except ClientDisconnect:
             raise HTTPException(400, "the connection was closed") from None
         finally:
@@ -190,14 +212,14 @@ class Api:
         turn = self._turns.setdefault(_client(request), asyncio.Semaphore(self._share))
         left = asyncio.create_task(_left(request))
         try:
-            async with asyncio.timeout(guard.PATIENCE), turn:
+            async with asyncio.timeout(PATIENCE), turn:
                 future = asyncio.wrap_future(self.service.ask(name[:_LONGEST], picture, **asked))
                 try:
                     await asyncio.wait((future, left), return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     future.cancel()
         except TimeoutError:
-            raise HTTPException(504, f"it takes longer than {guard.PATIENCE:.0f} s to read") from None
+            raise HTTPException(504, f"it takes longer than {PATIENCE:.0f} s to read") from None
         finally:
             left.cancel()
         if future.cancelled():
@@ -225,17 +247,63 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
     handlers = {HTTPException: _error, InputError: _error, Exception: _error}
     application = Starlette(routes=routes, exception_handlers=handlers)
     application.router.redirect_slashes = False
-    return guard.Guard(application, names)
+    return Guard(application, names)
+
+
+def failure(status: int, message: str) -> Response:
+    """An error as JSON, ``{"error": message}``; a busy server may be asked again after a second."""
+    headers = {"Retry-After": "1"} if status == 503 else None
+    return Response(to_json({"error": message}), status, headers, "application/json")
+
+
+def tell_rarely(kind: str, message: str) -> None:
+    """Print a message that strangers can cause, unless one of its kind was printed in the last minute."""
+    if time.monotonic() - _told.get(kind, -60.0) >= 60.0:
+        _told[kind] = time.monotonic()
+        tell(message)
+
+
+class Guard:
+    """Refuses requests for hosts but ``names``, localhost and numeric addresses, or from other origins."""
+
+    def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
+        self._app = app
+        self._names = {"localhost", *(name.lower() for name in names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def guarded(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(raw=message["headers"]).update(_HEADERS)
+            await send(message)
+
+        headers, trouble = Headers(scope=scope), None
+        host, origin = headers.get("host", ""), headers.get("origin")
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            if name not in self._names:
+                ipaddress.ip_address(name)
+            if origin is not None and origin.lower().rpartition("://")[2] != host.lower():
+                trouble = "the request comes from another site; open the URL that neocog printed"
+        except ValueError:
+            trouble = f"got host {host[:100]!r}, expected the URL that neocog printed or --allow-host"
+        if trouble is not None:
+            await failure(403, trouble)(scope, receive, guarded)
+            return
+        try:
+            await self._app(scope, receive, guarded)
+        except Exception as error:  # it has been answered: the application raises it again
+            kind = type(error).__name__
+            tell_rarely(kind, f"a request failed: {kind}: {error}")
 
 
 async def _error(request: Request, error: Exception) -> Response:
     if isinstance(error, InputError):
-        return guard.failure(422, str(error))
+        return failure(422, str(error))
     if not isinstance(error, HTTPException):
-        return guard.failure(500, "the server failed; its messages say why")
+        return failure(500, "the server failed; its messages say why")
     method = "POST" if "POST" in (error.headers or {}).get("Allow", "") else "GET"
     words = {404: "nothing is here; open the URL that neocog printed", 405: f"use {method}"}
-    return guard.failure(error.status_code, words.get(error.status_code, error.detail))
+    return failure(error.status_code, words.get(error.status_code, error.detail))
 
 
 def _client(request: Request) -> str:

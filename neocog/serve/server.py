@@ -5,23 +5,78 @@ import ipaddress
 import re
 import secrets
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from neocog.batch.run import usual_workers
 from neocog.errors import UsageError
 from neocog.files import file_lock
 from neocog.reading.reader import Reader
-from neocog.serve.app import Api, make_app
+from neocog.serve.app import Api, make_app, tell_rarely
 from neocog.serve.corrections import Corrections
-from neocog.serve.guard import Connection, Listener, tell_error
 from neocog.serve.work import Service
 from neocog.text import reason_of, tell
 
+CONNECTIONS = 256  # open ones, half of them of one address; at most a quarter of the files that may be open
+HEADER = 10.0  # seconds in which the header of a request must come
 _BACKLOG = 64  # connections that wait to be accepted; asyncio takes as many in a row
+
+
+class Connection(H11Protocol):  # type: ignore[misc]
+    """Is closed if the header of a request does not come in time."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(HEADER, self._close_after, None)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and self.cycle.response_complete:  # another header has begun
+            self.loop.call_later(HEADER, self._close_after, self.cycle)
+
+    def _close_after(self, cycle: Any) -> None:
+        if self.cycle is cycle:
+            self.transport.close()
+
+
+class Listener(socket.socket):
+    """Takes over a listening socket, and closes connections beyond `CONNECTIONS` as they come."""
+
+    def __init__(self, bound: socket.socket) -> None:
+        super().__init__(fileno=bound.detach())
+        self.most = CONNECTIONS
+        self.proxies: Sequence[Any] = ()  # networks whose addresses may have all
+        self._open: list[tuple[socket.socket, str]] = []  # with the client's address
+        with suppress(ImportError):  # Windows has no such limit
+            import resource
+
+            files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            if files != resource.RLIM_INFINITY:
+                self.most = max(8, min(CONNECTIONS, files // 4))
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; BlockingIOError, "none came" to asyncio, where it is refused."""
+        connection, address = super().accept()
+        self._open = [(one, client) for one, client in self._open if one.fileno() >= 0]
+        own = sum(client == address[0] for _, client in self._open)
+        at = ipaddress.ip_address(address[0])
+        if len(self._open) < self.most and (own < self.most // 2 or any(at in one for one in self.proxies)):
+            self._open.append((connection, address[0]))
+            return connection, address
+        connection.close()
+        many = f"{len(self._open)} connections are open, {own} of them of {address[0]}"
+        tell_rarely("refused", f"{many}; more are closed at once")
+        raise BlockingIOError
+
+
+def tell_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell of an error of a connection in one line; a handler of asyncio's loop."""
+    tell_rarely(context["message"], f"{context['message']}: {context.get('exception')!r}")
 
 
 def listen(host: str, port: int) -> Listener:

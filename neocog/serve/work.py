@@ -25,14 +25,13 @@ from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.evaluation.explain import explain_box, explain_digit
 from neocog.network.engine import Engine
 from neocog.network.line_engine import LineEngine
-from neocog.reading.formats import Format
+from neocog.reading.formats import Format, cells
 from neocog.reading.forms import Form, parse_form
 from neocog.reading.pictures import pages_of, what_went_wrong
 from neocog.reading.reader import Reader
 from neocog.reading.records import CellReading, SheetReading
 from neocog.reading.results import PageReading
 from neocog.reading.sheets import read_sheets, weigh
-from neocog.reading.words import cells
 from neocog.text import to_json
 from neocog.vision.crops import digit_of_box
 from neocog.vision.decode import Page, at_most
